@@ -1,0 +1,33 @@
+# make demo: set everything up and train once.   make test: everything that CI runs.
+PYTHON ?= python3
+BIN = .venv/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: demo test setup export check clean-venv
+
+demo: setup
+	papermill nbs/train.ipynb out.ipynb -p loss em
+
+test: setup export check
+	nbdev_test --n_workers 2 --do_print
+	python -m pytest
+
+setup: .venv/.ready
+
+.venv/.ready: constraints.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# Notebooks are the source: exporting and cleaning them must change nothing that is committed.
+export:
+	nbdev_export
+	nbdev_clean
+	git diff --exit-code -- nbs spml_nb
+
+check:
+	ruff check
+
+clean-venv:
+	rm -rf .venv

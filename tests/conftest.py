@@ -1,0 +1,49 @@
+"""Fixtures that several test files share. What lies outside the checkout is optional: without it the tests that use it are skipped."""
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / 'shared'
+
+
+class Golden:
+    "Inputs and outputs of the papers' released code: golden.case('em') → dict of arrays, `hp` decoded."
+
+    def __init__(self, arrays): self.arrays = arrays
+    def names(self): return sorted({k.split('/')[0] for k in self.arrays})
+
+    def case(self, name):
+        fields = {k.split('/', 1)[1]: self.arrays[k] for k in self.arrays if k.split('/')[0] == name}
+        if 'hp' in fields: fields['hp'] = json.loads(str(fields['hp']))
+        return fields
+
+
+@pytest.fixture(scope='session')
+def golden():
+    with np.load(ROOT / 'tests' / 'golden.npz') as arrays: return Golden(dict(arrays))
+
+
+@pytest.fixture(scope='session')
+def ccp():
+    folder = SHARED / 'data' / 'ccp'
+    if not folder.is_dir(): pytest.skip('the Clothing Co-Parsing photos are not here')
+    return folder
+
+
+@pytest.fixture(scope='session')
+def label_matrices():
+    file = SHARED / 'data' / 'label_matrices.npz'
+    if not file.is_file(): pytest.skip('the label matrices are not here')
+    with np.load(file) as arrays: return dict(arrays)
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path, monkeypatch):
+    "Every test writes runs and outputs into its own folder; the data cache is shared by a session."
+    monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'runs'))
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path / 'outputs'))
+    monkeypatch.setenv('SPML_NB_DEVICE', os.environ.get('SPML_NB_DEVICE', 'cpu'))
