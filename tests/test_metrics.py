@@ -1,0 +1,303 @@
+"""Average precision, mAP, F1, thresholds, accuracy and the precision of pseudo-labels."""
+import math
+import time
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from sklearn.metrics import average_precision_score, f1_score
+
+import spml_nb.metrics as metrics
+from spml_nb.errors import SpmlError
+from spml_nb.metrics import (
+    DEFINITIONS,
+    accuracy,
+    average_precision,
+    best_threshold,
+    definition,
+    f1,
+    mean_average_precision,
+    pseudo_label_precision,
+)
+
+quick = settings(max_examples=50, deadline=None)
+SHAPES = hnp.array_shapes(min_dims=2, max_dims=2, max_side=12)
+FEW = st.sampled_from([-3.5, -1.0, -0.0, 0.0, 1e-45, 0.25, 1.0, float(np.nextafter(1.0, 2)), 1e30])  # many ties, near ties, both zeros
+
+
+@st.composite
+def problems(draw, dtypes=(np.float32, np.float64), values=(1, 0, -1), elements=None):
+    "Scores and targets of one shape."
+    shape, dtype = draw(SHAPES), draw(st.sampled_from(dtypes))
+    wide = st.floats(-100, 100, width=32)
+    scores = draw(hnp.arrays(np.float64, shape, elements=elements or draw(st.sampled_from([FEW, wide])))).astype(dtype)
+    return scores, draw(hnp.arrays(np.int8, shape, elements=st.sampled_from(values)))
+
+
+def oracle(scores, targets, known, axis):
+    "scikit-learn on the known entries, class by class or image by image; NaN without a positive."
+    if axis == 'class': scores, targets, known = scores.T, targets.T, known.T
+    result = []
+    for s, t, k in zip(scores, targets, known, strict=True):
+        result.append(average_precision_score(t[k] > 0, s[k]) if (t[k] > 0).any() else np.nan)
+    return np.array(result)
+
+
+# ---- average precision
+
+def test_average_precision_equals_the_authors_code(golden):
+    c = golden.case('map')
+    np.testing.assert_allclose(average_precision(c['scores'], c['targets']), c['ap'], rtol=1e-12)
+    assert math.isclose(mean_average_precision(c['scores'], c['targets'], **definition('cole')), 100 * c['ap'].mean())
+    assert math.isclose(mean_average_precision(c['scores'], c['targets'], **definition('two_way')), 100 * np.delete(c['ap'], 4).mean())
+
+
+@quick
+@given(problems(), st.sampled_from(['class', 'sample']), st.sampled_from([None, 'ignore', 'negative']))
+def test_average_precision_equals_scikit_learn_with_ties_and_unknowns(problem, axis, unknown):
+    scores, targets = problem
+    ignore = unknown == 'ignore' or (unknown is None and (targets == -1).any())
+    known = targets != 0 if ignore else np.ones(targets.shape, bool)
+    expected, before = oracle(scores, targets, known, axis), (scores.copy(), targets.copy())
+    result = average_precision(scores, targets, axis, 'skip', unknown)
+    assert result.dtype == np.float64 and result.shape == (scores.shape[axis == 'class'],)
+    np.testing.assert_allclose(result, expected, rtol=1e-12)
+    np.testing.assert_array_equal(average_precision(scores, targets, axis, 'zero', unknown), np.nan_to_num(result))
+    np.testing.assert_array_equal(scores, before[0])
+    np.testing.assert_array_equal(targets, before[1])
+
+
+@pytest.mark.parametrize('kind', ['float32', 'float64', 'int64', 'uint8'])
+@pytest.mark.parametrize('axis', ['class', 'sample'])
+def test_average_precision_equals_scikit_learn_over_several_blocks(monkeypatch, kind, axis):
+    monkeypatch.setattr(metrics, 'BLOCK', 1000)
+    random = np.random.RandomState(0)
+    scores = np.round(random.randn(300, 17) * 40 + 120).clip(0).astype(kind) if 'int' in kind else random.randn(300, 17).astype(kind)
+    targets = random.choice([1, 0, -1], size=scores.shape, p=[.2, .2, .6])
+    np.testing.assert_allclose(average_precision(scores, targets, axis, 'skip'), oracle(scores, targets, targets != 0, axis), rtol=1e-12)
+
+
+def test_float64_scores_that_differ_in_the_last_bit_are_told_apart():
+    for base in (1.0, -1.0, 0.0, 3e300, 5e-324):
+        low, high = sorted([base, np.nextafter(base, np.inf)])
+        scores = np.array([[high], [low], [low]])
+        assert average_precision(scores, [[1], [0], [0]])[0] == 1.0
+        assert math.isclose(average_precision(scores, [[0], [1], [0]])[0], 1 / 3)
+
+
+def test_float32_scores_that_differ_in_the_last_bit_are_told_apart():
+    for base in map(np.float32, (1.0, -1.0, 0.0, 3e38, 1e-45)):
+        low, high = sorted([base, np.nextafter(base, np.float32(np.inf))])
+        scores = np.array([[high], [low], [low]], np.float32)
+        assert average_precision(scores, [[1], [0], [0]])[0] == 1.0
+        assert math.isclose(average_precision(scores, [[0], [1], [0]])[0], 1 / 3)
+
+
+@pytest.mark.parametrize('kind', [np.float32, np.float64])
+def test_both_zeros_are_equal_and_infinities_are_the_ends(kind):
+    assert average_precision(np.array([[-0.0], [0.0]], kind), [[0], [1]])[0] == 0.5
+    assert average_precision(np.array([[0.0], [-0.0]], kind), [[0], [1]])[0] == 0.5
+    ends = np.array([[np.inf], [1], [-np.inf], [-np.inf]], kind)
+    assert average_precision(ends, [[1], [0], [0], [0]])[0] == 1.0
+    assert average_precision(ends, [[0], [0], [1], [0]])[0] == 0.25
+    # an unknown entry does not count beside a known one at the lowest score there is
+    assert average_precision(ends, [[-1], [-1], [1], [0]])[0] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_tensors_give_what_arrays_give(dtype):
+    random = np.random.RandomState(0)
+    scores = torch.tensor(random.randn(50, 8)).to(dtype)
+    targets = torch.tensor(random.choice([1, 0, -1], size=(50, 8)))
+    expected = average_precision(scores.double().numpy(), targets.numpy())
+    np.testing.assert_array_equal(average_precision(scores.requires_grad_(), targets), expected)
+    np.testing.assert_array_equal(average_precision(scores, targets.to(torch.bfloat16)), expected)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason='no GPU here')
+def test_tensors_on_the_gpu_give_what_arrays_give():
+    random = np.random.RandomState(0)
+    scores, targets = random.randn(50, 8).astype(np.float32), random.randint(0, 2, (50, 8))
+    on_gpu = average_precision(torch.tensor(scores).cuda(), torch.tensor(targets).cuda())
+    np.testing.assert_array_equal(on_gpu, average_precision(scores, targets))
+
+
+def test_ranking_does_not_depend_on_the_order_of_the_file():
+    random = np.random.RandomState(0)
+    scores, targets = np.round(random.randn(200, 5)).astype(np.float32), random.randint(0, 2, (200, 5))
+    order = random.permutation(200)
+    np.testing.assert_allclose(average_precision(scores, targets), average_precision(scores[order], targets[order]), rtol=1e-13)
+
+
+def test_saturated_sigmoids_change_the_ranking_and_logits_do_not():
+    logits = np.arange(10, 40, dtype=np.float32)[:, None]
+    targets = np.arange(30)[:, None] >= 25
+    assert average_precision(logits, targets)[0] == 1.0
+    assert average_precision(torch.sigmoid(torch.tensor(logits)), targets)[0] < 0.3
+
+
+@pytest.mark.parametrize('kind', ['float32', 'float64'])
+def test_it_is_four_times_as_fast_as_the_loop_over_scikit_learn(kind):
+    random = np.random.RandomState(0)
+    targets = random.random_sample((40137, 10)) < 0.04
+    scores = (random.randn(40137, 10) + targets).astype(kind)
+
+    def seconds(call):
+        times = []
+        for _ in range(3):
+            start = time.process_time()
+            call()
+            times.append(time.process_time() - start)
+        return min(times)
+
+    ours = seconds(lambda: average_precision(scores, targets))
+    assert seconds(lambda: [average_precision_score(targets[:, c], scores[:, c]) for c in range(10)]) > 4 * ours
+
+
+# ---- mAP
+
+def test_definitions_differ_in_classes_without_a_positive():
+    scores, targets = np.array([[2., 1., 0.], [1., 2., 0.]]), np.array([[1, 0, 0], [0, 1, 0]])
+    assert set(DEFINITIONS) == {'cole', 'two_way'}
+    assert mean_average_precision(scores, targets, **definition('cole')) == pytest.approx(200 / 3)
+    assert mean_average_precision(scores, targets, **definition('two_way')) == 100
+    assert mean_average_precision(scores, targets, 'sample') == 100
+
+
+def test_map_in_percent_is_the_mean_of_average_precision():
+    random = np.random.RandomState(0)
+    scores, targets = random.randn(40, 30), random.random_sample((40, 30)) < 0.05
+    assert not targets.any(1).all() and not targets.any(0).all()
+    for axis in ('class', 'sample'):
+        assert mean_average_precision(scores, targets, axis) == pytest.approx(100 * average_precision(scores, targets, axis).mean())
+        skipped = np.nanmean(average_precision(scores, targets, axis, 'skip'))
+        assert mean_average_precision(scores, targets, axis, 'skip') == pytest.approx(100 * skipped)
+
+
+# ---- F1
+
+@quick
+@given(problems(), st.sampled_from(['micro', 'macro']), st.sampled_from([-1.0, 0.0, 0.25, 1.0]),
+       st.sampled_from([None, 'ignore', 'negative']))
+def test_f1_equals_scikit_learn_and_leaves_unknowns_out(problem, average, threshold, unknown):
+    scores, targets = problem
+    ignore = unknown == 'ignore' or (unknown is None and (targets == -1).any())
+    known = targets != 0 if ignore else np.ones(targets.shape, bool)
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        if average == 'micro':
+            expected = f1_score((targets > 0)[known], (scores >= threshold)[known], zero_division=0) if known.any() else 0
+        else: expected = np.mean([f1_score(t[k] > 0, s[k] >= threshold, zero_division=0) if k.any() else 0
+                                  for t, s, k in zip(targets.T, scores.T, known.T, strict=True)])
+    assert f1(scores, targets, average, threshold, scale='logit', unknown=unknown) == pytest.approx(expected, abs=1e-12)
+
+
+def test_f1_cuts_at_the_threshold_inclusively_on_the_stated_scale():
+    probabilities, targets = np.array([[0.75, 0.74], [0.2, 0.9]], np.float32), [[1, 0], [0, 1]]
+    assert f1(probabilities, targets, 'micro', 0.75) == 1
+    assert f1(probabilities, targets) == pytest.approx(0.8)
+    logits = np.log(probabilities / (1 - probabilities))
+    assert f1(logits, targets, scale='logit') == f1(probabilities, targets)
+    assert f1(probabilities, targets, 'micro', 0.8) == pytest.approx(2 / 3)
+    assert f1(logits, targets, 'micro', math.log(0.8 / 0.2), scale='logit') == pytest.approx(2 / 3)
+    # a threshold means the number of the scores' own precision: 0.7 in float32 lies below 0.7 in float64
+    assert f1(np.array([[0.7]], np.float32), [[1]], 'micro', 0.7) == 1
+
+
+def test_f1_is_zero_where_undefined():
+    assert f1(np.zeros((3, 2)), np.zeros((3, 2))) == 0
+    assert f1([[0.9, 0.1]], [[1, 0]], 'macro') == 0.5
+
+
+@quick
+@given(problems(values=(1, 1, 0, -1)), st.sampled_from([None, 'negative']))
+def test_best_threshold_beats_every_other(problem, unknown):
+    scores, targets = problem
+    if not (targets > 0).any(): return
+    best = best_threshold(scores, targets, unknown)
+    assert best in scores
+    values = {t: f1(scores, targets, 'micro', t, scale='logit', unknown=unknown) for t in np.unique(scores).tolist()}
+    assert values[best] == max(values.values())
+    assert best == max(t for t in values if values[t] == values[best])
+
+
+def test_best_threshold_at_large_is_the_best_of_all_scores():
+    random = np.random.RandomState(0)
+    targets = random.random_sample((400, 6)) < 0.1
+    scores = (random.randn(400, 6) + 2 * targets).astype(np.float32)
+    values = [f1(scores, targets, 'micro', t, scale='logit') for t in scores.ravel()]
+    assert f1(scores, targets, 'micro', best_threshold(scores, targets), scale='logit') == max(values) > 0.5
+
+
+# ---- accuracy and pseudo-labels
+
+def test_accuracy_is_the_share_of_highest_scores_that_are_right():
+    scores = np.array([[3., 1., 2.], [0., 5., 1.], [1., 1., 0.], [0., 0., 1.]])
+    for negative in (0, -1):
+        targets = np.where(np.array([[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 0, 1]]) == 1, 1, negative)
+        assert accuracy(scores, targets) == 0.75
+
+
+def test_pseudo_label_precision_counts_only_pseudo_labels():
+    truth = np.array([[1, 0, 0, 1], [0, 1, 1, 0]])
+    observed = np.array([[1, 0, 0, 0], [0, 1, 0, 0]])
+    pseudo = np.array([[1, 1, -1, 1], [-1, 1, -1, 0]])
+    assert pseudo_label_precision(pseudo, truth) == 3 / 4
+    assert pseudo_label_precision(pseudo, truth, observed=observed) == 1 / 2
+    assert pseudo_label_precision(pseudo, truth, -1, observed) == pytest.approx(2 / 3)
+    assert math.isnan(pseudo_label_precision(np.zeros((2, 4)), truth))
+    partly = np.array([[1, 0, -1, 0], [-1, 1, 0, 0]])
+    assert pseudo_label_precision(pseudo, partly) == 1
+    assert pseudo_label_precision(pseudo.clip(0).astype(np.uint8), truth) == 3 / 4
+    assert math.isnan(pseudo_label_precision(pseudo.clip(0).astype(np.uint8), truth, -1))
+
+
+# ---- wrong input
+
+S, T = np.linspace(0, 1, 12).reshape(4, 3), np.eye(4, 3, dtype=int)
+NAN = S.copy()
+NAN[2, 1] = np.nan
+WRONG = {
+    'NaN': (lambda: average_precision(NAN, T), 'scores hold nan at row 2, column 1'),
+    'NaN in float32': (lambda: average_precision(NAN.astype(np.float32), T), 'scores hold nan at row 2, column 1'),
+    'NaN in half': (lambda: average_precision(torch.tensor(NAN).bfloat16(), T), 'scores hold nan at row 2, column 1'),
+    'NaN in mAP': (lambda: mean_average_precision(NAN, T), 'scores hold nan'),
+    'NaN in F1': (lambda: f1(NAN, T), 'scores hold nan'),
+    'NaN in threshold search': (lambda: best_threshold(NAN, T), 'scores hold nan'),
+    'NaN in accuracy': (lambda: accuracy(NAN[:3], T[:3]), 'scores hold nan'),
+    'NaN targets': (lambda: average_precision(S, NAN), 'targets hold nan'),
+    'shapes': (lambda: average_precision(S, T[:3]), 'scores have shape (4, 3), targets (3, 3)'),
+    'shapes that would broadcast': (lambda: f1(S, T[:1]), 'scores have shape (4, 3), targets (1, 3)'),
+    'transposed': (lambda: best_threshold(S, T.T), 'targets (3, 4)'),
+    'vector': (lambda: average_precision(S[:, 0], T[:, 0]), 'scores must have two dimensions'),
+    'empty': (lambda: average_precision(S[:0], T[:0]), 'scores are empty'),
+    'text': (lambda: average_precision(S, [['a'] * 3] * 4), 'targets must be numbers'),
+    'axis': (lambda: average_precision(S, T, 'classes'), "unknown axis 'classes'; allowed: class, sample. Did you mean 'class'?"),
+    'empty option': (lambda: average_precision(S, T, empty='nan'), 'allowed: zero, skip'),
+    'unknown option': (lambda: average_precision(S, T, unknown='positive'), 'allowed: None, ignore, negative'),
+    'definition': (lambda: definition('coles'), "unknown definition of mAP 'coles'; allowed: cole, two_way. Did you mean 'cole'?"),
+    'nothing left': (lambda: mean_average_precision(S, 0 * T, empty='skip'), 'no target is positive'),
+    'average': (lambda: f1(S, T, 'samples'), 'allowed: micro, macro'),
+    'scale': (lambda: f1(S, T, scale='odds'), "unknown scale 'odds'; allowed: probability, logit"),
+    'logits as probabilities': (lambda: f1(S * 3, T), "That is no probability: pass sigmoid(logits), or scale='logit'"),
+    'negative logits': (lambda: f1(-S, T), 'at row 0, column 1 (11 such entries)'),
+    'threshold': (lambda: f1(S, T, 'micro', 1.5), 'threshold=1.5 is no probability; allowed: a number from 0 to 1'),
+    'threshold NaN': (lambda: f1(S, T, 'micro', math.nan, scale='logit'), 'threshold=nan is no logit'),
+    'threshold text': (lambda: f1(S, T, 'micro', 'best'), "threshold='best' is no probability"),
+    'no positive': (lambda: best_threshold(S, 0 * T), 'no target is positive'),
+    'accuracy of many': (lambda: accuracy(S, T), 'row 3 of the targets has 0 positives; accuracy is for exactly one an image.'),
+    'accuracy of two': (lambda: accuracy(S, T * 0 + 1), 'row 0 of the targets has 3 positives'),
+    'sign': (lambda: pseudo_label_precision(T, T, 0), 'unknown sign 0; allowed: 1, -1'),
+    'observed shape': (lambda: pseudo_label_precision(T, T, observed=T[:2]), 'observed labels have shape (2, 3), pseudo-labels (4, 3)'),
+}
+
+
+@pytest.mark.parametrize('name', WRONG)
+def test_wrong_input_names_the_value_and_the_remedy(name):
+    call, message = WRONG[name]
+    with pytest.raises(SpmlError) as error: call()
+    assert message in str(error.value)
