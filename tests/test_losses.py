@@ -1,0 +1,161 @@
+"""What holds for every loss: finite values and gradients, untouched inputs, symmetry, the sign on positives, and where losses meet."""
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spml_nb import losses as L
+from spml_nb import methods
+from spml_nb.methods.core import ViewOutputs
+from spml_nb.models import Outputs
+
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+PATTERNS = ('single', 'none', 'all', 'negatives', 'mixed', 'one row', 'one column')
+
+
+def observed(pattern, B, C, generator):
+    "Observed labels of a kind that breaks careless code."
+    z = torch.zeros(B, C, dtype=torch.int8)
+    if pattern == 'single': z[torch.arange(B), torch.randint(C, (B,), generator=generator)] = 1
+    if pattern == 'all': z[:] = 1
+    if pattern == 'negatives': z[:] = -1
+    if pattern == 'mixed': z = torch.randint(-1, 2, (B, C), generator=generator).to(torch.int8)
+    if pattern == 'one row': z[0] = 1
+    if pattern == 'one column': z[:, -1] = 1
+    return z
+
+
+LOSSES = {
+    'an': L.an_loss, 'an, unknown ignored': lambda s, z: L.an_loss(s, z, unknown='ignore'), 'bce': L.bce_loss, 'wan': L.wan_loss, 'dw': L.dw_loss,
+    'wbce': lambda s, z: L.weighted_bce_loss(s, z, positive_weight=0.3, negative_weight=1.7),
+    'ls': L.label_smoothing_loss, 'nls': L.negative_label_smoothing_loss, 'epr': lambda s, z: L.epr_loss(s, z, k=2.9),
+    'entmin': L.entropy_minimization_loss, 'focal': L.focal_loss, 'asl': lambda s, z: L.asymmetric_loss(s, z, gamma_neg=4, gamma_pos=1, margin=0.05),
+    'zlpr': L.zlpr_loss, 'll reject': lambda s, z: L.large_loss(s, z, scheme='reject', fraction=0.1),
+    'll correct': lambda s, z: L.large_loss(s, z, scheme='correct', fraction=0.1), 'em': L.em_loss,
+    'em_apl': lambda s, z: L.em_apl_loss(s, z, 0.3 * (z == 0).to(s.dtype), alpha=0.1, beta=0.4), 'opml': lambda s, z: L.opml_loss(s, z, alpha=0.7, beta=0.2),
+    'soft opml': lambda s, z: L.soft_opml_loss(s, z, torch.where(z == 0, 0.4, 0.0), alpha=0.5, beta=0.5),
+    'two_way': L.two_way_loss, 'two_way paper': lambda s, z: L.two_way_loss(s, z, form='paper'), 'two_way ignore': lambda s, z: L.two_way_loss(s, z, unknown='ignore'),
+    'two_way T=0': lambda s, z: L.two_way_loss(s, z, T_pos=0.0), 'joint': L.joint_loss, 'softmax': lambda s, z: L.softmax_two_way_loss(s, z, ways='both'),
+    'multi_similarity': L.multi_similarity_loss, 'gr': L.gr_loss, 'role': lambda s, z: L.role_loss(s, s.detach() * 0.1, z, k=2.9),
+    'plc': lambda s, z: L.plc_loss(s.detach().flip(0), s, z, 0.7), 'high rank': lambda s, z: L.high_rank_loss(torch.sigmoid(s.float())),
+    'gradient balance': L.gradient_balance,
+}
+# where a positive is never pushed down; LS, softmax, ROLE, EPR and high rank may
+UP = ['an', 'bce', 'wbce', 'wan', 'dw', 'nls', 'em', 'focal', 'asl', 'zlpr', 'll reject', 'll correct', 'opml', 'two_way', 'two_way paper', 'joint', 'multi_similarity', 'gr']
+SYMMETRIC = [name for name in LOSSES if name != 'plc']
+
+inputs = st.tuples(st.integers(1, 64), st.integers(1, 312), st.sampled_from(PATTERNS), st.sampled_from(DTYPES), st.sampled_from([0.1, 1.0, 30.0, 1e3, 1e4]), st.integers(0, 2**31))
+quick = settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+def draw(case, grad=True):
+    B, C, pattern, dtype, size, seed = case
+    generator = torch.Generator().manual_seed(seed)
+    logits = (torch.randn(B, C, generator=generator, dtype=torch.float64) * size).clamp(-1e4, 1e4).to(dtype)
+    return logits.requires_grad_(grad), observed(pattern, B, C, generator)
+
+
+@pytest.mark.parametrize('name', LOSSES)
+@quick
+@given(case=inputs)
+def test_finite_and_inputs_untouched(name, case):
+    logits, z = draw(case)
+    before, z_before = logits.detach().clone(), z.clone()
+    value = LOSSES[name](logits, z)
+    assert value.ndim == 0 and torch.isfinite(value), value
+    assert value.dtype == (torch.float64 if logits.dtype == torch.float64 and name != 'high rank' else torch.float32)
+    if value.requires_grad:
+        gradient, = torch.autograd.grad(value, logits)
+        assert torch.isfinite(gradient).all() and gradient.dtype == logits.dtype
+    assert torch.equal(logits.detach(), before) and torch.equal(z, z_before)
+
+
+@pytest.mark.parametrize('name', UP)
+@quick
+@given(case=inputs)
+def test_a_positive_is_never_pushed_down(name, case):
+    logits, z = draw(case)
+    value = LOSSES[name](logits, z)
+    if not value.requires_grad: return
+    gradient, = torch.autograd.grad(value, logits)
+    assert (gradient[z > 0] <= 0).all(), gradient[z > 0].max()
+
+
+@pytest.mark.parametrize('name', SYMMETRIC)
+@quick
+@given(case=inputs, order=st.integers(0, 2**31))
+def test_order_of_samples_and_classes_does_not_matter(name, case, order):
+    B, C, pattern, _, _, seed = case
+    logits, z = draw((B, C, pattern, torch.float64, 1.0, seed), grad=False)
+    generator = torch.Generator().manual_seed(order)
+    rows, columns = torch.randperm(B, generator=generator), torch.randperm(C, generator=generator)
+    a, b = LOSSES[name](logits, z), LOSSES[name](logits[rows][:, columns], z[rows][:, columns])
+    tolerance = 1e-4 if name == 'high rank' else 1e-10
+    assert torch.isclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+def batch(seed=0, B=12, C=7):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(B, C, dtype=torch.float64, generator=generator), observed('single', B, C, generator)
+
+
+@pytest.mark.parametrize('seed', range(5))
+def test_where_losses_meet(seed):
+    s, z = batch(seed)
+    an, zlpr = L.an_loss(s, z), L.zlpr_loss(s, z)
+    full = torch.where(z > 0, 1, -1)
+    pairs = {'LS 0 = AN': (L.label_smoothing_loss(s, z, smoothing=0.0), an), 'N-LS 0 = AN': (L.negative_label_smoothing_loss(s, z, smoothing=0.0), an),
+             'DW 1 = AN': (L.dw_loss(s, z, negative_weight=1.0), an), 'WAN 1 = AN': (L.wan_loss(s, z, negative_weight=1.0), an),
+             'weights 1 = AN': (L.weighted_bce_loss(s, z, positive_weight=1.0, negative_weight=1.0), an), 'LL 0 = AN': (L.large_loss(s, z, fraction=0.0), an),
+             'BCE on full = AN': (L.bce_loss(s, full), an), 'ASL 0 0 0 = AN summed': (L.asymmetric_loss(s, z, gamma_neg=0, gamma_pos=0, margin=0), L.an_loss(s, z, reduction='sum')),
+             'focal γ=0 α=½ = AN/2': (L.focal_loss(s, z, gamma=0, alpha=0.5), an / 2), 'OPML ½ ½ = ZLPR': (L.opml_loss(s, z, alpha=0.5, beta=0.5), zlpr),
+             'soft OPML w=0 = OPML': (L.soft_opml_loss(s, z, torch.zeros_like(s), alpha=0.3, beta=0.6), L.opml_loss(s, z, alpha=0.3, beta=0.6)),
+             'multi-similarity T=1 = ZLPR': (L.multi_similarity_loss(s, z, T_pos=1.0), zlpr),
+             'two-way by sample = softmax': (L.two_way_loss(s, z, ways='sample', T_pos=1.0), torch.nn.functional.cross_entropy(s, z.argmax(1))),
+             'EM on full = BCE': (L.em_loss(s, full, alpha=0.3), L.bce_loss(s, full)),
+             'EM+APL nothing selected = EM': (L.em_apl_loss(s, z, torch.zeros_like(s), alpha=0.2, beta=0.4), L.em_loss(s, z, alpha=0.2)),
+             'HML m=0 = scaled': (L.an_loss(L.hyperspherical_logits(s.tanh(), scale=20.0, margin=0.0), z), L.an_loss(20 * s.tanh(), z))}
+    for name, (a, b) in pairs.items(): assert torch.isclose(a, b, rtol=1e-12, atol=1e-12), (name, a.item(), b.item())
+
+
+def test_some_losses_may_push_a_positive_down():
+    "When: a positive already beyond its smoothed target; the smaller of two positives' rival; more predicted positives than expected."
+    def gradient(loss, s, z):
+        s = torch.tensor(s, dtype=torch.float64, requires_grad=True)
+        return torch.autograd.grad(loss(s, torch.tensor(z)), s)[0]
+    assert gradient(L.label_smoothing_loss, [[5.0, 0.0]], [[1, 0]])[0, 0] > 0
+    assert gradient(lambda s, z: L.softmax_two_way_loss(s, z, ways='sample'), [[3.0, -3.0]], [[1, 1]])[0, 0] > 0
+    assert gradient(lambda s, z: L.epr_loss(s, z, k=1.0), [[4.0, 4.0, 4.0]], [[1, 0, 0]])[0, 0] > 0
+
+
+NAMES = {'an', 'bce', 'wbce', 'wan', 'dw', 'ls', 'nls', 'l1', 'l2', 'epr', 'role', 'entmin', 'focal', 'asl', 'zlpr', 'llr', 'llct', 'llcp', 'em', 'em_apl', 'hml', 'hml_fixed',
+         'opml', 'opml_sp', 'two_way', 'two_way_class', 'two_way_sample', 'joint', 'softmax', 'softmax_two_way', 'multi_similarity', 'lac', 'lac_plc', 'gr'}
+
+
+def test_every_promised_method_is_registered():
+    assert set(methods.names()) >= NAMES
+
+
+@pytest.mark.parametrize('name', sorted(NAMES))
+def test_every_method_gives_a_finite_loss_with_gradients(name):
+    torch.manual_seed(0)
+    z = observed('single', 20, 6, torch.Generator().manual_seed(0))
+    method = methods.create(name, z, epochs=4, features=8)
+    model = torch.nn.Linear(4, 6)
+    model.decay_parameters = lambda: iter([model.weight])
+    method.start_stage(1)
+    index = torch.tensor([3, 4, 11])
+    def score(view='plain'): return torch.linspace(-3, 3, 120).view(20, 6)
+    for e in (1, 2, 3, 4):
+        method.start_epoch(e)
+        logits = model(torch.randn(3, 4))
+        outputs = Outputs(logits, torch.tanh(logits), torch.randn(3, 6, 8) + logits[..., None], None)
+        value = method.loss(ViewOutputs({role: outputs for role in method.views}), index)
+        penalty = method.penalty(model)
+        value = value if penalty is None else value + penalty
+        assert value.ndim == 0 and torch.isfinite(value)
+        gradient, = torch.autograd.grad(value, model.weight)
+        assert torch.isfinite(gradient).all() and gradient.abs().sum() > 0
+        with torch.no_grad(): method.end_epoch(e, score)
+    fresh = methods.create(name, z, epochs=4, features=8)
+    fresh.load_state_dict(method.state_dict())
