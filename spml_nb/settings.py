@@ -60,13 +60,13 @@ def path(kind: str) -> Path:
     values = read()
     return (values['base'] / Path(values[one_of(kind, PATHS, 'kind of folder')]).expanduser()).resolve()
 
-# %% ../nbs/04_settings.ipynb #a96a911a
-def device() -> torch.device:
-    """The device to train on: the setting, or for 'auto' the first of cuda, mps, cpu that is there.
+# %% ../nbs/04_settings.ipynb #b4fdf938
+def device(name: str | None = None) -> torch.device:
+    """The device to train on; 'auto' is the first of cuda, mps, cpu that is there.
 
-    Returns: torch.device. Raises SpmlError: for a device that this machine does not have.
+    name: 'auto', 'cpu', 'cuda', 'cuda:1', 'mps'; unset: the setting. Returns: torch.device. Raises SpmlError: for one that this machine does not have.
     """
-    name = read()['device']
+    name = name or read()['device']
     available = ['cpu', *(['cuda'] if torch.cuda.is_available() else []), *(['mps'] if torch.backends.mps.is_available() else [])]
     if name == 'auto': return torch.device(next(d for d in ('cuda', 'mps', 'cpu') if d in available))
     one_of(name.split(':')[0], [*available, 'auto'], 'device', 'Set `device` in settings.ini or SPML_NB_DEVICE.')

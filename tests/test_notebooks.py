@@ -1,0 +1,75 @@
+"""The notebooks as a person runs them: papermill from the project's root, exit status and all."""
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def papermill(tmp_path, *words, notebook='train.ipynb', cwd=ROOT):
+    "Run a notebook; returns the finished process and the text of all its outputs."
+    out = tmp_path / 'out.ipynb'
+    env = {**os.environ, 'SPML_NB_RUNS': str(tmp_path / 'runs')}
+    env.pop('IN_TEST', None)
+    process = subprocess.run([sys.executable, '-m', 'papermill', str(ROOT / 'nbs' / notebook), str(out), *words, '--no-progress-bar'],
+                             cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
+    outputs = [o for c in nbformat.read(out, 4).cells for o in c.get('outputs', [])] if out.exists() else []
+    return process, outputs
+
+
+def test_one_command_trains_and_another_evaluates(tmp_path):
+    process, outputs = papermill(tmp_path, '-p', 'loss', 'em', '-p', 'regime', 'linear', '-p', 'epochs', '3', '-y', 'hparams: {alpha: 1e-1}')
+    assert process.returncode == 0, process.stderr
+    done = list((tmp_path / 'runs').glob('*/DONE'))
+    assert len(done) == 1
+    config = json.loads((done[0].parent / 'config.json').read_text())
+    assert (config['loss'], config['regime'], config['epochs'], config['hparams']['alpha']) == ('em', 'linear', 3, 0.1)
+    assert sum('image/png' in o.get('data', {}) for o in outputs) >= 4
+    process, outputs = papermill(tmp_path, '-p', 'run', done[0].parent.name, notebook='evaluate.ipynb', cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+    score = json.loads((done[0].parent / 'result.json').read_text())['scores']['test_map']
+    assert f'mAP {score:.2f} %' in ''.join(o.get('text', '') for o in outputs)
+
+
+@pytest.mark.parametrize('words, told', [
+    (('-p', 'los', 'an'), ["unknown parameter 'los'", "Did you mean 'loss'?"]),
+    (('-p', 'lr', 'abc'), ["'lr'", 'must be a number', "'abc'"]),
+])
+def test_wrong_parameters_stop_the_notebook(tmp_path, words, told):
+    process, _ = papermill(tmp_path, *words)
+    assert process.returncode != 0
+    for word in told: assert word in process.stderr
+    assert not (tmp_path / 'runs').exists()
+
+
+def test_parameters_cells_keep_their_tag():
+    for name in ('train.ipynb', 'evaluate.ipynb'):
+        cells = nbformat.read(ROOT / 'nbs' / name, 4).cells
+        assert sum('parameters' in c.metadata.get('tags', []) for c in cells) == 1
+
+
+def test_lost_tag_stops_the_notebook(tmp_path):
+    notebook = nbformat.read(ROOT / 'nbs' / 'train.ipynb', 4)
+    for cell in notebook.cells: cell.metadata.pop('tags', None)
+    nbformat.write(notebook, tmp_path / 'untagged.ipynb')
+    process, _ = papermill(tmp_path, '-p', 'loss', 'an', notebook=tmp_path / 'untagged.ipynb')
+    assert process.returncode != 0 and "lost its tag 'parameters'" in process.stderr
+
+
+def test_notebooks_stay_small():
+    for file in (ROOT / 'nbs').rglob('*.ipynb'):
+        assert file.stat().st_size <= 300 * 1024, f'{file.name} has {file.stat().st_size // 1024} KiB'
+
+
+def test_modules_need_no_notebook_tools():
+    code = ('import sys, pkgutil, importlib, spml_nb\n'
+            'for m in pkgutil.walk_packages(spml_nb.__path__, "spml_nb."):\n'
+            '    if "_modidx" not in m.name: importlib.import_module(m.name)\n'
+            'print([m for m in ("nbdev", "fastcore", "papermill", "IPython", "jupyterlab") if m in sys.modules])')
+    found = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True).stdout.strip()
+    assert found == '[]'

@@ -1,0 +1,125 @@
+"""A run is a folder: configuration, hash, atomic files, the table of runs, and the guard of a notebook's parameters."""
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from spml_nb import runs
+from spml_nb.errors import SpmlError
+from spml_nb.runs import Config, Run, config_hash, notebook_parameters, resolve, write_atomically
+
+
+@pytest.mark.parametrize('given, words', [
+    ({'loss': 'emm'}, ["unknown loss 'emm'", 'allowed:', "Did you mean 'em'?"]),
+    ({'hparams': {'alfa': 1}}, ["'alfa'", 'allowed: alpha', "Did you mean 'alpha'?"]),
+    ({'hparams': {'alpha': 'much'}}, ["'alpha'", 'must be a number', "'much'"]),
+    ({'lrr': 1}, ["unknown parameter 'lrr'", "Did you mean 'lr'?"]),
+    ({'lr': 'abc'}, ["'lr'", 'must be a number', "'abc'"]),
+    ({'lr': 0}, ['lr must be above 0']),
+    ({'epochs': 1.5}, ["'epochs'", 'whole number', '1.5']),
+    ({'seed': True}, ["'seed'", 'whole number', 'True']),
+    ({'regime': 'frozen'}, ["unknown regime 'frozen'", 'finetune, linear, linear_init']),
+    ({'selection': 'test'}, ["unknown selection 'test'", 'val_clean, val_observed, last']),
+    ({'momentum': 1}, ['momentum must be below 1']),
+    ({'device': 'tpu', 'loss': 'an'}, ['tpu']),
+])
+def test_wrong_configuration_is_told(given, words):
+    with pytest.raises(SpmlError) as error: resolve(Config(**given))
+    for word in words: assert word in str(error.value)
+
+
+def test_numeric_strings_are_numbers():
+    config = resolve(Config(lr='1e-4', epochs='3', hparams={'alpha': '2e-1'}))
+    assert (config.lr, config.epochs, config.hparams['alpha']) == (1e-4, 3, 0.2)
+
+
+def test_unset_hyper_parameters_take_the_papers_value():
+    assert resolve(Config(loss='em', dataset='mini_voc')).hparams['alpha'] == 0.2
+    assert resolve(Config(loss='em', dataset='mini_cub')).hparams['alpha'] == 0.01
+    assert resolve(Config(loss='em', dataset='mini_cub', hparams={'alpha': 0.3})).hparams['alpha'] == 0.3
+
+
+def test_hash_names_the_resolved_configuration():
+    base = resolve(Config())
+    assert config_hash(base) == config_hash(resolve(Config(epochs=base.epochs, lr=base.lr)))
+    assert config_hash(base) != config_hash(resolve(Config(hparams={'alpha': 0.11})))
+
+
+def test_atomic_write_leaves_the_old_file_when_it_fails(tmp_path):
+    file = tmp_path / 'a.txt'
+    write_atomically(file, 'old')
+    def fail(path):
+        path.write_text('half')
+        raise OSError(28, 'No space left on device')
+    with pytest.raises(SpmlError, match='No space left'): write_atomically(file, fail)
+    assert file.read_text() == 'old' and [p.name for p in tmp_path.iterdir()] == ['a.txt']
+
+
+def test_damaged_files_name_themselves(tmp_path):
+    run = Run(resolve(Config()), tmp_path)
+    run.start()
+    with pytest.raises(SpmlError, match='no DONE'): run.result()
+    (run.folder / 'last.pt').write_bytes(b'not a checkpoint')
+    with pytest.raises(SpmlError, match='last.pt cannot be read'): run.restore('last.pt')
+    run.finish({'scores': {}})
+    (run.folder / 'result.json').write_text('{')
+    with pytest.raises(SpmlError, match='result.json cannot be read'): run.result()
+    with pytest.raises(SpmlError, match='result.json'): runs.load(tmp_path)
+
+
+def test_checkpoints_never_execute_code(tmp_path):
+    class Evil:
+        def __reduce__(self): return os.system, (f'touch {tmp_path}/executed',)
+    run = Run(resolve(Config()), tmp_path)
+    run.start()
+    torch.save({'x': Evil()}, run.folder / 'last.pt')
+    with pytest.raises(SpmlError, match='cannot be read'): run.restore('last.pt')
+    assert not (tmp_path / 'executed').exists()
+
+
+def test_table_keeps_old_lines_and_adds_new_ones(tmp_path):
+    for seed in (0, 1):
+        run = Run(resolve(Config(seed=seed)), tmp_path / 'runs')
+        run.start()
+        run.finish({'scores': {'test_map': 10.0 + seed, 'test_ap': [1]}, 'seconds': 1.0, 'data': 'x', 'provenance': {'commit': None}})
+        table = runs.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs')
+        assert len(table) == seed + 1
+    for folder in (tmp_path / 'runs').iterdir(): (folder / 'DONE').unlink(missing_ok=True)
+    assert len(runs.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs')) == 2
+
+
+def test_second_process_waits_for_the_lock(tmp_path):
+    run = Run(resolve(Config()), tmp_path)
+    code = f'''
+import sys; sys.path[:0] = []
+from pathlib import Path
+from spml_nb.runs import *
+run = Run(resolve(Config()), Path({str(tmp_path)!r}))
+with run.lock(): print("got it", flush=True)
+'''
+    with run.lock():
+        other = subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE, text=True)
+        assert 'waiting' in other.stdout.readline()
+        assert other.poll() is None
+    assert 'got it' in other.communicate(timeout=60)[0]
+
+
+def test_notebook_guard():
+    cells = {}
+    parameters = notebook_parameters(cells)
+    cells |= {'loss': 'lac', 'los': 'em', 'os': os, '_private': 1}
+    assert parameters() == {'loss': 'lac', 'los': 'em'}
+    with pytest.raises(SpmlError, match="lost its tag 'parameters'"): notebook_parameters({'loss': 'lac'})
+    with pytest.raises(SpmlError, match="lost its tag 'parameters'"): notebook_parameters({'unheard_of': 3})
+
+
+def test_provenance_names_commit_and_versions():
+    found = runs.provenance()
+    assert found['versions']['torch'] == torch.__version__.split('+')[0] or found['versions']['torch'] == torch.__version__
+    assert json.dumps(found)
+    inside = subprocess.run(['git', 'rev-parse', '--short=12', 'HEAD'], cwd=Path(runs.__file__).parent, capture_output=True, text=True)
+    if inside.returncode == 0: assert found['commit'].startswith(inside.stdout.strip())
