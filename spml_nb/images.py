@@ -137,7 +137,7 @@ def _remove_leftovers(file):
             with _lock(owner).acquire(timeout=0): temporary.unlink(missing_ok=True)
         except Timeout: continue  # alive and at work
 
-# %% ../nbs/14_images.ipynb #0fbedec0
+# %% ../nbs/14_images.ipynb #6c0c27a0
 def _build(dataset, shape, file, progress):
     needed, start, bad = math.prod(shape), time.perf_counter(), []
     if shutil.disk_usage(file.parent).free < needed: raise OSError(errno.ENOSPC, 'not enough free space')
@@ -147,7 +147,7 @@ def _build(dataset, shape, file, progress):
             _reserve(out, out.tell() + needed)
             for name, pixels in zip(dataset.image_names, images, strict=True):
                 if isinstance(pixels, str): bad.append(f'{name} ({pixels})')
-                elif not bad: out.write(pixels)
+                else: out.write(pixels)
             if bad: raise SpmlError(f'{len(bad):,} of {len(dataset):,} images of {dataset.name} cannot be used: {listed(bad, 20)}. '
                                     'Repair or replace them, or remove their rows from the table.')
             out.flush(); os.fsync(out.fileno())

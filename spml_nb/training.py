@@ -6,7 +6,7 @@
 __all__ = ['Task', 'make_task', 'Stage', 'stages', 'make_optimizer', 'make_schedule', 'LossWatch', 'predict', 'scores', 'Trainer',
            'Result', 'read_result', 'train', 'open_run', 'evaluate']
 
-# %% ../nbs/50_training.ipynb #bf2a71d2
+# %% ../nbs/50_training.ipynb #071eb389
 import time
 import warnings
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from . import datasets, images, labels, methods, metrics, models, runs
 from .errors import SpmlError
-from .methods.core import Method, ViewOutputs, find
+from .methods.core import Method, ViewOutputs
 from .runs import Config, Run
 from .sources import ImageSource, feature_source, view_names
 
@@ -56,17 +56,20 @@ def make_task(config: Config) -> Task:
         raise SpmlError(f"selection={config.selection!r} needs validation images and {data.name!r} has none. Add some, or give selection: last.")
     return Task(data, train, val, test, observed[train], observed[val])
 
-# %% ../nbs/50_training.ipynb #5fdc9e69
+# %% ../nbs/50_training.ipynb #8cb2d932
 @dataclass(frozen=True)
 class Stage:
-    "One pass of the training loop. name: 'linear' or 'finetune'; epochs; lr."
+    "One pass of the training loop. name: 'linear' or 'finetune'; epochs; lr; number: of the method's own stages, from 1 (LinearInit belongs to the first)."
     name: str
     epochs: int
     lr: float
+    number: int = 1
 
-def stages(config: Config) -> list[Stage]:
-    """The stages of a run. config: resolved. Returns: list of Stage. Source: Cole et al. (LinearInit), LAC section 3.3 (two stages)."""
-    main = [Stage('linear' if config.regime == 'linear' else 'finetune', config.epochs, config.lr)] * find(config.loss).stages
+def stages(config: Config, method: Method) -> list[Stage]:
+    """The stages of a run. config: resolved; method: says how many it has. Returns: list of Stage.
+    Source: Cole et al. (LinearInit), LAC section 3.3 (two stages)."""
+    name = 'linear' if config.regime == 'linear' else 'finetune'
+    main = [Stage(name, config.epochs, config.lr, k) for k in range(1, method.stages + 1)]
     return [Stage('linear', config.linear_epochs, config.linear_lr), *main] if config.regime == 'linear_init' else main
 
 # %% ../nbs/50_training.ipynb #86ae3522
@@ -154,7 +157,7 @@ def scores(logits: dict[str, Tensor], task: Task) -> dict:
         found |= {f'test_{average}_f1': metrics.f1(p, true['test'], average=average, threshold=t) for average in ('micro', 'macro')}
     return found
 
-# %% ../nbs/50_training.ipynb #4115c90e
+# %% ../nbs/50_training.ipynb #b392a5c7
 class Trainer:
     """Trains one run, step by step; `train` is the way to use it.
 
@@ -171,6 +174,7 @@ class Trainer:
         self.method = methods.create(config.loss, observed, epochs=config.epochs, features=self.model.embedding_dim, **config.hparams).to(self.device)
         store = images.open_images(task.data, config.image_size)
         self.images = ImageSource(store, view_names(task.data.name), self.device)
+        self.stages = stages(config, self.method)
         self.history, self.best = [], None
         self.seconds = 0.0
 
@@ -186,7 +190,7 @@ class Trainer:
         for p in self.model.backbone_parameters(): p.requires_grad_(stage.name != 'linear')
         self.module = self.source.module(self.model)
         self.method.epochs = stage.epochs
-        self.method.start_stage(k)
+        self.method.start_stage(stage.number)
         self.optimizer = make_optimizer(config, stage, self.model, self.method)
         self.schedule = make_schedule(config, self.optimizer, stage.epochs * self.steps)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == 'fp16')
@@ -286,7 +290,7 @@ class Trainer:
     def fit(self):
         "All stages, from the start or from the last checkpoint."
         saved = self.run.restore('last.pt')
-        for k, stage in enumerate(stages(self.config), 1):
+        for k, stage in enumerate(self.stages, 1):
             if saved is not None and k < saved['k']: continue
             resumed = saved is not None and k == saved['k']
             if k > 1 and not resumed: self.best = None
@@ -315,7 +319,7 @@ class Trainer:
 
     def tell(self):
         row, last = self.history[-1], self.stage.epochs
-        stage = f'stage {self.k} ({self.stage.name}) ' if len(stages(self.config)) > 1 else ''
+        stage = f'stage {self.k} ({self.stage.name}) ' if len(self.stages) > 1 else ''
         print(f"{stage}epoch {row['epoch']:2d}/{last}  loss {row['loss']:.4f}  val mAP {row['val_map']:.2f}  "
               f"best {self.best['value']:.2f} at {self.best['epoch']}  {row['seconds']:.1f} s", flush=True)
         if self.on_epoch is not None: self.on_epoch(self.curves())
@@ -407,7 +411,7 @@ def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str
              **{f'{a}_f1': metrics.f1(p, true, average=a, threshold=threshold) for a in ('micro', 'macro')}}
     return found, logits, data
 
-# %% ../nbs/50_training.ipynb #05b05e89
+# %% ../nbs/50_training.ipynb #a4e99bc7
 def _same_classes(data: datasets.Dataset, names: list[str]) -> datasets.Dataset:
     "`data` with its label columns in the order of `names`."
     missing = [n for n in names if n not in data.class_names]
@@ -422,7 +426,7 @@ def _rebuild(run: Run, config: Config, data: datasets.Dataset):
     none = np.zeros((0, len(data.class_names)), np.int8)
     task = Task(data, np.arange(0), np.arange(0), np.arange(0), best['method']['z'].cpu().numpy(), none)
     trainer = Trainer(config, run, task)
-    trainer.k, trainer.stage = best['best']['stage'], stages(config)[-1]
+    trainer.method.start_stage(trainer.stages[-1].number)
     trainer.source = _FrozenImages(trainer.images, trainer.model) if config.regime == 'linear' else trainer.images
     trainer.module = trainer.source.module(trainer.model)
     trainer.load_best()

@@ -276,7 +276,7 @@ def small(**changes):
 
 @pytest.mark.parametrize('change', [
     {'images': np.zeros((3, 4, 4, 3))}, {'images': np.zeros((3, 4, 4), np.uint8)}, {'labels': np.array([[1], [-1]], np.int8)},
-    {'labels': np.array([[2], [0], [0]], np.int8)}, {'labels': np.ones((3, 1))}, {'class_names': ['c', 'd']},
+    {'labels': np.array([[2], [0], [0]], np.int8)}, {'labels': np.array([[-2], [0], [0]], np.int8)}, {'labels': np.ones((3, 1))}, {'class_names': ['c', 'd']},
     {'labels': np.ones((3, 2), np.int8), 'class_names': ['c', 'c']}, {'split': np.array(['train', 'val', 'dev'])}, {'split': np.array(['train'])}])
 def test_fields_that_do_not_fit_together_are_refused(change):
     with pytest.raises(SpmlError, match="data set 's'"): small(**change)

@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,13 @@ def test_real_photos_equal_torchvisions_resize(ccp):
         with Image.open(file) as image: assert np.array_equal(pixels, resized(image, 224))
 
 
+def test_more_photos_than_wait_at_once_stay_in_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, '_cores', lambda: 2)
+    files = [tmp_path / f'{k}.png' for k in range(50)]
+    for k, file in enumerate(files): Image.new('RGB', (3, 3), (k, k, k)).save(file)
+    assert open_images(dataset(files), 2, progress=False)[:, 0, 0, 0].tolist() == list(range(50))
+
+
 @pytest.mark.parametrize('mode, suffix', [('CMYK', 'jpg'), ('L', 'jpg'), ('L', 'png'), ('P', 'png'), ('P', 'gif'), ('1', 'png'), ('RGBA', 'png'),
                                           ('LA', 'png'), ('RGB', 'bmp'), ('RGB', 'tif'), ('RGB', 'webp')])
 def test_every_common_mode_becomes_rgb_as_pillow_does_it(tmp_path, mode, suffix):
@@ -109,7 +117,8 @@ def test_exif_orientation_is_obeyed(tmp_path, tag):
 
 def test_unreadable_tags_do_not_lose_a_photo(tmp_path):
     image = Image.fromarray(noise())
-    image.save(tmp_path / 'x.png', exif=b'Exif\0\0MM\0*\0\0\0\x08\xff\xff broken')
+    image.save(tmp_path / 'x.png', exif=b'Exif\0\0no tags at all')
+    with Image.open(tmp_path / 'x.png') as opened, pytest.raises(SyntaxError): ImageOps.exif_transpose(opened)
     assert np.array_equal(open_images(dataset([tmp_path / 'x.png']), 30, progress=False)[0], resized(image, 30))
 
 
@@ -196,7 +205,7 @@ def test_a_replaced_photo_gives_new_pixels(photos):
 
 
 @pytest.mark.parametrize('damage', [lambda file: os.truncate(file, 1000), lambda file: file.write_bytes(b''), lambda file: file.write_bytes(b'x' * 999),
-                                    lambda file: np.save(file, np.zeros((2, 2)))])
+                                    lambda file: np.save(file, np.zeros((2, 2))), lambda file: np.save(file, np.zeros((2, 2), np.uint8))])
 def test_a_damaged_cache_is_built_again(photos, damage):
     expected = open_images(dataset(photos), 16, progress=False).copy()
     damage(cache_file(dataset(photos), 16))
@@ -292,6 +301,14 @@ def test_of_two_processes_at_once_one_builds_and_the_other_waits_for_it(photos, 
     assert all(f'sum {total}\n' in text for text in said)
     assert sorted(('decoded' in text, 'waiting for it' in text) for text in said) == [(False, True), (True, False)]
     assert inside(cache) == [cache_file(dataset(photos), 16).name]
+
+
+def test_of_three_threads_at_once_one_builds(photos, monkeypatch):
+    decode, decoded = images._decode, []
+    def slowly(file, size): time.sleep(0.02); decoded.append(file); return decode(file, size)
+    monkeypatch.setattr(images, '_decode', slowly)
+    with ThreadPoolExecutor(3) as pool: stores = list(pool.map(lambda _: open_images(dataset(photos), 16, progress=False), range(3)))
+    assert sorted(decoded) == sorted(photos) and all(np.array_equal(store, stores[0]) for store in stores)
 
 
 def test_a_builder_killed_half_way_leaves_nothing_that_counts(photos, cache, tmp_path, processes):

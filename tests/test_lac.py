@@ -161,7 +161,8 @@ def by_loops(z, y, queue, queue_y, tau, form, total):
 
 
 @pytest.mark.parametrize('form', FORMS)
-@pytest.mark.parametrize('n, classes, empty, size, queue_empty', [(8, 3, 2, 6, 2), (1, 1, 0, 0, 0), (1, 1, 0, 5, 1), (6, 1, 0, 4, 0), (7, 7, 0, 3, 3), (6, 2, 1, 7, 2)])
+@pytest.mark.parametrize('n, classes, empty, size, queue_empty', [
+    (8, 3, 2, 6, 2), (1, 1, 0, 0, 0), (1, 1, 0, 5, 1), (6, 1, 0, 4, 0), (7, 7, 0, 3, 3), (6, 2, 1, 7, 2)])
 def test_contrast_is_the_formula(form, n, classes, empty, size, queue_empty, chunks):
     z, y = entries(n, classes, empty=empty)
     queue, queue_y = entries(size, max(2, classes - 1), empty=queue_empty, seed=1)
@@ -173,9 +174,10 @@ def test_contrast_is_the_formula(form, n, classes, empty, size, queue_empty, chu
 def test_log_partition_has_the_right_gradient(monkeypatch):
     monkeypatch.setattr(lac, 'LARGEST', 12)
     g = torch.Generator().manual_seed(0)
-    a, c = torch.randn(5, 3, generator=g, dtype=torch.double).requires_grad_(), torch.randn(6, 3, generator=g, dtype=torch.double).requires_grad_()
+    a, c = (torch.randn(n, 3, generator=g, dtype=torch.double).requires_grad_() for n in (5, 6))
     keys, others = torch.tensor([0, 1, 2, 1, 9]), torch.tensor([0, 0, 1, 1, 2, 0])
-    assert torch.autograd.gradcheck(lambda a, c: log_partition(a, keys, (c[:4], others[:4]), (c[4:], others[4:]), (c[:0], others[:0])), (a, c))
+    def in_three_sets(a, c): return log_partition(a, keys, *((c[part], others[part]) for part in (slice(4), slice(4, 6), slice(0))))
+    assert torch.autograd.gradcheck(in_three_sets, (a, c))
 
 
 def test_one_entry_a_class_is_the_contrast_of_simclr():
@@ -190,11 +192,12 @@ def test_one_entry_a_class_is_the_contrast_of_simclr():
 def test_order_names_of_classes_and_empty_slots_do_not_matter(form):
     z, y = entries(8, 3)
     queue, queue_y = entries(6, 3, seed=1)
-    loss = lac_loss(z, y, queue, queue_y, temperature=0.5, form=form, total=99)
+    given = {'temperature': 0.5, 'form': form, 'total': 99}
+    loss = lac_loss(z, y, queue, queue_y, **given)
     order, name = torch.randperm(8), torch.tensor([0, 80, 7, 312])
-    assert abs(lac_loss(z[order], name[y[order]], queue.flip(0), name[queue_y.flip(0)], temperature=0.5, form=form, total=99) - loss) < 1e-12
+    assert abs(lac_loss(z[order], name[y[order]], queue.flip(0), name[queue_y.flip(0)], **given) - loss) < 1e-12
     padding, zeros = torch.full((4, 2, 6), torch.nan, dtype=torch.double), torch.zeros(4, dtype=torch.long)
-    padded = lac_loss(torch.cat([z, padding]), torch.cat([y, zeros]), torch.cat([padding, queue]), torch.cat([zeros, queue_y]), temperature=0.5, form=form, total=99)
+    padded = lac_loss(torch.cat([z, padding]), torch.cat([y, zeros]), torch.cat([padding, queue]), torch.cat([zeros, queue_y]), **given)
     assert abs(padded - loss) < 1e-12
 
 
@@ -240,7 +243,10 @@ def test_contrast_is_computed_in_float32(dtype, form):
 
 def test_only_valid_entries_are_multiplied(monkeypatch):
     shapes, true = [], lac.log_partition
-    monkeypatch.setattr(lac, 'log_partition', lambda a, k, *sets: shapes.append((len(a), sum(len(c) for c, _ in sets))) or true(a, k, *sets))
+    def spy(a, k, *sets):
+        shapes.append((len(a), sum(len(c) for c, _ in sets)))
+        return true(a, k, *sets)
+    monkeypatch.setattr(lac, 'log_partition', spy)
     z, y = entries(320, 4, empty=310)
     queue, queue_y = entries(64, 4, empty=59, seed=1)
     for form in FORMS: lac_loss(z, y, queue, queue_y, temperature=0.5, form=form)
@@ -283,7 +289,7 @@ def test_queue_keeps_the_newest_with_both_views():
         seen += numbers
         assert sorted(queue.labels[queue.labels > 0].tolist()) == sorted(seen[-5:])
         kept = queue.labels > 0
-        assert torch.equal(queue.embeddings[kept][:, 0, 0], queue.labels[kept] + 0.25) and torch.equal(queue.embeddings[kept][:, 1, 0], queue.labels[kept] + 0.5)
+        assert torch.equal(queue.embeddings[kept][:, :, 0], queue.labels[kept][:, None] + torch.tensor([0.25, 0.5]))
 
 
 def test_queue_of_length_zero_stays_empty():
@@ -336,7 +342,8 @@ def test_what_the_methods_ask_for():
     assert find('lac').heads == ('labelwise',)
     assert find('lac').recipe | {'optimizer': 'adamw', 'weight_decay': 0.01, 'schedule': 'onecycle', 'ema': 0.9997} == find('lac').recipe
     assert {k: v for k, v in resolve_hparams('lac', 'coco', {}).items() if 'threshold' in k} == {'threshold': 0.6, 'stage2_threshold': 0.9}
-    assert resolve_hparams('lac', 'cub', {})['threshold'] == resolve_hparams('lac', 'cub', {})['stage2_threshold'] == resolve_hparams('lac_plc', 'cub', {})['threshold'] == 0.5
+    cub = resolve_hparams('lac', 'cub', {})
+    assert cub['threshold'] == cub['stage2_threshold'] == resolve_hparams('lac_plc', 'cub', {})['threshold'] == 0.5
     assert (resolve_hparams('lac', 'voc', {})['queue'], resolve_hparams('lac', 'nus', {})['temperature']) == (512, 0.5)
 
 
@@ -352,7 +359,8 @@ def test_loss_is_the_sum_of_its_parts(form):
     torch.testing.assert_close(make(**given).loss(views, INDEX), an + 2 * plc[0])
     method = make(stage=2, **given)
     pairs = [(i, c) for i in range(6) for c in range(C) if z[i, c] == 1 or (z[i, c] == 0 and weak[i, c].sigmoid() >= 0.8)]
-    projected = torch.stack([normalize(method.projector(torch.stack([views[v].embeddings[i, c] for v in views])), dim=-1) for i, c in pairs])
+    both = [torch.stack([views[v].embeddings[i, c] for v in views]) for i, c in pairs]
+    projected = torch.stack([normalize(method.projector(f), dim=-1) for f in both])
     labels = torch.tensor([c + 1 for _, c in pairs])
     contrast = lac_loss(projected, labels, temperature=0.5, form=form, total=6 * C)
     torch.testing.assert_close(method.loss(views, INDEX), an + 2 * plc[1] + 3 * contrast)
@@ -389,7 +397,8 @@ def test_second_batch_is_compared_with_the_first_and_a_queue_gets_no_gradient():
         losses.append(method.loss(second, later))
     losses[1].backward()
     assert losses[0] != losses[1] and first['weak'].embeddings.grad is None and second['strong'].embeddings.grad.any()
-    torch.testing.assert_close(method.queue.embeddings[method.queue.labels > 0].norm(dim=-1), torch.ones(int((method.queue.labels > 0).sum()), 2))
+    stored = method.queue.embeddings[method.queue.labels > 0]
+    torch.testing.assert_close(stored.norm(dim=-1), torch.ones(len(stored), 2))
 
 
 def test_a_batch_larger_than_the_queue_keeps_the_newest():
@@ -408,7 +417,8 @@ def test_a_single_positive_and_none_at_all():
         views = outputs(index, scale=0.1)
         loss = method.loss(views, index)
         loss.backward()
-        assert loss.isfinite() and all(p.grad.isfinite().all() for p in method.parameters()) and views['weak'].embeddings.grad.isfinite().all()
+        assert loss.isfinite() and views['weak'].embeddings.grad.isfinite().all()
+        assert all(p.grad.isfinite().all() for p in method.parameters())
     assert not views['weak'].embeddings.grad.any() and int((method.queue.labels > 0).sum()) == 1
 
 
@@ -460,7 +470,8 @@ def test_a_resumed_method_goes_on_exactly(form, tmp_path):
     torch.save([whole.state_dict(), optimizer.state_dict()], tmp_path / 'saved.pt')
     expected = steps(whole, optimizer, range(3, 7))
     resumed, optimizer = build()
-    for part, state in zip((resumed, optimizer), torch.load(tmp_path / 'saved.pt', weights_only=True), strict=True): part.load_state_dict(state)
+    saved = torch.load(tmp_path / 'saved.pt', weights_only=True)
+    for part, state in zip((resumed, optimizer), saved, strict=True): part.load_state_dict(state)
     assert steps(resumed, optimizer, range(3, 7)) == expected
     assert all(torch.equal(v, whole.state_dict()[k]) for k, v in resumed.state_dict().items())
 

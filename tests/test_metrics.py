@@ -133,6 +133,12 @@ def test_ranking_does_not_depend_on_the_order_of_the_file():
     np.testing.assert_allclose(average_precision(scores, targets), average_precision(scores[order], targets[order]), rtol=1e-13)
 
 
+def test_a_target_is_positive_above_zero():
+    scores = [[3.0], [2.0], [1.0]]
+    assert average_precision(scores, [[0.5], [2], [0]])[0] == average_precision(scores, [[1], [1], [0]])[0] == 1
+    assert average_precision(scores, [[-2], [0], [1]])[0] == average_precision(scores, [[-1], [0], [1]])[0] == 0.5
+
+
 def test_saturated_sigmoids_change_the_ranking_and_logits_do_not():
     logits = np.arange(10, 40, dtype=np.float32)[:, None]
     targets = np.arange(30)[:, None] >= 25

@@ -63,6 +63,12 @@ def test_every_parameter_gets_a_gradient(built, case):
     assert {id(p) for p in both} == {id(p) for p in model.parameters()} and len(both) == len(list(model.parameters()))
 
 
+def test_what_a_timm_network_uses_for_its_own_classifier_only_is_removed():
+    model = models.create('test_convnext', 2, weights='none')  # its head has a norm that the map never passes
+    model(torch.rand(2, 3, 64, 64)).logits.sum().backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == [] and model.feature_dim == model.backbone.num_features
+
+
 @pytest.mark.parametrize('case', CASES, ids='-'.join)
 def test_images_do_not_see_each_other_in_eval_mode(built, case):
     model, images = built[case].eval(), images_for(case[0])

@@ -105,7 +105,7 @@ def test_interrupted_after_any_epoch_it_ends_the_same(folder, given, monkeypatch
 
 
 def test_killed_three_times_it_ends_the_same(tmp_path):
-    command = [sys.executable, '-c', 'from spml_nb.runs import Config; from spml_nb.training import train; train(Config(loss="em", dataset="mini_voc", epochs=4, lr=1e-3))']
+    command = [sys.executable, '-c', 'from spml_nb.runs import Config; from spml_nb.training import train; train(Config(loss="em", dataset="mini_voc", epochs=3))']
     def start(name): return subprocess.Popen(command, env={**os.environ, 'SPML_NB_RUNS': str(tmp_path / name)}, stdout=subprocess.PIPE, text=True)
     whole = start('whole')
     assert whole.wait(300) == 0
