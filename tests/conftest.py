@@ -4,7 +4,9 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / 'shared'
@@ -47,3 +49,20 @@ def own_folders(tmp_path, monkeypatch):
     monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'runs'))
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path / 'outputs'))
     monkeypatch.setenv('SPML_NB_DEVICE', os.environ.get('SPML_NB_DEVICE', 'cpu'))
+
+
+@pytest.fixture
+def photo_folder(tmp_path):
+    "60 drawn photos with three classes: the colour of the upper half, and whether the lower half is bright."
+    rng = np.random.RandomState(0)
+    (tmp_path / 'photos' / 'images').mkdir(parents=True)
+    rows = []
+    for i in range(60):
+        names = [('red', 'blue')[i % 2], *(['bright'] if i % 3 else [])]
+        pixels = rng.randint(0, 60, (40, 40, 3), dtype=np.uint8)
+        pixels[:20, :, 0 if i % 2 == 0 else 2] = 220
+        if i % 3: pixels[20:] = 230
+        Image.fromarray(pixels).save(tmp_path / 'photos' / 'images' / f'{i:03}.png')
+        rows.append({'image': f'{i:03}.png', 'labels': '|'.join(names)})
+    pd.DataFrame(rows).to_csv(tmp_path / 'photos' / 'labels.csv', index=False)
+    return tmp_path / 'photos'

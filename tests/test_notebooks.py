@@ -36,6 +36,14 @@ def test_one_command_trains_and_another_evaluates(tmp_path):
     assert f'mAP {score:.2f} %' in ''.join(o.get('text', '') for o in outputs)
 
 
+@pytest.mark.parametrize('words', [('-p', 'loss', 'hml', '-p', 'dataset', 'mini_coco'),
+                                   ('-p', 'loss', 'lac_plc', '-p', 'cached_views', '1', '-y', 'hparams: {threshold: 0.7}')])
+def test_other_methods_through_papermill(tmp_path, words):
+    process, _ = papermill(tmp_path, *words, '-p', 'regime', 'linear', '-p', 'epochs', '1')
+    assert process.returncode == 0, process.stderr
+    assert len(list((tmp_path / 'runs').glob('*/DONE'))) == 1
+
+
 @pytest.mark.parametrize('words, told', [
     (('-p', 'los', 'an'), ["unknown parameter 'los'", "Did you mean 'loss'?"]),
     (('-p', 'lr', 'abc'), ["'lr'", 'must be a number', "'abc'"]),

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from PIL import Image
 
 from spml_nb import runs, settings, training
 from spml_nb.errors import SpmlError
@@ -30,20 +29,7 @@ register_loss('broken_at_step_3', broken_at_step_3_loss)
 
 
 @pytest.fixture
-def folder(tmp_path):
-    "60 drawn photos with three classes: the colour of the upper half, and whether the lower half is bright."
-    rng = np.random.RandomState(0)
-    (tmp_path / 'photos' / 'images').mkdir(parents=True)
-    rows = []
-    for i in range(60):
-        names = [('red', 'blue')[i % 2], *(['bright'] if i % 3 else [])]
-        pixels = rng.randint(0, 60, (40, 40, 3), dtype=np.uint8)
-        pixels[:20, :, 0 if i % 2 == 0 else 2] = 220
-        if i % 3: pixels[20:] = 230
-        Image.fromarray(pixels).save(tmp_path / 'photos' / 'images' / f'{i:03}.png')
-        rows.append({'image': f'{i:03}.png', 'labels': '|'.join(names)})
-    pd.DataFrame(rows).to_csv(tmp_path / 'photos' / 'labels.csv', index=False)
-    return tmp_path / 'photos'
+def folder(photo_folder): return photo_folder
 
 
 def config(folder, **given): return Config(**{**QUICK, 'loss': 'an', **given, 'dataset': str(given.get('dataset', folder))})
