@@ -10,7 +10,8 @@ from sklearn.metrics import average_precision_score
 from spml_nb.errors import SpmlError
 from spml_nb.methods.baselines import an_loss, zlpr_loss
 from spml_nb.methods.core import ViewOutputs, create, resolve_hparams
-from spml_nb.methods.opml import correct_labels, correction_counts, high_rank_loss, opml_loss, soft_opml_loss, trust
+from spml_nb.methods.opml import SETUP, correct_labels, correction_counts, high_rank_loss, opml_loss, soft_opml_loss, trust
+from spml_nb.runs import Config
 
 
 def value_and_gradient(loss, x, *args, **kwargs):
@@ -290,3 +291,8 @@ def test_unequal_shapes_and_infinite_scores_are_refused(batch, observed):
 def test_no_value_is_claimed_for_the_paper():
     for name in ('opml', 'opml_sp'):
         assert all(resolve_hparams(name, family, {}) == resolve_hparams(name, 'other', {}) for family in ('voc', 'coco', 'nus', 'cub'))
+
+
+def test_the_papers_setup_is_a_valid_configuration():
+    config = Config(loss='opml', **SETUP)
+    assert config.optimizer == 'sgd' and all(getattr(config, field) == value for field, value in SETUP.items())

@@ -9,7 +9,8 @@ from torch.nn.functional import cross_entropy
 from spml_nb.errors import SpmlError
 from spml_nb.methods.baselines import zlpr_loss
 from spml_nb.methods.core import ViewOutputs, create, find, masked_logsumexp, resolve_hparams
-from spml_nb.methods.two_way import hard_difference, joint_loss, multi_similarity_loss, softmax_two_way_loss, two_way_loss
+from spml_nb.methods.two_way import SETUP, hard_difference, joint_loss, multi_similarity_loss, softmax_two_way_loss, two_way_loss
+from spml_nb.runs import Config
 
 LOSSES = [two_way_loss, softmax_two_way_loss, joint_loss, multi_similarity_loss]
 NAMES = ['two_way', 'two_way_class', 'two_way_sample', 'softmax', 'softmax_two_way', 'joint', 'multi_similarity']
@@ -237,3 +238,8 @@ def test_two_way_is_at_least_half_again_as_fast_as_its_transcription():
             loss(x, z).backward()
             best[loss] = min(best[loss], perf_counter() - start)
     assert best[direct] >= 1.5 * best[two_way_loss]
+
+
+def test_the_papers_setup_is_a_valid_configuration():
+    config = Config(loss='two_way', **SETUP)
+    assert config.optimizer == 'sgd' and all(getattr(config, field) == value for field, value in SETUP.items())

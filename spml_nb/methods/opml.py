@@ -88,7 +88,7 @@ def trust(logits: Tensor, ap: Tensor, gamma: float, power: str = 'product') -> T
     p, ap = promote(logits.detach()).sigmoid(), promote(ap)
     return (p * ap)**gamma if one_of(power, POWERS, 'power') == 'product' else p * ap**gamma
 
-# %% ../../nbs/36_opml.ipynb #85eef7a6
+# %% ../../nbs/36_opml.ipynb #cc39f14a
 def correction_counts(z: Tensor, ap: Tensor, ratio: float, cap: float) -> Tensor:
     """How many unknown labels of each class become positive.
 
@@ -110,7 +110,7 @@ def correct_labels(scores: Tensor, z: Tensor, ap: Tensor, ratio: float, cap: flo
     start = z if start is None else start
     return start.masked_fill(apl_select(-scores, start == 0, correction_counts(z, ap, ratio, cap)).to(z.device), 1)
 
-# %% ../../nbs/36_opml.ipynb #0acdef47
+# %% ../../nbs/36_opml.ipynb #fa8977d8
 register_loss('opml', opml_loss, source='OPML, Eq. 6')
 
 @register('opml_sp', source='OPML, Eq. 10 and 11, Algorithm 1')
@@ -152,5 +152,5 @@ class OpmlSp(Method):
         if self.correction:
             self.labels.copy_(correct_labels(scores, self.z, ap, self.ratio, self.cap, start=self.labels if self.accumulate else None))
 
-# %% ../../nbs/36_opml.ipynb #41815cc1
+# %% ../../nbs/36_opml.ipynb #cd426032
 SETUP = {'optimizer': 'sgd', 'selection': 'val_clean'}   # what is left of the paper's way of training
