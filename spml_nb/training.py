@@ -340,7 +340,7 @@ def read_result(run: Run) -> Result:
     with np.load(run.folder / 'logits.npz') as arrays: logits = dict(arrays)
     return Result(run.config, run.folder, result['scores'], pd.read_csv(run.folder / 'metrics.csv'), logits)
 
-# %% ../nbs/50_training.ipynb #458fc094
+# %% ../nbs/50_training.ipynb #f589f475
 def train(config: Config, *, on_epoch: Callable | None = None) -> Result:
     """Train, or go on, or give back what is already there.
 
@@ -363,7 +363,7 @@ def train(config: Config, *, on_epoch: Callable | None = None) -> Result:
 def _finished(run: Run, task: Task) -> Result:
     if run.result()['data'] != task.data.fingerprint:
         raise SpmlError(f'{run.folder} was trained on data that have changed since. Remove that folder to train anew.')
-    print(f'already done: {run.folder}', flush=True)
+    print(f'already done: {run.folder.name}', flush=True)
     return read_result(run)
 
 def _finish(trainer: Trainer):
