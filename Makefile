@@ -9,7 +9,7 @@ demo: setup
 	papermill nbs/train.ipynb out.ipynb -p loss em
 
 test: setup export check
-	nbdev_test --n_workers 2 --do_print
+	OMP_NUM_THREADS=1 nbdev_test --n-workers 2 --timing
 	python -m pytest
 
 setup: .venv/.ready
