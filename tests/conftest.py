@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from spml_nb import settings, training
+
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / 'shared'
 
@@ -66,3 +68,17 @@ def photo_folder(tmp_path):
         rows.append({'image': f'{i:03}.png', 'labels': '|'.join(names)})
     pd.DataFrame(rows).to_csv(tmp_path / 'photos' / 'labels.csv', index=False)
     return tmp_path / 'photos'
+
+
+def check_resumes_equally(config, monkeypatch):
+    "A run stopped after each of its epochs and taken up again ends with the same bits as one that was not."
+    whole = training.train(config)
+    monkeypatch.setenv('SPML_NB_RUNS', str(settings.path('runs')) + '-resumed')
+
+    class Stop(Exception): pass
+    def stop(curves): raise Stop
+    for _ in range(len(whole.curves)):
+        with pytest.raises(Stop): training.train(config, on_epoch=stop)
+    resumed = training.train(config)
+    assert np.array_equal(whole.logits['test'], resumed.logits['test'])
+    pd.testing.assert_frame_equal(whole.curves.drop(columns='seconds'), resumed.curves.drop(columns='seconds'), check_exact=True)

@@ -4,8 +4,9 @@ import sys
 
 import numpy as np
 import pytest
+from conftest import check_resumes_equally
 
-from spml_nb import methods, settings, training
+from spml_nb import methods, training
 from spml_nb.runs import Config
 
 STATEFUL = {'role': {}, 'em_apl': {'warm_up': 1}, 'llcp': {'delta': 0.02}, 'opml_sp': {}, 'hml': {}, 'lac': {'threshold': 0.5}, 'gr': {}}
@@ -34,17 +35,7 @@ def test_a_head_that_makes_no_sense_is_refused(photo_folder):
 
 @pytest.mark.parametrize('loss, hparams', STATEFUL.items())
 def test_state_survives_an_interruption_after_every_epoch(photo_folder, loss, hparams, monkeypatch):
-    c = config(photo_folder, loss, hparams=hparams, regime='finetune', epochs=3, lr=1e-3)
-    whole = training.train(c)
-    monkeypatch.setenv('SPML_NB_RUNS', str(settings.path('runs')) + '-resumed')
-
-    class Stop(Exception): pass
-    def stop(curves): raise Stop
-    for _ in range(len(whole.curves)):
-        with pytest.raises(Stop): training.train(c, on_epoch=stop)
-    resumed = training.train(c)
-    assert np.array_equal(whole.logits['test'], resumed.logits['test'])
-    assert whole.curves.drop(columns='seconds').equals(resumed.curves.drop(columns='seconds'))
+    check_resumes_equally(config(photo_folder, loss, hparams=hparams, regime='finetune', epochs=3, lr=1e-3), monkeypatch)
 
 
 def test_losses_need_only_torch_numpy_and_pandas():

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from conftest import check_resumes_equally
 
 from spml_nb import runs, settings, training
 from spml_nb.errors import SpmlError
@@ -76,18 +77,7 @@ def test_changed_data_are_noticed(folder):
 @pytest.mark.parametrize('given', [{}, {'ema': 0.9, 'schedule': 'onecycle', 'optimizer': 'adamw'}, {'regime': 'linear_init', 'linear_epochs': 3},
                                    {'optimizer': 'sgd', 'schedule': 'cosine', 'lr': 1e-2}])
 def test_interrupted_after_any_epoch_it_ends_the_same(folder, given, monkeypatch):
-    c = config(folder, **{'epochs': 3, **given})
-    whole = training.train(c)
-    monkeypatch.setenv('SPML_NB_RUNS', str(settings.path('runs')) + '-resumed')
-
-    class Stop(Exception): pass
-    def stop(curves): raise Stop
-    for _ in range(len(whole.curves)):
-        with pytest.raises(Stop): training.train(c, on_epoch=stop)
-    resumed = training.train(c)
-    assert np.array_equal(whole.logits['test'], resumed.logits['test'])
-    same = [column for column in whole.curves if column != 'seconds']
-    pd.testing.assert_frame_equal(whole.curves[same], resumed.curves[same], check_exact=True)
+    check_resumes_equally(config(folder, **{'epochs': 3, **given}), monkeypatch)
 
 
 def test_killed_three_times_it_ends_the_same(tmp_path):
