@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PARTS', 'LAYOUT', 'CELLS', 'PHOTOS', 'BENCHMARKS', 'Dataset', 'listed', 'names', 'load']
 
-# %% ../nbs/10_datasets.ipynb #92997e75
+# %% ../nbs/10_datasets.ipynb #a959c81a
 import csv
 import hashlib
 import json
@@ -13,7 +13,7 @@ import os
 import posixpath
 import warnings
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -222,7 +222,7 @@ def names() -> list[str]:
     from spml_nb import miniatures
     return [*miniatures.NAMES, *BENCHMARKS]
 
-# %% ../nbs/10_datasets.ipynb #9bc20e9b
+# %% ../nbs/10_datasets.ipynb #d3d6d32d
 def _places(folder, root=None):
     "Where a folder may be: as given if absolute, else below `root`, the current folder, the settings file's folder."
     bases = [*([Path(root).expanduser()] if root is not None else []), Path.cwd(), Path(settings.read()['base'])]
@@ -230,13 +230,18 @@ def _places(folder, root=None):
 
 def _first_there(places): return next((place for place in places if place.is_dir()), places[0])
 
+@lru_cache(maxsize=4)
+def _drawn(name):
+    "A miniature, drawn once a process; nobody may write into it."
+    from spml_nb import miniatures
+    images, labels, class_names, split = miniatures.draw(name)
+    for array in (images, labels, split): array.flags.writeable = False
+    return Dataset(name, images, labels.astype(np.int8, copy=False), list(class_names), split)
+
 def _find(name, root):
     "The Dataset before any class is left out."
     if not isinstance(name, str | os.PathLike) or not str(name): raise SpmlError(f'a data set is named by a word or a folder, not by {name!r}.')
-    if isinstance(name, str) and name.startswith('mini_') and name in names():
-        from spml_nb import miniatures
-        images, labels, class_names, split = miniatures.draw(name)
-        return Dataset(name, images, np.asarray(labels, np.int8), list(class_names), np.asarray(split))
+    if isinstance(name, str) and name.startswith('mini_') and name in names(): return _drawn(name)
     if isinstance(name, str) and name in BENCHMARKS:
         base = settings.path('data') if root is None else _first_there(_places(root))
         return _read_folder(base / name, name, f'data set {name!r} ({BENCHMARKS[name]}) is not ready: ')
