@@ -209,10 +209,11 @@ def _class_folders(folder):
     return (f'One folder a class ({listed([path.name for path in found], 3)}) is not supported, because a photo here has several labels: '
             f'keep the photos in images/{found[0].name}/ and so on, and write a table with rows like "{found[0].name}/photo.jpg,{found[0].name}|other". ')
 
-# %% ../nbs/10_datasets.ipynb #bbb9c5f1
+# %% ../nbs/10_datasets.ipynb #8c105e98
 BENCHMARKS = {
     'voc12': 'PASCAL VOC 2012, 20 classes', 'voc07': 'PASCAL VOC 2007, 20 classes', 'coco14': 'MS-COCO 2014, 80 classes',
-    'nus': 'NUS-WIDE, 81 classes', 'cub': 'CUB-200-2011, 312 attributes', 'vispr': 'VISPR, 68 classes', 'vaw': 'VAW, 620 attributes',
+    'nus': 'NUS-WIDE as re-crawled, 81 classes', 'nus-official': 'NUS-WIDE, official lists, 81 classes',
+    'nus-labelled': 'NUS-WIDE, labelled images only, 81 classes', 'cub': 'CUB-200-2011, 312 attributes', 'vispr': 'VISPR, 68 classes', 'vaw': 'VAW, 620 attributes',
     'wider': 'WIDER-Attribute, 14 attributes', 'ccp': 'Clothing Co-Parsing, 58 labels', 'imagenet': 'ImageNet-1k',
     'aircraft': 'FGVC-Aircraft', 'caltech101': 'Caltech-101', 'cars': 'Stanford Cars', 'cub-species': 'CUB-200-2011, 200 species',
     'dtd': 'Describable Textures', 'flowers': 'Oxford Flowers-102', 'food101': 'Food-101', 'pets': 'Oxford-IIIT Pets', 'sun': 'SUN397'}
@@ -222,7 +223,7 @@ def names() -> list[str]:
     from spml_nb import miniatures
     return [*miniatures.NAMES, *BENCHMARKS]
 
-# %% ../nbs/10_datasets.ipynb #d3d6d32d
+# %% ../nbs/10_datasets.ipynb #04b23f37
 def _places(folder, root=None):
     "Where a folder may be: as given if absolute, else below `root`, the current folder, the settings file's folder."
     bases = [*([Path(root).expanduser()] if root is not None else []), Path.cwd(), Path(settings.read()['base'])]
@@ -244,7 +245,8 @@ def _find(name, root):
     if isinstance(name, str) and name.startswith('mini_') and name in names(): return _drawn(name)
     if isinstance(name, str) and name in BENCHMARKS:
         base = settings.path('data') if root is None else _first_there(_places(root))
-        return _read_folder(base / name, name, f'data set {name!r} ({BENCHMARKS[name]}) is not ready: ')
+        from spml_nb import benchmarks
+        return benchmarks.table(name, base / name)
     places = _places(name, root)
     folder = _first_there(places)
     if isinstance(name, str) and not folder.exists() and not {'/', os.sep} & set(name):

@@ -6,11 +6,12 @@
 __all__ = ['REDUCTIONS', 'NOTHING', 'FAMILIES', 'promote', 'reduce', 'masked_logsumexp', 'ViewOutputs', 'Method', 'family',
            'register', 'hyper_parameters', 'resolve_hparams', 'find', 'names', 'create', 'register_loss']
 
-# %% ../../nbs/30_methods.ipynb #f379dc53
+# %% ../../nbs/30_methods.ipynb #2a8ff67c
 import inspect
 import types
 import typing
 from collections.abc import Callable
+from functools import lru_cache
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -70,7 +71,7 @@ class ViewOutputs(dict):
     @property
     def attention(self) -> Tensor: return self.first.attention
 
-# %% ../../nbs/30_methods.ipynb #3b61e581
+# %% ../../nbs/30_methods.ipynb #d7993c02
 class Method(nn.Module):
     """A way to learn from observed labels: a loss, and what it learns or revises besides the network.
 
@@ -108,14 +109,18 @@ class Method(nn.Module):
         own = list(self.parameters())
         return [{'params': own, 'lr': lr}] if own else []
 
+    def measure(self, true: Tensor) -> dict[str, float]:
+        "What there is to report about the method's own labels at the end. true: (N, C) true labels in {1, 0, −1}. Returns: {name: number}."
+        return {}
+
     def start_stage(self, k: int): "Called before stage k (from 1), with `self.epochs` set to that stage's number."
     def start_epoch(self, e: int): "Called before epoch e (from 1) of a stage."
     def end_epoch(self, e: int, score: Callable[..., Tensor]):
         "Called after epoch e. score(view='plain') → (N, C) float32 logits of all training images in evaluation mode."
 
-# %% ../../nbs/30_methods.ipynb #620989dc
+# %% ../../nbs/30_methods.ipynb #fc48e1a8
 FAMILIES = {'voc12': 'voc', 'voc07': 'voc', 'mini_voc': 'voc', 'coco14': 'coco', 'mini_coco': 'coco',
-            'nus': 'nus', 'mini_nus': 'nus', 'cub': 'cub', 'mini_cub': 'cub'}
+            'nus': 'nus', 'nus-official': 'nus', 'nus-labelled': 'nus', 'mini_nus': 'nus', 'cub': 'cub', 'mini_cub': 'cub'}
 _registry: dict[str, type[Method]] = {}
 
 def family(dataset: str) -> str:
@@ -182,17 +187,21 @@ def resolve_hparams(name: str, family: str, given: dict) -> dict:
     published = cls.values.get(family, {})
     return {key: _checked(p, given.get(key, published.get(key, p.default)), name) for key, p in known.items()}
 
-# %% ../../nbs/30_methods.ipynb #cf44f352
+# %% ../../nbs/30_methods.ipynb #5b9166f7
 def find(name: str) -> type[Method]:
     """The class registered as `name`. Raises SpmlError: for an unknown name, listing all."""
     return _registry[one_of(name, names(), 'loss', 'Each is described in a notebook nbs/3x_*.ipynb.')]
 
 def names() -> list[str]:
     """All registered methods, in alphabetical order. Source: this library."""
+    _import_all()
+    return sorted(_registry)
+
+@lru_cache(maxsize=1)
+def _import_all():
     package = import_module('spml_nb.methods')
     for module in iter_modules(package.__path__):
         if module.name != 'core': import_module(f'spml_nb.methods.{module.name}')
-    return sorted(_registry)
 
 def create(name: str, observed: Tensor, *, epochs: int, features: int | None = None, **hparams) -> Method:
     """A method, ready to train.
