@@ -417,12 +417,14 @@ def test_every_view_gives_floats_in_range_channels_last_and_repeats_with_the_see
     torch.manual_seed(3); again = function(X)
     other = function(X)
     assert first.dtype == torch.float32 and first.shape == X.shape and first.is_contiguous(memory_format=torch.channels_last)
-    assert 0 <= first.min() and first.max() <= 1 and torch.equal(first, again) and torch.equal(X, before)
-    assert torch.equal(first, other) == (name == 'plain')
+    low, high = (-0.2, 1.2) if name == 'crop' else (0, 1)   # PCA lighting is added last
+    assert low <= first.min() and first.max() <= high and torch.equal(first, again) and torch.equal(X, before)
+    assert torch.equal(first, other) == (name in ('plain', 'centre'))
     assert function(X[:1]).shape == (1, 3, 8, 11)
 
 
-def test_the_views_have_their_fixed_names(): assert set(VIEWS) == {'plain', 'flip', 'shift', 'weak', 'strong', 'weak_shift', 'strong_shift'}
+def test_the_views_have_their_fixed_names():
+    assert set(VIEWS) == {'plain', 'flip', 'shift', 'weak', 'strong', 'strong_bare', 'weak_shift', 'strong_shift', 'strong_shift_hue', 'crop', 'centre'}
 
 
 def test_plain_is_the_bytes_over_255(): assert torch.equal(view('plain')(X), X.float() / 255)

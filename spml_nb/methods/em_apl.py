@@ -84,7 +84,7 @@ _HARD_NEGATIVE = torch.finfo(torch.float32).tiny      # a label of 0 that is sti
 def _paper(alpha, beta, warm_up): return {'alpha': alpha, 'beta': beta, 'warm_up': warm_up, 'proportion': 0.9}
 EM_APL_VALUES = {'voc': _paper(0.2, 0.02, 5), 'coco': _paper(0.1, 0.9, 5), 'nus': _paper(0.1, 0.2, 4), 'cub': _paper(0.01, 0.4, 3)}
 
-# %% ../../nbs/34_em_apl.ipynb #58ca8e7d
+# %% ../../nbs/34_em_apl.ipynb #3d2e33eb
 @register('em_apl', values=EM_APL_VALUES, source='Zhou et al. 2022 (ECCV), Eq. 8; values: supplement, Table 5')
 class EmApl(Method):
     """EM loss with asymmetric pseudo-labelling.
@@ -126,6 +126,11 @@ class EmApl(Method):
         unknown, taken = (self.z == 0).sum(0).double(), (self.pseudo == sign).sum(0)
         share = self.proportion[sign] * unknown
         return torch.minimum((share / (self.epochs - self.warm_up)).floor().long(), share.floor().long() - taken).clamp(min=0)
+
+    def measure(self, true):
+        given = {sign: self.pseudo == sign for sign in (-1, 1)}
+        return {f'pseudo_{name}_precision': 100 * ((true > 0) if sign > 0 else (true < 0))[given[sign]].double().mean().item()
+                for sign, name in ((-1, 'negative'), (1, 'positive')) if given[sign].any()}
 
     def _pseudo_label(self, logits: Tensor, sign: int):
         "Freeze the quota of a sign: the lowest scores as negatives, the highest as positives."
