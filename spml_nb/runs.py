@@ -317,7 +317,7 @@ def _commit() -> str | None:
     changed = git('status', '--porcelain', '--untracked-files=no', '--', 'spml_nb').stdout.strip()
     return head.stdout.strip() + ('+' if changed else '')
 
-# %% ../nbs/52_runs.ipynb #432a10c4
+# %% ../nbs/52_runs.ipynb #55200dd5
 def load(root: Path | None = None) -> pd.DataFrame:
     """Every finished run, a row each: its configuration, scores, seconds and commit.
 
@@ -331,7 +331,8 @@ def load(root: Path | None = None) -> pd.DataFrame:
 def _row(folder: Path) -> dict:
     config, result = read_json(folder / 'config.json'), read_json(folder / 'result.json')
     scores = {k: v for k, v in result['scores'].items() if not isinstance(v, list | dict)}
-    config = {**neutral(config['dataset']), **{name: value for name, value in config.items() if value is not None or name not in ADDED}}
+    before = neutral(config['dataset'])
+    config = {f.name: before.get(f.name) if config.get(f.name) is None else config[f.name] for f in dataclasses.fields(Config)}
     key = science_key(Config(**config))
     hparams = json.dumps(config.pop('hparams'), sort_keys=True)
     config['exclude'] = '|'.join(config['exclude'])

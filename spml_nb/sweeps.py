@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['ENGINES', 'SEARCH', 'BUDGET', 'SUITES', 'attempt', 'work', 'plan', 'finished', 'run', 'progress', 'duration', 'Row',
-           'candidates', 'choose', 'key', 'compare', 'finals', 'searched', 'outcome']
+           'candidates', 'choose', 'key', 'compare', 'finals', 'searched', 'outcome', 'every_method', 'record']
 
-# %% ../nbs/54_sweeps.ipynb #ed14e3ee
+# %% ../nbs/54_sweeps.ipynb #4d5c37be
 import contextlib
 import itertools
 import json
@@ -20,7 +20,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 
 import pandas as pd
@@ -29,7 +29,7 @@ import yaml
 from . import runs, settings
 from .errors import SpmlError, one_of
 from .methods.core import find, names
-from .runs import Config, Run, as_dict, resolve
+from .runs import HEADS, Config, Run, as_dict, resolve
 
 # %% ../nbs/54_sweeps.ipynb #aa1e2e72
 def attempt(config: Config) -> str:
@@ -193,7 +193,7 @@ def duration(seconds: float) -> str:
     if seconds < 90: return f'{seconds:.0f} s'
     return f'{minutes} min' if minutes < 90 else f'{minutes // 60} h {minutes % 60} min'
 
-# %% ../nbs/54_sweeps.ipynb #6ce25095
+# %% ../nbs/54_sweeps.ipynb #00f3c265
 SEARCH = yaml.safe_load((files('spml_nb') / 'assets' / 'search.yml').read_text())
 BUDGET = SEARCH['budget']
 SUITES = SEARCH['suites']
@@ -241,7 +241,7 @@ def key(config: Config) -> str:
     """`science_key` of a configuration that need not be resolved; quick when asked again. config: any. Returns: str. Source: this library."""
     return _key(json.dumps(as_dict(config)))
 
-@lru_cache(maxsize=None)
+@cache
 def _key(text: str) -> str: return runs.science_key(resolve(Config(**json.loads(text))))
 
 def _score(config: Config, known: pd.DataFrame, name: str) -> float:
@@ -300,3 +300,28 @@ def _line(row: Row, configs: list[Config], known: pd.DataFrame) -> dict:
     return {'loss': row.loss, 'head': row.head or find(row.loss).head, 'labels': row.labels, 'lr': configs[0].lr if configs else float('nan'),
             'hparams': json.dumps(configs[0].hparams) if configs else '', 'val_map': pd.Series([_score(c, known, 'val_map') for c in configs], dtype=float).mean(),
             'test_map': each.mean(), 'sd': each.std(), 'n': len(each), 'test_maps': each.round(2).tolist(), 'each': each}
+
+# %% ../nbs/54_sweeps.ipynb #56dac91c
+def every_method() -> list[Row]:
+    """The lines of the comparison of all methods. Returns: list of Row. Source: this library."""
+    own = [Row(name) for name in names() if name != 'an']
+    return [Row('bce', labels='full'), *[Row('an', head=head) for head in HEADS], *own]
+
+def record(suite: str, dataset: str, known: pd.DataFrame) -> pd.DataFrame:
+    """Write the comparison of all methods to `methods/DATASET.csv`, `.md` and `DATASET_search.csv` in the setting `outputs`.
+
+    suite, dataset: as in `candidates`; known: as from `finished`. Returns: DataFrame as from `outcome`, the best first.
+    Raises SpmlError: if the files cannot be written. Source: this library.
+    """
+    rows, folder = every_method(), settings.path('outputs') / 'methods'
+    table = outcome(rows, suite, dataset, known).sort_values('test_map', ascending=False, ignore_index=True)
+    search = pd.concat([searched(row, suite, dataset, known) for row in rows], ignore_index=True)
+    for name, content in ((f'{dataset}.csv', table), (f'{dataset}_search.csv', search)):
+        runs.write_atomically(folder / name, content.round(4).to_csv(index=False, lineterminator='\n'))
+    runs.write_atomically(folder / f'{dataset}.md', _markdown(table.drop(columns='test_maps').round({'val_map': 1, 'test_map': 1, 'sd': 1, 'over_an': 1})))
+    return table
+
+def _markdown(table: pd.DataFrame) -> str:
+    "A table as GitHub shows it; missing numbers are left empty."
+    lines = [list(table), ['---'] * table.shape[1], *table.astype(object).where(table.notna(), '').to_numpy().tolist()]
+    return ''.join(f"| {' | '.join(map(str, line))} |\n" for line in lines)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Task', 'make_task', 'Stage', 'stages', 'make_optimizer', 'make_schedule', 'LossWatch', 'predict', 'scores',
-           'head_options', 'Trainer', 'Result', 'read_result', 'train', 'open_run', 'evaluate', 'rebuild']
+           'head_options', 'Trainer', 'Result', 'read_result', 'train', 'finish', 'open_run', 'evaluate', 'rebuild']
 
 # %% ../nbs/50_training.ipynb #75efac24
 import time
@@ -352,7 +352,7 @@ def read_result(run: Run) -> Result:
     with np.load(run.folder / 'logits.npz') as arrays: logits = dict(arrays)
     return Result(run.config, run.folder, result['scores'], pd.read_csv(run.folder / 'metrics.csv'), logits)
 
-# %% ../nbs/50_training.ipynb #dc8dc140
+# %% ../nbs/50_training.ipynb #957f05a4
 def train(config: Config, *, on_epoch: Callable | None = None) -> Result:
     """Train, or go on, or give back what is already there.
 
@@ -369,7 +369,7 @@ def train(config: Config, *, on_epoch: Callable | None = None) -> Result:
         trainer = Trainer(config, run, task, on_epoch)
         run.start()
         trainer.fit()
-        _finish(trainer)
+        finish(trainer)
     return read_result(run)
 
 def _finished(run: Run, task: Task) -> Result:
@@ -378,12 +378,13 @@ def _finished(run: Run, task: Task) -> Result:
     print(f'already done: {run.folder.name}', flush=True)
     return read_result(run)
 
-def _finish(trainer: Trainer):
+def finish(trainer: Trainer):
+    """Score a trained run and close its folder. trainer: after `fit`. Raises SpmlError: if the disk is full. Source: this library."""
     task, run = trainer.task, trainer.run
     logits = {part: predict(trainer.module, trainer.method, trainer.source, rows)
               for part, rows in (('val', task.val), ('test', task.test)) if len(rows)}
     found = scores(logits, task, trainer.config.map_definition)
-    found |= trainer.method.measure(torch.from_numpy(task.data.labels[task.train]).to(trainer.device))
+    found |= trainer.method.own_scores(torch.from_numpy(task.data.labels[task.train]).to(trainer.device))
     best = {f'best_{k}': v for k, v in trainer.best.items() if k != 'value'}
     def save(path):
         with open(path, 'wb') as file: np.savez(file, **{part: values.cpu().numpy() for part, values in logits.items()})

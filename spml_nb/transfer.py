@@ -268,7 +268,7 @@ def pretrain(loss: str, data: Dataset | None = None, **given) -> training.Result
             trainer = training.Trainer(config, run, task)
             run.start()
             trainer.fit()
-            training._finish(trainer)
+            training.finish(trainer)
     return training.read_result(run)
 
 # %% ../nbs/57_transfer.ipynb #51a4e61a

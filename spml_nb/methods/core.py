@@ -109,7 +109,7 @@ class Method(nn.Module):
         own = list(self.parameters())
         return [{'params': own, 'lr': lr}] if own else []
 
-    def measure(self, true: Tensor) -> dict[str, float]:
+    def own_scores(self, true: Tensor) -> dict[str, float]:
         "What there is to report about the method's own labels at the end. true: (N, C) true labels in {1, 0, −1}. Returns: {name: number}."
         return {}
 

@@ -127,7 +127,7 @@ class EmApl(Method):
         share = self.proportion[sign] * unknown
         return torch.minimum((share / (self.epochs - self.warm_up)).floor().long(), share.floor().long() - taken).clamp(min=0)
 
-    def measure(self, true):
+    def own_scores(self, true):
         given = {sign: self.pseudo == sign for sign in (-1, 1)}
         return {f'pseudo_{name}_precision': 100 * ((true > 0) if sign > 0 else (true < 0))[given[sign]].double().mean().item()
                 for sign, name in ((-1, 'negative'), (1, 'positive')) if given[sign].any()}
