@@ -15,6 +15,7 @@ from . import metrics
 from .methods.core import ViewOutputs
 from .models import Outputs
 from .runs import Run, resolve
+from .sources import feature_source
 from .training import make_task, open_run, rebuild
 
 # %% ../nbs/64_diagnosis.ipynb #8e27e92a
@@ -28,6 +29,7 @@ def pulls(run: Run, batch_size: int | None = None) -> tuple[Tensor, np.ndarray, 
     config = resolve(run.config)
     task = make_task(config)
     trainer, rows = rebuild(run, config, task.data), task.train
+    if config.regime == 'linear': trainer.source = feature_source(trainer.model, trainer.images, rows, ('plain',), config, task.data.fingerprint)
     method = trainer.method.train()
     method.epochs = config.epochs
     method.start_epoch(config.epochs)
