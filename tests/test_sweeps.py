@@ -58,7 +58,8 @@ def test_a_worker_ends_with_its_launcher(place):
 
 
 LAUNCH = '''
-import sys
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)   # a shell's background jobs ignore it otherwise
 from spml_nb import sweeps
 from spml_nb.runs import Config
 configs = [Config(loss=loss, dataset='mini_voc', regime='linear', epochs=6, seed=s) for loss in ('an', 'em') for s in (0, 1)]
