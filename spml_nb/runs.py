@@ -186,20 +186,20 @@ def as_dict(config: Config) -> dict:
 
 def config_hash(config: Config) -> str:
     """Twelve hexadecimal digits that stand for a resolved configuration. Returns: str. Source: this library."""
-    before = neutral(config.dataset)
-    counts = {name: value for name, value in as_dict(config).items() if name not in before or value not in (before[name], None)}
-    return _digest(counts)
+    return _digest(config)
 
-def _digest(values: dict) -> str: return hashlib.sha256(json.dumps(values, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:12]
+def _digest(config: Config, without: tuple = ()) -> str:
+    "A hash of the fields that count: all but `without` and those of `ADDED` that are at their neutral value."
+    before = neutral(config.dataset)
+    counts = {name: value for name, value in as_dict(config).items() if name not in without and (name not in before or value not in (before[name], None))}
+    return hashlib.sha256(json.dumps(counts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:12]
 
 def science_key(config: Config) -> str:
     """What tables look a run up by: the same on every machine, since it leaves out `device` and where the data lie.
 
     config: resolved. Returns: loss, data set and twelve hexadecimal digits. Source: this library.
     """
-    before = neutral(config.dataset)
-    counts = {name: value for name, value in as_dict(config).items() if name not in ('device', 'root') and (name not in before or value not in (before[name], None))}
-    return f'{config.loss}-{Path(config.dataset).name}-{_digest(counts)}'
+    return f"{config.loss}-{Path(config.dataset).name}-{_digest(config, ('device', 'root'))}"
 
 # %% ../nbs/52_runs.ipynb #c8aefb0a
 _OF_JUPYTER = {'In', 'Out', 'get_ipython', 'exit', 'quit', 'open', 'display'}
