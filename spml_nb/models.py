@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from .errors import SpmlError, one_of
 
-# %% ../nbs/20_models.ipynb #ca6faf2e
+# %% ../nbs/20_models.ipynb #755b35f5
 class Outputs(NamedTuple):
     """What a head says about B images and C classes.
 
@@ -38,6 +38,11 @@ class Outputs(NamedTuple):
     cosine: Tensor | None = None
     embeddings: Tensor | None = None
     attention: Tensor | None = None
+
+    def split(self, size: int) -> list['Outputs']:
+        "Parts of `size` images each, in order. size: divides B. Returns: list of Outputs."
+        parts = [[None] * (len(self.logits) // size) if x is None else x.split(size) for x in self]
+        return [Outputs(*part) for part in zip(*parts)]
 
 # %% ../nbs/20_models.ipynb #7dee6c33
 class LinearHead(nn.Linear):

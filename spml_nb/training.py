@@ -168,7 +168,7 @@ def head_options(config: Config) -> dict:
     one_of(config.head, ('labelwise',), f'head for embedding_dim={config.embedding_dim}')
     return {'d': config.embedding_dim}
 
-# %% ../nbs/50_training.ipynb #0ac2c17a
+# %% ../nbs/50_training.ipynb #89c77174
 class Trainer:
     """Trains one run, step by step; `train` is the way to use it.
 
@@ -228,8 +228,7 @@ class Trainer:
     def step(self, index: Tensor):
         "One batch. index: (B,) rows of the observed labels."
         rows = self.task.train[index.numpy()]
-        with self.autocast():
-            outputs = ViewOutputs({role: self.module(self.source.batch(rows, role)) for role in self.method.views})
+        with self.autocast(): outputs = self.outputs(rows)
         loss = self.method.loss(outputs, index.to(self.device))
         penalty = self.method.penalty(self.model)
         if penalty is not None: loss = loss + penalty
@@ -240,6 +239,13 @@ class Trainer:
         self.scaler.update()
         self.schedule.step()
         if self.averaged is not None: self.averaged.update_parameters(self.module)
+
+    def outputs(self, rows: np.ndarray) -> ViewOutputs:
+        "What the network says about every view, in one pass: faster than one each, and one batch normalisation for all."
+        roles = self.method.views
+        batches = [self.source.batch(rows, role) for role in roles]
+        joint = self.module(torch.cat(batches) if len(batches) > 1 else batches[0])
+        return ViewOutputs(zip(roles, joint.split(len(rows))))
 
     def autocast(self):
         dtype = {'bf16': torch.bfloat16, 'fp16': torch.float16}.get(self.config.precision)
@@ -352,7 +358,7 @@ def read_result(run: Run) -> Result:
     with np.load(run.folder / 'logits.npz') as arrays: logits = dict(arrays)
     return Result(run.config, run.folder, result['scores'], pd.read_csv(run.folder / 'metrics.csv'), logits)
 
-# %% ../nbs/50_training.ipynb #957f05a4
+# %% ../nbs/50_training.ipynb #7cf647f3
 def train(config: Config, *, on_epoch: Callable | None = None) -> Result:
     """Train, or go on, or give back what is already there.
 
