@@ -140,24 +140,25 @@ def predict(module: nn.Module, method: Method, source, rows: np.ndarray, role: s
     module.train(was_training)
     return torch.cat(parts)
 
-# %% ../nbs/50_training.ipynb #eb49e4bd
+# %% ../nbs/50_training.ipynb #52bca25d
 def scores(logits: dict[str, Tensor], task: Task, map_definition: str = 'cole') -> dict:
     """The numbers of a finished run.
 
     logits: {'val', 'test': (N, C)}; map_definition: a class without positives counts 0 in the mean ('cole') or is left out ('two_way').
     Returns: dict of mAP in percent by that definition, and of the test images mAP over classes and over samples by Two-way's; AP per class; the
-    threshold on the probability that maximises micro-F1 on validation; both F1 of the test images with it, and with 0.5 and 0.75.
+    threshold on the probability that maximises micro-F1 on validation (0.5 without it); both F1 of the test images with it, and with 0.5 and 0.75.
     Source: Cole et al. (mAP); EM/APL supplement (F1 with a stated threshold); Two-way, Eq. 23 and 24.
     """
     true, kind = {part: task.data.labels[getattr(task, part)] for part in logits}, metrics.definition(map_definition)
     found = {'map_definition': map_definition}
     for part in logits: found[f'{part}_map'] = metrics.mean_average_precision(logits[part], true[part], **kind)
-    if 'val' in logits and (true['val'] > 0).any(): found['threshold'] = float(metrics.best_threshold(torch.sigmoid(logits['val'].double()), true['val']))
+    tuned = 'val' in logits and (true['val'] > 0).any()
+    found['threshold'] = t = float(metrics.best_threshold(torch.sigmoid(logits['val'].double()), true['val'])) if tuned else 0.5
     if 'test' in logits:
         found['test_ap'] = metrics.average_precision(logits['test'], true['test']).tolist()   # 0 for a class without positives
         if (true['test'] > 0).any(): found |= {f'test_map_{axis}': metrics.mean_average_precision(logits['test'], true['test'], axis=axis, empty='skip') for axis in ('class', 'sample')}
         p = torch.sigmoid(logits['test'].double())
-        for name, t in (('', found.get('threshold', 0.5)), ('_at_0.5', 0.5), ('_at_0.75', 0.75)):
+        for name, t in (('', t), ('_at_0.5', 0.5), ('_at_0.75', 0.75)):
             found |= {f'test_{average}_f1{name}': metrics.f1(p, true['test'], average=average, threshold=t) for average in ('micro', 'macro')}
     return found
 
@@ -399,7 +400,7 @@ def finish(trainer: Trainer):
                 'provenance': runs.provenance()})
     (run.folder / 'last.pt').unlink(missing_ok=True)
 
-# %% ../nbs/50_training.ipynb #1ac1a3c0
+# %% ../nbs/50_training.ipynb #ca6eb9dc
 def open_run(folder: str | Path) -> Run:
     """A run by its folder. folder: a path, or a name in the setting `runs`. Returns: Run. Raises SpmlError: if there is none."""
     from spml_nb import settings
@@ -425,7 +426,7 @@ def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str
     rows = data.rows(part)
     if not len(rows): raise SpmlError(f'{data.name!r} has no image in the part {part!r}. Choose another, or mark rows in the column `split`.')
     logits = predict(trainer.module, trainer.method, trainer.source, rows)
-    threshold = result['scores'].get('threshold', 0.5)
+    threshold = result['scores']['threshold']
     p, true = torch.sigmoid(logits.double()), data.labels[rows]
     found = {'map': metrics.mean_average_precision(logits, true, **metrics.definition(config.map_definition)), 'ap': metrics.average_precision(logits, true).tolist(), 'threshold': threshold,
              **{f'{a}_f1': metrics.f1(p, true, average=a, threshold=threshold) for a in ('micro', 'macro')}}

@@ -11,10 +11,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
+import papermill
 from PIL import Image, ImageDraw
 
 from spml_nb import benchmarks, datasets, training
-from spml_nb.runs import Config
+
+NOTEBOOKS = Path(__file__).resolve().parents[1] / 'nbs'
 
 
 class Server(ThreadingHTTPServer):
@@ -142,13 +144,22 @@ def local(name, folder, url, **changes):
 TINY = {'backbone': 'mini', 'image_size': 40, 'regime': 'finetune', 'epochs': 1, 'batch_size': 4}
 
 def full_circle(benchmark, root, monkeypatch, **config):
-    "Prepare, load, train one epoch, evaluate. Returns: (Dataset, scores of the test rows)."
-    monkeypatch.setenv('SPML_NB_CACHE', str(Path(root) / '.cache'))
+    "Prepare, load; train one epoch and evaluate, both through papermill. Returns: (Dataset, scores of the test rows)."
+    for name in ('data', 'cache', 'runs'): monkeypatch.setenv(f'SPML_NB_{name.upper()}', str(Path(root) / ('' if name == 'data' else f'.{name}')))
+    monkeypatch.delenv('IN_TEST', raising=False)
     benchmarks.prepare(benchmark, root, tell=lambda line: None)
     assert benchmarks.check(benchmark, root) == []
     data = datasets.load(benchmark.name, root=root)
     if benchmark.validation == 'none': config = {'selection': 'last', **config}
-    result = training.train(Config(**{'loss': 'an', 'dataset': benchmark.name, 'root': str(root), 'labels': 'full', **TINY, **config}))
-    scores, logits, _ = training.evaluate(result.folder, benchmark.name, root=str(root))
+    execute('train', root, **{'loss': 'an', 'dataset': benchmark.name, 'labels': 'full', **TINY, **config})
+    assert f'on {benchmark.name} (test): mAP' in execute('evaluate', root, dataset=benchmark.name)
+    folder, = (file.parent for file in (Path(root) / '.runs').glob('*/result.json'))
+    scores, logits, _ = training.evaluate(folder, benchmark.name, root=str(root))
     assert logits.shape == (len(data.rows('test')), len(data.class_names)) and np.isfinite(scores['map'])
     return data, scores
+
+
+def execute(notebook, folder, **parameters):
+    "Run nbs/NOTEBOOK.ipynb through papermill, its copy in `folder`. Returns: what it printed."
+    done = papermill.execute_notebook(NOTEBOOKS / f'{notebook}.ipynb', Path(folder) / f'{notebook}.ipynb', parameters, cwd=NOTEBOOKS.parent, progress_bar=False)
+    return ''.join(output.get('text', '') for cell in done.cells for output in cell.get('outputs', []))

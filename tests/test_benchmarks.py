@@ -4,17 +4,13 @@ import csv
 import dataclasses
 import io
 import json
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import nbformat
 import numpy as np
 import pytest
 from scipy.io import savemat
-from serving import TINY, drawing, full_circle, jpeg, local, serve, tar_of, zip_of
+from serving import drawing, full_circle, jpeg, local, serve, tar_of, zip_of
 
 from spml_nb import benchmarks, cli, datasets, fetch, labels
 from spml_nb.benchmarks import VOC_CLASSES, Archive, Listing, check, prepare
@@ -201,21 +197,6 @@ def test_ccp_agrees_with_the_photos_at_hand(ccp, tmp_path):
     assert (np.delete(listing.labels, kept, 1) == -1).all() and [Path(name).name for name in listing.images] == [path.name for path in data.images]
     found = benchmarks._counted(listing)
     assert all(found[what] == count for what, count in benchmarks.find('ccp').counts.items())
-
-
-# ---- through the notebooks
-
-def test_a_benchmark_goes_through_the_notebooks(voc12, tmp_path):
-    folder, *_ = voc12
-    with serve(folder) as server: prepare(local('voc12', folder, server.url, counts=COUNTS12), tmp_path / 'data', **TELL)
-    env = {key: value for key, value in os.environ.items() if key != 'IN_TEST'} | {'SPML_NB_DATA': str(tmp_path / 'data'), 'SPML_NB_CACHE': str(tmp_path / 'cache')}
-    options = [word for key, value in TINY.items() for word in ('-p', key, str(value))]
-    for notebook, words in (('train', ['-p', 'loss', 'an', '-p', 'dataset', 'voc12', *options]), ('evaluate', ['-p', 'dataset', 'voc12'])):
-        process = subprocess.run([sys.executable, '-m', 'papermill', str(ROOT / 'nbs' / f'{notebook}.ipynb'), str(tmp_path / f'{notebook}.ipynb'), *words,
-                                  '--no-progress-bar'], cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
-        assert process.returncode == 0, process.stderr
-    told = [output.get('text', '') for cell in nbformat.read(tmp_path / 'evaluate.ipynb', 4).cells for output in cell.get('outputs', [])]
-    assert 'on voc12 (test): mAP' in ''.join(told)
 
 
 # ---- what is wrong with what came
