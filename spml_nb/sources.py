@@ -6,16 +6,18 @@
 __all__ = ['VERSION', 'ImageSource', 'CropSource', 'image_source', 'weights_key', 'extract', 'cached_features', 'FeatureSource',
            'feature_source']
 
-# %% ../nbs/48_sources.ipynb #47d18769
+# %% ../nbs/48_sources.ipynb #c9175b67
 import hashlib
 
 import numpy as np
 import torch
+from filelock import FileLock
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from . import images, settings
 from .datasets import Dataset
+from .errors import SpmlError
 from .runs import VIEW_SETS, Config, write_atomically
 
 # %% ../nbs/48_sources.ipynb #a3e82063
@@ -85,7 +87,7 @@ def extract(model: nn.Module, source: ImageSource, rows: np.ndarray, role: str, 
         parts.append((out.half() if out.ndim == 4 else out.float()).cpu().numpy())
     return np.concatenate(parts)
 
-# %% ../nbs/48_sources.ipynb #ff7e1f98
+# %% ../nbs/48_sources.ipynb #46728c7f
 def cached_features(model: nn.Module, source: ImageSource, rows: np.ndarray, role: str, draw: int, key: str) -> np.ndarray:
     """`extract`, kept in the cache folder and memory-mapped.
 
@@ -95,13 +97,26 @@ def cached_features(model: nn.Module, source: ImageSource, rows: np.ndarray, rol
     text = f'{VERSION}-{key}-{model.head.needs}-{role}-{source.names[role]}-{draw}-{hashlib.sha256(rows.tobytes()).hexdigest()}'
     file = settings.path('cache') / 'features' / f'{hashlib.sha256(text.encode()).hexdigest()[:20]}.npy'
     if not file.is_file():
-        with torch.random.fork_rng():
-            torch.manual_seed(1000 + draw)
-            features = extract(model, source, rows, role)
-        def save(path):
-            with open(path, 'wb') as handle: np.save(handle, features)
-        write_atomically(file, save)
+        with _alone(file):   # a second process waits for the features instead of computing them as well
+            if not file.is_file(): _keep(file, model, source, rows, role, draw)
     return np.load(file, mmap_mode='r')
+
+def _keep(file, model, source, rows, role, draw):
+    with torch.random.fork_rng():
+        torch.manual_seed(1000 + draw)
+        features = extract(model, source, rows, role)
+    def save(path):
+        with open(path, 'wb') as handle: np.save(handle, features)
+    write_atomically(file, save)
+
+def _alone(file):
+    lock = FileLock(f'{file}.lock')
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return lock.acquire()
+    except OSError as error:
+        raise SpmlError(f'{file.parent} cannot hold features ({error.strerror or error}). Free it, or name another folder: '
+                        'the line `cache` of settings.ini, or the environment variable SPML_NB_CACHE.') from error
 
 # %% ../nbs/48_sources.ipynb #1269d6ac
 class FeatureSource:

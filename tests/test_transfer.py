@@ -213,3 +213,18 @@ def test_pretraining_learns_what_transfers():
     assert table.loc['pretrained', 'symbols'] > 70 and table.loc['random', 'symbols'] < 30
     result = pretrain('softmax', data, epochs=2, batch_size=16)
     assert result.curves.loss.iloc[-1] < result.curves.loss.iloc[0]
+
+
+def test_the_record_is_continued_and_never_made_again(tmp_path, monkeypatch):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path))
+    told = []
+    options = {'penalties': (1.0,), 'iterations': 20, 'given': {'epochs': 1, 'batch_size': 16}, 'tell': told.append}
+    data, tasks = transfer.draw_classes(32, 16), {'bird sizes': transfer.small_tasks(160, 120)['bird sizes']}
+    first = transfer.record([1], data=data, tasks=tasks, **options)
+    assert first['row'].tolist() == [row for row in ('ASL', 'Softmax', 'Ours') for _ in range(2)] and first.column.tolist() == ['objects', 'bird sizes'] * 3
+    result = pretrain('asl', data, seed=1, epochs=1, batch_size=16)
+    assert first.run[0] == result.folder.name and first.accuracy[0] == pytest.approx(transfer.top1(result, data), abs=1e-4)
+    file = tmp_path / 'two_way' / 'transfer.csv'
+    file.write_text(file.read_text().replace('Ours,bird sizes,1', 'Ours,bird sizes,7').replace('Ours,objects,1', 'Ours,objects,7'))
+    again = transfer.record([1], data=data, tasks=tasks, **options)
+    assert len(told) == 4 and again.seed.tolist() == [1, 1, 1, 1, 7, 7, 1, 1] and again.accuracy[6:].tolist() == first.accuracy[4:].tolist()

@@ -1,5 +1,7 @@
 """Views and their stores: squares exact to a decoded photo, whole photos for crops, the miniatures' hue, and the fields of a run that choose them."""
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -236,6 +238,27 @@ def test_features_are_found_again_by_the_names_of_their_views(monkeypatch):
     assert np.array_equal(first, look('shift', 'strong')) and calls == ['strong']
     look('shift_hue', 'strong'), look('shift', 'plain')
     assert calls == ['strong', 'strong', 'plain']
+
+
+def test_features_asked_for_twice_at_once_are_computed_once(cache, monkeypatch):
+    store, calls = np.random.RandomState(0).randint(0, 256, (5, 40, 40, 3)).astype(np.uint8), []
+    def slow(model, source, rows, role):
+        calls.append(role)
+        time.sleep(0.3)
+        return np.ones((len(rows), 2), np.float32)
+    monkeypatch.setattr(sources, 'extract', slow)
+    source = ImageSource(store, runs.VIEW_SETS['flip'], torch.device('cpu'))
+    def ask(model): return cached_features(model, source, np.arange(5), 'plain', 0, 'key').sum()
+    with ThreadPoolExecutor(2) as pool: assert list(pool.map(ask, [models.create('mini', 2) for _ in range(2)])) == [10, 10]
+    assert calls == ['plain']
+
+
+def test_a_cache_that_holds_no_features_says_so_before_they_are_computed(cache, monkeypatch):
+    monkeypatch.setattr(sources, 'extract', None)
+    cache.parent.mkdir()
+    (cache.parent / 'features').write_text('in the way')
+    source = ImageSource(np.zeros((1, 40, 40, 3), np.uint8), runs.VIEW_SETS['flip'], torch.device('cpu'))
+    with pytest.raises(SpmlError, match='cannot hold features.*SPML_NB_CACHE'): cached_features(models.create('mini', 2), source, np.arange(1), 'plain', 0, 'key')
 
 
 def test_features_of_raw_and_normalised_images_are_not_mixed_up(photo_folder):
