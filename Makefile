@@ -1,9 +1,10 @@
 # make demo: set everything up and train once.   make test: everything that CI runs.
+# make bench: measure speed beside other libraries, on an otherwise idle machine, into outputs/.
 PYTHON ?= python3
 BIN = .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test setup export check clean-venv
+.PHONY: demo test bench setup export check clean-venv
 
 demo: setup
 	papermill nbs/train.ipynb out.ipynb -p loss em
@@ -11,6 +12,9 @@ demo: setup
 test: setup export check
 	OMP_NUM_THREADS=1 nbdev_test --n-workers 2 --timing
 	python -m pytest
+
+bench: setup
+	python -c 'from spml_nb.bench import record; record()'
 
 setup: .venv/.ready
 

@@ -169,7 +169,7 @@ def head_options(config: Config) -> dict:
     one_of(config.head, ('labelwise',), f'head for embedding_dim={config.embedding_dim}')
     return {'d': config.embedding_dim}
 
-# %% ../nbs/50_training.ipynb #89c77174
+# %% ../nbs/50_training.ipynb #922822fe
 class Trainer:
     """Trains one run, step by step; `train` is the way to use it.
 
@@ -196,9 +196,7 @@ class Trainer:
         "Set up stage k (from 1): source, trained module, optimiser, schedule, averaged copy."
         config = self.config
         self.k, self.stage, self.epoch, self.stopped = k, stage, 0, False
-        if stage.name == 'linear':
-            self.source = feature_source(self.model, self.images, self.task.train, self.method.views, config, self.task.data.fingerprint)
-        else: self.source = self.images
+        self.source = self.frozen_features() if stage.name == 'linear' else self.images
         for p in self.model.backbone_parameters(): p.requires_grad_(stage.name != 'linear')
         self.module = self.source.module(self.model)
         self.method.epochs = stage.epochs
@@ -211,6 +209,10 @@ class Trainer:
             self.averaged = AveragedModel(self.module, multi_avg_fn=get_ema_multi_avg_fn(config.ema), use_buffers=True)
             self.averaged.update_parameters(self.module)
         self.watch = LossWatch(config.loss, stage.lr, self.run.folder)
+
+    def frozen_features(self):
+        "What a head alone is trained on. Returns: FeatureSource."
+        return feature_source(self.model, self.images, self.task.train, self.method.views, self.config, self.task.data.fingerprint)
 
     @property
     def steps(self) -> int: return -(-len(self.task.train) // self.config.batch_size)

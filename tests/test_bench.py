@@ -1,0 +1,65 @@
+"""Pairs measured in turn: the arithmetic of the ratios, the agreement that comes first, and the files of the record."""
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from spml_nb import bench, losses
+from spml_nb.bench import Pair, measure
+
+
+def pair(ours=0.002, peer=0.006, **given):
+    return Pair('sleep', 'case', 'peer', lambda: time.sleep(ours), lambda: time.sleep(peer), repetitions=3, warm_up=0, **given)
+
+
+def test_the_ratio_is_the_peers_time_over_ours():
+    row = measure(pair())
+    assert 2 < row['ratio'] < 4 and row['low'] <= row['ratio'] <= row['high'] and row['ours_ms'] == pytest.approx(2, rel=0.5)
+    assert measure(pair(scale=10))['ratio'] > 20
+
+
+@pytest.mark.parametrize(('given', 'met'), [({'goal': 1.5}, True), ({'goal': 9}, False), ({'limit': 1.0}, True), ({'limit': 1e-4}, False),
+                                            ({'goal': 1.5, 'limit': 1e-4}, False), ({}, True)])
+def test_goals_and_limits_are_told_apart(given, met): assert measure(pair(**given))['met'] is met
+
+
+def test_calls_alternate_after_the_warm_up():
+    order = []
+    measure(Pair('p', 'c', 'peer', lambda: order.append('o') or time.sleep(0.03), lambda: order.append('p') or time.sleep(0.03), repetitions=3, warm_up=1))
+    assert ''.join(order) == 'op' * 4
+
+
+def test_what_does_not_agree_is_not_measured(monkeypatch):
+    monkeypatch.setattr(bench, 'masked_an', lambda logits, z: losses.an_loss(logits, z) + 1)
+    with pytest.raises(AssertionError, match='ours gives'): list(bench.loss_pairs([(4, 5)]))
+    monkeypatch.setattr(bench, 'select_by_class', lambda s, remaining, quota: ~remaining)
+    with pytest.raises(AssertionError, match='differ'): list(bench.selection_pairs(40, 3))
+    monkeypatch.setattr(bench, 'sklearn_average_precision', lambda s, y: np.zeros(y.shape[1]))
+    with pytest.raises(AssertionError): list(bench.average_precision_pairs([(50, 3, 1.0)]))
+
+
+def test_the_peers_gradients_are_ours():
+    for ours, peer in ((losses.an_loss, bench.masked_an), (losses.em_loss, bench.masked_em), (losses.two_way_loss, bench.direct_two_way)):
+        logits, z = bench.batch(7, 6)
+        (a,), (b,) = (torch.autograd.grad(loss(logits, z), logits) for loss in (ours, peer))
+        torch.testing.assert_close(a, b, atol=2e-4, rtol=1e-3)
+
+
+def test_both_linear_regimes_learn_the_same_task(tmp_path):
+    task, features = bench.linear_task(300, 80, 120, C=5, D=32)
+    curves, peer = bench.own_linear_regime(task, features, 3, tmp_path), bench.dataloader_linear_regime(task, features, 3)
+    assert len(curves) == len(peer) == 3 and curves.val_map.iloc[-1] == pytest.approx(peer[-1][0], abs=8) and peer[-1][0] > 50
+
+
+def test_the_record_is_a_table_and_a_page(tmp_path, monkeypatch):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path))
+    monkeypatch.setattr(bench, 'every_pair', lambda: iter([pair(goal=1.5), pair(goal=99), pair(limit=2.0)]))
+    told = []
+    table = bench.record(told.append)
+    assert len(told) == 3 and 'asked: 1.5×' in told[0] and 'missed' in told[1] and 'missed' not in told[0]
+    kept = pd.read_csv(tmp_path / 'benchmarks.csv')
+    assert len(kept) == len(table) == 3 and kept.met.tolist() == [True, False, True] and kept.machine.nunique() == 1
+    page = (tmp_path / 'benchmarks.md').read_text()
+    assert page.count('\n| sleep') == 3 and '99× (missed)' in page and bench.machine() in page
