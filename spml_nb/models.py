@@ -42,7 +42,7 @@ class Outputs(NamedTuple):
     def split(self, size: int) -> list['Outputs']:
         "Parts of `size` images each, in order. size: divides B. Returns: list of Outputs."
         parts = [[None] * (len(self.logits) // size) if x is None else x.split(size) for x in self]
-        return [Outputs(*part) for part in zip(*parts)]
+        return [Outputs(*part) for part in zip(*parts, strict=True)]
 
 # %% ../nbs/20_models.ipynb #7dee6c33
 class LinearHead(nn.Linear):

@@ -6,7 +6,7 @@
 __all__ = ['Task', 'make_task', 'Stage', 'stages', 'make_optimizer', 'make_schedule', 'LossWatch', 'predict', 'scores',
            'head_options', 'Trainer', 'Result', 'read_result', 'train', 'finish', 'open_run', 'evaluate', 'rebuild']
 
-# %% ../nbs/50_training.ipynb #75efac24
+# %% ../nbs/50_training.ipynb #95c4ac02
 import time
 import warnings
 from collections.abc import Callable
@@ -23,6 +23,8 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from . import datasets, labels, methods, metrics, models, runs
 from .errors import SpmlError, one_of
 from .methods.core import Method, ViewOutputs
+from .models import Outputs
+from .parallel import Group
 from .runs import Config, Run
 from .sources import ImageSource, feature_source, image_source
 
@@ -97,7 +99,7 @@ def make_schedule(config: Config, optimizer: torch.optim.Optimizer, steps: int) 
         return torch.optim.lr_scheduler.OneCycleLR(optimizer, [g['lr'] for g in optimizer.param_groups], total_steps=steps, pct_start=0.2, cycle_momentum=False)
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
 
-# %% ../nbs/50_training.ipynb #f8ad6bbb
+# %% ../nbs/50_training.ipynb #b970c1c8
 class LossWatch:
     """Collects a stage's losses and stops the run at the first that is not finite.
 
@@ -109,6 +111,11 @@ class LossWatch:
         self.method, self.lr, self.checkpoint = method, lr, checkpoint
 
     def start(self, epoch: int): self.epoch, self.total, self.pending, self.step = epoch, 0.0, [], 0
+
+    @property
+    def seen(self) -> int:
+        "Steps since the epoch's start. Returns: int."
+        return self.step + len(self.pending)
 
     def add(self, loss: Tensor):
         self.pending.append(loss.detach())
@@ -140,7 +147,7 @@ def predict(module: nn.Module, method: Method, source, rows: np.ndarray, role: s
     module.train(was_training)
     return torch.cat(parts)
 
-# %% ../nbs/50_training.ipynb #52bca25d
+# %% ../nbs/50_training.ipynb #63de5a76
 def scores(logits: dict[str, Tensor], task: Task, map_definition: str = 'cole') -> dict:
     """The numbers of a finished run.
 
@@ -153,12 +160,12 @@ def scores(logits: dict[str, Tensor], task: Task, map_definition: str = 'cole') 
     found = {'map_definition': map_definition}
     for part in logits: found[f'{part}_map'] = metrics.mean_average_precision(logits[part], true[part], **kind)
     tuned = 'val' in logits and (true['val'] > 0).any()
-    found['threshold'] = t = float(metrics.best_threshold(torch.sigmoid(logits['val'].double()), true['val'])) if tuned else 0.5
+    found['threshold'] = float(metrics.best_threshold(torch.sigmoid(logits['val'].double()), true['val'])) if tuned else 0.5
     if 'test' in logits:
         found['test_ap'] = metrics.average_precision(logits['test'], true['test']).tolist()   # 0 for a class without positives
         if (true['test'] > 0).any(): found |= {f'test_map_{axis}': metrics.mean_average_precision(logits['test'], true['test'], axis=axis, empty='skip') for axis in ('class', 'sample')}
         p = torch.sigmoid(logits['test'].double())
-        for name, t in (('', t), ('_at_0.5', 0.5), ('_at_0.75', 0.75)):
+        for name, t in (('', found['threshold']), ('_at_0.5', 0.5), ('_at_0.75', 0.75)):
             found |= {f'test_{average}_f1{name}': metrics.f1(p, true['test'], average=average, threshold=t) for average in ('micro', 'macro')}
     return found
 
@@ -169,7 +176,7 @@ def head_options(config: Config) -> dict:
     one_of(config.head, ('labelwise',), f'head for embedding_dim={config.embedding_dim}')
     return {'d': config.embedding_dim}
 
-# %% ../nbs/50_training.ipynb #922822fe
+# %% ../nbs/50_training.ipynb #d339b1e9
 class Trainer:
     """Trains one run, step by step; `train` is the way to use it.
 
@@ -178,7 +185,8 @@ class Trainer:
     """
     def __init__(self, config: Config, run: Run, task: Task, on_epoch: Callable | None = None):
         self.config, self.run, self.task, self.on_epoch = config, run, task, on_epoch
-        self.device = torch.device(config.device)
+        self.group = Group(config.device)
+        self.device = self.group.device
         torch.manual_seed(config.seed)
         self.model = models.create(config.backbone, len(task.data.class_names), head=config.head, weights=config.weights, normalise=config.normalise,
                                    freeze_batchnorm=config.freeze_batchnorm, frozen_stages=config.frozen_stages, **head_options(config))
@@ -199,6 +207,7 @@ class Trainer:
         self.source = self.frozen_features() if stage.name == 'linear' else self.images
         for p in self.model.backbone_parameters(): p.requires_grad_(stage.name != 'linear')
         self.module = self.source.module(self.model)
+        self.forward = self.group.wrap(self.module)
         self.method.epochs = stage.epochs
         self.method.start_stage(stage.number)
         self.optimizer = make_optimizer(config, stage, self.model, self.method)
@@ -225,7 +234,9 @@ class Trainer:
         self.watch.start(self.epoch)
         for index in torch.randperm(len(self.task.train)).split(self.config.batch_size): self.step(index)
         loss = self.watch.look()
+        self.group.agree(self.module, *([self.averaged] if self.averaged is not None else []), parameters=False)
         self.method.end_epoch(self.epoch, self.score)
+        self.group.agree(self.method)
         return loss
 
     def step(self, index: Tensor):
@@ -234,10 +245,10 @@ class Trainer:
         with self.autocast(): outputs = self.outputs(rows)
         loss = self.method.loss(outputs, index.to(self.device))
         penalty = self.method.penalty(self.model)
-        if penalty is not None: loss = loss + penalty
-        self.watch.add(loss)
+        self.watch.add(loss if penalty is None else loss + penalty)
         self.optimizer.zero_grad(set_to_none=True)
-        self.scaler.scale(loss).backward()
+        loss = loss * self.group.weight(len(rows))
+        self.scaler.scale(loss if penalty is None else loss + penalty).backward()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.schedule.step()
@@ -245,10 +256,12 @@ class Trainer:
 
     def outputs(self, rows: np.ndarray) -> ViewOutputs:
         "What the network says about every view, in one pass: faster than one each, and one batch normalisation for all."
-        roles = self.method.views
-        batches = [self.source.batch(rows, role) for role in roles]
-        joint = self.module(torch.cat(batches) if len(batches) > 1 else batches[0])
-        return ViewOutputs(zip(roles, joint.split(len(rows))))
+        roles, mine = self.method.views, self.group.share(rows)
+        with self.group.own_randomness(self.watch.seen):
+            batches = [self.source.batch(mine, role) for role in roles]
+            joint = self.forward(torch.cat(batches) if len(batches) > 1 else batches[0])
+        views = [Outputs(*(self.group.gather(part, len(rows)) for part in view)) for view in joint.split(len(mine))]
+        return ViewOutputs(zip(roles, views, strict=True))
 
     def autocast(self):
         dtype = {'bf16': torch.bfloat16, 'fp16': torch.float16}.get(self.config.precision)
@@ -256,7 +269,11 @@ class Trainer:
 
     def score(self, view: str = 'plain') -> Tensor:
         "Scores of the training images, as handed to `Method.end_epoch`. Returns: (N_train, C) float32 logits."
-        return predict(self.module, self.method, self.source, self.task.train, view)
+        return self.predict(self.module, self.task.train, view)
+
+    def predict(self, module: nn.Module, rows: np.ndarray, view: str = 'plain') -> Tensor:
+        "Scores of any images, each computed by one process. Returns: (n, C) float32 logits."
+        return self.group.gather(predict(module, self.method, self.source, self.group.share(rows), view), len(rows))
 
     # ---- selection
 
@@ -266,7 +283,7 @@ class Trainer:
         if not len(task.val): return dict.fromkeys(candidates, float('nan'))
         target = task.observed_val if self.config.selection == 'val_observed' else task.data.labels[task.val]
         kind = metrics.definition(self.config.map_definition)
-        return {name: metrics.mean_average_precision(predict(module, self.method, self.source, task.val), target, **kind) for name, module in candidates.items()}
+        return {name: metrics.mean_average_precision(self.predict(module, task.val), target, **kind) for name, module in candidates.items()}
 
     def keep_best(self, found: dict[str, float]) -> bool:
         "Save the weights if they are the best of this stage. Returns: whether they were."
@@ -276,7 +293,7 @@ class Trainer:
         if better:
             self.best = {'value': value, 'stage': self.k, 'epoch': self.epoch, 'weights': weights}
             chosen = self.module if weights == 'raw' else self.averaged.module
-            self.run.save('best.pt', {'network': chosen.state_dict(), 'method': self.method.state_dict(), 'best': self.best})
+            if self.group.first: self.run.save('best.pt', {'network': chosen.state_dict(), 'method': self.method.state_dict(), 'best': self.best})
         return better
 
     def should_stop(self, value: float) -> bool:
@@ -302,6 +319,7 @@ class Trainer:
         if torch.cuda.is_available() and saved['rng']['cuda']: torch.cuda.set_rng_state_all(saved['rng']['cuda'])
 
     def load_best(self):
+        self.group.wait()
         best = self.run.restore('best.pt')
         self.module.load_state_dict(best['network'])
         self.method.load_state_dict(best['method'])
@@ -332,6 +350,9 @@ class Trainer:
         self.seconds += taken
         row = {'stage': self.k, 'epoch': self.epoch, 'loss': loss, 'val_map': value, 'lr': self.optimizer.param_groups[0]['lr'], 'seconds': taken}
         self.history.append(row)
+        if self.group.first: self.write()
+
+    def write(self):
         runs.write_atomically(self.run.folder / 'metrics.csv', self.curves().to_csv(index=False))
         self.save()
         self.tell()
@@ -361,7 +382,7 @@ def read_result(run: Run) -> Result:
     with np.load(run.folder / 'logits.npz') as arrays: logits = dict(arrays)
     return Result(run.config, run.folder, result['scores'], pd.read_csv(run.folder / 'metrics.csv'), logits)
 
-# %% ../nbs/50_training.ipynb #7cf647f3
+# %% ../nbs/50_training.ipynb #669ec091
 def train(config: Config, *, on_epoch: Callable | None = None) -> Result:
     """Train, or go on, or give back what is already there.
 
@@ -373,12 +394,15 @@ def train(config: Config, *, on_epoch: Callable | None = None) -> Result:
     config = runs.resolve(config)
     run = Run(config)
     task = make_task(config)
-    with run.lock():
+    group = Group(config.device)
+    with run.lock() if group.first else nullcontext():
+        group.wait()   # the others look when the first holds the folder
         if run.done: return _finished(run, task)
         trainer = Trainer(config, run, task, on_epoch)
-        run.start()
+        if group.first: run.start()
         trainer.fit()
         finish(trainer)
+    group.wait()
     return read_result(run)
 
 def _finished(run: Run, task: Task) -> Result:
@@ -390,8 +414,8 @@ def _finished(run: Run, task: Task) -> Result:
 def finish(trainer: Trainer):
     """Score a trained run and close its folder. trainer: after `fit`. Raises SpmlError: if the disk is full. Source: this library."""
     task, run = trainer.task, trainer.run
-    logits = {part: predict(trainer.module, trainer.method, trainer.source, rows)
-              for part, rows in (('val', task.val), ('test', task.test)) if len(rows)}
+    logits = {part: trainer.predict(trainer.module, rows) for part, rows in (('val', task.val), ('test', task.test)) if len(rows)}
+    if not trainer.group.first: return
     found = scores(logits, task, trainer.config.map_definition)
     found |= trainer.method.own_scores(torch.from_numpy(task.data.labels[task.train]).to(trainer.device))
     best = {f'best_{k}': v for k, v in trainer.best.items() if k != 'value'}

@@ -53,21 +53,24 @@ def own_folders(tmp_path, monkeypatch):
     monkeypatch.setenv('SPML_NB_DEVICE', os.environ.get('SPML_NB_DEVICE', 'cpu'))
 
 
-@pytest.fixture
-def photo_folder(tmp_path):
-    "60 drawn photos with three classes: the colour of the upper half, and whether the lower half is bright."
+def draw_photo_folder(folder):
+    "60 drawn photos with three classes: the colour of the upper half, and whether the lower half is bright. Returns: the folder."
     rng = np.random.RandomState(0)
-    (tmp_path / 'photos' / 'images').mkdir(parents=True)
+    (folder / 'images').mkdir(parents=True)
     rows = []
     for i in range(60):
         names = [('red', 'blue')[i % 2], *(['bright'] if i % 3 else [])]
         pixels = rng.randint(0, 60, (40, 40, 3), dtype=np.uint8)
         pixels[:20, :, 0 if i % 2 == 0 else 2] = 220
         if i % 3: pixels[20:] = 230
-        Image.fromarray(pixels).save(tmp_path / 'photos' / 'images' / f'{i:03}.png')
+        Image.fromarray(pixels).save(folder / 'images' / f'{i:03}.png')
         rows.append({'image': f'{i:03}.png', 'labels': '|'.join(names)})
-    pd.DataFrame(rows).to_csv(tmp_path / 'photos' / 'labels.csv', index=False)
-    return tmp_path / 'photos'
+    pd.DataFrame(rows).to_csv(folder / 'labels.csv', index=False)
+    return folder
+
+
+@pytest.fixture
+def photo_folder(tmp_path): return draw_photo_folder(tmp_path / 'photos')
 
 
 def check_resumes_equally(config, monkeypatch):
