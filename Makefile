@@ -1,10 +1,11 @@
 # make demo: set everything up and train once.   make test: everything that CI runs.
+# make tables: rebuild outputs/ from the table of record.
 # make bench: measure speed beside other libraries, on an otherwise idle machine, into outputs/.
 PYTHON ?= python3
 BIN = .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test bench setup export check clean-venv
+.PHONY: demo test tables bench setup export check clean-venv
 
 demo: setup
 	papermill nbs/train.ipynb out.ipynb -p loss em
@@ -12,6 +13,9 @@ demo: setup
 test: setup export check
 	OMP_NUM_THREADS=1 nbdev_test --n-workers 2 --timing
 	python -m pytest
+
+tables: setup
+	spml tables
 
 bench: setup
 	python -c 'from spml_nb.bench import record; record()'

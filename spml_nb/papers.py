@@ -21,7 +21,7 @@ from .published_tables import SUITES, stand_in
 from .runs import Config
 from .sweeps import Row
 
-# %% ../nbs/60_papers.ipynb #ca89ac1c
+# %% ../nbs/60_papers.ipynb #02906f24
 class Plan(NamedTuple):
     """The runs behind a cell. search: tried with seed 0 for the choice; stated: hyper-parameters that the cell fixes; why: there are none, else ''."""
     search: list[Config]
@@ -40,7 +40,9 @@ def plan(cell: dict, suite: str) -> Plan:
     dataset = stand_in(cell['dataset'], suite)
     if dataset is None: return Plan([], {}, published_tables.MINIATURES[cell['dataset']][1])
     if suite == 'paper': return Plan(_grid(cell['config'], cell['search']), {})
-    return _stand_in(cell['config'], suite, dataset)
+    own = cell.get('stand_in') or {}
+    if 'no_run' in own: return Plan([], {}, own['no_run'])
+    return _stand_in(published_tables.merge(cell['config'], own), suite, dataset)
 
 def _grid(config: dict, search: dict) -> list[Config]:
     "The paper's own search, its lists multiplied out."

@@ -51,8 +51,8 @@ def tables(paper: str) -> list[str]:
     """
     return list(read(paper)['tables'])
 
-# %% ../nbs/59_published.ipynb #022df27c
-PIECE = ('config', 'pretraining', 'search', 'runs', 'metric', 'unit', 'decimals', 'no_run', 'source')
+# %% ../nbs/59_published.ipynb #920230a3
+PIECE = ('config', 'stand_in', 'pretraining', 'search', 'runs', 'metric', 'unit', 'decimals', 'no_run', 'source')
 
 def merge(*pieces: dict | None) -> dict:
     """Lay mappings over one another.
@@ -78,7 +78,7 @@ def _cell(whole: dict, spec: dict, row: str, column: str) -> dict:
     levels = [whole, spec, _group(spec, row), spec['rows'][row], _group(spec, column), spec['columns'][column], *exceptions]
     return merge(*map(_piece, levels))
 
-# %% ../nbs/59_published.ipynb #cc4f249e
+# %% ../nbs/59_published.ipynb #4bbb6fa8
 METRICS = {'mAP': 'mean over classes of average precision, 0 for a class without positives',
            'mAP@class': 'the same without such classes', 'mAP@sample': 'mean over images of average precision along the classes',
            'accuracy': 'share of images whose first class is right', 'micro-F1': 'F1 of all decisions together', 'macro-F1': 'mean F1 over classes',
@@ -100,7 +100,8 @@ def cells(paper: str, table: str) -> pd.DataFrame:
     paper: one of `papers()`; table: one of its `tables`. Returns: DataFrame with paper, table, row, column, metric (of `METRICS`), unit, mean and
     std (float, NaN if not printed or lost), lost (bool), decimals (printed digits after the point, None if they differ), runs (behind a mean,
     None if unsaid), source ('' for the paper's own), notes (list of str), dataset, config (dict or None), pretraining (config of the run whose
-    backbone it starts from, or None), search ({field: values the paper chose from}), no_run (why config is None, else '').
+    backbone it starts from, or None), search ({field: values the paper chose from}), stand_in (hparams that differ, or no_run, in the suites
+    that stand in for the real data), no_run (why config is None, else '').
     Raises SpmlError: for another paper or table. Source: the papers' tables.
     """
     whole, spec, table = read(paper), _table(paper, table), str(table)
@@ -113,7 +114,7 @@ def cells(paper: str, table: str) -> pd.DataFrame:
                           'mean': _number(given['mean'][k]), 'std': _number(std), 'lost': given['mean'][k] == 'lost',
                           'decimals': piece.get('decimals'), 'runs': piece.get('runs'), 'source': piece.get('source', ''),
                           'notes': _notes(whole, spec, table, row, column), 'dataset': config.get('dataset'), 'config': config if is_run else None,
-                          'pretraining': piece.get('pretraining'), 'search': piece.get('search', {}), 'no_run': piece.get('no_run', '')})
+                          'pretraining': piece.get('pretraining'), 'search': piece.get('search', {}), 'stand_in': piece.get('stand_in', {}), 'no_run': piece.get('no_run', '')})
     return pd.DataFrame(found).assign(**{key: pd.Series([cell[key] for cell in found], dtype=object) for key in ('decimals', 'runs')})
 
 # %% ../nbs/59_published.ipynb #451ca4f7

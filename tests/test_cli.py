@@ -1,6 +1,8 @@
 "The command `spml`: what it prints and how it ends."
+import pandas as pd
 import pytest
 
+from spml_nb import figures
 from spml_nb.cli import main
 
 
@@ -19,9 +21,27 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
     (['sweep', 'hmm'], "unknown paper 'hmm'; allowed: hml, opml, lac, two_way, em_apl"),
     (['sweep', 'hml', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: paper, mini, photos"),
     (['sweep', 'hml', '--table', '17'], "unknown table of 'hml' '17'"),
+    (['sweep', 'hml', '--figure', '17'], "unknown figure of 'hml' '17'"),
+    (['sweep', 'hml', '--figure', '3', '--table', '2'], '--figure goes without --table'),
     (['presets', '--paper', 'hmm'], "unknown paper 'hmm'"),
     (['presets', '--loss', 'em'], '--loss goes with --paper')])
 def test_wrong_words_end_in_one_line_and_status_2(capsys, words, message):
     assert main(words) == 2
     told = capsys.readouterr().err
     assert told.startswith('error: ') and message in told and told.count('\n') == 1
+
+
+def test_a_figure_is_swept_and_its_arrays_collected(capsys, monkeypatch):
+    asked = []
+    def sweep(paper, figure, suite, **options):
+        asked.append((paper, figure, suite, options['jobs'], options['dry_run']))
+        return pd.DataFrame({'state': ['done', 'failed']})
+    monkeypatch.setattr(figures, 'sweep', sweep)
+    assert main(['sweep', 'hml', '--figure', '3', '--jobs', '2', '--dry-run']) == 0
+    assert main(['sweep', 'lac', '--figure', '4']) == 1   # a run failed
+    assert asked == [('hml', '3', 'mini', 2, True), ('lac', '4', 'mini', 1, False)]
+
+
+def test_a_dry_sweep_of_a_figure_says_how_much_there_is(capsys):
+    assert main(['sweep', 'hml', '--figure', '3', '--dry-run']) == 0
+    assert 'runs of search' in capsys.readouterr().out

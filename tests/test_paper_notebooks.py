@@ -1,0 +1,61 @@
+"nbs/papers: whatever has been run or not, every table and figure of a paper has its place."
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
+
+from spml_nb import figures, pages, published_tables
+
+NOTEBOOKS = Path(__file__).resolve().parents[1] / 'nbs' / 'papers'
+
+
+def notebook(paper): return nbformat.read(NOTEBOOKS / f'{paper}.ipynb', 4)
+
+
+def code_of(paper, given=None, until=None):
+    "The code cells of a paper's notebook behind a fresh start, with a cell of given parameters behind its own."
+    cells = [new_code_cell('%reset -f')]
+    for cell in notebook(paper).cells:
+        if cell.cell_type != 'code': continue
+        cells.append(new_code_cell(cell.source))
+        if given and 'parameters' in cell.metadata.get('tags', []): cells.append(new_code_cell(given))
+        if until and until in cell.source: break
+    return cells
+
+
+def said(cells): return '\n'.join(str(output.get('data', output.get('evalue', ''))) for cell in cells for output in cell.outputs)
+
+
+@pytest.mark.parametrize('paper', published_tables.papers())
+def test_a_papers_notebook_shows_every_table_and_figure(paper):
+    whole = notebook(paper)
+    source = '\n'.join(cell.source for cell in whole.cells)
+    for number in published_tables.tables(paper): assert f"pages.section('{paper}', '{number}', suite, known)" in source
+    for number in figures.figures(paper): assert f"pages.Picture('{paper}', '{number}', suite)" in source
+    assert sum('parameters' in cell.metadata.get('tags', []) for cell in whole.cells) == 1
+
+
+def test_the_papers_notebooks_need_no_run(tmp_path):
+    "All of them in one kernel, in a folder without outputs; then the other suite, and two wrong parameters."
+    parts = {paper: code_of(paper) for paper in published_tables.papers()}
+    parts['photos'] = code_of('hml', "suite = 'photos'")
+    wrong = {'suite': code_of('lac', "suite = 'potos'", 'known ='), 'suit': code_of('lac', "suit = 'photos'", 'known =')}
+    for cells in wrong.values(): cells[-1].metadata['tags'] = ['raises-exception']
+    whole = new_notebook(cells=[cell for cells in [*parts.values(), *wrong.values()] for cell in cells])
+    NotebookClient(whole, timeout=300, kernel_name='python3', resources={'metadata': {'path': str(tmp_path)}}).execute()
+    at = 0
+    for cells in [*parts.values(), *wrong.values()]:   # the executed cells are others than those given
+        cells[:] = whole.cells[at:at + len(cells)]
+        at += len(cells)
+    for paper in published_tables.papers():
+        text = said(parts[paper])
+        for number in published_tables.tables(paper):
+            missing = (pages.table(paper, number, 'mini', pd.DataFrame()).state == 'missing').any()
+            assert (pages.command(paper, number, 'mini') in text) == missing
+        for number in figures.figures(paper): assert f'spml sweep {paper} --figure {number} --suite mini' in text
+        assert 'not run' in text and "'text/html'" not in text
+    assert 'spml sweep hml --table 2 --suite photos' in said(parts['photos']) and '--suite mini' not in said(parts['photos'])
+    assert "unknown suite 'potos'; allowed: mini, photos" in said(wrong['suite']) and "unknown parameter 'suit'" in said(wrong['suit'])
