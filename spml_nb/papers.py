@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['MEASURES', 'Plan', 'plan', 'finals', 'measure', 'values', 'table', 'rank_correlation', 'wide', 'needed', 'sweep']
 
-# %% ../nbs/60_papers.ipynb #721e3b7c
+# %% ../nbs/60_papers.ipynb #2f42aade
 import json
 import math
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pandas as pd
 from scipy.stats import spearmanr
 
-from . import published_tables, sweeps
+from . import published_tables, settings, sweeps
 from .errors import SpmlError, one_of
 from .published_tables import SUITES, stand_in
 from .runs import Config
@@ -93,7 +93,7 @@ def values(configs: list[Config], metric: str, known: pd.DataFrame) -> dict[int,
         if not pd.isna(value): found[config.seed] = factor * float(value)
     return found
 
-# %% ../nbs/60_papers.ipynb #ca3d36c8
+# %% ../nbs/60_papers.ipynb #a37f06a5
 def table(paper: str, table: str, suite: str, known: pd.DataFrame | None = None, seeds: Iterable[int] = (0, 1, 2)) -> pd.DataFrame:
     """A published table beside ours, a row a cell.
 
@@ -106,13 +106,27 @@ def table(paper: str, table: str, suite: str, known: pd.DataFrame | None = None,
     return pd.DataFrame([_line(cell, suite, known, seeds) for cell in published_tables.cells(paper, table).to_dict('records')])
 
 def _line(cell: dict, suite: str, known: pd.DataFrame, seeds: list[int]) -> dict:
-    needed = plan(cell, suite)
-    each = pd.Series(values(finals(needed, known, seeds), cell['metric'], known) if needed.search else {}, dtype=float)
-    state = 'none' if not needed.search else 'missing' if not len(each) else 'done' if len(each) == len(seeds) else 'partly'
+    needed, task = plan(cell, suite), _task(cell, suite)
+    if task: found = _transferred(cell['row'], task, seeds)
+    else: found = values(finals(needed, known, seeds), cell['metric'], known) if needed.search else {}
+    each = pd.Series(found, dtype=float)
+    state = 'none' if not needed.search and not task else 'missing' if not len(each) else 'done' if len(each) == len(seeds) else 'partly'
     return {'row': cell['row'], 'column': cell['column'], 'metric': cell['metric'], 'unit': cell['unit'], 'published': cell['mean'],
             'published_std': cell['std'], 'lost': cell['lost'], 'ours': each.mean(), 'sd': each.std(), 'n': len(each),
             'seeds': json.dumps({str(s): round(v, 4) for s, v in each.items()}), 'difference': each.mean() - cell['mean'], 'state': state,
-            'why': needed.why, 'notes': ' '.join(cell['notes'])}
+            'why': '' if task else needed.why, 'notes': ' '.join(cell['notes'])}
+
+def _task(cell: dict, suite: str) -> str | None:
+    "The small task that stands for a data set of Two-way's Table 8."
+    return (cell.get('stand_in') or {}).get('task') if suite == 'mini' else None
+
+def _transferred(row: str, task: str, seeds: list[int]) -> dict[int, float]:
+    "Accuracies in percent from the record of `transfer.record`, by seed."
+    file = settings.path('outputs') / 'two_way' / 'transfer.csv'
+    if not file.is_file(): return {}
+    record = pd.read_csv(file)
+    chosen = record[(record['row'] == row) & (record.column == task) & record.seed.isin(seeds)]
+    return dict(zip(chosen.seed.tolist(), chosen.accuracy.tolist(), strict=True))
 
 # %% ../nbs/60_papers.ipynb #16cda563
 def rank_correlation(tidy: pd.DataFrame) -> pd.DataFrame:

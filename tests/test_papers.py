@@ -4,7 +4,7 @@ import math
 import pandas as pd
 import pytest
 
-from spml_nb import papers, published_tables, sweeps
+from spml_nb import papers, published_tables, settings, sweeps
 from spml_nb.claims import claims, decide, our_value
 from spml_nb.errors import SpmlError
 from spml_nb.runs import Config, resolve
@@ -17,7 +17,7 @@ def cell(paper, table, row, column):
 
 def known(*runs):
     "A table of record made of (configuration, val mAP, test mAP)."
-    return pd.DataFrame([{'key': sweeps.key(c), 'val_map': val, 'test_map': test} for c, val, test in runs]).set_index('key')
+    return pd.DataFrame([{'key': sweeps.key(c), 'val_map': val, 'test_map': test} for c, val, test in runs], columns=['key', 'val_map', 'test_map']).set_index('key')
 
 
 @pytest.mark.parametrize('suite', published_tables.SUITES)
@@ -82,3 +82,15 @@ def test_claims_are_decided_by_runs():
     upside_down = found.assign(test_map=-found.test_map)
     assert decide(claim, our_value('mini', upside_down)).verdict == 'does not hold'
     assert decide(claim, our_value('mini', found.iloc[:0])).verdict == 'not run'
+
+
+def test_table_8_is_the_record_of_transfers():
+    file = settings.path('outputs') / 'two_way' / 'transfer.csv'
+    cells = papers.table('two_way', '8', 'mini', known())
+    assert set(cells.state[cells.column.isin(['ImageNet', 'Transfer / CUB'])]) == {'missing'} and set(cells.state[cells.column == 'Transfer / SUN']) == {'none'}
+    file.parent.mkdir(parents=True)
+    file.write_text('row,column,seed,accuracy,run\nOurs,bird shapes,0,40.0,a\nOurs,bird shapes,1,44.0,b\nOurs,bird shapes,9,0.0,c\nASL,bird shapes,0,30.0,d\n')
+    found = papers.table('two_way', '8', 'mini', known()).set_index(['row', 'column'])
+    ours = found.loc[('Ours', 'Transfer / CUB')]
+    assert (ours.ours, ours.n, ours.state, ours.why) == (42, 2, 'partly', '') and found.loc[('Softmax', 'Transfer / CUB')].state == 'missing'
+    assert papers.table('two_way', '8', 'photos', known()).state.eq('none').any()
