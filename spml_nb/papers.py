@@ -21,7 +21,7 @@ from .published_tables import SUITES, stand_in
 from .runs import Config
 from .sweeps import Row
 
-# %% ../nbs/60_papers.ipynb #02906f24
+# %% ../nbs/60_papers.ipynb #84250f93
 class Plan(NamedTuple):
     """The runs behind a cell. search: tried with seed 0 for the choice; stated: hyper-parameters that the cell fixes; why: there are none, else ''."""
     search: list[Config]
@@ -42,6 +42,7 @@ def plan(cell: dict, suite: str) -> Plan:
     if suite == 'paper': return Plan(_grid(cell['config'], cell['search']), {})
     own = cell.get('stand_in') or {}
     if 'no_run' in own: return Plan([], {}, own['no_run'])
+    if 'task' in own: return Plan([], {}, 'one label an image: transfer is measured on drawings, see nbs/57_transfer.ipynb')
     return _stand_in(published_tables.merge(cell['config'], own), suite, dataset)
 
 def _grid(config: dict, search: dict) -> list[Config]:
