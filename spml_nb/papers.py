@@ -21,12 +21,14 @@ from .published_tables import SUITES, stand_in
 from .runs import Config
 from .sweeps import Row
 
-# %% ../nbs/60_papers.ipynb #84250f93
+# %% ../nbs/60_papers.ipynb #933b4b41
 class Plan(NamedTuple):
-    """The runs behind a cell. search: tried with seed 0 for the choice; stated: hyper-parameters that the cell fixes; why: there are none, else ''."""
+    """The runs behind a cell. search: tried with seed 0 for the choice; stated: hyper-parameters that the cell fixes; why: there are none, else '';
+    labels: what the runs observe, if not the same as the search. Source: this library."""
     search: list[Config]
     stated: dict
     why: str = ''
+    labels: str | None = None
 
 def plan(cell: dict, suite: str) -> Plan:
     """What a cell needs.
@@ -56,8 +58,10 @@ def _stand_in(config: dict, suite: str, dataset: str) -> Plan:
     backbone = config.get('backbone')
     if backbone is not None and backbone not in known: return Plan([], {}, f'the suite {suite!r} has no stand-in for the backbone {backbone}')
     regime = config['regime'] if config.get('regime') == 'linear_init' and suite == 'mini' else None
-    row = Row(config['loss'], config.get('head'), config.get('labels', 'single'), regime, None if known.get(backbone) == {} else backbone)
-    return Plan(sweeps.candidates(row, suite, dataset), config.get('hparams', {}))
+    labels = config.get('labels', 'single')
+    partial = labels if labels.startswith('partial') else None   # a curve over shares of labels takes one choice, made on single positives
+    row = Row(config['loss'], config.get('head'), 'single' if partial else labels, regime, None if known.get(backbone) == {} else backbone)
+    return Plan(sweeps.candidates(row, suite, dataset), config.get('hparams', {}), labels=partial)
 
 def finals(plan: Plan, known: pd.DataFrame, seeds: Iterable[int] = (0, 1, 2)) -> list[Config]:
     """The runs whose mean stands in the table.
@@ -67,7 +71,8 @@ def finals(plan: Plan, known: pd.DataFrame, seeds: Iterable[int] = (0, 1, 2)) ->
     """
     chosen = sweeps.choose(plan.search, known) if plan.search else None
     if chosen is None: return []
-    return [replace(chosen, seed=s, label_seed=s, hparams={**chosen.hparams, **plan.stated}) for s in seeds]
+    fixed = {'hparams': {**chosen.hparams, **plan.stated}, **({'labels': plan.labels} if plan.labels else {})}
+    return [replace(chosen, seed=s, label_seed=s, **fixed) for s in seeds]
 
 # %% ../nbs/60_papers.ipynb #1646fd5a
 MEASURES = {'mAP': 'test_map', 'mAP@class': 'test_map_class', 'mAP@sample': 'test_map_sample', 'pseudo-label precision': 'pseudo_positive_precision'}

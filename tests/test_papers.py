@@ -1,5 +1,6 @@
 "Published beside ours: which runs stand behind a cell, and what the table makes of those that are there."
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -95,3 +96,13 @@ def test_table_8_is_the_record_of_transfers():
     assert (ours.ours, ours.n, ours.state, ours.why) == (42, 2, 'partly', '') and found.loc[('Softmax', 'Transfer / CUB')].state == 'missing'
     record = known((Config(loss='an'), 1.0, 2.0))
     assert papers.table('two_way', '8', 'photos', record).state.eq('none').all()
+
+
+def test_a_curve_over_shares_of_labels_takes_the_choice_made_on_single_positives():
+    single = cell('hml', '2', 'HML (Ours)', 'VOC12')
+    partial = {**single, 'config': {**single['config'], 'labels': 'partial-0.3'}}
+    a, b = (papers.plan(each, 'mini') for each in (single, partial))
+    assert a.search == b.search and (a.labels, b.labels) == (None, 'partial-0.3')
+    tried = known(*[(c, 50 + k, 1) for k, c in enumerate(a.search)])
+    assert [replace(c, labels='single') for c in papers.finals(b, tried)] == papers.finals(a, tried)
+    assert {c.labels for c in papers.finals(b, tried)} == {'partial-0.3'}
