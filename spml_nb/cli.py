@@ -80,7 +80,7 @@ def run_train(args) -> int:
     print(f"{result.folder}: validation mAP {result.scores.get('val_map', float('nan')):.2f}, test mAP {result.scores.get('test_map', float('nan')):.2f}")
     return 0
 
-# %% ../nbs/58_cli.ipynb #b80ca273
+# %% ../nbs/58_cli.ipynb #d6c55286
 def add_sweep(subparsers):
     "Describe `spml sweep`. subparsers: of argparse. Returns: its parser. Source: this library."
     parser = subparsers.add_parser('sweep', help="run what a paper's tables or figures still need",
@@ -91,6 +91,8 @@ def add_sweep(subparsers):
     parser.add_argument('--suite', default='mini', help='paper: the real data sets; mini: the miniatures; photos: Clothing Co-Parsing (unset: mini)')
     parser.add_argument('--seeds', type=int, nargs='+', metavar='S', help='of observed labels and training (unset: 0 1 2; a figure takes 0)')
     parser.add_argument('--jobs', type=int, default=1, help='runs at a time (unset: 1)')
+    parser.add_argument('--engine', default='local', help='local: processes of this machine; ray: a cluster (unset: local)')
+    parser.add_argument('--address', help='of the Ray cluster, such as auto (unset: Ray on this machine alone)')
     parser.add_argument('--dry-run', action='store_true', help='only say how many runs are missing and how long they will take')
     return parser
 
@@ -98,7 +100,7 @@ def run_sweep(args) -> int:
     "Do `spml sweep`. args: parsed. Returns: exit status, 1 if a run failed or is missing. Raises SpmlError: as `papers.sweep` or `figures.sweep`. Source: this library."
     from spml_nb import figures, papers, runs
     if args.figure and (args.table or args.seeds): raise SpmlError('--figure goes without --table and --seeds: `spml sweep hml --figure 3`.')
-    options = {'jobs': args.jobs, 'dry_run': args.dry_run, 'tell': lambda line: print(line, flush=True)}
+    options = {'jobs': args.jobs, 'engine': args.engine, 'address': args.address, 'dry_run': args.dry_run, 'tell': lambda line: print(line, flush=True)}
     if (args.paper, args.table, args.suite) == ('two_way', '8', 'mini') and not args.dry_run:
         from spml_nb import transfer
         transfer.record(args.seeds or (0, 1, 2), tell=options['tell'])

@@ -129,7 +129,7 @@ def needed(paper: str, figure: str | int | None, suite: str, known: pd.DataFrame
     final = {sweeps.key(part.config): part.config for part in every if part.config is not None}
     return list(search.values()), list(final.values())
 
-# %% ../nbs/62_figures.ipynb #85f37778
+# %% ../nbs/62_figures.ipynb #32f914b0
 def observations(paper: str, figure: str | int | None, suite: str, known: pd.DataFrame) -> list[Config]:
     """The runs of `needed` that are also to be observed. paper, figure, suite, known: as in `needed`. Returns: list of Config, each once, done or
     not. Raises SpmlError: as `parts`. Source: this library."""
@@ -137,19 +137,20 @@ def observations(paper: str, figure: str | int | None, suite: str, known: pd.Dat
     found = [p.config for n in numbers if description(paper, n).get('observed') for p in parts(paper, n, suite, known) if p.config is not None]
     return list({sweeps.key(c): c for c in found}.values())
 
-def sweep(paper: str, figure: str | int | None, suite: str, *, jobs: int = 1, dry_run: bool = False, tell: Callable[[str], None] = print) -> pd.DataFrame:
+def sweep(paper: str, figure: str | int | None, suite: str, *, dry_run: bool = False, tell: Callable[[str], None] = print, **launch) -> pd.DataFrame:
     """Run what a figure, or all of a paper's, still needs, then collect its arrays.
 
-    paper, figure, suite: as in `needed`; jobs: runs at a time; dry_run: only say how much there is; tell: is given the lines.
+    paper, figure, suite: as in `needed`; dry_run: only say how much there is; tell: is given the lines; launch: jobs, engine and address as in
+    `sweeps.run`.
     Returns: DataFrame as from `sweeps.run`, rows of observed runs included (`sweeps.plan` for a dry run). Raises SpmlError: as `needed`.
     Source: this library.
     """
     known = sweeps.finished()
     search, final = needed(paper, figure, suite, known)
     if dry_run: return _dry(search, final, observations(paper, figure, suite, known), known, tell)
-    done = [sweeps.run(_missing(search, known), jobs=jobs, tell=tell)]
+    done = [sweeps.run(_missing(search, known), tell=tell, **launch)]
     known = sweeps.finished()
-    done.append(sweeps.run(_missing(needed(paper, figure, suite, known)[1], known), jobs=jobs, tell=tell))
+    done.append(sweeps.run(_missing(needed(paper, figure, suite, known)[1], known), tell=tell, **launch))
     known = sweeps.finished()
     done.append(_observe(observations(paper, figure, suite, known), tell))
     for number in _numbers(paper, figure, suite):

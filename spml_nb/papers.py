@@ -165,7 +165,7 @@ def _text(line: dict) -> str:
     difference = '' if math.isnan(line['difference']) else f", {line['difference']:+.1f}"
     return f"{published} / {line['ours']:.1f}{sd} ×{line['n']}{difference}"
 
-# %% ../nbs/60_papers.ipynb #cb5fb126
+# %% ../nbs/60_papers.ipynb #c2efcff8
 def needed(paper: str, table: str | None, suite: str, known: pd.DataFrame, seeds: Iterable[int] = (0, 1, 2)) -> tuple[list[Config], list[Config]]:
     """The runs of a table, done or not.
 
@@ -181,19 +181,20 @@ def needed(paper: str, table: str | None, suite: str, known: pd.DataFrame, seeds
             final |= {sweeps.key(c): c for c in finals(wanted, known, seeds)}
     return list(search.values()), list(final.values())
 
-def sweep(paper: str, table: str | None, suite: str, *, seeds: Iterable[int] = (0, 1, 2), jobs: int = 1, dry_run: bool = False, tell: Callable[[str], None] = print) -> pd.DataFrame:
+def sweep(paper: str, table: str | None, suite: str, *, seeds: Iterable[int] = (0, 1, 2), dry_run: bool = False, tell: Callable[[str], None] = print, **launch) -> pd.DataFrame:
     """Run what a table, or a paper, still needs.
 
-    paper, table, suite, seeds: as in `needed`; jobs: runs at a time; dry_run: only say how much there is; tell: is given the lines.
+    paper, table, suite, seeds: as in `needed`; dry_run: only say how much there is; tell: is given the lines; launch: jobs, engine and address as
+    in `sweeps.run`.
     Returns: DataFrame as from `sweeps.run` (`sweeps.plan` for a dry run). Raises SpmlError: as `needed`. Source: this library.
     """
     seeds, known = list(seeds), sweeps.finished()
     search, final = needed(paper, table, suite, known, seeds)
     if not search: raise SpmlError(f'nothing of {paper}{"" if table is None else f", table {table}"} can be run in the suite {suite!r}.')
     if dry_run: return _dry(search, final, known, tell, len(seeds))
-    done = sweeps.run(_missing(search, known), jobs=jobs, tell=tell)
+    done = sweeps.run(_missing(search, known), tell=tell, **launch)
     known = sweeps.finished()
-    return pd.concat([done, sweeps.run(_missing(needed(paper, table, suite, known, seeds)[1], known), jobs=jobs, tell=tell)], ignore_index=True)
+    return pd.concat([done, sweeps.run(_missing(needed(paper, table, suite, known, seeds)[1], known), tell=tell, **launch)], ignore_index=True)
 
 def _missing(configs: list[Config], known: pd.DataFrame) -> list[Config]: return [c for c in configs if sweeps.key(c) not in known.index]
 

@@ -6,7 +6,7 @@
 __all__ = ['ENGINES', 'SEARCH', 'BUDGET', 'SUITES', 'attempt', 'work', 'plan', 'finished', 'run', 'progress', 'duration', 'Row',
            'candidates', 'choose', 'key', 'compare', 'finals', 'searched', 'outcome', 'every_method', 'record']
 
-# %% ../nbs/54_sweeps.ipynb #4d5c37be
+# %% ../nbs/54_sweeps.ipynb #174447c5
 import contextlib
 import itertools
 import json
@@ -26,7 +26,7 @@ from importlib.resources import files
 import pandas as pd
 import yaml
 
-from . import runs, settings
+from . import cluster, runs, settings
 from .errors import SpmlError, one_of
 from .methods.core import find, names
 from .runs import HEADS, Config, Run, as_dict, resolve
@@ -129,21 +129,23 @@ def _expected(config: Config, known: pd.DataFrame) -> float:
         if like.any(): return float(known.seconds[like].median())
     return float(known.seconds.median())
 
-# %% ../nbs/54_sweeps.ipynb #bf38d56f
-ENGINES = ('local',)
+# %% ../nbs/54_sweeps.ipynb #2cbf7d94
+ENGINES = ('local', 'ray')
 
-def run(configs: Iterable[Config], *, engine: str = 'local', jobs: int = 1, tell: Callable[[str], None] = print) -> pd.DataFrame:
+def run(configs: Iterable[Config], *, engine: str = 'local', address: str | None = None, jobs: int = 1, tell: Callable[[str], None] = print) -> pd.DataFrame:
     """Train all configurations that are not done yet.
 
-    configs: any; engine: 'local'; jobs: runs at a time; tell: is given a line after each run.
+    configs: any; engine: 'local', or 'ray' with the address of its cluster (None: this machine); jobs: runs at a time; tell: is given a line
+    after each run.
     Returns: DataFrame, a row a different run: run, config, state ('done', 'failed', 'missing' after an interruption), message.
-    Raises SpmlError: for another engine, jobs below 1, a configuration that cannot be resolved. Source: this library.
+    Raises SpmlError: for another engine, an address without Ray, jobs below 1, a configuration that cannot be resolved. Source: this library.
     """
     one_of(engine, ENGINES, 'engine')
+    if address and engine != 'ray': raise SpmlError(f"an address ({address}) is for engine='ray', not {engine!r}.")
     if jobs < 1: raise SpmlError(f'jobs must be 1 or more, not {jobs}.')
     table = plan(configs)
     todo = table[table.state != 'done']
-    messages = _local(todo, jobs, tell) if len(todo) else {}
+    messages = {} if not len(todo) else _local(todo, jobs, tell) if engine == 'local' else cluster.on_ray(todo, jobs, tell, address)
     state = ['done' if Run(c).done else 'failed' if messages.get(name) else 'missing' for c, name in zip(table.config, table.run, strict=True)]
     table = table.assign(state=state, message=[messages.get(name, '') for name in table.run])
     failed = table[table.state == 'failed']
