@@ -6,7 +6,7 @@
 __all__ = ['TREND', 'KINDS', 'claims', 'Operand', 'Place', 'places', 'Verdict', 'decide', 'published_value', 'our_value',
            'report']
 
-# %% ../nbs/61_claims.ipynb #eabf9525
+# %% ../nbs/61_claims.ipynb #6339c384
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from scipy.stats import spearmanr
 
 from . import papers, sweeps
 from .errors import one_of
-from .published_tables import cells, merge, read
+from .published_tables import ORDER, cells, merge, read
 
 # %% ../nbs/61_claims.ipynb #48ce043c
 @lru_cache
@@ -129,7 +129,7 @@ def published_value(operand: Operand) -> float:
 def _published(paper: str, table: str) -> dict:
     return {(row, column): mean for row, column, mean in cells(paper, table)[['row', 'column', 'mean']].itertuples(index=False)}
 
-# %% ../nbs/61_claims.ipynb #e7ef1b9c
+# %% ../nbs/61_claims.ipynb #c87a3d79
 def our_value(suite: str, known: pd.DataFrame, seeds: tuple = (0, 1, 2)) -> Callable[[Operand], float]:
     """How a suite answers.
 
@@ -150,15 +150,17 @@ def _mean_of_runs(operand: Operand, suite: str, known: pd.DataFrame, seeds: tupl
     found = papers.values(papers.finals(papers.plan(cell, suite), known, seeds), operand.metric, known)
     return float(pd.Series(found, dtype=float).mean())
 
-def report(suite: str, known: pd.DataFrame | None = None) -> pd.DataFrame:
-    """All claims, asked of the papers and of our runs.
+def report(suite: str, known: pd.DataFrame | None = None, paper: str | None = None, value: Callable[[Operand], float] | None = None) -> pd.DataFrame:
+    """The claims, asked of the papers and of our runs.
 
-    suite: as in `papers.plan`; known: as from `sweeps.finished`, unset: that. Returns: DataFrame, a row a claim: paper, id, where, claim,
-    published and ours (verdicts; published is 'not in a table' for claims about figures), fails and missing (places of ours), decided (how
-    many). Source: the papers' texts.
+    suite: as in `papers.plan`; known: as from `sweeps.finished`, unset: that; paper: one, unset: all; value: as from `our_value`, unset: that.
+    Returns: DataFrame, a row a claim: paper, id, where, claim, published and ours (verdicts; published is 'not in a table' for claims about
+    figures), fails and missing (places of ours), decided (how many). Raises SpmlError: for another suite or paper. Source: the papers' texts.
     """
-    value, rows = our_value(suite, sweeps.finished() if known is None else known), []
+    if paper is not None: one_of(paper, ORDER, 'paper')
+    value, rows = value or our_value(suite, sweeps.finished() if known is None else known), []
     for claim in claims():
+        if paper not in (None, claim['paper']): continue
         ours = decide(claim, value)
         published = decide(claim, published_value).verdict if 'table' in claim else 'not in a table'
         rows.append({'paper': claim['paper'], 'id': claim['id'], 'where': claim['where'], 'claim': claim['claim'],

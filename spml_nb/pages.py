@@ -224,7 +224,7 @@ class Picture:
         if self.small: return None
         return f'**Figure {self.number}**: {escape(self.caption)}\n\n' + (self.why if self.file is None else f'See `outputs/{self.file.parent.name}/{self.file.name}`.')
 
-# %% ../nbs/65_pages.ipynb #7f3034c3
+# %% ../nbs/65_pages.ipynb #f5db6ceb
 VERDICTS = ('holds', 'does not hold', 'not run')
 
 def claim_table(paper: str, suite: str, known: pd.DataFrame, at_hand: dict | None = None) -> pd.DataFrame:
@@ -232,17 +232,12 @@ def claim_table(paper: str, suite: str, known: pd.DataFrame, at_hand: dict | Non
 
     paper; suite: of `SUITES`; known: as from `record`; at_hand: {(paper, number): as from `tables`}, unset: made where needed. Returns: DataFrame, a
     row a claim, as from `claims.report`, and suite, command (what decides more of its places, '' if nothing does).
-    Raises SpmlError: for another suite. Source: the papers' texts.
+    Raises SpmlError: for another suite or paper. Source: the papers' texts.
     """
-    rows, ours = [], _our_value(one_of(suite, SUITES, 'suite'), known, at_hand)
-    for claim in claims.claims():
-        if claim['paper'] != paper: continue
-        verdict = claims.decide(claim, ours)
-        published = claims.decide(claim, claims.published_value).verdict if 'table' in claim else 'not in a table'
-        rows.append({'suite': suite, 'paper': paper, 'id': claim['id'], 'where': claim['where'], 'claim': claim['claim'],
-                     'published': {'not run': 'lost'}.get(published, published), 'ours': verdict.verdict, 'fails': '; '.join(verdict.fails),
-                     'missing': '; '.join(verdict.missing), 'decided': verdict.decided, 'command': claim_command(claim, suite) if verdict.missing else ''})
-    return pd.DataFrame(rows)
+    found = claims.report(one_of(suite, SUITES, 'suite'), known, paper, _our_value(suite, known, at_hand))
+    each = {claim['id']: claim for claim in claims.claims()}
+    found.insert(0, 'suite', suite)
+    return found.assign(command=[claim_command(each[name], suite) if missing else '' for name, missing in zip(found.id, found.missing, strict=True)])
 
 def _our_value(suite: str, known: pd.DataFrame, at_hand: dict | None) -> Callable:
     "`claims.our_value`, from tables that are made already."
