@@ -12,14 +12,14 @@ from math import isfinite, nan
 
 # %% ../nbs/06_errors.ipynb #7050b589
 class SpmlError(ValueError):
-    "Wrong input or a broken environment, told to a person: what was given, what is allowed, what to do."
+    "Wrong input or a broken environment, told to a person: what was given, what is allowed, what to do. Source: this library."
 
 # %% ../nbs/06_errors.ipynb #ade2f3e1
 def one_of(value, allowed: Iterable, what: str, remedy: str = ''):
     """Give `value` back if it is among `allowed`.
 
     value: any; allowed: the accepted values; what: the noun for the message; remedy: a closing sentence.
-    Returns: value. Raises SpmlError: otherwise, naming the value, the allowed ones and the nearest of them.
+    Returns: value. Raises SpmlError: otherwise, naming the value, the allowed ones and the nearest of them. Source: this library.
     """
     allowed = list(allowed)
     if value in allowed: return value
@@ -40,6 +40,7 @@ def as_kind(value, kind: type, what: str):
 
     value: any; kind: the type wanted; what: the name for the message.
     Returns: the converted value; numeric strings count as numbers, NaN and infinity do not. Raises SpmlError: naming `what`, the value and the kind wanted.
+    Source: this library.
     """
     if kind in (int, float):
         number = _number(value)

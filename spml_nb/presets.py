@@ -65,7 +65,7 @@ class Value:
     """One hyper-parameter of a preset.
 
     name: a field of `Config` or a hyper-parameter of the loss; value: its value; origin: a key of `ORIGINS`; where: section or table of the
-    paper, or what a choice rests on; among: what the paper searched, if it says so.
+    paper, or what a choice rests on; among: what the paper searched, if it says so. Source: this library.
     """
     name: str
     value: object
@@ -90,6 +90,7 @@ def values(paper: str, dataset: str, loss: str) -> list[Value]:
     """Every hyper-parameter that the sources give for a run of a paper, or that they have lost.
 
     paper, dataset, loss: see `losses`. Returns: list of Value. Raises SpmlError: for a combination that the paper does not have.
+    Source: this library.
     """
     one_of(loss, losses(paper, dataset), f'loss of {paper!r} on {dataset!r}')
     known, found = of_paper(paper), {}
@@ -124,6 +125,7 @@ def grid(paper: str, dataset: str, loss: str) -> list[dict]:
     """All points of the search that a paper made, as presets; the best by validation mAP is its result.
 
     paper, dataset, loss: see `losses`. Returns: list of dict as from `preset`; one if it names no search. Raises SpmlError: as `preset`.
+    Source: this library.
     """
     found = values(paper, dataset, loss)
     choices = [[(v.name, x) for x in v.among or (v.value,)] for v in found]
@@ -134,6 +136,7 @@ def table(paper: str | None = None) -> pd.DataFrame:
     """Every preset, value by value.
 
     paper: unset: all. Returns: DataFrame: paper, dataset, loss, name, value, origin, source. Raises SpmlError: for an unknown paper.
+    Source: this library.
     """
     rows = [{'paper': p, 'dataset': d, 'loss': loss, 'name': v.name, 'value': v.value, 'origin': v.origin, 'source': v.source}
             for p in ([paper] if paper else papers()) for d in datasets(p) for loss in losses(p, d) for v in values(p, d, loss)]
@@ -144,6 +147,7 @@ def overview(paper: str, loss: str | None = None) -> pd.DataFrame:
 
     paper: one of `papers()`; loss: one of its losses, unset: its own main one.
     Returns: DataFrame indexed by name, a column a data set and the source. Raises SpmlError: for a loss that the paper does not have.
+    Source: this library.
     """
     every = list(dict.fromkeys(name for d in datasets(paper) for name in losses(paper, d)))
     loss = one_of(loss or every[0], every, f'loss of {paper!r}')

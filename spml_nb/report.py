@@ -72,7 +72,7 @@ def class_plot(ap: list[float], class_names: list[str], positives: np.ndarray, m
 
 # %% ../nbs/56_report.ipynb #baa7fd3b
 def open_thumbnail(images, row: int, size: int = 160) -> np.ndarray:
-    """An image of a data set, small. images: paths or (N, H, W, 3) uint8; row: which. Returns: (h, w, 3) uint8."""
+    """An image of a data set, small. images: paths or (N, H, W, 3) uint8; row: which. Returns: (h, w, 3) uint8. Source: this library."""
     if isinstance(images, np.ndarray): return images[row]
     with Image.open(images[row]) as image:
         image = image.convert('RGB')

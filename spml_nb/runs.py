@@ -151,6 +151,7 @@ def resolve(config: Config) -> Config:
     """A configuration with every field set: given, else the method's recipe, else the protocol's.
 
     config: any. Returns: Config without None except `root`. Raises SpmlError: for an unknown method, hyper-parameter or head for it.
+    Source: this library.
     """
     method = find(config.loss)
     miniature = config.dataset.startswith('mini_')
@@ -181,7 +182,7 @@ def neutral(dataset: str) -> dict:
     return {name: value(dataset) if callable(value) else value for name, value in ADDED.items()}
 
 def as_dict(config: Config) -> dict:
-    """A configuration as plain data. Returns: {field: value}, tuples as lists."""
+    """A configuration as plain data. Returns: {field: value}, tuples as lists. Source: this library."""
     return json.loads(json.dumps(dataclasses.asdict(config)))
 
 def config_hash(config: Config) -> str:
@@ -212,6 +213,7 @@ def notebook_parameters(namespace: dict) -> Callable[[], dict]:
 
     namespace: the notebook's globals. Returns: a function that, called after the parameters cell, gives {name: value} of what was set there.
     Raises SpmlError: if parameters were injected before the first cell, which means that the tag `parameters` is missing.
+    Source: this library.
     """
     before = _user_names(namespace)
     fields = {f.name for f in dataclasses.fields(Config)}
@@ -290,7 +292,7 @@ class Run:
 
 # %% ../nbs/52_runs.ipynb #9e1fd94f
 def read_json(file: Path) -> dict:
-    """A JSON file. Returns: dict. Raises SpmlError: if it is missing or damaged, naming it."""
+    """A JSON file. Returns: dict. Raises SpmlError: if it is missing or damaged, naming it. Source: this library."""
     try: return json.loads(Path(file).read_text())
     except (OSError, ValueError) as error:
         raise SpmlError(f'{file} cannot be read: {error}. Remove its folder and run the command again.') from error
@@ -341,7 +343,7 @@ def _row(folder: Path) -> dict:
 
 # %% ../nbs/52_runs.ipynb #a5cff45a
 def newest(root: Path | None = None) -> Path:
-    """The run that finished last. root: as in `load`. Returns: its folder. Raises SpmlError: if there is none."""
+    """The run that finished last. root: as in `load`. Returns: its folder. Raises SpmlError: if there is none. Source: this library."""
     done = sorted((root or settings.path('runs')).glob('*/DONE'), key=lambda file: file.stat().st_mtime_ns)
     if not done: raise SpmlError(f"no finished run in {root or settings.path('runs')}. Train one with nbs/train.ipynb.")
     return done[-1].parent

@@ -23,7 +23,7 @@ def settings_file() -> Path | None:
     """The settings.ini in force, or None.
 
     Returns: `SPML_NB_SETTINGS`, else the nearest settings.ini with a section [spml_nb] at or above the current folder, else the one beside
-    the package. Raises SpmlError: when SPML_NB_SETTINGS names no file.
+    the package. Raises SpmlError: when SPML_NB_SETTINGS names no file. Source: this library.
     """
     named = os.environ.get('SPML_NB_SETTINGS')
     if named:
@@ -40,7 +40,7 @@ def read() -> dict:
     """All settings: the file's, the environment's on top.
 
     Returns: dict with the keys of `DEFAULTS` as strings, and 'base', the folder that relative paths start from.
-    Raises SpmlError: for an unreadable file or an unknown key in it.
+    Raises SpmlError: for an unreadable file or an unknown key in it. Source: this library.
     """
     file, values = settings_file(), dict(DEFAULTS)
     if file is not None:
@@ -55,7 +55,7 @@ def read() -> dict:
 def path(kind: str) -> Path:
     """The folder for `kind`: 'data', 'cache', 'runs' or 'outputs'. Not created here.
 
-    Returns: absolute Path. Raises SpmlError: for another kind.
+    Returns: absolute Path. Raises SpmlError: for another kind. Source: this library.
     """
     values = read()
     return (values['base'] / Path(values[one_of(kind, PATHS, 'kind of folder')]).expanduser()).resolve()
@@ -65,6 +65,7 @@ def device(name: str | None = None) -> torch.device:
     """The device to train on; 'auto' is the first of cuda, mps, cpu that is there.
 
     name: 'auto', 'cpu', 'cuda', 'cuda:1', 'mps'; unset: the setting. Returns: torch.device. Raises SpmlError: for one that this machine does not have.
+    Source: this library.
     """
     name = name or read()['device']
     available = ['cpu', *(['cuda'] if torch.cuda.is_available() else []), *(['mps'] if torch.backends.mps.is_available() else [])]

@@ -68,7 +68,7 @@ def image_source(data: Dataset, config: Config, device: torch.device) -> ImageSo
 VERSION = 2   # raise it when features would come out differently
 
 def weights_key(model: nn.Module) -> str:
-    """What tells one backbone from another: a hash of its parameters and buffers. Returns: hexadecimal digits."""
+    """What tells one backbone from another: a hash of its parameters and buffers. Returns: hexadecimal digits. Source: this library."""
     digest = hashlib.sha256()
     for name, value in model.backbone.state_dict().items(): digest.update(name.encode() + value.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]

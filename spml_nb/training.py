@@ -31,7 +31,7 @@ from .sources import ImageSource, feature_source, image_source
 # %% ../nbs/50_training.ipynb #e14b759d
 @dataclass(frozen=True)
 class Task:
-    """What a run learns from. data: Dataset; train, val, test: row numbers; observed: (N_train, C) int8; observed_val: (N_val, C) int8."""
+    """What a run learns from. data: Dataset; train, val, test: row numbers; observed: (N_train, C) int8; observed_val: (N_val, C) int8. Source: this library."""
     data: datasets.Dataset
     train: np.ndarray
     val: np.ndarray
@@ -62,7 +62,7 @@ def make_task(config: Config) -> Task:
 # %% ../nbs/50_training.ipynb #8cb2d932
 @dataclass(frozen=True)
 class Stage:
-    "One pass of the training loop. name: 'linear' or 'finetune'; epochs; lr; number: of the method's own stages, from 1 (LinearInit belongs to the first)."
+    "One pass of the training loop. name: 'linear' or 'finetune'; epochs; lr; number: of the method's own stages, from 1 (LinearInit belongs to the first). Source: this library."
     name: str
     epochs: int
     lr: float
@@ -171,7 +171,7 @@ def scores(logits: dict[str, Tensor], task: Task, map_definition: str = 'cole') 
 
 # %% ../nbs/50_training.ipynb #dba08930
 def head_options(config: Config) -> dict:
-    """What a run says about its head. config: resolved. Returns: keyword arguments of `models.create`. Raises SpmlError: for a width of a head that has none."""
+    """What a run says about its head. config: resolved. Returns: keyword arguments of `models.create`. Raises SpmlError: for a width of a head that has none. Source: this library."""
     if config.embedding_dim is None: return {}
     one_of(config.head, ('labelwise',), f'head for embedding_dim={config.embedding_dim}')
     return {'d': config.embedding_dim}
@@ -369,7 +369,7 @@ class Trainer:
 # %% ../nbs/50_training.ipynb #c8152fc0
 @dataclass(frozen=True)
 class Result:
-    """A finished run. config: resolved; folder: of the run; scores: as from `scores`; curves: a row an epoch; logits: {'val', 'test': (N, C) array}."""
+    """A finished run. config: resolved; folder: of the run; scores: as from `scores`; curves: a row an epoch; logits: {'val', 'test': (N, C) array}. Source: this library."""
     config: Config
     folder: Path
     scores: dict
@@ -377,7 +377,7 @@ class Result:
     logits: dict[str, np.ndarray]
 
 def read_result(run: Run) -> Result:
-    """The result of a finished run. Returns: Result. Raises SpmlError: if it is not done or damaged."""
+    """The result of a finished run. Returns: Result. Raises SpmlError: if it is not done or damaged. Source: this library."""
     result = run.result()
     with np.load(run.folder / 'logits.npz') as arrays: logits = dict(arrays)
     return Result(run.config, run.folder, result['scores'], pd.read_csv(run.folder / 'metrics.csv'), logits)
@@ -428,7 +428,7 @@ def finish(trainer: Trainer):
 
 # %% ../nbs/50_training.ipynb #ca6eb9dc
 def open_run(folder: str | Path) -> Run:
-    """A run by its folder. folder: a path, or a name in the setting `runs`. Returns: Run. Raises SpmlError: if there is none."""
+    """A run by its folder. folder: a path, or a name in the setting `runs`. Returns: Run. Raises SpmlError: if there is none. Source: this library."""
     from spml_nb import settings
     candidates = [Path(folder), settings.path('runs') / folder]
     found = next((p for p in candidates if (p / 'config.json').is_file()), None)

@@ -132,6 +132,7 @@ def register(name: str, *, values: dict | None = None, recipe: dict | None = Non
 
     values: {family: {hyper-parameter: the paper's value}}; recipe: {field of a run's configuration: value} that belongs to the method;
     source: paper and equation. Returns: the decorator. Raises SpmlError: if another method has that name or a value names no hyper-parameter.
+    Source: this library.
     """
     def decorate(cls):
         known = _registry.get(name)
@@ -180,6 +181,7 @@ def resolve_hparams(name: str, family: str, given: dict) -> dict:
 
     name: a registered method; family: 'voc', 'coco', 'nus', 'cub' or 'other'; given: {name: value}.
     Returns: {name: value}. Raises SpmlError: for an unknown method or hyper-parameter, or a value of the wrong kind.
+    Source: this library.
     """
     cls = find(name)
     known = hyper_parameters(cls)
@@ -189,7 +191,7 @@ def resolve_hparams(name: str, family: str, given: dict) -> dict:
 
 # %% ../../nbs/30_methods.ipynb #5b9166f7
 def find(name: str) -> type[Method]:
-    """The class registered as `name`. Raises SpmlError: for an unknown name, listing all."""
+    """The class registered as `name`. Raises SpmlError: for an unknown name, listing all. Source: this library."""
     return _registry[one_of(name, names(), 'loss', 'Each is described in a notebook nbs/3x_*.ipynb.')]
 
 def names() -> list[str]:
@@ -208,7 +210,7 @@ def create(name: str, observed: Tensor, *, epochs: int, features: int | None = N
 
     name: as in `names()`; observed: (N, C) in {1, 0, −1}; epochs: of the (first) stage; features: width d of the class embeddings, if any;
     hparams: its hyper-parameters, unset ones at the method's defaults.
-    Returns: a Method. Raises SpmlError: for unknown names and wrong kinds.
+    Returns: a Method. Raises SpmlError: for unknown names and wrong kinds. Source: this library.
     """
     return find(name)(observed, epochs=epochs, features=features, **resolve_hparams(name, 'other', hparams))
 
@@ -218,7 +220,7 @@ def register_loss(name: str, loss: Callable, *, values: dict | None = None, reci
     """Make a pure loss `loss(logits, z, **hparams)` a method.
 
     fixed: keyword arguments of `loss` that this name pins; head: the default head; heads: those it can work with (None: any);
-    values, recipe, source: as in `register`. Returns: the new Method class. Raises SpmlError: as `register`.
+    values, recipe, source: as in `register`. Returns: the new Method class. Raises SpmlError: as `register`. Source: this library.
     """
     own = [p for p in inspect.signature(loss).parameters.values() if p.kind is p.KEYWORD_ONLY and p.name not in fixed]
 
