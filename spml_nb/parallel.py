@@ -115,7 +115,7 @@ class Group:
 def command(config: Config, processes: int, machine: str = '--standalone') -> list[str]:
     """The command line that trains a configuration with several processes of this machine.
 
-    processes: 2 or more; machine: other options of torchrun, such as '--nnodes=2 --node-rank=0 --master-addr=…', separated by blanks.
+    config: any; processes: 1 or more; machine: other options of torchrun, such as '--nnodes=2 --node-rank=0 --master-addr=…', separated by blanks.
     Returns: list of words. Raises SpmlError: for less than one process. Source: torchrun.
     """
     if processes < 1: raise SpmlError(f'processes must be 1 or more, not {processes}.')

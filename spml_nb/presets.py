@@ -51,7 +51,7 @@ def backbones(paper: str) -> list[str]:
 def losses(paper: str, dataset: str) -> list[str]:
     """The losses that a paper's tables have on a data set, its own first.
 
-    Returns: list of registered methods. Raises SpmlError: for an unknown paper or another data set. Source: its tables.
+    paper: one of `papers()`; dataset: one of its own. Returns: list of registered methods. Raises SpmlError: for an unknown paper or another data set. Source: its tables.
     """
     known = of_paper(paper)
     one_of(dataset, known['datasets'], f'data set of {paper!r}')

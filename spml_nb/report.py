@@ -18,7 +18,7 @@ from .datasets import Dataset
 def learning_curves(curves: pd.DataFrame, title: str = ''):
     """Training loss and validation mAP over epochs.
 
-    curves: a row an epoch with stage, loss, val_map (percent). Returns: matplotlib Figure. Source: this library.
+    curves: a row an epoch with stage, loss, val_map (percent); title: above both. Returns: matplotlib Figure. Source: this library.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(8, 2.6), layout='constrained')
     for axis, column, label in ((left, 'loss', 'training loss'), (right, 'val_map', 'validation mAP (%)')):
@@ -72,7 +72,7 @@ def class_plot(ap: list[float], class_names: list[str], positives: np.ndarray, m
 
 # %% ../nbs/56_report.ipynb #baa7fd3b
 def open_thumbnail(images, row: int, size: int = 160) -> np.ndarray:
-    """An image of a data set, small. images: paths or (N, H, W, 3) uint8; row: which. Returns: (h, w, 3) uint8. Source: this library."""
+    """An image of a data set, small. images: paths or (N, H, W, 3) uint8; row: which; size: of the longer side. Returns: (h, w, 3) uint8. Source: this library."""
     if isinstance(images, np.ndarray): return images[row]
     with Image.open(images[row]) as image:
         image = image.convert('RGB')
@@ -82,7 +82,7 @@ def open_thumbnail(images, row: int, size: int = 160) -> np.ndarray:
 def label_words(probability: np.ndarray, truth: np.ndarray, class_names: list[str], threshold: float, most: int = 6) -> list[tuple[str, str]]:
     """What was predicted and what was missed for one image.
 
-    probability: (C,) in [0, 1]; truth: (C,) in {1, 0, −1}. Returns: [(text, colour)], most confident first. Source: this library.
+    probability: (C,) in [0, 1]; truth: (C,) in {1, 0, −1}; class_names: C; threshold: in [0, 1]; most: words. Returns: [(text, colour)], most confident first. Source: this library.
     """
     words = [(f'{class_names[c]} {probability[c]:.2f}', {1: '#117733', -1: '#cc3311', 0: '#997700'}[int(truth[c])])
              for c in np.argsort(-probability, kind='stable') if probability[c] >= threshold]
@@ -93,7 +93,7 @@ def label_words(probability: np.ndarray, truth: np.ndarray, class_names: list[st
 def photo_grid(data: Dataset, rows: np.ndarray, logits: Tensor | np.ndarray, threshold: float, columns: int = 6):
     """Images with their true and predicted labels beneath.
 
-    data: Dataset; rows: (n,) its row numbers; logits: (n, C); threshold: on the probability, in [0, 1].
+    data: Dataset; rows: (n,) its row numbers; logits: (n, C); threshold: on the probability, in [0, 1]; columns: photos a line.
     Returns: matplotlib Figure. Source: this library.
     """
     probability = 1 / (1 + np.exp(-np.clip(np.asarray(logits, dtype=np.float64), -500, 500)))

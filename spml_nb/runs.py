@@ -182,11 +182,11 @@ def neutral(dataset: str) -> dict:
     return {name: value(dataset) if callable(value) else value for name, value in ADDED.items()}
 
 def as_dict(config: Config) -> dict:
-    """A configuration as plain data. Returns: {field: value}, tuples as lists. Source: this library."""
+    """A configuration as plain data. config: any. Returns: {field: value}, tuples as lists. Source: this library."""
     return json.loads(json.dumps(dataclasses.asdict(config)))
 
 def config_hash(config: Config) -> str:
-    """Twelve hexadecimal digits that stand for a resolved configuration. Returns: str. Source: this library."""
+    """Twelve hexadecimal digits that stand for a configuration. config: resolved. Returns: str. Source: this library."""
     return _digest(config)
 
 def _digest(config: Config, without: tuple = ()) -> str:
@@ -249,7 +249,7 @@ def write_atomically(file: Path, write: Callable | str):
 class Run:
     """A run's folder: `config.json`, `metrics.csv`, `last.pt`, `best.pt`, `result.json` and, when all of that is whole, `DONE`.
 
-    config: resolved. Raises SpmlError: where a file of it cannot be read. Source: this library.
+    config: resolved; root: folder of runs, unset: the setting `runs`. Raises SpmlError: where a file of it cannot be read. Source: this library.
     """
     def __init__(self, config: Config, root: Path | None = None):
         self.config = config

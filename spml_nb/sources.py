@@ -68,7 +68,7 @@ def image_source(data: Dataset, config: Config, device: torch.device) -> ImageSo
 VERSION = 2   # raise it when features would come out differently
 
 def weights_key(model: nn.Module) -> str:
-    """What tells one backbone from another: a hash of its parameters and buffers. Returns: hexadecimal digits. Source: this library."""
+    """What tells one backbone from another: a hash of its parameters and buffers. model: of spml_nb.models. Returns: hexadecimal digits. Source: this library."""
     digest = hashlib.sha256()
     for name, value in model.backbone.state_dict().items(): digest.update(name.encode() + value.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]
@@ -78,7 +78,8 @@ def weights_key(model: nn.Module) -> str:
 def extract(model: nn.Module, source: ImageSource, rows: np.ndarray, role: str, batch_size: int = 64) -> np.ndarray:
     """What the head would eat, for each row.
 
-    model: of spml_nb.models; rows: (N,) row numbers; role: of a view. Returns: (N, D) float32, or (N, D, h, w) float16. Source: this library.
+    model: of spml_nb.models; source: of images; rows: (N,) row numbers; role: of a view; batch_size: images at a time.
+    Returns: (N, D) float32, or (N, D, h, w) float16. Source: this library.
     """
     model.eval()
     parts = []
@@ -91,7 +92,7 @@ def extract(model: nn.Module, source: ImageSource, rows: np.ndarray, role: str, 
 def cached_features(model: nn.Module, source: ImageSource, rows: np.ndarray, role: str, draw: int, key: str) -> np.ndarray:
     """`extract`, kept in the cache folder and memory-mapped.
 
-    draw: number of the draw of an augmented view, its random numbers follow from it; key: what else the features depend on.
+    model, source, rows, role: as in `extract`; draw: number of the draw of an augmented view, its random numbers follow from it; key: what else the features depend on.
     Returns: as `extract`. Raises SpmlError: when the cache cannot be written. Source: this library.
     """
     text = f'{VERSION}-{key}-{model.head.needs}-{role}-{source.names[role]}-{draw}-{hashlib.sha256(rows.tobytes()).hexdigest()}'
@@ -158,7 +159,7 @@ class FeatureSource:
 def feature_source(model: nn.Module, source: ImageSource, rows: np.ndarray, roles: tuple[str, ...], config: Config, fingerprint: str) -> FeatureSource:
     """Frozen features for a run, computed or read from the cache.
 
-    rows: (n,) row numbers of the training images; roles: the views the method asks for; config: resolved; fingerprint: of the data set.
+    model: of spml_nb.models; source: of images; rows: (n,) row numbers of the training images; roles: the views the method asks for; config: resolved; fingerprint: of the data set.
     Returns: FeatureSource. Raises SpmlError: when the cache cannot be written. Source: Cole et al. (2021), linear regime.
     """
     key = f'{fingerprint}-{config.backbone}-{weights_key(model)}-{config.image_size}-{config.normalise}-{config.views == "crop"}'

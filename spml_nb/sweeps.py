@@ -190,7 +190,7 @@ def progress(messages: list[str], expected: pd.Series, finished: list[str], seco
     return f'{len(finished) - failed}/{total} done, {failed} failed, {min(jobs, len(rest))} running, about {duration(left)} left'
 
 def duration(seconds: float) -> str:
-    "Seconds for people. Returns: '8 s', '12 min' or '3 h 20 min'. Source: this library."
+    "Time for people. seconds: how many. Returns: '8 s', '12 min' or '3 h 20 min'. Source: this library."
     minutes = round(seconds / 60)
     if seconds < 90: return f'{seconds:.0f} s'
     return f'{minutes} min' if minutes < 90 else f'{minutes // 60} h {minutes % 60} min'

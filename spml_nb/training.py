@@ -79,7 +79,7 @@ def stages(config: Config, method: Method) -> list[Stage]:
 def make_optimizer(config: Config, stage: Stage, model: nn.Module, method: Method) -> torch.optim.Optimizer:
     """The optimiser of a stage.
 
-    Returns: Adam, AdamW or SGD with Nesterov momentum over backbone, head and method. Source: Cole et al. (head at 10 times the rate).
+    config: resolved; stage: of `stages`; model: of spml_nb.models; method: with parameters of its own or without. Returns: Adam, AdamW or SGD with Nesterov momentum over backbone, head and method. Source: Cole et al. (head at 10 times the rate).
     """
     if stage.name == 'linear': groups = [{'params': list(model.head_parameters()), 'lr': stage.lr}]
     else: groups = [{'params': [p for p in model.backbone_parameters() if p.requires_grad], 'lr': stage.lr},
@@ -92,7 +92,7 @@ def make_optimizer(config: Config, stage: Stage, model: nn.Module, method: Metho
 def make_schedule(config: Config, optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LRScheduler:
     """The learning rate's course over a stage of `steps` steps.
 
-    Returns: a scheduler stepped once a batch. Source: LAC section 4.1 (one-cycle, a fifth of it rising), Two-way section 4 (cosine to 0).
+    config: resolved; optimizer: of `make_optimizer`; steps: batches of the stage. Returns: a scheduler stepped once a batch. Source: LAC section 4.1 (one-cycle, a fifth of it rising), Two-way section 4 (cosine to 0).
     """
     if config.schedule == 'cosine': return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     if config.schedule == 'onecycle':
@@ -138,7 +138,8 @@ class LossWatch:
 def predict(module: nn.Module, method: Method, source, rows: np.ndarray, role: str = 'plain', batch_size: int = 100) -> Tensor:
     """The scores of a network in evaluation mode.
 
-    module: model or head; source: ImageSource or FeatureSource; rows: (N,) row numbers; role: of the view.
+    module: model or head; method: says what to rank; source: ImageSource or FeatureSource; rows: (N,) row numbers; role: of the view; batch_size:
+    images at a time.
     Returns: (N, C) float32 logits on the source's device. Source: this library.
     """
     was_training = module.training
@@ -151,7 +152,7 @@ def predict(module: nn.Module, method: Method, source, rows: np.ndarray, role: s
 def scores(logits: dict[str, Tensor], task: Task, map_definition: str = 'cole') -> dict:
     """The numbers of a finished run.
 
-    logits: {'val', 'test': (N, C)}; map_definition: a class without positives counts 0 in the mean ('cole') or is left out ('two_way').
+    logits: {'val', 'test': (N, C)}; task: with their labels; map_definition: a class without positives counts 0 in the mean ('cole') or is left out ('two_way').
     Returns: dict of mAP in percent by that definition, and of the test images mAP over classes and over samples by Two-way's; AP per class; the
     threshold on the probability that maximises micro-F1 on validation (0.5 without it); both F1 of the test images with it, and with 0.5 and 0.75.
     Source: Cole et al. (mAP); EM/APL supplement (F1 with a stated threshold); Two-way, Eq. 23 and 24.

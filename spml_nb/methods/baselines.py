@@ -59,7 +59,7 @@ def two_weights(z: Tensor, positive: float | Tensor, negative: float | Tensor, l
 def in_range(value: float, low: float, high: float, name: str) -> float:
     """Give `value` back if low ≤ value ≤ high.
 
-    Returns: value. Raises SpmlError: otherwise, naming the range. Source: this library.
+    name: for the message. Returns: value. Raises SpmlError: otherwise, naming the range. Source: this library.
     """
     if not low <= value <= high: raise SpmlError(f'{name} must lie between {low} and {high}, not {value}.')
     return value

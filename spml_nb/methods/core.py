@@ -191,11 +191,11 @@ def resolve_hparams(name: str, family: str, given: dict) -> dict:
 
 # %% ../../nbs/30_methods.ipynb #5b9166f7
 def find(name: str) -> type[Method]:
-    """The class registered as `name`. Raises SpmlError: for an unknown name, listing all. Source: this library."""
+    """The class registered as `name`. Returns: a subclass of Method. Raises SpmlError: for an unknown name, listing all. Source: this library."""
     return _registry[one_of(name, names(), 'loss', 'Each is described in a notebook nbs/3x_*.ipynb.')]
 
 def names() -> list[str]:
-    """All registered methods, in alphabetical order. Source: this library."""
+    """All registered methods. Returns: list of names, in alphabetical order. Source: this library."""
     _import_all()
     return sorted(_registry)
 

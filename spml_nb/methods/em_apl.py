@@ -89,7 +89,7 @@ EM_APL_VALUES = {'voc': _paper(0.2, 0.02, 5), 'coco': _paper(0.1, 0.9, 5), 'nus'
 class EmApl(Method):
     """EM loss with asymmetric pseudo-labelling.
 
-    observed: (N, C); epochs: T; alpha, beta: weights of entropy and of pseudo-labels; warm_up: T_w, the epoch after which selection starts;
+    observed: (N, C); epochs: T; features: of no account; alpha, beta: weights of entropy and of pseudo-labels; warm_up: T_w, the epoch after which selection starts;
     proportion: θ, the share of a class's unknowns that become negatives by epoch T; labels: 'soft' (the probability at selection) or 'hard' (0 or 1);
     positive_proportion: the share that become positives (an ablation, the method has 0); reduction: as in `reduce`.
     Raises SpmlError: for another kind of label, shares outside [0, 1] or above 1 together, or a negative warm_up. Source: Zhou et al. 2022, Eq. 8, section D.

@@ -75,7 +75,7 @@ HML_VALUES = {family: {'scale': 20.0, 'margin': 0.3} for family in ('voc', 'coco
 class HmlFixed(Method):
     """Margin based sigmoid with a fixed scale and margin.
 
-    observed: (N, C); scale: s without unit; margin: m in radians; margin_on: 'both', 'positives', 'negatives' or 'none' (Table 5), the margin
+    observed: (N, C); epochs, features: of no account; scale: s without unit; margin: m in radians; margin_on: 'both', 'positives', 'negatives' or 'none' (Table 5), the margin
     being used at test time only with 'both'; unknown: 'negative' or 'ignore'; reduction: as in `reduce`.
     Raises SpmlError: for an unknown word, a scale that is not positive, or a margin outside [0, π). Source: HML, Eq. 1 and 4.
     """
@@ -106,7 +106,7 @@ def _cosine(outputs) -> Tensor:
 class Hml(HmlFixed):
     """Margin based sigmoid with scale and margin learned by balancing gradients.
 
-    As `hml_fixed`, except: scale, margin: where s* and m* start; adaptive_lr: their learning rate, whatever the network's.
+    observed, epochs, features, margin_on, unknown, reduction: as `hml_fixed`; scale, margin: where s* and m* start; adaptive_lr: their learning rate, whatever the network's.
     Raises SpmlError: as `hml_fixed`, or for a negative adaptive_lr or reduction 'none'. Source: HML, Eq. 5-7; start and rate: this library.
     """
     def __init__(self, observed, *, epochs, features=None, scale: float = 20.0, margin: float = 0.3, margin_on: str = 'both',

@@ -20,13 +20,13 @@ from .core import NOTHING, Method, promote, reduce, register
 FORMS = ('paper', 'code')
 
 def check_threshold(threshold: float) -> float:
-    """Give δ back if it is one. threshold: a probability. Raises SpmlError: outside [0.5, 1]. Source: LAC, Eq. 4."""
+    """Give δ back if it is one. threshold: a probability. Returns: it. Raises SpmlError: outside [0.5, 1]. Source: LAC, Eq. 4."""
     if 0.5 <= threshold <= 1: return threshold
     raise SpmlError(f'threshold must lie in [0.5, 1], not {threshold!r}: below 0.5 a label would be taught both ways. '
                     'LAC searches 0.5 to 0.9.')
 
 def check_temperature(temperature: float) -> float:
-    """Give τ back if it is one. temperature: without unit. Raises SpmlError: if it is not above 0. Source: LAC, Eq. 7."""
+    """Give τ back if it is one. temperature: without unit. Returns: it. Raises SpmlError: if it is not above 0. Source: LAC, Eq. 7."""
     if temperature > 0: return temperature
     raise SpmlError(f'temperature must be above 0, not {temperature!r}. LAC searches 0.1 to 2.')
 

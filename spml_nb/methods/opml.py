@@ -117,7 +117,7 @@ register_loss('opml', opml_loss, source='OPML, Eq. 6')
 class OpmlSp(Method):
     """OPML for single positives: soft labels, label correction and high rank.
 
-    observed: (N, C); alpha, beta: as in `opml_loss`; high_rank, smoothing, correction: the parts in use; rank_weight, rank_eps: λ, ε of
+    observed: (N, C); epochs: of the stage; features: of no account; alpha, beta: as in `opml_loss`; high_rank, smoothing, correction: the parts in use; rank_weight, rank_eps: λ, ε of
     `high_rank_loss`; gamma, power: as in `trust`; ratio, cap: ρ, κ of `correction_counts`; accumulate: keep earlier corrections; reduction: as in `reduce`.
     Raises SpmlError: for values outside these. Source: OPML, Eq. 10 and 11, Algorithm 1; Table IV.
     """
