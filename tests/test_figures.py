@@ -134,7 +134,7 @@ def small(photos, monkeypatch):
     def plan(cell, suite):
         given = {k: cell['config'][k] for k in ('loss', 'labels', 'head') if k in cell['config']}
         return papers.Plan([Config(**given, dataset=str(photos), backbone='mini', epochs=2, lr=2e-3)], {})
-    def run(configs, *, jobs, tell):
+    def run(configs, *, tell, **launch):
         for c in configs: training.train(c)
         return NONE
     monkeypatch.setattr(papers, 'plan', plan)
