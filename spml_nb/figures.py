@@ -146,19 +146,43 @@ def sweep(paper: str, figure: str | int | None, suite: str, *, dry_run: bool = F
     Source: this library.
     """
     known = sweeps.finished()
-    search, final = needed(paper, figure, suite, known)
-    if dry_run: return _dry(search, final, observations(paper, figure, suite, known), known, tell)
-    done = [sweeps.run(_missing(search, known), tell=tell, **launch)]
+    if dry_run: return _dry(paper, figure, suite, known, tell)
+    done = [sweeps.run(_missing(needed(paper, figure, suite, known)[0], known), tell=tell, **launch)]
     known = sweeps.finished()
-    done.append(sweeps.run(_missing(needed(paper, figure, suite, known)[1], known), tell=tell, **launch))
+    done.append(sweeps.run(_to_train(paper, figure, suite, known), tell=tell, **launch))
     known = sweeps.finished()
-    done.append(_observe(observations(paper, figure, suite, known), tell))
+    done.append(_observe(_to_observe(paper, figure, suite, known), tell))
     for number in _numbers(paper, figure, suite):
         file = collect(paper, number, suite, known)
         tell(f'figure {number}: {file.name if file else "nothing to draw yet"}')
     return pd.concat(done, ignore_index=True)
 
 def _missing(configs: list[Config], known: pd.DataFrame) -> list[Config]: return [c for c in configs if sweeps.key(c) not in known.index]
+
+def _to_train(paper: str, figure: str | int | None, suite: str, known: pd.DataFrame) -> list[Config]:
+    "The runs of a figure that are not done, and those whose network it has yet to look at and which another machine trained."
+    final = needed(paper, figure, suite, known)[1]
+    unseen = {sweeps.key(c) for c in _unseen(paper, figure, suite, known, tuple(measuring.MEASURES))}
+    return [c for c in final if sweeps.key(c) not in known.index or (sweeps.key(c) in unseen and not _network(c, known).is_file())]
+
+def _to_observe(paper: str, figure: str | int | None, suite: str, known: pd.DataFrame) -> list[Config]:
+    unseen = {sweeps.key(c) for c in _unseen(paper, figure, suite, known, OBSERVED)}
+    return [c for c in observations(paper, figure, suite, known) if sweeps.key(c) in unseen]
+
+def _unseen(paper: str, figure: str | int | None, suite: str, known: pd.DataFrame, kinds: tuple[str, ...]) -> list[Config]:
+    "The runs of figures of some kinds whose arrays are not in the figure's file yet."
+    numbers = [n for n in _numbers(paper, figure, suite) if description(paper, n)['kind'] in kinds]
+    old = {n: _old(arrays_file(paper, n, suite)) for n in numbers}
+    return [p.config for n in numbers for p in parts(paper, n, suite, known) if p.config and _kept(old[n], p.name, sweeps.key(p.config)) is None]
+
+def _kept(old: drawing.Collected | None, name: str, key: str | None) -> dict | None:
+    "The arrays of a part as the file has them, if they are of the very run that is wanted; any will do for a key of None."
+    if old is None or key not in (None, old.about['parts'].get(name, {}).get('key')): return None
+    return old.arrays.get(name)
+
+def _network(config: Config, known: pd.DataFrame) -> Path:
+    "Where the trained network of a finished run would lie on this machine."
+    return settings.path('runs') / known.at[sweeps.key(config), 'run'] / 'best.pt'
 
 def _observe(configs: list[Config], tell: Callable) -> pd.DataFrame:
     rows = []
@@ -171,10 +195,10 @@ def _observe(configs: list[Config], tell: Callable) -> pd.DataFrame:
         rows.append({'config': run.config, 'run': f'observed/{run.folder.name}', 'state': 'done' if run.done else 'failed', 'message': message})
     return pd.DataFrame(rows, columns=['config', 'run', 'state', 'message'])
 
-def _dry(search: list[Config], final: list[Config], watched: list[Config], known: pd.DataFrame, tell: Callable) -> pd.DataFrame:
-    table = sweeps.plan(_missing(search, known) + _missing(final, known), known)
-    todo = table[table.state != 'done']
-    left = [c for c in watched if not measuring.observed_run(c).done]
+def _dry(paper: str, figure: str | int | None, suite: str, known: pd.DataFrame, tell: Callable) -> pd.DataFrame:
+    search, final = needed(paper, figure, suite, known)
+    table = sweeps.plan(_missing(search, known) + _to_train(paper, figure, suite, known), known)
+    todo, left = table[table.state != 'done'], _to_observe(paper, figure, suite, known)
     seconds = todo.expected.sum() + sweeps.plan(left, known).expected.sum()
     time = f'about {sweeps.duration(seconds)} one after another' if todo.expected.notna().all() else 'nothing like them has been run yet'
     tell(f'{len(search)} runs of search, {len(final)} of the figure known by now; {len(todo)} of them are missing, {len(left)} to be observed: {time}.')
@@ -199,7 +223,7 @@ def collect(paper: str, figure: str | int, suite: str, known: pd.DataFrame | Non
     known, file, about = sweeps.finished() if known is None else known, arrays_file(paper, figure, suite), description(paper, figure)
     old, places, arrays, missing = _old(file), {}, {}, []
     for name, place, make in _sources(paper, figure, suite, known):
-        kept = old.arrays.get(name) if old and place['key'] in (None, old.about['parts'].get(name, {}).get('key')) else None
+        kept = _kept(old, name, place['key'])
         place = old.about['parts'][name] if kept is not None else place
         found = kept if kept is not None else _made(name, make)
         if found is None: missing.append(name)
@@ -236,13 +260,13 @@ def _labels(dataset: str, suite: str) -> tuple[str, dict, Callable]:
 def _measured(kind: str, config: Config | None, known: pd.DataFrame) -> dict | None:
     "The arrays of a part, None while its run is missing."
     if config is None or sweeps.key(config) not in known.index: return None
-    row = known.loc[sweeps.key(config)]
-    if kind == 'scores': return {'test_map': np.float32(row.test_map)}
+    test_map = {'test_map': np.float32(known.at[sweeps.key(config), 'test_map'])}
+    if kind == 'scores': return test_map
     if kind in OBSERVED: return _notes(config)
-    folder = settings.path('runs') / row.run
-    if not (folder / 'DONE').is_file(): return None
-    found = measuring.MEASURES[kind](open_run(folder))
-    return {**found, 'test_map': np.float32(row.test_map)} if kind == 'balance' else found
+    network = _network(config, known)
+    if not network.is_file(): return None
+    found = measuring.MEASURES[kind](open_run(network.parent))
+    return found | test_map if kind == 'balance' else found
 
 def _notes(config: Config) -> dict | None:
     run = measuring.observed_run(config)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from spml_nb import drawing, figures, measuring, papers, published_tables, settings, sweeps, training
+from spml_nb import drawing, figures, measuring, papers, published_tables, runs, settings, sweeps, training
 from spml_nb.errors import SpmlError
 from spml_nb.runs import Config, Run, resolve
 
@@ -225,6 +225,22 @@ def test_arrays_outlive_the_checkpoints_but_not_the_choice_of_another_run(small,
     other = {**figures.description('hml', 6), 'series': {'HML': {'vary': {'hparams': {'scale': 30}}}}}
     monkeypatch.setattr(figures, 'description', lambda paper, figure: other)
     assert figures.collect('hml', 6, 'mini', known) is None and not file.exists()
+
+
+def test_where_only_the_record_is_the_networks_a_figure_looks_at_are_trained_again(small, monkeypatch, tmp_path):
+    figures.sweep('hml', 6, 'mini', tell=str)
+    figures.sweep('em_apl', 7, 'mini', tell=str)
+    runs.export_csv()
+    said, elsewhere = [], tmp_path / 'elsewhere'
+    monkeypatch.setenv('SPML_NB_RUNS', str(elsewhere))
+    assert not len(figures.sweep('hml', 6, 'mini', tell=said.append)) and not elsewhere.exists()      # its arrays are there
+    figures.arrays_file('hml', 6, 'mini').unlink()
+    figures.sweep('hml', 6, 'mini', dry_run=True, tell=said.append)
+    assert '1 of them are missing' in said[-1]
+    figures.sweep('hml', 6, 'mini', tell=said.append)
+    assert figures.arrays_file('hml', 6, 'mini').is_file() and len(list(elsewhere.glob('*/DONE'))) == 1
+    figures.sweep('em_apl', 7, 'mini', tell=said.append)                                             # observed, and its arrays are there
+    assert len(list(elsewhere.glob('*/DONE'))) == 1 and not (elsewhere / 'observed').exists()
 
 
 def test_a_dry_run_trains_nothing_and_counts(small, monkeypatch, tmp_path):
