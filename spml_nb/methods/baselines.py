@@ -6,7 +6,7 @@
 __all__ = ['UNKNOWN', 'AN', 'BCE', 'WAN', 'DW', 'LS', 'NLS', 'Focal', 'ASL', 'ZLPR', 'EPR', 'EntMin', 'softplus', 'wrong_logits',
            'count_unknown', 'two_weights', 'in_range', 'an_loss', 'bce_loss', 'wan_loss', 'dw_loss',
            'weighted_bce_loss', 'class_frequency_weights', 'WeightedBCE', 'label_smoothing_loss',
-           'negative_label_smoothing_loss', 'focusing', 'focal_loss', 'asymmetric_loss', 'zlpr_loss',
+           'negative_label_smoothing_loss', 'focusing', 'focal_loss', 'focusing_slope', 'asymmetric_loss', 'zlpr_loss',
            'expected_positive_penalty', 'epr_loss', 'binary_entropy', 'entropy_minimization_loss', 'WeightPenalty',
            'L1R', 'L2R']
 
@@ -15,10 +15,11 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from ..errors import SpmlError, one_of
-from .core import Method, masked_logsumexp, promote, reduce, register, register_loss
+from .core import Method, masked_logsumexp, positive_mask, promote, reduce, register, register_loss
 
 # %% ../../nbs/31_baselines.ipynb #3380efe0
 def softplus(x: Tensor) -> Tensor:
@@ -36,7 +37,7 @@ def wrong_logits(logits: Tensor, z: Tensor) -> Tensor:
     """
     if logits.shape != z.shape: raise SpmlError(f'logits {tuple(logits.shape)} and labels {tuple(z.shape)} must have the same shape (B, C).')
     s = promote(logits)
-    return s * torch.where(z > 0, -1., 1.).to(s.dtype)
+    return s * torch.rsub(positive_mask(z, s), 1, alpha=2)
 
 # %% ../../nbs/31_baselines.ipynb #04ac0ace
 UNKNOWN = ('negative', 'ignore')
@@ -180,7 +181,8 @@ def focusing(error: Tensor, gamma: float) -> Tensor:
 
     error: floating, in [0, 1]; gamma: γ ≥ 0. Returns: the same shape. Raises SpmlError: for γ < 0. Source: this library.
     """
-    return error.clamp_min(torch.finfo(error.dtype).tiny) ** in_range(gamma, 0, math.inf, 'gamma')
+    if in_range(gamma, 0, math.inf, 'gamma') < 1: error = error.clamp_min(torch.finfo(error.dtype).tiny)
+    return error.square().square() if gamma == 4 else error ** gamma   # ASL's usual power; torch has short cuts for 0 to 3 alone
 
 def focal_loss(logits: Tensor, z: Tensor, *, gamma: float = 2., alpha: float = 0.75, unknown: str = 'negative', reduction: str = 'mean') -> Tensor:
     """Cross-entropy that fades where the answer is right already.
@@ -193,22 +195,53 @@ def focal_loss(logits: Tensor, z: Tensor, *, gamma: float = 2., alpha: float = 0
     losses = focusing(x.sigmoid(), gamma) * softplus(x)
     return reduce(count_unknown(losses * two_weights(z, alpha, 1 - alpha, x), z, unknown), reduction)
 
+# %% ../../nbs/31_baselines.ipynb #6a70bac0
+def focusing_slope(error: Tensor, gamma: float) -> Tensor:
+    """The derivative of `focusing` by the error, 0 for γ = 0. error, gamma: as there. Returns: the same shape. Source: this library."""
+    if gamma == 0: return torch.zeros_like(error)
+    return gamma * (error.clamp_min(torch.finfo(error.dtype).tiny) if gamma < 1 else error) ** (gamma - 1)
+
+class _Asymmetric(torch.autograd.Function):
+    "The entries of `asymmetric_loss`, their slopes computed with them. s: (B, C) float32 or float64; P: 1 on positives."
+    @staticmethod
+    def forward(ctx, s, P, gamma_neg, gamma_pos, margin, constant_weight):
+        sign = 1 - 2 * P
+        x = s * sign
+        e = x.sigmoid()
+        slope = torch.addcmul(e, e, e, value=-1)
+        if margin > 0: e_hat, l, l_slope = _shifted(x, e, slope, P, margin)
+        else: e_hat, l, l_slope = e, softplus(x), e
+        weight = torch.lerp(focusing(e_hat, gamma_neg), focusing(e_hat, gamma_pos), P)
+        gradient = weight * l_slope
+        if not constant_weight: gradient.addcmul_(torch.lerp(focusing_slope(e_hat, gamma_neg), focusing_slope(e_hat, gamma_pos), P).mul_(slope), l)
+        ctx.save_for_backward(gradient.mul_(sign))
+        return weight * l
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient): return gradient * ctx.saved_tensors[0], None, None, None, None, None
+
+def _shifted(x: Tensor, e: Tensor, slope: Tensor, P: Tensor, margin: float) -> tuple[Tensor, Tensor, Tensor]:
+    "ê, ℓ and ∂ℓ/∂x; `slope` becomes ∂ê/∂x. One logarithm serves both sides: softplus(x) = max(x, 0) + log(1 + exp −|x|)."
+    N = 1 - P
+    e_hat = (e - margin * N).relu_()
+    slope.mul_(e_hat.sign())
+    r = e_hat * N
+    l = torch.addcmul(x.relu() * P, P - N, torch.log1p(torch.addcmul(-r, P, (-x.abs()).exp())))
+    return e_hat, l, torch.lerp(slope / (1 - r), e, P)
+
 def asymmetric_loss(logits: Tensor, z: Tensor, *, gamma_neg: float = 2., gamma_pos: float = 0., margin: float = 0.2, constant_weight: bool = False,
                     unknown: str = 'negative', reduction: str = 'sum') -> Tensor:
-    """Focal loss with a power for each side and shifted probabilities of negatives.
+    """Focal loss with a power for each side and shifted probabilities of negatives. It can be differentiated once.
 
     logits: (B, C) floating; z: (B, C) in {1, 0, −1}; gamma_neg, gamma_pos: γ−, γ+ ≥ 0; margin: m in [0, 1];
     constant_weight: no gradient through the focusing factor; unknown, reduction: as in `an_loss`, but a sum.
-    Returns: a scalar. Raises SpmlError: for values outside. Source: Ridnik et al. 2021, ASL.
+    Returns: a scalar. Raises SpmlError: for values outside or unequal shapes. Source: Ridnik et al. 2021, ASL.
     """
     in_range(margin, 0, 1, 'margin')
-    x = wrong_logits(logits, z)
-    losses, error = softplus(x), x.sigmoid()
-    if margin > 0:
-        losses = torch.where(z > 0, losses, -((-x).sigmoid() + margin).clamp(max=1.).log())
-        error = (error - two_weights(z, 0., margin, x)).relu()
-    weight = torch.where(z > 0, focusing(error, gamma_pos), focusing(error, gamma_neg))
-    return reduce(count_unknown((weight.detach() if constant_weight else weight) * losses, z, unknown), reduction)
+    if logits.shape != z.shape: raise SpmlError(f'logits {tuple(logits.shape)} and labels {tuple(z.shape)} must have the same shape (B, C).')
+    s = promote(logits)
+    return reduce(count_unknown(_Asymmetric.apply(s, positive_mask(z, s), gamma_neg, gamma_pos, margin, constant_weight), z, unknown), reduction)
 
 # %% ../../nbs/31_baselines.ipynb #865e6020
 Focal = register_loss('focal', focal_loss, source='EM/APL supplement C.3',

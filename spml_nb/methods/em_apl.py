@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import SpmlError, one_of
-from .core import Method, promote, reduce, register, register_loss
+from .core import Method, positive_mask, promote, reduce, register, register_loss, unknown_mask
 
 # %% ../../nbs/34_em_apl.ipynb #cdcbd27c
 def em_loss(logits: Tensor, z: Tensor, *, alpha: float = 0.1, reduction: str = 'mean') -> Tensor:
@@ -24,9 +24,10 @@ def em_loss(logits: Tensor, z: Tensor, *, alpha: float = 0.1, reduction: str = '
     Returns: a scalar, (B, C) for 'none'; negative values are normal. Raises SpmlError: for another reduction.
     Source: Zhou et al. 2022, EM loss, gradients in Eq. 5 and supplement Eq. 9-11.
     """
-    s, unknown = promote(logits), z == 0
-    t = torch.where(unknown, torch.sigmoid(s), (z > 0).to(s.dtype))
-    w = torch.ones_like(s).masked_fill(unknown, -alpha)
+    s = promote(logits)
+    U = unknown_mask(z, s)
+    t = torch.addcmul(positive_mask(z, s), U, torch.sigmoid(s))
+    w = torch.add(1 - U, U, alpha=-alpha)
     return reduce(w * F.binary_cross_entropy_with_logits(s, t, reduction='none'), reduction)
 
 # %% ../../nbs/34_em_apl.ipynb #c7c782b8
