@@ -18,9 +18,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 from scipy.io import loadmat
-from tqdm.auto import tqdm
 
-from . import datasets, fetch
+from . import datasets, fetch, progress
 from .benchmarks import Archive, Benchmark, Listing, find, inside, lines, register, single
 from .datasets import PHOTOS, listed
 from .errors import SpmlError, one_of
@@ -98,7 +97,7 @@ def crops(folder: Path, boxes: dict[Path, dict[str, tuple]]) -> set[str]:
     if not (folder / 'crops').is_dir():
         with fetch.whole(folder / 'crops') as temporary, ThreadPoolExecutor(os.cpu_count()) as pool:
             done = pool.map(lambda item: _cut(item[0], item[1], temporary), boxes.items())
-            for _ in tqdm(done, total=len(boxes), desc='cutting boxes out', disable=len(boxes) < 1000 or None, leave=False): pass
+            for _ in progress.bar(done, len(boxes), 'cutting boxes out'): pass
     return {entry.name for entry in os.scandir(folder / 'crops')}
 
 def _json(file):
