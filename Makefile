@@ -1,11 +1,11 @@
 # make demo: set everything up and train once.   make test: everything that CI runs.
-# make tables: rebuild outputs/ from the table of record.
+# make tables: rebuild outputs/ and the top of README.md from the table of record.   make docs: the reference of every function, into docs/.
 # make bench: measure speed beside other libraries, on an otherwise idle machine, into outputs/.
 PYTHON ?= python3
 BIN = .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test tables bench setup export check clean-venv
+.PHONY: demo test tables docs bench setup export check clean-venv
 
 demo: setup
 	papermill nbs/train.ipynb out.ipynb -p loss em
@@ -16,6 +16,9 @@ test: setup export check
 
 tables: setup
 	spml tables
+
+docs: setup
+	python -c 'from spml_nb.reference import build; print(build())'
 
 bench: setup
 	python -c 'from spml_nb.bench import record; record()'

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['COMMANDS', 'add_data', 'run_data', 'add_presets', 'run_presets', 'add_train', 'run_train', 'add_sweep', 'run_sweep',
-           'add_tables', 'run_tables', 'parser', 'main']
+           'add_tables', 'run_tables', 'add_predict', 'run_predict', 'add_export', 'run_export', 'add_runs', 'run_runs',
+           'add_reproduce', 'run_reproduce', 'add_doctor', 'run_doctor', 'parser', 'main']
 
 # %% ../nbs/58_cli.ipynb #170d70ab
 import argparse
@@ -57,10 +58,19 @@ def run_presets(args) -> int:
     return 0
 
 # %% ../nbs/58_cli.ipynb #6752e169
+def _add_fields(parser, meaning: str):
+    parser.add_argument('-p', nargs=2, action='append', default=[], metavar=('NAME', 'VALUE'), dest='values', help=meaning)
+
+def _fields(args) -> dict:
+    "What -p gave, each value read as YAML, as papermill does."
+    import yaml
+    return {name: yaml.safe_load(value) for name, value in args.values}
+
+# %% ../nbs/58_cli.ipynb #e729dc8e
 def add_train(subparsers):
     "Describe `spml train`. subparsers: of argparse. Returns: its parser. Source: this library."
     parser = subparsers.add_parser('train', help='one run: train, go on, or say what came of it', description='Train a run; the names are those of nbs/train.ipynb.')
-    parser.add_argument('-p', nargs=2, action='append', default=[], metavar=('NAME', 'VALUE'), dest='values', help='a field of the configuration, as with papermill')
+    _add_fields(parser, 'a field of the configuration, as with papermill')
     parser.add_argument('-y', action='append', default=[], metavar='YAML', dest='yaml', help="fields as YAML, such as 'hparams: {alpha: 0.1}'")
     parser.add_argument('--nproc', type=int, default=1, help='processes of this machine that train it together (unset: 1)')
     return parser
@@ -75,7 +85,7 @@ def run_train(args) -> int:
         fields = yaml.safe_load(text)
         if not isinstance(fields, dict): raise SpmlError(f"-y wants 'name: value', not {text!r}.")
         given |= fields
-    given |= {name: yaml.safe_load(value) for name, value in args.values}
+    given |= _fields(args)
     result = parallel.launch(runs.Config(**given), args.nproc, tell=lambda line: print(line, flush=True))
     print(f"{result.folder}: validation mAP {result.scores.get('val_map', float('nan')):.2f}, test mAP {result.scores.get('test_map', float('nan')):.2f}")
     return 0
@@ -119,25 +129,110 @@ def add_tables(subparsers):
 
 def run_tables(args) -> int:
     "Do `spml tables`. args: parsed. Returns: exit status 0. Raises SpmlError: as `pages.write`. Source: this library."
-    from spml_nb import pages
+    from spml_nb import front, pages
     pages.write(tell=lambda line: print(line, flush=True))
+    front.write()
     return 0
 
+# %% ../nbs/58_cli.ipynb #8c4c9464
+def add_predict(subparsers):
+    "Describe `spml predict`. subparsers: of argparse. Returns: its parser. Source: this library."
+    parser = subparsers.add_parser('predict', help='the labels of new images, with probabilities',
+                                   description='Labels and the probability of every class for images that have none.')
+    parser.add_argument('run', help="a finished run's name or folder, or a .safetensors or .onnx file of `spml export`")
+    parser.add_argument('images', nargs='+', help='a folder, or image files')
+    parser.add_argument('--out', help='a CSV file for the whole table (unset: image and labels are printed)')
+    return parser
+
+def run_predict(args) -> int:
+    "Do `spml predict`. args: parsed. Returns: exit status 0. Raises SpmlError: as `prediction.predict`. Source: this library."
+    from spml_nb import prediction
+    table = prediction.predict(args.run, args.images[0] if len(args.images) == 1 else args.images)
+    if args.out: prediction.write_csv(table, args.out)
+    print(f'{len(table)} images: {args.out}' if args.out else table[['image', 'labels']].to_csv(index=False, lineterminator='\n'), end='\n' if args.out else '')
+    return 0
+
+def add_export(subparsers):
+    "Describe `spml export`. subparsers: of argparse. Returns: its parser. Source: this library."
+    parser = subparsers.add_parser('export', help='a run as one file for use elsewhere', description='Write a finished run as .safetensors, .pt2 (torch.export) or .onnx.')
+    parser.add_argument('run', help="a finished run's name or folder")
+    parser.add_argument('file', help='what to write; its suffix says how')
+    return parser
+
+def run_export(args) -> int:
+    "Do `spml export`. args: parsed. Returns: exit status 0. Raises SpmlError: as `exporting.export`. Source: this library."
+    from spml_nb import exporting
+    print(exporting.export(args.run, args.file))
+    return 0
+
+# %% ../nbs/58_cli.ipynb #540ba4a7
+def add_runs(subparsers):
+    "Describe `spml runs`. subparsers: of argparse. Returns: its parser. Source: this library."
+    parser = subparsers.add_parser('runs', help='list, filter and remove runs', description='List the runs, or what killed processes left behind; remove them with --remove --yes.')
+    _add_fields(parser, 'only runs with this value of a field of the configuration')
+    parser.add_argument('--state', help='only done, begun, damaged or running ones')
+    parser.add_argument('--name', help='only names of this pattern, with * and ?')
+    parser.add_argument('--days', type=float, help='only what has not changed for so many days')
+    parser.add_argument('--leftovers', action='store_true', help='instead of runs: temporary files, orphans, and caches not used for 30 days (or --days)')
+    parser.add_argument('--remove', action='store_true', help='remove what is listed; without --yes only say what would go')
+    parser.add_argument('--yes', action='store_true', help='really remove')
+    return parser
+
+def run_runs(args) -> int:
+    "Do `spml runs`. args: parsed. Returns: exit status, 1 if something was not removed. Raises SpmlError: as `housekeeping.listing` and `remove`. Source: this library."
+    from spml_nb import housekeeping
+    if args.yes and not args.remove: raise SpmlError('--yes goes with --remove: `spml runs --state damaged --remove --yes`.')
+    if args.leftovers:
+        if args.values or args.state or args.name: raise SpmlError('--leftovers goes without -p, --state and --name: `spml runs --leftovers --days 7`.')
+        table, remove = housekeeping.leftovers(30 if args.days is None else args.days), housekeeping.clean
+    else:
+        table, remove = housekeeping.listing(state=args.state, pattern=args.name, days=args.days, **_fields(args)), housekeeping.remove
+    print(housekeeping.text(table))
+    if not args.remove: return 0
+    done = remove(table, dry_run=not args.yes)
+    print(housekeeping.freed(done), '' if args.yes else 'Add --yes to remove them.', sep='\n')
+    return int((done.outcome == 'refused').any())
+
+def add_reproduce(subparsers):
+    "Describe `spml reproduce`. subparsers: of argparse. Returns: its parser. Source: this library."
+    parser = subparsers.add_parser('reproduce', help='train a finished run again and compare', description='Train the same configuration again, beside the first, and report every difference.')
+    parser.add_argument('run', help="a finished run's name or folder")
+    parser.add_argument('--device', help='train it there (unset: where the run was trained)')
+    return parser
+
+def run_reproduce(args) -> int:
+    "Do `spml reproduce`. args: parsed. Returns: exit status 0. Raises SpmlError: as `reproduction.reproduce`. Source: this library."
+    from spml_nb import reproduction
+    print(reproduction.text(reproduction.reproduce(args.run, device=args.device)))
+    return 0
+
+def add_doctor(subparsers):
+    "Describe `spml doctor`. subparsers: of argparse. Returns: its parser. Source: this library."
+    return subparsers.add_parser('doctor', help='check environment, GPU, disk, data and versions', description='Check environment, GPU, disk, data and versions; exit status 1 if there is a problem.')
+
+def run_doctor(args) -> int:
+    "Do `spml doctor`. args: parsed. Returns: exit status, 1 if there is a problem. Source: this library."
+    from spml_nb import doctor
+    table = doctor.check()
+    print(doctor.text(table))
+    return int((table.state == 'problem').any())
+
 # %% ../nbs/58_cli.ipynb #f2843a89
-COMMANDS = {'data': (add_data, run_data), 'train': (add_train, run_train), 'presets': (add_presets, run_presets), 'sweep': (add_sweep, run_sweep),
-            'tables': (add_tables, run_tables)}
+COMMANDS = {'data': (add_data, run_data), 'train': (add_train, run_train), 'predict': (add_predict, run_predict), 'export': (add_export, run_export),
+            'runs': (add_runs, run_runs), 'reproduce': (add_reproduce, run_reproduce), 'presets': (add_presets, run_presets),
+            'sweep': (add_sweep, run_sweep), 'tables': (add_tables, run_tables), 'doctor': (add_doctor, run_doctor)}
 
 def parser() -> argparse.ArgumentParser:
-    "The whole command. Returns: an argparse parser whose result has `run`. Source: this library."
+    "The whole command. Returns: an argparse parser whose result has `do`. Source: this library."
     command = argparse.ArgumentParser('spml', description='Multi-label image classification from single positive labels.')
     subparsers = command.add_subparsers(title='commands', required=True, metavar='COMMAND')
-    for add, run in COMMANDS.values(): add(subparsers).set_defaults(run=run)
+    for add, do in COMMANDS.values(): add(subparsers).set_defaults(do=do)
     return command
 
 def main(argv: list[str] | None = None) -> int:
     "Run `spml`. argv: words behind the command, unset: the process's. Returns: exit status: 0, 2 for bad input, 130 after Ctrl-C. Source: this library."
     args = parser().parse_args(argv)
-    try: return args.run(args) or 0
+    try: return args.do(args)
     except SpmlError as error: print(f'error: {error}', file=sys.stderr)
     except KeyboardInterrupt:
         print('stopped; the same command goes on from here', file=sys.stderr)

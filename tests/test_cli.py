@@ -4,7 +4,7 @@ import json
 import pandas as pd
 import pytest
 
-from spml_nb import figures, settings, transfer
+from spml_nb import doctor, figures, settings, transfer
 from spml_nb.cli import main
 
 
@@ -30,7 +30,14 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
     (['train', '-y', 'loss'], "-y wants 'name: value', not 'loss'"),
     (['train', '--nproc', '0'], 'processes must be 1 or more, not 0'),
     (['presets', '--paper', 'hmm'], "unknown paper 'hmm'"),
-    (['presets', '--loss', 'em'], '--loss goes with --paper')])
+    (['presets', '--loss', 'em'], '--loss goes with --paper'),
+    (['runs', '--state', 'dead'], "unknown state 'dead'; allowed: done, begun, damaged, running"),
+    (['runs', '-p', 'lrr', '1'], "unknown field to filter by 'lrr'"),
+    (['runs', '--yes'], '--yes goes with --remove'),
+    (['runs', '--leftovers', '--state', 'done'], '--leftovers goes without -p, --state and --name'),
+    (['predict', 'no-such-run', '.'], "no-such-run"),
+    (['export', 'no-such-run', 'model.onnx'], "no-such-run"),
+    (['reproduce', 'no-such-run'], "no-such-run")])
 def test_wrong_words_end_in_one_line_and_status_2(capsys, words, message):
     assert main(words) == 2
     told = capsys.readouterr().err
@@ -69,3 +76,36 @@ def test_table_8_is_filled_on_drawings(monkeypatch):
     monkeypatch.setattr(transfer, 'record', lambda seeds, tell: asked.append(list(seeds)))
     assert main(['sweep', 'two_way', '--table', '8', '--seeds', '4']) == main(['sweep', 'two_way', '--table', '8']) == 0
     assert asked == [[4], [0, 1, 2]]
+
+
+def test_the_life_of_a_run(capsys, photo_folder, tmp_path):
+    "Trained, listed, used, exported, made again, removed: every command of it."
+    fields = {'loss': 'an', 'dataset': str(photo_folder), 'backbone': 'mini', 'image_size': '40', 'regime': 'linear', 'epochs': '2'}
+    assert main(['train', *(word for name, value in fields.items() for word in ('-p', name, value))]) == 0
+    name = next(settings.path('runs').glob('an-*')).name
+    def told(*words, status=0):
+        capsys.readouterr()
+        assert main(list(words)) == status
+        return capsys.readouterr().out
+    assert name in told('runs') and name in told('runs', '-p', 'loss', 'an', '--state', 'done') and told('runs', '-p', 'loss', 'em').strip() == 'none'
+    table, model = tmp_path / 'found.csv', tmp_path / 'model.safetensors'
+    told('predict', name, str(photo_folder / 'images'), '--out', str(table))
+    found = pd.read_csv(table)
+    assert len(found) == 60 and {'image', 'labels', 'red', 'blue', 'bright'} == set(found)
+    assert told('predict', name, str(photo_folder / 'images' / '000.png'), str(photo_folder / 'images' / '001.png')).count('\n') == 3
+    told('export', name, str(model))
+    again = tmp_path / 'again.csv'
+    told('predict', str(model), str(photo_folder / 'images'), '--out', str(again))
+    pd.testing.assert_frame_equal(pd.read_csv(again), found)
+    assert ': the same bits' in told('reproduce', name)
+    assert 'Add --yes' in told('runs', '--name', 'an-*', '--remove') and name in told('runs')
+    assert '1 removed' in told('runs', '--name', 'an-*', '--remove', '--yes') and told('runs').strip() == 'none'
+    assert told('runs', '--leftovers').strip() == 'none'
+
+
+def test_the_doctor_ends_with_1_when_there_is_a_problem(capsys, monkeypatch):
+    for state, status in (('warning', 0), ('problem', 1)):
+        table = pd.DataFrame([{'check': 'a check', 'state': state, 'found': 'this', 'remedy': 'do that'}])
+        monkeypatch.setattr(doctor, 'check', lambda table=table: table)
+        monkeypatch.setattr(doctor, 'text', lambda table: table.to_string())
+        assert main(['doctor']) == status and 'do that' in capsys.readouterr().out
