@@ -7,7 +7,7 @@ __all__ = ['TINY', 'SHAPES', 'Pair', 'seconds', 'measure', 'masked_an', 'masked_
            'forward_backward', 'loss_pairs', 'scores_and_targets', 'sklearn_average_precision',
            'average_precision_pairs', 'select_by_class', 'selection_pairs', 'embeddings', 'contrast_pairs',
            'linear_task', 'own_linear_regime', 'dataloader_linear_regime', 'linear_pairs', 'photo_set', 'own_steps',
-           'dataloader_steps', 'training_pairs', 'bf16_instructions', 'machine', 'every_pair', 'record']
+           'dataloader_steps', 'training_pairs', 'bf16_instructions', 'jobs_pairs', 'machine', 'every_pair', 'record']
 
 # %% ../nbs/70_benchmarks.ipynb #5ad86743
 import os
@@ -350,6 +350,23 @@ def _processor() -> str:
     file = Path('/proc/cpuinfo')
     return file.read_text() if file.is_file() else ''
 
+# %% ../nbs/70_benchmarks.ipynb #ab11c945
+def jobs_pairs(n: int = 6, epochs: int = 3, repetitions: int = 5) -> Iterator[Pair]:
+    """A sweep with two runs at a time beside one at a time; nothing where there is one core. n, epochs: runs of a sweep and their length; repetitions:
+    of the pair. Returns: iterator of Pair. Raises AssertionError: if a run fails. Source: this library."""
+    import tempfile
+    from unittest.mock import patch
+
+    from spml_nb import sweeps
+    if len(os.sched_getaffinity(0) if hasattr(os, 'sched_getaffinity') else range(os.cpu_count() or 1)) < 2: return
+    configs = [runs.Config(loss='an', dataset='mini_voc', epochs=epochs, seed=k) for k in range(n)]
+    def sweep(jobs):
+        with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, SPML_NB_RUNS=folder):
+            done = sweeps.run(configs, jobs=jobs, tell=lambda line: None)
+            if (done.state != 'done').any(): raise AssertionError(f'a run failed: {list(done.message)}')
+    yield Pair('two runs at a time', f'{n} runs of {epochs} epochs, mini_voc', 'one at a time, with all threads', lambda: sweep(2), lambda: sweep(1), 1.7,
+               repetitions=repetitions, warm_up=1)
+
 # %% ../nbs/70_benchmarks.ipynb #ef0962f2
 def machine() -> str:
     """What the numbers were measured on. Returns: processor, cores, versions. Source: this library."""
@@ -359,7 +376,7 @@ def machine() -> str:
 
 def every_pair() -> Iterator[Pair]:
     """All pairs, one after another. Returns: iterator of Pair. Source: this library."""
-    for pairs in (loss_pairs, average_precision_pairs, selection_pairs, contrast_pairs, linear_pairs, training_pairs): yield from pairs()
+    for pairs in (loss_pairs, average_precision_pairs, selection_pairs, contrast_pairs, linear_pairs, training_pairs, jobs_pairs): yield from pairs()
 
 def record(tell: Callable[[str], None] = print) -> pd.DataFrame:
     """Measure everything and write `benchmarks.csv` and `.md` to the setting `outputs`.

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import torch
 
-from spml_nb import bench, losses
+from spml_nb import bench, losses, settings, sweeps
 from spml_nb.bench import Pair, measure
 
 
@@ -63,3 +63,18 @@ def test_the_record_is_a_table_and_a_page(tmp_path, monkeypatch):
     assert len(kept) == len(table) == 3 and kept.met.tolist() == [True, False, True] and kept.machine.nunique() == 1
     page = (tmp_path / 'benchmarks.md').read_text()
     assert page.count('\n| sleep') == 3 and '99× (missed)' in page and bench.machine() in page
+
+
+def test_two_runs_at_a_time_are_the_runs_one_at_a_time(monkeypatch):
+    asked = []
+    def run(configs, jobs, tell):
+        asked.append((jobs, len(configs), settings.path('runs')))
+        return pd.DataFrame({'state': ['done'] * len(configs), 'message': [''] * len(configs)})
+    monkeypatch.setattr(sweeps, 'run', run)
+    monkeypatch.setattr(bench.os, 'sched_getaffinity', lambda pid: {0, 1}, raising=False)
+    (found,) = bench.jobs_pairs(2, 1)
+    before = settings.path('runs')
+    found.ours(), found.peer()
+    assert [a[:2] for a in asked] == [(2, 2), (1, 2)] and asked[0][2] != asked[1][2] and settings.path('runs') == before
+    monkeypatch.setattr(bench.os, 'sched_getaffinity', lambda pid: {0})
+    assert list(bench.jobs_pairs()) == []
