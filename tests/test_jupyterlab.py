@@ -1,0 +1,206 @@
+"The notebooks as a person runs them in JupyterLab: opened in a browser, all cells run from the menu. Needs what test_site.py needs."
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+import test_site
+from selenium.common.exceptions import TimeoutException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+pytest.importorskip('jupyterlab', reason='JupyterLab is not installed')
+chromium, pytestmark = test_site.chromium, test_site.pytestmark
+ROOT = Path(__file__).resolve().parents[1]
+SETTINGS = {'@jupyterlab/apputils-extension/notification': {'fetchNews': 'false', 'checkForUpdates': False}}
+SMALL = "import os; os.environ['IN_TEST'] = '1'"
+
+
+def edited(notebook, code):
+    "A copy of a notebook whose parameters cell (where it has none: its first code cell) ends or begins with `code`."
+    cells = [c for c in notebook.cells if c.cell_type == 'code']
+    tagged = [c for c in cells if 'parameters' in c.metadata.get('tags', [])]
+    if tagged: tagged[0].source += f'\n{code}'
+    else: cells[0].source = f'{code}\n{cells[0].source}'
+    for cell in cells: cell.outputs, cell.execution_count = [], None
+    return notebook
+
+
+def put(folder, name, code):
+    (folder / name).parent.mkdir(exist_ok=True)
+    nbformat.write(edited(nbformat.read(ROOT / 'nbs' / name, 4), code), folder / name)
+
+
+@pytest.fixture(scope='module')
+def lab(tmp_path_factory):
+    "A JupyterLab of its own: settings, runs and notebooks in temporary folders, stopped with its kernels afterwards. Yields: (its address, the notebooks)."
+    base = tmp_path_factory.mktemp('lab')
+    folders = {name: base / name for name in ('config', 'data', 'runtime', 'settings', 'workspaces', 'notebooks', 'runs', 'ipython')}
+    for folder in folders.values(): folder.mkdir()
+    for plugin, values in SETTINGS.items():
+        file = folders['settings'] / f'{plugin}.jupyterlab-settings'
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(values))
+    env = {name: value for name, value in os.environ.items() if name != 'IN_TEST' and not name.startswith('JUPYTER')}
+    env |= {'JUPYTER_CONFIG_DIR': str(folders['config']), 'JUPYTER_DATA_DIR': str(folders['data']), 'JUPYTER_RUNTIME_DIR': str(folders['runtime']),
+            'JUPYTERLAB_SETTINGS_DIR': str(folders['settings']), 'JUPYTERLAB_WORKSPACES_DIR': str(folders['workspaces']), 'IPYTHONDIR': str(folders['ipython']),
+            'SPML_NB_RUNS': str(folders['runs']), 'SPML_NB_OUTPUTS': str(ROOT / 'outputs'), 'SPML_NB_DEVICE': 'cpu', 'SPML_NB_SETTINGS': str(ROOT / 'settings.ini'),
+            'JUPYTER_PREFER_ENV_PATH': '1'}
+    with open(base / 'log', 'wb') as log:
+        server = subprocess.Popen([sys.executable, '-m', 'jupyterlab', '--no-browser', '--allow-root', '--ip=127.0.0.1', '--port=0', '--IdentityProvider.token=',
+                                   f'--ServerApp.root_dir={folders["notebooks"]}', '--ServerApp.terminals_enabled=False', '--LabApp.extension_manager=readonly'],
+                                  cwd=base, env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        yield address(server, folders['runtime'], base / 'log'), folders['notebooks']
+    finally: stop(server)
+
+
+def address(server, runtime, log):
+    file = runtime / f'jpserver-{server.pid}.json'
+    for _ in range(600):
+        if file.is_file():
+            try: return json.loads(file.read_text())['url']
+            except ValueError: pass   # it is being written
+        assert server.poll() is None, log.read_text()
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())
+
+
+def stop(server):
+    "End the server and every process it has started, and see that none is left."
+    mine = [psutil.Process(server.pid), *psutil.Process(server.pid).children(recursive=True)] if server.poll() is None else []
+    server.terminate()
+    try: server.wait(20)
+    except subprocess.TimeoutExpired: pass
+    _, alive = psutil.wait_procs(mine, timeout=10)
+    for process in alive: process.kill()
+    assert alive == [], f'left running: {alive}'
+
+
+# ---- a notebook in the browser
+
+WATCH = """
+const cell = document.querySelectorAll('.jp-Notebook .jp-Cell')[arguments[0]];
+window.seen = [];
+function look() {
+  const shown = [...cell.querySelectorAll('.jp-OutputArea-output img')].map(image => image.src), last = window.seen.at(-1);
+  if (shown.length && (!last || last.images.join() != shown.join()))
+    window.seen.push({images: shown, prompt: cell.querySelector('.jp-InputPrompt').textContent});
+}
+new MutationObserver(look).observe(cell, {subtree: true, childList: true, attributes: true, attributeFilter: ['src']});
+"""
+
+
+def cells(browser): return browser.find_elements(By.CSS_SELECTOR, '.jp-Notebook .jp-Cell')
+def prompts(browser): return browser.execute_script("return [...document.querySelectorAll('.jp-Notebook .jp-CodeCell .jp-InputPrompt')].map(p => p.textContent.trim())")
+
+def until(browser, seconds, what):
+    "Wait for something; what is on the page then stands in the message."
+    try: return WebDriverWait(browser, seconds, poll_frequency=0.2).until(what)
+    except TimeoutException: raise AssertionError(f'after {seconds} s: prompts {prompts(browser)}, errors {errors(browser)}') from None
+
+
+def outputs(browser, mime):
+    "The texts of all outputs of a kind, in order."
+    return [e.get_property('textContent') for e in browser.find_elements(By.CSS_SELECTOR, f'.jp-Notebook .jp-OutputArea-output[data-mime-type="{mime}"]')]
+
+
+def errors(browser): return outputs(browser, 'application/vnd.jupyter.error') + outputs(browser, 'application/vnd.jupyter.stderr')
+
+
+def open_notebook(browser, lab, name):
+    "Open a notebook as the only one; back when its kernel is ready and every cell is there."
+    url, folder = lab
+    count = len(nbformat.read(folder / name, 4).cells)
+    browser.get('about:blank')
+    browser.get_log('browser')
+    browser.get(f'{url}lab/tree/{name}?reset')
+    until(browser, 60, lambda b: len(cells(b)) == count and b.find_elements(By.CSS_SELECTOR, '.jp-Notebook-ExecutionIndicator[data-status="idle"]'))
+
+
+def choose(browser, menu, entry):
+    "Choose an entry of a menu with the mouse."
+    def named(selector, text): return next((e for e in browser.find_elements(By.CSS_SELECTOR, selector) if e.is_displayed() and e.text == text), None)
+    named('.lm-MenuBar-itemLabel', menu).click()
+    until(browser, 10, lambda b: named('.lm-Menu-itemLabel', entry)).click()
+
+
+def run_all(browser, seconds=400):
+    "Run -> Run All Cells; back when every cell has run or one has failed."
+    choose(browser, 'Run', 'Run All Cells')
+    def ended(b):
+        found = prompts(b)
+        return errors(b) or (all(p.strip('[]:').isdigit() for p in found) and found)
+    until(browser, seconds, ended)
+
+
+def close_notebook(browser):
+    "End the kernel of the notebook, so that only one takes memory and time."
+    choose(browser, 'Kernel', 'Shut Down Kernel')
+    until(browser, 20, lambda b: not b.find_elements(By.CSS_SELECTOR, '.jp-Notebook-ExecutionIndicator[data-status="idle"]'))
+
+
+def check_console(browser):
+    "Nothing severe that the page itself has caused."
+    assert [entry for entry in browser.get_log('browser') if entry['level'] == 'SEVERE'] == []
+
+
+def run_whole(browser, lab, name, code):
+    "Open a copy of a notebook, changed by `code` as in `edited`, and run it to its end; nothing on it or on the console may be an error."
+    put(lab[1], name, code)
+    open_notebook(browser, lab, name)
+    run_all(browser)
+    assert errors(browser) == []
+    check_console(browser)
+
+
+def test_train_draws_while_it_trains(chromium, lab):
+    folder = lab[1]
+    put(folder, 'train.ipynb', 'epochs = 3')
+    open_notebook(chromium, lab, 'train.ipynb')
+    notebook = nbformat.read(folder / 'train.ipynb', 4)
+    live = next(k for k, cell in enumerate(notebook.cells) if 'LivePlot(' in cell.source)
+    chromium.execute_script(WATCH, live)
+    run_all(chromium)
+    assert errors(chromium) == []
+    seen = chromium.execute_script('return window.seen')
+    during = [s for s in seen if s['prompt'].strip() == '[*]:']
+    assert len(during) >= 3, f'{len(seen)} pictures, {len(during)} of them while the cell ran'   # the first, and two changes
+    assert all(len(s['images']) == 1 for s in seen)   # in place, not one below the other
+    table = next(text for text in outputs(chromium, 'text/html') if 'mAP (%)' in text)
+    result = json.loads(next((folder.parent / 'runs').glob('em-mini_voc-*/result.json')).read_text())['scores']
+    assert f"{result['test_map']:.4f}".rstrip('0') in table
+    assert len(chromium.find_elements(By.CSS_SELECTOR, '.jp-Notebook .jp-OutputArea-output img')) >= 4
+    check_console(chromium)
+    close_notebook(chromium)
+
+
+def test_evaluate_scores_the_run(chromium, lab):
+    run_whole(chromium, lab, 'evaluate.ipynb', SMALL)
+    assert 'on mini_voc (test): mAP' in ''.join(outputs(chromium, 'application/vnd.jupyter.stdout'))
+    close_notebook(chromium)
+
+
+@pytest.mark.parametrize('name', ['choose_a_method', 'your_own_data', 'your_own_method'])
+def test_a_tutorial_comes_to_its_answer(chromium, lab, name):
+    run_whole(chromium, lab, f'tutorials/{name}.ipynb', SMALL)
+    assert any('In short' in text for text in outputs(chromium, 'text/markdown'))
+    pictures = chromium.find_elements(By.CSS_SELECTOR, '.jp-Notebook .jp-OutputArea-output img')
+    assert len(pictures) >= 3 and all(picture.get_property('naturalWidth') > 100 for picture in pictures)
+    close_notebook(chromium)
+
+
+def test_a_failing_cell_is_seen(chromium, lab):
+    "The checks above can fail: the same reading finds the error of a notebook that raises, and that later cells have not run."
+    cells = map(nbformat.v4.new_code_cell, ('print(1)', "raise ValueError('broken')", '2'))
+    notebook = nbformat.v4.new_notebook(cells=list(cells), metadata={'kernelspec': {'name': 'python3', 'display_name': 'python3'}})
+    nbformat.write(notebook, lab[1] / 'broken.ipynb')
+    open_notebook(chromium, lab, 'broken.ipynb')
+    run_all(chromium)
+    assert len(errors(chromium)) == 1 and 'ValueError: broken' in errors(chromium)[0]
+    close_notebook(chromium)
