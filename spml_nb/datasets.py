@@ -11,7 +11,9 @@ import hashlib
 import json
 import os
 import posixpath
+import unicodedata
 import warnings
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -115,8 +117,8 @@ def _read_rows(file):
 def _read_table(file):
     "labels.csv as strings; every column has its own name."
     header, *rows = _read_rows(file)
-    header, known = [name.strip() for name in header], {'image', 'labels', 'split'}
-    repeated = sorted({name for name in header if header.count(name) > 1 or not name})
+    header, known = [_composed(name) for name in header], {'image', 'labels', 'split'}
+    repeated = sorted(name for name, times in Counter(header).items() if times > 1 or not name)
     if repeated: raise SpmlError(f'{file}: unknown layout, columns repeated or without a name: {listed(map(repr, repeated))}. {LAYOUT}')
     if header[0] != 'image' or not set(header) - {'image', 'split'} or ('labels' in header and set(header) - known):
         raise SpmlError(f'{file}: unknown layout with the columns {listed(header)}. {LAYOUT}')
@@ -126,13 +128,17 @@ def _read_table(file):
                                'Empty cells need their commas, names with a comma need quotation marks.')
     return pd.DataFrame(rows, columns=header, dtype=object)
 
+def _composed(name):
+    "A name without blanks around it, é as one character: so that it is one class however it was typed."
+    return unicodedata.normalize('NFC', name.strip())
+
 # %% ../nbs/10_datasets.ipynb #925e3ff2
 CELLS = {'1': 1, '1.0': 1, '0': -1, '0.0': -1, '': 0}
 
 def _read_labels(table, file):
     "(N, C) int8 and the class names: columns in the table's order, or the names of a `labels` column sorted."
     if 'labels' in table:
-        named = [[name for name in (part.strip() for part in cell.split('|')) if name] for cell in table['labels']]
+        named = [[name for name in map(_composed, cell.split('|')) if name] for cell in table['labels']]
         names = sorted({name for row in named for name in row})
         if not names: raise SpmlError(f'{file}: the column `labels` names no label at all.')
         column = {name: c for c, name in enumerate(names)}
@@ -157,13 +163,18 @@ def _image_paths(table, folder, file):
     wrong = [given for given, name in zip(table['image'], names, strict=True) if not name or os.path.isabs(name) or name.split('/')[0] == '..']
     if wrong: raise SpmlError(f'{file} has images outside {folder} or without a name: {listed(map(repr, wrong))}. '
                               'The column `image` holds paths below that folder.')
-    twice = pd.Series(names)[pd.Series(names).duplicated()].unique()
-    if len(twice): raise SpmlError(f'{file} has more than one row for: {listed(twice)}. Join them: one row an image.')
-    paths = [folder / name for name in names]
-    absent = [name for name, path in zip(names, paths, strict=True) if not path.is_file()]
+    paths = [_image_path(folder, name) for name in names]
+    absent = [name for name, path in zip(names, paths, strict=True) if path is None]
     if absent: raise SpmlError(f'{file} names {len(absent):,} images that are not in {folder}: {listed(absent)}. '
                                'Add them, mend the names, or remove the rows.')
+    twice = pd.Series(names)[pd.Series(map(str, paths)).duplicated()].unique()
+    if len(twice): raise SpmlError(f'{file} has more than one row for: {listed(twice)}. Join them: one row an image.')
     return paths
+
+def _image_path(folder, name):
+    "The file of that name, or of its other spelling: é is one character to some systems, e and an accent to others."
+    spellings = (name, *(unicodedata.normalize(form, name) for form in ('NFC', 'NFD')))
+    return next((folder / spelling for spelling in spellings if os.path.isfile(folder / spelling)), None)
 
 # %% ../nbs/10_datasets.ipynb #da9de600
 def _read_split(table, file):

@@ -85,15 +85,19 @@ def _stamp(name, file):
 def _opened(file, shape):
     "The memory map, or None where there is no whole file."
     try: store = np.load(file, mmap_mode='r')
-    except (FileNotFoundError, ValueError, EOFError): return None
-    return store if store.shape == shape and store.dtype == np.uint8 else None
+    except FileNotFoundError: return None
+    except OSError: raise
+    except Exception: return None  # a damaged header raises one of a dozen types
+    whole = isinstance(store, np.memmap) and store.offset + store.nbytes == os.path.getsize(file)
+    return store if whole and store.shape == shape and store.dtype == np.uint8 else None
 
 def open_images(dataset: Dataset, size: int, progress: bool = True) -> np.ndarray:
     """All images of a data set as squares of pixels, decoded at the first call and memory-mapped from then on.
 
     dataset: in files or in memory; size: side in pixels; progress: show a bar (on a terminal) and one line when done.
     Returns: (N, size, size, 3) uint8, RGB, read-only; images that are in memory at that size are returned as they are.
-    Several processes may call this at once: one builds, the others wait. Nothing is left half-written.
+    Several processes may call this at once: one builds, the others wait. Nothing is left half-written; a file that is cut off or has a damaged
+    header is built again, the pixels in it are taken as they are.
     Raises SpmlError: naming all unusable images at once; when the cache's disk is full or cannot be written; for a wrong size.
     Source: this library; the squash is that of Cole et al. 2021.
     """

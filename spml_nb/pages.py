@@ -9,8 +9,6 @@ __all__ = ['SUITES', 'SUITE_TITLES', 'VERDICTS', 'record', 'command', 'tables', 
            'contents', 'progress', 'readme']
 
 # %% ../nbs/65_pages.ipynb #128e8000
-import csv
-import io
 import math
 import re
 from collections.abc import Callable
@@ -31,30 +29,8 @@ def record(file: Path | None = None) -> pd.DataFrame:
     Raises SpmlError: for a file that is damaged, naming it and the line. Source: this library.
     """
     file = Path(file or settings.path('outputs') / 'runs.csv')
-    if not file.is_file(): return pd.DataFrame()
-    try: text = file.read_text(encoding='utf-8')
-    except (OSError, UnicodeDecodeError) as error: raise SpmlError(f'{file} cannot be read: {error}. {_REMEDY}') from error
-    lines = csv.reader(io.StringIO(text, newline=''), strict=True)
-    try:
-        header = next(lines, [])
-        for line in lines: _check(header, line)
-        _check(header, header, text.endswith('\n'))
-    except (csv.Error, ValueError) as error: raise SpmlError(f'{file}, line {lines.line_num}: {error}. {_REMEDY}') from error
-    return pd.read_csv(io.StringIO(text)).drop_duplicates('key').set_index('key')
-
-_REMEDY = 'Take the file back from version control, or remove the line and give `spml sweep` again.'
-_NEEDED = ('run', 'key', 'loss', 'dataset', 'seed', 'val_map', 'test_map', 'seconds')
-
-def _check(header: list[str], line: list[str], whole: bool = True):
-    "Raises ValueError: for a line that does not fit its header."
-    if missing := [name for name in _NEEDED if name not in header]: raise ValueError(f"the header has no column {', '.join(missing)}")
-    if not whole: raise ValueError('the end of the file is cut off')
-    if len(line) != len(header): raise ValueError(f'{len(line)} fields instead of {len(header)}')
-    for name, value in zip(header, line, strict=True):
-        if line is header or not value or not name.startswith(('val_', 'test_', 'pseudo_', 'seed', 'label_seed', 'seconds')): continue
-        try: good = math.isfinite(float(value))
-        except ValueError: good = False
-        if not good: raise ValueError(f'{name} is {value!r}, which is no number')
+    if not file.exists(): return pd.DataFrame()
+    return runs.read_record(file, (*runs.RECORD, 'val_map', 'test_map')).drop_duplicates('key').set_index('key')
 
 # %% ../nbs/65_pages.ipynb #899ef9c4
 SUITES = ('mini', 'photos')
@@ -338,6 +314,7 @@ def write(known: pd.DataFrame | None = None, tell: Callable[[str], None] = print
     """
     results, folder = gather(known, tell), settings.path('outputs')
     texts = contents(results, folder)
+    for place in sorted({(folder / name).parent for name in texts}): runs.remove_leftovers(place)
     changed = [folder / name for name, text in texts.items() if not _same(folder / name, text)]
     for file in changed: runs.write_atomically(file, texts[file.relative_to(folder).as_posix()])
     tell(f'{len(texts)} files, {len(changed)} of them changed; open {folder / "index.html"}')

@@ -4,21 +4,27 @@
 
 # %% auto #0
 __all__ = ['REGIMES', 'SELECTIONS', 'OPTIMIZERS', 'SCHEDULES', 'PRECISIONS', 'HEADS', 'MAP_DEFINITIONS', 'VIEW_SETS', 'CHOICES',
-           'PROTOCOL', 'IMAGE_SIZES', 'FINETUNE_LR', 'ADDED', 'PACKAGES', 'Config', 'resolve', 'usual_views', 'neutral',
-           'as_dict', 'config_hash', 'science_key', 'notebook_parameters', 'write_atomically', 'Run', 'read_json',
-           'provenance', 'load', 'newest', 'export_csv']
+           'PROTOCOL', 'IMAGE_SIZES', 'FINETUNE_LR', 'ADDED', 'PACKAGES', 'RECORD', 'Config', 'resolve', 'usual_views',
+           'neutral', 'as_dict', 'config_hash', 'science_key', 'notebook_parameters', 'write_atomically',
+           'remove_leftovers', 'Run', 'read_json', 'provenance', 'load', 'newest', 'read_record', 'export_csv']
 
 # %% ../nbs/52_runs.ipynb #ef76a0d3
+import contextlib
+import csv
 import dataclasses
 import hashlib
+import io
 import json
+import math
 import os
 import platform
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import typing
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -230,20 +236,31 @@ def write_atomically(file: Path, write: Callable | str):
     file: its final name; write: text, or a function that is given the temporary Path and writes it. Raises SpmlError: when the disk is full
     or refuses, naming the file; OSError is its cause. Source: this library.
     """
-    file = Path(file)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f'.{file.name}-')
-    os.close(handle)
+    file, temporary = Path(file), None
     try:
-        if callable(write): write(Path(name))
-        else: Path(name).write_text(write)
-        with open(name, 'rb+') as whole: os.fsync(whole.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f'.{file.name}-', suffix='.tmp')
+        temporary = Path(name)
+        os.close(handle)
+        if callable(write): write(temporary)
+        else: temporary.write_text(write, encoding='utf-8')
+        with open(temporary, 'rb+') as whole: os.fsync(whole.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, file)
     except OSError as error:
         raise SpmlError(f'{file} could not be written: {error}. Free space or point the setting elsewhere (settings.ini).') from error
     finally:
-        Path(name).unlink(missing_ok=True)
+        if temporary is not None: temporary.unlink(missing_ok=True)
+
+def remove_leftovers(folder: Path, seconds: float = 3600):
+    """Delete the temporary files that killed writers left behind.
+
+    folder: where `write_atomically` was at work; seconds: how long nobody has written to them; 0 where the caller knows that it is alone.
+    Source: this library.
+    """
+    for file in Path(folder).glob('.*-????????.tmp'):
+        with contextlib.suppress(FileNotFoundError):   # a living writer may have finished just now
+            if time.time() - file.stat().st_mtime >= seconds: file.unlink()
 
 # %% ../nbs/52_runs.ipynb #a4c5eb89
 class Run:
@@ -262,38 +279,59 @@ class Run:
     def result(self) -> dict:
         "What the run ended with. Raises SpmlError: if it is not done or its file is damaged."
         if not self.done: raise SpmlError(f'{self.folder} has no DONE: the run is not finished. Give the same command again to go on.')
-        return read_json(self.folder / 'result.json')
+        return read_json(self.folder / 'result.json', ('scores',))
 
-    def start(self): write_atomically(self.folder / 'config.json', json.dumps(as_dict(self.config), indent=1, ensure_ascii=False))
+    def start(self):
+        "Write the configuration; what killed processes left is removed. Raises SpmlError: if the disk is full."
+        remove_leftovers(self.folder, 0)   # the folder is locked, so nobody is at work on them
+        write_atomically(self.folder / 'config.json', json.dumps(as_dict(self.config), indent=1, ensure_ascii=False))
 
     def finish(self, result: dict):
+        "Write the result, with the seeds and the device beside it, then DONE. Raises SpmlError: if the disk is full."
+        config = self.config
+        result = {**result, 'seeds': {'seed': config.seed, 'label_seed': config.label_seed}, 'device': config.device}
         write_atomically(self.folder / 'result.json', json.dumps(result, indent=1, ensure_ascii=False))
         write_atomically(self.folder / 'DONE', '')
 
-    def save(self, name: str, state: dict): write_atomically(self.folder / name, lambda file: torch.save(state, file))
+    def save(self, name: str, state: dict):
+        "Write a checkpoint. Raises SpmlError: if the disk is full."
+        def write(file):
+            try: torch.save(state, file)
+            except RuntimeError as error: raise OSError(f'the disk is full or refuses ({error})') from error   # its own words for that
+        write_atomically(self.folder / name, write)
 
     def restore(self, name: str) -> dict | None:
         "A checkpoint, or None if there is none. Raises SpmlError: if it is damaged."
         file = self.folder / name
         if not file.is_file(): return None
-        try: return torch.load(file, map_location='cpu', weights_only=True)
+        try:
+            with zipfile.ZipFile(file) as whole: bad = whole.testzip()   # torch.load does not look at the checksums
+            if bad is not None: raise zipfile.BadZipFile(f'wrong checksum of {bad}')
+            return torch.load(file, map_location='cpu', weights_only=True)
         except Exception as error:
             raise SpmlError(f'{file} cannot be read ({type(error).__name__}: {error}). Remove {self.folder} to train from the start.') from error
 
     def lock(self):
-        "Hold the folder, waiting for another process that trains the same run. Returns: a context manager."
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        "Hold the folder, waiting for another process that trains the same run. Returns: a context manager. Raises SpmlError: where nothing can be written."
         lock = FileLock(self.folder.parent / f'.{self.folder.name}.lock')   # beside the folder: a run that is refused leaves none
-        try: lock.acquire(timeout=0)
+        try:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            return lock.acquire(timeout=0)
         except Timeout:
             print(f'another process trains this run; waiting for it ({self.folder})', flush=True)
-            lock.acquire()
-        return lock
+            return lock.acquire()
+        except OSError as error:
+            raise SpmlError(f'{self.folder.parent} cannot hold runs: {error}. Name another folder: the line `runs` of settings.ini, '
+                            'or the environment variable SPML_NB_RUNS.') from error
 
 # %% ../nbs/52_runs.ipynb #9e1fd94f
-def read_json(file: Path) -> dict:
-    """A JSON file. Returns: dict. Raises SpmlError: if it is missing or damaged, naming it. Source: this library."""
-    try: return json.loads(Path(file).read_text())
+def read_json(file: Path, needed: tuple[str, ...] = ()) -> dict:
+    """A JSON file with an object. file; needed: names that it must have. Returns: dict. Raises SpmlError: if it is missing or damaged, naming it.
+    Source: this library."""
+    try:
+        found = json.loads(Path(file).read_text(encoding='utf-8'))
+        if not isinstance(found, dict) or set(needed) - set(found): raise ValueError(f"no object with {', '.join(needed)}".removesuffix(' with '))
+        return found
     except (OSError, ValueError) as error:
         raise SpmlError(f'{file} cannot be read: {error}. Remove its folder and run the command again.') from error
 
@@ -307,7 +345,8 @@ def provenance() -> dict:
         except PackageNotFoundError: return None
     return {'commit': _commit(), 'versions': {p: installed(p) for p in PACKAGES}, 'python': sys.version.split()[0],
             'machine': platform.machine(), 'system': platform.system(), 'threads': torch.get_num_threads(),
-            'cuda': torch.cuda.get_device_name() if torch.cuda.is_available() else None}
+            'processes': int(os.environ.get('WORLD_SIZE', 1)), 'instructions': torch.backends.cpu.get_cpu_capability(),
+            'cuda': torch.cuda.get_device_name() if torch.cuda.is_available() else None, 'cuda_version': torch.version.cuda}
 
 def _commit() -> str | None:
     "The commit of the package's checkout, with '+' behind it when files differ from it; None outside a checkout."
@@ -331,7 +370,8 @@ def load(root: Path | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 def _row(folder: Path) -> dict:
-    config, result = read_json(folder / 'config.json'), read_json(folder / 'result.json')
+    config = read_json(folder / 'config.json', ('loss', 'dataset', 'hparams'))
+    result = read_json(folder / 'result.json', ('scores', 'seconds', 'provenance', 'data'))
     scores = {k: v for k, v in result['scores'].items() if not isinstance(v, list | dict)}
     before = neutral(config['dataset'])
     config = {f.name: before.get(f.name) if config.get(f.name) is None else config[f.name] for f in dataclasses.fields(Config)}
@@ -348,14 +388,54 @@ def newest(root: Path | None = None) -> Path:
     if not done: raise SpmlError(f"no finished run in {root or settings.path('runs')}. Train one with nbs/train.ipynb.")
     return done[-1].parent
 
+RECORD = ('run', 'key', 'loss', 'dataset', 'seed', 'seconds')   # columns that every table of record has
+_REMEDY = 'Take the file back from version control, or remove the line and give `spml sweep` again.'
+
+def read_record(file: Path, needed: tuple[str, ...] = RECORD, **options) -> pd.DataFrame:
+    """A table of record, read strictly: a wrong number in it would go unnoticed into every table.
+
+    file: such as outputs/runs.csv; needed: columns that it must have; options: of pandas.read_csv. Returns: DataFrame, a row a line.
+    Raises SpmlError: for a file that is damaged, naming it and the line. Source: this library.
+    """
+    try: text = Path(file).read_text(encoding='utf-8')
+    except (OSError, UnicodeDecodeError) as error: raise SpmlError(f'{file} cannot be read: {error}. {_REMEDY}') from error
+    lines = csv.reader(io.StringIO(text, newline=''), strict=True)
+    try:
+        header = next(lines, [])
+        if missing := [name for name in needed if name not in header]: raise ValueError(f"the header has no column {', '.join(missing)}")
+        for line in lines: _check_line(header, line)
+        if not text.endswith('\n'): raise ValueError('the end of the file is cut off')
+    except (csv.Error, ValueError) as error: raise SpmlError(f'{file}, line {lines.line_num}: {error}. {_REMEDY}') from error
+    return pd.read_csv(io.StringIO(text), **options)
+
+def _check_line(header: list[str], line: list[str]):
+    "Raises ValueError: for a line that does not fit its header."
+    if len(line) != len(header): raise ValueError(f'{len(line)} fields instead of {len(header)}')
+    for name, value in zip(header, line, strict=True):
+        if not value or not name.startswith(('val_', 'test_', 'pseudo_', 'seed', 'label_seed', 'seconds')): continue
+        try: good = math.isfinite(float(value))
+        except ValueError: good = False
+        if not good: raise ValueError(f'{name} is {value!r}, which is no number')
+
+# %% ../nbs/52_runs.ipynb #9fb2157d
 def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFrame:
     """Add every finished run to the table of record, a line a run; lines already there stay.
 
-    file: unset: `runs.csv` in the setting `outputs`; root: as in `load`. Returns: the whole table. Source: this library.
+    file: unset: `runs.csv` in the setting `outputs`; root: as in `load`. Returns: the whole table.
+    Raises SpmlError: for a run or a table that is damaged; then the table stays as it is. Source: this library.
     """
     file = file or settings.path('outputs') / 'runs.csv'
-    new = load(root)
-    old = pd.read_csv(file, dtype=str, keep_default_na=False) if file.is_file() else pd.DataFrame()
+    with _alone(file): return _exported(file, load(root))   # two at once would each write without the other's new lines
+
+def _alone(file):
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return FileLock(file.with_name(f'.{file.name}.lock')).acquire()
+    except OSError as error:
+        raise SpmlError(f'{file} could not be written: {error}. Free space or point the setting elsewhere (settings.ini).') from error
+
+def _exported(file, new):
+    old = read_record(file, dtype=str, keep_default_na=False) if file.exists() else pd.DataFrame()
     for name in ADDED:   # lines written before the field existed
         if len(old) and name not in old: old[name] = [str(neutral(dataset)[name]) for dataset in old.dataset]
     both = pd.concat([old, new.astype(str) if len(new) else new], ignore_index=True)

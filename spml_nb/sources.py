@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from . import images, settings
 from .datasets import Dataset
 from .errors import SpmlError
-from .runs import VIEW_SETS, Config, write_atomically
+from .runs import VIEW_SETS, Config, remove_leftovers, write_atomically
 
 # %% ../nbs/48_sources.ipynb #a3e82063
 class ImageSource:
@@ -97,12 +97,20 @@ def cached_features(model: nn.Module, source: ImageSource, rows: np.ndarray, rol
     """
     text = f'{VERSION}-{key}-{model.head.needs}-{role}-{source.names[role]}-{draw}-{hashlib.sha256(rows.tobytes()).hexdigest()}'
     file = settings.path('cache') / 'features' / f'{hashlib.sha256(text.encode()).hexdigest()[:20]}.npy'
-    if not file.is_file():
+    if _opened(file, len(rows)) is None:
         with _alone(file):   # a second process waits for the features instead of computing them as well
-            if not file.is_file(): _keep(file, model, source, rows, role, draw)
+            if _opened(file, len(rows)) is None: _keep(file, model, source, rows, role, draw)
     return np.load(file, mmap_mode='r')
 
+def _opened(file, n):
+    "The memory map, or None where there is no whole file; its numbers are taken as they are."
+    try: features = np.load(file, mmap_mode='r')
+    except Exception: return None   # absent, or a header whose damage raises one of a dozen types: computed again
+    whole = isinstance(features, np.memmap) and len(features) == n and features.offset + features.nbytes == file.stat().st_size
+    return features if whole and (features.ndim, features.dtype) in ((2, np.float32), (4, np.float16)) else None
+
 def _keep(file, model, source, rows, role, draw):
+    remove_leftovers(file.parent)
     with torch.random.fork_rng():
         torch.manual_seed(1000 + draw)
         features = extract(model, source, rows, role)

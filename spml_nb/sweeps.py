@@ -47,8 +47,9 @@ def attempt(config: Config) -> str:
             except Exception:
                 traceback.print_exc()
                 raise
-        file.replace(folder / 'log.txt')
+        with contextlib.suppress(FileNotFoundError): file.replace(folder / 'log.txt')   # another sweep that waited for this run has moved it
     except SpmlError as error: return str(error)
+    except OSError as error: return f'{error}. Free space or point the setting `runs` elsewhere (settings.ini).'
     except Exception as error: return f'{type(error).__name__}: {error}'
     return ''
 
@@ -116,10 +117,11 @@ def plan(configs: Iterable[Config], known: pd.DataFrame | None = None) -> pd.Dat
 def finished() -> pd.DataFrame:
     """Every finished run at hand: in the setting `runs`, and in the table of record.
 
-    Returns: DataFrame as from `runs.load`, its index the runs' `science_key`; empty when there is none. Source: this library.
+    Returns: DataFrame as from `runs.load`, its index the runs' `science_key`; empty when there is none.
+    Raises SpmlError: for a run or a table that is damaged. Source: this library.
     """
     record = settings.path('outputs') / 'runs.csv'
-    both = pd.concat([runs.load(), pd.read_csv(record)] if record.is_file() else [runs.load()], ignore_index=True)
+    both = pd.concat([runs.load(), runs.read_record(record)] if record.exists() else [runs.load()], ignore_index=True)
     return both.drop_duplicates('key').set_index('key') if len(both) else both
 
 def _expected(config: Config, known: pd.DataFrame) -> float:

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['Task', 'make_task', 'Stage', 'stages', 'make_optimizer', 'make_schedule', 'LossWatch', 'predict', 'scores',
-           'head_options', 'Trainer', 'Result', 'read_result', 'train', 'finish', 'open_run', 'evaluate', 'rebuild']
+           'head_options', 'Trainer', 'Result', 'read_result', 'best_weights', 'train', 'finish', 'open_run',
+           'evaluate', 'rebuild']
 
 # %% ../nbs/50_training.ipynb #95c4ac02
 import time
@@ -309,9 +310,18 @@ class Trainer:
         return {**parts, 'averaged': self.averaged} if self.averaged is not None else parts
 
     def save(self):
+        "Write everything that the next epoch depends on."
         rng = {'cpu': torch.get_rng_state(), 'cuda': torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []}
         progress = {'k': self.k, 'epoch': self.epoch, 'stopped': self.stopped, 'history': self.history, 'best': self.best, 'seconds': self.seconds}
+        progress['data'] = self.task.data.fingerprint
         self.run.save('last.pt', {**progress, 'rng': rng, **{name: part.state_dict() for name, part in self.states().items()}})
+
+    def checkpoint(self) -> dict | None:
+        "The last checkpoint, None before the first. Raises SpmlError: if it is damaged, or of other data."
+        saved, folder = self.run.restore('last.pt'), self.run.folder
+        if saved is not None and saved.get('data', self.task.data.fingerprint) != self.task.data.fingerprint:
+            raise SpmlError(f'{folder} was begun on data that have changed since. Remove that folder to train anew.')
+        return saved
 
     def load(self, saved: dict):
         for name, part in self.states().items(): part.load_state_dict(saved[name])
@@ -321,7 +331,7 @@ class Trainer:
 
     def load_best(self):
         self.group.wait()
-        best = self.run.restore('best.pt')
+        best = best_weights(self.run)
         self.module.load_state_dict(best['network'])
         self.method.load_state_dict(best['method'])
 
@@ -329,13 +339,14 @@ class Trainer:
 
     def fit(self):
         "All stages, from the start or from the last checkpoint."
-        saved = self.run.restore('last.pt')
+        saved = self.checkpoint()
         for k, stage in enumerate(self.stages, 1):
             if saved is not None and k < saved['k']: continue
             resumed = saved is not None and k == saved['k']
             if k > 1 and not resumed: self.best = None
             self.begin(k, stage)
             if resumed: self.load(saved)
+            elif k > 1 and self.group.first: self.save()   # from here on best.pt is this stage's, so the one before must not be taken up again
             while self.epoch < stage.epochs and not self.stopped: self.run_epoch()
             self.load_best()
 
@@ -380,8 +391,22 @@ class Result:
 def read_result(run: Run) -> Result:
     """The result of a finished run. Returns: Result. Raises SpmlError: if it is not done or damaged. Source: this library."""
     result = run.result()
-    with np.load(run.folder / 'logits.npz') as arrays: logits = dict(arrays)
-    return Result(run.config, run.folder, result['scores'], pd.read_csv(run.folder / 'metrics.csv'), logits)
+    return Result(run.config, run.folder, result['scores'], _read(run.folder / 'metrics.csv', pd.read_csv), _read(run.folder / 'logits.npz', _arrays))
+
+def _arrays(file: Path) -> dict[str, np.ndarray]:
+    with np.load(file) as arrays: return dict(arrays)
+
+def _read(file: Path, read: Callable):
+    try: return read(file)
+    except Exception as error:   # readers raise a dozen different types for damaged files
+        raise SpmlError(f'{file} cannot be read ({type(error).__name__}: {error}). Remove {file.parent} to train from the start.') from error
+
+def best_weights(run: Run) -> dict:
+    """The best weights of a run. run: with a checkpoint. Returns: dict of network, method and best. Raises SpmlError: if there are none or they are damaged.
+    Source: this library."""
+    best = run.restore('best.pt')
+    if best is None: raise SpmlError(f"{run.folder / 'best.pt'} is not there. Remove {run.folder} to train from the start.")
+    return best
 
 # %% ../nbs/50_training.ipynb #669ec091
 def train(config: Config, *, on_epoch: Callable | None = None) -> Result:
@@ -407,8 +432,9 @@ def train(config: Config, *, on_epoch: Callable | None = None) -> Result:
     return read_result(run)
 
 def _finished(run: Run, task: Task) -> Result:
-    if run.result()['data'] != task.data.fingerprint:
+    if run.result().get('data') != task.data.fingerprint:
         raise SpmlError(f'{run.folder} was trained on data that have changed since. Remove that folder to train anew.')
+    (run.folder / 'last.pt').unlink(missing_ok=True)   # left by a process killed in its very last step
     print(f'already done: {run.folder.name}', flush=True)
     return read_result(run)
 
@@ -474,7 +500,7 @@ def rebuild(run: Run, config: Config, data: datasets.Dataset) -> Trainer:
     Raises SpmlError: for a damaged checkpoint. Source: this library.
     """
     config = runs.resolve(config)
-    best = run.restore('best.pt')
+    best = best_weights(run)
     none = np.zeros((0, len(data.class_names)), np.int8)
     task = Task(data, np.arange(0), np.arange(0), np.arange(0), best['method']['z'].cpu().numpy(), none)
     trainer = Trainer(config, run, task)
