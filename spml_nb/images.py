@@ -31,11 +31,11 @@ from filelock import FileLock, Timeout
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torchvision.transforms import RandomResizedCrop
 from torchvision.transforms.v2 import functional as F
-from tqdm import tqdm
 
 from . import settings
 from .datasets import Dataset, listed
 from .errors import SpmlError, one_of
+from .progress import meter
 
 # %% ../nbs/14_images.ipynb #4ce5ef02
 def squash(image: Image.Image, size: int) -> np.ndarray:
@@ -196,8 +196,8 @@ def _reserve(out, size):
 # %% ../nbs/14_images.ipynb #d0a27440
 def _decoded(dataset, size, progress, attempt):
     "Pixels of each image in order, or a str saying why there are none."
-    bar = tqdm(total=len(dataset), desc=f'{dataset.name}, {size} px', unit='img', disable=None if progress else True)
-    with warnings.catch_warnings(), ThreadPoolExecutor(_cores()) as pool, bar:
+    counted = meter(f'{dataset.name}, {size} px', len(dataset), unit='images', show=progress)
+    with warnings.catch_warnings(), ThreadPoolExecutor(_cores()) as pool, counted as bar:
         # A photo of 90 to 179 megapixels is legal here, and dropped transparency is announced above: no warning a photo.
         warnings.simplefilter('ignore', Image.DecompressionBombWarning); warnings.simplefilter('ignore', UserWarning)
         waiting = deque()  # bounded, so that pixels do not pile up when the disk is slower than the decoders

@@ -97,6 +97,7 @@ class Config:
     frozen_stages: int = 0               # leading stages of the backbone that stay as they are, the stem being the first
     freeze_batchnorm: bool = False       # keep the backbone's batch norms as they are
     normalise: bool = True               # subtract the backbone's mean and divide by its std
+    compile: bool = False                # let torch compile the network, with CUDA graphs on a GPU
     views: str | None = None             # a key of VIEW_SETS, unset: flip for photos, shift for the miniatures (shift_hue with a strong view)
     hold_out: bool = True                # False: train on the validation images too, which leaves only selection: last
     map_definition: str = 'cole'         # cole: a class without positives counts 0; two_way: it is left out
@@ -181,7 +182,7 @@ def usual_views(dataset: str) -> str:
     return 'shift' if _drawn(dataset) else 'flip'
 
 # %% ../nbs/52_runs.ipynb #f03dc26c
-ADDED = {'embedding_dim': None, 'frozen_stages': 0, 'freeze_batchnorm': False, 'normalise': True, 'views': usual_views, 'hold_out': True, 'map_definition': 'cole'}
+ADDED = {'embedding_dim': None, 'frozen_stages': 0, 'freeze_batchnorm': False, 'normalise': True, 'views': usual_views, 'hold_out': True, 'map_definition': 'cole', 'compile': False}
 
 def neutral(dataset: str) -> dict:
     """What the fields of `ADDED` were before they existed. dataset: its name or folder. Returns: {field: value}. Source: this library."""
@@ -221,12 +222,18 @@ def notebook_parameters(namespace: dict) -> Callable[[], dict]:
     Raises SpmlError: if parameters were injected before the first cell, which means that the tag `parameters` is missing.
     Source: this library.
     """
+    if '_parameters' in namespace: return namespace['_parameters']   # the first cell again, in the same kernel
     before = _user_names(namespace)
     fields = {f.name for f in dataclasses.fields(Config)}
     early = sorted(n for n in before if n in fields or not callable(namespace[n]))
     if early: raise SpmlError(f"parameters {', '.join(early)} were set before the notebook's first cell: the cell with the defaults has lost its tag "
                               "'parameters', so they would be overwritten. Give it the tag again (JupyterLab: property inspector, cell tags).")
-    def given() -> dict: return {n: namespace[n] for n in sorted(_user_names(namespace) - before) if namespace[n] is not given}
+    first = set()
+    def given() -> dict:
+        own = {n for n in _user_names(namespace) - before if namespace[n] is not given}
+        if not first: first.update(own)   # asked again, only these and new fields count: later cells have set names of their own
+        return {n: namespace[n] for n in sorted(own) if n in first or n in fields}
+    namespace['_parameters'] = given
     return given
 
 # %% ../nbs/52_runs.ipynb #4a335fe9
@@ -351,7 +358,7 @@ def provenance() -> dict:
 def _commit() -> str | None:
     "The commit of the package's checkout, with '+' behind it when files differ from it; None outside a checkout."
     folder = Path(__file__).resolve().parents[1] if '__file__' in globals() else Path.cwd()
-    def git(*words): return subprocess.run(['git', *words], cwd=folder, capture_output=True, text=True)
+    def git(*words): return subprocess.run(['git', '--no-optional-locks', *words], cwd=folder, capture_output=True, text=True)   # no lock, which a kill would leave
     try: head = git('rev-parse', '--short=12', 'HEAD')
     except OSError: return None
     if head.returncode: return None

@@ -32,8 +32,12 @@ def settings_file() -> Path | None:
     here = Path.cwd().resolve()
     for folder in (here, *here.parents, Path(__file__).resolve().parents[1] if '__file__' in globals() else here):
         file = folder / 'settings.ini'
-        if file.is_file() and '[spml_nb]' in file.read_text(): return file
+        if file.is_file() and b'[spml_nb]' in _content(file): return file
     return None
+
+def _content(file):
+    try: return file.read_bytes()
+    except OSError as error: raise SpmlError(f'{file} cannot be read: {error}. Mend or remove it.') from error
 
 # %% ../nbs/04_settings.ipynb #31da694f
 def read() -> dict:
@@ -45,8 +49,8 @@ def read() -> dict:
     file, values = settings_file(), dict(DEFAULTS)
     if file is not None:
         parser = ConfigParser(interpolation=None)
-        try: parser.read(file)
-        except ConfigError as error: raise SpmlError(f'{file} cannot be read: {error}. Mend or remove it.') from error
+        try: parser.read_string(_content(file).decode('utf-8'), source=str(file))
+        except (ConfigError, UnicodeDecodeError) as error: raise SpmlError(f'{file} cannot be read: {error}. Mend or remove it.') from error
         for key, value in parser['spml_nb'].items(): values[one_of(key, DEFAULTS, f'setting in {file}')] = value
     for key in DEFAULTS: values[key] = os.environ.get(f'SPML_NB_{key.upper()}', values[key])
     return {**values, 'base': file.parent if file else Path.cwd()}

@@ -4,10 +4,12 @@
 
 # %% auto #0
 __all__ = ['Task', 'make_task', 'Stage', 'stages', 'make_optimizer', 'make_schedule', 'LossWatch', 'predict', 'scores',
-           'head_options', 'Trainer', 'Result', 'read_result', 'best_weights', 'train', 'finish', 'open_run',
-           'evaluate', 'rebuild']
+           'head_options', 'compiled', 'Trainer', 'Result', 'read_result', 'best_weights', 'train', 'finish',
+           'open_run', 'evaluate', 'rebuild']
 
 # %% ../nbs/50_training.ipynb #95c4ac02
+import os
+import shutil
 import time
 import warnings
 from collections.abc import Callable
@@ -97,7 +99,8 @@ def make_schedule(config: Config, optimizer: torch.optim.Optimizer, steps: int) 
     """
     if config.schedule == 'cosine': return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     if config.schedule == 'onecycle':
-        return torch.optim.lr_scheduler.OneCycleLR(optimizer, [g['lr'] for g in optimizer.param_groups], total_steps=steps, pct_start=0.2, cycle_momentum=False)
+        rising = 0.2 if 0.2 * steps != 1 else 0.4   # of 5 steps a fifth would end where it began, which torch divides by
+        return torch.optim.lr_scheduler.OneCycleLR(optimizer, [g['lr'] for g in optimizer.param_groups], total_steps=steps, pct_start=rising, cycle_momentum=False)
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
 
 # %% ../nbs/50_training.ipynb #b970c1c8
@@ -179,6 +182,20 @@ def head_options(config: Config) -> dict:
     return {'d': config.embedding_dim}
 
 # %% ../nbs/50_training.ipynb #d339b1e9
+def compiled(module: nn.Module, device: torch.device) -> Callable:
+    """A network compiled by torch, with CUDA graphs on a GPU.
+
+    module: any; device: it runs on. Returns: what is called in its place. Raises SpmlError: where a CPU has no C++ compiler. Source: torch.compile.
+    """
+    if device.type == 'cpu' and not any(map(shutil.which, (os.environ.get('CXX', 'g++'), 'g++', 'clang++', 'cl'))):
+        raise SpmlError('compile: true needs a C++ compiler on a CPU, and there is none. Install g++ or clang, or leave compile out.')
+    fused = torch.compile(module, dynamic=False, mode='reduce-overhead' if device.type == 'cuda' else 'default')
+    def call(batch):
+        if device.type == 'cuda': torch.compiler.cudagraph_mark_step_begin()   # a step's outputs may be overwritten by the next
+        return fused(batch)
+    return call
+
+# %% ../nbs/50_training.ipynb #6b1d8077
 class Trainer:
     """Trains one run, step by step; `train` is the way to use it.
 
@@ -209,7 +226,7 @@ class Trainer:
         self.source = self.frozen_features() if stage.name == 'linear' else self.images
         for p in self.model.backbone_parameters(): p.requires_grad_(stage.name != 'linear')
         self.module = self.source.module(self.model)
-        self.forward = self.group.wrap(self.module)
+        self.forward = compiled(self.group.wrap(self.module), self.device) if config.compile else self.group.wrap(self.module)
         self.method.epochs = stage.epochs
         self.method.start_stage(stage.number)
         self.optimizer = make_optimizer(config, stage, self.model, self.method)
@@ -460,7 +477,9 @@ def open_run(folder: str | Path) -> Run:
     candidates = [Path(folder), settings.path('runs') / folder]
     found = next((p for p in candidates if (p / 'config.json').is_file()), None)
     if found is None: raise SpmlError(f"no run {str(folder)!r}: looked for config.json in {' and '.join(map(str, candidates))}. `runs.load()` lists the finished ones.")
-    return Run(Config(**runs.read_json(found / 'config.json')), found.resolve().parent)
+    run = Run(Config(**runs.read_json(found / 'config.json')), found.resolve().parent)
+    run.folder = found.resolve()   # a copy may have another name
+    return run
 
 def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str = 'test', root: str | None = None) -> tuple[dict, Tensor, datasets.Dataset]:
     """Score a finished run on any data set of the same classes.
@@ -513,5 +532,7 @@ def rebuild(run: Run, config: Config, data: datasets.Dataset) -> Trainer:
 class _FrozenImages:
     "Images seen through a frozen backbone: what a head trained on features eats."
     def __init__(self, source: ImageSource, model: nn.Module): self.source, self.model = source, model.eval()
-    def batch(self, rows, role): return self.model.features(self.source.batch(rows, role))
+    def batch(self, rows, role):
+        features = self.model.features(self.source.batch(rows, role))
+        return features.half().float() if features.ndim == 4 else features   # training kept maps in half precision
     def module(self, model): return model.head

@@ -465,3 +465,9 @@ def test_two_exports_at_once_lose_no_line(record):
         record.write_text('\n'.join(lines[:2]) + '\n')
     thread.join(60)
     assert len(found[0]) == 3   # it looked again when its turn came
+
+
+def test_settings_that_are_no_text_are_named(tmp_path, monkeypatch):
+    (tmp_path / 'settings.ini').write_bytes(b'[spml_nb]\nruns = \xff\xfe\n')
+    monkeypatch.setenv('SPML_NB_SETTINGS', str(tmp_path / 'settings.ini'))
+    refused(settings.read, tmp_path / 'settings.ini', 'cannot be read', 'Mend or remove it')

@@ -117,6 +117,18 @@ def test_notebook_guard():
     with pytest.raises(SpmlError, match="lost its tag 'parameters'"): notebook_parameters({'unheard_of': 3})
 
 
+def test_all_cells_can_be_run_again_in_the_same_kernel():
+    cells = {}
+    for loss in ('em', 'lac'):
+        parameters = notebook_parameters(cells)
+        cells |= {'parameters': parameters, 'loss': loss}
+        given = parameters()
+        assert given == {'loss': loss}
+        cells |= {'given': given, 'config': Config(**given), 'task': 3}   # what later cells set
+    cells['seed'] = 1
+    assert parameters() == {'loss': 'lac', 'seed': 1}                     # a field that is new is taken
+
+
 def test_provenance_names_commit_and_versions():
     found = runs.provenance()
     assert found['versions']['torch'] == torch.__version__.split('+')[0] or found['versions']['torch'] == torch.__version__

@@ -1,0 +1,37 @@
+"""What makes training faster must not change what is trained: compilation, and a data set that lies on the device."""
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from test_parallel import config
+
+from spml_nb import sources, training
+from spml_nb.errors import SpmlError
+
+
+@pytest.mark.skipif(shutil.which('g++') is None and shutil.which('clang++') is None, reason='no C++ compiler')
+def test_a_compiled_run_is_the_run(photo_folder):
+    plain, compiled = (training.train(config(photo_folder, 'em', compile=c)) for c in (False, True))
+    assert plain.folder != compiled.folder
+    np.testing.assert_allclose(compiled.curves.loss, plain.curves.loss, rtol=1e-5)
+    np.testing.assert_allclose(compiled.logits['test'], plain.logits['test'], atol=1e-4)
+
+
+def test_without_a_compiler_the_error_says_so(photo_folder, monkeypatch):
+    monkeypatch.setattr(shutil, 'which', lambda name: None)
+    with pytest.raises(SpmlError, match=r'needs a C\+\+ compiler on a CPU, and there is none. Install g\+\+'): training.train(config(photo_folder, 'em', compile=True))
+
+
+def test_batches_of_a_resident_data_set_are_those_of_the_cache(monkeypatch):
+    store, rows = np.random.RandomState(0).randint(0, 256, (9, 8, 8, 3), dtype=np.uint8), np.array([3, 0, 7])
+    copied = sources.ImageSource(store, {'plain': 'plain'}, torch.device('cpu'))
+    monkeypatch.setattr(sources, 'has_room', lambda size, device: True)
+    resident = sources.ImageSource(store, {'plain': 'plain'}, torch.device('cpu'))
+    a, b = copied.batch(rows, 'plain'), resident.batch(rows, 'plain')
+    assert copied.resident is None and resident.resident is not None and torch.equal(a, b) and a.stride() == b.stride()
+
+
+def test_only_a_gpu_with_room_takes_a_data_set(monkeypatch):
+    monkeypatch.setattr(torch.cuda, 'mem_get_info', lambda device: (1000, 4000))
+    assert sources.has_room(500, torch.device('cuda')) and not sources.has_room(501, torch.device('cuda')) and not sources.has_room(1, torch.device('cpu'))

@@ -1,0 +1,133 @@
+"""What only a GPU can show: the same results as on the CPU, mixed precision, compilation, resident data, throughput. Skipped without one.
+
+SPML_NB_TEST_DEVICE=cpu runs the tests themselves on the CPU, where none of this gains anything.
+"""
+import os
+import time
+
+import numpy as np
+import pytest
+import torch
+from test_parallel import config
+
+from spml_nb import methods, metrics, models, runs, sources, training
+from spml_nb.methods import core
+from spml_nb.runs import Config, Run
+
+DEVICE = os.environ.get('SPML_NB_TEST_DEVICE', 'cuda')
+pytestmark = pytest.mark.skipif(DEVICE == 'cuda' and not torch.cuda.is_available(), reason='needs a GPU')
+
+
+@pytest.fixture(autouse=True)
+def exact_float32(monkeypatch):
+    "No TF32, so that float noise is all that is left between the devices."
+    monkeypatch.setenv('SPML_NB_DEVICE', DEVICE)
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    yield
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def one_loss(name, device):
+    "Loss and gradient of a method on made-up outputs of its head."
+    torch.manual_seed(0)
+    z = torch.zeros(12, 5, dtype=torch.int8)
+    z[torch.arange(12), torch.arange(12) % 5] = 1
+    head = core.find(name).head
+    model = models.create('mini', 5, head=head, weights='none', **({'d': 16} if head == 'labelwise' else {})).eval()
+    method = methods.create(name, z, epochs=6, features=model.embedding_dim)
+    images = torch.rand(8, 3, 40, 40)
+    model, method = model.to(device), method.to(device)
+    method.start_stage(1)
+    method.start_epoch(1)
+    index = torch.arange(8, device=device)
+    outputs = core.ViewOutputs({role: model(images.to(device)) for role in method.views})
+    loss = method.loss(outputs, index)
+    gradients = torch.autograd.grad(loss, [p for p in model.parameters() if p.requires_grad], allow_unused=True)
+    return loss.item(), [g.cpu() for g in gradients if g is not None]
+
+
+@pytest.mark.parametrize('name', methods.names())
+def test_every_loss_is_that_of_the_cpu(name):
+    (here, ours), (there, theirs) = one_loss(name, 'cpu'), one_loss(name, DEVICE)
+    assert there == pytest.approx(here, rel=1e-4, abs=1e-5)
+    for a, b in zip(ours, theirs, strict=True): torch.testing.assert_close(b, a, rtol=1e-3, atol=1e-3 * float(a.abs().max() + 1e-6))
+
+
+def trained(folder, loss, **given): return training.train(config(folder, loss, **given))
+
+
+@pytest.mark.parametrize('loss', ['an', 'em_apl', 'role', 'hml', 'gr', 'two_way'])   # LAC's dropout draws on the device
+def test_a_run_is_that_of_the_cpu(photo_folder, loss, monkeypatch):
+    there = trained(photo_folder, loss, device=DEVICE)
+    here = trained(photo_folder, loss, device='cpu', seed=0, label_seed=1200, precision='float32', cached_views=1)
+    np.testing.assert_allclose(there.curves.loss, here.curves.loss, rtol=1e-3)
+    np.testing.assert_allclose(there.logits['test'], here.logits['test'], atol=1e-2)
+
+
+def test_metrics_stay_on_the_device():
+    scores, targets = torch.randn(4000, 30), (torch.rand(4000, 30) < 0.1).to(torch.int8)
+    found = metrics.average_precision(scores.to(DEVICE), targets.to(DEVICE))
+    np.testing.assert_allclose(np.asarray(found), metrics.average_precision(scores.numpy(), targets.numpy()), atol=1e-6)
+
+
+@pytest.mark.parametrize('precision', ['bf16', 'fp16'])
+def test_mixed_precision_learns_as_well(photo_folder, precision):
+    if precision == 'fp16' and DEVICE == 'cpu': pytest.skip('fp16 is slow on CPUs')
+    exact, mixed = (trained(photo_folder, 'an', regime='finetune', epochs=4, precision=p).scores['test_map'] for p in ('float32', precision))
+    assert mixed > exact - 5
+
+
+@pytest.mark.parametrize('regime', ['linear', 'finetune'])
+def test_compiled_steps_are_the_same_steps(photo_folder, regime):
+    plain, compiled = (trained(photo_folder, 'em', regime=regime, compile=c) for c in (False, True))
+    np.testing.assert_allclose(compiled.curves.loss, plain.curves.loss, rtol=2e-3)
+    np.testing.assert_allclose(compiled.logits['test'], plain.logits['test'], rtol=2e-2, atol=5e-2)   # noise, grown over the steps
+
+
+def test_a_data_set_that_fits_is_resident(photo_folder):
+    given = runs.resolve(config(photo_folder, 'an', regime='finetune', device=DEVICE))
+    trainer = training.Trainer(given, Run(given), training.make_task(given))
+    source, rows = trainer.images, np.array([3, 0, 7])
+    assert (source.resident is not None) == (DEVICE != 'cpu')
+    copied = sources.ImageSource(source.store, source.names, torch.device('cpu'))
+    batch = source.batch(rows, 'plain')
+    assert torch.equal(batch.cpu(), copied.batch(rows, 'plain')) and batch.is_contiguous(memory_format=torch.channels_last)
+
+
+def images_per_second(given: Config, n=512):
+    "Training steps on noise, after a warm-up."
+    from spml_nb.datasets import Dataset
+    rng = np.random.RandomState(0)
+    labels = np.where(rng.rand(n, 20) < 0.15, 1, -1).astype(np.int8)
+    data = Dataset('noise', rng.randint(0, 256, (n, 224, 224, 3), dtype=np.uint8), labels, [f'c{k}' for k in range(20)], np.full(n, 'train'))
+    given = runs.resolve(given)
+    trainer = training.Trainer(given, Run(given), training.Task(data, np.arange(n), np.arange(0), np.arange(0), np.maximum(labels, 0), labels[:0]))
+    trainer.begin(1, trainer.stages[0])
+    trainer.module.train()
+    trainer.watch.start(1)
+    def once():
+        for index in torch.arange(n).split(given.batch_size): trainer.step(index)
+        trainer.watch.look()   # waits for the device
+    once()
+    started = time.perf_counter()
+    once()
+    return n / (time.perf_counter() - started)
+
+
+def test_throughput(capsys):
+    "Prints a table; half precision must not be slower than float32 by more than a tenth at the larger batch."
+    if DEVICE == 'cpu': pytest.skip('bench.py measures CPUs')
+    table = {}
+    for backbone in ('efficientnet_lite0', 'resnet50'):
+        for batch in (16, 64):
+            for precision in ('float32', 'bf16'):
+                for compiled in (False, True):
+                    table[backbone, batch, precision, compiled] = images_per_second(
+                        Config(loss='an', dataset='noise', backbone=backbone, weights='none', image_size=224, batch_size=batch, lr=1e-4, precision=precision,
+                               compile=compiled, selection='last', device=DEVICE))
+    with capsys.disabled():
+        print(f'\n{torch.cuda.get_device_name()}')
+        for key, rate in table.items(): print(*key, f'{rate:.0f} images/s')
+    for backbone in ('efficientnet_lite0', 'resnet50'):
+        assert table[backbone, 64, 'bf16', False] > 0.9 * table[backbone, 64, 'float32', False]
