@@ -32,8 +32,9 @@ from .methods.core import masked_logsumexp
 class Pair:
     """Two ways to the same end.
 
-    name, case: of the row; peer_name; ours, peer: called without arguments, `warm_up` and then `repetitions` times in turn; goal: the ratio asked for,
-    None if none is; limit: of seconds for ours, None if there is none; scale: what one call of the peer stands for (a part of a long job). Source: this library.
+    name, case: of the row; peer_name; ours, peer: called without arguments, `warm_up` and then `repetitions` times in turn; goal: the ratio
+    asked for, None if none is; limit: of seconds for ours, None if there is none; scale: what one call of the peer stands for (a part of a
+    long job). Source: this library.
     """
     name: str
     case: str
@@ -58,8 +59,8 @@ def seconds(call: Callable, at_least: float = 0.02) -> float:
 def measure(pair: Pair) -> dict:
     """Run a pair in turn.
 
-    Returns: dict of name, case, peer, ours_ms and peer_ms (medians), ratio (of the medians: above 1 ours is faster), low and high (of the ratios of
-    neighbours), repetitions, goal, limit_s, met (whether goal and limit hold). Source: this library.
+    Returns: dict of name, case, peer, ours_ms and peer_ms (medians), ratio (of the medians: above 1 ours is faster), low and high (of the
+    ratios of neighbours), repetitions, goal, limit_s, met (whether goal and limit hold). Source: this library.
     """
     for _ in range(pair.warm_up): pair.ours(), pair.peer()
     times = [(seconds(pair.ours), pair.scale * seconds(pair.peer)) for _ in range(pair.repetitions)]
@@ -102,14 +103,16 @@ def direct_two_way(logits: Tensor, z: Tensor, T: float = 4.0) -> Tensor:
 SHAPES = ((16, 80), (512, 80), (128, 312), (512, 620))
 
 def batch(B: int, C: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Logits and single positive labels. B, C: images and classes; seed: of the draw. Returns: (B, C) float32 that asks for gradients, and (B, C) int8. Source: this library."""
+    """Logits and single positive labels. B, C: images and classes; seed: of the draw. Returns: (B, C) float32 that asks for gradients,
+    and (B, C) int8. Source: this library."""
     generator = torch.Generator().manual_seed(seed)
     z = torch.zeros(B, C, dtype=torch.int8)
     z[torch.arange(B), torch.randint(C, (B,), generator=generator)] = 1
     return torch.randn(B, C, generator=generator).requires_grad_(), z
 
 def forward_backward(loss: Callable, logits: Tensor, *rest) -> Callable:
-    """A call that computes a loss and its gradient. loss: of (logits, *rest) → scalar. Returns: a function without arguments. Source: this library."""
+    """A call that computes a loss and its gradient. loss: of (logits, *rest) → scalar. Returns: a function without arguments. Source:
+    this library."""
     def call():
         logits.grad = None
         loss(logits, *rest).backward()
@@ -120,7 +123,8 @@ def _same(ours: Callable, peer: Callable, logits: Tensor, *rest, tolerance: floa
     if not torch.isclose(a.float(), b.float(), rtol=tolerance, atol=tolerance): raise AssertionError(f'ours gives {float(a)}, the peer {float(b)}')
 
 def loss_pairs(shapes=SHAPES, repetitions: int = 9) -> Iterator[Pair]:
-    """Losses, forward and backward. shapes: (B, C); repetitions: of each pair. Returns: iterator of Pair. Raises AssertionError: if a pair does not agree. Source: this library."""
+    """Losses, forward and backward. shapes: (B, C); repetitions: of each pair. Returns: iterator of Pair. Raises AssertionError: if a
+    pair does not agree. Source: this library."""
     from timm.loss import AsymmetricLossMultiLabel
     timm_asl = AsymmetricLossMultiLabel(gamma_neg=4, gamma_pos=1, clip=0.05)
     def asl(logits, z): return losses.asymmetric_loss(logits, z, gamma_neg=4, gamma_pos=1, margin=0.05, reduction='sample')
@@ -136,7 +140,8 @@ def loss_pairs(shapes=SHAPES, repetitions: int = 9) -> Iterator[Pair]:
 
 # %% ../nbs/70_benchmarks.ipynb #eff05c70
 def scores_and_targets(N: int, C: int, positives: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Random scores, a little right. N, C: images and classes; positives: an image; seed: of the draw. Returns: (N, C) float32 and (N, C) int8. Source: this library."""
+    """Random scores, a little right. N, C: images and classes; positives: an image; seed: of the draw. Returns: (N, C) float32 and (N,
+    C) int8. Source: this library."""
     rng = np.random.default_rng(seed)
     targets = (rng.random((N, C)) < positives / C).astype(np.int8)
     return (rng.standard_normal((N, C)) + targets).astype(np.float32), targets
@@ -147,7 +152,8 @@ def sklearn_average_precision(scores: np.ndarray, targets: np.ndarray) -> np.nda
     return np.array([average_precision_score(targets[:, c], scores[:, c]) for c in range(targets.shape[1])])
 
 def average_precision_pairs(sizes=((40_137, 80, 2.9), (60_260, 81, 1.9)), repetitions: int = 5) -> Iterator[Pair]:
-    """mAP at the size of COCO's and NUS-WIDE's test sets. sizes: (N, C, positives an image); repetitions: of each pair. Returns: iterator of Pair.
+    """mAP at the size of COCO's and NUS-WIDE's test sets. sizes: (N, C, positives an image); repetitions: of each pair. Returns: iterator
+    of Pair.
     Raises AssertionError: unless all agree (scikit-learn to 1e-12, torchmetrics in float32). Source: this library."""
     from torchmetrics.functional.classification import multilabel_average_precision
     for N, C, positives in sizes:
@@ -163,7 +169,8 @@ def average_precision_pairs(sizes=((40_137, 80, 2.9), (60_260, 81, 1.9)), repeti
 
 # %% ../nbs/70_benchmarks.ipynb #d809b6a1
 def select_by_class(scores: Tensor, remaining: Tensor, quota: int) -> Tensor:
-    """APL's selection, a class at a time. scores, remaining: (N, C); quota: entries a class. Returns: (N, C) bool. Source: EM/APL, section 3."""
+    """APL's selection, a class at a time. scores, remaining: (N, C); quota: entries a class. Returns: (N, C) bool. Source: EM/APL,
+    section 3."""
     chosen = torch.zeros_like(remaining)
     for c in range(scores.shape[1]):
         rows = torch.nonzero(remaining[:, c])[:, 0]
@@ -182,7 +189,8 @@ def selection_pairs(N: int = 65_665, C: int = 80, repetitions: int = 5) -> Itera
 
 # %% ../nbs/70_benchmarks.ipynb #b271670d
 def embeddings(n: int, classes: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Unit vectors of two views. n: entries; classes: how many; d: width; seed: of the draw. Returns: (n, 2, d) float32 and (n,) labels from 1. Source: this library."""
+    """Unit vectors of two views. n: entries; classes: how many; d: width; seed: of the draw. Returns: (n, 2, d) float32 and (n,) labels
+    from 1. Source: this library."""
     generator = torch.Generator().manual_seed(seed)
     return F.normalize(torch.randn(n, 2, d, generator=generator), dim=2), torch.randint(1, classes + 1, (n,), generator=generator)
 
@@ -205,7 +213,8 @@ def contrast_pairs(sizes=((64, 512), (128, 2048)), classes: int = 80, d: int = 1
 
 # %% ../nbs/70_benchmarks.ipynb #4a264c7f
 def linear_task(train: int = 4574, val: int = 1143, test: int = 5823, C: int = 20, D: int = 2048):
-    """Random features with something to learn. train, val, test: images; C, D: classes and width. Returns: (Task, (N, D) float32 features). Source: sizes of VOC 2012, Cole et al. (2021)."""
+    """Random features with something to learn. train, val, test: images; C, D: classes and width. Returns: (Task, (N, D) float32
+    features). Source: sizes of VOC 2012, Cole et al. (2021)."""
     from spml_nb.datasets import Dataset
     from spml_nb.training import Task
     N = train + val + test
@@ -221,7 +230,8 @@ def linear_task(train: int = 4574, val: int = 1143, test: int = 5823, C: int = 2
     return Task(data, *rows, observed[rows[0]], observed[rows[1]]), features
 
 def own_linear_regime(task, features: np.ndarray, epochs: int, folder: str) -> pd.DataFrame:
-    """The library's trainer on given features. task, features: as from `linear_task`; epochs: how many; folder: of the run. Returns: its curves. Source: Cole et al. (2021), linear regime."""
+    """The library's trainer on given features. task, features: as from `linear_task`; epochs: how many; folder: of the run. Returns: its
+    curves. Source: Cole et al. (2021), linear regime."""
     from spml_nb.models import LinearHead
     from spml_nb.sources import FeatureSource
     from spml_nb.training import Trainer, predict
@@ -240,7 +250,8 @@ def own_linear_regime(task, features: np.ndarray, epochs: int, folder: str) -> p
     return trainer.curves()
 
 def dataloader_linear_regime(task, features: np.ndarray, epochs: int) -> list[tuple[float, float]]:
-    """The usual loop. task, features, epochs: as in `own_linear_regime`. Returns: (validation, test) mAP in percent of each epoch. Source: the usual style of SPML code."""
+    """The usual loop. task, features, epochs: as in `own_linear_regime`. Returns: (validation, test) mAP in percent of each epoch.
+    Source: the usual style of SPML code."""
     from torch.utils.data import DataLoader, Dataset
     class Rows(Dataset):
         def __init__(self, rows, labels): self.rows, self.labels = rows, labels
@@ -262,8 +273,8 @@ def dataloader_linear_regime(task, features: np.ndarray, epochs: int) -> list[tu
     return found
 
 def linear_pairs(epochs: int = 25, peer_epochs: int = 1, repetitions: int = 5, **sizes) -> Iterator[Pair]:
-    """The linear regime. epochs, peer_epochs: how many of ours are measured, and of the peer, which stand for all; repetitions: of the pair; sizes: of
-    `linear_task`. Returns: iterator of Pair. Source: Cole et al. (2021)."""
+    """The linear regime. epochs, peer_epochs: how many of ours are measured, and of the peer, which stand for all; repetitions: of the
+    pair; sizes: of `linear_task`. Returns: iterator of Pair. Source: Cole et al. (2021)."""
     import contextlib
     import io
     import tempfile
@@ -294,7 +305,8 @@ def photo_set(n: int, folder: str):
     return datasets.Dataset('photos', files, labels, [f'c{c}' for c in range(47)], np.full(n, 'train'))
 
 def own_steps(data, backbone: str, precision: str, batch_size: int, folder: str) -> Callable:
-    """The library's training steps. data: Dataset; backbone, precision, batch_size: as in a Config; folder: of the run. Returns: a function that passes over all images once. Source: this library."""
+    """The library's training steps. data: Dataset; backbone, precision, batch_size: as in a Config; folder: of the run. Returns: a
+    function that passes over all images once. Source: this library."""
     from spml_nb.training import Task, Trainer
     rows, none = np.arange(len(data)), np.arange(0)
     config = runs.resolve(runs.Config(loss='an', dataset='photos', backbone=backbone, weights='none', image_size=224, batch_size=batch_size, lr=1e-4, precision=precision, selection='last'))
@@ -307,7 +319,8 @@ def own_steps(data, backbone: str, precision: str, batch_size: int, folder: str)
     return steps
 
 def dataloader_steps(data, backbone: str, batch_size: int, workers: int = 2) -> Callable:
-    """The usual steps: decode, resize, flip, normalise each photo anew. data, backbone, batch_size: as in `own_steps`; workers: of the DataLoader.
+    """The usual steps: decode, resize, flip, normalise each photo anew. data, backbone, batch_size: as in `own_steps`; workers: of the
+    DataLoader.
     Returns: a function that passes over all images once. Source: the usual style of SPML code."""
     from PIL import Image
     from torch.utils.data import DataLoader, Dataset
@@ -331,8 +344,8 @@ def dataloader_steps(data, backbone: str, batch_size: int, workers: int = 2) -> 
 
 def training_pairs(n: int = 128, cases=(('efficientnet_lite0', 'float32', 1.3), ('efficientnet_lite0', 'bf16', 1.5), ('resnet50', 'float32', None), ('resnet50', 'bf16', 2.2)),
                    batch_size: int = 16, repetitions: int = 5) -> Iterator[Pair]:
-    """Whole training steps. n: photos a call; cases: (backbone, our precision, goal); bf16 only where the processor has instructions for it;
-    batch_size: images a step; repetitions: of each pair. Returns: iterator of Pair. Source: this library."""
+    """Whole training steps. n: photos a call; cases: (backbone, our precision, goal); bf16 only where the processor has instructions for
+    it; batch_size: images a step; repetitions: of each pair. Returns: iterator of Pair. Source: this library."""
     import tempfile
     with tempfile.TemporaryDirectory() as folder:
         data = photo_set(n, folder)
@@ -352,8 +365,8 @@ def _processor() -> str:
 
 # %% ../nbs/70_benchmarks.ipynb #ab11c945
 def jobs_pairs(n: int = 6, epochs: int = 3, repetitions: int = 5) -> Iterator[Pair]:
-    """A sweep with two runs at a time beside one at a time; nothing where there is one core. n, epochs: runs of a sweep and their length; repetitions:
-    of the pair. Returns: iterator of Pair. Raises AssertionError: if a run fails. Source: this library."""
+    """A sweep with two runs at a time beside one at a time; nothing where there is one core. n, epochs: runs of a sweep and their length;
+    repetitions: of the pair. Returns: iterator of Pair. Raises AssertionError: if a run fails. Source: this library."""
     import tempfile
     from unittest.mock import patch
 
@@ -381,7 +394,8 @@ def every_pair() -> Iterator[Pair]:
 def record(tell: Callable[[str], None] = print) -> pd.DataFrame:
     """Measure everything and write `benchmarks.csv` and `.md` to the setting `outputs`.
 
-    tell: is given a line a pair. Returns: DataFrame, a row a pair, as from `measure`. Raises SpmlError: if the files cannot be written. Source: this library.
+    tell: is given a line a pair. Returns: DataFrame, a row a pair, as from `measure`. Raises SpmlError: if the files cannot be written.
+    Source: this library.
     """
     rows = []
     for pair in every_pair():

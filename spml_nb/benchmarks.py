@@ -35,9 +35,9 @@ from .runs import write_atomically
 class Archive:
     """A file of a benchmark.
 
-    file: its name in downloads/; urls: official addresses, none if it must be brought by hand; folder: where below images/ it is unpacked, a
-    folder of its own (unset: the name before its first dot); bytes: about how many; md5, sha256: where published; optional: may be missing if
-    brought by hand. A file that is no archive becomes images/<folder>/<file>. Source: this library.
+    file: its name in downloads/; urls: official addresses, none if it must be brought by hand; folder: where below images/ it is unpacked,
+    a folder of its own (unset: the name before its first dot); bytes: about how many; md5, sha256: where published; optional: may be
+    missing if brought by hand. A file that is no archive becomes images/<folder>/<file>. Source: this library.
     """
     file: str
     urls: tuple[str, ...] = ()
@@ -56,8 +56,8 @@ class Archive:
 class Listing:
     """What the official files say.
 
-    images: N paths below images/, in the protocol's order; labels: (N, C) int8, +1 present, 0 unknown, -1 absent; class_names: C names in the
-    protocol's order; split: N of 'train', 'val', 'test', or None where there is no official one. Source: this library.
+    images: N paths below images/, in the protocol's order; labels: (N, C) int8, +1 present, 0 unknown, -1 absent; class_names: C names in
+    the protocol's order; split: N of 'train', 'val', 'test', or None where there is no official one. Source: this library.
     """
     images: list[str]
     labels: np.ndarray
@@ -68,9 +68,9 @@ class Listing:
 class Benchmark:
     """A data set of the papers.
 
-    name: as in `datasets.BENCHMARKS`; title: for people; read: images folder → Listing; archives: its files; counts: what must come out, any of
-    'images', 'train' (validation rows included), 'test', 'classes'; validation: 'drawn' (20 % of the training rows) or 'none'; version: which of
-    several; instructions: for files brought by hand; licence: terms. Source: this library.
+    name: as in `datasets.BENCHMARKS`; title: for people; read: images folder → Listing; archives: its files; counts: what must come out,
+    any of 'images', 'train' (validation rows included), 'test', 'classes'; validation: 'drawn' (20 % of the training rows) or 'none';
+    version: which of several; instructions: for files brought by hand; licence: terms. Source: this library.
     """
     name: str
     title: str
@@ -119,13 +119,15 @@ def inside(folder: Path, *candidates: str) -> Path:
     raise SpmlError(f'{folder} has no {" or ".join(candidates)}: not the official layout. Remove the folder and give the command again.')
 
 def lines(file: Path) -> list[str]:
-    "The lines of a text file that are not blank. file: path, UTF-8. Returns: list of str. Raises SpmlError: if it cannot be read. Source: this library."
+    """The lines of a text file that are not blank. file: path, UTF-8. Returns: list of str. Raises SpmlError: if it cannot be read.
+    Source: this library."""
     try: text = Path(file).read_text(encoding='utf-8')
     except (OSError, UnicodeDecodeError) as error: raise SpmlError(f'{file} cannot be read: {error}.') from error
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 def single(classes: np.ndarray, num_classes: int) -> np.ndarray:
-    "One class an image as a label matrix. classes: (N,) class numbers from 0; num_classes: C. Returns: (N, C) int8, one +1 a row, else -1. Source: this library."
+    """One class an image as a label matrix. classes: (N,) class numbers from 0; num_classes: C. Returns: (N, C) int8, one +1 a row, else
+    -1. Source: this library."""
     labels = np.full((len(classes), num_classes), -1, np.int8)
     labels[np.arange(len(classes)), classes] = 1
     return labels
@@ -159,7 +161,8 @@ def _read_voc(folder, year, train, test):
     return Listing(images, np.concatenate(labels), VOC_CLASSES, split)
 
 def read_voc12(folder: Path) -> Listing:
-    "VOC 2012: official train is split, official val is the test set. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source: Cole et al. 2021."
+    """VOC 2012: official train is split, official val is the test set. folder: images/. Returns: Listing. Raises SpmlError: for other
+    files. Source: Cole et al. 2021."""
     return _read_voc(folder, 2012, ('trainval', 'train'), ('trainval', 'val'))
 
 # %% ../nbs/13_benchmarks.ipynb #93089e92
@@ -200,7 +203,8 @@ def _coco_part(file):
     return names, labels, [name for _, name in categories]
 
 def read_coco14(folder: Path) -> Listing:
-    "COCO 2014: train2014 is split, val2014 is the test set. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source: Cole et al. 2021."
+    """COCO 2014: train2014 is split, val2014 is the test set. folder: images/. Returns: Listing. Raises SpmlError: for other files.
+    Source: Cole et al. 2021."""
     parts = [_coco_part(inside(folder, f'annotations/annotations/instances_{part}2014.json')) for part in ('train', 'val')]
     (train, train_labels, classes), (test, test_labels, others) = parts
     if classes != others: raise SpmlError(f'{folder}: the two instances files have different categories.')
@@ -226,7 +230,8 @@ def _numbered(file):
     except ValueError as error: raise SpmlError(f'{file}: expected a number and a name in each line ({error}).') from error
 
 def read_cub(folder: Path) -> Listing:
-    "CUB with 312 attributes. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source: Cole et al. 2021; Wah et al. 2011."
+    """CUB with 312 attributes. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source: Cole et al. 2021; Wah et
+    al. 2011."""
     base = inside(folder, 'archive/CUB_200_2011')
     images = _numbered(inside(base, 'images.txt'))
     classes = _numbered(inside(folder, 'archive/attributes.txt', 'archive/CUB_200_2011/attributes/attributes.txt'))
@@ -270,7 +275,8 @@ def _ccp_labels(base, photo, count):
     return numbers[numbers > 0]
 
 def read_ccp(folder: Path) -> Listing:
-    "Clothing Co-Parsing. folder: images/. Returns: Listing without a split. Raises SpmlError: for other files. Source: Yang, Luo and Lin, CVPR 2014."
+    """Clothing Co-Parsing. folder: images/. Returns: Listing without a split. Raises SpmlError: for other files. Source: Yang, Luo and
+    Lin, CVPR 2014."""
     base = inside(folder, *(f'repository/clothing-co-parsing{branch}' for branch in ('-master', '-main', '')))
     null, *classes = [str(np.ravel(cell)[0]).strip() for cell in np.ravel(_mat(inside(base, 'label_list.mat')))]
     if null != 'null': raise SpmlError(f"{base / 'label_list.mat'} begins with {null!r} where 'null' is expected.")
@@ -326,7 +332,8 @@ _WHAT = {'images': 'images', 'train': 'training images', 'test': 'test images', 
 MOST_CELLS = 30_000_000
 
 def table_text(listing: Listing) -> str:
-    "A Listing as the text of labels.csv. listing: any. Returns: str. Raises SpmlError: for class names that the table cannot hold. Source: this library."
+    """A Listing as the text of labels.csv. listing: any. Returns: str. Raises SpmlError: for class names that the table cannot hold.
+    Source: this library."""
     taken = sorted({'image', 'split', 'labels'} & set(listing.class_names))
     if taken: raise SpmlError(f'classes named {listed(taken)} cannot be columns of labels.csv.')
     out, cells = io.StringIO(), np.array(['0', '', '1'], object)[listing.labels + 1]
@@ -389,7 +396,8 @@ def _there(archive, folder):
 def check(name: str | Benchmark, root: Path | None = None) -> list[str]:
     """What a benchmark lacks.
 
-    name: one of `names()`, or a Benchmark; root: the folder of data sets, unset: the setting `data`. Returns: sentences, none if it is ready.
+    name: one of `names()`, or a Benchmark; root: the folder of data sets, unset: the setting `data`. Returns: sentences, none if it is
+    ready.
     Raises SpmlError: for an unknown name. Source: this library.
     """
     benchmark = _benchmark(name)
@@ -444,9 +452,10 @@ def _copy(file, place):
 def prepare(name: str | Benchmark, root: Path | None = None, mirror: str | None = None, tell=print) -> Path:
     """Make a benchmark ready for `datasets.load`: fetch, unpack, read, verify, write the table.
 
-    name: one of `names()`, or a Benchmark; root: the folder of data sets, unset: the setting `data`; mirror: as in `fetch.mirrored`; tell: takes
-    lines of progress. Returns: its folder. What is there and verifies is neither fetched nor written again.
-    Raises SpmlError: for whatever is missing, damaged, or not as the protocol says; nothing half-done is left that looks done. Source: this library.
+    name: one of `names()`, or a Benchmark; root: the folder of data sets, unset: the setting `data`; mirror: as in `fetch.mirrored`; tell:
+    takes lines of progress. Returns: its folder. What is there and verifies is neither fetched nor written again.
+    Raises SpmlError: for whatever is missing, damaged, or not as the protocol says; nothing half-done is left that looks done. Source: this
+    library.
     """
     benchmark = _benchmark(name)
     folder = _folder(benchmark.name, root)
@@ -476,7 +485,8 @@ def _not_ours(benchmark, folder):
 
 # %% ../nbs/13_benchmarks.ipynb #e49a7465
 def overview(root: Path | None = None) -> str:
-    "All benchmarks, a line each: name, title, size of the download, whether it is ready. root: as in `check`. Returns: str. Source: this library."
+    """All benchmarks, a line each: name, title, size of the download, whether it is ready. root: as in `check`. Returns: str. Source:
+    this library."""
     rows = []
     for benchmark in map(find, names()):
         size = sum(archive.bytes or 0 for archive in benchmark.archives)

@@ -90,8 +90,9 @@ def _cut(photo, boxes, target):
 def crops(folder: Path, boxes: dict[Path, dict[str, tuple]]) -> set[str]:
     """Boxes as images of their own.
 
-    folder: images/; boxes: {photo: {name of the crop: (x, y, width, height) in pixels}}. Returns: names of the crops in folder/crops; boxes without a
-    pixel inside their photo have none. What was cut before is not cut again. Raises SpmlError: for a photo that is missing or damaged, or a full disk.
+    folder: images/; boxes: {photo: {name of the crop: (x, y, width, height) in pixels}}. Returns: names of the crops in folder/crops; boxes
+    without a pixel inside their photo have none. What was cut before is not cut again. Raises SpmlError: for a photo that is missing or
+    damaged, or a full disk.
     Source: own choice; the Two-way paper does not tell its cropping.
     """
     if not (folder / 'crops').is_dir():
@@ -114,8 +115,9 @@ def _keys(record, file, *names):
 def read_vaw(folder: Path) -> Listing:
     """Visual Attributes in the Wild: an object in a box an image.
 
-    folder: images/, with vaw/, VG_100K/ and VG_100K_2/. Returns: Listing; labels 1 and -1 as annotated, 0 where nothing is said or both are. An
-    object without a pixel is left out. Raises SpmlError: for other files, unknown attributes, missing photos. Source: Pham et al. 2021.
+    folder: images/, with vaw/, VG_100K/ and VG_100K_2/. Returns: Listing; labels 1 and -1 as annotated, 0 where nothing is said or both
+    are. An object without a pixel is left out. Raises SpmlError: for other files, unknown attributes, missing photos. Source: Pham et al.
+    2021.
     """
     data = inside(folder, 'vaw/data', 'vaw/vaw_dataset-main/data', 'vaw')
     index = _json(data / 'attribute_index.json')
@@ -182,8 +184,9 @@ WIDER = register(Benchmark(
 def read_vispr(folder: Path) -> Listing:
     """VISPR: photos with the privacy attributes that they reveal.
 
-    folder: images/, with train2017/, val2017/, test2017/ and, where they come apart, annotations/. Returns: Listing; attributes in the order of their
-    numbers (a0_safe, a1_…). Raises SpmlError: for a photo or a JSON file without its partner, or of another form. Source: Orekondy et al. 2017.
+    folder: images/, with train2017/, val2017/, test2017/ and, where they come apart, annotations/. Returns: Listing; attributes in the
+    order of their numbers (a0_safe, a1_…). Raises SpmlError: for a photo or a JSON file without its partner, or of another form. Source:
+    Orekondy et al. 2017.
     """
     photos, notes = {}, {}
     for file in sorted(folder.rglob('*')):
@@ -220,7 +223,8 @@ def _class_folders(folder):
 def read_imagenet(folder: Path) -> Listing:
     """ImageNet, or any folders of the same form: train/CLASS/*.JPEG and val/CLASS/*.JPEG.
 
-    folder: images/. Returns: Listing; classes sorted by name (WordNet numbers), val/ is the test set. Raises SpmlError: for other classes in val than in train.
+    folder: images/. Returns: Listing; classes sorted by name (WordNet numbers), val/ is the test set. Raises SpmlError: for other classes
+    in val than in train.
     Source: Russakovsky et al. 2015.
     """
     rows, names = {}, {}
@@ -255,7 +259,8 @@ def _number(name, names, file):
     return names[name]
 
 def read_aircraft(folder: Path) -> Listing:
-    "FGVC-Aircraft, 100 variants, official split. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source: Maji et al. 2013."
+    """FGVC-Aircraft, 100 variants, official split. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source: Maji et
+    al. 2013."""
     base = inside(folder, 'fgvc-aircraft/fgvc-aircraft-2013b/data', 'fgvc-aircraft/data')
     class_names = [line.strip() for line in lines(base / 'variants.txt')]
     number, below, rows = {name: k for k, name in enumerate(class_names)}, base.relative_to(folder).as_posix(), {}
@@ -268,8 +273,9 @@ def read_aircraft(folder: Path) -> Listing:
 def read_caltech101(folder: Path) -> Listing:
     """Caltech-101 with its background class: of each class 30 images drawn for training, the rest for testing.
 
-    folder: images/; the archive of photos inside the archive is unpacked beside it. Returns: Listing. Raises SpmlError: for other files, or a class of
-    30 images or fewer. Source: Fei-Fei et al. 2004; 30 a class: Kornblith et al. 2019; the draw (RandomState(1200), class after class): own choice.
+    folder: images/; the archive of photos inside the archive is unpacked beside it. Returns: Listing. Raises SpmlError: for other files, or
+    a class of 30 images or fewer. Source: Fei-Fei et al. 2004; 30 a class: Kornblith et al. 2019; the draw (RandomState(1200), class after
+    class): own choice.
     """
     if not (folder / 'photos').is_dir():
         fetch.unpack(inside(folder, 'caltech-101/caltech-101/101_ObjectCategories.tar.gz', 'caltech-101/101_ObjectCategories.tar.gz'), folder / 'photos')
@@ -283,7 +289,8 @@ def read_caltech101(folder: Path) -> Listing:
     return _single(rows, class_names)
 
 def read_cars(folder: Path) -> Listing:
-    "Stanford Cars, 196 models, official split. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source: Krause et al. 2013."
+    """Stanford Cars, 196 models, official split. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source: Krause et
+    al. 2013."""
     devkit, rows = inside(folder, 'car_devkit/devkit', 'car_devkit'), {}
     class_names = [str(name) for name in _mat(devkit / 'cars_meta.mat', 'class_names')]
     for part, file in (('train', devkit / 'cars_train_annos.mat'), ('test', inside(folder, 'annotations/cars_test_annos_withlabels.mat'))):
@@ -293,7 +300,8 @@ def read_cars(folder: Path) -> Listing:
 
 # %% ../nbs/15_benchmarks_more.ipynb #b7c6ee5b
 def read_cub_species(folder: Path) -> Listing:
-    "CUB-200-2011, 200 species, official split. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source: Wah et al. 2011."
+    """CUB-200-2011, 200 species, official split. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source: Wah et
+    al. 2011."""
     base = inside(folder, 'archive/CUB_200_2011')
     def table(name): return dict(line.split(' ', 1) for line in lines(base / name))
     images, classes, training, names = (table(f'{name}.txt') for name in ('images', 'image_class_labels', 'train_test_split', 'classes'))
@@ -304,7 +312,8 @@ def read_cub_species(folder: Path) -> Listing:
     return _single(rows, [*names.values()])
 
 def read_dtd(folder: Path) -> Listing:
-    "Describable Textures, 47 classes, the first of ten official splits. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source: Cimpoi et al. 2014."
+    """Describable Textures, 47 classes, the first of ten official splits. folder: images/. Returns: Listing. Raises SpmlError: for other
+    files. Source: Cimpoi et al. 2014."""
     base = inside(folder, 'dtd/dtd', 'dtd')
     found = {part: lines(base / 'labels' / f'{part}1.txt') for part in ('train', 'val', 'test')}
     class_names = sorted({image.split('/')[0] for images in found.values() for image in images})
@@ -312,7 +321,8 @@ def read_dtd(folder: Path) -> Listing:
     return _single({part: [(f'{below}/images/{image}', class_names.index(image.split('/')[0])) for image in images] for part, images in found.items()}, class_names)
 
 def read_flowers(folder: Path) -> Listing:
-    "Oxford Flowers, 102 classes, official split. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source: Nilsback and Zisserman 2008."
+    """Oxford Flowers, 102 classes, official split. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source:
+    Nilsback and Zisserman 2008."""
     from torchvision.datasets import Flowers102  # the official files number the classes, torchvision names them
     classes, below = _mat(folder / 'lists/imagelabels.mat', 'labels'), inside(folder, '102flowers/jpg').relative_to(folder).as_posix()
     numbers = {part: _mat(folder / 'lists/setid.mat', word) for part, word in (('train', 'trnid'), ('val', 'valid'), ('test', 'tstid'))}
@@ -328,7 +338,8 @@ def read_food101(folder: Path) -> Listing:
                     for part, images in found.items()}, class_names)
 
 def read_pets(folder: Path) -> Listing:
-    "Oxford-IIIT Pets, 37 breeds, official split. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source: Parkhi et al. 2012."
+    """Oxford-IIIT Pets, 37 breeds, official split. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source: Parkhi
+    et al. 2012."""
     notes, photos = inside(folder, 'annotations/annotations', 'annotations'), inside(folder, 'photos/images').relative_to(folder).as_posix()
     found = {part: [line.split()[:2] for line in lines(notes / f'{name}.txt')] for part, name in (('train', 'trainval'), ('test', 'test'))}
     breeds = {int(number): image.rsplit('_', 1)[0] for images in found.values() for image, number in images}
@@ -337,7 +348,8 @@ def read_pets(folder: Path) -> Listing:
                    [breeds[k] for k in sorted(breeds)])
 
 def read_sun(folder: Path) -> Listing:
-    "SUN397 scenes, the first of ten official splits. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source: Xiao et al. 2010."
+    """SUN397 scenes, the first of ten official splits. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source:
+    Xiao et al. 2010."""
     base, lists = inside(folder, 'SUN397/SUN397', 'SUN397'), inside(folder, 'Partitions/Partitions', 'Partitions')
     class_names = [line.strip()[3:] for line in lines(inside(lists, 'ClassName.txt') if (lists / 'ClassName.txt').exists() else base / 'ClassName.txt')]
     number, below, rows = {name: k for k, name in enumerate(class_names)}, base.relative_to(folder).as_posix(), {}

@@ -30,7 +30,8 @@ def claims() -> list[dict]:
 
 # %% ../nbs/61_claims.ipynb #0be46261
 class Operand(NamedTuple):
-    """Something with a value: a cell of a table, or the runs of a configuration. cell: (table, row, column) or None; config, metric: else. Source: this library."""
+    """Something with a value: a cell of a table, or the runs of a configuration. cell: (table, row, column) or None; config, metric:
+    else. Source: this library."""
     paper: str
     cell: tuple[str, str, str] | None = None
     config: dict | None = None
@@ -98,7 +99,8 @@ KINDS = {'greater': _greater, 'trend': _trend,
          'value': lambda claim, left, right: all(claim.get('low', -math.inf) <= a <= claim.get('high', math.inf) for a in left)}
 
 class Verdict(NamedTuple):
-    """What became of a claim. verdict: 'holds', 'does not hold' or 'not run'; fails, missing: names of places; decided: how many. Source: this library."""
+    """What became of a claim. verdict: 'holds', 'does not hold' or 'not run'; fails, missing: names of places; decided: how many.
+    Source: this library."""
     verdict: str
     fails: list[str]
     missing: list[str]
@@ -133,8 +135,8 @@ def _published(paper: str, table: str) -> dict:
 def our_value(suite: str, known: pd.DataFrame, seeds: tuple = (0, 1, 2)) -> Callable[[Operand], float]:
     """How a suite answers.
 
-    suite: as in `papers.plan`; known: as from `sweeps.finished`; seeds: of the mean. Returns: function of an Operand, the mean over the seeds
-    that are done, NaN if none is. Source: this library.
+    suite: as in `papers.plan`; known: as from `sweeps.finished`; seeds: of the mean. Returns: function of an Operand, the mean over the
+    seeds that are done, NaN if none is. Source: this library.
     """
     tables = {}
     def value(operand: Operand) -> float:
@@ -153,9 +155,11 @@ def _mean_of_runs(operand: Operand, suite: str, known: pd.DataFrame, seeds: tupl
 def report(suite: str, known: pd.DataFrame | None = None, paper: str | None = None, value: Callable[[Operand], float] | None = None) -> pd.DataFrame:
     """The claims, asked of the papers and of our runs.
 
-    suite: as in `papers.plan`; known: as from `sweeps.finished`, unset: that; paper: one, unset: all; value: as from `our_value`, unset: that.
+    suite: as in `papers.plan`; known: as from `sweeps.finished`, unset: that; paper: one, unset: all; value: as from `our_value`, unset:
+    that.
     Returns: DataFrame, a row a claim: paper, id, where, claim, published and ours (verdicts; published is 'not in a table' for claims about
-    figures), fails and missing (places of ours), decided (how many). Raises SpmlError: for another suite or paper. Source: the papers' texts.
+    figures), fails and missing (places of ours), decided (how many). Raises SpmlError: for another suite or paper. Source: the papers'
+    texts.
     """
     if paper is not None: one_of(paper, ORDER, 'paper')
     value, rows = value or our_value(suite, sweeps.finished() if known is None else known), []

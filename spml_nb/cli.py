@@ -25,7 +25,8 @@ def add_data(subparsers):
     return parser
 
 def run_data(args) -> int:
-    "Do `spml data`. args: parsed. Returns: exit status, 1 if --check finds something missing. Raises SpmlError: as `benchmarks.prepare`. Source: this library."
+    """Do `spml data`. args: parsed. Returns: exit status, 1 if --check finds something missing. Raises SpmlError: as
+    `benchmarks.prepare`. Source: this library."""
     from spml_nb import benchmarks
     if args.name is None:
         if args.check or args.mirror: raise SpmlError('--check and --mirror need the name of a data set: `spml data ccp --check`.')
@@ -76,7 +77,8 @@ def add_train(subparsers):
     return parser
 
 def run_train(args) -> int:
-    "Do `spml train`. args: parsed. Returns: exit status 0. Raises SpmlError: for a wrong name or value, and as `training.train`. Source: this library."
+    """Do `spml train`. args: parsed. Returns: exit status 0. Raises SpmlError: for a wrong name or value, and as `training.train`.
+    Source: this library."""
     import yaml
 
     from spml_nb import parallel, runs
@@ -107,7 +109,8 @@ def add_sweep(subparsers):
     return parser
 
 def run_sweep(args) -> int:
-    "Do `spml sweep`. args: parsed. Returns: exit status, 1 if a run failed or is missing. Raises SpmlError: as `papers.sweep` or `figures.sweep`. Source: this library."
+    """Do `spml sweep`. args: parsed. Returns: exit status, 1 if a run failed or is missing. Raises SpmlError: as `papers.sweep` or
+    `figures.sweep`. Source: this library."""
     from spml_nb import figures, papers, runs
     if args.figure and (args.table or args.seeds): raise SpmlError('--figure goes without --table and --seeds: `spml sweep hml --figure 3`.')
     options = {'jobs': args.jobs, 'engine': args.engine, 'address': args.address, 'dry_run': args.dry_run, 'tell': lambda line: print(line, flush=True)}
@@ -179,7 +182,8 @@ def add_runs(subparsers):
     return parser
 
 def run_runs(args) -> int:
-    "Do `spml runs`. args: parsed. Returns: exit status, 1 if something was not removed. Raises SpmlError: as `housekeeping.listing` and `remove`. Source: this library."
+    """Do `spml runs`. args: parsed. Returns: exit status, 1 if something was not removed. Raises SpmlError: as `housekeeping.listing`
+    and `remove`. Source: this library."""
     from spml_nb import housekeeping
     if args.yes and not args.remove: raise SpmlError('--yes goes with --remove: `spml runs --state damaged --remove --yes`.')
     if args.leftovers:
@@ -230,7 +234,8 @@ def parser() -> argparse.ArgumentParser:
     return command
 
 def main(argv: list[str] | None = None) -> int:
-    "Run `spml`. argv: words behind the command, unset: the process's. Returns: exit status: 0, 2 for bad input, 130 after Ctrl-C. Source: this library."
+    """Run `spml`. argv: words behind the command, unset: the process's. Returns: exit status: 0, 2 for bad input, 130 after Ctrl-C.
+    Source: this library."""
     args = parser().parse_args(argv)
     try: return args.do(args)
     except SpmlError as error: print(f'error: {error}', file=sys.stderr)

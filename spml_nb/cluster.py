@@ -18,7 +18,8 @@ from .runs import Config, as_dict
 
 # %% ../nbs/53_cluster.ipynb #22e076ef
 def places() -> dict[str, str]:
-    """The environment of a worker: every setting that is given here, folders as absolute paths. Returns: {variable: value}. Source: this library."""
+    """The environment of a worker: every setting that is given here, folders as absolute paths. Returns: {variable: value}. Source: this
+    library."""
     given = {name: value for name, value in os.environ.items() if name.startswith('SPML_NB_') or name == 'PYTHONPATH'}
     return given | {f'SPML_NB_{kind.upper()}': str(settings.path(kind).resolve()) for kind in ('data', 'cache', 'runs', 'outputs')}
 
@@ -33,8 +34,8 @@ RETRIES = 5   # of a run whose machine died
 def on_ray(todo: pd.DataFrame, jobs: int, tell: Callable[[str], None], address: str | None = None) -> dict[str, str]:
     """Train runs on a Ray cluster.
 
-    todo: rows of `sweeps.plan`; jobs: runs at a time in the whole cluster; tell: is given a line after each; address: of the cluster, 'auto', or None
-    for this machine alone. Returns: {run: '' or what went wrong}; after an interruption only of those that came back.
+    todo: rows of `sweeps.plan`; jobs: runs at a time in the whole cluster; tell: is given a line after each; address: of the cluster,
+    'auto', or None for this machine alone. Returns: {run: '' or what went wrong}; after an interruption only of those that came back.
     Raises SpmlError: without Ray, or if the cluster does not answer. Source: this library.
     """
     from spml_nb.sweeps import attempt, progress

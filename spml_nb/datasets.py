@@ -68,7 +68,8 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        "Returns: 16 hex digits over images (names and byte sizes, or pixels), labels, class names, split. Raises SpmlError: a file is gone."
+        """Returns: 16 hex digits over images (names and byte sizes, or pixels), labels, class names, split. Raises SpmlError: a file is
+        gone."""
         files = self.images.shape if self.images_in_memory else [*zip(self.image_names, map(_bytes, self.images), strict=True)]
         digest = hashlib.sha256(json.dumps([files, self.labels.shape, self.class_names, self.split.tolist()]).encode())
         digest.update(self.labels.tobytes())
@@ -273,7 +274,8 @@ def load(name_or_folder: str | Path, root: str | Path | None = None, min_positiv
     current folder, then below the settings file's; root: where named benchmarks lie (default: the setting `data`); min_positives: classes
     with fewer positives over all images are left out; exclude: class names to leave out.
     Returns: Dataset. Warns of classes without a positive anywhere or in training.
-    Raises SpmlError: for an unknown name, a folder, table or image that is missing or malformed, an unknown class, and when no class is left.
+    Raises SpmlError: for an unknown name, a folder, table or image that is missing or malformed, an unknown class, and when no class is
+    left.
     Source: the split of Cole et al. 2021 (20 % of the training rows validate), drawn with seed 1200.
     """
     return _choose_classes(_find(name_or_folder, root), min_positives, exclude)

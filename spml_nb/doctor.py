@@ -34,7 +34,8 @@ from .errors import SpmlError
 
 # %% ../nbs/74_doctor.ipynb #5c04662d
 class Finding(NamedTuple):
-    """What a check found. state: 'ok', 'warning' or 'problem'; found: in words; do: the remedy, '' where nothing is to be done. Source: this library."""
+    """What a check found. state: 'ok', 'warning' or 'problem'; found: in words; do: the remedy, '' where nothing is to be done. Source:
+    this library."""
     state: str
     found: str
     do: str = ''
@@ -42,7 +43,8 @@ class Finding(NamedTuple):
 CHECKS: dict[str, Callable[[], Iterable[Finding]]] = {}
 
 def register(name: str) -> Callable:
-    """Add a check. name: what `check` calls it. Returns: a decorator for a function without arguments that gives Findings. Source: this library."""
+    """Add a check. name: what `check` calls it. Returns: a decorator for a function without arguments that gives Findings. Source: this
+    library."""
     def add(function: Callable) -> Callable:
         CHECKS[name] = function
         return function
@@ -51,7 +53,8 @@ def register(name: str) -> Callable:
 def check(names: Iterable[str] | None = None) -> pd.DataFrame:
     """Look at everything.
 
-    names: of `CHECKS`, unset: all. Returns: DataFrame, a row a finding: check, state ('ok', 'warning', 'problem'), found, do. Source: this library.
+    names: of `CHECKS`, unset: all. Returns: DataFrame, a row a finding: check, state ('ok', 'warning', 'problem'), found, do. Source: this
+    library.
     """
     rows = [(name, *finding) for name in (CHECKS if names is None else names) for finding in _findings(CHECKS[name])]
     return pd.DataFrame(rows, columns=['check', *Finding._fields])
@@ -67,7 +70,8 @@ def exit_status(table: pd.DataFrame) -> int:
     return int((table.state == 'problem').any())
 
 def text(table: pd.DataFrame) -> str:
-    "The table for a terminal. table: as from `check`. Returns: str, remedies on lines of their own, the last line a sum. Source: this library."
+    """The table for a terminal. table: as from `check`. Returns: str, remedies on lines of their own, the last line a sum. Source: this
+    library."""
     width = max(map(len, table.check), default=0)
     lines = []
     for row in table.itertuples():
@@ -85,12 +89,14 @@ def python():
     else: yield Finding('problem', f'{have}, but {wanted} is needed', 'Set the environment up again with another Python: make clean-venv, then make setup PYTHON=python3.12.')
 
 def wanted(extra: str = '') -> list[Requirement]:
-    """What the package needs. extra: 'notebooks', 'cluster', 'export' or 'dev', '': what it always needs. Returns: list of Requirement. Source: the package's metadata."""
+    """What the package needs. extra: 'notebooks', 'cluster', 'export' or 'dev', '': what it always needs. Returns: list of Requirement.
+    Source: the package's metadata."""
     every = [Requirement(line) for line in requires('spml_nb') or []]
     return [one for one in every if one.name.replace('-', '_') != 'spml_nb' and (one.marker.evaluate({'extra': extra}) if one.marker else not extra)]
 
 def compared(requirement: Requirement, optional: bool = False) -> Finding:
-    """A package against the range allowed. requirement: of `wanted`; optional: whether it may be missing. Returns: Finding. Source: this library."""
+    """A package against the range allowed. requirement: of `wanted`; optional: whether it may be missing. Returns: Finding. Source: this
+    library."""
     remedy = f"Run `pip install '{requirement.name}{requirement.specifier}'`."
     try: have = version(requirement.name)
     except PackageNotFoundError:

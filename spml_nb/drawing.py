@@ -29,8 +29,8 @@ from .errors import SpmlError, one_of
 
 # %% ../nbs/63_drawing.ipynb #3e977f97
 class Collected(NamedTuple):
-    """The arrays of a figure. about: dict of paper, figure, suite, version, data ([the paper's data set, ours], …), parts ({name: {dataset, series, values,
-    key}}, those that are there), missing (names); arrays: {name of a part: {name: array}}. Source: this library."""
+    """The arrays of a figure. about: dict of paper, figure, suite, version, data ([the paper's data set, ours], …), parts ({name: {dataset,
+    series, values, key}}, those that are there), missing (names); arrays: {name of a part: {name: array}}. Source: this library."""
     about: dict
     arrays: dict
 
@@ -45,18 +45,21 @@ class Collected(NamedTuple):
         return dict(self.about['data'])[dataset]
 
     def values(self, dataset: str, series: str, points: list[tuple], array: str) -> np.ndarray:
-        "One number of each part along a curve, NaN where it is missing. points: (n,) values on the axes; array: its name. Returns: (n,) float."
+        """One number of each part along a curve, NaN where it is missing. points: (n,) values on the axes; array: its name. Returns:
+        (n,) float."""
         return np.array([np.nan if (found := self.part(dataset, series, p)) is None else float(found[array]) for p in points])
 
 def write_collected(file: Path, collected: Collected):
-    """Put a figure's arrays into a file, the same bytes for the same arrays. file: .npz; collected. Raises SpmlError: if it cannot be written.
+    """Put a figure's arrays into a file, the same bytes for the same arrays. file: .npz; collected. Raises SpmlError: if it cannot be
+    written.
     Source: this library."""
     text = json.dumps(collected.about, ensure_ascii=False, sort_keys=True).encode()
     flat = {f'{part}/{name}': value for part, named in collected.arrays.items() for name, value in named.items()}
     measuring.write_arrays(file, {'about': np.frombuffer(text, np.uint8), **flat})
 
 def read_collected(file: Path) -> Collected:
-    """A figure's arrays. file: .npz as from `write_collected`. Returns: Collected. Raises SpmlError: if it is missing, damaged or something else.
+    """A figure's arrays. file: .npz as from `write_collected`. Returns: Collected. Raises SpmlError: if it is missing, damaged or something
+    else.
     Source: this library."""
     try:
         with np.load(file) as arrays:
@@ -76,7 +79,8 @@ _lock = threading.Lock()                                          # matplotlib's
 def draw(about: dict, collected: Collected) -> bytes:
     """A figure as SVG.
 
-    about: its description, as from `figures.description`; collected: its arrays. Returns: the file's content, the same for the same arguments.
+    about: its description, as from `figures.description`; collected: its arrays. Returns: the file's content, the same for the same
+    arguments.
     Raises SpmlError: for a kind of figure that cannot be drawn. Source: the papers' figures.
     """
     pen = PENS[one_of(about['kind'], PENS, 'kind of figure')]
@@ -105,7 +109,8 @@ def _title(about: dict) -> str:
     return f"{TITLES[about['paper']]} Fig. {about['figure']}{', on ' + data if data else ''}" + (f' (only {there} of {there + missing} parts are done)' if missing else '')
 
 def sheet(rows: int, columns: int, width: float = 2.6, height: float = 2.2) -> tuple[Figure, np.ndarray]:
-    """An empty figure. rows, columns: of panels; width, height: of one, in inches. Returns: (Figure, (rows, columns) axes). Source: this library."""
+    """An empty figure. rows, columns: of panels; width, height: of one, in inches. Returns: (Figure, (rows, columns) axes). Source: this
+    library."""
     figure = Figure(figsize=(max(width * columns, 3.6), height * rows + 0.7), layout='constrained')
     return figure, figure.subplots(rows, columns, squeeze=False)
 
@@ -127,7 +132,8 @@ def _geometric(values: list[float]) -> bool:
     return min(values) > 0 and len(values) > 2 and np.ptp(np.diff(np.log(values))) < 1e-6
 
 def scores(about: dict, collected: Collected) -> Figure:
-    """mAP over one axis as curves, over two as a grid. about, collected: as in `draw`. Returns: Figure. Source: HML 4-5, OPML 5-6, LAC 3-5."""
+    """mAP over one axis as curves, over two as a grid. about, collected: as in `draw`. Returns: Figure. Source: HML 4-5, OPML 5-6, LAC
+    3-5."""
     if len(about.get('axes', [])) == 2: return grid(about, collected)
     panels = _panels(about)
     figure, axes = sheet(1, len(panels), 2.8)
@@ -337,7 +343,8 @@ def _mosaic(found: dict, columns: int = 1) -> np.ndarray:
 MARKS = {2: 'observed', 1: '', -1: 'not annotated', 0: 'below δ'}
 
 def maps(about: dict, collected: Collected) -> Figure:
-    """Images, each with up to three maps laid over it. about, collected: as in `draw`. Returns: Figure. Source: OPML, Fig. 7; LAC, Fig. 6."""
+    """Images, each with up to three maps laid over it. about, collected: as in `draw`. Returns: Figure. Source: OPML, Fig. 7; LAC, Fig.
+    6."""
     (dataset,), (series,) = about['datasets'], about['series']
     found, columns = collected.part(dataset, series), 2
     picture = _mosaic(found, columns)
@@ -353,7 +360,8 @@ def maps(about: dict, collected: Collected) -> Figure:
 
 # %% ../nbs/63_drawing.ipynb #14b486cc
 def proportions(about: dict, collected: Collected) -> Figure:
-    """Shares of positives and negatives among each class's unannotated labels. about, collected: as in `draw`. Returns: Figure. Source: EM/APL, Fig. 10."""
+    """Shares of positives and negatives among each class's unannotated labels. about, collected: as in `draw`. Returns: Figure. Source:
+    EM/APL, Fig. 10."""
     figure, axes = sheet(1, len(about['datasets']), 2.8)
     for ax, dataset in zip(axes[0], about['datasets'], strict=True):
         found = collected.part(dataset, '')
@@ -369,8 +377,8 @@ def proportions(about: dict, collected: Collected) -> Figure:
     return figure
 
 def margin(about: dict, collected: Collected) -> Figure:
-    """The tempered log-sum-exp over the largest logit, and the margin that training has to open for a loss of 0.1. about, collected: as in `draw`. Returns:
-    Figure. Source: Two-way, Fig. 1 and Eq. 12-14."""
+    """The tempered log-sum-exp over the largest logit, and the margin that training has to open for a loss of 0.1. about, collected: as in
+    `draw`. Returns: Figure. Source: Two-way, Fig. 1 and Eq. 12-14."""
     figure, axes = sheet(1, 2, 3.0)
     left, right = axes[0]
     gap, lead = np.linspace(0, 8, 161), np.linspace(-2, 10, 241)

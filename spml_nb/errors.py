@@ -30,7 +30,8 @@ _OF = {
 SECTIONS = {name: section for section, names in _OF.items() for name in names.split()}
 
 def section(module: str, name: str = '') -> str:
-    """The section of the page for an error. module: where it is raised, as in `__name__`; name: of the function or class there that raises it.
+    """The section of the page for an error. module: where it is raised, as in `__name__`; name: of the function or class there that raises
+    it.
     Returns: a heading's anchor, `GENERAL` for a module that is not this library's. Source: this library."""
     package, _, rest = module.partition('.')
     part = rest.partition('.')[0]
@@ -48,8 +49,8 @@ _LINK = re.compile(rf' Help: {re.escape(PAGE)}#([\w-]*)')
 class SpmlError(ValueError):
     """Wrong input or a broken environment, told to a person: what was given, what is allowed, what to do.
 
-    message: the text, which may hold that of another SpmlError; see: the section of TROUBLESHOOTING.md, unset: the inner error's, else that of
-    the module that raises. Attributes: message, without the reference to the page; see. Source: this library.
+    message: the text, which may hold that of another SpmlError; see: the section of TROUBLESHOOTING.md, unset: the inner error's, else that
+    of the module that raises. Attributes: message, without the reference to the page; see. Source: this library.
     """
     def __init__(self, message: str, see: str | None = None):
         inside = [found for found in _LINK.findall(message) if found in (*_OF, GENERAL)]
@@ -82,7 +83,8 @@ def as_kind(value, kind: type, what: str):
     """`value` as `kind` (bool, int, float, str, dict, list or tuple), where that loses nothing.
 
     value: any; kind: the type wanted; what: the name for the message.
-    Returns: the converted value; numeric strings count as numbers, NaN and infinity do not. Raises SpmlError: naming `what`, the value and the kind wanted.
+    Returns: the converted value; numeric strings count as numbers, NaN and infinity do not. Raises SpmlError: naming `what`, the value and
+    the kind wanted.
     Source: this library.
     """
     if kind in (int, float):

@@ -28,7 +28,8 @@ KEY = 'spml_nb'   # of the description
 def carried(description: dict) -> dict[str, str]:
     """What a file says besides its weights.
 
-    description: of a `spml_nb.prediction.Network`. Returns: {name: text}, JSON: 'spml_nb' (all of it), 'class_names', 'threshold', 'preprocessing'.
+    description: of a `spml_nb.prediction.Network`. Returns: {name: text}, JSON: 'spml_nb' (all of it), 'class_names', 'threshold',
+    'preprocessing'.
     Source: this library.
     """
     model = Predictor(description, None)
@@ -137,7 +138,8 @@ def _need(*packages):
 def write_onnx(network: Network, file: Path):
     """Keep a network's computation as ONNX, in one file.
 
-    network: in evaluation mode, on the CPU; file: a Path. Raises SpmlError: as `trace`; when a package is missing. Source: the ONNX standard.
+    network: in evaluation mode, on the CPU; file: a Path. Raises SpmlError: as `trace`; when a package is missing. Source: the ONNX
+    standard.
     """
     _need('onnx', 'onnxscript')
     program = trace(network)
@@ -151,7 +153,8 @@ def write_onnx(network: Network, file: Path):
 def read_onnx(file: Path) -> Predictor:
     """A model from a file of `write_onnx`, computed by ONNX Runtime on the CPU with as many threads as torch uses.
 
-    file: a Path. Returns: Predictor. Raises SpmlError: for a damaged file, or one of something else; when the package is missing. Source: ONNX Runtime.
+    file: a Path. Returns: Predictor. Raises SpmlError: for a damaged file, or one of something else; when the package is missing. Source:
+    ONNX Runtime.
     """
     _need('onnxruntime')
     import onnxruntime
@@ -170,8 +173,10 @@ def load(file: str | Path, *, device: str | None = None) -> Predictor:
     """A model from a file that `export` wrote. Nothing in the file is executed.
 
     file: .safetensors or .onnx; device: of .safetensors, unset: the setting `device` (ONNX is computed on the CPU).
-    Returns: Predictor with `class_names`, `threshold`, `preprocessing` and `predict(images)`; call it with bytes (B, 3, S, S) for probabilities.
-    Raises SpmlError: for another suffix, .pt2 among them; when there is no such file, it is damaged or something else, or a package is missing.
+    Returns: Predictor with `class_names`, `threshold`, `preprocessing` and `predict(images)`; call it with bytes (B, 3, S, S) for
+    probabilities.
+    Raises SpmlError: for another suffix, .pt2 among them; when there is no such file, it is damaged or something else, or a package is
+    missing.
     Source: this library.
     """
     file = Path(file)
@@ -188,10 +193,10 @@ WRITERS = {'.safetensors': write_safetensors, '.pt2': write_pt2, '.onnx': write_
 def export(run: str | Path, file: str | Path) -> Path:
     """A finished run as one file.
 
-    run: its folder, its name in the setting `runs`, or a .safetensors file of `export`; file: the suffix, .safetensors, .pt2 or .onnx, says which
-    format; an existing file is replaced when the new one is whole. Returns: Path of the file.
-    Raises SpmlError: for another suffix; for a run that is not there, not finished or damaged; when a package is missing, or the backbone cannot be
-    written in that format; when the file cannot be written. Source: this library.
+    run: its folder, its name in the setting `runs`, or a .safetensors file of `export`; file: the suffix, .safetensors, .pt2 or .onnx, says
+    which format; an existing file is replaced when the new one is whole. Returns: Path of the file.
+    Raises SpmlError: for another suffix; for a run that is not there, not finished or damaged; when a package is missing, or the backbone
+    cannot be written in that format; when the file cannot be written. Source: this library.
     """
     file = Path(file)
     write = WRITERS[one_of(file.suffix, FORMATS, f'suffix (of {file})')]

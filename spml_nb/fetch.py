@@ -71,7 +71,8 @@ def checksums(file: Path) -> dict:
     return noted
 
 def agrees(file: Path, *, sha256: str | None = None, md5: str | None = None) -> bool:
-    "Whether a file has the published checksums. file: path; sha256, md5: hex digits. Returns: bool, False where none is published. Source: this library."
+    """Whether a file has the published checksums. file: path; sha256, md5: hex digits. Returns: bool, False where none is published.
+    Source: this library."""
     wanted = {kind: value for kind, value in (('sha256', sha256), ('md5', md5)) if value}
     return bool(wanted) and not _wrong(Path(file), wanted)
 
@@ -115,7 +116,8 @@ def _writing(what):
 
 # %% ../nbs/11_fetch.ipynb #53957041
 class Progress:
-    """Says how far a download is. name: what comes; have, total: bytes there, bytes in all or None; tell: takes a line. Source: this library."""
+    """Says how far a download is. name: what comes; have, total: bytes there, bytes in all or None; tell: takes a line. Source: this
+    library."""
     def __init__(self, name: str, have: int, total: int | None, tell=print):
         self.name, self.have, self.total, self.tell, self.tenth = name, have, total, tell, self._tenth(have, total)
         self.bar = tqdm(desc=name, total=total, initial=have, unit='B', unit_scale=True) if sys.stderr.isatty() else None
@@ -262,7 +264,8 @@ def _until_whole(urls, file):
         yield url
 
 def set_aside(file: Path, name: Path | None = None) -> Path:
-    "Rename a file that is no good. file: path; name: what it should have been, unset: itself. Returns: the new path, NAME.bad. Source: this library."
+    """Rename a file that is no good. file: path; name: what it should have been, unset: itself. Returns: the new path, NAME.bad. Source:
+    this library."""
     bad = _beside(name or file, '.bad')
     file.replace(bad)
     for left in (_beside(file, '.ok'), _beside(file, '.json')): left.unlink(missing_ok=True)
@@ -290,7 +293,8 @@ def _from(url, file, part, wanted, about, tell, patience):
 def mirrored(urls, path: str, mirror: str | None = None) -> list[str]:
     """Addresses to try, the mirror's first.
 
-    urls: official addresses; path: the file below the mirror, such as 'voc12/x.tar'; mirror: an http(s) address or a folder, unset: the environment's SPML_NB_MIRROR.
+    urls: official addresses; path: the file below the mirror, such as 'voc12/x.tar'; mirror: an http(s) address or a folder, unset: the
+    environment's SPML_NB_MIRROR.
     Returns: list of str. Raises SpmlError: for a mirror that is neither. Source: this library.
     """
     mirror = mirror or os.environ.get('SPML_NB_MIRROR')
@@ -343,8 +347,8 @@ def _zip_members(file):
 def whole(folder: Path):
     """A folder that is there with all its content or not at all.
 
-    folder: its final name, not yet there or empty. Returns: a context manager that gives a temporary folder beside it, renamed at the end and removed
-    after an error. Raises SpmlError: if the disk refuses. Source: this library.
+    folder: its final name, not yet there or empty. Returns: a context manager that gives a temporary folder beside it, renamed at the end
+    and removed after an error. Raises SpmlError: if the disk refuses. Source: this library.
     """
     folder = Path(folder)
     temporary = folder.with_name(f'.{folder.name}.partial')
@@ -378,7 +382,8 @@ def _read(content):
 MARK = '.unpacked'
 
 def unpacked(root: Path) -> dict:
-    "What a folder was unpacked from. root: folder. Returns: dict with 'archive', 'bytes', 'md5', 'sha256', 'files', empty if `unpack` did not make it. Source: this library."
+    """What a folder was unpacked from. root: folder. Returns: dict with 'archive', 'bytes', 'md5', 'sha256', 'files', empty if `unpack`
+    did not make it. Source: this library."""
     return read_note(Path(root) / MARK)
 
 DAMAGES = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, OSError, NotImplementedError, RuntimeError)

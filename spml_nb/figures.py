@@ -35,7 +35,8 @@ def _all() -> dict:
 def figures(paper: str) -> list[str]:
     """The figures of a paper that are drawn here.
 
-    paper: as in `published_tables.papers`. Returns: list of numbers as str. Raises SpmlError: for another paper. Source: the papers' figures.
+    paper: as in `published_tables.papers`. Returns: list of numbers as str. Raises SpmlError: for another paper. Source: the papers'
+    figures.
     """
     return list(_all()[one_of(paper, ORDER, 'paper')])
 
@@ -60,7 +61,8 @@ def command(paper: str, figure: str | int, suite: str) -> str:
     return f'spml sweep {paper} --figure {figure} --suite {suite}'
 
 def suites(paper: str, figure: str | int) -> list[str]:
-    """Where a figure can be drawn. paper, figure: as in `description`. Returns: list of suites. Raises SpmlError: as `description`. Source: this library."""
+    """Where a figure can be drawn. paper, figure: as in `description`. Returns: list of suites. Raises SpmlError: as `description`.
+    Source: this library."""
     return description(paper, figure).get('suites', ['mini', 'paper'])
 
 # %% ../nbs/62_figures.ipynb #9f38828d
@@ -81,8 +83,8 @@ class Part(NamedTuple):
 def parts(paper: str, figure: str | int, suite: str, known: pd.DataFrame) -> list[Part]:
     """The runs behind a figure, with their place in it.
 
-    paper, figure: as in `description`; suite: one of its `suites`; known: as from `sweeps.finished`. Returns: list of Part, empty for a figure
-    that needs no run. Raises SpmlError: for another paper, figure or suite. Source: this library.
+    paper, figure: as in `description`; suite: one of its `suites`; known: as from `sweeps.finished`. Returns: list of Part, empty for a
+    figure that needs no run. Raises SpmlError: for another paper, figure or suite. Source: this library.
     """
     about = description(paper, figure)
     one_of(suite, suites(paper, figure), f'suite of figure {figure} of {paper!r}')
@@ -131,8 +133,8 @@ def needed(paper: str, figure: str | int | None, suite: str, known: pd.DataFrame
 
 # %% ../nbs/62_figures.ipynb #32f914b0
 def observations(paper: str, figure: str | int | None, suite: str, known: pd.DataFrame) -> list[Config]:
-    """The runs of `needed` that are also to be observed. paper, figure, suite, known: as in `needed`. Returns: list of Config, each once, done or
-    not. Raises SpmlError: as `parts`. Source: this library."""
+    """The runs of `needed` that are also to be observed. paper, figure, suite, known: as in `needed`. Returns: list of Config, each once,
+    done or not. Raises SpmlError: as `parts`. Source: this library."""
     numbers = _numbers(paper, figure, suite)
     found = [p.config for n in numbers if description(paper, n).get('observed') for p in parts(paper, n, suite, known) if p.config is not None]
     return list({sweeps.key(c): c for c in found}.values())
@@ -140,8 +142,8 @@ def observations(paper: str, figure: str | int | None, suite: str, known: pd.Dat
 def sweep(paper: str, figure: str | int | None, suite: str, *, dry_run: bool = False, tell: Callable[[str], None] = print, **launch) -> pd.DataFrame:
     """Run what a figure, or all of a paper's, still needs, then collect its arrays.
 
-    paper, figure, suite: as in `needed`; dry_run: only say how much there is; tell: is given the lines; launch: jobs, engine and address as in
-    `sweeps.run`.
+    paper, figure, suite: as in `needed`; dry_run: only say how much there is; tell: is given the lines; launch: jobs, engine and address as
+    in `sweeps.run`.
     Returns: DataFrame as from `sweeps.run`, rows of observed runs included (`sweeps.plan` for a dry run). Raises SpmlError: as `needed`.
     Source: this library.
     """
@@ -209,7 +211,8 @@ VERSION = 1                                                       # raise it whe
 OBSERVED = ('annotated', 'logits', 'probabilities')
 
 def arrays_file(paper: str, figure: str | int, suite: str) -> Path:
-    """Where a figure's arrays lie. paper, figure: as in `description`; suite: one of its `suites`. Returns: Path of an .npz; the picture lies beside it.
+    """Where a figure's arrays lie. paper, figure: as in `description`; suite: one of its `suites`. Returns: Path of an .npz; the picture
+    lies beside it.
     Raises SpmlError: as `command`. Source: this library."""
     command(paper, figure, suite)
     return settings.path('outputs') / paper / f'fig{figure}{"" if suite == "mini" else "_" + suite}.npz'
@@ -217,8 +220,9 @@ def arrays_file(paper: str, figure: str | int, suite: str) -> Path:
 def collect(paper: str, figure: str | int, suite: str, known: pd.DataFrame | None = None) -> Path | None:
     """Gather a figure's arrays from the runs that are done, into a file. It never trains.
 
-    paper, figure: as in `description`; suite: one of its `suites`; known: as from `sweeps.finished`, unset: that. Returns: the file, None when
-    there is nothing yet. Warns of a run that cannot be read. Raises SpmlError: as `parts`, or if the file cannot be written. Source: this library.
+    paper, figure: as in `description`; suite: one of its `suites`; known: as from `sweeps.finished`, unset: that. Returns: the file, None
+    when there is nothing yet. Warns of a run that cannot be read. Raises SpmlError: as `parts`, or if the file cannot be written. Source:
+    this library.
     """
     known, file, about = sweeps.finished() if known is None else known, arrays_file(paper, figure, suite), description(paper, figure)
     old, places, arrays, missing = _old(file), {}, {}, []
@@ -277,8 +281,8 @@ def _notes(config: Config) -> dict | None:
 def draw(paper: str, figure: str | int, suite: str) -> Path | None:
     """Draw a figure from its arrays.
 
-    paper, figure: as in `description`; suite: one of its `suites`. Returns: the SVG, beside the arrays; None when there are none: `command` says what
-    fills it. Raises SpmlError: as `command`, or for a damaged file. Source: the papers' figures.
+    paper, figure: as in `description`; suite: one of its `suites`. Returns: the SVG, beside the arrays; None when there are none: `command`
+    says what fills it. Raises SpmlError: as `command`, or for a damaged file. Source: the papers' figures.
     """
     file = arrays_file(paper, figure, suite)
     if not file.is_file(): return None

@@ -23,8 +23,8 @@ from . import drawing, pages, papers, published_tables, runs, settings
 PANELS = ('VOC', 'COCO', 'NUS', 'CUB', 'photos')      # four data sets of the papers with their miniatures; and real photos, which no paper has
 
 class Method(NamedTuple):
-    """A line of the picture. name; paper, table: where it is printed; cells: {panel: (row, row of the baseline, column)}; own: whether it is what
-    the paper proposes. Source: the papers' tables."""
+    """A line of the picture. name; paper, table: where it is printed; cells: {panel: (row, row of the baseline, column)}; own: whether it
+    is what the paper proposes. Source: the papers' tables."""
     name: str
     paper: str
     table: str
@@ -53,8 +53,9 @@ METHODS = (
 def gains(known: pd.DataFrame) -> pd.DataFrame:
     """What every method gains over its baseline.
 
-    known: as from `pages.record`. Returns: DataFrame, a row a method and panel: method, panel, published (points of mAP, NaN where the paper has
-    none), ours (mean over the seeds of both), low and high (over these seeds), n (seeds), base and our_base (mAP of the baseline in percent).
+    known: as from `pages.record`. Returns: DataFrame, a row a method and panel: method, panel, published (points of mAP, NaN where the
+    paper has none), ours (mean over the seeds of both), low and high (over these seeds), n (seeds), base and our_base (mAP of the baseline
+    in percent).
     Source: the papers' tables.
     """
     cells = {key: published_tables.cells(*key).set_index(['row', 'column'], drop=False) for key in {(m.paper, m.table) for m in METHODS}}
@@ -133,7 +134,8 @@ def _cell(published: float, ours: float, n: int, form: str) -> str:
     return mine if math.isnan(published) else f'{published:{form}} / {mine}'
 
 def part(found: pd.DataFrame, picture: str) -> str:
-    """What README.md shows between the marks. found: as from `gains`; picture: its address. Returns: Markdown, with the marks. Source: this library."""
+    """What README.md shows between the marks. found: as from `gains`; picture: its address. Returns: Markdown, with the marks. Source:
+    this library."""
     wanted = found[found.n >= 0]
     missing = f' {(wanted.n == 0).sum()} of {len(wanted)} cells are still missing.' if (wanted.n == 0).any() else ''
     text = ('Points of mAP gained over *assume negative* (AN), which takes every unknown label for a negative. Rings: the papers, on VOC, COCO, NUS-WIDE '
@@ -144,8 +146,9 @@ def part(found: pd.DataFrame, picture: str) -> str:
 def write(root: Path | None = None) -> list[Path]:
     """Make `outputs/front.svg`, and the part of README.md between the marks.
 
-    root: the folder that has README.md and outputs/, unset: where the setting `outputs` lies; a folder without README.md, or with one that has no
-    marks, gets the picture alone. Returns: the files that changed. Raises SpmlError: for a damaged table of record, or a file that cannot be written.
+    root: the folder that has README.md and outputs/, unset: where the setting `outputs` lies; a folder without README.md, or with one that
+    has no marks, gets the picture alone. Returns: the files that changed. Raises SpmlError: for a damaged table of record, or a file that
+    cannot be written.
     Source: this library.
     """
     outputs = settings.path('outputs') if root is None else Path(root) / 'outputs'

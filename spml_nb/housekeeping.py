@@ -88,10 +88,11 @@ def _progress(folder) -> dict:
 def listing(root: Path | None = None, *, state: str | None = None, pattern: str | None = None, days: float | None = None, **filters) -> pd.DataFrame:
     """Every run folder there is, the newest first.
 
-    root: the folder of runs, unset: the setting `runs`; state: one of `STATES`; pattern: of the name, with * and ?; days: only those unchanged
-    for longer; filters: fields of `Config` with the value wanted.
-    Returns: DataFrame: name, state, loss, dataset, regime, labels, seed, val_map and test_map in percent, seconds, mb (1e6 bytes), days since
-    the last change, note (what is damaged, how far it is), folder. Raises SpmlError: for an unknown state or field, or a value of a wrong kind.
+    root: the folder of runs, unset: the setting `runs`; state: one of `STATES`; pattern: of the name, with * and ?; days: only those
+    unchanged for longer; filters: fields of `Config` with the value wanted.
+    Returns: DataFrame: name, state, loss, dataset, regime, labels, seed, val_map and test_map in percent, seconds, mb (1e6 bytes), days
+    since the last change, note (what is damaged, how far it is), folder. Raises SpmlError: for an unknown state or field, or a value of a
+    wrong kind.
     Source: this library.
     """
     if state is not None: one_of(state, STATES, 'state')
@@ -237,8 +238,8 @@ def in_use(root: Path) -> set[str]:
 def clean(table: pd.DataFrame, *, dry_run: bool) -> pd.DataFrame:
     """Remove what `leftovers` lists.
 
-    table: rows of it; dry_run: only say what would go. Returns: as `remove`, with the path as name. Raises SpmlError: before anything is removed, for a
-    path outside the settings `runs`, `outputs` and `cache`. Source: this library.
+    table: rows of it; dry_run: only say what would go. Returns: as `remove`, with the path as name. Raises SpmlError: before anything is
+    removed, for a path outside the settings `runs`, `outputs` and `cache`. Source: this library.
     """
     places = [settings.path(kind) for kind in ('runs', 'outputs', 'cache')]
     for path in table.path:

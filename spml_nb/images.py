@@ -96,8 +96,8 @@ def open_images(dataset: Dataset, size: int, progress: bool = True) -> np.ndarra
 
     dataset: in files or in memory; size: side in pixels; progress: show a bar (on a terminal) and one line when done.
     Returns: (N, size, size, 3) uint8, RGB, read-only; images that are in memory at that size are returned as they are.
-    Several processes may call this at once: one builds, the others wait. Nothing is left half-written; a file that is cut off or has a damaged
-    header is built again, the pixels in it are taken as they are.
+    Several processes may call this at once: one builds, the others wait. Nothing is left half-written; a file that is cut off or has a
+    damaged header is built again, the pixels in it are taken as they are.
     Raises SpmlError: naming all unusable images at once; when the cache's disk is full or cannot be written; for a wrong size.
     Source: this library; the squash is that of Cole et al. 2021.
     """
@@ -221,7 +221,8 @@ def batch(store: np.ndarray, index, device: torch.device | str = 'cpu') -> torch
     """Some rows of `open_images`' array on a device.
 
     store: (N, S, S, 3) uint8; index: (B,) row numbers, array, list or tensor (best on the CPU); device: where to.
-    Returns: (B, 3, S, S) uint8 in channels_last strides; the copy to a CUDA device does not block. Raises SpmlError: for rows outside the store.
+    Returns: (B, 3, S, S) uint8 in channels_last strides; the copy to a CUDA device does not block. Raises SpmlError: for rows outside the
+    store.
     Source: this library.
     """
     rows, device = _within(index, len(store)), torch.device(device)
@@ -300,8 +301,8 @@ CHANGE_HUE = 3   # the last three of them turn one hue into another, because the
 def rand_augment(images: torch.Tensor, operations: torch.Tensor, signs: torch.Tensor, magnitude: int = 9) -> torch.Tensor:
     """Apply drawn operations, one after another.
 
-    images: (B, 3, H, W) uint8; operations: (N, B) int on the CPU, rows of `OPERATIONS`; signs: (N, B) of 1 and -1 on the CPU, for those that have
-    one; magnitude: 0 … 30. Returns: the same shape and type. Raises nothing. Source: RandAugment, Cubuk et al. 2020; LAC §4.1.
+    images: (B, 3, H, W) uint8; operations: (N, B) int on the CPU, rows of `OPERATIONS`; signs: (N, B) of 1 and -1 on the CPU, for those
+    that have one; magnitude: 0 … 30. Returns: the same shape and type. Raises nothing. Source: RandAugment, Cubuk et al. 2020; LAC §4.1.
     """
     functions = list(OPERATIONS.values())
     for drawn, sign in zip(operations, torch.where(operations < len(SIGNED), signs, 1), strict=True):
@@ -359,9 +360,9 @@ def strong(images: torch.Tensor, p: float = 0.5, pixels: int = 0, cutout: float 
            jitter: float = 0.4, jitter_p: float = 0.8, grey_p: float = 0.2, keep_hue: bool = False) -> torch.Tensor:
     """Moved, cut out, RandAugmented, jittered and sometimes grey.
 
-    images: (B, 3, H, W) uint8; p, pixels: as in `weak`; cutout: its sides as a part of the image's; operations, magnitude: RandAugment's N and M
-    (of 30); jitter: factors from [1 - jitter, 1 + jitter], with probability jitter_p; grey_p: probability of grey; keep_hue: none of RandAugment's
-    operations that change a hue, and no grey.
+    images: (B, 3, H, W) uint8; p, pixels: as in `weak`; cutout: its sides as a part of the image's; operations, magnitude: RandAugment's N
+    and M (of 30); jitter: factors from [1 - jitter, 1 + jitter], with probability jitter_p; grey_p: probability of grey; keep_hue: none of
+    RandAugment's operations that change a hue, and no grey.
     Returns: (B, 3, H, W) float32 in [0, 1]. Raises SpmlError: for another shape or type.
     Source: LAC §4.1 for Cutout and RandAugment; the authors' code for the flip, 0.5, jitter and grey.
     """
@@ -381,8 +382,8 @@ LIGHT_SCALE = torch.tensor([0.2175, 0.0188, 0.0045])
 def jitter_in_order(images: torch.Tensor, factors: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
     """Brightness, contrast and saturation, in an order of its own for each image.
 
-    images: (B, 3, H, W) float in [0, 1]; factors: (3, B) ≥ 0, of brightness, contrast and saturation; order: (3, B) int, row k what comes k-th
-    (0, 1, 2 in the order of `factors`). Returns: the same shape, in [0, 1]. Raises nothing. Source: torchvision's ColorJitter.
+    images: (B, 3, H, W) float in [0, 1]; factors: (3, B) ≥ 0, of brightness, contrast and saturation; order: (3, B) int, row k what comes
+    k-th (0, 1, 2 in the order of `factors`). Returns: the same shape, in [0, 1]. Raises nothing. Source: torchvision's ColorJitter.
     """
     for step in order:
         grey, kind = _grey(images), _rows(step, images)
@@ -393,8 +394,9 @@ def jitter_in_order(images: torch.Tensor, factors: torch.Tensor, order: torch.Te
 def crop_colours(images: torch.Tensor, p: float = 0.5, jitter: float = 0.4, lighting: float = 0.1) -> torch.Tensor:
     """What Two-way's training view does after the crop: flip, colour jitter, PCA lighting.
 
-    images: (B, 3, H, W) uint8; p: probability of mirroring; jitter: factors from [1 - jitter, 1 + jitter]; lighting: standard deviation along
-    the principal axes. Returns: (B, 3, H, W) float32, by a few hundredths outside [0, 1] at most. Raises SpmlError: for another shape or type.
+    images: (B, 3, H, W) uint8; p: probability of mirroring; jitter: factors from [1 - jitter, 1 + jitter]; lighting: standard deviation
+    along the principal axes. Returns: (B, 3, H, W) float32, by a few hundredths outside [0, 1] at most. Raises SpmlError: for another shape
+    or type.
     Source: the authors' code of Two-way.
     """
     n = len(images)
@@ -426,7 +428,8 @@ LONGEST = 640
 class Photos:
     """Whole photos one behind the other.
 
-    pixels: flat uint8 array, memory-mapped or not; sizes: (N, 2) int, height and width of each. Index with a row number: (h, w, 3) uint8, RGB.
+    pixels: flat uint8 array, memory-mapped or not; sizes: (N, 2) int, height and width of each. Index with a row number: (h, w, 3) uint8,
+    RGB.
     Raises nothing. Source: this library.
     """
     def __init__(self, pixels: np.ndarray, sizes: np.ndarray):

@@ -35,12 +35,13 @@ QUANTILES = (0.25, 0.5, 0.75)
 GROUPS = ('annotated positives', 'unannotated positives', 'unannotated negatives')
 
 def kinds(z: np.ndarray, true: np.ndarray) -> list[np.ndarray]:
-    """The entries of each of `GROUPS`. z, true: (N, C) in {1, 0, −1}, observed and true labels. Returns: three (N, C) bool. Source: EM/APL, Figs. 7-9."""
+    """The entries of each of `GROUPS`. z, true: (N, C) in {1, 0, −1}, observed and true labels. Returns: three (N, C) bool. Source:
+    EM/APL, Figs. 7-9."""
     return [z > 0, (z == 0) & (true > 0), (z == 0) & (true < 0)]
 
 class Notes:
-    """What an `Observer` has seen; part of its checkpoints. steps: [sum of the loss of annotated positives, their number] a batch; epochs: after each,
-    the `QUANTILES` of |logit| and of the probability by group. Source: EM/APL, Figs. 7-9."""
+    """What an `Observer` has seen; part of its checkpoints. steps: [sum of the loss of annotated positives, their number] a batch; epochs:
+    after each, the `QUANTILES` of |logit| and of the probability by group. Source: EM/APL, Figs. 7-9."""
     def __init__(self): self.steps, self.epochs = [], []
     def state_dict(self) -> dict: return {'steps': self.steps, 'epochs': self.epochs}
     def load_state_dict(self, state: dict): self.steps, self.epochs = state['steps'], state['epochs']
@@ -101,15 +102,16 @@ def observe(config: Config) -> Run:
     return run
 
 def write_arrays(file: Path, arrays: dict[str, np.ndarray]):
-    """An .npz with the same bytes for the same arrays. file; arrays: by name. Raises SpmlError: if the file cannot be written. Source: this library."""
+    """An .npz with the same bytes for the same arrays. file; arrays: by name. Raises SpmlError: if the file cannot be written. Source:
+    this library."""
     whole = io.BytesIO()
     np.savez(whole, **arrays)
     write_atomically(file, lambda path: path.write_bytes(whole.getvalue()))
 
 # %% ../nbs/67_measuring.ipynb #a1e79e3a
 class Examined(NamedTuple):
-    """A finished run with its data. trainer: as from `training.rebuild`; task: Task; index: (n,) rows of the data set looked at; logits: (n, C) that
-    it scores them by, float64. Source: this library."""
+    """A finished run with its data. trainer: as from `training.rebuild`; task: Task; index: (n,) rows of the data set looked at; logits:
+    (n, C) that it scores them by, float64. Source: this library."""
     trainer: Trainer
     task: Task
     index: np.ndarray
@@ -118,7 +120,8 @@ class Examined(NamedTuple):
 def examine(run: Run, part: str = 'train') -> Examined:
     """Score images of a finished run's data by its best weights.
 
-    run: done, with its checkpoint; part: 'train', 'val' or 'test'. Returns: Examined. Raises SpmlError: if its files are damaged. Source: this library.
+    run: done, with its checkpoint; part: 'train', 'val' or 'test'. Returns: Examined. Raises SpmlError: if its files are damaged. Source:
+    this library.
     """
     config = replace(run.config, device=None)
     task = make_task(config)
@@ -152,7 +155,8 @@ def density(run: Run) -> dict:
 
 # %% ../nbs/67_measuring.ipynb #ed1f9b84
 def imbalance(run: Run) -> dict:
-    """How far the gradients of all training entries are from cancelling. run: of any method. Returns: imbalance, Eq. 6 divided by the number of images.
+    """How far the gradients of all training entries are from cancelling. run: of any method. Returns: imbalance, Eq. 6 divided by the
+    number of images.
     Raises SpmlError: as `examine`. Source: HML, Eq. 6 and Fig. 3."""
     seen = examine(run)
     return {'imbalance': gradient_balance(torch.from_numpy(seen.logits), torch.from_numpy(seen.task.observed), reduction='sample').item()}
@@ -161,8 +165,8 @@ def imbalance(run: Run) -> dict:
 LABELS = 12
 
 def correlation(run: Run) -> dict:
-    """The labels that are most alike. run: with a cosine head, of `hml` or `hml_fixed`. Returns: correlation (k, k), Eq. 8, of the k = 12 labels with the
-    highest to another; names (k,). Raises SpmlError: as `examine`. Source: HML, Eq. 8 and Fig. 6."""
+    """The labels that are most alike. run: with a cosine head, of `hml` or `hml_fixed`. Returns: correlation (k, k), Eq. 8, of the k = 12
+    labels with the highest to another; names (k,). Raises SpmlError: as `examine`. Source: HML, Eq. 8 and Fig. 6."""
     seen = examine(run, 'val')
     corr = label_correlation(seen.trainer.model.head.weight.detach().cpu(), *_angle(seen)).numpy()
     highest = np.where(np.eye(len(corr), dtype=bool), -1, corr).max(1)
@@ -180,7 +184,8 @@ def confidence(run: Run) -> dict:
     return {'counts': histograms(expit(logits.astype(np.float64)), [true], CONFIDENCES)[0]}
 
 def curves(run: Run) -> dict:
-    """Loss and validation mAP (percent) of every epoch. run: done. Returns: loss, val_map (epochs,). Raises SpmlError: as `training.read_result`.
+    """Loss and validation mAP (percent) of every epoch. run: done. Returns: loss, val_map (epochs,). Raises SpmlError: as
+    `training.read_result`.
     Source: OPML, Fig. 4."""
     table = read_result(run).curves
     return {'loss': table.loss.to_numpy(np.float32), 'val_map': table.val_map.to_numpy(np.float32)}
@@ -188,14 +193,16 @@ def curves(run: Run) -> dict:
 CLASSES, PROBABILITIES = 8, np.linspace(0, 1, 51)
 
 def spread_classes(positives: np.ndarray, n: int = CLASSES) -> np.ndarray:
-    """Classes from the most frequent to rare ones, evenly spaced. positives: (C,) counts; n: how many. Returns: (n,) or fewer class numbers.
+    """Classes from the most frequent to rare ones, evenly spaced. positives: (C,) counts; n: how many. Returns: (n,) or fewer class
+    numbers.
     Source: this library."""
     order = np.argsort(-positives, kind='stable')
     return order[::max(1, len(order) // n)][:n]
 
 def class_density(run: Run) -> dict:
-    """Probabilities class by class. run: done. Returns: counts (k, 4, 50) over [0, 1] of k = 8 classes: unannotated training positives and negatives, test
-    positives and negatives; ap (k,) of the test images in percent; names (k,). Raises SpmlError: as `examine`. Source: EM/APL, Fig. 11."""
+    """Probabilities class by class. run: done. Returns: counts (k, 4, 50) over [0, 1] of k = 8 classes: unannotated training positives and
+    negatives, test positives and negatives; ap (k,) of the test images in percent; names (k,). Raises SpmlError: as `examine`. Source:
+    EM/APL, Fig. 11."""
     train, test = examine(run), read_result(run).logits['test'].astype(np.float64)
     data, true = train.task.data, train.task.data.labels[train.task.test]
     chosen = spread_classes((true > 0).sum(0))
@@ -226,8 +233,8 @@ def _picture(seen: Examined, chosen: list[tuple[int, list[int]]], maps, flags: n
     return {name: np.array(value, np.int8 if name == 'kinds' else None) for name, value in found.items()}
 
 def activation(run: Run) -> dict:
-    """Class activation maps of test images. run: done. Returns: images (n, s, s, 3) uint8; maps (n, 3, h, w) uint8, each up to 255; names (n, 3), '' for
-    none; kinds (n, 3) int8: 1 annotated, −1 not. Raises SpmlError: as `examine`. Source: OPML, Fig. 7."""
+    """Class activation maps of test images. run: done. Returns: images (n, s, s, 3) uint8; maps (n, 3, h, w) uint8, each up to 255; names
+    (n, 3), '' for none; kinds (n, 3) int8: 1 annotated, −1 not. Raises SpmlError: as `examine`. Source: OPML, Fig. 7."""
     seen = examine(run, 'test')
     p, true = expit(seen.logits), seen.task.data.labels[seen.index]
     threshold = run.result()['scores'].get('threshold', 0.5)
@@ -240,8 +247,9 @@ def activation(run: Run) -> dict:
     return _picture(seen, chosen, lambda batch, c: class_activation(seen.trainer.model, batch, c), true)
 
 def attention(run: Run) -> dict:
-    """Attention maps of training images, for the observed positive and the two surest other labels. run: with a label-wise head. Returns: as `activation`;
-    kinds: 2 observed, 1 identified (p ≥ δ) and true, −1 identified and not true, 0 below δ. Raises SpmlError: as `examine`. Source: LAC, Fig. 6."""
+    """Attention maps of training images, for the observed positive and the two surest other labels. run: with a label-wise head. Returns:
+    as `activation`; kinds: 2 observed, 1 identified (p ≥ δ) and true, −1 identified and not true, 0 below δ. Raises SpmlError: as
+    `examine`. Source: LAC, Fig. 6."""
     seen = examine(run)
     p, z, true = expit(seen.logits), seen.task.observed, seen.task.data.labels[seen.index]
     hparams = resolve(run.config).hparams
@@ -257,8 +265,8 @@ def _surest(p: np.ndarray, which: np.ndarray, n: int) -> list[int]:
 
 # %% ../nbs/67_measuring.ipynb #bb21bd0f
 def proportions(config: Config) -> dict:
-    """What the unannotated labels of a data set are. config: says how labels are observed. Returns: positive (C,), the share of positives among each class's
-    unannotated training labels, highest first. Raises SpmlError: as `training.make_task`. Source: EM/APL, Fig. 10."""
+    """What the unannotated labels of a data set are. config: says how labels are observed. Returns: positive (C,), the share of positives
+    among each class's unannotated training labels, highest first. Raises SpmlError: as `training.make_task`. Source: EM/APL, Fig. 10."""
     task = make_task(config)
     unknown, true = task.observed == 0, task.data.labels[task.train]
     share = (unknown & (true > 0)).sum(0) / np.maximum((unknown & (true != 0)).sum(0), 1)

@@ -50,8 +50,8 @@ def tables(paper: str, number: str, known: pd.DataFrame) -> pd.DataFrame:
 def table(paper: str, number: str, suite: str, known: pd.DataFrame) -> pd.DataFrame:
     """A published table beside ours, a row a cell.
 
-    paper, number: of a table; suite: of `SUITES`; known: as from `record`. Returns: DataFrame as from `papers.table`, and suite, dataset (the
-    paper's), stand_in (ours), printed (the published number as text), command (what fills the cell, '' where nothing is to be filled).
+    paper, number: of a table; suite: of `SUITES`; known: as from `record`. Returns: DataFrame as from `papers.table`, and suite, dataset
+    (the paper's), stand_in (ours), printed (the published number as text), command (what fills the cell, '' where nothing is to be filled).
     Raises SpmlError: for another paper, table or suite. Source: the papers' tables.
     """
     cells, printed = published_tables.cells(paper, number), published_tables.printed(paper, number)
@@ -66,8 +66,8 @@ def table(paper: str, number: str, suite: str, known: pd.DataFrame) -> pd.DataFr
 def ranks(tidy: pd.DataFrame) -> pd.DataFrame:
     """Whether the methods come in the paper's order, for each list of methods.
 
-    tidy: one suite of `tables`. Returns: DataFrame, a row a list: place (the column, or the row where the rows are measures), within (the data set
-    where a column has several, else ''), methods (with both numbers), spearman (NaN under three methods, or when all are equal).
+    tidy: one suite of `tables`. Returns: DataFrame, a row a list: place (the column, or the row where the rows are measures), within (the
+    data set where a column has several, else ''), methods (with both numbers), spearman (NaN under three methods, or when all are equal).
     Source: Spearman's rank correlation.
     """
     tidy = tidy[tidy.state != 'none']
@@ -144,7 +144,8 @@ def state_text(tidy: pd.DataFrame) -> list[str]:
 def markdown(paper: str, number: str, tidy: pd.DataFrame) -> str:
     """A table as a page for a forge.
 
-    paper, number: of the table; tidy: as from `tables`. Returns: Markdown. Raises SpmlError: for another paper or table. Source: this library.
+    paper, number: of the table; tidy: as from `tables`. Returns: Markdown. Raises SpmlError: for another paper or table. Source: this
+    library.
     """
     whole = published_tables.read(paper)
     title = f"# {whole['venue']}, Table {number}: {escape(whole['tables'][number]['title'])}\n\n{escape(whole['title'])}. "
@@ -174,7 +175,8 @@ def _where(cells: pd.DataFrame, chosen: pd.Series) -> str:
 def section(paper: str, number: str, suite: str, known: pd.DataFrame) -> str:
     """A table in one suite, with its notes.
 
-    paper, number: of it; suite: of `SUITES`; known: as from `record`. Returns: Markdown. Raises SpmlError: for another paper, table or suite.
+    paper, number: of it; suite: of `SUITES`; known: as from `record`. Returns: Markdown. Raises SpmlError: for another paper, table or
+    suite.
     Source: the papers' tables.
     """
     body = block(table(paper, number, suite, known))
@@ -182,7 +184,8 @@ def section(paper: str, number: str, suite: str, known: pd.DataFrame) -> str:
     return '\n'.join([f"**Table {number}: {escape(published_tables.read(paper)['tables'][number]['title'])}**\n", body, *notes])
 
 class Picture:
-    """A figure for a notebook: the SVG if it is drawn and small, else where it is or what makes it. paper, number: as in `figures.figures`; suite.
+    """A figure for a notebook: the SVG if it is drawn and small, else where it is or what makes it. paper, number: as in `figures.figures`;
+    suite.
     Raises SpmlError: as `figures.draw`. Source: this library."""
     LIMIT = 50_000   # bytes, so that a notebook with all figures of a paper stays small
 
@@ -206,8 +209,8 @@ VERDICTS = ('holds', 'does not hold', 'not run')
 def claim_table(paper: str, suite: str, known: pd.DataFrame, at_hand: dict | None = None) -> pd.DataFrame:
     """The claims of a paper in a suite.
 
-    paper; suite: of `SUITES`; known: as from `record`; at_hand: {(paper, number): as from `tables`}, unset: made where needed. Returns: DataFrame, a
-    row a claim, as from `claims.report`, and suite, command (what decides more of its places, '' if nothing does).
+    paper; suite: of `SUITES`; known: as from `record`; at_hand: {(paper, number): as from `tables`}, unset: made where needed. Returns:
+    DataFrame, a row a claim, as from `claims.report`, and suite, command (what decides more of its places, '' if nothing does).
     Raises SpmlError: for another suite or paper. Source: the papers' texts.
     """
     found = claims.report(one_of(suite, SUITES, 'suite'), known, paper, _our_value(suite, known, at_hand))
@@ -223,7 +226,8 @@ def _our_value(suite: str, known: pd.DataFrame, at_hand: dict | None) -> Callabl
     return lambda operand: means[operand.paper, operand.cell[0]][operand.cell[1:]] if operand.cell else make(operand)
 
 def claim_command(claim: dict, suite: str) -> str:
-    """What runs a claim. claim: one of `claims.claims()`; suite: of the runs. Returns: a command line, '' if no table or figure has its runs.
+    """What runs a claim. claim: one of `claims.claims()`; suite: of the runs. Returns: a command line, '' if no table or figure has its
+    runs.
     Source: this library."""
     paper, named = claim['paper'], claim['where']
     if 'table' in claim: return _table_command(paper, claim['table'], suite)
@@ -239,7 +243,8 @@ def _table_command(paper: str, number: str, suite: str) -> str:
     return command(paper, number, suite) if can else ''
 
 def claim_section(paper: str, suite: str, known: pd.DataFrame) -> str:
-    """The claims of a paper in one suite. paper; suite: of `SUITES`; known: as from `record`. Returns: Markdown. Raises SpmlError: for another suite.
+    """The claims of a paper in one suite. paper; suite: of `SUITES`; known: as from `record`. Returns: Markdown. Raises SpmlError: for
+    another suite.
     Source: the papers' texts."""
     found = claim_table(paper, suite, known).to_dict('records')
     return grid([['claim', 'where', 'the paper’s numbers', 'ours'],
@@ -264,8 +269,8 @@ def _verdict(line: dict) -> str:
 
 # %% ../nbs/65_pages.ipynb #bcd17b7c
 class Figure(NamedTuple):
-    """A figure in a suite. caption: what it shows; remarks: what the paper says of its numbers, what was chosen here; file: the SVG, None if its
-    arrays were not collected; command: what collects them. Source: this library."""
+    """A figure in a suite. caption: what it shows; remarks: what the paper says of its numbers, what was chosen here; file: the SVG, None
+    if its arrays were not collected; command: what collects them. Source: this library."""
     paper: str
     number: str
     suite: str
@@ -275,7 +280,8 @@ class Figure(NamedTuple):
     command: str
 
 class Results(NamedTuple):
-    """All that the pages show. tables: {(paper, number): as from `tables`}; claims: as from `claim_table`; figures: list of Figure. Source: this library."""
+    """All that the pages show. tables: {(paper, number): as from `tables`}; claims: as from `claim_table`; figures: list of Figure.
+    Source: this library."""
     tables: dict[tuple[str, str], pd.DataFrame]
     claims: pd.DataFrame
     figures: list[Figure]
@@ -283,7 +289,8 @@ class Results(NamedTuple):
 def gather(known: pd.DataFrame | None = None, tell: Callable[[str], None] = print) -> Results:
     """Join the papers' numbers with ours, and draw the figures.
 
-    known: unset: as from `record`; tell: is given a line a paper. Returns: Results. Raises SpmlError: as `record` and `figures.draw`. Source: this library.
+    known: unset: as from `record`; tell: is given a line a paper. Returns: Results. Raises SpmlError: as `record` and `figures.draw`.
+    Source: this library.
     """
     known = record() if known is None else known
     found, drawn = {}, []
@@ -321,7 +328,8 @@ def write(known: pd.DataFrame | None = None, tell: Callable[[str], None] = print
     return changed
 
 def contents(results: Results, folder: Path) -> dict[str, str]:
-    """The text of every file but the figures. results: as from `gather`; folder: where they will lie. Returns: {name: text}. Source: this library."""
+    """The text of every file but the figures. results: as from `gather`; folder: where they will lie. Returns: {name: text}. Source:
+    this library."""
     texts = {}
     for (paper, number), tidy in results.tables.items():
         texts[f'{paper}/table{number}.csv'] = tidy.round(4).to_csv(index=False, lineterminator='\n')
@@ -339,8 +347,8 @@ def _same(file: Path, text: str) -> bool: return file.is_file() and file.read_by
 def progress(results: Results, suite: str, paper: str) -> dict[str, int]:
     """How far a paper is in a suite.
 
-    results: as from `gather`; suite; paper. Returns: done, todo (missing or with fewer seeds), total of cells that can be run; figures, drawn; one
-    count for each of `VERDICTS`. Source: this library.
+    results: as from `gather`; suite; paper. Returns: done, todo (missing or with fewer seeds), total of cells that can be run; figures,
+    drawn; one count for each of `VERDICTS`. Source: this library.
     """
     states = pd.concat([tidy[tidy.suite == suite].state for (name, _), tidy in results.tables.items() if name == paper]).value_counts()
     todo = int(states.get('missing', 0) + states.get('partly', 0))

@@ -23,8 +23,8 @@ from .sweeps import Row
 
 # %% ../nbs/60_papers.ipynb #933b4b41
 class Plan(NamedTuple):
-    """The runs behind a cell. search: tried with seed 0 for the choice; stated: hyper-parameters that the cell fixes; why: there are none, else '';
-    labels: what the runs observe, if not the same as the search. Source: this library."""
+    """The runs behind a cell. search: tried with seed 0 for the choice; stated: hyper-parameters that the cell fixes; why: there are none,
+    else ''; labels: what the runs observe, if not the same as the search. Source: this library."""
     search: list[Config]
     stated: dict
     why: str = ''
@@ -66,8 +66,8 @@ def _stand_in(config: dict, suite: str, dataset: str) -> Plan:
 def finals(plan: Plan, known: pd.DataFrame, seeds: Iterable[int] = (0, 1, 2)) -> list[Config]:
     """The runs whose mean stands in the table.
 
-    plan: of a cell; known: as from `sweeps.finished`; seeds: of observed labels and training. Returns: list of Config, empty while the search
-    is not done or when there is none. Source: this library.
+    plan: of a cell; known: as from `sweeps.finished`; seeds: of observed labels and training. Returns: list of Config, empty while the
+    search is not done or when there is none. Source: this library.
     """
     chosen = sweeps.choose(plan.search, known) if plan.search else None
     if chosen is None: return []
@@ -90,7 +90,8 @@ def measure(metric: str, loss: str) -> tuple[str, float]:
 def values(configs: list[Config], metric: str, known: pd.DataFrame) -> dict[int, float]:
     """The measure of every run that is done.
 
-    configs: the runs; metric: as in `measure`; known: as from `sweeps.finished`. Returns: {seed: value in the measure's unit}. Source: this library.
+    configs: the runs; metric: as in `measure`; known: as from `sweeps.finished`. Returns: {seed: value in the measure's unit}. Source: this
+    library.
     """
     found = {}
     for config in configs:
@@ -104,8 +105,9 @@ def table(paper: str, table: str, suite: str, known: pd.DataFrame | None = None,
     """A published table beside ours, a row a cell.
 
     paper, table: as in `published_tables.cells`; suite: 'paper', 'mini' or 'photos'; known: as from `sweeps.finished`; seeds: those wanted.
-    Returns: DataFrame: row, column, metric, unit, published, published_std, lost, ours (mean), sd, n, seeds ({seed: value} as JSON), difference
-    (ours - published), state ('done', 'partly', 'missing', 'none'), why (there is no run), notes. Numbers in the measure's unit, NaN if missing.
+    Returns: DataFrame: row, column, metric, unit, published, published_std, lost, ours (mean), sd, n, seeds ({seed: value} as JSON),
+    difference (ours - published), state ('done', 'partly', 'missing', 'none'), why (there is no run), notes. Numbers in the measure's unit,
+    NaN if missing.
     Raises SpmlError: for another paper, table or suite. Source: the papers' tables.
     """
     known, seeds = sweeps.finished() if known is None else known, list(seeds)
@@ -138,8 +140,8 @@ def _transferred(row: str, task: str, seeds: list[int]) -> dict[int, float]:
 def rank_correlation(tidy: pd.DataFrame) -> pd.DataFrame:
     """Whether the methods come in the paper's order.
 
-    tidy: as from `table`. Returns: DataFrame, a row a column of the table: column, methods (rows with both numbers), spearman (NaN under three
-    methods or when all are equal). Source: Spearman's rank correlation, ties by mean rank (SciPy).
+    tidy: as from `table`. Returns: DataFrame, a row a column of the table: column, methods (rows with both numbers), spearman (NaN under
+    three methods or when all are equal). Source: Spearman's rank correlation, ties by mean rank (SciPy).
     """
     rows = []
     for column, part in tidy.groupby('column', sort=False):
@@ -169,8 +171,8 @@ def _text(line: dict) -> str:
 def needed(paper: str, table: str | None, suite: str, known: pd.DataFrame, seeds: Iterable[int] = (0, 1, 2)) -> tuple[list[Config], list[Config]]:
     """The runs of a table, done or not.
 
-    paper; table: one, None for all of the paper's; suite, known, seeds: as in `table`. Returns: (searches, finals that are known by now), each
-    run once. Raises SpmlError: for another paper, table or suite. Source: this library.
+    paper; table: one, None for all of the paper's; suite, known, seeds: as in `table`. Returns: (searches, finals that are known by now),
+    each run once. Raises SpmlError: for another paper, table or suite. Source: this library.
     """
     if table is not None: one_of(str(table), published_tables.tables(paper), f'table of {paper!r}')
     search, final = {}, {}
@@ -184,8 +186,8 @@ def needed(paper: str, table: str | None, suite: str, known: pd.DataFrame, seeds
 def sweep(paper: str, table: str | None, suite: str, *, seeds: Iterable[int] = (0, 1, 2), dry_run: bool = False, tell: Callable[[str], None] = print, **launch) -> pd.DataFrame:
     """Run what a table, or a paper, still needs.
 
-    paper, table, suite, seeds: as in `needed`; dry_run: only say how much there is; tell: is given the lines; launch: jobs, engine and address as
-    in `sweeps.run`.
+    paper, table, suite, seeds: as in `needed`; dry_run: only say how much there is; tell: is given the lines; launch: jobs, engine and
+    address as in `sweeps.run`.
     Returns: DataFrame as from `sweeps.run` (`sweeps.plan` for a dry run). Raises SpmlError: as `needed`. Source: this library.
     """
     seeds, known = list(seeds), sweeps.finished()

@@ -26,7 +26,8 @@ from .runs import Config, as_dict
 class GatherRows(torch.autograd.Function):
     """All processes' rows, one behind the other.
 
-    apply(own (b, ...), sizes: rows of each process). Returns: (sum of sizes, ...). The gradient is that of the own rows alone. Source: this library.
+    apply(own (b, ...), sizes: rows of each process). Returns: (sum of sizes, ...). The gradient is that of the own rows alone. Source: this
+    library.
     """
     @staticmethod
     def forward(ctx, own: Tensor, sizes: list[int]) -> Tensor:
@@ -90,7 +91,8 @@ class Group:
         return nn.parallel.DistributedDataParallel(module, device_ids=[self.device.index] if self.device.type == 'cuda' else None)
 
     def own_randomness(self, step: int) -> contextlib.AbstractContextManager:
-        "Other random numbers in each process, for views and dropout, and none of the common ones used up. step: of the epoch. Returns: a context manager."
+        """Other random numbers in each process, for views and dropout, and none of the common ones used up. step: of the epoch. Returns:
+        a context manager."""
         return contextlib.nullcontext() if self.size == 1 else self._own_randomness(step)
 
     @contextlib.contextmanager
@@ -115,7 +117,8 @@ class Group:
 def command(config: Config, processes: int, machine: str = '--standalone') -> list[str]:
     """The command line that trains a configuration with several processes of this machine.
 
-    config: any; processes: 1 or more; machine: other options of torchrun, such as '--nnodes=2 --node-rank=0 --master-addr=…', separated by blanks.
+    config: any; processes: 1 or more; machine: other options of torchrun, such as '--nnodes=2 --node-rank=0 --master-addr=…', separated by
+    blanks.
     Returns: list of words. Raises SpmlError: for less than one process. Source: torchrun.
     """
     if processes < 1: raise SpmlError(f'processes must be 1 or more, not {processes}.')

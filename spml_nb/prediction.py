@@ -31,7 +31,8 @@ def find_images(given) -> tuple[list[str], list[Path | Image.Image]]:
     """What `predict` is to look at.
 
     given: a folder, an image file, a PIL image, or a list of files and PIL images.
-    Returns: (names, sources): paths below the folder, paths as they were given, or places in the list from 0; and the Path or PIL image of each.
+    Returns: (names, sources): paths below the folder, paths as they were given, or places in the list from 0; and the Path or PIL image of
+    each.
     Raises SpmlError: when there is no image, or something else is given. Source: this library.
     """
     if isinstance(given, str | Path) and Path(given).is_dir(): return _in_folder(Path(given))
@@ -110,7 +111,8 @@ FORMAT = 1   # of the description: raise it when an older version of this librar
 def describe(run: runs.Run) -> dict:
     """What a run's network is made of and what its outputs mean.
 
-    run: finished. Returns: dict of plain data, see the notebook. Raises SpmlError: if the run is not finished or damaged. Source: this library.
+    run: finished. Returns: dict of plain data, see the notebook. Raises SpmlError: if the run is not finished or damaged. Source: this
+    library.
     """
     result, config = run.result(), runs.resolve(replace(run.config, device='cpu'))
     try: names, scores = list(result['class_names']), result['scores']; threshold = float(scores['threshold'])
@@ -127,7 +129,8 @@ class Network(nn.Module):
     """A trained model from bytes to what it ranks by.
 
     description: as of `describe`, or of an exported file; weights: of the backbone, as in `models.create`.
-    `description` (attribute): the same with `mean` and `std` of the normalisation. Raises SpmlError: for an unknown part. Source: this library.
+    `description` (attribute): the same with `mean` and `std` of the normalisation. Raises SpmlError: for an unknown part. Source: this
+    library.
     """
     def __init__(self, description: dict, weights: str = 'none'):
         super().__init__()
@@ -195,19 +198,22 @@ class Predictor:
 
     @property
     def preprocessing(self) -> dict:
-        "Returns: what is done to an image before the network sees it: image_size (pixels), resize, and steps in words; mean and std are applied inside."
+        """Returns: what is done to an image before the network sees it: image_size (pixels), resize, and steps in words; mean and std
+        are applied inside."""
         kept = {k: self.description[k] for k in ('image_size', 'resize', 'normalise', 'mean', 'std')}
         return {**kept, 'steps': STEPS.format(RESIZES[kept['resize']])}
 
     def __call__(self, pixels) -> np.ndarray:
-        "pixels: (B, 3, S, S) uint8, array or tensor, prepared as `preprocessing` says. Returns: (B, C) float64 probabilities. Raises SpmlError: for others."
+        """pixels: (B, 3, S, S) uint8, array or tensor, prepared as `preprocessing` says. Returns: (B, C) float64 probabilities. Raises
+        SpmlError: for others."""
         pixels, size = torch.as_tensor(pixels), self.description['image_size']
         if pixels.dtype != torch.uint8 or pixels.ndim != 4 or pixels.shape[1:] != (3, size, size):
             raise SpmlError(f'the model takes (B, 3, {size}, {size}) uint8, not {tuple(pixels.shape)} {pixels.dtype}. Its `predict` prepares images by itself.')
         return self.function(pixels)
 
     def predict(self, given, *, batch_size: int = BATCH) -> pd.DataFrame:
-        "given: images as in `find_images`; batch_size: images at a time. Returns: DataFrame as of the function `predict`. Raises SpmlError: as it."
+        """given: images as in `find_images`; batch_size: images at a time. Returns: DataFrame as of the function `predict`. Raises
+        SpmlError: as it."""
         batch_size = as_kind(batch_size, int, 'batch_size')
         if batch_size < 1: raise SpmlError(f'batch_size must be at least 1, not {batch_size}.')
         names, sources = find_images(given)
@@ -244,7 +250,8 @@ def as_predictor(network: Network, device: str | None = None) -> Predictor:
 def open_model(run: str | Path, device: str | None = None) -> Predictor:
     """A trained model, ready for use.
 
-    run: a finished run's folder, its name in the setting `runs`, or a file that `spml_nb.exporting.export` wrote; device: unset: the setting `device`.
+    run: a finished run's folder, its name in the setting `runs`, or a file that `spml_nb.exporting.export` wrote; device: unset: the
+    setting `device`.
     Returns: Predictor. Raises SpmlError: as `open_network` and `spml_nb.exporting.load`. Source: this library.
     """
     from spml_nb import exporting
@@ -255,12 +262,12 @@ def open_model(run: str | Path, device: str | None = None) -> Predictor:
 def predict(run: str | Path, images, *, batch_size: int = BATCH, device: str | None = None) -> pd.DataFrame:
     """Probabilities and labels of any images, by a trained run.
 
-    run: as in `open_model`; images: a folder (with all below it), a file, a PIL image, or a list of files and PIL images; batch_size: images at
-    a time; device: unset: the setting `device`.
-    Returns: DataFrame, a row an image: `image`, a column a class with its probability in [0, 1], and `labels`, the names joined by '|' whose
-    probability reaches the run's threshold.
-    Raises SpmlError: for a run that is not there, not finished or damaged; when there is no image; naming all images that cannot be read, before
-    anything is predicted. Source: this library; the threshold as EM/APL's supplement tunes it.
+    run: as in `open_model`; images: a folder (with all below it), a file, a PIL image, or a list of files and PIL images; batch_size:
+    images at a time; device: unset: the setting `device`.
+    Returns: DataFrame, a row an image: `image`, a column a class with its probability in [0, 1], and `labels`, the names joined by '|'
+    whose probability reaches the run's threshold.
+    Raises SpmlError: for a run that is not there, not finished or damaged; when there is no image; naming all images that cannot be read,
+    before anything is predicted. Source: this library; the threshold as EM/APL's supplement tunes it.
     """
     return open_model(run, device).predict(images, batch_size=batch_size)
 

@@ -51,7 +51,8 @@ def backbones(paper: str) -> list[str]:
 def losses(paper: str, dataset: str) -> list[str]:
     """The losses that a paper's tables have on a data set, its own first.
 
-    paper: one of `papers()`; dataset: one of its own. Returns: list of registered methods. Raises SpmlError: for an unknown paper or another data set. Source: its tables.
+    paper: one of `papers()`; dataset: one of its own. Returns: list of registered methods. Raises SpmlError: for an unknown paper or
+    another data set. Source: its tables.
     """
     known = of_paper(paper)
     one_of(dataset, known['datasets'], f'data set of {paper!r}')
@@ -158,7 +159,8 @@ def overview(paper: str, loss: str | None = None) -> pd.DataFrame:
 
 # %% ../nbs/55_presets.ipynb #0739a4aa
 class Kept:
-    "Counts the bytes that autograd keeps for the backward pass within a `with` block. own: tensors that are there anyway. Source: this library."
+    """Counts the bytes that autograd keeps for the backward pass within a `with` block. own: tensors that are there anyway. Source: this
+    library."""
     def __init__(self, own):
         self.own, self.storages = {t.untyped_storage().data_ptr() for t in own}, {}
         self.hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda t: t)
@@ -177,7 +179,8 @@ class Kept:
 def drawn_task(dataset: str, classes: int, side: int, seed: int = 0) -> Task:
     """Four images of noise, for trying a configuration out.
 
-    dataset: name; classes: C; side: of the images in pixels; seed: of the noise. Returns: Task with one observed positive an image. Source: this library.
+    dataset: name; classes: C; side: of the images in pixels; seed: of the noise. Returns: Task with one observed positive an image. Source:
+    this library.
     """
     random = np.random.RandomState(seed)
     labels = np.where(random.rand(4, classes) < 0.2, 1, -1).astype(np.int8)
@@ -191,7 +194,8 @@ def drawn_task(dataset: str, classes: int, side: int, seed: int = 0) -> Task:
 def trial(config: Config, classes: int, folder: Path) -> Trainer:
     """A trainer in its last stage, on drawn images, on the processor in float32 with random weights.
 
-    config: any; classes: C; folder: for its files. Returns: Trainer, ready for `step`. Raises SpmlError: for a configuration that cannot be resolved.
+    config: any; classes: C; folder: for its files. Returns: Trainer, ready for `step`. Raises SpmlError: for a configuration that cannot be
+    resolved.
     Source: this library.
     """
     config = resolve(replace(config, weights='none', device='cpu', precision='float32', batch_size=2))
@@ -203,7 +207,8 @@ def trial(config: Config, classes: int, folder: Path) -> Trainer:
     return trainer
 
 def held(trainer: Trainer) -> int:
-    "Bytes of parameters, gradients, optimiser state and averaged copy, whatever the batch. trainer: after a step. Returns: int. Source: this library."
+    """Bytes of parameters, gradients, optimiser state and averaged copy, whatever the batch. trainer: after a step. Returns: int.
+    Source: this library."""
     own = [*trainer.module.parameters(), *trainer.module.buffers(), *trainer.method.parameters()]
     gradients = [p.grad for p in own if p.grad is not None]
     states = [t for state in trainer.optimizer.state.values() for t in state.values() if torch.is_tensor(t)]
@@ -213,8 +218,8 @@ def held(trainer: Trainer) -> int:
 # %% ../nbs/55_presets.ipynb #2f8fb61c
 @dataclass(frozen=True)
 class Cost:
-    """What one and two images cost. step, scoring: seconds of one core for (1, 2) images, trained on or scored; kept: bytes for (1, 2); held: bytes
-    whatever the batch. Source: this library."""
+    """What one and two images cost. step, scoring: seconds of one core for (1, 2) images, trained on or scored; kept: bytes for (1, 2);
+    held: bytes whatever the batch. Source: this library."""
     step: tuple[float, float]
     scoring: tuple[float, float]
     kept: tuple[int, int]
@@ -263,8 +268,9 @@ def dry_run(paper: str, dataset: str, loss: str, backbone: str | None = None) ->
     """Time and memory of a run of a paper on one core of this machine, extrapolated from steps of one and two images.
 
     paper, dataset, loss: see `losses`; backbone: one of `backbones(paper)`, unset: the preset's.
-    Returns: {paper, dataset, loss, backbone, head, image_size, classes, batch_size, steps (an epoch), epochs (of all stages, at most), step_1, step_2 and
-    step_seconds (of the batch), core_hours (with scoring), kept_1_mib, kept_2_mib, kept_gib (of the batch), held_gib, memory_gib}.
+    Returns: {paper, dataset, loss, backbone, head, image_size, classes, batch_size, steps (an epoch), epochs (of all stages, at most),
+    step_1, step_2 and step_seconds (of the batch), core_hours (with scoring), kept_1_mib, kept_2_mib, kept_gib (of the batch), held_gib,
+    memory_gib}.
     Raises SpmlError: for a combination that the paper does not have. Source: this library.
     """
     given = preset(paper, dataset, loss)

@@ -31,7 +31,8 @@ def _shell():
 class Lines:
     """Progress as lines on stderr: one every `EVERY` seconds, and one at the end of what took that long.
 
-    what: for the reader; total: how many there are, None: not known; start: how many there are already; unit: behind the numbers ('B': bytes).
+    what: for the reader; total: how many there are, None: not known; start: how many there are already; unit: behind the numbers ('B':
+    bytes).
     Source: this library.
     """
     def __init__(self, what: str, total: int | None = None, start: int = 0, unit: str = ''):
@@ -65,8 +66,8 @@ class Lines:
 def meter(what: str, total: int | None = None, *, start: int = 0, unit: str = '', show: bool = True):
     """Something to call `update(count)` on while work is done.
 
-    what: for the reader; total: how many there will be, None: not known; start: how many there are already; unit: of what is counted ('B': bytes,
-    shown as kB, MB, GB); show: False shows nothing anywhere.
+    what: for the reader; total: how many there will be, None: not known; start: how many there are already; unit: of what is counted ('B':
+    bytes, shown as kB, MB, GB); show: False shows nothing anywhere.
     Returns: a context manager that gives an object with `update`. Source: tqdm for bars; this library for lines.
     """
     if not show: one = tqdm(disable=True)

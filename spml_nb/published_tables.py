@@ -97,11 +97,11 @@ def _notes(whole: dict, spec: dict, table: str, row: str, column: str) -> list[s
 def cells(paper: str, table: str) -> pd.DataFrame:
     """A published table, a row a cell.
 
-    paper: one of `papers()`; table: one of its `tables`. Returns: DataFrame with paper, table, row, column, metric (of `METRICS`), unit, mean and
-    std (float, NaN if not printed or lost), lost (bool), decimals (printed digits after the point, None if they differ), runs (behind a mean,
-    None if unsaid), source ('' for the paper's own), notes (list of str), dataset, config (dict or None), pretraining (config of the run whose
-    backbone it starts from, or None), search ({field: values the paper chose from}), stand_in (hparams that differ, or no_run, in the suites
-    that stand in for the real data), no_run (why config is None, else '').
+    paper: one of `papers()`; table: one of its `tables`. Returns: DataFrame with paper, table, row, column, metric (of `METRICS`), unit,
+    mean and std (float, NaN if not printed or lost), lost (bool), decimals (printed digits after the point, None if they differ), runs
+    (behind a mean, None if unsaid), source ('' for the paper's own), notes (list of str), dataset, config (dict or None), pretraining
+    (config of the run whose backbone it starts from, or None), search ({field: values the paper chose from}), stand_in (hparams that
+    differ, or no_run, in the suites that stand in for the real data), no_run (why config is None, else '').
     Raises SpmlError: for another paper or table. Source: the papers' tables.
     """
     whole, spec, table = read(paper), _table(paper, table), str(table)
@@ -176,7 +176,8 @@ def stand_in(dataset: str, suite: str) -> str | None:
 NUMBER = re.compile(r'(?<![A-Za-z\d])\d+(?:,\d{3})*(?:\.\d+)?(?:\s?e\s?[-−]\s?\d+)?')
 
 def numbers(text: str) -> list[str]:
-    """The numbers in a text, in order. text: any. Returns: list of str without thousands separators: '82081', '46.50', '1e-5'. Source: this library."""
+    """The numbers in a text, in order. text: any. Returns: list of str without thousands separators: '82081', '46.50', '1e-5'. Source:
+    this library."""
     return [re.sub(r'[\s,]', '', n).replace('−', '-') for n in NUMBER.findall(text)]
 
 # %% ../nbs/59_published.ipynb #86282785
@@ -296,7 +297,8 @@ def _content(paper: str, table: str) -> list[str]:
 def _sha256(text: str) -> str: return hashlib.sha256(text.encode()).hexdigest()
 
 def numbers_digest(paper: str, table: str) -> str:
-    """A fingerprint of a table's numbers in the order of the text. paper, table: as in `cells`. Returns: 64 hexadecimal digits. Source: this library."""
+    """A fingerprint of a table's numbers in the order of the text. paper, table: as in `cells`. Returns: 64 hexadecimal digits. Source:
+    this library."""
     return _sha256('\n'.join(' '.join(repr(number.value) for number in line) for line in expected_lines(paper, table)))
 
 def _line_problem(found: list[str], wanted: list[Expected]) -> str:
@@ -321,7 +323,8 @@ def _text_problems(paper: str, table: str, folder: Path) -> list[str]:
 def table_problems(paper: str, table: str, folder: Path | None = None) -> list[str]:
     """Everything that is wrong with a table of a paper's file.
 
-    paper, table: as in `cells`; folder: with the papers' texts, None to check without them. Returns: list of messages, empty if all is well.
+    paper, table: as in `cells`; folder: with the papers' texts, None to check without them. Returns: list of messages, empty if all is
+    well.
     Raises SpmlError: for another paper or table, or if a text is missing. Source: this library.
     """
     whole, spec = read(paper), _table(paper, table)

@@ -25,15 +25,16 @@ def modules() -> list[str]:
     return ['spml_nb', *sorted(name for name in found if not name.rpartition('.')[2].startswith('_'))]
 
 def notebook(name: str) -> Path | None:
-    "The notebook that a module is exported from. name: of the module. Returns: Path, None for one that is not exported. Source: nbdev's second line."
+    """The notebook that a module is exported from. name: of the module. Returns: Path, None for one that is not exported. Source:
+    nbdev's second line."""
     file = Path(importlib.import_module(name).__file__)
     found = re.search(r'File to edit: (\S+\.ipynb)', file.read_text(encoding='utf-8'))
     return (file.parent / found[1]).resolve() if found else None
 
 # %% ../nbs/76_reference.ipynb #e649dcb7
 def markdown(text: str) -> str:
-    """A docstring as Markdown. text: as this library writes it. Returns: the same, nothing in it read as mark-up but code, and what it returns, raises and
-    comes from on lines of their own. Source: this library."""
+    """A docstring as Markdown. text: as this library writes it. Returns: the same, nothing in it read as mark-up but code, and what it
+    returns, raises and comes from on lines of their own. Source: this library."""
     parts = re.split(r'(`[^`]+`)', text)
     parts[::2] = [re.sub(r'([*\[\]#])', r'\\\1', part).replace('<', '&lt;') for part in parts[::2]]
     return re.sub(r'\s*\b(Returns|Raises SpmlError|Attributes|Source):', r'\n\n**\1:**', ''.join(parts))

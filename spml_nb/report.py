@@ -46,7 +46,8 @@ class LivePlot:
 
 # %% ../nbs/56_report.ipynb #e43026b8
 def score_table(scores: dict) -> pd.DataFrame:
-    """The scores of a run as a small table. scores: as from spml_nb.training. Returns: DataFrame, a row a part of the data. Source: this library."""
+    """The scores of a run as a small table. scores: as from spml_nb.training. Returns: DataFrame, a row a part of the data. Source: this
+    library."""
     rows = {part: {'mAP (%)': scores.get(f'{part}_map'), 'micro-F1': scores.get(f'{part}_micro_f1'), 'macro-F1': scores.get(f'{part}_macro_f1')}
             for part in ('val', 'test') if f'{part}_map' in scores}
     return pd.DataFrame(rows).T.astype(float).round(4)
@@ -55,7 +56,8 @@ def score_table(scores: dict) -> pd.DataFrame:
 def class_plot(ap: list[float], class_names: list[str], positives: np.ndarray, most: int = 40):
     """Average precision per class, best first, with the share of images that have the class.
 
-    ap: (C,) in [0, 1]; class_names: C; positives: (C,) fraction of test images, the AP of random scores; most: show so many, half from each end.
+    ap: (C,) in [0, 1]; class_names: C; positives: (C,) fraction of test images, the AP of random scores; most: show so many, half from each
+    end.
     Returns: matplotlib Figure. Source: this library.
     """
     order = np.argsort(-np.asarray(ap), kind='stable')
@@ -72,7 +74,8 @@ def class_plot(ap: list[float], class_names: list[str], positives: np.ndarray, m
 
 # %% ../nbs/56_report.ipynb #baa7fd3b
 def open_thumbnail(images, row: int, size: int = 160) -> np.ndarray:
-    """An image of a data set, small. images: paths or (N, H, W, 3) uint8; row: which; size: of the longer side. Returns: (h, w, 3) uint8. Source: this library."""
+    """An image of a data set, small. images: paths or (N, H, W, 3) uint8; row: which; size: of the longer side. Returns: (h, w, 3)
+    uint8. Source: this library."""
     if isinstance(images, np.ndarray): return images[row]
     with Image.open(images[row]) as image:
         image = image.convert('RGB')
@@ -82,7 +85,8 @@ def open_thumbnail(images, row: int, size: int = 160) -> np.ndarray:
 def label_words(probability: np.ndarray, truth: np.ndarray, class_names: list[str], threshold: float, most: int = 6) -> list[tuple[str, str]]:
     """What was predicted and what was missed for one image.
 
-    probability: (C,) in [0, 1]; truth: (C,) in {1, 0, −1}; class_names: C; threshold: in [0, 1]; most: words. Returns: [(text, colour)], most confident first. Source: this library.
+    probability: (C,) in [0, 1]; truth: (C,) in {1, 0, −1}; class_names: C; threshold: in [0, 1]; most: words. Returns: [(text, colour)],
+    most confident first. Source: this library.
     """
     words = [(f'{class_names[c]} {probability[c]:.2f}', {1: '#117733', -1: '#cc3311', 0: '#997700'}[int(truth[c])])
              for c in np.argsort(-probability, kind='stable') if probability[c] >= threshold]

@@ -40,9 +40,10 @@ def facts(result: dict, config: Config) -> dict:
 class Reproduction:
     """Two runs of one configuration, side by side; differences are the second's value minus the first's.
 
-    run: name of the first; facts: DataFrame of what could matter: fact, first, second, same; epochs: DataFrame, a row an epoch: stage, epoch, and
-    validation mAP in percent: first, second, difference; scores: DataFrame: score, first, second, difference; logits: {part: the largest difference,
-    NaN where the images or classes are others}; identical: whether all logits and curves have the same bits. Source: this library.
+    run: name of the first; facts: DataFrame of what could matter: fact, first, second, same; epochs: DataFrame, a row an epoch: stage,
+    epoch, and validation mAP in percent: first, second, difference; scores: DataFrame: score, first, second, difference; logits: {part: the
+    largest difference, NaN where the images or classes are others}; identical: whether all logits and curves have the same bits. Source:
+    this library.
     """
     run: str
     facts: pd.DataFrame
@@ -60,7 +61,8 @@ def reproduce(run: str | Path, *, device: str | None = None, threads: int | None
     """Train a finished run's configuration again and compare; the run itself is not touched.
 
     run: its folder, or its name in the setting `runs`; device: unset: the run's; threads: of torch, unset: the run's.
-    Returns: Reproduction. Raises SpmlError: if the run is not done or damaged, if its data are gone, or for a device that is not here. Source: this library.
+    Returns: Reproduction. Raises SpmlError: if the run is not done or damaged, if its data are gone, or for a device that is not here.
+    Source: this library.
     """
     original = training.open_run(run)
     result = original.result()
@@ -170,9 +172,10 @@ VARIANTS = {'again': {}, '2 threads': {'threads': 2}, 'bf16': {'precision': 'bf1
 def sensitivity(config: Config, variants: dict[str, dict] | None = None) -> pd.DataFrame:
     """What else than the configuration moves a run's numbers, against float32 with one thread on the CPU.
 
-    config: trained end to end; variants: {name: threads, precision, contiguous (True: without channels_last), device}, unset: those of `VARIANTS` that this machine can do.
-    Returns: DataFrame, a row a variant: variant, largest difference of a test logit after one step and after an epoch, difference of the test mAP in
-    percent then. Raises SpmlError: for another regime, or a device that is not here. Source: this library.
+    config: trained end to end; variants: {name: threads, precision, contiguous (True: without channels_last), device}, unset: those of
+    `VARIANTS` that this machine can do.
+    Returns: DataFrame, a row a variant: variant, largest difference of a test logit after one step and after an epoch, difference of the
+    test mAP in percent then. Raises SpmlError: for another regime, or a device that is not here. Source: this library.
     """
     if variants is None: variants = {name: given for name, given in VARIANTS.items() if 'device' not in given or torch.cuda.is_available()}
     if config.regime != 'finetune': raise SpmlError(f'regime={config.regime!r}; allowed: finetune, which is where the backbone computes at each step.')

@@ -178,7 +178,8 @@ def resolve(config: Config) -> Config:
 def _drawn(dataset: str) -> bool: return Path(dataset).name.startswith('mini_')
 
 def usual_views(dataset: str) -> str:
-    """The set of views of a data set. dataset: its name or folder. Returns: a key of VIEW_SETS. Source: Cole et al. (flip); this library (shift)."""
+    """The set of views of a data set. dataset: its name or folder. Returns: a key of VIEW_SETS. Source: Cole et al. (flip); this library
+    (shift)."""
     return 'shift' if _drawn(dataset) else 'flip'
 
 # %% ../nbs/52_runs.ipynb #f03dc26c
@@ -218,7 +219,8 @@ def _user_names(namespace: dict) -> set[str]:
 def notebook_parameters(namespace: dict) -> Callable[[], dict]:
     """Guard the parameters cell of a notebook; call it in the first cell with `globals()`.
 
-    namespace: the notebook's globals. Returns: a function that, called after the parameters cell, gives {name: value} of what was set there.
+    namespace: the notebook's globals. Returns: a function that, called after the parameters cell, gives {name: value} of what was set
+    there.
     Raises SpmlError: if parameters were injected before the first cell, which means that the tag `parameters` is missing.
     Source: this library.
     """
@@ -273,7 +275,8 @@ def remove_leftovers(folder: Path, seconds: float = 3600):
 class Run:
     """A run's folder: `config.json`, `metrics.csv`, `last.pt`, `best.pt`, `result.json` and, when all of that is whole, `DONE`.
 
-    config: resolved; root: folder of runs, unset: the setting `runs`. Raises SpmlError: where a file of it cannot be read. Source: this library.
+    config: resolved; root: folder of runs, unset: the setting `runs`. Raises SpmlError: where a file of it cannot be read. Source: this
+    library.
     """
     def __init__(self, config: Config, root: Path | None = None):
         self.config = config
@@ -319,7 +322,8 @@ class Run:
             raise SpmlError(f'{file} cannot be read ({type(error).__name__}: {error}). Remove {self.folder} to train from the start.') from error
 
     def lock(self):
-        "Hold the folder, waiting for another process that trains the same run. Returns: a context manager. Raises SpmlError: where nothing can be written."
+        """Hold the folder, waiting for another process that trains the same run. Returns: a context manager. Raises SpmlError: where
+        nothing can be written."""
         lock = FileLock(self.folder.parent / f'.{self.folder.name}.lock')   # beside the folder: a run that is refused leaves none
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -333,7 +337,8 @@ class Run:
 
 # %% ../nbs/52_runs.ipynb #9e1fd94f
 def read_json(file: Path, needed: tuple[str, ...] = ()) -> dict:
-    """A JSON file with an object. file; needed: names that it must have. Returns: dict. Raises SpmlError: if it is missing or damaged, naming it.
+    """A JSON file with an object. file; needed: names that it must have. Returns: dict. Raises SpmlError: if it is missing or damaged,
+    naming it.
     Source: this library."""
     try:
         found = json.loads(Path(file).read_text(encoding='utf-8'))

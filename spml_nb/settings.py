@@ -68,7 +68,8 @@ def path(kind: str) -> Path:
 def device(name: str | None = None) -> torch.device:
     """The device to train on; 'auto' is the first of cuda, mps, cpu that is there.
 
-    name: 'auto', 'cpu', 'cuda', 'cuda:1', 'mps'; unset: the setting. Returns: torch.device. Raises SpmlError: for one that this machine does not have.
+    name: 'auto', 'cpu', 'cuda', 'cuda:1', 'mps'; unset: the setting. Returns: torch.device. Raises SpmlError: for one that this machine
+    does not have.
     Source: this library.
     """
     name = name or read()['device']

@@ -24,7 +24,8 @@ from . import published_tables
 def element(name: str, *children: str, **attributes) -> str:
     """An HTML element.
 
-    name; children: HTML; attributes: values are escaped, None and False leave one out, True gives it no value; a trailing _ is dropped, other _ become -.
+    name; children: HTML; attributes: values are escaped, None and False leave one out, True gives it no value; a trailing _ is dropped,
+    other _ become -.
     Returns: HTML. Source: this library.
     """
     given = {key.removesuffix('_').replace('_', '-'): value for key, value in attributes.items() if value is not None and value is not False}
@@ -101,7 +102,8 @@ def rank(line) -> str:
 def table_section(paper: str, number: str, tidy: pd.DataFrame, ranks: dict[str, pd.DataFrame], notes: list[tuple[str, str]]) -> str:
     """A table, in every suite, with its notes, what is missing and the files.
 
-    paper, number: of it; tidy: as from `pages.tables`; ranks: {suite: as from `pages.ranks`}; notes: as from `pages.notes_of`. Returns: HTML.
+    paper, number: of it; tidy: as from `pages.tables`; ranks: {suite: as from `pages.ranks`}; notes: as from `pages.notes_of`. Returns:
+    HTML.
     Source: this library.
     """
     title, whole = published_tables.read(paper)['tables'][number]['title'], f'Table {number}'
@@ -132,7 +134,8 @@ ROOM = 2_200_000   # bytes of all figures in the page
 def figure_sections(results, paper: str, folder: Path, room: dict) -> str:
     """The figures of a paper.
 
-    results: `pages.Results`; paper; folder: where the page will lie; room: {'left': bytes for figures}, reduced by what is taken. Returns: HTML. Source: this library.
+    results: `pages.Results`; paper; folder: where the page will lie; room: {'left': bytes for figures}, reduced by what is taken. Returns:
+    HTML. Source: this library.
     """
     numbers = dict.fromkeys(f.number for f in results.figures if f.paper == paper)
     return ''.join(_figure([f for f in results.figures if (f.paper, f.number) == (paper, number)], folder, room) for number in numbers)
@@ -187,8 +190,8 @@ def _claim(line: dict) -> str:
 def page(results, folder: Path, ranks: dict, notes: dict, progress: dict) -> str:
     """`index.html`.
 
-    results: `pages.Results`; folder: where the page will lie; ranks: {(paper, number): {suite: as from `pages.ranks`}}; notes: {(paper, number): as
-    from `pages.notes_of`}; progress: {(paper, suite): as from `pages.progress`}. Returns: HTML. Source: this library.
+    results: `pages.Results`; folder: where the page will lie; ranks: {(paper, number): {suite: as from `pages.ranks`}}; notes: {(paper,
+    number): as from `pages.notes_of`}; progress: {(paper, suite): as from `pages.progress`}. Returns: HTML. Source: this library.
     """
     room = {'left': ROOM}
     papers = ''.join(_paper(paper, results, folder, ranks, notes, room) for paper in published_tables.papers())

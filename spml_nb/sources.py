@@ -21,8 +21,8 @@ from .runs import VIEW_SETS, Config, remove_leftovers, write_atomically
 
 # %% ../nbs/48_sources.ipynb #a3e82063
 def has_room(size: int, device: torch.device) -> bool:
-    """Whether a device is a GPU that can hold a data set and still train. size: of the data in bytes; device: any. Returns: bool, True up to half of
-    the free memory. Source: this library."""
+    """Whether a device is a GPU that can hold a data set and still train. size: of the data in bytes; device: any. Returns: bool, True up
+    to half of the free memory. Source: this library."""
     return device.type == 'cuda' and size <= torch.cuda.mem_get_info(device)[0] // 2
 
 # %% ../nbs/48_sources.ipynb #e21ea8ec
@@ -75,7 +75,8 @@ def image_source(data: Dataset, config: Config, device: torch.device) -> ImageSo
 VERSION = 2   # raise it when features would come out differently
 
 def weights_key(model: nn.Module) -> str:
-    """What tells one backbone from another: a hash of its parameters and buffers. model: of spml_nb.models. Returns: hexadecimal digits. Source: this library."""
+    """What tells one backbone from another: a hash of its parameters and buffers. model: of spml_nb.models. Returns: hexadecimal digits.
+    Source: this library."""
     digest = hashlib.sha256()
     for name, value in model.backbone.state_dict().items(): digest.update(name.encode() + value.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]
@@ -99,7 +100,8 @@ def extract(model: nn.Module, source: ImageSource, rows: np.ndarray, role: str, 
 def cached_features(model: nn.Module, source: ImageSource, rows: np.ndarray, role: str, draw: int, key: str) -> np.ndarray:
     """`extract`, kept in the cache folder and memory-mapped.
 
-    model, source, rows, role: as in `extract`; draw: number of the draw of an augmented view, its random numbers follow from it; key: what else the features depend on.
+    model, source, rows, role: as in `extract`; draw: number of the draw of an augmented view, its random numbers follow from it; key: what
+    else the features depend on.
     Returns: as `extract`. Raises SpmlError: when the cache cannot be written. Source: this library.
     """
     text = f'{VERSION}-{key}-{model.head.needs}-{role}-{source.names[role]}-{draw}-{hashlib.sha256(rows.tobytes()).hexdigest()}'
@@ -174,7 +176,8 @@ class FeatureSource:
 def feature_source(model: nn.Module, source: ImageSource, rows: np.ndarray, roles: tuple[str, ...], config: Config, fingerprint: str) -> FeatureSource:
     """Frozen features for a run, computed or read from the cache.
 
-    model: of spml_nb.models; source: of images; rows: (n,) row numbers of the training images; roles: the views the method asks for; config: resolved; fingerprint: of the data set.
+    model: of spml_nb.models; source: of images; rows: (n,) row numbers of the training images; roles: the views the method asks for;
+    config: resolved; fingerprint: of the data set.
     Returns: FeatureSource. Raises SpmlError: when the cache cannot be written. Source: Cole et al. (2021), linear regime.
     """
     key = f'{fingerprint}-{config.backbone}-{weights_key(model)}-{config.image_size}-{config.normalise}-{config.views == "crop"}'

@@ -137,10 +137,11 @@ ENGINES = ('local', 'ray')
 def run(configs: Iterable[Config], *, engine: str = 'local', address: str | None = None, jobs: int = 1, tell: Callable[[str], None] = print) -> pd.DataFrame:
     """Train all configurations that are not done yet.
 
-    configs: any; engine: 'local', or 'ray' with the address of its cluster (None: this machine); jobs: runs at a time; tell: is given a line
-    after each run.
+    configs: any; engine: 'local', or 'ray' with the address of its cluster (None: this machine); jobs: runs at a time; tell: is given a
+    line after each run.
     Returns: DataFrame, a row a different run: run, config, state ('done', 'failed', 'missing' after an interruption), message.
-    Raises SpmlError: for another engine, an address without Ray, jobs below 1, a configuration that cannot be resolved. Source: this library.
+    Raises SpmlError: for another engine, an address without Ray, jobs below 1, a configuration that cannot be resolved. Source: this
+    library.
     """
     one_of(engine, ENGINES, 'engine')
     if address and engine != 'ray': raise SpmlError(f"an address ({address}) is for engine='ray', not {engine!r}.")
@@ -182,7 +183,8 @@ def _local(todo: pd.DataFrame, jobs: int, tell: Callable) -> dict[str, str]:
 def progress(messages: list[str], expected: pd.Series, finished: list[str], seconds: float, jobs: int) -> str:
     """A line that says how far a sweep is.
 
-    messages: of finished runs ('' is success); expected: seconds a run, by name; finished: names; seconds: since the start; jobs: at a time.
+    messages: of finished runs ('' is success); expected: seconds a run, by name; finished: names; seconds: since the start; jobs: at a
+    time.
     Returns: str. Source: this library.
     """
     total, failed, rest = len(expected), sum(map(bool, messages)), expected.drop(finished)
@@ -242,7 +244,8 @@ def choose(configs: Iterable[Config], known: pd.DataFrame) -> Config | None:
     return None if any(map(math.isnan, values)) else configs[values.index(max(values))]
 
 def key(config: Config) -> str:
-    """`science_key` of a configuration that need not be resolved; quick when asked again. config: any. Returns: str. Source: this library."""
+    """`science_key` of a configuration that need not be resolved; quick when asked again. config: any. Returns: str. Source: this
+    library."""
     return _key(json.dumps(as_dict(config)))
 
 @cache
@@ -287,8 +290,8 @@ def outcome(rows: Iterable[Row], suite: str, dataset: str, known: pd.DataFrame, 
     """What a comparison found, as far as it has been run.
 
     rows, suite, dataset: as in `compare`; known: as from `finished`; seeds: of labels and training. Returns: DataFrame, a row a line: loss,
-    head, labels, lr, hparams (chosen), val_map and test_map (means), sd (of test_map over seeds), over_an (mean difference to AN on the same
-    head and seeds), n seeds, test_maps (each seed's). Percent; missing numbers are NaN. Source: this library.
+    head, labels, lr, hparams (chosen), val_map and test_map (means), sd (of test_map over seeds), over_an (mean difference to AN on the
+    same head and seeds), n seeds, test_maps (each seed's). Percent; missing numbers are NaN. Source: this library.
     """
     lines = [_line(row, finals(row, suite, dataset, known, seeds), known) for row in rows]
     table = pd.DataFrame(lines)

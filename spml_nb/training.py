@@ -34,7 +34,8 @@ from .sources import ImageSource, feature_source, image_source
 # %% ../nbs/50_training.ipynb #e14b759d
 @dataclass(frozen=True)
 class Task:
-    """What a run learns from. data: Dataset; train, val, test: row numbers; observed: (N_train, C) int8; observed_val: (N_val, C) int8. Source: this library."""
+    """What a run learns from. data: Dataset; train, val, test: row numbers; observed: (N_train, C) int8; observed_val: (N_val, C) int8.
+    Source: this library."""
     data: datasets.Dataset
     train: np.ndarray
     val: np.ndarray
@@ -45,8 +46,8 @@ class Task:
 def make_task(config: Config) -> Task:
     """Load a data set and draw its observed labels.
 
-    config: any. Returns: Task. Raises SpmlError: for unknown data, an impossible setting, nothing observed, or no validation images to select on.
-    Without `hold_out` the validation images are training images. Source: Cole et al. (2021), section 4 and code.
+    config: any. Returns: Task. Raises SpmlError: for unknown data, an impossible setting, nothing observed, or no validation images to
+    select on. Without `hold_out` the validation images are training images. Source: Cole et al. (2021), section 4 and code.
     """
     data = datasets.load(config.dataset, root=config.root, min_positives=config.min_positives, exclude=config.exclude)
     train, val, test = (data.rows(part) for part in ('train', 'val', 'test'))
@@ -65,7 +66,8 @@ def make_task(config: Config) -> Task:
 # %% ../nbs/50_training.ipynb #8cb2d932
 @dataclass(frozen=True)
 class Stage:
-    "One pass of the training loop. name: 'linear' or 'finetune'; epochs; lr; number: of the method's own stages, from 1 (LinearInit belongs to the first). Source: this library."
+    """One pass of the training loop. name: 'linear' or 'finetune'; epochs; lr; number: of the method's own stages, from 1 (LinearInit
+    belongs to the first). Source: this library."""
     name: str
     epochs: int
     lr: float
@@ -82,7 +84,8 @@ def stages(config: Config, method: Method) -> list[Stage]:
 def make_optimizer(config: Config, stage: Stage, model: nn.Module, method: Method) -> torch.optim.Optimizer:
     """The optimiser of a stage.
 
-    config: resolved; stage: of `stages`; model: of spml_nb.models; method: with parameters of its own or without. Returns: Adam, AdamW or SGD with Nesterov momentum over backbone, head and method. Source: Cole et al. (head at 10 times the rate).
+    config: resolved; stage: of `stages`; model: of spml_nb.models; method: with parameters of its own or without. Returns: Adam, AdamW or
+    SGD with Nesterov momentum over backbone, head and method. Source: Cole et al. (head at 10 times the rate).
     """
     if stage.name == 'linear': groups = [{'params': list(model.head_parameters()), 'lr': stage.lr}]
     else: groups = [{'params': [p for p in model.backbone_parameters() if p.requires_grad], 'lr': stage.lr},
@@ -95,7 +98,8 @@ def make_optimizer(config: Config, stage: Stage, model: nn.Module, method: Metho
 def make_schedule(config: Config, optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LRScheduler:
     """The learning rate's course over a stage of `steps` steps.
 
-    config: resolved; optimizer: of `make_optimizer`; steps: batches of the stage. Returns: a scheduler stepped once a batch. Source: LAC section 4.1 (one-cycle, a fifth of it rising), Two-way section 4 (cosine to 0).
+    config: resolved; optimizer: of `make_optimizer`; steps: batches of the stage. Returns: a scheduler stepped once a batch. Source: LAC
+    section 4.1 (one-cycle, a fifth of it rising), Two-way section 4 (cosine to 0).
     """
     if config.schedule == 'cosine': return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     if config.schedule == 'onecycle':
@@ -126,7 +130,8 @@ class LossWatch:
         if len(self.pending) == self.every: self.look()
 
     def look(self) -> float:
-        "Check what has come in. Returns: the mean loss since the epoch's start. Raises SpmlError: naming method, epoch and step of a bad loss."
+        """Check what has come in. Returns: the mean loss since the epoch's start. Raises SpmlError: naming method, epoch and step of a
+        bad loss."""
         values = torch.stack(self.pending).double().cpu() if self.pending else torch.zeros(0)
         bad = torch.nonzero(~torch.isfinite(values))
         if len(bad):
@@ -142,8 +147,8 @@ class LossWatch:
 def predict(module: nn.Module, method: Method, source, rows: np.ndarray, role: str = 'plain', batch_size: int = 100) -> Tensor:
     """The scores of a network in evaluation mode.
 
-    module: model or head; method: says what to rank; source: ImageSource or FeatureSource; rows: (N,) row numbers; role: of the view; batch_size:
-    images at a time.
+    module: model or head; method: says what to rank; source: ImageSource or FeatureSource; rows: (N,) row numbers; role: of the view;
+    batch_size: images at a time.
     Returns: (N, C) float32 logits on the source's device. Source: this library.
     """
     was_training = module.training
@@ -156,9 +161,11 @@ def predict(module: nn.Module, method: Method, source, rows: np.ndarray, role: s
 def scores(logits: dict[str, Tensor], task: Task, map_definition: str = 'cole') -> dict:
     """The numbers of a finished run.
 
-    logits: {'val', 'test': (N, C)}; task: with their labels; map_definition: a class without positives counts 0 in the mean ('cole') or is left out ('two_way').
-    Returns: dict of mAP in percent by that definition, and of the test images mAP over classes and over samples by Two-way's; AP per class; the
-    threshold on the probability that maximises micro-F1 on validation (0.5 without it); both F1 of the test images with it, and with 0.5 and 0.75.
+    logits: {'val', 'test': (N, C)}; task: with their labels; map_definition: a class without positives counts 0 in the mean ('cole') or is
+    left out ('two_way').
+    Returns: dict of mAP in percent by that definition, and of the test images mAP over classes and over samples by Two-way's; AP per class;
+    the threshold on the probability that maximises micro-F1 on validation (0.5 without it); both F1 of the test images with it, and with
+    0.5 and 0.75.
     Source: Cole et al. (mAP); EM/APL supplement (F1 with a stated threshold); Two-way, Eq. 23 and 24.
     """
     true, kind = {part: task.data.labels[getattr(task, part)] for part in logits}, metrics.definition(map_definition)
@@ -176,7 +183,8 @@ def scores(logits: dict[str, Tensor], task: Task, map_definition: str = 'cole') 
 
 # %% ../nbs/50_training.ipynb #dba08930
 def head_options(config: Config) -> dict:
-    """What a run says about its head. config: resolved. Returns: keyword arguments of `models.create`. Raises SpmlError: for a width of a head that has none. Source: this library."""
+    """What a run says about its head. config: resolved. Returns: keyword arguments of `models.create`. Raises SpmlError: for a width of
+    a head that has none. Source: this library."""
     if config.embedding_dim is None: return {}
     one_of(config.head, ('labelwise',), f'head for embedding_dim={config.embedding_dim}')
     return {'d': config.embedding_dim}
@@ -185,7 +193,8 @@ def head_options(config: Config) -> dict:
 def compiled(module: nn.Module, device: torch.device) -> Callable:
     """A network compiled by torch, with CUDA graphs on a GPU.
 
-    module: any; device: it runs on. Returns: what is called in its place. Raises SpmlError: where a CPU has no C++ compiler. Source: torch.compile.
+    module: any; device: it runs on. Returns: what is called in its place. Raises SpmlError: where a CPU has no C++ compiler. Source:
+    torch.compile.
     """
     if device.type == 'cpu' and not any(map(shutil.which, (os.environ.get('CXX', 'g++'), 'g++', 'clang++', 'cl'))):
         raise SpmlError('compile: true needs a C++ compiler on a CPU, and there is none. Install g++ or clang, or leave compile out.')
@@ -398,7 +407,8 @@ class Trainer:
 # %% ../nbs/50_training.ipynb #c8152fc0
 @dataclass(frozen=True)
 class Result:
-    """A finished run. config: resolved; folder: of the run; scores: as from `scores`; curves: a row an epoch; logits: {'val', 'test': (N, C) array}. Source: this library."""
+    """A finished run. config: resolved; folder: of the run; scores: as from `scores`; curves: a row an epoch; logits: {'val', 'test':
+    (N, C) array}. Source: this library."""
     config: Config
     folder: Path
     scores: dict
@@ -419,7 +429,8 @@ def _read(file: Path, read: Callable):
         raise SpmlError(f'{file} cannot be read ({type(error).__name__}: {error}). Remove {file.parent} to train from the start.') from error
 
 def best_weights(run: Run) -> dict:
-    """The best weights of a run. run: with a checkpoint. Returns: dict of network, method and best. Raises SpmlError: if there are none or they are damaged.
+    """The best weights of a run. run: with a checkpoint. Returns: dict of network, method and best. Raises SpmlError: if there are none or
+    they are damaged.
     Source: this library."""
     best = run.restore('best.pt')
     if best is None: raise SpmlError(f"{run.folder / 'best.pt'} is not there. Remove {run.folder} to train from the start.")
@@ -472,7 +483,8 @@ def finish(trainer: Trainer):
 
 # %% ../nbs/50_training.ipynb #ca6eb9dc
 def open_run(folder: str | Path) -> Run:
-    """A run by its folder. folder: a path, or a name in the setting `runs`. Returns: Run. Raises SpmlError: if there is none. Source: this library."""
+    """A run by its folder. folder: a path, or a name in the setting `runs`. Returns: Run. Raises SpmlError: if there is none. Source:
+    this library."""
     from spml_nb import settings
     candidates = [Path(folder), settings.path('runs') / folder]
     found = next((p for p in candidates if (p / 'config.json').is_file()), None)
@@ -515,7 +527,8 @@ def _same_classes(data: datasets.Dataset, names: list[str]) -> datasets.Dataset:
 def rebuild(run: Run, config: Config, data: datasets.Dataset) -> Trainer:
     """The network and method of a run with its best weights, reading `data`.
 
-    run: with a checkpoint; config: unresolved or resolved; data: of the same classes. Returns: Trainer with `module`, `method` and `source`.
+    run: with a checkpoint; config: unresolved or resolved; data: of the same classes. Returns: Trainer with `module`, `method` and
+    `source`.
     Raises SpmlError: for a damaged checkpoint. Source: this library.
     """
     config = runs.resolve(config)

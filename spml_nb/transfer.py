@@ -30,7 +30,8 @@ MEAN_PER_CLASS = ('aircraft', 'caltech101', 'flowers', 'pets')   # Kornblith et 
 def class_numbers(data: Dataset) -> np.ndarray:
     """The one class of each image.
 
-    data: with exactly one positive an image. Returns: (N,) int64. Raises SpmlError: for any other row, naming the first. Source: Two-way, Table 8.
+    data: with exactly one positive an image. Returns: (N,) int64. Raises SpmlError: for any other row, naming the first. Source: Two-way,
+    Table 8.
     """
     count = (data.labels > 0).sum(1)
     if (count != 1).any():
@@ -63,8 +64,9 @@ def choose_penalty(features: np.ndarray, classes: np.ndarray, train: np.ndarray,
                    iterations: int = 1000) -> dict[float, float]:
     """Validation accuracy of each penalty.
 
-    features: (N, D); classes: (N,); train, val: row numbers; penalties: tried in descending order; average: as in `accuracy`; iterations: of
-    L-BFGS for each. Returns: {penalty: percent}. Raises SpmlError: for an unknown average or a penalty that is not above 0. Source: Kornblith et al. 2019.
+    features: (N, D); classes: (N,); train, val: row numbers; penalties: tried in descending order; average: as in `accuracy`; iterations:
+    of L-BFGS for each. Returns: {penalty: percent}. Raises SpmlError: for an unknown average or a penalty that is not above 0. Source:
+    Kornblith et al. 2019.
     """
     found, model = {}, None
     for penalty in sorted(penalties, reverse=True):
@@ -85,7 +87,8 @@ def pretrained(run: str | Path) -> models.Model:
     """The backbone of a finished run, with a head of one class that nobody uses.
 
     run: its folder, or its name in the setting `runs`; trained with any loss, head and regime.
-    Returns: models.Model on the CPU, in evaluation mode; `feature_map`'s mean is what transfers. Raises SpmlError: if the run is not done or damaged.
+    Returns: models.Model on the CPU, in evaluation mode; `feature_map`'s mean is what transfers. Raises SpmlError: if the run is not done
+    or damaged.
     Source: Two-way, section 4.4.
     """
     found = training.open_run(run)
@@ -100,8 +103,8 @@ def pretrained(run: str | Path) -> models.Model:
 def features(model: models.Model, data: Dataset, image_size: int | None = None) -> np.ndarray:
     """Pooled features of every image, computed once and kept in the cache folder.
 
-    model: any whose head eats vectors; data: N images; image_size: pixels a side, unset: the images' own if they are in memory, else 224. Photos in
-    files are cut out of the middle, images in memory are taken whole.
+    model: any whose head eats vectors; data: N images; image_size: pixels a side, unset: the images' own if they are in memory, else 224.
+    Photos in files are cut out of the middle, images in memory are taken whole.
     Returns: (N, D) float32. Raises SpmlError: for a model with a label-wise head (see `pretrained`), unreadable images, a full disk.
     Source: Two-way, section 4.4.
     """
@@ -172,7 +175,8 @@ def _task(name, parts, names):
     return Dataset(name, pixels, _one_hot(classes, names), list(names), split)
 
 def digits_task() -> Dataset:
-    """scikit-learn's handwritten digits, 8×8 pixels enlarged to 40×40, grey. Returns: Dataset of 10 classes, 629 and 449 images. Source: scikit-learn."""
+    """scikit-learn's handwritten digits, 8×8 pixels enlarged to 40×40, grey. Returns: Dataset of 10 classes, 629 and 449 images. Source:
+    scikit-learn."""
     digits, parts = load_digits(), {}
     for part in ('train', 'test'):
         rows = miniatures.digit_pools()[part]
@@ -189,7 +193,8 @@ def small_tasks(train: int = 2400, test: int = 1600, seed: int = 0) -> dict[str,
     """Five tasks for a backbone of the miniatures' size.
 
     train, test: objects drawn for training (with validation) and for testing, a quarter of them birds; seed: of the drawing.
-    Returns: {'digits', 'symbols', 'hues', 'bird shapes', 'bird sizes': Dataset}, images (N, 40, 40, 3). Raises SpmlError: for too few objects to split.
+    Returns: {'digits', 'symbols', 'hues', 'bird shapes', 'bird sizes': Dataset}, images (N, 40, 40, 3). Raises SpmlError: for too few
+    objects to split.
     Source: own drawings (`spml_nb.miniatures`) and scikit-learn's digits.
     """
     drawn = {part: miniatures.draw_objects(n, seed, part) for part, n in (('train', train), ('test', test))}
@@ -247,16 +252,18 @@ def pretraining(loss: str, data: Dataset, **given) -> Config:
     """The configuration of a pre-training run.
 
     loss: a registered method; data: from `draw_classes`; given: fields of a run's configuration that differ from `RECIPE`.
-    Returns: resolved Config. Raises SpmlError: for an unknown loss or field. Source: own choice; hyper-parameters of ASL: Two-way, section 4.3.
+    Returns: resolved Config. Raises SpmlError: for an unknown loss or field. Source: own choice; hyper-parameters of ASL: Two-way, section
+    4.3.
     """
     return runs.resolve(Config(**{**RECIPE, 'loss': loss, 'dataset': data.name, 'hparams': HPARAMS.get(loss, {}), **given}))
 
 def pretrain(loss: str, data: Dataset | None = None, **given) -> training.Result:
     """Train a small backbone from scratch on single objects; a finished run is read back.
 
-    loss: a registered method, such as 'asl', 'bce', 'softmax', 'two_way'; data: from `draw_classes`, unset: its usual 12,000 objects; given:
-    fields of a run's configuration, such as seed or epochs.
-    Returns: training.Result, whose folder `pretrained` and `linear_transfer` take. Raises SpmlError: as `training.train`. Source: Two-way, section 4.4.
+    loss: a registered method, such as 'asl', 'bce', 'softmax', 'two_way'; data: from `draw_classes`, unset: its usual 12,000 objects;
+    given: fields of a run's configuration, such as seed or epochs.
+    Returns: training.Result, whose folder `pretrained` and `linear_transfer` take. Raises SpmlError: as `training.train`. Source: Two-way,
+    section 4.4.
     """
     data = draw_classes() if data is None else data
     config = pretraining(loss, data, **given)
@@ -275,7 +282,8 @@ def pretrain(loss: str, data: Dataset | None = None, **given) -> training.Result
 def top1(result: training.Result, data: Dataset) -> float:
     """Accuracy of a run on its own test images: Table 8's column ImageNet.
 
-    result: of a run on `data`, any head; data: one positive an image. Returns: percent. Raises SpmlError: if an image has other than one label.
+    result: of a run on `data`, any head; data: one positive an image. Returns: percent. Raises SpmlError: if an image has other than one
+    label.
     Source: Two-way, Table 8.
     """
     rows = data.rows('test')
@@ -287,9 +295,10 @@ ROWS = {'asl': 'ASL', 'softmax': 'Softmax', 'two_way': 'Ours'}   # as the paper 
 def record(seeds=(0, 1, 2), *, data: Dataset | None = None, tasks: dict[str, Dataset] | None = None, tell=print, given: dict | None = None, **options) -> pd.DataFrame:
     """Pre-train with each loss and seed, transfer, and add the accuracies to `two_way/transfer.csv` in the setting `outputs`.
 
-    seeds: of initial weights and training; data, tasks: unset: `draw_classes()` and `small_tasks()`; tell: is given a line a network; given:
-    fields of the configuration of pre-training; options: of `linear_transfer`.
-    Returns: DataFrame of the whole record: row, column, seed, accuracy (percent), run. Raises SpmlError: as `pretrain` and `linear_transfer`.
+    seeds: of initial weights and training; data, tasks: unset: `draw_classes()` and `small_tasks()`; tell: is given a line a network;
+    given: fields of the configuration of pre-training; options: of `linear_transfer`.
+    Returns: DataFrame of the whole record: row, column, seed, accuracy (percent), run. Raises SpmlError: as `pretrain` and
+    `linear_transfer`.
     Source: Two-way, Table 8.
     """
     file = settings.path('outputs') / 'two_way' / 'transfer.csv'

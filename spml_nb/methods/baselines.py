@@ -25,7 +25,8 @@ from .core import Method, masked_logsumexp, positive_mask, promote, reduce, regi
 def softplus(x: Tensor) -> Tensor:
     """log(1 + eˣ), exact to rounding.
 
-    x: floating, any shape. Returns: the same shape, ≥ 0. Source: this library (torch's own is linear from 20 on, which is off by 2e-9 there).
+    x: floating, any shape. Returns: the same shape, ≥ 0. Source: this library (torch's own is linear from 20 on, which is off by 2e-9
+    there).
     """
     return F.softplus(x, threshold=40.)
 
@@ -89,7 +90,8 @@ BCE = register_loss('bce', bce_loss, source='Cole et al. 2021')
 def wan_loss(logits: Tensor, z: Tensor, *, negative_weight: float | None = None, unknown: str = 'negative', reduction: str = 'mean') -> Tensor:
     """Weak assume negative: AN with a small weight on all that is not an observed positive.
 
-    logits: (B, C) floating; z: (B, C) in {1, 0, −1}; negative_weight: the weight ≥ 0, None for 1/(C−1); unknown, reduction: as in `an_loss`.
+    logits: (B, C) floating; z: (B, C) in {1, 0, −1}; negative_weight: the weight ≥ 0, None for 1/(C−1); unknown, reduction: as in
+    `an_loss`.
     Returns: a scalar. Raises SpmlError: for a negative weight. Source: Cole et al. 2021, WAN.
     """
     if negative_weight is None: negative_weight = 1 / max(z.shape[1] - 1, 1)
@@ -115,7 +117,8 @@ def weighted_bce_loss(logits: Tensor, z: Tensor, *, positive_weight: float | Ten
                       unknown: str = 'negative', reduction: str = 'mean') -> Tensor:
     """Binary cross-entropy with a weight for each class and side.
 
-    logits: (B, C) floating; z: (B, C) in {1, 0, −1}; positive_weight, negative_weight: a number or (C,); unknown, reduction: as in `an_loss`.
+    logits: (B, C) floating; z: (B, C) in {1, 0, −1}; positive_weight, negative_weight: a number or (C,); unknown, reduction: as in
+    `an_loss`.
     Returns: a scalar. Raises SpmlError: for an unknown word. Source: Two-way, Table 7 (BCE row).
     """
     losses = softplus(wrong_logits(logits, z))
@@ -164,7 +167,8 @@ def label_smoothing_loss(logits: Tensor, z: Tensor, *, smoothing: float = 0.1, u
 def negative_label_smoothing_loss(logits: Tensor, z: Tensor, *, smoothing: float = 0.1, unknown: str = 'negative', reduction: str = 'mean') -> Tensor:
     """AN with target ε on assumed negatives; observed labels stay hard.
 
-    logits: (B, C) floating; z: (B, C) in {1, 0, −1}; smoothing: ε in [0, 1]; unknown ('ignore' leaves plain BCE), reduction: as in `an_loss`.
+    logits: (B, C) floating; z: (B, C) in {1, 0, −1}; smoothing: ε in [0, 1]; unknown ('ignore' leaves plain BCE), reduction: as in
+    `an_loss`.
     Returns: a scalar. Raises SpmlError: for ε outside. Source: EM/APL supplement, C.2-C.3, N-LS.
     """
     x = wrong_logits(logits, z)
@@ -254,7 +258,8 @@ ASL = register_loss('asl', asymmetric_loss, source='EM/APL supplement C.3',
 def zlpr_loss(logits: Tensor, z: Tensor, *, unknown: str = 'negative', reduction: str = 'sample') -> Tensor:
     """Zero-bounded log-sum-exp pairwise ranking loss: positives above 0, the rest below, mean over samples.
 
-    logits: (B, C) floating; z: (B, C) in {1, 0, −1}; unknown: as in `an_loss`; reduction: as in `reduce`, a row's loss spread over its C entries.
+    logits: (B, C) floating; z: (B, C) in {1, 0, −1}; unknown: as in `an_loss`; reduction: as in `reduce`, a row's loss spread over its C
+    entries.
     Returns: a scalar. Raises SpmlError: for an unknown word. Source: Su et al. 2022; OPML, Eq. 6 with a = b = 1; Two-way, Eq. 20.
     """
     negative = z < 0 if one_of(unknown, UNKNOWN, 'treatment of unknown labels') == 'ignore' else z <= 0

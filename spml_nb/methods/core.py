@@ -64,7 +64,8 @@ NOTHING = -1e30   # stands for log 0: finite in float32, so that its gradient is
 def masked_logsumexp(x: Tensor, mask: Tensor, dim: int) -> Tensor:
     """log Σ exp(x) over the entries where `mask` holds, along `dim`.
 
-    x: floating; mask: bool, same shape; dim: the axis summed over. Returns: x's shape without `dim`; about -1e30 where nothing is in the mask.
+    x: floating; mask: bool, same shape; dim: the axis summed over. Returns: x's shape without `dim`; about -1e30 where nothing is in the
+    mask.
     Source: this library.
     """
     return torch.logsumexp(x.masked_fill(~mask, NOTHING), dim)
@@ -140,14 +141,16 @@ FAMILIES = {'voc12': 'voc', 'voc07': 'voc', 'mini_voc': 'voc', 'coco14': 'coco',
 _registry: dict[str, type[Method]] = {}
 
 def family(dataset: str) -> str:
-    """Whose published hyper-parameters a data set takes. dataset: a name. Returns: 'voc', 'coco', 'nus', 'cub' or 'other'. Source: this library."""
+    """Whose published hyper-parameters a data set takes. dataset: a name. Returns: 'voc', 'coco', 'nus', 'cub' or 'other'. Source: this
+    library."""
     return FAMILIES.get(dataset, 'other')
 
 def register(name: str, *, values: dict | None = None, recipe: dict | None = None, source: str = ''):
     """Class decorator: make a Method known as `name`.
 
     values: {family: {hyper-parameter: the paper's value}}; recipe: {field of a run's configuration: value} that belongs to the method;
-    source: paper and equation. Returns: the decorator. Raises SpmlError: if another method has that name or a value names no hyper-parameter.
+    source: paper and equation. Returns: the decorator. Raises SpmlError: if another method has that name or a value names no
+    hyper-parameter.
     Source: this library.
     """
     def decorate(cls):
@@ -207,7 +210,8 @@ def resolve_hparams(name: str, family: str, given: dict) -> dict:
 
 # %% ../../nbs/30_methods.ipynb #5b9166f7
 def find(name: str) -> type[Method]:
-    """The class registered as `name`. Returns: a subclass of Method. Raises SpmlError: for an unknown name, listing all. Source: this library."""
+    """The class registered as `name`. Returns: a subclass of Method. Raises SpmlError: for an unknown name, listing all. Source: this
+    library."""
     return _registry[one_of(name, names(), 'loss', 'Each is described in a notebook nbs/3x_*.ipynb.')]
 
 def names() -> list[str]:

@@ -39,8 +39,8 @@ register_loss('em', em_loss, values=EM_VALUES, source='Zhou et al. 2022 (ECCV), 
 def apl_select(scores: Tensor, remaining: Tensor, quota: Tensor | int) -> Tensor:
     """The `quota` lowest-scored entries of each class among those that remain; of equal scores the lowest row first.
 
-    scores: (N, C) floating, finite logits or probabilities; remaining: (N, C) bool, what may be chosen; quota: (C,) or one whole number, how many
-    to choose in each class (all that remain, if fewer). Returns: (N, C) bool on the device of `scores`.
+    scores: (N, C) floating, finite logits or probabilities; remaining: (N, C) bool, what may be chosen; quota: (C,) or one whole number,
+    how many to choose in each class (all that remain, if fewer). Returns: (N, C) bool on the device of `scores`.
     Raises SpmlError: for unequal shapes or scores that are NaN or infinite. Source: Zhou et al. 2022, APL; ties: this library.
     """
     if scores.ndim != 2 or scores.shape != remaining.shape:
@@ -90,10 +90,12 @@ EM_APL_VALUES = {'voc': _paper(0.2, 0.02, 5), 'coco': _paper(0.1, 0.9, 5), 'nus'
 class EmApl(Method):
     """EM loss with asymmetric pseudo-labelling.
 
-    observed: (N, C); epochs: T; features: of no account; alpha, beta: weights of entropy and of pseudo-labels; warm_up: T_w, the epoch after which selection starts;
-    proportion: θ, the share of a class's unknowns that become negatives by epoch T; labels: 'soft' (the probability at selection) or 'hard' (0 or 1);
-    positive_proportion: the share that become positives (an ablation, the method has 0); reduction: as in `reduce`.
-    Raises SpmlError: for another kind of label, shares outside [0, 1] or above 1 together, or a negative warm_up. Source: Zhou et al. 2022, Eq. 8, section D.
+    observed: (N, C); epochs: T; features: of no account; alpha, beta: weights of entropy and of pseudo-labels; warm_up: T_w, the epoch
+    after which selection starts; proportion: θ, the share of a class's unknowns that become negatives by epoch T; labels: 'soft' (the
+    probability at selection) or 'hard' (0 or 1); positive_proportion: the share that become positives (an ablation, the method has 0);
+    reduction: as in `reduce`.
+    Raises SpmlError: for another kind of label, shares outside [0, 1] or above 1 together, or a negative warm_up. Source: Zhou et al. 2022,
+    Eq. 8, section D.
     """
     def __init__(self, observed, *, epochs, features=None, alpha: float = 0.1, beta: float = 0.2, warm_up: int = 5, proportion: float = 0.9,
                  labels: str = 'soft', positive_proportion: float = 0.0, reduction: str = 'mean'):
@@ -123,7 +125,8 @@ class EmApl(Method):
         if self.proportion[1]: self._pseudo_label(logits, 1)
 
     def quota(self, sign: int) -> Tensor:
-        "How many pseudo-labels of a sign (−1 or 1) an epoch adds in each class. Returns: (C,) long. Source: Zhou et al. 2022, self-paced APL."
+        """How many pseudo-labels of a sign (−1 or 1) an epoch adds in each class. Returns: (C,) long. Source: Zhou et al. 2022,
+        self-paced APL."""
         unknown, taken = (self.z == 0).sum(0).double(), (self.pseudo == sign).sum(0)
         share = self.proportion[sign] * unknown
         return torch.minimum((share / (self.epochs - self.warm_up)).floor().long(), share.floor().long() - taken).clamp(min=0)

@@ -19,7 +19,8 @@ from .core import Method, promote, reduce, register
 def generalised_cross_entropy(log_p: Tensor, q: float) -> Tensor:
     """(1 − pᵠ)/q: −log p at q = 0, 1 − p at q = 1.
 
-    log_p: log-probabilities ≤ 0, any shape; q: in [0, 1]. Returns: the same shape, ≥ 0. Raises SpmlError: for q outside. Source: Zhang & Sabuncu 2018.
+    log_p: log-probabilities ≤ 0, any shape; q: in [0, 1]. Returns: the same shape, ≥ 0. Raises SpmlError: for q outside. Source: Zhang &
+    Sabuncu 2018.
     """
     return -torch.expm1(q * log_p) / q if in_range(q, 0, 1, 'q') else -log_p
 
@@ -47,8 +48,8 @@ ENDS = {'w': (0., 2.), 'b': (-2., -2.), 'mu': (0.5, 0.8), 'sigma': (2., 0.5)}   
 class GR(Method):
     """GR loss on its schedule.
 
-    observed, epochs, features: as for every `Method`; w, b, mu, sigma: pairs (first epoch, last epoch), linear in between; q2, q3, reduction: as in
-    `gr_loss`. Raises SpmlError: for what is no pair of numbers. Source: Chen et al. 2024.
+    observed, epochs, features: as for every `Method`; w, b, mu, sigma: pairs (first epoch, last epoch), linear in between; q2, q3,
+    reduction: as in `gr_loss`. Raises SpmlError: for what is no pair of numbers. Source: Chen et al. 2024.
     """
     def __init__(self, observed, *, epochs, features=None, w: tuple = ENDS['w'], b: tuple = ENDS['b'], mu: tuple = ENDS['mu'],
                  sigma: tuple = ENDS['sigma'], q2: float = 0.01, q3: float = 1., reduction: str = 'mean'):

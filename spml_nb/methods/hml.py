@@ -21,8 +21,8 @@ from .core import Method, promote, register
 def hyperspherical_logits(cosine: Tensor, scale: float | Tensor = 20.0, margin: float | Tensor = 0.3) -> Tensor:
     """Logits scale·cos(arccos(cosine) + margin).
 
-    cosine: (B, C), values outside (−1, 1) are clamped; scale: s without unit, a number or scalar tensor; margin: m in radians, a number, a scalar
-    tensor, or (B, C). Returns: (B, C), float32 or float64. Raises: nothing. Source: HML, Eq. 4 (Eq. 3 at margin 0).
+    cosine: (B, C), values outside (−1, 1) are clamped; scale: s without unit, a number or scalar tensor; margin: m in radians, a number, a
+    scalar tensor, or (B, C). Returns: (B, C), float32 or float64. Raises: nothing. Source: HML, Eq. 4 (Eq. 3 at margin 0).
     """
     c = promote(cosine)
     inside = 1 - torch.finfo(c.dtype).eps
@@ -36,8 +36,9 @@ MARGIN_ON = ('both', 'positives', 'negatives', 'none')
 def margin_logits(cosine: Tensor, z: Tensor, scale: float | Tensor = 20.0, margin: float | Tensor = 0.3, margin_on: str = 'both') -> Tensor:
     """Logits whose margin may stand on a part of the entries only: m, m·[z = +1], m·[z ≠ +1] or 0.
 
-    cosine: (B, C); z: (B, C) in {1, 0, −1}; scale: s without unit; margin: m in radians, numbers or scalar tensors; margin_on: 'both', 'positives',
-    'negatives' or 'none'. Returns: (B, C), float32 or float64. Raises SpmlError: for another setting. Source: HML, Eq. 4 and Table 5.
+    cosine: (B, C); z: (B, C) in {1, 0, −1}; scale: s without unit; margin: m in radians, numbers or scalar tensors; margin_on: 'both',
+    'positives', 'negatives' or 'none'. Returns: (B, C), float32 or float64. Raises SpmlError: for another setting. Source: HML, Eq. 4 and
+    Table 5.
     """
     one_of(margin_on, MARGIN_ON, 'setting of the margin')
     if margin_on == 'both': return hyperspherical_logits(cosine, scale, margin)
@@ -49,8 +50,9 @@ def hml_loss(cosine: Tensor, z: Tensor, *, scale: float | Tensor = 20.0, margin:
              unknown: str = 'negative', reduction: str = 'mean') -> Tensor:
     """Binary cross-entropy on the margin's logits, unknown labels read as negative.
 
-    cosine: (B, C); z: (B, C) in {1, 0, −1}; scale, margin: as in `hyperspherical_logits`; margin_on: as in `margin_logits`; unknown: 'negative', or 'ignore'
-    for 0 on unknown labels; reduction: as in `reduce`. Returns: a scalar. Raises SpmlError: for an unknown word. Source: HML, Eq. 1 and 4.
+    cosine: (B, C); z: (B, C) in {1, 0, −1}; scale, margin: as in `hyperspherical_logits`; margin_on: as in `margin_logits`; unknown:
+    'negative', or 'ignore' for 0 on unknown labels; reduction: as in `reduce`. Returns: a scalar. Raises SpmlError: for an unknown word.
+    Source: HML, Eq. 1 and 4.
     """
     return an_loss(margin_logits(cosine, z, scale, margin, margin_on), z, unknown=unknown, reduction=reduction)
 
@@ -58,8 +60,8 @@ def hml_loss(cosine: Tensor, z: Tensor, *, scale: float | Tensor = 20.0, margin:
 def gradient_balance(logits: Tensor, z: Tensor, *, unknown: str = 'negative', reduction: str = 'mean') -> Tensor:
     """|Σ_P (1 − p) − Σ_not-P p|: how far the gradients of positives and of all others are from cancelling.
 
-    logits: (B, C); z: (B, C) in {1, 0, −1}; unknown: 'negative', or 'ignore' to leave unknown labels out; reduction: 'sum' over the mini-batch (Eq. 6),
-    'mean' (divided by B·C) or 'sample' (by B).
+    logits: (B, C); z: (B, C) in {1, 0, −1}; unknown: 'negative', or 'ignore' to leave unknown labels out; reduction: 'sum' over the
+    mini-batch (Eq. 6), 'mean' (divided by B·C) or 'sample' (by B).
     Returns: a scalar, at least 0. Raises SpmlError: for an unknown word. Source: HML, Eq. 6.
     """
     one_of(reduction, ('mean', 'sum', 'sample'), 'reduction'); one_of(unknown, UNKNOWN, 'treatment of unknown labels')
@@ -75,8 +77,9 @@ HML_VALUES = {family: {'scale': 20.0, 'margin': 0.3} for family in ('voc', 'coco
 class HmlFixed(Method):
     """Margin based sigmoid with a fixed scale and margin.
 
-    observed: (N, C); epochs, features: of no account; scale: s without unit; margin: m in radians; margin_on: 'both', 'positives', 'negatives' or 'none' (Table 5), the margin
-    being used at test time only with 'both'; unknown: 'negative' or 'ignore'; reduction: as in `reduce`.
+    observed: (N, C); epochs, features: of no account; scale: s without unit; margin: m in radians; margin_on: 'both', 'positives',
+    'negatives' or 'none' (Table 5), the margin being used at test time only with 'both'; unknown: 'negative' or 'ignore'; reduction: as in
+    `reduce`.
     Raises SpmlError: for an unknown word, a scale that is not positive, or a margin outside [0, π). Source: HML, Eq. 1 and 4.
     """
     head, heads = 'cosine', ('cosine',)
@@ -106,7 +109,8 @@ def _cosine(outputs) -> Tensor:
 class Hml(HmlFixed):
     """Margin based sigmoid with scale and margin learned by balancing gradients.
 
-    observed, epochs, features, margin_on, unknown, reduction: as `hml_fixed`; scale, margin: where s* and m* start; adaptive_lr: their learning rate, whatever the network's.
+    observed, epochs, features, margin_on, unknown, reduction: as `hml_fixed`; scale, margin: where s* and m* start; adaptive_lr: their
+    learning rate, whatever the network's.
     Raises SpmlError: as `hml_fixed`, or for a negative adaptive_lr or reduction 'none'. Source: HML, Eq. 5-7; start and rate: this library.
     """
     def __init__(self, observed, *, epochs, features=None, scale: float = 20.0, margin: float = 0.3, margin_on: str = 'both',
@@ -132,7 +136,8 @@ class Hml(HmlFixed):
 def label_correlation(embeddings: Tensor, scale: float = 20.0, margin: float = 0.3) -> Tensor:
     """How alike the network holds two labels to be.
 
-    embeddings: (C, D), a row for each label, of any length; scale, margin (radians): those of training. Returns: (C, C) in (0, 1), symmetric.
+    embeddings: (C, D), a row for each label, of any length; scale, margin (radians): those of training. Returns: (C, C) in (0, 1),
+    symmetric.
     Raises SpmlError: if `embeddings` is not a matrix. Source: HML, Eq. 8.
     """
     if embeddings.ndim != 2: raise SpmlError(f'label embeddings must be a (C, D) matrix, not of shape {tuple(embeddings.shape)}.')

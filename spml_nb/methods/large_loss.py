@@ -22,7 +22,8 @@ def largest_unknown(logits: Tensor, z: Tensor, fraction: float) -> tuple[Tensor,
     """The k-th largest loss among unknown labels, k = ⌈B·C·fraction⌉, at most the number of unknown labels.
 
     logits: (B, C) floating; z: (B, C) in {1, 0, −1}; fraction: in [0, 1]. Returns: the logits with known entries at −∞, (B, C), and the
-    k-th largest of them (a scalar tensor; +∞ for k = 0 or nothing unknown). Raises SpmlError: for a fraction outside. Source: Kim et al. 2022.
+    k-th largest of them (a scalar tensor; +∞ for k = 0 or nothing unknown). Raises SpmlError: for a fraction outside. Source: Kim et al.
+    2022.
     """
     s = promote(logits.detach())
     candidates = s.masked_fill(z != 0, -math.inf)
@@ -34,8 +35,8 @@ def largest_unknown(logits: Tensor, z: Tensor, fraction: float) -> tuple[Tensor,
 def large_loss_mask(logits: Tensor, z: Tensor, scheme: str, fraction: float) -> Tensor:
     """Unknown labels with the largest losses of the batch.
 
-    logits: (B, C) floating; z: (B, C) in {1, 0, −1}; scheme: 'reject' or 'correct' for the entries whose loss changes (from the k-th value up),
-    'permanent' for those that become positive for good (strictly above it); fraction: of the B·C entries, in [0, 1].
+    logits: (B, C) floating; z: (B, C) in {1, 0, −1}; scheme: 'reject' or 'correct' for the entries whose loss changes (from the k-th value
+    up), 'permanent' for those that become positive for good (strictly above it); fraction: of the B·C entries, in [0, 1].
     Returns: (B, C) bool. Raises SpmlError: for an unknown scheme or a fraction outside. Source: Kim et al. 2022.
     """
     one_of(scheme, SCHEMES, 'large-loss scheme')
@@ -59,8 +60,8 @@ def large_loss(logits: Tensor, z: Tensor, *, scheme: str = 'reject', fraction: f
 class LargeLoss(Method):
     """AN whose largest losses on unknown labels are modified from the second epoch on.
 
-    observed, epochs, features: as for every `Method`; delta: Δ, the fraction of entries that is added each epoch (LL-Cp: modified each epoch);
-    reduction: as in `large_loss`. Raises SpmlError: for Δ outside [0, 1]. Source: Kim et al. 2022.
+    observed, epochs, features: as for every `Method`; delta: Δ, the fraction of entries that is added each epoch (LL-Cp: modified each
+    epoch); reduction: as in `large_loss`. Raises SpmlError: for Δ outside [0, 1]. Source: Kim et al. 2022.
     """
     scheme = 'reject'
 
@@ -89,7 +90,8 @@ class LLCt(LargeLoss):
 @register('llcp', source='Kim et al. 2022, LL-Cp',
           values={'voc': {'delta': 0.001}, 'coco': {'delta': 0.002}, 'nus': {'delta': 0.002}, 'cub': {'delta': 0.002}})
 class LLCp(LargeLoss):
-    """LL-Cp: large losses are corrected for good, the buffer `z` gains positives. Hyper-parameters and errors: as `LargeLoss`. Source: Kim et al. 2022."""
+    """LL-Cp: large losses are corrected for good, the buffer `z` gains positives. Hyper-parameters and errors: as `LargeLoss`. Source:
+    Kim et al. 2022."""
     scheme = 'permanent'
 
     def start_epoch(self, e):

@@ -22,7 +22,8 @@ from ..metrics import average_precision
 def log_odds(share: float, name: str) -> float:
     """ln(α/(1−α)): a constant above 0, as its logarithm, from a share between 0 and 1.
 
-    share: α or β; name: for the message. Returns: float. Raises SpmlError: outside (0, 1). Source: OPML, Section III-B; the odds: this library.
+    share: α or β; name: for the message. Returns: float. Raises SpmlError: outside (0, 1). Source: OPML, Section III-B; the odds: this
+    library.
     """
     if not 0 < share < 1: raise SpmlError(f'{name} must lie between 0 and 1, both excluded, not {share}; 0.5 makes its constant 1, as in ZLPR.')
     return math.log(share / (1 - share))
@@ -30,8 +31,8 @@ def log_odds(share: float, name: str) -> float:
 def apart(hard_negative: Tensor, hard_positive: Tensor, alpha: float, beta: float, classes: int, reduction: str) -> Tensor:
     """log(a + e^hard_negative) + log(b + e^hard_positive) of every image, reduced.
 
-    hard_negative, hard_positive: (B,) log-sum-exps of s and of −s; alpha, beta: as in `opml_loss`; classes: C, over which an image's loss is
-    spread; reduction: as in `reduce`. Returns: a scalar, (B, C) for 'none'. Raises SpmlError: as `opml_loss`. Source: OPML, Eq. 6.
+    hard_negative, hard_positive: (B,) log-sum-exps of s and of −s; alpha, beta: as in `opml_loss`; classes: C, over which an image's loss
+    is spread; reduction: as in `reduce`. Returns: a scalar, (B, C) for 'none'. Raises SpmlError: as `opml_loss`. Source: OPML, Eq. 6.
     """
     ln_a, ln_b = log_odds(alpha, 'alpha'), log_odds(beta, 'beta')
     rows = softplus(hard_negative - ln_a) + softplus(hard_positive - ln_b) + (ln_a + ln_b)
@@ -40,9 +41,9 @@ def apart(hard_negative: Tensor, hard_positive: Tensor, alpha: float, beta: floa
 def opml_loss(logits: Tensor, z: Tensor, *, alpha: float = 0.5, beta: float = 0.5, unknown: str = 'negative', reduction: str = 'sample') -> Tensor:
     """Push the lowest positive and the highest of the rest apart; mean over images.
 
-    logits: (B, C) floating; z: (B, C) in {1, 0, −1}; alpha, beta: in (0, 1), the constants a and b as shares, 0.5 is 1; unknown: 'negative',
-    or 'ignore' to leave z = 0 out; reduction: as in `reduce`, an image's loss spread over its C entries. Returns: a scalar, (B, C) for 'none';
-    it can be negative. Raises SpmlError: for values outside these. Source: OPML, Eq. 3 and 6.
+    logits: (B, C) floating; z: (B, C) in {1, 0, −1}; alpha, beta: in (0, 1), the constants a and b as shares, 0.5 is 1; unknown:
+    'negative', or 'ignore' to leave z = 0 out; reduction: as in `reduce`, an image's loss spread over its C entries. Returns: a scalar, (B,
+    C) for 'none'; it can be negative. Raises SpmlError: for values outside these. Source: OPML, Eq. 3 and 6.
     """
     x = wrong_logits(logits, z)
     N = z < 0 if one_of(unknown, UNKNOWN, 'treatment of unknown labels') == 'ignore' else z <= 0
@@ -66,8 +67,8 @@ def high_rank_loss(probabilities: Tensor, weight: float = 1e-3, eps: float = 1e-
 def soft_opml_loss(logits: Tensor, z: Tensor, soft_positive: Tensor, alpha: float = 0.5, beta: float = 0.5, *, reduction: str = 'sample') -> Tensor:
     """OPML with unknown labels that count as positives in part.
 
-    logits: (B, C) floating; z: (B, C) in {1, 0, −1}; soft_positive: (B, C) in [0, 1], the share w of an unknown label, of no account where z is
-    observed, taken as constant; alpha, beta, reduction: as in `opml_loss`. Returns: a scalar, (B, C) for 'none'. Raises SpmlError: as
+    logits: (B, C) floating; z: (B, C) in {1, 0, −1}; soft_positive: (B, C) in [0, 1], the share w of an unknown label, of no account where
+    z is observed, taken as constant; alpha, beta, reduction: as in `opml_loss`. Returns: a scalar, (B, C) for 'none'. Raises SpmlError: as
     `opml_loss`. Source: OPML, Eq. 11.
     """
     if logits.shape != z.shape: raise SpmlError(f'logits {tuple(logits.shape)} and labels {tuple(z.shape)} must have the same shape (B, C).')
@@ -103,8 +104,9 @@ def correction_counts(z: Tensor, ap: Tensor, ratio: float, cap: float) -> Tensor
 def correct_labels(scores: Tensor, z: Tensor, ap: Tensor, ratio: float, cap: float, *, start: Tensor | None = None) -> Tensor:
     """The observed labels with the highest-scored unknown ones of each class made positive; of equal scores the lowest row first.
 
-    scores: (N, C) finite logits or probabilities; z: (N, C) in {1, 0, −1}; ap, ratio, cap: as in `correction_counts`; start: (N, C) labels to
-    add to, None: z. Returns: (N, C), a new tensor like z. Raises SpmlError: for unequal shapes, scores that are not finite, negative ρ or κ.
+    scores: (N, C) finite logits or probabilities; z: (N, C) in {1, 0, −1}; ap, ratio, cap: as in `correction_counts`; start: (N, C) labels
+    to add to, None: z. Returns: (N, C), a new tensor like z. Raises SpmlError: for unequal shapes, scores that are not finite, negative ρ
+    or κ.
     Source: OPML, Algorithm 1.
     """
     start = z if start is None else start
@@ -117,8 +119,9 @@ register_loss('opml', opml_loss, source='OPML, Eq. 6')
 class OpmlSp(Method):
     """OPML for single positives: soft labels, label correction and high rank.
 
-    observed: (N, C); epochs: of the stage; features: of no account; alpha, beta: as in `opml_loss`; high_rank, smoothing, correction: the parts in use; rank_weight, rank_eps: λ, ε of
-    `high_rank_loss`; gamma, power: as in `trust`; ratio, cap: ρ, κ of `correction_counts`; accumulate: keep earlier corrections; reduction: as in `reduce`.
+    observed: (N, C); epochs: of the stage; features: of no account; alpha, beta: as in `opml_loss`; high_rank, smoothing, correction: the
+    parts in use; rank_weight, rank_eps: λ, ε of `high_rank_loss`; gamma, power: as in `trust`; ratio, cap: ρ, κ of `correction_counts`;
+    accumulate: keep earlier corrections; reduction: as in `reduce`.
     Raises SpmlError: for values outside these. Source: OPML, Eq. 10 and 11, Algorithm 1; Table IV.
     """
     def __init__(self, observed, *, epochs, features=None, alpha: float = 0.5, beta: float = 0.5, high_rank: bool = True, smoothing: bool = True,

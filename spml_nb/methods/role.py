@@ -53,8 +53,9 @@ def initial_estimates(z: Tensor) -> Tensor:
 class ROLE(Method):
     """Regularised online label estimation.
 
-    observed, epochs, features: as for every `Method`; k: true positives an image, None for the observed ones; estimate_lr: the table's learning
-    rate as a multiple of the network's; reduction: as in `role_loss`. The parameter `estimate`, (N, C) float32, is the table, in logits.
+    observed, epochs, features: as for every `Method`; k: true positives an image, None for the observed ones; estimate_lr: the table's
+    learning rate as a multiple of the network's; reduction: as in `role_loss`. The parameter `estimate`, (N, C) float32, is the table, in
+    logits.
     Raises SpmlError: for k < 0 or estimate_lr < 0. Source: Cole et al. 2021, ROLE.
     """
     def __init__(self, observed, *, epochs, features=None, k: float | None = None, estimate_lr: float = 10., reduction: str = 'mean'):

@@ -68,7 +68,8 @@ def positives_and_negatives(z: Tensor, unknown: str) -> tuple[Tensor, Tensor]:
 def of_those_with_positives(losses: Tensor, has: Tensor, form: str) -> Tensor:
     """Losses of rows or columns, weighted so that their mean is the one meant.
 
-    losses: (B, 1) or (1, C); has: the same shape, bool, those with a positive; form: 'code' (their mean) or 'paper' (the others count as 0).
+    losses: (B, 1) or (1, C); has: the same shape, bool, those with a positive; form: 'code' (their mean) or 'paper' (the others count as
+    0).
     Returns: the same shape.
     Raises SpmlError: for another form. Source: Two-way loss, Eq. 17, and the authors' code.
     """
@@ -79,8 +80,8 @@ def of_those_with_positives(losses: Tensor, has: Tensor, form: str) -> Tensor:
 def over_buckets(terms, logits: Tensor, z: Tensor, bucket: int | None, reduction: str) -> Tensor:
     """The mean over buckets of the mean over a bucket's entries.
 
-    terms: (logits, z) of a bucket → tensors that broadcast to its (M, C), summed; logits: (B, C) floating; z: (B, C); bucket: M images, None: all;
-    the last bucket may be smaller and weighs as much; reduction: as in `reduce`. Returns: a scalar, (B, C) for 'none'.
+    terms: (logits, z) of a bucket → tensors that broadcast to its (M, C), summed; logits: (B, C) floating; z: (B, C); bucket: M images,
+    None: all; the last bucket may be smaller and weighs as much; reduction: as in `reduce`. Returns: a scalar, (B, C) for 'none'.
     Raises SpmlError: for unequal shapes, bucket < 1, another reduction. Source: Two-way loss, Section 4.1.
     """
     if logits.shape != z.shape or logits.ndim != 2:
@@ -100,9 +101,9 @@ def two_way_loss(logits: Tensor, z: Tensor, *, T_pos: float = 4.0, T_neg: float 
                  bucket: int | None = None, form: str = 'code', unknown: str = 'negative', reduction: str = 'mean') -> Tensor:
     """Hard positives above hard negatives along the rows and columns of the logit matrix.
 
-    logits: (B, C) floating; z: (B, C) in {1, 0, −1}; T_pos, T_neg: temperatures ≥ 0 in units of the logits, 0 means min and max; ways: 'both',
-    'class' (columns) or 'sample' (rows); bias: ε added inside softplus; bucket: M images compared at a time, None: all; form: 'code' (mean over
-    rows and columns with a positive) or 'paper' (over all); unknown: 'negative' or 'ignore'; reduction: as in `reduce`.
+    logits: (B, C) floating; z: (B, C) in {1, 0, −1}; T_pos, T_neg: temperatures ≥ 0 in units of the logits, 0 means min and max; ways:
+    'both', 'class' (columns) or 'sample' (rows); bias: ε added inside softplus; bucket: M images compared at a time, None: all; form:
+    'code' (mean over rows and columns with a positive) or 'paper' (over all); unknown: 'negative' or 'ignore'; reduction: as in `reduce`.
     Returns: a scalar, (B, C) for 'none'. Raises SpmlError: for values outside these. Source: Two-way loss, Eq. 15-17; bias: Table 2.
     """
     dims = WAYS[one_of(ways, WAYS, 'ways')]
