@@ -12,7 +12,7 @@ demo: setup
 
 test: setup export check
 	OMP_NUM_THREADS=1 nbdev_test --n-workers 2 --timing
-	python -m pytest
+	python -m pytest --cov=spml_nb --cov-report=term:skip-covered --cov-fail-under=90
 
 tables: setup
 	spml tables
