@@ -90,15 +90,15 @@ def test_the_command_itself_killed_and_given_again_ends_as_if_nothing_had_been(p
     whole = of_runs()
     elsewhere(monkeypatch, tmp_path, 'killed')
     words = [str(Path(sys.executable).parent / 'spml'), 'train', *(part for name, value in config.items() for part in ('-p', name, str(value)))]
-    rng = random.Random(0)
+    rng, environment = random.Random(0), {**os.environ, 'OMP_NUM_THREADS': '1'}   # as the run that was not killed: other threads, other bits
     for lines in (1, 5):   # of epochs that it has told
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={**os.environ, 'OMP_NUM_THREADS': '1'})
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)
         told = [process.stdout.readline() for _ in range(lines)]
         time.sleep(0.1 * rng.random())
         process.send_signal(signal.SIGKILL)
         told += process.communicate(timeout=60)[0].splitlines()
         assert process.returncode == -signal.SIGKILL and sum('epoch' in line for line in told) < 12 and not any(of_runs().values())
-    last = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=300, check=True)
+    last = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=300, check=True, env=environment)
     assert of_runs() == whole and last.stdout.count('epoch ') < 10   # it went on, and did not begin anew
 
 

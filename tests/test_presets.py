@@ -62,7 +62,7 @@ def test_tables_give_old_runs_the_values_that_everything_had_then(tmp_path):
     run.finish({'scores': {'test_map': 1.0}, 'seconds': 1.0, 'data': 'x', 'provenance': {'commit': None}})
     row = runs.load(tmp_path / 'runs').iloc[0]
     assert (row.frozen_stages, row.normalise, row.views, row.hold_out, row.map_definition) == (0, True, 'flip', True, 'cole')
-    pd.DataFrame([{'run': 'older', 'dataset': 'mini_voc', 'test_map': 2.0}]).to_csv(tmp_path / 'runs.csv', index=False)
+    pd.DataFrame([{'run': 'older', 'key': 'k', 'loss': 'em', 'seed': 0, 'seconds': 1.0, 'dataset': 'mini_voc', 'test_map': 2.0}]).to_csv(tmp_path / 'runs.csv', index=False)
     both = runs.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs').set_index('run')
     assert both.loc['older', ['frozen_stages', 'views', 'normalise']].tolist() == ['0', 'shift', 'True']
 
