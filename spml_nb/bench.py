@@ -7,16 +7,21 @@ __all__ = ['TINY', 'SHAPES', 'Pair', 'seconds', 'measure', 'masked_an', 'masked_
            'forward_backward', 'loss_pairs', 'scores_and_targets', 'sklearn_average_precision',
            'average_precision_pairs', 'select_by_class', 'selection_pairs', 'embeddings', 'contrast_pairs',
            'linear_task', 'own_linear_regime', 'dataloader_linear_regime', 'linear_pairs', 'photo_set', 'own_steps',
-           'dataloader_steps', 'training_pairs', 'bf16_instructions', 'jobs_pairs', 'machine', 'every_pair', 'record']
+           'dataloader_steps', 'training_pairs', 'bf16_instructions', 'one_core', 'jobs_pairs', 'machine', 'every_pair',
+           'record']
 
 # %% ../nbs/70_benchmarks.ipynb #5ad86743
+import contextlib
+import io
 import os
 import platform
 import statistics
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -241,7 +246,7 @@ def own_linear_regime(task, features: np.ndarray, epochs: int, folder: str) -> p
             logits = predict(self.module, self.method, self.source, self.task.test)
             metrics.mean_average_precision(logits, self.task.data.labels[self.task.test])
             return super().validate()
-    config = runs.resolve(runs.Config(loss='an', dataset='features', regime='linear', backbone='mini', weights='none', image_size=1, epochs=epochs, batch_size=16, lr=1e-3))
+    config = runs.resolve(runs.Config(loss='an', dataset='features', regime='linear', backbone='mini', weights='none', image_size=1, epochs=epochs, batch_size=16, lr=1e-3, device='cpu'))
     run = runs.Run(config, Path(folder))
     trainer = OnFeatures(config, run, task)
     trainer.model.head = LinearHead(features.shape[1], task.observed.shape[1])
@@ -275,9 +280,6 @@ def dataloader_linear_regime(task, features: np.ndarray, epochs: int) -> list[tu
 def linear_pairs(epochs: int = 25, peer_epochs: int = 1, repetitions: int = 5, **sizes) -> Iterator[Pair]:
     """The linear regime. epochs, peer_epochs: how many of ours are measured, and of the peer, which stand for all; repetitions: of the
     pair; sizes: of `linear_task`. Returns: iterator of Pair. Source: Cole et al. (2021)."""
-    import contextlib
-    import io
-    import tempfile
     task, features = linear_task(**sizes)
     def ours():
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()): own_linear_regime(task, features, epochs, folder)
@@ -309,7 +311,7 @@ def own_steps(data, backbone: str, precision: str, batch_size: int, folder: str)
     function that passes over all images once. Source: this library."""
     from spml_nb.training import Task, Trainer
     rows, none = np.arange(len(data)), np.arange(0)
-    config = runs.resolve(runs.Config(loss='an', dataset='photos', backbone=backbone, weights='none', image_size=224, batch_size=batch_size, lr=1e-4, precision=precision, selection='last'))
+    config = runs.resolve(runs.Config(loss='an', dataset='photos', backbone=backbone, weights='none', image_size=224, batch_size=batch_size, lr=1e-4, precision=precision, selection='last', device='cpu'))
     trainer = Trainer(config, runs.Run(config, Path(folder)), Task(data, rows, none, none, data.labels, data.labels[:0]))
     trainer.begin(1, trainer.stages[0])
     trainer.module.train()
@@ -346,7 +348,6 @@ def training_pairs(n: int = 128, cases=(('efficientnet_lite0', 'float32', 1.3), 
                    batch_size: int = 16, repetitions: int = 5) -> Iterator[Pair]:
     """Whole training steps. n: photos a call; cases: (backbone, our precision, goal); bf16 only where the processor has instructions for
     it; batch_size: images a step; repetitions: of each pair. Returns: iterator of Pair. Source: this library."""
-    import tempfile
     with tempfile.TemporaryDirectory() as folder:
         data = photo_set(n, folder)
         for backbone, precision, goal in cases:
@@ -364,21 +365,31 @@ def _processor() -> str:
     return file.read_text() if file.is_file() else ''
 
 # %% ../nbs/70_benchmarks.ipynb #ab11c945
-def jobs_pairs(n: int = 6, epochs: int = 3, repetitions: int = 5) -> Iterator[Pair]:
-    """A sweep with two runs at a time beside one at a time; nothing where there is one core. n, epochs: runs of a sweep and their length;
-    repetitions: of the pair. Returns: iterator of Pair. Raises AssertionError: if a run fails. Source: this library."""
-    import tempfile
-    from unittest.mock import patch
+@contextlib.contextmanager
+def one_core():
+    """Whatever is started inside has one core, this thread's first. Source: this library."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try: yield
+    finally: os.sched_setaffinity(0, cores)
 
+def jobs_pairs(n: int = 6, epochs: int = 5, repetitions: int = 5) -> Iterator[Pair]:
+    """A sweep with two runs at a time beside one at a time; nothing where there is one core or a system that does not give cores to processes.
+
+    n, epochs: runs of a sweep and their length; repetitions: of the pair. Returns: iterator of Pair. Raises AssertionError: if a run fails.
+    Source: this library.
+    """
     from spml_nb import sweeps
-    if len(os.sched_getaffinity(0) if hasattr(os, 'sched_getaffinity') else range(os.cpu_count() or 1)) < 2: return
-    configs = [runs.Config(loss='an', dataset='mini_voc', epochs=epochs, seed=k) for k in range(n)]
+    if not hasattr(os, 'sched_getaffinity') or len(os.sched_getaffinity(0)) < 2: return
+    configs = [runs.Config(loss='an', dataset='mini_voc', epochs=epochs, seed=k, device='cpu') for k in range(n)]
     def sweep(jobs):
-        with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, SPML_NB_RUNS=folder):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, SPML_NB_RUNS=folder):
             done = sweeps.run(configs, jobs=jobs, tell=lambda line: None)
             if (done.state != 'done').any(): raise AssertionError(f'a run failed: {list(done.message)}')
-    yield Pair('two runs at a time', f'{n} runs of {epochs} epochs, mini_voc', 'one at a time, with all threads', lambda: sweep(2), lambda: sweep(1), 1.7,
-               repetitions=repetitions, warm_up=1)
+    def alone():
+        with one_core(): sweep(1)
+    for peer, run in (('one at a time, with all threads', lambda: sweep(1)), ('one at a time, on one core', alone)):
+        yield Pair('two runs at a time', f'{n} runs of {epochs} epochs, mini_voc', peer, lambda: sweep(2), run, 1.7, repetitions=repetitions, warm_up=1)
 
 # %% ../nbs/70_benchmarks.ipynb #ef0962f2
 def machine() -> str:
@@ -391,20 +402,22 @@ def every_pair() -> Iterator[Pair]:
     """All pairs, one after another. Returns: iterator of Pair. Source: this library."""
     for pairs in (loss_pairs, average_precision_pairs, selection_pairs, contrast_pairs, linear_pairs, training_pairs, jobs_pairs): yield from pairs()
 
-def record(tell: Callable[[str], None] = print) -> pd.DataFrame:
-    """Measure everything and write `benchmarks.csv` and `.md` to the setting `outputs`.
+def record(pairs: Iterable[Pair] | None = None, tell: Callable[[str], None] = print) -> pd.DataFrame:
+    """Measure and write `benchmarks.csv` and `.md` to the setting `outputs`. What stands there is kept, unless it is measured again on the same machine.
 
-    tell: is given a line a pair. Returns: DataFrame, a row a pair, as from `measure`. Raises SpmlError: if the files cannot be written.
-    Source: this library.
+    pairs: unset, all; tell: is given a line a pair. Returns: DataFrame, a row a pair of this machine, as from `measure`, and `machine`. Raises
+    SpmlError: if the files cannot be written. Source: this library.
     """
     rows = []
-    for pair in every_pair():
-        rows.append(measure(pair))
+    for pair in every_pair() if pairs is None else pairs:
+        rows.append({**measure(pair), 'machine': machine()})
         tell(_line(rows[-1]))
-    table = pd.DataFrame(rows)
-    folder = settings.path('outputs')
-    runs.write_atomically(folder / 'benchmarks.csv', table.assign(machine=machine()).round(4).to_csv(index=False, lineterminator='\n'))
-    runs.write_atomically(folder / 'benchmarks.md', _markdown(table))
+    file, key = settings.path('outputs') / 'benchmarks.csv', ['machine', 'name', 'case', 'peer']
+    table = pd.DataFrame(rows).round(4)
+    known = pd.concat([pd.read_csv(file), table]) if file.is_file() else table
+    known = known[~known.duplicated(key, keep='last')]
+    runs.write_atomically(file, known.to_csv(index=False, lineterminator='\n'))
+    runs.write_atomically(file.with_suffix('.md'), _markdown(known))
     return table
 
 def _goal(row: dict) -> str:
@@ -417,6 +430,8 @@ def _line(row: dict) -> str:
 
 def _markdown(table: pd.DataFrame) -> str:
     head = '| what | case | beside | ours, ms | theirs, ms | ratio | range | asked |\n|---|---|---|---|---|---|---|---|\n'
-    rows = [f"| {r['name']} | {r['case']} | {r['peer']} | {r['ours_ms']:.3g} | {r['peer_ms']:.3g} | **{r['ratio']:.2f}** | {r['low']:.2f}-{r['high']:.2f} | {_goal(r)}{'' if r['met'] else ' (missed)'} |\n"
-            for r in table.to_dict('records')]
-    return f'# Benchmarks\n\nMedians of pairs run in turn in one process (`make bench`); the range is that of neighbouring repetitions. {machine()}.\n\n{head}{"".join(rows)}'
+    def rows(part):
+        return ''.join(f"| {r['name']} | {r['case']} | {r['peer']} | {r['ours_ms']:.3g} | {r['peer_ms']:.3g} | **{r['ratio']:.2f}** | {r['low']:.2f}-{r['high']:.2f} "
+                       f"| {_goal(r)}{'' if r['met'] else ' (missed)'} |\n" for r in part.to_dict('records'))
+    parts = [f'\n## {name}\n\n{head}{rows(part)}' for name, part in table.groupby('machine', sort=False)]
+    return f'# Benchmarks\n\nMedians of pairs run in turn in one process (`make bench`); the range is that of neighbouring repetitions.\n{"".join(parts)}'

@@ -6,6 +6,7 @@
 __all__ = ['RETRIES', 'places', 'share', 'on_ray']
 
 # %% ../nbs/53_cluster.ipynb #b0e007ba
+import math
 import os
 import time
 from collections.abc import Callable
@@ -26,7 +27,7 @@ def places() -> dict[str, str]:
 # %% ../nbs/53_cluster.ipynb #a55d9167
 def share(gpus: float, jobs: int) -> float:
     """GPUs that a run takes. gpus: of the cluster; jobs: runs at a time. Returns: 0 to 1, in hundredths. Source: this library."""
-    return min(1.0, int(100 * gpus / jobs) / 100)
+    return 1.0 if 0 < jobs <= gpus else int(100 / math.ceil(jobs / gpus)) / 100 if gpus >= 1 else 0.0   # as many on the fullest GPU as must be
 
 # %% ../nbs/53_cluster.ipynb #17b740d0
 RETRIES = 5   # of a run whose machine died
@@ -40,7 +41,9 @@ def on_ray(todo: pd.DataFrame, jobs: int, tell: Callable[[str], None], address: 
     """
     from spml_nb.sweeps import attempt, progress
     ray = _connected(address)
-    gpus = share(ray.cluster_resources().get('GPU', 0), jobs)
+    there = ray.cluster_resources().get('GPU', 0)
+    gpus = share(there, jobs) if any(config.device.startswith('cuda') for config in todo.config) else 0.0
+    if there and not gpus: tell('The cluster has GPUs, but these runs are for the CPU, as this machine has no GPU or says so. Start the sweep on one that has.')
     task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES, runtime_env={'env_vars': places()})(lambda given: attempt(Config(**given)))
     waiting, pending, messages = list(zip(todo.run, todo.config, strict=True)), {}, {}
     began, expected = time.perf_counter(), todo.set_index('run').expected

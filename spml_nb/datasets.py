@@ -238,8 +238,8 @@ def names() -> list[str]:
 # %% ../nbs/10_datasets.ipynb #04b23f37
 def _places(folder, root=None):
     "Where a folder may be: as given if absolute, else below `root`, the current folder, the settings file's folder."
-    bases = [*([Path(root).expanduser()] if root is not None else []), Path.cwd(), Path(settings.read()['base'])]
-    return list(dict.fromkeys(Path(os.path.abspath(base / Path(folder).expanduser())) for base in bases))
+    bases = [*([settings.expanded(root)] if root is not None else []), Path.cwd(), Path(settings.read()['base'])]
+    return list(dict.fromkeys(Path(os.path.abspath(base / settings.expanded(folder))) for base in bases))
 
 def _first_there(places): return next((place for place in places if place.is_dir()), places[0])
 

@@ -36,7 +36,7 @@ def pulls(run: Run, batch_size: int | None = None) -> tuple[Tensor, np.ndarray, 
     state = torch.get_rng_state()
     parts = [_pull(trainer, rows, torch.arange(k, min(k + (batch_size or config.batch_size), len(rows)))) for k in range(0, len(rows), batch_size or config.batch_size)]
     torch.set_rng_state(state)
-    pull, logits = (torch.cat(p) for p in zip(*parts, strict=True))
+    pull, logits = (torch.cat(p).cpu() for p in zip(*parts, strict=True))
     return pull, method.z.cpu().numpy(), task.data.labels[rows], logits
 
 def _pull(trainer, rows: np.ndarray, index: Tensor) -> tuple[Tensor, Tensor]:

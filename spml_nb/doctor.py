@@ -9,14 +9,17 @@ __all__ = ['CHECKS', 'FREE', 'WEIGHTS', 'Finding', 'register', 'check', 'exit_st
            'notebooks', 'kernel', 'nbdev', 'chromium', 'ray']
 
 # %% ../nbs/74_doctor.ipynb #d317c6e9
+import glob
 import hashlib
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterable
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from importlib.util import find_spec
@@ -63,7 +66,15 @@ def _findings(function) -> list[Finding]:
     try: return list(function())
     except SpmlError as error: return [Finding('problem', str(error))]   # it names the remedy
     except Exception as error:   # whatever it is, it is told, and the other checks go on
-        return [Finding('problem', f'the check itself failed: {type(error).__name__}: {error}', 'Mend what it names.')]
+        place = _place(error)
+        return [Finding('problem', f'the check itself failed: {type(error).__name__}: {error}', f'Look at {place}.' if place else 'Mend what it names.')]
+
+def _place(error) -> str:
+    "The file that an error is about: its own, or the one that the innermost function with such a variable was looking at; '' if none is known."
+    if getattr(error, 'filename', None): return str(error.filename)
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    known = [frame.f_locals.get(name) for frame in reversed(frames) for name in ('file', 'path', 'folder', 'root')]
+    return next((str(each) for each in known if isinstance(each, Path)), '')
 
 def exit_status(table: pd.DataFrame) -> int:
     "What the command ends with. table: as from `check`. Returns: 1 if there is a problem, else 0. Source: this library."
@@ -170,7 +181,7 @@ FREE = 5   # GiB
 
 def nearest(path: Path) -> Path:
     "A folder, or the first above it that exists. path: absolute. Returns: Path. Source: this library."
-    return next(each for each in (path, *path.parents) if each.is_dir())
+    return next(each for each in (path, *path.parents) if os.path.isdir(each))
 
 @register('settings')
 def settings_at_hand():
@@ -188,6 +199,10 @@ def folders():
 
 def _folder(kind) -> Finding:
     path = settings.path(kind)
+    there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    if not os.path.isdir(there):
+        return Finding('problem', f'{kind}: {there} is a file, where a folder is needed',
+                       f'Move it elsewhere, or choose another folder in settings.ini or SPML_NB_{kind.upper()}.')
     try:
         with tempfile.TemporaryFile(dir=nearest(path)): return Finding('ok', f'{kind}: {path}')
     except OSError as error:
@@ -269,14 +284,15 @@ def runs_at_hand():
     counts = ', '.join(f'{count} {state}' for state, count in table.state.value_counts().items() if state != 'damaged')
     yield Finding('ok', f"{counts or 'none'} in {settings.path('runs')}")
     for row in table[table.state == 'damaged'].itertuples():
-        yield Finding('warning', f'{row.name} is damaged: {row.note}', f'Remove it with `spml runs --name {row.name} --remove`; the same command trains it anew.')
+        name = shlex.quote(glob.escape(row.name))
+        yield Finding('warning', f'{row.name} is damaged: {row.note}', f'Remove it with `spml runs --name {name} --remove --yes`; the same command trains it anew.')
 
 @register('leftovers')
 def leftovers():
     "What killed processes left behind. Returns: Findings. Source: this library."
     table = housekeeping.leftovers()
     found = f'{len(table)}, {fetch.in_words(1e6 * table.mb.sum())}' if len(table) else 'none'
-    yield Finding('ok', found, 'Remove them with `spml runs --leftovers --remove`.' if len(table) else '')
+    yield Finding('ok', found, '`spml runs --leftovers` lists them; remove them with `spml runs --leftovers --remove --yes`.' if len(table) else '')
 
 # %% ../nbs/74_doctor.ipynb #7c638e34
 @register('notebooks')

@@ -54,8 +54,10 @@ def read_description(text: str | None, file: Path) -> dict:
     except (ValueError, TypeError, KeyError, AttributeError) as error: raise _damaged(file, f'its description cannot be read ({error})') from error
     if version != prediction.FORMAT: raise SpmlError(f'{file} has format {version!r}, this library reads {prediction.FORMAT}. Use the version that wrote it.')
     ok = not wrong and found['class_names'] and all(isinstance(name, str) for name in found['class_names']) and 1 <= found['image_size'] <= 8192
-    ok = ok and found['resize'] in prediction.RESIZES and found['ranks_by'] in ('logits', 'method') and math.isfinite(found['threshold'])
+    ok = ok and len(set(found['class_names'])) == len(found['class_names']) and 0 <= found['threshold'] <= 1
+    ok = ok and found['resize'] in prediction.RESIZES and found['ranks_by'] in ('logits', 'method')
     ok = ok and all(len(found[k]) == 3 and all(isinstance(v, float) and math.isfinite(v) for v in found[k]) for k in ('mean', 'std'))
+    ok = ok and min(found['std']) > 0
     if not ok: raise _damaged(file, f"its description is not whole{' (' + ', '.join(wrong) + ')' if wrong else ''}")
     return found
 
@@ -91,7 +93,7 @@ def read_safetensors(file: Path) -> Network:
         with torch.random.fork_rng(devices=[]): network = Network(description)
         for part, prefix in ((network.model, ''), (network.method, 'method.')):
             if part is not None: part.load_state_dict({k.removeprefix(prefix): v for k, v in state.items() if k.startswith('method.') == bool(prefix)})
-    except (SpmlError, RuntimeError, TypeError) as error:
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:   # SpmlError is a ValueError
         raise _damaged(file, f"weights and description do not fit ({error if isinstance(error, SpmlError) else str(error)[:300]})") from error
     return network.eval()
 
@@ -164,7 +166,9 @@ def read_onnx(file: Path) -> Predictor:
     except Exception as error: raise _damaged(file, f'it is no whole ONNX model ({str(error)[:200]})') from error   # its exceptions have no common class
     description = read_description(session.get_modelmeta().custom_metadata_map.get(KEY), file)
     put, got = session.get_inputs(), session.get_outputs()
-    if [p.name for p in put] != ['images'] or [g.shape[1:] for g in got] != [[len(description['class_names'])]]:
+    size, classes = description['image_size'], len(description['class_names'])
+    fits = [(p.name, p.type, p.shape[1:]) for p in put] == [('images', 'tensor(uint8)', [3, size, size])]
+    if not fits or [g.shape[1:] for g in got] != [[classes]] or isinstance(put[0].shape[0], int):   # a number there would fix how many images at a time
         raise _damaged(file, 'inputs and outputs are not those of its description')
     return Predictor(description, lambda pixels: session.run(None, {'images': np.ascontiguousarray(pixels.numpy())})[0].astype(np.float64))
 

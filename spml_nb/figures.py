@@ -99,7 +99,7 @@ def parts(paper: str, figure: str | int, suite: str, known: pd.DataFrame) -> lis
 def _cell(paper: str, about: dict, own: dict, dataset: str) -> dict:
     "What `papers.plan` wants to know of a cell, for a curve."
     config = merge(read(paper).get('config'), about.get('config'), own.get('config'), {'dataset': dataset})
-    return {'config': config, 'dataset': dataset, 'search': read(paper).get('search', {}), 'pretraining': None, 'no_run': ''}
+    return {'paper': paper, 'config': config, 'dataset': dataset, 'search': read(paper).get('search', {}), 'pretraining': None, 'no_run': ''}
 
 def _grid(axes: list[dict]) -> list[tuple[tuple, dict]]:
     "(values, changes of the configuration) of every point of a grid."

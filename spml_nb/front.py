@@ -18,6 +18,7 @@ import pandas as pd
 from matplotlib import style
 
 from . import drawing, pages, papers, published_tables, runs, settings
+from .errors import SpmlError
 
 # %% ../nbs/68_front.ipynb #0121ed78
 PANELS = ('VOC', 'COCO', 'NUS', 'CUB', 'photos')      # four data sets of the papers with their miniatures; and real photos, which no paper has
@@ -42,7 +43,7 @@ METHODS = (
     *[Method(name, 'opml', 'II', _in_all(_SAME, _ONE + name, f'{_ONE}BCE')) for name in ('LL-R', 'LL-Ct', 'LL-Cp')],
     Method('EM', 'em_apl', '1', _in_all(_SAME, 'EM', 'AN'), True),
     Method('EM+APL', 'em_apl', '1', _in_all(_SAME, 'EM+APL', 'AN'), True),
-    Method('HML', 'hml', '2', _in_all(_HML, 'HML (Ours)', 'AN'), True),
+    Method('HML', 'hml', '4', {panel: ('HL + AL', 'neither', f'Single Positive Labels / {column}') for panel, column in _HML.items()}, True),
     Method('LAC', 'lac', '2', _in_all(_LAC, 'Ours', 'L_AN'), True),
     Method('OPML', 'opml', 'II', _in_all(_SAME, f'{_ONE}OPML (Ours)', f'{_ONE}BCE'), True),
     Method('OPML-SP', 'opml', 'II', _in_all(_SAME, f'{_ONE}OPML-SP (Ours)', f'{_ONE}BCE'), True),
@@ -140,23 +141,33 @@ def part(found: pd.DataFrame, picture: str) -> str:
     missing = f' {(wanted.n == 0).sum()} of {len(wanted)} cells are still missing.' if (wanted.n == 0).any() else ''
     text = ('Points of mAP gained over *assume negative* (AN), which takes every unknown label for a negative. Rings: the papers, on VOC, COCO, NUS-WIDE '
             'and CUB. Dots: our runs, three seeds, on data sets drawn by code that stand in for these, and on real photos (Clothing Co-Parsing). '
-            f'Every method had the same search for its hyper-parameters. \\*Two-way: all labels known, over binary cross-entropy.{missing}')
+            f'Every method had the same number of validation runs to choose its settings. \\*Two-way: all labels known, over weighted binary cross-entropy.{missing}')
     return (f'{BEGIN}\n![What each method gains over assume negative, as published and here]({picture})\n\n{textwrap.fill(text, 140)}\n\n{table(found)}{END}')
 
 def write(root: Path | None = None) -> list[Path]:
     """Make `outputs/front.svg`, and the part of README.md between the marks.
 
     root: the folder that has README.md and outputs/, unset: where the setting `outputs` lies; a folder without README.md, or with one that
-    has no marks, gets the picture alone. Returns: the files that changed. Raises SpmlError: for a damaged table of record, or a file that
-    cannot be written.
+    has no marks, gets the picture alone. Returns: the files that changed. Raises SpmlError: for a damaged table of record, a file that
+    cannot be written, or marks that do not enclose one part (then nothing changes).
     Source: this library.
     """
     outputs = settings.path('outputs') if root is None else Path(root) / 'outputs'
-    found, readme = gains(pages.record(outputs / 'runs.csv')), outputs.parent / 'README.md'
+    readme = outputs.parent / 'README.md'
+    around = _around(readme)
+    found = gains(pages.record(outputs / 'runs.csv'))
     texts = {outputs / 'front.svg': draw(found).decode()}
-    if readme.is_file() and BEGIN in (text := readme.read_text(encoding='utf-8')):
-        before, after = text.partition(BEGIN)[0], text.partition(END)[2]
-        texts[readme] = before + part(found, f'{outputs.name}/front.svg') + after
+    if around: texts[readme] = around[0] + part(found, f'{outputs.name}/front.svg') + around[1]
     changed = [file for file, text in texts.items() if not file.is_file() or file.read_text(encoding='utf-8') != text]
     for file in changed: runs.write_atomically(file, texts[file])
     return changed
+
+def _around(readme: Path) -> tuple[str, str] | None:
+    "The text before and behind the marks; None where there are none."
+    text = readme.read_text(encoding='utf-8') if readme.is_file() else ''
+    counts = text.count(BEGIN), text.count(END)
+    if counts == (0, 0): return None
+    if counts != (1, 1) or text.index(END) < text.index(BEGIN):
+        raise SpmlError(f'{readme} has {BEGIN} {counts[0]} times and {END} {counts[1]} times; needed: each once, in this order, around the part that is '
+                        'written anew. Put them back; the file stays as it is.')
+    return text.partition(BEGIN)[0], text.partition(END)[2]

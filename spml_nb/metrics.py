@@ -77,6 +77,27 @@ def _average_precision(values, positive, known):
     return np.divide(total, count, out=np.full(rows, np.nan), where=count > 0)
 
 # %% ../nbs/02_metrics.ipynb #b9089ce4
+def _average_precision_of_tensors(values, positive, known):
+    "The same for (R, L) tensors, where they lie: equal scores count where their group ends."
+    import torch
+    order = torch.sort(values, dim=1, descending=True, stable=True).indices
+    order = order.gather(1, torch.sort(known.gather(1, order).to(torch.int8), dim=1, descending=True, stable=True).indices)   # what is unknown comes last
+    s, p, k = (a.gather(1, order) for a in (values, positive, known))
+    ends = torch.ones_like(p)
+    ends[:, :-1] = (s[:, 1:] != s[:, :-1]) | (k[:, 1:] != k[:, :-1])
+    place = torch.arange(s.shape[1], device=s.device)
+    end = torch.where(ends, place, s.shape[1]).flip(1).cummin(1).values.flip(1)
+    retrieved_positives, retrieved = (a.cumsum(1).gather(1, end).double() for a in (p, k))
+    return (torch.where(p, retrieved_positives / retrieved.clamp(min=1), 0).sum(1) / p.sum(1)).cpu().numpy()
+
+def _on_the_gpu(scores, targets, unknown):
+    "(scores, positive, known) as tensors of a GPU. None: the scores are elsewhere, or wrong, which the way over numpy says."
+    if not getattr(scores, 'is_cuda', False) or scores.ndim != 2 or not scores.is_floating_point(): return None
+    import torch
+    scores = scores.detach() if scores.dtype == torch.float64 else scores.detach().float()
+    positive, known = (torch.from_numpy(a).to(scores.device) for a in _targets(targets, unknown))
+    return (scores, positive, known) if scores.shape == positive.shape and not scores.isnan().any() else None
+
 BLOCK = 2**20  # entries sorted at a time: bounds the memory, at most about 60 bytes an entry
 
 def average_precision(scores, targets, axis='class', empty='zero', unknown=None) -> np.ndarray:
@@ -84,7 +105,8 @@ def average_precision(scores, targets, axis='class', empty='zero', unknown=None)
 
     scores: (N, C), higher is more likely: logits, never their sigmoid (in float32 it is exactly 1 above 16.7, which makes ties).
     float32 and float64 are ranked as they are, half precision as float32; infinite scores rank first or last.
-    targets: (N, C), > 0 positive, 0 as `unknown` says. Both arrays or tensors on any device.
+    targets: (N, C), > 0 positive, 0 as `unknown` says. Both arrays or tensors on any device;
+    scores on a GPU are ranked there.
     axis: 'class' → (C,), 'sample' → (N,). empty: AP where there is no positive: 'zero' → 0.0, 'skip' → NaN, which `mean_average_precision`
     leaves out. unknown: targets of 0 are left out ('ignore'), negative ('negative'), or left out only if a −1 is present (None).
     Returns: (C,) or (N,) float64 in [0, 1]. Raises SpmlError: for NaN (naming where), unequal shapes, empty input, unknown options.
@@ -92,11 +114,13 @@ def average_precision(scores, targets, axis='class', empty='zero', unknown=None)
     """
     one_of(axis, ('class', 'sample'), 'axis')
     one_of(empty, ('zero', 'skip'), 'treatment of classes without a positive')
-    arrays = _scores_and_targets(scores, targets, unknown)
+    tensors = _on_the_gpu(scores, targets, unknown)
+    arrays = tensors or _scores_and_targets(scores, targets, unknown)
     if axis == 'class': arrays = [a.T for a in arrays]
     rows, length = arrays[0].shape
     step = max(1, BLOCK // length)
-    blocks = [_average_precision(*(np.ascontiguousarray(a[k:k + step]) for a in arrays)) for k in range(0, rows, step)]
+    if tensors: blocks = [_average_precision_of_tensors(*(a[k:k + step].contiguous() for a in arrays)) for k in range(0, rows, step)]
+    else: blocks = [_average_precision(*(np.ascontiguousarray(a[k:k + step]) for a in arrays)) for k in range(0, rows, step)]
     result = np.concatenate(blocks)
     return np.nan_to_num(result, nan=0.0) if empty == 'zero' else result
 

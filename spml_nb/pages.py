@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from . import claims, figures, papers, published_tables, runs, settings, site
+from . import claims, drawing, figures, papers, published_tables, runs, settings, site
 from .errors import SpmlError, one_of
 
 # %% ../nbs/65_pages.ipynb #143b691d
@@ -204,7 +204,7 @@ class Picture:
         return f'**Figure {self.number}**: {escape(self.caption)}\n\n' + (self.why if self.file is None else f'See `outputs/{self.file.parent.name}/{self.file.name}`.')
 
 # %% ../nbs/65_pages.ipynb #f5db6ceb
-VERDICTS = ('holds', 'does not hold', 'not run')
+VERDICTS = ('holds', 'undecided', 'does not hold', 'not run')
 
 def claim_table(paper: str, suite: str, known: pd.DataFrame, at_hand: dict | None = None) -> pd.DataFrame:
     """The claims of a paper in a suite.
@@ -220,17 +220,16 @@ def claim_table(paper: str, suite: str, known: pd.DataFrame, at_hand: dict | Non
 
 def _our_value(suite: str, known: pd.DataFrame, at_hand: dict | None) -> Callable:
     "`claims.our_value`, from tables that are made already."
-    make = claims.our_value(suite, known)
-    if at_hand is None: return make
-    means = {key: tidy[tidy.suite == suite].set_index(['row', 'column']).ours.to_dict() for key, tidy in at_hand.items()}
-    return lambda operand: means[operand.paper, operand.cell[0]][operand.cell[1:]] if operand.cell else make(operand)
+    return claims.our_value(suite, known, tables={key: tidy[tidy.suite == suite] for key, tidy in (at_hand or {}).items()})
 
 def claim_command(claim: dict, suite: str) -> str:
     """What runs a claim. claim: one of `claims.claims()`; suite: of the runs. Returns: a command line, '' if no table or figure has its
     runs.
     Source: this library."""
     paper, named = claim['paper'], claim['where']
-    if 'table' in claim: return _table_command(paper, claim['table'], suite)
+    if 'table' in claim:
+        both = dict.fromkeys([claim['table'], claim.get('right_table', claim['table'])])
+        return ' && '.join(filter(None, (_table_command(paper, number, suite) for number in both)))
     for number in re.findall(r'\d+', ''.join(re.findall(r'Figs?\.[^,]*', named))):
         if number in figures.figures(paper) and suite in figures.suites(paper, number): return figures.command(paper, number, suite)
     for number in re.findall(r'\d+|[IVX]+', ''.join(re.findall(r'Tables?[^,]*', named)).removeprefix('Table')):
@@ -253,7 +252,9 @@ def claim_section(paper: str, suite: str, known: pd.DataFrame) -> str:
 def claim_markdown(whole: pd.DataFrame) -> str:
     """The claims as a page for a forge. whole: as from `claim_table`, of every paper and suite. Returns: Markdown. Source: this library."""
     text = ['# Claims of the papers\n\nEach claim is asked of the numbers that the paper prints, and of ours in both suites. It holds if it holds at every place '
-            'where our runs can decide it.\n']
+            'where our runs can decide it, does not hold if a place fails, and is undecided if none fails and one is a tie. A place is named after the data set '
+            'that was used, "for" the columns of the paper that it stands in. Each has the mean over the seeds that both sides have and ± its spread: '
+            'half the width of the 95 % interval over seeds, paired; a number that is no further from its bound is a tie. One seed has no spread.\n']
     for paper, part in whole.groupby('paper', sort=False):
         first, lines = part[part.suite == SUITES[0]], [['claim', 'where', 'the paper’s numbers', *SUITES]]
         for line in first.to_dict('records'):
@@ -263,14 +264,20 @@ def claim_markdown(whole: pd.DataFrame) -> str:
     return ''.join(text)
 
 def _verdict(line: dict) -> str:
-    places = line['decided'] + len(list(filter(None, line['missing'].split('; '))))
-    fails = f"; fails at {escape(line['fails'])}" if line['fails'] else ''
-    return f"not run: `{line['command']}`" if line['ours'] == 'not run' and line['command'] else f"{line['ours']} ({line['decided']} of {places} places{fails})"
+    if line['ours'] == 'not run' and line['command']: return f"not run: `{line['command']}`{_partly(line['missing'])}"
+    seeds = f", {line['seeds']}" if line['seeds'] else ''
+    each = ''.join(f'<br>{escape(text)}' for text in line['measured'].split('; ') if text)
+    return f"{line['ours']} ({line['decided']} of {line['places']} place{'s' * (line['places'] != 1)}{seeds}){each}{_partly(line['missing'])}"
+
+def _partly(missing: str) -> str:
+    "The places of which some operands are there."
+    return ''.join(f'<br>{escape(text)}' for text in missing.split('; ') if text.endswith('operands missing)'))
 
 # %% ../nbs/65_pages.ipynb #bcd17b7c
 class Figure(NamedTuple):
     """A figure in a suite. caption: what it shows; remarks: what the paper says of its numbers, what was chosen here; file: the SVG, None
-    if its arrays were not collected; command: what collects them. Source: this library."""
+    if its arrays were not collected; command: what collects them; missing, parts: how many parts it lacks, of how many. Source: this
+    library."""
     paper: str
     number: str
     suite: str
@@ -278,6 +285,13 @@ class Figure(NamedTuple):
     remarks: tuple[str, ...]
     file: Path | None
     command: str
+    missing: int = 0
+    parts: int = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether it is drawn with all its parts. Returns: bool."""
+        return self.file is not None and not self.missing
 
 class Results(NamedTuple):
     """All that the pages show. tables: {(paper, number): as from `tables`}; claims: as from `claim_table`; figures: list of Figure.
@@ -299,7 +313,7 @@ def gather(known: pd.DataFrame | None = None, tell: Callable[[str], None] = prin
         drawn += [draw(paper, number, suite) for number in figures.figures(paper) for suite in SUITES if suite in figures.suites(paper, number)]
         states = pd.concat([tidy.state for (name, _), tidy in found.items() if name == paper]).value_counts()
         tell(f"{paper}: {states.get('done', 0)} cells done, {states.get('partly', 0)} partly, {states.get('missing', 0)} missing; "
-             f"{sum(f.paper == paper and f.file is not None for f in drawn)} of {sum(f.paper == paper for f in drawn)} figures")
+             f"{sum(f.paper == paper and f.done for f in drawn)} of {sum(f.paper == paper for f in drawn)} figures")
     asked = [claim_table(paper, suite, known, found) for suite in SUITES for paper in published_tables.papers()]
     return Results(found, pd.concat(asked, ignore_index=True), drawn)
 
@@ -310,7 +324,14 @@ def draw(paper: str, number: str, suite: str) -> Figure:
     """
     about = figures.description(paper, number)
     remarks = tuple(f'{who}: {about[key]}' for who, key in (('The paper', 'printed'), ('Here', 'notes')) if key in about)
-    return Figure(paper, number, suite, about['caption'], remarks, figures.draw(paper, number, suite), figures.command(paper, number, suite))
+    return Figure(paper, number, suite, about['caption'], remarks, figures.draw(paper, number, suite), figures.command(paper, number, suite),
+                  *_parts(figures.arrays_file(paper, number, suite)))
+
+def _parts(arrays: Path) -> tuple[int, int]:
+    "(missing, all) parts of a figure."
+    if not arrays.is_file(): return 0, 0
+    about = drawing.read_collected(arrays).about
+    return len(about['missing']), len(about['missing']) + len(about['parts'])
 
 # %% ../nbs/65_pages.ipynb #64ed9b1d
 def write(known: pd.DataFrame | None = None, tell: Callable[[str], None] = print) -> list[Path]:
@@ -348,11 +369,11 @@ def progress(results: Results, suite: str, paper: str) -> dict[str, int]:
     """How far a paper is in a suite.
 
     results: as from `gather`; suite; paper. Returns: done, todo (missing or with fewer seeds), total of cells that can be run; figures,
-    drawn; one count for each of `VERDICTS`. Source: this library.
+    drawn (those with all their parts); one count for each of `VERDICTS`. Source: this library.
     """
     states = pd.concat([tidy[tidy.suite == suite].state for (name, _), tidy in results.tables.items() if name == paper]).value_counts()
     todo = int(states.get('missing', 0) + states.get('partly', 0))
-    files_ = [f.file is not None for f in results.figures if (f.paper, f.suite) == (paper, suite)]
+    files_ = [f.done for f in results.figures if (f.paper, f.suite) == (paper, suite)]
     verdicts = results.claims.ours[(results.claims.paper == paper) & (results.claims.suite == suite)]
     return {'done': int(states.get('done', 0)), 'todo': todo, 'total': int(states.get('done', 0)) + todo, 'figures': len(files_), 'drawn': sum(files_),
             **{verdict: int((verdicts == verdict).sum()) for verdict in VERDICTS}}
@@ -382,4 +403,6 @@ def _of_paper(results: Results, paper: str, folder: Path) -> str:
 def _figure_link(results: Results, paper: str, number: str, suite: str, folder: Path) -> str:
     figure = next((f for f in results.figures if f[:3] == (paper, number, suite)), None)
     if figure is None: return '–'
-    return f'`{figure.command}`' if figure.file is None else f'[{figure.file.name}]({figure.file.relative_to(folder).as_posix()})'
+    if figure.file is None: return f'`{figure.command}`'
+    parts = f' ({figure.parts - figure.missing} of {figure.parts} parts)' if figure.missing else ''
+    return f'[{figure.file.name}]({figure.file.relative_to(folder).as_posix()}){parts}'

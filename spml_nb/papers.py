@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pandas as pd
 from scipy.stats import spearmanr
 
-from . import published_tables, settings, sweeps
+from . import presets, published_tables, settings, sweeps
 from .errors import SpmlError, one_of
 from .published_tables import SUITES, stand_in
 from .runs import Config
@@ -24,11 +24,13 @@ from .sweeps import Row
 # %% ../nbs/60_papers.ipynb #933b4b41
 class Plan(NamedTuple):
     """The runs behind a cell. search: tried with seed 0 for the choice; stated: hyper-parameters that the cell fixes; why: there are none,
-    else ''; labels: what the runs observe, if not the same as the search. Source: this library."""
+    else ''; labels: what the runs observe, if not the same as the search; one_draw: all seeds train on the same observed labels. Source: this
+    library."""
     search: list[Config]
     stated: dict
     why: str = ''
     labels: str | None = None
+    one_draw: bool = False
 
 def plan(cell: dict, suite: str) -> Plan:
     """What a cell needs.
@@ -41,17 +43,21 @@ def plan(cell: dict, suite: str) -> Plan:
     if cell['pretraining']: return Plan([], {}, 'starts from a backbone trained on single objects; see nbs/57_transfer.ipynb')
     dataset = stand_in(cell['dataset'], suite)
     if dataset is None: return Plan([], {}, published_tables.MINIATURES[cell['dataset']][1])
-    if suite == 'paper': return Plan(_grid(cell['config'], cell['search']), {})
+    if suite == 'paper': return Plan(_grid(cell), {}, one_draw=True)
     own = cell.get('stand_in') or {}
     if 'no_run' in own: return Plan([], {}, own['no_run'])
     if 'task' in own: return Plan([], {}, 'one label an image: transfer is measured on drawings, see nbs/57_transfer.ipynb')
     return _stand_in(published_tables.merge(cell['config'], own), suite, dataset)
 
-def _grid(config: dict, search: dict) -> list[Config]:
-    "The paper's own search, its lists multiplied out."
-    tried = [config]
-    for name, values in search.items(): tried = [{**c, name: value} for c in tried for value in values]
+def _grid(cell: dict) -> list[Config]:
+    "The cell's search, its lists multiplied out, on the preset of the method where the paper has one; what the cell itself says comes first."
+    paper, config = cell['paper'], cell['config']
+    known = config['dataset'] in presets.datasets(paper) and config['loss'] in presets.losses(paper, config['dataset'])
+    tried = [_over(config, presets.preset(paper, config['dataset'], config['loss']))] if known else [config]
+    for name, values in cell['search'].items(): tried = [{**c, name: value} for c in tried for value in values]
     return [Config(**{**c, 'seed': 0}) for c in tried]
+
+def _over(config: dict, preset: dict) -> dict: return {**preset, **config, 'hparams': {**preset['hparams'], **config.get('hparams', {})}}
 
 def _stand_in(config: dict, suite: str, dataset: str) -> Plan:
     known = sweeps.SUITES[suite]['backbones']
@@ -72,7 +78,7 @@ def finals(plan: Plan, known: pd.DataFrame, seeds: Iterable[int] = (0, 1, 2)) ->
     chosen = sweeps.choose(plan.search, known) if plan.search else None
     if chosen is None: return []
     fixed = {'hparams': {**chosen.hparams, **plan.stated}, **({'labels': plan.labels} if plan.labels else {})}
-    return [replace(chosen, seed=s, label_seed=s, **fixed) for s in seeds]
+    return [replace(chosen, seed=s, **({} if plan.one_draw else {'label_seed': s}), **fixed) for s in seeds]
 
 # %% ../nbs/60_papers.ipynb #1646fd5a
 MEASURES = {'mAP': 'test_map', 'mAP@class': 'test_map_class', 'mAP@sample': 'test_map_sample', 'pseudo-label precision': 'pseudo_positive_precision'}

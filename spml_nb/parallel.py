@@ -17,6 +17,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import torch.distributed as dist
+from timm.layers import convert_sync_batchnorm  # unlike torch's it keeps the activations of timm's norm layers
 from torch import Tensor, nn
 
 from .errors import SpmlError
@@ -26,16 +27,16 @@ from .runs import Config, as_dict
 class GatherRows(torch.autograd.Function):
     """All processes' rows, one behind the other.
 
-    apply(own (b, ...), sizes: rows of each process). Returns: (sum of sizes, ...). The gradient is that of the own rows alone. Source: this
-    library.
+    apply(own (b, ...), sizes: rows of each process). Returns: (sum of sizes, ...). The gradient is that of the own rows alone, times
+    the number of processes, which the average over them takes out again. Source: this library.
     """
     @staticmethod
     def forward(ctx, own: Tensor, sizes: list[int]) -> Tensor:
-        ctx.first, ctx.rows = sum(sizes[:dist.get_rank()]), len(own)
+        ctx.first, ctx.rows, ctx.processes = sum(sizes[:dist.get_rank()]), len(own), len(sizes)
         return _gather(own, sizes)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor): return gradient[ctx.first:ctx.first + ctx.rows], None
+    def backward(ctx, gradient: Tensor): return ctx.processes * gradient[ctx.first:ctx.first + ctx.rows], None
 
 def _gather(own: Tensor, sizes: list[int]) -> Tensor:
     "Rows of unequal number, padded to the largest on the way."
@@ -80,14 +81,10 @@ class Group:
         "Everybody's rows, differentiable. own: those of `share`, or None; n: of them all. Returns: (n, ...)."
         return own if own is None or self.size == 1 or n < self.size else GatherRows.apply(own, self.sizes(n))
 
-    def weight(self, n: int) -> float:
-        "What a loss of n rows is multiplied by, so that the average over processes of its gradients is the gradient. Returns: float."
-        return float(self.size) if n >= self.size else 1.0
-
     def wrap(self, module: nn.Module) -> nn.Module:
         "The module as training calls it: gradients are averaged over processes. Returns: nn.Module."
         if self.size == 1: return module
-        if self.device.type == 'cuda': module = nn.SyncBatchNorm.convert_sync_batchnorm(module)   # statistics of the whole batch; there is none for CPUs
+        if self.device.type == 'cuda': module = convert_sync_batchnorm(module)   # statistics of the whole batch; there is none for CPUs
         return nn.parallel.DistributedDataParallel(module, device_ids=[self.device.index] if self.device.type == 'cuda' else None)
 
     def own_randomness(self, step: int) -> contextlib.AbstractContextManager:

@@ -7,6 +7,8 @@ __all__ = ['RESIZES', 'STEPS', 'KEPT', 'FORMAT', 'BATCH', 'find_images', 'square
            'open_network', 'Predictor', 'as_predictor', 'open_model', 'predict', 'write_csv']
 
 # %% ../nbs/71_prediction.ipynb #5eb5902f
+import os
+import stat
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -33,10 +35,10 @@ def find_images(given) -> tuple[list[str], list[Path | Image.Image]]:
     given: a folder, an image file, a PIL image, or a list of files and PIL images.
     Returns: (names, sources): paths below the folder, paths as they were given, or places in the list from 0; and the Path or PIL image of
     each.
-    Raises SpmlError: when there is no image, or something else is given. Source: this library.
+    Links to folders are followed, each folder is looked into once, those that begin with a dot are left out.
+    Raises SpmlError: when there is no image, a folder cannot be read, or something else is given. Source: this library.
     """
-    if isinstance(given, str | Path) and Path(given).is_dir(): return _in_folder(Path(given))
-    if isinstance(given, str | Path) and not Path(given).exists(): raise SpmlError(f'no folder or image {given}. Name one that is there.')
+    if isinstance(given, str | Path) and _is_folder(Path(given)): return _in_folder(Path(given))
     if isinstance(given, str | Path | Image.Image): given = [given]
     try: given = list(given)
     except TypeError: raise _not_images(given) from None
@@ -46,11 +48,37 @@ def find_images(given) -> tuple[list[str], list[Path | Image.Image]]:
     names = [str(k) if isinstance(source, Image.Image) else str(source) for k, source in enumerate(given)]
     return names, [source if isinstance(source, Image.Image) else Path(source) for source in given]
 
+def _is_folder(path):
+    try: return stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError, ValueError): raise SpmlError(f'no folder or image {path}. Name one that is there.') from None
+    except OSError as error: raise _unreadable(error) from error
+
+def _unreadable(error):
+    return SpmlError(f'{error.filename} cannot be searched for images ({error.strerror or error}). '
+                     'Give yourself the right to read it, or name the files to use.')
+
 def _in_folder(folder):
-    below = {path.relative_to(folder).as_posix(): path for path in folder.rglob('*') if path.suffix.lower() in PHOTOS and path.is_file()}
-    names = sorted(name for name in below if not any(part.startswith('.') for part in name.split('/')))
+    below, places, seen = {}, [folder], set()
+    for place in places:   # it grows by links to folders: these come last, so that what lies below itself keeps its own name
+        for here, folders, files in _walk(place):
+            real = os.path.realpath(here)
+            folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith('.'))
+            if real in seen: continue
+            seen.add(real)
+            places += [Path(here, name) for name in folders if os.path.islink(os.path.join(here, name))]
+            found = [Path(here, name) for name in files if not name.startswith('.')]
+            below |= {path.relative_to(folder).as_posix(): path for path in found if path.suffix.lower() in PHOTOS and _is_file(path)}
+    names = sorted(below)
     if not names: raise SpmlError(f"no image in {folder} or below it; looked for {', '.join(sorted(PHOTOS))}. Name another folder, or the files themselves.")
     return names, [below[name] for name in names]
+
+def _walk(folder):
+    def stop(error): raise _unreadable(error) from error
+    return os.walk(folder, onerror=stop)
+
+def _is_file(path):
+    try: return stat.S_ISREG(path.stat().st_mode)
+    except OSError: return True   # reading it says what is wrong
 
 def _not_images(given):
     return SpmlError(f'images are a folder, a file, a PIL image, or a list of files and PIL images, not {type(given).__name__}. '
@@ -158,7 +186,8 @@ def open_network(folder: str | Path) -> Network:
     """The network of a finished run, with its best weights.
 
     folder: of the run, or its name in the setting `runs`. Returns: Network in evaluation mode, on the CPU.
-    Raises SpmlError: if there is no such run, or it is not finished, or its checkpoint is missing or damaged. Source: this library.
+    Raises SpmlError: if there is no such run, or it is not finished, or its checkpoint is missing or damaged, or a frozen backbone is no
+    longer the one it was trained on. Source: this library.
     """
     run = training.open_run(folder)
     description, best = describe(run), run.restore('best.pt')
@@ -167,6 +196,7 @@ def open_network(folder: str | Path) -> Network:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.config.seed)   # a frozen backbone without pretrained weights is the one that the seed draws
         network = Network(description, run.config.weights if linear else 'none')
+    if linear: training.check_backbone(run, network.model)
     try:
         (network.model.head if linear else network.model).load_state_dict(best['network'])
         if network.method is not None: network.method.load_state_dict({**best['method'], 'z': network.method.z})

@@ -13,6 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from .datasets import Dataset
+from .images import reduced
 
 # %% ../nbs/56_report.ipynb #506c4adc
 def learning_curves(curves: pd.DataFrame, title: str = ''):
@@ -26,7 +27,7 @@ def learning_curves(curves: pd.DataFrame, title: str = ''):
         axis.set(xlabel='epoch', ylabel=label)
         axis.grid(alpha=0.3)
     if curves['stage'].nunique() > 1: right.legend()
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(title, fontsize=10, parse_math=False)
     return figure
 
 # %% ../nbs/56_report.ipynb #4d2ebc19
@@ -66,7 +67,7 @@ def class_plot(ap: list[float], class_names: list[str], positives: np.ndarray, m
     x = np.arange(len(order))
     axis.bar(x, 100 * np.asarray(ap)[order], color='#4477aa', label='average precision')
     axis.plot(x, 100 * np.asarray(positives)[order], 'k_', label='share of images (AP of chance)')
-    axis.set_xticks(x, [class_names[i] for i in order], rotation=90, fontsize=7)
+    axis.set_xticks(x, [class_names[i] for i in order], rotation=90, fontsize=7, parse_math=False)   # names may hold any sign
     axis.set(ylabel='%', xlim=(-0.6, len(order) - 0.4))
     if len(order) < len(ap): axis.axvline(most // 2 - 0.5, color='grey', linestyle=':')
     axis.legend(fontsize=7)
@@ -74,13 +75,10 @@ def class_plot(ap: list[float], class_names: list[str], positives: np.ndarray, m
 
 # %% ../nbs/56_report.ipynb #baa7fd3b
 def open_thumbnail(images, row: int, size: int = 160) -> np.ndarray:
-    """An image of a data set, small. images: paths or (N, H, W, 3) uint8; row: which; size: of the longer side. Returns: (h, w, 3)
-    uint8. Source: this library."""
+    """An image of a data set, small, decoded as for a network. images: paths or (N, H, W, 3) uint8; row: which; size: of the longer side.
+    Returns: (h, w, 3) uint8. Raises SpmlError: as `spml_nb.images.upright`. Source: this library."""
     if isinstance(images, np.ndarray): return images[row]
-    with Image.open(images[row]) as image:
-        image = image.convert('RGB')
-        image.thumbnail((size, size))
-        return np.asarray(image)
+    with Image.open(images[row]) as image: return reduced(image, size)
 
 def label_words(probability: np.ndarray, truth: np.ndarray, class_names: list[str], threshold: float, most: int = 6) -> list[tuple[str, str]]:
     """What was predicted and what was missed for one image.
@@ -108,7 +106,7 @@ def photo_grid(data: Dataset, rows: np.ndarray, logits: Tensor | np.ndarray, thr
         axis.imshow(open_thumbnail(data.images, row))
         axis.set_anchor('N')
         for k, (text, colour) in enumerate(label_words(p, data.labels[row], data.class_names, threshold)):
-            axis.text(0, -0.04 - 0.1 * k, text[:24], color=colour, fontsize=7, transform=axis.transAxes, va='top')
+            axis.text(0, -0.04 - 0.1 * k, text[:24], color=colour, fontsize=7, transform=axis.transAxes, va='top', parse_math=False)
     figure.suptitle(f'green: right, red: wrong, grey: missed (threshold {threshold:.2f})', fontsize=8)
     figure.tight_layout(h_pad=4)
     return figure

@@ -65,7 +65,7 @@ def reproduce(run: str | Path, *, device: str | None = None, threads: int | None
     Source: this library.
     """
     original = training.open_run(run)
-    result = original.result()
+    result = _result(original)
     config = _config(original.config, device)
     threads = threads or result['provenance'].get('threads') or torch.get_num_threads()
     with _threads(threads), _own_folder() as folder:
@@ -76,6 +76,14 @@ def reproduce(run: str | Path, *, device: str | None = None, threads: int | None
         trainer.fit()
         training.finish(trainer)
         return _compared(original, again, facts(result, original.config), facts(again.result(), config))
+
+def _result(run: Run) -> dict:
+    "What a finished run's result.json holds, with all that is compared."
+    run.result()   # says whether it is done
+    file = run.folder / 'result.json'
+    result = runs.read_json(file, ('scores', 'provenance', 'data'))
+    if isinstance(result['provenance'], dict): return result
+    raise SpmlError(f"{file}: provenance={result['provenance']!r}; needed: an object, as `runs.provenance` gives it. Remove its folder and train the run again.")
 
 def _config(config, device) -> Config:
     "A run's configuration as it would be resolved today, fields that it does not have at what they stood for."

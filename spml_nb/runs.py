@@ -18,6 +18,8 @@ import json
 import math
 import os
 import platform
+import re
+import stat
 import subprocess
 import sys
 import tempfile
@@ -161,8 +163,7 @@ def resolve(config: Config) -> Config:
     Source: this library.
     """
     method = find(config.loss)
-    miniature = config.dataset.startswith('mini_')
-    backbone = config.backbone or ('mini' if miniature else 'resnet50')
+    backbone = config.backbone or ('mini' if _drawn(config.dataset) else 'resnet50')
     views = 'shift_hue' if _drawn(config.dataset) and 'strong' in method.views else usual_views(config.dataset)
     protocol = _protocol(config, backbone)
     protocol['epochs'] //= method.stages   # shared by the stages: every method sees every image equally often
@@ -175,7 +176,11 @@ def resolve(config: Config) -> Config:
     values['hparams'] = resolve_hparams(config.loss, family(config.dataset), config.hparams)
     return Config(**values)
 
-def _drawn(dataset: str) -> bool: return Path(dataset).name.startswith('mini_')
+def _drawn(dataset: str) -> bool:
+    "Whether this library draws it: a miniature, or what `transfer` draws. A folder of the user's is not, whatever its name."
+    if not dataset.startswith('mini_'): return False
+    from spml_nb import miniatures
+    return dataset in miniatures.NAMES or re.fullmatch(r'mini_(digits|objects(_\d+)?)', dataset) is not None
 
 def usual_views(dataset: str) -> str:
     """The set of views of a data set. dataset: its name or folder. Returns: a key of VIEW_SETS. Source: Cole et al. (flip); this library
@@ -183,7 +188,10 @@ def usual_views(dataset: str) -> str:
     return 'shift' if _drawn(dataset) else 'flip'
 
 # %% ../nbs/52_runs.ipynb #f03dc26c
-ADDED = {'embedding_dim': None, 'frozen_stages': 0, 'freeze_batchnorm': False, 'normalise': True, 'views': usual_views, 'hold_out': True, 'map_definition': 'cole', 'compile': False}
+def _views_before(dataset: str) -> str: return 'shift' if Path(dataset).name.startswith('mini_') else 'flip'   # folders too, then
+
+ADDED = {'embedding_dim': None, 'frozen_stages': 0, 'freeze_batchnorm': False, 'normalise': True, 'views': _views_before, 'hold_out': True,
+         'map_definition': 'cole', 'compile': False}
 
 def neutral(dataset: str) -> dict:
     """What the fields of `ADDED` were before they existed. dataset: its name or folder. Returns: {field: value}. Source: this library."""
@@ -242,20 +250,28 @@ def notebook_parameters(namespace: dict) -> Callable[[], dict]:
 def write_atomically(file: Path, write: Callable | str):
     """Put a whole file in place or leave the old one.
 
-    file: its final name; write: text, or a function that is given the temporary Path and writes it. Raises SpmlError: when the disk is full
-    or refuses, naming the file; OSError is its cause. Source: this library.
+    file: its final name; of a link, the file behind it is written, and an old file's permissions stay; write: text, or a function that is
+    given the temporary Path and writes it. Raises SpmlError: for a pipe or a device, and when the disk is full or refuses, naming the file;
+    OSError is its cause. Source: this library.
     """
     file, temporary = Path(file), None
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f'.{file.name}-', suffix='.tmp')
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise SpmlError(f'{file} is a pipe or a device, which a whole file would replace. Give the name of a file.')
+        real = Path(os.path.realpath(file))
+        mode = stat.S_IMODE(real.stat().st_mode) if real.is_file() else None
+        real.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=real.parent, prefix=f'.{real.name}-', suffix='.tmp')
         temporary = Path(name)
         os.close(handle)
+        if mode is None:   # mkstemp makes a private file, touch one as the umask has it
+            temporary.unlink()
+            temporary.touch(exist_ok=False)
         if callable(write): write(temporary)
         else: temporary.write_text(write, encoding='utf-8')
         with open(temporary, 'rb+') as whole: os.fsync(whole.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, file)
+        if mode is not None: os.chmod(temporary, mode)
+        os.replace(temporary, real)
     except OSError as error:
         raise SpmlError(f'{file} could not be written: {error}. Free space or point the setting elsewhere (settings.ini).') from error
     finally:
@@ -450,7 +466,8 @@ def _exported(file, new):
     old = read_record(file, dtype=str, keep_default_na=False) if file.exists() else pd.DataFrame()
     for name in ADDED:   # lines written before the field existed
         if len(old) and name not in old: old[name] = [str(neutral(dataset)[name]) for dataset in old.dataset]
-    both = pd.concat([old, new.astype(str) if len(new) else new], ignore_index=True)
+    if len(new): new = new.astype(str).where(new.notna(), '')   # before pandas 3, astype writes nan and None
+    both = pd.concat([old, new], ignore_index=True)
     if len(both): both = both.drop_duplicates('run', keep='first').sort_values('run', ignore_index=True)
     write_atomically(file, both.to_csv(index=False, lineterminator='\n'))
     return both

@@ -146,7 +146,7 @@ def _figure(each: list, folder: Path, room: dict) -> str:
     head = element('h3', element('a', f'Figure {first.number}', href=f'#{anchor}'), ' ', element('span', escape(first.caption)))
     remarks = ''.join(element('p', escape(text), class_='state') for text in first.remarks)
     parts = {suite: element('p', 'This suite has no such figure.', class_='state') for suite in SUITES}
-    parts |= {f.suite: element('div', _drawn(f, folder, room), class_='todo' if f.file is None else 'complete') for f in each}
+    parts |= {f.suite: element('div', _drawn(f, folder, room), class_='complete' if f.done else 'todo') for f in each}
     return element('section', head, per_suite(parts), remarks, id=anchor, class_='item figure')
 
 def _drawn(figure, folder: Path, room: dict) -> str:
@@ -155,12 +155,13 @@ def _drawn(figure, folder: Path, room: dict) -> str:
     data, name = figure.file.read_bytes(), figure.file.relative_to(folder).as_posix()
     source = f'data:image/svg+xml;base64,{base64.b64encode(data).decode()}'
     link = element('a', Path(name).name, href=name)
-    if len(source) > room['left']: return element('p', 'Too large for this page: ', link, class_='state')
+    rest = element('p', f'{figure.parts - figure.missing} of {figure.parts} parts. The rest: ', copyable(figure.command), class_='state') if figure.missing else ''
+    if len(source) > room['left']: return element('p', 'Too large for this page: ', link, class_='state') + rest
     room['left'] -= len(source)
-    return element('figure', element('img', src=source, alt=f'Figure {figure.number}: {figure.caption}').removesuffix('</img>')) + element('p', link, class_='files')
+    return element('figure', element('img', src=source, alt=f'Figure {figure.number}: {figure.caption}').removesuffix('</img>')) + element('p', link, class_='files') + rest
 
 # %% ../nbs/66_site.ipynb #cf8a455a
-VERDICTS = ('holds', 'does not hold', 'not run', 'lost', 'not in a table')
+VERDICTS = ('holds', 'undecided', 'does not hold', 'not run', 'lost', 'not in a table')
 
 def badge(verdict: str) -> str:
     """A verdict as a word in a frame. verdict: one of `VERDICTS`. Returns: HTML. Source: this library."""
@@ -179,12 +180,12 @@ def _claims(part: pd.DataFrame) -> str:
     return element('div', element('div', whole, class_='scroll', role='region', tabindex=0, aria_label='Claims'), class_='todo' if (part.missing != '').any() else 'complete')
 
 def _claim(line: dict) -> str:
-    fails, missing = ([place for place in line[which].split('; ') if place] for which in ('fails', 'missing'))
-    told = [f'{word}: {escape("; ".join(places))}' for word, places in (('fails at', fails), ('not run', missing)) if places]
+    measured, missing = ([place for place in line[which].split('; ') if place] for which in ('measured', 'missing'))
+    told = [*map(escape, measured), *([f'not run: {escape("; ".join(missing))}'] if missing else [])]
     more = element('details', element('summary', 'where'), *[element('p', text) for text in told], copyable(line['command']) if line['command'] else '') if told else ''
     return element('tr', element('td', escape(line['claim']), element('small', escape(line['where'])), data_v=line['claim']),
                    element('td', badge(line['published']), data_v=line['published']), element('td', badge(line['ours']), data_v=line['ours']),
-                   element('td', f"{line['decided']} of {line['decided'] + len(missing)}", more, data_v=line['decided']), class_=None if missing else 'full')
+                   element('td', f"{line['decided']} of {line['places']}", element('small', line['seeds']), more, data_v=line['decided']), class_=None if missing else 'full')
 
 # %% ../nbs/66_site.ipynb #dd237b42
 def page(results, folder: Path, ranks: dict, notes: dict, progress: dict) -> str:
@@ -232,7 +233,7 @@ def _state(suite: str, progress: dict) -> str:
     rows = []
     for (paper, which), p in progress.items():
         if which != suite: continue
-        verdicts = ' '.join(f'{badge(v)} {p[v]}' for v in VERDICTS[:3])
+        verdicts = ' '.join(f'{badge(v)} {p[v]}' for v in VERDICTS[:4])
         meter = element('progress', value=p['done'], max=max(p['total'], 1), aria_label=f"{SHORT[paper]}: {p['done']} of {p['total']} cells done")
         rows.append(element('tr', element('th', element('a', SHORT[paper], href=f'#{paper}'), scope='row'), element('td', meter, f" {p['done']} of {p['total']}"),
                             element('td', f"{p['drawn']} of {p['figures']}"), element('td', verdicts)))

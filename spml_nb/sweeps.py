@@ -71,17 +71,17 @@ class _Worker:
     def __init__(self, number: int, jobs: int):
         self.number, self.jobs, self.process = number, jobs, None
 
-    def start(self):
+    def start(self, config: Config):
         cores = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
         environment = {**os.environ, 'OMP_NUM_THREADS': str(max(1, cores // self.jobs))}
         gpus = _gpus()
-        if gpus: environment['CUDA_VISIBLE_DEVICES'] = gpus[self.number % len(gpus)]
+        if gpus and ':' not in config.device: environment['CUDA_VISIBLE_DEVICES'] = gpus[self.number % len(gpus)]
         self.process = subprocess.Popen([sys.executable, '-c', 'from spml_nb.sweeps import work; work()'], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True)
 
     def train(self, config: Config) -> str:
         "Returns: '' or what went wrong; a worker that dies is replaced."
-        if self.process is None: self.start()
+        if self.process is None: self.start(config)
         try:
             self.process.stdin.write(json.dumps(as_dict(config)) + '\n')
             self.process.stdin.flush()
@@ -164,7 +164,9 @@ def _local(todo: pd.DataFrame, jobs: int, tell: Callable) -> dict[str, str]:
         while True:
             try: name, config = orders.get_nowait()
             except queue.Empty: return
-            answers.put((name, worker.train(config)))
+            try: message = worker.train(config)
+            except Exception as error: message = f'{type(error).__name__}: {error}'   # no process could be started, say: told, or `answers` would be waited for without end
+            answers.put((name, message))
     threads = [threading.Thread(target=serve, args=(w,), daemon=True) for w in workers]
     began, messages, expected = time.perf_counter(), {}, todo.set_index('run').expected
     try:

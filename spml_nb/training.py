@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Task', 'make_task', 'Stage', 'stages', 'make_optimizer', 'make_schedule', 'LossWatch', 'predict', 'scores',
            'head_options', 'compiled', 'Trainer', 'Result', 'read_result', 'best_weights', 'train', 'finish',
-           'open_run', 'evaluate', 'rebuild']
+           'open_run', 'evaluate', 'rebuild', 'check_backbone']
 
 # %% ../nbs/50_training.ipynb #95c4ac02
 import os
@@ -29,7 +29,7 @@ from .methods.core import Method, ViewOutputs
 from .models import Outputs
 from .parallel import Group
 from .runs import Config, Run
-from .sources import ImageSource, feature_source, image_source
+from .sources import ImageSource, feature_source, image_source, onto, weights_key
 
 # %% ../nbs/50_training.ipynb #e14b759d
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ def make_optimizer(config: Config, stage: Stage, model: nn.Module, method: Metho
     else: groups = [{'params': [p for p in model.backbone_parameters() if p.requires_grad], 'lr': stage.lr},
                     {'params': list(model.head_parameters()), 'lr': stage.lr * config.head_lr_multiplier}]
     groups += method.parameter_groups(stage.lr)
-    if config.optimizer == 'sgd': return torch.optim.SGD(groups, lr=stage.lr, momentum=config.momentum, nesterov=config.momentum > 0, weight_decay=config.weight_decay)
+    if config.optimizer == 'sgd':
+        return torch.optim.SGD(groups, lr=stage.lr, momentum=config.momentum, nesterov=config.momentum > 0, weight_decay=config.weight_decay,
+                               fused=groups[0]['params'][0].is_cuda)
     kind = {'adam': torch.optim.Adam, 'adamw': torch.optim.AdamW}[config.optimizer]
     return kind(groups, lr=stage.lr, weight_decay=config.weight_decay, fused=True)
 
@@ -198,6 +200,7 @@ def compiled(module: nn.Module, device: torch.device) -> Callable:
     """
     if device.type == 'cpu' and not any(map(shutil.which, (os.environ.get('CXX', 'g++'), 'g++', 'clang++', 'cl'))):
         raise SpmlError('compile: true needs a C++ compiler on a CPU, and there is none. Install g++ or clang, or leave compile out.')
+    torch.compiler.reset()   # torch counts variants over all runs of a process, and stops compiling after a few
     fused = torch.compile(module, dynamic=False, mode='reduce-overhead' if device.type == 'cuda' else 'default')
     def call(batch):
         if device.type == 'cuda': torch.compiler.cudagraph_mark_step_begin()   # a step's outputs may be overwritten by the next
@@ -262,7 +265,7 @@ class Trainer:
         self.watch.start(self.epoch)
         for index in torch.randperm(len(self.task.train)).split(self.config.batch_size): self.step(index)
         loss = self.watch.look()
-        self.group.agree(self.module, *([self.averaged] if self.averaged is not None else []), parameters=False)
+        self.group.agree(self.module, *([self.averaged.module] if self.averaged is not None else []), parameters=False)
         self.method.end_epoch(self.epoch, self.score)
         self.group.agree(self.method)
         return loss
@@ -270,12 +273,10 @@ class Trainer:
     def step(self, index: Tensor):
         "One batch. index: (B,) rows of the observed labels."
         rows = self.task.train[index.numpy()]
-        with self.autocast(): outputs = self.outputs(rows)
-        loss = self.method.loss(outputs, index.to(self.device))
+        loss = self.method.loss(self.outputs(rows), onto(index, self.device))
         penalty = self.method.penalty(self.model)
         self.watch.add(loss if penalty is None else loss + penalty)
         self.optimizer.zero_grad(set_to_none=True)
-        loss = loss * self.group.weight(len(rows))
         self.scaler.scale(loss if penalty is None else loss + penalty).backward()
         self.scaler.step(self.optimizer)
         self.scaler.update()
@@ -287,7 +288,7 @@ class Trainer:
         roles, mine = self.method.views, self.group.share(rows)
         with self.group.own_randomness(self.watch.seen):
             batches = [self.source.batch(mine, role) for role in roles]
-            joint = self.forward(torch.cat(batches) if len(batches) > 1 else batches[0])
+            with self.autocast(): joint = self.forward(torch.cat(batches) if len(batches) > 1 else batches[0])   # views are drawn in full precision
         views = [Outputs(*(self.group.gather(part, len(rows)) for part in view)) for view in joint.split(len(mine))]
         return ViewOutputs(zip(roles, views, strict=True))
 
@@ -337,7 +338,7 @@ class Trainer:
 
     def save(self):
         "Write everything that the next epoch depends on."
-        rng = {'cpu': torch.get_rng_state(), 'cuda': torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []}
+        rng = {'cpu': torch.get_rng_state(), 'cuda': torch.cuda.get_rng_state(self.device) if self.device.type == 'cuda' else None}
         progress = {'k': self.k, 'epoch': self.epoch, 'stopped': self.stopped, 'history': self.history, 'best': self.best, 'seconds': self.seconds}
         progress['data'] = self.task.data.fingerprint
         self.run.save('last.pt', {**progress, 'rng': rng, **{name: part.state_dict() for name, part in self.states().items()}})
@@ -353,7 +354,7 @@ class Trainer:
         for name, part in self.states().items(): part.load_state_dict(saved[name])
         self.epoch, self.stopped, self.history, self.best, self.seconds = (saved[n] for n in ('epoch', 'stopped', 'history', 'best', 'seconds'))
         torch.set_rng_state(saved['rng']['cpu'])
-        if torch.cuda.is_available() and saved['rng']['cuda']: torch.cuda.set_rng_state_all(saved['rng']['cuda'])
+        if self.device.type == 'cuda' and isinstance(saved['rng']['cuda'], Tensor): torch.cuda.set_rng_state(saved['rng']['cuda'], self.device)
 
     def load_best(self):
         self.group.wait()
@@ -477,8 +478,9 @@ def finish(trainer: Trainer):
     def save(path):
         with open(path, 'wb') as file: np.savez(file, **{part: values.cpu().numpy() for part, values in logits.items()})
     runs.write_atomically(run.folder / 'logits.npz', save)
+    frozen = {'backbone': weights_key(trainer.model)} if trainer.config.regime == 'linear' else {}   # best.pt holds the head alone
     run.finish({'scores': {**found, **best}, 'class_names': task.data.class_names, 'seconds': trainer.seconds, 'data': task.data.fingerprint,
-                'provenance': runs.provenance()})
+                'provenance': runs.provenance(), **frozen})
     (run.folder / 'last.pt').unlink(missing_ok=True)
 
 # %% ../nbs/50_training.ipynb #ca6eb9dc
@@ -497,7 +499,8 @@ def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str
     """Score a finished run on any data set of the same classes.
 
     folder: of the run; dataset: unset: the run's own; part: 'train', 'val' or 'test'; root: where named data sets live.
-    Returns: (scores, logits (N, C), Dataset). Raises SpmlError: if the run is not done or the classes differ. Source: this library.
+    Returns: (scores, logits (N, C), Dataset). Raises SpmlError: if the run is not done, the classes differ, or the run's own data are no
+    longer those it was trained on. Source: this library.
     """
     run = open_run(folder)
     result, config = run.result(), replace(run.config, device=None)
@@ -505,6 +508,9 @@ def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str
     with warnings.catch_warnings():
         if dataset is None: warnings.simplefilter('ignore')
         data = datasets.load(config.dataset, root=config.root, min_positives=config.min_positives, exclude=config.exclude)
+    if dataset is None and result.get('data', data.fingerprint) != data.fingerprint:
+        raise SpmlError(f"{run.folder} was trained on {config.dataset!r} with the fingerprint {result['data']}; "
+                        f'what is found there now has {data.fingerprint}. Put the old data back, or name the data set to be scored.')
     data = _same_classes(data, result['class_names'])
     trainer = rebuild(run, config, data)
     rows = data.rows(part)
@@ -529,18 +535,31 @@ def rebuild(run: Run, config: Config, data: datasets.Dataset) -> Trainer:
 
     run: with a checkpoint; config: unresolved or resolved; data: of the same classes. Returns: Trainer with `module`, `method` and
     `source`.
-    Raises SpmlError: for a damaged checkpoint. Source: this library.
+    Raises SpmlError: for a damaged checkpoint; as `check_backbone`. Source: this library.
     """
     config = runs.resolve(config)
     best = best_weights(run)
     none = np.zeros((0, len(data.class_names)), np.int8)
     task = Task(data, np.arange(0), np.arange(0), np.arange(0), best['method']['z'].cpu().numpy(), none)
     trainer = Trainer(config, run, task)
+    if config.regime == 'linear': check_backbone(run, trainer.model)
     trainer.method.start_stage(trainer.stages[-1].number)
     trainer.source = _FrozenImages(trainer.images, trainer.model) if config.regime == 'linear' else trainer.images
     trainer.module = trainer.source.module(trainer.model)
     trainer.load_best()
     return trainer
+
+def check_backbone(run: Run, model: nn.Module):
+    """Whether a frozen backbone is still the one that a run's head was trained on; runs of older versions do not say.
+
+    run: of the regime 'linear'; model: of spml_nb.models, with the backbone as it is now. Raises SpmlError: if it is another. Source: this
+    library.
+    """
+    kept, now = run.result().get('backbone') if run.done else None, weights_key(model)
+    if kept not in (None, now):
+        raise SpmlError(f'{run.folder} was trained on a frozen backbone {run.config.backbone!r} with other weights ({kept}) than '
+                        f'weights={run.config.weights!r} gives now ({now}). Put the old weights back, or remove {run.folder} and train again.',
+                        see='using-a-trained-model')
 
 class _FrozenImages:
     "Images seen through a frozen backbone: what a head trained on features eats."

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['AVERAGES', 'MEAN_PER_CLASS', 'PENALTIES', 'OBJECTS', 'OBJECT_CLASSES', 'RECIPE', 'HPARAMS', 'ROWS', 'class_numbers',
            'accuracy', 'regression', 'choose_penalty', 'pretrained', 'features', 'linear_transfer', 'digits_task',
-           'small_tasks', 'transfer_table', 'draw_classes', 'pretraining', 'pretrain', 'top1', 'record']
+           'small_tasks', 'transfer_table', 'draw_classes', 'pretraining', 'pretrain', 'top1', 'missing', 'record']
 
 # %% ../nbs/57_transfer.ipynb #dab9ff97
 import warnings
@@ -98,6 +98,7 @@ def pretrained(run: str | Path) -> models.Model:
     kept = {name.removeprefix('backbone.'): value for name, value in state.items() if name.startswith('backbone.')}
     model = models.create(config.backbone, 1, weights='none' if kept else config.weights, normalise=config.normalise)   # a linear run has kept the head alone
     if kept: model.backbone.load_state_dict(kept)
+    else: training.check_backbone(found, model)
     return model.eval()
 
 def features(model: models.Model, data: Dataset, image_size: int | None = None) -> np.ndarray:
@@ -292,6 +293,15 @@ def top1(result: training.Result, data: Dataset) -> float:
 # %% ../nbs/57_transfer.ipynb #a607e1d5
 ROWS = {'asl': 'ASL', 'softmax': 'Softmax', 'two_way': 'Ours'}   # as the paper names them
 
+def _record() -> pd.DataFrame:
+    file = settings.path('outputs') / 'two_way' / 'transfer.csv'
+    return pd.read_csv(file) if file.is_file() else pd.DataFrame(columns=['row', 'column', 'seed', 'accuracy', 'run'])
+
+def missing(seeds=(0, 1, 2)) -> list[tuple[int, str]]:
+    """Which networks of the record are still to be trained. seeds: wanted. Returns: list of (seed, loss). Source: this library."""
+    known = _record()
+    return [(seed, loss) for seed in seeds for loss in ROWS if not ((known['row'] == ROWS[loss]) & (known.seed == seed)).any()]
+
 def record(seeds=(0, 1, 2), *, data: Dataset | None = None, tasks: dict[str, Dataset] | None = None, tell=print, given: dict | None = None, **options) -> pd.DataFrame:
     """Pre-train with each loss and seed, transfer, and add the accuracies to `two_way/transfer.csv` in the setting `outputs`.
 
@@ -301,16 +311,13 @@ def record(seeds=(0, 1, 2), *, data: Dataset | None = None, tasks: dict[str, Dat
     `linear_transfer`.
     Source: Two-way, Table 8.
     """
-    file = settings.path('outputs') / 'two_way' / 'transfer.csv'
-    known = pd.read_csv(file) if file.is_file() else pd.DataFrame(columns=['row', 'column', 'seed', 'accuracy', 'run'])
-    for seed in seeds:
-        for loss in ROWS:
-            if ((known['row'] == ROWS[loss]) & (known.seed == seed)).any(): continue
-            data, tasks = data or draw_classes(), tasks or small_tasks()
-            result = pretrain(loss, data, seed=seed, **(given or {}))
-            found = {'objects': top1(result, data), **transfer_table({loss: result.folder}, tasks, **options).loc[loss]}
-            lines = [{'row': ROWS[loss], 'column': column, 'seed': seed, 'accuracy': round(value, 4), 'run': result.folder.name} for column, value in found.items()]
-            known = pd.concat([known, pd.DataFrame(lines)], ignore_index=True) if len(known) else pd.DataFrame(lines)
-            runs.write_atomically(file, known.to_csv(index=False, lineterminator='\n'))
-            tell(f"{ROWS[loss]}, seed {seed}: {', '.join(f'{column} {value:.1f}' for column, value in found.items())}")
+    known = _record()
+    for seed, loss in missing(seeds):
+        data, tasks = data or draw_classes(), tasks or small_tasks()
+        result = pretrain(loss, data, seed=seed, **(given or {}))
+        found = {'objects': top1(result, data), **transfer_table({loss: result.folder}, tasks, **options).loc[loss]}
+        lines = [{'row': ROWS[loss], 'column': column, 'seed': seed, 'accuracy': round(value, 4), 'run': result.folder.name} for column, value in found.items()]
+        known = pd.concat([known, pd.DataFrame(lines)], ignore_index=True) if len(known) else pd.DataFrame(lines)
+        runs.write_atomically(settings.path('outputs') / 'two_way' / 'transfer.csv', known.to_csv(index=False, lineterminator='\n'))
+        tell(f"{ROWS[loss]}, seed {seed}: {', '.join(f'{column} {value:.1f}' for column, value in found.items())}")
     return known

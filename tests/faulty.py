@@ -60,7 +60,7 @@ def sweep(configs, pause=0.0):
     if (table.state != 'done').any(): sys.exit(1)
 
 
-def fork_worker(worker):
+def fork_worker(worker, config):
     orders, answers = os.pipe(), os.pipe()
     pid = os.fork()
     if not pid:

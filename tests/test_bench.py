@@ -1,4 +1,5 @@
 """Pairs measured in turn: the arithmetic of the ratios, the agreement that comes first, and the files of the record."""
+import os
 import time
 
 import numpy as np
@@ -10,8 +11,8 @@ from spml_nb import bench, losses, settings, sweeps
 from spml_nb.bench import Pair, measure
 
 
-def pair(ours=0.002, peer=0.006, **given):
-    return Pair('sleep', 'case', 'peer', lambda: time.sleep(ours), lambda: time.sleep(peer), repetitions=3, warm_up=0, **given)
+def pair(ours=0.002, peer=0.006, case='case', **given):
+    return Pair('sleep', case, 'peer', lambda: time.sleep(ours), lambda: time.sleep(peer), repetitions=3, warm_up=0, **given)
 
 
 def test_the_ratio_is_the_peers_time_over_ours():
@@ -55,9 +56,9 @@ def test_both_linear_regimes_learn_the_same_task(tmp_path):
 
 def test_the_record_is_a_table_and_a_page(tmp_path, monkeypatch):
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path))
-    monkeypatch.setattr(bench, 'every_pair', lambda: iter([pair(goal=1.5), pair(goal=99), pair(limit=2.0)]))
+    monkeypatch.setattr(bench, 'every_pair', lambda: iter([pair(case='a', goal=1.5), pair(case='b', goal=99), pair(case='c', limit=2.0)]))
     told = []
-    table = bench.record(told.append)
+    table = bench.record(tell=told.append)
     assert len(told) == 3 and 'asked: 1.5×' in told[0] and 'missed' in told[1] and 'missed' not in told[0]
     kept = pd.read_csv(tmp_path / 'benchmarks.csv')
     assert len(kept) == len(table) == 3 and kept.met.tolist() == [True, False, True] and kept.machine.nunique() == 1
@@ -65,16 +66,31 @@ def test_the_record_is_a_table_and_a_page(tmp_path, monkeypatch):
     assert page.count('\n| sleep') == 3 and '99× (missed)' in page and bench.machine() in page
 
 
+def test_the_record_keeps_other_machines_and_other_pairs(tmp_path, monkeypatch):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path))
+    monkeypatch.setattr(bench, 'machine', lambda: 'one')
+    bench.record([pair(case='a'), pair(case='b')], lambda line: None)
+    first = pd.read_csv(tmp_path / 'benchmarks.csv')
+    bench.record([pair(case='b', goal=99)], lambda line: None)
+    monkeypatch.setattr(bench, 'machine', lambda: 'two')
+    bench.record([pair(case='a')], lambda line: None)
+    kept = pd.read_csv(tmp_path / 'benchmarks.csv')
+    assert list(zip(kept.machine, kept.case, strict=True)) == [('one', 'a'), ('one', 'b'), ('two', 'a')]
+    pd.testing.assert_frame_equal(kept[:1], first[:1])
+    assert kept.goal[1] == 99 and not kept.met[1]
+    page = (tmp_path / 'benchmarks.md').read_text()
+    assert page.index('## one') < page.index('## two') and page.count('| what |') == 2 and page.count('\n| sleep') == 3
+
+
+@pytest.mark.skipif(not hasattr(os, 'sched_getaffinity') or len(os.sched_getaffinity(0)) < 2, reason='needs two cores that can be given to a process')
 def test_two_runs_at_a_time_are_the_runs_one_at_a_time(monkeypatch):
     asked = []
     def run(configs, jobs, tell):
-        asked.append((jobs, len(configs), settings.path('runs')))
+        asked.append((jobs, len(configs), len(os.sched_getaffinity(0)), settings.path('runs')))
         return pd.DataFrame({'state': ['done'] * len(configs), 'message': [''] * len(configs)})
     monkeypatch.setattr(sweeps, 'run', run)
-    monkeypatch.setattr(bench.os, 'sched_getaffinity', lambda pid: {0, 1}, raising=False)
-    (found,) = bench.jobs_pairs(2, 1)
-    before = settings.path('runs')
-    found.ours(), found.peer()
-    assert [a[:2] for a in asked] == [(2, 2), (1, 2)] and asked[0][2] != asked[1][2] and settings.path('runs') == before
-    monkeypatch.setattr(bench.os, 'sched_getaffinity', lambda pid: {0})
-    assert list(bench.jobs_pairs()) == []
+    cores, before = os.sched_getaffinity(0), settings.path('runs')
+    for found in bench.jobs_pairs(2, 1): found.ours(), found.peer()
+    assert [a[:3] for a in asked] == [(2, 2, len(cores)), (1, 2, len(cores)), (2, 2, len(cores)), (1, 2, 1)]
+    assert len({a[3] for a in asked}) == 4 and settings.path('runs') == before and os.sched_getaffinity(0) == cores
+    with bench.one_core(): assert list(bench.jobs_pairs()) == []

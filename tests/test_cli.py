@@ -1,10 +1,13 @@
 "The command `spml`: what it prints and how it ends."
+import io
 import json
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
 
-from spml_nb import doctor, figures, settings, transfer
+from spml_nb import doctor, exporting, figures, papers, parallel, prediction, reproduction, settings, transfer
 from spml_nb.cli import main
 
 
@@ -28,6 +31,12 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
     (['train', '-p', 'loss', 'hmm'], "unknown loss 'hmm'"),
     (['train', '-p', 'lrr', '1'], "unknown parameter 'lrr'"),
     (['train', '-y', 'loss'], "-y wants 'name: value', not 'loss'"),
+    (['train', '-y', '{1: 2}'], "-y wants 'name: value', not '{1: 2}'"),
+    (['train', '-y', 'hparams: {alpha: 0.1'], "'hparams: {alpha: 0.1' cannot be read as YAML. Write it as -y 'name: value', such as -y 'hparams: {alpha: 0.1}'."),
+    (['train', '-p', 'dataset', '@photos'], """'@photos' cannot be read as YAML. Write it as -p dataset "'@photos'" if it is a text"""),
+    (['train', '-p', 'dataset', '2024-13-45'], "'2024-13-45' cannot be read as YAML"),
+    (['train', '-p', 'seed', 'yes'], "'seed' must be a whole number, not True"),
+    (['runs', '-p', 'dataset', '[x'], "'[x' cannot be read as YAML"),
     (['train', '--nproc', '0'], 'processes must be 1 or more, not 0'),
     (['presets', '--paper', 'hmm'], "unknown paper 'hmm'"),
     (['presets', '--loss', 'em'], '--loss goes with --paper'),
@@ -71,10 +80,15 @@ def test_a_run_is_trained_from_the_terminal(capsys, photo_folder):
     assert main(words) == 0 and 'already done' in capsys.readouterr().out
 
 
-def test_table_8_is_filled_on_drawings(monkeypatch):
+def test_table_8_is_filled_on_drawings(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path))
     asked = []
     monkeypatch.setattr(transfer, 'record', lambda seeds, tell: asked.append(list(seeds)))
     assert main(['sweep', 'two_way', '--table', '8', '--seeds', '4']) == main(['sweep', 'two_way', '--table', '8']) == 0
+    assert asked == [[4], [0, 1, 2]]
+    (tmp_path / 'two_way').mkdir()
+    (tmp_path / 'two_way' / 'transfer.csv').write_text(f'row,column,seed,accuracy,run\n{transfer.ROWS["two_way"]},objects,1,50,r\n')
+    assert main(['sweep', 'two_way', '--table', '8', '--dry-run']) == 0 and '8 of 9 networks are missing' in capsys.readouterr().out
     assert asked == [[4], [0, 1, 2]]
 
 
@@ -109,3 +123,38 @@ def test_the_doctor_ends_with_1_when_there_is_a_problem(capsys, monkeypatch):
         monkeypatch.setattr(doctor, 'check', lambda table=table: table)
         monkeypatch.setattr(doctor, 'text', lambda table: table.to_string())
         assert main(['doctor']) == status and 'do that' in capsys.readouterr().out
+
+
+def test_a_number_is_a_text_where_the_field_is_one(monkeypatch):
+    asked = []
+    def launch(config, *words, **options):
+        asked.append(config)
+        raise KeyboardInterrupt
+    monkeypatch.setattr(parallel, 'launch', launch)
+    assert main(['train', '-p', 'dataset', '2024', '-p', 'seed', '7', '-p', 'exclude', '3', '-p', 'root', 'null', '-p', 'device', 'cpu']) == 130
+    assert (asked[0].dataset, asked[0].seed, asked[0].exclude, asked[0].root) == ('2024', 7, ('3',), None)
+
+
+@pytest.mark.parametrize(('words', 'module', 'name', 'resumed'), [
+    (['train'], parallel, 'launch', True), (['sweep', 'hml'], papers, 'sweep', True), (['predict', 'r', '.'], prediction, 'predict', False),
+    (['export', 'r', 'a.onnx'], exporting, 'export', False), (['reproduce', 'r'], reproduction, 'reproduce', False)])
+def test_only_what_goes_on_is_said_to_go_on(monkeypatch, capsys, words, module, name, resumed):
+    def stop(*words, **options): raise KeyboardInterrupt
+    monkeypatch.setattr(module, name, stop)
+    assert main(words) == 130
+    assert capsys.readouterr().err == ('stopped; the same command goes on from here\n' if resumed else 'stopped\n')
+
+
+def test_names_that_are_not_utf_8_are_printed_as_they_are(monkeypatch):
+    monkeypatch.setattr(prediction, 'predict', lambda *words: pd.DataFrame({'image': ['caf\udce9.png'], 'labels': ['red']}))
+    with io.TextIOWrapper(io.BytesIO(), encoding='utf-8') as out:
+        monkeypatch.setattr(sys, 'stdout', out)
+        assert main(['predict', 'r', '.']) == 0
+        assert b'caf\xe9.png,red' in out.buffer.getvalue()
+
+
+def test_a_reader_that_has_gone_ends_the_command_quietly():
+    code = 'import sys; from spml_nb import cli; cli.COMMANDS["doctor"] = cli.COMMANDS["doctor"][0], lambda args: print("a line"); sys.exit(cli.main(["doctor"]))'
+    with subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b'' and process.wait() == 141

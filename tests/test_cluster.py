@@ -51,14 +51,14 @@ def test_a_sweep_survives_the_death_of_a_node(two_nodes, photo_folder):
     assert died.is_set() and len(table) == 12 and set(table.state) == {'done'}, told
     assert len(runs.load()) == 12
     texts = [(settings.path('runs') / name / 'log.txt').read_text() for name in table.run]
-    assert not any('already done' in text for text in texts)                                    # none twice:
+    assert sum('already done' in text for text in texts) <= 1   # that of the node, if it died when the run had just ended; and none is trained twice:
     epochs = [Counter(line.split('/')[0].split()[-1] for line in text.splitlines() if line.startswith('epoch')) for text in texts]
     assert all(len(found) == 25 and set(found.values()) <= {1, 2} for found in epochs) and sum(max(found.values()) > 1 for found in epochs) <= 1
     again = sweeps.run(configs(photo_folder), engine='ray', address=group.address, jobs=2, tell=told.append)
     assert set(again.state) == {'done'} and len(told) == 12
 
 
-@pytest.mark.parametrize(('gpus', 'jobs', 'each'), [(4, 16, 0.25), (8, 4, 1.0), (0, 4, 0.0), (1, 3, 0.33)])
+@pytest.mark.parametrize(('gpus', 'jobs', 'each'), [(4, 16, 0.25), (8, 4, 1.0), (0, 4, 0.0), (1, 3, 0.33), (4, 6, 0.5), (2, 3, 0.5)])
 def test_runs_share_the_gpus(gpus, jobs, each): assert cluster.share(gpus, jobs) == each
 
 

@@ -1,5 +1,6 @@
 "The doctor: a broken machine is told check by check, and a broken check stops none."
 import json
+import shlex
 import shutil
 import socket
 from importlib.metadata import version
@@ -11,7 +12,7 @@ import pytest
 import torch
 from packaging.requirements import Requirement
 
-from spml_nb import benchmarks, doctor, settings
+from spml_nb import benchmarks, cli, doctor, runs, settings
 from spml_nb.errors import SpmlError
 
 
@@ -47,6 +48,18 @@ def test_a_check_that_fails_is_told_and_stops_none(monkeypatch):
     told = doctor.text(table)
     assert 'the check itself failed: RuntimeError: no such bus' in told and 'settings.ini is torn' in told and told.endswith('1 ok, 0 warning, 2 problem')
     assert doctor.exit_status(table[table.state == 'ok']) == 0
+
+
+@pytest.mark.parametrize('named', [True, False])
+def test_a_check_that_fails_names_the_file(monkeypatch, tmp_path, named):
+    wrong = tmp_path / 'wrong.csv'
+    wrong.write_text('')
+    def broken():
+        if named: raise PermissionError(13, 'Permission denied', str(wrong))
+        return reading(wrong)
+    def reading(file): return pd.read_csv(file)   # "No columns to parse from file"
+    monkeypatch.setattr(doctor, 'CHECKS', {'broken': broken})
+    assert of('broken')[0][2] == f'Look at {wrong}.'
 
 
 def test_versions_outside_their_range(monkeypatch):
@@ -99,10 +112,20 @@ def test_folders_that_cannot_be_written(monkeypatch, tmp_path):
     (tmp_path / 'shut').mkdir()
     monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'shut' / 'runs'))
     monkeypatch.setenv('SPML_NB_DATA', str(tmp_path / 'shut'))
-    good, data, runs = of('folders')
-    assert good[0] == 'ok' and 'cache: ' in good[1] and data[0] == 'warning' and runs[0] == 'problem' and 'SPML_NB_RUNS' in runs[2]
+    good, data, place = of('folders')
+    assert good[0] == 'ok' and 'cache: ' in good[1] and data[0] == 'warning' and place[0] == 'problem' and 'SPML_NB_RUNS' in place[2]
     monkeypatch.setattr(doctor.shutil, 'disk_usage', lambda path: SimpleNamespace(free=4 * 2**30))
     assert [state for state, *_ in of('free space')] == ['warning'] * 3 and '4.0 GiB free' in of('free space')[0][1]
+
+
+@pytest.mark.parametrize('kind', settings.PATHS)
+@pytest.mark.parametrize('below', ['', 'deeper/still'])
+def test_a_file_in_the_place_of_a_folder(monkeypatch, tmp_path, kind, below):
+    (tmp_path / 'file').write_text('')
+    monkeypatch.setenv(f'SPML_NB_{kind.upper()}', str(tmp_path / 'file' / below))
+    wrong = next(finding for finding in of('folders') if finding[0] == 'problem')
+    assert wrong[1] == f"{kind}: {tmp_path / 'file'} is a file, where a folder is needed" and f'SPML_NB_{kind.upper()}' in wrong[2]
+    assert not doctor.check().found.str.contains('the check itself failed').any()
 
 
 def test_wrong_settings(monkeypatch, tmp_path):
@@ -164,7 +187,25 @@ def test_runs_and_their_table(tmp_path):
     folder.mkdir(parents=True)
     (folder / 'config.json').write_text('{')
     (_, wrong) = of('runs')
-    assert wrong[0] == 'warning' and 'config.json cannot be read' in wrong[1] and '--remove' in wrong[2]
+    assert wrong[0] == 'warning' and 'config.json cannot be read' in wrong[1] and '--remove --yes`' in wrong[2]
+
+
+@pytest.mark.parametrize('name', ['my best model', 'a[1]*?', "it's; rm"])
+def test_the_remedy_for_a_damaged_run_removes_it_and_no_other(name):
+    root = settings.path('runs')
+    for each in (name, 'a1xy', 'my'):
+        (root / each).mkdir(parents=True)
+        (root / each / 'config.json').write_text('{')
+    remedy = next(do for _, found, do in of('runs') if found.startswith(f'{name} is damaged'))
+    assert cli.main(shlex.split(remedy.split('`')[1])[1:]) == 0
+    assert sorted(path.name for path in root.glob('[!.]*')) == ['a1xy', 'my']
+
+
+def test_a_run_that_was_renamed_is_not_called_damaged():
+    run = runs.Run(runs.resolve(runs.Config(loss='an')))
+    run.start()
+    run.folder.rename(run.folder.with_name('my best model'))
+    assert of('runs') == [('ok', f"1 begun in {settings.path('runs')}", '')]
 
 
 def test_tools_that_are_missing(monkeypatch, tmp_path):

@@ -125,8 +125,10 @@ def changed_file(file, tmp_path, drop=(), tensors=None, text=None, **changes):
     ({'format': 2}, 'has format 2, this library reads 1'), ({'text': '{'}, 'description cannot be read'), ({'text': '[1]'}, 'description cannot be read'),
     ({'drop': ['class_names']}, r'not whole \(class_names\)'), ({'class_names': []}, 'not whole'), ({'class_names': [1, 2, 3]}, 'not whole'),
     ({'class_names': CLASSES[:2]}, 'do not fit'), ({'image_size': True}, r'not whole \(image_size\)'), ({'image_size': 0}, 'not whole'),
-    ({'threshold': float('nan')}, 'not whole'), ({'resize': 'other'}, 'not whole'), ({'std': [1.0]}, 'not whole'), ({'mean': ['a', 'b', 'c']}, 'not whole'),
+    ({'threshold': float('nan')}, 'not whole'), ({'threshold': 7.0}, 'not whole'), ({'class_names': ['same'] * 3}, 'not whole'), ({'std': [0.25, 0.0, 0.25]}, 'not whole'),
+    ({'resize': 'other'}, 'not whole'), ({'std': [1.0]}, 'not whole'), ({'mean': ['a', 'b', 'c']}, 'not whole'),
     ({'backbone': 'resnet_nothing'}, "do not fit .unknown backbone 'resnet_nothing'"), ({'head': 'none'}, "do not fit .unknown head 'none'"),
+    ({'head': 'labelwise', 'head_options': {'d': 4, 'heads': 0}}, 'do not fit'),
     ({'head_options': {'x': 1}}, 'do not fit'), ({'method': 'none'}, "do not fit .unknown loss 'none'"), ({'hparams': {'x': 1}}, 'do not fit'),
     ({'ranks_by': 'logits'}, None), ({'tensors': {'x': torch.zeros(1)}}, 'do not fit')])
 def test_a_damaged_description_is_told(exported, tmp_path, changes, told):
@@ -157,6 +159,23 @@ def test_damaged_onnx_files_and_those_of_something_else(tmp_path):
     helper.set_model_props(other, {'spml_nb': json.dumps(DESCRIPTION)})
     file.write_bytes(other.SerializeToString())
     with pytest.raises(SpmlError, match='inputs and outputs are not those'): load(file)
+
+
+def test_an_onnx_input_that_is_not_that_of_its_description_is_told(tmp_path):
+    from onnx import TensorProto, helper
+    def written(kind, shape):
+        put, got = helper.make_tensor_value_info('images', kind, shape), helper.make_tensor_value_info('probabilities', TensorProto.FLOAT, [shape[0], 1])
+        nodes = [helper.make_node('Cast', ['images'], ['f'], to=TensorProto.FLOAT), helper.make_node('ReduceMean', ['f', 'axes'], ['m'], keepdims=0),
+                 helper.make_node('Unsqueeze', ['m', 'last'], ['probabilities'])]
+        fixed = [helper.make_tensor('axes', TensorProto.INT64, [3], [1, 2, 3]), helper.make_tensor('last', TensorProto.INT64, [1], [1])]
+        model = helper.make_model(helper.make_graph(nodes, 'g', [put], [got], fixed), opset_imports=[helper.make_opsetid('', 20)], ir_version=10)
+        helper.set_model_props(model, {'spml_nb': json.dumps(DESCRIPTION)})
+        (tmp_path / 'model.onnx').write_bytes(model.SerializeToString())
+        return tmp_path / 'model.onnx'
+    assert load(written(TensorProto.UINT8, ['batch', 3, 32, 32]))(np.ones((2, 3, 32, 32), np.uint8)).tolist() == [[1.0], [1.0]]
+    for kind, shape in ((TensorProto.UINT8, ['batch', 3, 8, 8]), (TensorProto.UINT8, ['batch', 1, 32, 32]), (TensorProto.FLOAT, ['batch', 3, 32, 32]),
+                        (TensorProto.UINT8, [2, 3, 32, 32])):
+        with pytest.raises(SpmlError, match='inputs and outputs are not those'): load(written(kind, shape))
 
 
 DESCRIPTION = {'format': 1, 'run': 'r', 'dataset': 'd', 'method': 'an', 'hparams': {}, 'ranks_by': 'logits', 'backbone': 'mini', 'head': 'linear', 'head_options': {},

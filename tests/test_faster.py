@@ -6,7 +6,7 @@ import pytest
 import torch
 from test_parallel import config
 
-from spml_nb import sources, training
+from spml_nb import runs, sources, training
 from spml_nb.errors import SpmlError
 
 
@@ -32,6 +32,21 @@ def test_batches_of_a_resident_data_set_are_those_of_the_cache(monkeypatch):
     assert copied.resident is None and resident.resident is not None and torch.equal(a, b) and a.stride() == b.stride()
 
 
+def test_views_are_drawn_in_full_precision(photo_folder, monkeypatch):
+    "Half precision is for the network alone: eight bits would move the pixels of a rotated image."
+    given = runs.resolve(config(photo_folder, 'an', regime='finetune', precision='bf16'))
+    trainer = training.Trainer(given, runs.Run(given), training.make_task(given))
+    trainer.begin(1, trainer.stages[0])
+    half, batch, forward = [], trainer.source.batch, trainer.forward
+    def noted(call): return lambda *given: half.append(torch.is_autocast_enabled('cpu')) or call(*given)
+    trainer.source.batch, trainer.forward = noted(batch), noted(forward)
+    trainer.watch.start(1)
+    trainer.step(torch.arange(6))
+    assert half == [False, True]
+
+
 def test_only_a_gpu_with_room_takes_a_data_set(monkeypatch):
-    monkeypatch.setattr(torch.cuda, 'mem_get_info', lambda device: (1000, 4000))
+    monkeypatch.setattr(torch.cuda, 'mem_get_info', lambda device: (700, 4000))
+    monkeypatch.setattr(torch.cuda, 'memory_reserved', lambda device: 400)   # of which 100 are in use: an earlier run's are free again
+    monkeypatch.setattr(torch.cuda, 'memory_allocated', lambda device: 100)
     assert sources.has_room(500, torch.device('cuda')) and not sources.has_room(501, torch.device('cuda')) and not sources.has_room(1, torch.device('cpu'))

@@ -49,6 +49,12 @@ def test_a_figure_says_all_that_is_used_and_nothing_else(paper, figure):
 
 
 @pytest.mark.parametrize('paper, figure', EVERY)
+def test_the_papers_own_data_sets_are_planned_too(paper, figure):
+    search, _ = figures.needed(paper, figure, 'paper', pd.DataFrame())
+    assert {c.label_seed for c in search} <= {1200}
+
+
+@pytest.mark.parametrize('paper, figure', EVERY)
 def test_a_figure_takes_as_many_valid_runs_as_it_says(paper, figure):
     known = pretended(paper, figure)
     configs = figures.needed(paper, figure, 'mini', known)[1]

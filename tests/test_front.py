@@ -39,7 +39,7 @@ def test_two_pictures_are_the_same_bytes_small_and_self_contained(found):
 
 
 @pytest.mark.parametrize(('name', 'panel', 'suite', 'table', 'row', 'base', 'column'), [
-    ('HML', 'COCO', 'mini', ('hml', '2'), 'HML (Ours)', 'AN', 'COCO'), ('LAC', 'VOC', 'mini', ('lac', '2'), 'Ours', 'L_AN', 'LEM / VOC'),
+    ('HML', 'COCO', 'mini', ('hml', '4'), 'HL + AL', 'neither', 'Single Positive Labels / COCO'), ('LAC', 'VOC', 'mini', ('lac', '2'), 'Ours', 'L_AN', 'LEM / VOC'),
     ('OPML', 'photos', 'photos', ('opml', 'II'), '1 P. & 0 N. / OPML (Ours)', '1 P. & 0 N. / BCE', 'VOC')])
 def test_gains_are_those_of_the_tables(found, name, panel, suite, table, row, base, column):
     tidy = papers.table(*table, suite, pages.record(ROOT / 'outputs' / 'runs.csv')).set_index(['row', 'column'])
@@ -70,10 +70,10 @@ def test_a_gain_is_taken_seed_by_seed_and_the_rest_is_missing():
     found = front.gains(lines_for(method, 'VOC', {'own': {0: 71.0, 1: 74.0, 2: 70.0}, 'base': {0: 70.0, 1: 70.0, 2: 70.5}})).set_index(['method', 'panel'])
     line = found.loc[('HML', 'VOC')]
     assert (line.ours, line.low, line.high, line.n, line.our_base) == pytest.approx((1.5, -0.5, 4.0, 3, 70.1667), abs=1e-3)
-    assert line.published == pytest.approx(4.0) and found.loc[('HML', 'COCO'), 'n'] == 0 and found.loc[('Two-way*', 'CUB'), 'n'] == -1
+    assert line.published == pytest.approx(2.2) and found.loc[('HML', 'COCO'), 'n'] == 0 and found.loc[('Two-way*', 'CUB'), 'n'] == -1
     text = front.part(found.reset_index(), 'front.svg')
     row = next(row for row in text.splitlines() if row.startswith('| HML'))
-    assert row == '| HML (HML Table 2) | +4.0 / **+1.5** | +6.6 / missing | +4.7 / missing | +2.0 / missing | missing |'
+    assert row == '| HML (HML Table 4) | +2.2 / **+1.5** | +4.5 / missing | +3.9 / missing | +2.0 / missing | missing |'
     assert 'cells are still missing' in ' '.join(text.split()) and next(row for row in text.splitlines() if row.startswith('| Two-way')).endswith('| – | – | missing |')
     assert b'missing' in front.draw(found.reset_index())
 
@@ -101,6 +101,17 @@ def test_a_damaged_record_changes_nothing(tmp_path):
     (tmp_path / 'README.md').write_text(f'{front.BEGIN}old{front.END}')
     with pytest.raises(SpmlError, match='runs.csv, line 1'): front.write(tmp_path)
     assert (tmp_path / 'README.md').read_text() == f'{front.BEGIN}old{front.END}' and not (tmp_path / 'outputs' / 'front.svg').exists()
+
+
+@pytest.mark.parametrize(('text', 'counts'), [
+    (f'before {front.BEGIN} old, and all the rest', '1 times and <!-- front:end --> 0 times'), (f'before {front.END} rest', '0 times and <!-- front:end --> 1 times'),
+    (f'{front.END} between {front.BEGIN} rest', '1 times and <!-- front:end --> 1 times'), (f'{front.BEGIN}{front.BEGIN}{front.END} rest', '2 times'),
+    (f'{front.BEGIN}{front.END} kept {front.BEGIN}{front.END} rest', '2 times and <!-- front:end --> 2 times')])
+def test_marks_that_do_not_enclose_one_part_change_nothing(tmp_path, text, counts):
+    (tmp_path / 'README.md').write_text(text)
+    with pytest.raises(SpmlError) as error: front.write(tmp_path)
+    assert str(tmp_path / 'README.md') in str(error.value) and front.BEGIN in str(error.value) and counts in str(error.value)
+    assert (tmp_path / 'README.md').read_text() == text and not (tmp_path / 'outputs').exists()
 
 
 def test_every_notebook_is_named_in_readme():

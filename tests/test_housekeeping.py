@@ -1,5 +1,6 @@
 "House-keeping: what is listed, and that nothing goes that is in use, is not a run, or lies elsewhere."
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,15 +53,75 @@ def test_each_state_is_told():
 @pytest.mark.parametrize(('damage', 'words'), [
     (lambda folder: (folder / 'result.json').write_text('{'), 'result.json cannot be read'),
     (lambda folder: (folder / 'config.json').write_text('[]'), 'config.json cannot be read'),
-    (lambda folder: (folder / 'config.json').write_text('{"lss": 1}'), "unknown parameter 'lss'"),
+    (lambda folder: (folder / 'config.json').write_text('{"loss": "an", "dataset": "mini_voc", "hparams": {}, "lss": 1}'), "unknown parameter 'lss'"),
     (lambda folder: (folder / 'best.pt').write_bytes((folder / 'best.pt').read_bytes()[:500]), 'best.pt is cut off'),
     (lambda folder: (folder / 'logits.npz').unlink(), 'logits.npz is missing'),
-    (lambda folder: folder.rename(folder.with_name('an-mini_voc-000000000000')), 'its name does not belong to its configuration')])
+    (lambda folder: (folder / 'config.json').write_text('{}'), 'config.json cannot be read: no object with loss, dataset, hparams'),
+    (lambda folder: changed(folder / 'config.json', seed='abc'), "'seed' must be a whole number"),
+    (lambda folder: changed(folder / 'config.json', seed=[1, 2]), "'seed' must be a whole number"),
+    (lambda folder: changed(folder / 'config.json', hparams=None), "'hparams' must be a mapping"),
+    (lambda folder: changed(folder / 'config.json', dataset=['mini_voc']), 'TypeError'),
+    (lambda folder: changed(folder / 'config.json', epochs=10 ** 400), 'OverflowError'),
+    (lambda folder: changed(folder / 'result.json', scores=[]), 'result.json cannot be read'),
+    (lambda folder: changed(folder / 'result.json', scores={'val_map': 'high'}), 'result.json cannot be read'),
+    (lambda folder: changed(folder / 'result.json', seconds=None), 'result.json cannot be read')])
 def test_damage_is_named_and_hides_nothing_else(damage, words):
     damage(stand_in().folder)
     stand_in(seed=1)
     table = keeping.listing()
     assert sorted(table.state) == ['damaged', 'done'] and words in table[table.state == 'damaged'].note.item()
+    assert keeping.text(table).splitlines()[-1].startswith('1 ')
+    for filters in ({'dataset': 'mini_voc'}, {'hparams': {'a': 1}}, {'seed': 1}): keeping.text(keeping.listing(**filters))
+    assert keeping.listing(hparams={'a': 1}).empty and keeping.listing(seed=1).state.tolist() == ['done']
+
+
+def changed(file, **values): file.write_text(runs.json.dumps({**runs.read_json(file), **values}))
+
+
+@pytest.mark.parametrize('content', [b'', b'\xff\xfe\x00\x01', b'epoch\n1\n2,3,4,5\n'])
+def test_damaged_curves_are_a_damaged_run(content):
+    run = stand_in(done=False)
+    stand_in(seed=1)
+    (run.folder / 'metrics.csv').write_bytes(content)
+    table = keeping.listing().set_index('name')
+    assert sorted(table.state) == ['damaged', 'done'] and 'metrics.csv cannot be read' in table.note[run.folder.name]
+
+
+@pytest.mark.parametrize('done', [True, False])
+def test_a_renamed_run_or_a_copy_is_whole(done):
+    run, name = stand_in(done=done), 'my best model'
+    shutil.copytree(run.folder, run.folder.with_name(name))
+    table = keeping.listing().set_index('name')
+    state = 'done' if done else 'begun'
+    assert table.state.to_dict() == {run.folder.name: state, name: state} and keeping.listing(state='damaged').empty
+    assert 'its name does not belong to its configuration' in table.note[name] and 'its name' not in table.note[run.folder.name]
+    assert done or '2 epochs' in table.note[name]
+
+
+def test_runs_of_another_user_are_listed(monkeypatch):
+    run = stand_in()
+    keeping._lock(run.folder).touch()
+    def refused(*_, **__): raise PermissionError(13, 'Permission denied')
+    monkeypatch.setattr(keeping.FileLock, 'acquire', refused)   # a superuser may open everything
+    assert states() == {run.folder.name: 'done'}
+    assert keeping.remove([run.folder.name], dry_run=False)[['outcome', 'why']].to_numpy().tolist() == [['refused', 'Permission denied']]
+    monkeypatch.setattr(keeping.os, 'access', lambda file, mode: file.name != 'best.pt')
+    assert keeping.listing().note.tolist() == ['best.pt may not be read']
+
+
+@pytest.mark.parametrize('at', ['_size', '_days', '_given', '_wrong', '_progress'])
+def test_a_run_that_goes_away_while_it_is_looked_at(monkeypatch, at):
+    gone, kept = stand_in(), stand_in(seed=1)
+    whole = getattr(keeping, at)
+    def vanish(path, *more):
+        if path == gone.folder: shutil.rmtree(gone.folder, ignore_errors=True)
+        return whole(path, *more)
+    monkeypatch.setattr(keeping, at, vanish)
+    assert keeping.listing()[['name', 'state']].to_numpy().tolist() == [[kept.folder.name, 'done']]
+
+
+def test_a_file_that_goes_away_has_no_size_and_no_age(tmp_path):
+    assert keeping._size(tmp_path / 'gone') == keeping._days(tmp_path / 'gone') == keeping.unused(tmp_path / 'gone') == 0
 
 
 def test_runs_from_before_a_field_existed_are_whole():
@@ -181,10 +242,10 @@ def cache(tmp_path, monkeypatch):
 def test_what_was_left_behind_is_found_and_removed(cache):
     begun, done = stand_in(done=False), stand_in(seed=1)
     root = begun.folder.parent
-    wanted = [done.folder.with_name(f'{done.folder.name}.log'), root / 'an-mini_voc-0123456789ab.log', begun.folder / '.last.pt-a1b2c3_d.tmp', begun.folder / '.best.pt-a1b2c3_d', root / '.removed-xyz',
-              root / 'em-mini_voc-0123456789ab', settings.path('outputs') / 'hml' / '.table1.csv-abcdefgh', cache / 'images' / 'x-40-0123.npy.tmp',
-              cache / 'features' / '.0123.npy-abcdefgh.tmp', cache / 'features' / 'old.npy', cache / 'reproduction-abc']
-    kept = [begun.folder.with_name(f'{begun.folder.name}.log'), root / 'mine.log', settings.path('outputs') / '.runs.csv-abcdefgh', cache / 'features' / 'new.npy',
+    wanted = [done.folder.with_name(f'{done.folder.name}.log'), root / 'an-mini_voc-0123456789ab.log', begun.folder / '.last.pt-a1b2c3_d.tmp', begun.folder / '.best.pt-a1b2c3_d', root / '.removed-a1b2c3_d',
+              root / 'em-mini_voc-0123456789ab', settings.path('outputs') / 'hml' / '.table1.csv-abcdefgh.tmp', cache / 'images' / 'x-40-0123.npy.tmp',
+              cache / 'features' / '.0123.npy-abcdefgh.tmp', cache / 'features' / 'old.npy', cache / 'reproduction-a1b2c3_d']
+    kept = [begun.folder.with_name(f'{begun.folder.name}.log'), root / 'mine.log', settings.path('outputs') / '.runs.csv-abcdefgh.tmp', cache / 'features' / 'new.npy',
             cache / 'features' / 'old.npy.lock', cache / 'notes.txt']
     for path in (*wanted, *kept):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -199,9 +260,46 @@ def test_what_was_left_behind_is_found_and_removed(cache):
     with pytest.raises(SpmlError, match='days=-1'): keeping.leftovers(-1)
 
 
+def test_what_only_has_the_name_of_a_leftover_is_the_users(cache):
+    root, outputs, begun = settings.path('runs'), settings.path('outputs'), stand_in(done=False).folder
+    copied = root / '.backup-20260101'
+    copied.mkdir()
+    shutil.copytree(stand_in(seed=1).folder, copied / 'run')
+    folders = [root / '.folder-20260101.tmp', outputs / '.folder-20260101.tmp', begun / '.folder-20260101.tmp', begun / '.last.pt-a1b2c3d4', root / 'em-mini_voc-0123456789ab.log',
+               cache / 'features' / '.folder-20260101.tmp', cache / 'images' / 'mine', cache / 'images' / 'a.npy.tmp', root / '.removed-by-me', cache / 'reproduction-of-mine']
+    files = [root / '.env-template', outputs / '.env-template', begun / '.env-template', outputs / '.runs.csv-abcdefgh', cache / 'features' / '.env-template',
+             root / 'em-mini_voc-0123456789ac' / '.env-template', root / '.removed-a1b2c3d4', cache / 'reproduction-a1b2c3d4', cache / 'images' / 'photo.jpg', cache / 'images' / 'draft.tmp']
+    (cache / 'elsewhere').write_text('mine')
+    links = [root / '.link-20260101.tmp', outputs / '.link-20260101.tmp', begun / '.link-20260101.tmp', cache / 'features' / '.link-20260101.tmp', cache / 'features' / 'link.npy']
+    for path in (*folders, *files, *links): path.parent.mkdir(parents=True, exist_ok=True)
+    for path in folders:
+        path.mkdir()
+        (path / 'mine.txt').write_text('mine')
+    for path in files: path.write_text('mine')
+    for path in links: path.symlink_to(cache / 'elsewhere')
+    for path in (copied, *folders, *files, cache / 'elsewhere'): aged(path)
+    assert keeping.leftovers(0).empty, keeping.leftovers(0).path.tolist()
+    table = pd.DataFrame([{'what': 'temporary file', 'path': path, 'mb': 0.0, 'days': 99.0} for path in (copied, *folders, *files, *links)])
+    assert set(keeping.clean(table, dry_run=False).outcome) == {'refused'} and (copied / 'run' / 'DONE').is_file()
+    assert all(path.is_dir() for path in folders) and all(path.is_file() for path in (*files, *links))
+
+
+def test_what_goes_away_while_it_is_looked_at_is_left_out(cache, monkeypatch):
+    begun = stand_in(done=False).folder
+    wanted = aged_file(begun / '.last.pt-a1b2c3d4.tmp')
+    gone = begun.with_name('em-mini_voc-0123456789ab')
+    gone.mkdir()
+    whole = keeping.locked
+    def vanish(lock):
+        if lock == keeping._lock(gone): shutil.rmtree(gone, ignore_errors=True)
+        return whole(lock)
+    monkeypatch.setattr(keeping, 'locked', vanish)
+    assert keeping.leftovers().path.tolist() == [wanted]
+
+
 def test_nothing_goes_that_a_process_holds_or_has_opened(cache):
     building, mapped = aged_file(cache / 'images' / 'a.npy.tmp'), cache / 'features' / 'b.npy'
-    writing = aged_file(stand_in(done=False).folder / '.last.pt-a1b2c3d4')
+    writing = aged_file(stand_in(done=False).folder / '.last.pt-a1b2c3d4.tmp')
     np.save(mapped, np.zeros((100, 100)))
     aged(mapped)
     table = keeping.leftovers()

@@ -2,6 +2,7 @@
 import math
 import time
 import warnings
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -69,6 +70,17 @@ def test_average_precision_equals_scikit_learn_with_ties_and_unknowns(problem, a
     np.testing.assert_array_equal(average_precision(scores, targets, axis, 'zero', unknown), np.nan_to_num(result))
     np.testing.assert_array_equal(scores, before[0])
     np.testing.assert_array_equal(targets, before[1])
+
+
+@quick
+@given(problems(), st.sampled_from(['class', 'sample']))
+def test_average_precision_of_tensors_is_that_of_arrays(problem, axis):
+    "What a GPU computes, on the CPU."
+    scores, targets = problem
+    def resident(scores, targets, unknown): return torch.from_numpy(scores), *(torch.from_numpy(a) for a in metrics._targets(targets, unknown))
+    expected = average_precision(scores, targets, axis, 'skip')
+    with mock.patch.object(metrics, '_on_the_gpu', resident), mock.patch.object(metrics, 'BLOCK', 7): found = average_precision(scores, targets, axis, 'skip')
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize('kind', ['float32', 'float64', 'int64', 'uint8'])

@@ -1,6 +1,7 @@
 """The notebooks as a person runs them: papermill from the project's root, exit status and all."""
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,14 @@ def test_lost_tag_stops_the_notebook(tmp_path):
 def test_notebooks_stay_small():
     for file in (ROOT / 'nbs').rglob('*.ipynb'):
         assert file.stat().st_size <= 300 * 1024, f'{file.name} has {file.stat().st_size // 1024} KiB'
+
+
+@pytest.mark.parametrize('file', sorted((ROOT / 'nbs').rglob('*.ipynb')), ids=lambda file: file.stem)
+def test_the_first_screen_says_how_long_it_takes_and_what_to_change(file):
+    first = nbformat.read(file, 4).cells[0]
+    assert first.cell_type == 'markdown' and first.source.startswith('# ')
+    assert re.search(r'\b(seconds?|minutes?|\d+ s)\b', first.source), 'how long?'
+    assert re.search(r'\b([Cc]hange|[Tt]o try|[Tt]o use photos of yours|[Gg]ive the run)\b', first.source), 'what to change?'
 
 
 def test_modules_need_no_notebook_tools():

@@ -5,10 +5,11 @@ import os
 import signal
 import time
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from spml_nb import claims, cli, figures, front, pages, papers, published_tables, runs, settings, site, sweeps
+from spml_nb import claims, cli, drawing, figures, front, pages, papers, published_tables, runs, settings, site, sweeps
 from spml_nb.errors import SpmlError
 
 HEADER = ['run', 'key', 'loss', 'dataset', 'seed', 'val_map', 'test_map', 'seconds']
@@ -112,6 +113,12 @@ def test_the_commands_are_ones_that_the_command_line_knows(words, capsys):
 def test_claims_are_counted(shared):
     claims = pd.read_csv(shared / 'claims.csv', keep_default_na=False).set_index(['suite', 'id'])
     assert claims.loc[('mini', 'hml-single'), 'ours'] == 'does not hold' and claims.loc[('mini', 'hml-single'), 'decided'] == 4
+    assert claims.loc[('mini', 'hml-single'), 'measured'].startswith('mini_voc for VOC12: −8.00 ± 0.00 (against LS), 3 seeds, fails; ')
+    text = (shared / 'claims.md').read_text()
+    assert 'does not hold (4 of 4 places, 3 seeds)<br>mini_voc for VOC12: −8.00 ± 0.00 (against LS), 3 seeds, fails<br>mini_coco' in text
+    one = claims.loc[('mini', 'hml-both-margins')]
+    assert (one.ours, one.seeds, one.ties) == ('undecided', '1 seed', 'mini_voc, mAP') and 'undecided (1 of 1 place, 1 seed)' in text
+    assert '“for”' in (shared / 'index.html').read_text() and 'mini_voc, mAP: +0.00 (against No Margin), 1 seed, a tie' in (shared / 'index.html').read_text()
     photos = claims.loc[('photos', 'hml-single')]
     assert photos.ours == 'not run' and photos.command == 'spml sweep hml --table 2 --suite photos'
     assert 'not run: `spml sweep hml --table 2 --suite photos`' in (shared / 'claims.md').read_text()
@@ -234,6 +241,26 @@ def test_a_figure_is_linked_embedded_and_asked_for(outputs, monkeypatch):
     page = (outputs / 'index.html').read_text()
     assert 'data:image/svg' not in page and 'Too large for this page: <a href="hml/fig3.svg">' in page
     assert pages.Picture('hml', '3', 'mini')._repr_svg_().startswith('<svg') and '--figure 4' in pages.Picture('hml', '4', 'mini')._repr_markdown_()
+
+
+def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
+    file, folder = figures.arrays_file('hml', '3', 'mini'), outputs / 'hml'
+    def draw(paper, number, suite):
+        if (paper, number, suite) != ('hml', '3', 'mini'): return None
+        runs.write_atomically(folder / 'fig3.svg', '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
+        return folder / 'fig3.svg'
+    monkeypatch.setattr(figures, 'draw', draw)
+    folder.mkdir(parents=True)
+    parts = {f'part {k}': {'dataset': '', 'series': '', 'values': [k], 'key': str(k)} for k in range(7)}
+    for there, done, link in ((1, 0, '[fig3.svg](hml/fig3.svg) (1 of 7 parts)'), (7, 1, '[fig3.svg](hml/fig3.svg) |')):
+        named = list(parts)[:there]
+        about = {'version': 1, 'parts': {name: parts[name] for name in named}, 'missing': [name for name in parts if name not in named]}
+        drawing.write_collected(file, drawing.Collected(about, {name: {'test_map': np.float32(50)} for name in named}))
+        told = []
+        pages.write(tell=told.append)
+        text, page = (outputs / 'README.md').read_text(), (outputs / 'index.html').read_text()
+        assert link in text and told[0].endswith(f'{done} of 5 figures') and f'| {done} of 5 |' in text and f'<td>{done} of 5</td>' in page
+        assert ('1 of 7 parts. The rest: ' in page) == (there == 1)
 
 
 def test_text_is_escaped_in_every_page():

@@ -40,6 +40,18 @@ def test_what_the_cell_states_wins_over_what_was_searched():
     assert papers.finals(needed, tried.iloc[:3]) == []   # the search has a run missing
 
 
+@pytest.mark.parametrize(('where', 'expected'), [
+    (('opml', 'II', '1 P. & 0 N. / OPML-SP (Ours)', 'VOC'), {'optimizer': 'sgd', 'lr': 5e-3, 'head_lr_multiplier': 1.0, 'batch_size': 8}),
+    (('opml', 'II', '1 P. & 0 N. / LL-R', 'VOC'), {'optimizer': 'sgd', 'lr': 5e-3, 'stop_below': 3.0}),
+    (('two_way', '7', 'MSCOCO / Ours', 'mAP@class / ResNet50'), {'views': 'crop', 'hold_out': False, 'precision': 'fp16', 'batch_size': 512}),
+    (('lac', '2', 'Ours', 'LEM / VOC'), {'normalise': False, 'freeze_batchnorm': True, 'frozen_stages': 2, 'ema': 0.9997})])
+def test_the_papers_own_suite_runs_its_presets(where, expected):
+    needed = papers.plan(cell(*where), 'paper')
+    for config in needed.search: assert {name: getattr(config, name) for name in expected} == expected
+    tried = known(*[(c, 50, 50) for c in needed.search])
+    assert [(c.seed, c.label_seed) for c in papers.finals(needed, tried)] == [(s, 1200) for s in (0, 1, 2)]   # one draw of the observed labels
+
+
 def test_a_table_counts_seeds_and_differences():
     needed = papers.plan(cell('hml', '2', 'WAN', 'VOC12'), 'mini')
     tried = known(*[(c, 50, 70) for c in needed.search])

@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from spml_nb import datasets, prediction, runs, training
+from spml_nb import datasets, models, prediction, runs, training
 from spml_nb.errors import SpmlError
 from spml_nb.prediction import find_images, open_model, predict, write_csv
 
@@ -150,6 +150,40 @@ def test_a_folder_is_searched_with_all_below_it_in_order(made, tmp_path):
     assert predict(made.run('linear').folder, folder).image.tolist() == names
 
 
+def test_links_to_folders_are_followed_once_and_loops_end(tmp_path):
+    folder, elsewhere = tmp_path / 'mine', tmp_path / 'elsewhere'
+    for place in (folder / 'own', elsewhere / 'deep'):
+        place.mkdir(parents=True)
+        Image.new('RGB', (4, 4)).save(place / 'x.png')
+    (folder / 'linked').symlink_to(elsewhere)
+    (folder / 'again').symlink_to(folder / 'own')
+    (elsewhere / 'deep' / 'back').symlink_to(folder)
+    (folder / 'own' / 'gone.png').symlink_to(tmp_path / 'gone')
+    names, sources = find_images(folder)
+    assert names == ['linked/deep/x.png', 'own/gone.png', 'own/x.png'] and sources == [folder / name for name in names]
+    (tmp_path / 'entrance').symlink_to(folder)
+    assert find_images(tmp_path / 'entrance')[0] == names
+
+
+def test_an_unreadable_folder_is_told(tmp_path, monkeypatch):
+    Image.new('RGB', (4, 4)).save(tmp_path / 'x.png')
+    (tmp_path / 'locked' / 'in').mkdir(parents=True)
+    (tmp_path / '.hidden').mkdir()
+    scan, look = os.scandir, os.stat
+    def refusing(call):   # root may read everything, so that rights alone would not do
+        def guarded(path, *given, **options):
+            if {'locked', '.hidden'} & set(Path(os.fspath(path)).parts[len(tmp_path.parts):]): raise PermissionError(13, 'Permission denied', str(path))
+            return call(path, *given, **options)
+        return guarded
+    monkeypatch.setattr(os, 'scandir', refusing(scan))
+    with pytest.raises(SpmlError, match=r'locked cannot be searched for images \(Permission denied\)'): find_images(tmp_path)
+    monkeypatch.setattr(os, 'stat', refusing(look))
+    with pytest.raises(SpmlError, match=r'locked/in cannot be searched for images \(Permission denied\)'): find_images(tmp_path / 'locked' / 'in')
+    (tmp_path / 'locked' / 'in').rmdir()
+    (tmp_path / 'locked').rmdir()
+    assert find_images(tmp_path)[0] == ['x.png']
+
+
 def test_opened_images_are_treated_like_files_and_stay_as_they_are(made):
     turned = next(path for path in made.data.images if path.suffix == '.JPG' and Image.open(path).getexif()[0x0112] == 6)
     opened = Image.open(turned)
@@ -208,6 +242,25 @@ def test_no_run_an_unfinished_one_and_one_without_weights(made, tmp_path):
     result = json.loads((copied / 'result.json').read_text())
     (copied / 'result.json').write_text(json.dumps({k: v for k, v in result.items() if k != 'class_names'}))
     with pytest.raises(SpmlError, match="result.json is damaged.*class_names"): predict(copied, made.test)
+
+
+def test_a_frozen_backbone_with_other_weights_is_refused(made, tmp_path):
+    weights = tmp_path / 'weights.pt'
+    state = models.create('mini', 1).backbone.state_dict()
+    torch.save(state, weights)
+    config = {'dataset': str(made.folder), 'backbone': 'mini', 'image_size': 32, 'epochs': 1, 'loss': 'an', 'regime': 'linear', 'weights': str(weights)}
+    result = training.train(runs.Config(**config))
+    before = predict(result.folder, made.test)
+    torch.save({name: value * 2 if value.is_floating_point() else value for name, value in state.items()}, weights)
+    for use in (lambda: predict(result.folder, made.test), lambda: training.evaluate(result.folder)):
+        with pytest.raises(SpmlError, match=r'frozen backbone .mini. with other weights .*weights\.pt.* Put the old weights back'): use()
+    file = result.folder / 'result.json'
+    kept = json.loads(file.read_text())
+    assert 'backbone' not in json.loads((made.run('linear').folder / 'result.json').read_text())   # best.pt holds all of it
+    torch.save(state, weights)
+    assert predict(result.folder, made.test).equals(before)
+    file.write_text(json.dumps({k: v for k, v in kept.items() if k != 'backbone'}))   # as older versions wrote it
+    assert predict(result.folder, made.test).equals(before)
 
 
 class Attack:

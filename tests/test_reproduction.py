@@ -92,6 +92,17 @@ def test_other_versions_commits_and_older_results(photo_folder):
     assert 'torch: 1.0 then, ' in reproduction.text(found) and 'instructions: not recorded then' in reproduction.text(found)
 
 
+@pytest.mark.parametrize('damage', [lambda result: result.pop('provenance'), lambda result: result.pop('data'), lambda result: result.update(provenance=None)])
+def test_a_result_without_what_is_compared(monkeypatch, damage):
+    run = runs.Run(runs.resolve(Config(loss='an')))
+    run.start()
+    result = {'scores': {}, 'data': 'x', 'provenance': {'commit': None}}
+    damage(result)
+    run.finish(result)
+    monkeypatch.setattr(training, 'make_task', lambda config: pytest.fail('it was trained'))
+    with pytest.raises(SpmlError, match=r'result\.json.*Remove its folder'): reproduction.reproduce(run.folder)
+
+
 def test_another_seed_would_be_seen(photo_folder, monkeypatch):
     "The comparison is not blind: the second run is made with another seed."
     first = training.train(config(photo_folder))

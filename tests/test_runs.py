@@ -1,10 +1,12 @@
 """A run is a folder: configuration, hash, atomic files, the table of runs, and the guard of a notebook's parameters."""
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
@@ -59,6 +61,47 @@ def test_atomic_write_leaves_the_old_file_when_it_fails(tmp_path):
     assert file.read_text() == 'old' and [p.name for p in tmp_path.iterdir()] == ['a.txt']
 
 
+def test_a_link_stays_and_its_file_is_written(tmp_path):
+    (tmp_path / 'there').mkdir()
+    file, link = tmp_path / 'there' / 'a.txt', tmp_path / 'link.txt'
+    link.symlink_to(file)
+    for text in ('made', 'replaced'):
+        write_atomically(link, text)
+        assert link.is_symlink() and file.read_text() == text
+    assert [p.name for p in file.parent.iterdir()] == ['a.txt']
+
+
+def test_a_pipe_is_refused_and_stays(tmp_path):
+    os.mkfifo(tmp_path / 'pipe')
+    (tmp_path / 'link').symlink_to(tmp_path / 'pipe')
+    for name in ('pipe', 'link'):
+        with pytest.raises(SpmlError, match=f'{name} is a pipe or a device.*name of a file'): write_atomically(tmp_path / name, 'x')
+    assert (tmp_path / 'pipe').is_fifo() and len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize('mask', [0o077, 0o022, 0o002])
+def test_permissions_are_those_of_the_old_file_or_the_umask(tmp_path, mask):
+    def mode(name): return stat.S_IMODE((tmp_path / name).stat().st_mode)
+    (tmp_path / 'old').touch()
+    (tmp_path / 'old').chmod(0o640)
+    before = os.umask(mask)
+    try: [write_atomically(tmp_path / name, 'x') for name in ('old', 'new')]
+    finally: os.umask(before)
+    assert mode('old') == 0o640 and mode('new') == 0o666 & ~mask
+
+
+def test_a_folder_of_photos_is_no_miniature_by_its_name():
+    for dataset in ('mini_cooper', './mini_cooper', './mini_voc', '/photos/mini_voc'):
+        config = resolve(Config(loss='an', dataset=dataset))
+        assert (config.backbone, config.image_size, config.views) == ('resnet50', 448, 'flip')
+    for dataset in ('mini_voc', 'mini_coco', 'mini_nus', 'mini_cub', 'mini_objects', 'mini_objects_40', 'mini_digits'):
+        config = resolve(Config(loss='an', dataset=dataset))
+        assert (config.backbone, config.image_size, config.views) == ('mini', 40, 'shift')
+    assert config_hash(resolve(Config(loss='an', dataset='mini_voc', device='cpu'))) == '69b6dd554d1c'   # as it was
+    a, b = (resolve(Config(loss='an', dataset='./mini_cooper', views=views)) for views in ('shift', 'flip'))
+    assert config_hash(a) != config_hash(b)
+
+
 def test_damaged_files_name_themselves(tmp_path):
     run = Run(resolve(Config()), tmp_path)
     run.start()
@@ -90,6 +133,18 @@ def test_table_keeps_old_lines_and_adds_new_ones(tmp_path):
         assert len(table) == seed + 1
     for folder in (tmp_path / 'runs').iterdir(): (folder / 'DONE').unlink(missing_ok=True)
     assert len(runs.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs')) == 2
+
+
+def test_missing_values_are_empty_whatever_pandas_writes_for_them(tmp_path, monkeypatch):
+    for seed, scores in ((0, {'test_map': 10.0, 'val_map': 9.0}), (1, {'test_map': 11.0})):   # trained without validation
+        run = Run(resolve(Config(seed=seed)), tmp_path / 'runs')
+        run.start()
+        run.finish({'scores': scores, 'seconds': 1.0, 'data': 'x', 'provenance': {'commit': None}})
+    runs.export_csv(tmp_path / 'now.csv', tmp_path / 'runs')
+    monkeypatch.setattr(pd.DataFrame, 'astype', lambda table, kind: table.map(str))   # as pandas did before version 3
+    runs.export_csv(tmp_path / 'before.csv', tmp_path / 'runs')
+    assert (tmp_path / 'now.csv').read_bytes() == (tmp_path / 'before.csv').read_bytes()
+    assert runs.read_record(tmp_path / 'before.csv').val_map.isna().sum() == 1
 
 
 def test_second_process_waits_for_the_lock(tmp_path):

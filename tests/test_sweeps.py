@@ -43,7 +43,7 @@ def test_what_is_done_is_not_run_again_and_a_failure_stops_nothing(place):
 
 def test_a_killed_worker_is_replaced_and_its_run_named(place, monkeypatch):
     worker = sweeps._Worker(0, 1)
-    worker.start()
+    worker.start(QUICK)
     os.kill(worker.process.pid, signal.SIGKILL)
     assert 'exit status -9' in worker.train(QUICK)
     assert worker.train(QUICK) == ''   # by a fresh process
@@ -52,7 +52,7 @@ def test_a_killed_worker_is_replaced_and_its_run_named(place, monkeypatch):
 
 def test_a_worker_ends_with_its_launcher(place):
     worker = sweeps._Worker(0, 1)
-    worker.start()
+    worker.start(QUICK)
     worker.process.stdin.close()
     assert worker.process.wait(timeout=60) == 0
 
@@ -94,6 +94,23 @@ def test_no_worker_outlives_a_killed_launcher(place):
         if not alive: break
         time.sleep(0.1)
     assert not alive
+
+
+@pytest.mark.parametrize(('device', 'seen'), [('cuda', '1'), ('cuda:1', None), ('cpu', '1')])
+def test_each_worker_sees_one_gpu_unless_the_run_names_it(monkeypatch, device, seen):
+    started = []
+    monkeypatch.setattr(sweeps, '_gpus', lambda: ['0', '1'])
+    monkeypatch.delenv('CUDA_VISIBLE_DEVICES', raising=False)
+    monkeypatch.setattr(sweeps.subprocess, 'Popen', lambda words, env, **more: started.append(env.get('CUDA_VISIBLE_DEVICES')))
+    sweeps._Worker(3, 4).start(Config(device=device))
+    assert started == [seen]
+
+
+def test_a_worker_that_cannot_start_is_a_failure_and_no_wait_without_end(place, monkeypatch):
+    def refuse(worker, config): raise OSError('no more processes')
+    monkeypatch.setattr(sweeps._Worker, 'start', refuse)
+    table = sweeps.run([Config(loss='an', dataset='mini_voc')], tell=lambda line: None)
+    assert table.state.tolist() == ['failed'] and 'OSError: no more processes' in table.message[0]
 
 
 def test_time_left_is_learnt_from_like_runs():

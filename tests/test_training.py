@@ -1,4 +1,5 @@
 """The loop: it learns, stops, resumes bit for bit, and says what is wrong before anything is written."""
+import json
 import os
 import signal
 import subprocess
@@ -167,6 +168,24 @@ def test_evaluate_repeats_the_result_and_checks_classes(folder, tmp_path):
     table.to_csv(tmp_path / 'other' / 'labels.csv', index=False)
     with pytest.raises(SpmlError, match='lacks 1 of the run.s 3 classes: red'): training.evaluate(result.folder, tmp_path / 'other')
     with pytest.raises(SpmlError, match='no run'): training.evaluate('no-such-run')
+
+
+def test_a_run_is_not_scored_on_its_own_data_when_these_have_changed(folder, tmp_path):
+    result = training.train(config(folder, regime='linear', epochs=1))
+    stored = runs.read_json(result.folder / 'result.json')['data']
+    table = pd.read_csv(folder / 'labels.csv')
+    table.loc[0, 'labels'] = 'blue'
+    table.to_csv(folder / 'labels.csv', index=False)
+    with pytest.raises(SpmlError, match=f'{stored}; what is found there now has .*Put the old data back'): training.evaluate(result.folder)
+    assert training.evaluate(result.folder, folder)[0]['map'] >= 0   # named, any data will do
+    (result.folder / 'result.json').write_text(json.dumps({k: v for k, v in runs.read_json(result.folder / 'result.json').items() if k != 'data'}))
+    assert training.evaluate(result.folder)[0]['map'] >= 0
+
+
+def test_a_linear_run_says_which_backbone_it_was_trained_on(folder):
+    from spml_nb import models, sources
+    result = training.train(config(folder, regime='linear', epochs=1))
+    assert runs.read_json(result.folder / 'result.json')['backbone'] == sources.weights_key(models.create('mini', 3))
 
 
 def test_full_disk_keeps_the_last_checkpoint(folder, monkeypatch):
