@@ -373,7 +373,7 @@ def one_core():
     try: yield
     finally: os.sched_setaffinity(0, cores)
 
-def jobs_pairs(n: int = 6, epochs: int = 5, repetitions: int = 5) -> Iterator[Pair]:
+def jobs_pairs(n: int = 12, epochs: int = 5, repetitions: int = 5) -> Iterator[Pair]:
     """A sweep with two runs at a time beside one at a time; nothing where there is one core or a system that does not give cores to processes.
 
     n, epochs: runs of a sweep and their length; repetitions: of the pair. Returns: iterator of Pair. Raises AssertionError: if a run fails.

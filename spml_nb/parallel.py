@@ -17,7 +17,6 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import torch.distributed as dist
-from timm.layers import convert_sync_batchnorm  # unlike torch's it keeps the activations of timm's norm layers
 from torch import Tensor, nn
 
 from .errors import SpmlError
@@ -84,7 +83,9 @@ class Group:
     def wrap(self, module: nn.Module) -> nn.Module:
         "The module as training calls it: gradients are averaged over processes. Returns: nn.Module."
         if self.size == 1: return module
-        if self.device.type == 'cuda': module = convert_sync_batchnorm(module)   # statistics of the whole batch; there is none for CPUs
+        if self.device.type == 'cuda':   # statistics of the whole batch; there is none for CPUs
+            from timm.layers import convert_sync_batchnorm  # unlike torch's it keeps the activations of timm's norm layers; slow to import
+            module = convert_sync_batchnorm(module)
         return nn.parallel.DistributedDataParallel(module, device_ids=[self.device.index] if self.device.type == 'cuda' else None)
 
     def own_randomness(self, step: int) -> contextlib.AbstractContextManager:
