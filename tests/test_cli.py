@@ -1,6 +1,7 @@
 "The command `spml`: what it prints and how it ends."
 import io
 import json
+import os
 import subprocess
 import sys
 
@@ -158,3 +159,10 @@ def test_a_reader_that_has_gone_ends_the_command_quietly():
     with subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert process.stderr.read() == b'' and process.wait() == 141
+
+
+@pytest.mark.skipif(not os.path.exists('/dev/full'), reason='needs the full device of Linux')
+def test_output_to_a_full_disk_is_told():
+    code = 'import sys; from spml_nb import cli; cli.COMMANDS["doctor"] = cli.COMMANDS["doctor"][0], lambda args: print("a line"); sys.exit(cli.main(["doctor"]))'
+    with open('/dev/full', 'w') as full: done = subprocess.run([sys.executable, '-c', code], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and done.stderr.startswith('error: what this command prints could not be written: the disk is full') and done.stderr.count('\n') == 1
