@@ -275,10 +275,10 @@ def dry_run(paper: str, dataset: str, loss: str, backbone: str | None = None) ->
     """
     given = preset(paper, dataset, loss)
     if backbone is not None: given['backbone'] = one_of(backbone, backbones(paper), f'backbone of {paper!r}')
-    config, method = resolve(Config(**given)), find(loss)
+    config = resolve(Config(**given))
     classes, train, val, test = SIZES[dataset]
     if not config.hold_out: train, val = train + val, 0
-    cost, steps, epochs = _cost(config, classes), -(-train // config.batch_size), config.epochs * method.stages
+    cost, steps, epochs = _cost(config, classes), -(-train // config.batch_size), config.epochs * find(loss).stages_with(**config.hparams)
     scored = (val * epochs * (2 if config.ema else 1) + test) * max(cost.scoring[1] - cost.scoring[0], 0)
     step, kept = extrapolate(cost.step, config.batch_size), extrapolate(cost.kept, config.batch_size)
     return {'paper': paper, 'dataset': dataset, 'loss': loss, 'backbone': config.backbone, 'head': config.head, 'image_size': config.image_size,

@@ -166,14 +166,15 @@ def resolve(config: Config) -> Config:
     backbone = config.backbone or ('mini' if _drawn(config.dataset) else 'resnet50')
     views = 'shift_hue' if _drawn(config.dataset) and 'strong' in method.views else usual_views(config.dataset)
     protocol = _protocol(config, backbone)
-    protocol['epochs'] //= method.stages   # shared by the stages: every method sees every image equally often
+    hparams = resolve_hparams(config.loss, family(config.dataset), config.hparams)
+    protocol['epochs'] //= method.stages_with(**hparams)   # shared by the stages: every method sees every image equally often
     unset = {**protocol, **method.recipe, 'backbone': backbone, 'head': method.head, 'views': views}
     values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
     values |= {k: v for k, v in unset.items() if values[k] is None}
     values['device'] = str(settings.device(config.device))
     if method.heads is not None: one_of(values['head'], method.heads, f'head for {config.loss!r}')
     for role in method.views: one_of(role, VIEW_SETS[values['views']], f"view of views={values['views']!r}, which {config.loss!r} needs")
-    values['hparams'] = resolve_hparams(config.loss, family(config.dataset), config.hparams)
+    values['hparams'] = hparams
     return Config(**values)
 
 def _drawn(dataset: str) -> bool:

@@ -14,6 +14,8 @@ from spml_nb.methods import lac
 from spml_nb.methods.baselines import an_loss
 from spml_nb.methods.core import ViewOutputs, create, find, resolve_hparams
 from spml_nb.methods.lac import EmbeddingQueue, lac_loss, log_partition, plc_loss, plc_masks
+from spml_nb.runs import Config, resolve
+from spml_nb.training import stages
 
 FORMS = ('paper', 'code')
 
@@ -334,6 +336,15 @@ def make(name='lac', z=None, stage=None, **hparams):
 
 
 INDEX = torch.arange(6)
+
+
+def test_one_stage_or_two_see_every_image_equally_often():
+    for regime, epochs in (('finetune', 10), ('linear', 25)):
+        for name, hparams in (('lac_plc', {}), ('lac', {}), ('lac', {'two_stage': False})):
+            config = resolve(Config(loss=name, dataset='mini_voc', regime=regime, hparams=hparams))
+            total = config.epochs * find(name).stages_with(**config.hparams)
+            assert epochs - 1 <= total <= epochs and len(stages(config, make(name, **hparams))) == find(name).stages_with(**config.hparams)
+    assert resolve(Config(loss='lac', dataset='mini_voc', hparams={'two_stage': False})).epochs == 10
 
 
 def test_what_the_methods_ask_for():

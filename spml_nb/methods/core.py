@@ -109,6 +109,11 @@ class Method(nn.Module):
         self.epochs, self.features = epochs, features
         self.register_buffer('z', z.to(torch.int8).clone())
 
+    @classmethod
+    def stages_with(cls, **hparams) -> int:
+        "How many stages there are with these hyper-parameters. hparams: all of the method's. Returns: int."
+        return cls.stages
+
     def loss(self, outputs: ViewOutputs, index: Tensor) -> Tensor:
         "The loss of a batch. outputs: of the B images; index: (B,) their rows in `z`. Returns: a scalar tensor."
         raise NotImplementedError

@@ -227,10 +227,13 @@ class LAC(PLC):
         if not features:
             raise SpmlError("'lac' learns on class embeddings: `features`, their width, is missing. Train it with the head 'labelwise'.")
         self.lambda_lac, self.temperature = lambda_lac, check_temperature(temperature)
-        self.stage2_threshold, self.two_stage, self.stages = check_threshold(stage2_threshold), two_stage, 2 if two_stage else 1
+        self.stage2_threshold, self.two_stage, self.stages = check_threshold(stage2_threshold), two_stage, self.stages_with(two_stage=two_stage)
         self.queue = EmbeddingQueue(queue, projection)
         self.projector = nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, projection))
         self.stage = 1
+
+    @classmethod
+    def stages_with(cls, **hparams): return 2 if hparams['two_stage'] else 1
 
     def start_stage(self, k): self.stage = k
     def get_extra_state(self): return torch.tensor(self.stage)
