@@ -49,22 +49,28 @@ def _rank(values):
     np.put_along_axis(rank, by_score, number, 1)
     return rank
 
-def _order(values):
-    "(R, L) numbers → int64 of at most 63 bits that sort like them along a row, equal where they are equal."
-    if values.dtype == np.float32: return _float_order(values).astype(np.int64)
+def _sorted(order, positive, known):
+    "(R, L) int64 of at most 63 bits, shifted for the tag of a negative and sorted along a row; what is unknown comes first."
+    tagged = (order << 1) | ~positive
+    tagged[~known] = np.iinfo(np.int64).min | 1
+    tagged.sort(axis=1)
+    return tagged
+
+def _in_order(values, positive, known):
+    "(R, L) numbers → tagged int64 that sort like them along a row, equal but for the tag where they are equal."
+    if values.dtype == np.float32: return _sorted(_float_order(values).astype(np.int64), positive, known)
     if values.dtype == np.float64:  # one bit too many: drop the last unless it is all that tells two scores of a row apart
         order = _float_order(values)
-        near = np.diff(np.sort(order, axis=1), axis=1) == 1
-        if not near.any(): return order >> 1
-    return _rank(values)
+        tagged = _sorted(order >> 1, positive, known)
+        shared = (tagged[:, 1:] ^ tagged[:, :-1]) >> 1 == 0
+        if not shared.any() or not (np.diff(np.sort(order, axis=1), axis=1) == 1).any(): return tagged
+    return _sorted(_rank(values), positive, known)
 
 # %% ../nbs/02_metrics.ipynb #d5900c65
 def _average_precision(values, positive, known):
     "AP of every row of (R, L) arrays; NaN for a row without a known positive."
     rows, length = values.shape
-    tagged = (_order(values) << 1) | ~positive
-    tagged[~known] = np.iinfo(np.int64).min | 1
-    tagged.sort(axis=1)
+    tagged = _in_order(values, positive, known)
     place = np.flatnonzero((tagged & 1) == 0)  # the positives, lowest score first, row after row
     score, row = tagged.ravel()[place], place // length
     begins = np.ones(len(place), bool)  # a positive with which a group of equal scores begins
