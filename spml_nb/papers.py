@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pandas as pd
 from scipy.stats import spearmanr
 
-from . import presets, published_tables, settings, sweeps
+from . import presets, published_tables, sweeps, transfer
 from .errors import SpmlError, one_of
 from .published_tables import SUITES, stand_in
 from .runs import Config
@@ -136,9 +136,7 @@ def _task(cell: dict, suite: str) -> str | None:
 
 def _transferred(row: str, task: str, seeds: list[int]) -> dict[int, float]:
     "Accuracies in percent from the record of `transfer.record`, by seed."
-    file = settings.path('outputs') / 'two_way' / 'transfer.csv'
-    if not file.is_file(): return {}
-    record = pd.read_csv(file)
+    record = transfer.recorded()
     chosen = record[(record['row'] == row) & (record.column == task) & record.seed.isin(seeds)]
     return dict(zip(chosen.seed.tolist(), chosen.accuracy.tolist(), strict=True))
 

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['AVERAGES', 'MEAN_PER_CLASS', 'PENALTIES', 'OBJECTS', 'OBJECT_CLASSES', 'RECIPE', 'HPARAMS', 'ROWS', 'class_numbers',
            'accuracy', 'regression', 'choose_penalty', 'pretrained', 'features', 'linear_transfer', 'digits_task',
-           'small_tasks', 'transfer_table', 'draw_classes', 'pretraining', 'pretrain', 'top1', 'missing', 'record']
+           'small_tasks', 'transfer_table', 'draw_classes', 'pretraining', 'pretrain', 'top1', 'recorded', 'missing',
+           'record']
 
 # %% ../nbs/57_transfer.ipynb #dab9ff97
 import warnings
@@ -293,13 +294,16 @@ def top1(result: training.Result, data: Dataset) -> float:
 # %% ../nbs/57_transfer.ipynb #a607e1d5
 ROWS = {'asl': 'ASL', 'softmax': 'Softmax', 'two_way': 'Ours'}   # as the paper names them
 
-def _record() -> pd.DataFrame:
-    file = settings.path('outputs') / 'two_way' / 'transfer.csv'
+def _file(): return settings.path('outputs') / 'two_way' / 'transfer.csv'
+
+def recorded() -> pd.DataFrame:
+    """What `record` has measured so far. Returns: DataFrame as `record`'s. Source: this library."""
+    file = _file()
     return pd.read_csv(file) if file.is_file() else pd.DataFrame(columns=['row', 'column', 'seed', 'accuracy', 'run'])
 
 def missing(seeds=(0, 1, 2)) -> list[tuple[int, str]]:
     """Which networks of the record are still to be trained. seeds: wanted. Returns: list of (seed, loss). Source: this library."""
-    known = _record()
+    known = recorded()
     return [(seed, loss) for seed in seeds for loss in ROWS if not ((known['row'] == ROWS[loss]) & (known.seed == seed)).any()]
 
 def record(seeds=(0, 1, 2), *, data: Dataset | None = None, tasks: dict[str, Dataset] | None = None, tell=print, given: dict | None = None, **options) -> pd.DataFrame:
@@ -311,13 +315,13 @@ def record(seeds=(0, 1, 2), *, data: Dataset | None = None, tasks: dict[str, Dat
     `linear_transfer`.
     Source: Two-way, Table 8.
     """
-    known = _record()
+    known = recorded()
     for seed, loss in missing(seeds):
         data, tasks = data or draw_classes(), tasks or small_tasks()
         result = pretrain(loss, data, seed=seed, **(given or {}))
         found = {'objects': top1(result, data), **transfer_table({loss: result.folder}, tasks, **options).loc[loss]}
         lines = [{'row': ROWS[loss], 'column': column, 'seed': seed, 'accuracy': round(value, 4), 'run': result.folder.name} for column, value in found.items()]
         known = pd.concat([known, pd.DataFrame(lines)], ignore_index=True) if len(known) else pd.DataFrame(lines)
-        runs.write_atomically(settings.path('outputs') / 'two_way' / 'transfer.csv', known.to_csv(index=False, lineterminator='\n'))
+        runs.write_atomically(_file(), known.to_csv(index=False, lineterminator='\n'))
         tell(f"{ROWS[loss]}, seed {seed}: {', '.join(f'{column} {value:.1f}' for column, value in found.items())}")
     return known

@@ -42,6 +42,7 @@ def run(name, tmp_path, outputs=ROOT / 'outputs', **changed):
             exec(compile(cell.source, f'{name}.ipynb', 'exec'), names)
             for key in list(changed):
                 if key in names: names[key] = changed.pop(key)
+            for number in plt.get_fignums(): plt.figure(number).canvas.draw()   # as a notebook shows it
             plt.close('all')
         assert environment() == inside, 'the environment is not as it was'
     assert (environment(), methods.names(), set(sweeps.SUITES)) == before and not changed
@@ -119,7 +120,9 @@ def test_predictions_are_probabilities_of_the_chosen_run(own_data):
     assert [set(text.split('|')) - {''} for text in table.labels] == above
 
 
-def test_a_folder_of_the_readers(tmp_path, photo_folder):
+def test_a_folder_of_the_readers_whose_names_hold_any_sign(tmp_path, photo_folder):
+    table = photo_folder / 'labels.csv'
+    table.write_text(table.read_text().replace('red', '$\\red$'))
     names = run('your_own_data', tmp_path, folder=photo_folder, photos_network={'backbone': 'efficientnet_lite0', 'regime': 'linear', 'image_size': 64},
                 methods=('an', 'em'), runs_folder=tmp_path / 'kept', new_photos=photo_folder / 'images')
     assert names['truth'] is None and set(names['best']) == {'an', 'em'}
