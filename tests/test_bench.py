@@ -1,6 +1,5 @@
 """Pairs measured in turn: the arithmetic of the ratios, the agreement that comes first, and the files of the record."""
 import os
-import time
 
 import numpy as np
 import pandas as pd
@@ -11,14 +10,34 @@ from spml_nb import bench, losses, settings, sweeps
 from spml_nb.bench import Pair, measure
 
 
+class Clock:
+    "A clock that only sleeping moves: a busy machine decides no test."
+    now = 0.0
+    def perf_counter(self): return self.now
+    def sleep(self, seconds): self.now += seconds
+
+
+clock = Clock()
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch): monkeypatch.setattr(bench, 'time', clock)
+
+
 def pair(ours=0.002, peer=0.006, case='case', **given):
-    return Pair('sleep', case, 'peer', lambda: time.sleep(ours), lambda: time.sleep(peer), repetitions=3, warm_up=0, **given)
+    return Pair('sleep', case, 'peer', lambda: clock.sleep(ours), lambda: clock.sleep(peer), repetitions=3, warm_up=0, **given)
 
 
 def test_the_ratio_is_the_peers_time_over_ours():
     row = measure(pair())
-    assert 2 < row['ratio'] < 4 and row['low'] <= row['ratio'] <= row['high'] and row['ours_ms'] == pytest.approx(2, rel=0.5)
-    assert measure(pair(scale=10))['ratio'] > 20
+    assert [row[k] for k in ('ratio', 'low', 'high', 'ours_ms')] == pytest.approx([3, 3, 3, 2])
+    assert measure(pair(scale=10))['ratio'] == pytest.approx(30)
+
+
+def test_ratio_and_spread_are_of_medians_and_of_neighbours():
+    ours, peer = iter([0.1, 0.4, 0.2]), iter([0.2, 0.4, 1.0])
+    row = measure(Pair('sleep', 'case', 'peer', lambda: clock.sleep(next(ours)), lambda: clock.sleep(next(peer)), repetitions=3, warm_up=0))
+    assert [row[k] for k in ('ours_ms', 'peer_ms', 'ratio', 'low', 'high')] == pytest.approx([200, 400, 2, 1, 5])
 
 
 @pytest.mark.parametrize(('given', 'met'), [({'goal': 1.5}, True), ({'goal': 9}, False), ({'limit': 1.0}, True), ({'limit': 1e-4}, False),
@@ -28,7 +47,7 @@ def test_goals_and_limits_are_told_apart(given, met): assert measure(pair(**give
 
 def test_calls_alternate_after_the_warm_up():
     order = []
-    measure(Pair('p', 'c', 'peer', lambda: order.append('o') or time.sleep(0.03), lambda: order.append('p') or time.sleep(0.03), repetitions=3, warm_up=1))
+    measure(Pair('p', 'c', 'peer', lambda: order.append('o') or clock.sleep(0.03), lambda: order.append('p') or clock.sleep(0.03), repetitions=3, warm_up=1))
     assert ''.join(order) == 'op' * 4
 
 

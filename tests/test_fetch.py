@@ -226,7 +226,7 @@ def test_two_processes_fetch_a_file_once(source, tmp_path):
         words = [sys.executable, '-u', '-c', code, server.url + '/a.bin', str(tmp_path / 'a.bin'), SUMS['sha256']]
         both = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(2)]
         try:
-            speaking, _, _ = select.select([b.stdout for b in both], [], [], 20)   # the one that waits speaks first: the other has no answer yet
+            speaking, _, _ = select.select([b.stdout for b in both], [], [], 60)   # the one that waits speaks first: the other has no answer yet
             assert len(speaking) == 1 and speaking[0].readline().startswith('another process is at a.bin')
             go.set()
             assert [b.wait(60) for b in both] == [0, 0]
