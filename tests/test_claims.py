@@ -1,11 +1,12 @@
 """The claims of the papers' texts: each well formed, about names that exist, in configurations that can be run."""
 from importlib.resources import files
+from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
 
-from spml_nb import claims, pages, papers, sweeps
+from spml_nb import claims, drawing, pages, papers, sweeps
 from spml_nb import published_tables as published
 from spml_nb.claims import Number, decide, told
 from spml_nb.errors import SpmlError
@@ -18,7 +19,6 @@ MAY = {'greater': {'by'}, 'trend': {'right'}, 'peak': set(), 'spread': {'within'
 ALWAYS = {'id', 'paper', 'where', 'claim', 'kind', 'left'}
 ONE_OF = {'value': {'low', 'high'}, 'spread': {'within', 'right'}}
 OF_A_TABLE, OF_RUNS = {'table', 'right_table', 'right_at', 'at', 'note'}, {'datasets', 'metric', 'config', 'each', 'steps', 'published', 'note'}
-OTHER_METRICS = {'validation drop', 'probability of annotated positives', 'probability of unannotated positives'}
 
 def listed(value): return value if isinstance(value, list) else [value]
 def of_a_table(): return [pytest.param(c, id=c['id']) for c in CLAIMS if 'table' in c]
@@ -98,7 +98,7 @@ def test_the_configurations_of_a_claim_resolve_and_differ(claim):
     resolved = [resolve(Config(**c)) for c in each]
     assert all(a != b for k, a in enumerate(resolved) for b in resolved[:k])
     assert {c['dataset'] for c in each} <= MINIATURES.keys() and all('labels' in c for c in each)
-    assert set(listed(claim.get('metric', 'mAP'))) <= METRICS.keys() | OTHER_METRICS
+    assert set(listed(claim.get('metric', 'mAP'))) <= METRICS.keys() | claims.OF_FIGURES.keys()
 
 
 @pytest.mark.parametrize('claim', [c for c in CLAIMS if c['kind'] in ('trend', 'peak', 'spread')], ids=lambda c: c['id'])
@@ -106,6 +106,48 @@ def test_a_sequence_has_three_values_or_more_and_its_peak_is_one_of_them(claim):
     length = len(claim.get('steps', listed(claim['left'])))
     assert length >= 3 and all(0 < k < length - 1 for k in claim.get('best', [1]))
     assert claim.get('direction', 'rising') in ('rising', 'falling')
+
+
+ROOT = Path(__file__).resolve().parents[1]
+
+@pytest.fixture
+def on_record(monkeypatch):
+    "Every run of the record, with the committed arrays of figures at hand."
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(ROOT / 'outputs'))
+    return sweeps.finished()
+
+
+def places_of(name, known):
+    claim = next(c for c in CLAIMS if c['id'] == name)
+    return {place.name: place for place in decide(claim, claims.our_value('mini', known)).places}
+
+
+def arrays_of(paper, number): return drawing.read_collected(ROOT / 'outputs' / paper / f'fig{number}.npz')
+
+
+def test_a_fall_in_long_training_is_read_from_the_curves_of_the_figure(on_record):
+    curves = arrays_of('opml', 4)
+    def drop(dataset, series):
+        found = curves.part(dataset, series)['val_map']
+        return max(found) - found[-1]
+    for place in places_of('opml-stable', on_record).values():
+        dataset = place.name.split(' for ')[1].split(',')[0]
+        low = min(drop(dataset, series) - drop(dataset, 'OPML + high rank') for series in ('BCE', 'OPML'))
+        assert place.seeds == 1 and place.number == pytest.approx(low, abs=1e-3) and place.outcome == ('holds' if low > 0 else 'fails')
+
+
+def test_how_sure_a_network_is_of_positives_is_read_from_the_last_epoch_of_the_figure(on_record):
+    shown, places = arrays_of('em_apl', 9), places_of('em_apl-positives', on_record)
+    assert len(places) == 8
+    for place in places.values():
+        dataset, group = place.name.split(' for ')[1].split(', probability of ')
+        em, an = (shown.part(dataset, series)['probability'][-1, ('annotated positives', 'unannotated positives').index(group), 1] for series in ('EM', 'AN'))
+        assert place.number == pytest.approx(100 * (em - an), abs=1e-3)
+
+
+def test_without_the_arrays_of_its_figure_nothing_is_decided(on_record, monkeypatch, tmp_path):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path))
+    for name in ('opml-stable', 'em_apl-positives'): assert {p.outcome for p in places_of(name, on_record).values()} == {'missing'}
 
 
 def asked(values, **claim):
