@@ -130,7 +130,9 @@ def test_a_fall_in_long_training_is_read_from_the_curves_of_the_figure(on_record
     def drop(dataset, series):
         found = curves.part(dataset, series)['val_map']
         return max(found) - found[-1]
-    for place in places_of('opml-stable', on_record).values():
+    places = places_of('opml-stable', on_record)
+    assert len(places) == 2
+    for place in places.values():
         dataset = place.name.split(' for ')[1].split(',')[0]
         low = min(drop(dataset, series) - drop(dataset, 'OPML + high rank') for series in ('BCE', 'OPML'))
         assert place.seeds == 1 and place.number == pytest.approx(low, abs=1e-3) and place.outcome == ('holds' if low > 0 else 'fails')
