@@ -244,7 +244,7 @@ def own_linear_regime(task, features: np.ndarray, epochs: int, folder: str) -> p
         def frozen_features(self): return FeatureSource(features, {}, self.task.train, self.device)
         def validate(self):
             logits = predict(self.module, self.method, self.source, self.task.test)
-            metrics.mean_average_precision(logits, self.task.data.labels[self.task.test])
+            metrics.mean_average_precision(logits, self.task.data.labels[self.task.test], unknown='ignore')
             return super().validate()
     config = runs.resolve(runs.Config(loss='an', dataset='features', regime='linear', backbone='mini', weights='none', image_size=1, epochs=epochs, batch_size=16, lr=1e-3, device='cpu'))
     run = runs.Run(config, Path(folder))

@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from . import metrics
+from . import labels, metrics
 from .methods.core import ViewOutputs
 from .models import Outputs
 from .runs import Run, resolve
@@ -56,7 +56,8 @@ def diagnose(run: Run) -> dict:
     Source: the false-negative gradients of EM/APL, supplement, and LL (Kim et al. 2022, memorisation).
     """
     pull, z, true, logits = pulls(run)
-    unknown, present = torch.from_numpy(z == 0), torch.from_numpy(true > 0)
+    true, _ = labels.for_scoring(true)
+    unknown, present = torch.from_numpy((z == 0) & (true != 0)), torch.from_numpy(true > 0)   # what nobody knows is on neither side
     false, right = unknown & present, unknown & ~present
     def total(mask): return pull[mask].abs().sum().item()
     def upward(mask): return pull[mask].clamp(min=0).sum().item() / total(mask) if total(mask) else float('nan')
@@ -64,12 +65,12 @@ def diagnose(run: Run) -> dict:
     curves = pd.read_csv(run.folder / 'metrics.csv')
     scores = run.result()['scores']
     return {'share_false': total(false) / all_unknown if all_unknown else float('nan'), 'up_false': upward(false), 'up_true': upward(right),
-            'hidden_map': _hidden_map(logits.numpy(), z, true), 'train_map': metrics.mean_average_precision(logits, true),
+            'hidden_map': _hidden_map(logits.numpy(), z, true), 'train_map': metrics.mean_average_precision(logits, true, unknown='ignore'),
             'val_map': scores['val_map'], 'test_map': scores['test_map'], 'best_epoch': scores['best_epoch'], 'epochs': len(curves),
             'train_loss_first': float(curves.loss.iloc[0]), 'train_loss_last': float(curves.loss.iloc[-1])}
 
 def _hidden_map(logits: np.ndarray, z: np.ndarray, true: np.ndarray) -> float:
     "mAP of the unobserved entries alone, over classes that have a false negative."
-    found = [metrics.average_precision(logits[z[:, c] == 0][:, [c]], true[z[:, c] == 0][:, [c]])[0] for c in range(z.shape[1])
+    found = [metrics.average_precision(logits[z[:, c] == 0][:, [c]], true[z[:, c] == 0][:, [c]], unknown='ignore')[0] for c in range(z.shape[1])
              if ((z[:, c] == 0) & (true[:, c] > 0)).any()]
     return 100 * float(np.mean(found)) if found else float('nan')

@@ -22,6 +22,7 @@ from scipy.special import expit
 
 from . import settings
 from .diagnosis import pulls
+from .labels import for_scoring
 from .methods.hml import gradient_balance, label_correlation
 from .metrics import average_precision
 from .models import attention_maps, class_activation
@@ -209,7 +210,7 @@ def class_density(run: Run) -> dict:
     which = [*kinds(train.task.observed, data.labels[train.index])[1:], true > 0, true < 0]
     p = [expit(train.logits)] * 2 + [expit(test)] * 2
     counts = [[histograms(x[:, [c]], [g[:, [c]]], PROBABILITIES)[0] for x, g in zip(p, which, strict=True)] for c in chosen]
-    return {'counts': np.array(counts, np.int32), 'ap': 100 * average_precision(test, true)[chosen].astype(np.float32), 'names': np.array(data.class_names)[chosen]}
+    return {'counts': np.array(counts, np.int32), 'ap': 100 * average_precision(test, for_scoring(true)[0], unknown='ignore')[chosen].astype(np.float32), 'names': np.array(data.class_names)[chosen]}
 
 # %% ../nbs/67_measuring.ipynb #631cc7c9
 IMAGES, MAPS, SIDE = 7, 3, 96                                     # images, maps an image, most pixels a side

@@ -21,6 +21,7 @@ from filelock import FileLock
 
 from . import metrics, runs, settings, training
 from .errors import SpmlError
+from .labels import for_scoring
 from .runs import Config, Run
 from .training import Task, Trainer
 
@@ -197,7 +198,7 @@ def sensitivity(config: Config, variants: dict[str, dict] | None = None) -> pd.D
         rows.append((name, step, epoch, _map(found[1], task) - _map(reference[1], task)))
     return pd.DataFrame(rows, columns=['variant', 'logit_step', 'logit_epoch', 'test_map'])
 
-def _map(logits, task) -> float: return metrics.mean_average_precision(logits, task.data.labels[task.test])
+def _map(logits, task) -> float: return metrics.mean_average_precision(logits, for_scoring(task.data.labels[task.test])[0], unknown='ignore')
 
 def _trained(config, task: Task, *, threads: int = 1, contiguous: bool = False, **given) -> tuple[np.ndarray, np.ndarray]:
     "Logits of the test images after one step, and after one epoch."

@@ -441,7 +441,7 @@ def _check_line(header: list[str], line: list[str]):
     "Raises ValueError: for a line that does not fit its header."
     if len(line) != len(header): raise ValueError(f'{len(line)} fields instead of {len(header)}')
     for name, value in zip(header, line, strict=True):
-        if not value or not name.startswith(('val_', 'test_', 'pseudo_', 'seed', 'label_seed', 'seconds')): continue
+        if not value or name.endswith('_truth') or not name.startswith(('val_', 'test_', 'pseudo_', 'seed', 'label_seed', 'seconds')): continue
         try: good = math.isfinite(float(value))
         except ValueError: good = False
         if not good: raise ValueError(f'{name} is {value!r}, which is no number')

@@ -53,7 +53,7 @@ def make_task(config: Config) -> Task:
     train, val, test = (data.rows(part) for part in ('train', 'val', 'test'))
     file = np.sort(np.concatenate([train, val]))
     observed = np.zeros_like(data.labels)
-    observed[file] = labels.observe(data.labels[file], **labels.setting(config.labels), seed=config.label_seed)
+    observed[file] = labels.observe(data.labels[file], **labels.setting(config.labels), seed=config.label_seed, unknown='ignore')
     if not config.hold_out: train, val = file, val[:0]
     if not len(train): raise SpmlError(f'{data.name!r} has no training image. Mark rows `train` in the column `split` of its table.')
     if not observed[train].any():
@@ -165,23 +165,34 @@ def scores(logits: dict[str, Tensor], task: Task, map_definition: str = 'cole') 
 
     logits: {'val', 'test': (N, C)}; task: with their labels; map_definition: a class without positives counts 0 in the mean ('cole') or is
     left out ('two_way').
-    Returns: dict of mAP in percent by that definition, and of the test images mAP over classes and over samples by Two-way's; AP per class;
+    Returns: dict of how much is known of either part's labels (val_truth, test_truth: as from `labels.for_scoring`; warns of 'observed only');
+    mAP in percent by that definition, and of the test images mAP over classes and over samples by Two-way's; AP per class;
     the threshold on the probability that maximises micro-F1 on validation (0.5 without it); both F1 of the test images with it, and with
     0.5 and 0.75.
     Source: Cole et al. (mAP); EM/APL supplement (F1 with a stated threshold); Two-way, Eq. 23 and 24.
     """
-    true, kind = {part: task.data.labels[getattr(task, part)] for part in logits}, metrics.definition(map_definition)
-    found = {'map_definition': map_definition}
-    for part in logits: found[f'{part}_map'] = metrics.mean_average_precision(logits[part], true[part], **kind)
+    true, truth = _targets(task.data, {part: getattr(task, part) for part in logits})
+    known, kind = {'unknown': 'ignore'}, metrics.definition(map_definition)
+    found = {'map_definition': map_definition, **{f'{part}_truth': word for part, word in truth.items()}}
+    for part in logits: found[f'{part}_map'] = metrics.mean_average_precision(logits[part], true[part], **kind, **known)
     tuned = 'val' in logits and (true['val'] > 0).any()
-    found['threshold'] = float(metrics.best_threshold(torch.sigmoid(logits['val'].double()), true['val'])) if tuned else 0.5
+    found['threshold'] = float(metrics.best_threshold(torch.sigmoid(logits['val'].double()), true['val'], **known)) if tuned else 0.5
     if 'test' in logits:
-        found['test_ap'] = metrics.average_precision(logits['test'], true['test']).tolist()   # 0 for a class without positives
-        if (true['test'] > 0).any(): found |= {f'test_map_{axis}': metrics.mean_average_precision(logits['test'], true['test'], axis=axis, empty='skip') for axis in ('class', 'sample')}
+        found['test_ap'] = metrics.average_precision(logits['test'], true['test'], **known).tolist()   # 0 for a class without positives
+        if (true['test'] > 0).any(): found |= {f'test_map_{axis}': metrics.mean_average_precision(logits['test'], true['test'], axis=axis, empty='skip', **known) for axis in ('class', 'sample')}
         p = torch.sigmoid(logits['test'].double())
         for name, t in (('', found['threshold']), ('_at_0.5', 0.5), ('_at_0.75', 0.75)):
-            found |= {f'test_{average}_f1{name}': metrics.f1(p, true['test'], average=average, threshold=t) for average in ('micro', 'macro')}
+            found |= {f'test_{average}_f1{name}': metrics.f1(p, true['test'], average=average, threshold=t, **known) for average in ('micro', 'macro')}
     return found
+
+def _targets(data: datasets.Dataset, rows: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    "For each part, what its scores are measured against and how true that is; warns of a part without a known negative."
+    both = {part: labels.for_scoring(data.labels[of_part]) for part, of_part in rows.items()}
+    truth = {part: word for part, (_, word) in both.items()}
+    if blind := [part for part, word in truth.items() if word == 'observed only']:
+        warnings.warn(f'{data.name}: no label of {" and ".join(blind)} is a known negative, so the scores there are against observed labels, with every unknown counted '
+                      'as negative. Annotate some images in full for true scores.', stacklevel=3)
+    return {part: target for part, (target, _) in both.items()}, truth
 
 # %% ../nbs/50_training.ipynb #dba08930
 def head_options(config: Config) -> dict:
@@ -310,9 +321,15 @@ class Trainer:
         "Validation mAP of the weights and, if there are, of the averaged ones. Returns: {'raw', 'averaged': percent}."
         task, candidates = self.task, {'raw': self.module, **({'averaged': self.averaged.module} if self.averaged is not None else {})}
         if not len(task.val): return dict.fromkeys(candidates, float('nan'))
-        target = task.observed_val if self.config.selection == 'val_observed' else task.data.labels[task.val]
-        kind = metrics.definition(self.config.map_definition)
-        return {name: metrics.mean_average_precision(self.predict(module, task.val), target, **kind) for name, module in candidates.items()}
+        (target, _), kind = self.val_target(), metrics.definition(self.config.map_definition)
+        return {name: metrics.mean_average_precision(self.predict(module, task.val), target, unknown='ignore', **kind) for name, module in candidates.items()}
+
+    def val_target(self) -> tuple[np.ndarray, bool]:
+        "What validation is scored against. Returns: (N_val, C) labels; whether observed ones stand in, no negative being known."
+        target, truth = labels.for_scoring(self.task.data.labels[self.task.val])
+        blind = self.config.selection == 'val_clean' and truth == 'observed only'
+        if blind or self.config.selection == 'val_observed': target = labels.full(self.task.observed_val)   # 0 is negative, unless negatives are observed
+        return target, blind
 
     def keep_best(self, found: dict[str, float]) -> bool:
         "Save the weights if they are the best of this stage. Returns: whether they were."
@@ -367,6 +384,9 @@ class Trainer:
     def fit(self):
         "All stages, from the start or from the last checkpoint."
         saved = self.checkpoint()
+        if len(self.task.val) and self.group.first and self.val_target()[1]:
+            warnings.warn(f'{self.task.data.name}: no label of val is a known negative, so the best epoch is chosen by observed labels, with every unknown counted as '
+                          'negative, as selection: val_observed does. Annotate some validation images in full for a true choice.', stacklevel=2)
         for k, stage in enumerate(self.stages, 1):
             if saved is not None and k < saved['k']: continue
             resumed = saved is not None and k == saved['k']
@@ -499,8 +519,9 @@ def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str
     """Score a finished run on any data set of the same classes.
 
     folder: of the run; dataset: unset: the run's own; part: 'train', 'val' or 'test'; root: where named data sets live.
-    Returns: (scores, logits (N, C), Dataset). Raises SpmlError: if the run is not done, the classes differ, or the run's own data are no
-    longer those it was trained on. Source: this library.
+    Returns: (scores, logits (N, C), Dataset); scores['truth'] says how much is known of the labels, as `labels.for_scoring` does; warns of
+    'observed only'. Raises SpmlError: if the run is not done, the classes differ, or the run's own data are no longer those it was trained on.
+    Source: this library.
     """
     run = open_run(folder)
     result, config = run.result(), replace(run.config, device=None)
@@ -517,9 +538,10 @@ def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str
     if not len(rows): raise SpmlError(f'{data.name!r} has no image in the part {part!r}. Choose another, or mark rows in the column `split`.')
     logits = predict(trainer.module, trainer.method, trainer.source, rows)
     threshold = result['scores']['threshold']
-    p, true = torch.sigmoid(logits.double()), data.labels[rows]
-    found = {'map': metrics.mean_average_precision(logits, true, **metrics.definition(config.map_definition)), 'ap': metrics.average_precision(logits, true).tolist(), 'threshold': threshold,
-             **{f'{a}_f1': metrics.f1(p, true, average=a, threshold=threshold) for a in ('micro', 'macro')}}
+    p, (targets, truth) = torch.sigmoid(logits.double()), _targets(data, {part: rows})
+    true, known = targets[part], {'unknown': 'ignore'}
+    found = {'map': metrics.mean_average_precision(logits, true, **metrics.definition(config.map_definition), **known), 'ap': metrics.average_precision(logits, true, **known).tolist(),
+             'threshold': threshold, **{f'{a}_f1': metrics.f1(p, true, average=a, threshold=threshold, **known) for a in ('micro', 'macro')}, 'truth': truth[part]}
     return found, logits, data
 
 # %% ../nbs/50_training.ipynb #3c84b859

@@ -56,6 +56,11 @@ def test_zero_one_columns_become_plus_and_minus_one_and_empty_is_unknown(folder)
     assert data.name == 'set' and len(data) == 4 and not data.images_in_memory
 
 
+def test_empty_cells_stay_unknown_where_no_cell_is_zero(folder):
+    data = load(folder('image,cat,dog,split\na.jpg,1,,train\nb.jpg,,1,val\nc.jpg,1,,test\n'))
+    assert data.labels.tolist() == [[1, 0], [0, 1], [1, 0]]
+
+
 def test_a_labels_column_lists_what_is_present_and_all_else_is_absent(folder):
     data = load(folder('image,split,labels\na.jpg,train,dog|cat\nb.jpg,train,\nc.jpg,val, cat |\nd.jpg,test,"cow, brown"\n'))
     assert data.class_names == ['cat', 'cow, brown', 'dog']

@@ -63,6 +63,13 @@ def test_two_selections_equal_the_authors(golden):
         assert relative(method.soft.numpy(), np.where(state < 0, -state, 0)) < 1e-6
 
 
+def test_pseudo_labels_of_unknown_truth_are_neither_right_nor_wrong():
+    method = create('em_apl', torch.tensor([[1, 0, 0, 0]], dtype=torch.int8), epochs=5)
+    method.pseudo.copy_(torch.tensor([[0, -1, -1, -1]]))
+    assert method.own_scores(torch.tensor([[1, -1, 1, 0]])) == {'pseudo_negative_precision': 50}
+    assert method.own_scores(torch.tensor([[1, 0, 0, 0]])) == {}
+
+
 def test_selection_on_the_authors_own_scores_is_exact(golden):
     case = golden.case('apl')
     z = torch.tensor(case['observed'])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from spml_nb.errors import SpmlError
-from spml_nb.labels import full, matrix, observe, setting, split, statistics
+from spml_nb.labels import for_scoring, full, matrix, observe, setting, split, statistics
 
 true_labels = hnp.arrays(np.int8, hnp.array_shapes(min_dims=2, max_dims=2, max_side=9), elements=st.sampled_from([1, 0, -1]))
 quick = settings(max_examples=60, deadline=None)
@@ -92,6 +92,22 @@ def test_unknown_true_labels_stay_unknown():
     labels = np.array([[1, 0, -1, 0], [0, 0, 0, -1]])
     for arguments in ({}, {'positives': 3, 'negatives': 3}, {'keep': 0.9}):
         assert (observe(labels, **arguments)[labels == 0] == 0).all()
+
+
+def test_what_a_zero_means_can_be_said():
+    gaps, mixed = [[1, 0], [0, 1]], [[1, 0], [0, -1]]
+    assert full(gaps, 'ignore').tolist() == observe(gaps, unknown='ignore').tolist() == gaps   # without a word these would be negatives
+    assert full(mixed, 'ignore').tolist() == observe(mixed, unknown='ignore').tolist() == mixed
+    assert full(gaps, 'negative').tolist() == full(gaps).tolist() == [[1, -1], [-1, 1]]
+    assert full(mixed, 'negative').tolist() == observe(mixed, unknown='negative').tolist() == [[1, -1], [-1, -1]]
+    assert observe(gaps, 1, 'all', unknown='ignore').tolist() == gaps and observe(gaps, 1, 'all').tolist() == [[1, -1], [-1, 1]]
+
+
+def test_scores_need_a_known_negative_or_say_that_there_is_none():
+    for labels, targets, truth in (([[1, -1]], [[1, -1]], 'complete'), ([[1, 1]], [[1, 1]], 'complete'), ([[1, 0], [0, -1]], [[1, 0], [0, -1]], 'partly known'),
+                                   ([[1, 0], [0, 1]], [[1, -1], [-1, 1]], 'observed only'), ([[0, 0]], [[-1, -1]], 'observed only')):
+        found, word = for_scoring(np.array(labels, np.int8))
+        assert found.tolist() == targets and found.dtype == np.int8 and word == truth
 
 
 @pytest.mark.parametrize('convert', [np.uint8, bool, np.float16, np.float64, list, pd.DataFrame, torch.tensor,
@@ -203,6 +219,7 @@ WRONG = {
     'keep and negatives': (lambda: observe(LABELS, negatives='all', keep=0.3), "contradicts positives='all', negatives='all'"),
     'seed': (lambda: observe(LABELS, 1, 0, seed=-1), 'seed=-1; allowed: a whole number from 0'),
     'seed text': (lambda: split(10, seed='1200'), "seed='1200'; allowed"),
+    'reading of 0': (lambda: observe(LABELS, unknown='absent'), "unknown reading of 0 among the labels 'absent'; allowed"),
     'value 2': (lambda: observe([[1, 0], [0, 2]]), 'labels hold 2 at row 1, column 1. Allowed: 1 positive'),
     'two wrong values': (lambda: observe([[1, .5], [0, 2]]), 'labels hold 0.5 at row 0, column 1 (2 such entries)'),
     'infinite': (lambda: observe([[1, -np.inf]]), 'labels hold -inf at row 0, column 1'),

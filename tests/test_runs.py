@@ -147,6 +147,12 @@ def test_missing_values_are_empty_whatever_pandas_writes_for_them(tmp_path, monk
     assert runs.read_record(tmp_path / 'before.csv').val_map.isna().sum() == 1
 
 
+def test_the_table_of_record_takes_words_for_how_much_is_known(tmp_path):
+    row = dict.fromkeys(runs.RECORD, '1') | {'val_truth': 'complete', 'test_truth': 'observed only', 'test_map': '50.0'}
+    pd.DataFrame([row]).to_csv(tmp_path / 'runs.csv', index=False)
+    assert runs.read_record(tmp_path / 'runs.csv').test_truth.tolist() == ['observed only']
+
+
 def test_second_process_waits_for_the_lock(tmp_path):
     run = Run(resolve(Config()), tmp_path)
     code = f'''

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 import torch
 from conftest import check_resumes_equally
 
-from spml_nb import runs, settings, training
+from spml_nb import metrics, runs, settings, training
 from spml_nb.errors import SpmlError
 from spml_nb.methods.core import promote, reduce, register_loss
 from spml_nb.runs import Config
@@ -149,6 +150,76 @@ def test_selection_rules(folder):
     assert results['last'].scores['best_epoch'] == 4
     clean = results['val_clean']
     assert clean.scores['best_epoch'] == clean.curves['val_map'].idxmax() + 1
+
+
+# ---- tables with empty cells
+
+def empty_zeros(folder, complete=()):
+    "Write the table as columns of 1 and empty cells; rows of `complete` (numbers, or parts) keep their 0. 36 rows train, 12 val, 12 test."
+    names = pd.read_csv(folder / 'labels.csv')['labels'].str.get_dummies()
+    split = np.repeat(['train', 'val', 'test'], [36, 12, 12])
+    keep = np.isin(split, [c for c in complete if isinstance(c, str)]) | np.isin(np.arange(60), [c for c in complete if isinstance(c, int)])
+    cells = names.astype(str).where(names.eq(1) | keep[:, None], '')
+    cells.insert(0, 'image', [f'{i:03}.png' for i in range(60)])
+    cells.assign(split=split).to_csv(folder / 'labels.csv', index=False)
+
+
+def observes_its_table(task):
+    return all(np.array_equal(z, task.data.labels[rows]) and (z == 0).any() for z, rows in ((task.observed, task.train), (task.observed_val, task.val)))
+
+
+def told(caught): return [str(w.message) for w in caught if 'known negative' in str(w.message)]
+
+
+def test_a_table_of_ones_and_gaps_is_observed_as_it_is_beside_a_complete_test_part(folder):
+    empty_zeros(folder, complete=['test'])
+    task = training.make_task(config(folder, labels='full'))
+    assert observes_its_table(task) and not (task.observed < 0).any()
+    with pytest.warns(UserWarning) as caught: an, em = (training.train(config(folder, loss=loss, labels='full', regime='linear')) for loss in ('an', 'em'))
+    assert not np.allclose(an.curves.loss, em.curves.loss) and not np.allclose(an.logits['test'], em.logits['test'])
+    assert an.scores['val_truth'] == 'observed only' and an.scores['test_truth'] == 'complete'
+    assert [message.split(' known')[0] for message in told(caught)] == ['photos: no label of val is a'] * 4   # choice and scores, twice
+    true = task.data.labels[task.test]
+    assert an.scores['test_map'] == metrics.mean_average_precision(an.logits['test'], true, unknown='ignore') and (true < 0).any()
+
+
+def test_a_table_without_any_zero_is_scored_on_what_is_recorded_and_says_so(folder):
+    empty_zeros(folder)
+    given = {'labels': 'single', 'regime': 'linear', 'epochs': 4, 'lr': 1e-3}
+    with pytest.warns(UserWarning) as caught: result = training.train(config(folder, **given))
+    choice, scoring = told(caught)
+    assert 'no label of val is a known negative, so the best epoch is chosen by observed labels' in choice
+    assert 'no label of val and test is a known negative, so the scores there are against observed labels' in scoring
+    with pytest.warns(UserWarning) as caught: observed = training.train(config(folder, selection='val_observed', **given))
+    assert len(told(caught)) == 1 and result.curves.val_map.tolist() == observed.curves.val_map.tolist()
+    data = training.make_task(config(folder, **given)).data
+    for part in ('val', 'test'):
+        assert result.scores[f'{part}_truth'] == 'observed only'
+        assert result.scores[f'{part}_map'] == metrics.mean_average_precision(result.logits[part], data.labels[data.rows(part)], unknown='negative') < 100
+    with pytest.warns(UserWarning, match='no label of train is a known negative'): scores = training.evaluate(result.folder, part='train')[0]
+    assert scores['truth'] == 'observed only' and scores['map'] < 100
+
+
+def test_a_partly_known_part_leaves_its_unknowns_out(folder):
+    empty_zeros(folder, complete=[0, 36, 37, 38, 39])   # one row of train, four of val, none of test
+    with pytest.warns(UserWarning) as caught: result = training.train(config(folder, labels='full', regime='linear'))
+    task = training.make_task(config(folder, labels='full'))
+    assert observes_its_table(task) and (task.observed < 0).any(1).tolist() == [True] + [False] * 35
+    assert result.scores['val_truth'] == 'partly known' and result.scores['test_truth'] == 'observed only'
+    message, = told(caught)
+    assert 'no label of test is a known negative' in message
+    known = task.data.labels[task.val]
+    for part, expected in (('val', metrics.mean_average_precision(result.logits['val'], known, unknown='ignore')),
+                           ('test', metrics.mean_average_precision(result.logits['test'], task.data.labels[task.test], unknown='negative'))):
+        assert result.scores[f'{part}_map'] == expected
+    assert result.curves.val_map.max() == pytest.approx(result.scores['val_map'], abs=1e-4)   # chosen by the same labels
+
+
+def test_a_complete_table_is_complete_without_a_word(folder):
+    with warnings.catch_warnings():
+        warnings.simplefilter('error', UserWarning)
+        result = training.train(config(folder, regime='linear', epochs=1))
+        assert result.scores['val_truth'] == result.scores['test_truth'] == training.evaluate(result.folder)[0]['truth'] == 'complete'
 
 
 def test_patience_stops_early(folder):

@@ -132,7 +132,7 @@ class EmApl(Method):
         return torch.minimum((share / (self.epochs - self.warm_up)).floor().long(), share.floor().long() - taken).clamp(min=0)
 
     def own_scores(self, true):
-        given = {sign: self.pseudo == sign for sign in (-1, 1)}
+        given = {sign: (self.pseudo == sign) & (true != 0) for sign in (-1, 1)}   # of unknown truth: neither right nor wrong
         return {f'pseudo_{name}_precision': 100 * ((true > 0) if sign > 0 else (true < 0))[given[sign]].double().mean().item()
                 for sign, name in ((-1, 'negative'), (1, 'positive')) if given[sign].any()}
 
