@@ -18,10 +18,10 @@ tables: setup
 	spml tables
 
 docs: setup
-	python -c 'from spml_nb.reference import build; print(build())'
+	python -c 'from spml_nb.tools.reference import build; print(build())'
 
 bench: setup
-	python -c 'from spml_nb.bench import record; record()'
+	python -c 'from spml_nb.tools.speed import record; record()'
 
 setup: .venv/.ready
 

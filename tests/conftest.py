@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from spml_nb import settings, training
+from spml_nb.base import settings
+from spml_nb import training
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / 'shared'

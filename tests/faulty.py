@@ -19,9 +19,14 @@ import pandas as pd
 import pytest
 import torch
 
-from spml_nb import datasets, images, pages, published_tables, runs, settings, sources, sweeps, training
-from spml_nb.errors import SpmlError
-from spml_nb.runs import Config
+from spml_nb.base import files
+from spml_nb import data as datasets, runs, sweeps, training
+from spml_nb.data import images
+from spml_nb.replication import pages, published as published_tables
+from spml_nb.base import settings
+from spml_nb.training import batches as sources
+from spml_nb.base.errors import SpmlError
+from spml_nb.runs.config import Config
 
 needs_fork = pytest.mark.skipif('forkserver' not in multiprocessing.get_all_start_methods(), reason='needs a system that forks processes')
 
@@ -76,7 +81,7 @@ def fork_worker(worker, config):
 def build_pages(pause=0.0):
     "The pages of one paper, each file written slowly and by halves."
     published_tables.papers = lambda: ['hml']
-    write = runs.write_atomically
+    write = files.write_atomically
     def by_halves(file, content):
         if callable(content): return write(file, content)   # a figure
         def save(path):
@@ -84,7 +89,7 @@ def build_pages(pause=0.0):
             time.sleep(pause)
             path.write_text(content, encoding='utf-8')
         write(file, save)
-    runs.write_atomically = by_halves
+    files.write_atomically = by_halves
     pages.write()
 
 

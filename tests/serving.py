@@ -14,7 +14,8 @@ import numpy as np
 import papermill
 from PIL import Image, ImageDraw
 
-from spml_nb import benchmarks, datasets, training
+from spml_nb.data import official as benchmarks
+from spml_nb import data as datasets, training
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / 'nbs'
 

@@ -8,7 +8,12 @@ import sys
 import pandas as pd
 import pytest
 
-from spml_nb import doctor, exporting, figures, papers, parallel, prediction, reproduction, settings, transfer
+from spml_nb.tools import doctor, reproduce as reproduction
+from spml_nb.use import export as exporting, predict as prediction
+from spml_nb.replication import figures, tables as papers
+from spml_nb.training import group as parallel
+from spml_nb.base import settings
+from spml_nb.sweeps import transfer
 from spml_nb.cli import main
 
 

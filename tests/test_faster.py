@@ -4,10 +4,11 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from test_parallel import config
+from training.test_group import config
 
-from spml_nb import runs, sources, training
-from spml_nb.errors import SpmlError
+from spml_nb import runs, training
+from spml_nb.training import batches as sources
+from spml_nb.base.errors import SpmlError
 
 
 @pytest.mark.skipif(shutil.which('g++') is None and shutil.which('clang++') is None, reason='no C++ compiler')

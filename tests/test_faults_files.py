@@ -18,11 +18,19 @@ import pytest
 from conftest import draw_photo_folder
 from faulty import bytes_of, end, leftovers, needs_fork, of_record, of_run, of_runs, room, start
 from filelock import FileLock
-from test_pages import lines_for, put_record
+from replication.test_pages import lines_for, put_record
 
-from spml_nb import cli, datasets, images, pages, published_tables, runs, settings, sources, sweeps, training
-from spml_nb.errors import SpmlError
-from spml_nb.runs import Config, Run
+from spml_nb.base import files
+from spml_nb import cli, data as datasets, runs, sweeps, training
+from spml_nb.data import images
+from spml_nb.replication import pages, published as published_tables
+from spml_nb.base import settings
+from spml_nb.training import batches as sources
+from spml_nb.base.errors import SpmlError
+from spml_nb.runs.config import Config
+from spml_nb.data import folder as folders
+from spml_nb.runs import folder as runs_folder
+from spml_nb.runs.folder import Run
 
 
 @pytest.fixture(scope='module')
@@ -100,9 +108,9 @@ def test_no_room_for_a_later_checkpoint_keeps_the_one_before(config_of_all):
 def test_no_room_for_the_result(config, whole, name, monkeypatch):
     def full(file, content):
         with room(100): write(file, content)
-    write = runs.write_atomically
+    write = files.write_atomically
     with monkeypatch.context() as patch:
-        patch.setattr(runs, 'write_atomically', lambda file, content: (full if file.name == name else write)(file, content))
+        patch.setattr(runs_folder, 'write_atomically', lambda file, content: (full if file.name == name else write)(file, content))
         refused(lambda: training.train(config), folder_of(config) / name, FULL)
     assert not (folder_of(config) / 'DONE').exists() and leftovers(folder_of(config)) == []
     assert training.train(config, on_epoch=lambda curves: pytest.fail('it trained again')).scores == whole['scores']
@@ -156,10 +164,10 @@ def quiet(line): pass
 
 def test_a_folder_that_cannot_be_made_or_has_no_room_for_a_name_is_told(tmp_path, monkeypatch):
     (tmp_path / 'file').write_text('x')
-    refused(lambda: runs.write_atomically(tmp_path / 'file' / 'a.txt', 'x'), tmp_path / 'file' / 'a.txt', FULL)
+    refused(lambda: files.write_atomically(tmp_path / 'file' / 'a.txt', 'x'), tmp_path / 'file' / 'a.txt', FULL)
     def full(**words): raise OSError(errno.ENOSPC, 'No space left on device')
     monkeypatch.setattr(tempfile, 'mkstemp', full)
-    refused(lambda: runs.write_atomically(tmp_path / 'a.txt', 'x'), tmp_path / 'a.txt', 'No space left')
+    refused(lambda: files.write_atomically(tmp_path / 'a.txt', 'x'), tmp_path / 'a.txt', 'No space left')
 
 
 @pytest.mark.parametrize('kind', ['RUNS', 'OUTPUTS', 'CACHE'])
@@ -183,7 +191,7 @@ def test_a_log_without_room_fails_its_run_and_says_where(config):
 
 def test_text_is_utf8_whatever_the_locale(drawn, tmp_path):
     code = ("from pathlib import Path; from spml_nb import runs; import sys; assert sys.flags.utf8_mode == 0\n"
-            f"runs.write_atomically(Path({str(tmp_path)!r}) / 'a.json', '{{\"name\": \"Gr\\u00f6\\u00dfe \\u732b\"}}'); print(ascii(runs.read_json(Path({str(tmp_path)!r}) / 'a.json')))")
+            f"files.write_atomically(Path({str(tmp_path)!r}) / 'a.json', '{{\"name\": \"Gr\\u00f6\\u00dfe \\u732b\"}}'); print(ascii(runs.read_json(Path({str(tmp_path)!r}) / 'a.json')))")
     environment = {**os.environ, 'LC_ALL': 'C', 'PYTHONCOERCECLOCALE': '0', 'PYTHONUTF8': '0'}
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
@@ -225,7 +233,7 @@ def test_data_that_cannot_be_read_are_named_and_nothing_is_begun(own, way, name)
 def test_a_disk_that_fails_while_a_photo_or_the_table_is_read_is_told(own, monkeypatch):
     def fail(file, *words, **more): raise OSError(errno.EIO, 'Input/output error')
     with monkeypatch.context() as patch:
-        patch.setattr(datasets, 'open', fail, raising=False)
+        patch.setattr(folders, 'open', fail, raising=False)
         refused(lambda: datasets.load(own), own / 'labels.csv', 'Input/output error')
     monkeypatch.setattr(images.Image, 'open', fail)
     refused(lambda: images.open_images(datasets.load(own), 24, progress=False), '60 of 60', '000.png (Input/output error', 'Repair or replace')

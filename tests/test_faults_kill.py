@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from conftest import draw_photo_folder
 from faulty import bytes_of, end, kill_after, leftovers, moments, needs_fork, of_record, of_runs, start, timed
-from test_pages import lines_for, put_record
+from replication.test_pages import lines_for, put_record
 
-from spml_nb import datasets, images, settings
+from spml_nb import data as datasets
+from spml_nb.data import images
+from spml_nb.base import settings
 
 pytestmark = needs_fork
 HOUR = 3600

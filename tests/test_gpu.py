@@ -8,11 +8,13 @@ import time
 import numpy as np
 import pytest
 import torch
-from test_parallel import config
+from training.test_group import config
 
-from spml_nb import methods, metrics, models, runs, sources, training
+from spml_nb import methods, metrics, models, runs, training
+from spml_nb.training import batches as sources
 from spml_nb.methods import core
-from spml_nb.runs import Config, Run
+from spml_nb.runs.config import Config
+from spml_nb.runs.folder import Run
 
 DEVICE = os.environ.get('SPML_NB_TEST_DEVICE', 'cuda')
 pytestmark = pytest.mark.skipif(DEVICE == 'cuda' and not torch.cuda.is_available(), reason='needs a GPU')
@@ -127,7 +129,7 @@ def test_a_data_set_that_fits_is_resident(photo_folder):
 
 def images_per_second(given: Config, n=512):
     "Training steps on noise, after a warm-up."
-    from spml_nb.datasets import Dataset
+    from spml_nb.data.dataset import Dataset
     rng = np.random.RandomState(0)
     labels = np.where(rng.rand(n, 20) < 0.15, 1, -1).astype(np.int8)
     data = Dataset('noise', rng.randint(0, 256, (n, 224, 224, 3), dtype=np.uint8), labels, [f'c{k}' for k in range(20)], np.full(n, 'train'))

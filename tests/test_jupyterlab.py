@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-import test_site
+from replication import test_site
 from selenium.common.exceptions import TimeoutException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from spml_nb import losses as L
 from spml_nb import methods
 from spml_nb.methods.core import ViewOutputs
-from spml_nb.models import Outputs
+from spml_nb.models.heads import Outputs
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 PATTERNS = ('single', 'none', 'all', 'negatives', 'mixed', 'one row', 'one column')

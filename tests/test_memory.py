@@ -11,7 +11,8 @@ CODE = '''
 import resource, sys
 from pathlib import Path
 import numpy as np, torch
-from spml_nb import datasets, images, runs, training
+from spml_nb import data as datasets, runs, training
+from spml_nb.data import images
 
 N, C, S = 150_000, 81, 448
 rng = np.random.default_rng(0)

@@ -13,17 +13,8 @@ from sklearn.metrics import average_precision_score, f1_score
 from timing import ratio
 
 import spml_nb.metrics as metrics
-from spml_nb.errors import SpmlError
-from spml_nb.metrics import (
-    DEFINITIONS,
-    accuracy,
-    average_precision,
-    best_threshold,
-    definition,
-    f1,
-    mean_average_precision,
-    pseudo_label_precision,
-)
+from spml_nb.base.errors import SpmlError
+from spml_nb.metrics import DEFINITIONS, accuracy, average_precision, best_threshold, definition, f1, mean_average_precision, pseudo_label_precision
 
 quick = settings(max_examples=50, deadline=None)
 SHAPES = hnp.array_shapes(min_dims=2, max_dims=2, max_side=12)

@@ -7,7 +7,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
-from spml_nb import figures, pages, published_tables
+from spml_nb.replication import figures, pages, published as published_tables
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / 'nbs' / 'papers'
 

@@ -8,14 +8,16 @@ from typing import NamedTuple
 
 import pytest
 
-from spml_nb import cli, errors, labels
-from spml_nb.errors import SpmlError, as_kind, one_of, section
+from spml_nb import cli
+from spml_nb.base import errors
+from spml_nb.data import labels
+from spml_nb.base.errors import SpmlError, as_kind, one_of, section
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, PAGE = ROOT / 'spml_nb', ROOT / errors.PAGE
 LONG = 12                                    # characters of a message that the page must quote; all of it where there are fewer
 CHECKS = ('one_of', 'as_kind')
-WORDLESS = {('spml_nb.errors', 'one_of'), ('spml_nb.benchmarks', '_bring')}   # these raise a text made elsewhere: with `Did you mean`, with instructions
+WORDLESS = {('spml_nb.base.errors', 'one_of'), ('spml_nb.data.official', '_bring')}   # these raise a text made elsewhere: with `Did you mean`, with instructions
 
 
 class Site(NamedTuple):
@@ -98,7 +100,7 @@ def test_every_section_is_a_heading_and_every_module_has_one():
     assert {*errors.SECTIONS.values(), errors.GENERAL} == anchors
     assert {site.see for site in sites() if site.see} <= anchors
     without = sorted({site.module for site in sites() if section(site.module) == errors.GENERAL})
-    assert not without, f'give a section to {", ".join(without)}: a word in `_OF` of nbs/06_errors.ipynb'
+    assert not without, f'give a section to {", ".join(without)}: a word in `_OF` of nbs/base/errors.ipynb'
 
 
 @pytest.mark.parametrize('name', sorted(set(errors.SECTIONS.values())))

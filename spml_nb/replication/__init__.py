@@ -1,0 +1,1 @@
+"""Published beside ours: the papers’ numbers, tables, figures and claims."""

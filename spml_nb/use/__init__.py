@@ -1,0 +1,1 @@
+"""Trained networks at work: prediction and export."""

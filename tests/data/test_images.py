@@ -1,0 +1,536 @@
+"""Images: decoding, the cache and its accidents, batches and views."""
+import errno
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+import warnings
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from filelock import FileLock
+from PIL import Image, ImageOps
+from torchvision.transforms import ColorJitter, Resize, v2
+
+from spml_nb import data as datasets
+from spml_nb.data import images, views
+from spml_nb.data.dataset import Dataset
+from spml_nb.base.errors import SpmlError
+from spml_nb.data.views import VIEWS, view
+from spml_nb.data.images import batch, cache_file, open_images, squash
+
+
+def noise(width=50, height=37, channels=3, seed=0):
+    shape = (height, width, channels) if channels > 1 else (height, width)
+    return np.random.RandomState(seed).randint(0, 256, shape, dtype=np.uint8)
+
+
+def dataset(files, name='set'):
+    split = np.full(len(files), 'train')
+    return Dataset(name, [Path(file) for file in files], np.ones((len(files), 1), np.int8), ['c'], split)
+
+
+def resized(image, size): return np.asarray(Resize((size, size))(image.convert('RGB')))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv('SPML_NB_CACHE', str(tmp_path / 'cache'))
+    return tmp_path / 'cache' / 'images'
+
+
+@pytest.fixture
+def photos(tmp_path):
+    "Six photos of different shapes, JPEG and PNG."
+    (tmp_path / 'photos').mkdir()
+    files = [tmp_path / 'photos' / f'{k}.{"png" if k % 2 else "jpg"}' for k in range(6)]
+    for k, file in enumerate(files): Image.fromarray(noise(40 + 9 * k, 70 - 8 * k, seed=k)).save(file)
+    return files
+
+
+def inside(folder): return sorted(file.name for file in folder.iterdir() if file.suffix != '.lock') if folder.exists() else []
+
+
+# ---- decoding
+
+@pytest.mark.parametrize('size', [1, 16, 37, 64])
+def test_pixels_equal_torchvisions_resize_of_the_opened_photo(photos, size):
+    store = open_images(dataset(photos), size, progress=False)
+    assert store.shape == (6, size, size, 3) and store.dtype == np.uint8 and not store.flags.writeable
+    for pixels, file in zip(store, photos, strict=True):
+        with Image.open(file) as image: assert np.array_equal(pixels, resized(image, size))
+
+
+def test_real_photos_equal_torchvisions_resize(ccp):
+    data = datasets.load(ccp)
+    part = dataset(data.images[:6])
+    for pixels, file in zip(open_images(part, 224, progress=False), part.images, strict=True):
+        with Image.open(file) as image: assert np.array_equal(pixels, resized(image, 224))
+
+
+def test_more_photos_than_wait_at_once_stay_in_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, '_cores', lambda: 2)
+    files = [tmp_path / f'{k}.png' for k in range(50)]
+    for k, file in enumerate(files): Image.new('RGB', (3, 3), (k, k, k)).save(file)
+    assert open_images(dataset(files), 2, progress=False)[:, 0, 0, 0].tolist() == list(range(50))
+
+
+@pytest.mark.parametrize('mode, suffix', [('CMYK', 'jpg'), ('L', 'jpg'), ('L', 'png'), ('P', 'png'), ('P', 'gif'), ('1', 'png'), ('RGBA', 'png'),
+                                          ('LA', 'png'), ('RGB', 'bmp'), ('RGB', 'tif'), ('RGB', 'webp')])
+def test_every_common_mode_becomes_rgb_as_pillow_does_it(tmp_path, mode, suffix):
+    file = tmp_path / f'x.{suffix}'
+    image = Image.fromarray(noise()).convert(mode)
+    if mode == 'RGBA': image.putalpha(Image.fromarray(noise(channels=1)))
+    image.save(file)
+    with Image.open(file) as opened: expected = resized(opened, 20)
+    assert np.array_equal(open_images(dataset([file]), 20, progress=False)[0], expected) and expected.std() > 5
+
+
+def test_sixteen_bit_grey_keeps_its_high_byte(tmp_path):
+    grey = np.random.RandomState(0).randint(0, 65536, (30, 40)).astype(np.uint16)
+    for suffix in ('png', 'tif'): Image.fromarray(grey).save(tmp_path / f'x.{suffix}')
+    store = open_images(dataset([tmp_path / 'x.png', tmp_path / 'x.tif']), 25, progress=False)
+    for pixels in store: assert np.array_equal(pixels, resized(Image.fromarray((grey // 256).astype(np.uint8)), 25))
+
+
+@pytest.mark.parametrize('mode', ['I', 'F'])
+def test_grey_of_32_bits_is_refused(tmp_path, mode):
+    Image.new(mode, (5, 5), 7).save(tmp_path / 'x.tif')
+    with pytest.raises(SpmlError, match=r'x\.tif \(grey values of 32 bits'): open_images(dataset([tmp_path / 'x.tif']), 4)
+
+
+@pytest.mark.parametrize('tag', range(1, 9))
+def test_exif_orientation_is_obeyed(tmp_path, tag):
+    image, exif = Image.fromarray(noise()), Image.Exif()
+    exif[0x0112] = tag
+    image.save(tmp_path / 'x.png', exif=exif)
+    with Image.open(tmp_path / 'x.png') as opened: upright = resized(ImageOps.exif_transpose(opened), 30)
+    assert np.array_equal(open_images(dataset([tmp_path / 'x.png']), 30, progress=False)[0], upright)
+    assert (tag == 1) == np.array_equal(upright, resized(image, 30))
+
+
+def test_unreadable_tags_do_not_lose_a_photo(tmp_path):
+    image = Image.fromarray(noise())
+    image.save(tmp_path / 'x.png', exif=b'Exif\0\0no tags at all')
+    with Image.open(tmp_path / 'x.png') as opened, pytest.raises(SyntaxError): ImageOps.exif_transpose(opened)
+    assert np.array_equal(open_images(dataset([tmp_path / 'x.png']), 30, progress=False)[0], resized(image, 30))
+
+
+def test_one_pixel_photos_and_extreme_shapes_are_photos(tmp_path):
+    shapes = [(1, 1), (1, 400), (3000, 2)]
+    files = [tmp_path / f'{k}.png' for k in range(3)]
+    for file, (width, height) in zip(files, shapes, strict=True): Image.fromarray(noise(width, height)).save(file)
+    store = open_images(dataset(files), 8, progress=False)
+    assert (store[0] == noise(1, 1)[0, 0]).all()
+    for pixels, (width, height) in zip(store, shapes, strict=True): assert np.array_equal(pixels, resized(Image.fromarray(noise(width, height)), 8))
+
+
+def test_an_animation_gives_its_first_frame(tmp_path):
+    first, *rest = [Image.fromarray(noise(seed=k)).convert('P') for k in range(3)]
+    first.save(tmp_path / 'x.gif', save_all=True, append_images=rest)
+    assert np.array_equal(open_images(dataset([tmp_path / 'x.gif']), 20, progress=False)[0], resized(first, 20))
+
+
+def png_header(width, height):
+    "A file that claims to be a large PNG."
+    def chunk(kind, body): return struct.pack('>I', len(body)) + kind + body + struct.pack('>I', zlib.crc32(kind + body))
+    return b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', width, height, 8, 2, 0, 0, 0)) + chunk(b'IDAT', zlib.compress(b'')) + chunk(b'IEND', b'')
+
+
+def test_long_photos_decode_and_bombs_are_named(tmp_path, monkeypatch):
+    Image.fromarray(noise(20000, 10)).save(tmp_path / 'long.png')
+    with Image.open(tmp_path / 'long.png') as image: expected = resized(image, 4)
+    assert np.array_equal(open_images(dataset([tmp_path / 'long.png']), 4, progress=False)[0], expected)
+    (tmp_path / 'bomb.png').write_bytes(png_header(20000, 20000))
+    with pytest.raises(SpmlError, match=r'bomb\.png \(more than the [\d,]+ pixels'): open_images(dataset([tmp_path / 'bomb.png']), 4)
+    monkeypatch.setattr(Image, 'MAX_IMAGE_PIXELS', 150_000)  # Pillow would warn of this photo, and refuse one of 300,000 pixels
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert np.array_equal(open_images(dataset([tmp_path / 'long.png'], 'again'), 4, progress=False)[0], expected)
+
+
+# ---- images in memory
+
+def test_images_in_memory_are_returned_as_they_are_or_resized_alike(cache):
+    pixels = np.stack([noise(40, 40, seed=k) for k in range(3)])
+    data = Dataset('memory', pixels, np.ones((3, 1), np.int8), ['c'], np.array(['train', 'val', 'test']))
+    assert open_images(data, 40) is pixels
+    for small, image in zip(open_images(data, 24), pixels, strict=True): assert np.array_equal(small, resized(Image.fromarray(image), 24))
+    assert not cache.exists()
+
+
+# ---- the cache
+
+def test_the_second_call_opens_the_file_of_the_first(photos, cache, monkeypatch, capsys):
+    first = open_images(dataset(photos), 16)
+    assert '6 images decoded to 16 px' in capsys.readouterr().out and isinstance(first, np.memmap)
+    monkeypatch.setattr(images, '_decode', None)
+    assert np.array_equal(open_images(dataset(photos), 16), first) and capsys.readouterr().out == ''
+    assert inside(cache) == [cache_file(dataset(photos), 16).name]
+
+
+def test_progress_false_prints_nothing(photos, capfd):
+    open_images(dataset(photos), 16, progress=False)
+    assert capfd.readouterr() == ('', '')
+
+
+def test_without_a_terminal_there_is_one_line_and_no_bar(photos, capfd):
+    open_images(dataset(photos), 16)
+    out, err = capfd.readouterr()
+    assert out.count('\n') == 1 and err == ''
+
+
+def test_the_key_follows_names_sizes_times_and_the_version(photos, monkeypatch, tmp_path):
+    def key(): return cache_file(dataset(photos), 16)
+    seen = [key(), cache_file(dataset(photos), 17), cache_file(dataset(photos[:-1]), 16), cache_file(dataset(photos[::-1]), 16), cache_file(dataset(photos, 'b'), 16)]
+    stat = photos[2].stat(); os.utime(photos[2], ns=(stat.st_atime_ns, stat.st_mtime_ns + 1)); seen.append(key())
+    os.utime(photos[2], ns=(stat.st_atime_ns, stat.st_mtime_ns)); assert key() == seen[0]
+    photos[2].write_bytes(photos[2].read_bytes() + b' '); os.utime(photos[2], ns=(stat.st_atime_ns, stat.st_mtime_ns)); seen.append(key())
+    monkeypatch.setattr(images, 'CACHE_VERSION', 0); seen.append(key())
+    assert len(set(seen)) == len(seen)
+    shutil.copytree(tmp_path / 'photos', tmp_path / 'moved')  # keeps times
+    assert cache_file(dataset([tmp_path / 'moved' / file.name for file in photos]), 16) == seen[-1]
+
+
+def test_a_replaced_photo_gives_new_pixels(photos):
+    before = open_images(dataset(photos), 16, progress=False)
+    Image.fromarray(noise(seed=99)).save(photos[1])
+    assert not np.array_equal(open_images(dataset(photos), 16, progress=False)[1], before[1])
+
+
+@pytest.mark.parametrize('damage', [lambda file: os.truncate(file, 1000), lambda file: file.write_bytes(b''), lambda file: file.write_bytes(b'x' * 999),
+                                    lambda file: np.save(file, np.zeros((2, 2))), lambda file: np.save(file, np.zeros((2, 2), np.uint8))])
+def test_a_damaged_cache_is_built_again(photos, damage):
+    expected = open_images(dataset(photos), 16, progress=False).copy()
+    damage(cache_file(dataset(photos), 16))
+    assert np.array_equal(open_images(dataset(photos), 16, progress=False), expected)
+
+
+def test_odd_names_of_data_sets_make_good_file_names(photos):
+    for name in ('a/b c', '../up', '猫' * 300): assert len(open_images(dataset(photos, name), 4, progress=False)) == 6
+
+
+@pytest.mark.parametrize('size', [0, -1, 2.5, '224', None, True, 10**6])
+def test_a_wrong_size_is_refused(photos, size):
+    with pytest.raises(SpmlError, match='size='): open_images(dataset(photos), size)
+
+
+# ---- bad files
+
+def test_all_bad_files_are_named_at_once_and_nothing_is_left(photos, cache, tmp_path):
+    content = photos[0].read_bytes()
+    photos[0].write_bytes(content[:len(content) // 2])
+    photos[1].write_text('hello, I am a text')
+    photos[2].unlink()
+    photos[3].write_bytes(b'')
+    photos[4].unlink(); photos[4].mkdir()
+    with pytest.raises(SpmlError) as caught: open_images(dataset(photos), 16)
+    message = str(caught.value)
+    for part in ('5 of 6 images of set', '0.jpg (image file is truncated', '1.png (not an image', '2.jpg (No such file', '3.png (an empty file',
+                 '4.jpg (Is a directory', 'Repair or replace'): assert part in message, message
+    assert '5.png' not in message and str(tmp_path) not in message and inside(cache) == []
+
+
+def test_twenty_bad_files_are_listed_and_the_rest_counted(tmp_path):
+    files = [tmp_path / f'{k:02}.jpg' for k in range(30)]
+    for file in files: file.write_text('no')
+    with pytest.raises(SpmlError) as caught: open_images(dataset(files), 16)
+    assert caught.value.args[0].count('not an image') == 20 and '(30 in all)' in str(caught.value) and '30 of 30' in str(caught.value)
+
+
+def test_any_single_flipped_or_missing_byte_gives_pixels_or_one_error(photos):
+    content, random = photos[1].read_bytes(), np.random.RandomState(0)
+    for _ in range(25):
+        broken = bytearray(content); broken[random.randint(len(broken))] ^= 1 << random.randint(8)
+        photos[1].write_bytes(broken[:random.randint(1, len(broken))] if random.rand() < 0.3 else broken)
+        try: assert open_images(dataset(photos[:2]), 8, progress=False).shape == (2, 8, 8, 3)
+        except SpmlError as error: assert '1 of 2' in str(error) and '1.png' in str(error)
+
+
+# ---- accidents
+
+FORK = '''
+import json, os, signal, sys, time
+from pathlib import Path
+import numpy as np
+from spml_nb.data import images, views
+from spml_nb.data.dataset import Dataset
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+decode = images._decode
+def build(slow, out, cache, files):
+    sys.stdout = open(out, 'w'); os.environ['SPML_NB_CACHE'] = cache
+    images._decode = lambda file, size: time.sleep(slow) or decode(file, size)
+    data = Dataset('set', [Path(f) for f in files], np.ones((len(files), 1), np.int8), ['c'], np.full(len(files), 'train'))
+    print('sum', int(images.open_images(data, 16).astype(int).sum()), flush=True)
+for line in sys.stdin:
+    if not (pid := os.fork()): build(*json.loads(line)); os._exit(0)
+    print(pid, flush=True)
+'''
+
+
+@pytest.fixture(scope='module')
+def processes():
+    "A function that starts another process on `open_images` at 16 px, each decoding slowed; one interpreter forks them all, to import torch once."
+    if not hasattr(os, 'fork'): pytest.skip('needs processes that fork')
+    parent = subprocess.Popen([sys.executable, '-c', FORK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, 'OMP_NUM_THREADS': '1'})
+    def start(slow, out, files):
+        parent.stdin.write(json.dumps([slow, str(out), os.environ['SPML_NB_CACHE'], [str(file) for file in files]]) + '\n'); parent.stdin.flush()
+        return int(parent.stdout.readline())
+    yield start
+    parent.stdin.close(); parent.wait(timeout=60)
+
+
+def until(condition, seconds=240):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, 'waited in vain'
+        time.sleep(0.01)
+
+
+def test_of_two_processes_at_once_one_builds_and_the_other_waits_for_it(photos, cache, tmp_path, processes):
+    outs = [tmp_path / 'one.txt', tmp_path / 'two.txt']
+    for out in outs: processes(0.2, out, photos)
+    until(lambda: all(out.exists() and 'sum' in out.read_text() and out.read_text().endswith('\n') for out in outs))
+    said, total = [out.read_text() for out in outs], int(sum(resized(Image.open(file), 16).astype(int).sum() for file in photos))
+    assert all(f'sum {total}\n' in text for text in said)
+    assert sorted(('decoded' in text, 'waiting for it' in text) for text in said) == [(False, True), (True, False)]
+    assert inside(cache) == [cache_file(dataset(photos), 16).name]
+
+
+def test_of_three_threads_at_once_one_builds(photos, monkeypatch):
+    decode, decoded = images._decode, []
+    def slowly(file, size): time.sleep(0.02); decoded.append(file); return decode(file, size)
+    monkeypatch.setattr(images, '_decode', slowly)
+    with ThreadPoolExecutor(3) as pool: stores = list(pool.map(lambda _: open_images(dataset(photos), 16, progress=False), range(3)))
+    assert sorted(decoded) == sorted(photos) and all(np.array_equal(store, stores[0]) for store in stores)
+
+
+def test_a_builder_killed_half_way_leaves_nothing_that_counts(photos, cache, tmp_path, processes):
+    pid, final = processes(5, tmp_path / 'out.txt', photos), cache_file(dataset(photos), 16)
+    until(lambda: inside(cache) == [final.name + '.tmp'])
+    os.kill(pid, signal.SIGKILL)
+    assert inside(cache) == [final.name + '.tmp'] and Path(f'{final}.lock').exists()
+    other = cache / 'gone-16-0123456789abcdef.npy.tmp'; other.write_bytes(b'of another killed builder')
+    alive = cache / 'busy-16-0123456789abcdef.npy.tmp'; alive.write_bytes(b'of one at work')
+    with FileLock(cache / 'busy-16-0123456789abcdef.npy.lock'): store = open_images(dataset(photos), 16, progress=False)
+    assert inside(cache) == [alive.name, final.name]
+    with Image.open(photos[5]) as image: assert np.array_equal(store[5], resized(image, 16))
+
+
+NEEDED = f'{6 * 64 * 64 * 3:,} bytes'
+
+def full_disk(photos, cache, *parts):
+    with pytest.raises(SpmlError) as caught: open_images(dataset(photos), 64)
+    for part in (NEEDED, str(cache), 'not enough space', 'SPML_NB_CACHE', '`cache`', *parts): assert part in str(caught.value), str(caught.value)
+    assert inside(cache) == []
+
+
+def no_decoding(*_): raise AssertionError('work was done before the space was checked')
+
+
+def test_a_disk_known_to_be_full_is_found_before_any_work(photos, cache, monkeypatch):
+    usage = shutil.disk_usage(photos[0].parent)
+    monkeypatch.setattr(shutil, 'disk_usage', lambda _: usage._replace(free=6 * 64 * 64 * 3 - 1))
+    monkeypatch.setattr(images, '_decode', no_decoding)
+    full_disk(photos, cache)
+
+
+@pytest.mark.skipif(not hasattr(os, 'posix_fallocate'), reason='this system cannot reserve space')
+def test_space_that_cannot_be_reserved_is_found_before_any_work(photos, cache, monkeypatch):
+    resource = pytest.importorskip('resource')
+    monkeypatch.setattr(images, '_decode', no_decoding)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try: full_disk(photos, cache)
+    finally: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_disk_that_fills_while_writing_leaves_nothing(photos, cache, monkeypatch):
+    resource = pytest.importorskip('resource')
+    def unsupported(*_): raise OSError(errno.EOPNOTSUPP, 'not here')
+    monkeypatch.setattr(os, 'posix_fallocate', unsupported, raising=False)
+    assert len(open_images(dataset(photos), 32, progress=False)) == 6  # a file system that cannot reserve still works
+    shutil.rmtree(cache)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try: full_disk(photos, cache)
+    finally: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(open_images(dataset(photos), 64, progress=False)) == 6
+
+
+def test_a_cache_folder_that_cannot_be_written_names_the_setting(photos, tmp_path, monkeypatch):
+    (tmp_path / 'file').write_text('x')
+    monkeypatch.setenv('SPML_NB_CACHE', str(tmp_path / 'file'))
+    with pytest.raises(SpmlError, match='cannot be used.*SPML_NB_CACHE'): open_images(dataset(photos), 16)
+
+
+def test_an_interrupted_build_leaves_nothing_and_restores_the_warnings(photos, cache, monkeypatch):
+    def interrupted(*_): raise KeyboardInterrupt
+    monkeypatch.setattr(images, '_attempt', interrupted)
+    filters = list(warnings.filters)
+    with pytest.raises(KeyboardInterrupt): open_images(dataset(photos), 16)
+    assert inside(cache) == [] and warnings.filters == filters
+
+
+# ---- batches
+
+def test_a_batch_has_the_rows_in_order_channels_last_and_is_a_copy(photos):
+    store = open_images(dataset(photos), 16, progress=False)
+    for index in ([4, 0, 4], np.array([4, 0, 4]), torch.tensor([4, 0, 4])):
+        pixels = batch(store, index, torch.device('cpu'))
+        assert pixels.dtype == torch.uint8 and pixels.shape == (3, 3, 16, 16) and pixels.is_contiguous(memory_format=torch.channels_last)
+        assert np.array_equal(pixels.permute(0, 2, 3, 1).numpy(), store[[4, 0, 4]])
+    before = store[4].copy(); pixels.zero_()
+    assert np.array_equal(store[4], before)
+
+
+@pytest.mark.parametrize('index', [[6], [-1], [0, 99]])
+def test_rows_outside_the_store_are_refused(index):
+    with pytest.raises(SpmlError, match='allowed: 0 … 5'): batch(np.zeros((6, 4, 4, 3), np.uint8), index)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a GPU')
+def test_on_a_gpu_the_same_seed_gives_the_same_views():
+    store = np.stack([noise(40, 40, seed=k) for k in range(8)])
+    here, there = batch(store, range(8)), batch(store, range(8), 'cuda')
+    assert there.is_cuda and there.is_contiguous(memory_format=torch.channels_last) and torch.equal(there.cpu(), here)
+    for name in VIEWS:
+        torch.manual_seed(0); expected = view(name)(here)
+        torch.manual_seed(0); assert (view(name)(there).cpu() - expected).abs().mean() < 0.02, name
+
+
+# ---- views
+
+X = torch.from_numpy(np.stack([noise(11, 8, seed=k) for k in range(28)])).permute(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize('name', VIEWS)
+def test_every_view_gives_floats_in_range_channels_last_and_repeats_with_the_seed(name):
+    before, function = X.clone(), view(name)
+    torch.manual_seed(3); first = function(X)
+    torch.manual_seed(3); again = function(X)
+    other = function(X)
+    assert first.dtype == torch.float32 and first.shape == X.shape and first.is_contiguous(memory_format=torch.channels_last)
+    low, high = (-0.2, 1.2) if name == 'crop' else (0, 1)   # PCA lighting is added last
+    assert low <= first.min() and first.max() <= high and torch.equal(first, again) and torch.equal(X, before)
+    assert torch.equal(first, other) == (name in ('plain', 'centre'))
+    assert function(X[:1]).shape == (1, 3, 8, 11)
+
+
+def test_the_views_have_their_fixed_names():
+    assert set(VIEWS) == {'plain', 'flip', 'shift', 'weak', 'strong', 'strong_bare', 'weak_shift', 'strong_shift', 'strong_shift_hue', 'crop', 'centre'}
+
+
+def test_plain_is_the_bytes_over_255(): assert torch.equal(view('plain')(X), X.float() / 255)
+
+
+@pytest.mark.parametrize('name', ['flip', 'weak'])
+def test_flip_mirrors_about_half_of_the_images_and_changes_nothing_else(name):
+    torch.manual_seed(0)
+    many = X.repeat(20, 1, 1, 1)
+    out = view(name)(many)
+    same, mirrored = ((out == y.float() / 255).flatten(1).all(1) for y in (many, many.flip(3)))
+    assert (same ^ mirrored).all() and 0.4 < mirrored.float().mean() < 0.6
+
+
+@pytest.mark.parametrize('name', ['shift', 'weak_shift'])
+def test_shift_draws_every_offset_up_to_three_and_never_mirrors(name):
+    torch.manual_seed(0)
+    ramp = torch.arange(8)[:, None] * 20 + torch.arange(11)
+    out = (view(name)(ramp.to(torch.uint8).expand(600, 3, 8, 11)) * 255).round()
+    offsets = 4 * 20 + 5 - out[:, 0, 4, 5]  # of the centre, which no shift moves out
+    assert {(round(float(o) / 20), float(o) - 20 * round(float(o) / 20)) for o in offsets} == {(i, j) for i in range(-3, 4) for j in range(-3, 4)}
+    assert (out[..., 1:] >= out[..., :-1]).all() and (out[:, :, 1:] >= out[:, :, :-1]).all()
+
+
+def test_mirror_shift_and_cutout_equal_loops_over_pixels():
+    x, which = X[:4, :, :7, :9], torch.tensor([True, False, True, False])
+    down, right = torch.tensor([0, -3, 2, 1]), torch.tensor([3, 0, -1, -3])
+    y, z, colour = torch.tensor([0, 6, 3, 2]), torch.tensor([0, 8, 4, 7]), torch.randint(0, 256, (4, 3), dtype=torch.uint8)
+    mirrored, moved, holed = views.mirror(x, which), views.translate(x, down, right), views.cut_out(x, y, z, colour, 0.5)
+    for b, c, i, j in np.ndindex(*x.shape):
+        assert mirrored[b, c, i, j] == x[b, c, i, 8 - j if which[b] else j]
+        assert moved[b, c, i, j] == x[b, c, min(max(i - down[b], 0), 6), min(max(j - right[b], 0), 8)]
+        assert holed[b, c, i, j] == (colour[b, c] if y[b] - 2 <= i < y[b] + 2 and z[b] - 2 <= j < z[b] + 3 else x[b, c, i, j])
+    assert torch.equal(views.cut_out(x, y, z, colour, 0), x) and torch.equal(views.translate(x, 0 * down, 0 * right), x)
+
+
+@pytest.mark.parametrize('name', v2.RandAugment._AUGMENTATION_SPACE)
+def test_each_operation_is_torchvisions_randaugment(name):
+    class Only(v2.RandAugment): _AUGMENTATION_SPACE = {name: v2.RandAugment._AUGMENTATION_SPACE[name]}  # noqa: RUF012
+    index = [key.replace('_', '') for key in images.OPERATIONS].index(name.lower())
+    for magnitude in (0, 9, 30):
+        torch.manual_seed(magnitude)
+        signs = {tuple(Only(1, magnitude)(X[:1]).flatten().tolist()) for _ in range(8)}
+        ours = {tuple(views.rand_augment(X[:1], torch.tensor([[index]]), torch.tensor([[sign]]), magnitude).flatten().tolist()) for sign in (1, -1)}
+        assert ours == signs, magnitude
+    assert len(images.OPERATIONS) == 14
+
+
+def test_what_an_image_becomes_does_not_depend_on_its_batch():
+    torch.manual_seed(0)
+    operations = torch.stack([torch.arange(28) % 14, torch.randint(14, (28,))])
+    signs = 2 * torch.randint(2, (2, 28)) - 1
+    together, factors = views.rand_augment(X, operations, signs), 2 * torch.rand(3, 28)
+    jittered = views.colour_jitter(X / 255, *factors)
+    for b in range(28):
+        assert torch.equal(together[b], views.rand_augment(X[b:b + 1], operations[:, b:b + 1], signs[:, b:b + 1])[0])
+        torch.testing.assert_close(jittered[b:b + 1], views.colour_jitter(X[b:b + 1] / 255, *factors[:, b:b + 1]))
+
+
+def test_colour_jitter_is_torchvisions_with_a_factor_an_image():
+    factors = torch.tensor([[0.7, 1.0, 1.3], [1.2, 1.0, 0.6], [0.0, 1.0, 1.4]])
+    out = views.colour_jitter(X[:3] / 255, *factors)
+    for b in range(3):
+        f = [float(value) for value in factors[:, b]]
+        expected = v2.functional.adjust_saturation(v2.functional.adjust_contrast(v2.functional.adjust_brightness(X[b] / 255, f[0]), f[1]), f[2])
+        torch.testing.assert_close(out[b], expected, atol=2e-4, rtol=0)
+    assert torch.equal(out[1], X[1] / 255) and (out[0, 0] - out[0, 1]).abs().max() < 1e-6
+    assert ColorJitter(0.4).brightness == (0.6, 1.4)  # the range that 0.4 stands for
+
+
+def test_each_part_of_the_strong_view_can_be_seen_alone():
+    torch.manual_seed(0)
+    many, off = X.repeat(20, 1, 1, 1), dict(p=0, cutout=0, operations=0, jitter=0, grey_p=0)
+    n = len(many)
+    assert torch.equal(view('strong', **off)(many), many.float() / 255)
+    moved = view('strong', **off | {'p': 1.0})(many); assert torch.equal(moved, many.flip(3) / 255)
+    changed = (view('strong', **off | {'cutout': 0.5})(many) * 255).round() != many
+    assert 0.05 < changed.float().mean() < 0.25 and changed.any(1)[:, :, 0].any() and changed.any(1)[:, 7].any()
+    grey = view('strong', **off | {'grey_p': 0.2})(many)
+    assert 0.15 < ((grey.amax(1) - grey.amin(1)).flatten(1).amax(1) < 1e-6).float().mean() < 0.25
+    jittered = view('strong', **off | {'jitter': 0.4})(many)
+    assert 0.15 < (jittered == many.float() / 255).flatten(1).all(1).float().mean() < 0.25 and len(jittered) == n
+    shifted = view('strong_shift', **{**off, 'p': 0.0})(many)
+    assert ((shifted * 255).round() != many).flatten(1).any(1).float().mean() > 0.9
+
+
+def test_strong_shift_never_mirrors():
+    torch.manual_seed(0)
+    ramp = (20 * torch.arange(11, dtype=torch.uint8)).expand(200, 3, 8, 11)
+    out = view('strong_shift', cutout=0, operations=0)(ramp)
+    assert (out[..., 1:] >= out[..., :-1]).all()
+
+
+def test_views_refuse_what_they_do_not_know():
+    with pytest.raises(SpmlError, match=r"unknown view 'stron'.*Did you mean 'strong'"): view('stron')
+    with pytest.raises(SpmlError, match=r"unknown option of the view 'flip' 'cutout'; allowed: p, pixels"): view('flip', cutout=0.1)
+    for wrong in (X.float(), X[0], X[:, :1]):
+        with pytest.raises(SpmlError, match='uint8 images'): view('plain')(wrong)
+
+
+def test_a_saved_generator_state_repeats_a_view():
+    state = torch.get_rng_state(); first = view('strong')(X)
+    torch.set_rng_state(state)
+    assert torch.equal(view('strong')(X), first)
+
+
+def test_squash_takes_an_opened_image(): assert np.array_equal(squash(Image.fromarray(noise()), 12), resized(Image.fromarray(noise()), 12))

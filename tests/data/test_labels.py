@@ -1,0 +1,253 @@
+"""Observed labels, settings, splits and statistics."""
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from spml_nb.base.errors import SpmlError
+from spml_nb.data.labels import for_scoring, full, matrix, observe, setting, split, statistics
+
+true_labels = hnp.arrays(np.int8, hnp.array_shapes(min_dims=2, max_dims=2, max_side=9), elements=st.sampled_from([1, 0, -1]))
+quick = settings(max_examples=60, deadline=None)
+
+
+def drawn_in_loops(truth, positives, negatives, seed):
+    "Cole et al.'s draw over again, an image at a time; None keeps all."
+    random, z = np.random.RandomState(seed), np.zeros(truth.shape, int)
+    for i, row in enumerate(truth):
+        for value, count in ((1, positives), (-1, negatives)):
+            order = np.array([c for c in range(len(row)) if row[c] == value], int)
+            random.shuffle(order)
+            for c in order[:count]: z[i, c] = value
+    return z
+
+
+# ---- the published draw
+
+@pytest.mark.parametrize('case, values', [('observe_1200_1_0', {0, 1}), ('observe_7_2_1', {-1, 0, 1}), ('observe_7_1_-1', {-1, 0, 1})])
+def test_draw_equals_the_authors_code(golden, case, values):
+    c = golden.case(case)
+    counts = ['all' if c['hp'][k] == -1 else c['hp'][k] for k in ('num_pos', 'num_neg')]
+    z = observe(c['labels'], *counts, seed=c['hp']['seed'])
+    assert z.dtype == np.int8 and set(np.unique(z)) == values
+    np.testing.assert_array_equal(z, c['observed'])
+
+
+def test_default_seed_is_the_published_one(golden):
+    c = golden.case('observe_1200_1_0')
+    np.testing.assert_array_equal(observe(c['labels'], 1, 0), c['observed'])
+    assert (observe(c['labels'], 1, 0, seed=1201) != c['observed']).any()
+
+
+def test_draw_equals_an_independent_one_on_real_label_matrices(label_matrices):
+    for name, rows in (('voc12', 5823), ('cub', 1500), ('nus', 5000)):
+        labels = np.unpackbits(label_matrices[f'{name}_test'], axis=1)[:rows, :int(label_matrices[f'{name}_classes'])]
+        truth = np.where(labels == 1, 1, -1)
+        np.testing.assert_array_equal(observe(labels, 1, 0), drawn_in_loops(truth, 1, 0, 1200))
+        np.testing.assert_array_equal(observe(labels, 2, 3, seed=5), drawn_in_loops(truth, 2, 3, 5))
+
+
+@quick
+@given(true_labels, st.sampled_from([0, 1, 2, 'all']), st.sampled_from([0, 1, 2, 'all']), st.integers(0, 2**32 - 1))
+def test_draw_keeps_what_it_should_and_nothing_false(labels, positives, negatives, seed):
+    truth, before = full(labels), labels.copy()
+    z = observe(labels, positives, negatives, seed=seed)
+    expected = [None if k == 'all' else k for k in (positives, negatives)]
+    np.testing.assert_array_equal(z, drawn_in_loops(truth, *expected, seed))
+    np.testing.assert_array_equal(labels, before)
+    assert (z[z != 0] == truth[z != 0]).all()
+    for value, count in ((1, positives), (-1, negatives)):
+        there = (truth == value).sum(1)
+        np.testing.assert_array_equal((z == value).sum(1), there if count == 'all' else np.minimum(there, count))
+
+
+def test_a_single_positive_is_uniform_over_the_positives():
+    labels = np.tile([1, 0, 1, 0, 1, 1], (6000, 1))
+    share = (observe(labels, 1, 0) == 1).mean(0)
+    np.testing.assert_allclose(share, [.25, 0, .25, 0, .25, .25], atol=0.03)
+
+
+def test_drawing_82081_by_80_takes_less_than_5_seconds():
+    labels = np.random.RandomState(0).random_sample((82081, 80)) < 2.94 / 80
+    start = time.process_time()
+    z = observe(labels, 1, 0)
+    assert time.process_time() - start < 5
+    np.testing.assert_array_equal(z.sum(1), labels.any(1))
+
+
+# ---- true labels
+
+def test_zero_is_negative_without_a_minus_one_and_unknown_with_one():
+    np.testing.assert_array_equal(full([[1, 0], [0, 0]]), [[1, -1], [-1, -1]])
+    np.testing.assert_array_equal(full([[1, 0], [0, -1]]), [[1, 0], [0, -1]])
+    np.testing.assert_array_equal(full([[1, -1], [-1, 1]]), [[1, -1], [-1, 1]])
+
+
+def test_unknown_true_labels_stay_unknown():
+    labels = np.array([[1, 0, -1, 0], [0, 0, 0, -1]])
+    for arguments in ({}, {'positives': 3, 'negatives': 3}, {'keep': 0.9}):
+        assert (observe(labels, **arguments)[labels == 0] == 0).all()
+
+
+def test_what_a_zero_means_can_be_said():
+    gaps, mixed = [[1, 0], [0, 1]], [[1, 0], [0, -1]]
+    assert full(gaps, 'ignore').tolist() == observe(gaps, unknown='ignore').tolist() == gaps   # without a word these would be negatives
+    assert full(mixed, 'ignore').tolist() == observe(mixed, unknown='ignore').tolist() == mixed
+    assert full(gaps, 'negative').tolist() == full(gaps).tolist() == [[1, -1], [-1, 1]]
+    assert full(mixed, 'negative').tolist() == observe(mixed, unknown='negative').tolist() == [[1, -1], [-1, -1]]
+    assert observe(gaps, 1, 'all', unknown='ignore').tolist() == gaps and observe(gaps, 1, 'all').tolist() == [[1, -1], [-1, 1]]
+
+
+def test_scores_need_a_known_negative_or_say_that_there_is_none():
+    for labels, targets, truth in (([[1, -1]], [[1, -1]], 'complete'), ([[1, 1]], [[1, 1]], 'complete'), ([[1, 0], [0, -1]], [[1, 0], [0, -1]], 'partly known'),
+                                   ([[1, 0], [0, 1]], [[1, -1], [-1, 1]], 'observed only'), ([[0, 0]], [[-1, -1]], 'observed only')):
+        found, word = for_scoring(np.array(labels, np.int8))
+        assert found.tolist() == targets and found.dtype == np.int8 and word == truth
+
+
+@pytest.mark.parametrize('convert', [np.uint8, bool, np.float16, np.float64, list, pd.DataFrame, torch.tensor,
+                                     lambda a: torch.tensor(a, dtype=torch.bfloat16), lambda a: torch.tensor(a, dtype=torch.bool)])
+def test_every_kind_of_matrix_gives_the_same_draw(convert):
+    labels = (np.random.RandomState(0).random_sample((30, 7)) < 0.4).astype(int)
+    converted = labels.astype(convert) if isinstance(convert, type) and convert not in (list, pd.DataFrame) else convert(labels.tolist())
+    np.testing.assert_array_equal(observe(converted, 1, 0), observe(labels, 1, 0))
+
+
+def test_full_gives_a_copy():
+    labels = np.array([[1, -1]], np.int8)
+    full(labels)[0, 0] = 0
+    observe(labels)[0, 0] = 0
+    assert labels[0, 0] == 1
+
+
+# ---- partial positives
+
+@quick
+@given(true_labels, st.floats(0.01, 0.99), st.floats(0.01, 0.99), st.integers(0, 1000))
+def test_partial_sets_are_nested(labels, f, g, seed):
+    small, large = (observe(labels, keep=k, seed=seed) for k in sorted((f, g)))
+    assert (large[small == 1] == 1).all() and (full(labels)[large == 1] == 1).all()
+    assert set(np.unique(large)) <= {0, 1}
+
+
+def test_partial_set_is_the_stated_one():
+    labels = np.random.RandomState(0).random_sample((200, 30)) < 0.3
+    expected = labels & (np.random.RandomState(9).random_sample((200, 30)) < 0.4)
+    np.testing.assert_array_equal(observe(labels, keep=0.4, seed=9), expected)
+    assert 0.35 < expected.sum() / labels.sum() < 0.45
+
+
+# ---- settings by name
+
+def test_settings_mean_what_they_say():
+    labels = (np.random.RandomState(0).random_sample((50, 9)) < 0.4).astype(int)
+    np.testing.assert_array_equal(observe(labels, **setting('full')), full(labels))
+    np.testing.assert_array_equal(observe(labels, **setting('single')), observe(labels, 1, 0))
+    np.testing.assert_array_equal(observe(labels, **setting('single+negatives')), observe(labels, 1, 'all'))
+    np.testing.assert_array_equal(observe(labels, **setting('partial-0.3')), observe(labels, keep=0.3))
+    np.testing.assert_array_equal(observe(labels, **setting('2-positives')), observe(labels, 2, 0))
+    np.testing.assert_array_equal(observe(labels, **setting('12-positives+negatives')), observe(labels, 12, 'all'))
+
+
+@pytest.mark.parametrize('text', [
+    '', 'Single', 'singel', 'single ', 'single\n', 'partial', 'partial-0', 'partial-1', 'partial-1.0', 'partial-0.0', 'partial-30',
+    'partial-0.3+negatives', 'partial--0.3', 'partial-nan', '0-positives', '-1-positives', '1.5-positives', 'full+negatives', None, 1, 0.3])
+def test_wrong_settings_name_the_allowed_forms(text):
+    with pytest.raises(SpmlError) as error: setting(text)
+    assert repr(text) in str(error.value)
+    for form in ('full', 'single', 'single+negatives', 'partial-0.3', '2-positives'): assert form in str(error.value)
+
+
+# ---- splits
+
+@pytest.mark.parametrize('n', [100, 5717])
+def test_split_equals_the_authors_code(golden, n):
+    c = golden.case(f'split_{n}')
+    train, val = split(n)
+    np.testing.assert_array_equal(train, c['train'])
+    np.testing.assert_array_equal(val, c['val'])
+
+
+@pytest.mark.parametrize('n, train, val', [(5717, 4574, 1143), (82081, 65665, 16416), (150000, 120000, 30000), (5994, 4795, 1199)])
+def test_split_has_the_sizes_that_the_papers_print(n, train, val):
+    assert tuple(map(len, split(n))) == (train, val)
+
+
+@quick
+@given(st.integers(2, 300), st.floats(0.01, 0.99), st.integers(0, 1000))
+def test_split_is_a_sorted_partition(n, fraction, seed):
+    size = round(fraction * n)
+    if size in (0, n):
+        with pytest.raises(SpmlError, match='both need at least one'): split(n, fraction, seed)
+        return
+    train, val = split(n, fraction, seed)
+    assert len(val) == size and (np.diff(train) > 0).all() and (np.diff(val) > 0).all()
+    np.testing.assert_array_equal(np.sort(np.concatenate([train, val])), np.arange(n))
+
+
+# ---- statistics
+
+def test_statistics_count_what_they_say():
+    labels = [[1, 1, 0], [1, 0, 0], [0, 0, 0], [1, 1, 0]]
+    assert statistics(labels) == {'images': 4, 'classes': 3, 'positives_per_image': 1.25, 'images_without_positives': 1,
+                                  'class_frequency_min': 0.0, 'class_frequency_median': 0.5, 'class_frequency_max': 0.75}
+
+
+def test_statistics_of_observed_labels_count_their_positives():
+    z = observe(np.ones((10, 4)), 1, 0)
+    assert statistics(z)['positives_per_image'] == 1.0
+
+
+# ---- wrong requests
+
+LABELS = np.array([[1, 0, 0], [0, 1, 1]])
+WRONG = {
+    'negative count': (lambda: observe(LABELS, positives=-1), "positives=-1; allowed: 'all', or a whole number from 0"),
+    'fractional count': (lambda: observe(LABELS, negatives=0.5), "negatives=0.5; allowed: 'all', or a whole number"),
+    'boolean count': (lambda: observe(LABELS, positives=True), "positives=True; allowed: 'all'"),
+    'misspelt all': (lambda: observe(LABELS, 'al'), "positives='al'; allowed: 'all'"),
+    'keep 0': (lambda: observe(LABELS, keep=0), 'keep=0; allowed: a number strictly between 0 and 1'),
+    'keep 1': (lambda: observe(LABELS, keep=1.0), 'keep=1.0; allowed: a number strictly between 0 and 1'),
+    'keep NaN': (lambda: observe(LABELS, keep=float('nan')), 'keep=nan; allowed'),
+    'keep text': (lambda: observe(LABELS, keep='0.3'), "keep='0.3'; allowed"),
+    'keep and single': (lambda: observe(LABELS, 1, keep=0.3), 'it contradicts positives=1'),
+    'keep and negatives': (lambda: observe(LABELS, negatives='all', keep=0.3), "contradicts positives='all', negatives='all'"),
+    'seed': (lambda: observe(LABELS, 1, 0, seed=-1), 'seed=-1; allowed: a whole number from 0'),
+    'seed text': (lambda: split(10, seed='1200'), "seed='1200'; allowed"),
+    'reading of 0': (lambda: observe(LABELS, unknown='absent'), "unknown reading of 0 among the labels 'absent'; allowed"),
+    'value 2': (lambda: observe([[1, 0], [0, 2]]), 'labels hold 2 at row 1, column 1. Allowed: 1 positive'),
+    'two wrong values': (lambda: observe([[1, .5], [0, 2]]), 'labels hold 0.5 at row 0, column 1 (2 such entries)'),
+    'infinite': (lambda: observe([[1, -np.inf]]), 'labels hold -inf at row 0, column 1'),
+    'NaN': (lambda: observe([[1, 0], [np.nan, 0]]), 'labels hold nan at row 1, column 0'),
+    'NaN in a tensor': (lambda: observe(torch.tensor([[1, float('nan')]])), 'labels hold nan at row 0, column 1'),
+    'NaN elsewhere': (lambda: matrix([[0.5, np.nan]], 'scores'), 'scores hold nan at row 0, column 1'),
+    'text': (lambda: observe([['cat', 'dog']]), 'labels must be numbers; got type <U3'),
+    'objects': (lambda: observe([[1, None]]), 'labels must be numbers; got type object'),
+    'ragged': (lambda: observe([[1, 0], [1]]), 'labels must be a matrix'),
+    'vector': (lambda: observe([1, 0, 1]), 'two dimensions, (images, classes); got shape (3,)'),
+    'cube': (lambda: observe(np.zeros((2, 2, 2))), 'got shape (2, 2, 2)'),
+    'no image': (lambda: observe(np.zeros((0, 5))), 'labels are empty: shape (0, 5)'),
+    'no class': (lambda: statistics(np.zeros((5, 0))), 'labels are empty: shape (5, 0)'),
+    'other name': (lambda: matrix([1], 'scores'), 'scores must have two dimensions'),
+    'split of one': (lambda: split(1), 'n=1; allowed: a whole number of images from 2 upwards'),
+    'split of a float': (lambda: split(10.0), 'n=10.0; allowed'),
+    'split of nothing': (lambda: split(100, 0), 'fraction=0; allowed: a number strictly between 0 and 1'),
+    'empty validation': (lambda: split(2, 0.1), 'leaves 2 for training and 0 for validation'),
+    'empty training': (lambda: split(2, 0.9), 'leaves 0 for training and 2 for validation'),
+}
+
+
+@pytest.mark.parametrize('name', WRONG)
+def test_wrong_request_names_the_value_and_the_remedy(name):
+    request, message = WRONG[name]
+    with pytest.raises(SpmlError) as error: request()
+    assert message in str(error.value)
+
+
+def test_keep_accepts_counts_that_agree_with_it():
+    np.testing.assert_array_equal(observe(LABELS, 'all', 0, keep=0.5), observe(LABELS, keep=0.5))

@@ -1,0 +1,152 @@
+"""Large loss: the authors' values, sorted loops, ties, and labels that are corrected for good."""
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from spml_nb.base.errors import SpmlError
+from spml_nb.methods.baselines import an_loss, bce_loss
+from spml_nb.methods.core import ViewOutputs, create, resolve_hparams
+from spml_nb.methods.large_loss import SCHEMES, large_loss, large_loss_mask
+
+NAMES = {'LL-R': 'llr', 'LL-Ct': 'llct', 'LL-Cp': 'llcp'}
+
+
+def value_and_gradient(loss, s, *rest, **hparams):
+    s = s.clone().requires_grad_()
+    value = loss(s, *rest, **hparams)
+    return value.detach(), torch.autograd.grad(value, s)[0]
+
+
+def run(method, s, index): return method.loss(ViewOutputs(weak=SimpleNamespace(logits=s)), index)
+def entries(mask): return {tuple(e) for e in mask.nonzero().tolist()}
+
+
+@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize('epoch', [1, 3])
+def test_golden_through_the_method(golden, name, epoch):
+    data = golden.case(f'{name}_epoch{epoch}')
+    z = torch.tensor(data['z'])
+    method = create(NAMES[name], z, epochs=5, delta=data['hp']['delta_rel'])
+    method.start_epoch(epoch)
+    value, gradient = value_and_gradient(lambda s: run(method, s, torch.arange(len(z))), torch.tensor(data['logits']))
+    assert abs(value.item() - data['loss']) <= 1e-6 * abs(data['loss'])
+    assert np.abs(gradient.numpy() - data['grad']).max() <= 1e-6 * np.abs(data['grad']).max()
+    edited = set(zip(*data['edited'].tolist(), strict=True))
+    assert entries(large_loss_mask(torch.tensor(data['logits']), z, 'permanent', method.fraction)) == edited
+    assert entries((method.z == 1) & (z != 1)) == (edited if name == 'LL-Cp' else set())
+
+
+def loops(s, z, scheme, fraction):
+    B, C = s.shape
+    losses = sorted((math.log1p(math.exp(s[i, c])) for i in range(B) for c in range(C) if z[i, c] == 0), reverse=True)
+    k = min(math.ceil(round(B * C * fraction, 6)), len(losses))
+    total = 0.
+    for i in range(B):
+        for c in range(C):
+            p = s[i, c].sigmoid()
+            if z[i, c] == 0 and k and math.log1p(math.exp(s[i, c])) >= losses[k - 1]: total = total + (0 * p if scheme == 'reject' else -p.log())
+            else: total = total + (-p.log() if z[i, c] == 1 else -(1 - p).log())
+    return total / (B * C)
+
+
+@pytest.mark.parametrize('scheme', SCHEMES)
+@pytest.mark.parametrize('ties', [False, True])
+@pytest.mark.filterwarnings('ignore:Converting a tensor')
+def test_equals_the_formula_in_loops(scheme, ties):
+    generator = np.random.RandomState(0)
+    for fraction in (0., 0.04, 0.2, 0.6, 1.):
+        s, z = torch.tensor(2 * generator.randn(6, 5)), torch.tensor(generator.choice((-1, 0, 1), (6, 5)))
+        if ties: s = s.round()
+        fast, slow = (value_and_gradient(f, s, z, scheme=scheme, fraction=fraction) for f in (large_loss, loops))
+        for one, other in zip(fast, slow, strict=True): assert (one - other).abs().max() <= 1e-9 * other.abs().max()
+
+
+def test_ties_with_the_kth_value_change_the_loss_and_no_label():
+    s, z = torch.tensor([[3., 2., 2., 2.], [0., 5., 1., -1.]]), torch.tensor([[0, 0, 0, 0], [0, 1, 0, 0]])
+    assert entries(large_loss_mask(s, z, 'reject', 2 / 8)) == {(0, 0), (0, 1), (0, 2), (0, 3)}
+    assert entries(large_loss_mask(s, z, 'permanent', 2 / 8)) == {(0, 0)}
+
+
+def test_k_is_rounded_up_but_not_by_rounding_errors():
+    s, z = torch.arange(480.).reshape(6, 80), torch.zeros(6, 80)
+    assert 480 * (0.1 * 3) > 144   # in floating point
+    assert large_loss_mask(s, z, 'reject', 0.1 * 3).sum() == 144
+    assert large_loss_mask(s, z, 'reject', 144.2 / 480).sum() == 145
+
+
+@pytest.mark.parametrize('scheme', SCHEMES)
+def test_known_labels_are_never_touched(scheme):
+    s = torch.tensor([[9., 8., 7., -5.]])
+    mask = large_loss_mask(s, torch.tensor([[1, -1, 0, 0]]), scheme, 1.)
+    assert entries(mask) == ({(0, 2)} if scheme == 'permanent' else {(0, 2), (0, 3)})
+    assert not large_loss_mask(s, torch.tensor([[1, -1, 1, -1]]), scheme, 1.).any()
+
+
+def test_special_cases():
+    generator = np.random.RandomState(1)
+    s, z = torch.tensor(2 * generator.randn(6, 5)), torch.tensor(generator.choice((-1, 0, 1), (6, 5)))
+    for scheme in SCHEMES: assert abs(large_loss(s, z, scheme=scheme, fraction=0.) - an_loss(s, z)) <= 1e-12
+    assert abs(large_loss(s, z, scheme='reject', fraction=1.) - bce_loss(s, z)) <= 1e-12
+    assert abs(large_loss(s, z, scheme='correct', fraction=1.) - bce_loss(s, torch.where(z == 0, 1, z))) <= 1e-12
+
+
+@pytest.mark.parametrize('dtype', [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_finite_everywhere_and_no_input_changes(dtype):
+    s = torch.tensor([-1e4, -30, 0, 30, 1e4]).to(dtype)[:, None].expand(5, 3).contiguous()
+    for z in (torch.zeros(5, 3), torch.ones(5, 3), -torch.ones(5, 3), torch.eye(5, 3)):
+        for scheme in SCHEMES:
+            for rows in (5, 1):
+                before = s.clone(), z.clone()
+                value, gradient = value_and_gradient(large_loss, s[:rows], z[:rows], scheme=scheme, fraction=0.2)
+                assert value.isfinite() and gradient.isfinite().all() and not (gradient[z[:rows] > 0] > 0).any()
+                assert torch.equal(s, before[0]) and torch.equal(z, before[1])
+
+
+def test_the_share_grows_for_two_and_is_constant_for_the_third():
+    for name, wanted in (('llr', [0, 0.25, 0.5, 0.75, 1, 1]), ('llct', [0, 0.25, 0.5, 0.75, 1, 1]), ('llcp', [0, 0.25, 0.25, 0.25, 0.25, 0.25])):
+        method, got = create(name, torch.eye(3), epochs=6, delta=0.25), []
+        for e in range(1, 7):
+            method.start_epoch(e)
+            got.append(method.fraction)
+        assert got == wanted
+
+
+def test_permanent_corrections_reach_only_the_batchs_rows_and_the_checkpoint():
+    z = torch.zeros(5, 4, dtype=torch.int8)
+    method = create('llcp', z, epochs=3, delta=0.5)
+    method.start_epoch(1)
+    s = torch.tensor([[4., 3., 2., 1.], [0., -1., -2., -3.]])
+    run(method, s, torch.tensor([3, 1]))
+    assert not method.z.any()
+    method.start_epoch(2)
+    run(method, s, torch.tensor([3, 1]))
+    assert entries(method.z == 1) == {(3, 0), (3, 1), (3, 2)} and method.z.dtype == torch.int8
+    resumed = create('llcp', z, epochs=3, delta=0.5)
+    resumed.load_state_dict(method.state_dict())
+    resumed.start_epoch(2)
+    assert run(resumed, s, torch.tensor([3, 1])) == run(method, s, torch.tensor([3, 1]))
+    assert not z.any()
+
+
+@pytest.mark.parametrize('name', ['llr', 'llct'])
+def test_temporary_schemes_leave_the_labels_alone(name):
+    method = create(name, torch.eye(5, 4), epochs=3, delta=0.5)
+    method.start_epoch(3)
+    run(method, torch.randn(5, 4), torch.arange(5))
+    assert torch.equal(method.z, torch.eye(5, 4).to(torch.int8))
+
+
+def test_registered_values_are_the_papers():
+    for name, wanted in (('llr', [0.002, 0.004, 0.004, 0.004]), ('llct', [0.002, 0.002, 0.002, 0.004]), ('llcp', [0.001, 0.002, 0.002, 0.002])):
+        assert [resolve_hparams(name, family, {})['delta'] for family in ('voc', 'coco', 'nus', 'cub')] == wanted
+
+
+@pytest.mark.parametrize(('attempt', 'words'), [
+    (lambda s, z: large_loss(s, z, scheme='corect'), ('corect', "Did you mean 'correct'?")), (lambda s, z: large_loss(s, z, fraction=1.5), ('fraction', '1.5')),
+    (lambda s, z: large_loss_mask(s, z, 'drop', 0.), ('drop', 'permanent')), (lambda s, z: create('llr', z, epochs=1, delta=-0.1), ('delta', '-0.1'))])
+def test_wrong_values_are_named(attempt, words):
+    with pytest.raises(SpmlError) as error: attempt(torch.zeros(2, 3), torch.zeros(2, 3))
+    for word in words: assert word in str(error.value)

@@ -1,0 +1,239 @@
+"""Two-way loss and its relatives: the authors' numbers, identities, options, difficult input, speed."""
+from types import SimpleNamespace
+
+import pytest
+import torch
+from timing import ratio
+from torch.nn.functional import cross_entropy
+
+from spml_nb.base.errors import SpmlError
+from spml_nb.methods.baselines import zlpr_loss
+from spml_nb.methods.core import ViewOutputs, create, find, masked_logsumexp, resolve_hparams
+from spml_nb.methods.two_way import SETUP, hard_difference, joint_loss, multi_similarity_loss, softmax_two_way_loss, two_way_loss
+from spml_nb.runs.config import Config
+
+LOSSES = [two_way_loss, softmax_two_way_loss, joint_loss, multi_similarity_loss]
+NAMES = ['two_way', 'two_way_class', 'two_way_sample', 'softmax', 'softmax_two_way', 'joint', 'multi_similarity']
+
+
+def value_and_gradient(loss, x, *args, **kwargs):
+    x = x.detach().clone().requires_grad_()
+    value = loss(x, *args, **kwargs)
+    return value.detach(), torch.autograd.grad(value, x)[0]
+
+
+def assert_same(a, b, tolerance):
+    for p, q in zip(a, b, strict=True):
+        assert p.dtype == q.dtype and (p - q).abs().max() <= tolerance * q.abs().max().clamp(min=1e-30)
+
+
+@pytest.fixture
+def matrix():
+    torch.manual_seed(1)
+    x, z = 4 * torch.randn(9, 7, dtype=torch.float64), (torch.rand(9, 7) < 0.3).long()
+    z[2], z[:, 3] = 0, 0                                   # a row and a column without positives
+    return x, z
+
+
+@pytest.mark.parametrize('case', ['two_way_4.0_1.0', 'two_way_1.0_1.0'])
+def test_two_way_agrees_with_the_authors_code(golden, case):
+    case = golden.case(case)
+    found = value_and_gradient(two_way_loss, torch.tensor(case['logits']), torch.tensor(case['z']), T_pos=case['hp']['T_pos'], T_neg=case['hp']['T_neg'])
+    assert_same(found, (torch.tensor(case['loss']), torch.tensor(case['grad'])), 1e-6)
+
+
+@pytest.mark.parametrize('T_pos, T_neg', [(4., 1.), (1., 1.), (0.5, 2.), (2., 4.)])
+@pytest.mark.parametrize('form', ['code', 'paper'])
+def test_two_way_is_equation_17_entry_by_entry(matrix, T_pos, T_neg, form):
+    def oracle(x, z):
+        total = 0.
+        for X, Z in ((x, z), (x.T, z.T)):
+            losses = []
+            for a, y in zip(X, Z, strict=True):
+                if not (y > 0).any() and form == 'code': continue
+                N, P = sum(torch.exp(v / T_neg) for v in a[y <= 0]), sum(torch.exp(-v / T_pos) for v in a[y > 0])
+                losses.append(torch.log(1 + N ** T_neg * P ** T_pos) if torch.is_tensor(N * P) else x.new_zeros(()))
+            total = total + sum(losses) / len(losses)
+        return total
+    x, z = matrix
+    assert_same(value_and_gradient(two_way_loss, x, z, T_pos=T_pos, T_neg=T_neg, form=form), value_and_gradient(oracle, x, z), 1e-9)
+
+
+def test_the_hand_written_gradient_passes_gradcheck(matrix):
+    x, z = matrix
+    assert torch.autograd.gradcheck(lambda s: hard_difference(s, z > 0, z == 0, 4., 0.5, (1, 0))[0][z.any(1)], x.clone().requires_grad_())
+    for kwargs in ({}, {'unknown': 'ignore'}, {'bias': 2.}, {'bucket': 4}, {'T_pos': 0}):
+        y = z - (torch.arange(63).view(9, 7) % 4 == 0).long() * (1 - z)
+        assert torch.autograd.gradcheck(lambda s, y=y, kw=kwargs: two_way_loss(s, y, **kw), x.clone().requires_grad_())
+
+
+def test_a_second_derivative_is_refused_not_wrong(matrix):
+    x, z = matrix
+    x = x.clone().requires_grad_()
+    g, = torch.autograd.grad(two_way_loss(x, z), x, create_graph=True)
+    with pytest.raises(RuntimeError, match='once_differentiable'): g.sum().backward()
+
+
+def test_on_one_hot_rows_the_sample_way_is_softmax_cross_entropy(matrix):
+    x, _ = matrix
+    z = torch.eye(7)[torch.randint(7, (9,))]
+    expected = value_and_gradient(lambda s: cross_entropy(s, z.argmax(1)), x)
+    for T in (0, 1, 4): assert_same(value_and_gradient(two_way_loss, x, z, ways='sample', T_pos=T), expected, 1e-12)
+    assert_same(value_and_gradient(softmax_two_way_loss, x, z, ways='sample'), expected, 1e-12)
+
+
+def test_multi_similarity_at_temperature_1_is_zlpr(matrix):
+    for unknown in ('negative', 'ignore'):
+        z = matrix[1] * 2 - (torch.arange(7) % 2)
+        z = z.clamp(-1, 1)
+        assert_same(value_and_gradient(multi_similarity_loss, matrix[0], z, T_pos=1, unknown=unknown),
+                    value_and_gradient(zlpr_loss, matrix[0], z, unknown=unknown), 1e-12)
+
+
+def test_ways_add_up_and_columns_are_rows_of_the_transpose(matrix):
+    x, z = matrix
+    for loss in (two_way_loss, softmax_two_way_loss):
+        parts = [value_and_gradient(loss, x, z, ways=w) for w in ('class', 'sample')]
+        assert_same(value_and_gradient(loss, x, z), [p + q for p, q in zip(*parts, strict=True)], 1e-12)
+        assert_same(value_and_gradient(loss, x, z, ways='class'), value_and_gradient(lambda s, f=loss: f(s.T, z.T, ways='sample'), x), 1e-12)
+
+
+def test_two_way_ignores_a_shift_of_all_logits_and_multi_similarity_does_not(matrix):
+    x, z = matrix
+    for loss in (two_way_loss, softmax_two_way_loss, joint_loss): assert_same(value_and_gradient(loss, x + 5, z), value_and_gradient(loss, x, z), 1e-12)
+    assert abs(multi_similarity_loss(x + 5, z) - multi_similarity_loss(x, z)) > 1
+
+
+def test_T_pos_0_is_the_minimum_and_the_limit(matrix):
+    x, z = matrix
+    def hard(s):
+        rows = [torch.log1p(torch.exp(s[i][z[i] == 0].logsumexp(0) - s[i][z[i] > 0].min())) for i in range(9) if z[i].any() and not z[i].all()]
+        return sum(rows) / z.any(1).sum()
+    assert_same(value_and_gradient(two_way_loss, x, z, T_pos=0, ways='sample'), value_and_gradient(hard, x), 1e-12)
+    for loss in (two_way_loss, joint_loss, multi_similarity_loss):
+        assert_same(value_and_gradient(loss, x, z, T_pos=1e-4), value_and_gradient(loss, x, z, T_pos=0), 1e-3)
+
+
+def test_the_forms_differ_by_the_share_of_columns_with_a_positive(matrix):
+    x, z = matrix[0], torch.eye(7)[[0, 0, 1, 1, 2, 2, 2, 0, 1]]
+    assert torch.isclose(two_way_loss(x, z, ways='class', form='paper'), two_way_loss(x, z, ways='class') * 3 / 7)
+    assert torch.isclose(two_way_loss(x, z, ways='sample', form='paper'), two_way_loss(x, z, ways='sample'))
+
+
+@pytest.mark.parametrize('loss', [two_way_loss, softmax_two_way_loss, joint_loss])
+def test_buckets_are_averaged_the_smaller_last_one_too(matrix, loss):
+    x, z = matrix
+    assert torch.isclose(loss(x, z, bucket=4), (loss(x[:4], z[:4]) + loss(x[4:8], z[4:8]) + loss(x[8:], z[8:])) / 3)
+    assert loss(x, z, bucket=100) == loss(x, z)
+
+
+def test_bias_is_added_inside_softplus(matrix):
+    x, z = matrix[0][:1], torch.eye(7)[:1]
+    d, = hard_difference(x, z > 0, z == 0, 1, 1, (1,))
+    assert torch.isclose(two_way_loss(x, z, ways='sample', T_pos=1, bias=4), torch.log1p(torch.exp(d + 4)))
+    assert two_way_loss(x, torch.zeros(1, 7), bias=4) == 0
+
+
+def test_ignore_leaves_unknown_labels_out_of_both_sides(matrix):
+    x, z = matrix
+    z = torch.where(z > 0, 1, torch.where(torch.arange(7) % 2 == 0, 0, -1))
+    for loss in LOSSES:
+        _, gradient = value_and_gradient(loss, x, z, unknown='ignore')
+        assert (gradient[z == 0] == 0).all() and (gradient[z != 0] != 0).any()
+        changed = torch.where(z == 0, 1e4, x)
+        assert loss(changed, z, unknown='ignore') == loss(x, z, unknown='ignore')
+        assert torch.equal(loss(x, z), loss(x, torch.where(z == 0, -1, z)))
+
+
+@pytest.mark.parametrize('loss', LOSSES)
+@pytest.mark.parametrize('reduction, factor', [('sum', 63), ('sample', 7), ('none', None)])
+def test_reductions_are_those_of_a_matrix_whose_mean_is_the_loss(matrix, loss, reduction, factor):
+    for kwargs in [{}, {'bucket': 4}] if loss is not multi_similarity_loss else [{}]:
+        mean, other = loss(*matrix, **kwargs), loss(*matrix, **kwargs, reduction=reduction)
+        if reduction == 'none': assert other.shape == (9, 7) and torch.isclose(other.mean(), mean)
+        else: assert torch.isclose(other, mean * factor)
+
+
+@pytest.mark.parametrize('loss', LOSSES)
+@pytest.mark.parametrize('dtype', [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_extreme_logits_and_empty_sets_stay_finite(loss, dtype):
+    torch.manual_seed(0)
+    for B, C in ((1, 1), (1, 6), (5, 1), (6, 312)):
+        for z in (torch.zeros(B, C), torch.ones(B, C), -torch.ones(B, C), torch.randint(-1, 2, (B, C))):
+            for unknown in ('negative', 'ignore'):
+                for options in [{}] if loss is softmax_two_way_loss else [{"T_pos": T} for T in (0, 4, 100)]:
+                    x = (1e4 * (2 * torch.rand(B, C) - 1)).to(dtype)
+                    before = x.clone()
+                    value, gradient = value_and_gradient(loss, x, z, unknown=unknown, **options)
+                    assert value.isfinite() and gradient.isfinite().all() and value >= 0 and torch.equal(x, before)
+                    assert value.dtype == (dtype if dtype == torch.float64 else torch.float32)
+                    if loss is softmax_two_way_loss: continue          # pushes down a positive that exceeds its row's others
+                    assert (gradient[z > 0] <= 0).all() and (gradient[z < 0] >= 0).all()
+
+
+@pytest.mark.parametrize('loss', [two_way_loss, softmax_two_way_loss, joint_loss])
+def test_a_batch_without_positives_gives_zero_and_no_gradient(matrix, loss):
+    for z in (torch.zeros(9, 7), -torch.ones(9, 7)):
+        value, gradient = value_and_gradient(loss, matrix[0], z)
+        assert value == 0 and (gradient == 0).all()
+
+
+def test_what_has_no_negative_to_compare_with_costs_nothing(matrix):
+    x, z = matrix[0], torch.ones(9, 7)
+    for loss in (two_way_loss, joint_loss): assert all((part == 0).all() for part in value_and_gradient(loss, x, z))
+    z[1:, 2] = 0                                                     # row 0 is all positive, column 2 is not: only these two kinds of line
+    rows = two_way_loss(x, z, ways='sample', reduction='none')
+    assert (rows[0] == 0).all() and (rows[1:] > 0).all()
+
+
+def test_half_precision_is_reduced_in_float32(matrix):
+    x, z = matrix[0].bfloat16(), matrix[1]
+    for loss in LOSSES: assert torch.equal(loss(x, z), loss(x.float(), z))
+
+
+def test_registered_names_pin_their_ways_and_take_the_papers_values(matrix):
+    x, z = matrix
+    outputs, index = ViewOutputs(weak=SimpleNamespace(logits=x)), torch.arange(9)
+    expected = {'two_way': two_way_loss(x, z), 'two_way_class': two_way_loss(x, z, ways='class'), 'two_way_sample': two_way_loss(x, z, ways='sample'),
+                'softmax': softmax_two_way_loss(x, z, ways='sample'), 'softmax_two_way': softmax_two_way_loss(x, z), 'joint': joint_loss(x, z),
+                'multi_similarity': multi_similarity_loss(x, z)}
+    assert sorted(expected) == sorted(NAMES)
+    for name in NAMES: assert torch.equal(create(name, z, epochs=1).loss(outputs, index), expected[name])
+    for family in ('voc', 'coco', 'nus', 'cub', 'other'):
+        given = resolve_hparams('two_way', family, {})
+        assert (given['T_pos'], given['T_neg'], given['form']) == (4.0, 1.0, 'code')
+        assert given['bucket'] == (128 if family in ('voc', 'coco') else None)
+    assert find('joint').values == {'coco': {'T_pos': 4.0, 'bucket': 128}}
+
+
+@pytest.mark.parametrize('loss, wrong, message', [
+    (two_way_loss, {'T_pos': -1}, 'T_pos must lie between 0'), (two_way_loss, {'T_neg': -1}, 'T_neg must lie'),
+    (two_way_loss, {'ways': 'sampel'}, "Did you mean 'sample'"), (two_way_loss, {'form': 'x'}, 'code, paper'),
+    (two_way_loss, {'bucket': 0}, 'bucket must be 1 or more'), (two_way_loss, {'unknown': 'x'}, 'negative, ignore'),
+    (two_way_loss, {'reduction': 'x'}, 'mean, sum, sample, none'), (softmax_two_way_loss, {'ways': 'x'}, 'both, class, sample'),
+    (joint_loss, {'T_pos': float('nan')}, 'T_pos must lie'), (multi_similarity_loss, {'T_pos': -2}, 'T_pos must lie')])
+def test_wrong_options_are_named(matrix, loss, wrong, message):
+    with pytest.raises(SpmlError, match=message): loss(*matrix, **wrong)
+
+
+def test_unequal_shapes_are_refused(matrix):
+    for loss in LOSSES:
+        with pytest.raises(SpmlError, match='same shape'): loss(matrix[0], matrix[1][:, :3])
+
+
+def test_two_way_is_at_least_half_again_as_fast_as_its_transcription():
+    def direct(x, z):
+        P, total = z > 0, 0.
+        for dim in (1, 0):
+            losses = torch.nn.functional.softplus(masked_logsumexp(x, ~P, dim) + 4 * masked_logsumexp(-x / 4, P, dim))
+            total = total + (losses * P.any(dim)).sum() / P.any(dim).sum().clamp(min=1)
+        return total
+    torch.manual_seed(0)
+    x, z = torch.randn(512, 620, requires_grad=True), (torch.rand(512, 620) < 3 / 620).to(torch.int8)
+    assert torch.isclose(direct(x, z), two_way_loss(x, z), rtol=1e-5)
+    assert ratio(lambda: direct(x, z).backward(), lambda: two_way_loss(x, z).backward(), rounds=12) >= 1.5
+
+
+def test_the_papers_setup_is_a_valid_configuration():
+    config = Config(loss='two_way', **SETUP)
+    assert config.optimizer == 'sgd' and all(getattr(config, field) == value for field, value in SETUP.items())

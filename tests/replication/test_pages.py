@@ -1,0 +1,284 @@
+"The pages in outputs/: made from the table of record alone, the same every time, never half."
+import csv
+import multiprocessing
+import os
+import signal
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from spml_nb.replication import claims, drawing, figures, front, pages, tables as papers, published as published_tables, site
+from spml_nb.base import files
+from spml_nb import cli, runs, sweeps
+from spml_nb.base import settings
+from spml_nb.base.errors import SpmlError
+
+HEADER = ['run', 'key', 'loss', 'dataset', 'seed', 'val_map', 'test_map', 'seconds']
+
+
+def lines_for(paper, table, suite, score, seeds=(0, 1, 2)):
+    "Fabricated runs of every cell of a table. score: function of (row, column, seed)."
+    found = {}
+    for cell in published_tables.cells(paper, table).to_dict('records'):
+        plan = papers.plan(cell, suite)
+        tried = pd.DataFrame([{'key': sweeps.key(c), 'val_map': 50.0} for c in plan.search]).set_index('key')
+        for config in [*plan.search, *papers.finals(plan, tried, seeds)]:
+            key = sweeps.key(config)
+            found[key] = [f'{config.loss}-{len(found)}', key, config.loss, config.dataset, config.seed, 50.0, score(cell['row'], cell['column'], config.seed), 1.5]
+    return list(found.values())
+
+
+@pytest.fixture(scope='module')
+def made():
+    "Runs of HML's Table 2 on the miniatures (AN lowest, the others in the paper's reverse order) and of its Table 5, one seed."
+    order = ['AN', 'HML (Ours)', 'ROLE', 'EPR', 'WAN', 'LS']
+    main = lines_for('hml', '2', 'mini', lambda row, column, seed: 60.0 + 2 * order.index(row) + seed)
+    return main + lines_for('hml', '5', 'mini', lambda row, column, seed: 70.0, seeds=(0,))
+
+
+def put_record(folder, lines):
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / 'runs.csv', 'w', newline='') as file: csv.writer(file, lineterminator='\n').writerows([HEADER, *lines])
+
+
+def quiet(line): pass
+
+
+def only_hml(monkeypatch):
+    "One paper is enough for most tests, and quick."
+    monkeypatch.setattr(published_tables, 'papers', lambda: ['hml'])
+
+
+@pytest.fixture
+def outputs(made, monkeypatch):
+    "A folder with the table of record, and one paper to build."
+    only_hml(monkeypatch)
+    put_record(settings.path('outputs'), made)
+    return settings.path('outputs')
+
+
+@pytest.fixture(scope='module')
+def shared(made, tmp_path_factory):
+    "A build of one paper, made once; tests only read it."
+    folder = tmp_path_factory.mktemp('built')
+    put_record(folder, made)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('SPML_NB_OUTPUTS', str(folder))
+        only_hml(patch)
+        pages.write(tell=quiet)
+    return folder
+
+
+def bytes_of(folder): return {file.relative_to(folder).as_posix(): file.read_bytes() for file in sorted(folder.rglob('*')) if file.is_file()}
+
+
+def test_without_a_run_every_table_is_written_and_all_is_missing():
+    told, folder = [], settings.path('outputs')
+    pages.write(tell=told.append)
+    for paper in published_tables.papers():
+        for number in published_tables.tables(paper):
+            table = pd.read_csv(folder / paper / f'table{number}.csv')
+            assert table.suite.unique().tolist() == ['mini', 'photos'] and len(table) == 2 * len(published_tables.cells(paper, number))
+            assert set(table.state) <= {'missing', 'none'} and (table.command.notna() == (table.state == 'missing')).all()
+            assert (folder / paper / f'table{number}.md').read_text().startswith('# ')
+    assert told[0].startswith('hml: 0 cells done') and (folder / 'index.html').stat().st_size < 3_000_000
+
+
+def test_a_table_holds_what_the_runs_say(shared):
+    table = pd.read_csv(shared / 'hml' / 'table2.csv').set_index(['suite', 'row', 'column'])
+    wan = table.loc[('mini', 'WAN', 'COCO')]
+    assert (wan.ours, wan.sd, wan.n, wan.state, wan.stand_in, wan.published) == (69.0, 1.0, 3, 'done', 'mini_coco', 64.8)
+    assert wan.difference == pytest.approx(69 - 64.8) and wan.seeds == '{"0": 68.0, "1": 69.0, "2": 70.0}'
+    text = (shared / 'hml' / 'table2.md').read_text()
+    assert '64.8 / **69.0** (1.0) ×3 / +4.2' in text and 'VOC12: HML (Ours) → LS' in text
+    expected = papers.rank_correlation(table.loc['mini'].reset_index()).set_index('column').spearman
+    assert f'VOC12 {expected["VOC12"]:+.2f} (6)' in text
+
+
+def test_what_is_missing_shows_the_command_that_fills_it(shared):
+    table = pd.read_csv(shared / 'hml' / 'table2.csv').set_index(['suite', 'row', 'column'])
+    command = 'spml sweep hml --table 2 --suite photos'
+    assert table.loc[('photos', 'AN', 'CUB'), 'state'] == 'missing' and table.loc[('photos', 'AN', 'CUB'), 'command'] == command
+    assert pd.isna(table.loc[('mini', 'AN', 'CUB'), 'command'])
+    for page in (shared / 'hml' / 'table2.md', shared / 'index.html'): assert command in page.read_text()
+    partly = pd.read_csv(shared / 'hml' / 'table5.csv').set_index(['suite', 'row']).loc[('mini', 'Only Positives')]
+    assert (partly.state, partly.n, partly.command) == ('partly', 1, 'spml sweep hml --table 5 --suite mini')
+
+
+@pytest.mark.parametrize('words', [['sweep', 'hml', '--table', '2', '--suite', 'photos', '--dry-run'], ['sweep', 'opml', '--table', 'IV', '--dry-run']])
+def test_the_commands_are_ones_that_the_command_line_knows(words, capsys):
+    assert pages.command(words[1], words[3], words[5] if len(words) > 5 else 'mini').split()[1:5] == words[:4]
+    assert cli.main(words) == 0 and 'runs of search' in capsys.readouterr().out
+
+
+def test_claims_are_counted(shared):
+    claims = pd.read_csv(shared / 'claims.csv', keep_default_na=False).set_index(['suite', 'id'])
+    assert claims.loc[('mini', 'hml-single'), 'ours'] == 'does not hold' and claims.loc[('mini', 'hml-single'), 'decided'] == 4
+    assert claims.loc[('mini', 'hml-single'), 'measured'].startswith('mini_voc for VOC12: −8.00 ± 0.00 (against LS), 3 seeds, fails; ')
+    text = (shared / 'claims.md').read_text()
+    assert 'does not hold (4 of 4 places, 3 seeds)<br>mini_voc for VOC12: −8.00 ± 0.00 (against LS), 3 seeds, fails<br>mini_coco' in text
+    one = claims.loc[('mini', 'hml-both-margins')]
+    assert (one.ours, one.seeds, one.ties) == ('undecided', '1 seed', 'mini_voc, mAP') and 'undecided (1 of 1 place, 1 seed)' in text
+    assert '“for”' in (shared / 'index.html').read_text() and 'mini_voc, mAP: +0.00 (against No Margin), 1 seed, a tie' in (shared / 'index.html').read_text()
+    photos = claims.loc[('photos', 'hml-single')]
+    assert photos.ours == 'not run' and photos.command == 'spml sweep hml --table 2 --suite photos'
+    assert 'not run: `spml sweep hml --table 2 --suite photos`' in (shared / 'claims.md').read_text()
+
+
+def test_the_page_for_a_forge_links_to_files_that_exist(shared):
+    text = (shared / 'README.md').read_text()
+    links = set(part.split(')')[0] for part in text.split('](')[1:])
+    assert {'hml/table2.md', 'hml/table5.csv', 'index.html', 'claims.md'} <= links
+    assert all((shared / link).is_file() for link in links), links
+    assert '{{' not in text and '| 24 of 24 | 0 of 24 |' in text
+
+
+def test_other_paths_other_runs_at_hand_and_a_second_build_change_no_byte(shared, outputs, monkeypatch):
+    "A fresh clone has no folder of runs and lies somewhere else."
+    monkeypatch.setattr(runs, 'load', lambda *words: pytest.fail('the folder of runs was read'))
+    assert pages.write(tell=quiet)
+    assert bytes_of(outputs) == bytes_of(shared)
+    assert pages.write(tell=quiet) == [] and bytes_of(outputs) == bytes_of(shared)
+
+
+def dying_build(pipe):
+    "Writes slowly, each file by halves, and says which it is at."
+    write = files.write_atomically
+    def halves(file, text):
+        def content(temporary):
+            temporary.write_text(text[:len(text) // 2])
+            pipe.send(file.name)
+            time.sleep(0.05)
+            temporary.write_text(text)
+        write(file, content)
+    files.write_atomically = halves
+    pages.write(tell=quiet)
+
+
+@pytest.mark.skipif('fork' not in multiprocessing.get_all_start_methods(), reason='needs a system that forks processes')
+def test_a_build_that_dies_leaves_old_files_or_new_ones(outputs, made):
+    pages.write(tell=quiet)
+    old = bytes_of(outputs)
+    put_record(outputs, made[:20])
+    here, there = multiprocessing.Pipe()
+    process = multiprocessing.get_context('fork').Process(target=dying_build, args=(there,))
+    process.start()
+    begun = [here.recv() for _ in range(3) if here.poll(60)]   # two are written, the third is half
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    now = bytes_of(outputs)
+    pages.write(tell=quiet)
+    new = bytes_of(outputs)
+    names = [name for name in old if new[name] != old[name] and name != 'runs.csv']
+    assert len(names) > len(begun) and all(now[name] in (old[name], new[name]) for name in names)
+    assert any(now[name] == new[name] for name in names) and any(now[name] == old[name] for name in names)   # it was stopped on the way
+
+
+@pytest.mark.parametrize('suite', pages.SUITES)
+def test_claims_are_those_of_the_report(shared, suite):
+    known = pages.record(shared / 'runs.csv')
+    report = claims.report(suite, known)
+    expected = report[report.paper == 'hml'].reset_index(drop=True)
+    alone, together = (pages.claim_table('hml', suite, known, at_hand) for at_hand in
+                       (None, {('hml', number): pages.tables('hml', number, known) for number in published_tables.tables('hml')}))
+    pd.testing.assert_frame_equal(alone, together)
+    pd.testing.assert_frame_equal(alone[list(expected)], expected)
+
+
+@pytest.mark.parametrize(('harm', 'line', 'message'), [
+    (lambda lines: [*lines[:3], lines[3].rsplit(',', 2)[0], *lines[4:]], 4, '6 fields instead of 8'),
+    (lambda lines: [*lines[:5], lines[5].replace('50.0', '5O.0'), *lines[6:]], 6, "val_map is '5O.0', which is no number"),
+    (lambda lines: [*lines[:2], '<<<<<<< HEAD', *lines[2:]], 3, '1 fields instead of 8'),
+    (lambda lines: [lines[0].replace('test_map', 'test'), *lines[1:]], 1, 'the header has no column test_map'),
+    (lambda lines: [*lines[:2], lines[2].replace('50.0', 'inf'), *lines[3:]], 3, "val_map is 'inf'"),
+    (lambda lines: [*lines[:2], '"' + lines[2], *lines[3:]], None, 'runs.csv, line')])
+def test_a_damaged_table_of_record_is_refused_by_file_and_line(outputs, harm, line, message):
+    file = outputs / 'runs.csv'
+    file.write_text('\n'.join(harm(file.read_text().split('\n'))))
+    with pytest.raises(SpmlError) as caught: pages.write(tell=quiet)
+    told = str(caught.value)
+    assert str(file) in told and message in told and '\n' not in told
+    if line: assert f'line {line}:' in told
+    assert [f.name for f in outputs.iterdir()] == ['runs.csv']   # nothing was written
+
+
+def test_a_cut_off_or_unreadable_table_of_record_is_refused(outputs):
+    file = outputs / 'runs.csv'
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-3])
+    with pytest.raises(SpmlError, match='the end of the file is cut off'): pages.record()
+    file.write_bytes(whole + b'\xff\xfe')
+    with pytest.raises(SpmlError, match='cannot be read'): pages.record()
+    file.write_bytes(b'')
+    with pytest.raises(SpmlError, match='the header has no column'): pages.record()
+
+
+def test_the_table_of_record_is_what_sweeps_find(outputs):
+    pd.testing.assert_frame_equal(pages.record(), sweeps.finished())
+
+
+def test_ranks_are_taken_within_a_data_set_and_along_rows_of_measures():
+    tidy = pages.tables('two_way', '7', pd.DataFrame())
+    mini = tidy[tidy.suite == 'mini'].assign(ours=lambda t: -t.published)
+    found = pages.ranks(mini)
+    assert set(found.within) == {'MSCOCO', 'VISPR', 'VAW', 'WIDER', 'VOC2007', 'VOC2012'} and found.spearman.tolist() == pytest.approx([-1] * 24) and (found.methods == 5).all()
+    ways = pages.tables('two_way', '4', pd.DataFrame())
+    along = pages.ranks(ways[ways.suite == 'mini'].assign(ours=lambda t: t.published)).set_index('place')
+    assert along.index.tolist() == ['mAP@class', 'mAP@sample'] and along.spearman.tolist() == pytest.approx([1, 1]) and (along.methods == 6).all()
+
+
+def test_a_figure_is_linked_embedded_and_asked_for(outputs, monkeypatch):
+    def draw(paper, number, suite):
+        if (paper, number, suite) != ('hml', '3', 'mini'): return None
+        files.write_atomically(outputs / 'hml' / 'fig3.svg', '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
+        return outputs / 'hml' / 'fig3.svg'
+    monkeypatch.setattr(figures, 'draw', draw, raising=False)
+    pages.write(tell=quiet)
+    assert '[fig3.svg](hml/fig3.svg)' in (outputs / 'README.md').read_text() and '`spml sweep hml --figure 4 --suite mini`' in (outputs / 'README.md').read_text()
+    page = (outputs / 'index.html').read_text()
+    assert page.count('data:image/svg+xml;base64,') == 1 and 'spml sweep hml --figure 4 --suite mini' in page
+    monkeypatch.setattr(site, 'ROOM', 10)
+    pages.write(tell=quiet)
+    page = (outputs / 'index.html').read_text()
+    assert 'data:image/svg' not in page and 'Too large for this page: <a href="hml/fig3.svg">' in page
+    assert pages.Picture('hml', '3', 'mini')._repr_svg_().startswith('<svg') and '--figure 4' in pages.Picture('hml', '4', 'mini')._repr_markdown_()
+
+
+def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
+    file, folder = figures.arrays_file('hml', '3', 'mini'), outputs / 'hml'
+    def draw(paper, number, suite):
+        if (paper, number, suite) != ('hml', '3', 'mini'): return None
+        files.write_atomically(folder / 'fig3.svg', '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
+        return folder / 'fig3.svg'
+    monkeypatch.setattr(figures, 'draw', draw)
+    folder.mkdir(parents=True)
+    parts = {f'part {k}': {'dataset': '', 'series': '', 'values': [k], 'key': str(k)} for k in range(7)}
+    for there, done, link in ((1, 0, '[fig3.svg](hml/fig3.svg) (1 of 7 parts)'), (7, 1, '[fig3.svg](hml/fig3.svg) |')):
+        named = list(parts)[:there]
+        about = {'version': 1, 'parts': {name: parts[name] for name in named}, 'missing': [name for name in parts if name not in named]}
+        drawing.write_collected(file, drawing.Collected(about, {name: {'test_map': np.float32(50)} for name in named}))
+        told = []
+        pages.write(tell=told.append)
+        text, page = (outputs / 'README.md').read_text(), (outputs / 'index.html').read_text()
+        assert link in text and told[0].endswith(f'{done} of 5 figures') and f'| {done} of 5 |' in text and f'<td>{done} of 5</td>' in page
+        assert ('1 of 7 parts. The rest: ' in page) == (there == 1)
+
+
+def test_text_is_escaped_in_every_page():
+    hostile = '<script>alert("x")</script> | *a* `b`'
+    assert '<script' not in pages.escape(hostile) and '\\|' in pages.escape(hostile)
+    assert site.element('p', site.name_of(hostile), title=hostile).count('<script') == 0
+    tidy = pages.tables('hml', '5', pd.DataFrame())
+    tidy = tidy[tidy.suite == 'mini'].assign(row=hostile, printed=hostile, why=hostile, column=hostile)
+    assert '<script' not in site.table(tidy.iloc[:1], pages.ranks(tidy), hostile) and '<script' not in pages.block(tidy.iloc[:1])
+
+
+def test_the_command_rebuilds_the_pages(outputs, capsys, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(pages, 'write', lambda tell: tell('rebuilt'))
+        patch.setattr(front, 'write', lambda: [])
+        assert cli.main(['tables']) == 0 and capsys.readouterr().out == 'rebuilt\n'
+    (outputs / 'runs.csv').write_text('nonsense')
+    assert cli.main(['tables']) == 2 and 'runs.csv, line 1' in capsys.readouterr().err

@@ -1,0 +1,288 @@
+"""The published numbers: as the papers print them, all of them, each with a configuration that this library can run or a reason why not."""
+import copy
+import dataclasses
+import functools
+import json
+import math
+import shutil
+
+import pytest
+from conftest import SHARED
+
+from spml_nb import data as datasets, methods, models
+from spml_nb.data import miniatures
+from spml_nb.replication import published
+from spml_nb.base.errors import SpmlError
+from spml_nb.methods.core import resolve_hparams
+from spml_nb.runs.config import Config, resolve
+
+PAPERS = ('hml', 'opml', 'lac', 'two_way', 'em_apl')
+TABLES = {'hml': list('12345'), 'opml': ['I', 'II', 'III', 'IV', 'V'], 'lac': list('123'), 'two_way': list('12345678'), 'em_apl': list('14567')}
+EVERY_TABLE = [(paper, table) for paper, tables in TABLES.items() for table in tables]
+
+
+@pytest.fixture
+def texts():
+    folder = SHARED / 'papers'
+    if not folder.is_dir(): pytest.skip('the texts of the papers are not here')
+    return folder
+
+
+@pytest.fixture
+def draft(monkeypatch):
+    "Copies of the papers' files, which a test may spoil: draft('hml') → dict."
+    read, copies = published.read, {}
+    def draft(paper):
+        if paper not in copies: copies[paper] = copy.deepcopy(read(paper))
+        return copies[paper]
+    monkeypatch.setattr(published, 'read', draft)
+    return draft
+
+
+def spoil_last_number(spec, by):
+    "Change the last printed mean of a table, or guess one where all are lost. Returns: its row and column."
+    numbers = [(row, k) for row, given in spec['rows'].items() for k, v in enumerate(given['mean']) if isinstance(v, int | float)]
+    row, k = numbers[-1] if numbers else ('mAP@class', 0)
+    spec['rows'][row]['mean'][k] = spec['rows'][row]['mean'][k] + by if numbers else 73.0
+    return row, list(spec['columns'])[k]
+
+
+@functools.cache
+def by_place(paper, table): return published.cells(paper, table).set_index(['row', 'column'])
+def value(paper, table, row, column): return by_place(paper, table).loc[(row, column), 'mean']
+def about(paper, table, row, column): return ' '.join(by_place(paper, table).loc[(row, column), 'notes'])
+
+
+def test_all_papers_and_tables_are_here():
+    assert published.papers() == list(PAPERS)
+    assert {paper: published.tables(paper) for paper in PAPERS} == TABLES
+
+
+@pytest.mark.parametrize('paper', PAPERS)
+def test_files_are_in_order_without_the_texts(paper):
+    assert published.problems(paper) == []
+
+
+@pytest.mark.parametrize('paper', PAPERS)
+def test_numbers_are_those_of_the_text(paper, texts):
+    assert published.problems(paper, texts) == []
+
+
+@pytest.mark.parametrize('paper, table', EVERY_TABLE)
+def test_a_changed_number_is_found_without_the_text(paper, table, draft):
+    spoil_last_number(draft(paper)['tables'][table], 0.1)
+    found = published.table_problems(paper, table)
+    assert len(found) == 1 and f'{paper}, table {table}: numbers_sha256 is' in found[0]
+
+
+@pytest.mark.parametrize('paper, table', EVERY_TABLE)
+def test_a_changed_number_is_found_in_the_text_and_named(paper, table, draft, texts):
+    spec = draft(paper)['tables'][table]
+    row, column = spoil_last_number(spec, 1)
+    spec['numbers_sha256'] = published.numbers_digest(paper, table)   # whoever changes a number may have changed the digest too
+    found = published.table_problems(paper, table, texts)
+    if (paper, table) == ('two_way', '5'): assert 'the text has 2 lines with numbers, the file 3' in found[0]
+    else: assert len(found) == 1 and f'first difference: {row}, {column}, mean' in found[0]
+
+
+@pytest.mark.parametrize('k, difference', [(2, 'LS, NUS, mean'), (3, 'the number of numbers')])
+def test_a_number_that_the_text_has_cannot_be_called_lost(k, difference, draft, texts):
+    draft('hml')['tables']['2']['rows']['LS']['mean'][k] = 'lost'
+    draft('hml')['tables']['2']['numbers_sha256'] = published.numbers_digest('hml', '2')
+    found = published.table_problems('hml', '2', texts)
+    assert len(found) == 1 and 'the text has 7 86.7 66.9 17.9 44.9; the file has 7 86.7 66.9' in found[0] and found[0].endswith(difference)
+
+
+def test_rows_in_the_wrong_place_are_found(draft, texts):
+    spec = draft('hml')['tables']['2']
+    spec['rows']['AN']['mean'], spec['rows']['LS']['mean'] = spec['rows']['LS']['mean'], spec['rows']['AN']['mean']
+    spec['numbers_sha256'] = published.numbers_digest('hml', '2')
+    found = published.table_problems('hml', '2', texts)
+    assert len(found) == 2 and 'AN, VOC12, mean' in found[0] and 'LS, VOC12, mean' in found[1]
+
+
+def test_a_number_more_in_the_text_is_found(texts, tmp_path):
+    shutil.copytree(texts, tmp_path / 'papers')
+    file = tmp_path / 'papers' / 'hml.txt'
+    file.chmod(0o644)
+    file.write_text(file.read_text().replace('AN [7]\t85.1', 'AN [7]\t85.1\t85.2'))
+    found = published.problems('hml', file.parent)
+    assert len(found) == 2 and 'has sha256' in found[0] and 'the text has 7 85.1 85.2 64.1' in found[1]
+
+
+def test_digits_count_as_printed(draft, texts):
+    draft('two_way')['tables']['7']['decimals'] = 1   # 46.5 is not 46.50
+    assert any('the text has 19 58.00' in problem for problem in published.table_problems('two_way', '7', texts))
+
+
+def test_missing_text_and_marks_that_are_gone_are_told(tmp_path, draft, texts):
+    with pytest.raises(SpmlError, match=r'hml\.txt cannot be read'): published.problems('hml', tmp_path)
+    draft('hml')['tables']['2']['blocks'][0]['start'] = 'Table'
+    with pytest.raises(SpmlError, match='once, not'): published.table_problems('hml', '2', texts)
+    draft('hml')['tables']['2']['blocks'][0] |= {'start': '**Table 2.**', 'end': '**Table 9.**'}
+    with pytest.raises(SpmlError, match='does not follow'): published.table_problems('hml', '2', texts)
+
+
+@pytest.mark.parametrize('spoil, told', [
+    (lambda t: t.update(header_=[]), "unknown key 'header_'"),
+    (lambda t: t['rows']['AN'].update(meen=[1]), "unknown key 'meen'"),
+    (lambda t: t['rows']['AN']['mean'].pop(), "row 'AN' has 3 means for 4 columns"),
+    (lambda t: t['rows']['AN'].update(std=[0.1]), "row 'AN' has 1 stds for 4 columns"),
+    (lambda t: t['rows']['AN']['mean'].__setitem__(0, '85,1'), "'85,1', which is no number, lost or -"),
+    (lambda t: t['rows']['AN'].pop('config'), "'AN', 'VOC12': neither a configuration with a loss nor no_run"),
+    (lambda t: t.update(metric='F1'), "unknown metric 'F1'"),
+    (lambda t: t['notes'][0].update(rows=['HML']), "names 'HML', which is neither a row nor a column"),
+    (lambda t: t['blocks'][0].update(sha256='?'), "sha256 '?' is no digest"),
+    (lambda t: t.update(groups={'A': {}}), "the group 'A' has no row or column"),
+])
+def test_slips_in_a_file_are_told(draft, spoil, told):
+    spoil(draft('hml')['tables']['2'])
+    found = published.table_problems('hml', '2')
+    assert any(told in problem for problem in found), found
+
+
+def test_merged_lines_must_name_every_number_once(draft):
+    spec = draft('two_way')['tables']['2']
+    spec['lines'] = [{'rows': ['mAP@class']}]
+    assert any("'mAP@sample', 'ε = 4' is in 0 lines" in problem for problem in published.table_problems('two_way', '2'))
+    spec['lines'] = [{'rows': ['mAP@class', 'mAP@sample']}, {'rows': ['mAP@sample']}]
+    assert any("'mAP@sample', 'ε = 4' is in 2 lines" in problem for problem in published.table_problems('two_way', '2'))
+    draft('em_apl')['tables']['7']['rows']['AN']['mean'][7] = 1
+    assert any("'AN' is printed once for" in problem for problem in published.table_problems('em_apl', '7'))
+
+
+@pytest.mark.parametrize('text, numbers', [
+    ('VOC12, L1R, F1 and (CVPR21)', []), ('ResNet-50 [9]', ['50', '9']), ('82,081 [2,18]', ['82081', '2', '18']),
+    ('89.42(0.27) | 15.66%', ['89.42', '0.27', '15.66']), ('1e - 5 1e-4 1e−4', ['1e-5', '1e-4', '1e-4']), ('0.\t5\t<b>72.20</b>', ['0', '5', '72.20'])])
+def test_what_a_number_is(text, numbers):
+    assert published.numbers(text) == numbers
+
+
+@pytest.mark.parametrize('paper', PAPERS)
+def test_every_configuration_can_be_resolved(paper):
+    tidy = [cell for table in TABLES[paper] for cell in published.cells(paper, table).to_dict('records')]
+    configs = [c for cell in tidy for c in (cell['config'], cell['pretraining']) if c is not None]
+    assert configs
+    for text in {json.dumps(c) for c in configs}:
+        config = json.loads(text)
+        assert {'loss', 'dataset', 'labels', 'regime', 'backbone'} <= set(config), config
+        assert config['loss'] in methods.names() and config['dataset'] in datasets.names() and config['backbone'] in models.names()
+        resolve(Config(**config))
+    fields = {f.name for f in dataclasses.fields(Config)}
+    assert all(set(cell['search']) <= fields for cell in tidy)
+
+
+@pytest.mark.parametrize('paper', PAPERS)
+def test_what_is_no_run_says_why(paper):
+    for table in TABLES[paper]:
+        for cell in published.cells(paper, table).itertuples():
+            assert (cell.config is None) == bool(cell.no_run)
+
+
+def test_lost_numbers_are_exactly_these():
+    lost = {key: set(zip(t.row[t.lost], t.column[t.lost], strict=True)) for key in EVERY_TABLE if (t := published.cells(*key)).lost.any()}
+    maps, f1 = ('mAP@class', 'mAP@sample'), [f'{d} / {a}-F1' for d in ('VOC', 'COCO', 'NUS', 'CUB') for a in ('micro', 'macro')]
+    at_hand = {('EM', 'VOC / micro-F1'), ('AN', 'CUB / micro-F1'), ('AN', 'CUB / macro-F1')}
+    assert lost == {('two_way', '2'): {(m, f'ε = {e}') for m in maps for e in ('0.5', '1', '2')},
+                    ('two_way', '3'): {('mAP@class', '(b) Softmax / both')},
+                    ('two_way', '5'): {(m, f'M = {2 ** k}') for m in maps for k in range(4, 10)},
+                    ('em_apl', '1'): {('EntMin', d) for d in ('VOC', 'COCO', 'NUS', 'CUB')},
+                    ('em_apl', '7'): {(m, c) for m in ('BCE', 'AN', 'EM') for c in f1} - at_hand}
+
+
+def test_cells_carry_everything_that_a_comparison_needs():
+    cell = published.cells('em_apl', '1').set_index(['row', 'column']).loc[('ROLE+LI', 'CUB')]
+    assert (cell['mean'], cell['std'], cell.metric, cell.unit, cell.runs, cell.decimals) == (14.86, 0.72, 'mAP', 'percent', 3, 2)
+    assert cell.source == 'quoted by OPML Table II' and not cell.lost and cell.dataset == 'cub'
+    assert cell.config == {'regime': 'linear_init', 'backbone': 'resnet50', 'image_size': 448, 'epochs': 10, 'optimizer': 'adam', 'patience': 1,
+                           'selection': 'val_clean', 'labels': 'single', 'dataset': 'cub', 'lr': 1e-4, 'batch_size': 8, 'loss': 'role'}
+    margin = published.cells('hml', '5').set_index('row').loc['Only Positives']
+    assert margin.config['hparams'] == {'margin_on': 'positives'} and margin.search['batch_size'] == [8, 16]
+    dash = published.cells('lac', '2').set_index(['row', 'column']).loc[('L_EN + L_CL', 'LEM / VOC')]
+    assert math.isnan(dash['mean']) and not dash.lost and dash.config is None and 'could not reproduce' in dash.no_run
+
+
+def test_later_pieces_win_and_empty_ones_take_back():
+    ablation = published.cells('two_way', '7').set_index(['row', 'column']).config
+    assert ablation[('VAW / ASL', 'mAP@class / ResNet50')]['hparams'] == {'unknown': 'ignore', 'gamma_pos': 0, 'gamma_neg': 4, 'margin': 0.05}
+    transfer = published.cells('two_way', '8').set_index(['row', 'column'])
+    car, imagenet = transfer.loc[('Ours', 'Transfer / Car')], transfer.loc[('Ours', 'ImageNet')]
+    assert (car.config, car.dataset) == (None, 'cars') and 'linear classifier' in car.no_run and imagenet.no_run == ''
+    assert car.pretraining == imagenet.config and imagenet.pretraining is None
+    assert imagenet.config == {'labels': 'full', 'regime': 'finetune', 'image_size': 224, 'epochs': 90, 'batch_size': 512, 'optimizer': 'sgd', 'momentum': 0.9,
+                               'weight_decay': 1e-4, 'schedule': 'cosine', 'lr': 0.1, 'head_lr_multiplier': 1, 'selection': 'last', 'backbone': 'resnet50',
+                               'weights': 'none', 'dataset': 'imagenet', 'loss': 'two_way', 'hparams': {'T_pos': 4, 'T_neg': 1, 'bucket': 128}}
+
+
+def test_table_reads_as_printed():
+    assert published.printed('em_apl', '1').loc['EM', 'VOC'] == '89.09 (0.17)'
+    assert published.printed('two_way', '6').loc['# training samples', 'MSCOCO'] == '82,081'
+    assert published.printed('two_way', '7').loc['VISPR / Softmax', 'mAP@class / ResNeXt50'] == '36.97'
+    assert published.printed('two_way', '2').loc['mAP@class', 'ε = 1'] == 'lost' and published.printed('lac', '2').loc['Ours', 'ResNet-50 / CUB'] == '–'
+    assert list(published.printed('hml', '2').index) == ['AN', 'LS', 'WAN', 'EPR', 'ROLE', 'HML (Ours)']
+
+
+def test_counts_add_up():
+    count = published.count().set_index(['paper', 'table'])
+    assert list(count.index) == EVERY_TABLE
+    assert count.loc[('two_way', '7'), ['cells', 'printed', 'lost', 'runs']].tolist() == [240, 240, 0, 240]
+    assert count.loc[('em_apl', '7'), ['cells', 'printed', 'lost']].tolist() == [24, 3, 21]
+
+
+def test_hyper_parameters_of_em_and_apl_are_the_registered_ones():
+    settings = published.cells('em_apl', '5').pivot(index='row', columns='dataset', values='mean')
+    for dataset, family in (('voc12', 'voc'), ('coco14', 'coco'), ('nus', 'nus'), ('cub', 'cub')):
+        registered, of = resolve_hparams('em_apl', family, {}), settings[dataset]
+        assert [registered[h] for h in ('alpha', 'beta', 'warm_up')] == [of['α'], of['β'], of['T_w']]
+        assert registered['proportion'] == of['θ%'] / 100 and resolve_hparams('em', family, {})['alpha'] == of['α']
+        main = published.cells('em_apl', '1').set_index(['row', 'dataset']).config[('EM', dataset)]
+        assert (main['lr'], main['batch_size']) == (of['Learning Rate'], of['Batch Size'])
+
+
+def test_the_same_number_in_two_tables_is_the_same():
+    assert value('two_way', '1', 'T_P = 4', 'mAP@class / T_N = 1') == value('two_way', '3', 'mAP@class', '(a) Ours / both') == \
+        value('two_way', '7', 'MSCOCO / Ours', 'mAP@class / ResNet50') == 74.11
+    assert value('two_way', '3', 'mAP@sample', '(b) Softmax / sample') == value('two_way', '7', 'MSCOCO / Softmax', 'mAP@sample / ResNet50')
+    for column in ('VOC12', 'COCO', 'CUB', 'NUS'):
+        assert value('hml', '2', 'HML (Ours)', column) == value('hml', '4', 'HL + AL', f'Single Positive Labels / {column}')
+        assert value('hml', '3', 'HML (Ours)', column) == value('hml', '4', 'HL + AL', f'Full Labels / {column}')
+    opml = published.cells('opml', 'III').set_index(['row', 'column'])['mean']
+    for row, name in (('AN', 'BCE'), ('Focal loss', 'Focal'), ('ASL', 'ASL')):
+        for column in ('VOC', 'COCO', 'NUS', 'CUB'): assert value('em_apl', '1', row, column) == opml[(name, column)]
+
+
+def test_disagreements_are_noted_where_the_numbers_show_them():
+    def hml(table, row, column): return value('hml', table, row, column)
+    assert round(hml('2', 'HML (Ours)', 'COCO') - hml('2', 'LS', 'COCO'), 1) == 3.8
+    assert round(hml('2', 'HML (Ours)', 'COCO') - hml('2', 'WAN', 'COCO'), 1) == 5.9
+    assert '5.9' in about('hml', '2', 'HML (Ours)', 'COCO') and '5.9' not in about('hml', '2', 'HML (Ours)', 'VOC12')
+    for column, more in (('VOC12', 1.8), ('COCO', 2.1)):
+        own = f'Single Positive Labels / {column}'
+        assert round(hml('4', 'neither', own) - hml('2', 'AN', column), 1) == more
+        assert str(more) in about('hml', '2', 'AN', column) and str(more) in about('hml', '4', 'neither', own)
+    for column, more in (('VOC12', 1.1), ('COCO', 1.8)):
+        assert round(hml('4', 'neither', f'Full Labels / {column}') - hml('3', 'BCE', column), 1) == more and str(more) in about('hml', '3', 'BCE', column)
+    assert round(hml('3', 'HML (Ours)', 'NUS') - hml('3', 'LS', 'NUS'), 1) == 0.6 and '0.6' in about('hml', '3', 'HML (Ours)', 'NUS')
+    assert 'last epoch' in about('two_way', '7', 'VAW / ASL', 'mAP@class / ResNet50') and 'NUS-WIDE' in about('hml', '2', 'WAN', 'NUS')
+    assert 'OPML copies' in about('em_apl', '1', 'AN', 'VOC') and 'ambiguous' in about('em_apl', '1', 'L2R', 'VOC')
+
+
+def test_every_data_set_has_a_stand_in():
+    used = {d for key in EVERY_TABLE for d in published.cells(*key).dataset.dropna()}
+    assert used <= set(published.MINIATURES) <= set(datasets.names())
+    for name, (miniature, why) in published.MINIATURES.items():
+        assert miniature in (None, *miniatures.NAMES) and why
+        assert [published.stand_in(name, suite) for suite in published.SUITES] == [name, miniature, 'ccp']
+
+
+def test_stand_ins_have_the_nearest_number_of_classes():
+    classes = {name: len(miniatures.class_names(name)) for name in ('mini_voc', 'mini_coco', 'mini_cub')}
+    for name, number in (('vispr', 68), ('vaw', 620), ('wider', 14), ('ccp', 55)):
+        assert published.stand_in(name, 'mini') == min(classes, key=lambda m: abs(math.log(classes[m] / number)))
+
+
+@pytest.mark.parametrize('call, told', [
+    (lambda: published.tables('hlm'), "Did you mean 'hml'"), (lambda: published.cells('hml', '9'), "unknown table of 'hml' '9'; allowed: 1, 2"),
+    (lambda: published.stand_in('voc', 'mini'), "unknown published data set 'voc'"), (lambda: published.stand_in('voc12', 'maxi'), "unknown suite 'maxi'")])
+def test_unknown_names_are_told(call, told):
+    with pytest.raises(SpmlError, match=told): call()

@@ -1,0 +1,207 @@
+"index.html as a person meets it, in a browser without a window. Needs Chromium and its driver (Debian: chromium, chromium-driver) and selenium."
+import json
+import shutil
+
+import pytest
+from replication.test_pages import lines_for, only_hml, put_record
+
+from spml_nb.replication import figures, pages
+from spml_nb.base import files
+from spml_nb import runs
+from spml_nb.base import settings
+
+webdriver = pytest.importorskip('selenium.webdriver', reason='selenium is not installed')
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+CHROMIUM = next(filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome'))), None)
+DRIVER = shutil.which('chromedriver')
+pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason='chromium and chromedriver are not installed')
+FLAGS = ('--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update',
+         '--disable-sync', '--force-prefers-reduced-motion', '--window-size=1300,900')
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="90" viewBox="0 0 {0} 90"><path d="M0 0L90 90" stroke="#147"/></svg>'
+
+
+@pytest.fixture(scope='module')
+def page(tmp_path_factory):
+    "The page of one paper whose Table 2 and a row of Table 3 are filled on the miniatures, with one figure."
+    folder = tmp_path_factory.mktemp('site')
+    order = ['AN', 'HML (Ours)', 'ROLE', 'EPR', 'WAN', 'LS']
+    full = [line for line in lines_for('hml', '3', 'mini', lambda row, column, seed: 80.0 + seed) if line[2] == 'bce']
+    put_record(folder, lines_for('hml', '2', 'mini', lambda row, column, seed: 60.0 + 2 * order.index(row) + seed) + full)
+    def draw(paper, number, suite):
+        file = settings.path('outputs') / paper / f'fig{number}.svg'
+        if number == '3': files.write_atomically(file, SVG.format(321))
+        return file if number == '3' else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('SPML_NB_OUTPUTS', str(folder))
+        patch.setattr(figures, 'draw', draw)
+        only_hml(patch)
+        pages.write(tell=lambda line: None)
+    return folder / 'index.html'
+
+
+@pytest.fixture(scope='module')
+def chromium(tmp_path_factory):
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in (*FLAGS, f'--user-data-dir={tmp_path_factory.mktemp("profile")}'): options.add_argument(flag)
+    options.set_capability('goog:loggingPrefs', {'browser': 'ALL', 'performance': 'ALL'})
+    driver = webdriver.Chrome(service=Service(DRIVER), options=options)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def browser(chromium, page):
+    "The page, just opened. Afterwards: nothing on the console, and nothing asked for but the page itself."
+    chromium.get('about:blank')
+    for kind in ('browser', 'performance'): chromium.get_log(kind)
+    chromium.get(page.as_uri())
+    yield chromium
+    assert chromium.get_log('browser') == []
+    assert {url for url in asked(chromium) if not url.startswith('data:')} == {page.as_uri()}
+
+
+def events(chromium, method):
+    "What the browser has told of its network since the last time."
+    found = [json.loads(entry['message'])['message'] for entry in chromium.get_log('performance')]
+    return [event['params'] for event in found if event['method'] == method]
+
+
+def asked(chromium): return [event['request']['url'].partition('#')[0].partition('?')[0] for event in events(chromium, 'Network.requestWillBeSent')]
+
+
+def shown(browser, selector):
+    "The texts of all visible elements of a kind."
+    return [element.text for element in browser.find_elements(By.CSS_SELECTOR, selector) if element.is_displayed()]
+
+
+def rows(browser): return shown(browser, '#hml-table-2 .suite.mini tbody th')
+
+
+def header(browser, label):
+    button = browser.find_element(By.CSS_SELECTOR, f'#hml-table-2 .suite.mini button[aria-label="sort by {label}"]')
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+    return button
+
+
+def sorted_by(button): return button.find_element(By.XPATH, '..').get_attribute('aria-sort')
+
+
+PAPERS_ORDER = ['AN', 'LS', 'WAN', 'EPR', 'ROLE', 'HML (Ours)']
+
+
+def test_a_header_sorts_reverses_and_gives_the_papers_order_back(browser):
+    button = header(browser, 'ours, COCO')
+    assert rows(browser) == PAPERS_ORDER and sorted_by(button) == 'none'
+    button.click()
+    assert rows(browser) == ['LS', 'WAN', 'EPR', 'ROLE', 'HML (Ours)', 'AN'] and sorted_by(button) == 'descending'
+    button.click()
+    assert rows(browser) == ['AN', 'HML (Ours)', 'ROLE', 'EPR', 'WAN', 'LS'] and sorted_by(button) == 'ascending'
+    other = header(browser, 'paper, VOC12')
+    other.click()
+    assert rows(browser)[0] == 'HML (Ours)' and sorted_by(button) == 'none' and sorted_by(other) == 'descending'
+    for _ in range(2): other.click()
+    assert rows(browser) == PAPERS_ORDER and sorted_by(other) == 'none'
+
+
+def test_the_keyboard_sorts_too(browser):
+    button = header(browser, 'ours, NUS')
+    browser.execute_script('arguments[0].focus()', button)
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert rows(browser)[0] == 'LS' and sorted_by(button) == 'descending'
+    browser.switch_to.active_element.send_keys(Keys.SPACE)
+    assert rows(browser)[0] == 'AN' and sorted_by(button) == 'ascending'
+
+
+def test_missing_cells_come_last_either_way(browser):
+    browser.execute_script("document.querySelector('#hml-table-2 .suite.mini td.ours').dataset.v = ''")   # AN on VOC12
+    button = header(browser, 'ours, VOC12')
+    for _ in range(2):
+        button.click()
+        assert rows(browser)[-1] == 'AN'
+
+
+def test_the_suite_switches_and_stands_in_the_address(browser, page):
+    assert shown(browser, '#hml-table-2 .state') == ['24 of 24 cells done']
+    browser.find_element(By.ID, 'suite-photos').click()
+    assert shown(browser, '#hml-table-2 .suite.mini') == [] and shown(browser, '#hml-table-2 code') == ['spml sweep hml --table 2 --suite photos']
+    assert browser.current_url == page.as_uri() + '?suite=photos'
+    browser.get(browser.current_url)
+    assert browser.find_element(By.ID, 'suite-photos').is_selected() and shown(browser, '#hml-table-2 .suite.photos') != []
+    browser.find_element(By.ID, 'suite-mini').click()
+    assert shown(browser, '#hml-table-2 .suite.photos') == [] and rows(browser) == PAPERS_ORDER
+
+
+def test_the_filter_leaves_what_is_missing(browser):
+    browser.find_element(By.ID, 'only-missing').click()
+    assert rows(browser) == [] and shown(browser, '#hml-table-1') == []
+    assert shown(browser, '#hml-table-3 .suite.mini tbody th') == ['LS', 'HML (Ours)']
+    assert shown(browser, '#hml-figure-3 img') == [] and shown(browser, '#hml-figure-4 code') == ['spml sweep hml --figure 4 --suite mini']
+    browser.find_element(By.ID, 'only-missing').click()
+    assert rows(browser) == PAPERS_ORDER
+
+
+def test_a_link_leads_to_a_figure_that_is_drawn(browser):
+    link = browser.find_element(By.CSS_SELECTOR, 'nav a[href="#hml-figure-3"]')
+    link.click()
+    figure = browser.find_element(By.CSS_SELECTOR, '#hml-figure-3 .suite.mini img')
+    assert browser.current_url.endswith('#hml-figure-3') and figure.get_property('naturalWidth') == 321
+    browser.execute_script("document.documentElement.style.scrollBehavior = 'auto'; location.hash = ''; location.hash = '#hml-figure-3'")
+    top = browser.execute_script("return document.querySelector('#hml-figure-3').getBoundingClientRect().top")
+    assert 0 <= top < 300
+
+
+def test_every_link_within_the_page_has_its_goal(browser):
+    lost = browser.execute_script("return [...document.querySelectorAll('a[href^=\"#\"]')].filter(a => !document.getElementById(a.hash.slice(1))).map(a => a.hash)")
+    assert lost == []
+
+
+def test_a_command_is_copied_or_selected(browser):
+    button = browser.find_element(By.CSS_SELECTOR, '#hml-table-3 .suite.mini .copy')
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+    button.click()
+    browser.execute_async_script('setTimeout(arguments[0], 300)')
+    assert button.text in ('copied', 'selected')
+
+
+def test_light_and_dark(browser):
+    def background(): return browser.execute_script('return getComputedStyle(document.body).backgroundColor')
+    light = background()
+    browser.find_element(By.ID, 'theme').click()
+    assert background() != light
+    browser.find_element(By.ID, 'theme').click()
+    assert background() == light
+    browser.execute_cdp_cmd('Emulation.setEmulatedMedia', {'features': [{'name': 'prefers-color-scheme', 'value': 'dark'}]})
+    browser.execute_script("delete document.documentElement.dataset.theme; localStorage.clear()")
+    assert background() != light
+    browser.execute_cdp_cmd('Emulation.setEmulatedMedia', {'features': []})
+
+
+def test_a_phone_scrolls_tables_not_the_page(browser):
+    browser.execute_cdp_cmd('Emulation.setDeviceMetricsOverride', {'width': 390, 'height': 800, 'deviceScaleFactor': 2, 'mobile': True})
+    wide, inside = browser.execute_script("return [document.documentElement.scrollWidth, document.querySelector('#hml-table-2 .scroll').scrollWidth]")
+    browser.execute_cdp_cmd('Emulation.clearDeviceMetricsOverride', {})
+    assert wide <= 390 < inside
+
+
+def test_the_policy_stops_what_is_not_the_pages_own(chromium, page, tmp_path):
+    "The checks above can fail: a page with a foreign script and a foreign picture is noticed, and neither runs."
+    harmed = tmp_path / 'harmed.html'
+    harmed.write_text(page.read_text().replace('</main>', '<script>document.title = "run"</script><img src="https://example.invalid/x.png"></main>'))
+    chromium.get('about:blank')
+    for kind in ('browser', 'performance'): chromium.get_log(kind)
+    chromium.get(harmed.as_uri())
+    assert chromium.title != 'run' and len(chromium.get_log('browser')) >= 2
+    assert [event.get('blockedReason') for event in events(chromium, 'Network.loadingFailed')] == ['csp']
+
+
+def test_without_a_script_the_page_still_reads_and_switches(chromium, page, tmp_path):
+    bare = tmp_path / 'bare.html'
+    bare.write_text(page.read_text().split('<script>')[0] + '</body></html>')
+    chromium.get(bare.as_uri())
+    assert rows(chromium) == PAPERS_ORDER
+    chromium.find_element(By.ID, 'suite-photos').click()
+    assert rows(chromium) == [] and shown(chromium, '#hml-table-2 .suite.photos') != []

@@ -1,0 +1,47 @@
+"What earlier versions wrote stays valid: the keys of all recorded runs, and a run that one of them began."
+import csv
+import dataclasses
+import json
+import zipfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from spml_nb import runs, training
+from spml_nb.base import settings
+from spml_nb.runs import Config
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def configuration(line):
+    "The Config of a line of runs.csv."
+    given = {}
+    for field in dataclasses.fields(Config):
+        text = line.get(field.name, '')
+        if field.name == 'hparams': given['hparams'] = json.loads(text)
+        elif field.name == 'exclude': given['exclude'] = text.split('|') if text else []
+        elif text: given[field.name] = text == 'True' if text in ('True', 'False') else text
+    return Config(**given)
+
+
+def test_every_recorded_run_still_has_its_key():
+    with open(ROOT / 'outputs' / 'runs.csv', encoding='utf-8', newline='') as file: lines = list(csv.DictReader(file))
+    assert len(lines) > 1000
+    changed = [line['run'] for line in lines if runs.science_key(configuration(line)) != line['key']]
+    assert not changed, f'{len(changed)} of {len(lines)} keys have changed, such as {changed[:3]}'
+
+
+def test_a_run_begun_before_the_modules_moved_ends_as_it_would_have():
+    """begun.zip: EM with APL on frozen features of mini_voc, stopped after three of five epochs by the flat modules of commit 441b4db;
+    the other numbers are those of the same run that was not stopped."""
+    with zipfile.ZipFile(Path(__file__).parent / 'begun.zip') as begun: begun.extractall(settings.path('runs'))
+    folder, = settings.path('runs').glob('em_apl-*')
+    before = pd.read_csv(folder / 'metrics.csv')
+    config = Config(**json.loads((folder / 'config.json').read_text()))
+    result = training.train(config)
+    assert result.folder == folder and len(before) == 3
+    pd.testing.assert_frame_equal(result.curves[:3], before)
+    assert result.curves.val_map.tolist()[3:] == pytest.approx([67.88165005074718, 69.94968960537997], abs=0.05)
+    assert result.scores['test_map'] == pytest.approx(73.08450122412036, abs=0.05)

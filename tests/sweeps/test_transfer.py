@@ -1,0 +1,232 @@
+"""Transfer: frozen features, a linear classifier with its penalty chosen on validation, and the small stand-ins for Table 8."""
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+
+from spml_nb.data import labels, miniatures
+from spml_nb import models, runs, training
+from spml_nb.sweeps import transfer
+from spml_nb.data.dataset import Dataset
+from spml_nb.base.errors import SpmlError
+from spml_nb.sweeps.transfer import accuracy, choose_penalty, features, linear_transfer, pretrain, pretrained, regression, transfer_table
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch): monkeypatch.setenv('SPML_NB_CACHE', str(tmp_path / 'cache'))
+
+
+def toy(n=300, classes=3, noise=0.6, seed=0, name='toy', split=None):
+    "A Dataset whose images tell nothing, and features that tell its classes."
+    rng = np.random.RandomState(seed)
+    c = rng.randint(0, classes, n)
+    table = np.full((n, classes), -1, np.int8)
+    table[np.arange(n), c] = 1
+    split = np.array(['train', 'train', 'val', 'test'])[np.arange(n) % 4] if split is None else split
+    data = Dataset(name, np.zeros((n, 8, 8, 3), np.uint8), table, [f'c{k}' for k in range(classes)], split)
+    return data, (np.eye(classes, 12)[c] + noise * rng.standard_normal((n, 12))).astype(np.float32)
+
+
+# ---- accuracy
+
+def test_accuracy_over_images_and_over_classes():
+    true, predicted = np.array([0, 0, 0, 1, 1, 4]), np.array([0, 0, 1, 1, 0, 4])
+    assert accuracy(predicted, true) == pytest.approx(100 * 4 / 6)
+    assert accuracy(predicted, true, 'class') == pytest.approx(100 * (2 / 3 + 1 / 2 + 1) / 3)   # classes 2 and 3 do not occur
+    with pytest.raises(SpmlError, match="'micro'.*image, class"): accuracy(predicted, true, 'micro')
+    with pytest.raises(SpmlError, match='5 predictions for 6'): accuracy(predicted[:5], true)
+
+
+def test_images_with_other_than_one_label_are_refused():
+    data, f = toy()
+    table = data.labels.copy()
+    table[7] = [1, -1, 1]
+    with pytest.raises(SpmlError, match='image 7 has 2 positive'): linear_transfer(f, replace(data, labels=table))
+
+
+# ---- the classifier
+
+def test_the_classifier_minimises_the_stated_objective():
+    data, f = toy(60)
+    y, penalty = data.labels.argmax(1), 0.7
+    model = regression(penalty).fit(f, y)
+    def objective(w):
+        W, b = w[:-3].reshape(3, 12), w[-3:]
+        s = f @ W.T + b
+        return (logsumexp(s, axis=1) - s[np.arange(60), y]).sum() + penalty / 2 * (W ** 2).sum()
+    best = minimize(objective, np.zeros(39), options={'maxiter': 2000}).fun
+    assert objective(np.concatenate([model.coef_.ravel(), model.intercept_])) == pytest.approx(best, rel=1e-4)
+    with pytest.raises(SpmlError, match='above 0'): regression(0)
+
+
+def test_the_penalty_is_chosen_on_validation_and_the_classifier_sees_train_and_val():
+    data, f = toy(120, noise=1.2)
+    found = linear_transfer(f, data, penalties=(1000.0, 1.0, 1e-4))
+    train, val, test = (data.rows(p) for p in ('train', 'val', 'test'))
+    y = data.labels.argmax(1)
+    own = {p: 100 * np.mean(regression(p).fit(f[train], y[train]).predict(f[val]) == y[val]) for p in (1000.0, 1.0, 1e-4)}
+    assert found['validation'] == pytest.approx(own) and found['penalty'] == max(own, key=own.get)
+    both = np.sort([*train, *val])
+    final = regression(found['penalty']).fit(f[both], y[both]).predict(f[test])
+    assert found['top1'] == pytest.approx(100 * np.mean(final == y[test])) and found['images'] == {'train': 60, 'val': 30, 'test': 30}
+
+
+def test_a_test_image_never_influences_the_choice():
+    data, f = toy(120, noise=1.2)
+    test, other = data.rows('test'), f.copy()
+    other[test] = np.random.RandomState(9).standard_normal(other[test].shape)
+    a, b = linear_transfer(f, data), linear_transfer(other, data)
+    assert (a['validation'], a['penalty']) == (b['validation'], b['penalty']) and a['accuracy'] > b['accuracy'] + 15
+
+
+def test_of_equal_penalties_the_strongest_is_taken_and_warm_starts_change_nothing():
+    data, f = toy(noise=0.05)
+    found = linear_transfer(f, data, penalties=(1e-3, 1.0, 0.1))
+    assert set(found['validation'].values()) == {100.0} and found['penalty'] == 1.0 and found['accuracy'] == 100
+    train, val, y = data.rows('train'), data.rows('val'), data.labels.argmax(1)
+    noisy = toy(noise=1.5)[1]
+    together = choose_penalty(noisy, y, train, val, (10.0, 1.0, 0.1))
+    alone = {p: choose_penalty(noisy, y, train, val, (p,))[p] for p in (10.0, 1.0, 0.1)}
+    assert together == pytest.approx(alone, abs=2)
+
+
+def test_without_validation_rows_a_fifth_of_the_training_rows_validates():
+    data, f = toy(100, split=np.repeat(['train', 'test'], [60, 40]))
+    found = linear_transfer(f, data)
+    assert found['images'] == {'train': 48, 'val': 12, 'test': 40}
+    first, last = labels.split(60)
+    given = np.full(100, 'test', '<U5')
+    given[first], given[last] = 'train', 'val'
+    assert linear_transfer(f, replace(data, split=given))['validation'] == found['validation']
+    with pytest.raises(SpmlError, match='no test image'): linear_transfer(f, replace(data, split=np.full(100, 'train')))
+    with pytest.raises(SpmlError, match=r'expected \(100, D\)'): linear_transfer(f[:90], data)
+
+
+def test_the_convention_follows_the_name_of_the_set():
+    data, f = toy(200, noise=1.0)
+    for name, average in {'pets': 'class', 'flowers': 'class', 'aircraft': 'class', 'caltech101': 'class', 'dtd': 'image', 'food101': 'image', 'sun': 'image',
+                          'cars': 'image', 'cub-species': 'image'}.items():
+        found = linear_transfer(f, replace(data, name=name), penalties=(1.0,))
+        assert found['average'] == average and found['accuracy'] == found[{'class': 'mean_per_class', 'image': 'top1'}[average]]
+    assert linear_transfer(f, replace(data, name='pets'), average='image', penalties=(1.0,))['accuracy'] == found['top1']
+    assert found['top1'] != found['mean_per_class']
+
+
+# ---- features
+
+def test_features_are_the_mean_of_the_last_map_in_evaluation_mode():
+    torch.manual_seed(0)
+    pixels = np.random.RandomState(0).randint(0, 256, (70, 40, 40, 3), dtype=np.uint8)
+    data = Dataset('mini_x', pixels, np.ones((70, 1), np.int8), ['x'], np.full(70, 'train'))
+    model = models.create('mini', 5)
+    found = features(model, data)
+    with torch.inference_mode(): own = model.eval().feature_map(torch.from_numpy(pixels).permute(0, 3, 1, 2) / 255).mean((2, 3))
+    assert found.shape == (70, 96) and np.allclose(found, own.numpy(), atol=1e-4)
+    other = features(models.create('mini', 5, weights='none'), data)
+    assert not np.allclose(found, other, atol=1e-2)   # another backbone is not answered from the cache
+    assert features(model, data, 32).shape == (70, 96) and not np.allclose(features(model, data, 32), found, atol=1e-3)
+    with pytest.raises(SpmlError, match='pretrained'): features(models.create('mini', 5, head='labelwise', d=8), data)
+
+
+def test_photos_are_cut_out_of_the_middle(tmp_path):
+    wide = np.zeros((64, 192, 3), np.uint8)
+    wide[:, 64:128] = 255
+    Image.fromarray(wide).save(tmp_path / 'wide.png')
+    Image.fromarray(wide[:, 64:128]).save(tmp_path / 'middle.png')
+    data = Dataset('photos', [tmp_path / 'wide.png', tmp_path / 'middle.png'], np.ones((2, 1), np.int8), ['x'], np.full(2, 'train'))
+    model = models.create('mini', 1)
+    f = features(model, data, 56)   # the shorter side becomes 64, the middle 56 × 56 are white
+    with torch.inference_mode(): white = model.eval().feature_map(torch.ones(1, 3, 56, 56)).mean((2, 3))[0].numpy()
+    assert np.allclose(f[0], white, atol=1e-4) and np.allclose(f[1], white, atol=1e-4)
+
+
+# ---- small tasks and pre-training
+
+def test_small_tasks_never_show_a_digit_of_the_pretraining_pool():
+    tasks = transfer.small_tasks(160, 120)
+    assert {name: len(task.class_names) for name, task in tasks.items()} == {'digits': 10, 'symbols': 27, 'hues': 8, 'bird shapes': 14, 'bird sizes': 5}
+    for task in tasks.values():
+        assert task.images.shape[1:] == (40, 40, 3) and ((task.labels > 0).sum(1) == 1).all() and all(len(task.rows(p)) for p in ('train', 'val', 'test'))
+    digits, pools = tasks['digits'], miniatures.digit_pools()
+    assert len(digits.rows('test')) == len(pools['test']) and len(digits) == len(pools['train']) + len(pools['test'])
+    assert digits.images.min() == 0 and digits.images.max() == 255
+    assert all(len(tasks[name]) == 210 for name in ('symbols', 'hues')) and len(tasks['bird sizes']) == 70
+    assert np.array_equal(transfer.small_tasks(160, 120)['hues'].images, tasks['hues'].images)
+
+
+def test_objects_for_pretraining_have_one_class_each_and_their_targets_label():
+    data = transfer.draw_classes(40, 20)
+    _, targets = miniatures.draw_objects(40, 0, 'pretrain')
+    assert data.name == 'mini_objects_40' and len(data.class_names) == 41 and ((data.labels > 0).sum(1) == 1).all()
+    symbols = np.flatnonzero(targets['hue'] >= 0)
+    assert np.array_equal(data.labels.argmax(1)[symbols], targets['symbol'][symbols])
+    bird = np.flatnonzero(targets['hue'] < 0)[0]
+    shape = data.class_names[data.labels[bird].argmax()].removeprefix('bird: ')
+    assert targets['attributes'][bird, miniatures.ATTRIBUTES.index(f'shape: {shape}')]
+    assert len(data.rows('val')) == 0 and len(data.rows('test')) == 20
+
+
+@pytest.mark.parametrize('loss', ['an', 'asl', 'softmax', 'two_way'])
+def test_any_loss_pretrains_and_its_backbone_transfers(loss):
+    data = transfer.draw_classes(48, 24)
+    result = pretrain(loss, data, epochs=1, batch_size=16)
+    config = json.loads((result.folder / 'config.json').read_text())
+    assert (config['weights'], config['labels'], config['selection'], config['loss']) == ('none', 'full', 'last', loss)
+    if loss == 'asl': assert config['hparams'] | {'gamma_neg': 4.0, 'gamma_pos': 0.0, 'margin': 0.05} == config['hparams']   # the paper's values for Table 8
+    true = data.labels[data.rows('test')]
+    assert transfer.top1(result, data) == pytest.approx(100 * np.mean(result.logits['test'].argmax(1) == true.argmax(1)))
+    assert transfer.top1(replace(result, logits={'test': true + 0.5}), data) == 100
+    model = pretrained(result.folder)
+    state = torch.load(result.folder / 'best.pt', weights_only=True)['network']
+    assert all(torch.equal(value, state[f'backbone.{name}']) for name, value in model.backbone.state_dict().items())
+    tasks = {'bird sizes': transfer.small_tasks(160, 120)['bird sizes']}
+    table = transfer_table({loss: result.folder, 'again': model}, tasks, penalties=(1.0,), iterations=20)
+    assert isinstance(table, pd.DataFrame) and list(table.index) == [loss, 'again'] and table.loc[loss, 'bird sizes'] == table.loc['again', 'bird sizes']
+
+
+def test_a_finished_pretraining_is_read_back():
+    data = transfer.draw_classes(32, 16)
+    first = pretrain('softmax', data, epochs=1, batch_size=16)
+    stamp = (first.folder / 'result.json').stat().st_mtime_ns
+    again = pretrain('softmax', data, epochs=1, batch_size=16)
+    assert again.folder == first.folder and (again.folder / 'result.json').stat().st_mtime_ns == stamp
+    assert pretrain('softmax', data, epochs=1, batch_size=16, seed=1).folder != first.folder
+    (first.folder / 'DONE').unlink()
+    with pytest.raises(SpmlError, match='no DONE'): pretrained(first.folder)
+
+
+def test_the_backbone_of_a_linear_run_is_the_one_it_started_from(photo_folder):
+    config = runs.Config(loss='an', dataset=str(photo_folder), backbone='mini', image_size=40, regime='linear', epochs=1)
+    model = pretrained(training.train(config).folder)
+    assert all(torch.equal(a, b) for a, b in zip(model.backbone.state_dict().values(), models.create('mini', 1).backbone.state_dict().values(), strict=True))
+
+
+def test_pretraining_learns_what_transfers():
+    tasks, data = {'symbols': transfer.small_tasks(320, 160)['symbols']}, transfer.draw_classes(320, 20)
+    torch.manual_seed(0)
+    networks = {'pretrained': models.create('mini', 1), 'random': models.create('mini', 1, weights='none')}
+    table = transfer_table(networks, tasks, penalties=(100.0, 1.0), iterations=60)
+    assert table.loc['pretrained', 'symbols'] > 70 and table.loc['random', 'symbols'] < 30
+    result = pretrain('softmax', data, epochs=2, batch_size=16)
+    assert result.curves.loss.iloc[-1] < result.curves.loss.iloc[0]
+
+
+def test_the_record_is_continued_and_never_made_again(tmp_path, monkeypatch):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path))
+    told = []
+    options = {'penalties': (1.0,), 'iterations': 20, 'given': {'epochs': 1, 'batch_size': 16}, 'tell': told.append}
+    data, tasks = transfer.draw_classes(32, 16), {'bird sizes': transfer.small_tasks(160, 120)['bird sizes']}
+    first = transfer.record([1], data=data, tasks=tasks, **options)
+    assert first['row'].tolist() == [row for row in ('ASL', 'Softmax', 'Ours') for _ in range(2)] and first.column.tolist() == ['objects', 'bird sizes'] * 3
+    result = pretrain('asl', data, seed=1, epochs=1, batch_size=16)
+    assert first.run[0] == result.folder.name and first.accuracy[0] == pytest.approx(transfer.top1(result, data), abs=1e-4)
+    file = tmp_path / 'two_way' / 'transfer.csv'
+    file.write_text(file.read_text().replace('Ours,bird sizes,1', 'Ours,bird sizes,7').replace('Ours,objects,1', 'Ours,objects,7'))
+    again = transfer.record([1], data=data, tasks=tasks, **options)
+    assert len(told) == 4 and again.seed.tolist() == [1, 1, 1, 1, 7, 7, 1, 1] and again.accuracy[6:].tolist() == first.accuracy[4:].tolist()

@@ -1,0 +1,330 @@
+"House-keeping: what is listed, and that nothing goes that is in use, is not a run, or lies elsewhere."
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from spml_nb.tools import cleanup as keeping
+from spml_nb.base import files
+from spml_nb import runs
+from spml_nb.base import settings
+from spml_nb.base.errors import SpmlError
+from spml_nb.runs.config import Config, resolve
+from spml_nb.runs.folder import Run
+
+OLD = time.time() - 40 * 86400
+
+
+def stand_in(done=True, **fields):
+    "A run's folder as training leaves it, with small weights."
+    run = Run(resolve(Config(**{'loss': 'an', **fields})))
+    run.start()
+    files.write_atomically(run.folder / 'metrics.csv', 'epoch,val_map\n1,50.0\n2,60.0\n')
+    run.save('best.pt', {'weights': torch.zeros(5000)})
+    if not done:
+        run.save('last.pt', {'weights': torch.zeros(5000)})
+        return run
+    np.savez(run.folder / 'logits.npz', test=np.zeros((3, 2)))
+    run.finish({'scores': {'val_map': 60.0, 'test_map': 61.0}, 'seconds': 5.0, 'data': 'x', 'provenance': {'commit': None}})
+    return run
+
+
+def states(**filters): return dict(zip(keeping.listing(**filters).name, keeping.listing(**filters).state, strict=True))
+def aged(path):
+    os.utime(path, (OLD, OLD))
+    return path
+
+
+def test_each_state_is_told():
+    done, begun, running = stand_in(), stand_in(done=False, seed=1), stand_in(done=False, seed=2)
+    with running.lock():
+        table = keeping.listing().set_index('name')
+        assert table.state.to_dict() == {done.folder.name: 'done', begun.folder.name: 'begun', running.folder.name: 'running'}
+    assert table.note[begun.folder.name] == '2 epochs' and table.test_map[done.folder.name] == 61.0
+    assert states()[running.folder.name] == 'begun'   # the lock was only looked at
+    told = keeping.text(keeping.listing())
+    assert 'mini_voc' in told and told.splitlines()[-1].startswith('2 begun, 1 done; ')
+
+
+@pytest.mark.parametrize(('damage', 'words'), [
+    (lambda folder: (folder / 'result.json').write_text('{'), 'result.json cannot be read'),
+    (lambda folder: (folder / 'config.json').write_text('[]'), 'config.json cannot be read'),
+    (lambda folder: (folder / 'config.json').write_text('{"loss": "an", "dataset": "mini_voc", "hparams": {}, "lss": 1}'), "unknown parameter 'lss'"),
+    (lambda folder: (folder / 'best.pt').write_bytes((folder / 'best.pt').read_bytes()[:500]), 'best.pt is cut off'),
+    (lambda folder: (folder / 'logits.npz').unlink(), 'logits.npz is missing'),
+    (lambda folder: (folder / 'config.json').write_text('{}'), 'config.json cannot be read: no object with loss, dataset, hparams'),
+    (lambda folder: changed(folder / 'config.json', seed='abc'), "'seed' must be a whole number"),
+    (lambda folder: changed(folder / 'config.json', seed=[1, 2]), "'seed' must be a whole number"),
+    (lambda folder: changed(folder / 'config.json', hparams=None), "'hparams' must be a mapping"),
+    (lambda folder: changed(folder / 'config.json', dataset=['mini_voc']), 'TypeError'),
+    (lambda folder: changed(folder / 'config.json', epochs=10 ** 400), 'OverflowError'),
+    (lambda folder: changed(folder / 'result.json', scores=[]), 'result.json cannot be read'),
+    (lambda folder: changed(folder / 'result.json', scores={'val_map': 'high'}), 'result.json cannot be read'),
+    (lambda folder: changed(folder / 'result.json', seconds=None), 'result.json cannot be read')])
+def test_damage_is_named_and_hides_nothing_else(damage, words):
+    damage(stand_in().folder)
+    stand_in(seed=1)
+    table = keeping.listing()
+    assert sorted(table.state) == ['damaged', 'done'] and words in table[table.state == 'damaged'].note.item()
+    assert keeping.text(table).splitlines()[-1].startswith('1 ')
+    for filters in ({'dataset': 'mini_voc'}, {'hparams': {'a': 1}}, {'seed': 1}): keeping.text(keeping.listing(**filters))
+    assert keeping.listing(hparams={'a': 1}).empty and keeping.listing(seed=1).state.tolist() == ['done']
+
+
+def changed(file, **values): file.write_text(runs.json.dumps({**runs.read_json(file), **values}))
+
+
+@pytest.mark.parametrize('content', [b'', b'\xff\xfe\x00\x01', b'epoch\n1\n2,3,4,5\n'])
+def test_damaged_curves_are_a_damaged_run(content):
+    run = stand_in(done=False)
+    stand_in(seed=1)
+    (run.folder / 'metrics.csv').write_bytes(content)
+    table = keeping.listing().set_index('name')
+    assert sorted(table.state) == ['damaged', 'done'] and 'metrics.csv cannot be read' in table.note[run.folder.name]
+
+
+@pytest.mark.parametrize('done', [True, False])
+def test_a_renamed_run_or_a_copy_is_whole(done):
+    run, name = stand_in(done=done), 'my best model'
+    shutil.copytree(run.folder, run.folder.with_name(name))
+    table = keeping.listing().set_index('name')
+    state = 'done' if done else 'begun'
+    assert table.state.to_dict() == {run.folder.name: state, name: state} and keeping.listing(state='damaged').empty
+    assert 'its name does not belong to its configuration' in table.note[name] and 'its name' not in table.note[run.folder.name]
+    assert done or '2 epochs' in table.note[name]
+
+
+def test_runs_of_another_user_are_listed(monkeypatch):
+    run = stand_in()
+    keeping._lock(run.folder).touch()
+    def refused(*_, **__): raise PermissionError(13, 'Permission denied')
+    monkeypatch.setattr(keeping.FileLock, 'acquire', refused)   # a superuser may open everything
+    assert states() == {run.folder.name: 'done'}
+    assert keeping.remove([run.folder.name], dry_run=False)[['outcome', 'why']].to_numpy().tolist() == [['refused', 'Permission denied']]
+    monkeypatch.setattr(keeping.os, 'access', lambda file, mode: file.name != 'best.pt')
+    assert keeping.listing().note.tolist() == ['best.pt may not be read']
+
+
+@pytest.mark.parametrize('at', ['_size', '_days', '_given', '_wrong', '_progress'])
+def test_a_run_that_goes_away_while_it_is_looked_at(monkeypatch, at):
+    gone, kept = stand_in(), stand_in(seed=1)
+    whole = getattr(keeping, at)
+    def vanish(path, *more):
+        if path == gone.folder: shutil.rmtree(gone.folder, ignore_errors=True)
+        return whole(path, *more)
+    monkeypatch.setattr(keeping, at, vanish)
+    assert keeping.listing()[['name', 'state']].to_numpy().tolist() == [[kept.folder.name, 'done']]
+
+
+def test_a_file_that_goes_away_has_no_size_and_no_age(tmp_path):
+    assert keeping._size(tmp_path / 'gone') == keeping._days(tmp_path / 'gone') == keeping.unused(tmp_path / 'gone') == 0
+
+
+def test_runs_from_before_a_field_existed_are_whole():
+    folder = stand_in().folder
+    config = runs.read_json(folder / 'config.json')
+    for name in runs.ADDED: del config[name]
+    (folder / 'config.json').write_text(runs.json.dumps(config))
+    assert keeping.listing(normalise='true' == 'true', frozen_stages=0).state.tolist() == ['done']
+
+
+def test_filters():
+    old = stand_in(loss='em', hparams={'alpha': 0.3})
+    new = stand_in(seed=1, done=False)
+    aged(old.folder)
+    assert list(keeping.listing().seed) == [1, 0]   # newest first
+    for given in ({'loss': 'em'}, {'hparams': {'alpha': 0.3}}, {'pattern': 'em-*'}, {'days': 30}, {'state': 'done'}, {'seed': '0'}):
+        assert list(states(**given)) == [old.folder.name], given
+    for given in ({'seed': 1, 'dataset': 'mini_voc'}, {'state': 'begun'}): assert list(states(**given)) == [new.folder.name], given
+    assert not len(keeping.listing(loss='em', seed=1)) and keeping.text(keeping.listing(loss='gr')) == 'none'
+    for given, words in (({'los': 'em'}, "unknown field to filter by 'los'"), ({'state': 'dnoe'}, "Did you mean 'done'?"),
+                         ({'seed': 'x'}, "'seed' must be a whole number"), ({'regime': 'liner'}, "unknown regime 'liner'")):
+        with pytest.raises(SpmlError) as error: keeping.listing(**given)
+        assert words in str(error.value)
+
+
+def test_a_run_is_removed_and_the_rest_stays():
+    gone, kept = stand_in(), stand_in(seed=1)
+    log = gone.folder.parent / f'{gone.folder.name}.log'
+    log.write_text('of the last try')
+    table = keeping.listing(seed=0)
+    assert keeping.remove(table, dry_run=True).outcome.tolist() == ['would be removed'] and gone.done
+    done = keeping.remove(table, dry_run=False)
+    assert keeping.freed(done).startswith('1 removed, ') and keeping.freed(done).endswith('kB freed')
+    assert not gone.folder.exists() and not log.exists() and list(states()) == [kept.folder.name]
+    assert not list(settings.path('runs').glob('.removed-*'))
+
+
+def test_a_run_that_another_process_trains_stays():
+    run = stand_in(done=False)
+    code = f'import sys\nfrom filelock import FileLock\nheld = FileLock({str(keeping._lock(run.folder))!r}).acquire()\nprint(flush=True)\nsys.stdin.read()'
+    with subprocess.Popen([sys.executable, '-c', code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        assert list(states(state='running')) == [run.folder.name]
+        for dry_run in (True, False):
+            table = keeping.remove([run.folder.name], dry_run=dry_run)
+            assert table.outcome.tolist() == ['refused'] and 'a process is using it' in keeping.freed(table)
+        other.stdin.close()
+    assert (run.folder / 'last.pt').is_file() and keeping.remove(run.folder.name, dry_run=False).outcome.tolist() == ['removed']
+
+
+def test_only_runs_right_below_the_folder_of_runs_can_be_removed(tmp_path):
+    whole, root = stand_in(), settings.path('runs')
+    outside = tmp_path / 'elsewhere'
+    whole.folder.rename(outside)
+    kept = stand_in()
+    (root / 'link').symlink_to(outside)
+    (root / 'notes').mkdir()
+    (root / 'notes' / 'mine.txt').write_text('mine')
+    (root / 'deep').mkdir()
+    (root / 'deep' / 'config.json').write_text('{}')
+    (root / 'deep' / 'inner').mkdir()
+    (root / 'deep' / 'inner' / 'config.json').write_text('{}')
+    for wrong, words in ((outside, 'does not lie right below'), ('link', 'is a link'), ('notes', 'it has no config.json'), ('..', 'does not lie right below'),
+                         (root, 'does not lie right below'), (root / 'deep' / 'inner', 'does not lie right below'), ('no-such-run', 'it has no config.json'),
+                         (root / 'link' / '..' / 'elsewhere', 'does not lie right below')):
+        with pytest.raises(SpmlError, match=words): keeping.remove([kept.folder.name, wrong], dry_run=False)
+        assert kept.done, wrong   # nothing was removed before the refusal
+    assert (outside / 'DONE').is_file() and (root / 'notes' / 'mine.txt').is_file() and 'link' not in states()
+
+
+def test_a_link_inside_a_run_is_not_followed(tmp_path):
+    (tmp_path / 'precious').write_text('kept')
+    run = stand_in()
+    (run.folder / 'more').symlink_to(tmp_path)
+    assert keeping.remove([run.folder], dry_run=False).outcome.tolist() == ['removed'] and (tmp_path / 'precious').read_text() == 'kept'
+
+
+def killed_at(call, name):
+    "Remove a run in a process that is killed just before its call-th change of the disk. Returns: whether it was."
+    child = os.fork()
+    if not child:
+        left = [call]
+        def watch(event, arguments):
+            if event in ('os.mkdir', 'os.rename', 'os.remove', 'os.rmdir'):
+                if not left[0]: os.kill(os.getpid(), signal.SIGKILL)
+                left[0] -= 1
+        sys.addaudithook(watch)
+        keeping.remove([name], dry_run=False)
+        os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings('ignore:.*fork:DeprecationWarning')
+def test_a_kill_while_removing_leaves_nothing_that_looks_finished():
+    seen, killed, call = [], True, 0
+    while killed:
+        name = stand_in().folder.name
+        killed = killed_at(call, name)
+        assert set(keeping.listing().state) <= {'done'}   # whole, or not among the runs
+        seen.append((killed, len(runs.load())))
+        call += 1
+    there = [n for _, n in seen]
+    assert there == sorted(there, reverse=True) and there.count(1) >= 2 and there.count(0) >= 5   # killed both before and behind the stroke
+    for place in settings.path('runs').glob('.removed-*'): aged(place)
+    left = keeping.leftovers()
+    assert set(left.what) == {'half-removed run'}
+    keeping.clean(left, dry_run=False)
+    assert not list(settings.path('runs').glob('.removed-*'))
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv('SPML_NB_CACHE', str(tmp_path / 'cache'))
+    for kind in ('images', 'features'): (tmp_path / 'cache' / kind).mkdir(parents=True)
+    return tmp_path / 'cache'
+
+
+def test_what_was_left_behind_is_found_and_removed(cache):
+    begun, done = stand_in(done=False), stand_in(seed=1)
+    root = begun.folder.parent
+    wanted = [done.folder.with_name(f'{done.folder.name}.log'), root / 'an-mini_voc-0123456789ab.log', begun.folder / '.last.pt-a1b2c3_d.tmp', begun.folder / '.best.pt-a1b2c3_d', root / '.removed-a1b2c3_d',
+              root / 'em-mini_voc-0123456789ab', settings.path('outputs') / 'hml' / '.table1.csv-abcdefgh.tmp', cache / 'images' / 'x-40-0123.npy.tmp',
+              cache / 'features' / '.0123.npy-abcdefgh.tmp', cache / 'features' / 'old.npy', cache / 'reproduction-a1b2c3_d']
+    kept = [begun.folder.with_name(f'{begun.folder.name}.log'), root / 'mine.log', settings.path('outputs') / '.runs.csv-abcdefgh.tmp', cache / 'features' / 'new.npy',
+            cache / 'features' / 'old.npy.lock', cache / 'notes.txt']
+    for path in (*wanted, *kept):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix or path.name.startswith('.runs') or path.name.startswith(('.last', '.best')): path.write_bytes(b'12345')
+        else: path.mkdir()
+        if path in wanted: aged(path)
+    assert set(keeping.leftovers().path) == set(wanted)
+    assert cache / 'features' / 'new.npy' in set(keeping.leftovers(0).path)
+    assert keeping.clean(keeping.leftovers(), dry_run=True).outcome.unique().tolist() == ['would be removed'] and all(map(os.path.lexists, wanted))
+    assert keeping.clean(keeping.leftovers(), dry_run=False).outcome.unique().tolist() == ['removed']
+    assert not any(map(os.path.lexists, wanted)) and all(map(os.path.lexists, kept)) and states() == {begun.folder.name: 'begun', done.folder.name: 'done'}
+    with pytest.raises(SpmlError, match='days=-1'): keeping.leftovers(-1)
+
+
+def test_what_only_has_the_name_of_a_leftover_is_the_users(cache):
+    root, outputs, begun = settings.path('runs'), settings.path('outputs'), stand_in(done=False).folder
+    copied = root / '.backup-20260101'
+    copied.mkdir()
+    shutil.copytree(stand_in(seed=1).folder, copied / 'run')
+    folders = [root / '.folder-20260101.tmp', outputs / '.folder-20260101.tmp', begun / '.folder-20260101.tmp', begun / '.last.pt-a1b2c3d4', root / 'em-mini_voc-0123456789ab.log',
+               cache / 'features' / '.folder-20260101.tmp', cache / 'images' / 'mine', cache / 'images' / 'a.npy.tmp', root / '.removed-by-me', cache / 'reproduction-of-mine']
+    files = [root / '.env-template', outputs / '.env-template', begun / '.env-template', outputs / '.runs.csv-abcdefgh', cache / 'features' / '.env-template',
+             root / 'em-mini_voc-0123456789ac' / '.env-template', root / '.removed-a1b2c3d4', cache / 'reproduction-a1b2c3d4', cache / 'images' / 'photo.jpg', cache / 'images' / 'draft.tmp']
+    (cache / 'elsewhere').write_text('mine')
+    links = [root / '.link-20260101.tmp', outputs / '.link-20260101.tmp', begun / '.link-20260101.tmp', cache / 'features' / '.link-20260101.tmp', cache / 'features' / 'link.npy']
+    for path in (*folders, *files, *links): path.parent.mkdir(parents=True, exist_ok=True)
+    for path in folders:
+        path.mkdir()
+        (path / 'mine.txt').write_text('mine')
+    for path in files: path.write_text('mine')
+    for path in links: path.symlink_to(cache / 'elsewhere')
+    for path in (copied, *folders, *files, cache / 'elsewhere'): aged(path)
+    assert keeping.leftovers(0).empty, keeping.leftovers(0).path.tolist()
+    table = pd.DataFrame([{'what': 'temporary file', 'path': path, 'mb': 0.0, 'days': 99.0} for path in (copied, *folders, *files, *links)])
+    assert set(keeping.clean(table, dry_run=False).outcome) == {'refused'} and (copied / 'run' / 'DONE').is_file()
+    assert all(path.is_dir() for path in folders) and all(path.is_file() for path in (*files, *links))
+
+
+def test_what_goes_away_while_it_is_looked_at_is_left_out(cache, monkeypatch):
+    begun = stand_in(done=False).folder
+    wanted = aged_file(begun / '.last.pt-a1b2c3d4.tmp')
+    gone = begun.with_name('em-mini_voc-0123456789ab')
+    gone.mkdir()
+    whole = keeping.locked
+    def vanish(lock):
+        if lock == keeping._lock(gone): shutil.rmtree(gone, ignore_errors=True)
+        return whole(lock)
+    monkeypatch.setattr(keeping, 'locked', vanish)
+    assert keeping.leftovers().path.tolist() == [wanted]
+
+
+def test_nothing_goes_that_a_process_holds_or_has_opened(cache):
+    building, mapped = aged_file(cache / 'images' / 'a.npy.tmp'), cache / 'features' / 'b.npy'
+    writing = aged_file(stand_in(done=False).folder / '.last.pt-a1b2c3d4.tmp')
+    np.save(mapped, np.zeros((100, 100)))
+    aged(mapped)
+    table = keeping.leftovers()
+    assert set(table.path) == {building, mapped, writing}
+    array = np.load(mapped, mmap_mode='r')
+    aged(mapped)
+    with keeping.FileLock(f'{cache}/images/a.npy.lock'), keeping.FileLock(keeping._lock(writing.parent)):
+        assert not len(keeping.leftovers())
+        assert keeping.clean(table, dry_run=False).outcome.tolist() == ['refused'] * 3
+    assert array.sum() == 0 and all(path.is_file() for path in (building, mapped, writing))
+
+
+def aged_file(path):
+    path.write_bytes(b'half')
+    return aged(path)
+
+
+def test_clean_refuses_what_lies_elsewhere(cache, tmp_path):
+    (tmp_path / 'mine').mkdir()
+    (tmp_path / 'mine' / 'a.npy').write_bytes(b'1')
+    (cache / 'linked').symlink_to(tmp_path / 'mine')
+    for path in (tmp_path / 'mine' / 'a.npy', cache / 'linked' / 'a.npy', cache / '..' / 'mine' / 'a.npy'):
+        with pytest.raises(SpmlError, match='does not lie in'):
+            keeping.clean(pd.DataFrame([{'what': 'unused cache', 'path': path, 'mb': 1.0, 'days': 99.0}]), dry_run=False)
+    assert (tmp_path / 'mine' / 'a.npy').is_file()

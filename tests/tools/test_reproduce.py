@@ -1,0 +1,137 @@
+"Reproduction: the same run has the same bits, and whatever else was different is said and measured."
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from spml_nb.tools import reproduce as reproduction
+from spml_nb import runs, training
+from spml_nb.base import settings
+from spml_nb.base.errors import SpmlError
+from spml_nb.runs.config import Config
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv('SPML_NB_CACHE', str(tmp_path / 'cache'))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def config(folder, **fields):
+    return Config(**{'loss': 'em', 'dataset': str(folder), 'backbone': 'mini', 'image_size': 40, 'epochs': 2, 'lr': 1e-3, 'batch_size': 8, **fields})
+
+
+def contents(folder): return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+@pytest.mark.parametrize('fields', [{}, {'regime': 'linear'}, {'loss': 'lac', 'epochs': 1, 'regime': 'linear', 'batch_size': 6}, {'regime': 'linear_init', 'linear_epochs': 1, 'ema': 0.9}])
+def test_the_same_again_has_the_same_bits_and_leaves_the_first_alone(photo_folder, fields):
+    first = training.train(config(photo_folder, **fields))
+    before = contents(first.folder)
+    cached = {file: file.stat().st_mtime_ns for file in settings.path('cache').rglob('*.npy')}
+    found = reproduction.reproduce(first.folder.name)
+    assert found.identical and found.differs == [] and set(found.logits.values()) == {0.0}
+    assert (found.epochs.difference == 0).all() and len(found.epochs) == len(first.curves) and (found.scores.difference == 0).all()
+    assert contents(first.folder) == before and [path.name for path in settings.path('runs').glob('[!.]*')] == [first.folder.name]
+    assert {file: file.stat().st_mtime_ns for file in settings.path('cache').rglob('*.npy')} == cached and not list(settings.path('cache').glob('reproduction-*'))
+    assert 'the same bits' in reproduction.text(found) and 'no known difference' in reproduction.text(found)
+    assert torch.get_num_threads() == 1
+
+
+def test_frozen_features_are_computed_again(photo_folder):
+    "A cache that is wrong must not make a run look reproduced."
+    first = training.train(config(photo_folder, regime='linear'))
+    (file,) = settings.path('cache').glob('features/*.npy')
+    features = np.load(file)
+    np.save(file, features + 1)
+    assert reproduction.reproduce(first.folder).identical
+
+
+def test_a_result_carries_what_a_reproduction_needs(photo_folder):
+    result = runs.read_json(training.train(config(photo_folder, seed=3, epochs=1)).folder / 'result.json')
+    assert result['seeds'] == {'seed': 3, 'label_seed': 1200} and result['device'] == 'cpu' and result['seconds'] > 0 and len(result['data']) == 16
+    kept = result['provenance']
+    assert {'commit', 'versions', 'python', 'machine', 'system', 'threads', 'processes', 'instructions', 'cuda', 'cuda_version'} <= set(kept)
+    assert kept['threads'] == kept['processes'] == 1 and kept['versions']['torch'] and kept['instructions']
+
+
+def test_other_threads_are_said_and_measured(photo_folder):
+    first = training.train(config(photo_folder, epochs=1, batch_size=20))
+    found = reproduction.reproduce(first.folder, threads=2)
+    assert found.differs == ['threads'] and found.facts.set_index('fact').loc['threads', ['first', 'second']].tolist() == [1, 2]
+    assert 0 <= found.logits['test'] < 1 and found.identical == (found.logits['test'] == 0 == found.logits['val'])
+    assert 'threads: 1 then, 2 now' in reproduction.text(found) and torch.get_num_threads() == 1
+
+
+def test_data_that_changed_since_are_said(photo_folder):
+    first = training.train(config(photo_folder))
+    table = (photo_folder / 'labels.csv').read_text().replace('|bright', '')
+    (photo_folder / 'labels.csv').write_text(table)
+    found = reproduction.reproduce(first.folder)
+    assert found.differs == ['data'] and not found.identical
+    told = reproduction.text(found)
+    assert 'data: ' in told and 'the data have changed since' in told and 'validation mAP by epoch' in told
+    (photo_folder / 'labels.csv').write_text('\n'.join(line for line in table.splitlines() if '1.png' not in line) + '\n')
+    found = reproduction.reproduce(first.folder)
+    assert np.isnan(found.logits['test']) and 'other images or classes' in reproduction.text(found)
+
+
+def test_other_versions_commits_and_older_results(photo_folder):
+    first = training.train(config(photo_folder, epochs=1))
+    result = runs.read_json(first.folder / 'result.json')
+    result['provenance']['versions']['torch'] = '1.0'
+    result['provenance']['commit'] = '0123456789ab'
+    for name in ('seeds', 'device'): del result[name]
+    for name in ('processes', 'instructions', 'cuda_version'): del result['provenance'][name]
+    (first.folder / 'result.json').write_text(json.dumps(result))
+    found = reproduction.reproduce(first.folder)
+    assert found.identical and {'torch', 'commit', 'instructions'} <= set(found.differs) and not {'seed', 'device', 'data'} & set(found.differs)
+    assert 'torch: 1.0 then, ' in reproduction.text(found) and 'instructions: not recorded then' in reproduction.text(found)
+
+
+@pytest.mark.parametrize('damage', [lambda result: result.pop('provenance'), lambda result: result.pop('data'), lambda result: result.update(provenance=None)])
+def test_a_result_without_what_is_compared(monkeypatch, damage):
+    run = runs.Run(runs.resolve(Config(loss='an')))
+    run.start()
+    result = {'scores': {}, 'data': 'x', 'provenance': {'commit': None}}
+    damage(result)
+    run.finish(result)
+    monkeypatch.setattr(training, 'make_task', lambda config: pytest.fail('it was trained'))
+    with pytest.raises(SpmlError, match=r'result\.json.*Remove its folder'): reproduction.reproduce(run.folder)
+
+
+def test_another_seed_would_be_seen(photo_folder, monkeypatch):
+    "The comparison is not blind: the second run is made with another seed."
+    first = training.train(config(photo_folder))
+    resolved = reproduction._config
+    monkeypatch.setattr(reproduction, '_config', lambda given, device: replace(resolved(given, device), seed=1))
+    found = reproduction.reproduce(first.folder)
+    assert not found.identical and found.differs == ['seed'] and found.logits['test'] > 0.01
+    assert 'largest difference of a logit, test' in reproduction.text(found)
+
+
+def test_what_cannot_be_reproduced(photo_folder):
+    class Stop(Exception): pass
+    def stop(curves): raise Stop
+    with pytest.raises(Stop): training.train(config(photo_folder), on_epoch=stop)
+    (folder,) = settings.path('runs').glob('em-*')
+    with pytest.raises(SpmlError, match='has no DONE'): reproduction.reproduce(folder)
+    done = training.train(config(photo_folder)).folder
+    if not torch.cuda.is_available():
+        with pytest.raises(SpmlError, match="'cuda' is not here"): reproduction.reproduce(done, device='cuda')
+    with pytest.raises(SpmlError, match='no run'): reproduction.reproduce('em-none')
+    for file in photo_folder.rglob('*.png'): file.unlink()
+    with pytest.raises(SpmlError): reproduction.reproduce(done)
+    assert not list(settings.path('cache').glob('reproduction-*'))
+
+
+def test_what_moves_a_run_is_measured(photo_folder):
+    table = reproduction.sensitivity(config(photo_folder), {'again': {}, 'bf16': {'precision': 'bf16'}, 'plain': {'contiguous': True}}).set_index('variant')
+    assert (table.loc['again'] == 0).all()
+    assert 1e-5 < table.logit_step['bf16'] < table.logit_epoch['bf16'] < 2 and table.logit_step['plain'] < 1e-3
+    with pytest.raises(SpmlError, match="regime='linear'"): reproduction.sensitivity(config(photo_folder, regime='linear'))

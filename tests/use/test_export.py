@@ -1,0 +1,246 @@
+"""A trained model in one file: the same probabilities from every format, everything inside, and nothing in a file is ever executed."""
+import io
+import json
+import pickle
+import shutil
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from use.test_predict import CLASSES, Attack, made  # noqa: F401
+
+from spml_nb.use import export as exporting, predict as prediction
+from spml_nb import models
+from spml_nb.base.errors import SpmlError
+from spml_nb.use.export import export, load
+from spml_nb.use.predict import predict
+
+
+@pytest.fixture
+def exported(made, tmp_path):  # noqa: F811
+    "A run's .safetensors file, a copy to do anything with."
+    first = made.work / 'first.safetensors'
+    if not first.is_file(): export(made.run('cosine').folder, first)
+    return Path(shutil.copy(first, tmp_path / 'model.safetensors'))
+
+
+def pixels_of(photos, preprocessing):
+    "What another program does for `squash`, written from the words in the file."
+    size = preprocessing['image_size']
+    def bytes_of(file):
+        with Image.open(file) as image: return np.asarray(prediction.images.upright(image).resize((size, size), Image.Resampling.BILINEAR))
+    return np.stack([bytes_of(file) for file in photos]).transpose(0, 3, 1, 2).copy()
+
+
+# ---- the same probabilities
+
+@pytest.mark.parametrize('name', ['linear', 'cosine', 'label-wise', 'frozen', 'frozen, label-wise', 'frozen, random', 'crop', 'as they are'])
+def test_safetensors_say_the_same_as_the_run(made, tmp_path, name):  # noqa: F811
+    folder = made.run(name).folder
+    model = load(export(folder, tmp_path / 'model.safetensors'))
+    own = predict(folder, made.test)
+    assert model.predict(made.test).equals(own) and predict(tmp_path / 'model.safetensors', made.test).equals(own)
+    assert model.class_names == CLASSES and model.threshold == made.run(name).scores['threshold']
+    again = export(tmp_path / 'model.safetensors', tmp_path / 'again.safetensors')   # a file is as good as a run
+    assert load_file(again).keys() == load_file(tmp_path / 'model.safetensors').keys() and load(again).predict(made.test).equals(own)
+
+
+@pytest.mark.parametrize('name', ['cosine', 'frozen, label-wise'])
+def test_onnx_and_torch_programs_say_the_same_as_the_run(made, tmp_path, name):  # noqa: F811
+    import onnx
+    import onnxruntime
+    folder = made.run(name).folder
+    files = {suffix: export(folder, tmp_path / f'model{suffix}') for suffix in ('.onnx', '.pt2')}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ['model.onnx', 'model.pt2']   # no weights beside them
+    own = predict(folder, made.test)
+    model = load(files['.onnx'])
+    for given in (made.test, made.test[:1]):
+        assert np.abs(model.predict(given)[CLASSES].to_numpy() - own[CLASSES][:len(given)].to_numpy()).max() < 1e-5
+    assert predict(files['.onnx'], made.test).labels.tolist() == own.labels.tolist()
+    onnx.checker.check_model(onnx.load(files['.onnx']), full_check=True)
+    session = onnxruntime.InferenceSession(files['.onnx'], providers=['CPUExecutionProvider'])
+    said = {k: json.loads(v) for k, v in session.get_modelmeta().custom_metadata_map.items()}
+    extra = dict.fromkeys((f'{k}.json' for k in said), '')
+    program = torch.export.load(files['.pt2'], extra_files=extra).module()
+    assert {k.removesuffix('.json'): json.loads(v) for k, v in extra.items()} == said
+    assert said['class_names'] == CLASSES and said['threshold'] == made.run(name).scores['threshold'] and said['preprocessing'] == model.preprocessing
+    pixels = pixels_of(made.test, said['preprocessing'])
+    for n in (1, 5, len(pixels)):   # any number of images at once
+        assert np.abs(session.run(None, {'images': pixels[:n]})[0] - own[CLASSES][:n].to_numpy()).max() < 1e-5
+        assert np.abs(program(torch.from_numpy(pixels[:n])).detach().numpy() - own[CLASSES][:n].to_numpy()).max() < 1e-5
+
+
+# ---- everything inside
+
+def test_the_header_says_all(made, exported):  # noqa: F811
+    with safe_open(exported, 'pt') as opened: header = opened.metadata()
+    result, said = made.run('cosine'), json.loads(header['spml_nb'])
+    told = {'format': 1, 'run': result.folder.name, 'dataset': 'photos', 'method': 'hml', 'ranks_by': 'method', 'backbone': 'mini', 'head': 'cosine',
+            'head_options': {}, 'frozen_features': False, 'normalise': True, 'mean': [0.5] * 3, 'std': [0.25] * 3, 'image_size': 32, 'resize': 'squash',
+            'class_names': CLASSES, 'threshold': result.scores['threshold'], 'map': result.scores['test_map']}
+    assert said == told | {'hparams': result.config.hparams} and json.loads(header['preprocessing'])['steps'].startswith('turned upright')
+
+
+def test_the_file_is_the_authority_on_the_normalisation(made, exported, tmp_path):  # noqa: F811
+    own, changed = load(exported).predict(made.test), changed_file(exported, tmp_path, mean=[0.2, 0.5, 0.5])
+    assert np.abs(load(changed).predict(made.test)[CLASSES] - own[CLASSES]).to_numpy().max() > 1e-3
+
+
+def test_an_exported_backbone_starts_another_run(made, exported):  # noqa: F811
+    backbone = models.create('mini', 7, weights=str(exported)).backbone.state_dict()
+    state = torch.load(made.run('cosine').folder / 'best.pt', weights_only=True)['network']
+    assert backbone and all(torch.equal(value, state[f'backbone.{name}']) for name, value in backbone.items())
+
+
+# ---- wrong files
+
+@pytest.mark.parametrize('file, told', [('model.pt', "unknown suffix .*model.pt.* '.pt'.*.safetensors, .pt2, .onnx"), ('model', "unknown suffix .* ''")])
+def test_another_suffix(made, tmp_path, file, told):  # noqa: F811
+    with pytest.raises(SpmlError, match=told): export(made.run('cosine').folder, tmp_path / file)
+    with pytest.raises(SpmlError, match=told): load(tmp_path / file)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize('suffix', exporting.FORMATS)
+def test_no_such_file(tmp_path, suffix):
+    with pytest.raises(SpmlError, match='no file .*nothing'): predict(tmp_path / f'nothing{suffix}', tmp_path)
+    with pytest.raises(SpmlError, match="no run 'nothing'"): export('nothing', tmp_path / f'model{suffix}')
+    assert not any(tmp_path.iterdir())
+
+
+def changed_file(file, tmp_path, drop=(), tensors=None, text=None, **changes):
+    "A copy of a .safetensors file with another description."
+    with safe_open(file, 'pt') as opened: said = json.loads(opened.metadata()['spml_nb'])
+    said = {k: v for k, v in (said | changes).items() if k not in drop}
+    save_file(load_file(file) if tensors is None else tensors, tmp_path / 'changed.safetensors', metadata={'spml_nb': json.dumps(said) if text is None else text})
+    return tmp_path / 'changed.safetensors'
+
+
+@pytest.mark.parametrize('changes, told', [
+    ({'format': 2}, 'has format 2, this library reads 1'), ({'text': '{'}, 'description cannot be read'), ({'text': '[1]'}, 'description cannot be read'),
+    ({'drop': ['class_names']}, r'not whole \(class_names\)'), ({'class_names': []}, 'not whole'), ({'class_names': [1, 2, 3]}, 'not whole'),
+    ({'class_names': CLASSES[:2]}, 'do not fit'), ({'image_size': True}, r'not whole \(image_size\)'), ({'image_size': 0}, 'not whole'),
+    ({'threshold': float('nan')}, 'not whole'), ({'threshold': 7.0}, 'not whole'), ({'class_names': ['same'] * 3}, 'not whole'), ({'std': [0.25, 0.0, 0.25]}, 'not whole'),
+    ({'resize': 'other'}, 'not whole'), ({'std': [1.0]}, 'not whole'), ({'mean': ['a', 'b', 'c']}, 'not whole'),
+    ({'backbone': 'resnet_nothing'}, "do not fit .unknown backbone 'resnet_nothing'"), ({'head': 'none'}, "do not fit .unknown head 'none'"),
+    ({'head': 'labelwise', 'head_options': {'d': 4, 'heads': 0}}, 'do not fit'),
+    ({'head_options': {'x': 1}}, 'do not fit'), ({'method': 'none'}, "do not fit .unknown loss 'none'"), ({'hparams': {'x': 1}}, 'do not fit'),
+    ({'ranks_by': 'logits'}, None), ({'tensors': {'x': torch.zeros(1)}}, 'do not fit')])
+def test_a_damaged_description_is_told(exported, tmp_path, changes, told):
+    file = changed_file(exported, tmp_path, **changes)
+    if told is None: assert load(file).description['ranks_by'] == 'logits'; return   # the method's weights are then of no account
+    with pytest.raises(SpmlError, match=f'changed.safetensors (cannot be used: .*)?{told}'): load(file)
+
+
+def test_damaged_files_and_files_of_something_else(made, exported, tmp_path):  # noqa: F811
+    whole, part = exported.read_bytes(), tmp_path / 'part.safetensors'
+    for damaged in (b'', b'text', whole[:len(whole) // 2], whole[:20], b'\xff' * 100):
+        part.write_bytes(damaged)
+        with pytest.raises(SpmlError, match='part.safetensors cannot be used: it is no whole safetensors file'): load(part)
+    save_file({'a': torch.zeros(2)}, part)
+    with pytest.raises(SpmlError, match='part.safetensors was not written by spml_nb'): load(part)
+
+
+def test_damaged_onnx_files_and_those_of_something_else(tmp_path):
+    from onnx import TensorProto, helper
+    file = tmp_path / 'part.onnx'
+    for damaged in (b'', b'text' * 10):
+        file.write_bytes(damaged)
+        with pytest.raises(SpmlError, match='part.onnx cannot be used: it is no whole ONNX model'): load(file)
+    put, got = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in 'xy')
+    other = helper.make_model(helper.make_graph([helper.make_node('Relu', ['x'], ['y'])], 'g', [put], [got]), opset_imports=[helper.make_opsetid('', 20)], ir_version=10)
+    file.write_bytes(other.SerializeToString())
+    with pytest.raises(SpmlError, match='part.onnx was not written by spml_nb'): load(file)
+    helper.set_model_props(other, {'spml_nb': json.dumps(DESCRIPTION)})
+    file.write_bytes(other.SerializeToString())
+    with pytest.raises(SpmlError, match='inputs and outputs are not those'): load(file)
+
+
+def test_an_onnx_input_that_is_not_that_of_its_description_is_told(tmp_path):
+    from onnx import TensorProto, helper
+    def written(kind, shape):
+        put, got = helper.make_tensor_value_info('images', kind, shape), helper.make_tensor_value_info('probabilities', TensorProto.FLOAT, [shape[0], 1])
+        nodes = [helper.make_node('Cast', ['images'], ['f'], to=TensorProto.FLOAT), helper.make_node('ReduceMean', ['f', 'axes'], ['m'], keepdims=0),
+                 helper.make_node('Unsqueeze', ['m', 'last'], ['probabilities'])]
+        fixed = [helper.make_tensor('axes', TensorProto.INT64, [3], [1, 2, 3]), helper.make_tensor('last', TensorProto.INT64, [1], [1])]
+        model = helper.make_model(helper.make_graph(nodes, 'g', [put], [got], fixed), opset_imports=[helper.make_opsetid('', 20)], ir_version=10)
+        helper.set_model_props(model, {'spml_nb': json.dumps(DESCRIPTION)})
+        (tmp_path / 'model.onnx').write_bytes(model.SerializeToString())
+        return tmp_path / 'model.onnx'
+    assert load(written(TensorProto.UINT8, ['batch', 3, 32, 32]))(np.ones((2, 3, 32, 32), np.uint8)).tolist() == [[1.0], [1.0]]
+    for kind, shape in ((TensorProto.UINT8, ['batch', 3, 8, 8]), (TensorProto.UINT8, ['batch', 1, 32, 32]), (TensorProto.FLOAT, ['batch', 3, 32, 32]),
+                        (TensorProto.UINT8, [2, 3, 32, 32])):
+        with pytest.raises(SpmlError, match='inputs and outputs are not those'): load(written(kind, shape))
+
+
+DESCRIPTION = {'format': 1, 'run': 'r', 'dataset': 'd', 'method': 'an', 'hparams': {}, 'ranks_by': 'logits', 'backbone': 'mini', 'head': 'linear', 'head_options': {},
+               'frozen_features': False, 'normalise': True, 'image_size': 32, 'resize': 'squash', 'class_names': ['a'], 'threshold': 0.5, 'mean': [0.5] * 3, 'std': [0.5] * 3}
+
+
+@pytest.mark.parametrize('package, suffix', [('onnx', '.onnx'), ('onnxscript', '.onnx')])
+def test_a_missing_package_is_named(made, tmp_path, monkeypatch, package, suffix):  # noqa: F811
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SpmlError, match=rf"needs the package '{package}'.*spml_nb\[export\]"): export(made.run('linear').folder, tmp_path / f'model{suffix}')
+    assert not any(tmp_path.iterdir())
+    monkeypatch.setitem(sys.modules, 'onnxruntime', None)
+    (tmp_path / 'model.onnx').touch()
+    with pytest.raises(SpmlError, match="needs the package 'onnxruntime'"): load(tmp_path / 'model.onnx')
+
+
+def test_a_backbone_that_cannot_be_traced_is_told(made, exported, tmp_path, monkeypatch):  # noqa: F811
+    def untraceable(*_, **__): raise RuntimeError('data-dependent')
+    monkeypatch.setattr(torch.export, 'export', untraceable)
+    for suffix in ('.onnx', '.pt2'):
+        with pytest.raises(SpmlError, match="backbone 'mini' cannot be exported .*data-dependent.*as .safetensors"): export(exported, tmp_path / f'model{suffix}')
+    assert [path.name for path in tmp_path.iterdir()] == ['model.safetensors']
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(made, exported, tmp_path, monkeypatch):  # noqa: F811
+    before = exported.read_bytes()
+    def full(path, data):
+        with open(path, 'wb') as out: out.write(data[:100])
+        raise OSError(28, 'No space left on device')
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, 'write_bytes', full)
+        with pytest.raises(SpmlError, match='model.safetensors could not be written.*No space left'): export(made.run('linear').folder, exported)
+    assert exported.read_bytes() == before and [path.name for path in tmp_path.iterdir()] == ['model.safetensors']
+    export(made.run('linear').folder, exported)
+    assert load(exported).description['method'] == 'an'
+
+
+# ---- attacks
+
+@pytest.mark.parametrize('suffix', exporting.FORMATS)
+@pytest.mark.parametrize('protocol', [2, 4])
+def test_a_pickle_under_another_name_is_refused_and_not_executed(tmp_path, suffix, protocol):
+    trap, file = tmp_path / 'executed', tmp_path / f'model{suffix}'
+    file.write_bytes(pickle.dumps(Attack(trap), protocol))
+    with pytest.raises(SpmlError, match=f'model{suffix} '): load(file)
+    buffer = io.BytesIO()
+    torch.save({'x': Attack(trap)}, buffer)
+    file.write_bytes(buffer.getvalue())
+    with pytest.raises(SpmlError, match=f'model{suffix} '): predict(file, tmp_path)
+    if suffix == '.safetensors':
+        with pytest.raises(SpmlError, match='cannot be used'): export(file, tmp_path / 'out.onnx')
+    assert not trap.exists()
+
+
+def test_a_torch_program_with_an_attack_in_it_is_refused_and_not_executed(exported, tmp_path):
+    original, trap, attack = export(exported, tmp_path / 'model.pt2'), tmp_path / 'executed', tmp_path / 'attack.pt2'
+    with zipfile.ZipFile(original) as old: members = {name: old.read(name) for name in old.namelist()}
+    pickled = {name: pickle.dumps(Attack(trap), 2) if '/data/' in name and not name.endswith('.json') else data for name, data in members.items()}
+    code = f'__import__(\\"pathlib\\").Path(\\"{trap}\\").touch() or Symbol'
+    evaluated = {name: data.replace(b'"expr_str": "Symbol', f'"expr_str": "{code}'.encode()) if name.endswith('model.json') else data for name, data in members.items()}
+    for changed in (pickled, evaluated):
+        assert changed != members
+        with zipfile.ZipFile(attack, 'w') as new:
+            for name, data in changed.items(): new.writestr(name, data)
+        for use in (load, lambda file: predict(file, tmp_path), lambda file: export(file, tmp_path / 'out.onnx')):
+            with pytest.raises(SpmlError, match=r'not loaded here, because|no run .*attack\.pt2'): use(attack)
+    assert not trap.exists()
