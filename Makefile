@@ -1,27 +1,32 @@
-# make demo: set everything up and train once.   make test: everything that CI runs.
-# make tables: rebuild outputs/ and the top of README.md from the table of record.   make docs: the reference of every function, into docs/.
-# make bench: measure speed beside other libraries, on an otherwise idle machine, into outputs/.
+# make demo       set everything up in .venv and train once: out.ipynb is the executed notebook
+# make test       what a newcomer runs: every notebook and all tests but the slow ones, in minutes
+# make test-all   everything, as continuous integration does
+# make tables     rebuild outputs/ and the top of README.md from the table of record
+# make docs       the reference of every function, into docs/
+# make bench      speed beside other libraries, on an otherwise idle machine, into outputs/
 PYTHON ?= python3
 BIN = .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test tables docs bench setup export check clean-venv
+.PHONY: demo test test-all tables docs bench setup check notebooks clean-venv
 
 demo: setup
 	papermill nbs/train.ipynb out.ipynb -p loss em
 
-test: setup export check
-	OMP_NUM_THREADS=1 nbdev_test --n-workers 2 --timing
-	python -m pytest --cov=spml_nb --cov-report=term:skip-covered --cov-fail-under=90
+test: setup check notebooks
+	OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile -m "not slow"
+
+test-all: setup check notebooks
+	OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile --cov=spml_nb --cov-report=term:skip-covered --cov-fail-under=90
 
 tables: setup
 	spml tables
 
 docs: setup
-	python -c 'from spml_nb.tools.reference import build; print(build())'
+	pdoc --docformat google --math -o docs spml_nb '!spml_nb._modidx'
 
 bench: setup
-	python -c 'from spml_nb.tools.speed import record; record()'
+	papermill benchmarks/speed.ipynb out_speed.ipynb
 
 setup: .venv/.ready
 
@@ -31,14 +36,16 @@ setup: .venv/.ready
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-# Notebooks are the source: exporting and cleaning them must change nothing that is committed.
-export:
+# Notebooks are the source: exporting and cleaning them must change nothing that is committed, and leave no module that has no notebook.
+check:
 	nbdev_export
 	nbdev_clean
 	git diff --exit-code -- nbs spml_nb
-
-check:
+	test -z "$$(git ls-files --others --exclude-standard -- nbs spml_nb)"
 	ruff check
+
+notebooks:
+	OMP_NUM_THREADS=1 nbdev_test --n-workers 2 --timing
 
 clean-venv:
 	rm -rf .venv
