@@ -217,7 +217,7 @@ def claim_table(paper: str, suite: str, known: pd.DataFrame, at_hand: dict | Non
     Raises SpmlError: for another suite or paper. Source: the papers' texts.
     """
     found = claims.report(one_of(suite, SUITES, 'suite'), known, paper, _our_value(suite, known, at_hand))
-    each = {claim['id']: claim for claim in claims.claims()}
+    each = {claim.id: claim for claim in claims.claims()}
     found.insert(0, 'suite', suite)
     return found.assign(command=[claim_command(each[name], suite) if missing else '' for name, missing in zip(found.id, found.missing, strict=True)])
 
@@ -225,14 +225,13 @@ def _our_value(suite: str, known: pd.DataFrame, at_hand: dict | None) -> Callabl
     "`claims.our_value`, from tables that are made already."
     return claims.our_value(suite, known, tables={key: tidy[tidy.suite == suite] for key, tidy in (at_hand or {}).items()})
 
-def claim_command(claim: dict, suite: str) -> str:
+def claim_command(claim: claims.Claim, suite: str) -> str:
     """What runs a claim. claim: one of `claims.claims()`; suite: of the runs. Returns: a command line, '' if no table or figure has its
     runs.
     Source: this library."""
-    paper, named = claim['paper'], claim['where']
-    if 'table' in claim:
-        both = dict.fromkeys([claim['table'], claim.get('right_table', claim['table'])])
-        return ' && '.join(filter(None, (_table_command(paper, number, suite) for number in both)))
+    paper, named = claim.paper, claim.where
+    if claim.tables:
+        return ' && '.join(filter(None, (_table_command(paper, number, suite) for number in claim.tables)))
     for number in re.findall(r'\d+', ''.join(re.findall(r'Figs?\.[^,]*', named))):
         if number in figures.figures(paper) and suite in figures.suites(paper, number): return figures.command(paper, number, suite)
     for number in re.findall(r'\d+|[IVX]+', ''.join(re.findall(r'Tables?[^,]*', named)).removeprefix('Table')):

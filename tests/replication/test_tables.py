@@ -85,7 +85,7 @@ def test_wrong_names_are_refused():
 
 
 def test_claims_are_decided_by_runs():
-    claim = next(c for c in claims() if c.get('table') == '5' and c['paper'] == 'hml')
+    claim = next(c for c in claims('hml') if c.tables == ('5',))
     lines = []
     for each in published_tables.cells('hml', '5').to_dict('records'):
         needed = papers.plan(each, 'mini')

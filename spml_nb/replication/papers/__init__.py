@@ -1,0 +1,1 @@
+"""The papers one by one: what each claims in its text."""
