@@ -1,12 +1,14 @@
 """What the fault tests share: tasks in processes of their own, which can be killed; a small disk; and what a run is compared by.
 
-The processes are forked from one that has imported the library, so that each starts at once."""
+The processes are forked from one that has imported the whole library, so that each starts at once."""
 import contextlib
 import hashlib
+import importlib
 import itertools
 import json
 import multiprocessing
 import os
+import pkgutil
 import signal
 import sys
 import time
@@ -19,14 +21,19 @@ import pandas as pd
 import pytest
 import torch
 
-from spml_nb.base import files
-from spml_nb import data as datasets, runs, sweeps, training
-from spml_nb.data import images
-from spml_nb.replication import pages, published as published_tables
-from spml_nb.base import settings
-from spml_nb.training import batches as sources
+import spml_nb
+from spml_nb import cli, runs, sweeps, training
+from spml_nb import data as datasets
+from spml_nb.base import files, settings
 from spml_nb.base.errors import SpmlError
+from spml_nb.data import images
+from spml_nb.replication import pages
+from spml_nb.replication import published as published_tables
 from spml_nb.runs.config import Config
+from spml_nb.sweeps import queue
+from spml_nb.training import batches as sources
+
+for module in pkgutil.walk_packages(spml_nb.__path__, 'spml_nb.'): importlib.import_module(module.name)   # packages load their modules late
 
 needs_fork = pytest.mark.skipif('forkserver' not in multiprocessing.get_all_start_methods(), reason='needs a system that forks processes')
 
@@ -34,6 +41,12 @@ needs_fork = pytest.mark.skipif('forkserver' not in multiprocessing.get_all_star
 # ---- tasks
 
 def train(config): training.train(Config(**config))
+
+
+def command(words, pause=0.0):
+    "`spml` itself."
+    slowly(training.Trainer, 'write', pause)
+    sys.exit(cli.main(words))
 
 
 def build_images(folder, size=24, whole=False, pause=0.0):
@@ -58,7 +71,7 @@ def keep_features(config, pause=0.0):
 
 def sweep(configs, pause=0.0):
     "A sweep and its table of record; the worker is forked, and its process id is said."
-    sweeps._Worker.start = fork_worker
+    queue._Worker.start = fork_worker
     slowly(training.Trainer, 'write', pause)
     table = sweeps.run([Config(**c) for c in configs], tell=lambda line: print(line, flush=True))
     runs.export_csv()
@@ -71,7 +84,7 @@ def fork_worker(worker, config):
     if not pid:
         os.close(orders[1])   # or it would keep its own input open
         sys.stdin, sys.stdout = os.fdopen(orders[0]), os.fdopen(answers[1], 'w')
-        sweeps.work()
+        queue.work()
     for end in (orders[0], answers[1]): os.close(end)
     print('worker', pid, flush=True)
     worker.process = types.SimpleNamespace(stdin=os.fdopen(orders[1], 'w'), stdout=os.fdopen(answers[0]), pid=pid, wait=lambda: -os.waitpid(pid, 0)[1],
@@ -101,7 +114,7 @@ def slowly(place, name, pause):
     setattr(place, name, slow)
 
 
-TASKS = {task.__name__: task for task in (train, build_images, keep_features, sweep, build_pages)}
+TASKS = {task.__name__: task for task in (train, command, build_images, keep_features, sweep, build_pages)}
 
 
 # ---- processes
@@ -152,6 +165,14 @@ def end(process, seconds=300):
     process.join(seconds)
     assert process.exitcode is not None, 'a process did not come to an end'
     return process.exitcode
+
+
+def wait_for(condition, seconds=120):
+    "Wait until something is so."
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, 'waited in vain'
+        time.sleep(0.02)
 
 
 def kill_after(process, seconds):

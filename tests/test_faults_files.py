@@ -7,8 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,21 +15,21 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import draw_photo_folder
-from faulty import bytes_of, end, leftovers, needs_fork, of_record, of_run, of_runs, room, start
+from faulty import bytes_of, end, leftovers, needs_fork, of_record, of_run, of_runs, room, start, wait_for
 from filelock import FileLock
 from replication.test_pages import lines_for, put_record
 
-from spml_nb.base import files
-from spml_nb import cli, data as datasets, runs, sweeps, training
-from spml_nb.data import images
-from spml_nb.replication import pages, published as published_tables
-from spml_nb.base import settings
-from spml_nb.training import batches as sources
+from spml_nb import cli, runs, sweeps, training
+from spml_nb import data as datasets
+from spml_nb.base import files, settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.runs.config import Config
 from spml_nb.data import folder as folders
-from spml_nb.runs import folder as runs_folder
+from spml_nb.data import images
+from spml_nb.replication import pages
+from spml_nb.replication import published as published_tables
+from spml_nb.runs.config import Config
 from spml_nb.runs.folder import Run
+from spml_nb.training import batches as sources
 
 
 @pytest.fixture(scope='module')
@@ -106,11 +105,12 @@ def test_no_room_for_a_later_checkpoint_keeps_the_one_before(config_of_all):
 
 @pytest.mark.parametrize('name', ['logits.npz', 'result.json'])
 def test_no_room_for_the_result(config, whole, name, monkeypatch):
-    def full(file, content):
-        with room(100): write(file, content)
-    write = files.write_atomically
+    whole_file = files.whole
+    @contextmanager
+    def full(file):
+        with room(100) if file.name == name else nullcontext(), whole_file(file) as temporary: yield temporary
     with monkeypatch.context() as patch:
-        patch.setattr(runs_folder, 'write_atomically', lambda file, content: (full if file.name == name else write)(file, content))
+        patch.setattr(files, 'whole', full)
         refused(lambda: training.train(config), folder_of(config) / name, FULL)
     assert not (folder_of(config) / 'DONE').exists() and leftovers(folder_of(config)) == []
     assert training.train(config, on_epoch=lambda curves: pytest.fail('it trained again')).scores == whole['scores']
@@ -145,6 +145,7 @@ def test_no_room_for_the_table_of_record_keeps_the_old_one(record):
     assert len(runs.export_csv()) == 3
 
 
+@pytest.mark.slow
 def test_no_room_for_the_pages_leaves_old_ones_or_new_ones(monkeypatch):
     monkeypatch.setattr(published_tables, 'papers', lambda: ['hml'])
     lines, outputs = lines_for('hml', '5', 'mini', lambda row, column, seed: 70.0), settings.path('outputs')
@@ -190,7 +191,7 @@ def test_a_log_without_room_fails_its_run_and_says_where(config):
 
 
 def test_text_is_utf8_whatever_the_locale(drawn, tmp_path):
-    code = ("from pathlib import Path; from spml_nb import runs; import sys; assert sys.flags.utf8_mode == 0\n"
+    code = ("from pathlib import Path; from spml_nb import runs; from spml_nb.base import files; import sys; assert sys.flags.utf8_mode == 0\n"
             f"files.write_atomically(Path({str(tmp_path)!r}) / 'a.json', '{{\"name\": \"Gr\\u00f6\\u00dfe \\u732b\"}}'); print(ascii(runs.read_json(Path({str(tmp_path)!r}) / 'a.json')))")
     environment = {**os.environ, 'LC_ALL': 'C', 'PYTHONCOERCECLOCALE': '0', 'PYTHONUTF8': '0'}
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=environment)
@@ -400,6 +401,7 @@ def test_lines_that_are_there_twice_count_once(record):
 
 # ---- two at once
 
+@pytest.mark.slow
 @needs_fork
 def test_two_trainings_of_one_run_end_as_one(config, whole, tmp_path):
     said = [tmp_path / f'{k}.txt' for k in range(2)]
@@ -410,13 +412,6 @@ def test_two_trainings_of_one_run_end_as_one(config, whole, tmp_path):
     assert [end(process) for process in both] == [0, 0]
     assert list(of_runs().values()) == [whole]
     assert sorted('already done' in file.read_text() for file in said) == [False, True]
-
-
-def wait_for(condition, seconds=120):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, 'waited in vain'
-        time.sleep(0.02)
 
 
 def test_a_run_is_free_as_soon_as_its_lock_is_left(config):
@@ -435,6 +430,7 @@ def test_of_two_that_need_the_same_features_one_computes_them(config, cache, tmp
     assert sum(file.read_text().count('computing') for file in said) == 1
 
 
+@pytest.mark.slow
 @needs_fork
 def test_two_sweeps_at_once_end_as_one_and_none_says_that_a_run_failed(config, tmp_path, monkeypatch):
     configs = [{'dataset': config.dataset, 'loss': loss, 'backbone': 'mini', 'regime': 'linear', 'epochs': 3} for loss in ('an', 'em')]
@@ -449,6 +445,7 @@ def test_two_sweeps_at_once_end_as_one_and_none_says_that_a_run_failed(config, t
     assert leftovers(tmp_path / 'both') == [] and all((folder / 'log.txt').is_file() for folder in settings.path('runs').iterdir() if folder.is_dir())
 
 
+@pytest.mark.slow
 @needs_fork
 def test_two_builds_of_the_tables_at_once_end_as_one():
     outputs = settings.path('outputs')

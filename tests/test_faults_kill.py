@@ -3,22 +3,19 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import draw_photo_folder
-from faulty import bytes_of, end, kill_after, leftovers, moments, needs_fork, of_record, of_runs, start, timed
+from faulty import bytes_of, end, kill_after, leftovers, moments, needs_fork, of_record, of_runs, start, timed, wait_for
 from replication.test_pages import lines_for, put_record
 
 from spml_nb import data as datasets
-from spml_nb.data import images
 from spml_nb.base import settings
+from spml_nb.data import images
 
-pytestmark = needs_fork
+pytestmark = [needs_fork, pytest.mark.slow]
 HOUR = 3600
 
 
@@ -43,7 +40,7 @@ TWO_STAGES = {'loss': 'em', 'backbone': 'mini', 'regime': 'linear_init', 'ema': 
 OWN_STAGES = {'loss': 'lac', 'backbone': 'mini', 'regime': 'linear', 'cached_views': 2}   # two of the method's own
 
 
-@pytest.mark.parametrize(('given', 'times'), [(TWO_STAGES | {'linear_epochs': 4, 'epochs': 4}, 4), (OWN_STAGES | {'epochs': 3}, 3)], ids=['linear_init', 'lac'])
+@pytest.mark.parametrize(('given', 'times'), [(TWO_STAGES | {'linear_epochs': 3, 'epochs': 2}, 4), (OWN_STAGES | {'epochs': 3}, 3)], ids=['linear_init', 'lac'])
 def test_training_killed_at_random_moments_ends_with_the_same_bits(photos, tmp_path, monkeypatch, given, times):
     config, rng, killed = {'dataset': str(photos), **given}, random.Random(0), 0
     elsewhere(monkeypatch, tmp_path, 'whole')
@@ -91,17 +88,16 @@ def test_the_command_itself_killed_and_given_again_ends_as_if_nothing_had_been(p
     assert end(start('train', config=config)) == 0
     whole = of_runs()
     elsewhere(monkeypatch, tmp_path, 'killed')
-    words = [str(Path(sys.executable).parent / 'spml'), 'train', *(part for name, value in config.items() for part in ('-p', name, str(value)))]
-    rng, environment = random.Random(0), {**os.environ, 'OMP_NUM_THREADS': '1'}   # as the run that was not killed: other threads, other bits
-    for lines in (1, 5):   # of epochs that it has told
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)
-        told = [process.stdout.readline() for _ in range(lines)]
-        time.sleep(0.1 * rng.random())
-        process.send_signal(signal.SIGKILL)
-        told += process.communicate(timeout=60)[0].splitlines()
-        assert process.returncode == -signal.SIGKILL and sum('epoch' in line for line in told) < 12 and not any(of_runs().values())
-    last = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=300, check=True, env=environment)
-    assert of_runs() == whole and last.stdout.count('epoch ') < 10   # it went on, and did not begin anew
+    words, rng = ['train', *(part for name, value in config.items() for part in ('-p', name, str(value)))], random.Random(0)
+    for lines in (1, 5):   # of epochs that it has printed
+        said = tmp_path / f'{lines}.txt'
+        process = start('command', said=said, words=words, pause=0.05)
+        wait_for(lambda said=said, lines=lines: said.exists() and said.read_text().count('epoch ') >= lines)
+        assert kill_after(process, 0.1 * rng.random())
+        assert said.read_text().count('epoch ') < 12 and not any(of_runs().values())
+    last = tmp_path / 'last.txt'
+    assert end(start('command', said=last, words=words)) == 0
+    assert of_runs() == whole and last.read_text().count('epoch ') < 10   # it went on, and did not begin anew
 
 
 # ---- caches
@@ -198,11 +194,11 @@ def test_building_the_tables_killed_at_random_moments(lines, tmp_path, monkeypat
         shutil.copytree(outputs, settings.path('outputs'))
         put_record(settings.path('outputs'), lines)
     rebuild_in('whole')
-    duration, whole = timed('build_pages', pause=0.25), bytes_of(settings.path('outputs'))
+    duration, whole = timed('build_pages', pause=0.1), bytes_of(settings.path('outputs'))
     assert sum(old[name] != whole[name] for name in whole) >= 5
     for k, moment in enumerate(moments(rng, duration, 4)):
         rebuild_in(f'killed{k}')
-        kill_after(start('build_pages', pause=0.25), moment)
+        kill_after(start('build_pages', pause=0.1), (duration + moment) / 2)   # in the second half, when files are written
         left = leftovers(settings.path('outputs'))
         now = bytes_of(settings.path('outputs'))
         assert all(now[name] in (old[name], whole[name]) for name in old)

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from spml_nb import data as datasets, runs, training
-from spml_nb.data import images
+from spml_nb import data as datasets
+from spml_nb import runs, training
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
+from spml_nb.data import images
 from spml_nb.runs.config import Config
 
 pytestmark = pytest.mark.filterwarnings('ignore:.*no training image has it')

@@ -9,15 +9,17 @@ from typing import NamedTuple
 import pytest
 
 from spml_nb import cli
-from spml_nb.base import errors
-from spml_nb.data import labels
+from spml_nb.base import errors, settings
 from spml_nb.base.errors import SpmlError, as_kind, one_of, section
+from spml_nb.data import labels
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, PAGE = ROOT / 'spml_nb', ROOT / errors.PAGE
 LONG = 12                                    # characters of a message that the page must quote; all of it where there are fewer
 CHECKS = ('one_of', 'as_kind')
-WORDLESS = {('spml_nb.base.errors', 'one_of'), ('spml_nb.data.official', '_bring')}   # these raise a text made elsewhere: with `Did you mean`, with instructions
+WORDLESS = {('spml_nb.base.errors', 'one_of'), ('spml_nb.data.official.registry', '_bring')}   # these raise a text made elsewhere: with `Did you mean`, with instructions
+
+COMMON = 'any other message about a file of a set of the papers'   # one row explains them all: the message names the file, the remedy is the same
 
 
 class Site(NamedTuple):
@@ -30,7 +32,7 @@ class Site(NamedTuple):
     parts: list[str]
 
     @property
-    def section(self): return self.see or section(self.module, self.name)
+    def section(self): return self.see or section(self.module)
 
 
 def fixed(node):
@@ -88,6 +90,7 @@ def quoted():
 
 def explained(site, phrases):
     "Whether a phrase of the page is in the message, long enough to find it by; the noun of a check must be there whole."
+    if site.module.startswith('spml_nb.data.official.') and not site.check: return COMMON in PAGE.read_text(encoding='utf-8')
     parts = [' '.join(part.split()).strip() for part in site.parts]
     if not parts: return bool(site.check) or (site.module, site.name) in WORDLESS    # a noun not known here is in the row of the check itself
     longest = max(parts, key=len)
@@ -95,12 +98,14 @@ def explained(site, phrases):
     return any(phrase in part and len(phrase) >= min(LONG, len(longest)) for phrase in phrases for part in parts)
 
 
-def test_every_section_is_a_heading_and_every_module_has_one():
-    anchors = set(quoted())
-    assert {*errors.SECTIONS.values(), errors.GENERAL} == anchors
-    assert {site.see for site in sites() if site.see} <= anchors
-    without = sorted({site.module for site in sites() if section(site.module) == errors.GENERAL})
-    assert not without, f'give a section to {", ".join(without)}: a word in `_OF` of nbs/base/errors.ipynb'
+def test_every_section_is_a_heading_and_every_sub_package_has_one():
+    assert {*errors.SECTIONS.values(), errors.GENERAL, *(site.see for site in sites() if site.see)} <= set(quoted())
+    parts = {file.name.removesuffix('.py') for file in PACKAGE.iterdir() if file.suffix == '.py' or (file / '__init__.py').is_file()}
+    assert parts - {'__init__', '_modidx'} == set(errors.SECTIONS), 'a sub-package needs its line in SECTIONS of nbs/base/errors.ipynb, and no other has one'
+
+
+def test_the_links_on_top_lead_to_every_section():
+    assert re.findall(r'\]\(#([\w-]+)\)', PAGE.read_text(encoding='utf-8').split('\n## ')[0]) == list(quoted())
 
 
 @pytest.mark.parametrize('name', sorted(set(errors.SECTIONS.values())))
@@ -130,7 +135,7 @@ def part(phrase): return phrase.removeprefix('unknown ')
 
 def test_no_site_is_overlooked():
     found = {(site.module.rpartition('.')[2], site.check) for site in sites()}
-    assert {('datasets', ''), ('runs', 'one_of'), ('runs', 'as_kind'), ('fetch', ''), ('hml', ''), ('cli', '')} <= found and len(sites()) > 300
+    assert {('folder', ''), ('config', 'one_of'), ('config', 'as_kind'), ('fetch', ''), ('hml', ''), ('cli', '')} <= found and len(sites()) > 250
     tree = ast.parse("def f(a):\n    raise SpmlError(f'{a} is too long to be a name, {a!r} is'\n                    ' not.' if a else 'b' + str(a), see='training')\n"
                      "class G:\n    def g(self): one_of(1, (2,), 'colour')\n")
     first, second = sites_of('spml_nb.runs', tree, {'SpmlError'})
@@ -146,7 +151,7 @@ def raised(call):
 
 
 def test_the_section_is_that_of_the_module_which_raises():
-    for call, name in ((lambda: labels.full(5), 'photos-and-tables'), (lambda: labels.setting('half'), 'photos-and-tables'),
+    for call, name in ((lambda: labels.full(5), 'data'), (lambda: labels.setting('half'), 'data'),
                        (lambda: one_of(1, [2], 'number'), errors.GENERAL), (lambda: as_kind('a', int, 'number'), errors.GENERAL)):
         error = raised(call)
         assert str(error) == f'{error.message} Help: {errors.PAGE}#{name}' and '\n' not in str(error)
@@ -155,16 +160,16 @@ def test_the_section_is_that_of_the_module_which_raises():
 def test_a_check_speaks_for_its_caller():
     from spml_nb import runs
     from spml_nb.methods.core import find
-    for call, name in ((lambda: runs.Config(lr=-1), 'parameters-and-settings'), (lambda: runs.Config(lrr=1), 'parameters-and-settings'),
-                       (lambda: runs.Config(epochs='x'), 'parameters-and-settings'), (lambda: find('emm'), 'methods-and-hyper-parameters'),
-                       (lambda: runs.newest(Path('/nowhere')), 'runs-and-checkpoints')):
+    for call, name in ((lambda: runs.Config(lr=-1), 'runs-and-their-parameters'), (lambda: runs.Config(lrr=1), 'runs-and-their-parameters'),
+                       (lambda: runs.Config(epochs='x'), 'runs-and-their-parameters'), (lambda: find('emm'), 'methods-and-hyper-parameters'),
+                       (lambda: settings.path('shed'), 'settings-and-files')):
         assert raised(call).see == name
 
 
 def test_an_error_within_an_error_shows_one_link():
     inner = raised(lambda: labels.full(5))
     outer = SpmlError(f'{inner} It came from a.csv; also: {inner}')
-    assert str(outer) == f'{inner.message} It came from a.csv; also: {inner.message} Help: {errors.PAGE}#photos-and-tables'
+    assert str(outer) == f'{inner.message} It came from a.csv; also: {inner.message} Help: {errors.PAGE}#data'
     assert str(SpmlError(f'again: {inner}', see='training')) == f'again: {inner.message} Help: {errors.PAGE}#training'
     assert SpmlError(f'cut: {str(inner)[:-4]}').see == errors.GENERAL and str(SpmlError(f'cut: {str(inner)[:-4]}')).count('Help') == 1
 
@@ -186,4 +191,4 @@ def test_an_error_travels_between_processes_and_is_raised_again(kind):
 def test_the_command_prints_one_line_with_the_link(capsys):
     assert cli.main(['train', '-p', 'lrr', '1']) == 2
     told = capsys.readouterr().err
-    assert told.count('\n') == told.count('Help: ') == 1 and told.endswith(f' Help: {errors.PAGE}#parameters-and-settings\n')
+    assert told.count('\n') == told.count('Help: ') == 1 and told.endswith(f' Help: {errors.PAGE}#runs-and-their-parameters\n')

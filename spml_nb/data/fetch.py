@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['AGAIN', 'VALIDATORS', 'SUFFIXES', 'MARK', 'DAMAGES', 'size_of', 'in_words', 'read_note', 'checksums', 'agrees',
-           'only_one', 'Progress', 'Refused', 'Dropped', 'download', 'set_aside', 'mirrored', 'Damaged', 'is_archive',
-           'whole', 'unpacked', 'unpack']
+           'Progress', 'Refused', 'Dropped', 'download', 'set_aside', 'mirrored', 'Damaged', 'is_archive', 'whole',
+           'unpacked', 'unpack']
 
 # %% ../../nbs/data/fetch.ipynb #9e6f375c
 import contextlib
@@ -27,8 +27,8 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from filelock import FileLock, Timeout
 from ..base.errors import SpmlError
+from ..base.files import alone
 from tqdm import tqdm
 
 # %% ../../nbs/data/fetch.ipynb #6d27ef90
@@ -79,23 +79,6 @@ def _wrong(file, wanted):
     "What is wrong with the checksums of a file, in words; '' if nothing is."
     found = checksums(file) if wanted else {}
     return '; '.join(f'{kind} is {found[kind]} where {value} is published' for kind, value in wanted.items() if found[kind] != value.lower())
-
-# %% ../../nbs/data/fetch.ipynb #5b1d4428
-def only_one(path: Path, tell=print):
-    """Hold a lock beside a path, waiting for whoever has it.
-
-    path: file or folder, which need not exist; tell: is given one line when there is a wait. Returns: a context manager.
-    Raises SpmlError: if the folder around it cannot be made. Source: this library.
-    """
-    path = Path(path)
-    try: path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error: raise SpmlError(f'{path.parent} cannot be made: {error.strerror}. Choose another folder.') from error
-    lock = FileLock(path.with_name(f'.{path.name}.lock'))
-    try: lock.acquire(timeout=0)
-    except Timeout:
-        tell(f'another process is at {path.name}; waiting for it')
-        lock.acquire()
-    return lock
 
 # %% ../../nbs/data/fetch.ipynb #c073c906
 def _need_space(folder, count, what):
@@ -248,7 +231,7 @@ def download(urls, file: Path, *, sha256: str | None = None, md5: str | None = N
     """
     file, part = Path(file), _beside(Path(file), '.part')
     wanted = {kind: value for kind, value in (('sha256', sha256), ('md5', md5)) if value}
-    with only_one(file, tell):
+    with alone(file, tell):
         if file.is_file():
             if not (wrong := _wrong(file, wanted)): return file
             tell(f'{file.name}: {wrong}; it is kept as {set_aside(file).name} and fetched again')
@@ -396,7 +379,7 @@ def unpack(archive: Path, root: Path, tell=print) -> Path:
     truncated or none. Nothing is left of a failed try. Source: this library.
     """
     archive, root = Path(archive), Path(root)
-    with only_one(root, tell):
+    with alone(root, tell):
         sums = checksums(archive)
         if unpacked(root).get('sha256') == sums['sha256']: return root
         if root.exists() and (not root.is_dir() or any(root.iterdir())):

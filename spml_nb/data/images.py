@@ -18,19 +18,18 @@ import time
 import warnings
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 from PIL import Image, ImageOps, UnidentifiedImageError
 from ..base.errors import SpmlError
 from ..base.progress import meter
 from .dataset import Dataset, listed
 from torchvision.transforms import RandomResizedCrop
 
-from ..base import settings
+from ..base import files, settings
 
 # %% ../../nbs/data/images.ipynb #4ce5ef02
 def squash(image: Image.Image, size: int) -> np.ndarray:
@@ -124,52 +123,23 @@ def _cannot_write(error, dataset, folder, needed):
                      'Make room there, or name another folder: the line `cache` of settings.ini, or the environment variable SPML_NB_CACHE.')
 
 # %% ../../nbs/data/images.ipynb #1520332e
-def _temporary(file): return file.with_name(file.name + '.tmp')
-def _lock(file): return FileLock(f'{file}.lock')
-
-@contextmanager
 def _alone(file, progress):
-    lock = _lock(file)
-    try: lock.acquire(timeout=0)
-    except Timeout:
-        if progress: print(f'another process is preparing {file.name}: waiting for it', flush=True)
-        lock.acquire()
-    try:
-        _remove_leftovers(file)
-        yield
-    finally: lock.release()
-
-def _remove_leftovers(file):
-    "Delete what killed builders left beside `file`, whose lock is held."
-    for temporary in file.parent.glob('*.tmp'):
-        owner = temporary.with_suffix('')
-        if owner == file: temporary.unlink(missing_ok=True); continue
-        try:
-            with _lock(owner).acquire(timeout=0): temporary.unlink(missing_ok=True)
-        except Timeout: continue  # alive and at work
+    "The lock of a cache; what killed builders left behind is removed."
+    files.remove_leftovers(file.parent)
+    return files.alone(file, files.say if progress else None)
 
 # %% ../../nbs/data/images.ipynb #8b85f266
 def _build(dataset, shape, file, progress):
     needed, start = math.prod(shape), time.perf_counter()
     if shutil.disk_usage(file.parent).free < needed: raise OSError(errno.ENOSPC, 'not enough free space')
-    def write(out):
+    with files.whole(file) as temporary, open(temporary, 'wb') as out:
         np.lib.format.write_array_header_1_0(out, {'descr': '|u1', 'fortran_order': False, 'shape': shape})
         _reserve(out, out.tell() + needed)
         with closing(_usable(dataset, shape[1], progress, _attempt)) as images:
             for pixels in images: out.write(pixels)
-    _written(file, write)
     seconds = time.perf_counter() - start
     if progress: print(f'{dataset.name}: {len(dataset):,} images decoded to {shape[1]} px in {seconds:.1f} s '
                        f'({len(dataset) / seconds:,.0f} a second), {needed / 2**20:,.0f} MiB', flush=True)
-
-def _written(file, write):
-    "Let `write` fill a temporary file, which gets its name only when it is whole and on the disk."
-    try:
-        with open(_temporary(file), 'wb') as out:
-            write(out)
-            out.flush(); os.fsync(out.fileno())
-        os.replace(_temporary(file), file)
-    finally: _temporary(file).unlink(missing_ok=True)
 
 def _usable(dataset, size, progress, attempt):
     "Pixels of each image in order; after the last one, one error with all that cannot be used."
@@ -292,11 +262,10 @@ def _opened_whole(file, n):
 
 def _build_whole(dataset, longest, file, progress):
     start, sizes = time.perf_counter(), []
-    def write(out):
+    with files.whole(file) as temporary, open(temporary, 'wb') as out:
         with closing(_usable(dataset, longest, progress, _attempt_whole)) as images:
             for pixels in images: out.write(pixels); sizes.append(pixels.shape[:2])
         out.write(np.array(sizes, '<i4').tobytes())
-    _written(file, write)
     seconds, size = time.perf_counter() - start, os.path.getsize(file)
     if progress: print(f'{dataset.name}: {len(dataset):,} whole images decoded in {seconds:.1f} s ({len(dataset) / seconds:,.0f} a second), '
                        f'{size / 2**20:,.0f} MiB', flush=True)

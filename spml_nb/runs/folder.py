@@ -16,9 +16,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
-from filelock import FileLock, Timeout
 from ..base.errors import SpmlError
-from ..base.files import remove_leftovers, write_atomically
+from ..base.files import alone, remove_leftovers, write_atomically
 from .config import Config, as_dict, config_hash
 
 from ..base import settings
@@ -74,18 +73,15 @@ class Run:
             raise SpmlError(f'{file} cannot be read ({type(error).__name__}: {error}). Remove {self.folder} to train from the start.') from error
 
     def lock(self):
-        """Hold the folder, waiting for another process that trains the same run. Returns: a context manager. Raises SpmlError: where
-        nothing can be written."""
-        lock = FileLock(self.folder.parent / f'.{self.folder.name}.lock')   # beside the folder: a run that is refused leaves none
-        try:
-            self.folder.parent.mkdir(parents=True, exist_ok=True)
-            return lock.acquire(timeout=0)
-        except Timeout:
-            print(f'another process trains this run; waiting for it ({self.folder})', flush=True)
-            return lock.acquire()
-        except OSError as error:
-            raise SpmlError(f'{self.folder.parent} cannot hold runs: {error}. Name another folder: the line `runs` of settings.ini, '
-                            'or the environment variable SPML_NB_RUNS.') from error
+        """Hold the folder, waiting for another process that trains the same run.
+
+        Returns:
+            A context manager.
+
+        Raises:
+            SpmlError: where nothing can be written.
+        """
+        return alone(self.folder)   # the lock lies beside the folder: a run that is refused leaves no folder
 
 # %% ../../nbs/runs/folder.ipynb #9e1fd94f
 def read_json(file: Path, needed: tuple[str, ...] = ()) -> dict:

@@ -15,9 +15,8 @@ import tempfile
 from pathlib import Path
 
 import pandas as pd
-from filelock import FileLock
 from ..base.errors import SpmlError
-from ..base.files import write_atomically
+from ..base.files import alone, write_atomically
 from .config import ADDED, Config, neutral, resolve, science_key
 from .folder import Run, provenance, read_json
 
@@ -90,14 +89,7 @@ def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFra
     Raises SpmlError: for a run or a table that is damaged; then the table stays as it is. Source: this library.
     """
     file = file or settings.path('outputs') / 'runs.csv'
-    with _alone(file): return _exported(file, load(root))   # two at once would each write without the other's new lines
-
-def _alone(file):
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        return FileLock(file.with_name(f'.{file.name}.lock')).acquire()
-    except OSError as error:
-        raise SpmlError(f'{file} could not be written: {error}. Free space or point the setting elsewhere (settings.ini).') from error
+    with alone(file): return _exported(file, load(root))   # two at once would each write without the other's new lines
 
 def _exported(file, new):
     old = read_record(file, dtype=str, keep_default_na=False) if file.exists() else pd.DataFrame()

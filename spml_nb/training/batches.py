@@ -11,9 +11,7 @@ import hashlib
 
 import numpy as np
 import torch
-from filelock import FileLock
-from ..base.errors import SpmlError
-from ..base.files import remove_leftovers, write_atomically
+from ..base.files import alone, remove_leftovers, write_atomically
 from ..data.dataset import Dataset
 from ..runs.config import VIEW_SETS, Config
 from torch import Tensor, nn
@@ -117,7 +115,7 @@ def cached_features(model: nn.Module, source: ImageSource, rows: np.ndarray, rol
     text = f'{VERSION}-{key}-{model.head.needs}-{role}-{source.names[role]}-{draw}-{hashlib.sha256(rows.tobytes()).hexdigest()}'
     file = settings.path('cache') / 'features' / f'{hashlib.sha256(text.encode()).hexdigest()[:20]}.npy'
     if _opened(file, len(rows)) is None:
-        with _alone(file):   # a second process waits for the features instead of computing them as well
+        with alone(file):   # a second process waits for the features instead of computing them as well
             if _opened(file, len(rows)) is None: _keep(file, model, source, rows, role, draw)
     return np.load(file, mmap_mode='r')
 
@@ -136,15 +134,6 @@ def _keep(file, model, source, rows, role, draw):
     def save(path):
         with open(path, 'wb') as handle: np.save(handle, features)
     write_atomically(file, save)
-
-def _alone(file):
-    lock = FileLock(f'{file}.lock')
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        return lock.acquire()
-    except OSError as error:
-        raise SpmlError(f'{file.parent} cannot hold features ({error.strerror or error}). Free it, or name another folder: '
-                        'the line `cache` of settings.ini, or the environment variable SPML_NB_CACHE.') from error
 
 # %% ../../nbs/training/batches.ipynb #1269d6ac
 class FeatureSource:

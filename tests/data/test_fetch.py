@@ -214,7 +214,7 @@ def test_other_refusals_of_the_disk_are_told(source, tmp_path, monkeypatch):
     with serve(source) as server, refused('Input/output error', 'a.bin.part'): download([server.url + '/a.bin'], tmp_path / 'a.bin', **quiet)
     assert not (tmp_path / 'a.bin').exists()
     (tmp_path / 'file').write_text('')
-    with refused('cannot be made'): download(['http://localhost'], tmp_path / 'file' / 'below' / 'a.bin', **quiet)
+    with refused('could not be written'): download(['http://localhost'], tmp_path / 'file' / 'below' / 'a.bin', **quiet)
 
 
 # ---- two at once

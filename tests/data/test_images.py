@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from filelock import FileLock
 from PIL import Image, ImageOps
 from torchvision.transforms import ColorJitter, Resize, v2
 
@@ -24,6 +23,7 @@ from spml_nb import data as datasets
 from spml_nb.data import images, views
 from spml_nb.data.dataset import Dataset
 from spml_nb.base.errors import SpmlError
+from spml_nb.base.files import TEMPORARY
 from spml_nb.data.views import VIEWS, view
 from spml_nb.data.images import batch, cache_file, open_images, squash
 
@@ -315,12 +315,14 @@ def test_of_three_threads_at_once_one_builds(photos, monkeypatch):
 
 def test_a_builder_killed_half_way_leaves_nothing_that_counts(photos, cache, tmp_path, processes):
     pid, final = processes(5, tmp_path / 'out.txt', photos), cache_file(dataset(photos), 16)
-    until(lambda: inside(cache) == [final.name + '.tmp'])
+    until(lambda: [name for name in inside(cache) if TEMPORARY.match(name)])
     os.kill(pid, signal.SIGKILL)
-    assert inside(cache) == [final.name + '.tmp'] and Path(f'{final}.lock').exists()
-    other = cache / 'gone-16-0123456789abcdef.npy.tmp'; other.write_bytes(b'of another killed builder')
-    alive = cache / 'busy-16-0123456789abcdef.npy.tmp'; alive.write_bytes(b'of one at work')
-    with FileLock(cache / 'busy-16-0123456789abcdef.npy.lock'): store = open_images(dataset(photos), 16, progress=False)
+    (half,) = inside(cache)
+    assert TEMPORARY.match(half)[1] == final.name and (cache / f'.{final.name}.lock').exists()
+    other = cache / '.gone-16-0123456789abcdef.npy-01234567.tmp'; other.write_bytes(b'of another killed builder')
+    os.utime(other, (time.time() - 7200,) * 2)
+    alive = cache / '.busy-16-0123456789abcdef.npy-01234567.tmp'; alive.write_bytes(b'of one at work')
+    store = open_images(dataset(photos), 16, progress=False)
     assert inside(cache) == [alive.name, final.name]
     with Image.open(photos[5]) as image: assert np.array_equal(store[5], resized(image, 16))
 

@@ -261,7 +261,7 @@ def test_a_cache_that_holds_no_features_says_so_before_they_are_computed(cache, 
     cache.parent.mkdir()
     (cache.parent / 'features').write_text('in the way')
     source = ImageSource(np.zeros((1, 40, 40, 3), np.uint8), runs.VIEW_SETS['flip'], torch.device('cpu'))
-    with pytest.raises(SpmlError, match='cannot hold features.*SPML_NB_CACHE'): cached_features(models.create('mini', 2), source, np.arange(1), 'plain', 0, 'key')
+    with pytest.raises(SpmlError, match='could not be written.*SPML_NB_CACHE'): cached_features(models.create('mini', 2), source, np.arange(1), 'plain', 0, 'key')
 
 
 def test_features_of_raw_and_normalised_images_are_not_mixed_up(photo_folder):

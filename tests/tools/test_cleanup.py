@@ -1,23 +1,24 @@
 "House-keeping: what is listed, and that nothing goes that is in use, is not a run, or lies elsewhere."
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from spml_nb.tools import cleanup as keeping
-from spml_nb.base import files
 from spml_nb import runs
-from spml_nb.base import settings
+from spml_nb.base import files, settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.runs.config import Config, resolve
 from spml_nb.runs.folder import Run
+from spml_nb.tools import cleanup as keeping
 
 OLD = time.time() - 40 * 86400
 
@@ -78,7 +79,7 @@ def test_damage_is_named_and_hides_nothing_else(damage, words):
     assert keeping.listing(hparams={'a': 1}).empty and keeping.listing(seed=1).state.tolist() == ['done']
 
 
-def changed(file, **values): file.write_text(runs.json.dumps({**runs.read_json(file), **values}))
+def changed(file, **values): file.write_text(json.dumps({**runs.read_json(file), **values}))
 
 
 @pytest.mark.parametrize('content', [b'', b'\xff\xfe\x00\x01', b'epoch\n1\n2,3,4,5\n'])
@@ -103,16 +104,16 @@ def test_a_renamed_run_or_a_copy_is_whole(done):
 
 def test_runs_of_another_user_are_listed(monkeypatch):
     run = stand_in()
-    keeping._lock(run.folder).touch()
+    Path(files.lock(run.folder).lock_file).touch()
     def refused(*_, **__): raise PermissionError(13, 'Permission denied')
-    monkeypatch.setattr(keeping.FileLock, 'acquire', refused)   # a superuser may open everything
+    monkeypatch.setattr(files.FileLock, 'acquire', refused)   # a superuser may open everything
     assert states() == {run.folder.name: 'done'}
     assert keeping.remove([run.folder.name], dry_run=False)[['outcome', 'why']].to_numpy().tolist() == [['refused', 'Permission denied']]
     monkeypatch.setattr(keeping.os, 'access', lambda file, mode: file.name != 'best.pt')
     assert keeping.listing().note.tolist() == ['best.pt may not be read']
 
 
-@pytest.mark.parametrize('at', ['_size', '_days', '_given', '_wrong', '_progress'])
+@pytest.mark.parametrize('at', ['_size', '_days', '_config', '_fault', '_state'])
 def test_a_run_that_goes_away_while_it_is_looked_at(monkeypatch, at):
     gone, kept = stand_in(), stand_in(seed=1)
     whole = getattr(keeping, at)
@@ -124,14 +125,14 @@ def test_a_run_that_goes_away_while_it_is_looked_at(monkeypatch, at):
 
 
 def test_a_file_that_goes_away_has_no_size_and_no_age(tmp_path):
-    assert keeping._size(tmp_path / 'gone') == keeping._days(tmp_path / 'gone') == keeping.unused(tmp_path / 'gone') == 0
+    assert keeping._size(tmp_path / 'gone') == keeping._days(tmp_path / 'gone') == 0
 
 
 def test_runs_from_before_a_field_existed_are_whole():
     folder = stand_in().folder
     config = runs.read_json(folder / 'config.json')
     for name in runs.ADDED: del config[name]
-    (folder / 'config.json').write_text(runs.json.dumps(config))
+    (folder / 'config.json').write_text(json.dumps(config))
     assert keeping.listing(normalise='true' == 'true', frozen_stages=0).state.tolist() == ['done']
 
 
@@ -144,7 +145,7 @@ def test_filters():
         assert list(states(**given)) == [old.folder.name], given
     for given in ({'seed': 1, 'dataset': 'mini_voc'}, {'state': 'begun'}): assert list(states(**given)) == [new.folder.name], given
     assert not len(keeping.listing(loss='em', seed=1)) and keeping.text(keeping.listing(loss='gr')) == 'none'
-    for given, words in (({'los': 'em'}, "unknown field to filter by 'los'"), ({'state': 'dnoe'}, "Did you mean 'done'?"),
+    for given, words in (({'los': 'em'}, "unknown parameter 'los'"), ({'state': 'dnoe'}, "Did you mean 'done'?"),
                          ({'seed': 'x'}, "'seed' must be a whole number"), ({'regime': 'liner'}, "unknown regime 'liner'")):
         with pytest.raises(SpmlError) as error: keeping.listing(**given)
         assert words in str(error.value)
@@ -164,7 +165,7 @@ def test_a_run_is_removed_and_the_rest_stays():
 
 def test_a_run_that_another_process_trains_stays():
     run = stand_in(done=False)
-    code = f'import sys\nfrom filelock import FileLock\nheld = FileLock({str(keeping._lock(run.folder))!r}).acquire()\nprint(flush=True)\nsys.stdin.read()'
+    code = f'import sys\nfrom filelock import FileLock\nheld = FileLock({files.lock(run.folder).lock_file!r}).acquire()\nprint(flush=True)\nsys.stdin.read()'
     with subprocess.Popen([sys.executable, '-c', code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.stdout.readline()
         assert list(states(state='running')) == [run.folder.name]
@@ -249,7 +250,7 @@ def test_what_was_left_behind_is_found_and_removed(cache):
               root / 'em-mini_voc-0123456789ab', settings.path('outputs') / 'hml' / '.table1.csv-abcdefgh.tmp', cache / 'images' / 'x-40-0123.npy.tmp',
               cache / 'features' / '.0123.npy-abcdefgh.tmp', cache / 'features' / 'old.npy', cache / 'reproduction-a1b2c3_d']
     kept = [begun.folder.with_name(f'{begun.folder.name}.log'), root / 'mine.log', settings.path('outputs') / '.runs.csv-abcdefgh.tmp', cache / 'features' / 'new.npy',
-            cache / 'features' / 'old.npy.lock', cache / 'notes.txt']
+            cache / 'features' / '.old.npy.lock', cache / 'notes.txt']
     for path in (*wanted, *kept):
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix or path.name.startswith('.runs') or path.name.startswith(('.last', '.best')): path.write_bytes(b'12345')
@@ -292,16 +293,16 @@ def test_what_goes_away_while_it_is_looked_at_is_left_out(cache, monkeypatch):
     wanted = aged_file(begun / '.last.pt-a1b2c3d4.tmp')
     gone = begun.with_name('em-mini_voc-0123456789ab')
     gone.mkdir()
-    whole = keeping.locked
-    def vanish(lock):
-        if lock == keeping._lock(gone): shutil.rmtree(gone, ignore_errors=True)
-        return whole(lock)
-    monkeypatch.setattr(keeping, 'locked', vanish)
+    whole = keeping.is_locked
+    def vanish(path):
+        if path == gone: shutil.rmtree(gone, ignore_errors=True)
+        return whole(path)
+    monkeypatch.setattr(keeping, 'is_locked', vanish)
     assert keeping.leftovers().path.tolist() == [wanted]
 
 
 def test_nothing_goes_that_a_process_holds_or_has_opened(cache):
-    building, mapped = aged_file(cache / 'images' / 'a.npy.tmp'), cache / 'features' / 'b.npy'
+    building, mapped = aged_file(cache / 'images' / '.a.npy-a1b2c3d4.tmp'), cache / 'features' / 'b.npy'
     writing = aged_file(stand_in(done=False).folder / '.last.pt-a1b2c3d4.tmp')
     np.save(mapped, np.zeros((100, 100)))
     aged(mapped)
@@ -309,7 +310,7 @@ def test_nothing_goes_that_a_process_holds_or_has_opened(cache):
     assert set(table.path) == {building, mapped, writing}
     array = np.load(mapped, mmap_mode='r')
     aged(mapped)
-    with keeping.FileLock(f'{cache}/images/a.npy.lock'), keeping.FileLock(keeping._lock(writing.parent)):
+    with files.lock(cache / 'images' / 'a.npy'), files.lock(writing.parent):
         assert not len(keeping.leftovers())
         assert keeping.clean(table, dry_run=False).outcome.tolist() == ['refused'] * 3
     assert array.sum() == 0 and all(path.is_file() for path in (building, mapped, writing))

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from spml_nb.tools import reproduce as reproduction
 from spml_nb import runs, training
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.runs.config import Config
+from spml_nb.tools import reproduce as reproduction
 
 
 @pytest.fixture(autouse=True)
@@ -128,10 +128,3 @@ def test_what_cannot_be_reproduced(photo_folder):
     for file in photo_folder.rglob('*.png'): file.unlink()
     with pytest.raises(SpmlError): reproduction.reproduce(done)
     assert not list(settings.path('cache').glob('reproduction-*'))
-
-
-def test_what_moves_a_run_is_measured(photo_folder):
-    table = reproduction.sensitivity(config(photo_folder), {'again': {}, 'bf16': {'precision': 'bf16'}, 'plain': {'contiguous': True}}).set_index('variant')
-    assert (table.loc['again'] == 0).all()
-    assert 1e-5 < table.logit_step['bf16'] < table.logit_epoch['bf16'] < 2 and table.logit_step['plain'] < 1e-3
-    with pytest.raises(SpmlError, match="regime='linear'"): reproduction.sensitivity(config(photo_folder, regime='linear'))

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 from ...base.errors import SpmlError, one_of
-from ...base.files import write_atomically
+from ...base.files import alone, write_atomically
 from ..dataset import listed
 
 from ... import data as datasets
@@ -302,7 +302,7 @@ def prepare(name: str | Benchmark, root: Path | None = None, mirror: str | None 
     """
     benchmark = _benchmark(name)
     folder = _folder(benchmark.name, root)
-    with fetch.only_one(folder, tell):
+    with alone(folder, tell):
         if not check(benchmark, folder.parent):
             tell(f'{benchmark.name} is ready: {folder}')
             return folder
