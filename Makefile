@@ -23,7 +23,7 @@ tables: setup
 	spml tables
 
 docs: setup
-	pdoc --docformat google --math -o docs spml_nb '!spml_nb._modidx'
+	pdoc -o docs -d google --math --no-show-source spml_nb spml_nb/methods/[a-z]*.py
 
 bench: setup
 	papermill benchmarks/speed.ipynb out_speed.ipynb
