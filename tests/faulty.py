@@ -51,7 +51,7 @@ def command(words, pause=0.0):
 
 def build_images(folder, size=24, whole=False, pause=0.0):
     "The image cache, each photo decoded slowly."
-    slowly(images, '_decode_whole' if whole else '_decode', pause)
+    slowly(images, '_decode', pause)
     data = datasets.load(Path(folder))
     if whole: images.open_photos(data, size)
     else: images.open_images(data, size)

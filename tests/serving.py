@@ -11,13 +11,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
-import papermill
 from PIL import Image, ImageDraw
 
-from spml_nb.data import official as benchmarks
-from spml_nb import data as datasets, training
-
-NOTEBOOKS = Path(__file__).resolve().parents[1] / 'nbs'
+from spml_nb import training
+from spml_nb.data.loading import load
+from spml_nb.data.official.registry import check, find, prepare
+from spml_nb.runs.config import Config
 
 
 class Server(ThreadingHTTPServer):
@@ -138,29 +137,25 @@ def local(name, folder, url, **changes):
         file = Path(folder) / archive.file
         md5 = hashlib.md5(file.read_bytes()).hexdigest() if file.is_file() else None
         return dataclasses.replace(archive, urls=(f'{url}/{archive.file}',) if archive.urls else (), md5=md5 if archive.md5 else None, sha256=None, bytes=None)
-    benchmark = benchmarks.find(name)
+    benchmark = find(name)
     return dataclasses.replace(benchmark, archives=tuple(map(moved, benchmark.archives)), **changes)
 
 
 TINY = {'backbone': 'mini', 'image_size': 40, 'regime': 'finetune', 'epochs': 1, 'batch_size': 4}
 
-def full_circle(benchmark, root, monkeypatch, **config):
-    "Prepare, load; train one epoch and evaluate, both through papermill. Returns: (Dataset, scores of the test rows)."
+def ready(benchmark, root):
+    "Prepare, check, load. Returns: Dataset."
+    prepare(benchmark, root, tell=lambda line: None)
+    assert check(benchmark, root) == []
+    return load(benchmark.name, root=root)
+
+
+def trained(benchmark, root, monkeypatch, **config):
+    "Prepare and load; train one epoch on it by its name, and evaluate the run. Returns: (Dataset, scores of the test rows)."
     for name in ('data', 'cache', 'runs'): monkeypatch.setenv(f'SPML_NB_{name.upper()}', str(Path(root) / ('' if name == 'data' else f'.{name}')))
-    monkeypatch.delenv('IN_TEST', raising=False)
-    benchmarks.prepare(benchmark, root, tell=lambda line: None)
-    assert benchmarks.check(benchmark, root) == []
-    data = datasets.load(benchmark.name, root=root)
-    if benchmark.validation == 'none': config = {'selection': 'last', **config}
-    execute('train', root, **{'loss': 'an', 'dataset': benchmark.name, 'labels': 'full', **TINY, **config})
-    assert f'on {benchmark.name} (test): mAP' in execute('evaluate', root, dataset=benchmark.name)
+    data = ready(benchmark, root)
+    training.train(Config(**{'loss': 'an', 'dataset': benchmark.name, 'labels': 'full', **TINY, **config}))
     folder, = (file.parent for file in (Path(root) / '.runs').glob('*/result.json'))
     scores, logits, _ = training.evaluate(folder, benchmark.name, root=str(root))
     assert logits.shape == (len(data.rows('test')), len(data.class_names)) and np.isfinite(scores['map'])
     return data, scores
-
-
-def execute(notebook, folder, **parameters):
-    "Run nbs/NOTEBOOK.ipynb through papermill, its copy in `folder`. Returns: what it printed."
-    done = papermill.execute_notebook(NOTEBOOKS / f'{notebook}.ipynb', Path(folder) / f'{notebook}.ipynb', parameters, cwd=NOTEBOOKS.parent, progress_bar=False)
-    return ''.join(output.get('text', '') for cell in done.cells for output in cell.get('outputs', []))

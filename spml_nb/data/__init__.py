@@ -1,8 +1,8 @@
-"""Data sets: labels, photos, folders, and the official layouts."""
+"""Data sets: labels, photos, folders, and the official layouts of the papers' benchmarks."""
 from spml_nb.base import lazily
 
 __getattr__ = lazily(__name__, {
-    'dataset': 'Dataset PARTS listed',
-    'folder': 'CELLS LAYOUT PHOTOS',
-    'loading': 'BENCHMARKS load names',
+    'dataset': 'Dataset MINIATURES PARTS listed',
+    'loading': 'load names',
+    'official.registry': 'BENCHMARKS',
 })

@@ -9,43 +9,64 @@ __all__ = ['SIGNED', 'UNSIGNED', 'OPERATIONS', 'CHANGE_HUE', 'LIGHT', 'LIGHT_SCA
 # %% ../../nbs/data/views.ipynb #74c61a7d
 import inspect
 import math
-import os
-import time
 from functools import partial
 
-import numpy as np
 import torch
-from ..base.errors import SpmlError, one_of
-from .images import Photos, batch, random_crops, squash
 from torchvision.transforms.v2 import functional as F
+
+from ..base.errors import SpmlError, one_of
 
 # %% ../../nbs/data/views.ipynb #afab82b6
 def _rows(values, images): return values.to(images.device, non_blocking=True).view(len(images), -1, 1, 1)
 
 def mirror(images: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
-    """Left becomes right where `which` says so.
+    """Swap left and right where `which` says so.
 
-    images: (B, 3, H, W); which: (B,) bool. Returns: the same shape and type. Raises nothing. Source: Cole et al. 2021.
+    Args:
+        images: (B, 3, H, W).
+        which: (B,) bool.
+
+    Returns:
+        The same shape and type.
+
+    Source:
+        Cole et al. 2021.
     """
     return torch.where(_rows(which, images), images.flip(3), images)
 
 def translate(images: torch.Tensor, down: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Move each image by whole pixels; the border's pixels are repeated into the gap.
 
-    images: (B, 3, H, W); down, right: (B,) int, in pixels, negative for up and left. Returns: the same shape and type. Raises nothing.
-    Source: this library.
+    Args:
+        images: (B, 3, H, W).
+        down: (B,) int, in pixels, negative for up.
+        right: (B,) int, in pixels, negative for left.
+
+    Returns:
+        The same shape and type.
     """
-    rows, columns = (
-        (torch.arange(n) - by[:, None]).clamp(0, n - 1).to(images.device, non_blocking=True) for n, by in zip(images.shape[2:], (down, right), strict=True))
+    rows, columns = ((torch.arange(n) - by[:, None]).clamp(0, n - 1).to(images.device, non_blocking=True)
+                     for n, by in zip(images.shape[2:], (down, right), strict=True))
     image = torch.arange(len(images), device=images.device)[:, None, None]
     return images.permute(0, 2, 3, 1)[image, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 # %% ../../nbs/data/views.ipynb #ab318544
-def cut_out(images: torch.Tensor, y: torch.Tensor, x: torch.Tensor, colour: torch.Tensor, fraction: float = 0.5) -> torch.Tensor:
+def cut_out(images: torch.Tensor, y: torch.Tensor, x: torch.Tensor, colour: torch.Tensor,
+            fraction: float = 0.5) -> torch.Tensor:
     """Paint a rectangle over each image.
 
-    images: (B, 3, H, W) uint8; y, x: (B,) int, its centre; colour: (B, 3) uint8; fraction: its sides as a part of H and W.
-    Returns: the same shape and type. Raises nothing. Source: Cutout, DeVries and Taylor 2017.
+    Args:
+        images: (B, 3, H, W) uint8.
+        y: (B,) int, row of its centre.
+        x: (B,) int, column of its centre.
+        colour: (B, 3) uint8.
+        fraction: Its sides as a part of H and W.
+
+    Returns:
+        The same shape and type.
+
+    Source:
+        Cutout, DeVries and Taylor 2017.
     """
     inside = []
     for n, centre in zip(images.shape[2:], (y, x), strict=True):
@@ -79,14 +100,25 @@ UNSIGNED = {
     'autocontrast': lambda images, m: F.autocontrast(images),
     'equalize': lambda images, m: F.equalize(images)}
 OPERATIONS = SIGNED | UNSIGNED
-CHANGE_HUE = 3   # the last three of them turn one hue into another, because they treat red, green and blue alike whatever the colour
+# the last three of them turn one hue into another, because they treat red, green and blue alike whatever the colour
+CHANGE_HUE = 3
 
 # %% ../../nbs/data/views.ipynb #68999595
-def rand_augment(images: torch.Tensor, operations: torch.Tensor, signs: torch.Tensor, magnitude: int = 9) -> torch.Tensor:
+def rand_augment(images: torch.Tensor, operations: torch.Tensor, signs: torch.Tensor,
+                 magnitude: int = 9) -> torch.Tensor:
     """Apply drawn operations, one after another.
 
-    images: (B, 3, H, W) uint8; operations: (N, B) int on the CPU, rows of `OPERATIONS`; signs: (N, B) of 1 and -1 on the CPU, for those
-    that have one; magnitude: 0 … 30. Returns: the same shape and type. Raises nothing. Source: RandAugment, Cubuk et al. 2020; LAC §4.1.
+    Args:
+        images: (B, 3, H, W) uint8.
+        operations: (N, B) int on the CPU, rows of `OPERATIONS`.
+        signs: (N, B) of 1 and -1 on the CPU, for the operations that have a sign.
+        magnitude: 0 … 30.
+
+    Returns:
+        The same shape and type.
+
+    Source:
+        RandAugment, Cubuk et al. 2020; LAC §4.1.
     """
     functions = list(OPERATIONS.values())
     for drawn, sign in zip(operations, torch.where(operations < len(SIGNED), signs, 1), strict=True):
@@ -98,11 +130,21 @@ def rand_augment(images: torch.Tensor, operations: torch.Tensor, signs: torch.Te
     return images
 
 # %% ../../nbs/data/views.ipynb #fc75207c
-def colour_jitter(images: torch.Tensor, brightness: torch.Tensor, contrast: torch.Tensor, saturation: torch.Tensor) -> torch.Tensor:
-    """Change brightness, then contrast, then saturation, each by a factor an image.
+def colour_jitter(images: torch.Tensor, brightness: torch.Tensor, contrast: torch.Tensor,
+                  saturation: torch.Tensor) -> torch.Tensor:
+    """Change brightness, then contrast, then saturation. Each image has its own factors, all ≥ 0; 1 changes nothing.
 
-    images: (B, 3, H, W) float in [0, 1]; factors: (B,) float ≥ 0, 1 changes nothing. Returns: the same shape, in [0, 1]. Raises nothing.
-    Source: the authors' code of LAC has jitter and grey, its paper does not; torchvision's formulas.
+    Args:
+        images: (B, 3, H, W) float in [0, 1].
+        brightness: (B,) float.
+        contrast: (B,) float.
+        saturation: (B,) float.
+
+    Returns:
+        The same shape, in [0, 1].
+
+    Source:
+        The authors' code of LAC has jitter and grey, its paper does not; torchvision's formulas.
     """
     images = (images * _rows(brightness, images)).clamp_(max=1)
     images = _blend(images, _grey(images).mean((2, 3), keepdim=True), contrast)
@@ -118,12 +160,20 @@ def _blend(images, reference, factor):
 
 # %% ../../nbs/data/views.ipynb #7ccc3fbc
 def plain(images: torch.Tensor) -> torch.Tensor:
-    """Bytes as floats, nothing else.
+    """Turn bytes into floats, nothing else.
 
-    images: (B, 3, H, W) uint8. Returns: (B, 3, H, W) float32 in [0, 1]. Raises SpmlError: for another shape or type. Source: this library.
+    Args:
+        images: (B, 3, H, W) uint8.
+
+    Returns:
+        (B, 3, H, W) float32 in [0, 1].
+
+    Raises:
+        SpmlError: For another shape or type.
     """
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
-        raise SpmlError(f'a view takes (B, 3, H, W) uint8 images, not {tuple(images.shape)} {images.dtype}. Use `batch` on the array of `open_images`.')
+        raise SpmlError(f'a view takes (B, 3, H, W) uint8 images, not {tuple(images.shape)} {images.dtype}. Use '
+                        '`batch` on the array of `open_images`.')
     return images.float().div_(255)
 
 def _moved(images, p, pixels):
@@ -132,42 +182,79 @@ def _moved(images, p, pixels):
     return translate(images, *torch.randint(-pixels, pixels + 1, (2, n))) if pixels else images
 
 def weak(images: torch.Tensor, p: float = 0.5, pixels: int = 0) -> torch.Tensor:
-    """Mirrored or shifted at random.
+    """Mirror or shift at random.
 
-    images: (B, 3, H, W) uint8; p: probability of mirroring; pixels: the largest shift in each direction.
-    Returns: (B, 3, H, W) float32 in [0, 1]. Raises SpmlError: for another shape or type. Source: LAC §4.1 (flip only); Cole et al. 2021.
+    Args:
+        images: (B, 3, H, W) uint8.
+        p: Probability of mirroring.
+        pixels: The largest shift in each direction.
+
+    Returns:
+        (B, 3, H, W) float32 in [0, 1].
+
+    Raises:
+        SpmlError: For another shape or type.
+
+    Source:
+        LAC §4.1 (flip only); Cole et al. 2021.
     """
     return plain(_moved(images, p, pixels))
 
 # %% ../../nbs/data/views.ipynb #e9841ca9
-def strong(images: torch.Tensor, p: float = 0.5, pixels: int = 0, cutout: float = 0.5, operations: int = 2, magnitude: int = 9,
-           jitter: float = 0.4, jitter_p: float = 0.8, grey_p: float = 0.2, keep_hue: bool = False) -> torch.Tensor:
-    """Moved, cut out, RandAugmented, jittered and sometimes grey.
+def strong(images: torch.Tensor, p: float = 0.5, pixels: int = 0, cutout: float = 0.5, operations: int = 2,
+           magnitude: int = 9, jitter: float = 0.4, jitter_p: float = 0.8, grey_p: float = 0.2,
+           keep_hue: bool = False) -> torch.Tensor:
+    """Move, cut out, RandAugment, jitter, and sometimes turn grey.
 
-    images: (B, 3, H, W) uint8; p, pixels: as in `weak`; cutout: its sides as a part of the image's; operations, magnitude: RandAugment's N
-    and M (of 30); jitter: factors from [1 - jitter, 1 + jitter], with probability jitter_p; grey_p: probability of grey; keep_hue: none of
-    RandAugment's operations that change a hue, and no grey.
-    Returns: (B, 3, H, W) float32 in [0, 1]. Raises SpmlError: for another shape or type.
-    Source: LAC §4.1 for Cutout and RandAugment; the authors' code for the flip, 0.5, jitter and grey.
+    Args:
+        images: (B, 3, H, W) uint8.
+        p: Probability of mirroring.
+        pixels: The largest shift in each direction.
+        cutout: Sides of the hole as a part of the image's.
+        operations: RandAugment's N.
+        magnitude: RandAugment's M, of 30.
+        jitter: Factors of colour come from [1 - jitter, 1 + jitter].
+        jitter_p: Probability of jitter.
+        grey_p: Probability of grey.
+        keep_hue: Use none of RandAugment's operations that change a hue, and no grey.
+
+    Returns:
+        (B, 3, H, W) float32 in [0, 1].
+
+    Raises:
+        SpmlError: For another shape or type.
+
+    Source:
+        LAC §4.1 for Cutout and RandAugment; the authors' code for the flip, 0.5, jitter and grey.
     """
     (n, _, height, width), images = images.shape, _moved(images, p, pixels)
     colour = torch.randint(0, 256, (n, 3), dtype=torch.uint8)
     images = cut_out(images, torch.randint(height, (n,)), torch.randint(width, (n,)), colour, cutout)
     allowed = len(OPERATIONS) - CHANGE_HUE if keep_hue else len(OPERATIONS)
-    images = rand_augment(images, torch.randint(allowed, (operations, n)), 2 * torch.randint(2, (operations, n)) - 1, magnitude)
+    images = rand_augment(images, torch.randint(allowed, (operations, n)), 2 * torch.randint(2, (operations, n)) - 1,
+                          magnitude)
     factors = torch.where(torch.rand(n) < jitter_p, 1 + jitter * (2 * torch.rand(3, n) - 1), 1.0)
     factors[2, torch.rand(n) < (0 if keep_hue else grey_p)] = 0
     return colour_jitter(plain(images), *factors)
 
 # %% ../../nbs/data/views.ipynb #774cc664
-LIGHT = torch.tensor([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])   # principal axes of ImageNet's RGB
+# principal axes of ImageNet's RGB, and the standard deviations along them
+LIGHT = torch.tensor([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])
 LIGHT_SCALE = torch.tensor([0.2175, 0.0188, 0.0045])
 
 def jitter_in_order(images: torch.Tensor, factors: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-    """Brightness, contrast and saturation, in an order of its own for each image.
+    """Change brightness, contrast and saturation, in an order of its own for each image.
 
-    images: (B, 3, H, W) float in [0, 1]; factors: (3, B) ≥ 0, of brightness, contrast and saturation; order: (3, B) int, row k what comes
-    k-th (0, 1, 2 in the order of `factors`). Returns: the same shape, in [0, 1]. Raises nothing. Source: torchvision's ColorJitter.
+    Args:
+        images: (B, 3, H, W) float in [0, 1].
+        factors: (3, B) ≥ 0, of brightness, contrast and saturation.
+        order: (3, B) int; row k says what comes k-th (0, 1, 2 in the order of `factors`).
+
+    Returns:
+        The same shape, in [0, 1].
+
+    Source:
+        torchvision's ColorJitter.
     """
     for step in order:
         grey, kind = _grey(images), _rows(step, images)
@@ -176,12 +263,22 @@ def jitter_in_order(images: torch.Tensor, factors: torch.Tensor, order: torch.Te
     return images
 
 def crop_colours(images: torch.Tensor, p: float = 0.5, jitter: float = 0.4, lighting: float = 0.1) -> torch.Tensor:
-    """What Two-way's training view does after the crop: flip, colour jitter, PCA lighting.
+    """Do what Two-way's training view does after the crop: flip, colour jitter, PCA lighting.
 
-    images: (B, 3, H, W) uint8; p: probability of mirroring; jitter: factors from [1 - jitter, 1 + jitter]; lighting: standard deviation
-    along the principal axes. Returns: (B, 3, H, W) float32, by a few hundredths outside [0, 1] at most. Raises SpmlError: for another shape
-    or type.
-    Source: the authors' code of Two-way.
+    Args:
+        images: (B, 3, H, W) uint8.
+        p: Probability of mirroring.
+        jitter: Factors of colour come from [1 - jitter, 1 + jitter].
+        lighting: Standard deviation along the principal axes.
+
+    Returns:
+        (B, 3, H, W) float32, by a few hundredths outside [0, 1] at most.
+
+    Raises:
+        SpmlError: For another shape or type.
+
+    Source:
+        The authors' code of Two-way.
     """
     n = len(images)
     images = plain(mirror(images, torch.rand(n) < p))
@@ -189,17 +286,29 @@ def crop_colours(images: torch.Tensor, p: float = 0.5, jitter: float = 0.4, ligh
     return images.add_(_rows(lighting * torch.randn(n, 3) * LIGHT_SCALE @ LIGHT.T, images))
 
 # %% ../../nbs/data/views.ipynb #c7e7181b
-VIEWS = {'plain': plain, 'flip': weak, 'weak': weak, 'strong': strong, 'strong_bare': partial(strong, jitter_p=0.0, grey_p=0.0),
-         'shift': partial(weak, p=0.0, pixels=3), 'weak_shift': partial(weak, p=0.0, pixels=3), 'strong_shift': partial(strong, p=0.0, pixels=3),
-         'strong_shift_hue': partial(strong, p=0.0, pixels=3, keep_hue=True), 'crop': crop_colours, 'centre': plain}
+VIEWS = {'plain': plain, 'flip': weak, 'weak': weak, 'strong': strong,
+         'strong_bare': partial(strong, jitter_p=0.0, grey_p=0.0),
+         'shift': partial(weak, p=0.0, pixels=3), 'weak_shift': partial(weak, p=0.0, pixels=3),
+         'strong_shift': partial(strong, p=0.0, pixels=3),
+         'strong_shift_hue': partial(strong, p=0.0, pixels=3, keep_hue=True),
+         'crop': crop_colours, 'centre': plain}
 
 def view(name: str, **options):
-    """An augmentation by its name.
+    """Find an augmentation by its name.
 
-    name: a key of `VIEWS`; options: of `weak` (p, pixels), `strong` (cutout, operations, magnitude, jitter, jitter_p, grey_p, keep_hue
-    as well) or `crop_colours` (p, jitter, lighting).
-    Returns: a function from (B, 3, H, W) uint8 to (B, 3, H, W) float32 in [0, 1] on the same device, channels_last if its input is.
-    Raises SpmlError: for an unknown name or option. Source: Cole et al. 2021 (flip), LAC §4.1 (weak, strong), this library (shift).
+    Args:
+        name: A key of `VIEWS`.
+        **options: Arguments of the function behind it: of `weak`, `strong` or `crop_colours`.
+
+    Returns:
+        A function from (B, 3, H, W) uint8 to (B, 3, H, W) float32 in [0, 1] on the same device, channels_last if its
+        input is.
+
+    Raises:
+        SpmlError: For an unknown name or option.
+
+    Source:
+        Cole et al. 2021 (flip), LAC §4.1 (weak, strong); shift: own choice.
     """
     function = VIEWS[one_of(name, VIEWS, 'view')]
     allowed = [option for option in inspect.signature(function).parameters if option != 'images']

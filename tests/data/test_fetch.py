@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from serving import serve, tar_of, zip_of
 
-from spml_nb.data import fetch
 from spml_nb.base.errors import SpmlError
+from spml_nb.data import fetch
 from spml_nb.data.fetch import Damaged, download, unpack
 
 CONTENT = os.urandom(700_000)
@@ -342,8 +342,7 @@ def test_a_whole_folder_appears_at_the_end_or_not_at_all(tmp_path):
     assert left(tmp_path / 'crops') == ['one']
 
 
-def test_progress_in_a_log_is_a_line_a_tenth(tmp_path, capsys):
+def test_a_download_says_how_much_there_is_and_how_much_is_to_come(source, tmp_path):
     told = []
-    progress = fetch.Progress('x.tar', 0, 10**9, told.append)
-    for _ in range(1000): progress.add(10**6)
-    assert len(told) == 11 and told[0] == 'x.tar: fetching of 1.0 GB' and told[-1] == 'x.tar: 1.0 GB of 1.0 GB'
+    with serve(source, drop={'a.bin': [300_000]}) as server: download([f'{server.url}/a.bin'], tmp_path / 'x.tar', tell=told.append, wait=0.01)
+    assert told[0] == 'x.tar: fetching 700 kB' and told[-1] == 'x.tar: going on after 300 kB of 700 kB'

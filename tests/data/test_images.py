@@ -1,4 +1,4 @@
-"""Images: decoding, the cache and its accidents, batches and views."""
+"""Images: decoding, the cache and its accidents, batches, whole photos and crops."""
 import errno
 import json
 import os
@@ -17,15 +17,14 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageOps
-from torchvision.transforms import ColorJitter, Resize, v2
+from torchvision.transforms import CenterCrop, RandomResizedCrop, Resize
 
 from spml_nb import data as datasets
-from spml_nb.data import images, views
-from spml_nb.data.dataset import Dataset
 from spml_nb.base.errors import SpmlError
 from spml_nb.base.files import TEMPORARY
-from spml_nb.data.views import VIEWS, view
-from spml_nb.data.images import batch, cache_file, open_images, squash
+from spml_nb.data import images
+from spml_nb.data.dataset import Dataset
+from spml_nb.data.images import Photos, batch, cache_file, centre_crops, open_images, open_photos, random_crops, squash
 
 
 def noise(width=50, height=37, channels=3, seed=0):
@@ -35,7 +34,8 @@ def noise(width=50, height=37, channels=3, seed=0):
 
 def dataset(files, name='set'):
     split = np.full(len(files), 'train')
-    return Dataset(name, [Path(file) for file in files], np.ones((len(files), 1), np.int8), ['c'], split)
+    images = files if isinstance(files, np.ndarray) else [Path(file) for file in files]
+    return Dataset(name, images, np.ones((len(files), 1), np.int8), ['c'], split)
 
 
 def resized(image, size): return np.asarray(Resize((size, size))(image.convert('RGB')))
@@ -267,7 +267,7 @@ signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 decode = images._decode
 def build(slow, out, cache, files):
     sys.stdout = open(out, 'w'); os.environ['SPML_NB_CACHE'] = cache
-    images._decode = lambda file, size: time.sleep(slow) or decode(file, size)
+    images._decode = lambda *given: time.sleep(slow) or decode(*given)
     data = Dataset('set', [Path(f) for f in files], np.ones((len(files), 1), np.int8), ['c'], np.full(len(files), 'train'))
     print('sum', int(images.open_images(data, 16).astype(int).sum()), flush=True)
 for line in sys.stdin:
@@ -307,7 +307,7 @@ def test_of_two_processes_at_once_one_builds_and_the_other_waits_for_it(photos, 
 
 def test_of_three_threads_at_once_one_builds(photos, monkeypatch):
     decode, decoded = images._decode, []
-    def slowly(file, size): time.sleep(0.02); decoded.append(file); return decode(file, size)
+    def slowly(file, *given): time.sleep(0.02); decoded.append(file); return decode(file, *given)
     monkeypatch.setattr(images, '_decode', slowly)
     with ThreadPoolExecutor(3) as pool: stores = list(pool.map(lambda _: open_images(dataset(photos), 16, progress=False), range(3)))
     assert sorted(decoded) == sorted(photos) and all(np.array_equal(store, stores[0]) for store in stores)
@@ -399,140 +399,98 @@ def test_rows_outside_the_store_are_refused(index):
     with pytest.raises(SpmlError, match='allowed: 0 … 5'): batch(np.zeros((6, 4, 4, 3), np.uint8), index)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a GPU')
-def test_on_a_gpu_the_same_seed_gives_the_same_views():
-    store = np.stack([noise(40, 40, seed=k) for k in range(8)])
-    here, there = batch(store, range(8)), batch(store, range(8), 'cuda')
-    assert there.is_cuda and there.is_contiguous(memory_format=torch.channels_last) and torch.equal(there.cpu(), here)
-    for name in VIEWS:
-        torch.manual_seed(0); expected = view(name)(here)
-        torch.manual_seed(0); assert (view(name)(there).cpu() - expected).abs().mean() < 0.02, name
-
-
-# ---- views
-
-X = torch.from_numpy(np.stack([noise(11, 8, seed=k) for k in range(28)])).permute(0, 3, 1, 2)
-
-
-@pytest.mark.parametrize('name', VIEWS)
-def test_every_view_gives_floats_in_range_channels_last_and_repeats_with_the_seed(name):
-    before, function = X.clone(), view(name)
-    torch.manual_seed(3); first = function(X)
-    torch.manual_seed(3); again = function(X)
-    other = function(X)
-    assert first.dtype == torch.float32 and first.shape == X.shape and first.is_contiguous(memory_format=torch.channels_last)
-    low, high = (-0.2, 1.2) if name == 'crop' else (0, 1)   # PCA lighting is added last
-    assert low <= first.min() and first.max() <= high and torch.equal(first, again) and torch.equal(X, before)
-    assert torch.equal(first, other) == (name in ('plain', 'centre'))
-    assert function(X[:1]).shape == (1, 3, 8, 11)
-
-
-def test_the_views_have_their_fixed_names():
-    assert set(VIEWS) == {'plain', 'flip', 'shift', 'weak', 'strong', 'strong_bare', 'weak_shift', 'strong_shift', 'strong_shift_hue', 'crop', 'centre'}
-
-
-def test_plain_is_the_bytes_over_255(): assert torch.equal(view('plain')(X), X.float() / 255)
-
-
-@pytest.mark.parametrize('name', ['flip', 'weak'])
-def test_flip_mirrors_about_half_of_the_images_and_changes_nothing_else(name):
-    torch.manual_seed(0)
-    many = X.repeat(20, 1, 1, 1)
-    out = view(name)(many)
-    same, mirrored = ((out == y.float() / 255).flatten(1).all(1) for y in (many, many.flip(3)))
-    assert (same ^ mirrored).all() and 0.4 < mirrored.float().mean() < 0.6
-
-
-@pytest.mark.parametrize('name', ['shift', 'weak_shift'])
-def test_shift_draws_every_offset_up_to_three_and_never_mirrors(name):
-    torch.manual_seed(0)
-    ramp = torch.arange(8)[:, None] * 20 + torch.arange(11)
-    out = (view(name)(ramp.to(torch.uint8).expand(600, 3, 8, 11)) * 255).round()
-    offsets = 4 * 20 + 5 - out[:, 0, 4, 5]  # of the centre, which no shift moves out
-    assert {(round(float(o) / 20), float(o) - 20 * round(float(o) / 20)) for o in offsets} == {(i, j) for i in range(-3, 4) for j in range(-3, 4)}
-    assert (out[..., 1:] >= out[..., :-1]).all() and (out[:, :, 1:] >= out[:, :, :-1]).all()
-
-
-def test_mirror_shift_and_cutout_equal_loops_over_pixels():
-    x, which = X[:4, :, :7, :9], torch.tensor([True, False, True, False])
-    down, right = torch.tensor([0, -3, 2, 1]), torch.tensor([3, 0, -1, -3])
-    y, z, colour = torch.tensor([0, 6, 3, 2]), torch.tensor([0, 8, 4, 7]), torch.randint(0, 256, (4, 3), dtype=torch.uint8)
-    mirrored, moved, holed = views.mirror(x, which), views.translate(x, down, right), views.cut_out(x, y, z, colour, 0.5)
-    for b, c, i, j in np.ndindex(*x.shape):
-        assert mirrored[b, c, i, j] == x[b, c, i, 8 - j if which[b] else j]
-        assert moved[b, c, i, j] == x[b, c, min(max(i - down[b], 0), 6), min(max(j - right[b], 0), 8)]
-        assert holed[b, c, i, j] == (colour[b, c] if y[b] - 2 <= i < y[b] + 2 and z[b] - 2 <= j < z[b] + 3 else x[b, c, i, j])
-    assert torch.equal(views.cut_out(x, y, z, colour, 0), x) and torch.equal(views.translate(x, 0 * down, 0 * right), x)
-
-
-@pytest.mark.parametrize('name', v2.RandAugment._AUGMENTATION_SPACE)
-def test_each_operation_is_torchvisions_randaugment(name):
-    class Only(v2.RandAugment): _AUGMENTATION_SPACE = {name: v2.RandAugment._AUGMENTATION_SPACE[name]}  # noqa: RUF012
-    index = [key.replace('_', '') for key in images.OPERATIONS].index(name.lower())
-    for magnitude in (0, 9, 30):
-        torch.manual_seed(magnitude)
-        signs = {tuple(Only(1, magnitude)(X[:1]).flatten().tolist()) for _ in range(8)}
-        ours = {tuple(views.rand_augment(X[:1], torch.tensor([[index]]), torch.tensor([[sign]]), magnitude).flatten().tolist()) for sign in (1, -1)}
-        assert ours == signs, magnitude
-    assert len(images.OPERATIONS) == 14
-
-
-def test_what_an_image_becomes_does_not_depend_on_its_batch():
-    torch.manual_seed(0)
-    operations = torch.stack([torch.arange(28) % 14, torch.randint(14, (28,))])
-    signs = 2 * torch.randint(2, (2, 28)) - 1
-    together, factors = views.rand_augment(X, operations, signs), 2 * torch.rand(3, 28)
-    jittered = views.colour_jitter(X / 255, *factors)
-    for b in range(28):
-        assert torch.equal(together[b], views.rand_augment(X[b:b + 1], operations[:, b:b + 1], signs[:, b:b + 1])[0])
-        torch.testing.assert_close(jittered[b:b + 1], views.colour_jitter(X[b:b + 1] / 255, *factors[:, b:b + 1]))
-
-
-def test_colour_jitter_is_torchvisions_with_a_factor_an_image():
-    factors = torch.tensor([[0.7, 1.0, 1.3], [1.2, 1.0, 0.6], [0.0, 1.0, 1.4]])
-    out = views.colour_jitter(X[:3] / 255, *factors)
-    for b in range(3):
-        f = [float(value) for value in factors[:, b]]
-        expected = v2.functional.adjust_saturation(v2.functional.adjust_contrast(v2.functional.adjust_brightness(X[b] / 255, f[0]), f[1]), f[2])
-        torch.testing.assert_close(out[b], expected, atol=2e-4, rtol=0)
-    assert torch.equal(out[1], X[1] / 255) and (out[0, 0] - out[0, 1]).abs().max() < 1e-6
-    assert ColorJitter(0.4).brightness == (0.6, 1.4)  # the range that 0.4 stands for
-
-
-def test_each_part_of_the_strong_view_can_be_seen_alone():
-    torch.manual_seed(0)
-    many, off = X.repeat(20, 1, 1, 1), dict(p=0, cutout=0, operations=0, jitter=0, grey_p=0)
-    n = len(many)
-    assert torch.equal(view('strong', **off)(many), many.float() / 255)
-    moved = view('strong', **off | {'p': 1.0})(many); assert torch.equal(moved, many.flip(3) / 255)
-    changed = (view('strong', **off | {'cutout': 0.5})(many) * 255).round() != many
-    assert 0.05 < changed.float().mean() < 0.25 and changed.any(1)[:, :, 0].any() and changed.any(1)[:, 7].any()
-    grey = view('strong', **off | {'grey_p': 0.2})(many)
-    assert 0.15 < ((grey.amax(1) - grey.amin(1)).flatten(1).amax(1) < 1e-6).float().mean() < 0.25
-    jittered = view('strong', **off | {'jitter': 0.4})(many)
-    assert 0.15 < (jittered == many.float() / 255).flatten(1).all(1).float().mean() < 0.25 and len(jittered) == n
-    shifted = view('strong_shift', **{**off, 'p': 0.0})(many)
-    assert ((shifted * 255).round() != many).flatten(1).any(1).float().mean() > 0.9
-
-
-def test_strong_shift_never_mirrors():
-    torch.manual_seed(0)
-    ramp = (20 * torch.arange(11, dtype=torch.uint8)).expand(200, 3, 8, 11)
-    out = view('strong_shift', cutout=0, operations=0)(ramp)
-    assert (out[..., 1:] >= out[..., :-1]).all()
-
-
-def test_views_refuse_what_they_do_not_know():
-    with pytest.raises(SpmlError, match=r"unknown view 'stron'.*Did you mean 'strong'"): view('stron')
-    with pytest.raises(SpmlError, match=r"unknown option of the view 'flip' 'cutout'; allowed: p, pixels"): view('flip', cutout=0.1)
-    for wrong in (X.float(), X[0], X[:, :1]):
-        with pytest.raises(SpmlError, match='uint8 images'): view('plain')(wrong)
-
-
-def test_a_saved_generator_state_repeats_a_view():
-    state = torch.get_rng_state(); first = view('strong')(X)
-    torch.set_rng_state(state)
-    assert torch.equal(view('strong')(X), first)
-
-
 def test_squash_takes_an_opened_image(): assert np.array_equal(squash(Image.fromarray(noise()), 12), resized(Image.fromarray(noise()), 12))
+
+
+SHAPES = [(90, 61), (64, 100), (33, 47), (139, 100), (57, 57), (200, 150)]
+
+
+@pytest.fixture
+def shaped(tmp_path):
+    "Six photos of noise in colour, wide and tall, JPEG and PNG; one lies on its side by its EXIF tag."
+    (tmp_path / 'photos').mkdir()
+    files = []
+    for k, (width, height) in enumerate(SHAPES):
+        pixels = np.random.RandomState(k).randint(0, 256, (height // 4 + 1, width // 4 + 1, 3), dtype=np.uint8)
+        image, file = Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC), tmp_path / 'photos' / f'{k}.{"png" if k % 2 else "jpg"}'
+        exif = image.getexif()
+        if k == 2: exif[0x0112] = 6
+        image.save(file, exif=exif)
+        files.append(file)
+    return files
+
+
+def opened(file):
+    with Image.open(file) as image:
+        if image.getexif().get(0x0112) == 6: image = image.transpose(Image.Transpose.ROTATE_270)
+        return image.convert('RGB')
+
+
+# ---- whole photos and crops
+
+def test_whole_photos_keep_their_own_pixels_and_are_built_once(shaped, cache, monkeypatch):
+    first = open_photos(dataset(shaped), progress=False)
+    assert len(first) == 6 and all(np.array_equal(first[k], opened(file)) for k, file in enumerate(shaped))
+    monkeypatch.setattr(images, '_decode', None)
+    again = open_photos(dataset(shaped), progress=False)
+    assert all(np.array_equal(first[k], again[k]) for k in range(6))
+    assert [file.suffix for file in cache.iterdir() if file.suffix != '.lock'] == ['.whole']
+
+
+def test_larger_photos_are_reduced_to_the_longest_side_in_proportion(shaped):
+    reduced = open_photos(dataset(shaped), longest=60, progress=False)
+    for k, file in enumerate(shaped):
+        width, height = opened(file).size
+        scale = min(1, 60 / max(width, height))
+        assert tuple(reduced.sizes[k]) == (round(height * scale), round(width * scale))
+        if scale == 1: assert np.array_equal(reduced[k], opened(file))
+        else: assert np.array_equal(reduced[k], opened(file).resize((round(width * scale), round(height * scale)), Image.Resampling.BILINEAR))
+    assert images.LONGEST >= 640   # photos of VOC and COCO stay as they are
+
+
+@pytest.mark.parametrize('harm', ['cut', 'longer', 'no room for sizes'])
+def test_a_damaged_file_of_whole_photos_is_built_again(shaped, cache, harm):
+    data = dataset(shaped)
+    open_photos(data, progress=False)
+    file, = cache.glob('*.whole')
+    whole = file.read_bytes()
+    file.write_bytes({'cut': whole[:-9], 'longer': whole + b'12345678', 'no room for sizes': whole[:20]}[harm])
+    assert np.array_equal(open_photos(data, progress=False)[5], opened(shaped[5])) and file.read_bytes() == whole
+
+
+def test_unusable_photos_are_named_at_once_and_leave_nothing(shaped, cache):
+    shaped[0].write_bytes(b'no photo')
+    shaped[3].unlink()
+    with pytest.raises(SpmlError, match=r'2 of 6 images of set cannot be used: 0.jpg.*3.png'): open_photos(dataset(shaped), progress=False)
+    assert [file.name for file in cache.iterdir() if file.suffix != '.lock'] == []
+
+
+def test_crops_are_torchvisions_random_resized_crop_of_the_opened_photo(shaped):
+    store, size = open_photos(dataset(shaped), progress=False), 28
+    torch.manual_seed(5)
+    ours = random_crops(store, [3, 0, 5, 2, 2], size)
+    torch.manual_seed(5)
+    theirs = [np.asarray(RandomResizedCrop(size)(opened(shaped[row]))) for row in (3, 0, 5, 2, 2)]
+    assert ours.is_contiguous(memory_format=torch.channels_last) and ours.dtype == torch.uint8
+    assert all(np.array_equal(a.permute(1, 2, 0), b) for a, b in zip(ours, theirs, strict=True))
+    assert not torch.equal(ours[3], ours[4])
+
+
+def test_centre_crops_are_torchvisions_resize_256_and_centre_crop_224(shaped):
+    store = open_photos(dataset(shaped), progress=False)
+    for row, out in enumerate(centre_crops(store, range(6), 224)):
+        assert np.array_equal(out.permute(1, 2, 0), CenterCrop(224)(Resize(256)(opened(shaped[row]))))
+
+
+def test_rows_outside_and_images_in_memory():
+    data = dataset(np.random.RandomState(0).randint(0, 256, (5, 20, 30, 3), dtype=np.uint8))
+    store = open_photos(data)
+    assert len(store) == 5 and np.array_equal(store[3], data.images[3])
+    for wrong in ([5], [-1]):
+        with pytest.raises(SpmlError, match='allowed: 0 … 4'): random_crops(store, wrong, 8)
+        with pytest.raises(SpmlError, match='allowed: 0 … 4'): centre_crops(store, wrong, 8)
+
+
+def test_photos_are_indexed_by_row():
+    store = Photos(np.arange(2 * 3 * 3 + 1 * 2 * 3, dtype=np.uint8), [(2, 3), (1, 2)])
+    assert store[1].tolist() == [[[18, 19, 20], [21, 22, 23]]] and store[0].shape == (2, 3, 3)

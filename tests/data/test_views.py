@@ -1,154 +1,156 @@
-"""Views and their stores: squares exact to a decoded photo, whole photos for crops, the miniatures' hue, and the fields of a run that choose them."""
-import os
-import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+"""Views: each by name, each step against torchvision or a loop, and the hue that is a label."""
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
-from torchvision.transforms import CenterCrop, RandomResizedCrop, Resize
+from torchvision.transforms import ColorJitter, v2
 from torchvision.transforms import functional as F
 
-from spml_nb.data import images, miniatures, views
-from spml_nb import models, runs, training
-from spml_nb.training import batches as sources
-from spml_nb.data.dataset import Dataset
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.images import Photos, centre_crops, open_images, open_photos, random_crops
-from spml_nb.data.views import jitter_in_order, view
-from spml_nb.runs.config import Config, resolve
-from spml_nb.training.batches import CropSource, ImageSource, cached_features, image_source
-
-SHAPES = [(90, 61), (64, 100), (33, 47), (139, 100), (57, 57), (200, 150)]
+from spml_nb.data import miniatures, views
+from spml_nb.data.images import batch
+from spml_nb.data.views import VIEWS, jitter_in_order, view
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv('SPML_NB_CACHE', str(tmp_path / 'cache'))
-    return tmp_path / 'cache' / 'images'
+def noise(width=50, height=37, channels=3, seed=0):
+    shape = (height, width, channels) if channels > 1 else (height, width)
+    return np.random.RandomState(seed).randint(0, 256, shape, dtype=np.uint8)
 
 
-def dataset(files): return Dataset('set', files, np.ones((len(files), 1), np.int8), ['c'], np.full(len(files), 'train'))
+# ---- by name
+
+X = torch.from_numpy(np.stack([noise(11, 8, seed=k) for k in range(28)])).permute(0, 3, 1, 2)
 
 
-@pytest.fixture
-def photos(tmp_path):
-    "Six photos of noise in colour, wide and tall, JPEG and PNG; one lies on its side by its EXIF tag."
-    (tmp_path / 'photos').mkdir()
-    files = []
-    for k, (width, height) in enumerate(SHAPES):
-        pixels = np.random.RandomState(k).randint(0, 256, (height // 4 + 1, width // 4 + 1, 3), dtype=np.uint8)
-        image, file = Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC), tmp_path / 'photos' / f'{k}.{"png" if k % 2 else "jpg"}'
-        exif = image.getexif()
-        if k == 2: exif[0x0112] = 6
-        image.save(file, exif=exif)
-        files.append(file)
-    return files
+@pytest.mark.parametrize('name', VIEWS)
+def test_every_view_gives_floats_in_range_channels_last_and_repeats_with_the_seed(name):
+    before, function = X.clone(), view(name)
+    torch.manual_seed(3); first = function(X)
+    torch.manual_seed(3); again = function(X)
+    other = function(X)
+    assert first.dtype == torch.float32 and first.shape == X.shape and first.is_contiguous(memory_format=torch.channels_last)
+    low, high = (-0.2, 1.2) if name == 'crop' else (0, 1)   # PCA lighting is added last
+    assert low <= first.min() and first.max() <= high and torch.equal(first, again) and torch.equal(X, before)
+    assert torch.equal(first, other) == (name in ('plain', 'centre'))
+    assert function(X[:1]).shape == (1, 3, 8, 11)
 
 
-def opened(file):
-    with Image.open(file) as image:
-        if image.getexif().get(0x0112) == 6: image = image.transpose(Image.Transpose.ROTATE_270)
-        return image.convert('RGB')
+def test_the_views_have_their_fixed_names():
+    assert set(VIEWS) == {'plain', 'flip', 'shift', 'weak', 'strong', 'strong_bare', 'weak_shift', 'strong_shift', 'strong_shift_hue', 'crop', 'centre'}
 
 
-# ---- squares
-
-@pytest.mark.parametrize('size', [31, 448])
-def test_flip_on_the_cache_is_decode_resize_and_flip_of_every_epoch_bit_for_bit(photos, size):
-    source = ImageSource(open_images(dataset(photos), size, progress=False), runs.VIEW_SETS['flip'], torch.device('cpu'))
-    seen = set()
-    for epoch in range(4):
-        torch.manual_seed(epoch)
-        batch = source.batch(np.arange(6), 'weak')
-        torch.manual_seed(epoch)
-        mirrored = torch.rand(6) < 0.5
-        for out, file, m in zip(batch, photos, mirrored.tolist(), strict=True):
-            expected = F.to_tensor(Resize((size, size))(opened(file)))
-            assert torch.equal(out, F.hflip(expected) if m else expected)
-            seen.add(m)
-    assert seen == {True, False}
-    plain = source.batch(np.array([4, 1]), 'plain')
-    assert all(torch.equal(out, F.to_tensor(Resize((size, size))(opened(photos[row])))) for out, row in zip(plain, (4, 1), strict=True))
+def test_plain_is_the_bytes_over_255(): assert torch.equal(view('plain')(X), X.float() / 255)
 
 
-# ---- whole photos and crops
-
-def test_whole_photos_keep_their_own_pixels_and_are_built_once(photos, cache, monkeypatch):
-    first = open_photos(dataset(photos), progress=False)
-    assert len(first) == 6 and all(np.array_equal(first[k], opened(file)) for k, file in enumerate(photos))
-    monkeypatch.setattr(images, '_decode_whole', None)
-    again = open_photos(dataset(photos), progress=False)
-    assert all(np.array_equal(first[k], again[k]) for k in range(6))
-    assert [file.suffix for file in cache.iterdir() if file.suffix != '.lock'] == ['.whole']
+@pytest.mark.parametrize('name', ['flip', 'weak'])
+def test_flip_mirrors_about_half_of_the_images_and_changes_nothing_else(name):
+    torch.manual_seed(0)
+    many = X.repeat(20, 1, 1, 1)
+    out = view(name)(many)
+    same, mirrored = ((out == y.float() / 255).flatten(1).all(1) for y in (many, many.flip(3)))
+    assert (same ^ mirrored).all() and 0.4 < mirrored.float().mean() < 0.6
 
 
-def test_larger_photos_are_reduced_to_the_longest_side_in_proportion(photos):
-    reduced = open_photos(dataset(photos), longest=60, progress=False)
-    for k, file in enumerate(photos):
-        width, height = opened(file).size
-        scale = min(1, 60 / max(width, height))
-        assert tuple(reduced.sizes[k]) == (round(height * scale), round(width * scale))
-        if scale == 1: assert np.array_equal(reduced[k], opened(file))
-        else: assert np.array_equal(reduced[k], opened(file).resize((round(width * scale), round(height * scale)), Image.Resampling.BILINEAR))
-    assert images.LONGEST >= 640   # photos of VOC and COCO stay as they are
+@pytest.mark.parametrize('name', ['shift', 'weak_shift'])
+def test_shift_draws_every_offset_up_to_three_and_never_mirrors(name):
+    torch.manual_seed(0)
+    ramp = torch.arange(8)[:, None] * 20 + torch.arange(11)
+    out = (view(name)(ramp.to(torch.uint8).expand(600, 3, 8, 11)) * 255).round()
+    offsets = 4 * 20 + 5 - out[:, 0, 4, 5]  # of the centre, which no shift moves out
+    assert {(round(float(o) / 20), float(o) - 20 * round(float(o) / 20)) for o in offsets} == {(i, j) for i in range(-3, 4) for j in range(-3, 4)}
+    assert (out[..., 1:] >= out[..., :-1]).all() and (out[:, :, 1:] >= out[:, :, :-1]).all()
 
 
-@pytest.mark.parametrize('harm', ['cut', 'longer', 'no room for sizes'])
-def test_a_damaged_file_of_whole_photos_is_built_again(photos, cache, harm):
-    data = dataset(photos)
-    open_photos(data, progress=False)
-    file, = cache.glob('*.whole')
-    whole = file.read_bytes()
-    file.write_bytes({'cut': whole[:-9], 'longer': whole + b'12345678', 'no room for sizes': whole[:20]}[harm])
-    assert np.array_equal(open_photos(data, progress=False)[5], opened(photos[5])) and file.read_bytes() == whole
+def test_mirror_shift_and_cutout_equal_loops_over_pixels():
+    x, which = X[:4, :, :7, :9], torch.tensor([True, False, True, False])
+    down, right = torch.tensor([0, -3, 2, 1]), torch.tensor([3, 0, -1, -3])
+    y, z, colour = torch.tensor([0, 6, 3, 2]), torch.tensor([0, 8, 4, 7]), torch.randint(0, 256, (4, 3), dtype=torch.uint8)
+    mirrored, moved, holed = views.mirror(x, which), views.translate(x, down, right), views.cut_out(x, y, z, colour, 0.5)
+    for b, c, i, j in np.ndindex(*x.shape):
+        assert mirrored[b, c, i, j] == x[b, c, i, 8 - j if which[b] else j]
+        assert moved[b, c, i, j] == x[b, c, min(max(i - down[b], 0), 6), min(max(j - right[b], 0), 8)]
+        assert holed[b, c, i, j] == (colour[b, c] if y[b] - 2 <= i < y[b] + 2 and z[b] - 2 <= j < z[b] + 3 else x[b, c, i, j])
+    assert torch.equal(views.cut_out(x, y, z, colour, 0), x) and torch.equal(views.translate(x, 0 * down, 0 * right), x)
 
 
-def test_unusable_photos_are_named_at_once_and_leave_nothing(photos, cache):
-    photos[0].write_bytes(b'no photo')
-    photos[3].unlink()
-    with pytest.raises(SpmlError, match=r'2 of 6 images of set cannot be used: 0.jpg.*3.png'): open_photos(dataset(photos), progress=False)
-    assert [file.name for file in cache.iterdir() if file.suffix != '.lock'] == []
+@pytest.mark.parametrize('name', v2.RandAugment._AUGMENTATION_SPACE)
+def test_each_operation_is_torchvisions_randaugment(name):
+    class Only(v2.RandAugment): _AUGMENTATION_SPACE = {name: v2.RandAugment._AUGMENTATION_SPACE[name]}  # noqa: RUF012
+    index = [key.replace('_', '') for key in views.OPERATIONS].index(name.lower())
+    for magnitude in (0, 9, 30):
+        torch.manual_seed(magnitude)
+        signs = {tuple(Only(1, magnitude)(X[:1]).flatten().tolist()) for _ in range(8)}
+        ours = {tuple(views.rand_augment(X[:1], torch.tensor([[index]]), torch.tensor([[sign]]), magnitude).flatten().tolist()) for sign in (1, -1)}
+        assert ours == signs, magnitude
+    assert len(views.OPERATIONS) == 14
 
 
-def test_crops_are_torchvisions_random_resized_crop_of_the_opened_photo(photos):
-    store, size = open_photos(dataset(photos), progress=False), 28
-    torch.manual_seed(5)
-    ours = random_crops(store, [3, 0, 5, 2, 2], size)
-    torch.manual_seed(5)
-    theirs = [np.asarray(RandomResizedCrop(size)(opened(photos[row]))) for row in (3, 0, 5, 2, 2)]
-    assert ours.is_contiguous(memory_format=torch.channels_last) and ours.dtype == torch.uint8
-    assert all(np.array_equal(a.permute(1, 2, 0), b) for a, b in zip(ours, theirs, strict=True))
-    assert not torch.equal(ours[3], ours[4])
+def test_what_an_image_becomes_does_not_depend_on_its_batch():
+    torch.manual_seed(0)
+    operations = torch.stack([torch.arange(28) % 14, torch.randint(14, (28,))])
+    signs = 2 * torch.randint(2, (2, 28)) - 1
+    together, factors = views.rand_augment(X, operations, signs), 2 * torch.rand(3, 28)
+    jittered = views.colour_jitter(X / 255, *factors)
+    for b in range(28):
+        assert torch.equal(together[b], views.rand_augment(X[b:b + 1], operations[:, b:b + 1], signs[:, b:b + 1])[0])
+        torch.testing.assert_close(jittered[b:b + 1], views.colour_jitter(X[b:b + 1] / 255, *factors[:, b:b + 1]))
 
 
-def test_centre_crops_are_torchvisions_resize_256_and_centre_crop_224(photos):
-    store = open_photos(dataset(photos), progress=False)
-    for row, out in enumerate(centre_crops(store, range(6), 224)):
-        assert np.array_equal(out.permute(1, 2, 0), CenterCrop(224)(Resize(256)(opened(photos[row]))))
+def test_colour_jitter_is_torchvisions_with_a_factor_an_image():
+    factors = torch.tensor([[0.7, 1.0, 1.3], [1.2, 1.0, 0.6], [0.0, 1.0, 1.4]])
+    out = views.colour_jitter(X[:3] / 255, *factors)
+    for b in range(3):
+        f = [float(value) for value in factors[:, b]]
+        expected = v2.functional.adjust_saturation(v2.functional.adjust_contrast(v2.functional.adjust_brightness(X[b] / 255, f[0]), f[1]), f[2])
+        torch.testing.assert_close(out[b], expected, atol=2e-4, rtol=0)
+    assert torch.equal(out[1], X[1] / 255) and (out[0, 0] - out[0, 1]).abs().max() < 1e-6
+    assert ColorJitter(0.4).brightness == (0.6, 1.4)  # the range that 0.4 stands for
 
 
-def test_rows_outside_and_images_in_memory():
-    data = dataset(np.random.RandomState(0).randint(0, 256, (5, 20, 30, 3), dtype=np.uint8))
-    store = open_photos(data)
-    assert len(store) == 5 and np.array_equal(store[3], data.images[3])
-    for wrong in ([5], [-1]):
-        with pytest.raises(SpmlError, match='allowed: 0 … 4'): random_crops(store, wrong, 8)
-        with pytest.raises(SpmlError, match='allowed: 0 … 4'): centre_crops(store, wrong, 8)
+def test_each_part_of_the_strong_view_can_be_seen_alone():
+    torch.manual_seed(0)
+    many, off = X.repeat(20, 1, 1, 1), dict(p=0, cutout=0, operations=0, jitter=0, grey_p=0)
+    n = len(many)
+    assert torch.equal(view('strong', **off)(many), many.float() / 255)
+    moved = view('strong', **off | {'p': 1.0})(many); assert torch.equal(moved, many.flip(3) / 255)
+    changed = (view('strong', **off | {'cutout': 0.5})(many) * 255).round() != many
+    assert 0.05 < changed.float().mean() < 0.25 and changed.any(1)[:, :, 0].any() and changed.any(1)[:, 7].any()
+    grey = view('strong', **off | {'grey_p': 0.2})(many)
+    assert 0.15 < ((grey.amax(1) - grey.amin(1)).flatten(1).amax(1) < 1e-6).float().mean() < 0.25
+    jittered = view('strong', **off | {'jitter': 0.4})(many)
+    assert 0.15 < (jittered == many.float() / 255).flatten(1).all(1).float().mean() < 0.25 and len(jittered) == n
+    shifted = view('strong_shift', **{**off, 'p': 0.0})(many)
+    assert ((shifted * 255).round() != many).flatten(1).any(1).float().mean() > 0.9
 
 
-def test_the_crop_source_evaluates_centres_and_trains_on_coloured_crops(photos):
-    config = resolve(Config(loss='an', dataset='x', views='crop', image_size=28, device='cpu'))
-    source = image_source(dataset(photos), config, torch.device('cpu'))
-    assert isinstance(source, CropSource)
-    assert torch.equal(source.batch(np.arange(6), 'plain'), centre_crops(source.store, range(6), 28).float() / 255)
-    torch.manual_seed(1); first = source.batch(np.arange(6), 'weak')
-    torch.manual_seed(1); again = source.batch(np.arange(6), 'weak')
-    assert torch.equal(first, again) and not torch.equal(first, source.batch(np.arange(6), 'weak'))
-    torch.manual_seed(1); crops = random_crops(source.store, range(6), 28)
-    assert torch.equal(first, view('crop')(crops))
+def test_strong_shift_never_mirrors():
+    torch.manual_seed(0)
+    ramp = (20 * torch.arange(11, dtype=torch.uint8)).expand(200, 3, 8, 11)
+    out = view('strong_shift', cutout=0, operations=0)(ramp)
+    assert (out[..., 1:] >= out[..., :-1]).all()
+
+
+def test_views_refuse_what_they_do_not_know():
+    with pytest.raises(SpmlError, match=r"unknown view 'stron'.*Did you mean 'strong'"): view('stron')
+    with pytest.raises(SpmlError, match=r"unknown option of the view 'flip' 'cutout'; allowed: p, pixels"): view('flip', cutout=0.1)
+    for wrong in (X.float(), X[0], X[:, :1]):
+        with pytest.raises(SpmlError, match='uint8 images'): view('plain')(wrong)
+
+
+def test_a_saved_generator_state_repeats_a_view():
+    state = torch.get_rng_state(); first = view('strong')(X)
+    torch.set_rng_state(state)
+    assert torch.equal(view('strong')(X), first)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a GPU')
+def test_on_a_gpu_the_same_seed_gives_the_same_views():
+    store = np.stack([noise(40, 40, seed=k) for k in range(8)])
+    here, there = batch(store, range(8)), batch(store, range(8), 'cuda')
+    assert there.is_cuda and there.is_contiguous(memory_format=torch.channels_last) and torch.equal(there.cpu(), here)
+    for name in VIEWS:
+        torch.manual_seed(0); expected = view(name)(here)
+        torch.manual_seed(0); assert (view(name)(there).cpu() - expected).abs().mean() < 0.02, name
 
 
 # ---- Two-way's colours
@@ -212,110 +214,3 @@ def test_the_miniatures_strong_view_keeps_the_hue_and_the_photos_does_not():
         inner = (after[:, 4:7, 4:7], before[:, 4:7, 4:7], saturation[:, 4:7, 4:7])
         return ((inner[0] == inner[1]) & (inner[2] > 0.15)).mean()
     assert kept('strong_shift_hue') > 0.9 > 0.75 > kept('strong_shift')
-
-
-def test_runs_take_the_views_of_their_data_and_method():
-    def views(**given): return resolve(Config(**given)).views
-    assert views(loss='an', dataset='voc12') == views(loss='lac', dataset='coco14') == 'flip'
-    assert views(loss='an', dataset='mini_coco') == 'shift' and views(loss='lac', dataset='mini_coco') == views(loss='lac_plc', dataset='mini_nus') == 'shift_hue'
-    assert views(loss='lac', dataset='mini_coco', views='shift') == 'shift'
-    with pytest.raises(SpmlError, match="unknown views 'flipp'.*flip"): Config(views='flipp')
-    with pytest.raises(SpmlError, match=r"view of views='crop', which 'lac' needs 'strong'; allowed: plain, weak"): resolve(Config(loss='lac', dataset='voc12', views='crop'))
-
-
-def test_every_set_names_views_that_exist_and_has_the_roles_of_evaluation_and_training():
-    for names in runs.VIEW_SETS.values(): assert {'plain', 'weak'} <= set(names) and set(names.values()) <= set(views.VIEWS)
-
-
-# ---- frozen features
-
-def test_features_are_found_again_by_the_names_of_their_views(monkeypatch):
-    store = np.random.RandomState(0).randint(0, 256, (7, 40, 40, 3), dtype=np.uint8)
-    model, calls = models.create('mini', 2), []
-    extract = sources.extract
-    monkeypatch.setattr(sources, 'extract', lambda *given: calls.append(given[3]) or extract(*given))
-    def look(views, role): return cached_features(model, ImageSource(store, runs.VIEW_SETS[views], torch.device('cpu')), np.arange(7), role, 0, 'key')
-    first = look('shift', 'strong')
-    def same(pixels): return views.strong(pixels, p=0.0, pixels=3)   # another object, as in another process
-    monkeypatch.setitem(views.VIEWS, 'strong_shift', same)
-    assert np.array_equal(first, look('shift', 'strong')) and calls == ['strong']
-    look('shift_hue', 'strong'), look('shift', 'plain')
-    assert calls == ['strong', 'strong', 'plain']
-
-
-def test_features_asked_for_twice_at_once_are_computed_once(cache, monkeypatch):
-    store, calls = np.random.RandomState(0).randint(0, 256, (5, 40, 40, 3)).astype(np.uint8), []
-    def slow(model, source, rows, role):
-        calls.append(role)
-        time.sleep(0.3)
-        return np.ones((len(rows), 2), np.float32)
-    monkeypatch.setattr(sources, 'extract', slow)
-    source = ImageSource(store, runs.VIEW_SETS['flip'], torch.device('cpu'))
-    def ask(model): return cached_features(model, source, np.arange(5), 'plain', 0, 'key').sum()
-    with ThreadPoolExecutor(2) as pool: assert list(pool.map(ask, [models.create('mini', 2) for _ in range(2)])) == [10, 10]
-    assert calls == ['plain']
-
-
-def test_a_cache_that_holds_no_features_says_so_before_they_are_computed(cache, monkeypatch):
-    monkeypatch.setattr(sources, 'extract', None)
-    cache.parent.mkdir()
-    (cache.parent / 'features').write_text('in the way')
-    source = ImageSource(np.zeros((1, 40, 40, 3), np.uint8), runs.VIEW_SETS['flip'], torch.device('cpu'))
-    with pytest.raises(SpmlError, match='could not be written.*SPML_NB_CACHE'): cached_features(models.create('mini', 2), source, np.arange(1), 'plain', 0, 'key')
-
-
-def test_features_of_raw_and_normalised_images_are_not_mixed_up(photo_folder):
-    given = dict(loss='an', dataset=str(photo_folder), backbone='mini', image_size=40, regime='linear', epochs=1)
-    a, b = (training.train(Config(**given, normalise=n)).logits['test'] for n in (True, False))
-    assert not np.allclose(a, b)
-
-
-# ---- the fields in a run
-
-def test_two_ways_protocol_trains_on_everything_keeps_the_last_epoch_and_can_be_evaluated(photo_folder):
-    config = Config(loss='two_way', dataset=str(photo_folder), backbone='mini', image_size=32, views='crop', labels='full', hold_out=False, selection='last',
-                    map_definition='two_way', epochs=2, batch_size=16, optimizer='sgd', schedule='cosine', lr=1e-3)
-    task = training.make_task(config)
-    held = training.make_task(replace(config, hold_out=True))
-    assert len(task.val) == 0 and np.array_equal(task.train, np.sort(np.concatenate([held.train, held.val]))) and len(held.val) > 0
-    assert len(task.observed) == len(task.train) and np.array_equal(task.observed, task.data.labels[task.train])
-    result = training.train(config)
-    assert result.scores['map_definition'] == 'two_way' and result.scores['best_epoch'] == 2 and 0 < result.scores['test_map_sample'] <= 100
-    assert result.curves.val_map.isna().all() and 'val' not in result.logits
-    assert training.evaluate(result.folder)[0]['map'] == pytest.approx(result.scores['test_map'], abs=1e-9)
-
-
-def test_training_on_everything_leaves_nothing_to_select_on():
-    with pytest.raises(SpmlError, match='hold_out: false.*selection: last'): Config(hold_out=False)
-
-
-def test_a_class_without_positives_counts_zero_or_is_left_out():
-    data = dataset(np.zeros((4, 2, 2, 3), np.uint8))
-    data = replace(data, labels=np.array([[1, -1], [1, -1], [-1, -1], [-1, -1]], np.int8), class_names=['a', 'b'])
-    task = training.Task(data, np.arange(0), np.arange(0), np.arange(4), data.labels[:0], data.labels[:0])
-    logits = {'test': torch.tensor([[2., 0], [1, 0], [0, 1], [-1, 0]])}
-    assert training.scores(logits, task)['test_map'] == 50
-    two_way = training.scores(logits, task, 'two_way')
-    assert two_way['test_map'] == 100 and two_way['test_map_sample'] == 100   # samples 3 and 4 have no positive either
-
-
-def test_frozen_stages_batch_norms_and_raw_images_reach_the_network(photo_folder):
-    config = resolve(Config(loss='an', dataset=str(photo_folder), backbone='mini', image_size=40, frozen_stages=2, freeze_batchnorm=True, normalise=False,
-                            optimizer='sgd', lr=0.1, batch_size=16))
-    trainer = training.Trainer(config, runs.Run(config), training.make_task(config))
-    trainer.begin(1, trainer.stages[0])
-    trainer.watch.start(1)
-    trainer.module.train()
-    fixed = [name for group in models.stages(trainer.model.backbone)[:2] for name in group]
-    before = {name: value.clone() for name, value in trainer.model.backbone.state_dict().items()}
-    for _ in range(2): trainer.step(torch.arange(16))
-    after = trainer.model.backbone.state_dict()
-    same = {name for name in before if torch.equal(before[name], after[name])}
-    assert all(name in same for name in before if name.startswith(tuple(fixed)) or 'running' in name)
-    assert any(name.endswith('weight') for name in before if name not in same) and trainer.model.normalise is False
-    assert os.environ['SPML_NB_RUNS'] in str(trainer.run.folder)
-
-
-def test_photos_are_indexed_by_row():
-    store = Photos(np.arange(2 * 3 * 3 + 1 * 2 * 3, dtype=np.uint8), [(2, 3), (1, 2)])
-    assert store[1].tolist() == [[[18, 19, 20], [21, 22, 23]]] and store[0].shape == (2, 3, 3)

@@ -6,7 +6,6 @@
 __all__ = ['VAW', 'WIDER', 'VISPR', 'crops', 'read_vaw', 'read_wider', 'read_vispr']
 
 # %% ../../../nbs/data/official/attributes.ipynb #95563341
-import json
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -14,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from ...base.errors import SpmlError
-from ..dataset import listed
-from ..folder import PHOTOS
-from .registry import Archive, Benchmark, Listing, inside, register
 
 from ...base import progress
+from ...base.errors import SpmlError
 from .. import fetch
+from ..dataset import listed
+from ..folder import PHOTOS, Listing
+from .registry import Archive, Benchmark, inside, read_json, register
 
 # %% ../../../nbs/data/official/attributes.ipynb #1374a794
 def _cut(photo, boxes, target):
@@ -29,28 +28,35 @@ def _cut(photo, boxes, target):
         with Image.open(photo) as image: image = image.convert('RGB')
     except OSError as error: raise SpmlError(f'{photo} cannot be read: {error}. Bring it again.') from error
     for name, (x, y, width, height) in boxes.items():
-        left, top, right, bottom = max(math.floor(x), 0), max(math.floor(y), 0), min(math.ceil(x + width), image.width), min(math.ceil(y + height), image.height)
+        left, top = max(math.floor(x), 0), max(math.floor(y), 0)
+        right, bottom = min(math.ceil(x + width), image.width), min(math.ceil(y + height), image.height)
         if right <= left or bottom <= top: continue
         try: image.crop((left, top, right, bottom)).save(target / name, quality=95, subsampling=0)
-        except OSError as error: raise SpmlError(f'{target / name} could not be written: {error}. Make room, and give the command again.') from error
+        except OSError as error:
+            raise SpmlError(f'{target / name} could not be written: {error}. Make room, and give the command '
+                            'again.') from error
 
 def crops(folder: Path, boxes: dict[Path, dict[str, tuple]]) -> set[str]:
-    """Boxes as images of their own.
+    """Cut boxes out as images of their own, in folder/crops. What was cut before is not cut again.
 
-    folder: images/; boxes: {photo: {name of the crop: (x, y, width, height) in pixels}}. Returns: names of the crops in folder/crops; boxes
-    without a pixel inside their photo have none. What was cut before is not cut again. Raises SpmlError: for a photo that is missing or
-    damaged, or a full disk.
-    Source: own choice; the Two-way paper does not tell its cropping.
+    Args:
+        folder: The folder images/.
+        boxes: {photo: {name of the crop: (x, y, width, height) in pixels}}.
+
+    Returns:
+        Names of the crops. A box without a pixel inside its photo has none.
+
+    Raises:
+        SpmlError: For a photo that is missing or damaged, and for a full disk.
+
+    Source:
+        Own choice; the Two-way paper does not tell its cropping.
     """
     if not (folder / 'crops').is_dir():
         with fetch.whole(folder / 'crops') as temporary, ThreadPoolExecutor(os.cpu_count()) as pool:
             done = pool.map(lambda item: _cut(item[0], item[1], temporary), boxes.items())
             for _ in progress.bar(done, len(boxes), 'cutting boxes out'): pass
     return {entry.name for entry in os.scandir(folder / 'crops')}
-
-def _json(file):
-    try: return json.loads(file.read_text(encoding='utf-8'))
-    except (OSError, ValueError) as error: raise SpmlError(f'{file} cannot be read: {error}. Bring it again.') from error
 
 def _keys(record, file, *names):
     "Values of a JSON object by name."
@@ -60,91 +66,138 @@ def _keys(record, file, *names):
 
 # %% ../../../nbs/data/official/attributes.ipynb #4e75b693
 def read_vaw(folder: Path) -> Listing:
-    """Visual Attributes in the Wild: an object in a box an image.
+    """Read Visual Attributes in the Wild: each image is an object in a box; one without a pixel is left out.
 
-    folder: images/, with vaw/, VG_100K/ and VG_100K_2/. Returns: Listing; labels 1 and -1 as annotated, 0 where nothing is said or both
-    are. An object without a pixel is left out. Raises SpmlError: for other files, unknown attributes, missing photos. Source: Pham et al.
-    2021.
+    Args:
+        folder: The folder images/, with vaw/, VG_100K/ and VG_100K_2/.
+
+    Returns:
+        What the official files say; labels 1 and -1 as annotated, 0 where nothing is said or both are.
+
+    Raises:
+        SpmlError: For other files, unknown attributes and missing photos.
+
+    Source:
+        Pham et al. 2021.
     """
     data = inside(folder, 'vaw/data', 'vaw/vaw_dataset-main/data', 'vaw')
-    index = _json(data / 'attribute_index.json')
+    index = read_json(data / 'attribute_index.json')
     class_names = sorted(index, key=index.get)
     column = {name: k for k, name in enumerate(class_names)}
-    parts = {'train': [entry for name in ('train_part1', 'train_part2', 'val') for entry in _json(data / f'{name}.json')], 'test': _json(data / 'test.json')}
-    entries = [(part, *_keys(entry, data, 'image_id', 'instance_id', 'instance_bbox', 'positive_attributes', 'negative_attributes'))
-               for part, found in parts.items() for entry in found]
-    photos = {file.stem: file for archive in ('VG_100K', 'VG_100K_2') for file in inside(folder, archive).rglob('*.jpg')}
+    keys = ('image_id', 'instance_id', 'instance_bbox', 'positive_attributes', 'negative_attributes')
+    entries = [('test' if part == 'test' else 'train', *_keys(entry, data, *keys))
+               for part in ('train_part1', 'train_part2', 'val', 'test') for entry in read_json(data / f'{part}.json')]
+    photos = {file.stem: file for archive in ('VG_100K', 'VG_100K_2')
+              for file in inside(folder, archive).rglob('*.jpg')}
     boxes, labels = {}, np.zeros((len(entries), len(class_names)), np.int8)
     for row, (_, image, instance, box, positive, negative) in enumerate(entries):
-        if str(image) not in photos: raise SpmlError(f'{folder} has no photo {image}.jpg, which {data.name} names. Bring both archives of Visual Genome.')
+        if str(image) not in photos:
+            raise SpmlError(f'{folder} has no photo {image}.jpg, which {data.name} names. Bring both archives of '
+                            'Visual Genome.')
         boxes.setdefault(photos[str(image)], {})[f'{instance}.jpg'] = tuple(box)
         strange = sorted({*positive, *negative} - column.keys())
-        if strange: raise SpmlError(f'{data}: object {instance} has attributes that attribute_index.json does not list: {listed(map(repr, strange))}.')
+        if strange:
+            raise SpmlError(f'{data}: object {instance} has attributes that attribute_index.json does not list: '
+                            f'{listed(map(repr, strange))}.')
         labels[row, [column[name] for name in set(positive) - set(negative)]] = 1
         labels[row, [column[name] for name in set(negative) - set(positive)]] = -1
     cut = crops(folder, boxes)
     keep = [row for row, entry in enumerate(entries) if f'{entry[2]}.jpg' in cut]
-    return Listing([f'crops/{entries[row][2]}.jpg' for row in keep], labels[keep], class_names, [entries[row][0] for row in keep])
+    return Listing([f'crops/{entries[row][2]}.jpg' for row in keep], labels[keep], class_names,
+                   [entries[row][0] for row in keep])
 
 VAW = register(Benchmark(
-    'vaw', 'Visual Attributes in the Wild', read_vaw, validation='none', counts={'train': 229_076, 'test': 31_819, 'classes': 620},
-    archives=(Archive('vaw_dataset-main.zip', ('https://github.com/adobe-research/vaw_dataset/archive/refs/heads/main.zip',), 'vaw'),
-              Archive('images.zip', ('https://cs.stanford.edu/people/rak248/VG_100K_2/images.zip',), 'VG_100K', 9_700_000_000),
-              Archive('images2.zip', ('https://cs.stanford.edu/people/rak248/VG_100K_2/images2.zip',), 'VG_100K_2', 5_500_000_000)),
-    licence='Annotations: Adobe Research License, non-commercial; photos: Visual Genome, CC BY 4.0; cite Pham et al., CVPR 2021, and Krishna et al., IJCV 2017.'))
+    'vaw', read_vaw, validation='none', counts={'train': 229_076, 'test': 31_819, 'classes': 620},
+    archives=(Archive('vaw_dataset-main.zip',
+                      ('https://github.com/adobe-research/vaw_dataset/archive/refs/heads/main.zip',), 'vaw'),
+              Archive('images.zip', ('https://cs.stanford.edu/people/rak248/VG_100K_2/images.zip',), 'VG_100K',
+                      9_700_000_000),
+              Archive('images2.zip', ('https://cs.stanford.edu/people/rak248/VG_100K_2/images2.zip',), 'VG_100K_2',
+                      5_500_000_000)),
+    licence='Annotations: Adobe Research License, non-commercial; photos: Visual Genome, CC BY 4.0; cite Pham et al., '
+            'CVPR 2021, and Krishna et al., IJCV 2017.'))
 
 # %% ../../../nbs/data/official/attributes.ipynb #e7051c8f
 def read_wider(folder: Path) -> Listing:
-    """WIDER Attribute: a person in a box an image.
+    """Read WIDER Attribute: each image is a person in a box.
 
-    folder: images/, with wider_attribute_image/ and wider_attribute_annotation/. Returns: Listing; labels 1, -1, and 0 for unspecified.
-    People without a positive attribute or a pixel are left out. Raises SpmlError: for other files or values. Source: Li et al. 2016.
+    People without a positive attribute or a pixel are left out.
+
+    Args:
+        folder: The folder images/, with wider_attribute_image/ and wider_attribute_annotation/.
+
+    Returns:
+        What the official files say; labels 1, -1, and 0 for unspecified.
+
+    Raises:
+        SpmlError: For other files or values.
+
+    Source:
+        Li et al. 2016.
     """
     photos = inside(folder, 'wider_attribute_image/Image', 'wider_attribute_image')
     notes = inside(folder, 'wider_attribute_annotation/wider_attribute_annotation', 'wider_attribute_annotation')
-    files = {'train': [file for file in (notes / 'wider_attribute_trainval.json',) if file.exists()] or [notes / f'wider_attribute_{part}.json' for part in ('train', 'val')],
-             'test': [notes / 'wider_attribute_test.json']}
+    training = ('trainval',) if (notes / 'wider_attribute_trainval.json').exists() else ('train', 'val')
     rows, boxes = [], {}
-    for part, file in ((part, file) for part, found in files.items() for file in found):
-        found, names = _keys(_json(file), file, 'images', 'attribute_id_map')
+    for part in (*training, 'test'):
+        file = notes / f'wider_attribute_{part}.json'
+        images, names = _keys(read_json(file), file, 'images', 'attribute_id_map')
         class_names = [names[key] for key in sorted(names, key=int)]
-        people = ((photo, target) for photo in found for target in _keys(photo, file, 'targets')[0])
-        for k, (photo, target) in enumerate(people):
+        people = ((image, target) for image in images for target in _keys(image, file, 'targets')[0])
+        for k, (image, target) in enumerate(people):
             z, box = _keys(target, file, 'attribute', 'bbox')
-            if len(z) != len(class_names) or not set(z) <= {-1, 0, 1}: raise SpmlError(f'{file}: attributes {z}; expected {len(class_names)} of 1, 0, -1.')
+            if len(z) != len(class_names) or not set(z) <= {-1, 0, 1}:
+                raise SpmlError(f'{file}: attributes {z}; expected {len(class_names)} of 1, 0, -1.')
             if 1 not in z: continue
-            rows.append((part, f"{file.stem.removeprefix('wider_attribute_')}-{k:05}.jpg", z))
-            boxes.setdefault(photos / _keys(photo, file, 'file_name')[0], {})[rows[-1][1]] = tuple(box)
+            rows.append((f'{part}-{k:05}.jpg', z, 'test' if part == 'test' else 'train'))
+            boxes.setdefault(photos / _keys(image, file, 'file_name')[0], {})[rows[-1][0]] = tuple(box)
     cut = crops(folder, boxes)
-    rows = [row for row in rows if row[1] in cut]
-    return Listing([f'crops/{name}' for _, name, _ in rows], np.array([z for _, _, z in rows], np.int8), class_names, [part for part, _, _ in rows])
+    rows = [row for row in rows if row[0] in cut]
+    return Listing([f'crops/{name}' for name, _, _ in rows], np.array([z for _, z, _ in rows], np.int8), class_names,
+                   [part for _, _, part in rows])
 
 WIDER = register(Benchmark(
-    'wider', 'WIDER Attribute', read_wider, validation='none', counts={'train': 28_340, 'test': 29_117, 'classes': 14},
+    'wider', read_wider, validation='none', counts={'train': 28_340, 'test': 29_117, 'classes': 14},
     archives=(Archive('wider_attribute_image.tgz'), Archive('wider_attribute_annotation.zip')),
-    instructions='WIDER Attribute is given out by its authors (mmlab.ie.cuhk.edu.hk/projects/WIDERAttribute). Bring the photos (Image/train, val, test) as '
-                 'wider_attribute_image.tgz and the annotations (wider_attribute_trainval.json, wider_attribute_test.json) as wider_attribute_annotation.zip '
-                 'to {downloads}, or unpacked, as folders of these names, to {images}.',
-    licence='For non-commercial research; cite Li et al., Human Attribute Recognition by Deep Hierarchical Contexts, ECCV 2016.'))
+    instructions='WIDER Attribute is given out by its authors (mmlab.ie.cuhk.edu.hk/projects/WIDERAttribute). Bring '
+                 'the photos (Image/train, val, test) as wider_attribute_image.tgz and the annotations '
+                 '(wider_attribute_trainval.json, wider_attribute_test.json) as wider_attribute_annotation.zip to '
+                 '{downloads}, or unpacked, as folders of these names, to {images}.',
+    licence='For non-commercial research; cite Li et al., Human Attribute Recognition by Deep Hierarchical Contexts, '
+            'ECCV 2016.'))
 
 # %% ../../../nbs/data/official/attributes.ipynb #06687025
 def read_vispr(folder: Path) -> Listing:
-    """VISPR: photos with the privacy attributes that they reveal.
+    """Read VISPR: photos with the privacy attributes that they reveal.
 
-    folder: images/, with train2017/, val2017/, test2017/ and, where they come apart, annotations/. Returns: Listing; attributes in the
-    order of their numbers (a0_safe, a1_…). Raises SpmlError: for a photo or a JSON file without its partner, or of another form. Source:
-    Orekondy et al. 2017.
+    Args:
+        folder: The folder images/, with train2017/, val2017/, test2017/ and, where they come apart, annotations/.
+
+    Returns:
+        What the official files say; attributes in the order of their numbers (a0_safe, a1_…).
+
+    Raises:
+        SpmlError: For a photo or a JSON file without its partner, or of another form.
+
+    Source:
+        Orekondy et al. 2017.
     """
     photos, notes = {}, {}
     for file in sorted(folder.rglob('*')):
-        found = photos if file.suffix.lower() in PHOTOS else notes if file.suffix == '.json' else None
-        part = next((part for part in ('train', 'val', 'test') if f'{part}2017' in file.relative_to(folder).parts), None)
-        if found is not None and part: found[part, file.stem] = file
+        kind = photos if file.suffix.lower() in PHOTOS else notes if file.suffix == '.json' else None
+        part = next((part for part in ('train', 'val', 'test') if f'{part}2017' in file.relative_to(folder).parts),
+                    None)
+        if kind is not None and part: kind[part, file.stem] = file
     alone = sorted(photos.keys() ^ notes.keys())
-    if alone or not notes: raise SpmlError(f"{folder}: photos without annotation or the other way round: {listed(['/'.join(key) for key in alone])}. Bring all archives.")
-    rows = [(key, _keys(_json(notes[key]), notes[key], 'labels')[0]) for part in ('train', 'val', 'test') for key in sorted(notes) if key[0] == part]
-    try: class_names = sorted({name for _, names in rows for name in names}, key=lambda name: int(name[1:].split('_')[0]))
-    except ValueError as error: raise SpmlError(f'{folder}: attributes must be named a0_safe, a1_… : {error}.') from error
+    if alone or not notes:
+        raise SpmlError(f'{folder}: photos without annotation or the other way round: '
+                        f"{listed(['/'.join(key) for key in alone])}. Bring all archives.")
+    keys = sorted(notes, key=lambda key: (('train', 'val', 'test').index(key[0]), key[1]))
+    rows = [(key, _keys(read_json(notes[key]), notes[key], 'labels')[0]) for key in keys]
+    try: class_names = sorted({name for _, names in rows for name in names},
+                              key=lambda name: int(name[1:].split('_')[0]))
+    except ValueError as error:
+        raise SpmlError(f'{folder}: attributes must be named a0_safe, a1_… : {error}.') from error
     column = {name: k for k, name in enumerate(class_names)}
     labels = np.full((len(rows), len(class_names)), -1, np.int8)
     for row, (_, names) in enumerate(rows): labels[row, [column[name] for name in names]] = 1
@@ -152,9 +205,12 @@ def read_vispr(folder: Path) -> Listing:
     return Listing([photos[key].relative_to(folder).as_posix() for key, _ in rows], labels, class_names, split)
 
 VISPR = register(Benchmark(
-    'vispr', 'VISPR', read_vispr, validation='none', version='2017', counts={'train': 14_167, 'test': 8_000, 'classes': 68},
-    archives=(*(Archive(f'{part}2017.tar.gz') for part in ('train', 'val', 'test')), Archive('annotations.tar.gz', optional=True)),
-    instructions='VISPR is given out by its authors (tribhuvanesh.github.io/vpa). Bring train2017.tar.gz, val2017.tar.gz and test2017.tar.gz to {downloads}, or '
-                 'unpacked, as folders train2017 and so on, to {images}; if the JSON files come apart from the photos, add them as annotations.tar.gz with '
-                 'the folders train2017, val2017 and test2017 inside.',
-    licence='For research; photos from Flickr under their own terms; cite Orekondy et al., Towards a Visual Privacy Advisor, ICCV 2017.'))
+    'vispr', read_vispr, validation='none', version='2017', counts={'train': 14_167, 'test': 8_000, 'classes': 68},
+    archives=(*(Archive(f'{part}2017.tar.gz') for part in ('train', 'val', 'test')),
+              Archive('annotations.tar.gz', optional=True)),
+    instructions='VISPR is given out by its authors (tribhuvanesh.github.io/vpa). Bring train2017.tar.gz, '
+                 'val2017.tar.gz and test2017.tar.gz to {downloads}, or unpacked, as folders train2017 and so on, to '
+                 '{images}; if the JSON files come apart from the photos, add them as annotations.tar.gz with the '
+                 'folders train2017, val2017 and test2017 inside.',
+    licence='For research; photos from Flickr under their own terms; cite Orekondy et al., Towards a Visual Privacy '
+            'Advisor, ICCV 2017.'))

@@ -6,13 +6,13 @@
 __all__ = ['COCO14', 'read_coco14']
 
 # %% ../../../nbs/data/official/coco.ipynb #aa36f14b
-import json
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
+
 from ...base.errors import SpmlError
-from .registry import Archive, Benchmark, Listing, inside, register
+from ..folder import Listing
+from .registry import Archive, Benchmark, inside, read_json, register
 
 # %% ../../../nbs/data/official/coco.ipynb #aa7b2aa1
 def _coco_part(file):
@@ -20,30 +20,46 @@ def _coco_part(file):
     def slim(entry):
         entry.pop('segmentation', None)
         return entry
-    try: content = json.loads(file.read_text(encoding='utf-8'), object_hook=slim)
-    except (OSError, ValueError) as error: raise SpmlError(f'{file} cannot be read: {error}.') from error
+    content = read_json(file, slim)
     try:
         files = {image['id']: image['file_name'] for image in content['images']}
         categories = sorted((category['id'], category['name']) for category in content['categories'])
         present = {(files[box['image_id']], box['category_id']) for box in content['annotations']}
-    except (KeyError, TypeError) as error: raise SpmlError(f'{file} is no instances file of COCO: {error!r} is missing.') from error
-    names, column = sorted({name for name, _ in present}), {number: c for c, (number, _) in enumerate(categories)}
-    row, labels = {name: r for r, name in enumerate(names)}, np.full((len(names), len(categories)), -1, np.int8)
+    except (KeyError, TypeError) as error:
+        raise SpmlError(f'{file} is no instances file of COCO: {error!r} is missing.') from error
+    names = sorted({name for name, _ in present})
+    row, column = {name: r for r, name in enumerate(names)}, {number: c for c, (number, _) in enumerate(categories)}
+    labels = np.full((len(names), len(categories)), -1, np.int8)
     for name, category in present: labels[row[name], column[category]] = 1
     return names, labels, [name for _, name in categories]
 
 def read_coco14(folder: Path) -> Listing:
-    """COCO 2014: train2014 is split, val2014 is the test set. folder: images/. Returns: Listing. Raises SpmlError: for other files.
-    Source: Cole et al. 2021."""
-    parts = [_coco_part(inside(folder, f'annotations/annotations/instances_{part}2014.json')) for part in ('train', 'val')]
-    (train, train_labels, classes), (test, test_labels, others) = parts
+    """Read COCO 2014: train2014 is split, val2014 is the test set.
+
+    Args:
+        folder: The folder images/.
+
+    Returns:
+        What the official files say.
+
+    Raises:
+        SpmlError: For other files.
+
+    Source:
+        Cole et al. 2021.
+    """
+    (train, train_labels, classes), (test, test_labels, others) = (
+        _coco_part(inside(folder, f'annotations/annotations/instances_{part}2014.json')) for part in ('train', 'val'))
     if classes != others: raise SpmlError(f'{folder}: the two instances files have different categories.')
     return Listing([f'train/train2014/{name}' for name in train] + [f'val/val2014/{name}' for name in test],
                    np.concatenate([train_labels, test_labels]), classes, ['train'] * len(train) + ['test'] * len(test))
 
 COCO14 = register(Benchmark(
-    'coco14', 'MS-COCO 2014', read_coco14, counts={'train': 82081, 'test': 40137, 'classes': 80},
-    archives=(Archive('annotations_trainval2014.zip', ('http://images.cocodataset.org/annotations/annotations_trainval2014.zip',), 'annotations', 253_000_000),
+    'coco14', read_coco14, counts={'train': 82081, 'test': 40137, 'classes': 80},
+    archives=(Archive('annotations_trainval2014.zip',
+                      ('http://images.cocodataset.org/annotations/annotations_trainval2014.zip',),
+                      'annotations', 253_000_000),
               Archive('train2014.zip', ('http://images.cocodataset.org/zips/train2014.zip',), 'train', 13_500_000_000),
               Archive('val2014.zip', ('http://images.cocodataset.org/zips/val2014.zip',), 'val', 6_600_000_000)),
-    licence='Annotations CC BY 4.0, photos from Flickr under its terms of use; cite Lin et al., Microsoft COCO, ECCV 2014.'))
+    licence='Annotations CC BY 4.0, photos from Flickr under its terms of use; cite Lin et al., Microsoft COCO, ECCV '
+            '2014.'))

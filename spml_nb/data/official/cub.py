@@ -9,15 +9,10 @@ __all__ = ['CUB_ARCHIVE', 'CUB_HELP', 'CUB', 'read_cub']
 from pathlib import Path
 
 import numpy as np
+
 from ...base.errors import SpmlError
-from spml_nb.data.official.registry import (
-    Archive,
-    Benchmark,
-    Listing,
-    inside,
-    lines,
-    register,
-)
+from ..folder import Listing
+from .registry import Archive, Benchmark, inside, lines, register
 
 # %% ../../../nbs/data/official/cub.ipynb #df419a70
 def _columns(file, *columns):
@@ -28,30 +23,47 @@ def _columns(file, *columns):
 def _numbered(file):
     "{number: rest of the line}, in the file's order."
     try: return {int(number): rest for number, rest in (line.split(maxsplit=1) for line in lines(file))}
-    except ValueError as error: raise SpmlError(f'{file}: expected a number and a name in each line ({error}).') from error
+    except ValueError as error:
+        raise SpmlError(f'{file}: expected a number and a name in each line ({error}).') from error
 
 def read_cub(folder: Path) -> Listing:
-    """CUB with 312 attributes. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source: Cole et al. 2021; Wah et
-    al. 2011."""
+    """Read CUB with its 312 attributes.
+
+    Args:
+        folder: The folder images/.
+
+    Returns:
+        What the official files say.
+
+    Raises:
+        SpmlError: For other files.
+
+    Source:
+        Cole et al. 2021; Wah et al. 2011.
+    """
     base = inside(folder, 'archive/CUB_200_2011')
     images = _numbered(inside(base, 'images.txt'))
     classes = _numbered(inside(folder, 'archive/attributes.txt', 'archive/CUB_200_2011/attributes/attributes.txt'))
     train = dict(_columns(inside(base, 'train_test_split.txt'), 0, 1).tolist())
     rows = _columns(inside(base, 'attributes/image_attribute_labels.txt'), 0, 1, 2)
     row, column = ({number: k for k, number in enumerate(numbered)} for numbered in (images, classes))
-    if set(train) != set(images) or not set(np.unique(rows[:, 0])) <= set(images) or not set(np.unique(rows[:, 1])) <= set(classes):
-        raise SpmlError(f'{base}: images.txt, train_test_split.txt and image_attribute_labels.txt number different images or attributes.')
+    image_numbers, class_numbers = set(np.unique(rows[:, 0])), set(np.unique(rows[:, 1]))
+    if set(train) != set(images) or not image_numbers <= set(images) or not class_numbers <= set(classes):
+        raise SpmlError(f'{base}: images.txt, train_test_split.txt and image_attribute_labels.txt number different '
+                        'images or attributes.')
     labels = np.full((len(images), len(classes)), -1, np.int8)
     present = rows[rows[:, 2] == 1]
     labels[[row[i] for i in present[:, 0].tolist()], [column[a] for a in present[:, 1].tolist()]] = 1
-    order = [*(i for i in images if train[i]), *(i for i in images if not train[i])]
-    return Listing([f'archive/CUB_200_2011/images/{images[i]}' for i in order], labels[[row[i] for i in order]], list(classes.values()),
-                   ['train' if train[i] else 'test' for i in order])
+    order = sorted(images, key=lambda i: not train[i])   # the sort is stable
+    return Listing([f'archive/CUB_200_2011/images/{images[i]}' for i in order], labels[[row[i] for i in order]],
+                   list(classes.values()), ['train' if train[i] else 'test' for i in order])
 
-CUB_ARCHIVE = Archive('CUB_200_2011.tgz', ('https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz?download=1',), 'archive',
-                      1_150_585_339, md5='97eceeb196236b17998738112f37df78')
-CUB_HELP = ('The archive is described at https://www.vision.caltech.edu/datasets/cub_200_2011/. When its server is down, put CUB_200_2011.tgz from any '
-            'other place into {downloads}; its checksum decides whether it is the right one.')
+CUB_ARCHIVE = Archive('CUB_200_2011.tgz',
+                      ('https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz?download=1',),
+                      'archive', 1_150_585_339, md5='97eceeb196236b17998738112f37df78')
+CUB_HELP = ('The archive is described at https://www.vision.caltech.edu/datasets/cub_200_2011/. When its server is '
+            'down, put CUB_200_2011.tgz from any other place into {downloads}; its checksum decides whether it is the '
+            'right one.')
 CUB = register(Benchmark(
-    'cub', 'CUB-200-2011, attributes', read_cub, counts={'train': 5994, 'test': 5794, 'classes': 312}, archives=(CUB_ARCHIVE,), instructions=CUB_HELP,
+    'cub', read_cub, (CUB_ARCHIVE,), {'train': 5994, 'test': 5794, 'classes': 312}, instructions=CUB_HELP,
     licence='Non-commercial research and education; cite Wah et al., The Caltech-UCSD Birds-200-2011 Dataset, 2011.'))

@@ -9,38 +9,43 @@ __all__ = ['NUS', 'read_nus', 'nus']
 from pathlib import Path
 
 import numpy as np
-from ...base.errors import SpmlError, one_of
-from spml_nb.data.official.registry import (
-    Archive,
-    Benchmark,
-    Listing,
-    inside,
-    lines,
-    register,
-)
 
-from ... import data as datasets
+from ...base.errors import SpmlError, one_of
+from ..folder import Listing
+from .registry import Archive, Benchmark, inside, lines, register
 
 # %% ../../../nbs/data/official/nus.ipynb #6b7bf6a8
-NUS = {'recrawled': ('nus', 150_000, 60_260), 'official': ('nus-official', 161_789, 107_859), 'labelled': ('nus-labelled', 119_103, 50_720)}
+NUS = {'recrawled': ('nus', 150_000, 60_260), 'official': ('nus-official', 161_789, 107_859),
+       'labelled': ('nus-labelled', 119_103, 50_720)}
 
 def _zeros_and_ones(file, n):
     try: values = np.array(lines(file), dtype=np.int8)
     except ValueError as error: raise SpmlError(f'{file}: expected a 0 or 1 in each line: {error}.') from error
     if len(values) != n or not np.isin(values, (0, 1)).all():
-        raise SpmlError(f'{file} has {len(values):,} lines of {sorted(set(values.tolist()))}; expected {n:,} of 0 and 1, one an image of the list.')
+        raise SpmlError(f'{file} has {len(values):,} lines of {sorted(set(values.tolist()))}; expected {n:,} of 0 and '
+                        '1, one per image of the list.')
     return values
 
 def read_nus(folder: Path) -> Listing:
-    """NUS-WIDE in the official form, whichever version the lists are of.
+    """Read NUS-WIDE in the official form, whichever version the lists are of.
 
-    folder: images/, with Flickr/, ImageList/ and Groundtruth/. Returns: Listing; concepts sorted by name, which is their official order.
-    Raises SpmlError: for other files, or labels that do not fit the lists. Source: Chua et al. 2009.
+    Args:
+        folder: The folder images/, with Flickr/, ImageList/ and Groundtruth/.
+
+    Returns:
+        What the official files say; concepts sorted by name, which is their official order.
+
+    Raises:
+        SpmlError: For other files, and for labels that do not fit the lists.
+
+    Source:
+        Chua et al. 2009.
     """
     lists = inside(folder, 'ImageList/TrainImagelist.txt', 'ImageList/ImageList/TrainImagelist.txt').parent
     labels = inside(folder, 'Groundtruth/TrainTestLabels', 'Groundtruth/Groundtruth/TrainTestLabels')
     photos = inside(folder, 'Flickr/Flickr', 'Flickr').relative_to(folder).as_posix()
-    concepts = sorted(file.name.removeprefix('Labels_').removesuffix('_Train.txt') for file in labels.glob('Labels_*_Train.txt'))
+    concepts = sorted(file.name.removeprefix('Labels_').removesuffix('_Train.txt')
+                      for file in labels.glob('Labels_*_Train.txt'))
     if not concepts: raise SpmlError(f'{labels} has no file Labels_CONCEPT_Train.txt.')
     images, matrices, split = [], [], []
     for part in ('Train', 'Test'):
@@ -53,21 +58,32 @@ def read_nus(folder: Path) -> Listing:
 
 # %% ../../../nbs/data/official/nus.ipynb #8a5c1962
 def nus(version: str = 'recrawled') -> Benchmark:
-    """NUS-WIDE in one of its versions.
+    """Describe NUS-WIDE in one of its versions.
 
-    version: 'recrawled', 'official' or 'labelled'. Returns: Benchmark, named 'nus', 'nus-official' or 'nus-labelled'.
-    Raises SpmlError: for another version. Source: Chua et al. 2009; sizes: Cole et al. 2021, Ben-Baruch et al. 2021.
+    Args:
+        version: 'recrawled', 'official' or 'labelled'.
+
+    Returns:
+        The benchmark 'nus', 'nus-official' or 'nus-labelled'.
+
+    Raises:
+        SpmlError: For another version.
+
+    Source:
+        Chua et al. 2009; sizes: Cole et al. 2021, Ben-Baruch et al. 2021.
     """
-    name, train, test = NUS[one_of(version, NUS, 'version of NUS-WIDE', 'They differ in images; their numbers cannot be compared.')]
+    remedy = 'They differ in images; their numbers cannot be compared.'
+    name, train, test = NUS[one_of(version, NUS, 'version of NUS-WIDE', remedy)]
+    lists = '.' if version == 'official' else ('; they come with the re-crawled photos, in the official form, and '
+                                               'replace the official lists.')
     return Benchmark(
-        name, f'NUS-WIDE ({version})', read_nus, version=version, counts={'train': train, 'test': test, 'classes': 81},
+        name, read_nus, version=version, counts={'train': train, 'test': test, 'classes': 81},
         archives=(Archive('ImageList.zip'), Archive('Groundtruth.zip'), Archive('Flickr.zip')),
-        instructions='NUS-WIDE is given out on request (lms.comp.nus.edu.sg, NUS-WIDE). Bring ImageList.zip (TrainImagelist.txt, TestImagelist.txt), '
-                     'Groundtruth.zip (TrainTestLabels/Labels_CONCEPT_Train.txt and _Test.txt) and Flickr.zip (the photos by concept, as in the lists) to '
-                     f'{{downloads}}, or unpacked, as folders of these names, to {{images}}. This is the version {version!r}: its lists must name {train:,} '
-                     f'training and {test:,} test images'
-                     + ('.' if version == 'official' else '; they come with the re-crawled photos, in the official form, and replace the official lists.'),
+        instructions='NUS-WIDE is given out on request (lms.comp.nus.edu.sg, NUS-WIDE). Bring ImageList.zip '
+                     '(TrainImagelist.txt, TestImagelist.txt), Groundtruth.zip '
+                     '(TrainTestLabels/Labels_CONCEPT_Train.txt and _Test.txt) and Flickr.zip (the photos by concept, '
+                     'as in the lists) to {downloads}, or unpacked, as folders of these names, to {images}. This is '
+                     f'the version {version!r}: its lists must name {train:,} training and {test:,} test images{lists}',
         licence='For non-commercial research; cite Chua et al., NUS-WIDE, CIVR 2009.')
 
-for _version in NUS:
-    if nus(_version).name in datasets.BENCHMARKS: register(nus(_version))
+for _version in NUS: register(nus(_version))

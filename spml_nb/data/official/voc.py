@@ -9,22 +9,14 @@ __all__ = ['VOC_CLASSES', 'VOC_TERMS', 'VOC12', 'VOC07', 'read_voc12', 'read_voc
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+
 from ...base.errors import SpmlError
-from spml_nb.data.official.registry import (
-    Archive,
-    Benchmark,
-    Listing,
-    check,
-    inside,
-    lines,
-    prepare,
-    register,
-    undecodable,
-)
+from ..folder import Listing
+from .registry import Archive, Benchmark, inside, lines, register
 
 # %% ../../../nbs/data/official/voc.ipynb #0d6cbcd8
-VOC_CLASSES = ['aeroplane', 'bicycle', 'bird', 'boat', 'bottle', 'bus', 'car', 'cat', 'chair', 'cow', 'diningtable', 'dog', 'horse',
+VOC_CLASSES = ['aeroplane', 'bicycle', 'bird', 'boat', 'bottle', 'bus', 'car', 'cat', 'chair', 'cow', 'diningtable',
+               'dog', 'horse',
                'motorbike', 'person', 'pottedplant', 'sheep', 'sofa', 'train', 'tvmonitor']
 
 def _voc_part(base, part):
@@ -33,44 +25,73 @@ def _voc_part(base, part):
     for name in VOC_CLASSES:
         rows = [line.split() for line in lines(base / 'ImageSets' / 'Main' / f'{name}_{part}.txt')]
         wrong = [row for row in rows if len(row) != 2 or row[1] not in ('1', '0', '-1')]
-        if wrong: raise SpmlError(f"{base}: {name}_{part}.txt has the line {' '.join(wrong[0])!r}; expected an image and 1, 0 or -1.")
+        if wrong:
+            raise SpmlError(f"{base}: {name}_{part}.txt has the line {' '.join(wrong[0])!r}; expected an image and 1, "
+                            '0 or -1.')
         words[name] = dict(rows)
     images = sorted(words[VOC_CLASSES[0]])
     for name, found in words.items():
-        if sorted(found) != images: raise SpmlError(f'{base}: {name}_{part}.txt lists other images than {VOC_CLASSES[0]}_{part}.txt.')
-    return images, np.array([[1 if words[name][image] == '1' else -1 for name in VOC_CLASSES] for image in images], np.int8)
+        if sorted(found) != images:
+            raise SpmlError(f'{base}: {name}_{part}.txt lists other images than {VOC_CLASSES[0]}_{part}.txt.')
+    return images, np.array([[1 if words[name][image] == '1' else -1 for name in VOC_CLASSES] for image in images],
+                            np.int8)
 
 def _read_voc(folder, year, train, test):
     "train, test: (folder of the archive, part)."
     images, labels, split = [], [], []
     for (archive, part), word in ((train, 'train'), (test, 'test')):
-        base = inside(folder, f'{archive}/VOCdevkit/VOC{year}')
-        found, matrix = _voc_part(base, part)
-        images += [f'{archive}/VOCdevkit/VOC{year}/JPEGImages/{name}.jpg' for name in found]
+        names, matrix = _voc_part(inside(folder, f'{archive}/VOCdevkit/VOC{year}'), part)
+        images += [f'{archive}/VOCdevkit/VOC{year}/JPEGImages/{name}.jpg' for name in names]
         labels.append(matrix)
-        split += [word] * len(found)
+        split += [word] * len(names)
     return Listing(images, np.concatenate(labels), VOC_CLASSES, split)
 
 def read_voc12(folder: Path) -> Listing:
-    """VOC 2012: official train is split, official val is the test set. folder: images/. Returns: Listing. Raises SpmlError: for other
-    files. Source: Cole et al. 2021."""
+    """Read VOC 2012: official train is split, official val is the test set.
+
+    Args:
+        folder: The folder images/.
+
+    Returns:
+        What the official files say.
+
+    Raises:
+        SpmlError: For other files.
+
+    Source:
+        Cole et al. 2021.
+    """
     return _read_voc(folder, 2012, ('trainval', 'train'), ('trainval', 'val'))
 
 # %% ../../../nbs/data/official/voc.ipynb #93089e92
 def read_voc07(folder: Path) -> Listing:
-    "VOC 2007: trainval and test. folder: images/. Returns: Listing. Raises SpmlError: for other files. Source: Two-way, section 4."
+    """Read VOC 2007: trainval and test.
+
+    Args:
+        folder: The folder images/.
+
+    Returns:
+        What the official files say.
+
+    Raises:
+        SpmlError: For other files.
+
+    Source:
+        Two-way, section 4.
+    """
     return _read_voc(folder, 2007, ('trainval', 'trainval'), ('test', 'test'))
 
-def _oxford(year, file): return tuple(f'{host}/pascal/VOC/voc{year}/{file}' for host in ('http://host.robots.ox.ac.uk', 'https://thor.robots.ox.ac.uk'))
+def _archive(year, file, folder, bytes, md5):
+    hosts = ('http://host.robots.ox.ac.uk', 'https://thor.robots.ox.ac.uk')
+    return Archive(file, tuple(f'{host}/pascal/VOC/voc{year}/{file}' for host in hosts), folder, bytes, md5)
 
-VOC_TERMS = 'Photos from Flickr under its terms of use; cite Everingham et al., The PASCAL Visual Object Classes Challenge.'
+VOC_TERMS = ('Photos from Flickr under its terms of use; '
+             'cite Everingham et al., The PASCAL Visual Object Classes Challenge.')
 VOC12 = register(Benchmark(
-    'voc12', 'PASCAL VOC 2012', read_voc12, counts={'train': 5717, 'test': 5823, 'classes': 20}, licence=VOC_TERMS,
-    archives=(Archive('VOCtrainval_11-May-2012.tar', _oxford(2012, 'VOCtrainval_11-May-2012.tar'), 'trainval', 1_999_639_040,
-                      md5='6cd6e144f989b92b3379bac3b3de84fd'),)))
+    'voc12', read_voc12, counts={'train': 5717, 'test': 5823, 'classes': 20}, licence=VOC_TERMS, archives=(
+        _archive(2012, 'VOCtrainval_11-May-2012.tar', 'trainval', 1_999_639_040, '6cd6e144f989b92b3379bac3b3de84fd'),)))
 VOC07 = register(Benchmark(
-    'voc07', 'PASCAL VOC 2007', read_voc07, counts={'train': 5011, 'test': 4952, 'classes': 20}, validation='none', licence=VOC_TERMS,
-    archives=(Archive('VOCtrainval_06-Nov-2007.tar', _oxford(2007, 'VOCtrainval_06-Nov-2007.tar'), 'trainval', 460_032_000,
-                      md5='c52e279531787c972589f7e41ab4ae64'),
-              Archive('VOCtest_06-Nov-2007.tar', _oxford(2007, 'VOCtest_06-Nov-2007.tar'), 'test', 451_020_800,
-                      md5='b6e924de25625d8de591ea690078ad9f'))))
+    'voc07', read_voc07, counts={'train': 5011, 'test': 4952, 'classes': 20}, validation='none', licence=VOC_TERMS,
+    archives=(
+        _archive(2007, 'VOCtrainval_06-Nov-2007.tar', 'trainval', 460_032_000, 'c52e279531787c972589f7e41ab4ae64'),
+        _archive(2007, 'VOCtest_06-Nov-2007.tar', 'test', 451_020_800, 'b6e924de25625d8de591ea690078ad9f'))))

@@ -1,208 +1,32 @@
-"""The papers' data sets: small archives in the official layouts, from a local server to scores; the protocol's order, labels, splits and draws."""
-import contextlib
+"""Making a benchmark ready: faults of the server and of the files, tables that are kept, and the command."""
 import csv
 import dataclasses
-import io
-import json
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.io import savemat
-from serving import drawing, full_circle, jpeg, local, serve, tar_of, zip_of
+from serving import drawing, jpeg, local, serve, zip_of
+from small_copies import COUNTS12, MAKERS, TELL, ccp_members, refused
 
-from spml_nb.data import fetch, folder, labels, official as benchmarks
-from spml_nb.data.official import registry
-from spml_nb import cli, data as datasets
-from spml_nb.data.official.voc import VOC_CLASSES
-from spml_nb.data.official.registry import Archive, Listing, check, prepare
+from spml_nb import cli
+from spml_nb import data as datasets
 from spml_nb.base.errors import SpmlError
+from spml_nb.data import fetch
+from spml_nb.data.official import registry
+from spml_nb.data.official.registry import BENCHMARKS, Archive, Listing, check, find, names, prepare
 
-ROOT = Path(__file__).resolve().parents[3]
-TELL = {'tell': lambda line: None}
-pytestmark = pytest.mark.filterwarnings('ignore:.*(never used|no training image has it)')
-
-
-@contextlib.contextmanager
-def refused(*parts):
-    with pytest.raises(SpmlError) as caught: yield
-    for part in parts: assert str(part) in str(caught.value), str(caught.value)
+pytestmark = pytest.mark.filterwarnings('ignore:.*(never used|no training image has it|No positive)')
 
 
-# ---- the official layouts, small
+def test_every_benchmark_is_registered_with_the_protocols_counts():
+    found = {name: find(name) for name in MAKERS}
+    assert {name: (b.counts['train'], b.counts['test'], b.counts['classes']) for name, b in found.items()} == {
+        'nus': (150_000, 60_260, 81), 'vispr': (14_167, 8_000, 68), 'vaw': (229_076, 31_819, 620), 'wider': (28_340, 29_117, 14),
+        'imagenet': (1_281_167, 50_000, 1000), 'aircraft': (6_667, 3_333, 100), 'caltech101': (3_060, 6_084, 102), 'cars': (8_144, 8_041, 196),
+        'cub-species': (5_994, 5_794, 200), 'dtd': (3_760, 1_880, 47), 'flowers': (2_040, 6_149, 102), 'food101': (75_750, 25_250, 101),
+        'pets': (3_680, 3_669, 37), 'sun': (19_850, 19_850, 397)}
+    assert registry.REGISTRY.keys() == BENCHMARKS.keys() == set(names())
 
-def voc_members(year, parts, rng=None, images=True):
-    """{name in archive: bytes}. parts: {part: (names, (n, 20) of 1, 0, -1)}; the XML has every object, the difficult ones marked."""
-    base, members = f'VOCdevkit/VOC{year}', {}
-    for part, (names, words) in parts.items():
-        for c, name in enumerate(VOC_CLASSES):
-            rows = [f'{image} {" " if word >= 0 else ""}{word}' for image, word in zip(names, words[:, c], strict=True)]
-            members[f'{base}/ImageSets/Main/{name}_{part}.txt'] = ('\n'.join(rows) + '\n').encode()
-        if not images: continue
-        for image, row in zip(names, words, strict=True):
-            members[f'{base}/JPEGImages/{image}.jpg'] = jpeg(row > 0)
-            objects = ''.join(f'<object><name>{VOC_CLASSES[c]}</name><difficult>{int(row[c] == 0)}</difficult></object>' for c in np.flatnonzero(row >= 0))
-            members[f'{base}/Annotations/{image}.xml'] = f'<annotation><filename>{image}.jpg</filename>{objects}</annotation>'.encode()
-    return members
-
-def voc_words(n, seed):
-    words = np.random.RandomState(seed).choice([-1, -1, -1, -1, 0, 1], (n, 20))
-    words[np.arange(n), np.arange(n) % 20] = 1
-    return words
-
-
-@pytest.fixture
-def voc12(tmp_path):
-    "Archive of VOC 2012: 30 + 10 images, listed out of order. Returns: (folder, train names and words, val names and words)."
-    train, val = ([f'20{8 + k % 3:02}_{(k * 7919) % 1000:06}' for k in rows] for rows in (range(30), range(30, 40)))
-    parts = {'train': (train, voc_words(30, 0)), 'val': (val, voc_words(10, 1))}
-    (tmp_path / 'served').mkdir()
-    tar_of(tmp_path / 'served' / 'VOCtrainval_11-May-2012.tar', voc_members(2012, parts), 'w')
-    return tmp_path / 'served', parts['train'], parts['val']
-
-COUNTS12 = {'train': 30, 'test': 10, 'classes': 20}
-
-
-def test_voc12_from_server_to_scores(voc12, tmp_path, monkeypatch):
-    folder, (train, words), (val, val_words) = voc12
-    with serve(folder, drop={'VOCtrainval_11-May-2012.tar': [20_000]}) as server:
-        benchmark = local('voc12', folder, server.url, counts=COUNTS12)
-        monkeypatch.setattr(fetch.time, 'sleep', lambda seconds: None)
-        data, _ = full_circle(benchmark, tmp_path / 'data', monkeypatch, labels='single')
-        prepare(benchmark, tmp_path / 'data', **TELL)
-        assert [(name, asked) for name, asked in server.log] == [('VOCtrainval_11-May-2012.tar', None), ('VOCtrainval_11-May-2012.tar', 'bytes=20000-')]
-    order, val_order = np.argsort(train), np.argsort(val)
-    assert [path.stem for path in data.images] == sorted(train) + sorted(val) and data.class_names == VOC_CLASSES
-    assert np.array_equal(data.labels > 0, np.concatenate([words[order], val_words[val_order]]) == 1) and (data.labels != 0).all()
-    assert (data.split[30:] == 'test').all() and np.array_equal(data.rows('val'), labels.split(30)[1])
-    assert (data.labels > 0).sum() < (np.concatenate([words, val_words]) >= 0).sum()   # difficult objects are in the XML and no positives
-
-
-def test_voc07_takes_two_archives_and_holds_nothing_out(tmp_path, monkeypatch):
-    parts = {'trainval': ([f'{k:06}' for k in range(1, 25)], voc_words(24, 2)), 'test': ([f'{k:06}' for k in range(25, 33)], voc_words(8, 3))}
-    (tmp_path / 'served').mkdir()
-    for part, file in (('trainval', 'VOCtrainval_06-Nov-2007.tar'), ('test', 'VOCtest_06-Nov-2007.tar')):
-        tar_of(tmp_path / 'served' / file, voc_members(2007, {part: parts[part]}), 'w')
-    with serve(tmp_path / 'served') as server:
-        benchmark = local('voc07', tmp_path / 'served', server.url, counts={'train': 24, 'test': 8, 'classes': 20})
-        data, _ = full_circle(benchmark, tmp_path / 'data', monkeypatch)
-    assert [len(data.rows(part)) for part in datasets.PARTS] == [24, 0, 8]
-    assert np.array_equal(data.labels > 0, np.concatenate([parts['trainval'][1], parts['test'][1]]) == 1)
-
-
-def coco(names, rows, ids, drawn):
-    "An instances file. names, rows: images and their positives as numbers of categories; drawn: category ids; a crowd box where a number is negative."
-    images = [{'id': number, 'file_name': name} for number, name in zip(ids, names, strict=True)]
-    boxes = [{'id': 100 * number + k, 'image_id': number, 'category_id': abs(category), 'iscrowd': int(category < 0), 'bbox': [0, 0, 9, 9], 'segmentation': [[1.5] * 8]}
-             for number, row in zip(ids, rows, strict=True) for k, category in enumerate(row)]
-    categories = [{'id': number, 'name': f'thing {number}', 'supercategory': 'things'} for number in drawn]
-    return {'info': {}, 'images': images, 'annotations': boxes, 'categories': categories}
-
-
-def test_coco14_orders_names_as_strings_and_counts_crowds(tmp_path, monkeypatch):
-    (tmp_path / 'served').mkdir()
-    drawn = [13, 1, 90, 4, 11]                                    # ids with gaps, out of order
-    train = [f'COCO_train2014_{k}.jpg' for k in [9, 10, 100, 11, 2, *range(200, 220)]]    # as strings: 10, 100, 11, 2, 200 …, 9
-    rows = [[1], [-90], [], [4, 4, -13], [11, 1], *[[drawn[k % 5], 1] for k in range(20)]]
-    val, val_rows = [f'COCO_val2014_{k}.jpg' for k in (5, 40, 300)], [[1, 13], [90], [4, 11]]
-    files = {'train': coco(train, rows, range(1000, 1025), drawn), 'val': coco(val, val_rows, (7, 3, 5), drawn)}
-    members = {f'annotations/instances_{part}2014.json': json.dumps(content).encode() for part, content in files.items()}
-    zip_of(tmp_path / 'served' / 'annotations_trainval2014.zip', members)
-    for part, names, which in (('train', train, rows), ('val', val, val_rows)):
-        shown = {f'{part}2014/{name}': jpeg([c in map(abs, row) for c in sorted(drawn)]) for name, row in zip(names, which, strict=True)}
-        zip_of(tmp_path / 'served' / f'{part}2014.zip', shown)
-    with serve(tmp_path / 'served') as server:
-        benchmark = local('coco14', tmp_path / 'served', server.url, counts={'train': 24, 'test': 3, 'classes': 5})
-        data, _ = full_circle(benchmark, tmp_path / 'data', monkeypatch)
-    order = ['10', '11', '2', *map(str, range(200, 220)), '9']     # 100 has no box
-    assert [path.stem.removeprefix('COCO_train2014_') for path in data.images[:24]] == order
-    assert [path.name for path in data.images[24:]] == ['COCO_val2014_300.jpg', 'COCO_val2014_40.jpg', 'COCO_val2014_5.jpg']
-    assert data.class_names == ['thing 1', 'thing 4', 'thing 11', 'thing 13', 'thing 90']
-    assert (data.labels[[0, 1, 2]] > 0).tolist() == [[False] * 4 + [True], [False, True, False, True, False], [True, False, True, False, False]]
-    assert (data.labels[24:] > 0).tolist() == [[False, True, True, False, False], [False] * 4 + [True], [True, False, False, True, False]]
-
-
-def cub_members(present, train, stray=False):
-    "CUB's archive without images. present: (N, A) of 0, 1; train: (N,) of 0, 1."
-    n, count = present.shape
-    names = [f'{k % 3 + 1:03}.Bird/Bird_{k:04}.jpg' for k in range(n)]
-    rows = ''.join(f'{i} {a} {word} {1 + a % 4} 1.509\n' for i, row in enumerate(present.tolist(), 1) for a, word in enumerate(row, 1))
-    if stray: rows = rows.replace(' 1.509', ' 0 1.509', 3).replace(' 1.509', ' ', 4)
-    return names, {
-        'attributes.txt': '\n'.join(f'{a} has_part::kind_{a}_(a-b)' for a in range(1, count + 1)).encode(),
-        'CUB_200_2011/images.txt': '\n'.join(f'{k} {name}' for k, name in enumerate(names, 1)).encode(),
-        'CUB_200_2011/train_test_split.txt': '\n'.join(f'{k} {word}' for k, word in enumerate(train, 1)).encode(),
-        'CUB_200_2011/attributes/image_attribute_labels.txt': rows.encode()}
-
-
-def test_cub_reads_is_present_and_nothing_else(tmp_path, monkeypatch):
-    rng = np.random.RandomState(0)
-    present, train = (rng.rand(36, 6) < 0.4).astype(int), rng.permutation([0] * 10 + [1] * 26)
-    names, members = cub_members(present, train, stray=True)
-    (tmp_path / 'served').mkdir()
-    shown = {f'CUB_200_2011/images/{name}': jpeg(row) for name, row in zip(names, present, strict=True)}
-    tar_of(tmp_path / 'served' / 'CUB_200_2011.tgz', members | shown)
-    with serve(tmp_path / 'served') as server:
-        data, _ = full_circle(local('cub', tmp_path / 'served', server.url, counts={'train': 26, 'test': 10, 'classes': 6}), tmp_path / 'data', monkeypatch)
-    order = np.concatenate([np.flatnonzero(train == 1), np.flatnonzero(train == 0)])
-    assert np.array_equal(data.labels > 0, present[order] == 1) and [path.name for path in data.images] == [Path(names[k]).name for k in order]
-    assert data.class_names[0] == 'has_part::kind_1_(a-b)' and (data.split[26:] == 'test').all()
-
-
-def mat(**arrays):
-    out = io.BytesIO()
-    savemat(out, arrays, do_compression=True)
-    return out.getvalue()
-
-def ccp_members(names, positives, pixel=lambda row: row % 2):
-    "The repository. names: of classes without null; positives: list of lists of class numbers from 1; pixel: whether a row has a mask in place of tags."
-    base = 'clothing-co-parsing-master'
-    members = {f'{base}/label_list.mat': mat(label_list=np.array([['null', *names]], object))}
-    for row, present in enumerate(positives):
-        if pixel(row):
-            mask = np.zeros((6, 8), np.uint8)
-            mask.flat[:len(present)] = present
-            members[f'{base}/annotations/pixel-level/{row + 1:04}.mat'] = mat(groundtruth=mask)
-        else: members[f'{base}/annotations/image-level/{row + 1:04}.mat'] = mat(tags=np.array([present], np.uint8))
-    return members
-
-
-def test_ccp_joins_tags_and_masks_and_draws_its_own_split(tmp_path, monkeypatch):
-    rng, names = np.random.RandomState(0), ['shirt', 'hat', 'bag', 'coat']
-    positives = [sorted(rng.choice(4, rng.randint(1, 4), replace=False) + 1) for _ in range(40)]
-    positives[6] = []                                                             # tags without any
-    members = ccp_members(names, positives)
-    members['clothing-co-parsing-master/annotations/image-level/0002.mat'] = mat(tags=np.array([[0, 4]], np.uint8))   # both kinds, and null
-    for row, present in enumerate(positives): members[f'clothing-co-parsing-master/photos/{row + 1:04}.jpg'] = jpeg([c + 1 in present for c in range(4)])
-    (tmp_path / 'served').mkdir()
-    zip_of(tmp_path / 'served' / 'clothing-co-parsing.zip', members)
-    with serve(tmp_path / 'served') as server:
-        data, _ = full_circle(local('ccp', tmp_path / 'served', server.url, counts={'images': 40, 'classes': 4}), tmp_path / 'data', monkeypatch)
-    positives[1] = sorted({*positives[1], 4})
-    assert data.class_names == names and [list(np.flatnonzero(row > 0) + 1) for row in data.labels] == positives
-    assert [len(data.rows(part)) for part in datasets.PARTS] == [26, 6, 8]
-
-
-def test_ccp_agrees_with_the_photos_at_hand(ccp, tmp_path):
-    data = datasets.load(ccp)
-    names = sorted([*data.class_names, 'intimate', 'panties', 'swimwear'])
-    number = np.array([names.index(name) + 1 for name in data.class_names])
-    members = ccp_members(names, [number[row > 0] for row in data.labels], pixel=lambda row: row < 1004 and (data.labels[row] > 0).sum() <= 48)
-    for member, content in members.items():
-        file = tmp_path / 'repository' / member
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
-    (tmp_path / 'repository' / 'clothing-co-parsing-master' / 'photos').symlink_to(ccp / 'images')
-    listing = benchmarks.find('ccp').read(tmp_path)
-    kept = [listing.class_names.index(name) for name in data.class_names]
-    assert np.array_equal(listing.labels[:, kept], data.labels) and len(listing.class_names) == 58
-    assert (np.delete(listing.labels, kept, 1) == -1).all() and [Path(name).name for name in listing.images] == [path.name for path in data.images]
-    found = registry._counted(listing)
-    assert all(found[what] == count for what, count in benchmarks.find('ccp').counts.items())
-
-
-# ---- what is wrong with what came
 
 def test_wrong_counts_stop_before_a_table_is_written(voc12, tmp_path):
     folder, *_ = voc12
@@ -213,10 +37,10 @@ def test_wrong_counts_stop_before_a_table_is_written(voc12, tmp_path):
 
 def test_the_counts_are_the_protocols():
     known = {'voc12': (5717, 5823, 20), 'voc07': (5011, 4952, 20), 'coco14': (82081, 40137, 80), 'cub': (5994, 5794, 312)}
-    for name, (train, test, classes) in known.items(): assert benchmarks.find(name).counts == {'train': train, 'test': test, 'classes': classes}
-    assert benchmarks.find('ccp').counts == {'images': 2098, 'classes': 58}
-    for name in benchmarks.names():
-        for archive in benchmarks.find(name).archives:
+    for name, (train, test, classes) in known.items(): assert find(name).counts == {'train': train, 'test': test, 'classes': classes}
+    assert find('ccp').counts == {'images': 2098, 'classes': 58}
+    for name in names():
+        for archive in find(name).archives:
             assert all(url.startswith(('http://', 'https://')) for url in archive.urls) and len(archive.md5 or 32 * ' ') == 32
 
 
@@ -358,7 +182,7 @@ def test_official_files_that_are_garbled_are_named(tmp_path, name, place, conten
     (tmp_path / place).parent.mkdir(parents=True)
     (tmp_path / place).write_text(content)
     if name == 'cub': (tmp_path / 'archive' / 'attributes.txt').write_text('1 one\n')
-    with refused(told): benchmarks.find(name).read(tmp_path)
+    with refused(told): find(name).read(tmp_path)
 
 
 # ---- tables
@@ -370,7 +194,7 @@ def test_a_large_table_is_kept_as_a_matrix_and_means_the_same(tmp_path, monkeypa
         (tmp_path / 'vaw' / 'images' / image).parent.mkdir(parents=True, exist_ok=True)
         drawing([1]).save(tmp_path / 'vaw' / 'images' / image)
     listing = Listing(names, rng.randint(-1, 2, (30, 4)).astype(np.int8), ['b', 'a|c', 'ä', '0'], ['train'] * 20 + ['test'] * 10)
-    benchmark = dataclasses.replace(benchmarks.find('voc12'), name='vaw', read=lambda folder: listing, archives=(), counts={'images': 30})
+    benchmark = dataclasses.replace(find('voc12'), name='vaw', read=lambda folder: listing, archives=(), counts={'images': 30})
     tables = {}
     for most, file in ((10**9, 'labels.csv'), (10, 'labels.npz')):
         monkeypatch.setattr(registry, 'MOST_CELLS', most)
@@ -390,7 +214,7 @@ def test_an_image_that_is_listed_twice_stops_before_a_table_is_written(tmp_path)
     (tmp_path / 'vaw' / 'images' / 'a.jpg').write_bytes(jpeg([1]))
     listing = Listing(['a.jpg'] * 20, np.ones((20, 1), np.int8), ['a'])
     with refused('only 1 different images'):
-        prepare(dataclasses.replace(benchmarks.find('voc12'), name='vaw', read=lambda folder: listing, archives=(), counts={'images': 20}), tmp_path, **TELL)
+        prepare(dataclasses.replace(find('voc12'), name='vaw', read=lambda folder: listing, archives=(), counts={'images': 20}), tmp_path, **TELL)
     assert not (tmp_path / 'vaw' / 'labels.csv').exists()
 
 
@@ -400,67 +224,13 @@ def test_a_damaged_matrix_is_named(tmp_path):
     with refused(tmp_path / 'vaw' / 'labels.npz', 'cannot be read'): datasets.load('vaw', root=tmp_path)
 
 
-# ---- real label matrices, written in the official formats and read back
-
-def unpacked(matrices, name): return np.unpackbits(matrices[f'{name}_test'], axis=1)[:, :int(matrices[f'{name}_classes'])].astype(int)
-
-
-def test_the_true_voc_labels_survive_the_image_sets(label_matrices, tmp_path):
-    truth, names = unpacked(label_matrices, 'voc12'), [str(name).removesuffix('.jpg') for name in label_matrices['voc12_test_names']]
-    words = np.where(truth == 1, 1, np.where(np.random.RandomState(0).rand(*truth.shape) < 0.05, 0, -1))
-    shuffled = np.random.RandomState(1).permutation(len(names))
-    parts = {part: ([names[k] for k in shuffled], words[shuffled]) for part in ('train', 'val')}
-    for member, content in voc_members(2012, parts, images=False).items():
-        (tmp_path / 'trainval' / member).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / 'trainval' / member).write_bytes(content)
-    listing = benchmarks.find('voc12').read(tmp_path)
-    assert [Path(name).stem for name in listing.images[len(names):]] == names == sorted(names)
-    assert np.array_equal(listing.labels[len(names):], np.where(truth == 1, 1, -1))
-
-
-def test_the_true_cub_labels_survive_the_attribute_file(label_matrices, tmp_path):
-    truth = unpacked(label_matrices, 'cub')
-    train = np.zeros(len(truth), int)
-    for member, content in cub_members(truth, train)[1].items():
-        (tmp_path / 'archive' / member).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / 'archive' / member).write_bytes(content)
-    listing = benchmarks.find('cub').read(tmp_path)
-    assert np.array_equal(listing.labels, np.where(truth == 1, 1, -1)) and set(listing.split) == {'test'}
-
-
-def coles_draw(truth, seed):
-    "Single positives by plain loops: of each image in turn, shuffle the positives and keep the first, then shuffle the negatives and keep none."
-    rng, kept = np.random.RandomState(seed), np.zeros(truth.shape, int)
-    for i in range(len(truth)):
-        positives = [c for c in range(truth.shape[1]) if truth[i, c] == 1]
-        negatives = [c for c in range(truth.shape[1]) if truth[i, c] != 1]
-        rng.shuffle(positives)
-        rng.shuffle(negatives)
-        for c in positives[:1]: kept[i, c] = 1
-    return kept
-
-
-@pytest.mark.parametrize('name', ['voc12', 'cub', 'nus'])
-def test_observed_labels_equal_coles_draw(label_matrices, name):
-    truth = unpacked(label_matrices, name)
-    assert np.array_equal(labels.observe(truth, positives=1, negatives=0, seed=1200), coles_draw(truth, 1200))
-
-
-@pytest.mark.parametrize('n, train, val', [(5717, 4574, 1143), (82081, 65665, 16416), (150000, 120000, 30000), (5994, 4795, 1199)])
-def test_split_sizes_and_rows_are_the_protocols(n, train, val):
-    split = folder._read_split(datasets.pd.DataFrame({'split': ['train'] * n + ['test'] * 10}), 'labels.csv')
-    assert [(split == part).sum() for part in datasets.PARTS] == [train, val, 10]
-    order = np.random.RandomState(1200).permutation(n)
-    assert np.flatnonzero(split == 'val').tolist() == sorted(order[n - val:].tolist())
-
-
 # ---- the command
 
 def test_the_command_lists_checks_prepares_and_ends_bad_input_in_one_line(voc12, tmp_path, capsys, monkeypatch):
     folder, *_ = voc12
     root = str(tmp_path / 'data')
     with serve(folder) as server:
-        monkeypatch.setitem(benchmarks.REGISTRY, 'voc12', local('voc12', folder, server.url, counts=COUNTS12))
+        monkeypatch.setitem(registry.REGISTRY, 'voc12', local('voc12', folder, server.url, counts=COUNTS12))
         assert cli.main(['data', '--root', root]) == 0 and capsys.readouterr().out.startswith('voc12 ')
         assert cli.main(['data', 'voc12', '--root', root, '--check']) == 1 and 'is not there' in capsys.readouterr().out
         assert cli.main(['data', 'voc12', '--root', root]) == 0
@@ -479,3 +249,10 @@ def test_ctrl_c_ends_quietly(monkeypatch, capsys):
     def stop(*words, **options): raise KeyboardInterrupt
     monkeypatch.setattr(registry, 'prepare', stop)
     assert cli.main(['data', 'voc12']) == 130 and 'goes on from here' in capsys.readouterr().err
+
+
+def test_what_must_be_brought_is_named_with_its_place(tmp_path):
+    for name in ('nus', 'wider', 'vispr', 'imagenet', 'cars'):
+        with pytest.raises(SpmlError) as caught: prepare(name, tmp_path, tell=lambda line: None)
+        assert 'must be brought by hand' in str(caught.value) and str(tmp_path / name) in str(caught.value)
+        assert next(a.file for a in find(name).archives if not a.urls) in str(caught.value)
