@@ -1,6 +1,5 @@
-"""The miniatures: statistics, determinism, digit pools; and the backbone that ships with them."""
+"""The miniatures: statistics, determinism, digit pools."""
 import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -8,15 +7,10 @@ from functools import cache
 
 import numpy as np
 import pytest
-import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 
-from spml_nb.data import labels, miniatures
-from spml_nb.models import mini as mini_backbone
 from spml_nb.base.errors import SpmlError
+from spml_nb.data import labels, miniatures
 
-RECORDED = 0.93  # share of held-out symbols that the shipped weights name
 CLASSES = {'mini_voc': (20, 1.46), 'mini_coco': (80, 2.94), 'mini_nus': (81, 1.89), 'mini_cub': (312, 31.4)}
 
 
@@ -154,44 +148,3 @@ def test_wrong_pool_and_wrong_name_are_named():
     with pytest.raises(SpmlError, match="unknown pool of digits 'val'"): miniatures.draw_objects(4, 0, pool='val')
     with pytest.raises(SpmlError, match='n=0'): miniatures.draw_objects(0, 0)
     with pytest.raises(SpmlError, match='unknown miniature'): miniatures.class_names('voc')
-
-
-def test_the_backbone_has_the_announced_size_and_maps():
-    net = mini_backbone.load_mini('none')
-    assert 165_000 < sum(p.numel() for p in net.parameters()) < 180_000
-    assert net(torch.zeros(1, 3, 40, 40)).shape == (1, 96, 5, 5) and not net.training
-
-
-def test_the_shipped_weights_are_small_and_load_in_float32():
-    assert mini_backbone.SHIPPED.stat().st_size < 460 * 1024
-    net = mini_backbone.load_mini()
-    assert all(p.dtype == torch.float32 and p.isfinite().all() for p in net.parameters())
-    assert not torch.equal(net.stem[0].weight, mini_backbone.load_mini('none').stem[0].weight)
-
-
-def test_a_saved_network_comes_back(tmp_path):
-    net = mini_backbone.load_mini('none'); save_file(net.state_dict(), tmp_path / 'net.safetensors')
-    again = mini_backbone.load_mini(tmp_path / 'net.safetensors')
-    assert all(torch.equal(a, b) for a, b in zip(net.state_dict().values(), again.state_dict().values(), strict=True))
-
-
-def test_missing_and_foreign_weights_are_refused(tmp_path):
-    with pytest.raises(SpmlError, match="unknown weights 'imagenet'.*'default', 'none'"): mini_backbone.load_mini('imagenet')
-    save_file({'fc.weight': torch.zeros(2)}, tmp_path / 'other.safetensors')
-    with pytest.raises(SpmlError, match='does not hold the weights of a MiniNet'): mini_backbone.load_mini(tmp_path / 'other.safetensors')
-    (tmp_path / 'text.safetensors').write_text('no tensors')
-    with pytest.raises(SpmlError, match='does not hold'): mini_backbone.load_mini(tmp_path / 'text.safetensors')
-
-
-def test_the_shipped_weights_tell_held_out_symbols_apart():
-    images, targets = miniatures.draw_objects(320, seed=11, pool='train')
-    tensors, net = load_file(mini_backbone.SHIPPED), mini_backbone.load_mini()
-    x = (torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255 - 0.5) / 0.25
-    with torch.no_grad(): answers = net(x).mean((2, 3)) @ tensors['head.weight'].float().T + tensors['head.bias'].float()
-    known = targets['hue'] >= 0
-    assert (answers[:, :28].argmax(1).numpy() == targets['symbol'])[known].mean() > RECORDED - 0.05
-
-
-def test_the_file_of_the_shipped_weights_records_its_own_training():
-    with safe_open(mini_backbone.SHIPPED, 'pt') as file: record = json.loads(file.metadata()['record'])
-    assert record['objects'] >= 90_000 and record['held-out accuracy']['symbol'] > 100 * RECORDED - 1
