@@ -10,7 +10,20 @@ __all__ = ['an_loss', 'asymmetric_loss', 'bce_loss', 'dw_loss', 'entropy_minimiz
            'soft_opml_loss', 'role_loss', 'joint_loss', 'multi_similarity_loss', 'softmax_two_way_loss', 'two_way_loss']
 
 # %% ../nbs/losses.ipynb #c699318b
-from .methods.baselines import an_loss, asymmetric_loss, bce_loss, dw_loss, entropy_minimization_loss, epr_loss, focal_loss, label_smoothing_loss, negative_label_smoothing_loss, wan_loss, weighted_bce_loss, zlpr_loss
+from spml_nb.methods.baselines import (
+    an_loss,
+    asymmetric_loss,
+    bce_loss,
+    dw_loss,
+    entropy_minimization_loss,
+    epr_loss,
+    focal_loss,
+    label_smoothing_loss,
+    negative_label_smoothing_loss,
+    wan_loss,
+    weighted_bce_loss,
+    zlpr_loss,
+)
 from .methods.em_apl import apl_select, em_apl_loss, em_loss
 from .methods.gr import gr_loss
 from .methods.hml import gradient_balance, hyperspherical_logits
@@ -21,7 +34,8 @@ from .methods.role import role_loss
 from .methods.two_way import joint_loss, multi_similarity_loss, softmax_two_way_loss, two_way_loss
 
 # %% ../nbs/losses.ipynb #a156051f
-_all_ = ['an_loss', 'asymmetric_loss', 'bce_loss', 'dw_loss', 'entropy_minimization_loss', 'epr_loss', 'focal_loss', 'label_smoothing_loss',
-         'negative_label_smoothing_loss', 'wan_loss', 'weighted_bce_loss', 'zlpr_loss', 'apl_select', 'em_apl_loss', 'em_loss', 'gr_loss',
-         'gradient_balance', 'hyperspherical_logits', 'lac_loss', 'plc_loss', 'large_loss', 'large_loss_mask', 'correct_labels', 'high_rank_loss',
-         'opml_loss', 'soft_opml_loss', 'role_loss', 'joint_loss', 'multi_similarity_loss', 'softmax_two_way_loss', 'two_way_loss']
+_all_ = ['an_loss', 'asymmetric_loss', 'bce_loss', 'dw_loss', 'entropy_minimization_loss', 'epr_loss', 'focal_loss',
+         'label_smoothing_loss', 'negative_label_smoothing_loss', 'wan_loss', 'weighted_bce_loss', 'zlpr_loss',
+         'apl_select', 'em_apl_loss', 'em_loss', 'gr_loss', 'gradient_balance', 'hyperspherical_logits', 'lac_loss',
+         'plc_loss', 'large_loss', 'large_loss_mask', 'correct_labels', 'high_rank_loss', 'opml_loss', 'soft_opml_loss',
+         'role_loss', 'joint_loss', 'multi_similarity_loss', 'softmax_two_way_loss', 'two_way_loss']

@@ -27,28 +27,24 @@ def _scores_and_targets(scores, targets, unknown):
     "(scores, positive, known) of one shape."
     scores, (positive, known) = matrix(scores, 'scores'), _targets(targets, unknown)
     if scores.shape != positive.shape:
-        raise SpmlError(f'scores have shape {scores.shape}, targets {positive.shape}; both must be (images, classes) of the same images.')
+        raise SpmlError(f'scores have shape {scores.shape}, targets {positive.shape}; '
+                        'both must be (images, classes) of the same images.')
     return scores, positive, known
 
 # %% ../nbs/metrics.ipynb #eadf3d4e
 def _float_order(values):
-    "Floats → integers of the same width that sort like them: a negative float's bits count downwards, so they are turned round."
+    "Floats → integers that sort like them: a negative float's bits count downwards, so they are turned round."
     width = np.int32 if values.dtype == np.float32 else np.int64
     bits = (values + values.dtype.type(0)).view(width)  # + 0 makes −0 equal to 0
     return bits ^ ((bits >> (8 * bits.itemsize - 1)) & np.iinfo(width).max)
 
 def _rank(values):
     "(R, L) → int64 number of each entry's distinct value within its row, from the lowest."
-    by_score = np.argsort(values, axis=1)
-    in_order = np.take_along_axis(values, by_score, 1)
-    number = np.zeros(values.shape, np.int64)
-    np.cumsum(in_order[:, 1:] != in_order[:, :-1], axis=1, out=number[:, 1:])
-    rank = np.empty_like(number)
-    np.put_along_axis(rank, by_score, number, 1)
-    return rank
+    from scipy.stats import rankdata
+    return rankdata(values, 'dense', axis=1).astype(np.int64)
 
 def _sorted(order, positive, known):
-    "(R, L) int64 of at most 63 bits, shifted for the tag of a negative and sorted along a row; what is unknown comes first."
+    "(R, L) int64 of at most 63 bits, shifted for the tag of a negative, sorted in rows; what is unknown comes first."
     tagged = (order << 1) | ~positive
     tagged[~known] = np.iinfo(np.int64).min | 1
     tagged.sort(axis=1)
@@ -57,7 +53,8 @@ def _sorted(order, positive, known):
 def _in_order(values, positive, known):
     "(R, L) numbers → tagged int64 that sort like them along a row, equal but for the tag where they are equal."
     if values.dtype == np.float32: return _sorted(_float_order(values).astype(np.int64), positive, known)
-    if values.dtype == np.float64:  # one bit too many: drop the last unless it is all that tells two scores of a row apart
+    # one bit too many: drop the last unless it is all that tells two scores of a row apart
+    if values.dtype == np.float64:
         order = _float_order(values)
         tagged = _sorted(order >> 1, positive, known)
         shared = (tagged[:, 1:] ^ tagged[:, :-1]) >> 1 == 0
@@ -85,8 +82,8 @@ def _average_precision_of_tensors(values, positive, known):
     "The same for (R, L) tensors, where they lie: equal scores count where their group ends."
     import torch
     order = torch.sort(values, dim=1, descending=True, stable=True).indices
-    order = order.gather(1, torch.sort(known.gather(1, order).to(torch.int8), dim=1, descending=True, stable=True).indices)   # what is unknown comes last
-    s, p, k = (a.gather(1, order) for a in (values, positive, known))
+    known_first = torch.sort(known.gather(1, order).to(torch.int8), dim=1, descending=True, stable=True).indices
+    s, p, k = (a.gather(1, order.gather(1, known_first)) for a in (values, positive, known))
     ends = torch.ones_like(p)
     ends[:, :-1] = (s[:, 1:] != s[:, :-1]) | (k[:, 1:] != k[:, :-1])
     place = torch.arange(s.shape[1], device=s.device)
@@ -95,7 +92,7 @@ def _average_precision_of_tensors(values, positive, known):
     return (torch.where(p, retrieved_positives / retrieved.clamp(min=1), 0).sum(1) / p.sum(1)).cpu().numpy()
 
 def _on_the_gpu(scores, targets, unknown):
-    "(scores, positive, known) as tensors of a GPU. None: the scores are elsewhere, or wrong, which the way over numpy says."
+    "(scores, positive, known) as tensors of a GPU; None if the scores are elsewhere, or wrong (then numpy complains)."
     if not getattr(scores, 'is_cuda', False) or scores.ndim != 2 or not scores.is_floating_point(): return None
     import torch
     scores = scores.detach() if scores.dtype == torch.float64 else scores.detach().float()
@@ -105,16 +102,28 @@ def _on_the_gpu(scores, targets, unknown):
 BLOCK = 2**20  # entries sorted at a time: bounds the memory, at most about 60 bytes an entry
 
 def average_precision(scores, targets, axis='class', empty='zero', unknown=None) -> np.ndarray:
-    """Average precision of every class over the images, or of every image over the classes; equal scores are retrieved together.
+    """Average precision of every class over the images, or of every image over the classes.
 
-    scores: (N, C), higher is more likely: logits, never their sigmoid (in float32 it is exactly 1 above 16.7, which makes ties).
-    float32 and float64 are ranked as they are, half precision as float32; infinite scores rank first or last.
-    targets: (N, C), > 0 positive, 0 as `unknown` says. Both arrays or tensors on any device;
-    scores on a GPU are ranked there.
-    axis: 'class' → (C,), 'sample' → (N,). empty: AP where there is no positive: 'zero' → 0.0, 'skip' → NaN, which `mean_average_precision`
-    leaves out. unknown: targets of 0 are left out ('ignore'), negative ('negative'), or left out only if a −1 is present (None).
-    Returns: (C,) or (N,) float64 in [0, 1]. Raises SpmlError: for NaN (naming where), unequal shapes, empty input, unknown options.
-    Source: the definition of scikit-learn's `average_precision_score`; 'zero' as in Cole et al. (2021); Two-way loss, Eq. 23 and 24.
+    Equal scores are retrieved together. Both arguments are arrays or tensors on any device; a GPU ranks its own.
+
+    Args:
+        scores: (N, C), higher is more likely: logits, never their sigmoid (in float32 it is exactly 1 above 16.7, which
+            makes ties). float32 and float64 are ranked as they are, half precision as float32; infinite scores rank
+            first or last.
+        targets: (N, C), positive above 0; 0 as `unknown` says.
+        axis: 'class' or 'sample'.
+        empty: the AP where there is no positive, 'zero' for 0.0, 'skip' for NaN, which `mean_average_precision` leaves
+            out.
+        unknown: targets of 0 are left out ('ignore'), negative ('negative'), or left out only if a −1 is present
+            (None).
+
+    Returns:
+        (C,) for 'class', (N,) for 'sample', float64 in [0, 1].
+
+    Raises:
+        SpmlError: for NaN (naming where), unequal shapes, empty input or unknown options.
+
+    Source: scikit-learn's `average_precision_score`; 'zero' as in Cole et al. 2021; Two-way loss, Eq. 23 and 24.
     """
     one_of(axis, ('class', 'sample'), 'axis')
     one_of(empty, ('zero', 'skip'), 'treatment of classes without a positive')
@@ -122,9 +131,9 @@ def average_precision(scores, targets, axis='class', empty='zero', unknown=None)
     arrays = tensors or _scores_and_targets(scores, targets, unknown)
     if axis == 'class': arrays = [a.T for a in arrays]
     rows, length = arrays[0].shape
-    step = max(1, BLOCK // length)
-    if tensors: blocks = [_average_precision_of_tensors(*(a[k:k + step].contiguous() for a in arrays)) for k in range(0, rows, step)]
-    else: blocks = [_average_precision(*(np.ascontiguousarray(a[k:k + step]) for a in arrays)) for k in range(0, rows, step)]
+    parts = [slice(k, k + max(1, BLOCK // length)) for k in range(0, rows, max(1, BLOCK // length))]
+    if tensors: blocks = [_average_precision_of_tensors(*(a[part].contiguous() for a in arrays)) for part in parts]
+    else: blocks = [_average_precision(*(np.ascontiguousarray(a[part]) for a in arrays)) for part in parts]
     result = np.concatenate(blocks)
     return np.nan_to_num(result, nan=0.0) if empty == 'zero' else result
 
@@ -134,44 +143,75 @@ DEFINITIONS = {'cole': 'zero', 'two_way': 'skip'}
 def definition(name: str) -> dict:
     """The keyword arguments of `mean_average_precision` for a paper's definition of mAP.
 
-    name: 'cole' (a class without a positive counts 0) or 'two_way' (it is left out).
-    Returns: dict for `mean_average_precision(scores, targets, **definition(name))`. Raises SpmlError: for another name.
-    Source: the authors' code of Cole et al. (2021) and of the Two-way loss.
+    Args:
+        name: 'cole' (a class without a positive counts 0) or 'two_way' (it is left out).
+
+    Returns:
+        For `mean_average_precision(scores, targets, **definition(name))`.
+
+    Raises:
+        SpmlError: for another name.
+
+    Source: the authors' code of Cole et al. 2021 and of the Two-way loss.
     """
     return {'empty': DEFINITIONS[one_of(name, DEFINITIONS, 'definition of mAP')]}
 
 def mean_average_precision(scores, targets, axis='class', empty='zero', unknown=None) -> float:
     """mAP in percent: the mean of `average_precision` over classes (mAP@class) or over images (mAP@sample).
 
-    scores, targets: (N, C); axis, empty, unknown: as in `average_precision`; with empty='skip' those without a positive are left out.
-    Returns: float in [0, 100]. Raises SpmlError: as `average_precision` does, and with 'skip' when no positive is left at all.
+    Args:
+        scores: see `average_precision`.
+        targets: see `average_precision`.
+        axis: see `average_precision`.
+        empty: see `average_precision`; 'skip' leaves out those without a positive.
+        unknown: see `average_precision`.
+
+    Returns:
+        In [0, 100].
+
+    Raises:
+        SpmlError: see `average_precision`; with 'skip' also when no positive is left at all.
+
     Source: Two-way loss, Eq. 23 (axis='class') and 24 (axis='sample').
     """
     result = average_precision(scores, targets, axis, empty, unknown)
     result = result[~np.isnan(result)]
-    if not len(result): raise SpmlError("no target is positive, so nothing is left to average over under empty='skip'. Check the targets.")
+    if not len(result):
+        raise SpmlError('no target is positive, so nothing is left to average over under '
+                        "empty='skip'. Check the targets.")
     return 100 * float(result.mean())
 
 # %% ../nbs/metrics.ipynb #6d1b72d1
 SCALES = {'probability': 0.5, 'logit': 0.0}  # and the threshold at even odds
 
 def _threshold(threshold, scale):
-    if threshold is None: return SCALES[scale]
-    try: number = float(threshold)
-    except (TypeError, ValueError): number = float('nan')
-    if math.isnan(number) or (scale == 'probability' and not 0 <= number <= 1):
-        raise SpmlError(f'threshold={threshold!r} is no {scale}; allowed: '
-                        + ("a number from 0 to 1, or scale='logit' with a threshold in logits." if scale == 'probability' else 'a number.'))
+    "The threshold as a number on its scale."
+    try: number = SCALES[scale] if threshold is None else float(threshold)
+    except (TypeError, ValueError): number = math.nan
+    if not (0 <= number <= 1 if scale == 'probability' else not math.isnan(number)):
+        limits = " from 0 to 1, or scale='logit' with a threshold in logits" if scale == 'probability' else ''
+        raise SpmlError(f'threshold={threshold!r} is no {scale}; allowed: a number{limits}.')
     return number
 
 # %% ../nbs/metrics.ipynb #b40abe16
 def f1(scores, targets, average='micro', threshold=None, *, scale='probability', unknown=None) -> float:
     """F1 of the labels predicted by `scores >= threshold`.
 
-    scores: (N, C), probabilities, or logits with scale='logit'; threshold: on the same scale as the scores; None means even odds, 0.5 as
-    a probability and 0 as a logit. targets: (N, C), > 0 positive; unknown: as in `average_precision`, entries left out count nowhere.
-    average: 'micro' pools all entries, 'macro' is the mean over classes; a class with nothing positive and nothing predicted counts 0.
-    Returns: float in [0, 1], 0 where undefined. Raises SpmlError: for "probabilities" outside [0, 1], NaN, unequal shapes, unknown options.
+    Args:
+        scores: (N, C), probabilities, or logits with scale='logit'.
+        targets: (N, C), positive above 0.
+        average: 'micro' pools all entries; 'macro' is the mean over classes, where a class with nothing positive and
+            nothing predicted counts 0.
+        threshold: on the scale of the scores; None for even odds, 0.5 as a probability and 0 as a logit.
+        scale: 'probability' or 'logit'.
+        unknown: see `average_precision`; entries left out count nowhere.
+
+    Returns:
+        In [0, 1], 0 where it is undefined.
+
+    Raises:
+        SpmlError: for "probabilities" outside [0, 1], NaN, unequal shapes or unknown options.
+
     Source: EM/APL supplement, Section E.
     """
     one_of(average, ('micro', 'macro'), 'average')
@@ -179,23 +219,31 @@ def f1(scores, targets, average='micro', threshold=None, *, scale='probability',
     scores, positive, known = _scores_and_targets(scores, targets, unknown)
     outside = (scores < 0) | (scores > 1)
     if scale == 'probability' and outside.any():
-        refuse(outside, scores, 'scores', "That is no probability: pass sigmoid(logits), or scale='logit' and a threshold in logits.")
-    predicted = (scores >= threshold) & known
-    axis = None if average == 'micro' else 0
+        refuse(outside, scores, 'scores', 'That is no probability: pass sigmoid(logits), '
+               "or scale='logit' and a threshold in logits.")
+    predicted, axis = (scores >= threshold) & known, None if average == 'micro' else 0
     true_positives = np.sum(predicted & positive, axis=axis, dtype=np.int64)
     total = np.sum(predicted, axis=axis, dtype=np.int64) + np.sum(positive, axis=axis, dtype=np.int64)
     return float(np.mean(2 * true_positives / np.maximum(total, 1)))
 
 # %% ../nbs/metrics.ipynb #586020c0
 def best_threshold(scores, targets, unknown=None) -> float:
-    """The threshold t for which the labels `scores >= t` have the highest micro-F1, exactly; the highest such score if several are equal.
+    """The threshold t for which the labels `scores >= t` have the highest micro-F1, exactly; of several, the highest.
 
-    scores: (N, C) of validation images, logits or probabilities; targets: (N, C), > 0 positive; unknown: as in `average_precision`.
-    Returns: float, one of the scores and on their scale: give `f1` that scale. Raises SpmlError: when no target is positive, and
-    for NaN, unequal shapes, empty input. Source: this library (the papers state fixed thresholds).
+    Args:
+        scores: (N, C) of validation images, logits or probabilities.
+        targets: (N, C), positive above 0.
+        unknown: see `average_precision`.
+
+    Returns:
+        One of the scores, on their scale: give `f1` that scale.
+
+    Raises:
+        SpmlError: when no target is positive, and for NaN, unequal shapes or empty input.
     """
     scores, positive, known = _scores_and_targets(scores, targets, unknown)
-    if not positive.any(): raise SpmlError('no target is positive, so every threshold has an F1 of 0. Check the targets.')
+    if not positive.any():
+        raise SpmlError('no target is positive, so every threshold has an F1 of 0. Check the targets.')
     of_positives, of_known = np.sort(scores[positive]), np.sort(scores[known])
     candidates = np.unique(of_positives)
     true_positives = len(of_positives) - np.searchsorted(of_positives, candidates)
@@ -205,10 +253,18 @@ def best_threshold(scores, targets, unknown=None) -> float:
 
 # %% ../nbs/metrics.ipynb #bafe9c59
 def accuracy(scores, targets) -> float:
-    """Top-1 accuracy on single-label data: the share of images whose highest-scored class is the true one (the first one, if several tie).
+    """Top-1 accuracy on single-label data: the share of images whose highest-scored class is the true one.
 
-    scores: (N, C), logits or probabilities; targets: (N, C), exactly one entry > 0 in every row.
-    Returns: float in [0, 1]. Raises SpmlError: for a row without exactly one positive, NaN, unequal shapes, empty input.
+    Args:
+        scores: (N, C), logits or probabilities; of several highest the first counts.
+        targets: (N, C), exactly one entry above 0 in every row.
+
+    Returns:
+        In [0, 1].
+
+    Raises:
+        SpmlError: for a row without exactly one positive, NaN, unequal shapes or empty input.
+
     Source: Two-way loss, Table 8.
     """
     scores, positive, _ = _scores_and_targets(scores, targets, 'negative')
@@ -223,10 +279,19 @@ def accuracy(scores, targets) -> float:
 def pseudo_label_precision(pseudo, targets, sign=1, observed=None, unknown=None) -> float:
     """The share of pseudo-labels of one sign that are right.
 
-    pseudo: (N, C), > 0 pseudo-positive, < 0 pseudo-negative, 0 none; targets: (N, C) true labels, unknown as in `average_precision`
-    (pseudo-labels of unknown truth are left out); sign: 1 or −1, which pseudo-labels; observed: (N, C) labels given to the method, whose
-    known entries are no pseudo-labels and are left out.
-    Returns: float in [0, 1], NaN where there is no such pseudo-label. Raises SpmlError: for NaN, unequal shapes, another sign.
+    Args:
+        pseudo: (N, C), > 0 pseudo-positive, < 0 pseudo-negative, 0 none.
+        targets: (N, C), true labels; pseudo-labels of unknown truth are left out.
+        sign: 1 or −1, which pseudo-labels.
+        observed: (N, C), labels given to the method; its known entries are no pseudo-labels and are left out.
+        unknown: see `average_precision`.
+
+    Returns:
+        In [0, 1], NaN where there is no such pseudo-label.
+
+    Raises:
+        SpmlError: for NaN, unequal shapes, or another sign.
+
     Source: EM/APL supplement, Table 6 (positive pseudo-labels).
     """
     one_of(sign, (1, -1), 'sign')
@@ -234,6 +299,7 @@ def pseudo_label_precision(pseudo, targets, sign=1, observed=None, unknown=None)
     chosen = (pseudo > 0 if sign == 1 else pseudo < 0) & known
     if observed is not None:
         given = matrix(observed, 'observed labels')
-        if given.shape != chosen.shape: raise SpmlError(f'observed labels have shape {given.shape}, pseudo-labels {chosen.shape}.')
+        if given.shape != chosen.shape:
+            raise SpmlError(f'observed labels have shape {given.shape}, pseudo-labels {chosen.shape}.')
         chosen &= given == 0
     return float((positive[chosen] == (sign == 1)).mean()) if chosen.any() else math.nan

@@ -11,6 +11,7 @@ from spml_nb.training import batches as sources
 from spml_nb.base.errors import SpmlError
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which('g++') is None and shutil.which('clang++') is None, reason='no C++ compiler')
 def test_a_compiled_run_is_the_run(photo_folder):
     plain, compiled = (training.train(config(photo_folder, 'em', compile=c)) for c in (False, True))

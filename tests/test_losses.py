@@ -5,9 +5,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spml_nb import losses as L
-from spml_nb import methods
-from spml_nb.methods.core import ViewOutputs
-from spml_nb.models.heads import Outputs
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 PATTERNS = ('single', 'none', 'all', 'negatives', 'mixed', 'one row', 'one column')
@@ -37,12 +34,16 @@ LOSSES = {
     'two_way': L.two_way_loss, 'two_way paper': lambda s, z: L.two_way_loss(s, z, form='paper'), 'two_way ignore': lambda s, z: L.two_way_loss(s, z, unknown='ignore'),
     'two_way T=0': lambda s, z: L.two_way_loss(s, z, T_pos=0.0), 'joint': L.joint_loss, 'softmax': lambda s, z: L.softmax_two_way_loss(s, z, ways='both'),
     'multi_similarity': L.multi_similarity_loss, 'gr': L.gr_loss, 'role': lambda s, z: L.role_loss(s, s.detach() * 0.1, z, k=2.9),
-    'plc': lambda s, z: L.plc_loss(s.detach().flip(0), s, z, 0.7), 'high rank': lambda s, z: L.high_rank_loss(torch.sigmoid(s.float())),
+    'plc': lambda s, z: L.plc_loss(s.detach().flip(0), s, z, 0.7), 'plc code': lambda s, z: L.plc_loss(s.detach().flip(0), s, z, 0.7, 'code'),
+    'gr q=0': lambda s, z: L.gr_loss(s, z, q2=0.0, q3=0.0), 'joint ignore': lambda s, z: L.joint_loss(s, z, unknown='ignore'),
+    'softmax ignore': lambda s, z: L.softmax_two_way_loss(s, z, unknown='ignore'), 'two_way T=100': lambda s, z: L.two_way_loss(s, z, T_pos=100.0),
+    'opml ignore': lambda s, z: L.opml_loss(s, z, alpha=0.1, unknown='ignore'), 'em_apl soft': lambda s, z: L.em_apl_loss(s, z, torch.rand(s.shape)),
+    'high rank': lambda s, z: L.high_rank_loss(torch.sigmoid(s.float())),
     'gradient balance': L.gradient_balance,
 }
 # where a positive is never pushed down; LS, softmax, ROLE, EPR and high rank may
 UP = ['an', 'bce', 'wbce', 'wan', 'dw', 'nls', 'em', 'focal', 'asl', 'zlpr', 'll reject', 'll correct', 'opml', 'two_way', 'two_way paper', 'joint', 'multi_similarity', 'gr']
-SYMMETRIC = [name for name in LOSSES if name != 'plc']
+SYMMETRIC = [name for name in LOSSES if name not in ('plc', 'plc code', 'em_apl soft')]
 
 inputs = st.tuples(st.integers(1, 64), st.integers(1, 312), st.sampled_from(PATTERNS), st.sampled_from(DTYPES), st.sampled_from([0.1, 1.0, 30.0, 1e3, 1e4]), st.integers(0, 2**31))
 quick = settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -126,36 +127,3 @@ def test_some_losses_may_push_a_positive_down():
     assert gradient(L.label_smoothing_loss, [[5.0, 0.0]], [[1, 0]])[0, 0] > 0
     assert gradient(lambda s, z: L.softmax_two_way_loss(s, z, ways='sample'), [[3.0, -3.0]], [[1, 1]])[0, 0] > 0
     assert gradient(lambda s, z: L.epr_loss(s, z, k=1.0), [[4.0, 4.0, 4.0]], [[1, 0, 0]])[0, 0] > 0
-
-
-NAMES = {'an', 'bce', 'wbce', 'wan', 'dw', 'ls', 'nls', 'l1', 'l2', 'epr', 'role', 'entmin', 'focal', 'asl', 'zlpr', 'llr', 'llct', 'llcp', 'em', 'em_apl', 'hml', 'hml_fixed',
-         'opml', 'opml_sp', 'two_way', 'two_way_class', 'two_way_sample', 'joint', 'softmax', 'softmax_two_way', 'multi_similarity', 'lac', 'lac_plc', 'gr'}
-
-
-def test_every_promised_method_is_registered():
-    assert set(methods.names()) >= NAMES
-
-
-@pytest.mark.parametrize('name', sorted(NAMES))
-def test_every_method_gives_a_finite_loss_with_gradients(name):
-    torch.manual_seed(0)
-    z = observed('single', 20, 6, torch.Generator().manual_seed(0))
-    method = methods.create(name, z, epochs=4, features=8)
-    model = torch.nn.Linear(4, 6)
-    model.decay_parameters = lambda: iter([model.weight])
-    method.start_stage(1)
-    index = torch.tensor([3, 4, 11])
-    def score(view='plain'): return torch.linspace(-3, 3, 120).view(20, 6)
-    for e in (1, 2, 3, 4):
-        method.start_epoch(e)
-        logits = model(torch.randn(3, 4))
-        outputs = Outputs(logits, torch.tanh(logits), torch.randn(3, 6, 8) + logits[..., None], None)
-        value = method.loss(ViewOutputs({role: outputs for role in method.views}), index)
-        penalty = method.penalty(model)
-        value = value if penalty is None else value + penalty
-        assert value.ndim == 0 and torch.isfinite(value)
-        gradient, = torch.autograd.grad(value, model.weight)
-        assert torch.isfinite(gradient).all() and gradient.abs().sum() > 0
-        with torch.no_grad(): method.end_epoch(e, score)
-    fresh = methods.create(name, z, epochs=4, features=8)
-    fresh.load_state_dict(method.state_dict())

@@ -39,6 +39,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 '''
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != 'linux', reason='sparse files and peak memory as Linux has them')
 def test_150_000_images_at_448_pixels_train_within_8_gib(tmp_path):
     environment = os.environ | {'SPML_NB_CACHE': str(tmp_path / 'cache')}

@@ -1,4 +1,4 @@
-"""The methods: one module a family, one registry for all."""
-from spml_nb.methods.core import Method, create, names, register, register_loss
+"""The methods: one module per family, one registry for all."""
+from spml_nb.base import lazily
 
-__all__ = ['Method', 'create', 'names', 'register', 'register_loss']
+__getattr__ = lazily(__name__, {'core': 'Method create family find names register register_loss resolve_hparams'})
