@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from spml_nb.base import settings
 from spml_nb import training
+from spml_nb.base import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / 'shared'
@@ -68,6 +68,13 @@ def draw_photo_folder(folder):
         rows.append({'image': f'{i:03}.png', 'labels': '|'.join(names)})
     pd.DataFrame(rows).to_csv(folder / 'labels.csv', index=False)
     return folder
+
+
+@pytest.fixture(scope='session')
+def made(tmp_path_factory):
+    "Photos and small runs on them, shared by a session."
+    from trained import Made
+    return Made(tmp_path_factory.mktemp('made'))
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 from spml_nb.base import lazily
 
 __getattr__ = lazily(__name__, {
-    'evaluation': 'check_backbone evaluate open_run rebuild',
+    'evaluation': 'evaluate open_run rebuild',
+    'network': 'check_backbone open_network',
     'selection': 'predict scores',
-    'stages': 'Stage make_optimizer make_schedule',
     'task': 'Task make_task',
-    'trainer': 'LossWatch Result Trainer best_weights compiled finish head_options read_result train',
+    'trainer': 'Result Trainer finish read_result train',
 })

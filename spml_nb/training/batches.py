@@ -21,43 +21,61 @@ from ..data import images, views
 
 # %% ../../nbs/training/batches.ipynb #a3e82063
 def onto(values: np.ndarray | Tensor, device: torch.device) -> Tensor:
-    """Something of the host on a device, without waiting for what the device still has to do. values: any array or tensor of the CPU;
-    device: any. Returns: Tensor of the same shape and type. Source: pinned, asynchronous copies of CUDA."""
+    """Copy from the CPU to a device without waiting for what the device still has to do.
+
+    Args:
+        values: any array or tensor of the CPU.
+        device: any.
+
+    Returns:
+        A tensor of the same shape and type.
+    """
     values = torch.as_tensor(values)
     return values.pin_memory().to(device, non_blocking=True) if device.type == 'cuda' else values.to(device)
 
 def has_room(size: int, device: torch.device) -> bool:
-    """Whether a device is a GPU that can hold a data set and still train. size: of the data in bytes; device: any. Returns: bool, True up
-    to half of the free memory. Source: this library."""
+    """Whether a device is a GPU that can hold a data set and still train.
+
+    Args:
+        size: of the data in bytes.
+        device: any.
+
+    Returns:
+        True up to half of the free memory.
+    """
     if device.type != 'cuda': return False
-    reserved = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)   # kept from earlier runs of this process
-    return size <= (torch.cuda.mem_get_info(device)[0] + reserved) // 2
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)   # by earlier runs of this process
+    return size <= (torch.cuda.mem_get_info(device)[0] + kept) // 2
 
 # %% ../../nbs/training/batches.ipynb #e21ea8ec
 class ImageSource:
-    """Batches of images, augmented on the training device; all of them lie there from the start if it is a GPU that has room.
+    """Batches of images, augmented on the training device. On a GPU that has room, all images lie there from the start.
 
-    store: (N, S, S, 3) uint8; names: {role: view of `spml_nb.data.images`}; device: where batches go. Source: this library.
+    Args:
+        store: (N, S, S, 3) uint8.
+        names: {role: view of `spml_nb.data.views`}.
+        device: where batches go.
     """
     def __init__(self, store: np.ndarray, names: dict[str, str], device: torch.device):
         self.store, self.names, self.device = store, names, device
         self.views = {role: views.view(name) for role, name in names.items()}
-        self.resident = torch.tensor(store, device=device) if isinstance(store, np.ndarray) and has_room(store.nbytes, device) else None
+        resident = isinstance(store, np.ndarray) and has_room(store.nbytes, device)
+        self.resident = torch.tensor(store, device=device) if resident else None
 
     def batch(self, rows: np.ndarray, role: str) -> Tensor:
-        "rows: (B,) row numbers of the data set; role: of a view. Returns: (B, 3, S, S) float32 in [0, 1]."
+        "(B, 3, S, S) float32 in [0, 1] for (B,) row numbers of the data set and the role of a view."
         if self.resident is None: return self.views[role](images.batch(self.store, rows, self.device))
         return self.views[role](self.resident[onto(rows, self.device)].permute(0, 3, 1, 2))
-
-    def module(self, model: nn.Module) -> nn.Module:
-        "What eats the batches. Returns: the whole model."
-        return model
 
 # %% ../../nbs/training/batches.ipynb #ccb30627
 class CropSource(ImageSource):
     """Batches of parts of whole photos: the centre for the role 'plain', random crops for all others.
 
-    store: spml_nb.data.images.Photos; names, device: as in `ImageSource`; size: side of a batch's images in pixels.
+    Args:
+        store: whole photos.
+        names, device: as in `ImageSource`.
+        size: side of a batch's images in pixels.
+
     Source: the authors' code of Two-way.
     """
     def __init__(self, store: images.Photos, names: dict[str, str], device: torch.device, size: int):
@@ -65,15 +83,23 @@ class CropSource(ImageSource):
         self.size = size
 
     def batch(self, rows: np.ndarray, role: str) -> Tensor:
-        "rows: (B,) row numbers of the data set; role: of a view. Returns: (B, 3, size, size) float32."
+        "(B, 3, size, size) float32 for (B,) row numbers of the data set and the role of a view."
         cut = images.centre_crops if role == 'plain' else images.random_crops
         return self.views[role](onto(cut(self.store, rows, self.size), self.device))
 
 def image_source(data: Dataset, config: Config, device: torch.device) -> ImageSource:
     """The images of a data set under a run's views.
 
-    data: Dataset; config: resolved; device: where batches go. Returns: ImageSource or CropSource.
-    Raises SpmlError: as `spml_nb.data.images.open_images`. Source: this library.
+    Args:
+        data: any.
+        config: resolved.
+        device: where batches go.
+
+    Returns:
+        ImageSource or CropSource.
+
+    Raises:
+        SpmlError: as `spml_nb.data.images.open_images`.
     """
     names = VIEW_SETS[config.views]
     if config.views == 'crop': return CropSource(images.open_photos(data), names, device, config.image_size)
@@ -83,10 +109,17 @@ def image_source(data: Dataset, config: Config, device: torch.device) -> ImageSo
 VERSION = 2   # raise it when features would come out differently
 
 def weights_key(model: nn.Module) -> str:
-    """What tells one backbone from another: a hash of its parameters and buffers. model: of spml_nb.models. Returns: hexadecimal digits.
-    Source: this library."""
+    """What tells one backbone from another: a hash of its parameters and buffers.
+
+    Args:
+        model: of `spml_nb.models`.
+
+    Returns:
+        16 hexadecimal digits.
+    """
     digest = hashlib.sha256()
-    for name, value in model.backbone.state_dict().items(): digest.update(name.encode() + value.cpu().contiguous().numpy().tobytes())
+    for name, value in model.backbone.state_dict().items():
+        digest.update(name.encode() + value.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]
 
 # %% ../../nbs/training/batches.ipynb #f08bdfca
@@ -94,8 +127,15 @@ def weights_key(model: nn.Module) -> str:
 def extract(model: nn.Module, source: ImageSource, rows: np.ndarray, role: str, batch_size: int = 64) -> np.ndarray:
     """What the head would eat, for each row.
 
-    model: of spml_nb.models; source: of images; rows: (N,) row numbers; role: of a view; batch_size: images at a time.
-    Returns: (N, D) float32, or (N, D, h, w) float16. Source: this library.
+    Args:
+        model: of `spml_nb.models`.
+        source: of images.
+        rows: (N,) row numbers.
+        role: of a view.
+        batch_size: images at a time.
+
+    Returns:
+        (N, D) float32, or (N, D, h, w) float16.
     """
     model.eval()
     parts = []
@@ -105,14 +145,23 @@ def extract(model: nn.Module, source: ImageSource, rows: np.ndarray, role: str, 
     return np.concatenate(parts)
 
 # %% ../../nbs/training/batches.ipynb #46728c7f
-def cached_features(model: nn.Module, source: ImageSource, rows: np.ndarray, role: str, draw: int, key: str) -> np.ndarray:
+def cached_features(model: nn.Module, source: ImageSource, rows: np.ndarray, role: str, draw: int,
+                    key: str) -> np.ndarray:
     """`extract`, kept in the cache folder and memory-mapped.
 
-    model, source, rows, role: as in `extract`; draw: number of the draw of an augmented view, its random numbers follow from it; key: what
-    else the features depend on.
-    Returns: as `extract`. Raises SpmlError: when the cache cannot be written. Source: this library.
+    Args:
+        model, source, rows, role: as in `extract`.
+        draw: number of the draw of an augmented view; its random numbers follow from it.
+        key: what else the features depend on.
+
+    Returns:
+        As `extract`.
+
+    Raises:
+        SpmlError: when the cache cannot be written.
     """
-    text = f'{VERSION}-{key}-{model.head.needs}-{role}-{source.names[role]}-{draw}-{hashlib.sha256(rows.tobytes()).hexdigest()}'
+    rows_key = hashlib.sha256(rows.tobytes()).hexdigest()
+    text = f'{VERSION}-{key}-{model.head.needs}-{role}-{source.names[role]}-{draw}-{rows_key}'
     file = settings.path('cache') / 'features' / f'{hashlib.sha256(text.encode()).hexdigest()[:20]}.npy'
     if _opened(file, len(rows)) is None:
         with alone(file):   # a second process waits for the features instead of computing them as well
@@ -123,8 +172,9 @@ def _opened(file, n):
     "The memory map, or None where there is no whole file; its numbers are taken as they are."
     try: features = np.load(file, mmap_mode='r')
     except Exception: return None   # absent, or a header whose damage raises one of a dozen types: computed again
-    whole = isinstance(features, np.memmap) and len(features) == n and features.offset + features.nbytes == file.stat().st_size
-    return features if whole and (features.ndim, features.dtype) in ((2, np.float32), (4, np.float16)) else None
+    size, kind = file.stat().st_size, (features.ndim, features.dtype)
+    whole = isinstance(features, np.memmap) and len(features) == n and features.offset + features.nbytes == size
+    return features if whole and kind in ((2, np.float32), (4, np.float16)) else None
 
 def _keep(file, model, source, rows, role, draw):
     remove_leftovers(file.parent)
@@ -137,14 +187,18 @@ def _keep(file, model, source, rows, role, draw):
 
 # %% ../../nbs/training/batches.ipynb #1269d6ac
 class FeatureSource:
-    """Batches of frozen features.
+    """Batches of frozen features. A view without draws of its own is the plain one.
 
-    plain: (N, ...) of all images; drawn: {role: (draws, n, ...)} of the training images; rows: (n,) their row numbers; device: where
-    batches go. A view without draws of its own is the plain one. Source: this library.
+    Args:
+        plain: (N, ...) of all images.
+        drawn: {role: (draws, n, ...)} of the training images.
+        rows: (n,) their row numbers.
+        device: where batches go.
     """
     def __init__(self, plain: np.ndarray, drawn: dict[str, list[np.ndarray]], rows: np.ndarray, device: torch.device):
         self.device = device
-        self.plain, self.drawn = self._hold(plain), {role: [self._hold(d) for d in draws] for role, draws in drawn.items()}
+        self.plain = self._hold(plain)
+        self.drawn = {role: [self._hold(d) for d in draws] for role, draws in drawn.items()}
         self.position = np.full(len(plain), -1)
         self.position[rows] = np.arange(len(rows))
 
@@ -157,7 +211,7 @@ class FeatureSource:
         return onto(features[index], self.device).float()
 
     def batch(self, rows: np.ndarray, role: str) -> Tensor:
-        "rows: (B,) row numbers of the data set; role: of a view. Returns: (B, D) or (B, D, h, w) float32."
+        "(B, D) or (B, D, h, w) float32 for (B,) row numbers of the data set and the role of a view."
         if role not in self.drawn: return self._take(self.plain, rows)
         draws, index = self.drawn[role], self.position[rows]
         which = torch.randint(len(draws), (len(rows),)).numpy()
@@ -167,21 +221,30 @@ class FeatureSource:
             if len(chosen): out[onto(chosen, self.device)] = self._take(draws[k], index[chosen])
         return out
 
-    def module(self, model: nn.Module) -> nn.Module:
-        "What eats the batches. Returns: the model's head."
-        return model.head
-
 # %% ../../nbs/training/batches.ipynb #8853ba0a
-def feature_source(model: nn.Module, source: ImageSource, rows: np.ndarray, roles: tuple[str, ...], config: Config, fingerprint: str) -> FeatureSource:
+def feature_source(model: nn.Module, source: ImageSource, rows: np.ndarray, roles: tuple[str, ...], config: Config,
+                   fingerprint: str) -> FeatureSource:
     """Frozen features for a run, computed or read from the cache.
 
-    model: of spml_nb.models; source: of images; rows: (n,) row numbers of the training images; roles: the views the method asks for;
-    config: resolved; fingerprint: of the data set.
-    Returns: FeatureSource. Raises SpmlError: when the cache cannot be written. Source: Cole et al. (2021), linear regime.
+    Args:
+        model: of `spml_nb.models`.
+        source: of images.
+        rows: (n,) row numbers of the training images.
+        roles: the views that the method asks for.
+        config: resolved.
+        fingerprint: of the data set.
+
+    Returns:
+        FeatureSource.
+
+    Raises:
+        SpmlError: when the cache cannot be written.
+
+    Source: Cole et al. (2021), linear regime.
     """
-    key = f'{fingerprint}-{config.backbone}-{weights_key(model)}-{config.image_size}-{config.normalise}-{config.views == "crop"}'
-    everything = np.arange(len(source.store))
-    plain = cached_features(model, source, everything, 'plain', 0, key)
-    augmented = roles if len(roles) > 1 else ()
-    drawn = {role: [cached_features(model, source, rows, role, k, key) for k in range(config.cached_views)] for role in augmented}
+    of_images = f'{config.image_size}-{config.normalise}-{config.views == "crop"}'
+    key = f'{fingerprint}-{config.backbone}-{weights_key(model)}-{of_images}'
+    plain = cached_features(model, source, np.arange(len(source.store)), 'plain', 0, key)
+    draws, augmented = range(config.cached_views), roles if len(roles) > 1 else ()
+    drawn = {role: [cached_features(model, source, rows, role, k, key) for k in draws] for role in augmented}
     return FeatureSource(plain, drawn, rows, source.device)

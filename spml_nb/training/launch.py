@@ -13,45 +13,62 @@ import sys
 from collections.abc import Callable
 
 import torch.distributed as dist
+
 from ..base.errors import SpmlError
 from ..runs.config import Config, as_dict
+from .trainer import train
 
 # %% ../../nbs/training/launch.ipynb #d7d41a6a
 def command(config: Config, processes: int, machine: str = '--standalone') -> list[str]:
     """The command line that trains a configuration with several processes of this machine.
 
-    config: any; processes: 1 or more; machine: other options of torchrun, such as '--nnodes=2 --node-rank=0 --master-addr=…', separated by
-    blanks.
-    Returns: list of words. Raises SpmlError: for less than one process. Source: torchrun.
+    Args:
+        config: any configuration.
+        processes: 1 or more.
+        machine: other options of torchrun, separated by blanks, such as '--nnodes=2 --node-rank=0 --master-addr=…'.
+
+    Returns:
+        The words of the command.
+
+    Raises:
+        SpmlError: for less than one process.
     """
     if processes < 1: raise SpmlError(f'processes must be 1 or more, not {processes}.')
     torchrun = ['-m', 'torch.distributed.run', *machine.split(), f'--nproc-per-node={processes}']
-    return [sys.executable, *torchrun, '-m', 'spml_nb.training.launch', json.dumps({k: v for k, v in as_dict(config).items() if v is not None})]
+    given = json.dumps({k: v for k, v in as_dict(config).items() if v is not None})
+    return [sys.executable, *torchrun, '-m', 'spml_nb.training.launch', given]
 
 def launch(config: Config, processes: int, tell: Callable[[str], None] = print):
     """Train a run with several processes of this machine.
 
-    config: its batch_size is that of all together; processes: 1 or more; tell: is given the lines that the first one prints.
-    Returns: spml_nb.training.trainer.Result. Raises SpmlError: if a process fails, with what it said. Source: this library.
+    Args:
+        config: its batch_size is that of all processes together.
+        processes: 1 or more.
+        tell: is given the lines that the first process prints.
+
+    Returns:
+        `spml_nb.training.trainer.Result`.
+
+    Raises:
+        SpmlError: if a process fails, with what it said.
     """
-    from spml_nb.training.trainer import train
     words = command(config, processes)
     if processes == 1: return train(config)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
     environment = {'OMP_NUM_THREADS': str(max(1, cores // processes)), **os.environ}
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as process:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env=environment) as process:
         lines = []
         for line in process.stdout:
             lines.append(line.rstrip())
             if not line.startswith('['): tell(lines[-1])
     if process.returncode:
-        told = [line for line in lines if line.startswith('error: ')][:1] or lines[-30:]   # torchrun adds a page of its own
-        raise SpmlError(f'{processes} processes ended with exit status {process.returncode}. ' + ' '.join(told))
+        said = [line for line in lines if line.startswith('error: ')][:1] or lines[-30:]   # torchrun adds a page
+        raise SpmlError(f'{processes} processes ended with exit status {process.returncode}. ' + ' '.join(said))
     return train(config)
 
 def _main(words: list[str]) -> int:
     "What each of the processes does. words: the configuration as JSON."
-    from spml_nb.training.trainer import train
     try: train(Config(**json.loads(words[0])))
     except SpmlError as error:
         print(f'error: {error}', file=sys.stderr)

@@ -9,17 +9,23 @@ __all__ = ['Task', 'make_task']
 from dataclasses import dataclass
 
 import numpy as np
-from ..base.errors import SpmlError
-from ..runs.config import Config
 
 from .. import data as datasets
+from ..base.errors import SpmlError
 from ..data import labels
+from ..runs.config import Config
 
 # %% ../../nbs/training/task.ipynb #e14b759d
 @dataclass(frozen=True)
 class Task:
-    """What a run learns from. data: Dataset; train, val, test: row numbers; observed: (N_train, C) int8; observed_val: (N_val, C) int8.
-    Source: this library."""
+    """What a run learns from.
+
+    Args:
+        data: images and true labels.
+        train, val, test: row numbers of `data`.
+        observed: (N_train, C) int8 in {1, 0, −1}.
+        observed_val: (N_val, C) int8 in {1, 0, −1}.
+    """
     data: datasets.Dataset
     train: np.ndarray
     val: np.ndarray
@@ -30,19 +36,31 @@ class Task:
 def make_task(config: Config) -> Task:
     """Load a data set and draw its observed labels.
 
-    config: any. Returns: Task. Raises SpmlError: for unknown data, an impossible setting, nothing observed, or no validation images to
-    select on. Without `hold_out` the validation images are training images. Source: Cole et al. (2021), section 4 and code.
+    Args:
+        config: any configuration; without `hold_out` the validation images are training images.
+
+    Returns:
+        The task.
+
+    Raises:
+        SpmlError: for unknown data, an impossible setting, nothing observed, or no validation images to select on.
+
+    Source: Cole et al. (2021), section 4 and code.
     """
     data = datasets.load(config.dataset, root=config.root, min_positives=config.min_positives, exclude=config.exclude)
     train, val, test = (data.rows(part) for part in ('train', 'val', 'test'))
-    file = np.sort(np.concatenate([train, val]))
-    observed = np.zeros_like(data.labels)
-    observed[file] = labels.observe(data.labels[file], **labels.setting(config.labels), seed=config.label_seed, unknown='ignore')
-    if not config.hold_out: train, val = file, val[:0]
-    if not len(train): raise SpmlError(f'{data.name!r} has no training image. Mark rows `train` in the column `split` of its table.')
+    drawn = np.sort(np.concatenate([train, val]))
+    observed, setting = np.zeros_like(data.labels), labels.setting(config.labels)
+    observed[drawn] = labels.observe(data.labels[drawn], **setting, seed=config.label_seed, unknown='ignore')
+    if not config.hold_out: train, val = drawn, val[:0]
+    if not len(train):
+        raise SpmlError(f'{data.name!r} has no training image. Mark rows `train` in the column `split` of its table.')
     if not observed[train].any():
-        raise SpmlError(f'nothing is observed in the {len(train)} training images of {data.name!r} with labels={config.labels!r}: there is nothing to learn from. '
-                        "Check the table's labels, or observe more (labels: single, full, partial-F, single+negatives).")
+        raise SpmlError(f'nothing is observed in the {len(train)} training images of {data.name!r} with '
+                        f'labels={config.labels!r}: there is nothing to learn from. '
+                        "Check the table's labels, or observe more (labels: single, full, partial-F, "
+                        "single+negatives).")
     if not len(val) and config.selection != 'last':
-        raise SpmlError(f"selection={config.selection!r} needs validation images and {data.name!r} has none. Add some, or give selection: last.")
+        raise SpmlError(f"selection={config.selection!r} needs validation images and {data.name!r} has none. Add some, "
+                        'or give selection: last.')
     return Task(data, train, val, test, observed[train], observed[val])

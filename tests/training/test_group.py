@@ -1,8 +1,5 @@
 """Several processes train one run: the same curve as one process, the same state everywhere, no image counted twice."""
 import copy
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +10,14 @@ from conftest import draw_photo_folder
 from torch import multiprocessing as mp
 
 from spml_nb import models, runs, training
-from spml_nb.training import group as parallel, launch
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods import role
-from spml_nb.training.group import Group
 from spml_nb.runs.config import Config
+from spml_nb.training.group import Group
 
 STATEFUL = ('role', 'em_apl', 'llcp', 'opml_sp', 'hml', 'lac', 'gr')
 SGD = {'role': {'optimizer': 'sgd', 'lr': 0.02}, 'lac': {'ema': 0.9}}   # Adam would hide a wrong factor of the gradient; the averaged copy has a state too
+BUCKETS = {'loss': 'two_way', 'batch_size': 8, 'hparams': {'bucket': 4}}
 
 
 def config(folder, loss, **given):
@@ -58,25 +55,26 @@ def at_the_end(trainer):
 
 
 def together(configs, out, size=2):
-    "Train with `size` processes. Returns: {loss: (curves, test logits, [state of each process], folder)}."
+    "Train with `size` processes. configs: by name. Returns: {name: (curves, test logits, [state of each process], folder)}."
     import socket
     with socket.socket() as free:
         free.bind(('127.0.0.1', 0))
         port = free.getsockname()[1]
-    mp.start_processes(worker, args=(size, port, configs, str(out)), nprocs=size, start_method='spawn')
+    mp.start_processes(worker, args=(size, port, list(configs.values()), str(out)), nprocs=size, start_method='spawn')
     found = {}
-    for given in configs:
+    for name, given in configs.items():
         folder = runs.Run(runs.resolve(given), Path(out) / 'runs').folder
         with np.load(folder / 'logits.npz') as logits:
-            found[given.loss] = pd.read_csv(folder / 'metrics.csv'), logits['test'], [torch.load(Path(out) / f'{folder.name}-{r}.pt') for r in range(size)], folder
+            found[name] = pd.read_csv(folder / 'metrics.csv'), logits['test'], [torch.load(Path(out) / f'{folder.name}-{r}.pt') for r in range(size)], folder
     return found
 
 
 @pytest.fixture(scope='module')
 def pair(tmp_path_factory):
-    "All configurations of this file, trained by two processes. Returns: (folder of photos, results by loss)."
+    "All configurations of this file, trained by two processes. Returns: (folder of photos, results by name)."
     folder = draw_photo_folder(tmp_path_factory.mktemp('data') / 'photos')
-    configs = [config(folder, loss, **SGD.get(loss, {})) for loss in ('an', 'em', *STATEFUL)] + [config(folder, 'two_way'), config(folder, 'softmax', regime='finetune')]
+    configs = {loss: config(folder, loss, **SGD.get(loss, {})) for loss in ('an', 'em', *STATEFUL, 'two_way')}
+    configs |= {'softmax': config(folder, 'softmax', regime='finetune'), 'buckets': config(folder, **BUCKETS)}
     return folder, together(configs, tmp_path_factory.mktemp('group'))
 
 
@@ -129,13 +127,14 @@ def test_end_to_end_runs_finish_and_agree(pair):
     assert all(torch.equal(first['module'][name], second['module'][name]) for name in first['module'])
 
 
-def test_two_ways_buckets_are_the_processes_batches(photo_folder, tmp_path):
-    bucketed = config(photo_folder, 'two_way', batch_size=8, hparams={'bucket': 4})
-    curves, logits, _, _ = together([bucketed], tmp_path)['two_way']
-    alone = training.train(bucketed)
+def test_two_ways_buckets_are_the_processes_batches(pair):
+    folder, found = pair
+    curves, logits, _, _ = found['buckets']
+    alone = training.train(config(folder, **BUCKETS))
     np.testing.assert_allclose(curves.loss, alone.curves.loss, rtol=1e-5)
     np.testing.assert_allclose(logits, alone.logits['test'], atol=1e-4)
-    assert training.train(config(photo_folder, 'two_way', batch_size=8)).curves.loss[0] != pytest.approx(alone.curves.loss[0], rel=1e-4)   # the bucket matters
+    whole = training.train(config(folder, 'two_way', batch_size=8))
+    assert whole.curves.loss[0] != pytest.approx(alone.curves.loss[0], rel=1e-4)   # the bucket matters
 
 
 @pytest.mark.parametrize('size', [2, 3, 8])
@@ -150,22 +149,7 @@ def test_every_row_is_taken_once_unless_there_are_too_few(size):
         else: assert all(np.array_equal(s, np.arange(n)) for s in shares)
 
 
-def test_the_command_line_trains_with_two_processes(photo_folder, tmp_path, monkeypatch):
-    given, told = config(photo_folder, 'an', lr=2e-3), []
-    monkeypatch.setenv('OMP_NUM_THREADS', '1')
-    result = launch.launch(given, 2, told.append)
-    assert sum('epoch' in line for line in told) == 2 and result.scores['test_map'] > 0   # one process talks
-    assert json.loads((result.folder / 'config.json').read_text())['lr'] == 2e-3
-
-
-def test_what_goes_wrong_in_a_process_is_told(photo_folder, monkeypatch):
-    monkeypatch.setenv('OMP_NUM_THREADS', '1')
-    with pytest.raises(SpmlError, match='2 processes ended with exit status 1. error: .*none'): launch.launch(config(photo_folder / 'none', 'an'), 2, lambda line: None)
-    with pytest.raises(SpmlError, match='1 or more, not 0'): launch.launch(config(photo_folder, 'an'), 0)
-
-
-def test_a_process_that_finds_no_others_says_so():
-    code = "from spml_nb.training.group import Group; Group()"
-    environment = {'WORLD_SIZE': '2', 'RANK': '0', 'PATH': '/usr/bin'}
-    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=environment)
-    assert done.returncode and 'cannot meet the others' in done.stderr and 'spml train --nproc' in done.stderr
+def test_a_process_that_finds_no_others_says_so(monkeypatch):
+    monkeypatch.setenv('WORLD_SIZE', '2')
+    for name in ('RANK', 'MASTER_ADDR', 'MASTER_PORT'): monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SpmlError, match='process 0 of 2 cannot meet the others.*spml train --nproc'): Group()

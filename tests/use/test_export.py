@@ -13,17 +13,18 @@ import torch
 from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from use.test_predict import CLASSES, Attack, made  # noqa: F401
+from trained import CLASSES, Attack
 
-from spml_nb.use import export as exporting, predict as prediction
 from spml_nb import models
 from spml_nb.base.errors import SpmlError
+from spml_nb.use import export as exporting
+from spml_nb.use import predict as prediction
 from spml_nb.use.export import export, load
 from spml_nb.use.predict import predict
 
 
 @pytest.fixture
-def exported(made, tmp_path):  # noqa: F811
+def exported(made, tmp_path):
     "A run's .safetensors file, a copy to do anything with."
     first = made.work / 'first.safetensors'
     if not first.is_file(): export(made.run('cosine').folder, first)
@@ -41,7 +42,7 @@ def pixels_of(photos, preprocessing):
 # ---- the same probabilities
 
 @pytest.mark.parametrize('name', ['linear', 'cosine', 'label-wise', 'frozen', 'frozen, label-wise', 'frozen, random', 'crop', 'as they are'])
-def test_safetensors_say_the_same_as_the_run(made, tmp_path, name):  # noqa: F811
+def test_safetensors_say_the_same_as_the_run(made, tmp_path, name):
     folder = made.run(name).folder
     model = load(export(folder, tmp_path / 'model.safetensors'))
     own = predict(folder, made.test)
@@ -52,7 +53,7 @@ def test_safetensors_say_the_same_as_the_run(made, tmp_path, name):  # noqa: F81
 
 
 @pytest.mark.parametrize('name', ['cosine', 'frozen, label-wise'])
-def test_onnx_and_torch_programs_say_the_same_as_the_run(made, tmp_path, name):  # noqa: F811
+def test_onnx_and_torch_programs_say_the_same_as_the_run(made, tmp_path, name):
     import onnx
     import onnxruntime
     folder = made.run(name).folder
@@ -78,7 +79,7 @@ def test_onnx_and_torch_programs_say_the_same_as_the_run(made, tmp_path, name): 
 
 # ---- everything inside
 
-def test_the_header_says_all(made, exported):  # noqa: F811
+def test_the_header_says_all(made, exported):
     with safe_open(exported, 'pt') as opened: header = opened.metadata()
     result, said = made.run('cosine'), json.loads(header['spml_nb'])
     told = {'format': 1, 'run': result.folder.name, 'dataset': 'photos', 'method': 'hml', 'ranks_by': 'method', 'backbone': 'mini', 'head': 'cosine',
@@ -87,12 +88,12 @@ def test_the_header_says_all(made, exported):  # noqa: F811
     assert said == told | {'hparams': result.config.hparams} and json.loads(header['preprocessing'])['steps'].startswith('turned upright')
 
 
-def test_the_file_is_the_authority_on_the_normalisation(made, exported, tmp_path):  # noqa: F811
+def test_the_file_is_the_authority_on_the_normalisation(made, exported, tmp_path):
     own, changed = load(exported).predict(made.test), changed_file(exported, tmp_path, mean=[0.2, 0.5, 0.5])
     assert np.abs(load(changed).predict(made.test)[CLASSES] - own[CLASSES]).to_numpy().max() > 1e-3
 
 
-def test_an_exported_backbone_starts_another_run(made, exported):  # noqa: F811
+def test_an_exported_backbone_starts_another_run(made, exported):
     backbone = models.create('mini', 7, weights=str(exported)).backbone.state_dict()
     state = torch.load(made.run('cosine').folder / 'best.pt', weights_only=True)['network']
     assert backbone and all(torch.equal(value, state[f'backbone.{name}']) for name, value in backbone.items())
@@ -101,7 +102,7 @@ def test_an_exported_backbone_starts_another_run(made, exported):  # noqa: F811
 # ---- wrong files
 
 @pytest.mark.parametrize('file, told', [('model.pt', "unknown suffix .*model.pt.* '.pt'.*.safetensors, .pt2, .onnx"), ('model', "unknown suffix .* ''")])
-def test_another_suffix(made, tmp_path, file, told):  # noqa: F811
+def test_another_suffix(made, tmp_path, file, told):
     with pytest.raises(SpmlError, match=told): export(made.run('cosine').folder, tmp_path / file)
     with pytest.raises(SpmlError, match=told): load(tmp_path / file)
     assert not any(tmp_path.iterdir())
@@ -138,7 +139,7 @@ def test_a_damaged_description_is_told(exported, tmp_path, changes, told):
     with pytest.raises(SpmlError, match=f'changed.safetensors (cannot be used: .*)?{told}'): load(file)
 
 
-def test_damaged_files_and_files_of_something_else(made, exported, tmp_path):  # noqa: F811
+def test_damaged_files_and_files_of_something_else(made, exported, tmp_path):
     whole, part = exported.read_bytes(), tmp_path / 'part.safetensors'
     for damaged in (b'', b'text', whole[:len(whole) // 2], whole[:20], b'\xff' * 100):
         part.write_bytes(damaged)
@@ -184,7 +185,7 @@ DESCRIPTION = {'format': 1, 'run': 'r', 'dataset': 'd', 'method': 'an', 'hparams
 
 
 @pytest.mark.parametrize('package, suffix', [('onnx', '.onnx'), ('onnxscript', '.onnx')])
-def test_a_missing_package_is_named(made, tmp_path, monkeypatch, package, suffix):  # noqa: F811
+def test_a_missing_package_is_named(made, tmp_path, monkeypatch, package, suffix):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(SpmlError, match=rf"needs the package '{package}'.*spml_nb\[export\]"): export(made.run('linear').folder, tmp_path / f'model{suffix}')
     assert not any(tmp_path.iterdir())
@@ -193,7 +194,7 @@ def test_a_missing_package_is_named(made, tmp_path, monkeypatch, package, suffix
     with pytest.raises(SpmlError, match="needs the package 'onnxruntime'"): load(tmp_path / 'model.onnx')
 
 
-def test_a_backbone_that_cannot_be_traced_is_told(made, exported, tmp_path, monkeypatch):  # noqa: F811
+def test_a_backbone_that_cannot_be_traced_is_told(made, exported, tmp_path, monkeypatch):
     def untraceable(*_, **__): raise RuntimeError('data-dependent')
     monkeypatch.setattr(torch.export, 'export', untraceable)
     for suffix in ('.onnx', '.pt2'):
@@ -201,7 +202,7 @@ def test_a_backbone_that_cannot_be_traced_is_told(made, exported, tmp_path, monk
     assert [path.name for path in tmp_path.iterdir()] == ['model.safetensors']
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(made, exported, tmp_path, monkeypatch):  # noqa: F811
+def test_a_file_is_replaced_whole_or_not_at_all(made, exported, tmp_path, monkeypatch):
     before = exported.read_bytes()
     def full(path, data):
         with open(path, 'wb') as out: out.write(data[:100])

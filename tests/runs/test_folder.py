@@ -1,0 +1,60 @@
+"""The folder of a run: damaged files name themselves, nothing in a checkpoint is executed, and one process at a time trains a run."""
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from spml_nb import runs
+from spml_nb.base.errors import SpmlError
+from spml_nb.runs.config import Config, resolve
+from spml_nb.runs.folder import Run
+
+
+def test_damaged_files_name_themselves(tmp_path):
+    run = Run(resolve(Config()), tmp_path)
+    run.start()
+    with pytest.raises(SpmlError, match='no DONE'): run.result()
+    (run.folder / 'last.pt').write_bytes(b'not a checkpoint')
+    with pytest.raises(SpmlError, match='last.pt cannot be read'): run.restore('last.pt')
+    with pytest.raises(SpmlError, match='best.pt is not there. Remove'): run.best()
+    run.finish({'scores': {}})
+    (run.folder / 'result.json').write_text('{')
+    with pytest.raises(SpmlError, match='result.json cannot be read'): run.result()
+    with pytest.raises(SpmlError, match='result.json'): runs.load(tmp_path)
+
+
+def test_checkpoints_never_execute_code(tmp_path):
+    class Evil:
+        def __reduce__(self): return os.system, (f'touch {tmp_path}/executed',)
+    run = Run(resolve(Config()), tmp_path)
+    run.start()
+    torch.save({'x': Evil()}, run.folder / 'last.pt')
+    with pytest.raises(SpmlError, match='cannot be read'): run.restore('last.pt')
+    assert not (tmp_path / 'executed').exists()
+
+
+def test_second_process_waits_for_the_lock(tmp_path):
+    run = Run(resolve(Config()), tmp_path)
+    code = f'''
+from pathlib import Path
+from spml_nb.runs import Config, Run, resolve
+run = Run(resolve(Config()), Path({str(tmp_path)!r}))
+with run.lock(): print("got it", flush=True)
+'''
+    with run.lock():
+        other = subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE, text=True)
+        assert 'waiting' in other.stdout.readline()
+        assert other.poll() is None
+    assert 'got it' in other.communicate(timeout=60)[0]
+
+
+def test_provenance_names_commit_and_versions():
+    found = runs.provenance()
+    assert found['versions']['torch'] == torch.__version__.split('+')[0] or found['versions']['torch'] == torch.__version__
+    assert json.dumps(found)
+    inside = subprocess.run(['git', 'rev-parse', '--short=12', 'HEAD'], cwd=Path(runs.__file__).parent, capture_output=True, text=True)
+    if inside.returncode == 0: assert found['commit'].startswith(inside.stdout.strip())

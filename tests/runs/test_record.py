@@ -1,0 +1,35 @@
+"""The table of record: old lines stay, new ones are added, and nothing is written that pandas would read back as something else."""
+import pandas as pd
+
+from spml_nb import runs
+from spml_nb.runs.config import Config, resolve
+from spml_nb.runs.folder import Run
+
+
+def test_table_keeps_old_lines_and_adds_new_ones(tmp_path):
+    for seed in (0, 1):
+        run = Run(resolve(Config(seed=seed)), tmp_path / 'runs')
+        run.start()
+        run.finish({'scores': {'test_map': 10.0 + seed, 'test_ap': [1]}, 'seconds': 1.0, 'data': 'x', 'provenance': {'commit': None}})
+        table = runs.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs')
+        assert len(table) == seed + 1
+    for folder in (tmp_path / 'runs').iterdir(): (folder / 'DONE').unlink(missing_ok=True)
+    assert len(runs.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs')) == 2
+
+
+def test_missing_values_are_empty_whatever_pandas_writes_for_them(tmp_path, monkeypatch):
+    for seed, scores in ((0, {'test_map': 10.0, 'val_map': 9.0}), (1, {'test_map': 11.0})):   # trained without validation
+        run = Run(resolve(Config(seed=seed)), tmp_path / 'runs')
+        run.start()
+        run.finish({'scores': scores, 'seconds': 1.0, 'data': 'x', 'provenance': {'commit': None}})
+    runs.export_csv(tmp_path / 'now.csv', tmp_path / 'runs')
+    monkeypatch.setattr(pd.DataFrame, 'astype', lambda table, kind: table.map(str))   # as pandas did before version 3
+    runs.export_csv(tmp_path / 'before.csv', tmp_path / 'runs')
+    assert (tmp_path / 'now.csv').read_bytes() == (tmp_path / 'before.csv').read_bytes()
+    assert runs.read_record(tmp_path / 'before.csv').val_map.isna().sum() == 1
+
+
+def test_the_table_of_record_takes_words_for_how_much_is_known(tmp_path):
+    row = dict.fromkeys(runs.RECORD, '1') | {'val_truth': 'complete', 'test_truth': 'observed only', 'test_map': '50.0'}
+    pd.DataFrame([row]).to_csv(tmp_path / 'runs.csv', index=False)
+    assert runs.read_record(tmp_path / 'runs.csv').test_truth.tolist() == ['observed only']

@@ -1,0 +1,26 @@
+"""One command starts several processes: one of them talks, and what goes wrong in any of them is told."""
+import json
+
+import pytest
+from quick import config
+
+from spml_nb.base.errors import SpmlError
+from spml_nb.training import launch
+
+SMALL = {'regime': 'linear', 'batch_size': 6, 'lr': 2e-3}
+
+
+@pytest.mark.slow
+def test_the_command_line_trains_with_two_processes(photo_folder, tmp_path, monkeypatch):
+    given, told = config(photo_folder, **SMALL), []
+    monkeypatch.setenv('OMP_NUM_THREADS', '1')
+    result = launch.launch(given, 2, told.append)
+    assert sum('epoch' in line for line in told) == 2 and result.scores['test_map'] > 0   # one process talks
+    assert json.loads((result.folder / 'config.json').read_text())['lr'] == 2e-3
+
+
+@pytest.mark.slow
+def test_what_goes_wrong_in_a_process_is_told(photo_folder, monkeypatch):
+    monkeypatch.setenv('OMP_NUM_THREADS', '1')
+    with pytest.raises(SpmlError, match='2 processes ended with exit status 1. error: .*none'): launch.launch(config(photo_folder / 'none'), 2, lambda line: None)
+    with pytest.raises(SpmlError, match='1 or more, not 0'): launch.launch(config(photo_folder), 0)
