@@ -21,7 +21,7 @@ docs: setup
 	python -c 'from spml_nb.tools.reference import build; print(build())'
 
 bench: setup
-	python -c 'from spml_nb.tools.speed import record; record()'
+	papermill benchmarks/speed.ipynb out-speed.ipynb
 
 setup: .venv/.ready
 
