@@ -26,7 +26,7 @@ docs: setup
 	pdoc -o docs -d google --math --no-show-source spml_nb spml_nb/methods/[a-z]*.py
 
 bench: setup
-	papermill benchmarks/speed.ipynb out_speed.ipynb
+	papermill benchmarks/speed.ipynb out-speed.ipynb
 
 setup: .venv/.ready
 

@@ -8,13 +8,52 @@ import sys
 import pandas as pd
 import pytest
 
-from spml_nb.tools import doctor, reproduce as reproduction
-from spml_nb.use import export as exporting, predict as prediction
-from spml_nb.replication import figures, tables as papers
-from spml_nb.training import group as parallel
+from spml_nb import data, methods
 from spml_nb.base import settings
-from spml_nb.sweeps import transfer
 from spml_nb.cli import main
+from spml_nb.replication import figures
+from spml_nb.replication import tables as papers
+from spml_nb.sweeps import transfer
+from spml_nb.tools import doctor
+from spml_nb.tools import reproduce as reproduction
+from spml_nb.training import launch as parallel
+from spml_nb.use import export as exporting
+from spml_nb.use import predict as prediction
+
+
+@pytest.mark.parametrize('words', ['--help', 'presets --paper lac', 'runs', 'runs -p loss em --state done', 'runs --leftovers', 'data', 'doctor --quick'])
+def test_what_only_lists_loads_no_torch(words):
+    code = 'import sys; sys.modules["torch"] = None; from spml_nb.cli import main; sys.exit(main(sys.argv[1:]))'   # importing torch raises
+    done = subprocess.run([sys.executable, '-c', code, *words.split()], capture_output=True, text=True)
+    assert (done.returncode == 0 or words == 'doctor --quick') and done.stdout and not done.stderr, done.stderr
+
+
+# ---- completion
+
+@pytest.fixture(scope='module')
+def complete(tmp_path_factory):
+    "What bash offers: complete('spml train -p lo') gives a list of words."
+    pytest.importorskip('shtab')
+    folder = tmp_path_factory.mktemp('shell')
+    done = subprocess.run([sys.executable, '-c', 'from spml_nb.cli import main; main()', '--print-completion', 'bash'], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (folder / 'spml.bash').write_text(done.stdout)
+    def complete(line, **environment):
+        words = line.split(' ')
+        code = f'source {folder}/spml.bash; COMP_WORDS=({" ".join(map(repr, words))}); COMP_CWORD={len(words) - 1}; _shtab_spml; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        return subprocess.run(['bash', '-c', code], capture_output=True, text=True, env={**os.environ, **environment}).stdout.split()
+    return complete
+
+
+@pytest.mark.skipif(sys.platform == 'win32', reason='needs bash')
+def test_the_shell_completes_commands_losses_data_sets_and_runs(complete, tmp_path):
+    assert complete('spml re') == ['reproduce'] and '--mirror' in complete('spml data --')
+    assert complete('spml train -p lo') == ['loss'] and complete('spml train -p loss two_') == [n for n in methods.names() if n.startswith('two_')]
+    assert complete('spml train -p loss em -p dataset mini_') == [n for n in data.names() if n.startswith('mini_')]
+    assert complete('spml runs -p regime lin') == ['linear', 'linear_init'] and complete('spml sweep two') == ['two_way']
+    assert complete('spml data voc') == ['voc12', 'voc07']
+    (tmp_path / 'em-mini_voc-1234').mkdir()
+    assert complete('spml predict em', SPML_NB_RUNS=str(tmp_path)) == ['em-mini_voc-1234']
 
 
 def test_presets_are_printed_with_their_sources(capsys):
@@ -47,7 +86,7 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
     (['presets', '--paper', 'hmm'], "unknown paper 'hmm'"),
     (['presets', '--loss', 'em'], '--loss goes with --paper'),
     (['runs', '--state', 'dead'], "unknown state 'dead'; allowed: done, begun, damaged, running"),
-    (['runs', '-p', 'lrr', '1'], "unknown field to filter by 'lrr'"),
+    (['runs', '-p', 'lrr', '1'], "'lrr'; allowed: loss, dataset"),
     (['runs', '--yes'], '--yes goes with --remove'),
     (['runs', '--leftovers', '--state', 'done'], '--leftovers goes without -p, --state and --name'),
     (['predict', 'no-such-run', '.'], "no-such-run"),
@@ -126,9 +165,9 @@ def test_the_life_of_a_run(capsys, photo_folder, tmp_path):
 def test_the_doctor_ends_with_1_when_there_is_a_problem(capsys, monkeypatch):
     for state, status in (('warning', 0), ('problem', 1)):
         table = pd.DataFrame([{'check': 'a check', 'state': state, 'found': 'this', 'remedy': 'do that'}])
-        monkeypatch.setattr(doctor, 'check', lambda table=table: table)
+        monkeypatch.setattr(doctor, 'check', lambda quick=False, table=table: table)
         monkeypatch.setattr(doctor, 'text', lambda table: table.to_string())
-        assert main(['doctor']) == status and 'do that' in capsys.readouterr().out
+        assert main(['doctor']) == main(['doctor', '--quick']) == status and 'do that' in capsys.readouterr().out
 
 
 def test_a_number_is_a_text_where_the_field_is_one(monkeypatch):
@@ -160,7 +199,7 @@ def test_names_that_are_not_utf_8_are_printed_as_they_are(monkeypatch):
 
 
 def test_a_reader_that_has_gone_ends_the_command_quietly():
-    code = 'import sys; from spml_nb import cli; cli.COMMANDS["doctor"] = cli.COMMANDS["doctor"][0], lambda args: print("a line"); sys.exit(cli.main(["doctor"]))'
+    code = 'import sys; from dataclasses import replace; from spml_nb import cli; cli.COMMANDS["doctor"] = replace(cli.COMMANDS["doctor"], do=lambda args: print("a line")); sys.exit(cli.main(["doctor"]))'
     with subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert process.stderr.read() == b'' and process.wait() == 141
@@ -168,6 +207,6 @@ def test_a_reader_that_has_gone_ends_the_command_quietly():
 
 @pytest.mark.skipif(not os.path.exists('/dev/full'), reason='needs the full device of Linux')
 def test_output_to_a_full_disk_is_told():
-    code = 'import sys; from spml_nb import cli; cli.COMMANDS["doctor"] = cli.COMMANDS["doctor"][0], lambda args: print("a line"); sys.exit(cli.main(["doctor"]))'
+    code = 'import sys; from dataclasses import replace; from spml_nb import cli; cli.COMMANDS["doctor"] = replace(cli.COMMANDS["doctor"], do=lambda args: print("a line")); sys.exit(cli.main(["doctor"]))'
     with open('/dev/full', 'w') as full: done = subprocess.run([sys.executable, '-c', code], stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2 and done.stderr.startswith('error: what this command prints could not be written: the disk is full') and done.stderr.count('\n') == 1

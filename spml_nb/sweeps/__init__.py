@@ -3,6 +3,5 @@ from spml_nb.base import lazily
 
 __getattr__ = lazily(__name__, {
     'queue': 'ENGINES attempt duration finished plan progress run work',
-    'search': ('BUDGET Row SEARCH SUITES candidates choose compare every_method finals key outcome record '
-        'searched'),
+    'search': 'BUDGET Row SETTINGS SUITES candidates choose compare every_method finals key outcome record searched',
 })

@@ -1,21 +1,24 @@
-"Many runs: nothing is run twice, a failure stops nothing else, a kill loses nothing, every method has the same search."
+"Many runs: nothing is run twice, a failure stops nothing else, a kill or a node's death loses nothing."
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from spml_nb import methods, runs, sweeps
+from spml_nb import runs, sweeps
+from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.runs.config import Config, resolve
 from spml_nb.runs.folder import Run
 from spml_nb.sweeps import queue
-from spml_nb.sweeps.search import Row
 
 QUICK = Config(loss='an', dataset='mini_voc', regime='linear', epochs=1)
 
@@ -59,43 +62,49 @@ def test_a_worker_ends_with_its_launcher(place):
     assert worker.process.wait(timeout=60) == 0
 
 
-LAUNCH = '''
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)   # a shell's background jobs ignore it otherwise
+FOUR = [replace(QUICK, loss=loss, seed=seed, epochs=6) for loss in ('an', 'em') for seed in (0, 1)]
+
+
+def test_after_ctrl_c_the_same_call_goes_on(place):
+    lines = []
+    def interrupt(line):
+        lines.append(line)
+        if '1/4 done' in line: signal.raise_signal(signal.SIGINT)
+    stopped = sweeps.run(FOUR, jobs=2, tell=interrupt)
+    before = len(runs.load())
+    assert 'interrupted' in lines[-1] and (stopped.state == 'done').sum() == before in (1, 2) and 'missing' in set(stopped.state)
+    lines.clear()
+    assert set(sweeps.run(FOUR, jobs=2, tell=lines.append).state) == {'done'} and len(lines) == 4 - before
+
+
+LAUNCH = """
+from dataclasses import replace
 from spml_nb import sweeps
 from spml_nb.runs.config import Config
-configs = [Config(loss=loss, dataset='mini_voc', regime='linear', epochs=6, seed=s) for loss in ('an', 'em') for s in (0, 1)]
-print('start', flush=True)
+configs = [Config(loss=loss, dataset='mini_voc', regime='linear', epochs=6, seed=seed) for loss in ('an', 'em') for seed in (0, 1)]
 sweeps.run(configs, jobs=2, tell=lambda line: print(line, flush=True))
-'''
+"""
 
 
-@pytest.mark.parametrize('how', [signal.SIGINT, signal.SIGKILL])
-def test_interrupted_in_the_middle_the_same_call_ends_it(place, how):
+def alive(process):
+    file = Path(f'/proc/{process}/stat')
+    return file.exists() and 'Z' not in file.read_text().split(')')[1][:3]
+
+
+@pytest.mark.slow
+def test_no_worker_outlives_a_killed_launcher_and_the_same_call_goes_on(place):
     process = subprocess.Popen([sys.executable, '-c', LAUNCH], stdout=subprocess.PIPE, text=True)
     while 'done' not in process.stdout.readline(): pass   # the first run is through
-    process.send_signal(how)
-    rest = process.communicate(timeout=60)[0]
-    if how == signal.SIGINT: assert 'interrupted' in rest and process.returncode == 0
-    time.sleep(1)
-    before = len(runs.load())
-    assert 1 <= before < 4
-    assert subprocess.run([sys.executable, '-c', LAUNCH], stdout=subprocess.PIPE, text=True, timeout=300).stdout.count('\n') == 1 + 4 - before
-    assert len(runs.load()) == 4
-
-
-def test_no_worker_outlives_a_killed_launcher(place):
-    process = subprocess.Popen([sys.executable, '-c', LAUNCH], stdout=subprocess.PIPE, text=True)
-    while 'done' not in process.stdout.readline(): pass
-    children = [int(p) for p in subprocess.run(['ps', '-o', 'pid=', '--ppid', str(process.pid)], capture_output=True, text=True).stdout.split()]
-    assert len(children) >= 2
+    children = subprocess.run(['ps', '-o', 'pid=', '--ppid', str(process.pid)], capture_output=True, text=True).stdout.split()
     process.kill()
     process.wait()
     for _ in range(100):
-        alive = [p for p in children if os.path.exists(f'/proc/{p}') and 'Z' not in open(f'/proc/{p}/stat').read().split(')')[1][:3]]
-        if not alive: break
+        if not any(map(alive, children)): break
         time.sleep(0.1)
-    assert not alive
+    assert len(children) >= 2 and not any(map(alive, children))
+    before, lines = len(runs.load()), []
+    assert 1 <= before < 4
+    assert set(sweeps.run(FOUR, jobs=2, tell=lines.append).state) == {'done'} and len(lines) == 4 - before
 
 
 @pytest.mark.parametrize(('device', 'seen'), [('cuda', '1'), ('cuda:1', None), ('cpu', '1')])
@@ -123,49 +132,77 @@ def test_time_left_is_learnt_from_like_runs():
 
 def test_wrong_orders_are_refused():
     with pytest.raises(SpmlError, match='jobs must be 1 or more, not 0'): sweeps.run([QUICK], jobs=0)
-    with pytest.raises(SpmlError, match="unknown engine 'slurm'; allowed: local"): sweeps.run([QUICK], engine='slurm')
-    with pytest.raises(SpmlError, match="unknown suite 'maxi'; allowed: mini, photos"): sweeps.candidates(Row('an'), 'maxi', 'ccp')
-    with pytest.raises(SpmlError, match="unknown data set of the suite 'photos' 'mini_voc'; allowed: ccp"): sweeps.candidates(Row('an'), 'photos', 'mini_voc')
-    with pytest.raises(SpmlError, match="unknown loss 'ann'"): sweeps.candidates(Row('ann'), 'mini', 'mini_voc')
+    with pytest.raises(SpmlError, match="unknown engine 'slurm'; allowed: local, ray"): sweeps.run([QUICK], engine='slurm')
+    with pytest.raises(SpmlError, match="address .auto. is for engine='ray'"): sweeps.run([QUICK], address='auto')
 
 
-@pytest.mark.parametrize('loss', methods.names())
-def test_every_search_is_of_the_same_size_and_starts_from_the_paper(loss):
-    for suite, given in sweeps.SUITES.items():
-        for dataset in given['datasets']:
-            tried = sweeps.candidates(Row(loss), suite, dataset)
-            assert len({runs.config_hash(resolve(c)) for c in tried}) == sweeps.BUDGET == 4
-            assert tried[0].hparams == {} and tried[0].lr == given['lr'][0] and {c.seed for c in tried} == {0}
+# ---- Ray: two nodes of this machine, one of which dies in the middle
+
+@pytest.fixture(scope='module')
+def two_nodes():
+    "A Ray cluster whose head takes no runs and whose two nodes take one each; the last test kills one. Returns: (cluster, the nodes)."
+    ray = pytest.importorskip('ray')
+    from ray.cluster_utils import Cluster
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO', '0')
+        group = Cluster(initialize_head=True, head_node_args={'num_cpus': 0, 'include_dashboard': False})
+        nodes = [group.add_node(num_cpus=1) for _ in range(2)]
+        group.wait_for_nodes()
+        yield group, nodes
+        ray.shutdown()
+        group.shutdown()
 
 
-def finish(config, val, test):
-    run = Run(resolve(config))
-    run.start()
-    run.finish({'scores': {'val_map': val, 'test_map': test}, 'seconds': 1.0, 'data': '', 'provenance': {'commit': None}})
+def on_photos(folder, n=12):
+    return [Config(loss='an', dataset=str(folder), backbone='mini', image_size=40, regime='linear', epochs=25, seed=seed) for seed in range(n)]
 
 
-def test_the_best_by_validation_is_chosen_and_seeds_follow(place):
-    tried = sweeps.candidates(Row('an'), 'mini', 'mini_voc')
-    for config, val, test in zip(tried, (50, 70, 60, 70), (90, 10, 95, 99), strict=True):
-        assert sweeps.finals(Row('an'), 'mini', 'mini_voc', sweeps.finished()) == []
-        finish(config, val, test)
-    known = sweeps.finished()
-    assert sweeps.choose(tried, known) == tried[1]   # the test scores play no part; the first of equals
-    assert [(c.lr, c.seed, c.label_seed) for c in sweeps.finals(Row('an'), 'mini', 'mini_voc', known)] == [(tried[1].lr, s, s) for s in (0, 1, 2)]
-    record = sweeps.searched(Row('an'), 'mini', 'mini_voc', known)
-    assert record.chosen.tolist() == [False, True, False, False] and record.val_map.tolist() == [50, 70, 60, 70]
-    assert json.loads(record.hparams[0]) == {}
+@pytest.mark.slow
+def test_what_a_run_did_wrong_comes_back(two_nodes, photo_folder):
+    group, _ = two_nodes
+    told = []
+    table = sweeps.run([*on_photos(photo_folder, 1), *on_photos(photo_folder.parent / 'none', 1)], engine='ray', address=group.address, jobs=2, tell=told.append)
+    assert table.state.tolist() == ['done', 'failed'] and 'none' in table.message[1] and 'failed: ' in told[-1]
 
 
-def test_the_outcome_compares_with_an_on_the_same_head(place):
-    rows, test = [Row('an'), Row('em'), Row('an', head='cosine'), Row('hml'), Row('wan')], {'an': 50, 'em': 53, 'hml': 70}
-    for row in rows[:4]:
-        base = test[row.loss] + 10 * (row.head == 'cosine')
-        for config in sweeps.candidates(row, 'mini', 'mini_voc'): finish(config, 60, base)
-        for config in sweeps.finals(row, 'mini', 'mini_voc', sweeps.finished())[1:]: finish(config, 60, base + config.seed)
-    runs.export_csv()   # the table of record is enough
-    for folder in runs.settings.path('runs').iterdir():
-        if folder.is_dir(): (folder / 'DONE').unlink()
-    table = sweeps.outcome(rows, 'mini', 'mini_voc', sweeps.finished()).set_index(['loss', 'head'])
-    assert table.over_an['em', 'linear'] == 3 and table.over_an['hml', 'cosine'] == 10 and table.over_an['an', 'cosine'] == 0
-    assert table.test_maps['em', 'linear'] == [53, 54, 55] and table.sd['em', 'linear'] == 1 and table.n['wan', 'linear'] == 0
+@pytest.mark.slow
+def test_a_sweep_survives_the_death_of_a_node(two_nodes, photo_folder):
+    group, nodes = two_nodes
+    told, died = [], threading.Event()
+    def tell(line):
+        told.append(line)
+        if len(told) == 3 and not died.is_set():
+            died.set()
+            threading.Thread(target=lambda: time.sleep(0.4) or group.remove_node(nodes[1], allow_graceful=False)).start()
+    table = sweeps.run(on_photos(photo_folder), engine='ray', address=group.address, jobs=2, tell=tell)
+    assert died.is_set() and len(table) == 12 and set(table.state) == {'done'}, told
+    assert len(runs.load()) == 12
+    texts = [(settings.path('runs') / name / 'log.txt').read_text() for name in table.run]
+    assert sum('already done' in text for text in texts) <= 1   # that of the node, if it died when the run had just ended; and none is trained twice:
+    epochs = [Counter(line.split('/')[0].split()[-1] for line in text.splitlines() if line.startswith('epoch')) for text in texts]
+    assert all(len(found) == 25 and set(found.values()) <= {1, 2} for found in epochs) and sum(max(found.values()) > 1 for found in epochs) <= 1
+    again = sweeps.run(on_photos(photo_folder), engine='ray', address=group.address, jobs=2, tell=told.append)
+    assert set(again.state) == {'done'} and len(told) == 12
+
+
+@pytest.mark.parametrize(('gpus', 'jobs', 'each'), [(4, 16, 0.25), (8, 4, 1.0), (0, 4, 0.0), (1, 3, 0.33), (4, 6, 0.5), (2, 3, 0.5)])
+def test_runs_share_the_gpus(gpus, jobs, each): assert queue.gpu_share(gpus, jobs) == each
+
+
+def test_workers_know_where_things_are(monkeypatch):
+    monkeypatch.setenv('SPML_NB_DATA', 'data')
+    found = queue.worker_settings()
+    assert json.dumps(found) and found['SPML_NB_DATA'].startswith('/') and found['SPML_NB_RUNS'] == str(settings.path('runs').resolve())
+
+
+def test_without_ray_it_says_how_to_get_it(photo_folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, 'ray', None)
+    with pytest.raises(SpmlError, match=r"pip install 'spml_nb\[cluster\]'"): sweeps.run(on_photos(photo_folder, 1), engine='ray')
+
+
+def test_a_cluster_that_does_not_answer_is_named(monkeypatch):
+    ray = pytest.importorskip('ray')
+    def nobody(**given): raise ConnectionError('nobody there')
+    monkeypatch.setattr(ray, 'init', nobody)
+    monkeypatch.setattr(ray, 'is_initialized', lambda: False)
+    with pytest.raises(SpmlError, match='no Ray cluster answers at .10.0.0.1:6379.: nobody there'): sweeps.run([QUICK], engine='ray', address='10.0.0.1:6379')

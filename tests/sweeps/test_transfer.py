@@ -10,12 +10,12 @@ from PIL import Image
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from spml_nb.data import labels, miniatures
 from spml_nb import models, runs, training
-from spml_nb.sweeps import transfer
-from spml_nb.data.dataset import Dataset
 from spml_nb.base.errors import SpmlError
-from spml_nb.sweeps.transfer import accuracy, choose_penalty, features, linear_transfer, pretrain, pretrained, regression, transfer_table
+from spml_nb.data import labels, miniatures
+from spml_nb.data.dataset import Dataset
+from spml_nb.sweeps import transfer
+from spml_nb.sweeps.transfer import choose_penalty, features, linear_transfer, pretrain, pretrained, regression, transfer_table
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def toy(n=300, classes=3, noise=0.6, seed=0, name='toy', split=None):
 # ---- accuracy
 
 def test_accuracy_over_images_and_over_classes():
-    true, predicted = np.array([0, 0, 0, 1, 1, 4]), np.array([0, 0, 1, 1, 0, 4])
+    accuracy, true, predicted = transfer.accuracy, np.array([0, 0, 0, 1, 1, 4]), np.array([0, 0, 1, 1, 0, 4])
     assert accuracy(predicted, true) == pytest.approx(100 * 4 / 6)
     assert accuracy(predicted, true, 'class') == pytest.approx(100 * (2 / 3 + 1 / 2 + 1) / 3)   # classes 2 and 3 do not occur
     with pytest.raises(SpmlError, match="'micro'.*image, class"): accuracy(predicted, true, 'micro')
