@@ -250,7 +250,7 @@ def test_a_report_gives_differences_spreads_and_seeds():
     losses = found.loc['opml-losses']
     assert losses.ours == 'does not hold' and losses.measured == 'ccp for VOC = COCO = NUS = CUB: −3.00 ± 2.48 (against ASL), 3 seeds, fails'
     assert found.ours['opml-bce'] == 'holds'
-    table = {('opml', number): pages.table('opml', number, 'photos', known) for number in published.tables('opml')}
+    table = {('opml', number): papers.table('opml', number, known, ['photos']).cells for number in published.tables('opml')}
     made = claims.report('photos', known, 'opml', claims.our_value('photos', known, tables=table))
     pd.testing.assert_frame_equal(made.set_index('id'), found)
 
