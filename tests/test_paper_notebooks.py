@@ -7,7 +7,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
-from spml_nb.replication import figures, pages, published as published_tables
+from spml_nb.replication import figures, published, tables
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / 'nbs' / 'papers'
 
@@ -29,18 +29,19 @@ def code_of(paper, given=None, until=None):
 def said(cells): return '\n'.join(str(output.get('data', output.get('evalue', ''))) for cell in cells for output in cell.outputs)
 
 
-@pytest.mark.parametrize('paper', published_tables.papers())
+@pytest.mark.parametrize('paper', published.papers())
 def test_a_papers_notebook_shows_every_table_and_figure(paper):
     whole = notebook(paper)
     source = '\n'.join(cell.source for cell in whole.cells)
-    for number in published_tables.tables(paper): assert f"pages.section('{paper}', '{number}', suite, known)" in source
+    for number in published.tables(paper): assert f"pages.section('{paper}', '{number}', suite, known)" in source
     for number in figures.figures(paper): assert f"pages.Picture('{paper}', '{number}', suite)" in source
     assert sum('parameters' in cell.metadata.get('tags', []) for cell in whole.cells) == 1
 
 
+@pytest.mark.slow
 def test_the_papers_notebooks_need_no_run(tmp_path):
     "All of them in one kernel, in a folder without outputs; then the other suite, and two wrong parameters."
-    parts = {paper: code_of(paper) for paper in published_tables.papers()}
+    parts = {paper: code_of(paper) for paper in published.papers()}
     parts['photos'] = code_of('hml', "suite = 'photos'")
     wrong = {'suite': code_of('lac', "suite = 'potos'", 'known ='), 'suit': code_of('lac', "suit = 'photos'", 'known =')}
     for cells in wrong.values(): cells[-1].metadata['tags'] = ['raises-exception']
@@ -50,11 +51,11 @@ def test_the_papers_notebooks_need_no_run(tmp_path):
     for cells in [*parts.values(), *wrong.values()]:   # the executed cells are others than those given
         cells[:] = whole.cells[at:at + len(cells)]
         at += len(cells)
-    for paper in published_tables.papers():
+    for paper in published.papers():
         text = said(parts[paper])
-        for number in published_tables.tables(paper):
-            missing = (pages.table(paper, number, 'mini', pd.DataFrame()).state == 'missing').any()
-            assert (pages.command(paper, number, 'mini') in text) == missing
+        for number in published.tables(paper):
+            missing = tables.table(paper, number, pd.DataFrame(), ['mini']).progress('mini')['todo'] > 0
+            assert (tables.command(paper, number, 'mini') in text) == missing
         for number in figures.figures(paper): assert f'spml sweep {paper} --figure {number} --suite mini' in text
         assert 'not run' in text and "'text/html'" not in text
     assert 'spml sweep hml --table 2 --suite photos' in said(parts['photos']) and '--suite mini' not in said(parts['photos'])

@@ -554,7 +554,7 @@ def our_value(suite: str, known: pd.DataFrame, seeds: tuple = (0, 1, 2), tables:
         if operand.part: return _number_of_part(operand, suite, known)
         if operand.config: return _number_of_runs(operand, suite, known, seeds)
         name = operand.paper, operand.cell[0]
-        if name not in made: made[name] = _by_cell(papers.table(*name, suite, known, seeds))
+        if name not in made: made[name] = _by_cell(papers.table(*name, known, [suite], seeds).cells)
         return Number(made[name][operand.cell[1:]], *_sources(*name, suite)[operand.cell[1:]])
     return value
 

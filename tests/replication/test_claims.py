@@ -9,7 +9,7 @@ from scipy.stats import ttest_rel
 
 from spml_nb import sweeps
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import claims, drawing, pages, published
+from spml_nb.replication import claims, drawing, published
 from spml_nb.replication import tables as papers
 from spml_nb.replication.claims import Claim, Number, TableScores, above, between, decide, peak, steadier, steady, trend, verdict_of
 from spml_nb.runs.config import Config, resolve
@@ -248,6 +248,6 @@ def test_a_report_gives_differences_spreads_and_seeds():
     losses = report.loc['opml-losses']
     assert losses.ours == 'does not hold' and losses.measured == 'ccp for VOC = COCO = NUS = CUB: −3.00 ± 2.48 (against ASL), 3 seeds, fails'
     assert report.ours['opml-bce'] == 'holds'
-    tables = {('opml', number): pages.table('opml', number, 'photos', known) for number in published.tables('opml')}
+    tables = {('opml', number): papers.table('opml', number, known, ['photos']).cells for number in published.tables('opml')}
     from_tables = claims.report('photos', known, 'opml', claims.our_value('photos', known, tables=tables))
     pd.testing.assert_frame_equal(from_tables.set_index('id'), report)

@@ -8,17 +8,17 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
-from spml_nb.replication import front, pages, tables as papers, published as published_tables
-from spml_nb.base import settings
 from spml_nb import sweeps
+from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
+from spml_nb.replication import front, published, tables
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 100 * 1024
 
 
 @pytest.fixture(scope='module')
-def found(): return front.gains(pages.record(ROOT / 'outputs' / 'runs.csv'))
+def found(): return front.gains(tables.record(ROOT / 'outputs' / 'runs.csv'))
 
 
 def between(text): return front.BEGIN + text.split(front.BEGIN)[1].split(front.END)[0] + front.END
@@ -44,7 +44,7 @@ def test_two_pictures_are_the_same_bytes_small_and_self_contained(found):
     ('HML', 'COCO', 'mini', ('hml', '4'), 'HL + AL', 'neither', 'Single Positive Labels / COCO'), ('LAC', 'VOC', 'mini', ('lac', '2'), 'Ours', 'L_AN', 'LEM / VOC'),
     ('OPML', 'photos', 'photos', ('opml', 'II'), '1 P. & 0 N. / OPML (Ours)', '1 P. & 0 N. / BCE', 'VOC')])
 def test_gains_are_those_of_the_tables(found, name, panel, suite, table, row, base, column):
-    tidy = papers.table(*table, suite, pages.record(ROOT / 'outputs' / 'runs.csv')).set_index(['row', 'column'])
+    tidy = tables.table(*table, tables.record(ROOT / 'outputs' / 'runs.csv'), [suite]).cells.set_index(['row', 'column'])
     upper, lower = tidy.loc[(row, column)], tidy.loc[(base, column)]
     gain = found.set_index(['method', 'panel']).loc[(name, panel)]
     if suite == 'mini': assert gain.published == pytest.approx(upper.published - lower.published)
@@ -58,11 +58,11 @@ def test_gains_are_those_of_the_tables(found, name, panel, suite, table, row, ba
 def lines_for(method, panel, scores):
     "Fabricated runs of a method and its baseline. scores: {'own': by seed, 'base': by seed}."
     row, base, column = method.cells[panel]
-    cells, lines = published_tables.cells(method.paper, method.table).set_index(['row', 'column'], drop=False), {}
+    cells, lines = published.cells(method.paper, method.table).set_index(['row', 'column'], drop=False), {}
     for name, part in ((row, 'own'), (base, 'base')):
-        plan = papers.plan(cells.loc[(name, column)].to_dict(), 'mini')
+        plan = tables.plan(cells.loc[(name, column)].to_dict(), 'mini')
         tried = pd.DataFrame([{'key': sweeps.key(c), 'val_map': 50.0} for c in plan.search]).set_index('key')
-        for config in [*plan.search, *papers.finals(plan, tried, tuple(scores[part]))]:
+        for config in [*plan.search, *tables.finals(plan, tried, tuple(scores[part]))]:
             lines[sweeps.key(config)] = {'val_map': 50.0, 'test_map': scores[part].get(config.seed, 0.0)}
     return pd.DataFrame.from_dict(lines, orient='index').rename_axis('key')
 
@@ -80,13 +80,14 @@ def test_a_gain_is_taken_seed_by_seed_and_the_rest_is_missing():
     assert b'missing' in front.draw(found.reset_index())
 
 
-def test_without_any_run_everything_is_missing():
-    outputs = settings.path('outputs')
+def test_without_any_run_everything_is_missing(monkeypatch):
+    outputs, nothing = settings.path('outputs'), front.gains(pd.DataFrame())
+    monkeypatch.setattr(front, 'gains', lambda known: nothing)
     (outputs.parent / 'README.md').write_text(f'# Mine\n\n{front.BEGIN}\n{front.END}\nThe rest.\n')
     assert front.write() == [outputs / 'front.svg', outputs.parent / 'README.md'] and front.write() == []
     text = (outputs.parent / 'README.md').read_text()
     assert text.startswith(f'# Mine\n\n{front.BEGIN}') and text.endswith(f'{front.END}\nThe rest.\n')
-    assert '(outputs/front.svg)' in text and '**' not in front.table(front.gains(pd.DataFrame()))
+    assert '(outputs/front.svg)' in text and '**' not in front.table(nothing)
 
 
 def test_the_same_record_elsewhere_gives_the_same_files(found, tmp_path):
@@ -114,26 +115,3 @@ def test_marks_that_do_not_enclose_one_part_change_nothing(tmp_path, text, count
     with pytest.raises(SpmlError) as error: front.write(tmp_path)
     assert str(tmp_path / 'README.md') in str(error.value) and front.BEGIN in str(error.value) and counts in str(error.value)
     assert (tmp_path / 'README.md').read_text() == text and not (tmp_path / 'outputs').exists()
-
-
-def test_every_notebook_is_named_in_readme():
-    text = (ROOT / 'README.md').read_text()
-    after = text.split('## Which notebook for what')[1]
-    missing = [file.stem for file in sorted((ROOT / 'nbs').rglob('*.ipynb')) if '.ipynb_checkpoints' not in file.parts and f'{file.stem}`' not in after
-               and f'{file.name}`' not in after]
-    assert not missing, f'a line for {missing} in "Which notebook for what"'
-
-
-def test_readme_begins_with_what_people_look_for():
-    text = (ROOT / 'README.md').read_text()
-    assert text.index('one positive label') < text.index('](outputs/front.svg)') < text.index('| published / ours |') < text.index('```')
-    assert [line.split('#')[0].strip() for line in text.split('```')[1].strip().splitlines()[:2]] == ['make demo', 'make test']
-
-
-def test_every_command_in_readme_is_one():
-    from spml_nb import cli
-    text = (ROOT / 'README.md').read_text()
-    used = {line.split()[1] for part in text.split('`') for line in part.splitlines() if line.startswith('spml ')}
-    assert used == set(cli.COMMANDS)
-    targets = {line.split(':')[0] for line in (ROOT / 'Makefile').read_text().splitlines() if line[:1].isalpha()}
-    assert {line.split()[1] for part in text.split('`') for line in part.splitlines() if line.startswith('make ')} <= targets

@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spml_nb.replication import claims, drawing, figures, front, pages, tables as papers, published as published_tables, site
-from spml_nb.base import files
 from spml_nb import cli, runs, sweeps
-from spml_nb.base import settings
+from spml_nb.base import files, settings
 from spml_nb.base.errors import SpmlError
+from spml_nb.replication import claims, drawing, figures, front, pages, published, site, tables
 
 HEADER = ['run', 'key', 'loss', 'dataset', 'seed', 'val_map', 'test_map', 'seconds']
 
@@ -21,10 +20,10 @@ HEADER = ['run', 'key', 'loss', 'dataset', 'seed', 'val_map', 'test_map', 'secon
 def lines_for(paper, table, suite, score, seeds=(0, 1, 2)):
     "Fabricated runs of every cell of a table. score: function of (row, column, seed)."
     found = {}
-    for cell in published_tables.cells(paper, table).to_dict('records'):
-        plan = papers.plan(cell, suite)
+    for cell in published.cells(paper, table).to_dict('records'):
+        plan = tables.plan(cell, suite)
         tried = pd.DataFrame([{'key': sweeps.key(c), 'val_map': 50.0} for c in plan.search]).set_index('key')
-        for config in [*plan.search, *papers.finals(plan, tried, seeds)]:
+        for config in [*plan.search, *tables.finals(plan, tried, seeds)]:
             key = sweeps.key(config)
             found[key] = [f'{config.loss}-{len(found)}', key, config.loss, config.dataset, config.seed, 50.0, score(cell['row'], cell['column'], config.seed), 1.5]
     return list(found.values())
@@ -48,7 +47,7 @@ def quiet(line): pass
 
 def only_hml(monkeypatch):
     "One paper is enough for most tests, and quick."
-    monkeypatch.setattr(published_tables, 'papers', lambda: ['hml'])
+    monkeypatch.setattr(published, 'papers', lambda: ['hml'])
 
 
 @pytest.fixture
@@ -74,13 +73,14 @@ def shared(made, tmp_path_factory):
 def bytes_of(folder): return {file.relative_to(folder).as_posix(): file.read_bytes() for file in sorted(folder.rglob('*')) if file.is_file()}
 
 
+@pytest.mark.slow
 def test_without_a_run_every_table_is_written_and_all_is_missing():
     told, folder = [], settings.path('outputs')
     pages.write(tell=told.append)
-    for paper in published_tables.papers():
-        for number in published_tables.tables(paper):
+    for paper in published.papers():
+        for number in published.tables(paper):
             table = pd.read_csv(folder / paper / f'table{number}.csv')
-            assert table.suite.unique().tolist() == ['mini', 'photos'] and len(table) == 2 * len(published_tables.cells(paper, number))
+            assert table.suite.unique().tolist() == ['mini', 'photos'] and len(table) == 2 * len(published.cells(paper, number))
             assert set(table.state) <= {'missing', 'none'} and (table.command.notna() == (table.state == 'missing')).all()
             assert (folder / paper / f'table{number}.md').read_text().startswith('# ')
     assert told[0].startswith('hml: 0 cells done') and (folder / 'index.html').stat().st_size < 3_000_000
@@ -93,7 +93,7 @@ def test_a_table_holds_what_the_runs_say(shared):
     assert wan.difference == pytest.approx(69 - 64.8) and wan.seeds == '{"0": 68.0, "1": 69.0, "2": 70.0}'
     text = (shared / 'hml' / 'table2.md').read_text()
     assert '64.8 / **69.0** (1.0) ×3 / +4.2' in text and 'VOC12: HML (Ours) → LS' in text
-    expected = papers.rank_correlation(table.loc['mini'].reset_index()).set_index('column').spearman
+    expected = tables.rank_correlation(table.loc['mini'].reset_index()).set_index('column').spearman
     assert f'VOC12 {expected["VOC12"]:+.2f} (6)' in text
 
 
@@ -109,7 +109,7 @@ def test_what_is_missing_shows_the_command_that_fills_it(shared):
 
 @pytest.mark.parametrize('words', [['sweep', 'hml', '--table', '2', '--suite', 'photos', '--dry-run'], ['sweep', 'opml', '--table', 'IV', '--dry-run']])
 def test_the_commands_are_ones_that_the_command_line_knows(words, capsys):
-    assert pages.command(words[1], words[3], words[5] if len(words) > 5 else 'mini').split()[1:5] == words[:4]
+    assert tables.command(words[1], words[3], words[5] if len(words) > 5 else 'mini').split()[1:5] == words[:4]
     assert cli.main(words) == 0 and 'runs of search' in capsys.readouterr().out
 
 
@@ -178,11 +178,10 @@ def test_a_build_that_dies_leaves_old_files_or_new_ones(outputs, made):
 
 @pytest.mark.parametrize('suite', pages.SUITES)
 def test_claims_are_those_of_the_report(shared, suite):
-    known = pages.record(shared / 'runs.csv')
-    report = claims.report(suite, known)
-    expected = report[report.paper == 'hml'].reset_index(drop=True)
-    alone, together = (pages.claim_table('hml', suite, known, at_hand) for at_hand in
-                       (None, {('hml', number): pages.tables('hml', number, known) for number in published_tables.tables('hml')}))
+    known = tables.record(shared / 'runs.csv')
+    expected = claims.report(suite, known, 'hml')
+    at_hand = [tables.table('hml', number, known) for number in published.tables('hml')]
+    alone, together = (pages.claim_table('hml', suite, known, whole) for whole in (None, at_hand))
     pd.testing.assert_frame_equal(alone, together)
     pd.testing.assert_frame_equal(alone[list(expected)], expected)
 
@@ -208,25 +207,15 @@ def test_a_cut_off_or_unreadable_table_of_record_is_refused(outputs):
     file = outputs / 'runs.csv'
     whole = file.read_bytes()
     file.write_bytes(whole[:-3])
-    with pytest.raises(SpmlError, match='the end of the file is cut off'): pages.record()
+    with pytest.raises(SpmlError, match='the end of the file is cut off'): tables.record()
     file.write_bytes(whole + b'\xff\xfe')
-    with pytest.raises(SpmlError, match='cannot be read'): pages.record()
+    with pytest.raises(SpmlError, match='cannot be read'): tables.record()
     file.write_bytes(b'')
-    with pytest.raises(SpmlError, match='the header has no column'): pages.record()
+    with pytest.raises(SpmlError, match='the header has no column'): tables.record()
 
 
 def test_the_table_of_record_is_what_sweeps_find(outputs):
-    pd.testing.assert_frame_equal(pages.record(), sweeps.finished())
-
-
-def test_ranks_are_taken_within_a_data_set_and_along_rows_of_measures():
-    tidy = pages.tables('two_way', '7', pd.DataFrame())
-    mini = tidy[tidy.suite == 'mini'].assign(ours=lambda t: -t.published)
-    found = pages.ranks(mini)
-    assert set(found.within) == {'MSCOCO', 'VISPR', 'VAW', 'WIDER', 'VOC2007', 'VOC2012'} and found.spearman.tolist() == pytest.approx([-1] * 24) and (found.methods == 5).all()
-    ways = pages.tables('two_way', '4', pd.DataFrame())
-    along = pages.ranks(ways[ways.suite == 'mini'].assign(ours=lambda t: t.published)).set_index('place')
-    assert along.index.tolist() == ['mAP@class', 'mAP@sample'] and along.spearman.tolist() == pytest.approx([1, 1]) and (along.methods == 6).all()
+    pd.testing.assert_frame_equal(tables.record(), sweeps.finished())
 
 
 def test_a_figure_is_linked_embedded_and_asked_for(outputs, monkeypatch):
@@ -266,13 +255,17 @@ def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
         assert ('1 of 7 parts. The rest: ' in page) == (there == 1)
 
 
-def test_text_is_escaped_in_every_page():
+def test_text_is_escaped_in_every_page(tmp_path, monkeypatch):
+    only_hml(monkeypatch)
     hostile = '<script>alert("x")</script> | *a* `b`'
     assert '<script' not in pages.escape(hostile) and '\\|' in pages.escape(hostile)
-    assert site.element('p', site.name_of(hostile), title=hostile).count('<script') == 0
-    tidy = pages.tables('hml', '5', pd.DataFrame())
-    tidy = tidy[tidy.suite == 'mini'].assign(row=hostile, printed=hostile, why=hostile, column=hostile)
-    assert '<script' not in site.table(tidy.iloc[:1], pages.ranks(tidy), hostile) and '<script' not in pages.block(tidy.iloc[:1])
+    whole = tables.table('hml', '5', pd.DataFrame())
+    whole = whole._replace(cells=whole.cells.groupby('suite').head(1).assign(row=hostile, printed=hostile, why=hostile, column=hostile))
+    assert '<script' not in pages.block(whole, 'mini')
+    verdicts = pd.concat([pages.claim_table('hml', suite, pd.DataFrame()) for suite in pages.SUITES]).assign(claim=hostile, where=hostile, measured=hostile)
+    figure = pages.Figure('hml', '3', 'mini', hostile, (hostile,), None, hostile)
+    page = site.page(pages.Results([whole], verdicts, [figure]), tmp_path)
+    assert page.count('<script') == 1 and page.count('&lt;script') > 10
 
 
 def test_the_command_rebuilds_the_pages(outputs, capsys, monkeypatch):

@@ -4,16 +4,17 @@ import dataclasses
 import functools
 import json
 import math
-import shutil
 
 import pytest
 from conftest import SHARED
+from replication.passages import digest, numbers, problems
 
-from spml_nb import data as datasets, methods, models
-from spml_nb.data import miniatures
-from spml_nb.replication import published
+from spml_nb import data as datasets
+from spml_nb import methods, models
 from spml_nb.base.errors import SpmlError
+from spml_nb.data import miniatures
 from spml_nb.methods.core import resolve_hparams
+from spml_nb.replication import published
 from spml_nb.runs.config import Config, resolve
 
 PAPERS = ('hml', 'opml', 'lac', 'two_way', 'em_apl')
@@ -59,103 +60,83 @@ def test_all_papers_and_tables_are_here():
 
 
 @pytest.mark.parametrize('paper', PAPERS)
-def test_files_are_in_order_without_the_texts(paper):
-    assert published.problems(paper) == []
+def test_numbers_are_those_of_the_text(paper, texts):
+    assert {table: wrong for table in TABLES[paper] if (wrong := problems(paper, table, texts))} == {}
+
+
+@pytest.mark.parametrize('paper, digits', [('hml', '9967edb13387cc85'), ('opml', '082aff71da4407e2'), ('lac', 'b8084ea073e339df'),
+                                           ('two_way', '140239b063a2be9c'), ('em_apl', '2e608b507b69bfda')])
+def test_numbers_are_those_that_were_once_compared_with_the_text(paper, digits, draft):
+    assert digest(paper) == digits
+    whole = draft(paper)['tables']
+    for table, spec in whole.items():
+        whole[table] = copy.deepcopy(spec)
+        spoil_last_number(whole[table], 0.1)
+        assert digest(paper) != digits, table
+        whole[table] = spec
+    assert digest(paper) == digits
 
 
 @pytest.mark.parametrize('paper', PAPERS)
-def test_numbers_are_those_of_the_text(paper, texts):
-    assert published.problems(paper, texts) == []
+def test_a_changed_number_is_found_in_the_text_and_named(paper, draft, texts):
+    for table in TABLES[paper]:
+        row, column = spoil_last_number(draft(paper)['tables'][table], 1)
+        told = problems(paper, table, texts)
+        if (paper, table) == ('two_way', '5'): assert 'the text has 2 lines with numbers, the file 3' in told[0]
+        else: assert len(told) == 1 and f'first difference: {row}, {column}, mean' in told[0]
 
 
-@pytest.mark.parametrize('paper, table', EVERY_TABLE)
-def test_a_changed_number_is_found_without_the_text(paper, table, draft):
-    spoil_last_number(draft(paper)['tables'][table], 0.1)
-    found = published.table_problems(paper, table)
-    assert len(found) == 1 and f'{paper}, table {table}: numbers_sha256 is' in found[0]
-
-
-@pytest.mark.parametrize('paper, table', EVERY_TABLE)
-def test_a_changed_number_is_found_in_the_text_and_named(paper, table, draft, texts):
-    spec = draft(paper)['tables'][table]
-    row, column = spoil_last_number(spec, 1)
-    spec['numbers_sha256'] = published.numbers_digest(paper, table)   # whoever changes a number may have changed the digest too
-    found = published.table_problems(paper, table, texts)
-    if (paper, table) == ('two_way', '5'): assert 'the text has 2 lines with numbers, the file 3' in found[0]
-    else: assert len(found) == 1 and f'first difference: {row}, {column}, mean' in found[0]
-
-
-@pytest.mark.parametrize('k, difference', [(2, 'LS, NUS, mean'), (3, 'the number of numbers')])
-def test_a_number_that_the_text_has_cannot_be_called_lost(k, difference, draft, texts):
-    draft('hml')['tables']['2']['rows']['LS']['mean'][k] = 'lost'
-    draft('hml')['tables']['2']['numbers_sha256'] = published.numbers_digest('hml', '2')
-    found = published.table_problems('hml', '2', texts)
-    assert len(found) == 1 and 'the text has 7 86.7 66.9 17.9 44.9; the file has 7 86.7 66.9' in found[0] and found[0].endswith(difference)
-
-
-def test_rows_in_the_wrong_place_are_found(draft, texts):
-    spec = draft('hml')['tables']['2']
-    spec['rows']['AN']['mean'], spec['rows']['LS']['mean'] = spec['rows']['LS']['mean'], spec['rows']['AN']['mean']
-    spec['numbers_sha256'] = published.numbers_digest('hml', '2')
-    found = published.table_problems('hml', '2', texts)
-    assert len(found) == 2 and 'AN, VOC12, mean' in found[0] and 'LS, VOC12, mean' in found[1]
-
-
-def test_a_number_more_in_the_text_is_found(texts, tmp_path):
-    shutil.copytree(texts, tmp_path / 'papers')
-    file = tmp_path / 'papers' / 'hml.txt'
-    file.chmod(0o644)
-    file.write_text(file.read_text().replace('AN [7]\t85.1', 'AN [7]\t85.1\t85.2'))
-    found = published.problems('hml', file.parent)
-    assert len(found) == 2 and 'has sha256' in found[0] and 'the text has 7 85.1 85.2 64.1' in found[1]
-
-
-def test_digits_count_as_printed(draft, texts):
+def test_a_lost_number_rows_in_the_wrong_place_and_other_digits_are_found(draft, texts):
+    rows = draft('hml')['tables']['2']['rows']
+    rows['LS']['mean'][3] = 'lost'
+    told = problems('hml', '2', texts)
+    assert len(told) == 1 and 'the text has 7 86.7 66.9 17.9 44.9; the file has 7 86.7 66.9' in told[0] and told[0].endswith('the number of numbers')
+    rows['LS']['mean'][3] = 44.9
+    rows['AN']['mean'], rows['LS']['mean'] = rows['LS']['mean'], rows['AN']['mean']
+    told = problems('hml', '2', texts)
+    assert len(told) == 2 and 'AN, VOC12, mean' in told[0] and 'LS, VOC12, mean' in told[1]
     draft('two_way')['tables']['7']['decimals'] = 1   # 46.5 is not 46.50
-    assert any('the text has 19 58.00' in problem for problem in published.table_problems('two_way', '7', texts))
+    assert any('the text has 19 58.00' in problem for problem in problems('two_way', '7', texts))
 
 
-def test_missing_text_and_marks_that_are_gone_are_told(tmp_path, draft, texts):
-    with pytest.raises(SpmlError, match=r'hml\.txt cannot be read'): published.problems('hml', tmp_path)
-    draft('hml')['tables']['2']['blocks'][0]['start'] = 'Table'
-    with pytest.raises(SpmlError, match='once, not'): published.table_problems('hml', '2', texts)
-    draft('hml')['tables']['2']['blocks'][0] |= {'start': '**Table 2.**', 'end': '**Table 9.**'}
-    with pytest.raises(SpmlError, match='does not follow'): published.table_problems('hml', '2', texts)
-
-
-@pytest.mark.parametrize('spoil, told', [
-    (lambda t: t.update(header_=[]), "unknown key 'header_'"),
-    (lambda t: t['rows']['AN'].update(meen=[1]), "unknown key 'meen'"),
-    (lambda t: t['rows']['AN']['mean'].pop(), "row 'AN' has 3 means for 4 columns"),
-    (lambda t: t['rows']['AN'].update(std=[0.1]), "row 'AN' has 1 stds for 4 columns"),
-    (lambda t: t['rows']['AN']['mean'].__setitem__(0, '85,1'), "'85,1', which is no number, lost or -"),
-    (lambda t: t['rows']['AN'].pop('config'), "'AN', 'VOC12': neither a configuration with a loss nor no_run"),
-    (lambda t: t.update(metric='F1'), "unknown metric 'F1'"),
-    (lambda t: t['notes'][0].update(rows=['HML']), "names 'HML', which is neither a row nor a column"),
-    (lambda t: t['blocks'][0].update(sha256='?'), "sha256 '?' is no digest"),
-    (lambda t: t.update(groups={'A': {}}), "the group 'A' has no row or column"),
-])
-def test_slips_in_a_file_are_told(draft, spoil, told):
-    spoil(draft('hml')['tables']['2'])
-    found = published.table_problems('hml', '2')
-    assert any(told in problem for problem in found), found
-
-
-def test_merged_lines_must_name_every_number_once(draft):
-    spec = draft('two_way')['tables']['2']
-    spec['lines'] = [{'rows': ['mAP@class']}]
-    assert any("'mAP@sample', 'ε = 4' is in 0 lines" in problem for problem in published.table_problems('two_way', '2'))
-    spec['lines'] = [{'rows': ['mAP@class', 'mAP@sample']}, {'rows': ['mAP@sample']}]
-    assert any("'mAP@sample', 'ε = 4' is in 2 lines" in problem for problem in published.table_problems('two_way', '2'))
-    draft('em_apl')['tables']['7']['rows']['AN']['mean'][7] = 1
-    assert any("'AN' is printed once for" in problem for problem in published.table_problems('em_apl', '7'))
-
-
-@pytest.mark.parametrize('text, numbers', [
+@pytest.mark.parametrize('text, expected', [
     ('VOC12, L1R, F1 and (CVPR21)', []), ('ResNet-50 [9]', ['50', '9']), ('82,081 [2,18]', ['82081', '2', '18']),
     ('89.42(0.27) | 15.66%', ['89.42', '0.27', '15.66']), ('1e - 5 1e-4 1e−4', ['1e-5', '1e-4', '1e-4']), ('0.\t5\t<b>72.20</b>', ['0', '5', '72.20'])])
-def test_what_a_number_is(text, numbers):
-    assert published.numbers(text) == numbers
+def test_what_a_number_is(text, expected):
+    assert numbers(text) == expected
+
+
+PIECE = {'config', 'stand_in', 'pretraining', 'search', 'runs', 'metric', 'unit', 'decimals', 'no_run', 'source'}
+KEYS = {'paper': PIECE | {'paper', 'short', 'title', 'authors', 'venue', 'notes', 'tables'}, 'row': PIECE | {'mean', 'std'}, 'column': PIECE,
+        'table': PIECE | {'title', 'groups', 'columns', 'rows', 'cells', 'notes'}, 'cell': PIECE | {'rows', 'columns'}, 'note': {'text', 'tables', 'rows', 'columns'}}
+
+
+@pytest.mark.parametrize('paper', PAPERS)
+def test_files_have_no_slip_of_the_pen(paper):
+    whole = published.read(paper)
+    assert set(whole) <= KEYS['paper'] and all(set(note) <= KEYS['note'] and set(note.get('tables', [])) <= set(TABLES[paper]) for note in whole['notes'])
+    for table in TABLES[paper]:
+        spec, cells = published.description(paper, table), published.cells(paper, table)
+        rows, columns, groups = spec['rows'], spec['columns'], spec.get('groups', {})
+        assert set(spec) <= KEYS['table'] and all(set(row) <= KEYS['row'] for row in rows.values())
+        assert all(set(column or {}) <= KEYS['column'] for column in [*columns.values(), *groups.values()])
+        assert set(groups) <= {name.split(' / ')[0] for name in [*rows, *columns] if ' / ' in name}
+        for kind, entries in (('note', spec.get('notes', [])), ('cell', spec.get('cells', []))):
+            for entry in entries:
+                assert set(entry) <= KEYS[kind] and set(entry.get('rows', [])) <= set(rows) and set(entry.get('columns', [])) <= set(columns), entry
+        for row in rows.values():
+            for part in ('mean', 'std'):
+                assert len(row.get(part, columns)) == len(columns)
+                assert all(value in ('lost', '-') or type(value) in (int, float) for value in row.get(part, [])), row
+        assert set(cells.metric) <= set(published.METRICS) and cells.unit.notna().all()
+        assert all('loss' in cell.config and cell.metric not in ('statistic', 'setting') for cell in cells.itertuples() if not cell.no_run)
+
+
+def test_a_file_that_is_not_yaml_is_told(tmp_path, monkeypatch):
+    (tmp_path / 'assets' / 'papers').mkdir(parents=True)
+    (tmp_path / 'assets' / 'papers' / 'hml.yml').write_text('tables: [')
+    monkeypatch.setattr(published, 'files', lambda package: tmp_path)
+    with pytest.raises(SpmlError, match=r'hml\.yml cannot be read: (?s:.*) Mend it'): published.read.__wrapped__('hml')
 
 
 @pytest.mark.parametrize('paper', PAPERS)
@@ -215,18 +196,18 @@ def test_later_pieces_win_and_empty_ones_take_back():
 
 
 def test_table_reads_as_printed():
-    assert published.printed('em_apl', '1').loc['EM', 'VOC'] == '89.09 (0.17)'
-    assert published.printed('two_way', '6').loc['# training samples', 'MSCOCO'] == '82,081'
-    assert published.printed('two_way', '7').loc['VISPR / Softmax', 'mAP@class / ResNeXt50'] == '36.97'
-    assert published.printed('two_way', '2').loc['mAP@class', 'ε = 1'] == 'lost' and published.printed('lac', '2').loc['Ours', 'ResNet-50 / CUB'] == '–'
-    assert list(published.printed('hml', '2').index) == ['AN', 'LS', 'WAN', 'EPR', 'ROLE', 'HML (Ours)']
+    def printed(paper, table): return published.wide(published.cells(paper, table))
+    assert printed('em_apl', '1').loc['EM', 'VOC'] == '89.09 (0.17)'
+    assert printed('two_way', '6').loc['# training samples', 'MSCOCO'] == '82,081'
+    assert printed('two_way', '7').loc['VISPR / Softmax', 'mAP@class / ResNeXt50'] == '36.97'
+    assert printed('two_way', '2').loc['mAP@class', 'ε = 1'] == 'lost' and printed('lac', '2').loc['Ours', 'ResNet-50 / CUB'] == '–'
+    assert list(printed('hml', '2').index) == ['AN', 'LS', 'WAN', 'EPR', 'ROLE', 'HML (Ours)']
 
 
 def test_counts_add_up():
-    count = published.count().set_index(['paper', 'table'])
-    assert list(count.index) == EVERY_TABLE
-    assert count.loc[('two_way', '7'), ['cells', 'printed', 'lost', 'runs']].tolist() == [240, 240, 0, 240]
-    assert count.loc[('em_apl', '7'), ['cells', 'printed', 'lost']].tolist() == [24, 3, 21]
+    for (paper, table), expected in {('two_way', '7'): (240, 240, 0, 240), ('em_apl', '7'): (24, 3, 21, 24)}.items():
+        cells = published.cells(paper, table)
+        assert (len(cells), cells['mean'].count(), cells.lost.sum(), cells.config.count()) == expected
 
 
 def test_hyper_parameters_of_em_and_apl_are_the_registered_ones():
@@ -272,7 +253,7 @@ def test_every_data_set_has_a_stand_in():
     assert used <= set(published.MINIATURES) <= set(datasets.names())
     for name, (miniature, why) in published.MINIATURES.items():
         assert miniature in (None, *miniatures.NAMES) and why
-        assert [published.stand_in(name, suite) for suite in published.SUITES] == [name, miniature, 'ccp']
+        assert [published.stand_in(name, suite) for suite in ('paper', *published.SUITES)] == [name, miniature, 'ccp']
 
 
 def test_stand_ins_have_the_nearest_number_of_classes():

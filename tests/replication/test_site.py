@@ -5,10 +5,8 @@ import shutil
 import pytest
 from replication.test_pages import lines_for, only_hml, put_record
 
+from spml_nb.base import files, settings
 from spml_nb.replication import figures, pages
-from spml_nb.base import files
-from spml_nb import runs
-from spml_nb.base import settings
 
 webdriver = pytest.importorskip('selenium.webdriver', reason='selenium is not installed')
 from selenium.webdriver.chrome.service import Service
