@@ -1,1 +1,1 @@
-"""The papers one by one: what each claims in its text."""
+"""One module per paper: its figures and its claims."""

@@ -1,0 +1,38 @@
+"""What HML's figures measure."""
+import numpy as np
+import pytest
+import torch
+from figure_runs import photos, trained, world  # noqa: F401 (fixtures)
+
+from spml_nb.replication import measuring
+from spml_nb.replication.papers import hml_figures
+
+
+@pytest.mark.parametrize('margin, labels', [(0.0, 'single'), (0.3, 'single'), (0.0, 'full')])
+def test_gradients_and_cosines_are_those_of_the_formula(photos, margin, labels):  # noqa: F811
+    run = trained(photos, loss='hml_fixed', labels=labels, hparams={'margin': margin, 'scale': 15})
+    found, seen = hml_figures.density(run), measuring.examine(run)
+    z, true = seen.task.observed, seen.true
+    theta_m = np.arccos(np.clip(seen.logits / 15, -1, 1))                  # the method scores by s·cos(θ + m)
+    theta = theta_m - margin
+    p = 1 / (1 + np.exp(-seen.logits))
+    gradient = abs((z > 0) - p) * np.sin(theta_m) / np.sin(theta)
+    for k, group in enumerate([z == 1, (z != 1) & (true == 1), true == -1]):
+        near = [np.histogram(np.clip(np.cos(theta[group]) + e, -1, 1), hml_figures.COSINES)[0] for e in (-1e-4, 1e-4)]
+        assert found['cosine'][k].sum() == group.sum() and (abs(np.cumsum(found['cosine'][k]) - np.cumsum(near, 1)).min(0) == 0).all()
+        near = [np.histogram(np.clip(gradient[group] + e, 0, 1.5), hml_figures.GRADIENTS)[0] for e in (-1e-4, 1e-4)]
+        assert (abs(np.cumsum(found['gradient'][k]) - np.cumsum(near, 1)).min(0) == 0).all()
+    assert hml_figures.balance(run)['imbalance'] == pytest.approx(abs((1 - p)[z == 1].sum() - p[z < 1].sum()) / len(z), rel=1e-5)
+
+
+def test_labels_that_are_most_alike_come_first(photos):  # noqa: F811
+    run = trained(photos, loss='hml')
+    found, seen = hml_figures.correlation(run), measuring.examine(run)
+    w = torch.nn.functional.normalize(seen.trainer.model.head.weight.detach(), dim=1)
+    names = [seen.task.data.class_names.index(n) for n in found['names']]
+    theta = torch.arccos((w @ w.T).clamp(-1, 1))[names][:, names]
+    p = torch.sigmoid(seen.trainer.method.scale * torch.cos(theta + seen.trainer.method.margin)).detach().numpy()
+    off = ~np.eye(len(names), dtype=bool)
+    assert np.allclose(found['correlation'][off], p[off], atol=1e-4)
+    highest = np.where(off, p, -1).max(1)
+    assert (np.diff(highest) <= 1e-4).all()
