@@ -7,8 +7,8 @@ import torch
 from training.test_group import config
 
 from spml_nb import runs, training
-from spml_nb.training import batches as sources
 from spml_nb.base.errors import SpmlError
+from spml_nb.training import batches as sources
 
 
 @pytest.mark.slow

@@ -11,10 +11,10 @@ import torch
 from training.test_group import config
 
 from spml_nb import methods, metrics, models, runs, training
-from spml_nb.training import batches as sources
 from spml_nb.methods import core
 from spml_nb.runs.config import Config
 from spml_nb.runs.folder import Run
+from spml_nb.training import batches as sources
 
 DEVICE = os.environ.get('SPML_NB_TEST_DEVICE', 'cuda')
 pytestmark = pytest.mark.skipif(DEVICE == 'cuda' and not torch.cuda.is_available(), reason='needs a GPU')

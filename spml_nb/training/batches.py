@@ -11,13 +11,13 @@ import hashlib
 
 import numpy as np
 import torch
-from ..base.files import alone, remove_leftovers, write_atomically
-from ..data.dataset import Dataset
-from ..runs.config import VIEW_SETS, Config
 from torch import Tensor, nn
 
 from ..base import progress, settings
+from ..base.files import alone, remove_leftovers, write_atomically
 from ..data import images, views
+from ..data.dataset import Dataset
+from ..runs.config import VIEW_SETS, Config
 
 # %% ../../nbs/training/batches.ipynb #a3e82063
 def onto(values: np.ndarray | Tensor, device: torch.device) -> Tensor:
