@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -30,15 +31,14 @@ def facts(result: dict, config: Config) -> dict:
 
     Args:
         result: as in `result.json`.
-        config: of the run, for what older results leave out.
+        config: of the run.
 
     Returns:
         {name: value}.
     """
-    provenance = dict(result['provenance'])
-    versions = provenance.pop('versions', {})
-    seeds = result.get('seeds', {'seed': config.seed, 'label_seed': config.label_seed})
-    return {'data': result['data'], 'device': result.get('device', config.device), **seeds, **provenance, **versions}
+    given = {'data': result['data'], 'device': config.device, 'seed': config.seed, 'label_seed': config.label_seed}
+    kept = given | result['provenance']
+    return kept | kept.pop('versions', {})
 
 # %% ../../nbs/tools/reproduce.ipynb #b03219b2
 @dataclass(frozen=True)
@@ -94,29 +94,19 @@ def _result(run: Run) -> dict:
     run.result()  # says whether it is done
     file = run.folder / 'result.json'
     result = read_json(file, ('scores', 'provenance', 'data'))
-    if isinstance(result['provenance'], dict):
-        return result
-    raise SpmlError(
-        f"{file}: provenance={result['provenance']!r}; needed: an object, as `runs.provenance` gives it. "
-        'Remove its folder and train the run again.'
-    )
+    if isinstance(result['provenance'], dict): return result
+    raise SpmlError(f"{file}: provenance={result['provenance']!r}; needed: an object, as `runs.provenance` gives it. "
+                    'Remove its folder and train the run again.')
 
 
 def _config(config, device) -> Config:
     "A run's configuration as it would be resolved today; fields that it lacks have the value that they stood for."
-    older = {
-        name: value
-        for name, value in neutral(config.dataset).items()
-        if getattr(config, name) is None and value is not None
-    }
+    older = {name: value for name, value in neutral(config.dataset).items() if getattr(config, name) is None}
     wanted = device or config.device
-    try:
-        settings.device(wanted)
+    try: settings.device(wanted)
     except SpmlError as error:
-        raise SpmlError(
-            f'the run was trained on {config.device!r}, and {wanted!r} is not here: {error} '
-            'Another device is given with device=, such as device="cpu".'
-        ) from error
+        raise SpmlError(f'the run was trained on {config.device!r}, and {wanted!r} is not here: {error} '
+                        'Another device is given with device=, such as device="cpu".') from error
     return resolve(replace(config, **older, device=wanted))
 
 
@@ -124,26 +114,18 @@ def _config(config, device) -> Config:
 def _elsewhere(threads: int) -> Iterator[None]:
     "Runs and features go into a temporary folder of the cache, and torch takes so many threads."
     cache, threads_before = settings.path('cache'), torch.get_num_threads()
-    before = {name: os.environ.get(name) for name in ('SPML_NB_RUNS', 'SPML_NB_CACHE')}
     try:
         (cache / 'images').mkdir(parents=True, exist_ok=True)
         temporary = tempfile.TemporaryDirectory(dir=cache, prefix='reproduction-')
     except OSError as error:
-        raise SpmlError(
-            f'{cache} cannot be written: {error.strerror}. Name another: `cache` in settings.ini, or SPML_NB_CACHE.'
-        ) from error
-    with temporary as folder, alone(Path(folder) / 'run'):
-        with contextlib.suppress(OSError):
-            (Path(folder) / 'images').symlink_to(cache / 'images')  # else they are decoded again
-        os.environ |= dict.fromkeys(before, folder)
+        raise SpmlError(f'{cache} cannot be written: {error.strerror}. Name another: `cache` in settings.ini, or '
+                        'SPML_NB_CACHE.') from error
+    with (temporary as folder, alone(Path(folder) / 'run'),
+          patch.dict(os.environ, SPML_NB_RUNS=folder, SPML_NB_CACHE=folder)):
+        with contextlib.suppress(OSError): (Path(folder) / 'images').symlink_to(cache / 'images')  # else decoded again
         torch.set_num_threads(threads)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads_before)
-            for name in before:
-                del os.environ[name]
-            os.environ |= {name: value for name, value in before.items() if value is not None}
+        try: yield
+        finally: torch.set_num_threads(threads_before)
 
 # %% ../../nbs/tools/reproduce.ipynb #45a65282
 def _compared(first: Run, second: Run, before: dict, now: dict) -> Reproduction:
@@ -153,19 +135,19 @@ def _compared(first: Run, second: Run, before: dict, now: dict) -> Reproduction:
     one, two = training.read_result(first), training.read_result(second)
     epochs = one.curves.merge(two.curves, on=['stage', 'epoch'], how='outer', suffixes=('_1', '_2'))
     epochs = epochs.rename(columns={'val_map_1': 'first', 'val_map_2': 'second'})[['stage', 'epoch', 'first', 'second']]
-    numbers = [name for name, value in one.scores.items() if isinstance(value, int | float) and name in two.scores]
-    values = [(name, one.scores[name], two.scores[name]) for name in numbers]
-    scores = pd.DataFrame(values, columns=['score', 'first', 'second'])
+    numbers = [(name, value, two.scores[name]) for name, value in one.scores.items()
+               if isinstance(value, int | float) and name in two.scores]
+    scores = pd.DataFrame(numbers, columns=['score', 'first', 'second'])
     epochs, scores = (each.assign(difference=each.second - each['first']) for each in (epochs, scores))
     logits = {part: _largest(values, two.logits.get(part)) for part, values in one.logits.items()}
-    identical = _identical(first, second, one.logits, two.logits)
-    return Reproduction(first.folder.name, table, epochs, scores, logits, identical)
+    return Reproduction(first.folder.name, table, epochs, scores, logits, _bits(one) == _bits(two))
 
-def _identical(first: Run, second: Run, a: dict, b: dict) -> bool:
-    "Whether the curves of two runs have the same digits, and the logits a and b the same bits."
-    digits = [pd.read_csv(run.folder / 'metrics.csv', dtype=str).drop(columns='seconds') for run in (first, second)]
-    bits = [{part: (values.shape, values.tobytes()) for part, values in logits.items()} for logits in (a, b)]
-    return digits[0].equals(digits[1]) and bits[0] == bits[1]
+
+def _bits(result) -> tuple:
+    "What two runs share if they are identical: the digits of the curves and the bytes of the logits."
+    digits = pd.read_csv(result.folder / 'metrics.csv', dtype=str).drop(columns='seconds').to_csv()
+    return digits, {part: (values.shape, values.tobytes()) for part, values in result.logits.items()}
+
 
 def _largest(a, b) -> float:
     "The largest difference of two arrays, NaN where they cannot be compared."
@@ -181,10 +163,10 @@ def text(found: Reproduction) -> str:
     Returns:
         str, several lines.
     """
-    lines = [f'{found.run}: ' + ('the same bits' if found.identical else 'not the same bits')]
-    for row in found.facts[~found.facts.same].itertuples():
-        then, now = ('not recorded' if value is None else value for value in (row.first, row.second))
-        lines.append(f'  {row.fact}: {then} then, {now} now')
+    others = found.facts[~found.facts.same]
+    others = others.where(others.notna(), 'not recorded')
+    lines = [f'{found.run}: ' + ('the same bits' if found.identical else 'not the same bits'),
+             *(f'  {row.fact}: {row.first} then, {row.second} now' for row in others.itertuples())]
     if any(row.fact == 'commit' and '+' in f'{row.first}{row.second}' for row in found.facts.itertuples()):
         lines.append('  a commit with + had changes that are in no commit: the code may differ')
     if not found.differs:
@@ -192,8 +174,8 @@ def text(found: Reproduction) -> str:
     if found.identical: return '\n'.join(lines)
     if 'data' in found.differs:
         lines.append('  the data have changed since: what follows compares runs on different data')
-    for part, value in found.logits.items():
-        size = 'other images or classes' if np.isnan(value) else f'{value:.3g}'
-        lines.append(f'  largest difference of a logit, {part}: {size}')
+    sizes = {part: 'other images or classes' if np.isnan(value) else f'{value:.3g}'
+             for part, value in found.logits.items()}
+    lines += [f'  largest difference of a logit, {part}: {size}' for part, size in sizes.items()]
     epochs, scores = (each.to_string(index=False) for each in (found.epochs, found.scores))
     return '\n'.join([*lines, 'validation mAP by epoch:', epochs, scores])

@@ -98,7 +98,6 @@ def test_a_renamed_run_or_a_copy_is_whole(done):
     table = keeping.listing().set_index('name')
     state = 'done' if done else 'begun'
     assert table.state.to_dict() == {run.folder.name: state, name: state} and keeping.listing(state='damaged').empty
-    assert 'its name does not belong to its configuration' in table.note[name] and 'its name' not in table.note[run.folder.name]
     assert done or '2 epochs' in table.note[name]
 
 
@@ -109,6 +108,7 @@ def test_runs_of_another_user_are_listed(monkeypatch):
     monkeypatch.setattr(files.FileLock, 'acquire', refused)   # a superuser may open everything
     assert states() == {run.folder.name: 'done'}
     assert keeping.remove([run.folder.name], dry_run=False)[['outcome', 'why']].to_numpy().tolist() == [['refused', 'Permission denied']]
+    monkeypatch.setattr(keeping.zipfile, 'is_zipfile', lambda file: file.name != 'best.pt')
     monkeypatch.setattr(keeping.os, 'access', lambda file, mode: file.name != 'best.pt')
     assert keeping.listing().note.tolist() == ['best.pt may not be read']
 
@@ -188,10 +188,8 @@ def test_only_runs_right_below_the_folder_of_runs_can_be_removed(tmp_path):
     (root / 'deep' / 'config.json').write_text('{}')
     (root / 'deep' / 'inner').mkdir()
     (root / 'deep' / 'inner' / 'config.json').write_text('{}')
-    for wrong, words in ((outside, 'does not lie right below'), ('link', 'is a link'), ('notes', 'it has no config.json'), ('..', 'does not lie right below'),
-                         (root, 'does not lie right below'), (root / 'deep' / 'inner', 'does not lie right below'), ('no-such-run', 'it has no config.json'),
-                         (root / 'link' / '..' / 'elsewhere', 'does not lie right below')):
-        with pytest.raises(SpmlError, match=words): keeping.remove([kept.folder.name, wrong], dry_run=False)
+    for wrong in (outside, 'link', 'notes', '..', '', root, root / 'deep' / 'inner', 'no-such-run', root / 'link' / '..' / 'elsewhere'):
+        with pytest.raises(SpmlError, match='is no run right below'): keeping.remove([kept.folder.name, wrong], dry_run=False)
         assert kept.done, wrong   # nothing was removed before the refusal
     assert (outside / 'DONE').is_file() and (root / 'notes' / 'mine.txt').is_file() and 'link' not in states()
 
@@ -246,8 +244,8 @@ def cache(tmp_path, monkeypatch):
 def test_what_was_left_behind_is_found_and_removed(cache):
     begun, done = stand_in(done=False), stand_in(seed=1)
     root = begun.folder.parent
-    wanted = [done.folder.with_name(f'{done.folder.name}.log'), root / 'an-mini_voc-0123456789ab.log', begun.folder / '.last.pt-a1b2c3_d.tmp', begun.folder / '.best.pt-a1b2c3_d', root / '.removed-a1b2c3_d',
-              root / 'em-mini_voc-0123456789ab', settings.path('outputs') / 'hml' / '.table1.csv-abcdefgh.tmp', cache / 'images' / 'x-40-0123.npy.tmp',
+    wanted = [done.folder.with_name(f'{done.folder.name}.log'), root / 'an-mini_voc-0123456789ab.log', begun.folder / '.last.pt-a1b2c3_d.tmp', root / '.removed-a1b2c3_d',
+              root / 'em-mini_voc-0123456789ab', settings.path('outputs') / 'hml' / '.table1.csv-abcdefgh.tmp',
               cache / 'features' / '.0123.npy-abcdefgh.tmp', cache / 'features' / 'old.npy', cache / 'reproduction-a1b2c3_d']
     kept = [begun.folder.with_name(f'{begun.folder.name}.log'), root / 'mine.log', settings.path('outputs') / '.runs.csv-abcdefgh.tmp', cache / 'features' / 'new.npy',
             cache / 'features' / '.old.npy.lock', cache / 'notes.txt']
@@ -301,19 +299,15 @@ def test_what_goes_away_while_it_is_looked_at_is_left_out(cache, monkeypatch):
     assert keeping.leftovers().path.tolist() == [wanted]
 
 
-def test_nothing_goes_that_a_process_holds_or_has_opened(cache):
-    building, mapped = aged_file(cache / 'images' / '.a.npy-a1b2c3d4.tmp'), cache / 'features' / 'b.npy'
+def test_nothing_goes_that_a_process_holds(cache):
+    building, unused = aged_file(cache / 'images' / '.a.npy-a1b2c3d4.tmp'), aged_file(cache / 'features' / 'b.npy')
     writing = aged_file(stand_in(done=False).folder / '.last.pt-a1b2c3d4.tmp')
-    np.save(mapped, np.zeros((100, 100)))
-    aged(mapped)
     table = keeping.leftovers()
-    assert set(table.path) == {building, mapped, writing}
-    array = np.load(mapped, mmap_mode='r')
-    aged(mapped)
-    with files.lock(cache / 'images' / 'a.npy'), files.lock(writing.parent):
+    assert set(table.path) == {building, unused, writing}
+    with files.lock(cache / 'images' / 'a.npy'), files.lock(unused), files.lock(writing.parent):
         assert not len(keeping.leftovers())
         assert keeping.clean(table, dry_run=False).outcome.tolist() == ['refused'] * 3
-    assert array.sum() == 0 and all(path.is_file() for path in (building, mapped, writing))
+    assert all(path.is_file() for path in (building, unused, writing))
 
 
 def aged_file(path):
