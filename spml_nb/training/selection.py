@@ -86,6 +86,9 @@ def should_stop(config: Config, best: dict, value: float, epoch: int) -> bool:
         best: as from `best_so_far`.
         value: this epoch's validation mAP in percent.
         epoch: its number.
+
+    Returns:
+        True if patience has run out or validation has fallen too far.
     """
     waited = bool(config.patience and epoch - best['epoch'] >= config.patience)
     return waited or bool(config.stop_below and value < best['value'] - config.stop_below)
