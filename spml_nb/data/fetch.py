@@ -24,7 +24,7 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from ..base.errors import SpmlError
 from ..base.files import alone
@@ -40,8 +40,7 @@ def size_of(file: Path) -> int:
     Returns:
         Bytes, 0 where there is no file.
     """
-    try: return os.path.getsize(file)
-    except OSError: return 0
+    return os.path.getsize(file) if os.path.exists(file) else 0
 
 def in_words(count: float) -> str:
     """Write a number of bytes for people.
@@ -127,9 +126,10 @@ def _need_space(folder, count, what):
 
 @contextlib.contextmanager
 def _writing(what):
-    "Turns an error of the disk into words."
+    "Turns an error of the disk into words; one without a number comes from the content that is read."
     try: yield
     except OSError as error:
+        if error.errno is None: raise
         why = 'the disk is full' if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or error
         raise SpmlError(f'{what} could not be written: {why}. Free space or choose another folder (--root, or `data` '
                         'in settings.ini), then give the same command again.') from error
@@ -164,13 +164,11 @@ def _open(url, headers, timeout):
         hopeless = isinstance(reason, FileNotFoundError) or isinstance(error, ValueError)
         raise (Refused if hopeless else Dropped)(str(reason) or type(reason).__name__) from error
 
-def _blocks(content, size, failure):
-    "The blocks of what is read; `failure` makes another error of one of reading, so that it is not taken for the disk's."
-    while True:
-        try: block = content.read(size)
-        except (OSError, http.client.HTTPException) as error: raise failure(error) from error
-        if not block: return
-        yield block
+def _blocks(response):
+    "What arrives, in blocks; an error of the connection gets its own type, so that it is not taken for the disk's."
+    try:
+        while block := response.read(1 << 18): yield block
+    except (OSError, http.client.HTTPException) as error: raise Dropped(str(error) or type(error).__name__) from error
 
 # %% ../../nbs/data/fetch.ipynb #6ec0fa86
 def _start(response, part, have, note, url):
@@ -211,11 +209,12 @@ def _transfer(url, part, trusted, about, tell, timeout):
 
 def _receive(response, part, have, total, tell):
     name = part.name.removesuffix('.part')
-    tell(f'{name}: {f"going on after {in_words(have)} of" if have else "fetching"} {in_words(total) if total else "…"}')
+    begins = f'going on after {in_words(have)} of' if have else 'fetching'
+    tell(f'{name}: {begins} {in_words(total) if total else "…"}')
     shown = meter(name, total, start=have, unit='B')
     with _writing(part), open(part, 'r+b' if have else 'wb') as content, shown as progress:
         content.seek(have)
-        for block in _blocks(response, 1 << 18, lambda error: Dropped(str(error) or type(error).__name__)):
+        for block in _blocks(response):
             content.write(block)
             progress.update(len(block))
         content.flush()
@@ -269,8 +268,9 @@ def download(urls, file: Path, *, sha256: str | None = None, md5: str | None = N
             tell(f'{file.name}: {wrong}; it is kept as {set_aside(file).name} and fetched again')
         failures = {}
         for url in urls:
-            failures[url] = _from(url, file, part, wanted, bytes, tell, (tries, wait, timeout))
-            if not failures[url]: return file
+            try: return _from(url, file, part, wanted, bytes, tell, (tries, wait, timeout))
+            except Refused as error: failures[url] = error.message
+            tell(f'{file.name}: {failures[url]}')
     if not failures: raise SpmlError(f'{file.name} could not be fetched: no address is known for it.')
     raise SpmlError(f'{file.name} could not be fetched. ' + ' '.join(f'{url}: {why}.' for url, why in failures.items()))
 
@@ -291,21 +291,18 @@ def set_aside(file: Path, name: Path | None = None) -> Path:
 
 # %% ../../nbs/data/fetch.ipynb #a176c183
 def _from(url, file, part, wanted, about, tell, patience):
-    "Fetch `file` from one address; returns what went wrong in words, '' if nothing did."
+    "Fetch `file` from one address. Raises SpmlError: as `_persist`, and for a wrong checksum."
     for _ in range(2 if size_of(part) else 1):   # what was put together from two connections gets a second chance
-        try: _persist(url, part, bool(wanted), about, tell, *patience)
-        except Refused as error:
-            tell(f'{file.name}: {error}')
-            return str(error)
+        _persist(url, part, bool(wanted), about, tell, *patience)
         if not (wrong := _wrong(part, wanted)):
             sums = {**checksums(part), 'url': url}
             part.replace(file)
             _beside(file, '.ok').write_text(json.dumps(sums))
             for ending in ('.ok', '.json'): _beside(part, ending).unlink(missing_ok=True)
-            return ''
+            return file
         bad = set_aside(part, file)
         tell(f'{file.name}: {wrong}; kept as {bad.name}')
-    return f'wrong checksum, {wrong}. What came is kept as {bad}; it is not used'
+    raise Refused(f'wrong checksum, {wrong}. What came is kept as {bad}; it is not used')
 
 # %% ../../nbs/data/fetch.ipynb #23259122
 def mirrored(urls, path: str, mirror: str | None = None) -> list[str]:
@@ -348,32 +345,34 @@ def is_archive(name: str) -> bool:
     """
     return str(name).lower().endswith(SUFFIXES)
 
-def _below(name):
-    "The parts of a member's name. Raises SpmlError: if it is not below the root."
-    path = PurePosixPath(name)
-    if not name or path.is_absolute() or '..' in path.parts or re.match(r'[A-Za-z]:', name) or {'\\', '\0'} & set(name):
+def _check_member(name, ordinary):
+    "Raises SpmlError: for a name that is not below the root, and for what is neither file nor folder."
+    if (not name or name.startswith('/') or '..' in name.split('/') or re.match(r'[A-Za-z]:', name)
+            or {'\\', '\0'} & set(name)):
         raise SpmlError(f'the member {name!r} would be outside the folder')
-    return path.parts
+    if not ordinary: raise SpmlError(f'the member {name!r} is a link or a device')
 
-def _tar_members(file):
-    "(name, None) for a folder, (name, open file) for a file."
-    with tarfile.open(file, 'r:*') as tar:
+def _untar(archive, folder):
+    "Returns: how many files were written."
+    with tarfile.open(archive) as tar:
+        tar.extraction_filter = getattr(tarfile, 'data_filter', None)   # Python before 3.11.4 has none
         for member in tar:
-            if not (member.isdir() or member.isreg()):
-                raise SpmlError(f'the member {member.name!r} is a link or a device')
-            yield member.name, tar.extractfile(member) if member.isreg() else None
+            _check_member(member.name, member.isdir() or member.isreg())
+            tar.extract(member, folder)
         tar.fileobj.seek(tar.offset)
         if tar.fileobj.read(512) != bytes(512): raise Damaged('it ends early')
         while tar.fileobj.read(1 << 20): pass   # to the end of a compressed stream, where its checksum stands
+        return sum(member.isreg() for member in tar.getmembers())
 
-def _zip_members(file):
-    with zipfile.ZipFile(file) as whole_zip:
-        for member in whole_zip.infolist():
+def _unzip(archive, folder):
+    "Returns: how many files were written."
+    with zipfile.ZipFile(archive) as content:
+        members = content.infolist()
+        for member in members:
             kind = stat.S_IFMT(member.external_attr >> 16)
-            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise SpmlError(f'the member {member.filename!r} is a link or a device')
-            with contextlib.nullcontext() if member.is_dir() else whole_zip.open(member) as content:
-                yield member.filename, content
+            _check_member(member.filename, kind in (0, stat.S_IFREG, stat.S_IFDIR))
+        content.extractall(folder)
+        return sum(not member.is_dir() for member in members)
 
 # %% ../../nbs/data/fetch.ipynb #d8325054
 @contextlib.contextmanager
@@ -393,24 +392,12 @@ def whole(folder: Path):
     temporary = folder.with_name(f'.{folder.name}.partial')
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        with _writing(folder): temporary.mkdir(parents=True)
-        yield temporary
         with _writing(folder):
+            temporary.mkdir(parents=True)
+            yield temporary
             if folder.is_dir(): folder.rmdir()
             temporary.rename(folder)
     finally: shutil.rmtree(temporary, ignore_errors=True)
-
-def _write_members(members, folder):
-    "Returns: how many files were written."
-    count = 0
-    for name, content in members:
-        target = folder.joinpath(*_below(name))
-        with _writing(folder): (target if content is None else target.parent).mkdir(parents=True, exist_ok=True)
-        if content is None: continue
-        with _writing(target), open(target, 'wb') as out:
-            out.writelines(_blocks(content, 1 << 20, lambda error: Damaged(f'it is garbled ({error})')))
-        count += 1
-    return count
 
 # %% ../../nbs/data/fetch.ipynb #4e39597e
 MARK = '.unpacked'
@@ -454,11 +441,10 @@ def unpack(archive: Path, root: Path, tell=print) -> Path:
         tell(f'{archive.name}: unpacking into {root}')
         try:
             with whole(root) as temporary:
-                count = _write_members((_zip_members if zipfile.is_zipfile(archive) else _tar_members)(archive),
-                                       temporary)
+                count = (_unzip if zipfile.is_zipfile(archive) else _untar)(archive, temporary)
                 note = {'archive': archive.name, 'files': count,
                         **{key: sums[key] for key in ('bytes', 'md5', 'sha256')}}
-                with _writing(root): (temporary / MARK).write_text(json.dumps(note))
+                (temporary / MARK).write_text(json.dumps(note))
         except SpmlError as error: raise type(error)(f'{archive} is not unpacked: {error}') from error.__cause__
         except DAMAGES as error:
             raise Damaged(f'{archive} is not unpacked: it is truncated or no archive ({type(error).__name__}: '

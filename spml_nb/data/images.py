@@ -19,12 +19,13 @@ import warnings
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
-from torchvision.transforms import RandomResizedCrop
+from torchvision.transforms import CenterCrop, Compose, RandomResizedCrop, Resize
 
 from ..base import files, settings
 from ..base.errors import SpmlError
@@ -48,7 +49,7 @@ def squash(image: Image.Image, size: int) -> np.ndarray:
     Source:
         The papers' 448 × 448 squash (Cole et al. 2021).
     """
-    return np.asarray(_resized(upright(image), (size, size)))
+    return np.asarray(upright(image).resize((size, size), _BILINEAR))
 
 def upright(image: Image.Image) -> Image.Image:
     """Turn one opened image into RGB, the right way up.
@@ -69,7 +70,7 @@ def upright(image: Image.Image) -> Image.Image:
     if image.mode.startswith('I;16'): image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     return image.convert('RGB')
 
-def _resized(image, size): return image if image.size == size else image.resize(size, Image.Resampling.BILINEAR)
+_BILINEAR = Image.Resampling.BILINEAR   # with antialiasing, as Pillow does it
 
 # %% ../../nbs/data/images.ipynb #726647a3
 CACHE_VERSION = 1  # of the decoding above: raise it when the same files would give other pixels
@@ -140,10 +141,15 @@ def _kept(dataset, file, size, needed, progress, opened, write):
     try:
         if (store := opened(file)) is not None: return store
         file.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(file, progress):
+        files.remove_leftovers(file.parent)   # of killed builders
+        with files.alone(file, files.say if progress else None):
             if opened(file) is None: _build(dataset, file, size, progress, write)
         return opened(file)
-    except OSError as error: raise _cannot_write(error, dataset, file.parent, needed) from error
+    except OSError as error:
+        why = 'there is not enough space' if error.errno in FULL else f'it cannot be used ({error.strerror or error})'
+        raise SpmlError(f'the decoded images of {dataset.name} need {needed:,} bytes ({needed / 2**30:.2f} GiB) in '
+                        f'{file.parent}, and {why}. Make room there, or name another folder: the line `cache` of '
+                        'settings.ini, or the environment variable SPML_NB_CACHE.') from error
 
 def _build(dataset, file, size, progress, write):
     start = time.perf_counter()
@@ -162,18 +168,6 @@ def _cores(): return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffin
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-def _cannot_write(error, dataset, folder, needed):
-    why = 'there is not enough space' if error.errno in FULL else f'it cannot be used ({error.strerror or error})'
-    return SpmlError(f'the decoded images of {dataset.name} need {needed:,} bytes ({needed / 2**30:.2f} GiB) in '
-                     f'{folder}, and {why}. Make room there, or name another folder: the line `cache` of settings.ini, '
-                     'or the environment variable SPML_NB_CACHE.')
-
-# %% ../../nbs/data/images.ipynb #1520332e
-def _alone(file, progress):
-    "The lock of a cache; what killed builders left behind is removed."
-    files.remove_leftovers(file.parent)
-    return files.alone(file, files.say if progress else None)
-
 # %% ../../nbs/data/images.ipynb #8b85f266
 def _write_squares(out, dataset, size, progress):
     shape = len(dataset), size, size, 3
@@ -181,19 +175,8 @@ def _write_squares(out, dataset, size, progress):
         raise OSError(errno.ENOSPC, 'not enough free space')
     np.lib.format.write_array_header_1_0(out, {'descr': '|u1', 'fortran_order': False, 'shape': shape})
     _reserve(out, out.tell() + math.prod(shape))
-    with closing(_usable(dataset, size, progress, squash)) as images:
+    with closing(_decoded(dataset, size, progress, squash)) as images:
         for pixels in images: out.write(pixels)
-
-def _usable(dataset, size, progress, shape):
-    "Pixels of each image in order; after the last one, one error with all that cannot be used."
-    bad = []
-    with closing(_decoded(dataset, size, progress, shape)) as images:
-        for name, pixels in zip(dataset.image_names, images, strict=True):
-            if isinstance(pixels, str): bad.append(f'{name} ({pixels})')
-            else: yield pixels
-    if bad:
-        raise SpmlError(f'{len(bad):,} of {len(dataset):,} images of {dataset.name} cannot be used: {listed(bad, 20)}. '
-                        'Repair or replace them, or remove their rows from the table.')
 
 def _reserve(out, size):
     if not hasattr(os, 'posix_fallocate'): return
@@ -204,23 +187,28 @@ def _reserve(out, size):
 
 # %% ../../nbs/data/images.ipynb #d0a27440
 def _decoded(dataset, size, progress, shape):
-    "Pixels of each image in order, or a str saying why there are none."
+    "Pixels of each image in order; after the last one, one error with all that cannot be used."
+    bad, photos = [], iter(dataset.images)
     counted = meter(f'{dataset.name}, {size} px', len(dataset), unit='images', show=progress)
     with warnings.catch_warnings(), ThreadPoolExecutor(_cores()) as pool, counted as bar:
         # A photo of 90 to 179 megapixels is legal here, and dropped transparency is announced above.
         warnings.simplefilter('ignore', Image.DecompressionBombWarning); warnings.simplefilter('ignore', UserWarning)
-        waiting = deque()  # bounded, so that pixels do not pile up when the disk is slower than the decoders
-        for file in dataset.images:
-            waiting.append(pool.submit(_attempt, file, size, shape))
-            if len(waiting) >= 8 * _cores(): yield waiting.popleft().result(); bar.update()
-        while waiting: yield waiting.popleft().result(); bar.update()
+        def submit(count): return [pool.submit(_decode, photo, size, shape) for photo in islice(photos, count)]
+        waiting = deque(submit(8 * _cores()))  # bounded: a slow disk does not let pixels pile up
+        for name in dataset.image_names:
+            pixels = waiting.popleft().result()
+            waiting += submit(1)
+            if isinstance(pixels, str): bad.append(f'{name} ({pixels})')
+            else: yield pixels
+            bar.update()
+    if bad:
+        raise SpmlError(f'{len(bad):,} of {len(dataset):,} images of {dataset.name} cannot be used: {listed(bad, 20)}. '
+                        'Repair or replace them, or remove their rows from the table.')
 
 def _decode(file, size, shape):
-    with Image.open(file) as image: return shape(image, size)
-
-def _attempt(file, size, shape):
     "The pixels that `shape` makes of a photo, or a str saying why there are none."
-    try: return _decode(file, size, shape)
+    try:
+        with Image.open(file) as image: return shape(image, size)
     except Exception as error: return _reason(error, file)  # decoders raise a dozen different types for damaged files
 
 def _reason(error, file):
@@ -291,7 +279,8 @@ def reduced(image: Image.Image, longest: int) -> np.ndarray:
     """
     image = upright(image)
     scale = longest / max(image.size)
-    return np.asarray(image if scale >= 1 else _resized(image, tuple(max(1, round(scale * n)) for n in image.size)))
+    if scale < 1: image = image.resize([max(1, round(scale * n)) for n in image.size], _BILINEAR)
+    return np.asarray(image)
 
 # %% ../../nbs/data/images.ipynb #d0a858ec
 def open_photos(dataset: Dataset, longest: int = LONGEST, progress: bool = True) -> Photos:
@@ -327,7 +316,7 @@ def _opened_whole(file, n):
 
 def _write_photos(out, dataset, longest, progress):
     sizes = []
-    with closing(_usable(dataset, longest, progress, reduced)) as images:
+    with closing(_decoded(dataset, longest, progress, reduced)) as images:
         for pixels in images:
             out.write(pixels)
             sizes.append(pixels.shape[:2])
@@ -357,7 +346,7 @@ def random_crops(photos: Photos, rows, size: int) -> torch.Tensor:
     def cut(row, box):
         top, left, height, width = box
         pixels = np.ascontiguousarray(photos[row][top:top + height, left:left + width])
-        return _resized(Image.fromarray(pixels), (size, size))
+        return Image.fromarray(pixels).resize((size, size), _BILINEAR)
     return _together(cut, rows, boxes, size=size)
 
 def centre_crops(photos: Photos, rows, size: int) -> torch.Tensor:
@@ -377,13 +366,8 @@ def centre_crops(photos: Photos, rows, size: int) -> torch.Tensor:
     Source:
         torchvision's Resize(256) and CenterCrop(224); the authors' code of Two-way.
     """
-    short = size * 8 // 7
-    def cut(row):
-        image = Image.fromarray(photos[row])
-        image = _resized(image, tuple(int(short * n / min(image.size)) for n in image.size))
-        left, top = (round((n - size) / 2) for n in image.size)
-        return image.crop((left, top, left + size, top + size))
-    return _together(cut, _within(rows, len(photos)), size=size)
+    view = Compose([Resize(size * 8 // 7), CenterCrop(size)])
+    return _together(lambda row: view(Image.fromarray(photos[row])), _within(rows, len(photos)), size=size)
 
 def _together(cut, rows, *more, size):
     pixels = np.empty((len(rows), size, size, 3), np.uint8)

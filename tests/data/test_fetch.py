@@ -200,7 +200,8 @@ def test_too_little_space_is_told_before_the_first_byte(source, tmp_path, monkey
 @pytest.mark.parametrize('size', [100, 700_000])
 def test_a_disk_that_is_full_says_so_and_is_not_tried_again(source, tmp_path, size, monkeypatch):
     (source / 'a.bin').write_bytes(CONTENT[:size])
-    monkeypatch.setattr(fetch, 'open', lambda file, mode: open('/dev/full' if 'b' in mode and mode != 'rb' else file, mode), raising=False)
+    for module in (fetch, zipfile):
+        monkeypatch.setattr(module, 'open', lambda file, mode: open('/dev/full' if 'b' in mode and mode != 'rb' else file, mode), raising=False)
     with serve(source) as server, refused('the disk is full', 'Free space', tmp_path): download([server.url + '/a.bin'], tmp_path / 'a.bin', **quiet)
     assert len(server.log) == 1 and not (tmp_path / 'a.bin').exists()
     archive = zip_of(tmp_path / 'x.zip', {'a': CONTENT[:size]})

@@ -376,7 +376,7 @@ def test_a_cache_folder_that_cannot_be_written_names_the_setting(photos, tmp_pat
 
 def test_an_interrupted_build_leaves_nothing_and_restores_the_warnings(photos, cache, monkeypatch):
     def interrupted(*_): raise KeyboardInterrupt
-    monkeypatch.setattr(images, '_attempt', interrupted)
+    monkeypatch.setattr(images, '_decode', interrupted)
     filters = list(warnings.filters)
     with pytest.raises(KeyboardInterrupt): open_images(dataset(photos), 16)
     assert inside(cache) == [] and warnings.filters == filters

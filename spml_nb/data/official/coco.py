@@ -17,10 +17,7 @@ from .registry import Archive, Benchmark, inside, read_json, register
 # %% ../../../nbs/data/official/coco.ipynb #aa7b2aa1
 def _coco_part(file):
     "(names sorted, (N, C) labels, class names) of an instances file; polygons are dropped while it is parsed."
-    def slim(entry):
-        entry.pop('segmentation', None)
-        return entry
-    content = read_json(file, slim)
+    content = read_json(file, lambda entry: {key: value for key, value in entry.items() if key != 'segmentation'})
     try:
         files = {image['id']: image['file_name'] for image in content['images']}
         categories = sorted((category['id'], category['name']) for category in content['categories'])

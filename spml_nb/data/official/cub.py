@@ -12,13 +12,12 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing
-from .registry import Archive, Benchmark, inside, lines, register
+from .registry import Archive, Benchmark, inside, lines, reading, register
 
 # %% ../../../nbs/data/official/cub.ipynb #df419a70
 def _columns(file, *columns):
     "Integer columns of a text file, (n, len(columns))."
-    try: return np.loadtxt(file, dtype=np.int64, usecols=columns, ndmin=2)
-    except (OSError, ValueError) as error: raise SpmlError(f'{file} cannot be read: {error}.') from error
+    return reading(file, lambda: np.loadtxt(file, dtype=np.int64, usecols=columns, ndmin=2))
 
 def _numbered(file):
     "{number: rest of the line}, in the file's order."

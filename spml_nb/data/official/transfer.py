@@ -19,20 +19,34 @@ from .cub import CUB_ARCHIVE, CUB_HELP
 from .registry import Archive, Benchmark, inside, lines, read_json, read_matlab, register
 
 # %% ../../../nbs/data/official/transfer.ipynb #60d63034
-def _class_folders(folder):
-    "[(path below `folder`, class number)] of a folder of class folders, and the classes."
+def _class_folders(folder, below):
+    "{class: its images, as paths below `below`} of a folder of class folders, sorted."
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
     if not names:
         raise SpmlError(f'{folder} has no folder a class. Sort the photos into {folder.name}/n01440764/ and so on.')
-    return [(f'{name}/{file.name}', k) for k, name in enumerate(names) for file in sorted((folder / name).iterdir())
-            if file.suffix.lower() in PHOTOS], names
+    place = folder.relative_to(below).as_posix()
+    return {name: [f'{place}/{name}/{file.name}' for file in sorted((folder / name).iterdir())
+                   if file.suffix.lower() in PHOTOS] for name in names}
 
-def _single(rows, class_names):
-    "A Listing from {part: [(image, class number)]}: one positive per row, everything else absent."
-    images, classes, split = zip(*((image, k, part) for part, pairs in rows.items() for image, k in pairs), strict=True)
-    labels = np.full((len(images), len(class_names)), -1, np.int8)
-    labels[np.arange(len(images)), classes] = 1
-    return Listing([*images], labels, [*class_names], [*split])
+def _single(rows, source, keys, class_names=None):
+    "A Listing from {part: [(image, key of its class)]}: one positive per row. Keys are names if none are given."
+    images, classes, split = zip(*((image, key, part) for part, pairs in rows.items() for image, key in pairs),
+                                 strict=True)
+    number = {key: k for k, key in enumerate(keys)}
+    strange = sorted({*classes} - {*number})
+    if strange:
+        raise SpmlError(f'{source}: unknown class {listed(map(repr, strange))}; the official list has '
+                        f'{listed(number)}.')
+    labels = np.full((len(images), len(number)), -1, np.int8)
+    labels[np.arange(len(images)), [number[key] for key in classes]] = 1
+    return Listing([*images], labels, [*(class_names or number)], [*split])
+
+def _by_class(parts, source):
+    "A Listing from {part: {class: its images}}, classes sorted."
+    different = sorted({*parts['train']} ^ {*parts['test']})
+    if different: raise SpmlError(f'{source}: training and test set have different classes: {listed(different)}.')
+    return _single({part: [(image, name) for name in sorted(classes) for image in classes[name]]
+                    for part, classes in parts.items()}, source, sorted(parts['train']))
 
 def read_imagenet(folder: Path) -> Listing:
     """Read ImageNet, or any folders of the same form: train/CLASS/*.JPEG and val/CLASS/*.JPEG.
@@ -49,15 +63,8 @@ def read_imagenet(folder: Path) -> Listing:
     Source:
         Russakovsky et al. 2015.
     """
-    rows, names = {}, {}
-    for part, word in (('train', 'train'), ('val', 'test')):
-        base = inside(folder, f'{part}/{part}', part)
-        pairs, names[part] = _class_folders(base)
-        rows[word] = [(f'{base.relative_to(folder).as_posix()}/{path}', k) for path, k in pairs]
-    if names['train'] != names['val']:
-        different = sorted({*names['train']} ^ {*names['val']})
-        raise SpmlError(f'{folder}: classes in only one of train and val: {listed(different)}.')
-    return _single(rows, names['train'])
+    parts = {'train': inside(folder, 'train/train', 'train'), 'test': inside(folder, 'val/val', 'val')}
+    return _by_class({part: _class_folders(base, folder) for part, base in parts.items()}, folder)
 
 IMAGENET = register(Benchmark(
     'imagenet', read_imagenet, (Archive('train.tar'), Archive('val.tar')),
@@ -69,10 +76,6 @@ IMAGENET = register(Benchmark(
     licence='For non-commercial research and education; cite Russakovsky et al., IJCV 2015.'))
 
 # %% ../../../nbs/data/official/transfer.ipynb #544f07fb
-def _number(name, names, file):
-    if name not in names: raise SpmlError(f'{file}: unknown class {name!r}; the official list has {listed(names)}.')
-    return names[name]
-
 def read_aircraft(folder: Path) -> Listing:
     """Read FGVC-Aircraft with its 100 variants and the official split.
 
@@ -89,13 +92,12 @@ def read_aircraft(folder: Path) -> Listing:
         Maji et al. 2013.
     """
     base = inside(folder, 'fgvc-aircraft/fgvc-aircraft-2013b/data', 'fgvc-aircraft/data')
-    class_names = [line.strip() for line in lines(base / 'variants.txt')]
-    number, below, rows = {name: k for k, name in enumerate(class_names)}, base.relative_to(folder).as_posix(), {}
-    for part in ('train', 'val', 'test'):
-        file = base / f'images_variant_{part}.txt'
-        words = [line.strip().split(' ', 1) for line in lines(file)]
-        rows[part] = [(f'{below}/images/{row[0]}.jpg', _number(row[-1], number, file)) for row in words]
-    return _single(rows, class_names)
+    below = base.relative_to(folder).as_posix()
+    rows = {part: [line.strip().split(' ', 1) for line in lines(base / f'images_variant_{part}.txt')]
+            for part in ('train', 'val', 'test')}
+    return _single({part: [(f'{below}/images/{words[0]}.jpg', words[-1]) for words in of_part]
+                    for part, of_part in rows.items()},
+                   base, [line.strip() for line in lines(base / 'variants.txt')])
 
 def read_caltech101(folder: Path) -> Listing:
     """Read Caltech-101 with its background class: 30 drawn images of each class train, the rest test.
@@ -116,15 +118,14 @@ def read_caltech101(folder: Path) -> Listing:
     if not (folder / 'photos').is_dir():
         archive = '101_ObjectCategories.tar.gz'
         fetch.unpack(inside(folder, f'caltech-101/caltech-101/{archive}', f'caltech-101/{archive}'), folder / 'photos')
-    pairs, class_names = _class_folders(inside(folder, 'photos/101_ObjectCategories'))
-    random, rows = np.random.RandomState(1200), {'train': [], 'test': []}
-    for k, name in enumerate(class_names):
-        images = [f'photos/101_ObjectCategories/{image}' for image, c in pairs if c == k]
+    random, parts = np.random.RandomState(1200), {'train': {}, 'test': {}}
+    for name, images in _class_folders(inside(folder, 'photos/101_ObjectCategories'), folder).items():
         if len(images) <= 30:
             raise SpmlError(f'{folder}: class {name!r} has {len(images)} images; more than 30 are needed.')
         drawn = set(random.permutation(len(images))[:30].tolist())
-        for row, image in enumerate(images): rows['train' if row in drawn else 'test'].append((image, k))
-    return _single(rows, class_names)
+        parts['train'][name] = [image for k, image in enumerate(images) if k in drawn]
+        parts['test'][name] = [image for k, image in enumerate(images) if k not in drawn]
+    return _by_class(parts, folder)
 
 def read_cars(folder: Path) -> Listing:
     """Read Stanford Cars with its 196 models and the official split.
@@ -148,8 +149,8 @@ def read_cars(folder: Path) -> Listing:
     for part, file in files.items():
         photos = inside(folder, f'cars_{part}/cars_{part}', f'cars_{part}').relative_to(folder).as_posix()
         entries = read_matlab(file, 'annotations', squeeze=True)
-        rows[part] = [(f"{photos}/{entry['fname']}", int(entry['class']) - 1) for entry in entries]
-    return _single(rows, class_names)
+        rows[part] = [(f"{photos}/{entry['fname']}", int(entry['class'])) for entry in entries]
+    return _single(rows, devkit, range(1, len(class_names) + 1), class_names)
 
 # %% ../../../nbs/data/official/transfer.ipynb #b7c6ee5b
 def read_cub_species(folder: Path) -> Listing:
@@ -170,14 +171,12 @@ def read_cub_species(folder: Path) -> Listing:
     base = inside(folder, 'archive/CUB_200_2011')
     images, classes, training, names = (dict(line.split(' ', 1) for line in lines(base / f'{name}.txt'))
                                         for name in ('images', 'image_class_labels', 'train_test_split', 'classes'))
-    below, number = base.relative_to(folder).as_posix(), {key: k for k, key in enumerate(names)}
+    below = base.relative_to(folder).as_posix()
     if not images.keys() == classes.keys() == training.keys():
         raise SpmlError(f'{base}: images.txt, image_class_labels.txt and train_test_split.txt list different images.')
-    rows = {'train': [], 'test': []}
-    for key, image in images.items():
-        k = _number(classes[key], number, base / 'image_class_labels.txt')
-        rows['train' if training[key] == '1' else 'test'].append((f'{below}/images/{image}', k))
-    return _single(rows, names.values())
+    rows = {part: [(f'{below}/images/{image}', classes[key]) for key, image in images.items()
+                   if (training[key] == '1') == (part == 'train')] for part in ('train', 'test')}
+    return _single(rows, base / 'image_class_labels.txt', names, names.values())
 
 def read_dtd(folder: Path) -> Listing:
     """Read Describable Textures with its 47 classes and the first of ten official splits.
@@ -195,11 +194,10 @@ def read_dtd(folder: Path) -> Listing:
         Cimpoi et al. 2014.
     """
     base = inside(folder, 'dtd/dtd', 'dtd')
-    parts = {part: lines(base / 'labels' / f'{part}1.txt') for part in ('train', 'val', 'test')}
-    class_names = sorted({image.split('/')[0] for images in parts.values() for image in images})
     below = base.relative_to(folder).as_posix()
-    return _single({part: [(f'{below}/images/{image}', class_names.index(image.split('/')[0])) for image in images]
-                    for part, images in parts.items()}, class_names)
+    rows = {part: [(f'{below}/images/{image}', image.split('/')[0])
+                   for image in lines(base / 'labels' / f'{part}1.txt')] for part in ('train', 'val', 'test')}
+    return _single(rows, base, sorted({name for of_part in rows.values() for _, name in of_part}))
 
 def read_flowers(folder: Path) -> Listing:
     """Read Oxford Flowers with its 102 classes and the official split.
@@ -221,9 +219,9 @@ def read_flowers(folder: Path) -> Listing:
     classes = read_matlab(folder / 'lists/imagelabels.mat', 'labels', squeeze=True)
     numbers = {part: read_matlab(folder / 'lists/setid.mat', word, squeeze=True)
                for part, word in (('train', 'trnid'), ('val', 'valid'), ('test', 'tstid'))}
-    return _single({part: [(f'{below}/image_{k:05}.jpg', int(classes[k - 1]) - 1) for k in ids]
+    return _single({part: [(f'{below}/image_{k:05}.jpg', int(classes[k - 1])) for k in ids]
                     for part, ids in numbers.items()},
-                   Flowers102.classes)
+                   folder / 'lists/imagelabels.mat', range(1, 103), Flowers102.classes)
 
 def read_food101(folder: Path) -> Listing:
     """Read Food-101 with the official split.
@@ -241,13 +239,10 @@ def read_food101(folder: Path) -> Listing:
         Bossard et al. 2014.
     """
     base = inside(folder, 'food-101/food-101', 'food-101')
+    below = base.relative_to(folder).as_posix()
     parts = {part: read_json(base / 'meta' / f'{part}.json') for part in ('train', 'test')}
-    class_names, below = sorted(parts['train']), base.relative_to(folder).as_posix()
-    if class_names != sorted(parts['test']):
-        raise SpmlError(f'{base}: train.json and test.json have different classes.')
-    return _single({part: [(f'{below}/images/{image}.jpg', k) for k, name in enumerate(class_names)
-                           for image in images[name]]
-                    for part, images in parts.items()}, class_names)
+    return _by_class({part: {name: [f'{below}/images/{image}.jpg' for image in images]
+                             for name, images in classes.items()} for part, classes in parts.items()}, base)
 
 def read_pets(folder: Path) -> Listing:
     """Read Oxford-IIIT Pets with its 37 breeds and the official split.
@@ -271,9 +266,9 @@ def read_pets(folder: Path) -> Listing:
     breeds = {int(number): image.rsplit('_', 1)[0] for images in parts.values() for image, number in images}
     if sorted(breeds) != [*range(1, len(breeds) + 1)]:
         raise SpmlError(f'{notes}: breeds are numbered {sorted(breeds)}; expected 1, 2, … without a gap.')
-    return _single({part: [(f'{photos}/{image}.jpg', int(number) - 1) for image, number in images]
+    return _single({part: [(f'{photos}/{image}.jpg', int(number)) for image, number in images]
                     for part, images in parts.items()},
-                   [breeds[k] for k in sorted(breeds)])
+                   notes, sorted(breeds), [breeds[k] for k in sorted(breeds)])
 
 def read_sun(folder: Path) -> Listing:
     """Read SUN397 scenes with the first of ten official splits.
@@ -293,11 +288,11 @@ def read_sun(folder: Path) -> Listing:
     base, lists = inside(folder, 'SUN397/SUN397', 'SUN397'), inside(folder, 'Partitions/Partitions', 'Partitions')
     names = lists / 'ClassName.txt'
     class_names = [line.strip()[3:] for line in lines(names if names.exists() else base / 'ClassName.txt')]
-    number, below, rows = {name: k for k, name in enumerate(class_names)}, base.relative_to(folder).as_posix(), {}
-    for part, file in (('train', lists / 'Training_01.txt'), ('test', lists / 'Testing_01.txt')):
-        images = [line.strip() for line in lines(file)]
-        rows[part] = [(below + image, _number(image.rsplit('/', 1)[0][3:], number, file)) for image in images]
-    return _single(rows, class_names)
+    images = {part: [line.strip() for line in lines(lists / f'{word}_01.txt')]
+              for part, word in (('train', 'Training'), ('test', 'Testing'))}
+    below = base.relative_to(folder).as_posix()
+    return _single({part: [(below + image, image.rsplit('/', 1)[0][3:]) for image in of_part]
+                    for part, of_part in images.items()}, lists, class_names)
 
 # %% ../../../nbs/data/official/transfer.ipynb #3163b330
 _OXFORD = 'https://www.robots.ox.ac.uk/~vgg/data'
