@@ -20,7 +20,8 @@ from .base.errors import SpmlError
 # %% ../nbs/cli.ipynb #c15633f4
 @dataclass(frozen=True)
 class Command:
-    "A sub-command: what it does, its two texts of help, its arguments as (names, options of argparse, completes)."
+    """A sub-command: what it does, its two texts of help, its arguments as (names, options of argparse, completes).
+    Where `do` gives something true, the exit status is 1."""
     do: Callable
     help: str
     description: str
@@ -48,8 +49,7 @@ def _tell(line: str): print(line, flush=True)
           _argument('--root', help='folder of data sets (unset: `data` in settings.ini)'),
           _argument('--check', action='store_true', help='only say what is missing; exit status 1 if something is'),
           _argument('--mirror', help='address or folder to try first, with files as NAME/FILE (unset: SPML_NB_MIRROR)'))
-def _data(args) -> int:
-    "Do `spml data`; exit status 1 if --check finds something missing."
+def _data(args) -> bool | None:
     from spml_nb.data.official import registry
     if args.name is None:
         if args.check or args.mirror:
@@ -58,9 +58,8 @@ def _data(args) -> int:
     elif args.check:
         missing = registry.check(args.name, args.root)
         print('\n'.join(missing) or f'{args.name} is ready.')
-        return int(bool(missing))
+        return bool(missing)
     else: registry.prepare(args.name, args.root, args.mirror, tell=_tell)
-    return 0
 
 # %% ../nbs/cli.ipynb #6752e169
 def _fields_argument(meaning: str):
@@ -90,8 +89,7 @@ def _fields(args) -> dict:
           _argument('-y', action='append', default=[], metavar='YAML', dest='yaml',
                     help="fields as YAML, such as 'hparams: {alpha: 0.1}'"),
           _argument('--nproc', type=int, default=1, help='processes of this machine that train it together (unset: 1)'))
-def _train(args) -> int:
-    "Do `spml train`."
+def _train(args):
     from spml_nb.runs.config import Config
     from spml_nb.training import launch
     given = {}
@@ -103,7 +101,6 @@ def _train(args) -> int:
     result = launch.launch(Config(**given | _fields(args)), args.nproc, tell=_tell)
     val, test = (result.scores.get(name, float('nan')) for name in ('val_map', 'test_map'))
     print(f'{result.folder}: validation mAP {val:.2f}, test mAP {test:.2f}')
-    return 0
 
 # %% ../nbs/cli.ipynb #8c4c9464
 @_command('the labels of new images, with probabilities',
@@ -113,24 +110,20 @@ def _train(args) -> int:
           _argument('images', nargs='+', completes='file', help='a folder, or image files'),
           _argument('--out', completes='file',
                     help='a CSV file for the whole table (unset: image and labels are printed)'))
-def _predict(args) -> int:
-    "Do `spml predict`."
+def _predict(args):
     from spml_nb.use import predict
     table = predict.predict(args.run, args.images[0] if len(args.images) == 1 else args.images)
     if args.out:
         predict.write_csv(table, args.out)
         print(f'{len(table)} images: {args.out}')
     else: print(table[['image', 'labels']].to_csv(index=False, lineterminator='\n'), end='')
-    return 0
 
 @_command('a run as one file for use elsewhere', 'Write a finished run as .safetensors, .pt2 (torch.export) or .onnx.',
           _argument('run', completes='run', help="a finished run's name or folder"),
           _argument('file', completes='file', help='what to write; its suffix says how'))
-def _export(args) -> int:
-    "Do `spml export`."
+def _export(args):
     from spml_nb.use import export
     print(export.export(args.run, args.file))
-    return 0
 
 # %% ../nbs/cli.ipynb #540ba4a7
 @_command('list, filter and remove runs',
@@ -144,8 +137,7 @@ def _export(args) -> int:
           _argument('--remove', action='store_true',
                     help='remove what is listed; without --yes only say what would go'),
           _argument('--yes', action='store_true', help='really remove'))
-def _runs(args) -> int:
-    "Do `spml runs`; exit status 1 if something was not removed."
+def _runs(args) -> bool | None:
     from spml_nb.tools import cleanup
     if args.yes and not args.remove:
         raise SpmlError('--yes goes with --remove: `spml runs --state damaged --remove --yes`.')
@@ -156,34 +148,30 @@ def _runs(args) -> int:
         table = cleanup.listing(state=args.state, pattern=args.name, days=args.days, **_fields(args))
         remove = cleanup.remove
     print(cleanup.text(table))
-    if not args.remove: return 0
+    if not args.remove: return None
     done = remove(table, dry_run=not args.yes)
     print(cleanup.freed(done), '' if args.yes else 'Add --yes to remove them.', sep='\n')
-    return int((done.outcome == 'refused').any())
+    return (done.outcome == 'refused').any()
 
 @_command('train a finished run again and compare',
           'Train the same configuration again, beside the first, and report every difference.',
           _argument('run', completes='run', help="a finished run's name or folder"),
           _argument('--device', help='train it there (unset: where the run was trained)'))
-def _reproduce(args) -> int:
-    "Do `spml reproduce`."
+def _reproduce(args):
     from spml_nb.tools import reproduce
     print(reproduce.text(reproduce.reproduce(args.run, device=args.device)))
-    return 0
 
 # %% ../nbs/cli.ipynb #33e6576c
 @_command("the papers' hyper-parameters, each with its source",
           "The papers' hyper-parameters: printed, from the authors' code, or chosen here where the sources are silent.",
           _argument('--paper', help='hml, em_apl, opml, lac or two_way (unset: all)', completes='paper'),
           _argument('--loss', help="one of the paper's losses (unset: its own)", completes='loss'))
-def _presets(args) -> int:
-    "Do `spml presets`."
+def _presets(args):
     from spml_nb.sweeps import presets
     if args.loss and not args.paper: raise SpmlError('--loss goes with --paper: `spml presets --paper lac --loss em`.')
     for paper in [args.paper] if args.paper else presets.papers():
         table = presets.overview(paper, args.loss)
         print(presets.PAPERS[paper].title, table.to_string(), sep='\n', end='\n\n')
-    return 0
 
 # %% ../nbs/cli.ipynb #d6c55286
 @_command("run what a paper's tables or figures still need",
@@ -202,51 +190,43 @@ def _presets(args) -> int:
           _argument('--address', help='of the Ray cluster, such as auto (unset: Ray on this machine alone)'),
           _argument('--dry-run', action='store_true',
                     help='only say how many runs are missing and how long they will take'))
-def _sweep(args) -> int:
-    "Do `spml sweep`; exit status 1 if a run failed or is missing."
+def _sweep(args) -> bool | None:
     if args.figure and (args.table or args.seeds):
         raise SpmlError('--figure goes without --table and --seeds: `spml sweep hml --figure 3`.')
     seeds = args.seeds or (0, 1, 2)
     if (args.paper, args.table, args.suite) == ('two_way', '8', 'mini'): return _sweep_transfer(seeds, args.dry_run)
+    from spml_nb.replication import figures, tables
     from spml_nb.runs import record
     options = {name: getattr(args, name) for name in ('jobs', 'engine', 'address', 'dry_run')} | {'tell': _tell}
-    if args.figure:
-        from spml_nb.replication import figures
-        done = figures.sweep(args.paper, args.figure, args.suite, **options)
-    else:
-        from spml_nb.replication import tables
-        done = tables.sweep(args.paper, args.table, args.suite, seeds=seeds, **options)
-    if args.dry_run: return 0
+    if args.figure: done = figures.sweep(args.paper, args.figure, args.suite, **options)
+    else: done = tables.sweep(args.paper, args.table, args.suite, seeds=seeds, **options)
+    if args.dry_run: return None
     record.export_csv()
-    return int((done.state != 'done').any())
+    return (done.state != 'done').any()
 
-def _sweep_transfer(seeds, dry_run: bool) -> int:
+def _sweep_transfer(seeds, dry_run: bool):
     from spml_nb.sweeps import transfer
     if dry_run: print(f'{len(transfer.missing(seeds))} of {len(transfer.ROWS) * len(seeds)} networks are missing.')
     else: transfer.record(seeds, tell=_tell)
-    return 0
 
 # %% ../nbs/cli.ipynb #bd3c2135
 @_command('rebuild the tables, figures, claims and pages in outputs/ from outputs/runs.csv',
           'Rebuild outputs/ from runs.csv and the arrays of the figures, without training; '
           'open outputs/index.html then.')
-def _tables(args) -> int:
-    "Do `spml tables`."
+def _tables(args):
     from spml_nb.replication import front, pages
     pages.write(tell=_tell)
     front.write()
-    return 0
 
 # %% ../nbs/cli.ipynb #22d33966
 @_command('check environment, GPU, disk, data and versions',
           'Check environment, GPU, disk, data and versions; exit status 1 if there is a problem.',
           _argument('--quick', action='store_true', help='only what can be said without loading torch'))
-def _doctor(args) -> int:
-    "Do `spml doctor`; exit status 1 if there is a problem."
+def _doctor(args) -> bool:
     from spml_nb.tools import doctor
-    table = doctor.check(quick=True) if args.quick else doctor.check()
+    table = doctor.check(quick=args.quick)
     print(doctor.text(table))
-    return int((table.state == 'problem').any())
+    return (table.state == 'problem').any()
 
 # %% ../nbs/cli.ipynb #65e57920
 def completions() -> dict[str, str]:
@@ -311,9 +291,9 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     if hasattr(sys.stdout, 'reconfigure'): sys.stdout.reconfigure(errors='surrogateescape')   # names that are not UTF-8
     try:
-        status = args.do(args)
+        wrong = args.do(args)
         sys.stdout.flush()
-        return status
+        return int(bool(wrong))
     except SpmlError as error: print(f'error: {error}', file=sys.stderr)
     except KeyboardInterrupt:
         print('stopped; the same command goes on from here' if args.command in RESUMED else 'stopped', file=sys.stderr)

@@ -143,8 +143,8 @@ def table(measured: pd.DataFrame) -> str:
     def lines(method, published, ours, form):
         part = measured[measured.method == method.name].set_index('panel').loc[list(PANELS)]
         return [_cell(line[published], line[ours], line.n, form) for _, line in part.iterrows()]
-    def name(method): return f"{escape(method.name)} ({published.read(method.paper)['short']} Table {method.table})"
-    rows = [[name(method), *lines(method, 'published', 'ours', '+.1f')] for method in METHODS if method.own]
+    rows = [[f"{escape(method.name)} ({published.read(method.paper)['short']} Table {method.table})",
+             *lines(method, 'published', 'ours', '+.1f')] for method in METHODS if method.own]
     return grid([['published / ours', *PANELS[:-1], 'photos, ours'],
                  ['AN itself, mAP in % (HML Table 2)', *lines(METHODS[0], 'base', 'our_base', '.1f')], *rows])
 

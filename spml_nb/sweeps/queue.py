@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 import pandas as pd
@@ -84,13 +85,14 @@ class _Worker:
 
     def train(self, config: Config) -> str:
         "Gives '' or what went wrong; a worker that dies is replaced."
-        if self.process is None: self.start(config)
         try:
+            if self.process is None: self.start(config)
             self.process.stdin.write(json.dumps(as_dict(config)) + '\n')
             self.process.stdin.flush()
             answer = self.process.stdout.readline()
-        except (BrokenPipeError, ValueError): answer = ''
-        if answer: return json.loads(answer)
+            if answer: return json.loads(answer)
+        except BrokenPipeError: pass
+        except Exception as error: return f'{type(error).__name__}: {error}'   # no process could be started, say
         code, self.process = self.process.wait(), None
         return f'the process ended with exit status {code} (-9: killed, often for want of memory). {_AGAIN}'
 
@@ -148,21 +150,18 @@ def _expected(config: Config, known: pd.DataFrame) -> float:
 # %% ../../nbs/sweeps/queue.ipynb #7e6f2bbb
 def _local(todo: pd.DataFrame, jobs: int, address: None, tell: Callable) -> Iterator[tuple[str, str]]:
     "Train in `jobs` processes of this machine. Gives (run, '' or what went wrong) as each ends."
-    orders, answers, workers = queue.Queue(), queue.Queue(), [_Worker(k, jobs) for k in range(min(jobs, len(todo)))]
-    for order in zip(todo.run, todo.config, strict=True): orders.put(order)
+    orders, answers = deque(zip(todo.run, todo.config, strict=True)), queue.Queue()
+    workers = [_Worker(k, jobs) for k in range(min(jobs, len(todo)))]
     def serve(worker):
-        while True:
-            try: name, config = orders.get_nowait()
-            except queue.Empty: return
-            try: message = worker.train(config)
-            except Exception as error: message = f'{type(error).__name__}: {error}'   # no process could be started, say
-            answers.put((name, message))
+        with contextlib.suppress(IndexError):   # no order is left
+            while True:
+                name, config = orders.popleft()
+                answers.put((name, worker.train(config)))
     try:
         for worker in workers: threading.Thread(target=serve, args=(worker,), daemon=True).start()
         for _ in range(len(todo)): yield answers.get()
     finally:
-        with contextlib.suppress(queue.Empty):
-            while True: orders.get_nowait()
+        orders.clear()
         for worker in workers: worker.stop()
 
 # %% ../../nbs/sweeps/queue.ipynb #713d977c

@@ -143,11 +143,11 @@ def pretrained(run: str | Path) -> Model:
         SpmlError: if the run is not done or damaged.
     """
     run = training.open_run(run)
-    config = run.config
     run.result()   # refuses a run that is not done
     state = run.restore('best.pt')['network']
     kept = {name.removeprefix('backbone.'): value for name, value in state.items() if name.startswith('backbone.')}
-    model = create(config.backbone, 1, weights='none' if kept else config.weights, normalise=config.normalise)
+    model = create(run.config.backbone, 1, weights='none' if kept else run.config.weights,
+                   normalise=run.config.normalise)
     if kept: model.backbone.load_state_dict(kept)
     else: training.check_backbone(run, model)   # a linear run has kept its head alone
     return model.eval()
@@ -281,12 +281,12 @@ def small_tasks(train: int = 2400, test: int = 1600, seed: int = 0) -> dict[str,
     return tasks
 
 # %% ../../nbs/sweeps/transfer.ipynb #c4944d4a
-def transfer_table(networks: dict[str, Model | str | Path], sets, **options) -> pd.DataFrame:
+def transfer_table(networks: dict[str, Model | str | Path], sets: dict[str, Dataset], **options) -> pd.DataFrame:
     """Table 8: a row for each network, a column for each data set.
 
     Args:
         networks: {row: model, or folder of a finished run}.
-        sets: Datasets, or {column: Dataset}.
+        sets: {column: Dataset}.
         options: of `linear_transfer`.
 
     Returns:
@@ -298,7 +298,6 @@ def transfer_table(networks: dict[str, Model | str | Path], sets, **options) -> 
     Source:
         Two-way, Table 8.
     """
-    sets = sets if isinstance(sets, dict) else {data.name: data for data in sets}
     networks = {row: pretrained(of) if isinstance(of, str | Path) else of for row, of in networks.items()}
     def accuracies(data): return {row: linear_transfer(of, data, **options)['accuracy'] for row, of in networks.items()}
     return pd.DataFrame({column: accuracies(data) for column, data in sets.items()})

@@ -20,7 +20,7 @@ from torch import nn
 from ..base import files
 from ..base.errors import SpmlError, one_of
 from ..training.network import FORMAT, Network, open_network
-from .predict import RESIZES, Predictor, as_predictor
+from .predictor import RESIZES, Predictor, as_predictor
 
 # %% ../../nbs/use/export.ipynb #6841d46c
 FORMATS = ('.safetensors', '.pt2', '.onnx')
@@ -44,7 +44,8 @@ KINDS = {'run': str, 'dataset': str, 'method': str, 'hparams': dict, 'ranks_by':
          'head_options': dict, 'frozen_features': bool, 'normalise': bool, 'image_size': int, 'resize': str,
          'class_names': list, 'threshold': float, 'mean': list, 'std': list}
 CHECKS = {   # beyond the kind
-    'image_size': lambda size: 1 <= size <= 8192, 'threshold': lambda t: 0 <= t <= 1, 'std': lambda std: min(std) > 0,
+    'image_size': lambda size: 1 <= size <= 8192, 'threshold': lambda t: 0 <= t <= 1,
+    'mean': lambda mean: _are_three(mean), 'std': lambda std: _are_three(std) and min(std) > 0,
     'class_names': lambda names: all(isinstance(n, str) for n in names) and 0 < len(set(names)) == len(names),
     'resize': lambda way: way in RESIZES, 'ranks_by': lambda what: what in ('logits', 'method')}
 
@@ -76,20 +77,15 @@ def read_description(text: str | None, file: Path) -> dict:
 
 def _is_right(name: str, value) -> bool:
     "Whether a part of a description is of its kind and in its range."
-    if not isinstance(value, KINDS[name]) or isinstance(value, bool) is not (KINDS[name] is bool): return False
-    numbers = name in ('mean', 'std')
-    if numbers and not (len(value) == 3 and all(isinstance(v, float) and math.isfinite(v) for v in value)): return False
-    return name not in CHECKS or CHECKS[name](value)
+    of_kind = isinstance(value, KINDS[name]) and isinstance(value, bool) is (KINDS[name] is bool)
+    return of_kind and (name not in CHECKS or CHECKS[name](value))
+
+def _are_three(values: list) -> bool:
+    return len(values) == 3 and all(isinstance(v, float) and math.isfinite(v) for v in values)
 
 def _damaged(file, why): return SpmlError(f'{file} cannot be used: {why}. Export the run again.')
 
 # %% ../../nbs/use/export.ipynb #cf34b032
-def _state(network: Network) -> dict[str, torch.Tensor]:
-    "All weights by name."
-    method = {} if network.method is None else network.method.state_dict()
-    state = {**network.model.state_dict(), **{f'method.{name}': value for name, value in method.items()}}
-    return {name: value.contiguous() for name, value in state.items()}
-
 def write_safetensors(network: Network, file: Path):
     """Keep the weights and the description of a network.
 
@@ -98,7 +94,8 @@ def write_safetensors(network: Network, file: Path):
         file: a Path.
     """
     from safetensors.torch import save
-    file.write_bytes(save(_state(network), metadata=carried(network.description)))
+    state = {name.removeprefix('model.'): value.contiguous() for name, value in network.state_dict().items()}
+    file.write_bytes(save(state, metadata=carried(network.description)))
 
 def read_safetensors(file: Path) -> Network:
     """A network from a file of `write_safetensors`.

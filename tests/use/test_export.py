@@ -17,8 +17,8 @@ from trained import CLASSES, Attack
 
 from spml_nb import models
 from spml_nb.base.errors import SpmlError
+from spml_nb.data import images
 from spml_nb.use import export as exporting
-from spml_nb.use import predict as prediction
 from spml_nb.use.export import export, load
 from spml_nb.use.predict import predict
 
@@ -35,7 +35,7 @@ def pixels_of(photos, preprocessing):
     "What another program does for `squash`, written from the words in the file."
     size = preprocessing['image_size']
     def bytes_of(file):
-        with Image.open(file) as image: return np.asarray(prediction.images.upright(image).resize((size, size), Image.Resampling.BILINEAR))
+        with Image.open(file) as image: return np.asarray(images.upright(image).resize((size, size), Image.Resampling.BILINEAR))
     return np.stack([bytes_of(file) for file in photos]).transpose(0, 3, 1, 2).copy()
 
 

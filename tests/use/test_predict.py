@@ -16,8 +16,9 @@ from trained import CLASSES, CONFIGS
 from spml_nb import data as datasets
 from spml_nb import runs
 from spml_nb.base.errors import SpmlError
-from spml_nb.use import predict as prediction
-from spml_nb.use.predict import find_images, open_model, predict, write_csv
+from spml_nb.use import predictor
+from spml_nb.use.predict import open_model, predict, write_csv
+from spml_nb.use.predictor import find_images
 
 
 @pytest.mark.parametrize('name', CONFIGS)
@@ -47,7 +48,7 @@ def test_a_batch_or_two_passes_change_nothing_and_random_numbers_stay(made, monk
     torch.manual_seed(7)
     whole = predict(made.run('frozen, random').folder, made.test)
     assert torch.equal(torch.rand(3), expected)
-    monkeypatch.setattr(prediction, 'KEPT', 0)
+    monkeypatch.setattr(predictor, 'KEPT', 0)
     one = predict(made.run('frozen, random').folder, made.test, batch_size='1')
     assert np.allclose(one[CLASSES], whole[CLASSES], atol=1e-6)
 
@@ -127,7 +128,7 @@ def test_all_unreadable_images_are_named_before_anything_is_predicted(made, tmp_
     (tmp_path / 'cut.webp').write_bytes(made.test[0].read_bytes()[:60])
     shutil.copy(made.test[0], tmp_path / 'good.png')
     (tmp_path / 'text.gif').write_text('no image')
-    monkeypatch.setattr(prediction.Network, 'forward', lambda *_: pytest.fail('predicted'))
+    monkeypatch.setattr(predictor.Network, 'forward', lambda *_: pytest.fail('predicted'))
     with pytest.raises(SpmlError, match=r'3 of 4 images cannot be used: cut\.webp \(.*empty\.png \(.*text\.gif \(') as told: predict(made.run('linear').folder, tmp_path)
     assert 'good.png' not in str(told.value)
     with pytest.raises(SpmlError, match=r'1 of 2 images.*gone\.png \(No such file'): predict(made.run('linear').folder, [tmp_path / 'good.png', tmp_path / 'gone.png'])
@@ -165,9 +166,11 @@ def test_the_table_is_written_whole_or_not_at_all(made, tmp_path, monkeypatch):
     assert again.columns.tolist() == table.columns.tolist() and again.labels.tolist() == table.labels.tolist() and again.image.tolist() == table.image.tolist()
     assert np.allclose(again[['blue', 'bright', 'röt, "dark"']], table[['blue', 'bright', 'röt, "dark"']], atol=1e-6)
     before = file.read_bytes()
-    def full(*_, **__): raise OSError(28, 'No space left on device')
+    def full(table, path, **_):
+        Path(path).write_text('half a table')
+        raise OSError(28, 'No space left on device')
     with monkeypatch.context() as patched:
-        patched.setattr(Path, 'write_text', full)
+        patched.setattr(pd.DataFrame, 'to_csv', full)
         with pytest.raises(SpmlError, match='labels.csv could not be written.*No space left'): write_csv(table[:2], file)
     assert file.read_bytes() == before and [path.name for path in file.parent.iterdir()] == ['labels.csv']
     write_csv(table[:2], file)
@@ -175,5 +178,5 @@ def test_the_table_is_written_whole_or_not_at_all(made, tmp_path, monkeypatch):
 
 
 def test_classes_may_be_called_like_the_other_columns():
-    table = prediction._table(['a.png'], np.array([[0.5, 0.2]]), ['image', 'labels'], 0.5)
+    table = predictor._table(['a.png'], np.array([[0.5, 0.2]]), ['image', 'labels'], 0.5)
     assert table.columns.tolist() == ['image', 'image', 'labels', 'labels'] and table.iloc[0].tolist() == ['a.png', 0.5, 0.2, 'image']
