@@ -128,8 +128,14 @@ class Run:
         raise SpmlError(f"{self.folder / 'best.pt'} is not there. Remove {self.folder} to train from the start.")
 
     def lock(self):
-        """Hold the folder, waiting for another process that trains the same run. Returns: a context manager. Raises SpmlError: where
-        nothing can be written."""
+        """Hold the folder, waiting for another process that trains the same run.
+
+        Returns:
+            A context manager.
+
+        Raises:
+            SpmlError: where nothing can be written.
+        """
         return alone(self.folder)   # the lock lies beside the folder: a run that is refused leaves no folder
 
 def _read(file: Path, read: Callable):
@@ -240,7 +246,8 @@ def provenance() -> dict:
 def _commit() -> str | None:
     "The commit of the package's checkout, with '+' behind it when files differ from it; None outside a checkout."
     folder = Path(__file__).resolve().parents[2] if '__file__' in globals() else Path.cwd()
-    words = 'git --no-optional-locks status --porcelain=v2 --branch --untracked-files=no -- spml_nb'   # a kill leaves no lock
+    # No lock of git's is taken: a kill would leave it.
+    words = 'git --no-optional-locks status --porcelain=v2 --branch --untracked-files=no -- spml_nb'
     try: lines = subprocess.run(words.split(), cwd=folder, capture_output=True, text=True).stdout.splitlines()
     except OSError: return None   # there is no git
     commit = next((line.split()[-1][:12] for line in lines if line.startswith('# branch.oid ')), None)
