@@ -167,7 +167,8 @@ def alone(path: Path, tell: Callable | None = say) -> Iterator[None]:
     try:
         for file in path.parent.iterdir():
             if (half := TEMPORARY.match(file.name)) and half[1] == path.name and file.is_file():
-                file.unlink()
+                with contextlib.suppress(OSError):   # another process may have removed it first
+                    file.unlink()
         yield
     finally:
         held.release()

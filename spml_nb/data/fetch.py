@@ -125,11 +125,11 @@ def _need_space(folder, count, what):
                         'or choose another disk (--root, or `data` in settings.ini).')
 
 @contextlib.contextmanager
-def _writing(what):
-    "Turns an error of the disk into words; one without a number comes from the content that is read."
+def _writing(what, *, reading=False):
+    "Turns an error of the disk into words. With `reading`, what a damaged archive makes of reading is passed on."
     try: yield
     except OSError as error:
-        if error.errno is None: raise
+        if error.errno is None or (reading and error.errno in (errno.EINVAL, errno.EIO)): raise
         why = 'the disk is full' if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or error
         raise SpmlError(f'{what} could not be written: {why}. Free space or choose another folder (--root, or `data` '
                         'in settings.ini), then give the same command again.') from error
@@ -392,7 +392,7 @@ def whole(folder: Path):
     temporary = folder.with_name(f'.{folder.name}.partial')
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        with _writing(folder):
+        with _writing(folder, reading=True):
             temporary.mkdir(parents=True)
             yield temporary
             if folder.is_dir(): folder.rmdir()

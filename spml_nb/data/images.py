@@ -144,7 +144,9 @@ def _kept(dataset, file, size, needed, progress, opened, write):
         files.remove_leftovers(file.parent)   # of killed builders
         with files.alone(file, files.say if progress else None):
             if opened(file) is None: _build(dataset, file, size, progress, write)
-        return opened(file)
+            store = opened(file)
+        if store is None: raise FileNotFoundError(errno.ENOENT, 'it was removed as soon as it was built')
+        return store
     except OSError as error:
         why = 'there is not enough space' if error.errno in FULL else f'it cannot be used ({error.strerror or error})'
         raise SpmlError(f'the decoded images of {dataset.name} need {needed:,} bytes ({needed / 2**30:.2f} GiB) in '

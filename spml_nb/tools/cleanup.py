@@ -249,7 +249,7 @@ def leftovers(days: float = 30) -> pd.DataFrame:
     Raises:
         SpmlError: if days is negative.
     """
-    if days < 0: raise SpmlError(f'days={days}; allowed: 0 or more, 0 lists every cache that no process is using.')
+    if days < 0: raise SpmlError(f'days={days}; allowed: 0 or more, 0 lists every cache that is not being built.')
     rows = [(what, path, _size(path) / 1e6, _days(path)) for path, (what, _) in _left_over(days).items()]
     return pd.DataFrame(sorted(rows, key=lambda row: -row[2]), columns=['what', 'path', 'mb', 'days'])
 

@@ -53,7 +53,14 @@ def restore(saved: dict, parts: dict, device: torch.device):
         saved: as from `load`.
         parts: as in `save`.
         device: of the run.
+
+    Raises:
+        SpmlError: if a part has no state in the checkpoint.
     """
+    missing = [name for name in parts if name not in saved]
+    if missing:
+        raise SpmlError(f"the checkpoint holds no {' and no '.join(missing)}: the run was begun without that "
+                        '`on_step`. Go on without it, or remove the folder of the run to train anew.')
     for name, part in parts.items(): part.load_state_dict(saved[name])
     torch.set_rng_state(saved['rng']['cpu'])
     if device.type == 'cuda' and isinstance(saved['rng']['cuda'], Tensor):

@@ -127,6 +127,9 @@ def read_safetensors(file: Path) -> Network:
     return network.eval()
 
 # %% ../../nbs/use/export.ipynb #feb90db9
+class _Probabilities(nn.Sequential):
+    def forward(self, images): return super().forward(images)   # the name by which an exported model takes its input
+
 def trace(network: Network) -> torch.export.ExportedProgram:
     """The computation of a network, from bytes to probabilities.
 
@@ -141,7 +144,7 @@ def trace(network: Network) -> torch.export.ExportedProgram:
     """
     size = network.description['image_size']
     example, any_number = torch.zeros(2, 3, size, size, dtype=torch.uint8), {0: torch.export.Dim('batch')}
-    probabilities = nn.Sequential(network, nn.Sigmoid()).eval()
+    probabilities = _Probabilities(network, nn.Sigmoid()).eval()
     try: return torch.export.export(probabilities, (example,), dynamic_shapes=(any_number,))
     except Exception as error: raise _not_possible(network, error) from error   # torch.export has no class of its own
 

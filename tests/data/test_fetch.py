@@ -285,6 +285,15 @@ def test_a_truncated_archive_is_refused_whole(tmp_path, name, part):
     assert left(tmp_path) == [name, f'{name}.ok'] and not list(tmp_path.glob('.out.partial'))
 
 
+@pytest.mark.parametrize('number', [errno.EIO, errno.EINVAL])
+def test_an_archive_that_cannot_be_read_is_damaged_and_no_full_disk(tmp_path, monkeypatch, number):
+    archive = archive_of(tmp_path / 'x.zip')
+    def unreadable(*_, **__): raise OSError(number, os.strerror(number))
+    monkeypatch.setattr(fetch.zipfile.ZipFile, 'open', unreadable)
+    monkeypatch.setattr(fetch.zipfile.ZipFile, 'extract', unreadable)
+    with refused('is not unpacked', kind=Damaged): unpack(archive, tmp_path / 'out', **TELL)
+
+
 def test_a_garbled_archive_is_refused(tmp_path):
     for name in ('x.zip', 'x.tgz'):
         content = bytearray(archive_of(tmp_path / name).read_bytes())

@@ -32,6 +32,19 @@ def test_a_checkpoint_of_other_data_is_not_taken_up(folder):
     with pytest.raises(SpmlError, match='was begun on data that have changed since'): training.train(config(folder, regime='linear'))
 
 
+def test_a_hook_that_was_not_there_from_the_start_is_told(folder):
+    class Stop(Exception): pass
+    class Notes:
+        def __call__(self, trainer, index, outputs, loss): pass
+        def state_dict(self): return {}
+        def load_state_dict(self, state): pass
+    def stop(curves): raise Stop
+    given = config(folder, regime='linear', epochs=2)
+    with pytest.raises(Stop): training.train(given, on_epoch=stop)
+    with pytest.raises(SpmlError, match="holds no notes: the run was begun without that `on_step`"): training.train(given, on_step=Notes())
+    assert len(training.train(given).curves) == 2
+
+
 def test_full_disk_keeps_the_last_checkpoint(folder, monkeypatch):
     c = config(folder, epochs=3)
     save, calls = torch.save, []
