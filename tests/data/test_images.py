@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from noise import noise_photos, opened
 from PIL import Image, ImageOps
 from torchvision.transforms import CenterCrop, RandomResizedCrop, Resize
 
@@ -402,28 +403,8 @@ def test_rows_outside_the_store_are_refused(index):
 def test_squash_takes_an_opened_image(): assert np.array_equal(squash(Image.fromarray(noise()), 12), resized(Image.fromarray(noise()), 12))
 
 
-SHAPES = [(90, 61), (64, 100), (33, 47), (139, 100), (57, 57), (200, 150)]
-
-
 @pytest.fixture
-def shaped(tmp_path):
-    "Six photos of noise in colour, wide and tall, JPEG and PNG; one lies on its side by its EXIF tag."
-    (tmp_path / 'photos').mkdir()
-    files = []
-    for k, (width, height) in enumerate(SHAPES):
-        pixels = np.random.RandomState(k).randint(0, 256, (height // 4 + 1, width // 4 + 1, 3), dtype=np.uint8)
-        image, file = Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC), tmp_path / 'photos' / f'{k}.{"png" if k % 2 else "jpg"}'
-        exif = image.getexif()
-        if k == 2: exif[0x0112] = 6
-        image.save(file, exif=exif)
-        files.append(file)
-    return files
-
-
-def opened(file):
-    with Image.open(file) as image:
-        if image.getexif().get(0x0112) == 6: image = image.transpose(Image.Transpose.ROTATE_270)
-        return image.convert('RGB')
+def shaped(tmp_path): return noise_photos(tmp_path)
 
 
 # ---- whole photos and crops

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from noise import noise_photos, opened
 from torchvision.transforms import Resize
 from torchvision.transforms import functional as F
 
@@ -21,8 +21,6 @@ from spml_nb.runs.config import Config, resolve
 from spml_nb.training import batches as sources
 from spml_nb.training.batches import CropSource, ImageSource, cached_features, image_source
 
-SHAPES = [(90, 61), (64, 100), (33, 47), (139, 100), (57, 57), (200, 150)]
-
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
@@ -34,24 +32,7 @@ def dataset(files): return Dataset('set', files, np.ones((len(files), 1), np.int
 
 
 @pytest.fixture
-def photos(tmp_path):
-    "Six photos of noise in colour, wide and tall, JPEG and PNG; one lies on its side by its EXIF tag."
-    (tmp_path / 'photos').mkdir()
-    files = []
-    for k, (width, height) in enumerate(SHAPES):
-        pixels = np.random.RandomState(k).randint(0, 256, (height // 4 + 1, width // 4 + 1, 3), dtype=np.uint8)
-        image, file = Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC), tmp_path / 'photos' / f'{k}.{"png" if k % 2 else "jpg"}'
-        exif = image.getexif()
-        if k == 2: exif[0x0112] = 6
-        image.save(file, exif=exif)
-        files.append(file)
-    return files
-
-
-def opened(file):
-    with Image.open(file) as image:
-        if image.getexif().get(0x0112) == 6: image = image.transpose(Image.Transpose.ROTATE_270)
-        return image.convert('RGB')
+def photos(tmp_path): return noise_photos(tmp_path)
 
 
 # ---- squares
