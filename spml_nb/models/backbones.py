@@ -4,15 +4,17 @@
 
 # %% auto #0
 __all__ = ['SHORT_LIST', 'names', 'cut_torchvision', 'as_map', 'feature_map', 'trial_run', 'read_weights', 'load_weights',
-           'efficientnet_lite0_weights', 'Backbone', 'download', 'torchvision_backbone', 'timm_backbone',
-           'efficientnet_lite0_backbone', 'mini_backbone', 'build_backbone']
+           'efficientnet_lite0_weights', 'keep_freed_memory', 'Backbone', 'download', 'torchvision_backbone',
+           'timm_backbone', 'efficientnet_lite0_backbone', 'mini_backbone', 'build_backbone']
 
 # %% ../../nbs/models/backbones.ipynb #ead28dfd
+import ctypes
 import math
 import re
 from collections import OrderedDict
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -206,6 +208,18 @@ def efficientnet_lite0_weights(net: nn.Module) -> dict[str, Tensor]:
         raise SpmlError(f'{files[0].name} does not hold EfficientNet-Lite0. {remedy}')
     return dict(zip(own, state.values(), strict=True))
 
+# %% ../../nbs/models/backbones.ipynb #28102b08
+_MMAP_MAX, _TRIM_THRESHOLD = -4, -1   # as in glibc's malloc.h
+
+@cache
+def keep_freed_memory():
+    "Let the C library keep what a network has freed for the next batch. Without glibc nothing happens."
+    try: mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError): return
+    mallopt(_MMAP_MAX, 0)
+    mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+
+
 # %% ../../nbs/models/backbones.ipynb #c75b4286
 class Backbone(NamedTuple):
     """What `Model` needs of a backbone.
@@ -370,6 +384,7 @@ def build_backbone(name: str, weights: str | Path = 'default') -> Backbone:
     Raises:
         SpmlError: for an unknown name, weights that cannot be had, or weights that do not fit.
     """
+    keep_freed_memory()
     state = None if weights in ('default', 'none') else read_weights(weights)
     backbone = _builder(name)(name, weights == 'default')
     if state is not None: load_weights(backbone.net, state, backbone.dropped, f'{str(weights)!r}')

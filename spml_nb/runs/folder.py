@@ -115,8 +115,11 @@ class Run:
             return torch.load(file, map_location='cpu', weights_only=True)
         return _read(file, load)
 
-    def best(self) -> dict:
+    def best(self, name: str = 'best.pt') -> dict:
         """The weights of the best epoch.
+
+        Args:
+            name: of the file.
 
         Returns:
             dict of 'network' and 'method' (state dicts) and 'best' (value, stage, epoch, weights).
@@ -124,8 +127,8 @@ class Run:
         Raises:
             SpmlError: if the file is missing or damaged.
         """
-        if (best := self.restore('best.pt')) is not None: return best
-        raise SpmlError(f"{self.folder / 'best.pt'} is not there. Remove {self.folder} to train from the start.")
+        if (best := self.restore(name)) is not None: return best
+        raise SpmlError(f"{self.folder / name} is not there. Remove {self.folder} to train from the start.")
 
     def lock(self):
         """Hold the folder, waiting for another process that trains the same run.

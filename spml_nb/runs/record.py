@@ -99,7 +99,7 @@ def read_record(file: Path, needed: tuple[str, ...] = RECORD, **options) -> pd.D
         raise SpmlError(f'{file}, line {lines.line_num}: {error}. {_REMEDY}') from error
     return pd.read_csv(io.StringIO(text), **options)
 
-_NUMBERS = ('val_', 'test_', 'pseudo_', 'seed', 'label_seed', 'seconds')   # how the names of columns of numbers begin
+_NUMBERS = ('val_', 'test_', 'observed_', 'pseudo_', 'seed', 'label_seed', 'seconds')   # how the names of columns of numbers begin
 
 def _check_line(header: list[str], line: list[str]):
     "Refuse, with a ValueError, a line that does not fit its header."

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from .. import methods, metrics, models
+from .. import methods, models
 from ..base import files
 from ..base.errors import SpmlError
 from ..methods.core import ViewOutputs
@@ -29,8 +29,8 @@ from . import checkpoint
 from .batches import feature_source, image_source, onto, weights_key
 from .group import Group
 from .network import head_options
-from .selection import best_so_far, predict, scores, should_stop, validation_labels
-from .stages import Stage, compiled, make_optimizer, make_schedule, stages
+from .selection import Choice, blind, mean_ap, predict, scores, scores_by_observed, targets
+from .stages import Stage, averaging_decay, compiled, make_optimizer, make_schedule, stages
 from .task import Task, make_task
 
 # %% ../../nbs/training/trainer.ipynb #b970c1c8
@@ -99,7 +99,8 @@ class Trainer:
         self.method = methods.create(config.loss, observed, epochs=config.epochs, **given).to(self.device)
         self.images = image_source(task.data, config, self.device)
         self.stages = stages(config, self.method)
-        self.history, self.best, self.seconds = [], None, 0.0
+        self.targets = targets(task, config.selection)
+        self.history, self.seconds = [], 0.0
 
     def fit(self):
         "All stages, from the start or from the last checkpoint."
@@ -109,16 +110,15 @@ class Trainer:
             if saved is not None and k < saved['k']: continue
             self.begin(k, stage)
             if saved is not None and k == saved['k']: self.restore(saved)
-            elif k > 1:
-                self.best = None
-                if self.group.first: self.save()   # best.pt is this stage's from here on: the one before must not go on
+            elif k > 1 and self.group.first: self.save()   # best.pt is this stage's from here on: the one before must not go on
             while self.epoch < stage.epochs and not self.stopped: self.run_epoch()
             self.load_best()
 
     def begin(self, k: int, stage: Stage):
         "Set up stage k (from 1): source, trained module, optimiser, schedule, averaged copy."
         config, linear = self.config, stage.name == 'linear'
-        self.k, self.stage, self.epoch, self.stopped = k, stage, 0, False
+        self.k, self.stage, self.epoch = k, stage, 0
+        self.choices = [Choice(rule, stage.patience, config.stop_below) for rule in self.targets]
         self.source = self.frozen_features() if linear else self.images
         for p in self.model.backbone_parameters(): p.requires_grad_(not linear)
         self.module = self.model.head if linear else self.model
@@ -131,7 +131,7 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == 'fp16')
         self.averaged = None
         if config.ema:   # the first update copies, so it is made before the first step
-            averaging = get_ema_multi_avg_fn(config.ema)
+            averaging = get_ema_multi_avg_fn(averaging_decay(config, stage.epochs * self.steps))
             self.averaged = AveragedModel(self.module, multi_avg_fn=averaging, use_buffers=True)
             self.averaged.update_parameters(self.module)
         self.watch = LossWatch(config.loss, stage.lr, self.run.folder)
@@ -140,6 +140,12 @@ class Trainer:
         "What a head alone is trained on: a FeatureSource."
         task, views = self.task, self.method.views
         return feature_source(self.model, self.images, task.train, views, self.config, task.data.fingerprint)
+
+    @property
+    def best(self) -> dict: return self.choices[0].best
+
+    @property
+    def stopped(self) -> bool: return all(choice.over for choice in self.choices)
 
     @property
     def steps(self) -> int: return -(-len(self.task.train) // self.config.batch_size)
@@ -152,10 +158,7 @@ class Trainer:
         self.epoch += 1
         loss = self.one_epoch()
         if hasattr(self.on_step, 'end_epoch'): self.on_step.end_epoch(self)
-        found = self.validate()
-        self.keep_best(found)
-        value = max(found.values())
-        self.stopped = should_stop(self.config, self.best, value, self.epoch)
+        value = self.validate()
         taken, lr = time.perf_counter() - began, self.optimizer.param_groups[0]['lr']
         self.seconds += taken
         place = {'stage': self.k, 'epoch': self.epoch}
@@ -214,35 +217,38 @@ class Trainer:
         "(n, C) float32 logits of any images, each of them computed by one process."
         return self.group.gather(predict(module, self.method, self.source, self.group.share(rows), view), len(rows))
 
-    def validate(self) -> dict[str, float]:
-        "Validation mAP in percent: of the weights ('raw') and, if there are, of the averaged ones ('averaged')."
+    def validate(self) -> float:
+        "Score validation and keep the weights that a rule takes for the best. Returns: mAP in percent by the first rule."
         candidates = {'raw': self.module}
         if self.averaged is not None: candidates['averaged'] = self.averaged.module
-        task, config = self.task, self.config
-        if not len(task.val): return dict.fromkeys(candidates, float('nan'))
-        kind = {'unknown': 'ignore', **metrics.definition(config.map_definition)}
-        target, _ = validation_labels(task, config.selection)
-        return {name: metrics.mean_average_precision(self.predict(module, task.val), target, **kind)
-                for name, module in candidates.items()}
+        none = torch.zeros(0, self.task.observed.shape[1])
+        logits = {name: self.predict(module, self.task.val) if len(self.task.val) else none
+                  for name, module in candidates.items()}
+        values = []
+        for choice, target in zip(self.choices, self.targets.values(), strict=True):
+            found = {name: mean_ap(each, target.labels, self.config.map_definition, target.classes)
+                     for name, each in logits.items()}
+            values.append(max(found.values()))
+            if choice.see(found, self.k, self.epoch) and self.group.first: self.keep(choice, candidates)
+        return values[0]
 
-    def keep_best(self, found: dict[str, float]):
-        "Save the weights if they are the best of this stage."
-        before, self.best = self.best, best_so_far(self.config, self.best, found, self.k, self.epoch)
-        if self.best is before or not self.group.first: return
-        chosen = self.module if self.best['weights'] == 'raw' else self.averaged.module
-        states = {'network': chosen.state_dict(), 'method': self.method.state_dict()}
-        self.run.save('best.pt', {**states, 'best': self.best})
+    def keep(self, choice: Choice, candidates: dict[str, torch.nn.Module]):
+        "Save the weights of this epoch as the best by a rule."
+        states = {'network': candidates[choice.best['weights']].state_dict(), 'method': self.method.state_dict()}
+        self.run.save(self.file_of(choice), {**states, 'best': choice.best})
 
-    def load_best(self):
-        "Go back to the best weights of this stage."
+    def file_of(self, choice: Choice) -> str: return 'best.pt' if choice is self.choices[0] else f'{choice.rule}.pt'
+
+    def load_best(self, choice: Choice | None = None):
+        "Go back to the best weights of this stage, by the first rule unless another is given."
         self.group.wait()
-        best = self.run.best()
+        best = self.run.best(self.file_of(choice or self.choices[0]))
         for part, name in ((self.module, 'network'), (self.method, 'method')): part.load_state_dict(best[name])
 
     def warn_of_unknown_negatives(self):
         "Say so when the best epoch cannot be chosen by true labels."
         if not len(self.task.val) or not self.group.first: return
-        if not validation_labels(self.task, self.config.selection)[1]: return
+        if self.config.selection != 'val_clean' or not blind(self.task, 'val_clean'): return
         warnings.warn(f'{self.task.data.name}: no label of val is a known negative, so the best epoch is chosen by '
                       'observed labels, with every unknown counted as negative, as selection: val_observed does. '
                       'Annotate some validation images in full for a true choice.', stacklevel=3)
@@ -258,12 +264,15 @@ class Trainer:
 
     def save(self):
         "Write everything that the next epoch depends on."
-        place = {name: getattr(self, name) for name in ('k', 'epoch', 'stopped', 'history', 'best', 'seconds')}
+        place = {name: getattr(self, name) for name in ('k', 'epoch', 'history', 'seconds')}
+        place['choices'] = [[choice.best, choice.over] for choice in self.choices]
         checkpoint.save(self.run, {**place, 'data': self.task.data.fingerprint}, self.states(), self.device)
 
     def restore(self, saved: dict):
         "Go back to a checkpoint of this stage."
-        for name in ('epoch', 'stopped', 'history', 'best', 'seconds'): setattr(self, name, saved[name])
+        for name in ('epoch', 'history', 'seconds'): setattr(self, name, saved[name])
+        begun = saved.get('choices') or [[saved['best'], saved['stopped']]]   # written when there was one rule
+        for choice, (best, over) in zip(self.choices, begun, strict=False): choice.best, choice.over = best, over
         checkpoint.restore(saved, self.states(), self.device)
 
     def curves(self) -> pd.DataFrame: return pd.DataFrame(self.history)
@@ -319,7 +328,7 @@ def _finished(run: Run, task: Task) -> Result:
     "The result of a run that was done before, if its data are still the same."
     if run.result().get('data') != task.data.fingerprint:
         raise SpmlError(f'{run.folder} was trained on data that have changed since. Remove that folder to train anew.')
-    (run.folder / 'last.pt').unlink(missing_ok=True)   # left by a process killed in its very last step
+    for name in ('last.pt', 'val_observed.pt'): (run.folder / name).unlink(missing_ok=True)   # left by a kill at the very end
     print(f'already done: {run.folder.name}', flush=True)
     return read_result(run)
 
@@ -333,12 +342,15 @@ def finish(trainer: Trainer):
         SpmlError: if the disk is full.
     """
     task, run, config = trainer.task, trainer.run, trainer.config
-    parts = {part: rows for part, rows in (('val', task.val), ('test', task.test)) if len(rows)}
-    logits = {part: trainer.predict(trainer.module, rows) for part, rows in parts.items()}
+    logits, best = _logits(trainer), dict(trainer.best)
+    other = _logits_by_other_rule(trainer, logits)
     if not trainer.group.first: return
     true = torch.from_numpy(task.data.labels[task.train]).to(trainer.device)
-    numbers = {**scores(logits, task, config.map_definition), **trainer.method.own_scores(true),
-               **{f'best_{k}': v for k, v in trainer.best.items() if k != 'value'}}
+    numbers = {**scores(logits, task, config.map_definition, config.selection), **trainer.method.own_scores(true),
+               **{f'best_{k}': v for k, v in best.items() if k != 'value'}, **_how_it_ended(trainer)}
+    if other is not None:
+        numbers |= {'observed_best_epoch': trainer.choices[1].best['epoch'],
+                    **scores_by_observed(other, task, config.map_definition)}
     def save(path):
         with open(path, 'wb') as file: np.savez(file, **{part: values.cpu().numpy() for part, values in logits.items()})
     files.write_atomically(run.folder / 'logits.npz', save)
@@ -346,4 +358,31 @@ def finish(trainer: Trainer):
               'data': task.data.fingerprint, 'provenance': provenance()}
     if config.regime == 'linear': result['backbone'] = weights_key(trainer.model)   # best.pt holds the head alone
     run.finish(result)
-    (run.folder / 'last.pt').unlink(missing_ok=True)
+    for name in ('last.pt', 'val_observed.pt'): (run.folder / name).unlink(missing_ok=True)
+
+def _logits(trainer: Trainer) -> dict[str, Tensor]:
+    "{'val', 'test': (N, C) logits} of the weights as they are."
+    parts = {'val': trainer.task.val, 'test': trainer.task.test}
+    return {part: trainer.predict(trainer.module, rows) for part, rows in parts.items() if len(rows)}
+
+def _logits_by_other_rule(trainer: Trainer, logits: dict[str, Tensor]) -> dict[str, Tensor] | None:
+    "The logits of what observed labels alone would have chosen, None if the run has no such rule."
+    if len(trainer.choices) == 1 or trainer.choices[1].best is None: return None
+    own, other = trainer.choices
+    if own.best | {'value': 0} == other.best | {'value': 0}: return logits
+    trainer.load_best(other)
+    found = _logits(trainer)
+    trainer.load_best()
+    return found
+
+def _how_it_ended(trainer: Trainer) -> dict:
+    "Whether a best epoch was among the last two of its stage's allowance, and whether the method's mechanism had acted."
+    ended = {}
+    if trainer.config.selection != 'last':
+        curves = trainer.curves()
+        best = curves.loc[curves.groupby('stage').val_map.idxmax()].set_index('stage').epoch
+        ended['late'] = int(any(best[k] >= stage.epochs - 1 for k, stage in enumerate(trainer.stages, 1)))
+    since = getattr(trainer.method, 'acts_since', None)
+    if since is None: return ended
+    return ended | {'exercised': int(since >= 0)} | ({'acts_since': int(since)} if since >= 0 else {})
+

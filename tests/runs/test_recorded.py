@@ -34,14 +34,14 @@ def test_every_recorded_run_still_has_its_key():
 
 
 def test_a_run_begun_before_the_modules_moved_ends_as_it_would_have():
-    """begun.zip: EM with APL on frozen features of mini_voc, stopped after three of five epochs by the flat modules of commit 441b4db;
+    """begun.zip: HML on frozen features of mini_voc, stopped after three of five epochs by the flat modules of commit 441b4db;
     the other numbers are those of the same run that was not stopped."""
     with zipfile.ZipFile(Path(__file__).parent / 'begun.zip') as begun: begun.extractall(settings.path('runs'))
-    folder, = settings.path('runs').glob('em_apl-*')
+    folder, = settings.path('runs').glob('hml-*')
     before = pd.read_csv(folder / 'metrics.csv')
     config = Config(**json.loads((folder / 'config.json').read_text()))
     result = training.train(config)
     assert result.folder == folder and len(before) == 3
     pd.testing.assert_frame_equal(result.curves[:3], before)
-    assert result.curves.val_map.tolist()[3:] == pytest.approx([67.88165005074718, 69.94968960537997], abs=0.05)
-    assert result.scores['test_map'] == pytest.approx(73.08450122412036, abs=0.05)
+    assert result.curves.val_map.tolist()[3:] == pytest.approx([75.13738229426643, 76.07575026745323], abs=0.05)
+    assert result.scores['test_map'] == pytest.approx(78.0281385446329, abs=0.05)

@@ -47,9 +47,9 @@ def worker(rank, size, port, configs, out):
 def at_the_end(trainer):
     "What a process has when its last stage ends: afterwards all of them load the same best weights. Returns: dict, filled by `fit`."
     state, load_best = {}, trainer.load_best
-    def noted():
-        state.update(copy.deepcopy({'method': trainer.method.state_dict(), 'module': trainer.module.state_dict()}))
-        load_best()
+    def noted(*choice):
+        if not state: state.update(copy.deepcopy({'method': trainer.method.state_dict(), 'module': trainer.module.state_dict()}))
+        load_best(*choice)
     trainer.load_best = noted
     return state
 

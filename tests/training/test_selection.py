@@ -1,5 +1,6 @@
 """Which epoch is kept, when a run stops, and what its scores are measured against when labels are missing."""
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -7,8 +8,7 @@ import pytest
 from quick import config, empty_zeros, told
 
 from spml_nb import metrics, runs, training
-from spml_nb.runs.config import Config
-from spml_nb.training.selection import best_so_far, should_stop
+from spml_nb.training.selection import Choice, mean_ap, seen_classes, targets
 
 
 @pytest.fixture
@@ -23,12 +23,27 @@ def test_selection_rules(folder):
 
 
 def test_the_first_of_equal_epochs_is_kept_and_the_averaged_weights_may_win():
-    best = best_so_far(Config(), None, {'raw': 50.0, 'averaged': 60.0}, 1, 1)
-    assert best == {'value': 60.0, 'stage': 1, 'epoch': 1, 'weights': 'averaged'}
-    assert best_so_far(Config(), best, {'raw': 60.0, 'averaged': 60.0}, 1, 2) is best
-    assert best_so_far(Config(selection='last'), best, {'raw': 70.0, 'averaged': 10.0}, 1, 2)['weights'] == 'averaged'
-    assert [should_stop(Config(patience=2), best, 50.0, epoch) for epoch in (2, 3)] == [False, True]
-    assert [should_stop(Config(stop_below=5), best, value, 2) for value in (55.0, 54.9)] == [False, True]
+    choice = Choice('val_clean', patience=0, stop_below=0)
+    assert choice.see({'raw': 50.0, 'averaged': 60.0}, 1, 1) and choice.best == {'value': 60.0, 'stage': 1, 'epoch': 1, 'weights': 'averaged'}
+    assert not choice.see({'raw': 60.0, 'averaged': 60.0}, 1, 2) and choice.best['epoch'] == 1
+    last = Choice('last', patience=0, stop_below=0)
+    assert [last.see({'raw': 70.0, 'averaged': value}, 1, k) for k, value in ((1, 20.0), (2, 10.0))] == [True, True]
+    assert last.best == {'value': 10.0, 'stage': 1, 'epoch': 2, 'weights': 'averaged'}
+
+
+def ended(values, **rules):
+    "After how many of these scores a choice has seen enough, and the epoch that it keeps."
+    choice = Choice('val_clean', **{'patience': 0, 'stop_below': 0, **rules})
+    for epoch, value in enumerate(values, 1):
+        choice.see({'raw': value}, 1, epoch)
+        if choice.over: return epoch, choice.best['epoch']
+    return None, choice.best['epoch']
+
+
+def test_a_choice_sees_enough_after_its_patience_or_a_fall():
+    assert ended([60, 50, 50], patience=2) == (3, 1) and ended([60, 50, 61], patience=2) == (None, 3)
+    assert ended([60, 55.0], stop_below=5) == (None, 1) and ended([60, 54.9], stop_below=5) == (2, 1)
+    assert ended([60, 50, 50, 70], patience=2) == (3, 1)   # what comes after is not looked at
 
 
 def test_patience_stops_early(folder):
@@ -95,3 +110,41 @@ def test_a_complete_table_is_complete_without_a_word(folder):
         warnings.simplefilter('error', UserWarning)
         result = training.train(config(folder, regime='linear', epochs=1))
         assert result.scores['val_truth'] == result.scores['test_truth'] == training.evaluate(result.folder)[0]['truth'] == 'complete'
+
+
+def test_a_run_tells_what_a_choice_by_observed_labels_would_have_been(folder):
+    "The epoch, the test scores and the threshold are those of a run that selects by observed labels, and may differ from its own."
+    given = {'regime': 'linear', 'epochs': 30, 'lr': 3e-3, 'patience': 3}
+    task = training.make_task(config(folder))
+    task = replace(task, observed_val=np.roll(task.observed_val, 1, axis=0))   # wrong labels, so that the two rules differ
+    clean, observed = (training.train(config(folder, selection=rule, **given), task=task) for rule in ('val_clean', 'val_observed'))
+    for name in ('best_epoch', 'test_map', 'test_micro_f1', 'test_macro_f1', 'threshold'):
+        assert clean.scores[f'observed_{name}'] == pytest.approx(observed.scores[name]), name
+    assert 'observed_test_map' not in observed.scores and clean.scores['observed_best_epoch'] != clean.scores['best_epoch']
+    assert not list(clean.folder.glob('val_observed*'))
+
+
+def test_a_class_that_no_training_image_has_does_not_choose_the_epoch(folder):
+    table = pd.read_csv(folder / 'labels.csv')
+    table['split'] = np.repeat(['train', 'val', 'test'], [36, 12, 12])
+    table.loc[40, 'labels'] += '|rare'
+    table.to_csv(folder / 'labels.csv', index=False)
+    with pytest.warns(UserWarning, match='rare'): task = training.make_task(config(folder))
+    names = list(task.data.class_names)
+    classes = {rule: target.classes[names.index('rare')] for rule, target in targets(task, 'val_clean').items()}
+    assert classes == {'val_clean': False, 'val_observed': False} and seen_classes(task).sum() == len(names) - 1
+    with pytest.warns(UserWarning, match='rare'): result = training.train(config(folder, regime='linear'))
+    true = task.data.labels[task.val]
+    seen = np.delete(np.arange(len(names)), names.index('rare'))
+    expected = metrics.mean_average_precision(result.logits['val'][:, seen], true[:, seen])
+    assert result.scores['val_map_seen'] == pytest.approx(expected) != pytest.approx(result.scores['val_map'])
+    assert result.curves.val_map.max() == pytest.approx(expected)
+
+
+def test_the_mean_without_any_class_is_no_number():
+    assert np.isnan(mean_ap(np.zeros((2, 3), np.float32), np.ones((2, 3), np.int8), 'cole', np.zeros(3, bool)))
+
+
+def test_a_run_tells_whether_its_allowance_was_too_short(folder):
+    short, long = (training.train(config(folder, regime='linear', epochs=epochs, lr=1e-3)) for epochs in (2, 40))
+    assert short.scores['late'] == 1 and long.scores['best_epoch'] < 39 and long.scores['late'] == 0
