@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['REDUCTIONS', 'NOTHING', 'FAMILIES', 'promote', 'positive_mask', 'reduce', 'masked_logsumexp', 'in_range',
            'above_zero', 'ViewOutputs', 'Method', 'family', 'per_family', 'register', 'hyper_parameters',
-           'resolve_hparams', 'find', 'names', 'create', 'register_loss']
+           'resolve_hparams', 'find', 'names', 'create', 'same_loss', 'register_loss']
 
 # %% ../../nbs/methods/core.ipynb #2a8ff67c
 import inspect
@@ -132,8 +132,10 @@ class Method(nn.Module):
 
     Keyword arguments of a subclass's constructor beyond those below are its hyper-parameters. Attributes of the class
     say what it needs: `head` (the default head), `heads` (those it can work with, None for any), `views` (the roles of
-    the views it wants of each image), and `stages` (how often the training loop runs; each stage starts from the best
-    weights of the one before).
+    the views it wants of each image), `stages` (how often the training loop runs; each stage starts from the best
+    weights of the one before), and `mechanism` (the name of what begins later than the first step, '' for nothing).
+
+    A method with a mechanism has the buffer `acts_since`: the epoch of the stage in which it began, −1 before.
 
     Args:
         observed: (N, C) int8 in {1, 0, −1}, one row per training image.
@@ -143,7 +145,7 @@ class Method(nn.Module):
     Raises:
         SpmlError: if `observed` is not such a matrix.
     """
-    head, heads, views, stages = 'linear', None, ('weak',), 1
+    head, heads, views, stages, mechanism = 'linear', None, ('weak',), 1, ''
 
     def __init__(self, observed: Tensor, *, epochs: int, features: int | None = None):
         super().__init__()
@@ -153,6 +155,16 @@ class Method(nn.Module):
                             f'not {z.dtype} of shape {tuple(z.shape)}.')
         self.epochs, self.features = epochs, features
         self.register_buffer('z', z.to(torch.int8).clone())
+        if self.mechanism: self.register_buffer('acts_since', torch.tensor(-1, device=z.device))
+
+    def _load_from_state_dict(self, state_dict, prefix, *rest):
+        "Checkpoints of earlier versions have no `acts_since`."
+        if self.mechanism: state_dict.setdefault(f'{prefix}acts_since', self.acts_since)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def acts(self, e: int, now: bool | Tensor = True):
+        "Note epoch e in `acts_since`, unless the mechanism has begun before. now: whether it changes the loss."
+        self.acts_since.masked_fill_((self.acts_since < 0) & now, e)
 
     @classmethod
     def stages_with(cls, **hparams) -> int:
@@ -180,14 +192,18 @@ class Method(nn.Module):
         "What to report about the method's own labels at the end. true: (N, C) true labels in {1, 0, −1}."
         return {}
 
-    def start_stage(self, k: int): "Called before stage k (from 1), with `self.epochs` set to the epochs of that stage."
+    def start_stage(self, k: int):
+        "Called before stage k (from 1), with `self.epochs` set to the epochs of that stage."
+        if self.mechanism: self.acts_since.fill_(-1)
     def start_epoch(self, e: int): "Called before epoch e (from 1) of a stage."
     def end_epoch(self, e: int, score: Callable[..., Tensor]):
         "Called after epoch e. score(view='plain') → (N, C) float32 logits of all training images in evaluation mode."
 
 # %% ../../nbs/methods/core.ipynb #fc48e1a8
-FAMILIES = {'voc12': 'voc', 'voc07': 'voc', 'mini_voc': 'voc', 'coco14': 'coco', 'mini_coco': 'coco', 'nus': 'nus',
-            'nus-official': 'nus', 'nus-labelled': 'nus', 'mini_nus': 'nus', 'cub': 'cub', 'mini_cub': 'cub'}
+FAMILIES = {name: family for family, names in {
+    'voc': ('voc12', 'voc07', 'voc12_animals', 'mini_voc'), 'coco': ('coco14', 'coco18', 'mini_coco'),
+    'nus': ('nus', 'nus-official', 'nus-labelled', 'mirflickr14', 'mini_nus'),
+    'cub': ('cub', 'cub_crops', 'mini_cub')}.items() for name in names}
 _registry: dict[str, type[Method]] = {}
 
 def family(dataset: str) -> str:
@@ -326,6 +342,32 @@ def create(name: str, observed: Tensor, *, epochs: int, features: int | None = N
         SpmlError: for an unknown name, or a value of the wrong kind.
     """
     return find(name)(observed, epochs=epochs, features=features, **resolve_hparams(name, 'other', hparams))
+
+# %% ../../nbs/methods/core.ipynb #8839cb0c
+def same_loss(loss: str, hparams: dict, labels: str) -> tuple[str, dict]:
+    """The name and hyper-parameters under which a loss is run, if it is another loss written differently.
+
+    Args:
+        loss: a registered method.
+        hparams: all of its hyper-parameters, as from `resolve_hparams`.
+        labels: what is observed, as in `Config`; with 'full' nothing may be unknown.
+
+    Returns:
+        Name and hyper-parameters, all of them; those given if the loss is its own.
+
+    Source: OPML, Section III-B (ZLPR); Two-way, Eq. 15, 18 and 20; EM/APL supplement, C.2.
+    """
+    h, one_positive = hparams, labels in ('single', 'single+negatives')
+    if loss == 'opml' and h['alpha'] == h['beta'] == 0.5:
+        return 'zlpr', {'unknown': h['unknown'], 'reduction': h['reduction']}
+    if loss == 'multi_similarity' and (one_positive or h['T_pos'] == 1) and h['reduction'] == 'mean':
+        return 'zlpr', {'unknown': h['unknown'], 'reduction': 'sample'}
+    if loss == 'two_way_sample' and one_positive and (h['T_neg'], h['bias']) == (1, 0):
+        return 'softmax', {key: h[key] for key in ('bucket', 'form', 'unknown', 'reduction')}
+    if (loss in ('an', 'em', 'entmin', 'nls') and labels == 'full') or (loss == 'an' and h['unknown'] == 'ignore'):
+        return 'bce', {'reduction': h['reduction']}
+    return loss, hparams
+
 
 # %% ../../nbs/methods/core.ipynb #869f6bff
 def register_loss(name: str, loss: Callable, *, values: dict | None = None, recipe: dict | None = None,

@@ -125,21 +125,25 @@ class EmApl(Method):
 
     Args:
         observed: see `Method`.
-        epochs: T.
+        epochs: T, of each stage.
         features: see `Method`.
         alpha: the weight of the entropy.
         beta: the weight of the pseudo-labels.
-        warm_up: T_w, the epoch after which selection starts.
+        warm_up: T_w in a run of ten epochs: the epoch after which selection starts, in tenths of T.
         proportion: θ, the share of the unknown labels of a class that become negatives by epoch T.
         labels: 'soft' (the probability at selection) or 'hard' (0 or 1).
         positive_proportion: the share that become positives (an ablation; the method has 0).
         reduction: see `an_loss`.
+
+    The mechanism begins one epoch after the first selection: only then does the loss know the labels.
 
     Raises:
         SpmlError: for another kind of label, shares outside [0, 1] or above 1 together, or a negative warm_up.
 
     Source: Zhou et al. 2022, Eq. 8, section D.
     """
+    mechanism = "APL's choice of negatives"
+
     def __init__(self, observed, *, epochs, features=None, alpha: float = 0.1, beta: float = 0.2, warm_up: int = 5,
                  proportion: float = 0.9, labels: str = 'soft', positive_proportion: float = 0.0,
                  reduction: str = 'mean'):
@@ -157,13 +161,21 @@ class EmApl(Method):
         z, soft = self.z[index], self.soft[index]
         return em_apl_loss(outputs.logits, z, soft, self.alpha, self.beta, reduction=self.reduction)
 
+    @property
+    def first(self) -> int:
+        "The epoch after which selection starts: T_w of ten epochs, stretched to T."
+        return math.ceil(self.warm_up * self.epochs / 10)
+
     def start_stage(self, k):
-        if self.warm_up >= self.epochs:
-            warnings.warn(f'em_apl selects from epoch {self.warm_up} on, but there are only {self.epochs}: this is the '
+        super().start_stage(k)
+        if self.first >= self.epochs:
+            warnings.warn(f'em_apl selects from epoch {self.first} on, but there are only {self.epochs}: this is the '
                           'EM loss alone. Lower warm_up or train longer.', stacklevel=2)
 
+    def start_epoch(self, e): self.acts(e, self.pseudo.any())
+
     def end_epoch(self, e, score):
-        if not self.warm_up <= e < self.epochs: return
+        if not self.first <= e < self.epochs: return
         logits = score(view='weak').detach().to(self.z.device)
         for sign in (-1, 1):
             if self.proportion[sign]: self._pseudo_label(logits, sign)
@@ -172,7 +184,7 @@ class EmApl(Method):
         "How many pseudo-labels of a sign (−1 or 1) an epoch adds in each class, (C,) long."
         unknown, taken = (self.z == 0).sum(0).double(), (self.pseudo == sign).sum(0)
         share = self.proportion[sign] * unknown
-        per_epoch = (share / (self.epochs - self.warm_up)).floor().long()
+        per_epoch = (share / (self.epochs - self.first)).floor().long()
         return torch.minimum(per_epoch, share.floor().long() - taken).clamp(min=0)
 
     def own_scores(self, true):

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..base.errors import SpmlError, as_kind
+from ..base.errors import SpmlError, as_kind, one_of
 from .baselines import softplus, wrong_logits
 from .core import Method, above_zero, in_range, promote, reduce, register
 
@@ -67,11 +67,11 @@ def gr_loss(logits: Tensor, z: Tensor, *, w: float = 2., b: float = -2., mu: flo
 # %% ../../nbs/methods/gr.ipynb #17c71610
 ENDS = {'w': (0., 2.), 'b': (-2., -2.), 'mu': (0.5, 0.8), 'sigma': (2., 0.5)}   # VOC
 
-@register('gr', source='Chen et al. 2024, GR loss',
+@register('gr', source='Chen et al. 2024, GR loss', recipe={'head_lr_multiplier': 10.},
           values={'voc': {**ENDS, 'q2': 0.01, 'q3': 1.},
                   'coco': {**ENDS, 'w': (0., 10.), 'b': (-2., -8.), 'q2': 0.01, 'q3': 1.}})
 class GR(Method):
-    """GR loss on its schedule: w, b, mu and sigma are pairs (first epoch, last epoch), linear in between.
+    """GR loss on its schedule: w, b, mu and sigma are pairs (first value, last value), linear in between.
 
     Args:
         observed: see `Method`.
@@ -83,24 +83,28 @@ class GR(Method):
         sigma: see `gr_loss`.
         q2: see `gr_loss`.
         q3: see `gr_loss`.
+        form: 'code' (w and b after (e−1)/T of the way in epoch e, mu and sigma after e/T) or 'paper' (all of them
+            after (e−1)/(T−1)).
         reduction: see `gr_loss`.
 
     Raises:
-        SpmlError: for what is no pair of numbers.
+        SpmlError: for what is no pair of numbers, or another form.
 
-    Source: Chen et al. 2024.
+    Source: Chen et al. 2024, and the authors' code.
     """
     def __init__(self, observed, *, epochs, features=None, w: tuple = ENDS['w'], b: tuple = ENDS['b'],
                  mu: tuple = ENDS['mu'], sigma: tuple = ENDS['sigma'], q2: float = 0.01, q3: float = 1.,
-                 reduction: str = 'mean'):
+                 form: str = 'code', reduction: str = 'mean'):
         super().__init__(observed, epochs=epochs, features=features)
         self.ends = {name: _pair(value, name) for name, value in (('w', w), ('b', b), ('mu', mu), ('sigma', sigma))}
-        self.fixed = {'q2': q2, 'q3': q3, 'reduction': reduction}
+        self.fixed, self.form = {'q2': q2, 'q3': q3, 'reduction': reduction}, one_of(form, ('code', 'paper'), 'form')
         self.start_epoch(1)
 
     def start_epoch(self, e):
-        t = min((e - 1) / max(self.epochs - 1, 1), 1.)
-        self.now = {name: (1 - t) * first + t * last for name, (first, last) in self.ends.items()}
+        T, code = self.epochs, self.form == 'code'
+        of_K = (e - 1) / (T if code else max(T - 1, 1))
+        t = {'w': of_K, 'b': of_K, **dict.fromkeys(('mu', 'sigma'), e / T if code else of_K)}
+        self.now = {name: a + min(t[name], 1.) * (b - a) for name, (a, b) in self.ends.items()}
 
     def loss(self, outputs, index):
         return gr_loss(outputs.logits, self.z[index], **self.now, **self.fixed)

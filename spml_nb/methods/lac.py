@@ -192,8 +192,7 @@ VALUES = per_family(lambda_plc=(1.0,) * 4, lambda_lac=(1.0,) * 4, temperature=(0
 VALUES['coco'] |= {'threshold': 0.6, 'stage2_threshold': 0.9}
 VALUES['cub'] |= {'threshold': 0.5, 'stage2_threshold': 0.5}
 PLC_VALUES = {f: {k: v for k, v in values.items() if k in ('lambda_plc', 'threshold')} for f, values in VALUES.items()}
-RECIPE = {'optimizer': 'adamw', 'weight_decay': 0.01, 'schedule': 'onecycle', 'ema': 0.9997, 'patience': 8,
-          'head_lr_multiplier': 1.0}
+RECIPE = {'optimizer': 'adamw', 'weight_decay': 0.01, 'schedule': 'onecycle', 'ema': 0.9997, 'patience': 8}
 
 # %% ../../nbs/methods/lac.ipynb #77a01dcd
 @register('lac_plc', values=PLC_VALUES, recipe=RECIPE, source='LAC, Eq. 2-4 (Table 3, row 2)')
@@ -252,6 +251,15 @@ class EmbeddingQueue(nn.Module):
         self.register_buffer('labels', torch.zeros(size, dtype=torch.long))
         self.register_buffer('pointer', torch.zeros((), dtype=torch.long))
 
+    def slots(self, n: int) -> Tensor:
+        "Where the next n entries will be written, those of the oldest entries first; all slots if n is larger."
+        size = len(self.labels)
+        return (self.pointer + torch.arange(min(n, size), device=self.labels.device)) % max(size, 1)
+
+    def labels_beside(self, n: int) -> Tensor:
+        "The labels (K,) without the oldest entries, so that with n new ones there are K at most."
+        return self.labels.index_fill(0, self.slots(n), 0)
+
     @torch.no_grad()
     def add(self, embeddings: Tensor, labels: Tensor):
         "Write entries over the oldest. embeddings: (n, 2, dim), of which the newest K stay; labels: (n,), class + 1."
@@ -260,7 +268,7 @@ class EmbeddingQueue(nn.Module):
         z, labels = embeddings[-size:].to(self.embeddings), labels[-size:]
         # after an overflow in half precision the step is skipped, and so is what it computed
         finite = z.isfinite().all(2).all(1)
-        slots = (self.pointer + torch.arange(len(labels), device=z.device)) % size
+        slots = self.slots(len(labels))
         self.embeddings.index_copy_(0, slots, z.nan_to_num(0, 0, 0))
         self.labels.index_copy_(0, slots, labels * finite)
         self.pointer.add_(len(labels)).remainder_(size)
@@ -280,7 +288,7 @@ class LAC(PLC):
         stage2_threshold: δ of the second stage, in [0.5, 1].
         temperature: τ > 0, without unit.
         queue: K entries, 0 for none.
-        two_stage: False trains all three losses from the start, in one stage.
+        two_stage: False trains all three losses from the start, in one stage, so that no mechanism begins later.
         form: 'paper' or 'code'.
         projection: the width of what is compared, at least 1.
 
@@ -289,11 +297,12 @@ class LAC(PLC):
 
     Source: LAC, Eq. 3 and 5-7, sections 3.2 and 4.1.
     """
-    heads, stages = ('labelwise',), 2
+    heads, stages, mechanism = ('labelwise',), 2, 'the second stage'
 
     def __init__(self, observed, *, epochs, features=None, lambda_plc: float = 1.0, lambda_lac: float = 1.0,
                  threshold: float = 0.6, stage2_threshold: float = 0.9, temperature: float = 0.5, queue: int = 512,
                  two_stage: bool = True, form: str = 'code', projection: int = 128):
+        self.mechanism = self.mechanism if two_stage else ''
         super().__init__(observed, epochs=epochs, features=features, lambda_plc=lambda_plc, threshold=threshold,
                          form=form)
         if not features:
@@ -308,7 +317,13 @@ class LAC(PLC):
     @classmethod
     def stages_with(cls, **hparams): return 2 if hparams['two_stage'] else 1
 
-    def start_stage(self, k): self.stage = k
+    def start_stage(self, k):
+        super().start_stage(k)
+        self.stage = k
+
+    def start_epoch(self, e):
+        if self.two_stage: self.acts(e, self.stage == 2)
+
     def get_extra_state(self): return torch.tensor(self.stage)
     def set_extra_state(self, state): self.stage = int(state)
 
@@ -323,8 +338,9 @@ class LAC(PLC):
         up, _ = plc_masks(outputs['weak'].logits, z, threshold, 'code')   # p_w ≥ δ or observed, Eq. 5
         image, label = up.nonzero(as_tuple=True)
         both = torch.stack([self.project(outputs[view].embeddings[image, label]) for view in self.views], 1)
-        loss = lac_loss(both, label + 1, self.queue.embeddings, self.queue.labels, temperature=self.temperature,
-                        form=self.form, total=z.numel())
+        known = self.queue.labels if self.form == 'paper' else self.queue.labels_beside(len(both))
+        loss = lac_loss(both, label + 1, self.queue.embeddings, known, temperature=self.temperature, form=self.form,
+                        total=z.numel())
         if self.training: self.queue.add(both.detach(), label + 1)
         return loss
 

@@ -246,15 +246,21 @@ class OpmlSp(Method):
         accumulate: whether earlier corrections are kept.
         reduction: see `opml_loss`.
 
+    The mechanism begins with the first corrected labels, in the epoch after they were chosen. Without `correction`
+    there is none.
+
     Raises:
         SpmlError: for values outside their range.
 
     Source: OPML, Eq. 10 and 11, Algorithm 1; Table IV.
     """
+    mechanism = 'correction'
+
     def __init__(self, observed, *, epochs, features=None, alpha: float = 0.5, beta: float = 0.5,
                  high_rank: bool = True, smoothing: bool = True, correction: bool = True, rank_weight: float = 1e-3,
                  rank_eps: float = 1e-3, gamma: float = 4.0, power: str = 'product', ratio: float = 0.05,
                  cap: float = 0.5, accumulate: bool = False, reduction: str = 'sample'):
+        self.mechanism = self.mechanism if correction else ''
         super().__init__(observed, epochs=epochs, features=features)
         self.high_rank, self.smoothing, self.correction, self.accumulate = high_rank, smoothing, correction, accumulate
         self.of_loss, self.of_rank = {'alpha': alpha, 'beta': beta, 'reduction': reduction}, (rank_weight, rank_eps)
@@ -271,6 +277,9 @@ class OpmlSp(Method):
             total = soft_opml_loss(logits, labels, trust(logits, self.ap, *self.of_trust), **self.of_loss)
         else: total = opml_loss(logits, labels, **self.of_loss)
         return total + high_rank_loss(promote(logits).sigmoid(), *self.of_rank) if self.high_rank else total
+
+    def start_epoch(self, e):
+        if self.correction: self.acts(e, (self.labels != self.z).any())
 
     def end_epoch(self, e, score):
         if not (self.smoothing or self.correction): return

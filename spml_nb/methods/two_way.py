@@ -247,17 +247,18 @@ def multi_similarity_loss(logits: Tensor, z: Tensor, *, T_pos: float = 4.0, unkn
     return over_buckets(terms, logits, z, None, reduction)
 
 # %% ../../nbs/methods/two_way.ipynb #7701adee
-_BUCKETS, _WARM, _BOTH = {'bucket': 128}, {'T_pos': 4.0, 'bucket': 128}, {'T_pos': 4.0, 'T_neg': 1.0, 'bucket': 128}
+def _of_the_paper(**values) -> dict: return dict.fromkeys(('voc', 'coco'), values)
 
-register_loss('two_way', two_way_loss, values={'voc': _BOTH, 'coco': _BOTH}, source='Two-way loss, Eq. 17', ways='both')
-register_loss('two_way_class', two_way_loss, values={'coco': _BOTH}, ways='class',
-              source='Two-way loss, Eq. 16 (Table 3a)')
-register_loss('two_way_sample', two_way_loss, values={'coco': _BOTH}, ways='sample',
-              source='Two-way loss, Eq. 15 (Table 3a)')
-register_loss('softmax', softmax_two_way_loss, values={'voc': _BUCKETS, 'coco': _BUCKETS}, ways='sample',
+_BOTH = _of_the_paper(T_pos=4.0, T_neg=1.0, bucket=128)
+
+register_loss('two_way', two_way_loss, values=_BOTH, source='Two-way loss, Eq. 17', ways='both')
+register_loss('two_way_class', two_way_loss, values=_BOTH, source='Two-way loss, Eq. 16 (Table 3a)', ways='class')
+register_loss('two_way_sample', two_way_loss, values=_BOTH, source='Two-way loss, Eq. 15 (Table 3a)', ways='sample')
+register_loss('softmax', softmax_two_way_loss, values=_of_the_paper(bucket=128), ways='sample',
               source='Two-way loss, Eq. 18 (Tables 3b, 7)')
-register_loss('softmax_two_way', softmax_two_way_loss, values={'coco': _BUCKETS},
+register_loss('softmax_two_way', softmax_two_way_loss, values=_of_the_paper(bucket=128),
               source='Two-way loss, Eq. 18 (Table 3b)')
-register_loss('joint', joint_loss, values={'coco': _WARM}, source='Two-way loss, Eq. 22 (Table 4b)')
-register_loss('multi_similarity', multi_similarity_loss, values={'coco': {'T_pos': 4.0}},
+register_loss('joint', joint_loss, values=_of_the_paper(T_pos=4.0, bucket=128),
+              source='Two-way loss, Eq. 22 (Table 4b)')
+register_loss('multi_similarity', multi_similarity_loss, values=_of_the_paper(T_pos=4.0),
               source='Two-way loss, Eq. 20 (Table 4a)')

@@ -8,9 +8,9 @@ from conftest import check_resumes_equally
 
 from spml_nb import methods, training
 from spml_nb.base.errors import SpmlError
-from spml_nb.methods.core import Method, ViewOutputs, find, register, resolve_hparams
+from spml_nb.methods.core import Method, ViewOutputs, family, find, register, resolve_hparams, same_loss
 from spml_nb.models.heads import Outputs
-from spml_nb.runs.config import Config
+from spml_nb.runs.config import Config, resolve
 
 STATEFUL = {'role': {}, 'em_apl': {'warm_up': 1}, 'llcp': {'delta': 0.02}, 'opml_sp': {}, 'hml': {}, 'lac': {'threshold': 0.5}, 'gr': {}}
 
@@ -75,6 +75,134 @@ def test_every_method_gives_a_finite_loss_with_gradients(name):
         with torch.no_grad(): method.end_epoch(e, score)
     fresh = methods.create(name, z, epochs=4, features=8)
     fresh.load_state_dict(method.state_dict())
+
+
+# ---- what begins later than the first step
+
+MECHANISMS = {'em_apl': {'warm_up': 4}, 'llr': {}, 'llct': {}, 'llcp': {'delta': 0.05}, 'opml_sp': {'ratio': 0.5}, 'lac': {}}
+
+
+def test_the_methods_with_a_mechanism_are_these():
+    assert {name for name in methods.names() if name in NAMES and find(name).mechanism} == set(MECHANISMS)
+
+
+@pytest.mark.parametrize('name', sorted(NAMES))
+def test_acts_since_is_in_the_state_of_methods_with_a_mechanism_only(name):
+    torch.manual_seed(0)
+    z = torch.eye(6, dtype=torch.int8)[torch.arange(24) % 6]
+    first, second = (methods.create(name, z, epochs=10, features=8, **MECHANISMS.get(name, {})) for _ in range(2))
+    if name not in MECHANISMS:
+        assert 'acts_since' not in first.state_dict() and not hasattr(first, 'acts_since') and not first.mechanism
+        return
+    assert first.acts_since == -1 and first.acts_since.dtype == torch.int64 and first.acts_since.ndim == 0
+    logits, index = torch.randn(24, 6), torch.arange(24)
+    outputs = ViewOutputs({role: Outputs(logits, None, torch.randn(24, 6, 8), None) for role in first.views})
+    seen = []
+    for stage in range(1, first.stages + 1):
+        first.start_stage(stage)
+        for e in range(1, 8):
+            first.start_epoch(e)
+            first.loss(outputs, index)
+            first.end_epoch(e, lambda view='plain': logits)
+            seen.append(int(first.acts_since))
+    wanted = {'em_apl': [-1] * 4 + [5] * 3, 'lac': [-1] * 7 + [1] * 7}.get(name, [-1] + [2] * 6)
+    assert seen == wanted
+    second.load_state_dict(first.state_dict())
+    assert second.acts_since == wanted[-1]
+    earlier = {key: value for key, value in first.state_dict().items() if key != 'acts_since'}
+    third = methods.create(name, z, epochs=10, features=8, **MECHANISMS[name])
+    third.load_state_dict(earlier)   # a checkpoint of an earlier version
+    assert third.acts_since == -1
+
+
+def test_without_correction_opml_sp_has_no_mechanism():
+    method = methods.create('opml_sp', torch.eye(4), epochs=2, correction=False)
+    method.start_stage(1), method.start_epoch(1)
+    assert not method.mechanism and 'acts_since' not in method.state_dict()
+
+
+# ---- families, recipes, and losses that are one
+
+def test_photo_sets_take_the_values_of_the_set_they_stand_for():
+    sets = {'voc': ['voc12', 'voc07', 'voc12_animals', 'mini_voc'], 'coco': ['coco14', 'coco18', 'mini_coco'], 'cub': ['cub', 'cub_crops', 'mini_cub'],
+            'nus': ['nus', 'nus-official', 'nus-labelled', 'mirflickr14', 'mini_nus'], 'other': ['corel5k', 'ccp', 'vaw', 'my/photos']}
+    for wanted, names in sets.items(): assert {family(name) for name in names} == {wanted}
+
+
+@pytest.mark.parametrize('name', sorted(NAMES))
+def test_every_recipe_and_every_familys_values_make_a_configuration(name):
+    heads = {'gr': 10, 'llr': 10, 'llct': 10, 'llcp': 10}
+    for dataset in ('voc12_animals', 'coco18', 'mirflickr14', 'cub_crops', 'corel5k', 'ccp', 'mini_voc'):
+        for regime in ('finetune', 'linear', 'linear_init'):
+            config = resolve(Config(loss=name, dataset=dataset, regime=regime))
+            assert all(getattr(config, field) == value for field, value in find(name).recipe.items())
+            assert config.hparams == resolve_hparams(name, family(dataset), {}) and config.nesterov is False
+            assert config.head_lr_multiplier == heads.get(name, 1)   # ten times the rate only where the source has it
+
+
+LABELS = ('single', 'single+negatives', 'partial-0.3', 'full')
+DRAWS = [(name, {}) for name in sorted(NAMES)] + [
+    ('opml', {'alpha': 0.5, 'beta': 0.4}), ('opml', {'unknown': 'ignore'}), *(('opml', {'reduction': r}) for r in ('mean', 'sum', 'none')), ('zlpr', {'unknown': 'ignore'}),
+    *(('multi_similarity', {'T_pos': T}) for T in (0, 0.3, 1, 2)), ('multi_similarity', {'T_pos': 1, 'unknown': 'ignore'}),
+    *(('multi_similarity', {'T_pos': 1, 'reduction': r}) for r in ('sum', 'sample')), ('multi_similarity', {'reduction': 'sample'}),
+    *(('two_way_sample', {'T_pos': T}) for T in (0, 0.3, 1)), ('two_way_sample', {'T_neg': 2.0}), ('two_way_sample', {'bias': 1.0}), ('two_way_sample', {'bucket': 4}),
+    *(('two_way_sample', {'form': 'paper', 'reduction': r}) for r in ('mean', 'sum', 'sample')), ('two_way_sample', {'unknown': 'ignore'}), ('softmax', {'bucket': 4}),
+    ('an', {'unknown': 'ignore'}), ('an', {'reduction': 'sum'}), ('nls', {'unknown': 'ignore'}), ('em', {'alpha': 0.5}), ('entmin', {'reduction': 'sample'})]
+
+
+def observed_as(labels, B=9, C=6):
+    "Observed labels of a setting; the last row has no positive, unless all labels are drawn."
+    g = torch.Generator().manual_seed(len(labels))
+    if labels == 'full': return 2 * torch.randint(0, 2, (B, C), generator=g) - 1
+    if labels.startswith('partial'): return torch.randint(0, 2, (B, C), generator=g)
+    z = torch.eye(C, dtype=torch.long)[torch.randint(C, (B,), generator=g)]
+    if labels == 'single+negatives': z[(torch.rand(B, C, generator=g) < 0.5) & (z == 0)] = -1
+    z[-1].clamp_(max=0)
+    return z
+
+
+def value_and_gradient(name, hparams, z):
+    "In float64, on logits that differ by tens."
+    s = (6 * torch.randn(z.shape, dtype=torch.float64, generator=torch.manual_seed(1))).requires_grad_()
+    method = methods.create(name, z, epochs=4, features=8, **hparams)
+    value = method.loss(ViewOutputs(weak=Outputs(s, None, None, None)), torch.arange(len(z)))
+    return value.detach(), torch.autograd.grad(value.sum(), s)[0]
+
+
+@pytest.mark.parametrize('labels', LABELS)
+@pytest.mark.parametrize('case', range(len(DRAWS)))
+def test_losses_that_are_one_loss_agree_in_value_and_gradient(case, labels):
+    name, given = DRAWS[case]
+    hparams = resolve_hparams(name, 'other', given)
+    other, theirs = same_loss(name, hparams, labels)
+    assert theirs == resolve_hparams(other, 'other', theirs) and same_loss(other, theirs, labels) == (other, theirs)   # complete, and the last
+    if other == name: assert theirs == hparams; return
+    assert find(name).recipe == find(other).recipe and find(name).head == find(other).head
+    for one, two in zip(value_and_gradient(name, hparams, observed_as(labels)), value_and_gradient(other, theirs, observed_as(labels)), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-12)
+
+
+def test_losses_that_are_one_loss_by_name():
+    def of(name, labels, **given): return same_loss(name, resolve_hparams(name, 'coco', given), labels)
+    for labels in LABELS:
+        assert of('opml', labels) == of('zlpr', labels) == of('multi_similarity', labels, T_pos=1) == ('zlpr', {'unknown': 'negative', 'reduction': 'sample'})
+        assert of('opml', labels, alpha=0.9)[0] == 'opml' and of('ls', labels)[0] == 'ls' and of('two_way', labels)[0] == 'two_way'
+        assert (of('an', labels) == of('bce', labels)) == (labels == 'full')
+        single = labels.startswith('single')
+        assert (of('multi_similarity', labels, T_pos=4) == of('zlpr', labels)) == (of('two_way_sample', labels, T_pos=2) == of('softmax', labels)) == single
+        assert of('two_way_sample', labels, bias=4)[0] == 'two_way_sample' and of('multi_similarity', labels, reduction='sum')[0] == 'multi_similarity'
+    for name in ('voc', 'coco', 'nus', 'cub', 'other'):   # with the papers' values, whatever the data set
+        assert same_loss('two_way_sample', resolve_hparams('two_way_sample', name, {}), 'single') == ('softmax', resolve_hparams('softmax', name, {}))
+
+
+@pytest.mark.parametrize(('name', 'given', 'labels'), [('multi_similarity', {'T_pos': 4}, 'partial-0.3'), ('two_way_sample', {'T_pos': 4}, 'full'), ('opml', {'beta': 0.4}, 'single'),
+                                                       ('two_way_sample', {'T_neg': 2.0}, 'single'), ('an', {}, 'single'), ('multi_similarity', {'reduction': 'sum'}, 'single')])
+def test_elsewhere_they_are_different_losses(name, given, labels):
+    other = {'multi_similarity': 'zlpr', 'opml': 'zlpr', 'two_way_sample': 'softmax', 'an': 'bce'}[name]
+    hparams = resolve_hparams(name, 'other', given)
+    assert same_loss(name, hparams, labels) == (name, hparams)
+    one, two = value_and_gradient(name, hparams, observed_as(labels))[0], value_and_gradient(other, resolve_hparams(other, 'other', {}), observed_as(labels))[0]
+    assert abs(one - two) > 1e-3 * abs(two)
 
 
 def test_two_methods_under_one_name_are_refused_and_a_wrong_value_too():

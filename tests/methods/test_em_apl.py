@@ -157,6 +157,37 @@ def test_the_share_grows_from_the_end_of_warm_up_to_the_last_epoch_but_one(famil
     assert not method.pseudo[z != 0].any() and torch.equal(method.soft > 0, method.pseudo != 0)
 
 
+@pytest.mark.parametrize('epochs, first', [(10, (5, 5, 4, 3)), (60, (30, 30, 24, 18)), (15, (8, 8, 6, 5)), (25, (13, 13, 10, 8)), (2, (1, 1, 1, 1))])
+def test_the_warm_up_is_the_papers_share_of_the_schedule(epochs, first):
+    z = observed_labels(200, 6)
+    for family, start in zip(('voc', 'coco', 'nus', 'cub'), first, strict=True):
+        method = create('em_apl', z, epochs=epochs, **resolve_hparams('em_apl', family, {}))
+        asked = []
+        for e in range(1, epochs + 1):
+            score, seen = scorer(torch.randn(200, 6))
+            method.end_epoch(e, score)
+            asked += [e] * len(seen)
+        assert asked == list(range(start, epochs))
+        assert (method.pseudo < 0).sum(0).tolist() == [(epochs - start) * int(0.9 * u / (epochs - start)) for u in (z == 0).sum(0).tolist()]
+
+
+def test_apl_acts_from_the_epoch_after_the_first_selection():
+    method = create('em_apl', observed_labels(), epochs=20, warm_up=3)
+    method.start_stage(1)
+    for e in range(1, 10):
+        method.start_epoch(e)
+        assert method.acts_since == (-1 if e <= 6 else 7)
+        method.end_epoch(e, scorer(torch.randn(60, 5))[0])
+    method.epochs = 10   # a second stage knows the labels from its start
+    method.start_stage(2)
+    assert method.acts_since == -1
+    method.start_epoch(1)
+    assert method.acts_since == 1
+    nothing = create('em_apl', observed_labels(), epochs=2, proportion=0.0)
+    for e in (1, 2): nothing.start_epoch(e); nothing.end_epoch(e, scorer(torch.randn(60, 5))[0])
+    assert nothing.acts_since == -1
+
+
 def test_a_label_stays_frozen_as_it_was_selected():
     method = create('em_apl', observed_labels(), epochs=10)
     method.end_epoch(5, scorer(torch.randn(60, 5))[0])
@@ -184,7 +215,7 @@ def test_a_second_stage_does_not_exceed_the_proportion():
 
 
 def test_too_few_epochs_to_select_is_said():
-    with pytest.warns(UserWarning, match='EM loss alone'): create('em_apl', observed_labels(), epochs=5).start_stage(1)
+    with pytest.warns(UserWarning, match='from epoch 5 on, but there are only 5.*EM loss alone'): create('em_apl', observed_labels(), epochs=5, warm_up=10).start_stage(1)
 
 
 # --- the ablations of section D --------------------------------------------------------------------------------------------------------------
@@ -215,8 +246,8 @@ def test_hard_and_extremely_low_soft_labels_stay_marked():
 
 def test_positive_pseudo_labels_are_the_highest_scores_and_disjoint_from_the_negatives():
     z, logits = observed_labels(100, 4), torch.randn(100, 4)
-    method = create('em_apl', z, epochs=6, warm_up=5, proportion=0.5, positive_proportion=0.1)
-    method.end_epoch(5, scorer(logits)[0])
+    method = create('em_apl', z, epochs=10, warm_up=9, proportion=0.5, positive_proportion=0.1)
+    method.end_epoch(9, scorer(logits)[0])
     for c in range(4):
         unknown = (z[:, c] == 0).sum().item()
         negative, positive = method.pseudo[:, c] < 0, method.pseudo[:, c] > 0
@@ -224,8 +255,8 @@ def test_positive_pseudo_labels_are_the_highest_scores_and_disjoint_from_the_neg
         rest = (z[:, c] == 0) & ~positive
         assert logits[positive, c].min() >= logits[rest, c].max() and logits[negative, c].max() < logits[positive, c].min()
     assert torch.allclose(method.soft[method.pseudo != 0], torch.sigmoid(logits[method.pseudo != 0]))
-    hard = create('em_apl', z, epochs=6, warm_up=5, labels='hard', proportion=0.5, positive_proportion=0.1)
-    hard.end_epoch(5, scorer(logits)[0])
+    hard = create('em_apl', z, epochs=10, warm_up=9, labels='hard', proportion=0.5, positive_proportion=0.1)
+    hard.end_epoch(9, scorer(logits)[0])
     assert torch.equal(hard.pseudo, method.pseudo) and (hard.soft[hard.pseudo > 0] == 1).all()
 
 

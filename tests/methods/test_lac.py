@@ -319,7 +319,7 @@ def test_first_stage_leaves_projector_and_queue_alone():
     method.start_stage(2)
     method.loss(outputs(INDEX), INDEX).backward()
     optimizer.step()
-    assert all(not torch.equal(v, before[k]) for k, v in method.state_dict().items() if k not in ('z',))
+    assert all(not torch.equal(v, before[k]) for k, v in method.state_dict().items() if k not in ('z', 'acts_since'))
 
 
 def test_second_batch_is_compared_with_the_first_and_a_queue_gets_no_gradient():
@@ -333,6 +333,42 @@ def test_second_batch_is_compared_with_the_first_and_a_queue_gets_no_gradient():
     assert losses[0] != losses[1] and first['weak'].embeddings.grad is None and second['strong'].embeddings.grad.any()
     stored = method.queue.embeddings[method.queue.labels > 0]
     torch.testing.assert_close(stored.norm(dim=-1), torch.ones(len(stored), 2))
+
+
+@pytest.mark.parametrize('size', [0, 1, 15, 40])
+@pytest.mark.parametrize('form', FORMS)
+def test_the_codes_queue_counts_the_batch_and_the_papers_does_not(form, size):
+    "Against a Python list of everything that was ever compared, newest last."
+    method, seen, shares = make(stage=2, queue=size, form=form, lambda_plc=0.0, stage2_threshold=0.7), [], []
+    an = make('lac_plc', form=form, lambda_plc=0.0)
+    for k in range(6):
+        index = (INDEX + 6 * k) % 24
+        views = outputs(index, seed=k)
+        weak, z = views['weak'].logits, observed()[index]
+        pairs = [(i, c) for i in range(6) for c in range(C) if z[i, c] == 1 or (z[i, c] == 0 and weak[i, c].sigmoid() >= 0.7)]
+        batch = [(torch.stack([normalize(method.projector(views[v].embeddings[i, c]), dim=-1) for v in views]).detach(), c + 1) for i, c in pairs]
+        room = size if form == 'paper' else max(size - len(batch), 0)
+        past = seen[len(seen) - min(room, len(seen)):]
+        known = [torch.stack([e for e, _ in past]), torch.tensor([y for _, y in past])] if past else []
+        wanted = lac_loss(torch.stack([e for e, _ in batch]), torch.tensor([y for _, y in batch]), *known, temperature=0.5, form=form, total=6 * C)
+        torch.testing.assert_close(method.loss(views, index), an.loss(views, index) + wanted)
+        seen += batch
+        shares.append(len(past))
+    assert 6 <= len(batch) < 15 and (max(shares) > 0) == (size > 1 or (size, form) == (1, 'paper')) and (max(shares) == size) == (size == 0 or form == 'paper')
+
+
+def test_the_second_stage_is_a_mechanism_of_the_two_stage_method_only():
+    method = make()
+    method.start_stage(1)
+    method.start_epoch(1)
+    assert method.acts_since == -1
+    method.start_stage(2)
+    method.start_epoch(1)
+    method.start_epoch(2)
+    assert method.acts_since == 1 and method.mechanism == 'the second stage'
+    for other in (make(two_stage=False), make('lac_plc')):
+        other.start_stage(1), other.start_epoch(1)
+        assert not other.mechanism and 'acts_since' not in other.state_dict()
 
 
 def test_a_batch_larger_than_the_queue_keeps_the_newest():

@@ -8,6 +8,7 @@ import torch
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods.core import ViewOutputs, create
 from spml_nb.methods.large_loss import SCHEMES, large_loss, large_loss_mask
+from spml_nb.runs.config import Config, resolve
 
 NAMES = {'LL-R': 'llr', 'LL-Ct': 'llct', 'LL-Cp': 'llcp'}
 
@@ -58,6 +59,11 @@ def test_known_labels_are_never_touched(scheme):
     assert not large_loss_mask(s, torch.tensor([[1, -1, 1, -1]]), scheme, 1.).any()
 
 
+def test_the_recipe_is_a_head_at_ten_times_the_rate():
+    for name in NAMES.values(): assert resolve(Config(loss=name)).head_lr_multiplier == 10
+    assert resolve(Config(loss='an')).head_lr_multiplier == 1
+
+
 def test_the_share_grows_for_two_and_is_constant_for_the_third():
     for name, wanted in (('llr', [0, 0.25, 0.5, 0.75, 1, 1]), ('llct', [0, 0.25, 0.5, 0.75, 1, 1]), ('llcp', [0, 0.25, 0.25, 0.25, 0.25, 0.25])):
         method, got = create(name, torch.eye(3), epochs=6, delta=0.25), []
@@ -82,6 +88,30 @@ def test_permanent_corrections_reach_only_the_batchs_rows_and_the_checkpoint():
     resumed.start_epoch(2)
     assert run(resumed, s, torch.tensor([3, 1])) == run(method, s, torch.tensor([3, 1]))
     assert not z.any()
+
+
+def since(method, s, epochs=3):
+    "`acts_since` after each epoch of one batch."
+    seen = []
+    for e in range(1, epochs + 1):
+        method.start_epoch(e)
+        run(method, s, torch.arange(len(s)))
+        seen.append(int(method.acts_since))
+    return seen
+
+
+def test_edits_act_from_the_second_epoch_on_and_for_the_third_from_the_first_written_label():
+    z, s = torch.eye(5, 4), torch.randn(5, 4, generator=torch.manual_seed(0))
+    for name in ('llr', 'llct'):
+        assert since(create(name, z, epochs=3, delta=0.05), s) == [-1, 2, 2]
+        assert since(create(name, z, epochs=3, delta=0.0), s) == since(create(name, 2 * z - 1, epochs=3, delta=0.05), s) == [-1, -1, -1]
+    assert since(create('llcp', z, epochs=3, delta=0.1), s) == [-1, 2, 2]
+    assert since(create('llcp', z, epochs=3, delta=0.05), s) == [-1, -1, -1]   # k = 1: nothing lies strictly above the largest
+    late = create('llcp', z, epochs=4, delta=0.1)
+    assert since(late, torch.zeros(5, 4), epochs=3) == [-1, -1, -1]            # ties are not written
+    late.start_epoch(4)
+    run(late, s, torch.arange(5))
+    assert late.acts_since == 4
 
 
 @pytest.mark.parametrize('name', ['llr', 'llct'])

@@ -132,7 +132,8 @@ def test_registered_names_pin_their_ways_and_take_the_papers_values(matrix):
         given = resolve_hparams('two_way', family, {})
         assert (given['T_pos'], given['T_neg'], given['form']) == (4.0, 1.0, 'code')
         assert given['bucket'] == (128 if family in ('voc', 'coco') else None)
-    assert find('joint').values == {'coco': {'T_pos': 4.0, 'bucket': 128}}
+    for name in NAMES: assert find(name).values['voc'] == find(name).values['coco'] and set(find(name).values) == {'voc', 'coco'}
+    assert find('joint').values['coco'] == {'T_pos': 4.0, 'bucket': 128} and find('two_way_sample').values == find('two_way').values
 
 
 @pytest.mark.parametrize('loss, wrong, message', [
