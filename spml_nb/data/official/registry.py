@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['BENCHMARKS', 'REGISTRY', 'MOST_CELLS', 'Archive', 'Benchmark', 'register', 'names', 'find', 'inside', 'reading',
-           'lines', 'read_json', 'read_matlab', 'undecodable', 'verify', 'table_text', 'table', 'folder_of', 'check',
-           'prepare', 'overview']
+           'lines', 'read_json', 'read_matlab', 'undecodable', 'digest', 'verify', 'table_text', 'table', 'folder_of',
+           'check', 'prepare', 'overview']
 
 # %% ../../../nbs/data/official/registry.ipynb #bd385430
 import csv
+import hashlib
 import importlib
 import io
 import json
@@ -29,6 +30,7 @@ from ...base.files import alone, write_atomically
 from .. import fetch
 from ..dataset import Dataset, listed
 from ..folder import Listing, assemble, first_there, places, read_folder
+from .shrink import Small, shrink
 
 # %% ../../../nbs/data/official/registry.ipynb #4133c620
 BENCHMARKS = {
@@ -37,7 +39,11 @@ BENCHMARKS = {
     'nus': 'NUS-WIDE as re-crawled, 81 classes', 'nus-official': 'NUS-WIDE, official lists, 81 classes',
     'nus-labelled': 'NUS-WIDE, labelled images only, 81 classes', 'cub': 'CUB-200-2011, 312 attributes',
     'vispr': 'VISPR, 68 classes', 'vaw': 'VAW, 620 attributes', 'wider': 'WIDER-Attribute, 14 attributes',
-    'ccp': 'Clothing Co-Parsing, 58 labels', 'imagenet': 'ImageNet-1k', 'aircraft': 'FGVC-Aircraft',
+    'ccp': 'Clothing Co-Parsing, 58 labels', 'voc12_animals': 'VOC 2012, its photos with animals, 19 classes',
+    'coco18': 'MS-COCO, 6,000 photos, 18 classes',
+    'cub_crops': 'CUB, crops of 100 species, 312 attributes',
+    'mirflickr14': 'MIRFlickr, 6,000 photos, 14 labels', 'corel5k': 'Corel5k, 260 words',
+    'imagenet': 'ImageNet-1k', 'aircraft': 'FGVC-Aircraft',
     'caltech101': 'Caltech-101',
     'cars': 'Stanford Cars', 'cub-species': 'CUB-200-2011, 200 species', 'dtd': 'Describable Textures',
     'flowers': 'Oxford Flowers-102', 'food101': 'Food-101', 'pets': 'Oxford-IIIT Pets', 'sun': 'SUN397'}
@@ -47,7 +53,8 @@ BENCHMARKS = {
 class Archive:
     """A file of a benchmark.
 
-    A file that is no archive becomes images/<folder>/<file>.
+    A file that is no archive becomes images/<folder>/<file>. In place of images/ it is originals/ where photos are
+    made small.
 
     Args:
         file: Its name in downloads/.
@@ -77,13 +84,15 @@ class Benchmark:
 
     Args:
         name: A key of `BENCHMARKS`.
-        read: Function from the folder images/ to a `Listing`.
+        read: Function from the folder where its archives are unpacked to a `Listing`.
         archives: Its files.
         counts: What must come out: any of 'images', 'train' (validation rows included), 'test', 'classes'.
         validation: 'drawn' (20 % of the training rows) or 'none'.
         version: Which one, where several are in use.
         instructions: What to do about files that are brought by hand.
         licence: Terms of use.
+        small: To what size photos are made; unset, they stay as they are.
+        digest: What `digest` must give, if it is known.
     """
     name: str
     read: Callable[[Path], Listing]
@@ -93,6 +102,8 @@ class Benchmark:
     version: str = ''
     instructions: str = ''
     licence: str = ''
+    small: Small | None = None
+    digest: str = ''
 
 # %% ../../../nbs/data/official/registry.ipynb #374b3fb2
 REGISTRY: dict[str, Benchmark] = {}
@@ -255,16 +266,28 @@ def _counts(listing):
     total, tests = len(listing.images), (listing.split or []).count('test')
     return {'images': total, 'train': total - tests, 'test': tests, 'classes': len(listing.class_names)}
 
+def digest(listing: Listing) -> str:
+    """Take a checksum of names, classes, split and labels.
+
+    Args:
+        listing: What a reader gave.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    text = json.dumps([listing.images, listing.class_names, listing.split])
+    return hashlib.sha256(text.encode() + listing.labels.tobytes()).hexdigest()
+
 def verify(benchmark: Benchmark, listing: Listing, images: Path):
-    """Compare what was read with the protocol and the disk.
+    """Compare what was read with the protocol.
 
     Args:
         benchmark: Whose counts hold.
         listing: What its reader gave.
-        images: The folder images/.
+        images: Where it was read, for the message.
 
     Raises:
-        SpmlError: For other counts, and for images that are missing or cannot be decoded, naming them.
+        SpmlError: For other counts, names or labels.
 
     Source:
         The counts of the papers.
@@ -274,9 +297,16 @@ def verify(benchmark: Benchmark, listing: Listing, images: Path):
              for what, count in benchmark.counts.items() if found[what] != count]
     different = len(set(listing.images))
     if different != len(listing.images): wrong.append(f'only {different:,} different images among these')
+    if not wrong and benchmark.digest and digest(listing) != benchmark.digest:
+        wrong.append('names, labels or split that differ from the published ones')
     if wrong:
         raise SpmlError(f'{benchmark.name}: {images} has {"; ".join(wrong)}. These are not the official files, or not '
                         'all of them: remove what differs and give the command again.')
+
+def _make_images(benchmark, listing, images, tell):
+    "Make the photos small, if the set wants that, and decode every one."
+    tell(f'{benchmark.name}: {"making small" if benchmark.small else "decoding"} {len(listing.images):,} images')
+    if benchmark.small: shrink(listing, images, benchmark.small)
     bad = undecodable([images / name for name in listing.images])
     if bad:
         raise SpmlError(f'{benchmark.name}: {len(bad):,} images below {images} are missing or damaged: '
@@ -374,9 +404,11 @@ def folder_of(name: str, root: Path | None = None) -> Path:
 
 def _benchmark(given): return given if isinstance(given, Benchmark) else find(given)
 
-def _there(archive, folder):
-    "Whether what an archive holds is below images/."
-    place = folder / 'images' / archive.place
+def _base(benchmark, folder): return folder / ('originals' if benchmark.small else 'images')
+
+def _there(archive, base):
+    "Whether what an archive holds is unpacked."
+    place = base / archive.place
     if not fetch.is_archive(archive.file): return (place / archive.file).is_file()
     return place.is_dir() and any(place.iterdir())
 
@@ -397,7 +429,7 @@ def check(name: str | Benchmark, root: Path | None = None) -> list[str]:
     folder = folder_of(benchmark.name, root)
     ready = fetch.read_note(folder / 'ready.json')
     missing = [_missing(archive, folder) for archive in benchmark.archives
-               if not archive.optional and not _there(archive, folder)]
+               if not (archive.optional or (ready and benchmark.small) or _there(archive, _base(benchmark, folder)))]
     if not ready: missing.append(f'{folder} has not been verified: give `spml data {benchmark.name}`.')
     if missing: return missing
     try: same = table(benchmark.name, folder).fingerprint == ready['fingerprint']
@@ -418,24 +450,30 @@ def _missing(archive, folder):
 def _help(benchmark, folder):
     return benchmark.instructions.format(downloads=folder / 'downloads', images=folder / 'images')
 
-def _refuse_early(benchmark, folder):
-    "Before gigabytes are fetched: files that only a person can bring, and a table that somebody made."
-    absent = [archive for archive in benchmark.archives if not (archive.optional or _there(archive, folder))]
+def _refuse_early(benchmark, folder, tell):
+    "Before gigabytes are fetched: files that only a person can bring, what somebody made, and the terms of use."
+    base = _base(benchmark, folder)
+    absent = [archive for archive in benchmark.archives if not (archive.optional or _there(archive, base))]
     by_hand = [archive.file for archive in absent
                if not (archive.urls or (folder / 'downloads' / archive.file).is_file())]
     if by_hand:
         raise SpmlError(f'{benchmark.name}: {listed(by_hand)} must be brought by hand. {_help(benchmark, folder)}')
-    if absent and (folder / 'labels.csv').exists() and not (folder / 'ready.json').exists():
-        raise SpmlError(f'{folder / "labels.csv"} was not written by this command, and it is not overwritten. Use it '
+    own = folder / 'labels.csv', *([folder / 'images'] if benchmark.small and not base.is_dir() else [])
+    strange = [file for file in own if file.exists()] if absent and not (folder / 'ready.json').exists() else []
+    if strange:
+        raise SpmlError(f'{strange[0]} was not written by this command, and it is not overwritten. Use it '
                         f'as it is, or move {folder} away.')
+    sources = dict.fromkeys(archive.urls[0].rsplit('/', 1)[0] for archive in absent if archive.urls)
+    if sources: tell(f'{benchmark.name}: from {listed(sources)}')
+    if absent and benchmark.licence: tell(f'{benchmark.name}: terms of use: {benchmark.licence}')
 
 def _bring(archive, benchmark, folder, mirror, tell):
-    "One archive from its address to images/."
-    if _there(archive, folder): return
-    file, place = folder / 'downloads' / archive.file, folder / 'images' / archive.place
+    "One archive from its address to where it is unpacked."
+    if _there(archive, base := _base(benchmark, folder)): return
+    file, place = folder / 'downloads' / archive.file, base / archive.place
     if archive.optional and not archive.urls and not file.is_file(): return
     packed = fetch.is_archive(archive.file)
-    if not packed and not file.is_file(): file = place / archive.file
+    if not (packed or benchmark.small or file.is_file()): file = place / archive.file
     urls = [*_nearby(archive, folder), *fetch.mirrored(archive.urls, f'{benchmark.name}/{archive.file}', mirror)]
     try: fetch.download(urls, file, md5=archive.md5, sha256=archive.sha256, bytes=archive.bytes, tell=tell)
     except SpmlError as error: raise SpmlError(f'{error} {_help(benchmark, folder)}'.rstrip()) from error.__cause__
@@ -455,7 +493,7 @@ def _nearby(archive, folder):
 def prepare(name: str | Benchmark, root: Path | None = None, mirror: str | None = None, tell=print) -> Path:
     """Make a benchmark ready for `spml_nb.data.load`: fetch, unpack, read, verify, write the table.
 
-    What is there and verifies is neither fetched nor written again.
+    What is there and verifies is neither fetched nor written again. Nothing half-done is left that looks done.
 
     Args:
         name: One of `names()`, or a Benchmark.
@@ -467,29 +505,29 @@ def prepare(name: str | Benchmark, root: Path | None = None, mirror: str | None 
         Its folder.
 
     Raises:
-        SpmlError: For whatever is missing, damaged, or not as the protocol says. Nothing half-done is left that looks
-            done.
+        SpmlError: For whatever is missing, damaged, or not as the protocol says.
     """
     benchmark = _benchmark(name)
     folder = folder_of(benchmark.name, root)
-    images = folder / 'images'
+    images, base = folder / 'images', _base(benchmark, folder)
     with alone(folder, tell):
         if not check(benchmark, folder.parent):
             tell(f'{benchmark.name} is ready: {folder}')
             return folder
-        _refuse_early(benchmark, folder)
+        _refuse_early(benchmark, folder, tell)
         for archive in benchmark.archives: _bring(archive, benchmark, folder, mirror, tell)
         tell(f'{benchmark.name}: reading the official files')
-        listing = benchmark.read(images)
-        tell(f'{benchmark.name}: decoding {len(listing.images):,} images')
-        verify(benchmark, listing, images)
+        listing = benchmark.read(base)
+        verify(benchmark, listing, base)
+        _make_images(benchmark, listing, images, tell)
         _write_table(listing, folder)
         data = table(benchmark.name, folder, benchmark.validation)
-        archives = {archive.file: fetch.unpacked(images / archive.place).get('sha256')
+        archives = {archive.file: fetch.unpacked(base / archive.place).get('sha256')
                     for archive in benchmark.archives}
         note = {'name': benchmark.name, 'version': benchmark.version, 'validation': benchmark.validation,
                 'fingerprint': data.fingerprint, **_counts(listing), 'archives': archives}
         write_atomically(folder / 'ready.json', json.dumps(note, indent=1))
+        if benchmark.small: shutil.rmtree(base)
         tell(f'{data!r}\nready: {folder}')
     return folder
 

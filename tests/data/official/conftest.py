@@ -1,5 +1,6 @@
 """Fixtures of the tests of official layouts: small copies on a local server."""
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +9,17 @@ from small_copies import MAKERS, voc_members, voc_words
 
 from spml_nb.data.loading import load
 from spml_nb.data.official.registry import prepare
+
+SHARED = Path(__file__).resolve().parents[4] / 'shared' / 'data'
+
+
+@pytest.fixture
+def photos_at_hand():
+    "name → a folder of real photos with their table, outside the checkout."
+    def find(name):
+        if not (SHARED / name).is_dir(): pytest.skip(f'the photos of {name} are not here')
+        return SHARED / name
+    return find
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import torchvision.datasets as theirs
 from small_copies import pairs
 
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.official import transfer
+from spml_nb.data.official import single_label
 from spml_nb.data.official.registry import find
 
 pytestmark = pytest.mark.filterwarnings('ignore:.*(never used|no training image has it|No positive)')
@@ -19,18 +19,18 @@ def test_from_the_official_files_to_a_dataset(goes_round, name): goes_round(name
 def test_imagenet_refuses_folders_that_differ(unpacked):
     folder, _ = unpacked('imagenet')
     (folder / 'val' / 'n99999999').mkdir()
-    with pytest.raises(SpmlError, match='n99999999'): transfer.read_imagenet(folder)
+    with pytest.raises(SpmlError, match='n99999999'): single_label.read_imagenet(folder)
 
 
 def test_caltech_trains_on_30_images_of_each_class_drawn_once(unpacked):
     folder, (names, _, _, _) = unpacked('caltech101')
-    first, again = transfer.read_caltech101(folder), transfer.read_caltech101(folder)
+    first, again = single_label.read_caltech101(folder), single_label.read_caltech101(folder)
     assert first.images == again.images and len(set(first.images)) == 64
     for k in range(2): assert (first.labels[:60, k] > 0).sum() == 30
     order = np.random.RandomState(1200).permutation(32)
     assert [int(name[-8:-4]) - 1 for name in first.images[:30]] == sorted(order[:30])
     for file in [*(folder / 'photos/101_ObjectCategories/Faces_easy').iterdir()][:2]: file.unlink()
-    with pytest.raises(SpmlError, match="'Faces_easy' has 30 images"): transfer.read_caltech101(folder)
+    with pytest.raises(SpmlError, match="'Faces_easy' has 30 images"): single_label.read_caltech101(folder)
 
 
 def ours_and_theirs(images, labels): return {str(image).replace('\\', '/').rsplit('/', 1)[1]: int(label) for image, label in zip(images, labels, strict=True)}
