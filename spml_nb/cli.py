@@ -174,16 +174,20 @@ def _presets(args):
         print(presets.PAPERS[paper].title, table.to_string(), sep='\n', end='\n\n')
 
 # %% ../nbs/cli.ipynb #d6c55286
-@_command("run what a paper's tables or figures still need",
-          'Search on validation, then train the choice with every seed; finished runs are never run again.',
-          _argument('paper', help='hml, opml, lac, two_way or em_apl', completes='paper'),
+@_command("run what a paper's tables or figures, or the board of all methods, still need",
+          'Search on validation, then train the choice with fresh seeds; finished runs are never run again.',
+          _argument('paper', help='hml, opml, lac, two_way or em_apl; or methods, for the board of all methods',
+                    completes='swept'),
           _argument('--table', help='one table of it, such as 2 or IV (unset: all)'),
           _argument('--figure',
                     help='one figure of it, such as 3, instead of its tables; its arrays are collected in the end'),
-          _argument('--suite', default='mini', completes='suite',
-                    help='paper: the real data sets; mini: the miniatures; photos: Clothing Co-Parsing (unset: mini)'),
+          _argument('--suite', default='photos', completes='suite',
+                    help="paper: the papers' own data sets; photos: sets of photos that stand for them, a head on "
+                         'frozen features (unset: photos). The board of methods also has photos_finetune and mini'),
+          _argument('--dataset', nargs='+', default=(), metavar='NAME',
+                    help="of the board of methods: some of the suite's data sets (unset: all)"),
           _argument('--seeds', type=int, nargs='+', metavar='S',
-                    help='of observed labels and training (unset: 0 1 2; a figure takes 0)'),
+                    help="of observed labels and training (unset: the suite's number from 0; a figure takes 0)"),
           _argument('--jobs', type=int, default=1, help='runs at a time (unset: 1)'),
           _argument('--engine', default='local', completes='engine',
                     help='local: processes of this machine; ray: a cluster (unset: local)'),
@@ -193,30 +197,34 @@ def _presets(args):
 def _sweep(args) -> bool | None:
     if args.figure and (args.table or args.seeds):
         raise SpmlError('--figure goes without --table and --seeds: `spml sweep hml --figure 3`.')
-    seeds = args.seeds or (0, 1, 2)
-    if (args.paper, args.table, args.suite) == ('two_way', '8', 'mini'): return _sweep_transfer(seeds, args.dry_run)
-    from spml_nb.replication import figures, tables
-    from spml_nb.runs import record
+    if args.dataset if args.paper != 'methods' else args.table or args.figure or args.seeds:
+        raise SpmlError('--dataset goes with methods, and --table, --figure and --seeds with a paper: '
+                        '`spml sweep methods --suite photos --dataset voc12_animals`.')
     options = {name: getattr(args, name) for name in ('jobs', 'engine', 'address', 'dry_run')} | {'tell': _tell}
-    if args.figure: done = figures.sweep(args.paper, args.figure, args.suite, **options)
-    else: done = tables.sweep(args.paper, args.table, args.suite, seeds=seeds, **options)
+    if args.paper == 'methods':
+        from spml_nb.sweeps import search
+        done = search.sweep(args.suite, args.dataset, **options)
+    elif args.figure:
+        from spml_nb.replication import figures
+        done = figures.sweep(args.paper, args.figure, args.suite, **options)
+    else:
+        from spml_nb.replication import tables
+        done = tables.sweep(args.paper, args.table, args.suite, seeds=args.seeds, **options)
     if args.dry_run: return None
+    from spml_nb.runs import record
     record.export_csv()
     return (done.state != 'done').any()
-
-def _sweep_transfer(seeds, dry_run: bool):
-    from spml_nb.sweeps import transfer
-    if dry_run: print(f'{len(transfer.missing(seeds))} of {len(transfer.ROWS) * len(seeds)} networks are missing.')
-    else: transfer.record(seeds, tell=_tell)
 
 # %% ../nbs/cli.ipynb #bd3c2135
 @_command('rebuild the tables, figures, claims and pages in outputs/ from outputs/runs.csv',
           'Rebuild outputs/ from runs.csv and the arrays of the figures, without training; '
           'open outputs/index.html then.')
 def _tables(args):
-    from spml_nb.replication import front, pages
+    from spml_nb.replication import front, pages, tables
+    from spml_nb.sweeps import search
     pages.write(tell=_tell)
     front.write()
+    search.boards(tables.record())
 
 # %% ../nbs/cli.ipynb #22d33966
 @_command('check environment, GPU, disk, data and versions',
@@ -241,7 +249,8 @@ def completions() -> dict[str, str]:
     from spml_nb.runs.config import CHOICES, Config
     from spml_nb.sweeps import presets, queue, search
     def words(of): return f'compgen -W "{" ".join(of)}" -- "$1"'
-    lists = {'loss': methods.names(), 'benchmark': registry.names(), 'paper': presets.papers(), 'engine': queue.ENGINES,
+    lists = {'loss': methods.names(), 'benchmark': registry.names(), 'paper': presets.papers(),
+             'swept': ['methods', *presets.papers()], 'engine': queue.ENGINES,
              'suite': ('paper', *search.SUITES), 'state': ('done', 'begun', 'damaged', 'running')}
     runs = f'"${{SPML_NB_RUNS:-{settings.path("runs")}}}"'
     values = {'loss': methods.names(), 'dataset': data.names(), **CHOICES}   # of the fields of a configuration

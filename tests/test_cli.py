@@ -13,7 +13,7 @@ from spml_nb.base import settings
 from spml_nb.cli import main
 from spml_nb.replication import figures
 from spml_nb.replication import tables as papers
-from spml_nb.sweeps import transfer
+from spml_nb.sweeps import search
 from spml_nb.tools import doctor
 from spml_nb.tools import reproduce as reproduction
 from spml_nb.training import launch as parallel
@@ -50,7 +50,7 @@ def test_the_shell_completes_commands_losses_data_sets_and_runs(complete, tmp_pa
     assert complete('spml re') == ['reproduce'] and '--mirror' in complete('spml data --')
     assert complete('spml train -p lo') == ['loss'] and complete('spml train -p loss two_') == [n for n in methods.names() if n.startswith('two_')]
     assert complete('spml train -p loss em -p dataset mini_') == [n for n in data.names() if n.startswith('mini_')]
-    assert complete('spml runs -p regime lin') == ['linear', 'linear_init'] and complete('spml sweep two') == ['two_way']
+    assert complete('spml runs -p regime lin') == ['linear', 'linear_init'] and complete('spml sweep two') == ['two_way'] and complete('spml sweep me') == ['methods']
     assert complete('spml data voc') == ['voc12', 'voc07']
     (tmp_path / 'em-mini_voc-1234').mkdir()
     assert complete('spml predict em', SPML_NB_RUNS=str(tmp_path)) == ['em-mini_voc-1234']
@@ -63,13 +63,16 @@ def test_presets_are_printed_with_their_sources(capsys):
 
 
 def test_a_dry_sweep_says_how_much_there_is(capsys):
-    assert main(['sweep', 'hml', '--table', '5', '--suite', 'mini', '--dry-run']) == 0
-    assert '4 runs of search' in capsys.readouterr().out
+    assert main(['sweep', 'hml', '--table', '5', '--dry-run']) == 0
+    assert '8 runs of search, of which 8 are missing' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(('words', 'message'), [
     (['sweep', 'hmm'], "unknown paper 'hmm'; allowed: hml, opml, lac, two_way, em_apl"),
-    (['sweep', 'hml', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: paper, mini, photos"),
+    (['sweep', 'hml', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: paper, photos"),
+    (['sweep', 'methods', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: photos, photos_finetune, mini"),
+    (['sweep', 'hml', '--dataset', 'ccp'], '--dataset goes with methods'), (['sweep', 'methods', '--table', '2'], '--dataset goes with methods'),
+    (['sweep', 'methods', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"),
     (['sweep', 'hml', '--table', '17'], "unknown table of 'hml' '17'"),
     (['sweep', 'hml', '--figure', '17'], "unknown figure of 'hml' '17'"),
     (['sweep', 'hml', '--figure', '3', '--table', '2'], '--figure goes without --table'),
@@ -106,7 +109,7 @@ def test_a_figure_is_swept_and_its_arrays_collected(capsys, monkeypatch):
     monkeypatch.setattr(figures, 'sweep', sweep)
     assert main(['sweep', 'hml', '--figure', '3', '--jobs', '2', '--dry-run']) == 0
     assert main(['sweep', 'lac', '--figure', '4']) == 1   # a run failed
-    assert asked == [('hml', '3', 'mini', 2, True), ('lac', '4', 'mini', 1, False)]
+    assert asked == [('hml', '3', 'photos', 2, True), ('lac', '4', 'photos', 1, False)]
 
 
 def test_a_dry_sweep_of_a_figure_says_how_much_there_is(capsys):
@@ -125,16 +128,14 @@ def test_a_run_is_trained_from_the_terminal(capsys, photo_folder):
     assert main(words) == 0 and 'already done' in capsys.readouterr().out
 
 
-def test_table_8_is_filled_on_drawings(monkeypatch, capsys, tmp_path):
-    monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path))
+def test_the_board_of_all_methods_is_swept(capsys, monkeypatch):
     asked = []
-    monkeypatch.setattr(transfer, 'record', lambda seeds, tell: asked.append(list(seeds)))
-    assert main(['sweep', 'two_way', '--table', '8', '--seeds', '4']) == main(['sweep', 'two_way', '--table', '8']) == 0
-    assert asked == [[4], [0, 1, 2]]
-    (tmp_path / 'two_way').mkdir()
-    (tmp_path / 'two_way' / 'transfer.csv').write_text(f'row,column,seed,accuracy,run\n{transfer.ROWS["two_way"]},objects,1,50,r\n')
-    assert main(['sweep', 'two_way', '--table', '8', '--dry-run']) == 0 and '8 of 9 networks are missing' in capsys.readouterr().out
-    assert asked == [[4], [0, 1, 2]]
+    def sweep(suite, datasets, **options):
+        asked.append((suite, list(datasets), options['jobs'], options['dry_run']))
+        return pd.DataFrame({'state': ['done']})
+    monkeypatch.setattr(search, 'sweep', sweep)
+    assert main(['sweep', 'methods', '--dataset', 'voc12_animals', 'ccp', '--jobs', '2', '--dry-run']) == main(['sweep', 'methods', '--suite', 'mini']) == 0
+    assert asked == [('photos', ['voc12_animals', 'ccp'], 2, True), ('mini', [], 1, False)]
 
 
 def test_the_life_of_a_run(capsys, photo_folder, tmp_path):

@@ -19,11 +19,13 @@ from scipy import stats
 
 from ..base import settings
 from ..base.errors import SpmlError, one_of
+from ..methods.core import find
 from . import published
 from ..runs.config import Config
 from ..runs.record import RECORD, read_record
-from ..sweeps import presets, queue, transfer
-from ..sweeps.search import SUITES, Row, candidates, choose, key
+from ..sweeps import presets, queue
+from ..sweeps.queue import key
+from ..sweeps.search import SEARCH_SEED, Row, candidates, choose, half_interval, seeds_of
 
 # %% ../../nbs/replication/tables.ipynb #143b691d
 def record(file: Path | None = None) -> pd.DataFrame:
@@ -46,42 +48,39 @@ class Plan(NamedTuple):
     """The runs behind a cell.
 
     Args:
-        search: the runs that are tried with seed 0 for the choice.
+        search: the runs that are tried for the choice, with a seed that no final run has.
         stated: hyper-parameters that the cell fixes.
         why: why there are no runs, else ''.
         labels: what the final runs observe, where that differs from the search.
         one_draw: whether all seeds train on the same observed labels.
+        seeds: of the final runs.
     """
     search: list[Config]
     stated: dict
     why: str = ''
     labels: str | None = None
     one_draw: bool = False
+    seeds: Iterable[int] = range(3)
 
 def plan(cell: dict, suite: str) -> Plan:
     """What a cell needs.
 
     Args:
         cell: a row of `published.cells`.
-        suite: 'paper', 'mini' or 'photos'.
+        suite: 'paper' or 'photos'.
 
     Returns: Plan.
 
     Raises:
         SpmlError: for another suite.
     """
-    one_of(suite, ('paper', *SUITES), 'suite')
+    dataset = published.stand_in(cell['dataset'], suite) if cell['dataset'] else None
     if cell['config'] is None: return Plan([], {}, cell['no_run'])
     if cell['pretraining']:
-        return Plan([], {}, 'starts from a backbone trained on single objects; see nbs/sweeps/transfer.ipynb')
-    dataset = published.stand_in(cell['dataset'], suite)
-    if dataset is None: return Plan([], {}, published.MINIATURES[cell['dataset']][1])
+        return Plan([], {}, 'starts from a backbone trained on ImageNet; see nbs/sweeps/transfer.ipynb')
+    if dataset is None: return Plan([], {}, published.STAND_INS[cell['dataset']][1])
     if suite == 'paper': return Plan(_grid(cell), {}, one_draw=True)
-    own = cell.get('stand_in') or {}
-    if 'no_run' in own: return Plan([], {}, own['no_run'])
-    if 'task' in own:
-        return Plan([], {}, 'one label per image: transfer is measured on drawings, see nbs/sweeps/transfer.ipynb')
-    return _in_suite(published.merge(cell['config'], own), suite, dataset)
+    return _in_suite(cell['config'], suite, dataset, (cell.get('stand_in') or {}).get('batch_size'))
 
 def _grid(cell: dict) -> list[Config]:
     "The cell's search with its lists multiplied out, each under what the cell says and above the preset of the method."
@@ -91,31 +90,29 @@ def _grid(cell: dict) -> list[Config]:
         config = {**preset, **config, 'hparams': {**preset['hparams'], **config.get('hparams', {})}}
     tried = [config]
     for name, options in cell['search'].items(): tried = [{**c, name: value} for c in tried for value in options]
-    return [Config(**{**c, 'seed': 0}) for c in tried]
+    return [Config(**{**c, 'seed': SEARCH_SEED}) for c in tried]
 
-def _in_suite(config: dict, suite: str, dataset: str) -> Plan:
-    backbones, backbone = SUITES[suite]['backbones'], config.get('backbone')
-    if backbone is not None and backbone not in backbones:
-        return Plan([], {}, f'the suite {suite!r} has no stand-in for the backbone {backbone}')
-    regime = config['regime'] if config.get('regime') == 'linear_init' and suite == 'mini' else None
+def _in_suite(config: dict, suite: str, dataset: str, batch_size: int | None) -> Plan:
+    if config.get('backbone', 'resnet50') != 'resnet50':
+        return Plan([], {}, f"the suite {suite!r} has a backbone in the place of resnet50, none for {config['backbone']}")
     labels = config.get('labels', 'single')
     partial = labels if labels.startswith('partial') else None   # its curve takes one choice, made on single positives
-    row = Row(config['loss'], config.get('head'), 'single' if partial else labels, regime,
-              backbone if backbones.get(backbone) else None)
-    return Plan(candidates(row, suite, dataset), config.get('hparams', {}), labels=partial)
+    row = Row(config['loss'], config.get('head'), 'single' if partial else labels, batch_size)
+    return Plan(candidates(row, suite, dataset), config.get('hparams', {}), labels=partial, seeds=seeds_of(row, suite))
 
-def finals(plan: Plan, known: pd.DataFrame, seeds: Iterable[int] = (0, 1, 2)) -> list[Config]:
+def finals(plan: Plan, known: pd.DataFrame, seeds: Iterable[int] | None = None) -> list[Config]:
     """The runs whose mean stands in the table.
 
     Args:
         plan: of a cell.
         known: as from `record` or `sweeps.finished`.
-        seeds: of observed labels and training.
+        seeds: of observed labels and training; unset: the plan's.
 
     Returns: list of Config, empty while the search is not done or when there is none.
     """
     chosen = choose(plan.search, known) if plan.search else None
     if chosen is None: return []
+    seeds = plan.seeds if seeds is None else seeds
     fixed = {'hparams': {**chosen.hparams, **plan.stated}, **({'labels': plan.labels} if plan.labels else {})}
     return [replace(chosen, seed=s, **({} if plan.one_draw else {'label_seed': s}), **fixed) for s in seeds]
 
@@ -186,8 +183,9 @@ class Table(NamedTuple):
         number: of the table in the paper.
         cells: DataFrame, one row per suite and cell: suite, row, column, metric, unit, published, published_std, lost,
             ours (mean), sd, n, seeds ({seed: value} as JSON), interval (half the width of our mean's 95 % interval over
-            seeds), runs ({seed: name} as JSON), difference (ours - published), state ('done', 'partly', 'missing', or
-            'none' where no run can fill it), why (there is no run), notes, dataset (the paper's), stand_in (ours),
+            seeds), runs ({seed: name} as JSON), difference (ours - published), state ('done', 'partly', 'missing',
+            'not exercised' where the method's mechanism never acted in half of the seeds, 'none' where no run can fill
+            it), why (of the last two), notes, dataset (the paper's), stand_in (ours),
             printed (the published number as text), command (what fills the cell, '' where nothing is to be filled).
             Numbers in the measure's unit, NaN if missing.
     """
@@ -222,7 +220,7 @@ class Table(NamedTuple):
         Returns: {'done', 'todo' (missing or with fewer seeds), 'total'}, counting the cells that a run can fill.
         """
         count = self.of(suite).state.value_counts()
-        done, total = count.get('done', 0), count.sum() - count.get('none', 0)
+        done, total = count.get('done', 0) + count.get('not exercised', 0), count.sum() - count.get('none', 0)
         return {'done': int(done), 'todo': int(total - done), 'total': int(total)}
 
     def ranks(self, suite: str) -> pd.DataFrame:
@@ -234,7 +232,7 @@ class Table(NamedTuple):
         Returns: DataFrame, one row per list: place (the column, or the row where the rows are measures), within (the
             data set where a column has several, else ''), methods and spearman as in `rank_correlation`.
         """
-        tidy = self.of(suite).query("state != 'none'")
+        tidy = self.of(suite).query("state not in ('none', 'not exercised')")
         of_rows = tidy.groupby('column').metric.nunique().max() > 1
         several = not of_rows and tidy.groupby('column').dataset.nunique().max() > 1
         within = tidy['row'].str.partition(' / ')[0] if several else [''] * len(tidy)
@@ -271,16 +269,16 @@ def command(paper: str, number: str, suite: str) -> str:
     """
     return f'spml sweep {paper} --table {number} --suite {suite}'
 
-def table(paper: str, number: str, known: pd.DataFrame | None = None, suites: Iterable[str] = tuple(SUITES),
-          seeds: Iterable[int] = (0, 1, 2)) -> Table:
+def table(paper: str, number: str, known: pd.DataFrame | None = None, suites: Iterable[str] = published.SUITES,
+          seeds: Iterable[int] | None = None) -> Table:
     """A published table beside ours.
 
     Args:
         paper: one of `published.papers()`.
         number: one of its tables.
         known: as from `record` (unset: that) or `sweeps.finished`.
-        suites: of 'paper', 'mini' and 'photos'.
-        seeds: those wanted.
+        suites: of 'paper' and 'photos'.
+        seeds: those wanted; unset: the suite's.
 
     Returns: Table.
 
@@ -289,38 +287,36 @@ def table(paper: str, number: str, known: pd.DataFrame | None = None, suites: It
 
     Source: the papers' tables.
     """
-    known, seeds = record() if known is None else known, list(seeds)
+    known = record() if known is None else known
     cells = published.cells(paper, number).to_dict('records')
     joined = [_joined(cell, suite, known, seeds) for suite in suites for cell in cells]
     return Table(paper, str(number), pd.DataFrame(joined))
 
-def _joined(cell: dict, suite: str, known: pd.DataFrame, seeds: list[int]) -> dict:
+def _joined(cell: dict, suite: str, known: pd.DataFrame, seeds: Iterable[int] | None) -> dict:
     "A published cell beside ours in a suite."
-    each, runs, why = _ours(cell, suite, known, seeds)
-    state = 'none' if why else 'missing' if not len(each) else 'done' if len(each) == len(seeds) else 'partly'
+    needed = plan(cell, suite)
+    final = finals(needed, known, seeds)
+    each = pd.Series(values(final, cell['metric'], known) if final else {}, dtype=float)
+    runs = known.reindex([key(c) for c in final if c.seed in each]).set_axis(each.index)
+    idle = _not_exercised(cell, runs)
+    state = ('none' if needed.why else 'missing' if not len(each) else 'not exercised' if idle else
+             'done' if len(each) == len(final) else 'partly')
     same = {name: cell[name] for name in ('row', 'column', 'metric', 'unit')}
     return {'suite': suite, **same, 'published': cell['mean'], 'published_std': cell['std'], 'lost': cell['lost'],
             'ours': each.mean(), 'sd': each.std(), 'n': len(each),
-            'seeds': json.dumps({str(s): round(v, 4) for s, v in each.items()}),
-            'interval': float(stats.t.ppf(0.975, len(each) - 1) * each.sem()), 'runs': json.dumps(runs),
-            'difference': each.mean() - cell['mean'], 'state': state, 'why': why, 'notes': ' '.join(cell['notes']),
-            'dataset': cell['dataset'], 'stand_in': None if why else published.stand_in(cell['dataset'], suite),
-            'printed': cell['printed'],
+            'seeds': json.dumps({str(s): round(v, 4) for s, v in each.items()}), 'interval': half_interval(each),
+            'runs': json.dumps({str(s): run for s, run in runs.run.items()} if 'run' in runs else {}),
+            'difference': each.mean() - cell['mean'], 'state': state, 'why': needed.why or idle,
+            'notes': ' '.join(cell['notes']), 'dataset': cell['dataset'], 'printed': cell['printed'],
+            'stand_in': None if needed.why else published.stand_in(cell['dataset'], suite),
             'command': command(cell['paper'], cell['table'], suite) if state in ('missing', 'partly') else ''}
 
-def _ours(cell: dict, suite: str, known: pd.DataFrame, seeds: list[int]) -> tuple[pd.Series, dict[str, str], str]:
-    "(value by seed, name of the run by seed, why there is none) of a cell."
-    task = (cell['stand_in'] or {}).get('task') if suite == 'mini' else None   # of Two-way's Table 8
-    if task:
-        every = transfer.recorded()
-        own = (every['row'] == cell['row']) & (every.column == task) & every.seed.isin(seeds)
-        measured = every[own].set_index('seed')
-        return measured.accuracy.astype(float), measured.run.rename(str).to_dict(), ''
-    needed = plan(cell, suite)
-    final = finals(needed, known, seeds)
-    each = values(final, cell['metric'], known) if needed.search else {}
-    runs = {str(c.seed): known.at[key(c), 'run'] for c in final if c.seed in each} if 'run' in known else {}
-    return pd.Series(each, dtype=float), runs, needed.why
+def _not_exercised(cell: dict, runs: pd.DataFrame) -> str:
+    "Why a number is not the method's: '' where its mechanism acted in more than half of the runs, or it has none."
+    if 'exercised' not in runs or not (runs.exercised == 0).mean() >= 0.5: return ''
+    epoch = runs.best_epoch[runs.exercised == 0].median()
+    return (f"selection stopped at epoch {epoch:g} before {find(cell['config']['loss']).mechanism} began, in "
+            f'{(runs.exercised == 0).sum()} of {len(runs)} runs')
 
 # %% ../../nbs/replication/tables.ipynb #1910c576
 def cell_text(cell: dict, bold: str = '') -> str:
@@ -330,27 +326,29 @@ def cell_text(cell: dict, bold: str = '') -> str:
         cell: of `Table.cells`.
         bold: what stands around our number, such as '**'.
 
-    Returns: '86.5 / 71.0 (1.0) ×3 / -15.5'.
+    Returns: '86.5 / 71.0 ± 2.5 (3 seeds) / -15.5'.
     """
     if cell['state'] == 'none': return cell['printed']
     if cell['state'] == 'missing': return f"{cell['printed']} / missing"
-    sd = '' if math.isnan(cell['sd']) else f" ({cell['sd']:.1f})"
+    half = '' if math.isnan(cell['interval']) else f" ± {cell['interval']:.1f}"
+    ours = f"{bold}{cell['ours']:.1f}{bold}{half} ({cell['n']} seed{'s' * (cell['n'] > 1)})"
+    if cell['state'] == 'not exercised': return f"{cell['printed']} / not exercised: {ours}"
     difference = '' if math.isnan(cell['difference']) else f" / {cell['difference']:+.1f}"
-    return f"{cell['printed']} / {bold}{cell['ours']:.1f}{bold}{sd} ×{cell['n']}{difference}"
+    return f"{cell['printed']} / {ours}{difference}"
 
 # %% ../../nbs/replication/tables.ipynb #c2efcff8
 def needed(paper: str, number: str | None, suite: str, known: pd.DataFrame,
-           seeds: Iterable[int] = (0, 1, 2)) -> tuple[list[Config], list[Config]]:
+           seeds: Iterable[int] | None = None) -> tuple[list[Config], list[Config]]:
     """The runs of a table, done or not.
 
     Args:
         paper: one of `published.papers()`.
         number: one of its tables, None for all of them.
-        suite: 'paper', 'mini' or 'photos'.
+        suite: 'paper' or 'photos'.
         known: as from `sweeps.finished`.
-        seeds: those wanted.
+        seeds: those wanted; unset: the suite's.
 
-    Returns: (searches, final runs that are known by now), each run once.
+    Returns: (searches, final runs that are known by now), each run once, the label-wise head last.
 
     Raises:
         SpmlError: for another paper, table or suite.
@@ -361,17 +359,17 @@ def needed(paper: str, number: str | None, suite: str, known: pd.DataFrame,
             wanted = plan(cell, suite)
             search |= {key(c): c for c in wanted.search}
             final |= {key(c): c for c in finals(wanted, known, seeds)}
-    return list(search.values()), list(final.values())
+    return tuple(sorted(every.values(), key=lambda c: c.head == 'labelwise') for every in (search, final))
 
-def sweep(paper: str, number: str | None, suite: str, *, seeds: Iterable[int] = (0, 1, 2), dry_run: bool = False,
+def sweep(paper: str, number: str | None, suite: str, *, seeds: Iterable[int] | None = None, dry_run: bool = False,
           tell: Callable[[str], None] = print, **launch) -> pd.DataFrame:
     """Run what a table, or a paper, still needs.
 
     Args:
         paper: one of `published.papers()`.
         number: one of its tables, None for all of them.
-        suite: 'paper', 'mini' or 'photos'.
-        seeds: those wanted.
+        suite: 'paper' or 'photos'.
+        seeds: those wanted; unset: the suite's.
         dry_run: only say how much there is.
         tell: is given the lines of the report.
         launch: jobs, engine and address as in `sweeps.run`.
@@ -381,24 +379,9 @@ def sweep(paper: str, number: str | None, suite: str, *, seeds: Iterable[int] = 
     Raises:
         SpmlError: for another paper, table or suite, or one without a run.
     """
-    seeds, known = list(seeds), queue.finished()
-    search, final = needed(paper, number, suite, known, seeds)
+    search, _ = needed(paper, number, suite, pd.DataFrame())
     if not search:
         whole = paper if number is None else f'{paper}, table {number}'
         raise SpmlError(f'nothing of {whole} can be run in the suite {suite!r}.')
-    if dry_run: return _dry(search, final, known, tell, len(seeds))
-    done = queue.run(_missing(search, known), tell=tell, **launch)
-    known = queue.finished()
-    final = needed(paper, number, suite, known, seeds)[1]
-    return pd.concat([done, queue.run(_missing(final, known), tell=tell, **launch)], ignore_index=True)
-
-def _missing(configs: list[Config], known: pd.DataFrame) -> list[Config]:
-    return [c for c in configs if key(c) not in known.index]
-
-def _dry(search: list[Config], final: list[Config], known: pd.DataFrame, tell: Callable, seeds: int) -> pd.DataFrame:
-    plan = queue.plan(_missing(search, known) + _missing(final, known), known)
-    todo = plan[plan.state != 'done']
-    duration = queue.duration(todo.expected.sum()) if todo.expected.notna().any() else 'unknown'
-    tell(f'{len(search)} runs of search, then up to {seeds} seeds of each choice; {len(todo)} of those known by now '
-         f'are missing, one after another about {duration}.')
-    return plan
+    return queue.staged(search, lambda known: needed(paper, number, suite, known, seeds)[1], dry_run=dry_run, tell=tell,
+                        **launch)

@@ -12,10 +12,10 @@ from replication.passages import digest, numbers, problems
 from spml_nb import data as datasets
 from spml_nb import methods, models
 from spml_nb.base.errors import SpmlError
-from spml_nb.data import miniatures
 from spml_nb.methods.core import resolve_hparams
 from spml_nb.replication import published
 from spml_nb.runs.config import Config, resolve
+from spml_nb.sweeps.search import SUITES
 
 PAPERS = ('hml', 'opml', 'lac', 'two_way', 'em_apl')
 TABLES = {'hml': list('12345'), 'opml': ['I', 'II', 'III', 'IV', 'V'], 'lac': list('123'), 'two_way': list('12345678'), 'em_apl': list('14567')}
@@ -248,22 +248,18 @@ def test_disagreements_are_noted_where_the_numbers_show_them():
     assert 'OPML copies' in about('em_apl', '1', 'AN', 'VOC') and 'ambiguous' in about('em_apl', '1', 'L2R', 'VOC')
 
 
-def test_every_data_set_has_a_stand_in():
+def test_every_data_set_has_a_stand_in_or_says_why():
     used = {d for key in EVERY_TABLE for d in published.cells(*key).dataset.dropna()}
-    assert used <= set(published.MINIATURES) <= set(datasets.names())
-    for name, (miniature, why) in published.MINIATURES.items():
-        assert miniature in (None, *miniatures.NAMES) and why
-        assert [published.stand_in(name, suite) for suite in ('paper', *published.SUITES)] == [name, miniature, 'ccp']
-
-
-def test_stand_ins_have_the_nearest_number_of_classes():
-    classes = {name: len(miniatures.class_names(name)) for name in ('mini_voc', 'mini_coco', 'mini_cub')}
-    for name, number in (('vispr', 68), ('vaw', 620), ('wider', 14), ('ccp', 55)):
-        assert published.stand_in(name, 'mini') == min(classes, key=lambda m: abs(math.log(classes[m] / number)))
+    assert used <= set(published.STAND_INS) <= set(datasets.names()) and set(published.SUITES) <= set(SUITES)
+    for name, (photos, why) in published.STAND_INS.items():
+        assert photos in (None, *SUITES['photos']['datasets']) and why
+        assert [published.stand_in(name, suite) for suite in ('paper', *published.SUITES)] == [name, photos]
+    assert {name: photos for name, (photos, _) in published.STAND_INS.items() if photos} == {
+        'voc12': 'voc12_animals', 'coco14': 'coco18', 'nus': 'mirflickr14', 'cub': 'cub_crops'}
 
 
 @pytest.mark.parametrize('call, told', [
     (lambda: published.tables('hlm'), "Did you mean 'hml'"), (lambda: published.cells('hml', '9'), "unknown table of 'hml' '9'; allowed: 1, 2"),
-    (lambda: published.stand_in('voc', 'mini'), "unknown published data set 'voc'"), (lambda: published.stand_in('voc12', 'maxi'), "unknown suite 'maxi'")])
+    (lambda: published.stand_in('voc', 'photos'), "unknown published data set 'voc'"), (lambda: published.stand_in('voc12', 'maxi'), "unknown suite 'maxi'")])
 def test_unknown_names_are_told(call, told):
     with pytest.raises(SpmlError, match=told): call()

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from spml_nb import replication, sweeps
-from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
+from spml_nb.methods import core
 from spml_nb.replication import published, tables
 from spml_nb.runs.config import Config, resolve
 
@@ -18,9 +18,10 @@ def cell(paper, table, row, column):
     return tidy[(tidy.row == row) & (tidy.column == column)].iloc[0].to_dict()
 
 
-def known(*runs):
+def known(*runs, **scores):
     "A table of record made of (configuration, val mAP, test mAP)."
-    return pd.DataFrame([{'key': sweeps.key(c), 'val_map': val, 'test_map': test} for c, val, test in runs], columns=['key', 'val_map', 'test_map']).set_index('key')
+    lines = [{'key': sweeps.key(c), 'val_map': val, 'test_map': test} | {name: of(c) for name, of in scores.items()} for c, val, test in runs]
+    return pd.DataFrame(lines, columns=['key', 'val_map', 'test_map', *scores]).set_index('key')
 
 
 @pytest.mark.parametrize('suite', ('paper', *published.SUITES))
@@ -32,15 +33,16 @@ def test_every_cell_has_runs_or_says_why(paper, suite):
             needed = tables.plan(each, suite)
             assert bool(needed.search) != bool(needed.why), each
             configs |= {json.dumps({**c.__dict__, 'hparams': {**c.hparams, **needed.stated}}): None for c in needed.search}
-            if needed.search and suite != 'paper': assert len(needed.search) == sweeps.BUDGET
+            if needed.search and suite != 'paper': assert len(needed.search) == sweeps.SUITES[suite]['draws'] == 8 and max(needed.seeds) in (4, 9)
+            assert not {c.seed for c in needed.search} & set(needed.seeds)
     for config in configs: assert resolve(Config(**json.loads(config)))
 
 
 def test_what_the_cell_states_wins_over_what_was_searched():
-    needed = tables.plan(cell('two_way', '1', 'T_P = 4', 'mAP@class / T_N = 1'), 'mini')
-    tried = known(*[(c, 50 + 10 * (c.hparams == {'T_pos': 1}), 1) for c in needed.search])
+    needed = tables.plan(cell('two_way', '1', 'T_P = 4', 'mAP@class / T_N = 1'), 'photos')
+    tried = known(*[(c, 50 + 10 * (c.hparams == needed.search[3].hparams), 1) for c in needed.search])
     final = tables.finals(needed, tried, seeds=(0, 7))
-    assert [(c.seed, c.label_seed, c.hparams) for c in final] == [(s, s, {'T_pos': 4, 'T_neg': 1, 'bucket': 128}) for s in (0, 7)]
+    assert [(c.seed, c.label_seed, c.lr, c.hparams) for c in final] == [(s, s, needed.search[3].lr, {'T_pos': 4, 'T_neg': 1, 'bucket': 128}) for s in (0, 7)]
     assert tables.finals(needed, tried.iloc[:3]) == []   # the search has a run missing
 
 
@@ -56,21 +58,60 @@ def test_the_papers_own_suite_runs_its_presets(where, expected):
     assert [(c.seed, c.label_seed) for c in tables.finals(needed, tried)] == [(s, 1200) for s in (0, 1, 2)]   # one draw of the observed labels
 
 
-def test_a_table_counts_seeds_and_differences():
-    needed = tables.plan(cell('hml', '2', 'WAN', 'VOC12'), 'mini')
-    tried = known(*[(c, 50, 70) for c in needed.search])
-    both = pd.concat([tried, known(*[(c, 50, 70 + c.seed) for c in tables.finals(needed, tried)[1:]])])
+def complete(paper, table, row, column, test, **scores):
+    "A record in which a cell's search and all of its final runs are done; test(config) is the score."
+    needed = tables.plan(cell(paper, table, row, column), 'photos')
+    tried = known(*[(c, 50, math.nan) for c in needed.search])
+    both = pd.concat([tried, known(*[(c, 50, test(c)) for c in tables.finals(needed, tried)], **scores)])
     both['run'] = [f'run-{k}' for k in range(len(both))]
+    return both
+
+
+def test_a_table_counts_seeds_and_differences():
+    both = complete('hml', '2', 'WAN', 'VOC12', lambda c: 70 + c.seed)
     whole = tables.table('hml', '2', both)
-    tidy = whole.of('mini').set_index(['row', 'column'])
+    tidy = whole.of('photos').set_index(['row', 'column'])
     wan, an = tidy.loc[('WAN', 'VOC12')], tidy.loc[('AN', 'VOC12')]
-    assert wan.state == 'done' and wan.n == 3 and wan.ours == 71 and wan.sd == 1 and wan.difference == pytest.approx(71 - 86.5)
-    assert wan.seeds == '{"0": 70.0, "1": 71.0, "2": 72.0}' and an.state == 'missing' and math.isnan(an.ours)
-    assert wan.interval == pytest.approx(4.302653 / 3 ** 0.5) and list(json.loads(wan.runs)) == ['0', '1', '2'] and an.interval != an.interval
-    assert both.test_map[both.run == json.loads(wan.runs)['2']].item() == 72 and (wan.command, an.command) == ('', 'spml sweep hml --table 2 --suite mini')
-    text = published.wide(whole.of('mini').assign(text=lambda t: t.apply(tables.cell_text, axis=1)), 'text')
-    assert text.loc['WAN', 'VOC12'] == '86.5 / 71.0 (1.0) ×3 / -15.5' and text.loc['AN', 'VOC12'] == '85.1 / missing'
-    assert whole.progress('mini') == {'done': 1, 'todo': 23, 'total': 24} and whole.progress('photos') == {'done': 0, 'todo': 24, 'total': 24}
+    assert wan.state == 'done' and wan.n == 10 and wan.ours == 74.5 and wan.sd == pytest.approx(3.0277, abs=1e-4) and wan.difference == pytest.approx(74.5 - 86.5)
+    assert json.loads(wan.seeds) == {str(s): 70.0 + s for s in range(10)} and an.state == 'missing' and math.isnan(an.ours)
+    assert wan.interval == pytest.approx(2.262157 * wan.sd / 10 ** 0.5) and list(json.loads(wan.runs)) == list(json.loads(wan.seeds)) and an.interval != an.interval
+    assert both.test_map[both.run == json.loads(wan.runs)['2']].item() == 72 and (wan.command, an.command) == ('', 'spml sweep hml --table 2 --suite photos')
+    text = published.wide(whole.of('photos').assign(text=lambda t: t.apply(tables.cell_text, axis=1)), 'text')
+    assert text.loc['WAN', 'VOC12'] == '86.5 / 74.5 ± 2.2 (10 seeds) / -12.0' and text.loc['AN', 'VOC12'] == '85.1 / missing'
+    assert whole.progress('photos') == {'done': 1, 'todo': 23, 'total': 24} and whole.columns('photos') == {
+        'VOC12': 'voc12_animals', 'COCO': 'coco18', 'NUS': 'mirflickr14', 'CUB': 'cub_crops'}
+    some = tables.table('hml', '2', both, seeds=(0, 3, 11)).of('photos').set_index(['row', 'column']).loc[('WAN', 'VOC12')]
+    assert (some.n, some.ours, some.state) == (2, 71.5, 'partly')
+
+
+def test_a_label_wise_row_has_its_own_number_of_seeds():
+    assert list(tables.plan(cell('lac', '2', 'Ours', 'LEM / VOC'), 'photos').seeds) == list(range(5))
+    assert list(tables.plan(cell('hml', '2', 'AN', 'VOC12'), 'photos').seeds) == list(range(10))
+
+
+@pytest.mark.parametrize(('acted', 'state'), [((1, 0), 'not exercised'), ((1, 1, 1, 0), 'done'), ((0, 0, 1, 1, 1), 'done'), ((math.nan,), 'done')])
+def test_a_mechanism_that_never_acted_is_said(acted, state, monkeypatch):
+    monkeypatch.setattr(core.find('em_apl'), 'mechanism', 'the choice of negatives', raising=False)
+    both = complete('em_apl', '1', 'EM+APL', 'VOC', lambda c: 50.0, exercised=lambda c: acted[c.seed % len(acted)], best_epoch=lambda c: c.seed)
+    whole = tables.table('em_apl', '1', both)
+    one = whole.of('photos').set_index(['row', 'column']).loc[('EM+APL', 'VOC')]
+    assert (one.state, one.n, one.ours, one.command) == (state, 10, 50, '') and whole.progress('photos')['done'] == 1
+    assert one.why == ('selection stopped at epoch 5 before the choice of negatives began, in 5 of 10 runs' if state == 'not exercised' else '')
+    assert tables.cell_text(one.to_dict()) == ('89.19 (0.31) / not exercised: 50.0 ± 0.0 (10 seeds)' if state == 'not exercised' else '89.19 (0.31) / 50.0 ± 0.0 (10 seeds) / -39.2')
+
+
+def test_a_table_about_the_batch_keeps_the_papers_batch():
+    needed = tables.plan(cell('two_way', '5', 'mAP@class', 'M = 32'), 'photos')
+    assert {c.batch_size for c in needed.search} == {512} and needed.stated == {'bucket': 32}
+    assert {c.batch_size for c in tables.plan(cell('two_way', '1', 'T_P = 4', 'mAP@class / T_N = 1'), 'photos').search} == {64}
+
+
+def test_tables_and_boards_share_their_runs():
+    search, _ = tables.needed('hml', '2', 'photos', pd.DataFrame())
+    board = [c for loss in ('an', 'ls', 'wan', 'epr', 'role', 'hml') for d in ('voc12_animals', 'coco18', 'mirflickr14', 'cub_crops') for c in sweeps.candidates(sweeps.Row(loss), 'photos', d)]
+    assert {*map(sweeps.key, search)} == {*map(sweeps.key, board)} and len(search) == 6 * 4 * 8
+    heads = [c.head == 'labelwise' for c in tables.needed('lac', None, 'photos', pd.DataFrame())[0]]
+    assert heads == sorted(heads) and any(heads) and not all(heads)   # what is cheap comes first
 
 
 def test_ranks_are_compared_per_column():
@@ -85,29 +126,21 @@ def test_f1_is_taken_at_the_papers_threshold():
 
 
 def test_wrong_names_are_refused():
-    with pytest.raises(SpmlError, match="unknown suite 'maxi'; allowed: paper, mini, photos"): tables.table('hml', '2', pd.DataFrame(), ['maxi'])
-    with pytest.raises(SpmlError, match="unknown table of 'hml' '9'"): tables.needed('hml', '9', 'mini', pd.DataFrame())
-    with pytest.raises(SpmlError, match="unknown paper 'hmm'"): tables.needed('hmm', None, 'mini', pd.DataFrame())
-    with pytest.raises(SpmlError, match="nothing of hml, table 1 can be run in the suite 'mini'"): tables.sweep('hml', '1', 'mini')
+    with pytest.raises(SpmlError, match="unknown suite 'maxi'; allowed: paper, photos"): tables.table('hml', '2', pd.DataFrame(), ['maxi'])
+    with pytest.raises(SpmlError, match="unknown table of 'hml' '9'"): tables.needed('hml', '9', 'photos', pd.DataFrame())
+    with pytest.raises(SpmlError, match="unknown paper 'hmm'"): tables.needed('hmm', None, 'photos', pd.DataFrame())
+    with pytest.raises(SpmlError, match="nothing of hml, table 1 can be run in the suite 'photos'"): tables.sweep('hml', '1', 'photos')
 
 
-def test_table_8_is_the_record_of_transfers():
-    file = settings.path('outputs') / 'two_way' / 'transfer.csv'
-    cells = tables.table('two_way', '8', known(), ['mini']).cells
-    assert set(cells.state[cells.column.isin(['ImageNet', 'Transfer / CUB'])]) == {'missing'} and set(cells.state[cells.column == 'Transfer / SUN']) == {'none'}
-    file.parent.mkdir(parents=True)
-    file.write_text('row,column,seed,accuracy,run\nOurs,bird shapes,0,40.0,a\nOurs,bird shapes,1,44.0,b\nOurs,bird shapes,9,0.0,c\nASL,bird shapes,0,30.0,d\n')
-    found = tables.table('two_way', '8', known(), ['mini']).cells.set_index(['row', 'column'])
-    ours = found.loc[('Ours', 'Transfer / CUB')]
-    assert (ours.ours, ours.n, ours.state, ours.why) == (42, 2, 'partly', '') and found.loc[('Softmax', 'Transfer / CUB')].state == 'missing'
-    record = known((Config(loss='an'), 1.0, 2.0))
-    assert tables.table('two_way', '8', record, ['photos']).cells.state.eq('none').all()
+def test_table_8_has_no_photos():
+    cells = tables.table('two_way', '8', known()).cells
+    assert cells.state.eq('none').all() and cells.why[cells.column == 'ImageNet'].str.contains('no photos stand for this data set').all()
 
 
 def test_a_curve_over_shares_of_labels_takes_the_choice_made_on_single_positives():
     single = cell('hml', '2', 'HML (Ours)', 'VOC12')
     partial = {**single, 'config': {**single['config'], 'labels': 'partial-0.3'}}
-    a, b = (tables.plan(each, 'mini') for each in (single, partial))
+    a, b = (tables.plan(each, 'photos') for each in (single, partial))
     assert a.search == b.search and (a.labels, b.labels) == (None, 'partial-0.3')
     tried = known(*[(c, 50 + k, 1) for k, c in enumerate(a.search)])
     assert [replace(c, labels='single') for c in tables.finals(b, tried)] == tables.finals(a, tried)
@@ -116,11 +149,11 @@ def test_a_curve_over_shares_of_labels_takes_the_choice_made_on_single_positives
 
 def test_ranks_are_taken_within_a_data_set_and_along_rows_of_measures():
     def with_ours(number, ours):
-        whole = tables.table('two_way', number, pd.DataFrame(), ['mini'])
-        return whole._replace(cells=whole.cells.assign(ours=ours)).ranks('mini')
+        whole = tables.table('two_way', number, pd.DataFrame())
+        return whole._replace(cells=whole.cells.assign(ours=ours)).ranks('photos')
     within = with_ours('7', lambda t: -t.published)
-    assert set(within.within) == {'MSCOCO', 'VISPR', 'VAW', 'WIDER', 'VOC2007', 'VOC2012'} and (within.methods == 5).all()
-    assert within.spearman.tolist() == pytest.approx([-1] * 24)
+    assert set(within.within) == {'MSCOCO', 'VOC2012'} and (within.methods == 5).all()
+    assert within.spearman.tolist() == pytest.approx([-1] * 4)
     along = with_ours('4', lambda t: t.published).set_index('place')
     assert along.index.tolist() == ['mAP@class', 'mAP@sample'] and along.spearman.tolist() == pytest.approx([1, 1]) and (along.methods == 6).all()
 
@@ -128,5 +161,5 @@ def test_ranks_are_taken_within_a_data_set_and_along_rows_of_measures():
 def test_the_facade_gives_the_table():
     whole = replication.table('hml', '5', pd.DataFrame())
     assert isinstance(whole, replication.Table) and whole.title == 'Ablation study on positives and negatives for VOC12'
-    assert list(whole.rows('mini')) == ['No Margin', 'Only Positives', 'Only Negatives', 'Positives & Negatives'] and whole.columns('photos') == {'mAP': 'ccp'}
+    assert list(whole.rows('photos')) == ['No Margin', 'Only Positives', 'Only Negatives', 'Positives & Negatives'] and whole.columns('photos') == {'mAP': 'voc12_animals'}
     assert whole.notes()[0][0] == 'Only Positives'

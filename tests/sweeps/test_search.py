@@ -1,38 +1,101 @@
-"Every method has the same search: as many candidates, chosen by validation, compared on the same head and seeds."
+"Every method has the same search: as many draws at the same rates, chosen by validation, compared with fresh seeds on the same head."
+import itertools
 import json
+import math
 
+import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 
 from spml_nb import methods, runs, sweeps
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.runs.config import config_hash, resolve
+from spml_nb.methods import core
+from spml_nb.runs.config import HEADS, config_hash, resolve
 from spml_nb.runs.folder import Run
-from spml_nb.sweeps.search import Row
+from spml_nb.sweeps import search
+from spml_nb.sweeps.search import Choice, LogUniform, Row, Uniform
 
 
 def test_wrong_names_are_refused():
-    with pytest.raises(SpmlError, match="unknown suite 'maxi'; allowed: mini, photos"): sweeps.candidates(Row('an'), 'maxi', 'ccp')
-    with pytest.raises(SpmlError, match="unknown data set of the suite 'photos' 'mini_voc'; allowed: ccp"): sweeps.candidates(Row('an'), 'photos', 'mini_voc')
+    with pytest.raises(SpmlError, match="unknown suite 'maxi'; allowed: photos, photos_finetune, mini"): sweeps.candidates(Row('an'), 'maxi', 'ccp')
+    with pytest.raises(SpmlError, match="unknown data set of the suite 'photos' 'mini_voc'; allowed: voc12_animals"): sweeps.candidates(Row('an'), 'photos', 'mini_voc')
     with pytest.raises(SpmlError, match="unknown loss 'ann'"): sweeps.candidates(Row('ann'), 'mini', 'mini_voc')
+    with pytest.raises(SpmlError, match="unknown data set of the suite 'mini' 'ccp'"): sweeps.sweep('mini', ['ccp'], dry_run=True, tell=lambda line: None)
 
 
+@pytest.mark.parametrize('suite', sweeps.SUITES)
 @pytest.mark.parametrize('loss', methods.names())
-def test_every_search_is_of_the_same_size_and_starts_from_the_paper(loss):
-    for suite, given in sweeps.SUITES.items():
-        for dataset in given['datasets']:
-            tried = sweeps.candidates(Row(loss), suite, dataset)
-            assert len({config_hash(resolve(c)) for c in tried}) == sweeps.BUDGET == 4
-            assert tried[0].hparams == {} and tried[0].lr == given['lr'][0] and {c.seed for c in tried} == {0}
+def test_every_search_has_the_same_draws_and_rates_and_starts_from_the_paper(loss, suite):
+    given = sweeps.SUITES[suite]
+    for dataset in given['datasets']:
+        tried = sweeps.candidates(Row(loss), suite, dataset)
+        assert [c.lr for c in tried] == sweeps.rates(given['draws'], given['widened'], given['usual'], given.get('between', (3e-5, 1e-2)))
+        assert len({config_hash(resolve(c)) for c in tried}) == len(tried) == given['draws'] + 2 * given['widened']
+        assert tried[0].hparams == {} and {(c.seed, c.label_seed) for c in tried} == {(sweeps.SEARCH_SEED,) * 2}
+        assert all(set(c.hparams) == set(sweeps.SPACE.get(loss, {})) for c in tried[1:])
+        assert sweeps.SEARCH_SEED not in set(itertools.chain(*(sweeps.seeds_of(Row(loss, head), suite) for head in HEADS)))
 
 
-def finish(config, val, test):
-    run = Run(resolve(config))
+def test_the_suites_are_those_of_the_protocol():
+    assert {name: (list(s['datasets']), s['draws'], s['seeds']['linear'], s['seeds']['labelwise']) for name, s in sweeps.SUITES.items()} == {
+        'photos': (['voc12_animals', 'coco18', 'cub_crops', 'mirflickr14', 'corel5k', 'ccp'], 8, 10, 5),
+        'photos_finetune': (['voc12_animals', 'cub_crops'], 3, 3, 3), 'mini': (['mini_voc', 'mini_cub'], 4, 3, 3)}
+    one = sweeps.candidates(Row('an', 'labelwise'), 'photos', 'ccp')[0]
+    assert (one.min_positives, one.exclude, one.batch_size, one.regime, one.schedule, one.root) == (40, ('skin', 'hair'), 64, 'linear', 'onecycle', None)
+    assert sweeps.candidates(Row('em'), 'photos', 'coco18')[0].min_positives == 20
+
+
+def test_rates_are_spread_over_the_range_and_a_wider_range_keeps_them():
+    for n in (3, 4, 8):
+        each = sweeps.rates(n)
+        part = np.log(np.array(each) / 3e-5) / math.log(1e-2 / 3e-5) * n
+        assert sorted(part.astype(int)) == list(range(n))   # one in each part
+        assert min(each, key=lambda rate: abs(math.log(rate / 1e-3))) == each[0] and each == [float(f'{rate:.3g}') for rate in each]
+    assert sweeps.rates(8, 2) == [*sweeps.rates(8), 9.49e-06, 0.0316, 3e-06, 0.1] and sorted(sweeps.rates(3, usual=1e-4)) == sorted(sweeps.rates(3))
+
+
+def test_a_distribution_keeps_to_its_range():
+    assert [LogUniform(0.01, 100)(u) for u in (0, 0.5, 0.75)] == [0.01, 1, 10] and [Uniform(2, 4)(u) for u in (0, 0.25)] == [2, 2.5]
+    assert [Choice(('a', 'b', 'c'))(u) for u in (0, 0.34, 0.999)] == ['a', 'b', 'c']
+    for loss, k in itertools.product(sweeps.SPACE, range(1, 12)):
+        for name, value in sweeps.drawn(loss, k).items():
+            of = sweeps.SPACE[loss][name]
+            assert value in of.options if isinstance(of, Choice) else of.low <= value <= of.high
+    assert sweeps.drawn('em', 1) == sweeps.drawn('em', 1) != sweeps.drawn('em', 2) and sweeps.drawn('an', 3) == {} == sweeps.drawn('em', 0)
+    assert sweeps.drawn('em', 1) == {'alpha': 0.00669}   # on every machine
+
+
+def test_every_setting_in_the_space_belongs_to_its_method():
+    assert all(set(of) <= set(core.hyper_parameters(core.find(loss))) for loss, of in sweeps.SPACE.items())
+
+
+def test_the_best_of_k_is_the_mean_over_all_subsets():
+    values = [3.0, 10.0, 7.5, 7.5, 1.0]
+    own = [np.mean([max(some) for some in itertools.combinations(values, k)]) for k in range(1, 6)]
+    assert sweeps.best_of_k(values) == pytest.approx(own) and sweeps.best_of_k(values)[-1] == 10 and sweeps.best_of_k([]) == []
+    assert all(math.isnan(v) for v in sweeps.best_of_k([1.0, math.nan]))
+
+
+def test_every_method_stands_on_every_head_it_allows():
+    rows = sweeps.every_method()
+    assert {(row.loss, row.head) for row in rows} == {(name, head) for name in methods.names() for head in core.find(name).heads or HEADS}
+    assert len(set(rows)) == len(rows) and {row.loss for row in rows if row.labels == 'full'} == {'bce'}
+    dear = [row.head == 'labelwise' for row in rows]
+    assert dear == sorted(dear)   # what is cheap comes first
+    assert set(sweeps.rows_of('photos_finetune')) < set(rows) and {row.head for row in sweeps.rows_of('mini') if row.loss == 'an'} == set(HEADS)
+
+
+# ---- results
+
+def finish(config, val, test, **scores):
+    run = Run(sweeps.canonical(config))
     run.start()
-    run.finish({'scores': {'val_map': val, 'test_map': test}, 'seconds': 1.0, 'data': '', 'provenance': {'commit': None}})
+    run.finish({'scores': {'val_map': val, 'test_map': test, **scores}, 'seconds': 1.0, 'data': '', 'provenance': {'commit': None}})
 
 
-def test_the_best_by_validation_is_chosen_and_seeds_follow():
+def test_the_best_by_validation_is_chosen_and_fresh_seeds_follow():
     tried = sweeps.candidates(Row('an'), 'mini', 'mini_voc')
     for config, val, test in zip(tried, (50, 70, 60, 70), (90, 10, 95, 99), strict=True):
         assert sweeps.finals(Row('an'), 'mini', 'mini_voc', sweeps.finished()) == []
@@ -43,17 +106,87 @@ def test_the_best_by_validation_is_chosen_and_seeds_follow():
     record = sweeps.searched(Row('an'), 'mini', 'mini_voc', known)
     assert record.chosen.tolist() == [False, True, False, False] and record.val_map.tolist() == [50, 70, 60, 70]
     assert json.loads(record.hparams[0]) == {}
+    seen = known.assign(val_map_seen=[{tried[2].lr: 80.0}.get(lr, 75.0) for lr in known.lr])
+    assert sweeps.choose(tried, seen) == tried[2]   # classes that no training image has are left out
 
 
-def test_the_outcome_compares_with_an_on_the_same_head():
-    rows, test = [Row('an'), Row('em'), Row('an', head='cosine'), Row('hml'), Row('wan')], {'an': 50, 'em': 53, 'hml': 70}
-    for row in rows[:4]:
-        base = test[row.loss] + 10 * (row.head == 'cosine')
-        for config in sweeps.candidates(row, 'mini', 'mini_voc'): finish(config, 60, base)
-        for config in sweeps.finals(row, 'mini', 'mini_voc', sweeps.finished())[1:]: finish(config, 60, base + config.seed)
+def complete(rows, test, suite='mini', dataset='mini_voc', **scores):
+    "Finish search and final runs of rows; test(row, seed) is the score."
+    for row in rows:
+        for config in sweeps.candidates(row, suite, dataset): finish(config, 60, 0)
+    for row in rows:
+        for config in sweeps.finals(row, suite, dataset, sweeps.finished()):
+            finish(config, 60, test(row, config.seed), **{name: of(config) for name, of in scores.items()})
+
+
+def test_the_outcome_compares_with_an_on_the_same_head_and_with_plain_an():
+    rows, base = [Row('an'), Row('em'), Row('an', head='cosine'), Row('hml'), Row('wan')], {'an': 50, 'em': 52, 'hml': 70}
+    complete(rows[:4], lambda row, seed: base[row.loss] + 10 * (row.head == 'cosine') + seed * (row.loss != 'an'),
+             late=lambda config: int(config.seed == 2), observed_test_map=lambda config: 40.0, exercised=lambda config: int(config.seed > 0))
     runs.export_csv()   # the table of record is enough
     for folder in settings.path('runs').iterdir():
         if folder.is_dir(): (folder / 'DONE').unlink()
     table = sweeps.outcome(rows, 'mini', 'mini_voc', sweeps.finished()).set_index(['loss', 'head'])
-    assert table.over_an['em', 'linear'] == 3 and table.over_an['hml', 'cosine'] == 10 and table.over_an['an', 'cosine'] == 0
-    assert table.test_maps['em', 'linear'] == [53, 54, 55] and table.sd['em', 'linear'] == 1 and table.n['wan', 'linear'] == 0
+    assert list(table) == search.COLUMNS[2:]
+    assert table.over_an['em', 'linear'] == 3 and table.over_an['hml', 'cosine'] == 11 and table.over_an['an', 'cosine'] == 0
+    assert table.over_plain_an['hml', 'cosine'] == 21 and table.over_plain_an['an', 'cosine'] == 10
+    assert table.test_maps['em', 'linear'] == [52, 53, 54] and table.sd['em', 'linear'] == 1 and table.n['wan', 'linear'] == 0
+    assert table.half['em', 'linear'] == pytest.approx(stats.t.interval(0.95, 2, 53, 1 / 3 ** 0.5)[1] - 53)
+    assert table.late['em', 'linear'] == pytest.approx(1 / 3) and table.exercised['em', 'linear'] == pytest.approx(2 / 3) and table.test_map_observed['em', 'linear'] == 40
+    assert math.isnan(table.late['wan', 'linear']) and table.hparams['wan', 'linear'] == ''
+
+
+def test_losses_that_are_one_loss_run_once_and_appear_under_each_name(monkeypatch):
+    def same(loss, hparams, labels):
+        halves = loss == 'opml' and hparams['alpha'] == hparams['beta'] == 0.5 and labels == 'single'
+        return ('zlpr', {'unknown': 'negative', 'reduction': 'sample'}) if halves else (loss, hparams)
+    monkeypatch.setattr(core, 'same_loss', same)
+    sweeps.queue._key.cache_clear()
+    opml, zlpr = (sweeps.candidates(Row(loss), 'mini', 'mini_voc') for loss in ('opml', 'zlpr'))
+    assert [sweeps.key(a) == sweeps.key(b) for a, b in zip(opml, zlpr, strict=True)] == [True, False, False, False]
+    assert len(sweeps.plan([*opml, *zlpr])) == 7 and sweeps.plan(opml).run.str.startswith('zlpr').sum() == 1
+    for config in [*opml, *zlpr]: finish(config, 60 - len(config.hparams), 0)
+    for config in sweeps.finals(Row('zlpr'), 'mini', 'mini_voc', sweeps.finished()): finish(config, 60, 50 + config.seed)
+    table = sweeps.outcome([Row('opml'), Row('zlpr')], 'mini', 'mini_voc', sweeps.finished())
+    assert table.loss.tolist() == ['opml', 'zlpr'] and table.test_maps.tolist() == [[50, 51, 52]] * 2
+    sweeps.queue._key.cache_clear()
+
+
+def small(monkeypatch):
+    "The suite mini with two methods and two draws, on frozen features."
+    monkeypatch.setitem(search.SUITES, 'mini', search.SUITES['mini'] | {
+        'config': {'regime': 'linear', 'epochs': 1, 'cached_views': 1}, 'draws': 2, 'methods': ('an', 'em'), 'seeds': dict.fromkeys(HEADS, 2)})
+    monkeypatch.setattr(search, 'HEADS', HEADS[:2])
+
+
+def test_a_board_is_resumed_nothing_runs_twice_and_its_files_are_written(own_folders, monkeypatch):
+    small(monkeypatch)
+    told = []
+    dry = sweeps.sweep('mini', ['mini_voc'], dry_run=True, tell=told.append)
+    assert (dry.state == 'missing').all() and len(dry) == 6 and '6 runs of search, of which 6 are missing; 0 runs with fresh seeds' in told[1]
+    done = sweeps.sweep('mini', ['mini_voc'], tell=told.append)
+    assert len(done) == 12 and set(done.state) == {'done'}   # three rows: two draws and two seeds each
+    assert len(sweeps.sweep('mini', ['mini_voc'], tell=told.append)) == 0
+    assert 'of which 0 are missing; 6 runs with fresh seeds are chosen by now, of which 0 are missing' in (sweeps.sweep('mini', ['mini_voc'], dry_run=True, tell=told.append), told)[1][-3]
+    folder = settings.path('outputs') / 'methods'
+    assert {file.name for file in folder.iterdir()} == {'mini_voc.csv', 'mini_voc.md', 'mini_voc_search.csv', 'mini_voc_best_of_k.csv'}
+    board, curves = pd.read_csv(folder / 'mini_voc.csv'), pd.read_csv(folder / 'mini_voc_best_of_k.csv')
+    assert list(board) == search.COLUMNS and (board.n == 2).all() and curves.k.tolist() == [1, 2] * 3
+    head = (folder / 'mini_voc.md').read_text().splitlines()[0]
+    assert all(words in head for words in ('regime linear', '2 draws', 'seed 1000', 'fully labelled validation', 'linear 2', 'mini_voc'))
+
+
+def test_a_rate_at_the_edge_is_told_with_the_remedy(own_folders, monkeypatch):
+    small(monkeypatch)
+    given, known, told = search.SUITES['mini'], [], []
+    for row in sweeps.rows_of('mini'):
+        for c in sweeps.candidates(row, 'mini', 'mini_voc'): known.append((sweeps.key(c), 50 + (c.lr == min(sweeps.rates(2))) * (row.loss == 'em')))
+    known = pd.DataFrame(known, columns=['key', 'val_map']).set_index('key')
+    at_end = sweeps.edges('mini', 'mini_voc', known)
+    assert ('em', 'linear', 'single', min(sweeps.rates(2))) in at_end.itertuples(index=False, name=None)
+    sweeps.record('mini', 'mini_voc', known, told.append)
+    assert 'em (linear, single)' in told[0] and "Raise `widened` of the suite 'mini'" in told[0]
+    monkeypatch.setitem(search.SUITES, 'mini', given | {'widened': 1})
+    assert len(sweeps.candidates(Row('em'), 'mini', 'mini_voc')) == 4 and sweeps.edges('mini', 'mini_voc', known).empty   # the new draws are missing
+    sweeps.record('mini', 'mini_voc', known, told.append)
+    assert len(told) == 1

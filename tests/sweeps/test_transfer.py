@@ -1,9 +1,7 @@
-"""Transfer: frozen features, a linear classifier with its penalty chosen on validation, and the small stand-ins for Table 8."""
-import json
+"""Transfer: frozen features, and a linear classifier with its penalty chosen on validation."""
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from PIL import Image
@@ -12,10 +10,10 @@ from scipy.special import logsumexp
 
 from spml_nb import models, runs, training
 from spml_nb.base.errors import SpmlError
-from spml_nb.data import labels, miniatures
+from spml_nb.data import labels
 from spml_nb.data.dataset import Dataset
 from spml_nb.sweeps import transfer
-from spml_nb.sweeps.transfer import choose_penalty, features, linear_transfer, pretrain, pretrained, regression, transfer_table
+from spml_nb.sweeps.transfer import choose_penalty, features, linear_transfer, pretrained, regression
 
 
 @pytest.fixture(autouse=True)
@@ -146,87 +144,40 @@ def test_photos_are_cut_out_of_the_middle(tmp_path):
     assert np.allclose(f[0], white, atol=1e-4) and np.allclose(f[1], white, atol=1e-4)
 
 
-# ---- small tasks and pre-training
+# ---- networks from runs
 
-def test_small_tasks_never_show_a_digit_of_the_pretraining_pool():
-    tasks = transfer.small_tasks(160, 120)
-    assert {name: len(task.class_names) for name, task in tasks.items()} == {'digits': 10, 'symbols': 27, 'hues': 8, 'bird shapes': 14, 'bird sizes': 5}
-    for task in tasks.values():
-        assert task.images.shape[1:] == (40, 40, 3) and ((task.labels > 0).sum(1) == 1).all() and all(len(task.rows(p)) for p in ('train', 'val', 'test'))
-    digits, pools = tasks['digits'], miniatures.digit_pools()
-    assert len(digits.rows('test')) == len(pools['test']) and len(digits) == len(pools['train']) + len(pools['test'])
-    assert digits.images.min() == 0 and digits.images.max() == 255
-    assert all(len(tasks[name]) == 210 for name in ('symbols', 'hues')) and len(tasks['bird sizes']) == 70
-    assert np.array_equal(transfer.small_tasks(160, 120)['hues'].images, tasks['hues'].images)
-
-
-def test_objects_for_pretraining_have_one_class_each_and_their_targets_label():
-    data = transfer.draw_classes(40, 20)
-    _, targets = miniatures.draw_objects(40, 0, 'pretrain')
-    assert data.name == 'mini_objects_40' and len(data.class_names) == 41 and ((data.labels > 0).sum(1) == 1).all()
-    symbols = np.flatnonzero(targets['hue'] >= 0)
-    assert np.array_equal(data.labels.argmax(1)[symbols], targets['symbol'][symbols])
-    bird = np.flatnonzero(targets['hue'] < 0)[0]
-    shape = data.class_names[data.labels[bird].argmax()].removeprefix('bird: ')
-    assert targets['attributes'][bird, miniatures.ATTRIBUTES.index(f'shape: {shape}')]
-    assert len(data.rows('val')) == 0 and len(data.rows('test')) == 20
+def pretrain(loss, **given):
+    "A network trained from scratch on 72 images of one colour each. Returns: (the run, its data)."
+    colours = np.arange(72) % 3
+    pixels = np.zeros((72, 40, 40, 3), np.uint8)
+    pixels[np.arange(72), :, :, colours] = 255
+    data = Dataset('mini_colours', pixels, 2 * np.eye(3, dtype=np.int8)[colours] - 1, ['red', 'green', 'blue'], np.repeat(['train', 'test'], [48, 24]))
+    rows = {part: data.rows(part) for part in ('train', 'val', 'test')}
+    task = training.Task(data, *rows.values(), data.labels[rows['train']], data.labels[rows['val']])
+    fields = {'labels': 'full', 'weights': 'none', 'selection': 'last', 'backbone': 'mini', 'image_size': 40, 'views': 'shift', 'epochs': 1, 'batch_size': 16}
+    return training.train(runs.Config(loss=loss, dataset=data.name, **fields, **given), task=task), data
 
 
 @pytest.mark.parametrize('loss', ['an', 'asl', 'softmax', 'two_way'])
 def test_any_loss_pretrains_and_its_backbone_transfers(loss):
-    data = transfer.draw_classes(48, 24)
-    result = pretrain(loss, data, epochs=1, batch_size=16)
-    config = json.loads((result.folder / 'config.json').read_text())
-    assert (config['weights'], config['labels'], config['selection'], config['loss']) == ('none', 'full', 'last', loss)
-    if loss == 'asl': assert config['hparams'] | {'gamma_neg': 4.0, 'gamma_pos': 0.0, 'margin': 0.05} == config['hparams']   # the paper's values for Table 8
+    result, data = pretrain(loss)
     true = data.labels[data.rows('test')]
     assert transfer.top1(result, data) == pytest.approx(100 * np.mean(result.logits['test'].argmax(1) == true.argmax(1)))
     assert transfer.top1(replace(result, logits={'test': true + 0.5}), data) == 100
     model = pretrained(result.folder)
     state = torch.load(result.folder / 'best.pt', weights_only=True)['network']
     assert all(torch.equal(value, state[f'backbone.{name}']) for name, value in model.backbone.state_dict().items())
-    tasks = {'bird sizes': transfer.small_tasks(160, 120)['bird sizes']}
-    table = transfer_table({loss: result.folder, 'again': model}, tasks, penalties=(1.0,), iterations=20)
-    assert isinstance(table, pd.DataFrame) and list(table.index) == [loss, 'again'] and table.loc[loss, 'bird sizes'] == table.loc['again', 'bird sizes']
+    of_run, of_model = (linear_transfer(network, data, penalties=(1.0,), iterations=20) for network in (result.folder, model))
+    assert of_run == of_model and of_run['top1'] == 100
 
 
-def test_a_finished_pretraining_is_read_back():
-    data = transfer.draw_classes(32, 16)
-    first = pretrain('softmax', data, epochs=1, batch_size=16)
-    stamp = (first.folder / 'result.json').stat().st_mtime_ns
-    again = pretrain('softmax', data, epochs=1, batch_size=16)
-    assert again.folder == first.folder and (again.folder / 'result.json').stat().st_mtime_ns == stamp
-    assert pretrain('softmax', data, epochs=1, batch_size=16, seed=1).folder != first.folder
-    (first.folder / 'DONE').unlink()
-    with pytest.raises(SpmlError, match='no DONE'): pretrained(first.folder)
+def test_only_a_finished_run_gives_its_backbone():
+    folder = pretrain('softmax')[0].folder
+    (folder / 'DONE').unlink()
+    with pytest.raises(SpmlError, match='no DONE'): pretrained(folder)
 
 
 def test_the_backbone_of_a_linear_run_is_the_one_it_started_from(photo_folder):
     config = runs.Config(loss='an', dataset=str(photo_folder), backbone='mini', image_size=40, regime='linear', epochs=1)
     model = pretrained(training.train(config).folder)
     assert all(torch.equal(a, b) for a, b in zip(model.backbone.state_dict().values(), models.create('mini', 1).backbone.state_dict().values(), strict=True))
-
-
-def test_pretraining_learns_what_transfers():
-    tasks, data = {'symbols': transfer.small_tasks(320, 160)['symbols']}, transfer.draw_classes(320, 20)
-    torch.manual_seed(0)
-    networks = {'pretrained': models.create('mini', 1), 'random': models.create('mini', 1, weights='none')}
-    table = transfer_table(networks, tasks, penalties=(100.0, 1.0), iterations=60)
-    assert table.loc['pretrained', 'symbols'] > 70 and table.loc['random', 'symbols'] < 30
-    result = pretrain('softmax', data, epochs=2, batch_size=16)
-    assert result.curves.loss.iloc[-1] < result.curves.loss.iloc[0]
-
-
-def test_the_record_is_continued_and_never_made_again(tmp_path, monkeypatch):
-    monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path))
-    told = []
-    options = {'penalties': (1.0,), 'iterations': 20, 'given': {'epochs': 1, 'batch_size': 16}, 'tell': told.append}
-    data, tasks = transfer.draw_classes(32, 16), {'bird sizes': transfer.small_tasks(160, 120)['bird sizes']}
-    first = transfer.record([1], data=data, tasks=tasks, **options)
-    assert first['row'].tolist() == [row for row in ('ASL', 'Softmax', 'Ours') for _ in range(2)] and first.column.tolist() == ['objects', 'bird sizes'] * 3
-    result = pretrain('asl', data, seed=1, epochs=1, batch_size=16)
-    assert first.run[0] == result.folder.name and first.accuracy[0] == pytest.approx(transfer.top1(result, data), abs=1e-4)
-    file = tmp_path / 'two_way' / 'transfer.csv'
-    file.write_text(file.read_text().replace('Ours,bird sizes,1', 'Ours,bird sizes,7').replace('Ours,objects,1', 'Ours,objects,7'))
-    again = transfer.record([1], data=data, tasks=tasks, **options)
-    assert len(told) == 4 and again.seed.tolist() == [1, 1, 1, 1, 7, 7, 1, 1] and again.accuracy[6:].tolist() == first.accuracy[4:].tolist()
