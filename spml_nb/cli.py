@@ -12,6 +12,7 @@ import errno
 import os
 import sys
 import typing
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -90,6 +91,7 @@ def _fields(args) -> dict:
                     help="fields as YAML, such as 'hparams: {alpha: 0.1}'"),
           _argument('--nproc', type=int, default=1, help='processes of this machine that train it together (unset: 1)'))
 def _train(args):
+    from spml_nb.data.labels import against
     from spml_nb.runs.config import Config
     from spml_nb.training import launch
     given = {}
@@ -99,8 +101,9 @@ def _train(args):
             raise SpmlError(f"-y wants 'name: value', not {text!r}.")
         given |= fields
     result = launch.launch(Config(**given | _fields(args)), args.nproc, tell=_tell)
-    val, test = (result.scores.get(name, float('nan')) for name in ('val_map', 'test_map'))
-    print(f'{result.folder}: validation mAP {val:.2f}, test mAP {test:.2f}')
+    val, test = (f"{result.scores[f'{part}_map']:.2f} against {against(result.scores[f'{part}_truth'])}"
+                 if f'{part}_map' in result.scores else 'not measured' for part in ('val', 'test'))
+    print(f'{result.folder}: validation mAP {val}; test mAP {test}')
 
 # %% ../nbs/cli.ipynb #8c4c9464
 @_command('the labels of new images, with probabilities',
@@ -298,6 +301,7 @@ def main(argv: list[str] | None = None) -> int:
         Exit status: 0; 1 as the command says; 2 for bad input; 130 after Ctrl-C; 141 where nobody reads the output.
     """
     args = parser().parse_args(argv)
+    warnings.formatwarning = lambda message, *_, **__: f'warning: {message}\n'   # not a line of code
     if hasattr(sys.stdout, 'reconfigure'): sys.stdout.reconfigure(errors='surrogateescape')   # names that are not UTF-8
     try:
         wrong = args.do(args)

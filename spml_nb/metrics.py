@@ -23,6 +23,10 @@ def _targets(targets, unknown):
     ignore = unknown == 'ignore' or (unknown is None and bool(negative.any()))
     return positive, (positive | negative) if ignore else np.ones(targets.shape, bool)
 
+def _free(positive, known):
+    "(C,) bool: of which classes something is unknown and no negative is known, so that no prediction can be wrong."
+    return ~known.all(0) & ~(known & ~positive).any(0)
+
 def _scores_and_targets(scores, targets, unknown):
     "(scores, positive, known) of one shape."
     scores, (positive, known) = matrix(scores, 'scores'), _targets(targets, unknown)
@@ -118,7 +122,8 @@ def average_precision(scores, targets, axis='class', empty='zero', unknown=None)
             (None).
 
     Returns:
-        (C,) for 'class', (N,) for 'sample', float64 in [0, 1].
+        (C,) for 'class', (N,) for 'sample', float64 in [0, 1]. NaN, whatever `empty` says, where something is left out
+        and nothing that remains is negative: every ranking would be perfect there.
 
     Raises:
         SpmlError: for NaN (naming where), unequal shapes, empty input or unknown options.
@@ -134,8 +139,9 @@ def average_precision(scores, targets, axis='class', empty='zero', unknown=None)
     parts = [slice(k, k + max(1, BLOCK // length)) for k in range(0, rows, max(1, BLOCK // length))]
     if tensors: blocks = [_average_precision_of_tensors(*(a[part].contiguous() for a in arrays)) for part in parts]
     else: blocks = [_average_precision(*(np.ascontiguousarray(a[part]) for a in arrays)) for part in parts]
-    result = np.concatenate(blocks)
-    return np.nan_to_num(result, nan=0.0) if empty == 'zero' else result
+    result, free = np.concatenate(blocks), _free(*(a.T for a in arrays[1:]))
+    if empty == 'zero': result = np.nan_to_num(result, nan=0.0)
+    return np.where(free.cpu() if tensors else free, np.nan, result)
 
 # %% ../nbs/metrics.ipynb #a873634b
 DEFINITIONS = {'cole': 'zero', 'two_way': 'skip'}
@@ -167,19 +173,19 @@ def mean_average_precision(scores, targets, axis='class', empty='zero', unknown=
         unknown: see `average_precision`.
 
     Returns:
-        In [0, 100].
+        In [0, 100]. NaN where something is positive and still no AP is defined, for want of known negatives.
 
     Raises:
-        SpmlError: see `average_precision`; with 'skip' also when no positive is left at all.
+        SpmlError: see `average_precision`; with 'skip' also when no target is positive.
 
     Source: Two-way loss, Eq. 23 (axis='class') and 24 (axis='sample').
     """
     result = average_precision(scores, targets, axis, empty, unknown)
     result = result[~np.isnan(result)]
-    if not len(result):
+    if not len(result) and not (matrix(targets, 'targets') > 0).any():
         raise SpmlError('no target is positive, so nothing is left to average over under '
                         "empty='skip'. Check the targets.")
-    return 100 * float(result.mean())
+    return 100 * float(result.mean()) if len(result) else math.nan
 
 # %% ../nbs/metrics.ipynb #6d1b72d1
 SCALES = {'probability': 0.5, 'logit': 0.0}  # and the threshold at even odds
@@ -204,7 +210,8 @@ def f1(scores, targets, average='micro', threshold=None, *, scale='probability',
             nothing predicted counts 0.
         threshold: on the scale of the scores; None for even odds, 0.5 as a probability and 0 as a logit.
         scale: 'probability' or 'logit'.
-        unknown: see `average_precision`; entries left out count nowhere.
+        unknown: see `average_precision`; what is left out counts nowhere. With it go the classes in which something is
+            unknown and no negative is known, for no prediction could be wrong there.
 
     Returns:
         In [0, 1], 0 where it is undefined.
@@ -221,10 +228,11 @@ def f1(scores, targets, average='micro', threshold=None, *, scale='probability',
     if scale == 'probability' and outside.any():
         refuse(outside, scores, 'scores', 'That is no probability: pass sigmoid(logits), '
                "or scale='logit' and a threshold in logits.")
-    predicted, axis = (scores >= threshold) & known, None if average == 'micro' else 0
+    counted, axis = known & ~_free(positive, known), None if average == 'micro' else 0
+    predicted, positive = (scores >= threshold) & counted, positive & counted
     true_positives = np.sum(predicted & positive, axis=axis, dtype=np.int64)
     total = np.sum(predicted, axis=axis, dtype=np.int64) + np.sum(positive, axis=axis, dtype=np.int64)
-    return float(np.mean(2 * true_positives / np.maximum(total, 1)))
+    return float(np.sum(2 * true_positives / np.maximum(total, 1)) / max(np.sum(counted.any(axis)), 1))
 
 # %% ../nbs/metrics.ipynb #586020c0
 def best_threshold(scores, targets, unknown=None) -> float:
@@ -233,18 +241,19 @@ def best_threshold(scores, targets, unknown=None) -> float:
     Args:
         scores: (N, C) of validation images, logits or probabilities.
         targets: (N, C), positive above 0.
-        unknown: see `average_precision`.
+        unknown: see `f1`.
 
     Returns:
         One of the scores, on their scale: give `f1` that scale.
 
     Raises:
-        SpmlError: when no target is positive, and for NaN, unequal shapes or empty input.
+        SpmlError: when no target that counts is positive, and for NaN, unequal shapes or empty input.
     """
     scores, positive, known = _scores_and_targets(scores, targets, unknown)
-    if not positive.any():
+    counted = known & ~_free(positive, known)
+    if not (positive & counted).any():
         raise SpmlError('no target is positive, so every threshold has an F1 of 0. Check the targets.')
-    of_positives, of_known = np.sort(scores[positive]), np.sort(scores[known])
+    of_positives, of_known = np.sort(scores[positive & counted]), np.sort(scores[counted])
     candidates = np.unique(of_positives)
     true_positives = len(of_positives) - np.searchsorted(of_positives, candidates)
     predicted = len(of_known) - np.searchsorted(of_known, candidates)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import pandas as pd
 import pytest
@@ -126,6 +127,15 @@ def test_a_run_is_trained_from_the_terminal(capsys, photo_folder):
     config, = (json.loads(file.read_text()) for file in settings.path('runs').glob('*/config.json'))
     assert (config['loss'], config['lr'], config['hparams']['smoothing']) == ('ls', 1e-3, 0.2)
     assert main(words) == 0 and 'already done' in capsys.readouterr().out
+
+
+def test_scores_against_observed_labels_are_marked_where_a_run_is_trained(capsys, photo_folder):
+    table = photo_folder / 'labels.csv'
+    table.write_text(table.read_text().replace('image,labels', 'image,positives'))
+    words = ['train', '-p', 'dataset', str(photo_folder), '-p', 'labels', 'full', '-p', 'backbone', 'mini', '-p', 'regime', 'linear', '-p', 'epochs', '1']
+    with pytest.warns(UserWarning, match='known negative'): assert main(words) == 0
+    assert capsys.readouterr().out.count('against observed labels (unknown ones as negatives)') == 2
+    assert warnings.formatwarning('no end', UserWarning, 'file.py', 7) == 'warning: no end\n'
 
 
 def test_the_board_of_all_methods_is_swept(capsys, monkeypatch):

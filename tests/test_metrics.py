@@ -39,12 +39,17 @@ def problems(draw, dtypes=(np.float32, np.float64), values=(1, 0, -1), elements=
     return scores, draw(hnp.arrays(np.int8, shape, elements=st.sampled_from(values)))
 
 
-def oracle(scores, targets, known, axis):
-    "scikit-learn on the known entries, class by class or image by image; NaN without a positive."
+def free(t, k):
+    "Whether something of a class is unknown and nothing that is known is negative, in plain loops."
+    return any(not known for known in k) and not any(known and target <= 0 for target, known in zip(t, k, strict=True))
+
+
+def oracle(scores, targets, known, axis, empty='skip'):
+    "scikit-learn on the known entries, class by class or image by image; NaN where every ranking would be perfect, and without a positive (or 0)."
     if axis == 'class': scores, targets, known = scores.T, targets.T, known.T
     result = []
     for s, t, k in zip(scores, targets, known, strict=True):
-        result.append(average_precision_score(t[k] > 0, s[k]) if (t[k] > 0).any() else np.nan)
+        result.append(np.nan if free(t, k) else average_precision_score(t[k] > 0, s[k]) if (t[k] > 0).any() else {'skip': np.nan, 'zero': 0}[empty])
     return np.array(result)
 
 
@@ -67,7 +72,7 @@ def test_average_precision_equals_scikit_learn_with_ties_and_unknowns(problem, a
     result = average_precision(scores, targets, axis, 'skip', unknown)
     assert result.dtype == np.float64 and result.shape == (scores.shape[axis == 'class'],)
     np.testing.assert_allclose(result, expected, rtol=1e-12)
-    np.testing.assert_array_equal(average_precision(scores, targets, axis, 'zero', unknown), np.nan_to_num(result))
+    np.testing.assert_allclose(average_precision(scores, targets, axis, 'zero', unknown), oracle(scores, targets, known, axis, 'zero'), rtol=1e-12)
     np.testing.assert_array_equal(scores, before[0])
     np.testing.assert_array_equal(targets, before[1])
 
@@ -188,6 +193,24 @@ def test_map_in_percent_is_the_mean_of_average_precision():
         assert mean_average_precision(scores, targets, axis, 'skip') == pytest.approx(100 * skipped)
 
 
+def test_a_class_without_a_known_negative_gets_nothing_for_free():
+    targets = np.array([[1, -1, 1, 1, 0], [-1, 1, 0, 1, 0], [-1, 0, 1, 1, 0]])   # complete, partly known, positives alone, complete, nothing
+    for scores in np.random.RandomState(0).randn(20, 3, 5):
+        expected, words = [], []
+        for s, t in zip(scores.T, targets.T, strict=True):
+            known = [(a, b) for a, b in zip(s, t, strict=True) if b]
+            if len(known) < len(t) and all(b > 0 for _, b in known): continue
+            precision = [sum(d > 0 and c >= a for c, d in known) / sum(c >= a for c, _ in known) for a, b in known if b > 0]
+            expected.append(sum(precision) / len(precision))
+            words += [(a >= 0, b > 0) for a, b in known]
+        ap = average_precision(scores, targets)
+        np.testing.assert_allclose(ap[[0, 1, 3]], expected)
+        assert np.isnan(ap[[2, 4]]).all() and mean_average_precision(scores, targets) == pytest.approx(100 * sum(expected) / 3)
+        right = sum(p and t for p, t in words)
+        assert f1(scores, targets, scale='logit') == pytest.approx(2 * right / (sum(p for p, _ in words) + sum(t for _, t in words)))
+    assert math.isnan(mean_average_precision(scores[:, :2], [[1, 0], [0, 1], [1, 0]], unknown='ignore'))
+
+
 # ---- F1
 
 @quick
@@ -199,10 +222,10 @@ def test_f1_equals_scikit_learn_and_leaves_unknowns_out(problem, average, thresh
     known = targets != 0 if ignore else np.ones(targets.shape, bool)
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
-        if average == 'micro':
-            expected = f1_score((targets > 0)[known], (scores >= threshold)[known], zero_division=0) if known.any() else 0
-        else: expected = np.mean([f1_score(t[k] > 0, s[k] >= threshold, zero_division=0) if k.any() else 0
-                                  for t, s, k in zip(targets.T, scores.T, known.T, strict=True)])
+        counted = [not free(t, k) for t, k in zip(targets.T, known.T, strict=True)]
+        t, p, k = (a[:, counted] for a in (targets > 0, scores >= threshold, known))
+        if average == 'micro': expected = f1_score(t[k], p[k], zero_division=0) if k.any() else 0
+        else: expected = np.mean([f1_score(t[k], p[k], zero_division=0) for t, p, k in zip(t.T, p.T, k.T, strict=True)] or [0])
     assert f1(scores, targets, average, threshold, scale='logit', unknown=unknown) == pytest.approx(expected, abs=1e-12)
 
 
@@ -227,7 +250,8 @@ def test_f1_is_zero_where_undefined():
 @given(problems(values=(1, 1, 0, -1)), st.sampled_from([None, 'negative']))
 def test_best_threshold_beats_every_other(problem, unknown):
     scores, targets = problem
-    if not (targets > 0).any(): return
+    known = targets != 0 if unknown is None and (targets < 0).any() else np.ones(targets.shape, bool)
+    if not any((t > 0).any() for t, k in zip(targets.T, known.T, strict=True) if not free(t, k)): return
     best = best_threshold(scores, targets, unknown)
     assert best in scores
     values = {t: f1(scores, targets, 'micro', t, scale='logit', unknown=unknown) for t in np.unique(scores).tolist()}

@@ -28,7 +28,7 @@ class Dataset:
     Args:
         name: What tables call it.
         images: N paths, or an (N, H, W, 3) uint8 array.
-        labels: (N, C) int8: 1 present, 0 unknown, -1 absent.
+        labels: (N, C) int8: 1 present, 0 unknown, -1 absent. A 0 is never a negative, whatever else the matrix holds.
         class_names: C different names.
         split: (N,) array of 'train', 'val', 'test'.
 
@@ -46,9 +46,10 @@ class Dataset:
 
     def __repr__(self):
         parts = ', '.join(f'{part} {len(self.rows(part)):,}' for part in PARTS)
-        positives = (self.labels > 0).sum() / max(len(self), 1)
+        positives, unknown = (self.labels > 0).sum() / max(len(self), 1), (self.labels == 0).sum()
         classes = f'{len(self.class_names)} classes, {positives:.2f} positives per image'
-        return f'{self.name}: {len(self):,} images ({parts}), {classes}'
+        gaps = f', {unknown:,} of {self.labels.size:,} labels unknown' if unknown else ''
+        return f'{self.name}: {len(self):,} images ({parts}), {classes}{gaps}'
 
     def rows(self, part: str) -> np.ndarray:
         """Row numbers of one part.

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['UNKNOWN', 'SETTINGS', 'TRUTHS', 'matrix', 'refuse', 'full', 'observe', 'setting', 'split', 'statistics',
-           'for_scoring']
+           'for_scoring', 'against', 'missing']
 
 # %% ../../nbs/data/labels.ipynb #8f8a05ef
 import operator
@@ -264,8 +264,8 @@ def for_scoring(labels) -> tuple[np.ndarray, str]:
 
     Returns:
         (targets, truth). truth is 'complete' (nothing is unknown), 'partly known' (unknown entries are to be left out)
-        or 'observed only' (something is unknown and no negative is known). targets is (N, C) int8, in the last case
-        with every unknown as a negative; give metrics `unknown='ignore'` with them.
+        or 'observed only' (something is unknown, and no class has both a known positive and a known negative). targets
+        is (N, C) int8, in the last case with every unknown as a negative; give metrics `unknown='ignore'` with them.
 
     Raises:
         SpmlError: For labels that `full` refuses.
@@ -273,4 +273,34 @@ def for_scoring(labels) -> tuple[np.ndarray, str]:
     targets = full(labels, 'ignore')
     complete, partly, observed = TRUTHS
     if (targets != 0).all(): return targets, complete
-    return (targets, partly) if (targets == -1).any() else (full(targets, 'negative'), observed)
+    measurable = (targets == 1).any(0) & (targets == -1).any(0)
+    return (targets, partly) if measurable.any() else (full(targets, 'negative'), observed)
+
+def against(truth: str, left_out: int | None = None) -> str:
+    """Say in words what scores were measured against.
+
+    Args:
+        truth: As from `for_scoring`.
+        left_out: How many entries of the targets are unknown; None if nobody counted.
+
+    Returns:
+        'all labels', 'known labels (3 unknown ones left out)' or 'observed labels (unknown ones as negatives)'.
+    """
+    number = '' if left_out is None else f'{left_out:,} '
+    return dict(zip(TRUTHS, ('all labels', f'known labels ({number}unknown ones left out)',
+                             'observed labels (unknown ones as negatives)'), strict=True))[truth]
+
+def missing(truth: str, part: str) -> str:
+    """Say which scores cannot be had, and why.
+
+    Args:
+        truth: As from `for_scoring`.
+        part: 'train', 'val' or 'test'.
+
+    Returns:
+        Three sentences; '' if nothing is missing.
+    """
+    return '' if truth != TRUTHS[2] else (
+        f'The true mAP and F1 of {part} are missing, because no class has both known positives and known negatives '
+        'there. What is shown instead says how well the observed labels are found, with every unknown one counted '
+        f'as negative. Annotate some images of {part} in full to measure more.')

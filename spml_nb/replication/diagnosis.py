@@ -70,7 +70,8 @@ def diagnose(run: Run) -> dict:
         run: done.
 
     Returns: dict of share_false, up_false, up_true (fractions; NaN where there is no pull), hidden_map, train_map,
-        val_map, test_map (percent), best_epoch, epochs, train_loss_first, train_loss_last.
+        val_map, test_map (percent), train_truth, val_truth, test_truth (as from `labels.for_scoring`), best_epoch,
+        epochs, train_loss_first, train_loss_last.
 
     Raises:
         SpmlError: if the run is not done.
@@ -78,16 +79,18 @@ def diagnose(run: Run) -> dict:
     Source: the false-negative gradients of EM/APL, supplement, and LL (Kim et al. 2022, memorisation).
     """
     pull, z, true, logits = pulls(run)
-    true, _ = labels.for_scoring(true)
     hidden = np.where(z == 0, true, 0)   # what nobody knows stays 0, on neither side
     false, right = pull[torch.from_numpy(hidden > 0)], pull[torch.from_numpy(hidden < 0)]
     average_precisions = metrics.average_precision(logits.numpy(), hidden, empty='skip', unknown='ignore')
+    targets, truth = labels.for_scoring(true)
     curves, scores = pd.read_csv(run.folder / 'metrics.csv'), run.result()['scores']
     return {'share_false': _share(false.abs(), torch.cat([false, right]).abs()),
             'up_false': _share(false.clamp(min=0), false.abs()), 'up_true': _share(right.clamp(min=0), right.abs()),
             'hidden_map': 100 * pd.Series(average_precisions).mean(),
-            'train_map': metrics.mean_average_precision(logits, true, unknown='ignore'),
-            'val_map': scores['val_map'], 'test_map': scores['test_map'], 'best_epoch': scores['best_epoch'],
+            'train_map': metrics.mean_average_precision(logits, targets, unknown='ignore'),
+            'val_map': scores['val_map'], 'test_map': scores['test_map'], 'train_truth': truth,
+            'val_truth': scores.get('val_truth'), 'test_truth': scores.get('test_truth'),
+            'best_epoch': scores['best_epoch'],
             'epochs': len(curves), 'train_loss_first': float(curves.loss.iloc[0]),
             'train_loss_last': float(curves.loss.iloc[-1])}
 

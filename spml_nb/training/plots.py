@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..data.dataset import Dataset
 from ..data.images import reduced
+from ..data.labels import TRUTHS, against, for_scoring
 
 # %% ../../nbs/training/plots.ipynb #506c4adc
 def learning_curves(curves: pd.DataFrame, title: str = ''):
@@ -60,37 +61,42 @@ def score_table(scores: dict) -> pd.DataFrame:
         scores: as from `spml_nb.training.selection.scores`.
 
     Returns:
-        DataFrame with one row per part of the data.
+        DataFrame with one row per part of the data; its last column says what was measured against.
     """
     names = {'mAP (%)': 'map', 'micro-F1': 'micro_f1', 'macro-F1': 'macro_f1'}
-    rows = {part: {name: scores.get(f'{part}_{key}') for name, key in names.items()}
+    rows = {part: {name: scores.get(f'{part}_{key}', np.nan) for name, key in names.items()}
+            | {'against': against(scores.get(f'{part}_truth', TRUTHS[0]), scores.get(f'{part}_left_out'))}
             for part in ('val', 'test') if f'{part}_map' in scores}
-    return pd.DataFrame(rows).T.astype(float).round(4)
+    return pd.DataFrame.from_dict(rows, orient='index').round(4)
 
 # %% ../../nbs/training/plots.ipynb #a5831932
-def class_plot(ap: list[float], class_names: list[str], positives: np.ndarray, most: int = 40):
+def class_plot(ap: list[float], class_names: list[str], labels: np.ndarray, most: int = 40):
     """Average precision per class, best first, with the share of images that have the class.
 
     Args:
-        ap: (C,) in [0, 1].
+        ap: (C,) in [0, 1], NaN where there is none.
         class_names: C texts.
-        positives: (C,) fraction of test images, which is the AP of random scores.
+        labels: (N, C) in {1, 0, −1} of the images that were scored; the share of positives among those that count is
+            the AP of random scores.
         most: how many classes are shown, half from each end.
 
     Returns:
         matplotlib Figure.
     """
+    targets, truth = for_scoring(labels)
+    positives, counted = (targets > 0).sum(0), (targets != 0).sum(0)
     order = np.argsort(-np.asarray(ap), kind='stable')
     if len(order) > most: order = np.concatenate([order[:most // 2], order[-(most - most // 2):]])
     figure, axis = plt.subplots(figsize=(min(9, 2 + 0.2 * len(order)), 2.8), layout='constrained')
     x = np.arange(len(order))
     axis.bar(x, 100 * np.asarray(ap)[order], color='#4477aa', label='average precision')
-    axis.plot(x, 100 * np.asarray(positives)[order], 'k_', label='share of images (AP of chance)')
+    axis.plot(x, 100 * (positives / np.maximum(counted, 1))[order], 'k_', label='share of images (AP of chance)')
     names = [class_names[i] for i in order]
     axis.set_xticks(x, names, rotation=90, fontsize=7, parse_math=False)   # names may hold any sign
     axis.set(ylabel='%', xlim=(-0.6, len(order) - 0.4))
     if len(order) < len(ap): axis.axvline(most // 2 - 0.5, color='grey', linestyle=':')
     axis.legend(fontsize=7)
+    if truth != TRUTHS[0]: axis.set_title(f'against {against(truth, (targets == 0).sum())}', fontsize=8)
     return figure
 
 # %% ../../nbs/training/plots.ipynb #baa7fd3b
@@ -156,6 +162,7 @@ def photo_grid(data: Dataset, rows: np.ndarray, logits: Tensor | np.ndarray, thr
         for k, (text, colour) in enumerate(label_words(p, data.labels[row], data.class_names, threshold)):
             axis.text(0, -0.04 - 0.1 * k, text[:24], color=colour, fontsize=7, transform=axis.transAxes, va='top',
                       parse_math=False)
-    figure.suptitle(f'green: right, red: wrong, grey: missed (threshold {threshold:.2f})', fontsize=8)
+    unknown = ', brown: not known' if (data.labels[rows] == 0).any() else ''
+    figure.suptitle(f'green: right, red: wrong, grey: missed{unknown} (threshold {threshold:.2f})', fontsize=8)
     figure.tight_layout(h_pad=4)
     return figure

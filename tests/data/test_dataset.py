@@ -26,6 +26,11 @@ def test_fields_that_do_not_fit_together_are_refused(change):
     with pytest.raises(SpmlError, match="data set 's'"): small(**change)
 
 
+def test_a_data_set_says_how_much_of_it_is_unknown():
+    assert repr(small()).endswith('1 classes, 0.33 positives per image, 1 of 3 labels unknown')
+    assert repr(small(labels=np.array([[1], [-1], [-1]], np.int8))).endswith('0.33 positives per image')
+
+
 def test_an_unknown_part_is_refused():
     with pytest.raises(SpmlError, match="'valid'"): small().rows('valid')
 

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from tables import NAMES, ROWS, numbered, refused
 
+from spml_nb.data.folder import Listing
 from spml_nb.data.loading import load
+from spml_nb.data.official.registry import table_text
 
 pytestmark = pytest.mark.filterwarnings('ignore:.*no training image has it')  # small tables; the warning has its own test
 
@@ -29,6 +31,29 @@ def test_a_labels_column_lists_what_is_present_and_all_else_is_absent(folder):
     data = load(folder('image,split,labels\na.jpg,train,dog|cat\nb.jpg,train,\nc.jpg,val, cat |\nd.jpg,test,"cow, brown"\n'))
     assert data.class_names == ['cat', 'cow, brown', 'dog']
     assert data.labels.tolist() == [[1, -1, 1], [-1, -1, -1], [1, -1, -1], [-1, 1, -1]]
+
+
+def test_a_positives_column_lists_what_is_known_and_all_else_is_unknown(folder):
+    data = load(folder('image,split,positives\na.jpg,train,dog|cat\nb.jpg,train,\nc.jpg,val, cat |\nd.jpg,test,"cow, brown"\n'))
+    assert data.class_names == ['cat', 'cow, brown', 'dog']
+    assert data.labels.tolist() == [[1, 0, 1], [0, 0, 0], [1, 0, 0], [0, 1, 0]]
+
+
+def test_one_known_zero_leaves_every_empty_cell_unknown(folder):
+    data = load(folder('image,cat,dog,split\na.jpg,1,,train\nb.jpg,,1,train\nc.jpg,1,,val\nd.jpg,0,1,test\n'))
+    assert data.labels.tolist() == [[1, 0], [0, 1], [1, 0], [-1, 1]]
+
+
+@pytest.mark.parametrize('kind, other', [('labels', '0'), ('positives', '')])
+def test_a_column_of_names_and_columns_of_classes_say_the_same(folder, kind, other):
+    named = [{'cat'}, {'cat', 'dog'}, {'dog'}, set(), {'dog', 'eel'}, {'cat'}]
+    split = ['train', 'train', 'train', 'val', 'test', 'test']
+    names = [f'image,{kind},split', *(f'{NAMES[k]},{"|".join(sorted(here))},{split[k]}' for k, here in enumerate(named))]
+    cells = ['image,cat,dog,eel,split', *(','.join([NAMES[k], *('1' if c in here else other for c in ('cat', 'dog', 'eel')), split[k]]) for k, here in enumerate(named))]
+    first, second = load(folder('\n'.join(names), at='one/set')), load(folder('\n'.join(cells), at='two/set'))
+    assert first.class_names == second.class_names and first.fingerprint == second.fingerprint
+    listing = Listing(first.image_names, first.labels, first.class_names, first.split.tolist())
+    assert load(folder(table_text(listing), at='three/set')).fingerprint == first.fingerprint
 
 
 def test_class_columns_keep_the_order_of_the_table_and_floats_of_a_table_with_gaps_are_read(folder):
@@ -129,10 +154,15 @@ def test_images_outside_the_folder_are_refused(folder, tmp_path, name):
     refused(path, 'outside', repr(name))
 
 
-@pytest.mark.parametrize('header', ['file,cat,dog', 'cat,image', 'image', 'image,split', 'image,labels,cat', 'image;labels', 'image,cat,cat', 'image,cat,'])
-def test_unknown_layouts_show_the_columns_and_the_two_known_ones(folder, header):
+@pytest.mark.parametrize('header', ['file,cat,dog', 'cat,image', 'image', 'image,split', 'image,labels,cat', 'image,positives,cat', 'image;labels', 'image,cat,cat', 'image,cat,'])
+def test_unknown_layouts_show_the_columns_and_the_three_known_ones(folder, header):
     row = ','.join(['a.jpg', *'0' * header.count(',')])
-    refused(folder(f'{header}\n{row}\n'), 'unknown layout', 'either one column a class', 'one column `labels`')
+    refused(folder(f'{header}\n{row}\n'), 'unknown layout', 'one column a class', 'one column `labels`', 'one column `positives`')
+
+
+@pytest.mark.parametrize('header', ['image,labels,positives', 'positives,image,labels', 'image,positives,labels,split,cat'])
+def test_two_columns_of_names_are_refused_with_what_to_do(folder, header):
+    refused(folder(f"{header}\n{','.join('a' for _ in header.split(','))}\n"), 'both a column `labels` (complete) and a column `positives`', 'Keep one', 'empty cells')
 
 
 @pytest.mark.parametrize('cell', ['2', '-1', 'yes', '0.5', 'NaN'])
@@ -141,7 +171,8 @@ def test_a_cell_that_is_no_label_is_named_with_row_column_and_value(folder, cell
 
 
 @pytest.mark.parametrize('table, part', [('', 'is empty'), ('image,labels\n', 'no rows'), ('image,cat,dog\na.jpg,1\n', '1 (2)'),
-                                         ('image,cat\na.jpg,1\nb.jpg,1,1\n', '2 (3)'), ('image,cat\n"a.jpg,1\n', 'cannot be read'), ('image,labels\na.jpg,\n', 'no label')])
+                                         ('image,cat\na.jpg,1\nb.jpg,1,1\n', '2 (3)'), ('image,cat\n"a.jpg,1\n', 'cannot be read'), ('image,labels\na.jpg,\n', 'no label'),
+                                         ('image,positives\na.jpg,\n', '`positives` names no label')])
 def test_tables_that_are_empty_or_ragged_are_refused(folder, table, part): refused(folder(table), part, 'labels.csv')
 
 

@@ -10,7 +10,19 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.labels import for_scoring, full, matrix, observe, setting, split, statistics
+from spml_nb.data.labels import (
+    TRUTHS,
+    against,
+    for_scoring,
+    full,
+    matrix,
+    missing,
+    observe,
+    setting,
+    split,
+    statistics,
+)
+from spml_nb.metrics import average_precision
 
 true_labels = hnp.arrays(np.int8, hnp.array_shapes(min_dims=2, max_dims=2, max_side=9), elements=st.sampled_from([1, 0, -1]))
 quick = settings(max_examples=60, deadline=None)
@@ -103,11 +115,29 @@ def test_what_a_zero_means_can_be_said():
     assert observe(gaps, 1, 'all', unknown='ignore').tolist() == gaps and observe(gaps, 1, 'all').tolist() == [[1, -1], [-1, 1]]
 
 
-def test_scores_need_a_known_negative_or_say_that_there_is_none():
-    for labels, targets, truth in (([[1, -1]], [[1, -1]], 'complete'), ([[1, 1]], [[1, 1]], 'complete'), ([[1, 0], [0, -1]], [[1, 0], [0, -1]], 'partly known'),
-                                   ([[1, 0], [0, 1]], [[1, -1], [-1, 1]], 'observed only'), ([[0, 0]], [[-1, -1]], 'observed only')):
+def test_scores_need_a_class_with_both_signs_or_say_that_there_is_none():
+    for labels, targets, truth in (([[1, -1]], [[1, -1]], 'complete'), ([[1, 1]], [[1, 1]], 'complete'), ([[1, 0], [-1, 1]], [[1, 0], [-1, 1]], 'partly known'),
+                                   ([[1, 0], [0, 1]], [[1, -1], [-1, 1]], 'observed only'), ([[0, 0]], [[-1, -1]], 'observed only'),
+                                   ([[1, 0], [0, -1]], [[1, -1], [-1, -1]], 'observed only')):   # a stray 0 in a table of 1 and empty cells
         found, word = for_scoring(np.array(labels, np.int8))
         assert found.tolist() == targets and found.dtype == np.int8 and word == truth
+
+
+@quick
+@given(true_labels)
+def test_whatever_is_partly_known_has_an_average_precision(labels):
+    targets, truth = for_scoring(labels)
+    both = [any(row[c] == 1 for row in labels) and any(row[c] == -1 for row in labels) for c in range(labels.shape[1])]
+    assert truth == ('complete' if (labels != 0).all() else 'partly known' if any(both) else 'observed only')
+    ap = average_precision(np.random.RandomState(0).randn(*labels.shape), targets, empty='skip', unknown='ignore')
+    assert truth != 'partly known' or np.isfinite(ap[both]).all()
+
+
+def test_scores_say_in_words_what_they_are_against_and_what_is_missing():
+    assert [against(word) for word in TRUTHS] == ['all labels', 'known labels (unknown ones left out)', 'observed labels (unknown ones as negatives)']
+    assert against('partly known', 1200) == 'known labels (1,200 unknown ones left out)'
+    assert missing('complete', 'val') == missing('partly known', 'val') == ''
+    assert missing('observed only', 'test').startswith('The true mAP and F1 of test are missing, because no class has both')
 
 
 @pytest.mark.parametrize('convert', [np.uint8, bool, np.float16, np.float64, list, pd.DataFrame, torch.tensor,

@@ -42,11 +42,34 @@ def test_names_are_not_read_as_formulas(tmp_path):
     pixels, labels = np.zeros((2, 8, 8, 3), np.uint8), np.array([[1, -1], [-1, 1]], np.int8)
     data = datasets.Dataset('d', pixels, labels, NAMES, np.array(['train', 'test']))
     report.photo_grid(data, np.arange(2), np.ones((2, 2)), 0.5).savefig(tmp_path / 'grid.png')
-    figure = report.class_plot([0.5, 0.6], NAMES, np.array([0.5, 0.5]))
+    figure = report.class_plot([0.5, 0.6], NAMES, labels)
     figure.savefig(tmp_path / 'classes.png')
     assert sorted(label.get_text() for label in figure.axes[0].get_xticklabels()) == sorted(NAMES)
     curves = pd.DataFrame({'stage': 1, 'loss': [1.0], 'val_map': [50.0]})
     report.learning_curves(curves, f'em on {NAMES[0]}').savefig(tmp_path / 'curves.png')
+
+
+def test_scores_stand_beside_what_they_were_measured_against():
+    table = report.score_table({'val_map': 80.12345, 'val_truth': 'observed only', 'test_map': 70.0, 'test_micro_f1': 0.5, 'test_truth': 'partly known', 'test_left_out': 3})
+    assert table['against'].tolist() == ['observed labels (unknown ones as negatives)', 'known labels (3 unknown ones left out)']
+    assert table['mAP (%)'].tolist() == [80.1234, 70] and np.isnan(table.loc['val', 'micro-F1']) and table.dtypes.iloc[:3].eq(float).all()
+    assert report.score_table({'test_map': 1.0})['against'].tolist() == ['all labels']   # of a run from before this was stored
+
+
+@pytest.mark.parametrize('labels, chance, title', [
+    ([[1, -1], [-1, 1], [-1, -1], [-1, 1]], [50, 25], ''),
+    ([[1, -1], [-1, 1], [0, -1], [-1, 0]], [100 / 3, 100 / 3], 'against known labels (2 unknown ones left out)'),
+    ([[1, 0], [0, 1], [0, 0], [0, 1]], [50, 25], 'against observed labels (unknown ones as negatives)')])
+def test_classes_are_plotted_beside_the_chance_of_what_counts(labels, chance, title):
+    figure = report.class_plot([0.5, 0.6], NAMES, np.array(labels, np.int8))
+    assert np.allclose(figure.axes[0].lines[0].get_ydata(), chance) and figure.axes[0].get_title() == title   # the better class first
+
+
+def test_a_label_that_nobody_knows_is_neither_right_nor_wrong():
+    truth = np.array([[1, 0], [-1, 0]], np.int8)
+    data = datasets.Dataset('d', np.zeros((2, 8, 8, 3), np.uint8), truth, NAMES, np.array(['train', 'test']))
+    assert report.label_words(np.array([0.9, 0.8]), truth[0], NAMES, 0.5) == [(f'{NAMES[0]} 0.90', '#117733'), (f'{NAMES[1]} 0.80', '#997700')]
+    assert 'brown: not known' in report.photo_grid(data, np.arange(2), np.ones((2, 2)), 0.5).get_suptitle()
 
 
 # ---- nbs/tutorials/your_own_data.ipynb
@@ -72,7 +95,12 @@ def test_the_drawn_folder_is_drawn_once_and_no_other_is_overwritten(tmp_path):
     assert (target / 'labels.csv').read_text() == 'image,labels\n'
 
 
-def test_halves_are_of_the_folder_that_is_set(tmp_path, photo_folder):
+@pytest.mark.filterwarnings('ignore:.*no training image has it')
+@pytest.mark.parametrize('kind', ['labels', 'positives'])
+def test_halves_have_all_classes_and_are_of_the_folder_that_is_set(tmp_path, photo_folder, kind):
+    table = pd.read_csv(photo_folder / 'labels.csv').rename(columns={'labels': kind})
+    table[kind] = table[kind].where(table.index > 0, 'rare|red')   # a class of one training row
+    table.to_csv(photo_folder / 'labels.csv', index=False)
     other = tmp_path / 'other'
     (other / 'images').mkdir(parents=True)
     for file in (photo_folder / 'images').iterdir(): Image.new('RGB', (9, 9)).save(other / 'images' / file.name)
@@ -80,7 +108,9 @@ def test_halves_are_of_the_folder_that_is_set(tmp_path, photo_folder):
     halves = []
     for folder in (photo_folder, other, photo_folder):
         data = datasets.load(folder)
-        half = tutorial_function('half_of', folder=folder, data=data)(data.rows('train')[:5], tmp_path / 'kept' / 'half 0')
+        linked = tutorial_function('linked', folder=folder)
+        half = tutorial_function('half_of', folder=folder, data=data, linked=linked)(data.rows('train')[1:6], tmp_path / 'kept' / 'half 0')
         assert (half / 'images').resolve() == (folder / 'images').resolve() and (datasets.load(half).split == 'train').sum() == 5
         halves.append(half)
+        assert datasets.load(half).class_names == data.class_names
     assert halves[0] == halves[2] == tmp_path / 'kept' / 'half 0' and halves[1] != halves[0]   # a run knows its data by their folder

@@ -327,7 +327,7 @@ def table_text(listing: Listing) -> str:
     Raises:
         SpmlError: For class names that the table cannot hold.
     """
-    taken = sorted({'image', 'split', 'labels'} & set(listing.class_names))
+    taken = sorted({'image', 'split', 'labels', 'positives'} & set(listing.class_names))
     if taken: raise SpmlError(f'classes named {listed(taken)} cannot be columns of labels.csv.')
     out, cells = io.StringIO(), np.array(['0', '', '1'], object)[listing.labels + 1]
     write = csv.writer(out, lineterminator='\n').writerow
