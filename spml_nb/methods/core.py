@@ -164,7 +164,7 @@ class Method(nn.Module):
 
     def acts(self, e: int, now: bool | Tensor = True):
         "Note epoch e in `acts_since`, unless the mechanism has begun before. now: whether it changes the loss."
-        self.acts_since.masked_fill_((self.acts_since < 0) & now, e)
+        if self.mechanism: self.acts_since.masked_fill_((self.acts_since < 0) & now, e)
 
     @classmethod
     def stages_with(cls, **hparams) -> int:

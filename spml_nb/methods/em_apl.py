@@ -170,7 +170,7 @@ class EmApl(Method):
         super().start_stage(k)
         if self.first >= self.epochs:
             warnings.warn(f'em_apl selects from epoch {self.first} on, but there are only {self.epochs}: this is the '
-                          'EM loss alone. Lower warm_up or train longer.', stacklevel=2)
+                          'EM loss alone. Lower warm_up, which counts in tenths of the epochs.', stacklevel=2)
 
     def start_epoch(self, e): self.acts(e, self.pseudo.any())
 

@@ -321,8 +321,7 @@ class LAC(PLC):
         super().start_stage(k)
         self.stage = k
 
-    def start_epoch(self, e):
-        if self.two_stage: self.acts(e, self.stage == 2)
+    def start_epoch(self, e): self.acts(e, self.stage == 2)
 
     def get_extra_state(self): return torch.tensor(self.stage)
     def set_extra_state(self, state): self.stage = int(state)

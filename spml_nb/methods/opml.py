@@ -278,8 +278,7 @@ class OpmlSp(Method):
         else: total = opml_loss(logits, labels, **self.of_loss)
         return total + high_rank_loss(promote(logits).sigmoid(), *self.of_rank) if self.high_rank else total
 
-    def start_epoch(self, e):
-        if self.correction: self.acts(e, (self.labels != self.z).any())
+    def start_epoch(self, e): self.acts(e, (self.labels != self.z).any())
 
     def end_epoch(self, e, score):
         if not (self.smoothing or self.correction): return
