@@ -1413,6 +1413,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                      'spml_nb.runs.config.Config._check': ('runs/config.html#config._check', 'spml_nb/runs/config.py'),
                                      'spml_nb.runs.config._as_field': ('runs/config.html#_as_field', 'spml_nb/runs/config.py'),
                                      'spml_nb.runs.config._drawn': ('runs/config.html#_drawn', 'spml_nb/runs/config.py'),
+                                     'spml_nb.runs.config._fingerprint': ('runs/config.html#_fingerprint', 'spml_nb/runs/config.py'),
                                      'spml_nb.runs.config._protocol': ('runs/config.html#_protocol', 'spml_nb/runs/config.py'),
                                      'spml_nb.runs.config._revised': ('runs/config.html#_revised', 'spml_nb/runs/config.py'),
                                      'spml_nb.runs.config._user_names': ('runs/config.html#_user_names', 'spml_nb/runs/config.py'),

@@ -93,5 +93,5 @@ def _choose_classes(data, min_positives, exclude):
                         (untaught, 'no training image has it, so it cannot be learned')):
         if which.any():
             warnings.warn(f'{data.name}: {what}: {listed(np.array(data.class_names)[which])}. Kept; it counts in the '
-                          'mean AP (with 0 where it has no positive).', stacklevel=3)
+                          'mean AP (with 0 where it has no positive), not in the choice of the epoch.', stacklevel=3)
     return data

@@ -188,7 +188,9 @@ class EmApl(Method):
         return torch.minimum(per_epoch, share.floor().long() - taken).clamp(min=0)
 
     def own_scores(self, true):
-        # pseudo-labels of unknown truth are neither right nor wrong
+        # pseudo-labels of unknown truth are neither right nor wrong, nor is any where only one answer is ever known
+        hidden = true[(self.z == 0) & (true != 0)]
+        if not ((hidden > 0).any() and (hidden < 0).any()): return {}
         marked = {sign: (self.pseudo == sign) & (true != 0) for sign in (-1, 1)}
         return {f'pseudo_{name}_precision': 100 * ((sign * true) > 0)[marked[sign]].double().mean().item()
                 for sign, name in ((-1, 'negative'), (1, 'positive')) if marked[sign].any()}

@@ -14,6 +14,7 @@ import os
 import re
 import types
 import typing
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -108,6 +109,9 @@ class Config:
             if value < 0: raise SpmlError(f'{name} must not be negative, but is {value}.')
         for name, value in given('momentum', 'ema'):
             if value >= 1: raise SpmlError(f'{name} must be below 1, but is {value}.')
+        if self.nesterov and self.momentum == 0:
+            raise SpmlError('nesterov: true needs momentum above 0, and momentum is 0. Give momentum: 0.9, or leave '
+                            'nesterov out.')
         if not self.hold_out and self.selection != 'last':
             raise SpmlError(f'hold_out: false trains on the validation images, so selection={self.selection!r} has '
                             'none to select on. Give selection: last.')
@@ -218,16 +222,33 @@ def config_hash(config: Config, without: tuple[str, ...] = ()) -> str:
               if name not in without and (name not in before or value not in (before[name], None))} | _revised(config)
     return hashlib.sha256(json.dumps(counts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:12]
 
-def science_key(config: Config) -> str:
+def science_key(config: Config, data: str | None = None) -> str:
     """What tables look a run up by; it is the same on every machine.
 
     Args:
         config: resolved.
+        data: the fingerprint of its data; unset: a folder that is no named data set is read for it.
 
     Returns:
-        Loss, data set and twelve hexadecimal digits, in which `device` and `root` do not count.
+        Loss, data set and twelve hexadecimal digits, in which `device` and `root` do not count. A folder counts by its
+        name and fingerprint, not by its path.
+
+    Raises:
+        SpmlError: if a folder has to be read and cannot be.
     """
-    return f"{config.loss}-{Path(config.dataset).name}-{config_hash(config, without=('device', 'root'))}"
+    name = Path(config.dataset).name
+    if name != config.dataset:   # a path
+        data = data or _fingerprint(config.dataset, config.root, config.min_positives, config.exclude)
+        values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+        config = Config(**values | {'dataset': f'{name}@{data}'})
+    return f"{config.loss}-{name}-{config_hash(config, without=('device', 'root'))}"
+
+@lru_cache
+def _fingerprint(*place) -> str:
+    from spml_nb.data.loading import load
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')   # whoever trains on the folder is warned
+        return load(*place).fingerprint
 
 # %% ../../nbs/runs/config.ipynb #c8aefb0a
 _OF_JUPYTER = {'In', 'Out', 'get_ipython', 'exit', 'quit', 'open', 'display'}

@@ -9,6 +9,7 @@ __all__ = ['predict', 'Target', 'targets', 'seen_classes', 'blind', 'mean_ap', '
 # %% ../../nbs/training/selection.ipynb #8c08823c
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -71,7 +72,7 @@ def targets(task: Task, selection: str) -> dict[str, Target]:
     if not len(task.val): return {'last': Target(task.data.labels[task.val], seen)}
     true, truth = labels.for_scoring(task.data.labels[task.val])
     clean = Target(true, seen)
-    observed = Target(labels.full(task.observed_val), (task.observed > 0).any(0))   # 0 is negative if no −1 is there
+    observed = Target(labels.for_scoring(task.observed_val)[0], (task.observed > 0).any(0))
     if selection == 'last': return {'last': clean}
     return {'val_observed': observed} if blind(task, selection, truth) else {'val_clean': clean, 'val_observed': observed}
 
@@ -158,7 +159,8 @@ def scores(logits: dict[str, Tensor], task: Task, map_definition: str = 'cole', 
         selection: by which labels of validation the threshold is chosen; true ones unless it is 'val_observed'.
 
     Returns:
-        `val_truth`, `test_truth`: how much is known of the labels, as from `labels.for_scoring`.
+        `val_truth`, `test_truth`: how much is known of the labels, as from `labels.for_scoring`; `val_left_out`,
+        `test_left_out`: how many labels are unknown and count nowhere.
         `val_map`, `test_map`: mAP in percent by that definition; `val_map_seen`, `test_map_seen`: of the classes that
         some training image has. `test_map_class`, `test_map_sample`: by Two-way's definition.
         `test_ap`: list of C average precisions in [0, 1], 0 for a class without positives.
@@ -167,8 +169,10 @@ def scores(logits: dict[str, Tensor], task: Task, map_definition: str = 'cole', 
 
     Source: Cole et al. (mAP); EM/APL supplement (F1 with a stated threshold); Two-way, Eq. 23 and 24.
     """
-    true, truth = scoring_labels(task.data, {part: getattr(task, part) for part in logits})
+    told = ['val'] if blind(task, selection) else []   # the choice of the epoch has said so
+    true, truth = scoring_labels(task.data, {part: getattr(task, part) for part in logits}, told)
     numbers = {'map_definition': map_definition, **{f'{part}_truth': word for part, word in truth.items()}}
+    numbers |= {f'{part}_left_out': int((target == 0).sum()) for part, target in true.items()}
     classes = seen_classes(task)
     for part, values in logits.items():
         numbers[f'{part}_map'] = mean_ap(values, true[part], map_definition)
@@ -213,19 +217,21 @@ def _of_test(logits: Tensor, true: np.ndarray, threshold: float) -> dict:
                     for kind in ('micro', 'macro')}
     return numbers
 
-def scoring_labels(data: datasets.Dataset, rows: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+def scoring_labels(data: datasets.Dataset, rows: dict[str, np.ndarray],
+                   told: Sequence[str] = ()) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """What scores are measured against. Warns of a part without a known negative.
 
     Args:
         data: with true labels.
         rows: {part: row numbers}.
+        told: parts of which no warning is needed.
 
     Returns:
         {part: labels}; {part: how much is known of them}, both as from `labels.for_scoring`.
     """
     both = {part: labels.for_scoring(data.labels[of_part]) for part, of_part in rows.items()}
-    if blind := [part for part, (_, truth) in both.items() if truth == 'observed only']:
-        warnings.warn(f'{data.name}: no label of {" and ".join(blind)} is a known negative, so the scores there are '
-                      'against observed labels, with every unknown counted as negative. Annotate some images in full '
-                      'for true scores.', stacklevel=3)
+    if blind := [part for part, (_, truth) in both.items() if truth == 'observed only' and part not in told]:
+        warnings.warn(f'{data.name}: no class of {" and ".join(blind)} has known positives and known negatives, so the '
+                      'scores there are against observed labels, with every unknown counted as negative. Annotate '
+                      'some images in full for true scores.', stacklevel=3)
     return {part: target for part, (target, _) in both.items()}, {part: truth for part, (_, truth) in both.items()}

@@ -249,8 +249,8 @@ class Trainer:
         "Say so when the best epoch cannot be chosen by true labels."
         if not len(self.task.val) or not self.group.first: return
         if self.config.selection != 'val_clean' or not blind(self.task, 'val_clean'): return
-        warnings.warn(f'{self.task.data.name}: no label of val is a known negative, so the best epoch is chosen by '
-                      'observed labels, with every unknown counted as negative, as selection: val_observed does. '
+        warnings.warn(f'{self.task.data.name}: no class of val has known positives and known negatives, so the '
+                      'epoch and the threshold are chosen by observed labels, with every unknown counted as negative, as selection: val_observed does. '
                       'Annotate some validation images in full for a true choice.', stacklevel=3)
 
     # ---- what is written

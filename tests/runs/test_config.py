@@ -1,5 +1,6 @@
 """A configuration is checked, completed and named by a hash, which later fields do not change; the parameters of a notebook are guarded."""
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -26,6 +27,7 @@ from spml_nb.runs.folder import Run
     ({'regime': 'frozen'}, ["unknown regime 'frozen'", 'finetune, linear, linear_init']),
     ({'selection': 'test'}, ["unknown selection 'test'", 'val_clean, val_observed, last']),
     ({'momentum': 1}, ['momentum must be below 1']),
+    ({'momentum': 0, 'nesterov': True}, ['nesterov: true needs momentum above 0']),
     ({'device': 'tpu', 'loss': 'an'}, ['tpu']),
 ])
 def test_wrong_configuration_is_told(given, words):
@@ -140,3 +142,24 @@ def test_tables_give_old_runs_the_values_that_everything_had_then(tmp_path):
     pd.DataFrame([{'run': 'older', 'key': 'k', 'loss': 'em', 'seed': 0, 'seconds': 1.0, 'dataset': 'mini_voc', 'test_map': 2.0}]).to_csv(tmp_path / 'runs.csv', index=False)
     both = record.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs').set_index('run')
     assert both.loc['older', ['frozen_stages', 'views', 'normalise']].tolist() == ['0', 'shift', 'True']
+
+
+def test_a_folder_is_known_by_its_name_and_content_wherever_it_lies(photo_folder, tmp_path):
+    elsewhere = tmp_path / 'moved' / photo_folder.name
+    shutil.copytree(photo_folder, elsewhere)
+    given = {'loss': 'an', 'backbone': 'mini', 'device': 'cpu'}
+    one, two = (configs.science_key(resolve(Config(dataset=str(place), **given))) for place in (photo_folder, elsewhere))
+    assert one == two
+    table = elsewhere / 'labels.csv'
+    table.write_text(table.read_text().replace('red', 'crimson'))
+    configs._fingerprint.cache_clear()
+    assert configs.science_key(resolve(Config(dataset=str(elsewhere), **given))) != one
+
+
+def test_runs_whose_code_has_changed_since_have_new_names():
+    "The label-wise head is another, and SGD need not be Nesterov's: neither may be taken for a run of before."
+    given = {'loss': 'an', 'dataset': 'mini_voc', 'device': 'cpu'}
+    plain, labelwise = (resolve(Config(head=head, **given)) for head in ('linear', 'labelwise'))
+    assert configs._revised(plain) == {} and configs._revised(labelwise) == {'decoder': 2}
+    sgd = resolve(Config(optimizer='sgd', **given))
+    assert sgd.nesterov is False and config_hash(sgd) != config_hash(replace(sgd, nesterov=True))

@@ -69,7 +69,7 @@ def test_a_complete_test_part_is_scored_truly_beside_a_table_of_ones_and_gaps(fo
     with pytest.warns(UserWarning) as caught: an, em = (training.train(config(folder, loss=loss, labels='full', regime='linear')) for loss in ('an', 'em'))
     assert not np.allclose(an.curves.loss, em.curves.loss) and not np.allclose(an.logits['test'], em.logits['test'])
     assert an.scores['val_truth'] == 'observed only' and an.scores['test_truth'] == 'complete'
-    assert [message.split(' known')[0] for message in told(caught)] == ['photos: no label of val is a'] * 4   # choice and scores, twice
+    assert [message.split(' known')[0] for message in told(caught)] == ['photos: no class of val has'] * 2   # the choice, twice
     true = task.data.labels[task.test]
     assert an.scores['test_map'] == metrics.mean_average_precision(an.logits['test'], true, unknown='ignore') and (true < 0).any()
 
@@ -79,15 +79,15 @@ def test_a_table_without_any_zero_is_scored_on_what_is_recorded_and_says_so(fold
     given = {'labels': 'single', 'regime': 'linear', 'epochs': 4, 'lr': 1e-3}
     with pytest.warns(UserWarning) as caught: result = training.train(config(folder, **given))
     choice, scoring = told(caught)
-    assert 'no label of val is a known negative, so the best epoch is chosen by observed labels' in choice
-    assert 'no label of val and test is a known negative, so the scores there are against observed labels' in scoring
+    assert 'no class of val has known positives and known negatives, so the epoch and the threshold are chosen by observed labels' in choice
+    assert 'no class of test has known positives and known negatives, so the scores there are against observed labels' in scoring
     with pytest.warns(UserWarning) as caught: observed = training.train(config(folder, selection='val_observed', **given))
     assert len(told(caught)) == 1 and result.curves.val_map.tolist() == observed.curves.val_map.tolist()
     data = training.make_task(config(folder, **given)).data
     for part in ('val', 'test'):
         assert result.scores[f'{part}_truth'] == 'observed only'
         assert result.scores[f'{part}_map'] == metrics.mean_average_precision(result.logits[part], data.labels[data.rows(part)], unknown='negative') < 100
-    with pytest.warns(UserWarning, match='no label of train is a known negative'): scores = training.evaluate(result.folder, part='train')[0]
+    with pytest.warns(UserWarning, match='no class of train has known positives and known negatives'): scores = training.evaluate(result.folder, part='train')[0]
     assert scores['truth'] == 'observed only' and scores['map'] < 100
 
 
@@ -97,7 +97,7 @@ def test_a_partly_known_part_leaves_its_unknowns_out(folder):
     task = training.make_task(config(folder, labels='full'))
     assert result.scores['val_truth'] == 'partly known' and result.scores['test_truth'] == 'observed only'
     message, = told(caught)
-    assert 'no label of test is a known negative' in message
+    assert 'no class of test has known positives and known negatives' in message
     known = task.data.labels[task.val]
     for part, expected in (('val', metrics.mean_average_precision(result.logits['val'], known, unknown='ignore')),
                            ('test', metrics.mean_average_precision(result.logits['test'], task.data.labels[task.test], unknown='negative'))):
