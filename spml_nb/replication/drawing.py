@@ -125,7 +125,7 @@ class PaperFigure(NamedTuple):
     measure: Callable | None = None
     observed: bool = False
     constants: Callable | None = None
-    suites: tuple[str, ...] = ('mini', 'paper')
+    suites: tuple[str, ...] = ('photos', 'paper')
     printed: str = ''
     notes: str = ''
 

@@ -91,7 +91,7 @@ def suites(paper: str, figure: str | int) -> list[str]:
         figure: as in `description`.
 
     Returns:
-        Some of 'mini', 'photos' and 'paper'.
+        Some of 'photos' and 'paper'.
 
     Raises:
         SpmlError: as `description`.
@@ -182,7 +182,7 @@ def needed(paper: str, figure: str | int | None, suite: str,
     Args:
         paper: as in `description`.
         figure: as in `description`; None for all figures that the suite has.
-        suite: 'mini', 'photos' or 'paper'.
+        suite: 'photos' or 'paper'.
         finished: runs, as from `sweeps.finished`.
 
     Returns:
@@ -213,7 +213,7 @@ def arrays_file(paper: str, figure: str | int, suite: str) -> Path:
         SpmlError: as `command`.
     """
     command(paper, figure, suite)
-    return settings.path('outputs') / paper / f'fig{figure}{"" if suite == "mini" else "_" + suite}.npz'
+    return settings.path('outputs') / paper / f'fig{figure}{"" if suite == "photos" else "_" + suite}.npz'
 
 def collect(paper: str, figure: str | int, suite: str, finished: pd.DataFrame | None = None) -> Path | None:
     """Gather a figure's arrays from the finished runs into a file. It only warns of a run that cannot be read.

@@ -94,7 +94,7 @@ def _grid(cell: dict) -> list[Config]:
 
 def _in_suite(config: dict, suite: str, dataset: str, batch_size: int | None) -> Plan:
     if config.get('backbone', 'resnet50') != 'resnet50':
-        return Plan([], {}, f"the suite {suite!r} has a backbone in the place of resnet50, none for {config['backbone']}")
+        return Plan([], {}, f"the suite {suite!r} has a stand-in for resnet50, none for {config['backbone']}")
     labels = config.get('labels', 'single')
     partial = labels if labels.startswith('partial') else None   # its curve takes one choice, made on single positives
     row = Row(config['loss'], config.get('head'), 'single' if partial else labels, batch_size)

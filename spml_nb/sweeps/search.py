@@ -454,7 +454,7 @@ def record(suite: str, dataset: str, known: pd.DataFrame,
     if len(at_end):
         where = ', '.join(f'{line.loss} ({line.head}, {line.labels}) {line.lr:g}' for line in at_end.itertuples())
         tell(f'{dataset}: the best rate is the lowest or highest tried for {where}. Raise `widened` of the suite '
-             f'{suite!r} in nbs/sweeps/search.ipynb, which gives every method two more draws, and give the command again.')
+             f'{suite!r} in nbs/sweeps/search.ipynb: every method gets two more draws. Then give the command again.')
     return table
 
 def boards(known: pd.DataFrame):
@@ -466,9 +466,9 @@ def boards(known: pd.DataFrame):
     Raises:
         SpmlError: if the files cannot be written.
     """
-    begun = set(known.dataset[known.seed == SEARCH_SEED]) if len(known) else ()
+    begun = set(known.dataset[known.seed == SEARCH_SEED]) if len(known) else set()
     for suite, given in SUITES.items():
-        for dataset in begun & given['datasets'].keys() if begun else ():
+        for dataset in filter(begun.__contains__, given['datasets']):
             if _search(suite, dataset, known).val_map.notna().any(): record(suite, dataset, known)
 
 def _about(suite: str, dataset: str) -> str:
@@ -479,7 +479,7 @@ def _about(suite: str, dataset: str) -> str:
             f"{given['config'].get('backbone', 'mini')}. Search: {len(_rates(suite))} draws for every method, seed "
             f'{SEARCH_SEED}, the paper’s values first; the best mAP on fully labelled validation images is chosen. '
             f'Then fresh seeds, by head: {seeds}. mAP in percent; half: half the 95 % interval over seeds; '
-            'test_map_observed: had each run chosen its epoch by observed labels alone; late, exercised: shares of the runs.')
+            'test_map_observed: had observed labels alone chosen the epoch; late, exercised: shares of runs.')
 
 def _markdown(table: pd.DataFrame) -> str:
     "A table as GitHub shows it; missing numbers are left empty."

@@ -12,13 +12,13 @@ from spml_nb.replication.papers import em_apl_figures
 def collected(paper, figure, parts, missing, data):
     "A Collected of ([dataset, series, values], arrays) with some parts missing."
     places = {f'{d} | {s} | {v}': {'dataset': d, 'series': s, 'values': list(v), 'key': 'k'} for (d, s, v), _ in parts}
-    about = {'paper': paper, 'figure': figure, 'suite': 'mini', 'version': 1, 'data': data, 'parts': places, 'missing': missing}
+    about = {'paper': paper, 'figure': figure, 'suite': 'photos', 'version': 1, 'data': data, 'parts': places, 'missing': missing}
     return drawing.Collected(about, dict(zip(places, (arrays for _, arrays in parts), strict=True)))
 
 
 def test_arrays_come_back_from_their_file_as_they_were(tmp_path):
     given = collected('hml', '3', [(('voc12', 's = 20', (0.2,)), {'test_map': np.float32(80)}), (('voc12', 's = 20', (0.4,)), {})], ['one'],
-                      [['voc12', 'mini_voc']])
+                      [['voc12', 'voc12_animals']])
     drawing.write_collected(tmp_path / 'a.npz', given)
     found = drawing.read_collected(tmp_path / 'a.npz')
     assert found == given and found.part('voc12', 's = 20', (0.4,)) == {} and found.part('voc12', 's = 40') is None
@@ -27,17 +27,17 @@ def test_arrays_come_back_from_their_file_as_they_were(tmp_path):
 
 @pytest.mark.parametrize('content', [b'not a zip', b'', b'PK\x03\x04 cut off'])
 def test_a_damaged_file_is_named(content):
-    file = figures.arrays_file('hml', 2, 'mini')
+    file = figures.arrays_file('hml', 2, 'photos')
     file.parent.mkdir(parents=True)
     file.write_bytes(content)
-    with pytest.raises(SpmlError, match='fig2.npz'): figures.draw('hml', 2, 'mini')
+    with pytest.raises(SpmlError, match='fig2.npz'): figures.draw('hml', 2, 'photos')
 
 
 @pytest.mark.parametrize('number, part', [('8', {'logit': np.sort(np.random.RandomState(0).rand(5, 3, 3), 2)}), ('10', {'positive': np.linspace(0.3, 0, 30)}),
                                           ('7', {'annotated': np.linspace(1, 0, 50)})])
 def test_half_filled_figures_say_what_is_missing(number, part):
     series = {'8': 'EM', '10': '', '7': 'AN'}[number]
-    given = collected('em_apl', number, [(('coco14', series, ()), part)], ['nus'], [['coco14', 'mini_coco'], ['nus', 'mini_nus']])
+    given = collected('em_apl', number, [(('coco14', series, ()), part)], ['nus'], [['coco14', 'coco18'], ['nus', 'mirflickr14']])
     svg = drawing.draw(em_apl_figures.FIGURES[number], given).decode()
     ElementTree.fromstring(svg)
-    assert svg.count('>missing<') == 1 and 'only 1 of 2 parts are done' in svg and 'EM/APL Fig. ' + number in svg and 'mini_nus' in svg
+    assert svg.count('>missing<') == 1 and 'only 1 of 2 parts are done' in svg and 'EM/APL Fig. ' + number in svg and 'mirflickr14' in svg

@@ -1,9 +1,7 @@
 """The papers' figures: what runs they take, and how runs become arrays and arrays become pictures, the same ones every time."""
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib
@@ -18,16 +16,15 @@ from spml_nb.replication import drawing, figures, published
 from spml_nb.replication import tables as papers
 from spml_nb.runs.config import Config, resolve
 
-OUTPUTS = Path(__file__).resolve().parents[2] / 'outputs'
 NONE = pd.DataFrame()
 COUNTS = {('hml', '2'): 3, ('hml', '3'): 7, ('hml', '4'): 20, ('hml', '5'): 18, ('hml', '6'): 1,
           ('opml', '3'): 4, ('opml', '4'): 6, ('opml', '5'): 50, ('opml', '6'): 12, ('opml', '7'): 1,
           ('lac', '3'): 10, ('lac', '4'): 10, ('lac', '5'): 10, ('lac', '6'): 1, ('two_way', '1'): 0,
-          ('em_apl', '7'): 8, ('em_apl', '8'): 4, ('em_apl', '9'): 8, ('em_apl', '10'): 0, ('em_apl', '11'): 2}   # runs on the miniatures
+          ('em_apl', '7'): 8, ('em_apl', '8'): 4, ('em_apl', '9'): 8, ('em_apl', '10'): 0, ('em_apl', '11'): 2}   # runs on photos
 EVERY = [pytest.param(*f, id='-'.join(f)) for f in COUNTS]
 
 
-def pretended(paper, figure, suite='mini'):
+def pretended(paper, figure, suite='photos'):
     "What is known when all searches of a figure are done."
     keys = [sweeps.key(c) for c in figures.needed(paper, figure, suite, NONE)[0]]
     return pd.DataFrame({'val_map': 1.0}, index=keys)
@@ -42,11 +39,11 @@ def test_all_twenty_figures_are_there():
 @pytest.mark.parametrize('paper, figure', EVERY)
 def test_a_figure_takes_as_many_valid_runs_as_it_should(paper, figure):
     known = pretended(paper, figure)
-    configs = figures.needed(paper, figure, 'mini', known)[1]
+    configs = figures.needed(paper, figure, 'photos', known)[1]
     assert len(configs) == COUNTS[paper, figure] == len({sweeps.key(c) for c in configs})
-    for c in configs: assert resolve(c).dataset.startswith('mini_') and (c.seed, c.label_seed) == (0, 0)
+    for c in configs: assert resolve(c).dataset in sweeps.SUITES['photos']['datasets'] and (c.seed, c.label_seed) == (0, 0)
     curves = {(c.dataset, c.series): c.points for c in figures.FIGURES[paper][figure].curves}
-    for part in figures.parts(paper, figure, 'mini', known):
+    for part in figures.parts(paper, figure, 'photos', known):
         changes = curves[part.dataset, part.series][part.values]
         assert changes.get('hparams', {}).items() <= part.config.hparams.items()
         assert all(getattr(part.config, field) == value for field, value in changes.items() if field != 'hparams')
@@ -55,7 +52,7 @@ def test_a_figure_takes_as_many_valid_runs_as_it_should(paper, figure):
 
 
 def test_all_figures_together_take_145_runs():
-    configs = [c for p in published.ORDER for c in figures.needed(p, None, 'mini', pretended(p, None))[1]]
+    configs = [c for p in published.ORDER for c in figures.needed(p, None, 'photos', pretended(p, None))[1]]
     assert len({sweeps.key(c) for c in configs}) == 145
 
 
@@ -66,18 +63,18 @@ def test_a_run_that_a_table_has_is_the_same_run(paper, figure, table, row, colum
     cells = published.cells(paper, table)
     cell = cells[(cells.row == row) & (cells.column == column)].iloc[0].to_dict()
     known = pretended(paper, figure)
-    of_table = papers.finals(papers.plan(cell, 'mini'), known, [0])
-    assert sweeps.key(of_table[0]) in {sweeps.key(c) for c in figures.needed(paper, figure, 'mini', known)[1]}
+    of_table = papers.finals(papers.plan(cell, 'photos'), known, [0])
+    assert sweeps.key(of_table[0]) in {sweeps.key(c) for c in figures.needed(paper, figure, 'photos', known)[1]}
 
 
 def test_while_a_search_is_not_done_its_runs_are_wanted_and_no_others():
-    search, final = figures.needed('hml', 3, 'mini', NONE)
-    assert len(search) == sweeps.BUDGET and final == []
-    assert all(p.config is None for p in figures.parts('hml', 3, 'mini', NONE))
+    search, final = figures.needed('hml', 3, 'photos', NONE)
+    assert len(search) == 8 and final == []
+    assert all(p.config is None for p in figures.parts('hml', 3, 'photos', NONE))
 
 
 def test_photos_and_the_papers_own_data_too():
-    assert {c.dataset for c in figures.needed('opml', 7, 'photos', NONE)[0]} == {'ccp'}
+    assert {c.dataset for c in figures.needed('opml', 7, 'photos', NONE)[0]} == {'coco18'}
     assert {c.dataset for c in figures.needed('lac', None, 'paper', NONE)[0]} == {'coco14', 'nus'}
     for p in published.ORDER:
         for c in figures.needed(p, None, 'paper', NONE)[0]: resolve(c)
@@ -86,8 +83,8 @@ def test_photos_and_the_papers_own_data_too():
 @pytest.mark.parametrize('call, words', [
     (lambda: figures.figures('hmll'), ["'hmll'", 'hml']), (lambda: figures.caption('hmll', 1), ["'hmll'", 'hml']),
     (lambda: figures.caption('hml', 1), ["'1'", '2, 3, 4, 5, 6']),
-    (lambda: figures.needed('hml', 2, 'photos', NONE), ["'photos'", 'mini']), (lambda: figures.draw('lac', '6', 'poster'), ["'poster'", 'photos']),
-    (lambda: figures.collect('lac', 7, 'mini', NONE), ["'7'", '3, 4, 5, 6'])])
+    (lambda: figures.needed('hml', 2, 'mini', NONE), ["'mini'", 'photos']), (lambda: figures.draw('lac', '6', 'poster'), ["'poster'", 'photos']),
+    (lambda: figures.collect('lac', 7, 'photos', NONE), ["'7'", '3, 4, 5, 6'])])
 def test_unknown_papers_figures_and_suites_are_refused(call, words):
     with pytest.raises(SpmlError) as error: call()
     for word in words: assert word in str(error.value)
@@ -98,17 +95,17 @@ def test_unknown_papers_figures_and_suites_are_refused(call, words):
 @pytest.mark.parametrize('paper, figure', [('hml', 4), ('hml', 5), ('opml', 5), ('opml', 6), ('lac', 3)])
 def test_scores_come_from_the_record_and_half_filled_figures_are_drawn(paper, figure):
     known = pretended(paper, figure)
-    wanted = figures.parts(paper, figure, 'mini', known)
+    wanted = figures.parts(paper, figure, 'photos', known)
     record = known.join(pd.Series({p.key: 50 + k / 4 for k, p in enumerate(wanted)}, name='test_map'), how='outer')
-    file = figures.collect(paper, figure, 'mini', record)
+    file = figures.collect(paper, figure, 'photos', record)
     collected = drawing.read_collected(file)
     for part in wanted: assert collected.part(part.dataset, part.series, part.values)['test_map'] == record.test_map[part.key]
-    assert 'parts are done' not in check_picture(figures.draw(paper, figure, 'mini'))
+    assert 'parts are done' not in check_picture(figures.draw(paper, figure, 'photos'))
     file.unlink()
     half = record.loc[sorted({*known.index, *(p.key for p in wanted[:len(wanted) // 2])})]
     done = [p for p in wanted if p.key in half.index]
-    figures.collect(paper, figure, 'mini', half)
-    svg = check_picture(figures.draw(paper, figure, 'mini'))
+    figures.collect(paper, figure, 'photos', half)
+    svg = check_picture(figures.draw(paper, figure, 'photos'))
     assert f'only {len(done)} of {len(wanted)} parts' in svg and len(done) < len(wanted)
     assert ('>missing<' in svg) == (len({p.dataset for p in done}) < len({p.dataset for p in wanted}))
     assert all(ours in svg for _, ours in collected.about['data']) and 'mAP (%)' in svg
@@ -145,41 +142,41 @@ def small(photos, monkeypatch):  # noqa: F811
 @pytest.mark.parametrize('paper, figure', [('hml', 2), ('hml', 3), ('hml', 6), ('opml', 3), ('opml', 4), ('opml', 7), ('lac', 6), ('two_way', 1),
                                            ('em_apl', 7), ('em_apl', 8), ('em_apl', 9), ('em_apl', 11)])
 def test_from_runs_to_a_picture(small, paper, figure):
-    figures.sweep(paper, figure, 'mini', tell=str)
-    file = figures.arrays_file(paper, figure, 'mini')
+    figures.sweep(paper, figure, 'photos', tell=str)
+    file = figures.arrays_file(paper, figure, 'photos')
     collected = drawing.read_collected(file)
     assert file.stat().st_size <= 300 * 1024 and collected.about['missing'] == []
-    svg = check_picture(figures.draw(paper, figure, 'mini'))
+    svg = check_picture(figures.draw(paper, figure, 'photos'))
     assert f'Fig. {figure}' in svg and 'parts are done' not in svg and '>missing<' not in svg
     first = file.read_bytes()
     file.unlink()
-    assert figures.collect(paper, figure, 'mini').read_bytes() == first
+    assert figures.collect(paper, figure, 'photos').read_bytes() == first
 
 
 def test_a_suite_has_its_own_files(small):
-    for suite, name in (('mini', 'fig7.svg'), ('photos', 'fig7_photos.svg')):
+    for suite, name in (('photos', 'fig7.svg'), ('paper', 'fig7_paper.svg')):
         figures.sweep('opml', 7, suite, tell=str)
         assert figures.draw('opml', 7, suite).name == name
 
 
 def test_another_process_draws_the_same_bytes():
-    both, ours = (('lac', 6), ('hml', 3)), []
+    both, ours = (('two_way', 1), ('hml', 4)), []
+    known = pretended('hml', 4)
+    known = known.join(pd.Series({p.key: 50 + k / 4 for k, p in enumerate(figures.parts('hml', 4, 'photos', known))}, name='test_map'), how='outer')
     for paper, figure in both:
-        file = figures.arrays_file(paper, figure, 'mini')
-        file.parent.mkdir(parents=True)
-        shutil.copy(OUTPUTS / paper / file.name, file)
-        ours.append(figures.draw(paper, figure, 'mini').read_bytes())
+        file = figures.collect(paper, figure, 'photos', known)
+        ours.append(figures.draw(paper, figure, 'photos').read_bytes())
         file.with_suffix('.svg').unlink()
-    command = "from spml_nb.replication import figures; [figures.draw(*f, 'mini') for f in (('hml', 3), ('lac', 6))]"
+    command = "from spml_nb.replication import figures; [figures.draw(*f, 'photos') for f in (('two_way', 1), ('hml', 4))]"
     subprocess.run([sys.executable, '-c', command], check=True, env={**os.environ, 'PYTHONHASHSEED': '7', 'MPLBACKEND': 'agg'}, cwd=settings.path('outputs'))
-    assert [figures.arrays_file(*f, 'mini').with_suffix('.svg').read_bytes() for f in both] == ours
+    assert [figures.arrays_file(*f, 'photos').with_suffix('.svg').read_bytes() for f in both] == ours
 
 
 def test_the_users_style_changes_nothing():
-    figures.collect('two_way', 1, 'mini', NONE)
-    plain = figures.draw('two_way', 1, 'mini').read_bytes()
+    figures.collect('two_way', 1, 'photos', NONE)
+    plain = figures.draw('two_way', 1, 'photos').read_bytes()
     with matplotlib.rc_context({'lines.linewidth': 7, 'font.size': 20, 'svg.fonttype': 'path', 'axes.grid': True}):
-        assert figures.draw('two_way', 1, 'mini').read_bytes() == plain
+        assert figures.draw('two_way', 1, 'photos').read_bytes() == plain
 
 
 def test_nothing_to_draw_gives_the_command_that_fills_it():
@@ -189,53 +186,53 @@ def test_nothing_to_draw_gives_the_command_that_fills_it():
 
 
 def test_a_part_that_is_missing_is_left_out_and_the_title_says_so(small):
-    figures.sweep('hml', 3, 'mini', tell=str)
+    figures.sweep('hml', 3, 'photos', tell=str)
     known = sweeps.finished()
-    margin = next(p for p in figures.parts('hml', 3, 'mini', known) if p.values == (0.1,))
-    figures.arrays_file('hml', 3, 'mini').unlink()
-    file = figures.collect('hml', 3, 'mini', known.drop(margin.key))
+    margin = next(p for p in figures.parts('hml', 3, 'photos', known) if p.values == (0.1,))
+    figures.arrays_file('hml', 3, 'photos').unlink()
+    file = figures.collect('hml', 3, 'photos', known.drop(margin.key))
     collected = drawing.read_collected(file)
     assert collected.about['missing'] == [margin.name] and margin.name not in collected.arrays and len(collected.arrays) == 1
-    assert 'only 1 of 2 parts are done' in check_picture(figures.draw('hml', 3, 'mini'))
-    figures.collect('hml', 3, 'mini', known)
+    assert 'only 1 of 2 parts are done' in check_picture(figures.draw('hml', 3, 'photos'))
+    figures.collect('hml', 3, 'photos', known)
     after = drawing.read_collected(file)
     assert after.about['missing'] == [] and all(after.arrays[n]['imbalance'] == a['imbalance'] for n, a in collected.arrays.items())
 
 
 def test_arrays_outlive_the_checkpoints_but_not_the_choice_of_another_run(small, monkeypatch):
-    figures.sweep('hml', 6, 'mini', tell=str)
-    known, file = sweeps.finished(), figures.arrays_file('hml', 6, 'mini')
+    figures.sweep('hml', 6, 'photos', tell=str)
+    known, file = sweeps.finished(), figures.arrays_file('hml', 6, 'photos')
     whole = file.read_bytes()
     monkeypatch.setenv('SPML_NB_RUNS', str(settings.path('outputs') / 'elsewhere'))
-    assert figures.collect('hml', 6, 'mini', known).read_bytes() == whole      # only the table of record is left
-    assert figures.collect('hml', 6, 'mini', NONE).read_bytes() == whole       # not even that: nothing says that they are wrong
+    assert figures.collect('hml', 6, 'photos', known).read_bytes() == whole      # only the table of record is left
+    assert figures.collect('hml', 6, 'photos', NONE).read_bytes() == whole       # not even that: nothing says that they are wrong
     own = figures.FIGURES['hml']
     other = own['6'].curves[0]._replace(points={(): {'hparams': {'scale': 30}}})
     monkeypatch.setitem(own, '6', own['6']._replace(curves=[other]))
-    assert figures.collect('hml', 6, 'mini', known) is None and not file.exists()
+    assert figures.collect('hml', 6, 'photos', known) is None and not file.exists()
 
 
 def test_where_only_the_record_is_the_networks_a_figure_looks_at_are_trained_again(small, monkeypatch, tmp_path):
-    figures.sweep('hml', 6, 'mini', tell=str)
-    figures.sweep('em_apl', 7, 'mini', tell=str)
+    figures.sweep('hml', 6, 'photos', tell=str)
+    figures.sweep('em_apl', 7, 'photos', tell=str)
     runs.export_csv()
     said, elsewhere = [], tmp_path / 'elsewhere'
     monkeypatch.setenv('SPML_NB_RUNS', str(elsewhere))
-    assert not len(figures.sweep('hml', 6, 'mini', tell=said.append)) and not elsewhere.exists()      # its arrays are there
-    figures.arrays_file('hml', 6, 'mini').unlink()
-    figures.sweep('hml', 6, 'mini', dry_run=True, tell=said.append)
+    assert not len(figures.sweep('hml', 6, 'photos', tell=said.append)) and not elsewhere.exists()      # its arrays are there
+    figures.arrays_file('hml', 6, 'photos').unlink()
+    figures.sweep('hml', 6, 'photos', dry_run=True, tell=said.append)
     assert '1 of them are missing' in said[-1]
-    figures.sweep('hml', 6, 'mini', tell=said.append)
-    assert figures.arrays_file('hml', 6, 'mini').is_file() and len(list(elsewhere.glob('*/DONE'))) == 1
-    figures.sweep('em_apl', 7, 'mini', tell=said.append)                                             # observed, and its arrays are there
+    figures.sweep('hml', 6, 'photos', tell=said.append)
+    assert figures.arrays_file('hml', 6, 'photos').is_file() and len(list(elsewhere.glob('*/DONE'))) == 1
+    figures.sweep('em_apl', 7, 'photos', tell=said.append)                                             # observed, and its arrays are there
     assert len(list(elsewhere.glob('*/DONE'))) == 1 and not (elsewhere / 'observed').exists()
 
 
 def test_a_dry_run_trains_nothing_and_counts(small, monkeypatch, tmp_path):
     said = []
-    figures.sweep('em_apl', 7, 'mini', tell=said.append)
-    figures.sweep('em_apl', 7, 'mini', dry_run=True, tell=said.append)
+    figures.sweep('em_apl', 7, 'photos', tell=said.append)
+    figures.sweep('em_apl', 7, 'photos', dry_run=True, tell=said.append)
     assert said[-1].startswith('2 runs of search, 2 of the figure known by now; 0 of them are missing, 0 to be observed')
     monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'new'))
-    figures.sweep('em_apl', 7, 'mini', dry_run=True, tell=said.append)
+    figures.sweep('em_apl', 7, 'photos', dry_run=True, tell=said.append)
     assert not settings.path('runs').exists() and said[-1].startswith('2 runs of search, 0 of the figure known by now; 2 of them are missing')

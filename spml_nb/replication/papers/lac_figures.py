@@ -77,7 +77,6 @@ figure6 = PaperFigure(
     draw=lambda collected: maps(collected, 'coco14', 'LAC'),
     curves=[Curve('coco14', 'LAC', LEM)],
     measure=attention,
-    suites=('mini', 'photos', 'paper'),
     printed='Small objects without annotation are found, such as a potted plant, a bowl, a clock and a tie.',
     notes='The images with the most identified positives are shown, each with its two surest labels; those below the '
           'threshold δ are marked.')

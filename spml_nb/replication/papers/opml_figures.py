@@ -142,7 +142,6 @@ figure7 = PaperFigure(
     draw=lambda collected: maps(collected, 'coco14', 'OPML'),
     curves=[Curve('coco14', 'OPML', {'loss': 'opml', 'labels': 'single'})],
     measure=activation,
-    suites=('mini', 'photos', 'paper'),
     printed='The maps of two images show concepts that the annotation lacks.',
     notes="The concepts named in the text are COCO's; the photos and their order are not in it. On drawn images no "
           'annotation is lacking, so a label found in excess is a mistake.')
