@@ -9,7 +9,6 @@ __all__ = ['SUITE_TITLES', 'escape', 'grid', 'block', 'markdown', 'section', 'Pi
 # %% ../../nbs/replication/pages.ipynb #128e8000
 import html
 import itertools
-import math
 import re
 from collections.abc import Callable
 from importlib.resources import files as packaged
@@ -21,8 +20,9 @@ import pandas as pd
 from ..base import files, settings
 from ..base.errors import one_of
 from . import claims, drawing, figures, published, site
+from .published import SUITES
 from .tables import Table, cell_text, command, record, table
-from ..sweeps.search import SUITES
+
 
 # %% ../../nbs/replication/pages.ipynb #c304af61
 def escape(text: str) -> str:
@@ -42,17 +42,14 @@ def block(whole: Table, suite: str) -> str:
 
     Returns: Markdown.
     """
-    stand_ins = whole.columns(suite).items()
-    head = [escape(column) + (f' <br>{stand_in}' if stand_in else '') for column, stand_in in stand_ins]
+    stand_ins = whole.columns(suite)
+    head = [escape(column) + (f' <br>{stand_in}' if stand_in else '') for column, stand_in in stand_ins.items()]
     body = [[escape(row), *(cell_text({**cell, 'printed': escape(cell['printed'])}, '**') for cell in cells)]
             for row, cells in whole.rows(suite).items()]
-    after = [_rank_text(whole.ranks(suite)), _leaders(whole.of(suite)), *_state_text(whole, suite)]
+    data = list(dict.fromkeys(whole.of(suite).stand_in.dropna()))
+    after = [escape(site.protocol(suite, data)) if data else '', site.ranking(whole.of(suite)),
+             _leaders(whole.of(suite)), *_state_text(whole, suite)]
     return grid([['', *head], *body]) + ''.join(f'\n{line}\n' for line in after if line)
-
-def _rank_text(ranks: pd.DataFrame) -> str:
-    each = [f"{escape(' in '.join(filter(None, (line.place, line.within))))} {line.spearman:+.2f} ({line.methods})"
-            for line in ranks.itertuples() if not math.isnan(line.spearman)]
-    return f"Rank correlation of the methods, paper and ours (number of methods): {', '.join(each)}." if each else ''
 
 def _leaders(tidy: pd.DataFrame) -> str:
     "Which row is highest in the paper and which here, for each column that has both numbers in two rows or more."
@@ -72,8 +69,9 @@ def _state_text(whole: Table, suite: str) -> list[str]:
     return [todo, *none] if count['todo'] else none
 
 # %% ../../nbs/replication/pages.ipynb #d8b7744c
-SUITE_TITLES = {'mini': 'Miniatures: drawn data sets with the class counts of the papers’',
-                'photos': 'Photos: Clothing Co-Parsing in every column, a head on frozen features'}
+SUITE_TITLES = {'photos': 'Photos: a head on frozen features',
+                'photos_finetune': 'Photos: the whole network trained',
+                'mini': 'Miniatures: drawn data sets with the class counts of the papers’'}
 
 def markdown(whole: Table) -> str:
     """A table as a page for a forge. Args: whole: the table, in every suite. Returns: Markdown."""
@@ -82,8 +80,9 @@ def markdown(whole: Table) -> str:
     notes = f'\n## Notes\n{_notes(whole)}' if whole.notes() else ''
     if not any(whole.progress(suite)['total'] for suite in SUITES):
         return f"{title}As published.\n\n{block(whole, next(iter(SUITES)))}{notes}"
-    blocks = ''.join(f'\n## {SUITE_TITLES[suite]}\n{block(whole, suite)}' for suite in SUITES)
-    return f'{title}Each cell: published / ours as mean (standard deviation) ×seeds / difference.\n{blocks}{notes}'
+    filled = [suite for suite in SUITES if whole.progress(suite)['total']]
+    blocks = ''.join(f'\n## {SUITE_TITLES.get(suite, suite)}\n{block(whole, suite)}' for suite in filled)
+    return f'{title}Each cell: published / ours as mean (sd over seeds) ×seeds / difference.\n{blocks}{notes}'
 
 def _notes(whole: Table) -> str: return ''.join(f'- {escape(where)}: {escape(note)}\n' for where, note in whole.notes())
 
@@ -122,7 +121,10 @@ class Picture:
         if file: where = f'See `outputs/{file.parent.name}/{file.name}`.'
         elif here: where = f'Its arrays are not collected; this does it: `{figures.command(paper, number, suite)}`'
         else: where = f'The suite {suite} has no such figure.'
-        self.words = f'**Figure {number}**: {escape(figures.caption(paper, number))}\n\n{where}'
+        data = draw(paper, number, suite).data if here else ()
+        conditions = site.protocol(suite, data, 1) if data else ''
+        self.words = '\n\n'.join(filter(None, (f'**Figure {number}**: {escape(figures.caption(paper, number))}', where,
+                                               escape(conditions))))
 
     def _repr_svg_(self): return self.svg
 
@@ -176,37 +178,37 @@ def claim_section(paper: str, suite: str, known: pd.DataFrame) -> str:
     Raises:
         SpmlError: for another suite or paper.
     """
-    return _claim_grid({'ours': claim_table(paper, suite, known)})
+    return f"{_claim_grid({'ours': claim_table(paper, suite, known)})}\n{escape(site.protocol(suite))}\n"
 
 def claim_markdown(whole: pd.DataFrame) -> str:
     """The claims as a page for a forge. Args: whole: as from `claim_table`, for all papers. Returns: Markdown."""
-    return _CLAIMS + ''.join(
+    conditions = ''.join(f"\n{suite}: {escape(site.protocol(suite))}\n" for suite in whole.suite.unique())
+    return _CLAIMS + conditions + ''.join(
         f"\n## {escape(published.read(paper)['title'])}\n{_claim_grid(dict(list(part.groupby('suite', sort=False))))}"
         for paper, part in whole.groupby('paper', sort=False))
 
 _CLAIMS = (
-    '# Claims of the papers\n\nEach claim is asked of the numbers that the paper prints, and of ours in both suites. '
-    'It holds if it holds at every place where our runs can decide it, does not hold if a place fails, and is '
-    'undecided if none fails and one is a tie. A place is named after the data set that was used, "for" the columns of '
-    'the paper that it stands in. Each has the mean over the seeds that both sides have and ± its spread: half the '
-    'width of the 95 % interval over seeds, paired; a number that is no further from its bound is a tie. One seed '
-    'has no spread.\n')
+    '# Claims of the papers\n\nEach claim is asked of the numbers that the paper prints, and of ours. Ours are paired '
+    'differences over seeds; ± is half the 95 % interval over seeds and test images, and words keep to Holm’s '
+    'correction over the places. A claim is *reproduced*, *not reproduced under this protocol*, of *no difference* '
+    '(less than half a point), *undecided* or *not run*. With it stand the number of places where it is reproduced, '
+    'the effect that is least in its favour, and from which size on such an effect would have been seen, four times in '
+    'five. One seed decides nothing, and neither does a method that was not exercised. A place is named after the data '
+    'set that was used, "for" the columns of the paper that it stands in. *Inferred* is what a table shows and no '
+    'sentence says.\n')
 
 def _claim_grid(columns: dict[str, pd.DataFrame]) -> str:
     "Claims, with a column for each suite."
     lines = zip(*(part.to_dict('records') for part in columns.values()), strict=True)
-    body = [[escape(first['claim']), escape(first['where']), first['published'], *map(_verdict, (first, *others))]
-            for first, *others in lines]
+    body = [[escape(first['claim']) + ' *Inferred.*' * first['inferred'], escape(first['where']), first['published'],
+             *map(_verdict, (first, *others))] for first, *others in lines]
     return grid([['claim', 'where', 'the paper’s numbers', *columns], *body])
 
 def _verdict(line: dict) -> str:
-    "A verdict with the places behind it, and those of which some operands are there."
-    partly = [text for text in line['missing'].split('; ') if text.endswith('operands missing)')]
-    if line['ours'] == 'not run' and line['command']: head, places = f"not run: `{line['command']}`", partly
-    else:
-        seeds = f", {line['seeds']}" if line['seeds'] else ''
-        head = f"{line['ours']} ({line['decided']} of {line['places']} place{'s' * (line['places'] != 1)}{seeds})"
-        places = [*filter(None, line['measured'].split('; ')), *partly]
+    "A word with the places behind it, and those of which some operands are there."
+    places = [text for text in line['missing'].split('; ') if ' missing)' in text or ' not exercised)' in text]
+    if line['ours'] == 'not run': head = f"not run: `{line['command']}`" if line['command'] else 'not run'
+    else: head, places = line['summary'], [*filter(None, line['measured'].split('; ')), *places]
     return head + ''.join(f'<br>{escape(text)}' for text in places)
 
 # %% ../../nbs/replication/pages.ipynb #bcd17b7c
@@ -223,6 +225,7 @@ class Figure(NamedTuple):
         command: what collects them.
         missing: how many parts it lacks.
         parts: of how many.
+        data: the data sets that it shows.
     """
     paper: str
     number: str
@@ -233,6 +236,7 @@ class Figure(NamedTuple):
     command: str
     missing: int = 0
     parts: int = 0
+    data: tuple[str, ...] = ()
 
     @property
     def done(self) -> bool:
@@ -256,9 +260,9 @@ def draw(paper: str, number: str, suite: str) -> Figure:
     sources = (('The paper', 'printed'), ('Here', 'notes'))
     remarks = tuple(f'{who}: {about[key]}' for who, key in sources if key in about)
     parts = drawing.read_collected(arrays).about if arrays.is_file() else {'missing': [], 'parts': []}
-    missing = len(parts['missing'])
+    missing, data = len(parts['missing']), tuple(ours for _, ours in parts.get('data', []))
     return Figure(paper, number, suite, about['caption'], remarks, figures.draw(paper, number, suite),
-                  figures.command(paper, number, suite), missing, missing + len(parts['parts']))
+                  figures.command(paper, number, suite), missing, missing + len(parts['parts']), data)
 
 class Results(NamedTuple):
     """All that the pages show.

@@ -12,7 +12,7 @@ import pytest
 from spml_nb import cli, runs, sweeps
 from spml_nb.base import files, settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import claims, drawing, figures, front, pages, published, site, tables
+from spml_nb.replication import claims, drawing, figures, front, pages, published, site, statistics, tables
 
 HEADER = ['run', 'key', 'loss', 'dataset', 'seed', 'val_map', 'test_map', 'seconds']
 
@@ -80,7 +80,7 @@ def test_without_a_run_every_table_is_written_and_all_is_missing():
     for paper in published.papers():
         for number in published.tables(paper):
             table = pd.read_csv(folder / paper / f'table{number}.csv')
-            assert table.suite.unique().tolist() == ['mini', 'photos'] and len(table) == 2 * len(published.cells(paper, number))
+            assert len(table) == table.suite.nunique() * len(published.cells(paper, number))
             assert set(table.state) <= {'missing', 'none'} and (table.command.notna() == (table.state == 'missing')).all()
             assert (folder / paper / f'table{number}.md').read_text().startswith('# ')
     assert told[0].startswith('hml: 0 cells done') and (folder / 'index.html').stat().st_size < 3_000_000
@@ -93,8 +93,10 @@ def test_a_table_holds_what_the_runs_say(shared):
     assert wan.difference == pytest.approx(69 - 64.8) and wan.seeds == '{"0": 68.0, "1": 69.0, "2": 70.0}'
     text = (shared / 'hml' / 'table2.md').read_text()
     assert '64.8 / **69.0** (1.0) ×3 / +4.2' in text and 'VOC12: HML (Ours) → LS' in text
-    expected = tables.rank_correlation(table.loc['mini'].reset_index()).set_index('column').spearman
-    assert f'VOC12 {expected["VOC12"]:+.2f} (6)' in text
+    part = table.loc['mini'].reset_index()
+    wide = [part.pivot(index='row', columns='column', values=which).to_numpy() for which in ('published', 'ours')]
+    rho = f'{statistics.rank_correlation(*wide, repeats=10)[0]:+.2f}'.replace('-', '−')
+    assert f'all columns together: {rho}, 95 % interval' in text and 'Data: mini\\_voc, mini' in text.replace('mini_', 'mini\\_') and 'search budget' in text
 
 
 def test_what_is_missing_shows_the_command_that_fills_it(shared):
@@ -113,18 +115,26 @@ def test_the_commands_are_ones_that_the_command_line_knows(words, capsys):
     assert cli.main(words) == 0 and 'runs of search' in capsys.readouterr().out
 
 
-def test_claims_are_counted(shared):
+def test_claims_are_told_with_effect_interval_and_seeds(shared):
     claims = pd.read_csv(shared / 'claims.csv', keep_default_na=False).set_index(['suite', 'id'])
-    assert claims.loc[('mini', 'hml-single'), 'ours'] == 'does not hold' and claims.loc[('mini', 'hml-single'), 'decided'] == 4
-    assert claims.loc[('mini', 'hml-single'), 'measured'].startswith('mini_voc for VOC12: −8.00 ± 0.00 (against LS), 3 seeds, fails; ')
-    text = (shared / 'claims.md').read_text()
-    assert 'does not hold (4 of 4 places, 3 seeds)<br>mini_voc for VOC12: −8.00 ± 0.00 (against LS), 3 seeds, fails<br>mini_coco' in text
+    single, text, page = claims.loc[('mini', 'hml-single')], (shared / 'claims.md').read_text(), (shared / 'index.html').read_text()
+    assert single.ours == 'not reproduced under this protocol' and (single.decided, single.places, single.reproduced, single.seeds) == (4, 4, 0, 3)
+    assert single.measured.startswith('mini_voc for VOC12: not reproduced under this protocol, −8.00 ± ') and ' (against LS); mini_coco' in single.measured
+    assert float(single.effect) == -8 and single.summary.startswith('not reproduced under this protocol, 0 of 4 places: −8.00 ± ') and 'seen from' in single.summary
+    assert single.summary in text and '<br>mini_voc for VOC12: not reproduced under this protocol, −8.00 ± ' in text
     one = claims.loc[('mini', 'hml-both-margins')]
-    assert (one.ours, one.seeds, one.ties) == ('undecided', '1 seed', 'mini_voc, mAP') and 'undecided (1 of 1 place, 1 seed)' in text
-    assert '“for”' in (shared / 'index.html').read_text() and 'mini_voc, mAP: +0.00 (against No Margin), 1 seed, a tie' in (shared / 'index.html').read_text()
+    assert (one.ours, one.seeds, one.measured) == ('undecided', 1, 'mini_voc, mAP: undecided, +0.00, 1 seed (against No Margin)') and one.measured in page
     photos = claims.loc[('photos', 'hml-single')]
-    assert photos.ours == 'not run' and photos.command == 'spml sweep hml --table 2 --suite photos'
-    assert 'not run: `spml sweep hml --table 2 --suite photos`' in (shared / 'claims.md').read_text()
+    assert photos.ours == 'not run' and photos.command == 'spml sweep hml --table 2 --suite photos' and f'not run: `{photos.command}`' in text
+
+
+def test_the_conditions_stand_under_every_table_figure_and_claim(shared):
+    page, text = (shared / 'index.html').read_text(), (shared / 'hml' / 'table2.md').read_text()
+    for line in ('chosen on fully labelled validation images', 'search budget of every method'):
+        for where in (text, (shared / 'claims.md').read_text(), page): assert line in where
+    runs = [number for number in published.tables('hml') if tables.table('hml', number, pd.DataFrame()).progress('photos')['total']]
+    assert page.count('search budget of every method') >= len(pages.SUITES) * (len(runs) + 1)
+    assert 'Data: ccp' in site.protocol('photos', ['ccp']) and '1 seed' in site.protocol('photos', (), 1) and 'Clothing' not in page
 
 
 def test_the_page_for_a_forge_links_to_files_that_exist(shared):

@@ -123,7 +123,8 @@ def test_missing_cells_come_last_either_way(browser):
 
 
 def test_the_suite_switches_and_stands_in_the_address(browser, page):
-    assert shown(browser, '#hml-table-2 .state') == ['24 of 24 cells done']
+    done, ranks, conditions = shown(browser, '#hml-table-2 .state')
+    assert done == '24 of 24 cells done' and ranks.startswith('Rank correlation') and conditions.startswith('Data: mini_voc, mini_coco')
     browser.find_element(By.ID, 'suite-photos').click()
     assert shown(browser, '#hml-table-2 .suite.mini') == [] and shown(browser, '#hml-table-2 code') == ['spml sweep hml --table 2 --suite photos']
     assert browser.current_url == page.as_uri() + '?suite=photos'

@@ -5,17 +5,19 @@ import pytest
 from spml_nb.base.errors import SpmlError
 from spml_nb.metrics import mean_average_precision
 from spml_nb.replication.statistics import (
+    IMAGE_SD,
     MARGIN,
     WORDS,
+    Effect,
     decide,
     effect,
     holm,
     image_draws,
+    image_sd,
     pooled,
     rank_correlation,
     resampled_map,
     welch,
-    word,
 )
 
 SEEDS_SD, TEST_SD = 0.56, 0.75   # EM over AN on mini_voc, heads on frozen features, ten seeds
@@ -58,15 +60,46 @@ def test_one_seed_decides_nothing():
     alone = effect([3.0])
     assert alone.mean == 3 and np.isnan([alone.low, alone.high, alone.p, alone.detectable]).all()
     both = decide([alone, effect([2.0, 2.1, 1.9])])
-    assert both.words == (WORDS[3], WORDS[0]) and both.whole.mean == pytest.approx(2)
-    with pytest.raises(SpmlError, match='no effects to pool'): decide([alone])
+    assert both.words == (WORDS[3], WORDS[0]) and both.whole[''].mean == pytest.approx(2)
+    assert decide([alone]).word == WORDS[3] and decide([alone]).whole == {}
+    with pytest.raises(SpmlError, match='no effects to pool'): pooled([])
 
 
-def test_words():
-    assert word(1.0, 0.01, 0.9) == WORDS[0] and word(-1.0, 0.01, 0.9) == WORDS[1]
-    assert word(-1.0, 0.01, 0.9, sign=-1) == WORDS[0]
-    assert word(0.1, 0.5, 0.01) == WORDS[2] and word(0.1, 0.5, 0.2) == WORDS[3]
-    assert word(0.1, 0.5, 0.01, sign=0) == WORDS[0] and word(2.0, 0.01, 0.9, sign=0) == WORDS[1]
+UP, DOWN, NONE, WIDE = [2.0, 2.1, 1.9], [-2.0, -2.1, -1.9], [0.1, 0.0, -0.1], [3.0, -2.0, 1.0]
+
+@pytest.mark.parametrize(('place', 'word'), [
+    ({'a': UP, 'b': UP}, WORDS[0]), ({'a': UP, 'b': DOWN}, WORDS[1]), ({'a': NONE, 'b': NONE}, WORDS[2]), ({'a': UP, 'b': WIDE}, WORDS[3]),
+    ({'a': UP, 'b': [1.0]}, WORDS[3]), ({'a': UP, 'b': None}, WORDS[4]), ({'a': None}, WORDS[4]), ({'a': DOWN, 'b': None}, WORDS[1])])
+def test_a_place_is_as_good_as_all_of_its_comparisons(place, word):
+    decision = decide([{name: d and effect(d) for name, d in place.items()}])
+    assert decision.words == (word,) and decision.word == word
+
+
+def test_places_that_contradict_each_other_leave_a_claim_undecided():
+    up, down = effect([9.0, 9.1, 8.9]), effect(DOWN)
+    assert decide([up, down]).words == WORDS[:2] and decide([up, down]).word == WORDS[3] and decide([up, effect(WIDE)]).word == WORDS[0]
+
+
+def test_a_bound_of_ones_own_leaves_no_difference_unsaid():
+    assert decide([effect(NONE)]).word == WORDS[2] and decide([effect(NONE)], margin=False).word == WORDS[3]
+
+
+def test_more_places_need_more():
+    one = effect([1.0, 1.3, 0.7])
+    assert 0.01 < one.p < 0.05 and decide([one]).words == (WORDS[0],) and decide([one] + [effect(WIDE)] * 6).words[0] == WORDS[3]
+
+
+def test_places_on_the_same_data_average_no_chance_away():
+    each = [effect([2.0, 1.0, 3.0])] * 3
+    assert pooled(each, ['a', 'a', 'a']).error == pytest.approx(each[0].error) and pooled(each).error < each[0].error
+    assert pooled(each, ['a', 'a', 'b']).error == pytest.approx(each[0].error / 2 ** 0.5)
+
+
+def test_the_chance_of_the_test_images_is_counted_where_only_scores_are_known():
+    d = [1.0, 1.2, 0.8]
+    alone, counted = effect(d), effect(d, None, 0.7)
+    assert np.isfinite(effect([1.1, 1.1, 1.1 + 1e-15], None, 0.7).low) and isinstance(counted, Effect) and counted.error == pytest.approx((alone.error ** 2 + 0.49) ** 0.5)
+    assert image_sd('mini_voc') == IMAGE_SD['mini_voc'] and image_sd('my own photos') == max(IMAGE_SD.values())
 
 
 def test_equal_differences_have_no_width():

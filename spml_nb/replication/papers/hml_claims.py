@@ -6,7 +6,7 @@
 __all__ = []
 
 # %% ../../../nbs/replication/papers/hml_claims.ipynb #7490fcf1
-from ..claims import above, between, claim, peak, trend
+from ..claims import above, between, claim, peak, share, trend
 
 # %% ../../../nbs/replication/papers/hml_claims.ipynb #076ac068
 @claim('hml-single', 'Section 4.2, Table 2',
@@ -15,7 +15,7 @@ def _claim_single(table):
     return table.everywhere(above, 'HML (Ours)', ['AN', 'LS', 'WAN', 'EPR', 'ROLE'])
 
 @claim('hml-partial', 'Section 4.3, Fig. 4', 'HML is above BCE whatever share of the positives is known.',
-       note='The text names VOC12 only; the other panels of the figure are not in it.')
+       note='The text names VOC12 only.')
 def _claim_partial(runs):
     def at(loss, share): return runs({'loss': loss}, dataset='voc12', labels=f'partial-{share}')
     return [above(f'voc12, mAP, partial-{share}', at('hml', share), at('an', share)) for share in _SHARES]
@@ -24,6 +24,13 @@ def _claim_partial(runs):
 def _claim_partial_trend(runs):
     def along(loss): return runs(*[{'labels': f'partial-{share}'} for share in _SHARES], dataset='voc12', loss=loss)
     return [trend('voc12, mAP', along('hml'), along('an'), falling=True)]
+
+@claim('hml-partial-drop', 'Section 4.3, Fig. 4', 'With a tenth of the positives BCE loses 40 % of its mAP on VOC12.',
+       note='The text says "drops 40%" and not whether it means points; a share is taken, 35 to 45 %, of the mAP with '
+            'full labels.')
+def _claim_partial_drop(runs):
+    few, full = ({'loss': loss, 'labels': labels} for loss, labels in (('an', 'partial-0.1'), ('bce', 'full')))
+    return [share('voc12, mAP', runs(few, dataset='voc12'), runs(full, dataset='voc12'), 0.55, 0.65)]
 
 _SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 
@@ -41,9 +48,9 @@ def _claim_full_ls(table): return table.everywhere(between, 'HML (Ours)', 'LS', 
        'with full labels.', tables=('4',))
 def _claim_hyperspherical(table): return table.everywhere(above, 'HL', 'neither')
 
-@claim('hml-adaptive', 'Section 4.5, Table 4', 'Learning scale and margin does at least as well as fixing them.',
-       tables=('4',))
-def _claim_adaptive(table): return table.everywhere(above, 'HL + AL', 'HL', by=0)
+@claim('hml-adaptive', 'Section 4.5, Table 4', 'Learning scale and margin is slightly better than fixing them.',
+       tables=('4',), note='On VOC12 the two are equal in the table.')
+def _claim_adaptive(table): return table.everywhere(above, 'HL + AL', 'HL')
 
 @claim('hml-both-margins', 'Section 4.5, Table 5',
        'The margin on positives and negatives alike is above none, above positives only and above negatives only.',
@@ -60,8 +67,9 @@ def _claim_positives(table): return table.everywhere(above, 'No Margin', 'Only P
 def _claim_negatives(table): return table.everywhere(above, 'Only Negatives', 'No Margin')
 
 @claim('hml-margin-peak', 'Sections 3.4 and 4.5, Figs. 3 and 5',
-       'With a growing margin the mAP first rises and then falls, and is best between 0.2 and 0.4.',
-       note="The margins of the figure's axis are not in the text; these are ours.")
+       'With a growing margin the mAP first rises and then falls, and is high between 0.2 and 0.4.',
+       note="The margins of the figure's axis are not in the text; these are ours, from 0 to 0.6. Asked is whether the "
+            'mean of 0.2, 0.3 and 0.4 is above 0 and above 0.6.')
 def _claim_margin_peak(runs):
     settings = [{'hparams': {'scale': 20, 'margin': margin}} for margin in (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)]
     scores = runs(*settings, dataset='voc12', loss='hml_fixed', labels='single')
