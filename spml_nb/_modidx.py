@@ -1880,6 +1880,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                 'spml_nb/training/trainer.py'),
                                           'spml_nb.training.trainer._logits_by_other_rule': ( 'training/trainer.html#_logits_by_other_rule',
                                                                                               'spml_nb/training/trainer.py'),
+                                          'spml_nb.training.trainer._remove_checkpoints': ( 'training/trainer.html#_remove_checkpoints',
+                                                                                            'spml_nb/training/trainer.py'),
                                           'spml_nb.training.trainer.finish': ( 'training/trainer.html#finish',
                                                                                'spml_nb/training/trainer.py'),
                                           'spml_nb.training.trainer.train': ('training/trainer.html#train', 'spml_nb/training/trainer.py')},

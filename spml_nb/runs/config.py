@@ -130,7 +130,8 @@ def _as_field(name: str, value, kind):
 
 # %% ../../nbs/runs/config.ipynb #6dda8d70
 PROTOCOL = {'batch_size': 16, 'head_lr_multiplier': 1.0, 'linear_epochs': 60, 'linear_lr': 1e-3, 'optimizer': 'adam',
-            'weight_decay': 0.0, 'momentum': 0.9, 'nesterov': False, 'schedule': 'constant', 'ema': 0.0, 'stop_below': 0.0}
+            'weight_decay': 0.0, 'momentum': 0.9, 'nesterov': False, 'schedule': 'constant', 'ema': 0.0,
+            'stop_below': 0.0}
 LONG, SHORT = {'epochs': 60, 'patience': 10}, {'epochs': 15, 'patience': 4}   # allowances of a stage
 OF_BACKBONES = {'mini': (40, 1e-3), 'efficientnet_lite0': (224, 1e-4)}   # image_size, lr end to end
 

@@ -100,7 +100,8 @@ def read_record(file: Path, needed: tuple[str, ...] = RECORD, **options) -> pd.D
         raise SpmlError(f'{file}, line {lines.line_num}: {error}. {_REMEDY}') from error
     return pd.read_csv(io.StringIO(text), **options)
 
-_NUMBERS = ('val_', 'test_', 'observed_', 'pseudo_', 'seed', 'label_seed', 'seconds')   # how the names of columns of numbers begin
+# how the names of columns of numbers begin
+_NUMBERS = ('val_', 'test_', 'observed_', 'pseudo_', 'seed', 'label_seed', 'seconds')
 
 def _check_line(header: list[str], line: list[str]):
     "Refuse, with a ValueError, a line that does not fit its header."

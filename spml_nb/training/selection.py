@@ -74,10 +74,18 @@ def targets(task: Task, selection: str) -> dict[str, Target]:
     clean = Target(true, seen)
     observed = Target(labels.for_scoring(task.observed_val)[0], (task.observed > 0).any(0))
     if selection == 'last': return {'last': clean}
-    return {'val_observed': observed} if blind(task, selection, truth) else {'val_clean': clean, 'val_observed': observed}
+    by_truth = {} if blind(task, selection, truth) else {'val_clean': clean}
+    return by_truth | {'val_observed': observed}
 
 def seen_classes(task: Task) -> np.ndarray:
-    "Which classes some training image is known to have. Returns: (C,) bool."
+    """Which classes some training image is known to have.
+
+    Args:
+        task: what a run learns from.
+
+    Returns:
+        (C,) bool.
+    """
     return (task.data.labels[task.train] > 0).any(0)
 
 def blind(task: Task, selection: str, truth: str | None = None) -> bool:

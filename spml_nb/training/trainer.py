@@ -110,7 +110,7 @@ class Trainer:
             if saved is not None and k < saved['k']: continue
             self.begin(k, stage)
             if saved is not None and k == saved['k']: self.restore(saved)
-            elif k > 1 and self.group.first: self.save()   # best.pt is this stage's from here on: the one before must not go on
+            elif k > 1 and self.group.first: self.save()   # from here on best.pt is this stage's
             while self.epoch < stage.epochs and not self.stopped: self.run_epoch()
             self.load_best()
 
@@ -218,7 +218,7 @@ class Trainer:
         return self.group.gather(predict(module, self.method, self.source, self.group.share(rows), view), len(rows))
 
     def validate(self) -> float:
-        "Score validation and keep the weights that a rule takes for the best. Returns: mAP in percent by the first rule."
+        "Score validation; keep the weights that a rule takes for the best. Returns: mAP in percent by the first rule."
         candidates = {'raw': self.module}
         if self.averaged is not None: candidates['averaged'] = self.averaged.module
         none = torch.zeros(0, self.task.observed.shape[1])
@@ -250,7 +250,8 @@ class Trainer:
         if not len(self.task.val) or not self.group.first: return
         if self.config.selection != 'val_clean' or not blind(self.task, 'val_clean'): return
         warnings.warn(f'{self.task.data.name}: no class of val has known positives and known negatives, so the '
-                      'epoch and the threshold are chosen by observed labels, with every unknown counted as negative, as selection: val_observed does. '
+                      'epoch and the threshold are chosen by observed labels, with every unknown counted as negative, '
+                      'as selection: val_observed does. '
                       'Annotate some validation images in full for a true choice.', stacklevel=3)
 
     # ---- what is written
@@ -328,9 +329,12 @@ def _finished(run: Run, task: Task) -> Result:
     "The result of a run that was done before, if its data are still the same."
     if run.result().get('data') != task.data.fingerprint:
         raise SpmlError(f'{run.folder} was trained on data that have changed since. Remove that folder to train anew.')
-    for name in ('last.pt', 'val_observed.pt'): (run.folder / name).unlink(missing_ok=True)   # left by a kill at the very end
+    _remove_checkpoints(run)   # left by a process killed in its very last step
     print(f'already done: {run.folder.name}', flush=True)
     return read_result(run)
+
+def _remove_checkpoints(run: Run):
+    for name in ('last.pt', 'val_observed.pt'): (run.folder / name).unlink(missing_ok=True)
 
 def finish(trainer: Trainer):
     """Score a trained run and close its folder.
@@ -358,7 +362,7 @@ def finish(trainer: Trainer):
               'data': task.data.fingerprint, 'provenance': provenance()}
     if config.regime == 'linear': result['backbone'] = weights_key(trainer.model)   # best.pt holds the head alone
     run.finish(result)
-    for name in ('last.pt', 'val_observed.pt'): (run.folder / name).unlink(missing_ok=True)
+    _remove_checkpoints(run)
 
 def _logits(trainer: Trainer) -> dict[str, Tensor]:
     "{'val', 'test': (N, C) logits} of the weights as they are."
@@ -376,7 +380,7 @@ def _logits_by_other_rule(trainer: Trainer, logits: dict[str, Tensor]) -> dict[s
     return found
 
 def _how_it_ended(trainer: Trainer) -> dict:
-    "Whether a best epoch was among the last two of its stage's allowance, and whether the method's mechanism had acted."
+    "Whether a best epoch was among the last two of its stage's allowance, and whether the mechanism had acted."
     ended = {}
     if trainer.config.selection != 'last':
         curves = trainer.curves()
