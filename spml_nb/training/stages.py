@@ -46,7 +46,7 @@ def stages(config: Config, method: Method) -> list[Stage]:
     Returns:
         One stage or more.
 
-    Source: Cole et al. (LinearInit), LAC section 3.3 (two stages).
+    Source: Cole et al. (LinearInit), LAC section 3.2 (two stages).
     """
     name = 'linear' if config.regime == 'linear' else 'finetune'
     main = [Stage(name, config.epochs, config.lr, config.patience, k) for k in range(1, method.stages + 1)]

@@ -1,11 +1,13 @@
-"""What the heads promise, and the label-wise head against plain numpy."""
+"""What the heads promise, and the label-wise head against the authors' decoder and plain numpy."""
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from spml_nb import models
+from spml_nb.models import heads
 
 
 def test_linear_head_is_w_x_plus_b():
@@ -73,11 +75,13 @@ def plain_head(head, features):
                 o[i, part], mean[i] = e / e.sum() @ v[:, part], mean[i] + e / e.sum() / heads
         x = norm(f'{name}.norm1', x + linear(f'{name}.attention.out', o))
         return norm(f'{name}.norm2', x + linear(f'{name}.output', np.maximum(linear(f'{name}.hidden', x), 0))), mean
-    x = features.reshape(D, h * w).T @ p['project.weight'][:, :, 0, 0].T + p['project.bias']
+    x = features.reshape(D, h * w).T
+    if 'project.weight' in p: x = x @ p['project.weight'][:, :, 0, 0].T + p['project.bias']
     positions = plain_positions(h, w, x.shape[1])
     x, _ = layer('encoder', x, x + positions, x + positions, x)
-    f, _ = layer('decoder1', p['queries'], p['queries'], x + positions, x)
-    f, attention = layer('decoder2', f, f, x + positions, x)
+    f, _ = layer('decoder1', np.zeros_like(p['queries']), p['queries'], x + positions, x)
+    f, attention = layer('decoder2', f, f + p['queries'], x + positions, x)
+    f = norm('norm', f)
     return (f * p['weight']).sum(1) + p['bias'], f, attention
 
 
@@ -127,6 +131,71 @@ def test_positions_matter_to_the_label_wise_head(labelwise):
 def test_width_is_the_largest_power_of_two_within_the_channels(channels, d):
     with torch.device('meta'): head = models.LabelWiseHead(channels, 2)
     assert head.embedding_dim == d and head.encoder.hidden.out_features == 4 * d
+
+
+def test_the_decoder_is_the_authors(monkeypatch):
+    golden = {key: torch.from_numpy(value) for key, value in np.load(Path(__file__).parents[1] / 'lem.npz').items()}
+    (C, d), ffn = golden['queries'].shape, len(golden['encoder.hidden.bias'])
+    head = models.LabelWiseHead(d, C, d=d, heads=int(golden['heads']), ffn=ffn).double().eval()
+    ours = {'q': 'query', 'k': 'key', 'v': 'value'}
+    weights = {'.'.join(ours.get(part, part) for part in key.split('.')): value for key, value in golden.items() if '.' in key or key == 'queries'}
+    assert head.load_state_dict(weights, strict=False) == (['weight', 'bias'], [])
+    monkeypatch.setattr(heads, 'sine_positions', lambda *shape: golden['pos'].flatten(2)[0].T)
+    x = golden['x'].requires_grad_()
+    f = head(x).embeddings
+    found = [f, *torch.autograd.grad(f, [x, head.queries], golden['g'])]
+    for value, name in zip(found, ('f', 'grad_x', 'grad_queries'), strict=True):
+        torch.testing.assert_close(value, golden[name], rtol=0, atol=1e-6)
+
+
+def test_a_projection_only_where_the_widths_differ():
+    assert isinstance(models.LabelWiseHead(64, 2).project, torch.nn.Identity)
+    assert models.LabelWiseHead(96, 2).project.weight.shape == (64, 96, 1, 1)
+
+
+def test_an_embedding_is_made_of_the_image_not_of_the_class():
+    torch.manual_seed(0)
+    head = models.LabelWiseHead(64, 20).eval()
+    with torch.no_grad(): f = head(torch.randn(32, 64, 7, 7)).embeddings
+    assert f.mean(0).var(0, correction=0).sum() / f.flatten(0, 1).var(0, correction=0).sum() < 0.3
+
+
+@pytest.mark.parametrize('p', [0.1, 0.5])
+def test_dropout_keeps_each_entry_with_its_probability(p):
+    torch.manual_seed(0)
+    p = round(p * 2**16) / 2**16
+    mask = heads.kept(torch.zeros(1001, 997), p)
+    assert mask.unique().tolist() == [0, 1] and mask.shape == (1001, 997)
+    deviation = math.sqrt(p * (1 - p) / mask.numel())
+    assert abs(mask.mean() - (1 - p)) < 4 * deviation
+    flat = mask.flatten() - (1 - p)   # neighbours share a random number of 64 bits
+    for apart in (1, 2, 3, 4): assert abs((flat[apart:] * flat[:-apart]).mean()) < 4 * p * (1 - p) / math.sqrt(mask.numel())
+
+
+@pytest.mark.parametrize('shape', [(), (1,), (3, 5), (0, 4)])
+def test_dropout_takes_any_shape(shape): assert heads.kept(torch.zeros(shape), 0.5).shape == shape
+
+
+def test_training_equals_dropout_by_its_definition(monkeypatch):
+    torch.manual_seed(5)
+    layer = heads.AttentionLayer(8, 2, 12, 0.25).double()
+    x, queries = (torch.randn(*shape, 8, dtype=torch.float64, requires_grad=True) for shape in ((5, 2), (3, 1)))
+    stream = torch.zeros((), dtype=torch.float64)
+    masks, kept = [], heads.kept
+    def drawn(like, p):
+        masks.append(kept(like, p))
+        return masks[-1].clone()
+    monkeypatch.setattr(heads, 'kept', drawn)
+    out = layer(stream, queries, x, x)
+    weights, branch, hidden, second = [mask / 0.75 for mask in masks]
+    a = layer.attention
+    q, k, v = (part(y).expand(-1, 2, -1).unflatten(2, (2, 4)).permute(1, 2, 0, 3) for part, y in ((a.query, queries), (a.key, x), (a.value, x)))
+    o = ((q @ k.mT / 2).softmax(3) * weights.view(2, 2, 3, 5)) @ v
+    y = layer.norm1(a.out(o.permute(2, 0, 1, 3).flatten(2)) * branch)
+    plain = layer.norm2(y + layer.output(layer.hidden(y).relu() * hidden.view(3, 2, 12)) * second)
+    inputs, g = [x, queries, *layer.parameters()], torch.randn_like(out)
+    for ours, theirs in zip([out, *torch.autograd.grad(out, inputs, g)], [plain, *torch.autograd.grad(plain, inputs, g)], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
 def test_dropout_acts_in_training_only(labelwise):
