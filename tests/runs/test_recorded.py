@@ -28,7 +28,7 @@ def configuration(line):
 
 def test_every_recorded_run_still_has_its_key():
     with open(ROOT / 'outputs' / 'runs.csv', encoding='utf-8', newline='') as file: lines = list(csv.DictReader(file))
-    assert len(lines) > 1000
+    assert len(lines) > 100
     changed = [line['run'] for line in lines if runs.science_key(configuration(line)) != line['key']]
     assert not changed, f'{len(changed)} of {len(lines)} keys have changed, such as {changed[:3]}'
 
