@@ -188,7 +188,12 @@ def _presets(args):
                     help="paper: the papers' own data sets; photos: sets of photos that stand for them, a head on "
                          'frozen features (unset: photos). The board of methods also has photos_finetune and mini'),
           _argument('--dataset', nargs='+', default=(), metavar='NAME',
-                    help="of the board of methods: some of the suite's data sets (unset: all)"),
+                    help="of the board of methods: some of the suite's data sets (unset: all); or one folder of "
+                         'your own'),
+          _argument('--methods', nargs='+', metavar='LOSS', completes='loss',
+                    help='on a folder of your own: what to compare (unset: every method)'),
+          _argument('--labels',
+                    help='on a folder of your own: what is observed (unset: full, all that the table knows)'),
           _argument('--seeds', type=int, nargs='+', metavar='S',
                     help="of observed labels and training (unset: the suite's number from 0; a figure takes 0)"),
           _argument('--jobs', type=int, default=1, help='runs at a time (unset: 1)'),
@@ -203,10 +208,15 @@ def _sweep(args) -> bool | None:
     if args.dataset if args.paper != 'methods' else args.table or args.figure or args.seeds:
         raise SpmlError('--dataset goes with methods, and --table, --figure and --seeds with a paper: '
                         '`spml sweep methods --suite photos --dataset voc12_animals`.')
+    from spml_nb.sweeps import search
+    own = args.paper == 'methods' and len(args.dataset) == 1 and search.own_folder(args.dataset[0])
+    if (args.methods or args.labels) and not own:
+        raise SpmlError('--methods and --labels go with one folder of your own that has images/ and labels.csv: '
+                        '`spml sweep methods --dataset PHOTOS --methods an em`.')
     options = {name: getattr(args, name) for name in ('jobs', 'engine', 'address', 'dry_run')} | {'tell': _tell}
-    if args.paper == 'methods':
-        from spml_nb.sweeps import search
-        done = search.sweep(args.suite, args.dataset, **options)
+    if own:
+        done = search.sweep_folder(args.dataset[0], args.methods or (), args.labels or 'full', args.suite, **options)
+    elif args.paper == 'methods': done = search.sweep(args.suite, args.dataset, **options)
     elif args.figure:
         from spml_nb.replication import figures
         done = figures.sweep(args.paper, args.figure, args.suite, **options)
@@ -215,7 +225,7 @@ def _sweep(args) -> bool | None:
         done = tables.sweep(args.paper, args.table, args.suite, seeds=args.seeds, **options)
     if args.dry_run: return None
     from spml_nb.runs import record
-    record.export_csv()
+    if not own: record.export_csv()   # photos of one's own are no part of the record
     return (done.state != 'done').any()
 
 # %% ../nbs/cli.ipynb #bd3c2135

@@ -74,6 +74,8 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
     (['sweep', 'methods', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: photos, photos_finetune, mini"),
     (['sweep', 'hml', '--dataset', 'ccp'], '--dataset goes with methods'), (['sweep', 'methods', '--table', '2'], '--dataset goes with methods'),
     (['sweep', 'methods', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"),
+    (['sweep', 'methods', '--dataset', 'ccp', '--methods', 'em'], '--methods and --labels go with one folder of your own'),
+    (['sweep', 'hml', '--labels', 'single'], '--methods and --labels go with one folder of your own'),
     (['sweep', 'hml', '--table', '17'], "unknown table of 'hml' '17'"),
     (['sweep', 'hml', '--figure', '17'], "unknown figure of 'hml' '17'"),
     (['sweep', 'hml', '--figure', '3', '--table', '2'], '--figure goes without --table'),
@@ -146,6 +148,19 @@ def test_the_board_of_all_methods_is_swept(capsys, monkeypatch):
     monkeypatch.setattr(search, 'sweep', sweep)
     assert main(['sweep', 'methods', '--dataset', 'voc12_animals', 'ccp', '--jobs', '2', '--dry-run']) == main(['sweep', 'methods', '--suite', 'mini']) == 0
     assert asked == [('photos', ['voc12_animals', 'ccp'], 2, True), ('mini', [], 1, False)]
+
+
+def test_a_folder_of_ones_own_is_searched_by_one_command(monkeypatch, photo_folder):
+    asked, states = [], ['done']
+    def sweep(folder, methods, labels, suite, **options):
+        asked.append((folder, list(methods), labels, suite, options['jobs'], options['dry_run']))
+        return pd.DataFrame({'state': states})
+    monkeypatch.setattr(search, 'sweep_folder', sweep)
+    words = ['sweep', 'methods', '--dataset', str(photo_folder)]
+    assert main(words) == main([*words, '--methods', 'an', 'em', '--labels', 'single', '--suite', 'photos_finetune', '--jobs', '2', '--dry-run']) == 0
+    assert asked == [(str(photo_folder), [], 'full', 'photos', 1, False), (str(photo_folder), ['an', 'em'], 'single', 'photos_finetune', 2, True)]
+    states[0] = 'failed'
+    assert main(words) == 1 and not (settings.path('outputs') / 'runs.csv').exists()   # no part of the record
 
 
 def test_the_life_of_a_run(capsys, photo_folder, tmp_path):

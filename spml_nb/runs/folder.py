@@ -47,12 +47,15 @@ class Run:
         """What the run ended with.
 
         Raises:
-            SpmlError: if the run is not done, or the file is damaged.
+            SpmlError: if the run is not done or has diverged, or the file is damaged.
         """
         if not self.done:
             raise SpmlError(f'{self.folder} has no DONE: the run is not finished. Give the same command again to go '
                             'on.')
-        return read_json(self.folder / 'result.json', ('scores',))
+        result = read_json(self.folder / 'result.json', ('scores',))
+        if 'diverged' in result:
+            raise SpmlError(f"{self.folder} has no result: {result['diverged']} Remove that folder to try this again.")
+        return result
 
     def start(self):
         """Write the configuration, and remove what killed processes have left.

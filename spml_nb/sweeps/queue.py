@@ -26,9 +26,10 @@ import pandas as pd
 
 from ..base import settings
 from ..base.errors import SpmlError, one_of
+from ..data import loading
 from ..runs import record
 from ..runs.config import Config, as_dict, resolve, science_key
-from ..runs.folder import Run
+from ..runs.folder import Run, provenance, read_json
 
 # %% ../../nbs/sweeps/queue.ipynb #aa1e2e72
 def attempt(config: Config) -> str:
@@ -40,13 +41,17 @@ def attempt(config: Config) -> str:
     Returns:
         '', or the message of what stopped it.
     """
-    from spml_nb.training.trainer import train
+    from spml_nb.training.trainer import Diverged, train
     try:
-        folder = Run(resolve(config)).folder
+        run = Run(resolve(config))
+        folder, began = run.folder, time.perf_counter()
         folder.parent.mkdir(parents=True, exist_ok=True)
         file = folder.parent / f'{folder.name}.log'
         with open(file, 'a') as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
             try: train(config)
+            except Diverged as error:
+                _close(run, error, time.perf_counter() - began)
+                raise
             except Exception:
                 traceback.print_exc()
                 raise
@@ -56,6 +61,13 @@ def attempt(config: Config) -> str:
     except OSError as error: return f'{error}. Free space or point the setting `runs` elsewhere (settings.ini).'
     except Exception as error: return f'{type(error).__name__}: {error}'
     return ''
+
+def _close(run: Run, error: SpmlError, seconds: float):
+    "Finish a run that has diverged: no weights, and validation 0, so that a search can go on without it."
+    config = run.config
+    data = loading.load(config.dataset, config.root, config.min_positives, config.exclude).fingerprint
+    run.finish({'scores': {'val_map': 0.0, 'diverged': 1}, 'diverged': error.message, 'class_names': [],
+                'seconds': seconds, 'data': data, 'provenance': provenance()})
 
 def work():
     "What a worker process does: it reads a configuration per line from its input and prints an answer per line."
@@ -122,7 +134,9 @@ def canonical(config: Config) -> Config:
     """
     from spml_nb.methods.core import same_loss
     own = resolve(config)
-    loss, hparams = same_loss(own.loss, own.hparams, own.labels)
+    # all that a table of one's own knows need not be all
+    known = own.labels if own.dataset in loading.names() else own.labels.replace('full', 'known')
+    loss, hparams = same_loss(own.loss, own.hparams, known)
     return own if (loss, hparams) == (own.loss, own.hparams) else resolve(replace(own, loss=loss, hparams=hparams))
 
 def key(config: Config) -> str:
@@ -154,10 +168,16 @@ def plan(configs: Iterable[Config], known: pd.DataFrame | None = None) -> pd.Dat
         SpmlError: for a configuration that cannot be resolved.
     """
     each = {run.folder.name: run for run in (Run(canonical(c)) for c in configs)}
-    def state(run): return 'done' if run.done else 'begun' if (run.folder / 'last.pt').is_file() else 'missing'
+    def state(run): return 'done' if _finished(run) else 'begun' if (run.folder / 'last.pt').is_file() else 'missing'
     rows = [{'config': run.config, 'run': name, 'state': state(run)} for name, run in each.items()]
     table, known = pd.DataFrame(rows, columns=['config', 'run', 'state']), finished() if known is None else known
     return table.assign(expected=_expected(table.config, known))
+
+def _finished(run: Run) -> bool:
+    "Whether a run is done, with the data that its folder of photos holds now."
+    if not run.done: return False
+    data = read_json(run.folder / 'result.json', ('data',))['data']
+    return science_key(run.config, data) == science_key(run.config)
 
 def finished() -> pd.DataFrame:
     """Every finished run at hand, in the setting `runs` and in the table of record.
@@ -304,10 +324,10 @@ def run(configs: Iterable[Config], *, engine: str = 'local', address: str | None
                     tell(f'{progress(messages, expected, time.perf_counter() - began, jobs)}  {name}')
     except KeyboardInterrupt: tell('interrupted: the same command goes on from here.')
     message = [messages.get(name, '') for name in table.run]
-    state = ['done' if Run(config).done else 'failed' if why else 'missing'
+    state = ['done' if _finished(Run(config)) else 'failed' if why else 'missing'
              for config, why in zip(table.config, message, strict=True)]
     table = table.assign(state=state, message=message).drop(columns='expected')
-    for row in table[table.state == 'failed'].itertuples(): tell(f'failed: {row.run}: {row.message}')
+    for row in table[table.message != ''].itertuples(): tell(f'{row.state}: {row.run}: {row.message}')
     return table
 
 def staged(search: Iterable[Config], finals: Callable[[pd.DataFrame], Iterable[Config]], *, dry_run: bool = False,

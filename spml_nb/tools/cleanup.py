@@ -40,7 +40,9 @@ def _config(folder) -> Config:
 def _fault(folder, done: bool) -> str:
     "What is wrong with a run's archives; '' if nothing is."
     for file in map(folder.joinpath, ('best.pt', 'logits.npz') if done else ('last.pt', 'best.pt')):
-        if done and not file.is_file(): return f'{file.name} is missing'
+        if done and not file.is_file():   # a run that has diverged has neither
+            result = folder / 'result.json'
+            return '' if result.is_file() and b'"diverged"' in result.read_bytes() else f'{file.name} is missing'
         if file.is_file() and not zipfile.is_zipfile(file):
             return f"{file.name} {'is cut off' if os.access(file, os.R_OK) else 'may not be read'}"
     return ''

@@ -14,12 +14,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from spml_nb import runs, sweeps
+from spml_nb import runs, sweeps, training
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.runs.config import Config, resolve
 from spml_nb.runs.folder import Run
 from spml_nb.sweeps import queue
+from spml_nb.tools import cleanup
 
 QUICK = Config(loss='an', dataset='mini_voc', regime='linear', epochs=1)
 
@@ -45,6 +46,22 @@ def test_what_is_done_is_not_run_again_and_a_failure_stops_nothing(place):
     assert finished == {run: (Run(resolve(c)).folder / 'DONE').stat().st_mtime_ns for run, c in zip(again.run, again.config, strict=True)}
     folder = Run(resolve(QUICK)).folder
     assert 'epoch  1/1' in (folder / 'log.txt').read_text() and not list(folder.parent.glob(f'{folder.name}.log'))
+
+
+def test_a_run_that_diverges_is_done_with_nothing(place):
+    lines, diverging = [], replace(QUICK, lr=1e38)
+    table = sweeps.run([diverging], tell=lines.append)
+    assert table.state.tolist() == ['done'] and 'became' in table.message[0] and lines[-1].startswith('done: an-mini_voc-') and 'Lower the learning rate' in lines[-1]
+    known = sweeps.finished().loc[sweeps.key(diverging)]
+    assert (known.val_map, known.diverged) == (0, 1) and 'test_map' not in known and known.seconds > 0
+    assert sweeps.run([diverging], tell=lambda line: pytest.fail(f'something ran: {line}')).state.tolist() == ['done']
+    with pytest.raises(SpmlError, match="has no result: the loss of 'an' became .* Remove that folder to try this again"): training.train(diverging)
+    assert cleanup.listing().state.tolist() == ['done']
+
+
+def test_on_all_that_a_table_knows_losses_stay_apart(place, photo_folder):
+    own = Config(loss='em', dataset=str(photo_folder), labels='full', regime='linear', backbone='mini')
+    assert sweeps.canonical(own).loss == 'em' and sweeps.canonical(replace(own, dataset='mini_voc')).loss == 'bce'
 
 
 def test_a_killed_worker_is_replaced_and_its_run_named(place, monkeypatch):
