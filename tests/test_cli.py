@@ -52,7 +52,7 @@ def test_the_shell_completes_commands_losses_data_sets_and_runs(complete, tmp_pa
     assert complete('spml train -p lo') == ['loss'] and complete('spml train -p loss two_') == [n for n in methods.names() if n.startswith('two_')]
     assert complete('spml train -p loss em -p dataset mini_') == [n for n in data.names() if n.startswith('mini_')]
     assert complete('spml runs -p regime lin') == ['linear', 'linear_init'] and complete('spml sweep two') == ['two_way'] and complete('spml sweep me') == ['methods']
-    assert complete('spml data voc') == ['voc12', 'voc07']
+    assert complete('spml data voc') == ['voc12', 'voc07', 'voc12_animals']
     (tmp_path / 'em-mini_voc-1234').mkdir()
     assert complete('spml predict em', SPML_NB_RUNS=str(tmp_path)) == ['em-mini_voc-1234']
 

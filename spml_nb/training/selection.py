@@ -40,6 +40,7 @@ def predict(module: nn.Module, method: Method, source, rows: np.ndarray, role: s
     Returns:
         (N, C) float32 logits on the device of the source.
     """
+    if not len(rows): return torch.zeros(0, method.z.shape[1])
     was_training = module.training
     module.eval()
     batches = (source.batch(rows[k:k + batch_size], role) for k in range(0, len(rows), batch_size))
@@ -99,6 +100,7 @@ def blind(task: Task, selection: str, truth: str | None = None) -> bool:
     Returns:
         True by wish, or because no negative is known there.
     """
+    if not len(task.val): return False
     truth = truth or labels.for_scoring(task.data.labels[task.val])[1]
     return selection == 'val_observed' or (selection == 'val_clean' and truth == 'observed only')
 
