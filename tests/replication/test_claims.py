@@ -67,7 +67,7 @@ def test_a_claim_is_a_sentence_about_runs_that_exist(claim):
     if claim.inferred: assert claim.tables and not claim.lost
     resolved = [resolve(Config(**operand.config)) for operand in asked if operand.config]
     assert all(a != b for k, a in enumerate(resolved) for b in resolved[:k])
-    assert {operand.config['dataset'] for operand in asked if operand.config} <= published.MINIATURES.keys()
+    assert {operand.config['dataset'] for operand in asked if operand.config} <= {dataset for dataset, (photos, _) in published.STAND_INS.items() if photos}
 
 
 def test_a_name_that_its_table_lacks_is_refused():
@@ -286,7 +286,7 @@ def test_a_claim_about_runs_reads_them():
 
 def collected(paper, number, parts):
     "A file of arrays and its record. parts: {(dataset, series): arrays}."
-    file = figures.arrays_file(paper, number, 'mini')
+    file = figures.arrays_file(paper, number, 'photos')
     file.parent.mkdir(parents=True, exist_ok=True)
     names = {' | '.join(where): where for where in parts}
     about = {'version': 1, 'data': [], 'missing': [],
@@ -295,7 +295,7 @@ def collected(paper, number, parts):
     return pd.DataFrame({'seed': 0}, index=list(names))
 
 
-def effects_of(id, known): return {p.place.name.split(' for ')[1]: p.effect and p.effect.mean for p in decide(claim_named(id), claims.our_value('mini', known)).places}
+def effects_of(id, known): return {p.place.name.split(' for ')[1]: p.effect and p.effect.mean for p in decide(claim_named(id), claims.our_value('photos', known)).places}
 
 
 def test_a_fall_in_long_training_is_read_from_the_curves_of_the_figure():
@@ -329,7 +329,7 @@ def test_histograms_become_shares_and_pairs_in_the_right_order():
     assert [v for name, v in effects_of('opml-confidence', known).items() if 'cub' in name] == [75, 75]
 
 
-@pytest.mark.parametrize(('suite', 'paper'), [('mini', 'lac'), ('photos', None), ('paper', 'hml')])
+@pytest.mark.parametrize(('suite', 'paper'), [('photos', None), ('paper', 'hml')])
 def test_without_runs_nothing_is_decided_and_every_place_is_named(suite, paper):
     report = claims.report(suite, pd.DataFrame(), paper).set_index('id')
     assert set(report.ours) == {NOT_RUN} and (report.decided == 0).all() and set(report.measured) == {''} and (report.missing != '').all()
