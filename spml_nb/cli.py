@@ -195,7 +195,7 @@ def _presets(args):
           _argument('--labels',
                     help='on a folder of your own: what is observed (unset: full, all that the table knows)'),
           _argument('--seeds', type=int, nargs='+', metavar='S',
-                    help="of observed labels and training (unset: the suite's number from 0; a figure takes 0)"),
+                    help="of observed labels and training (unset: the suite's number from 0; a figure takes its own)"),
           _argument('--jobs', type=int, default=1, help='runs at a time (unset: 1)'),
           _argument('--engine', default='local', completes='engine',
                     help='local: processes of this machine; ray: a cluster (unset: local)'),

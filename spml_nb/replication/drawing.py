@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['AS_CHOSEN', 'INK', 'STYLE', 'TITLES', 'COLOURS', 'TILE', 'MARKS', 'Collected', 'write_collected', 'read_collected',
-           'Curve', 'PaperFigure', 'draw', 'sheet', 'panels', 'scores', 'grid', 'over_epochs', 'bands', 'normalised',
-           'maps']
+           'Curve', 'PaperFigure', 'draw', 'sheet', 'panels', 'curve', 'scores', 'grid', 'over_epochs', 'bands',
+           'normalised', 'maps']
 
 # %% ../../nbs/replication/drawing.ipynb #b53d76a1
 import base64
@@ -35,22 +35,27 @@ class Collected(NamedTuple):
 
     Attributes:
         about: paper, figure, suite, version, data ([the paper's data set, ours], …), parts ({name: {dataset, series,
-            values, key}} of those that are there), missing (names).
+            values, seed, key}} of those that are there; the key is that of the run), missing (names).
         arrays: {name of a part: {name: array}}.
     """
     about: dict
     arrays: dict
 
-    def part(self, dataset: str, series: str, values: tuple = ()) -> dict | None:
-        "The arrays of a part, by its place in the figure; None if it is missing."
+    def parts(self, dataset: str, series: str, values: tuple = ()) -> list[dict]:
+        "The arrays of each seed that is there, by their place in the figure."
         place = (dataset, series, list(values))
-        return next((self.arrays[name] for name, p in self.about['parts'].items()
-                     if (p['dataset'], p['series'], p['values']) == place), None)
+        return [self.arrays[name] for name, p in self.about['parts'].items()
+                if (p['dataset'], p['series'], p['values']) == place]
 
-    def values(self, dataset: str, series: str, points: list[tuple], array: str) -> np.ndarray:
-        "One number of each part along a curve, NaN where the part is missing: (n,) for n points on the axes."
-        return np.array([np.nan if (part := self.part(dataset, series, p)) is None else float(part[array])
-                         for p in points])
+    def over_seeds(self, dataset: str, series: str, array: str, values: tuple = ()) -> np.ndarray:
+        "(3, n, …): mean, lowest and highest over seeds, as far as all reach; (3, 1) of a number, NaN without any."
+        each = [np.atleast_1d(part[array]) for part in self.parts(dataset, series, values)] or [np.array([np.nan])]
+        whole = np.stack([values[:min(map(len, each))] for values in each])
+        return np.stack([whole.mean(0), whole.min(0), whole.max(0)])
+
+    def along(self, dataset: str, series: str, points: list[tuple], array: str) -> np.ndarray:
+        "(3, n): a number `over_seeds` at each of n points on the axes."
+        return np.hstack([self.over_seeds(dataset, series, array, point) for point in points])
 
 def write_collected(file: Path, collected: Collected):
     """Write a figure's arrays: the same bytes for the same arrays.
@@ -111,11 +116,11 @@ class PaperFigure(NamedTuple):
     Attributes:
         caption: what the figure shows.
         draw: makes the picture from a `Collected`.
-        curves: its runs.
+        curves: its runs; none where a formula is drawn.
         measure: from a finished run to its arrays; None: the run's score on test.
         observed: whether `measure` reads the notes of an observed run.
-        constants: of a figure that needs no run: from a suite to (name, place, what makes the arrays) of each part.
-        suites: where the figure can be drawn.
+        seeds: of observed labels and training of each of its runs.
+        together: how the seeds are shown.
         printed: what the paper's text says of the figure's numbers.
         notes: what was chosen here.
     """
@@ -124,8 +129,8 @@ class PaperFigure(NamedTuple):
     curves: list[Curve] | tuple = ()
     measure: Callable | None = None
     observed: bool = False
-    constants: Callable | None = None
-    suites: tuple[str, ...] = ('photos', 'paper')
+    seeds: tuple[int, ...] = (0, 1, 2)
+    together: str = 'Lines are means over seeds, bands reach from the lowest seed to the highest.'
     printed: str = ''
     notes: str = ''
 
@@ -209,6 +214,20 @@ def panels(collected: Collected, width: float, height: float = 2.2) -> tuple[Fig
     picture, axes = sheet(1, len(collected.about['data']), width, height)
     return picture, [(ax, *names) for ax, names in zip(axes[0], collected.about['data'], strict=True)]
 
+def curve(ax, x, summary: np.ndarray, ink: str, **style):
+    """Draw the mean over seeds, with a band from the lowest seed to the highest.
+
+    Args:
+        ax: matplotlib's axes.
+        x: (n,) places on the horizontal axis.
+        summary: (3, n) mean, lowest and highest.
+        ink: a colour.
+        style: of the line.
+    """
+    mean, low, high = summary
+    ax.fill_between(x, low, high, color=ink, alpha=0.2, linewidth=0)
+    ax.plot(x, mean, color=ink, **style)
+
 # %% ../../nbs/replication/drawing.ipynb #b4c0c55c
 def scores(collected: Collected, *groups: tuple[str, tuple, tuple]) -> Figure:
     """Draw the mAP over a varied value, one panel for each data set and group of curves.
@@ -224,10 +243,9 @@ def scores(collected: Collected, *groups: tuple[str, tuple, tuple]) -> Figure:
     picture, axes = sheet(1, len(places), 2.8)
     for ax, (dataset, ours, axis, values, series) in zip(axes[0], places, strict=True):
         ax.set(xlabel=axis, ylabel='mAP (%)', title=ours)
-        curves = [collected.values(dataset, name, [(v,) for v in values], 'test_map') for name in series]
+        curves = [collected.along(dataset, name, [(v,) for v in values], 'test_map') for name in series]
         if not np.isfinite(curves).any(): continue
-        for name, y, ink in zip(series, curves, INK, strict=False):
-            ax.plot(values, y, marker='o', color=ink, label=name)
+        for name, y, ink in zip(series, curves, INK, strict=False): curve(ax, values, y, ink, marker='o', label=name)
         if min(values) > 0 and np.ptp(np.diff(np.log(values))) < 1e-6: ax.set_xscale('log')
         ax.set_xticks(values, [f'{v:g}' for v in values])
         ax.minorticks_off()
@@ -236,7 +254,7 @@ def scores(collected: Collected, *groups: tuple[str, tuple, tuple]) -> Figure:
     return picture
 
 def grid(collected: Collected, series: str, down: tuple[str, tuple], across: tuple[str, tuple]) -> Figure:
-    """Draw the mAP over two varied values, the best framed in orange.
+    """Draw the mAP over two varied values, its mean over seeds, the best framed in orange.
 
     Args:
         collected: the figure's arrays.
@@ -249,7 +267,8 @@ def grid(collected: Collected, series: str, down: tuple[str, tuple], across: tup
     """
     picture, places = panels(collected, 3.0, 2.6)
     for ax, dataset, ours in places:
-        table = np.array([collected.values(dataset, series, [(a, b) for b in across[1]], 'test_map') for a in down[1]])
+        rows = [[(a, b) for b in across[1]] for a in down[1]]
+        table = np.array([collected.along(dataset, series, points, 'test_map')[0] for points in rows])
         ax.set(xlabel=across[0], ylabel=down[0], title=f'{ours}, mAP (%)')
         if not np.isfinite(table).any(): continue
         ax.imshow(table, cmap='Blues', origin='lower', aspect='auto')
@@ -279,8 +298,9 @@ def over_epochs(collected: Collected, series: tuple[str, ...], array: str, label
     picture, places = panels(collected, 2.4)
     for ax, dataset, ours in places:
         for name, ink in zip(series, INK, strict=False):
-            if (part := collected.part(dataset, name)) is None: continue
-            ax.plot((np.arange(len(part[array])) + 1) / per_epoch, part[array], color=ink, label=name)
+            if not collected.parts(dataset, name): continue
+            summary = collected.over_seeds(dataset, name, array)
+            curve(ax, (np.arange(summary.shape[1]) + 1) / per_epoch, summary, ink, label=name)
         ax.set(xlabel='epoch', ylabel='' if ax is not places[0][0] else label, title=ours)
         if ax.lines: ax.legend()
     return picture
@@ -304,10 +324,9 @@ def bands(collected: Collected, series: tuple[str, ...], array: str, label: str,
     picture, axes = sheet(len(series), len(data), 2.3, 1.9)
     for (i, j), ax in np.ndenumerate(axes):
         ax.set(title=f'{data[j][1]}, {series[i]}')
-        part = collected.part(data[j][0], series[i])
-        if part is None: continue
+        if not collected.parts(data[j][0], series[i]): continue
         for group in shown:
-            low, middle, high = part[array][:, group].T
+            low, middle, high = collected.over_seeds(data[j][0], series[i], array)[0, :, group].T
             x = np.arange(1, len(middle) + 1)
             ax.fill_between(x, low, high, color=INK[group], alpha=0.25, linewidth=0)
             ax.plot(x, middle, color=INK[group], label=measuring.GROUPS[group])
@@ -350,7 +369,7 @@ def maps(collected: Collected, dataset: str, series: str) -> Figure:
     Returns:
         The picture.
     """
-    found, step = collected.part(dataset, series), TILE + 4
+    (found,), step = collected.parts(dataset, series), TILE + 4
     whole = np.full((-(-len(found['images']) // 2) * (TILE + 14), 8 * step, 3), 255, np.uint8)
     picture, axes = sheet(1, 1, 7.4, 7.4 * whole.shape[0] / whole.shape[1])
     rows = zip(*(found[array] for array in ('images', 'maps', 'names', 'kinds')), strict=True)

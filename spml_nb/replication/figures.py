@@ -10,23 +10,23 @@ __all__ = ['FIGURES', 'VERSION', 'figures', 'description', 'caption', 'suites', 
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from .. import sweeps
 from ..base import settings
 from ..base.errors import SpmlError, one_of
 from ..base.files import write_atomically
-from . import drawing, measuring
+from . import drawing, measuring, published
 from . import tables as papers
 from .drawing import PaperFigure
 from .papers import em_apl_figures, hml_figures, lac_figures, opml_figures, two_way_figures
 from .published import merge, read, stand_in
 from ..runs.config import Config
+from ..sweeps import queue
+from ..sweeps.search import SUITES
 from ..training.evaluation import open_run
 
 # %% ../../nbs/replication/figures.ipynb #b85124be
@@ -59,13 +59,24 @@ def description(paper: str, figure: str | int) -> dict[str, str]:
         figure: one of `figures(paper)`.
 
     Returns:
-        caption, printed and notes; the last two only where there is something to say.
+        caption, printed and notes, where there is something to say; the notes end with the protocol on photos.
 
     Raises:
         SpmlError: for another paper or figure.
     """
     about = _figure(paper, figure)
-    return {name: text for name in ('caption', 'printed', 'notes') if (text := getattr(about, name))}
+    texts = about._asdict() | {'notes': f'{about.notes} {_protocol(about)}'.strip()}
+    return {name: texts[name] for name in ('caption', 'printed', 'notes') if texts[name]}
+
+def _protocol(about: PaperFigure) -> str:
+    "How the runs of a figure came about on photos, and how its seeds are shown."
+    if not about.curves: return ''
+    given, data = SUITES['photos'], dict.fromkeys(stand_in(curve.dataset, 'photos') for curve in about.curves)
+    seeds = ', '.join(map(str, about.seeds)) + (f'. {about.together}' if len(about.seeds) > 1 else '.')
+    return (f"Suite photos: {', '.join(data)}; a head on frozen features of {given['config']['backbone']}, batches of "
+            f"{given['config']['batch_size']}; learning rate and hyper-parameters that are not varied from a search of "
+            f"{given['draws']} draws, they and the epoch chosen by mAP on fully labelled validation images. "
+            f'Seeds: {seeds}')
 
 def caption(paper: str, figure: str | int) -> str:
     """A figure's `description` in one text.
@@ -91,12 +102,13 @@ def suites(paper: str, figure: str | int) -> list[str]:
         figure: as in `description`.
 
     Returns:
-        Some of 'photos' and 'paper'.
+        'photos' and 'paper'.
 
     Raises:
         SpmlError: as `description`.
     """
-    return list(_figure(paper, figure).suites)
+    _figure(paper, figure)
+    return [*published.SUITES, 'paper']
 
 def command(paper: str, figure: str | int, suite: str) -> str:
     """The command that trains what a figure needs and collects its arrays.
@@ -123,24 +135,26 @@ class Part(NamedTuple):
         dataset: the paper's name of the data set.
         series: the curve it belongs to.
         values: its place on the axes.
+        seed: of its observed labels and training.
         search: the runs that choose its configuration.
         config: None while one of them is missing.
     """
     dataset: str
     series: str
     values: tuple
+    seed: int
     search: list[Config]
     config: Config | None
 
     @property
     def name(self) -> str:
         "What it is called in the file of arrays."
-        return ' | '.join([self.dataset, self.series, *(f'{v:g}' for v in self.values)])
+        return ' | '.join([self.dataset, self.series, *(f'{v:g}' for v in self.values), f'seed {self.seed}'])
 
     @property
     def key(self) -> str | None:
         "The key of its run, None while there is no configuration."
-        return self.config and sweeps.key(self.config)
+        return self.config and queue.key(self.config)
 
 def parts(paper: str, figure: str | int, suite: str, finished: pd.DataFrame) -> list[Part]:
     """The runs behind a figure, with their place in it.
@@ -158,22 +172,22 @@ def parts(paper: str, figure: str | int, suite: str, finished: pd.DataFrame) -> 
         SpmlError: for another paper, figure or suite.
     """
     command(paper, figure, suite)
-    every = []
-    for dataset, series, start, points in _figure(paper, figure).curves:
+    about, every = _figure(paper, figure), []
+    for dataset, series, start, points in about.curves:
         config = merge(read(paper).get('config'), start, {'dataset': dataset})
         plan = papers.plan({'paper': paper, 'config': config, 'dataset': dataset, 'pretraining': None, 'no_run': '',
                             'search': read(paper).get('search', {})}, suite)
-        chosen = next(iter(papers.finals(plan, finished, [0])), None)
-        every += [Part(dataset, series, values, plan.search, chosen and _varied(chosen, changes))
-                  for values, changes in points.items()]
+        chosen = papers.finals(plan, finished, about.seeds) or [None] * len(about.seeds)
+        every += [Part(dataset, series, values, seed, plan.search, config and _varied(config, changes))
+                  for values, changes in points.items() for seed, config in zip(about.seeds, chosen, strict=True)]
     return every
 
 def _varied(chosen: Config, changes: dict) -> Config:
     return replace(chosen, **{**changes, 'hparams': {**chosen.hparams, **changes.get('hparams', {})}})
 
 # %% ../../nbs/replication/figures.ipynb #bbd5e0e5
-def _numbers(paper: str, figure: str | int | None, suite: str) -> list[str]:
-    return [n for n in figures(paper) if suite in suites(paper, n)] if figure is None else [str(figure)]
+def _numbers(paper: str, figure: str | int | None) -> list[str]:
+    return figures(paper) if figure is None else [str(figure)]
 
 def needed(paper: str, figure: str | int | None, suite: str,
            finished: pd.DataFrame) -> tuple[list[Config], list[Config]]:
@@ -181,7 +195,7 @@ def needed(paper: str, figure: str | int | None, suite: str,
 
     Args:
         paper: as in `description`.
-        figure: as in `description`; None for all figures that the suite has.
+        figure: as in `description`; None for all figures.
         suite: 'photos' or 'paper'.
         finished: runs, as from `sweeps.finished`.
 
@@ -191,12 +205,12 @@ def needed(paper: str, figure: str | int | None, suite: str,
     Raises:
         SpmlError: as `parts`.
     """
-    every = [part for n in _numbers(paper, figure, suite) for part in parts(paper, n, suite, finished)]
-    search = {sweeps.key(c): c for part in every for c in part.search}
+    every = [part for n in _numbers(paper, figure) for part in parts(paper, n, suite, finished)]
+    search = {queue.key(c): c for part in every for c in part.search}
     return list(search.values()), list({part.key: part.config for part in every if part.config}.values())
 
 # %% ../../nbs/replication/figures.ipynb #1ed187d6
-VERSION = 1   # raise it when arrays would come out differently
+VERSION = 2   # raise it when arrays would come out differently
 
 def arrays_file(paper: str, figure: str | int, suite: str) -> Path:
     """Where a figure's arrays lie.
@@ -225,57 +239,46 @@ def collect(paper: str, figure: str | int, suite: str, finished: pd.DataFrame | 
         finished: runs; unset: `sweeps.finished()`.
 
     Returns:
-        The file, None when there is nothing yet.
+        The file, None when there is nothing yet; then there is no file either.
 
     Raises:
         SpmlError: as `parts`, or if the file cannot be written.
     """
-    file = arrays_file(paper, figure, suite)
-    sources = _sources(paper, figure, suite, sweeps.finished() if finished is None else finished)
+    finished, file = queue.finished() if finished is None else finished, arrays_file(paper, figure, suite)
+    about, every = _figure(paper, figure), parts(paper, figure, suite, finished)
     old, places, arrays = _old(file), {}, {}
-    for name, place, make in sources:
-        kept = _kept(old, name, place['key'])
-        found = _made(name, make) if kept is None else kept
-        if found is not None: places[name], arrays[name] = place if kept is None else old.about['parts'][name], found
-    if not arrays:
+    for part in every:
+        found = _kept(old, part, finished) or _measured(about, part, finished)
+        if found is None: continue
+        arrays[part.name] = found
+        places[part.name] = {name: getattr(part, name) for name in ('dataset', 'series', 'values', 'seed', 'key')}
+    if every and not arrays:
         file.unlink(missing_ok=True)
         return None
-    data = [[d, stand_in(d, suite)] for d in dict.fromkeys(place['dataset'] for _, place, _ in sources) if d]
-    about = {'paper': paper, 'figure': str(figure), 'suite': suite, 'version': VERSION, 'data': data, 'parts': places,
-             'missing': [name for name, *_ in sources if name not in arrays]}
-    drawing.write_collected(file, drawing.Collected(about, arrays))
+    data = [[d, stand_in(d, suite)] for d in dict.fromkeys(part.dataset for part in every)]
+    drawing.write_collected(file, drawing.Collected(
+        {'paper': paper, 'figure': str(figure), 'suite': suite, 'version': VERSION, 'data': data, 'parts': places,
+         'missing': [part.name for part in every if part.name not in arrays]}, arrays))
     return file
-
-def _sources(paper: str, figure: str | int, suite: str, finished: pd.DataFrame) -> list[tuple[str, dict, Callable]]:
-    "(name, place and key, what makes its arrays) of every part of a figure."
-    about = _figure(paper, figure)
-    if about.constants: return about.constants(suite)
-    return [(p.name, {'dataset': p.dataset, 'series': p.series, 'values': list(p.values), 'key': p.key},
-             partial(_measured, about, p, finished)) for p in parts(paper, figure, suite, finished)]
 
 def _measured(about: PaperFigure, part: Part, finished: pd.DataFrame) -> dict | None:
     "The arrays of a part, None while its run or what is left of it is missing."
     if part.key not in finished.index: return None
     if about.measure is None: return {'test_map': np.float32(finished.at[part.key, 'test_map'])}
-    if about.observed: return about.measure(run) if (run := measuring.observed_run(part.config)).done else None
-    network = _network(part.key, finished)
-    return about.measure(open_run(network.parent)) if network.is_file() else None
-
-def _network(key: str, finished: pd.DataFrame) -> Path:
-    "Where the trained network of a finished run would lie on this machine."
-    return settings.path('runs') / finished.at[key, 'run'] / 'best.pt'
-
-def _made(name: str, make: Callable) -> dict | None:
-    try: return make()
-    except SpmlError as error: warnings.warn(f'{name} is left out: {error}', stacklevel=3)
+    folder = (measuring.observed_run(part.config).folder if about.observed else
+              settings.path('runs') / finished.at[part.key, 'run'])
+    if not (folder / 'DONE').is_file(): return None
+    try: return about.measure(open_run(folder))
+    except SpmlError as error: warnings.warn(f'{part.name} is left out: {error}', stacklevel=3)
 
 def _old(file: Path) -> drawing.Collected | None:
     found = drawing.read_collected(file) if file.is_file() else None
     return found if found and found.about['version'] == VERSION else None
 
-def _kept(old: drawing.Collected | None, name: str, key: str | None) -> dict | None:
-    "The arrays of a part as the file has them, if they are of the run that is wanted; any will do for a key of None."
-    return old.arrays.get(name) if old and key in (None, old.about['parts'].get(name, {}).get('key')) else None
+def _kept(old: drawing.Collected | None, part: Part, finished: pd.DataFrame) -> dict | None:
+    "The arrays of a part as the file has them, if they are of the finished run that is wanted."
+    same = old and part.key in finished.index and old.about['parts'].get(part.name, {}).get('key') == part.key
+    return old.arrays[part.name] if same else None
 
 # %% ../../nbs/replication/figures.ipynb #32f914b0
 def sweep(paper: str, figure: str | int | None, suite: str, *, dry_run: bool = False,
@@ -296,36 +299,28 @@ def sweep(paper: str, figure: str | int | None, suite: str, *, dry_run: bool = F
     Raises:
         SpmlError: as `needed`.
     """
-    finished = sweeps.finished()
-    if dry_run: return _dry(paper, figure, suite, finished, tell)
-    rows = [sweeps.run(_missing(needed(paper, figure, suite, finished)[0], finished), tell=tell, **launch)]
-    finished = sweeps.finished()
-    rows.append(sweeps.run(_to_train(paper, figure, suite, finished), tell=tell, **launch))
-    finished = sweeps.finished()
-    rows.append(_observe(_uncollected(paper, figure, suite, finished, True), tell))
-    for number in _numbers(paper, figure, suite):
-        file = collect(paper, number, suite, finished)
+    def final(known): return needed(paper, figure, suite, known)[1]
+    rows = [queue.staged(needed(paper, figure, suite, pd.DataFrame())[0], final, dry_run=dry_run, tell=tell, **launch)]
+    finished = queue.finished()
+    seen, trained = (_uncollected(paper, figure, suite, finished, observed) for observed in (True, False))
+    if dry_run: tell(f'{len(seen)} of these runs are then to be observed, which trains each once more.')
+    if dry_run or 'missing' in set(rows[0].state): return rows[0]   # interrupted
+    # runs that only the record knows are trained again where their networks are looked at
+    rows += [queue.run(trained.values(), tell=tell, **launch), _observe(seen, tell)]
+    for number in _numbers(paper, figure):
+        file = collect(paper, number, suite)
         tell(f'figure {number}: {file.name if file else "nothing to draw yet"}')
     return pd.concat(rows, ignore_index=True)
-
-def _missing(configs: list[Config], finished: pd.DataFrame) -> list[Config]:
-    return [c for c in configs if sweeps.key(c) not in finished.index]
-
-def _to_train(paper: str, figure: str | int | None, suite: str, finished: pd.DataFrame) -> list[Config]:
-    "The runs of a figure that are not done, and those of another machine whose network it has yet to look at."
-    final, unseen = needed(paper, figure, suite, finished)[1], _uncollected(paper, figure, suite, finished, False)
-    gone = [k for k in unseen if k in finished.index and not _network(k, finished).is_file()]
-    return [c for c in final if sweeps.key(c) in gone or sweeps.key(c) not in finished.index]
 
 def _uncollected(paper: str, figure: str | int | None, suite: str, finished: pd.DataFrame,
                  observed: bool) -> dict[str, Config]:
     "The runs, by key, that are to be measured and whose arrays are not in the figure's file yet."
     lacking = {}
-    for n in _numbers(paper, figure, suite):
+    for n in _numbers(paper, figure):
         if _figure(paper, n).measure is None or _figure(paper, n).observed != observed: continue
         old = _old(arrays_file(paper, n, suite))
         lacking |= {p.key: p.config for p in parts(paper, n, suite, finished)
-                    if p.config and _kept(old, p.name, p.key) is None}
+                    if p.config and _kept(old, p, finished) is None}
     return lacking
 
 def _observe(configs: dict[str, Config], tell: Callable) -> pd.DataFrame:
@@ -338,17 +333,6 @@ def _observe(configs: dict[str, Config], tell: Callable) -> pd.DataFrame:
             tell(f'{k}/{len(configs)} observed  {run.folder.name}{"  failed: " + message if message else ""}')
         rows.append((run.config, f'observed/{run.folder.name}', 'done' if run.done else 'failed', message))
     return pd.DataFrame(rows, columns=['config', 'run', 'state', 'message'])
-
-def _dry(paper: str, figure: str | int | None, suite: str, finished: pd.DataFrame, tell: Callable) -> pd.DataFrame:
-    search, final = needed(paper, figure, suite, finished)
-    table = sweeps.plan(_missing(search, finished) + _to_train(paper, figure, suite, finished), finished)
-    todo, left = table[table.state != 'done'], _uncollected(paper, figure, suite, finished, True)
-    seconds = todo.expected.sum() + sweeps.plan(left.values(), finished).expected.sum()
-    like = todo.expected.notna().all()
-    time = f'about {sweeps.duration(seconds)} one after another' if like else 'nothing like them has been run yet'
-    tell(f'{len(search)} runs of search, {len(final)} of the figure known by now; {len(todo)} of them are missing, '
-         f'{len(left)} to be observed: {time}.')
-    return table
 
 # %% ../../nbs/replication/figures.ipynb #805303af
 def draw(paper: str, figure: str | int, suite: str) -> Path | None:

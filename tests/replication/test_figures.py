@@ -2,31 +2,35 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib
+import numpy as np
 import pandas as pd
 import pytest
 from figure_runs import photos, world  # noqa: F401 (fixtures)
 
-from spml_nb import runs, sweeps, training
+from spml_nb import runs, training
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import drawing, figures, published
+from spml_nb.replication import drawing, figures, measuring, published
 from spml_nb.replication import tables as papers
 from spml_nb.runs.config import Config, resolve
+from spml_nb.sweeps import queue, search
 
+OUTPUTS = Path(__file__).resolve().parents[2] / 'outputs'
 NONE = pd.DataFrame()
-COUNTS = {('hml', '2'): 3, ('hml', '3'): 7, ('hml', '4'): 20, ('hml', '5'): 18, ('hml', '6'): 1,
-          ('opml', '3'): 4, ('opml', '4'): 6, ('opml', '5'): 50, ('opml', '6'): 12, ('opml', '7'): 1,
-          ('lac', '3'): 10, ('lac', '4'): 10, ('lac', '5'): 10, ('lac', '6'): 1, ('two_way', '1'): 0,
-          ('em_apl', '7'): 8, ('em_apl', '8'): 4, ('em_apl', '9'): 8, ('em_apl', '10'): 0, ('em_apl', '11'): 2}   # runs on photos
+COUNTS = {('hml', '2'): 9, ('hml', '3'): 21, ('hml', '4'): 120, ('hml', '5'): 54, ('hml', '6'): 1,
+          ('opml', '3'): 12, ('opml', '4'): 18, ('opml', '5'): 150, ('opml', '6'): 36, ('opml', '7'): 1,
+          ('lac', '3'): 15, ('lac', '4'): 15, ('lac', '5'): 15, ('lac', '6'): 1, ('two_way', '1'): 0,
+          ('em_apl', '7'): 24, ('em_apl', '8'): 12, ('em_apl', '9'): 24, ('em_apl', '10'): 3, ('em_apl', '11'): 6}   # runs on photos
 EVERY = [pytest.param(*f, id='-'.join(f)) for f in COUNTS]
 
 
 def pretended(paper, figure, suite='photos'):
     "What is known when all searches of a figure are done."
-    keys = [sweeps.key(c) for c in figures.needed(paper, figure, suite, NONE)[0]]
+    keys = [queue.key(c) for c in figures.needed(paper, figure, suite, NONE)[0]]
     return pd.DataFrame({'val_map': 1.0}, index=keys)
 
 
@@ -40,20 +44,29 @@ def test_all_twenty_figures_are_there():
 def test_a_figure_takes_as_many_valid_runs_as_it_should(paper, figure):
     known = pretended(paper, figure)
     configs = figures.needed(paper, figure, 'photos', known)[1]
-    assert len(configs) == COUNTS[paper, figure] == len({sweeps.key(c) for c in configs})
-    for c in configs: assert resolve(c).dataset in sweeps.SUITES['photos']['datasets'] and (c.seed, c.label_seed) == (0, 0)
+    assert len(configs) == COUNTS[paper, figure] == len({queue.key(c) for c in configs})
+    for c in configs:
+        assert resolve(c).dataset in search.SUITES['photos']['datasets'] and c.regime == 'linear' and c.batch_size == 64 and c.min_positives == 20
+        assert c.seed == c.label_seed and c.seed in figures.FIGURES[paper][figure].seeds and c.selection == 'val_clean'
     curves = {(c.dataset, c.series): c.points for c in figures.FIGURES[paper][figure].curves}
     for part in figures.parts(paper, figure, 'photos', known):
         changes = curves[part.dataset, part.series][part.values]
         assert changes.get('hparams', {}).items() <= part.config.hparams.items()
-        assert all(getattr(part.config, field) == value for field, value in changes.items() if field != 'hparams')
+        assert all(getattr(part.config, field) == value for field, value in changes.items() if field != 'hparams') and part.config.seed == part.seed
     assert {c.label_seed for c in figures.needed(paper, figure, 'paper', NONE)[0]} <= {1200}      # the papers' own data sets are planned too
-    assert figures.caption(paper, figure).startswith(figures.description(paper, figure)['caption'])
+    caption = figures.caption(paper, figure)
+    assert caption.startswith(figures.description(paper, figure)['caption'])
+    said = [*{c.dataset for c in configs}, 'frozen features', 'search of 8 draws', 'fully labelled validation', ', '.join(map(str, sorted({c.seed for c in configs})))]
+    assert not configs or all(words in caption for words in said)
 
 
-def test_all_figures_together_take_145_runs():
+def test_all_figures_together_take_450_runs_and_no_search_that_the_board_has_not():
     configs = [c for p in published.ORDER for c in figures.needed(p, None, 'photos', pretended(p, None))[1]]
-    assert len({sweeps.key(c) for c in configs}) == 145
+    assert len({queue.key(c) for c in configs}) == 450
+    searches = [c for p in published.ORDER for c in figures.needed(p, None, 'photos', NONE)[0]]
+    rows = [row for row in search.rows_of('photos') if row.loss in {c.loss for c in searches}]
+    board = {queue.key(c) for d in {c.dataset for c in searches} for row in rows for c in search.candidates(row, 'photos', d)}
+    assert {queue.key(c) for c in searches} <= board
 
 
 @pytest.mark.parametrize('paper, figure, table, row, column', [
@@ -63,19 +76,19 @@ def test_a_run_that_a_table_has_is_the_same_run(paper, figure, table, row, colum
     cells = published.cells(paper, table)
     cell = cells[(cells.row == row) & (cells.column == column)].iloc[0].to_dict()
     known = pretended(paper, figure)
-    of_table = papers.finals(papers.plan(cell, 'photos'), known, [0])
-    assert sweeps.key(of_table[0]) in {sweeps.key(c) for c in figures.needed(paper, figure, 'photos', known)[1]}
+    of_table = papers.finals(papers.plan(cell, 'photos'), known)
+    assert queue.key(of_table[0]) in {queue.key(c) for c in figures.needed(paper, figure, 'photos', known)[1]}
 
 
 def test_while_a_search_is_not_done_its_runs_are_wanted_and_no_others():
-    search, final = figures.needed('hml', 3, 'photos', NONE)
-    assert len(search) == 8 and final == []
+    tried, final = figures.needed('hml', 3, 'photos', NONE)
+    assert len(tried) == 8 and final == []
     assert all(p.config is None for p in figures.parts('hml', 3, 'photos', NONE))
 
 
 def test_photos_and_the_papers_own_data_too():
     assert {c.dataset for c in figures.needed('opml', 7, 'photos', NONE)[0]} == {'coco18'}
-    assert {c.dataset for c in figures.needed('lac', None, 'paper', NONE)[0]} == {'coco14', 'nus'}
+    assert {c.dataset for c in figures.needed('lac', None, 'paper', NONE)[0]} == {'voc12', 'coco14'}
     for p in published.ORDER:
         for c in figures.needed(p, None, 'paper', NONE)[0]: resolve(c)
 
@@ -99,7 +112,10 @@ def test_scores_come_from_the_record_and_half_filled_figures_are_drawn(paper, fi
     record = known.join(pd.Series({p.key: 50 + k / 4 for k, p in enumerate(wanted)}, name='test_map'), how='outer')
     file = figures.collect(paper, figure, 'photos', record)
     collected = drawing.read_collected(file)
-    for part in wanted: assert collected.part(part.dataset, part.series, part.values)['test_map'] == record.test_map[part.key]
+    for part in wanted: assert collected.arrays[part.name]['test_map'] == record.test_map[part.key]
+    first = [p for p in wanted if (p.dataset, p.series, p.values) == wanted[0][:3]]
+    each = record.test_map[[p.key for p in first]]
+    assert len(first) == 3 and collected.over_seeds(*wanted[0][:2], 'test_map', wanted[0].values)[:, 0].tolist() == [each.mean(), each.min(), each.max()]
     assert 'parts are done' not in check_picture(figures.draw(paper, figure, 'photos'))
     file.unlink()
     half = record.loc[sorted({*known.index, *(p.key for p in wanted[:len(wanted) // 2])})]
@@ -129,18 +145,19 @@ def small(photos, monkeypatch):  # noqa: F811
         given = {k: cell['config'][k] for k in ('loss', 'labels', 'head') if k in cell['config']}
         return papers.Plan([Config(**given, dataset=str(photos), backbone='mini', epochs=2, lr=2e-3)], {})
     def run(configs, *, tell, **launch):
-        for c in configs: training.train(c)
-        return NONE
+        for c in configs: training.train(queue.canonical(c))
+        return pd.DataFrame(columns=['state'])
     monkeypatch.setattr(papers, 'plan', plan)
-    monkeypatch.setattr(sweeps, 'run', run)
+    monkeypatch.setattr(queue, 'run', run)
     monkeypatch.setattr(figures, '_varied', lambda chosen, changes: vary(chosen, {k: v for k, v in changes.items() if k != 'epochs'}))
-    def few(figure): return figure._replace(curves=[c._replace(points=dict([*c.points.items()][:2])) for c in figure.curves])
+    def few(figure):
+        return figure._replace(curves=[c._replace(points=dict([*c.points.items()][:2])) for c in figure.curves], seeds=figure.seeds[:2])
     monkeypatch.setattr(figures, 'FIGURES', {p: {n: few(figure) for n, figure in own.items()} for p, own in figures.FIGURES.items()})
     return photos
 
 
 @pytest.mark.parametrize('paper, figure', [('hml', 2), ('hml', 3), ('hml', 6), ('opml', 3), ('opml', 4), ('opml', 7), ('lac', 6), ('two_way', 1),
-                                           ('em_apl', 7), ('em_apl', 8), ('em_apl', 9), ('em_apl', 11)])
+                                           ('em_apl', 7), ('em_apl', 8), ('em_apl', 9), ('em_apl', 10), ('em_apl', 11)])
 def test_from_runs_to_a_picture(small, paper, figure):
     figures.sweep(paper, figure, 'photos', tell=str)
     file = figures.arrays_file(paper, figure, 'photos')
@@ -159,15 +176,13 @@ def test_a_suite_has_its_own_files(small):
         assert figures.draw('opml', 7, suite).name == name
 
 
-def test_another_process_draws_the_same_bytes():
-    both, ours = (('two_way', 1), ('hml', 4)), []
-    known = pretended('hml', 4)
-    known = known.join(pd.Series({p.key: 50 + k / 4 for k, p in enumerate(figures.parts('hml', 4, 'photos', known))}, name='test_map'), how='outer')
+def test_another_process_draws_the_same_bytes(small):
+    both, ours = (('lac', 6), ('hml', 3)), []
     for paper, figure in both:
-        file = figures.collect(paper, figure, 'photos', known)
+        figures.sweep(paper, figure, 'photos', tell=str)
         ours.append(figures.draw(paper, figure, 'photos').read_bytes())
-        file.with_suffix('.svg').unlink()
-    command = "from spml_nb.replication import figures; [figures.draw(*f, 'photos') for f in (('two_way', 1), ('hml', 4))]"
+        figures.arrays_file(paper, figure, 'photos').with_suffix('.svg').unlink()
+    command = "from spml_nb.replication import figures; [figures.draw(*f, 'photos') for f in (('hml', 3), ('lac', 6))]"
     subprocess.run([sys.executable, '-c', command], check=True, env={**os.environ, 'PYTHONHASHSEED': '7', 'MPLBACKEND': 'agg'}, cwd=settings.path('outputs'))
     assert [figures.arrays_file(*f, 'photos').with_suffix('.svg').read_bytes() for f in both] == ours
 
@@ -187,29 +202,31 @@ def test_nothing_to_draw_gives_the_command_that_fills_it():
 
 def test_a_part_that_is_missing_is_left_out_and_the_title_says_so(small):
     figures.sweep('hml', 3, 'photos', tell=str)
-    known = sweeps.finished()
-    margin = next(p for p in figures.parts('hml', 3, 'photos', known) if p.values == (0.1,))
-    figures.arrays_file('hml', 3, 'photos').unlink()
-    file = figures.collect('hml', 3, 'photos', known.drop(margin.key))
+    known = queue.finished()
+    margin = next(p for p in figures.parts('hml', 3, 'photos', known) if p.values == (0.1,) and p.seed == 1)
+    file = figures.collect('hml', 3, 'photos', known.drop(margin.key))       # what the file has of it leads to no run
     collected = drawing.read_collected(file)
-    assert collected.about['missing'] == [margin.name] and margin.name not in collected.arrays and len(collected.arrays) == 1
-    assert 'only 1 of 2 parts are done' in check_picture(figures.draw('hml', 3, 'photos'))
+    assert collected.about['missing'] == [margin.name] and margin.name not in collected.arrays and len(collected.arrays) == 3
+    assert 'only 3 of 4 parts are done' in check_picture(figures.draw('hml', 3, 'photos'))
     figures.collect('hml', 3, 'photos', known)
     after = drawing.read_collected(file)
     assert after.about['missing'] == [] and all(after.arrays[n]['imbalance'] == a['imbalance'] for n, a in collected.arrays.items())
 
 
-def test_arrays_outlive_the_checkpoints_but_not_the_choice_of_another_run(small, monkeypatch):
+def test_arrays_outlive_the_checkpoints_but_neither_the_choice_of_another_run_nor_the_loss_of_theirs(small, monkeypatch):
     figures.sweep('hml', 6, 'photos', tell=str)
-    known, file = sweeps.finished(), figures.arrays_file('hml', 6, 'photos')
+    known, file = queue.finished(), figures.arrays_file('hml', 6, 'photos')
     whole = file.read_bytes()
     monkeypatch.setenv('SPML_NB_RUNS', str(settings.path('outputs') / 'elsewhere'))
     assert figures.collect('hml', 6, 'photos', known).read_bytes() == whole      # only the table of record is left
-    assert figures.collect('hml', 6, 'photos', NONE).read_bytes() == whole       # not even that: nothing says that they are wrong
     own = figures.FIGURES['hml']
     other = own['6'].curves[0]._replace(points={(): {'hparams': {'scale': 30}}})
     monkeypatch.setitem(own, '6', own['6']._replace(curves=[other]))
     assert figures.collect('hml', 6, 'photos', known) is None and not file.exists()
+    file.write_bytes(whole)
+    monkeypatch.setitem(own, '6', own['6']._replace(curves=[other._replace(points={(): {}})]))
+    assert figures.collect('hml', 6, 'photos', known).read_bytes() == whole
+    assert figures.collect('hml', 6, 'photos', NONE) is None and not file.exists()                  # nothing leads to a run any more
 
 
 def test_where_only_the_record_is_the_networks_a_figure_looks_at_are_trained_again(small, monkeypatch, tmp_path):
@@ -218,10 +235,8 @@ def test_where_only_the_record_is_the_networks_a_figure_looks_at_are_trained_aga
     runs.export_csv()
     said, elsewhere = [], tmp_path / 'elsewhere'
     monkeypatch.setenv('SPML_NB_RUNS', str(elsewhere))
-    assert not len(figures.sweep('hml', 6, 'photos', tell=said.append)) and not elsewhere.exists()      # its arrays are there
+    assert not len(figures.sweep('hml', 6, 'photos', tell=said.append)) and not elsewhere.exists()    # its arrays are there
     figures.arrays_file('hml', 6, 'photos').unlink()
-    figures.sweep('hml', 6, 'photos', dry_run=True, tell=said.append)
-    assert '1 of them are missing' in said[-1]
     figures.sweep('hml', 6, 'photos', tell=said.append)
     assert figures.arrays_file('hml', 6, 'photos').is_file() and len(list(elsewhere.glob('*/DONE'))) == 1
     figures.sweep('em_apl', 7, 'photos', tell=said.append)                                             # observed, and its arrays are there
@@ -232,7 +247,44 @@ def test_a_dry_run_trains_nothing_and_counts(small, monkeypatch, tmp_path):
     said = []
     figures.sweep('em_apl', 7, 'photos', tell=said.append)
     figures.sweep('em_apl', 7, 'photos', dry_run=True, tell=said.append)
-    assert said[-1].startswith('2 runs of search, 2 of the figure known by now; 0 of them are missing, 0 to be observed')
+    assert said[-2].startswith('2 runs of search, of which 0 are missing; 4 runs with fresh seeds are chosen by now, of which 0 are missing')
+    assert said[-1].startswith('0 of these runs are then to be observed')
     monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'new'))
     figures.sweep('em_apl', 7, 'photos', dry_run=True, tell=said.append)
-    assert not settings.path('runs').exists() and said[-1].startswith('2 runs of search, 0 of the figure known by now; 2 of them are missing')
+    assert not settings.path('runs').exists() and said[-2].startswith('2 runs of search, of which 2 are missing; 0 runs with fresh seeds')
+
+
+def test_an_interrupted_sweep_collects_nothing(small, monkeypatch):
+    monkeypatch.setattr(queue, 'run', lambda configs, **launch: pd.DataFrame({'state': ['missing']}))
+    monkeypatch.setattr(measuring, 'observe', None)
+    assert list(figures.sweep('em_apl', 7, 'photos', tell=str).state) == ['missing'] and not figures.arrays_file('em_apl', 7, 'photos').exists()
+
+
+# ---- every number leads to a run of the record
+
+def astray(outputs):
+    """What has no line in the table of record, or another score there: (file, part)."""
+    known, found = papers.record(outputs / 'runs.csv'), []
+    for file in sorted(outputs.glob('*/fig*.npz')):
+        collected = drawing.read_collected(file)
+        for name, arrays in collected.arrays.items():
+            run = known.reindex([collected.about['parts'][name]['key']]).iloc[0]
+            score = np.float32(run.get('test_map', np.nan))
+            if np.isnan(score) or arrays.get('test_map', score) != score: found.append((file.relative_to(outputs).as_posix(), name))
+    return found
+
+
+def test_every_array_has_the_key_of_a_run_of_the_record(small):
+    for paper, figure in (('hml', 3), ('opml', 6), ('em_apl', 7), ('em_apl', 10), ('two_way', 1)): figures.sweep(paper, figure, 'photos', tell=str)
+    record = runs.export_csv()
+    outputs = settings.path('outputs')
+    assert len(list(outputs.glob('*/fig*.npz'))) == 5 and astray(outputs) == []
+    first = next(iter(drawing.read_collected(figures.arrays_file('opml', 6, 'photos')).about['parts'].items()))
+    record[record.key != first[1]['key']].to_csv(outputs / 'runs.csv', index=False, lineterminator='\n')
+    assert ('opml/fig6.npz', first[0]) in astray(outputs)
+    record.assign(test_map=record.test_map.where(record.key != first[1]['key'], '1.0')).to_csv(outputs / 'runs.csv', index=False, lineterminator='\n')
+    assert ('opml/fig6.npz', first[0]) in astray(outputs)
+
+
+def test_every_recorded_array_leads_to_a_run_of_the_record():
+    assert astray(OUTPUTS) == []

@@ -1,5 +1,6 @@
 "The pages in outputs/: made from the table of record alone, the same every time, never half."
 import csv
+import json
 import multiprocessing
 import os
 import signal
@@ -17,8 +18,8 @@ from spml_nb.replication import claims, drawing, figures, front, pages, publishe
 HEADER = ['run', 'key', 'loss', 'dataset', 'seed', 'val_map', 'test_map', 'seconds']
 
 
-def lines_for(paper, table, suite, score, seeds=(0, 1, 2)):
-    "Fabricated runs of every cell of a table. score: function of (row, column, seed)."
+def lines_for(paper, table, suite, score, seeds=None):
+    "Fabricated runs of every cell of a table. score: function of (row, column, seed); seeds: unset: all of the suite."
     found = {}
     for cell in published.cells(paper, table).to_dict('records'):
         plan = tables.plan(cell, suite)
@@ -31,10 +32,10 @@ def lines_for(paper, table, suite, score, seeds=(0, 1, 2)):
 
 @pytest.fixture(scope='module')
 def made():
-    "Runs of HML's Table 2 on the miniatures (AN lowest, the others in the paper's reverse order) and of its Table 5, one seed."
+    "Runs of HML's Table 2 on photos (AN lowest, the others in the paper's reverse order) and of its Table 5, one seed."
     order = ['AN', 'HML (Ours)', 'ROLE', 'EPR', 'WAN', 'LS']
-    main = lines_for('hml', '2', 'mini', lambda row, column, seed: 60.0 + 2 * order.index(row) + seed)
-    return main + lines_for('hml', '5', 'mini', lambda row, column, seed: 70.0, seeds=(0,))
+    main = lines_for('hml', '2', 'photos', lambda row, column, seed: 60.0 + 2 * order.index(row) + seed)
+    return main + lines_for('hml', '5', 'photos', lambda row, column, seed: 70.0, seeds=(0,))
 
 
 def put_record(folder, lines):
@@ -88,44 +89,44 @@ def test_without_a_run_every_table_is_written_and_all_is_missing():
 
 def test_a_table_holds_what_the_runs_say(shared):
     table = pd.read_csv(shared / 'hml' / 'table2.csv').set_index(['suite', 'row', 'column'])
-    wan = table.loc[('mini', 'WAN', 'COCO')]
-    assert (wan.ours, wan.sd, wan.n, wan.state, wan.stand_in, wan.published) == (69.0, 1.0, 3, 'done', 'mini_coco', 64.8)
-    assert wan.difference == pytest.approx(69 - 64.8) and wan.seeds == '{"0": 68.0, "1": 69.0, "2": 70.0}'
+    wan = table.loc[('photos', 'WAN', 'COCO')]
+    assert (wan.ours, wan.sd, wan.n, wan.state, wan.stand_in, wan.published) == (72.5, 3.0277, 10, 'done', 'coco18', 64.8)
+    assert wan.difference == pytest.approx(72.5 - 64.8) and json.loads(wan.seeds) == {str(seed): 68.0 + seed for seed in range(10)}
     text = (shared / 'hml' / 'table2.md').read_text()
-    assert '64.8 / **69.0** (1.0) ×3 / +4.2' in text and 'VOC12: HML (Ours) → LS' in text
-    part = table.loc['mini'].reset_index()
+    assert '64.8 / **72.5** (3.0) ×10 / +7.7' in text and 'VOC12: HML (Ours) → LS' in text
+    part = table.loc['photos'].reset_index()
     wide = [part.pivot(index='row', columns='column', values=which).to_numpy() for which in ('published', 'ours')]
     rho = f'{statistics.rank_correlation(*wide, repeats=10)[0]:+.2f}'.replace('-', '−')
-    assert f'all columns together: {rho}, 95 % interval' in text and 'Data: mini\\_voc, mini' in text.replace('mini_', 'mini\\_') and 'search budget' in text
+    assert f'all columns together: {rho}, 95 % interval' in text and 'Data: voc12_animals, coco18' in text and 'search budget' in text
 
 
 def test_what_is_missing_shows_the_command_that_fills_it(shared):
-    table = pd.read_csv(shared / 'hml' / 'table2.csv').set_index(['suite', 'row', 'column'])
-    command = 'spml sweep hml --table 2 --suite photos'
-    assert table.loc[('photos', 'AN', 'CUB'), 'state'] == 'missing' and table.loc[('photos', 'AN', 'CUB'), 'command'] == command
-    assert pd.isna(table.loc[('mini', 'AN', 'CUB'), 'command'])
-    for page in (shared / 'hml' / 'table2.md', shared / 'index.html'): assert command in page.read_text()
-    partly = pd.read_csv(shared / 'hml' / 'table5.csv').set_index(['suite', 'row']).loc[('mini', 'Only Positives')]
-    assert (partly.state, partly.n, partly.command) == ('partly', 1, 'spml sweep hml --table 5 --suite mini')
+    missing, done = (pd.read_csv(shared / 'hml' / f'table{number}.csv').set_index(['suite', 'row', 'column']) for number in (3, 2))
+    command = 'spml sweep hml --table 3 --suite photos'
+    assert set(missing.state) == {'missing'} and set(missing.command) == {command}
+    assert set(done.state) == {'done'} and done.command.isna().all()
+    for page in (shared / 'hml' / 'table3.md', shared / 'index.html'): assert command in page.read_text()
+    partly = pd.read_csv(shared / 'hml' / 'table5.csv').set_index(['suite', 'row']).loc[('photos', 'Only Positives')]
+    assert (partly.state, partly.n, partly.command) == ('partly', 1, 'spml sweep hml --table 5 --suite photos')
 
 
 @pytest.mark.parametrize('words', [['sweep', 'hml', '--table', '2', '--suite', 'photos', '--dry-run'], ['sweep', 'opml', '--table', 'IV', '--dry-run']])
 def test_the_commands_are_ones_that_the_command_line_knows(words, capsys):
-    assert tables.command(words[1], words[3], words[5] if len(words) > 5 else 'mini').split()[1:5] == words[:4]
+    assert tables.command(words[1], words[3], 'photos').split()[1:5] == words[:4]
     assert cli.main(words) == 0 and 'runs of search' in capsys.readouterr().out
 
 
 def test_claims_are_told_with_effect_interval_and_seeds(shared):
     claims = pd.read_csv(shared / 'claims.csv', keep_default_na=False).set_index(['suite', 'id'])
-    single, text, page = claims.loc[('mini', 'hml-single')], (shared / 'claims.md').read_text(), (shared / 'index.html').read_text()
-    assert single.ours == 'not reproduced under this protocol' and (single.decided, single.places, single.reproduced, single.seeds) == (4, 4, 0, 3)
-    assert single.measured.startswith('mini_voc for VOC12: not reproduced under this protocol, −8.00 ± ') and ' (against LS); mini_coco' in single.measured
+    single, text, page = claims.loc[('photos', 'hml-single')], (shared / 'claims.md').read_text(), (shared / 'index.html').read_text()
+    assert single.ours == 'not reproduced under this protocol' and (single.decided, single.places, single.reproduced, single.seeds) == (4, 4, 0, 10)
+    assert single.measured.startswith('voc12_animals for VOC12: not reproduced under this protocol, −8.00 ± ') and ' (against LS); coco18' in single.measured
     assert float(single.effect) == -8 and single.summary.startswith('not reproduced under this protocol, 0 of 4 places: −8.00 ± ') and 'seen from' in single.summary
-    assert single.summary in text and '<br>mini_voc for VOC12: not reproduced under this protocol, −8.00 ± ' in text
-    one = claims.loc[('mini', 'hml-both-margins')]
-    assert (one.ours, one.seeds, one.measured) == ('undecided', 1, 'mini_voc, mAP: undecided, +0.00, 1 seed (against No Margin)') and one.measured in page
-    photos = claims.loc[('photos', 'hml-single')]
-    assert photos.ours == 'not run' and photos.command == 'spml sweep hml --table 2 --suite photos' and f'not run: `{photos.command}`' in text
+    assert single.summary in text and '<br>voc12_animals for VOC12: not reproduced under this protocol, −8.00 ± ' in text
+    one = claims.loc[('photos', 'hml-both-margins')]
+    assert (one.ours, one.seeds, one.measured) == ('undecided', 1, 'voc12_animals, mAP: undecided, +0.00, 1 seed (against No Margin)') and one.measured in page
+    full = claims.loc[('photos', 'hml-full')]
+    assert full.ours == 'not run' and full.command == 'spml sweep hml --table 3 --suite photos' and f'not run: `{full.command}`' in text
 
 
 def test_the_conditions_stand_under_every_table_figure_and_claim(shared):
@@ -142,7 +143,7 @@ def test_the_page_for_a_forge_links_to_files_that_exist(shared):
     links = set(part.split(')')[0] for part in text.split('](')[1:])
     assert {'hml/table2.md', 'hml/table5.csv', 'index.html', 'claims.md'} <= links
     assert all((shared / link).is_file() for link in links), links
-    assert '{{' not in text and '| 24 of 24 | 0 of 24 |' in text
+    assert '{{' not in text and '| 24 of 24 |' in text
 
 
 def test_other_paths_other_runs_at_hand_and_a_second_build_change_no_byte(shared, outputs, monkeypatch):
@@ -230,25 +231,25 @@ def test_the_table_of_record_is_what_sweeps_find(outputs):
 
 def test_a_figure_is_linked_embedded_and_asked_for(outputs, monkeypatch):
     def draw(paper, number, suite):
-        if (paper, number, suite) != ('hml', '3', 'mini'): return None
+        if (paper, number, suite) != ('hml', '3', 'photos'): return None
         files.write_atomically(outputs / 'hml' / 'fig3.svg', '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
         return outputs / 'hml' / 'fig3.svg'
     monkeypatch.setattr(figures, 'draw', draw, raising=False)
     pages.write(tell=quiet)
-    assert '[fig3.svg](hml/fig3.svg)' in (outputs / 'README.md').read_text() and '`spml sweep hml --figure 4 --suite mini`' in (outputs / 'README.md').read_text()
+    assert '[fig3.svg](hml/fig3.svg)' in (outputs / 'README.md').read_text() and '`spml sweep hml --figure 4 --suite photos`' in (outputs / 'README.md').read_text()
     page = (outputs / 'index.html').read_text()
-    assert page.count('data:image/svg+xml;base64,') == 1 and 'spml sweep hml --figure 4 --suite mini' in page
+    assert page.count('data:image/svg+xml;base64,') == 1 and 'spml sweep hml --figure 4 --suite photos' in page
     monkeypatch.setattr(site, 'ROOM', 10)
     pages.write(tell=quiet)
     page = (outputs / 'index.html').read_text()
     assert 'data:image/svg' not in page and 'Too large for this page: <a href="hml/fig3.svg">' in page
-    assert pages.Picture('hml', '3', 'mini')._repr_svg_().startswith('<svg') and '--figure 4' in pages.Picture('hml', '4', 'mini')._repr_markdown_()
+    assert pages.Picture('hml', '3', 'photos')._repr_svg_().startswith('<svg') and '--figure 4' in pages.Picture('hml', '4', 'photos')._repr_markdown_()
 
 
 def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
-    file, folder = figures.arrays_file('hml', '3', 'mini'), outputs / 'hml'
+    file, folder = figures.arrays_file('hml', '3', 'photos'), outputs / 'hml'
     def draw(paper, number, suite):
-        if (paper, number, suite) != ('hml', '3', 'mini'): return None
+        if (paper, number, suite) != ('hml', '3', 'photos'): return None
         files.write_atomically(folder / 'fig3.svg', '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
         return folder / 'fig3.svg'
     monkeypatch.setattr(figures, 'draw', draw)
@@ -271,9 +272,9 @@ def test_text_is_escaped_in_every_page(tmp_path, monkeypatch):
     assert '<script' not in pages.escape(hostile) and '\\|' in pages.escape(hostile)
     whole = tables.table('hml', '5', pd.DataFrame())
     whole = whole._replace(cells=whole.cells.groupby('suite').head(1).assign(row=hostile, printed=hostile, why=hostile, column=hostile))
-    assert '<script' not in pages.block(whole, 'mini')
+    assert '<script' not in pages.block(whole, 'photos')
     verdicts = pd.concat([pages.claim_table('hml', suite, pd.DataFrame()) for suite in pages.SUITES]).assign(claim=hostile, where=hostile, measured=hostile)
-    figure = pages.Figure('hml', '3', 'mini', hostile, (hostile,), None, hostile)
+    figure = pages.Figure('hml', '3', 'photos', hostile, (hostile,), None, hostile)
     page = site.page(pages.Results([whole], verdicts, [figure]), tmp_path)
     assert page.count('<script') == 1 and page.count('&lt;script') > 10
 

@@ -23,11 +23,11 @@ SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="90" viewBox="
 
 @pytest.fixture(scope='module')
 def page(tmp_path_factory):
-    "The page of one paper whose Table 2 and a row of Table 3 are filled on the miniatures, with one figure."
+    "The page of one paper whose Table 2 and a row of Table 3 are filled on photos, with one figure."
     folder = tmp_path_factory.mktemp('site')
     order = ['AN', 'HML (Ours)', 'ROLE', 'EPR', 'WAN', 'LS']
-    full = [line for line in lines_for('hml', '3', 'mini', lambda row, column, seed: 80.0 + seed) if line[2] == 'bce']
-    put_record(folder, lines_for('hml', '2', 'mini', lambda row, column, seed: 60.0 + 2 * order.index(row) + seed) + full)
+    full = [line for line in lines_for('hml', '3', 'photos', lambda row, column, seed: 80.0 + seed) if line[2] == 'bce']
+    put_record(folder, lines_for('hml', '2', 'photos', lambda row, column, seed: 60.0 + 2 * order.index(row) + seed) + full)
     def draw(paper, number, suite):
         file = settings.path('outputs') / paper / f'fig{number}.svg'
         if number == '3': files.write_atomically(file, SVG.format(321))
@@ -76,11 +76,11 @@ def shown(browser, selector):
     return [element.text for element in browser.find_elements(By.CSS_SELECTOR, selector) if element.is_displayed()]
 
 
-def rows(browser): return shown(browser, '#hml-table-2 .suite.mini tbody th')
+def rows(browser): return shown(browser, '#hml-table-2 .suite.photos tbody th')
 
 
 def header(browser, label):
-    button = browser.find_element(By.CSS_SELECTOR, f'#hml-table-2 .suite.mini button[aria-label="sort by {label}"]')
+    button = browser.find_element(By.CSS_SELECTOR, f'#hml-table-2 .suite.photos button[aria-label="sort by {label}"]')
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
     return button
 
@@ -115,7 +115,7 @@ def test_the_keyboard_sorts_too(browser):
 
 
 def test_missing_cells_come_last_either_way(browser):
-    browser.execute_script("document.querySelector('#hml-table-2 .suite.mini td.ours').dataset.v = ''")   # AN on VOC12
+    browser.execute_script("document.querySelector('#hml-table-2 .suite.photos td.ours').dataset.v = ''")   # AN on VOC12
     button = header(browser, 'ours, VOC12')
     for _ in range(2):
         button.click()
@@ -126,7 +126,7 @@ def test_the_suite_switches_and_stands_in_the_address(browser, page):
     done, ranks, conditions = shown(browser, '#hml-table-2 .state')
     assert done == '24 of 24 cells done' and ranks.startswith('Rank correlation') and conditions.startswith('Data: mini_voc, mini_coco')
     browser.find_element(By.ID, 'suite-photos').click()
-    assert shown(browser, '#hml-table-2 .suite.mini') == [] and shown(browser, '#hml-table-2 code') == ['spml sweep hml --table 2 --suite photos']
+    assert shown(browser, '#hml-table-2 .suite.photos') == [] and shown(browser, '#hml-table-2 code') == ['spml sweep hml --table 2 --suite photos']
     assert browser.current_url == page.as_uri() + '?suite=photos'
     browser.get(browser.current_url)
     assert browser.find_element(By.ID, 'suite-photos').is_selected() and shown(browser, '#hml-table-2 .suite.photos') != []
@@ -137,8 +137,8 @@ def test_the_suite_switches_and_stands_in_the_address(browser, page):
 def test_the_filter_leaves_what_is_missing(browser):
     browser.find_element(By.ID, 'only-missing').click()
     assert rows(browser) == [] and shown(browser, '#hml-table-1') == []
-    assert shown(browser, '#hml-table-3 .suite.mini tbody th') == ['LS', 'HML (Ours)']
-    assert shown(browser, '#hml-figure-3 img') == [] and shown(browser, '#hml-figure-4 code') == ['spml sweep hml --figure 4 --suite mini']
+    assert shown(browser, '#hml-table-3 .suite.photos tbody th') == ['LS', 'HML (Ours)']
+    assert shown(browser, '#hml-figure-3 img') == [] and shown(browser, '#hml-figure-4 code') == ['spml sweep hml --figure 4 --suite photos']
     browser.find_element(By.ID, 'only-missing').click()
     assert rows(browser) == PAPERS_ORDER
 
@@ -146,7 +146,7 @@ def test_the_filter_leaves_what_is_missing(browser):
 def test_a_link_leads_to_a_figure_that_is_drawn(browser):
     link = browser.find_element(By.CSS_SELECTOR, 'nav a[href="#hml-figure-3"]')
     link.click()
-    figure = browser.find_element(By.CSS_SELECTOR, '#hml-figure-3 .suite.mini img')
+    figure = browser.find_element(By.CSS_SELECTOR, '#hml-figure-3 .suite.photos img')
     assert browser.current_url.endswith('#hml-figure-3') and figure.get_property('naturalWidth') == 321
     browser.execute_script("document.documentElement.style.scrollBehavior = 'auto'; location.hash = ''; location.hash = '#hml-figure-3'")
     top = browser.execute_script("return document.querySelector('#hml-figure-3').getBoundingClientRect().top")
@@ -159,7 +159,7 @@ def test_every_link_within_the_page_has_its_goal(browser):
 
 
 def test_a_command_is_copied_or_selected(browser):
-    button = browser.find_element(By.CSS_SELECTOR, '#hml-table-3 .suite.mini .copy')
+    button = browser.find_element(By.CSS_SELECTOR, '#hml-table-3 .suite.photos .copy')
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
     button.click()
     browser.execute_async_script('setTimeout(arguments[0], 300)')

@@ -7,8 +7,6 @@ __all__ = ['METHODS', 'DATA', 'figure7', 'figure8', 'figure9', 'figure10', 'CLAS
            'FIGURES', 'proportions', 'spread_classes', 'class_density']
 
 # %% ../../../nbs/replication/papers/em_apl_figures.ipynb #7be1f29c
-from functools import partial
-
 import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import expit
@@ -17,8 +15,6 @@ from ...data.labels import for_scoring
 from ...metrics import average_precision
 from .. import drawing, measuring
 from ..drawing import INK, Collected, Curve, PaperFigure, normalised, panels, sheet
-from ..published import stand_in
-from ...runs.config import Config
 from ...runs.folder import Run
 from ...training.task import make_task
 from ...training.trainer import read_result
@@ -28,8 +24,7 @@ METHODS = {'AN': 'an', 'EM': 'em'}
 
 def _compared(datasets: tuple[str, ...], names: tuple[str, ...] = ('AN', 'EM')) -> list[Curve]:
     "Runs of some methods with one positive label."
-    return [Curve(dataset, name, {'labels': 'single', 'epochs': 10, 'optimizer': 'adam', 'loss': METHODS[name]})
-            for dataset in datasets for name in names]
+    return [Curve(dataset, name, {'loss': METHODS[name]}) for dataset in datasets for name in names]
 
 DATA = ('voc12', 'coco14', 'nus', 'cub')
 
@@ -39,7 +34,8 @@ figure7 = PaperFigure(
                                                measuring.POINTS),
     curves=_compared(DATA), measure=measuring.notes, observed=True,
     printed='With AN it rises in early training, with EM it falls and is steadier.',
-    notes='Mean of −log p over the annotated positives of the batches, five points an epoch.')
+    notes='Mean of −log p over the annotated positives of the batches, five points an epoch. A curve ends where the '
+          'first of its seeds stopped.')
 
 
 figure8 = PaperFigure(
@@ -47,7 +43,7 @@ figure8 = PaperFigure(
     draw=lambda collected: drawing.bands(collected, ('EM',), 'logit', '|logit|', (1, 2)),
     curves=_compared(DATA, ('EM',)), measure=measuring.notes, observed=True,
     printed='Many unannotated negatives stay near zero; logits of 1, 2 and 3 are probabilities of 0.73, 0.88 and 0.95.',
-    notes='Medians with the quartiles around them.')
+    together='Medians with the quartiles around them, each a mean over seeds.')
 
 
 figure9 = PaperFigure(
@@ -56,44 +52,34 @@ figure9 = PaperFigure(
     draw=lambda collected: drawing.bands(collected, tuple(METHODS), 'probability', 'predicted probability', (0, 1), 1),
     curves=_compared(DATA), measure=measuring.notes, observed=True,
     printed='AN gives low probabilities, the lowest to unannotated positives; EM is sure of both.',
-    notes='Medians with the quartiles around them.')
+    together='Medians with the quartiles around them, each a mean over seeds.')
 
 # %% ../../../nbs/replication/papers/em_apl_figures.ipynb #2767e283
-def proportions(config: Config) -> dict:
-    """Count what the unannotated labels of a data set are.
+def proportions(run: Run) -> dict:
+    """Count what the unannotated labels of a run's training images are.
 
     Args:
-        config: says how labels are observed.
+        run: done; only its labels are looked at.
 
     Returns:
         positive (C,): the share of positives among each class's unannotated training labels, highest first.
 
-    Raises:
-        SpmlError: as `training.make_task`.
-
     Source: EM/APL, Fig. 10.
     """
-    task = make_task(config)
+    task = make_task(run.config)
     unknown, true = task.observed == 0, task.data.labels[task.train]
     share = (unknown & (true > 0)).sum(0) / np.maximum((unknown & (true != 0)).sum(0), 1)
     return {'positive': np.sort(share)[::-1].astype(np.float32)}
-
-def _labels(suite: str) -> list[tuple]:
-    "The parts of figure 10: a data set each."
-    ours = {d: stand_in(d, suite) for d in ('coco14', 'nus', 'cub')}
-    return [(d, {'dataset': d, 'series': '', 'values': [], 'key': f'labels of {name}'},
-             partial(proportions, Config(loss='an', dataset=name, labels='single', label_seed=0)))
-            for d, name in ours.items()]
 
 def _shares(collected: Collected) -> Figure:
     "Shares of positives and negatives among each class's unannotated labels."
     picture, places = panels(collected, 2.8)
     for ax, dataset, ours in places:
-        found = collected.part(dataset, '')
-        if found is None: continue
-        edges = np.arange(len(found['positive']) + 1)
-        ax.stairs(np.ones(len(found['positive'])), edges, fill=True, color=INK[1], alpha=0.5, label='negative')
-        ax.stairs(found['positive'], edges, fill=True, color=INK[0], label='positive')
+        if not collected.parts(dataset, 'AN'): continue
+        share = collected.over_seeds(dataset, 'AN', 'positive')[0]
+        edges = np.arange(len(share) + 1)
+        ax.stairs(np.ones(len(share)), edges, fill=True, color=INK[1], alpha=0.5, label='negative')
+        ax.stairs(share, edges, fill=True, color=INK[0], label='positive')
         ax.axhline(1 - 0.9, color='black', linestyle=':', label='90% negative')
         ax.set(xlabel='class, by share', ylabel='share of unannotated labels', title=ours, ylim=(0, 1))
         ax.legend()
@@ -103,10 +89,10 @@ figure10 = PaperFigure(
     'Of the labels of each class that are unannotated with one positive known an image, the share of positives and of '
     'negatives.',
     draw=_shares,
-    constants=_labels,
+    curves=_compared(('coco14', 'nus', 'cub'), ('AN',)), measure=proportions, seeds=(0,),
     printed='Negatives outnumber positives by far; in some classes they are fewer than the 90 % that are to be '
             'pseudo-labelled.',
-    notes='The labels are those of seed 0 on the training images. It needs no run.')
+    notes='The labels are those on the training images.')
 
 # %% ../../../nbs/replication/papers/em_apl_figures.ipynb #5efdbcec
 CLASSES, PROBABILITIES = 8, np.linspace(0, 1, 51)   # classes shown, edges of the bins
@@ -150,17 +136,19 @@ def class_density(run: Run) -> dict:
 
 def _densities(collected: Collected) -> Figure:
     "Predicted probabilities class by class, one row for each method."
-    found = [collected.part('coco14', name) for name in METHODS]
-    names = next(part['names'] for part in found if part)
+    found = [collected.parts('coco14', name) for name in METHODS]
+    names = (found[0] or found[1])[0]['names']
     picture, axes = sheet(len(METHODS), len(names), 1.25, 1.5)
     for (i, c), ax in np.ndenumerate(axes):
         ax.set(xlim=(0, 1), ylim=(0, 20), xticks=[0, 0.5, 1])
-        for counts, (label, ink, dash) in zip(found[i]['counts'][c] if found[i] else (), LINES, strict=False):
+        for k, (label, ink, dash) in enumerate(LINES if found[i] else ()):
+            counts = sum(part['counts'][c, k] for part in found[i])
             ax.stairs(normalised(counts, PROBABILITIES), PROBABILITIES, baseline=None, color=ink, linestyle=dash,
                       label=label)
     for row, name in zip(axes, METHODS, strict=True): row[0].set_ylabel(f'{name}\ndensity')
     for c, name in enumerate(names):
-        change = f"\n{found[1]['ap'][c] - found[0]['ap'][c]:+.1f} % AP" if all(found) else ''
+        an, em = (np.mean([part['ap'][c] for part in parts]) if parts else np.nan for parts in found)
+        change = f'\n{em - an:+.1f} % AP' if all(found) else ''
         axes[0, c].set_title(f'{name}{change}', fontsize=7)
         axes[-1, c].set_xlabel('probability', fontsize=7)
     picture.legend(*axes[0 if found[0] else 1, 0].get_legend_handles_labels(), loc='outside right upper')
@@ -173,8 +161,9 @@ figure11 = PaperFigure(
     draw=_densities,
     curves=_compared(('coco14',)),
     measure=class_density,
+    together='The counts of all seeds are added up; the change is that of the mean.',
     printed='EM tells positives from negatives better, also in the rare class knife.',
-    notes='Every tenth class by its number of positive test images.')
+    notes='The classes are evenly spaced by their number of positive test images.')
 
 # %% ../../../nbs/replication/papers/em_apl_figures.ipynb #6a997cc0
 FIGURES = {'7': figure7, '8': figure8, '9': figure9, '10': figure10, '11': figure11}

@@ -47,7 +47,6 @@ figure1 = PaperFigure(
     'The tempered log-sum-exp over the largest logit. The higher the temperature, the further it stands above that '
     'logit, and the wider the margin that training has to open.',
     draw=_tempered_curves,
-    constants=lambda suite: [('Eq. 12', {'dataset': '', 'series': '', 'values': [], 'key': 'Eq. 12'}, dict)],
     printed='Margins widen with T; T above 1 is used for the positives, 1 for the negatives.',
     notes='The picture is not in the text; Eq. 12 and 13 are drawn for two logits. It needs no run.')
 

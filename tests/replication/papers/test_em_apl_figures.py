@@ -5,7 +5,6 @@ from figure_runs import photos, trained, world  # noqa: F401 (fixtures)
 from spml_nb import training
 from spml_nb.replication import measuring
 from spml_nb.replication.papers import em_apl_figures
-from spml_nb.runs.config import Config
 
 
 def test_class_densities_count_every_entry_once(photos):  # noqa: F811
@@ -21,10 +20,10 @@ def test_class_densities_count_every_entry_once(photos):  # noqa: F811
 
 
 def test_shares_of_unannotated_labels(photos):  # noqa: F811
-    config = Config(loss='an', dataset=str(photos), labels='single', label_seed=0)
-    task = training.make_task(config)
+    run = trained(photos)
+    task = training.make_task(run.config)
     shares = []
     for z, t in zip(task.observed.T, task.data.labels[task.train].T, strict=True):
         hidden = [b for a, b in zip(z, t, strict=True) if a == 0]
         shares.append(sum(b == 1 for b in hidden) / len(hidden))
-    assert em_apl_figures.proportions(config)['positive'].tolist() == pytest.approx(sorted(shares, reverse=True))
+    assert em_apl_figures.proportions(run)['positive'].tolist() == pytest.approx(sorted(shares, reverse=True))
