@@ -563,7 +563,7 @@ def our_value(suite: str, known: pd.DataFrame, tables: dict | None = None) -> Va
     """How a suite answers.
 
     Args:
-        suite: 'mini', 'photos' or 'paper'.
+        suite: 'photos' or 'paper'.
         known: Finished runs, as from `sweeps.finished`.
         tables: {(paper, table): as from `replication.tables.table`}, those that are made already.
 
@@ -626,8 +626,6 @@ def _sources(paper: str, table: str, suite: str) -> dict[tuple[str, str], tuple]
 
 def _source(cell: dict, suite: str, several: bool = True) -> tuple[str, Hashable, str]:
     "`prefix`, `runs` and `dataset` of a cell's Number. several: the names of places tell data sets apart."
-    task = (cell.get('stand_in') or {}).get('task') if suite == 'mini' else None
-    if task: return f'{task} for ', (task, cell['row']), task
     plan = papers.plan(cell, suite)
     if not plan.search: return '', None, ''
     runs = frozenset(map(sweeps.key, plan.search)), json.dumps(plan.stated, sort_keys=True), plan.labels, cell['metric']
@@ -641,7 +639,7 @@ def report(suite: str, known: pd.DataFrame | None = None, paper: str | None = No
     """The claims, asked of the papers and of our runs.
 
     Args:
-        suite: 'mini', 'photos' or 'paper'.
+        suite: 'photos' or 'paper'.
         known: Finished runs, unset: `sweeps.finished()`.
         paper: One of `published.papers()`, unset: all.
         value: Gives the number of an operand, unset: `our_value(suite, known)`.

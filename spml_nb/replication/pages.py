@@ -69,9 +69,7 @@ def _state_text(whole: Table, suite: str) -> list[str]:
     return [todo, *none] if count['todo'] else none
 
 # %% ../../nbs/replication/pages.ipynb #d8b7744c
-SUITE_TITLES = {'photos': 'Photos: a head on frozen features',
-                'photos_finetune': 'Photos: the whole network trained',
-                'mini': 'Miniatures: drawn data sets with the class counts of the papers’'}
+SUITE_TITLES = {'photos': 'Photos: a head on frozen features'}
 
 def markdown(whole: Table) -> str:
     """A table as a page for a forge. Args: whole: the table, in every suite. Returns: Markdown."""
@@ -92,7 +90,7 @@ def section(paper: str, number: str, suite: str, known: pd.DataFrame) -> str:
     Args:
         paper: one of `published.papers()`.
         number: one of its tables.
-        suite: 'mini' or 'photos'.
+        suite: 'photos'.
         known: as from `record`.
 
     Returns: Markdown.
@@ -110,7 +108,7 @@ class Picture:
     Args:
         paper: one of `published.papers()`.
         number: one of its figures.
-        suite: 'mini' or 'photos'.
+        suite: 'photos'.
     """
     LIMIT = 50_000   # bytes, so that a notebook with all figures of a paper stays small
 
@@ -136,7 +134,7 @@ def claim_table(paper: str, suite: str, known: pd.DataFrame, at_hand: list[Table
 
     Args:
         paper: one of `published.papers()`.
-        suite: 'mini' or 'photos'.
+        suite: 'photos'.
         known: as from `record`.
         at_hand: the paper's tables, unset: made here.
 
@@ -170,7 +168,7 @@ def claim_section(paper: str, suite: str, known: pd.DataFrame) -> str:
 
     Args:
         paper: one of `published.papers()`.
-        suite: 'mini' or 'photos'.
+        suite: 'photos'.
         known: as from `record`.
 
     Returns: Markdown.

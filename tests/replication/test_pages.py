@@ -93,7 +93,7 @@ def test_a_table_holds_what_the_runs_say(shared):
     assert (wan.ours, wan.sd, wan.n, wan.state, wan.stand_in, wan.published) == (72.5, 3.0277, 10, 'done', 'coco18', 64.8)
     assert wan.difference == pytest.approx(72.5 - 64.8) and json.loads(wan.seeds) == {str(seed): 68.0 + seed for seed in range(10)}
     text = (shared / 'hml' / 'table2.md').read_text()
-    assert '64.8 / **72.5** (3.0) ×10 / +7.7' in text and 'VOC12: HML (Ours) → LS' in text
+    assert '64.8 / **72.5** ± 2.2 (10 seeds) / +7.7' in text and 'VOC12: HML (Ours) → LS' in text
     part = table.loc['photos'].reset_index()
     wide = [part.pivot(index='row', columns='column', values=which).to_numpy() for which in ('published', 'ours')]
     rho = f'{statistics.rank_correlation(*wide, repeats=10)[0]:+.2f}'.replace('-', '−')
