@@ -587,7 +587,7 @@ def _by_cell(tidy: pd.DataFrame, known: pd.DataFrame) -> dict[tuple[str, str], t
                             exercised(json.loads(runs).values(), by_name)) for row, column, each, runs in lines}
 
 def exercised(runs: Iterable[str], known: pd.DataFrame) -> bool:
-    """Whether a method's own mechanism acted before selection stopped, in at least half of its runs.
+    """Whether a method's own mechanism acted before selection stopped, in more than half of its runs.
 
     Args:
         runs: their keys.
@@ -597,7 +597,7 @@ def exercised(runs: Iterable[str], known: pd.DataFrame) -> bool:
         True where nothing is recorded.
     """
     found = known.exercised[known.index.isin(list(runs))] if 'exercised' in known else pd.Series(dtype=float)
-    return not (found == 0).mean() > 0.5
+    return not (found == 0).mean() >= 0.5
 
 def _number_of_runs(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
     cell = {'paper': operand.paper, 'table': '', 'row': '', 'column': '', 'metric': 'mAP', 'config': operand.config,

@@ -80,7 +80,7 @@ def markdown(whole: Table) -> str:
         return f"{title}As published.\n\n{block(whole, next(iter(SUITES)))}{notes}"
     filled = [suite for suite in SUITES if whole.progress(suite)['total']]
     blocks = ''.join(f'\n## {SUITE_TITLES.get(suite, suite)}\n{block(whole, suite)}' for suite in filled)
-    return f'{title}Each cell: published / ours as mean (sd over seeds) ×seeds / difference.\n{blocks}{notes}'
+    return f'{title}Each cell: published / ours as mean ± half the 95 % interval (seeds) / difference.\n{blocks}{notes}'
 
 def _notes(whole: Table) -> str: return ''.join(f'- {escape(where)}: {escape(note)}\n' for where, note in whole.notes())
 

@@ -105,7 +105,7 @@ def embedded(figures: list) -> dict:
 
 # %% ../../nbs/replication/site.ipynb #dd237b42
 VERDICTS = statistics.WORDS
-TITLES = {'photos': 'Photos', 'photos_finetune': 'Photos, whole network', 'mini': 'Miniatures'}
+TITLES = {'photos': 'Photos'}
 
 def page(results, folder: Path) -> str:
     """`index.html`.
