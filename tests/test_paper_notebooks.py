@@ -40,9 +40,8 @@ def test_a_papers_notebook_shows_every_table_and_figure(paper):
 
 @pytest.mark.slow
 def test_the_papers_notebooks_need_no_run(tmp_path):
-    "All of them in one kernel, in a folder without outputs; then the other suite, and two wrong parameters."
+    "All of them in one kernel, in a folder without outputs; then two wrong parameters."
     parts = {paper: code_of(paper) for paper in published.papers()}
-    parts['mini'] = code_of('hml', "suite = 'mini'")
     wrong = {'suite': code_of('lac', "suite = 'potos'", 'known ='), 'suit': code_of('lac', "suit = 'photos'", 'known =')}
     for cells in wrong.values(): cells[-1].metadata['tags'] = ['raises-exception']
     whole = new_notebook(cells=[cell for cells in [*parts.values(), *wrong.values()] for cell in cells])
@@ -60,5 +59,4 @@ def test_the_papers_notebooks_need_no_run(tmp_path):
             here = 'photos' in figures.suites(paper, number)
             assert (f'spml sweep {paper} --figure {number} --suite photos' if here else 'The suite photos has no such figure') in text
         assert 'not run' in text and 'chosen on fully labelled validation images' in text and "'text/html'" not in text
-    assert 'spml sweep hml --table 2 --suite mini' in said(parts['mini']) and '--suite photos' not in said(parts['mini'])
     assert "unknown suite 'potos'; allowed: " in said(wrong['suite']) and "unknown parameter 'suit'" in said(wrong['suit'])
