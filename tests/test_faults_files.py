@@ -148,7 +148,7 @@ def test_no_room_for_the_table_of_record_keeps_the_old_one(record):
 @pytest.mark.slow
 def test_no_room_for_the_pages_leaves_old_ones_or_new_ones(monkeypatch):
     monkeypatch.setattr(published_tables, 'papers', lambda: ['hml'])
-    lines, outputs = lines_for('hml', '5', 'mini', lambda row, column, seed: 70.0), settings.path('outputs')
+    lines, outputs = lines_for('hml', '5', 'photos', lambda row, column, seed: 70.0), settings.path('outputs')
     put_record(outputs, lines[:5])
     pages.write(tell=quiet)
     old = bytes_of(outputs)
@@ -449,7 +449,7 @@ def test_two_sweeps_at_once_end_as_one_and_none_says_that_a_run_failed(config, t
 @needs_fork
 def test_two_builds_of_the_tables_at_once_end_as_one():
     outputs = settings.path('outputs')
-    put_record(outputs, lines_for('hml', '5', 'mini', lambda row, column, seed: 70.0))
+    put_record(outputs, lines_for('hml', '5', 'photos', lambda row, column, seed: 70.0))
     assert end(start('build_pages')) == 0
     whole = bytes_of(outputs)
     for name in whole:

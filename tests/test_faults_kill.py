@@ -72,7 +72,7 @@ def test_training_killed_before_each_of_its_files_gets_its_name_ends_with_the_sa
         assert end(start('train', config=config)) == 0
         assert of_runs() == whole, n
         assert leftovers(settings.path('runs')) == []   # cleaned by the next command
-    assert n == 12   # config; best, metrics and last of each epoch; last again between the stages; logits, result, DONE; and one that is not killed
+    assert n == 14   # config; best by two rules, metrics and last of each epoch; last again between the stages; logits, result, DONE; and one that is not killed
 
 
 def test_what_is_left_when_a_run_is_killed_in_its_last_step_is_cleaned(photos, cache):
@@ -182,7 +182,7 @@ def kill_quietly(pid):
 # ---- tables
 
 @pytest.fixture(scope='module')
-def lines(): return lines_for('hml', '5', 'mini', lambda row, column, seed: 70.0)
+def lines(): return lines_for('hml', '5', 'photos', lambda row, column, seed: 70.0)
 
 
 def test_building_the_tables_killed_at_random_moments(lines, tmp_path, monkeypatch):
