@@ -174,7 +174,7 @@ def two_nodes():
 
 
 def on_photos(folder, n=12):
-    return [Config(loss='an', dataset=str(folder), backbone='mini', image_size=40, regime='linear', epochs=25, seed=seed) for seed in range(n)]
+    return [Config(loss='an', dataset=str(folder), backbone='mini', image_size=40, regime='linear', epochs=25, patience=0, seed=seed) for seed in range(n)]
 
 
 @pytest.mark.slow
