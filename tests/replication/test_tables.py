@@ -33,7 +33,7 @@ def test_every_cell_has_runs_or_says_why(paper, suite):
             needed = tables.plan(each, suite)
             assert bool(needed.search) != bool(needed.why), each
             configs |= {json.dumps({**c.__dict__, 'hparams': {**c.hparams, **needed.stated}}): None for c in needed.search}
-            if needed.search and suite != 'paper': assert len(needed.search) == sweeps.SUITES[suite]['draws'] == 8 and max(needed.seeds) in (4, 9)
+            if needed.search and suite != 'paper': assert len(needed.search) == sweeps.SUITES[suite]['draws'] == 10 and max(needed.seeds) in (4, 9)
             assert not {c.seed for c in needed.search} & set(needed.seeds)
     for config in configs: assert resolve(Config(**json.loads(config)))
 

@@ -33,8 +33,8 @@ def test_every_search_has_the_same_draws_and_rates_and_starts_from_the_paper(los
     given = sweeps.SUITES[suite]
     for dataset in given['datasets']:
         tried = sweeps.candidates(Row(loss), suite, dataset)
-        assert [c.lr for c in tried] == sweeps.rates(given['draws'], given['widened'], given['usual'], given.get('between', (3e-5, 1e-2)))
-        assert len({config_hash(resolve(c)) for c in tried}) == len(tried) == given['draws'] + 2 * given['widened']
+        assert [c.lr for c in tried] == sweeps.rates(given['draws'] - 2 * given['widened'], given['widened'], given['usual'], given.get('between', (3e-5, 1e-2)))
+        assert len({config_hash(resolve(c)) for c in tried}) == len(tried) == given['draws']
         assert tried[0].hparams == {} and {(c.seed, c.label_seed) for c in tried} == {(sweeps.SEARCH_SEED,) * 2}
         assert all(set(c.hparams) == set(sweeps.SPACE.get(loss, {})) for c in tried[1:])
         assert sweeps.SEARCH_SEED not in set(itertools.chain(*(sweeps.seeds_of(Row(loss, head), suite) for head in HEADS)))
@@ -42,7 +42,7 @@ def test_every_search_has_the_same_draws_and_rates_and_starts_from_the_paper(los
 
 def test_the_suites_are_those_of_the_protocol():
     assert {name: (list(s['datasets']), s['draws'], s['seeds']['linear'], s['seeds']['labelwise']) for name, s in sweeps.SUITES.items()} == {
-        'photos': (['voc12_animals', 'coco18', 'cub_crops', 'mirflickr14', 'corel5k', 'ccp'], 8, 10, 5),
+        'photos': (['voc12_animals', 'coco18', 'cub_crops', 'mirflickr14', 'corel5k', 'ccp'], 10, 10, 5),
         'photos_finetune': (['voc12_animals', 'cub_crops'], 3, 3, 3), 'mini': (['mini_voc', 'mini_cub'], 4, 3, 3)}
     one = sweeps.candidates(Row('an', 'labelwise'), 'photos', 'ccp')[0]
     assert (one.min_positives, one.exclude, one.batch_size, one.regime, one.schedule, one.root) == (40, ('skin', 'hair'), 64, 'linear', 'onecycle', None)
@@ -187,8 +187,8 @@ def test_a_rate_at_the_edge_is_told_with_the_remedy(own_folders, monkeypatch):
     at_end = sweeps.edges('mini', 'mini_voc', known)
     assert ('em', 'linear', 'single', min(sweeps.rates(2))) in at_end.itertuples(index=False, name=None)
     sweeps.record('mini', 'mini_voc', known, told.append)
-    assert 'em (linear, single)' in told[0] and "Raise `widened` of the suite 'mini'" in told[0]
-    monkeypatch.setitem(search.SUITES, 'mini', given | {'widened': 1})
+    assert 'em (linear, single)' in told[0] and "Raise `widened` by one and `draws` by two in the suite 'mini'" in told[0]
+    monkeypatch.setitem(search.SUITES, 'mini', given | {'widened': 1, 'draws': given['draws'] + 2})
     assert len(sweeps.candidates(Row('em'), 'mini', 'mini_voc')) == 4 and sweeps.edges('mini', 'mini_voc', known).empty   # the new draws are missing
     sweeps.record('mini', 'mini_voc', known, told.append)
     assert len(told) == 1
