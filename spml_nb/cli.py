@@ -179,7 +179,8 @@ def _presets(args):
 # %% ../nbs/cli.ipynb #d6c55286
 @_command("run what a paper's tables or figures, or the board of all methods, still need",
           'Search on validation, then train the choice with fresh seeds; finished runs are never run again.',
-          _argument('paper', help='hml, opml, lac, two_way or em_apl; or methods, for the board of all methods',
+          _argument('paper', help='hml, opml, lac, two_way or em_apl; methods, for the board of all methods; biased, '
+                         'for labels that are not drawn at random; or worth, for what a label is worth',
                     completes='swept'),
           _argument('--table', help='one table of it, such as 2 or IV (unset: all)'),
           _argument('--figure',
@@ -188,7 +189,7 @@ def _presets(args):
                     help="paper: the papers' own data sets; photos: sets of photos that stand for them, a head on "
                          'frozen features (unset: photos). The board of methods also has photos_finetune and mini'),
           _argument('--dataset', nargs='+', default=(), metavar='NAME',
-                    help="of the board of methods: some of the suite's data sets (unset: all); or one folder of "
+                    help="of methods, biased or worth: some of the suite's data sets (unset: all); or one folder of "
                          'your own'),
           _argument('--methods', nargs='+', metavar='LOSS', completes='loss',
                     help='on a folder of your own: what to compare (unset: every method)'),
@@ -205,16 +206,20 @@ def _presets(args):
 def _sweep(args) -> bool | None:
     if args.figure and (args.table or args.seeds):
         raise SpmlError('--figure goes without --table and --seeds: `spml sweep hml --figure 3`.')
-    if args.dataset if args.paper != 'methods' else args.table or args.figure or args.seeds:
-        raise SpmlError('--dataset goes with methods, and --table, --figure and --seeds with a paper: '
-                        '`spml sweep methods --suite photos --dataset voc12_animals`.')
+    boards = args.paper in ('methods', 'biased', 'worth')
+    if args.table or args.figure or args.seeds if boards else args.dataset:
+        raise SpmlError('--dataset goes with methods, biased and worth, and --table, --figure and --seeds with a '
+                        'paper: `spml sweep methods --suite photos --dataset voc12_animals`.')
     from spml_nb.sweeps import search
-    own = args.paper == 'methods' and len(args.dataset) == 1 and search.own_folder(args.dataset[0])
-    if (args.methods or args.labels) and not own:
+    own = len(args.dataset) == 1 and search.own_folder(args.dataset[0])
+    if (args.methods or args.labels) and not (own and args.paper == 'methods'):
         raise SpmlError('--methods and --labels go with one folder of your own that has images/ and labels.csv: '
                         '`spml sweep methods --dataset PHOTOS --methods an em`.')
     options = {name: getattr(args, name) for name in ('jobs', 'engine', 'address', 'dry_run')} | {'tell': _tell}
-    if own:
+    if args.paper in ('biased', 'worth'):
+        from spml_nb.replication import biased, worth
+        done = {'biased': biased, 'worth': worth}[args.paper].sweep(args.dataset, **options)
+    elif own:
         done = search.sweep_folder(args.dataset[0], args.methods or (), args.labels or 'full', args.suite, **options)
     elif args.paper == 'methods': done = search.sweep(args.suite, args.dataset, **options)
     elif args.figure:
@@ -233,11 +238,12 @@ def _sweep(args) -> bool | None:
           'Rebuild outputs/ from runs.csv and the arrays of the figures, without training; '
           'open outputs/index.html then.')
 def _tables(args):
-    from spml_nb.replication import front, pages, tables
+    from spml_nb.replication import biased, front, pages, tables, worth
     from spml_nb.sweeps import search
     pages.write(tell=_tell)
     front.write()
-    search.boards(tables.record())
+    known = tables.record()
+    for each in (search.boards, biased.write, worth.write): each(known)
 
 # %% ../nbs/cli.ipynb #22d33966
 @_command('check environment, GPU, disk, data and versions',
@@ -263,7 +269,7 @@ def completions() -> dict[str, str]:
     from spml_nb.sweeps import presets, queue, search
     def words(of): return f'compgen -W "{" ".join(of)}" -- "$1"'
     lists = {'loss': methods.names(), 'benchmark': registry.names(), 'paper': presets.papers(),
-             'swept': ['methods', *presets.papers()], 'engine': queue.ENGINES,
+             'swept': ['methods', 'biased', 'worth', *presets.papers()], 'engine': queue.ENGINES,
              'suite': ('paper', *search.SUITES), 'state': ('done', 'begun', 'damaged', 'running')}
     runs = f'"${{SPML_NB_RUNS:-{settings.path("runs")}}}"'
     values = {'loss': methods.names(), 'dataset': data.names(), **CHOICES}   # of the fields of a configuration

@@ -37,8 +37,10 @@ def voc_members(year, parts, rng=None, images=True):
         if not images: continue
         for image, row in zip(names, words, strict=True):
             members[f'{base}/JPEGImages/{image}.jpg'] = jpeg(row > 0)
-            objects = ''.join(f'<object><name>{VOC_CLASSES[c]}</name><difficult>{int(row[c] == 0)}</difficult></object>' for c in np.flatnonzero(row >= 0))
-            members[f'{base}/Annotations/{image}.xml'] = f'<annotation><filename>{image}.jpg</filename>{objects}</annotation>'.encode()
+            objects = ''.join(f'<object><name>{VOC_CLASSES[c]}</name><difficult>{int(row[c] == 0)}</difficult><part><name>head</name><bndbox><xmin>0</xmin></bndbox></part>'
+                              f'<bndbox><xmin>{c}</xmin><ymin>10</ymin><xmax>{2 * c + 2}</xmax><ymax>20</ymax></bndbox></object>' for c in np.flatnonzero(row >= 0))
+            size = '<size><width>50</width><height>40</height><depth>3</depth></size>'
+            members[f'{base}/Annotations/{image}.xml'] = f'<annotation><filename>{image}.jpg</filename>{size}{objects}</annotation>'.encode()
     return members
 
 
@@ -53,7 +55,7 @@ COUNTS12 = {'train': 30, 'test': 10, 'classes': 20}
 
 def coco(names, rows, ids, drawn):
     "An instances file. names, rows: images and their positives as numbers of categories; drawn: category ids; a crowd box where a number is negative."
-    images = [{'id': number, 'file_name': name} for number, name in zip(ids, names, strict=True)]
+    images = [{'id': number, 'file_name': name, 'width': 36, 'height': 18} for number, name in zip(ids, names, strict=True)]
     boxes = [{'id': 100 * number + k, 'image_id': number, 'category_id': abs(category), 'iscrowd': int(category < 0), 'bbox': [0, 0, 9, 9], 'segmentation': [[1.5] * 8]}
              for number, row in zip(ids, rows, strict=True) for k, category in enumerate(row)]
     categories = [{'id': number, 'name': f'thing {number}', 'supercategory': 'things'} for number in drawn]

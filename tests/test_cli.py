@@ -51,7 +51,7 @@ def test_the_shell_completes_commands_losses_data_sets_and_runs(complete, tmp_pa
     assert complete('spml re') == ['reproduce'] and '--mirror' in complete('spml data --')
     assert complete('spml train -p lo') == ['loss'] and complete('spml train -p loss two_') == [n for n in methods.names() if n.startswith('two_')]
     assert complete('spml train -p loss em -p dataset mini_') == [n for n in data.names() if n.startswith('mini_')]
-    assert complete('spml runs -p regime lin') == ['linear', 'linear_init'] and complete('spml sweep two') == ['two_way'] and complete('spml sweep me') == ['methods']
+    assert complete('spml runs -p regime lin') == ['linear', 'linear_init'] and complete('spml sweep two') == ['two_way'] and complete('spml sweep me') == ['methods'] and complete('spml sweep wo') == ['worth']
     assert complete('spml data voc') == ['voc12', 'voc07', 'voc12_animals']
     (tmp_path / 'em-mini_voc-1234').mkdir()
     assert complete('spml predict em', SPML_NB_RUNS=str(tmp_path)) == ['em-mini_voc-1234']
@@ -73,6 +73,8 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
     (['sweep', 'hml', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: paper, photos"),
     (['sweep', 'methods', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: photos, photos_finetune, mini"),
     (['sweep', 'hml', '--dataset', 'ccp'], '--dataset goes with methods'), (['sweep', 'methods', '--table', '2'], '--dataset goes with methods'),
+    (['sweep', 'worth', '--seeds', '0'], '--dataset goes with methods, biased and worth'), (['sweep', 'biased', '--methods', 'em'], '--methods and --labels go with one folder'),
+    (['sweep', 'worth', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"), (['sweep', 'biased', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"),
     (['sweep', 'methods', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"),
     (['sweep', 'methods', '--dataset', 'ccp', '--methods', 'em'], '--methods and --labels go with one folder of your own'),
     (['sweep', 'hml', '--labels', 'single'], '--methods and --labels go with one folder of your own'),

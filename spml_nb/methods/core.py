@@ -357,7 +357,7 @@ def same_loss(loss: str, hparams: dict, labels: str) -> tuple[str, dict]:
 
     Source: OPML, Section III-B (ZLPR); Two-way, Eq. 15, 18 and 20; EM/APL supplement, C.2.
     """
-    h, one_positive = hparams, labels in ('single', 'single+negatives')
+    h, one_positive = hparams, labels.startswith('single')
     if loss == 'opml' and h['alpha'] == h['beta'] == 0.5:
         return 'zlpr', {'unknown': h['unknown'], 'reduction': h['reduction']}
     if loss == 'multi_similarity' and (one_positive or h['T_pos'] == 1) and h['reduction'] == 'mean':

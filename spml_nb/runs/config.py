@@ -53,6 +53,7 @@ class Config:
     exclude: tuple = ()                  # leave out these classes
     labels: str = 'single'               # what is observed: single, full, partial-0.3, single+negatives
     label_seed: int = 1200               # of the draw of observed labels
+    train_images: int = 0                # so many of the training images, drawn by label_seed; 0: all of them
     seed: int = 0                        # of initialisation, order and augmentation
     regime: str = 'finetune'             # finetune: end to end; linear: on frozen features; linear_init: both in turn
     backbone: str | None = None          # unset: mini for the miniatures, resnet50 otherwise
@@ -105,7 +106,7 @@ class Config:
                                  'head_lr_multiplier', 'cached_views', 'embedding_dim'):
             if value <= 0: raise SpmlError(f'{name} must be above 0, not {value}.')
         for name, value in given('min_positives', 'weight_decay', 'momentum', 'ema', 'patience', 'stop_below', 'seed',
-                                 'label_seed', 'frozen_stages'):
+                                 'label_seed', 'train_images', 'frozen_stages'):
             if value < 0: raise SpmlError(f'{name} must not be negative, but is {value}.')
         for name, value in given('momentum', 'ema'):
             if value >= 1: raise SpmlError(f'{name} must be below 1, but is {value}.')
@@ -180,7 +181,8 @@ def _drawn(dataset: str) -> bool:
 def _views_before(dataset: str) -> str: return 'shift' if Path(dataset).name.startswith('mini_') else 'flip'
 
 ADDED = {'embedding_dim': None, 'frozen_stages': 0, 'freeze_batchnorm': False, 'normalise': True,
-         'views': _views_before, 'hold_out': True, 'map_definition': 'cole', 'compile': False, 'nesterov': False}
+         'views': _views_before, 'hold_out': True, 'map_definition': 'cole', 'compile': False, 'nesterov': False,
+         'train_images': 0}
 
 def neutral(dataset: str) -> dict:
     """What the fields of `ADDED` stood for before they existed.

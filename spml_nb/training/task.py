@@ -13,6 +13,7 @@ import numpy as np
 from .. import data as datasets
 from ..base.errors import SpmlError
 from ..data import labels
+from ..data.official.boxes import box_weights
 from ..runs.config import Config
 
 # %% ../../nbs/training/task.ipynb #e14b759d
@@ -25,6 +26,7 @@ class Task:
         train, val, test: row numbers of `data`.
         observed: (N_train, C) int8 in {1, 0, −1}.
         observed_val: (N_val, C) int8 in {1, 0, −1}.
+        whole: images that an epoch goes through, where that is not N_train.
     """
     data: datasets.Dataset
     train: np.ndarray
@@ -32,6 +34,10 @@ class Task:
     test: np.ndarray
     observed: np.ndarray
     observed_val: np.ndarray
+    whole: int = 0
+
+    @property
+    def length(self) -> int: return self.whole or len(self.train)
 
 def make_task(config: Config) -> Task:
     """Load a data set and draw its observed labels.
@@ -43,7 +49,8 @@ def make_task(config: Config) -> Task:
         The task.
 
     Raises:
-        SpmlError: for unknown data, an impossible setting, nothing observed, or no validation images to select on.
+        SpmlError: for unknown data, an impossible setting, more training images than there are, nothing observed, or
+            no validation images to select on.
 
     Source: Cole et al. (2021), section 4 and code.
     """
@@ -51,8 +58,11 @@ def make_task(config: Config) -> Task:
     train, val, test = (data.rows(part) for part in ('train', 'val', 'test'))
     drawn = np.sort(np.concatenate([train, val]))
     observed, setting = np.zeros_like(data.labels), labels.setting(config.labels)
+    if (kind := setting.get('weights')) in labels.OF_BOXES:
+        setting['weights'] = box_weights(config.dataset, data, kind, config.root)[drawn]
     observed[drawn] = labels.observe(data.labels[drawn], **setting, seed=config.label_seed, unknown='ignore')
     if not config.hold_out: train, val = drawn, val[:0]
+    whole, train = len(train), _some(train, config, data.name)
     if not len(train):
         raise SpmlError(f'{data.name!r} has no training image. Mark rows `train` in the column `split` of its table.')
     if not observed[train].any():
@@ -63,4 +73,12 @@ def make_task(config: Config) -> Task:
     if not len(val) and config.selection != 'last':
         raise SpmlError(f"selection={config.selection!r} needs validation images and {data.name!r} has none. Add some, "
                         'or give selection: last.')
-    return Task(data, train, val, test, observed[train], observed[val])
+    return Task(data, train, val, test, observed[train], observed[val], whole)
+
+def _some(train: np.ndarray, config: Config, name: str) -> np.ndarray:
+    "The training rows that a run learns from."
+    if config.train_images > len(train):
+        raise SpmlError(f'train_images={config.train_images}, and {name!r} has {len(train)} training images. Give that '
+                        'many or fewer, or 0 for all.')
+    order = np.random.RandomState(config.label_seed).permutation(len(train))
+    return np.sort(train[order[:config.train_images]]) if config.train_images else train

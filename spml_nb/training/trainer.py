@@ -150,7 +150,7 @@ class Trainer:
     def stopped(self) -> bool: return all(choice.over for choice in self.choices)
 
     @property
-    def steps(self) -> int: return -(-len(self.task.train) // self.config.batch_size)
+    def steps(self) -> int: return -(-self.task.length // self.config.batch_size)
 
     # ---- one epoch
 
@@ -168,10 +168,11 @@ class Trainer:
         if self.group.first: self.write()
 
     def one_epoch(self) -> float:
-        "Train on every image once, in random order. Returns: the mean loss."
+        "Train on as many images as the epoch has, in random order. Returns: the mean loss."
         self.ready()
         self.method.start_epoch(self.epoch)
-        for index in torch.randperm(len(self.task.train)).split(self.config.batch_size): self.step(index)
+        order = torch.randperm(self.task.length) % len(self.task.train)   # each once, unless the run has fewer images
+        for index in order.split(self.config.batch_size): self.step(index)
         loss = self.watch.look()
         averaged = [self.averaged.module] if self.averaged is not None else []
         self.group.agree(self.module, *averaged, parameters=False)

@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.labels import (
+    OF_BOXES,
     TRUTHS,
     against,
     for_scoring,
@@ -155,6 +156,51 @@ def test_full_gives_a_copy():
     assert labels[0, 0] == 1
 
 
+# ---- labels that are not drawn evenly
+
+def weighted_in_loops(positive, weights, seed):
+    "A weighted draw over again, an image at a time: the first class whose share of the weights, added up, is beyond the uniform number."
+    random, z = np.random.RandomState(seed), np.zeros(positive.shape, int)
+    for i, row in enumerate(positive):
+        u, classes = random.random_sample(), [c for c in range(len(row)) if row[c]]
+        if not classes: continue
+        w = [weights[i][c] for c in classes]
+        if not sum(w): w = [1] * len(classes)
+        total, k = w[0], 0
+        while total <= u * sum(w): k, total = k + 1, total + w[k + 1]
+        z[i, classes[k]] = 1
+    return z
+
+
+@quick
+@given(true_labels, st.sampled_from(['frequent', 'rare', 'own']), st.integers(0, 2**32 - 1))
+def test_a_weighted_draw_is_the_one_in_loops(labels, kind, seed):
+    positive = full(labels) == 1
+    count = [max(sum(row[c] for row in positive), 1) for c in range(labels.shape[1])]
+    own = np.random.RandomState(1).randint(0, 3, labels.shape)   # zeros among them
+    weights = own if kind == 'own' else [[n if kind == 'frequent' else 1 / n for n in count]] * len(labels)
+    z = observe(labels, 1, 0, weights=own if kind == 'own' else kind, seed=seed)
+    assert z.dtype == np.int8
+    np.testing.assert_array_equal(z, weighted_in_loops(positive, weights, seed))
+    np.testing.assert_array_equal(z.sum(1), positive.any(1))
+
+
+def test_a_weighted_draw_takes_each_class_as_often_as_its_weight_says():
+    labels = np.random.RandomState(0).random_sample((20_000, 4)) < [1, .6, .3, .1]
+    whole, count = labels.all(1), labels.sum(0)
+    for word, weights in (('frequent', count), ('rare', 1 / count)):
+        share = observe(labels, **setting(f'single-{word}'))[whole].mean(0)
+        np.testing.assert_allclose(share, weights / weights.sum(), atol=4 * (0.25 / whole.sum()) ** 0.5)
+    even = observe(labels, 1, 0, weights=np.ones(labels.shape))[whole].mean(0)
+    np.testing.assert_allclose(even, [.25] * 4, atol=4 * (0.25 / whole.sum()) ** 0.5)
+
+
+def test_a_weighted_draw_is_the_same_again_and_another_with_another_seed():
+    labels = np.random.RandomState(0).random_sample((200, 9)) < 0.4
+    a, b, c = (observe(labels, **setting('single-rare'), seed=seed) for seed in (3, 3, 4))
+    assert (a == b).all() and (a != c).any() and (a != observe(labels, 1, 0, seed=3)).any()
+
+
 # ---- partial positives
 
 @quick
@@ -182,15 +228,18 @@ def test_settings_mean_what_they_say():
     np.testing.assert_array_equal(observe(labels, **setting('partial-0.3')), observe(labels, keep=0.3))
     np.testing.assert_array_equal(observe(labels, **setting('2-positives')), observe(labels, 2, 0))
     np.testing.assert_array_equal(observe(labels, **setting('12-positives+negatives')), observe(labels, 12, 'all'))
+    np.testing.assert_array_equal(observe(labels, **setting('single-frequent')), observe(labels, 1, 0, weights='frequent'))
+    np.testing.assert_array_equal(observe(labels, **setting('single-rare')), observe(labels, 1, 0, weights='rare'))
+    assert [setting(f'single-{kind}')['weights'] for kind in OF_BOXES] == list(OF_BOXES) == ['large', 'central']
 
 
 @pytest.mark.parametrize('text', [
     '', 'Single', 'singel', 'single ', 'single\n', 'partial', 'partial-0', 'partial-1', 'partial-1.0', 'partial-0.0', 'partial-30',
-    'partial-0.3+negatives', 'partial--0.3', 'partial-nan', '0-positives', '-1-positives', '1.5-positives', 'full+negatives', None, 1, 0.3])
+    'partial-0.3+negatives', 'partial--0.3', 'partial-nan', '0-positives', '-1-positives', '1.5-positives', 'full+negatives', 'single-', 'single-often', 'single-rare+negatives', None, 1, 0.3])
 def test_wrong_settings_name_the_allowed_forms(text):
     with pytest.raises(SpmlError) as error: setting(text)
     assert repr(text) in str(error.value)
-    for form in ('full', 'single', 'single+negatives', 'partial-0.3', '2-positives'): assert form in str(error.value)
+    for form in ('full', 'single', 'single+negatives', 'partial-0.3', '2-positives', 'single-frequent', 'single-rare', 'single-large'): assert form in str(error.value)
 
 
 # ---- splits
@@ -247,6 +296,13 @@ WRONG = {
     'keep text': (lambda: observe(LABELS, keep='0.3'), "keep='0.3'; allowed"),
     'keep and single': (lambda: observe(LABELS, 1, keep=0.3), 'it contradicts positives=1'),
     'keep and negatives': (lambda: observe(LABELS, negatives='all', keep=0.3), "contradicts positives='all', negatives='all'"),
+    'weights and two positives': (lambda: observe(LABELS, 2, 0, weights='rare'), "not with positives=2, negatives=0, keep=None"),
+    'weights and negatives': (lambda: observe(LABELS, 1, weights='rare'), 'they go with positives=1, negatives=0'),
+    'weights and keep': (lambda: observe(LABELS, keep=0.5, weights='rare'), 'keep=0.5'),
+    'weights by another word': (lambda: observe(LABELS, 1, 0, weights='large'), "unknown weights 'large'; allowed: frequent, rare"),
+    'weights of another shape': (lambda: observe(LABELS, 1, 0, weights=np.ones((2, 2))), 'weights must have the shape of the labels, (2, 3); got (2, 2)'),
+    'negative weights': (lambda: observe(LABELS, 1, 0, weights=[[1, 1, 1], [1, -2, 1]]), 'weights hold -2.0 at row 1, column 1. Allowed: finite numbers'),
+    'infinite weights': (lambda: observe(LABELS, 1, 0, weights=[[1, 1, np.inf], [1, 1, 1]]), 'weights hold inf at row 0, column 2'),
     'seed': (lambda: observe(LABELS, 1, 0, seed=-1), 'seed=-1; allowed: a whole number from 0'),
     'seed text': (lambda: split(10, seed='1200'), "seed='1200'; allowed"),
     'reading of 0': (lambda: observe(LABELS, unknown='absent'), "unknown reading of 0 among the labels 'absent'; allowed"),

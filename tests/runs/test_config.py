@@ -27,6 +27,7 @@ from spml_nb.runs.folder import Run
     ({'regime': 'frozen'}, ["unknown regime 'frozen'", 'finetune, linear, linear_init']),
     ({'selection': 'test'}, ["unknown selection 'test'", 'val_clean, val_observed, last']),
     ({'momentum': 1}, ['momentum must be below 1']),
+    ({'train_images': -1}, ['train_images must not be negative, but is -1']),
     ({'momentum': 0, 'nesterov': True}, ['nesterov: true needs momentum above 0']),
     ({'device': 'tpu', 'loss': 'an'}, ['tpu']),
 ])
@@ -118,7 +119,7 @@ def test_fields_added_later_rename_no_old_run(name):
 
 
 @pytest.mark.parametrize('field, value', [('frozen_stages', 1), ('freeze_batchnorm', True), ('normalise', False), ('views', 'flip'),
-                                          ('map_definition', 'two_way'), ('hold_out', False)])
+                                          ('map_definition', 'two_way'), ('hold_out', False), ('train_images', 40)])
 def test_a_field_added_later_counts_where_it_is_used(field, value):
     assert field in ADDED
     old = Config(**OLD['4155857aa148'])

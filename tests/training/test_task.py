@@ -10,6 +10,7 @@ from sklearn.metrics import average_precision_score
 from spml_nb import training
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
+from spml_nb.data import labels
 
 
 @pytest.fixture
@@ -81,3 +82,41 @@ def test_a_table_of_ones_and_gaps_is_observed_as_it_is(folder, complete, rows):
     empty_zeros(folder, complete)
     task = training.make_task(config(folder, labels='full'))
     assert observes_its_table(task) and np.flatnonzero((task.observed < 0).any(1)).tolist() == rows
+
+
+# ---- a part of the training images
+
+def test_fewer_training_images_lie_inside_more_and_keep_their_labels_and_all_others_stay(folder):
+    whole = training.make_task(config(folder, labels='single', label_seed=3))
+    tasks = {n: training.make_task(config(folder, labels='single', label_seed=3, train_images=n)) for n in (1, 7, 20, len(whole.train))}
+    before = set()
+    for n, task in tasks.items():
+        order = np.random.RandomState(3).permutation(len(whole.train))[:n]
+        assert sorted(whole.train[k] for k in order) == task.train.tolist() and before <= set(task.train) and len(task.observed) == n
+        assert all((task.observed[k] == whole.observed[whole.train.tolist().index(row)]).all() for k, row in enumerate(task.train))
+        assert (task.val == whole.val).all() and (task.test == whole.test).all() and (task.observed_val == whole.observed_val).all()
+        assert task.length == len(whole.train)
+        before = set(task.train)
+    other = training.make_task(config(folder, labels='single', label_seed=4, train_images=7))
+    assert set(other.train) != set(tasks[7].train)
+
+
+def test_more_training_images_than_there_are_are_refused(folder):
+    with pytest.raises(SpmlError, match=r"train_images=99, and 'photos' has 38 training images. Give that many or fewer"): training.make_task(config(folder, train_images=99))
+
+
+def test_an_epoch_over_few_images_has_as_many_steps_as_one_over_all_and_sees_each_as_often(folder):
+    seen = {}
+    def note(trainer, index, outputs, loss): seen.setdefault(trainer.epoch, []).append(index.tolist())
+    training.train(config(folder, regime='linear', labels='single', train_images=5, batch_size=16), on_step=note)
+    for batches in seen.values():
+        visits = np.bincount(np.concatenate(batches), minlength=5)
+        assert [len(b) for b in batches] == [16, 16, 6] and visits.sum() == 38 and visits.max() - visits.min() == 1
+    assert len(seen) == 2
+
+
+def test_labels_that_are_not_drawn_evenly_are_drawn_by_the_classes_of_training_and_validation_alone(folder):
+    task = training.make_task(config(folder, labels='single-rare', label_seed=5))
+    drawn = np.sort(np.concatenate([task.train, task.val]))
+    expected = labels.observe(task.data.labels[drawn], 1, 0, weights='rare', seed=5, unknown='ignore')
+    assert (task.observed == expected[np.isin(drawn, task.train)]).all() and (task.observed_val == expected[np.isin(drawn, task.val)]).all()

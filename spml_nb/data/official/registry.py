@@ -93,6 +93,8 @@ class Benchmark:
         licence: Terms of use.
         small: To what size photos are made; unset, they stay as they are.
         digest: What `digest` must give, if it is known.
+        boxes: Function from the folder images/ to {file name of a photo: [(class, left, top, right, bottom), …]}, in
+            shares of its width and height; none if the archives have no boxes.
     """
     name: str
     read: Callable[[Path], Listing]
@@ -104,6 +106,7 @@ class Benchmark:
     licence: str = ''
     small: Small | None = None
     digest: str = ''
+    boxes: Callable[[Path], dict[str, list]] | None = None
 
 # %% ../../../nbs/data/official/registry.ipynb #374b3fb2
 REGISTRY: dict[str, Benchmark] = {}
