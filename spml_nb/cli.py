@@ -158,7 +158,7 @@ def _runs(args) -> bool | None:
 
 @_command('train a finished run again and compare',
           'Train the same configuration again, beside the first, and report every difference.',
-          _argument('run', completes='run', help="a finished run's name or folder"),
+          _argument('run', completes='run', help="a finished run's name or folder, or a run of outputs/runs.csv"),
           _argument('--device', help='train it there (unset: where the run was trained)'))
 def _reproduce(args):
     from spml_nb.tools import reproduce

@@ -7,9 +7,14 @@ __all__ = ['an_loss', 'asymmetric_loss', 'bce_loss', 'dw_loss', 'entropy_minimiz
            'label_smoothing_loss', 'negative_label_smoothing_loss', 'wan_loss', 'weighted_bce_loss', 'zlpr_loss',
            'apl_select', 'em_apl_loss', 'em_loss', 'gr_loss', 'gradient_balance', 'hyperspherical_logits', 'lac_loss',
            'plc_loss', 'large_loss', 'large_loss_mask', 'correct_labels', 'high_rank_loss', 'opml_loss',
-           'soft_opml_loss', 'role_loss', 'joint_loss', 'multi_similarity_loss', 'softmax_two_way_loss', 'two_way_loss']
+           'soft_opml_loss', 'role_loss', 'joint_loss', 'multi_similarity_loss', 'softmax_two_way_loss', 'two_way_loss',
+           'hill_loss', 'splc_loss', 'missing_positives', 'boosted_logits', 'crisp_loss', 'class_priors']
 
 # %% ../nbs/losses.ipynb #c699318b
+from importlib import import_module
+from pkgutil import iter_modules
+
+from . import methods
 from spml_nb.methods.baselines import (
     an_loss,
     asymmetric_loss,
@@ -24,13 +29,17 @@ from spml_nb.methods.baselines import (
     weighted_bce_loss,
     zlpr_loss,
 )
+from .methods.boostlu import boosted_logits
+from .methods.crisp import class_priors, crisp_loss
 from .methods.em_apl import apl_select, em_apl_loss, em_loss
 from .methods.gr import gr_loss
+from .methods.hill import hill_loss
 from .methods.hml import gradient_balance, hyperspherical_logits
 from .methods.lac import lac_loss, plc_loss
 from .methods.large_loss import large_loss, large_loss_mask
 from .methods.opml import correct_labels, high_rank_loss, opml_loss, soft_opml_loss
 from .methods.role import role_loss
+from .methods.splc import missing_positives, splc_loss
 from .methods.two_way import joint_loss, multi_similarity_loss, softmax_two_way_loss, two_way_loss
 
 # %% ../nbs/losses.ipynb #a156051f
@@ -38,4 +47,14 @@ _all_ = ['an_loss', 'asymmetric_loss', 'bce_loss', 'dw_loss', 'entropy_minimizat
          'label_smoothing_loss', 'negative_label_smoothing_loss', 'wan_loss', 'weighted_bce_loss', 'zlpr_loss',
          'apl_select', 'em_apl_loss', 'em_loss', 'gr_loss', 'gradient_balance', 'hyperspherical_logits', 'lac_loss',
          'plc_loss', 'large_loss', 'large_loss_mask', 'correct_labels', 'high_rank_loss', 'opml_loss', 'soft_opml_loss',
-         'role_loss', 'joint_loss', 'multi_similarity_loss', 'softmax_two_way_loss', 'two_way_loss']
+         'role_loss', 'joint_loss', 'multi_similarity_loss', 'softmax_two_way_loss', 'two_way_loss',
+         'hill_loss', 'splc_loss', 'missing_positives', 'boosted_logits', 'crisp_loss', 'class_priors']
+
+# %% ../nbs/losses.ipynb #ca02e7fd
+def __getattr__(name: str):
+    "A loss of any notebook in nbs/methods that is not listed above."
+    known = (m.name for m in iter_modules(methods.__path__) if name.endswith('_loss') and m.name != 'core')
+    for module in known:
+        found = getattr(import_module(f'{methods.__name__}.{module}'), name, None)
+        if found is not None: return found
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

@@ -84,7 +84,7 @@ def test_average_precision_is_computed_where_the_scores_are(monkeypatch):
     np.testing.assert_allclose(found, metrics.average_precision(scores.numpy(), targets.numpy()), rtol=1e-12)
 
 
-@pytest.mark.parametrize('name', ['an', 'em', 'em_apl', 'role', 'llcp', 'hml', 'gr', 'opml_sp', 'two_way'])
+@pytest.mark.parametrize('name', ['an', 'em', 'em_apl', 'role', 'llcp', 'hml', 'gr', 'opml_sp', 'two_way', 'splc', 'crisp'])
 @pytest.mark.parametrize('regime', ['linear', 'finetune'])
 def test_a_step_does_not_wait_for_the_device(photo_folder, name, regime):
     if DEVICE == 'cpu': pytest.skip('there is nothing to wait for')

@@ -5,6 +5,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spml_nb import losses as L
+from spml_nb import methods
+from spml_nb.methods.core import ViewOutputs, find
+from spml_nb.models.heads import Outputs
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 PATTERNS = ('single', 'none', 'all', 'negatives', 'mixed', 'one row', 'one column')
@@ -39,10 +42,18 @@ LOSSES = {
     'softmax ignore': lambda s, z: L.softmax_two_way_loss(s, z, unknown='ignore'), 'two_way T=100': lambda s, z: L.two_way_loss(s, z, T_pos=100.0),
     'opml ignore': lambda s, z: L.opml_loss(s, z, alpha=0.1, unknown='ignore'), 'em_apl soft': lambda s, z: L.em_apl_loss(s, z, torch.rand(s.shape)),
     'high rank': lambda s, z: L.high_rank_loss(torch.sigmoid(s.float())),
-    'gradient balance': L.gradient_balance,
+    'gradient balance': L.gradient_balance, 'hill': L.hill_loss, 'splc': L.splc_loss, 'splc first': lambda s, z: L.splc_loss(s, z, correct=False),
+    'hill λ=1': lambda s, z: L.hill_loss(s, z, lam=1.0, gamma=0.5), 'crisp': lambda s, z: L.crisp_loss(s, z, torch.full((s.shape[1],), 0.3)),
 }
+
+
+def as_registered(name): return lambda s, z: methods.create(name, z, epochs=4).loss(ViewOutputs(weak=Outputs(s)), torch.arange(len(z)))
+
+
+# every method that is a pure loss, so that a new one is tested without a line here
+LOSSES |= {name: as_registered(name) for name in methods.names() if find(name).__name__.endswith('_method') and name not in LOSSES}
 # where a positive is never pushed down; LS, softmax, ROLE, EPR and high rank may
-UP = ['an', 'bce', 'wbce', 'wan', 'dw', 'nls', 'em', 'focal', 'asl', 'zlpr', 'll reject', 'll correct', 'opml', 'two_way', 'two_way paper', 'joint', 'multi_similarity', 'gr']
+UP = ['an', 'bce', 'wbce', 'wan', 'dw', 'nls', 'em', 'focal', 'asl', 'zlpr', 'll reject', 'll correct', 'opml', 'two_way', 'two_way paper', 'joint', 'multi_similarity', 'gr', 'hill', 'splc', 'splc first']
 SYMMETRIC = [name for name in LOSSES if name not in ('plc', 'plc code', 'em_apl soft')]
 
 inputs = st.tuples(st.integers(1, 64), st.integers(1, 312), st.sampled_from(PATTERNS), st.sampled_from(DTYPES), st.sampled_from([0.1, 1.0, 30.0, 1e3, 1e4]), st.integers(0, 2**31))
@@ -115,6 +126,8 @@ def test_where_losses_meet(seed):
              'two-way by sample = softmax': (L.two_way_loss(s, z, ways='sample', T_pos=1.0), torch.nn.functional.cross_entropy(s, z.argmax(1))),
              'EM on full = BCE': (L.em_loss(s, full, alpha=0.3), L.bce_loss(s, full)),
              'EM+APL nothing selected = EM': (L.em_apl_loss(s, z, torch.zeros_like(s), alpha=0.2, beta=0.4), L.em_loss(s, z, alpha=0.2)),
+             'Hill on full, m=0, γ=0 = BCE summed': (L.hill_loss(s, full, margin=0.0, gamma=0.0), L.bce_loss(s, full, reduction='sum')),
+             'SPLC first, m=0 = 2 focal summed': (L.splc_loss(s, z, margin=0.0, correct=False), 2 * L.focal_loss(s, z, alpha=0.5, reduction='sum')),
              'HML m=0 = scaled': (L.an_loss(L.hyperspherical_logits(s.tanh(), scale=20.0, margin=0.0), z), L.an_loss(20 * s.tanh(), z))}
     for name, (a, b) in pairs.items(): assert torch.isclose(a, b, rtol=1e-12, atol=1e-12), (name, a.item(), b.item())
 
@@ -127,3 +140,11 @@ def test_some_losses_may_push_a_positive_down():
     assert gradient(L.label_smoothing_loss, [[5.0, 0.0]], [[1, 0]])[0, 0] > 0
     assert gradient(lambda s, z: L.softmax_two_way_loss(s, z, ways='sample'), [[3.0, -3.0]], [[1, 1]])[0, 0] > 0
     assert gradient(lambda s, z: L.epr_loss(s, z, k=1.0), [[4.0, 4.0, 4.0]], [[1, 0, 0]])[0, 0] > 0
+
+
+def test_a_loss_that_is_not_listed_is_found_by_its_name():
+    from spml_nb.methods import core, hml
+    assert 'hml_loss' not in vars(L) and L.hml_loss is hml.hml_loss
+    for name in ('no_such_loss', 'same_loss', 'Method'):
+        assert name == 'no_such_loss' or hasattr(core, name)
+        with pytest.raises(AttributeError, match=f"module 'spml_nb.losses' has no attribute '{name}'"): getattr(L, name)

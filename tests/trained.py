@@ -45,6 +45,7 @@ CONFIGS = {
     'label-wise': {'loss': 'an', 'head': 'labelwise', 'embedding_dim': 8},
     'frozen': {'loss': 'em', 'regime': 'linear'},
     'frozen, label-wise': {'loss': 'an', 'head': 'labelwise', 'embedding_dim': 8, 'regime': 'linear'},
+    'frozen, maps': {'loss': 'boostlu_llr', 'head': 'maps', 'regime': 'linear'},
     'frozen, random': {'loss': 'an', 'regime': 'linear', 'weights': 'none', 'seed': 5},
     'linear, then all': {'loss': 'an', 'regime': 'linear_init', 'linear_epochs': 1, 'ema': 0.5},
     'crop': {'loss': 'an', 'views': 'crop'},

@@ -4,14 +4,15 @@
 
 # %% auto #0
 __all__ = ['REDUCTIONS', 'NOTHING', 'FAMILIES', 'promote', 'positive_mask', 'reduce', 'masked_logsumexp', 'in_range',
-           'above_zero', 'ViewOutputs', 'Method', 'family', 'per_family', 'register', 'hyper_parameters',
-           'resolve_hparams', 'find', 'names', 'create', 'same_loss', 'register_loss']
+           'above_zero', 'ViewOutputs', 'Method', 'LogUniform', 'Uniform', 'Choice', 'family', 'per_family', 'register',
+           'hyper_parameters', 'resolve_hparams', 'find', 'names', 'create', 'same_loss', 'register_loss']
 
 # %% ../../nbs/methods/core.ipynb #2a8ff67c
 import inspect
 import types
 import typing
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -199,6 +200,27 @@ class Method(nn.Module):
     def end_epoch(self, e: int, score: Callable[..., Tensor]):
         "Called after epoch e. score(view='plain') → (N, C) float32 logits of all training images in evaluation mode."
 
+# %% ../../nbs/methods/core.ipynb #f7f4f84f
+@dataclass(frozen=True)
+class LogUniform:
+    "Uniform in the logarithm, rounded to three digits."
+    low: float
+    high: float
+    def __call__(self, u: float) -> float: return float(f'{self.low * (self.high / self.low) ** u:.3g}')
+
+@dataclass(frozen=True)
+class Uniform:
+    "Uniform between two numbers, rounded to three digits."
+    low: float
+    high: float
+    def __call__(self, u: float) -> float: return float(f'{self.low + (self.high - self.low) * u:.3g}')
+
+@dataclass(frozen=True)
+class Choice:
+    "One of some values."
+    options: tuple
+    def __call__(self, u: float): return self.options[int(u * len(self.options))]
+
 # %% ../../nbs/methods/core.ipynb #fc48e1a8
 FAMILIES = {name: family for family, names in {
     'voc': ('voc12', 'voc07', 'voc12_animals', 'mini_voc'), 'coco': ('coco14', 'coco18', 'mini_coco'),
@@ -228,20 +250,22 @@ def per_family(**rows: tuple) -> dict[str, dict]:
     """
     return {name: {key: row[k] for key, row in rows.items()} for k, name in enumerate(('voc', 'coco', 'nus', 'cub'))}
 
-def register(name: str, *, values: dict | None = None, recipe: dict | None = None, source: str = '') -> Callable:
+def register(name: str, *, values: dict | None = None, recipe: dict | None = None, search: dict | None = None,
+             source: str = '') -> Callable:
     """A class decorator that makes a Method known under a name.
 
     Args:
         name: the name, as in `-p loss NAME`.
         values: {family: {hyper-parameter: the value of the paper}}.
         recipe: {field of a run's configuration: value} that belongs to the method.
+        search: {hyper-parameter: `LogUniform`, `Uniform` or `Choice`}, what a comparison draws from.
         source: paper and equation.
 
     Returns:
         The decorator.
 
     Raises:
-        SpmlError: if another method has that name, or a value names no hyper-parameter.
+        SpmlError: if another method has that name, or a value or distribution names no hyper-parameter.
     """
     def decorate(cls):
         old = _registry.get(name, cls)
@@ -249,8 +273,8 @@ def register(name: str, *, values: dict | None = None, recipe: dict | None = Non
         if old.__qualname__ != cls.__qualname__ or len(modules - {'__main__'}) > 1:
             raise SpmlError(f'a method named {name!r} is registered already ({old.__module__}.{old.__qualname__}). '
                             'Choose another name.')
-        cls.values, cls.recipe, cls.source = values or {}, recipe or {}, source
-        for key in {key for row in cls.values.values() for key in row}:
+        cls.values, cls.recipe, cls.search, cls.source = values or {}, recipe or {}, search or {}, source
+        for key in {key for row in (*cls.values.values(), cls.search) for key in row}:
             one_of(key, hyper_parameters(cls), f'hyper-parameter of {name!r}')
         _registry[name] = cls
         return cls
@@ -371,7 +395,8 @@ def same_loss(loss: str, hparams: dict, labels: str) -> tuple[str, dict]:
 
 # %% ../../nbs/methods/core.ipynb #869f6bff
 def register_loss(name: str, loss: Callable, *, values: dict | None = None, recipe: dict | None = None,
-                  head: str = 'linear', heads: tuple | None = None, source: str = '', **fixed) -> type[Method]:
+                  head: str = 'linear', heads: tuple | None = None, search: dict | None = None, source: str = '',
+                  **fixed) -> type[Method]:
     """Make a pure loss a method.
 
     Args:
@@ -381,6 +406,7 @@ def register_loss(name: str, loss: Callable, *, values: dict | None = None, reci
         recipe: see `register`.
         head: the default head.
         heads: the heads it can work with, None for any.
+        search: see `register`.
         source: see `register`.
         fixed: keyword arguments of `loss` that this name pins.
 
@@ -403,4 +429,4 @@ def register_loss(name: str, loss: Callable, *, values: dict | None = None, reci
     LossMethod.__name__ = LossMethod.__qualname__ = f'{loss.__name__}_method'
     LossMethod.__module__, LossMethod.__doc__ = loss.__module__, loss.__doc__
     LossMethod.head, LossMethod.heads = head, heads
-    return register(name, values=values, recipe=recipe, source=source)(LossMethod)
+    return register(name, values=values, recipe=recipe, search=search, source=source)(LossMethod)

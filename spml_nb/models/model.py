@@ -128,7 +128,7 @@ def create(backbone: str, num_classes: int, head: str = 'linear', weights: str |
     Args:
         backbone: one of `names()`, or any other name of torchvision or timm.
         num_classes: C ≥ 1.
-        head: 'linear', 'cosine' or 'labelwise'.
+        head: 'linear', 'cosine', 'labelwise' or 'maps'.
         weights: of the backbone, 'default' (pretrained), 'none' (random) or the path of a state dict.
         normalise: see `Model`.
         freeze_batchnorm: see `Model`.

@@ -57,10 +57,11 @@ def _pull(opened, rows: np.ndarray, index: Tensor) -> tuple[Tensor, Tensor]:
     leaves = Outputs(*(t.detach().clone().requires_grad_(t.is_floating_point()) if isinstance(t, Tensor) else t
                        for t in outputs))
     loss = method.loss(ViewOutputs(dict.fromkeys(method.views, leaves)), index.to(opened.device))
-    by_cosine = leaves.cosine is not None and method.predict(ViewOutputs(plain=leaves)) is not leaves.logits
-    scored = leaves.cosine if by_cosine else leaves.logits
+    ranked = method.predict(ViewOutputs(plain=leaves))
+    scored = leaves.logits if ranked is leaves.logits else leaves.maps if leaves.cosine is None else leaves.cosine
     grad, = torch.autograd.grad(loss, scored, allow_unused=True)
-    return (torch.zeros_like(scored) if grad is None else -grad * len(index)), outputs.logits
+    if grad is None: return torch.zeros_like(ranked), ranked.detach()
+    return -len(index) * (grad.sum((2, 3)) if grad.ndim == 4 else grad), ranked.detach()
 
 # %% ../../nbs/replication/diagnosis.ipynb #3f02b04e
 def diagnose(run: Run) -> dict:

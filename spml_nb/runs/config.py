@@ -24,7 +24,7 @@ from ..base import settings
 from ..base.errors import SpmlError, as_kind, one_of
 
 # %% ../../nbs/runs/config.ipynb #b60fd720
-HEADS = ('linear', 'cosine', 'labelwise')
+HEADS = ('linear', 'cosine', 'labelwise')   # for any loss; that of maps predicts what the linear one does
 VIEW_SETS = {   # what the roles of a method's views mean: {role: view of spml_nb.data.images}
     'flip': {'plain': 'plain', 'weak': 'flip', 'strong': 'strong'},             # photos squashed to a square
     'flip_bare': {'plain': 'plain', 'weak': 'flip', 'strong': 'strong_bare'},   # LAC's strong view as in its paper
@@ -33,7 +33,7 @@ VIEW_SETS = {   # what the roles of a method's views mean: {role: view of spml_n
     'crop': {'plain': 'centre', 'weak': 'crop'}}                                # whole photos, cropped: Two-way
 CHOICES = {'regime': ('finetune', 'linear', 'linear_init'), 'selection': ('val_clean', 'val_observed', 'last'),
            'optimizer': ('adam', 'adamw', 'sgd'), 'schedule': ('constant', 'cosine', 'onecycle'),
-           'precision': ('float32', 'bf16', 'fp16'), 'head': HEADS, 'views': VIEW_SETS,
+           'precision': ('float32', 'bf16', 'fp16'), 'head': (*HEADS, 'maps'), 'views': VIEW_SETS,
            'map_definition': ('cole', 'two_way')}
 
 # %% ../../nbs/runs/config.ipynb #6e5e4092

@@ -24,6 +24,7 @@ from ..base.errors import SpmlError
 from ..base.files import alone
 from ..runs.config import Config, neutral, resolve
 from ..runs.folder import Run, read_json
+from ..runs.record import configuration, read_record
 
 # %% ../../nbs/tools/reproduce.ipynb #eeec5bce
 def facts(result: dict, config: Config) -> dict:
@@ -48,10 +49,12 @@ class Reproduction:
     Attributes:
         run: name of the first.
         facts: DataFrame of what could matter: fact, first, second, same.
-        epochs: DataFrame, one row per epoch: stage, epoch, and validation mAP in percent: first, second, difference.
+        epochs: DataFrame, one row per epoch: stage, epoch, and validation mAP in percent: first, second, difference;
+            empty for a line of the record.
         scores: DataFrame: score, first, second, difference.
-        logits: {part: the largest difference, NaN where the images or classes are others}.
-        identical: whether all logits and curves have the same bits.
+        logits: {part: the largest difference, NaN where the images or classes are others};
+            empty for a line of the record.
+        identical: whether all logits and curves have the same bits; of a line of the record, all scores.
     """
 
     run: str
@@ -71,7 +74,7 @@ def reproduce(run: str | Path, *, device: str | None = None, threads: int | None
     """Train a finished run's configuration again and compare; the run itself is not touched.
 
     Args:
-        run: its folder, or its name in the setting `runs`.
+        run: its folder, its name in the setting `runs`, or the name of a line of `runs.csv` in the setting `outputs`.
         device: unset: the run's.
         threads: of torch; unset: the run's.
 
@@ -81,12 +84,35 @@ def reproduce(run: str | Path, *, device: str | None = None, threads: int | None
     Raises:
         SpmlError: if the run is not done or damaged, if its data are gone, or for a device that is not here.
     """
+    if line := _recorded(run): return _again(line, device, threads)
     original = training.open_run(run)
     result = _result(original)
     config = _config(original.config, device)
     with _elsewhere(threads or result['provenance'].get('threads') or torch.get_num_threads()):
         again = Run(config, training.train(config).folder.parent)
         return _compared(original, again, facts(result, original.config), facts(again.result(), config))
+
+
+def _recorded(run: str | Path) -> dict | None:
+    "The line of the record for a run whose folder is not here."
+    file = settings.path('outputs') / 'runs.csv'
+    if Path(run).exists() or (settings.path('runs') / run).exists() or not file.exists(): return None
+    lines = read_record(file, dtype=str, keep_default_na=False)
+    return next(iter(lines[lines.run == str(run)].to_dict('records')), None)
+
+
+def _again(line: dict[str, str], device: str | None, threads: int | None) -> Reproduction:
+    "Train the run of a line of the record, and compare what the line has."
+    config = _config(configuration(line), device)
+    with _elsewhere(threads or torch.get_num_threads()):
+        result = Run(config, training.train(config).folder.parent).result()
+    now = facts(result, config)
+    pairs = [(name, line[name], now[name]) for name in ('commit', 'data', 'device')]
+    table = pd.DataFrame([(*pair, pair[1] == pair[2]) for pair in pairs], columns=['fact', 'first', 'second', 'same'])
+    scores = pd.DataFrame([(name, float(line[name]), value) for name, value in result['scores'].items()
+                           if isinstance(value, int | float) and line.get(name)], columns=['score', 'first', 'second'])
+    scores = scores.assign(difference=scores.second - scores['first'])
+    return Reproduction(line['run'], table, pd.DataFrame(), scores, {}, bool((scores.difference == 0).all()))
 
 
 def _result(run: Run) -> dict:
@@ -165,11 +191,12 @@ def text(found: Reproduction) -> str:
     """
     others = found.facts[~found.facts.same]
     others = others.where(others.notna(), 'not recorded')
-    lines = [f'{found.run}: ' + ('the same bits' if found.identical else 'not the same bits'),
+    compared = 'bits' if found.logits else 'scores'
+    lines = [f"{found.run}: {'the same' if found.identical else 'not the same'} {compared}",
              *(f'  {row.fact}: {row.first} then, {row.second} now' for row in others.itertuples())]
     if any(row.fact == 'commit' and '+' in f'{row.first}{row.second}' for row in found.facts.itertuples()):
         lines.append('  a commit with + had changes that are in no commit: the code may differ')
-    if not found.differs:
+    if not found.differs and found.logits:
         lines.append('  no known difference between the two: same commit, versions, data, device and threads')
     if found.identical: return '\n'.join(lines)
     if 'data' in found.differs:
@@ -177,5 +204,5 @@ def text(found: Reproduction) -> str:
     sizes = {part: 'other images or classes' if np.isnan(value) else f'{value:.3g}'
              for part, value in found.logits.items()}
     lines += [f'  largest difference of a logit, {part}: {size}' for part, size in sizes.items()]
-    epochs, scores = (each.to_string(index=False) for each in (found.epochs, found.scores))
-    return '\n'.join([*lines, 'validation mAP by epoch:', epochs, scores])
+    if len(found.epochs): lines += ['validation mAP by epoch:', found.epochs.to_string(index=False)]
+    return '\n'.join([*lines, found.scores.to_string(index=False)])

@@ -8,11 +8,12 @@ from conftest import check_resumes_equally
 
 from spml_nb import methods, training
 from spml_nb.base.errors import SpmlError
-from spml_nb.methods.core import Method, ViewOutputs, family, find, register, resolve_hparams, same_loss
+from spml_nb.methods.core import Method, Uniform, ViewOutputs, family, find, register, resolve_hparams, same_loss
 from spml_nb.models.heads import Outputs
 from spml_nb.runs.config import Config, resolve
 
-STATEFUL = {'role': {}, 'em_apl': {'warm_up': 1}, 'llcp': {'delta': 0.02}, 'opml_sp': {}, 'hml': {}, 'lac': {'threshold': 0.5}, 'gr': {}}
+STATEFUL = {'role': {}, 'em_apl': {'warm_up': 1}, 'llcp': {'delta': 0.02}, 'opml_sp': {}, 'hml': {}, 'lac': {'threshold': 0.5}, 'gr': {}, 'splc': {}, 'boostlu_llcp': {'delta': 0.02},
+            'crisp': {}}
 
 
 def config(photo_folder, loss, **given):
@@ -27,7 +28,7 @@ def test_every_method_trains(photo_folder, loss):
     assert 0 <= result.scores['test_map'] <= 100
 
 
-@pytest.mark.parametrize('head', ['linear', 'cosine', 'labelwise'])
+@pytest.mark.parametrize('head', ['linear', 'cosine', 'labelwise', 'maps'])
 def test_a_loss_works_with_any_head(photo_folder, head):
     assert np.isfinite(training.train(config(photo_folder, 'em', head=head)).logits['test']).all()
 
@@ -43,14 +44,15 @@ def test_state_survives_an_interruption_after_every_epoch(photo_folder, loss, hp
 
 
 NAMES = {'an', 'bce', 'wbce', 'wan', 'dw', 'ls', 'nls', 'l1', 'l2', 'epr', 'role', 'entmin', 'focal', 'asl', 'zlpr', 'llr', 'llct', 'llcp', 'em', 'em_apl', 'hml', 'hml_fixed',
-         'opml', 'opml_sp', 'two_way', 'two_way_class', 'two_way_sample', 'joint', 'softmax', 'softmax_two_way', 'multi_similarity', 'lac', 'lac_plc', 'gr'}
+         'opml', 'opml_sp', 'two_way', 'two_way_class', 'two_way_sample', 'joint', 'softmax', 'softmax_two_way', 'multi_similarity', 'lac', 'lac_plc', 'gr', 'hill', 'splc', 'boostlu_llr', 'boostlu_llct', 'boostlu_llcp',
+         'crisp'}
 
 
 def test_every_promised_method_is_registered():
     assert set(methods.names()) >= NAMES
 
 
-@pytest.mark.parametrize('name', sorted(NAMES))
+@pytest.mark.parametrize('name', methods.names())
 def test_every_method_gives_a_finite_loss_with_gradients(name):
     torch.manual_seed(0)
     z = torch.eye(6, dtype=torch.int8)[torch.randint(6, (20,))]
@@ -65,7 +67,8 @@ def test_every_method_gives_a_finite_loss_with_gradients(name):
     for e in (1, 2, 3, 4):
         method.start_epoch(e)
         logits = model(torch.randn(3, 4))
-        outputs = Outputs(logits, torch.tanh(logits), torch.randn(3, 6, 8) + logits[..., None], None)
+        maps = torch.randn(3, 6, 2, 2) + logits[..., None, None]
+        outputs = Outputs(logits, torch.tanh(logits), torch.randn(3, 6, 8) + logits[..., None], None, maps)
         value = method.loss(ViewOutputs({role: outputs for role in method.views}), index)
         penalty = method.penalty(model)
         value = value if penalty is None else value + penalty
@@ -79,7 +82,8 @@ def test_every_method_gives_a_finite_loss_with_gradients(name):
 
 # ---- what begins later than the first step
 
-MECHANISMS = {'em_apl': {'warm_up': 4}, 'llr': {}, 'llct': {}, 'llcp': {'delta': 0.05}, 'opml_sp': {'ratio': 0.5}, 'lac': {}}
+MECHANISMS = {'em_apl': {'warm_up': 4}, 'llr': {}, 'llct': {}, 'llcp': {'delta': 0.05}, 'opml_sp': {'ratio': 0.5}, 'lac': {}, 'splc': {},
+              'boostlu_llr': {}, 'boostlu_llct': {}, 'boostlu_llcp': {'delta': 0.05}, 'crisp': {}}
 
 
 def test_the_methods_with_a_mechanism_are_these():
@@ -96,7 +100,8 @@ def test_acts_since_is_in_the_state_of_methods_with_a_mechanism_only(name):
         return
     assert first.acts_since == -1 and first.acts_since.dtype == torch.int64 and first.acts_since.ndim == 0
     logits, index = torch.randn(24, 6), torch.arange(24)
-    outputs = ViewOutputs({role: Outputs(logits, None, torch.randn(24, 6, 8), None) for role in first.views})
+    maps = logits[..., None, None]
+    outputs = ViewOutputs({role: Outputs(logits, None, torch.randn(24, 6, 8), None, maps) for role in first.views})
     seen = []
     for stage in range(1, first.stages + 1):
         first.start_stage(stage)
@@ -129,19 +134,20 @@ def test_photo_sets_take_the_values_of_the_set_they_stand_for():
     for wanted, names in sets.items(): assert {family(name) for name in names} == {wanted}
 
 
-@pytest.mark.parametrize('name', sorted(NAMES))
+@pytest.mark.parametrize('name', methods.names())
 def test_every_recipe_and_every_familys_values_make_a_configuration(name):
-    heads = {'gr': 10, 'llr': 10, 'llct': 10, 'llcp': 10}
+    ten = {'gr', 'llr', 'llct', 'llcp', 'boostlu_llr', 'boostlu_llct', 'boostlu_llcp'}   # where the source has it
+    rate = 10 if name in ten else 1 if name in NAMES else find(name).recipe.get('head_lr_multiplier', 1)
     for dataset in ('voc12_animals', 'coco18', 'mirflickr14', 'cub_crops', 'corel5k', 'ccp', 'mini_voc'):
         for regime in ('finetune', 'linear', 'linear_init'):
             config = resolve(Config(loss=name, dataset=dataset, regime=regime))
             assert all(getattr(config, field) == value for field, value in find(name).recipe.items())
             assert config.hparams == resolve_hparams(name, family(dataset), {}) and config.nesterov is False
-            assert config.head_lr_multiplier == heads.get(name, 1)   # ten times the rate only where the source has it
+            assert config.head_lr_multiplier == rate
 
 
 LABELS = ('single', 'single+negatives', 'partial-0.3', 'full')
-DRAWS = [(name, {}) for name in sorted(NAMES)] + [
+DRAWS = [(name, {}) for name in methods.names()] + [
     ('opml', {'alpha': 0.5, 'beta': 0.4}), ('opml', {'unknown': 'ignore'}), *(('opml', {'reduction': r}) for r in ('mean', 'sum', 'none')), ('zlpr', {'unknown': 'ignore'}),
     *(('multi_similarity', {'T_pos': T}) for T in (0, 0.3, 1, 2)), ('multi_similarity', {'T_pos': 1, 'unknown': 'ignore'}),
     *(('multi_similarity', {'T_pos': 1, 'reduction': r}) for r in ('sum', 'sample')), ('multi_similarity', {'reduction': 'sample'}),
@@ -209,7 +215,8 @@ def test_two_methods_under_one_name_are_refused_and_a_wrong_value_too():
     class Mine(Method):
         def __init__(self, observed, *, epochs, features=None, weight: float = 1.0): super().__init__(observed, epochs=epochs, features=features)
     with pytest.raises(SpmlError, match="a method named 'em' is registered already"): register('em')(Mine)
-    with pytest.raises(SpmlError, match="unknown hyper-parameter of 'mine' 'wait'; allowed: weight"): register('mine', values={'voc': {'wait': 1}})(Mine)
+    for given in ({'values': {'voc': {'wait': 1}}}, {'search': {'wait': Uniform(0, 1)}}):
+        with pytest.raises(SpmlError, match="unknown hyper-parameter of 'mine' 'wait'; allowed: weight"): register('mine', **given)(Mine)
     assert 'mine' not in methods.names() and find('em').source
 
 

@@ -1,6 +1,5 @@
 "What earlier versions wrote stays valid: the keys of all recorded runs, and a run that one of them began."
 import csv
-import dataclasses
 import json
 import zipfile
 from pathlib import Path
@@ -11,19 +10,9 @@ import pytest
 from spml_nb import runs, training
 from spml_nb.base import settings
 from spml_nb.runs import Config
+from spml_nb.runs.record import configuration
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def configuration(line):
-    "The Config of a line of runs.csv."
-    given = {}
-    for field in dataclasses.fields(Config):
-        text = line.get(field.name, '')
-        if field.name == 'hparams': given['hparams'] = json.loads(text)
-        elif field.name == 'exclude': given['exclude'] = text.split('|') if text else []
-        elif text: given[field.name] = text == 'True' if text in ('True', 'False') else text
-    return Config(**given)
 
 
 def test_every_recorded_run_still_has_its_key():

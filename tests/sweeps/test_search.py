@@ -36,7 +36,7 @@ def test_every_search_has_the_same_draws_and_rates_and_starts_from_the_paper(los
         assert [c.lr for c in tried] == sweeps.rates(given['draws'] - 2 * given['widened'], given['widened'], given['usual'], given.get('between', (3e-5, 1e-2)))
         assert len({config_hash(resolve(c)) for c in tried}) == len(tried) == given['draws']
         assert tried[0].hparams == {} and {(c.seed, c.label_seed) for c in tried} == {(sweeps.SEARCH_SEED,) * 2}
-        assert all(set(c.hparams) == set(sweeps.SPACE.get(loss, {})) for c in tried[1:])
+        assert all(set(c.hparams) == set(search.space(loss)) for c in tried[1:])
         assert sweeps.SEARCH_SEED not in set(itertools.chain(*(sweeps.seeds_of(Row(loss, head), suite) for head in HEADS)))
 
 
@@ -67,6 +67,19 @@ def test_a_distribution_keeps_to_its_range():
             assert value in of.options if isinstance(of, Choice) else of.low <= value <= of.high
     assert sweeps.drawn('em', 1) == sweeps.drawn('em', 1) != sweeps.drawn('em', 2) and sweeps.drawn('an', 3) == {} == sweeps.drawn('em', 0)
     assert sweeps.drawn('em', 1) == {'alpha': 0.00669}   # on every machine
+
+
+def test_a_method_may_bring_its_own_distributions(monkeypatch):
+    assert search.space('an') == {} and search.space('em') is sweeps.SPACE['em']
+    monkeypatch.setattr(core.find('an'), 'search', {'unknown': Choice(('ignore',))})
+    assert sweeps.drawn('an', 1) == {'unknown': 'ignore'} and sweeps.drawn('an', 0) == {}
+
+
+def test_an_on_the_head_of_maps_is_an_on_the_linear_head():
+    rows = [Row('an'), Row('boostlu_llr')]
+    complete(rows, lambda row, seed: 50 + 4 * (row.loss != 'an') + seed)
+    table = sweeps.outcome(rows, 'mini', 'mini_voc', sweeps.finished()).set_index('loss')
+    assert table['head']['boostlu_llr'] == 'maps' and table.over_an['boostlu_llr'] == table.over_plain_an['boostlu_llr'] == 4
 
 
 def test_every_setting_in_the_space_belongs_to_its_method():

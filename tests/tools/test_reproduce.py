@@ -105,6 +105,23 @@ def test_a_result_without_what_is_compared(monkeypatch, damage):
     with pytest.raises(SpmlError, match=r'result\.json.*Remove its folder'): reproduction.reproduce(run.folder)
 
 
+def test_a_line_of_the_record_is_enough(tmp_path, monkeypatch):
+    first = training.train(Config(loss='em', dataset='mini_voc', regime='linear', epochs=1, device='cpu'))
+    runs.export_csv()
+    monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'another'))   # the run's folder is not here
+    found = reproduction.reproduce(first.folder.name)
+    assert found.identical and found.differs == [] and set(found.scores.score) >= {'val_map', 'test_map', 'best_epoch'} and not found.logits and found.epochs.empty
+    assert reproduction.text(found).splitlines()[0] == f'{first.folder.name}: the same scores' and not list(settings.path('runs').glob('*'))
+    file = settings.path('outputs') / 'runs.csv'
+    file.write_text(file.read_text().replace(str(first.scores['test_map']), '12.5'))
+    monkeypatch.setattr(training, 'train', lambda config: first)
+    found = reproduction.reproduce(first.folder.name)
+    told, scores = reproduction.text(found), found.scores.set_index('score')
+    assert not found.identical and scores.difference['test_map'] == first.scores['test_map'] - 12.5 and scores.difference['val_map'] == 0
+    assert ': not the same scores' in told and 'test_map' in told and 'validation mAP by epoch' not in told
+    with pytest.raises(SpmlError, match='no run'): reproduction.reproduce('em-none')
+
+
 def test_another_seed_would_be_seen(photo_folder, monkeypatch):
     "The comparison is not blind: the second run is made with another seed."
     first = training.train(config(photo_folder))

@@ -15,14 +15,14 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.runs.config import Config
 from spml_nb.training.group import Group
 
-STATEFUL = ('role', 'em_apl', 'llcp', 'opml_sp', 'hml', 'lac', 'gr')
+STATEFUL = ('role', 'em_apl', 'llcp', 'opml_sp', 'hml', 'lac', 'gr', 'crisp', 'boostlu_llcp')
 SGD = {'role': {'optimizer': 'sgd', 'lr': 0.02}, 'lac': {'ema': 0.9}}   # Adam would hide a wrong factor of the gradient; the averaged copy has a state too
 BUCKETS = {'loss': 'two_way', 'batch_size': 8, 'hparams': {'bucket': 4}}
 
 
 def config(folder, loss, **given):
     return Config(**{'loss': loss, 'dataset': str(folder), 'backbone': 'mini', 'image_size': 40, 'epochs': 2, 'batch_size': 6, 'lr': 1e-3, 'regime': 'linear',
-                     'head': {'hml': 'cosine', 'lac': 'labelwise'}.get(loss, 'linear'), 'cached_views': 1, 'ema': 0.0, 'schedule': 'constant', **given})
+                     'head': {'hml': 'cosine', 'lac': 'labelwise', 'boostlu_llcp': 'maps'}.get(loss, 'linear'), 'cached_views': 1, 'ema': 0.0, 'schedule': 'constant', **given})
 
 
 def worker(rank, size, port, configs, out):
@@ -78,7 +78,7 @@ def pair(tmp_path_factory):
     return folder, together(configs, tmp_path_factory.mktemp('group'))
 
 
-@pytest.mark.parametrize('loss', ['an', 'em', 'role', 'em_apl', 'llcp', 'opml_sp', 'hml', 'gr', 'two_way'])
+@pytest.mark.parametrize('loss', ['an', 'em', 'role', 'em_apl', 'llcp', 'opml_sp', 'hml', 'gr', 'two_way', 'crisp', 'boostlu_llcp'])
 def test_two_processes_train_as_one(pair, loss):
     folder, found = pair
     curves, logits, _, _ = found[loss]
