@@ -7,11 +7,14 @@ import time
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 import psutil
 import pytest
+from conftest import draw_photo_folder
 from replication import test_site
 from selenium.common.exceptions import TimeoutException
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 pytest.importorskip('jupyterlab', reason='JupyterLab is not installed')
@@ -189,12 +192,78 @@ def test_evaluate_scores_the_run(chromium, lab):
     close_notebook(chromium)
 
 
-@pytest.mark.parametrize('name', ['choose_a_method', 'your_own_data', 'your_own_method'])
+@pytest.mark.parametrize('name', ['choose_a_method', 'label_photos', 'your_own_data', 'your_own_method'])
 def test_a_tutorial_comes_to_its_answer(chromium, lab, name):
     run_whole(chromium, lab, f'tutorials/{name}.ipynb', SMALL)
     assert any('In short' in text for text in outputs(chromium, 'text/markdown'))
     pictures = chromium.find_elements(By.CSS_SELECTOR, '.jp-Notebook .jp-OutputArea-output img')
     assert len(pictures) >= 3 and all(picture.get_property('naturalWidth') > 100 for picture in pictures)
+    close_notebook(chromium)
+
+
+# ---- labelling by keys
+
+def shown(browser):
+    "What the labeller says: how many are to go, and the photo."
+    return next((e.text for e in browser.find_elements(By.CSS_SELECTOR, '.jp-Notebook .widget-html-content') if 'to go' in e.text), '')
+
+
+def type_answers(browser, answers, count):
+    "Answer photos as a person does: read the photo's name, type, press Enter, look at the next. Returns: their names."
+    field = browser.find_element(By.CSS_SELECTOR, '.jp-Notebook .widget-text input')
+    field.click()
+    done = []
+    for _ in range(count):
+        before = shown(browser)
+        done.append(before.split()[-1])
+        field.send_keys(answers(done[-1]), Keys.ENTER)
+        until(browser, 60, lambda b, before=before: shown(b) != before and not field.get_property('value'))
+    return done
+
+
+@pytest.fixture
+def photos(lab):
+    "Sixty drawn photos without a table, and the names that apply, by file."
+    folder = draw_photo_folder(lab[1].parent / 'photos to label')
+    table = pd.read_csv(folder / 'labels.csv', index_col='image')['labels'].str.split('|')
+    (folder / 'labels.csv').unlink()
+    return folder, table
+
+
+def test_twenty_photos_are_labelled_by_keys_and_survive_a_kill(chromium, lab, photos):
+    folder, truth = photos
+    put(lab[1], 'tutorials/label_photos.ipynb', f"dataset, classes, sample, backbone, image_size = {str(folder)!r}, 'red|blue|bright', 6, 'mini', 40\n{SMALL}")
+    open_notebook(chromium, lab, 'tutorials/label_photos.ipynb')
+    run_all(chromium)
+    assert errors(chromium) == [] and any('Label ten photos or more' in text for text in outputs(chromium, 'text/markdown'))
+    number = {'red': '1', 'blue': '2', 'bright': '3'}
+    first = type_answers(chromium, lambda image: number[truth[image][0]], 8)
+    for kernel in psutil.Process().children(recursive=True):   # as a crash does it: nothing is asked, nothing is saved
+        if 'ipykernel_launcher' in ' '.join(kernel.cmdline()): kernel.kill()
+    kept = pd.read_csv(folder / 'labels.csv', index_col='image')
+    assert kept.index.tolist() == first and all(kept.at[image, truth[image][0]] == 1 for image in first)
+    open_notebook(chromium, lab, 'tutorials/label_photos.ipynb')
+    run_all(chromium)
+    then = type_answers(chromium, lambda image: truth[image][0][:3], 6)   # the beginning of a name is enough
+    next(b for b in chromium.find_elements(By.CSS_SELECTOR, '.jp-Notebook .widget-toggle-button') if 'sample' in b.text).click()
+    until(chromium, 60, lambda b: shown(b).startswith('6 to go'))
+    last = type_answers(chromium, lambda image: ' '.join(number[name] for name in truth[image]), 6)
+    kept = pd.read_csv(folder / 'labels.csv', index_col='image')
+    assert kept.index.tolist() == [*first, *then, *last] and len(set(kept.index)) == 20
+    for image, row in kept.iterrows():
+        said = [name for name in number if row[name] == 1]
+        assert said == ([name for name in number if name in truth[image]] if image in last else truth[image][:1]) and (row.split == 'test') == (image in last)
+    run_all(chromium)   # now it trains
+    assert errors(chromium) == []
+    in_short = next(text for text in outputs(chromium, 'text/markdown') if 'In short' in text)
+    assert '20 photos' in in_short and '6 of them in full' in in_short and '95 % interval' in in_short
+    assert chromium.find_elements(By.CSS_SELECTOR, '.jp-Notebook .jp-OutputArea-output[data-mime-type="image/jpeg"] img'), 'no suggestions are shown'
+    missing = pd.read_csv(next((lab[1].parent / 'runs').glob('labelled-*/*/*/missing.csv')))
+    assert set(missing.image) <= {*first, *then} and not [1 for image, label in zip(missing.image, missing.label, strict=True) if kept.at[image, label] == 1]
+    buttons = [b.text for b in chromium.find_elements(By.CSS_SELECTOR, '.jp-Notebook .widget-button') if b.text[:1].isdigit()]
+    guesses = [float(text.split()[-1]) for text in buttons]
+    assert len(buttons) == 3 and guesses == sorted(guesses, reverse=True)   # in the order of the model's guess
+    check_console(chromium)
     close_notebook(chromium)
 
 

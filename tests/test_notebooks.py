@@ -9,6 +9,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from spml_nb import runs
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -26,6 +28,7 @@ def papermill(tmp_path, *words, notebook='train.ipynb', cwd=ROOT):
 def test_one_command_trains_and_another_evaluates(tmp_path):
     process, outputs = papermill(tmp_path, '-p', 'loss', 'em', '-p', 'regime', 'linear', '-p', 'epochs', '3', '-y', 'hparams: {alpha: 1e-1}')
     assert process.returncode == 0, process.stderr
+    assert 'unknown parameter' not in process.stderr   # papermill's word for what the parameters cell does not define
     done = list((tmp_path / 'runs').glob('*/DONE'))
     assert len(done) == 1
     config = json.loads((done[0].parent / 'config.json').read_text())
@@ -60,6 +63,18 @@ def test_parameters_cells_keep_their_tag():
     for name in ('train.ipynb', 'evaluate.ipynb'):
         cells = nbformat.read(ROOT / 'nbs' / name, 4).cells
         assert sum('parameters' in c.metadata.get('tags', []) for c in cells) == 1
+
+
+def test_the_parameters_cell_defines_what_readme_gives():
+    "Else papermill warns of an unknown parameter, although it is one."
+    cell, = (c for c in nbformat.read(ROOT / 'nbs' / 'train.ipynb', 4).cells if 'parameters' in c.metadata.get('tags', []))
+    names = {}
+    exec(cell.source, names)
+    commands = [line for line in (ROOT / 'README.md').read_text().splitlines() if line.startswith('papermill nbs/train.ipynb')]
+    assert commands and {name for line in commands for name in re.findall(r'-p (\w+)', line)} <= set(names)
+    assert {'backbone', 'epochs', 'lr', 'image_size', 'min_positives', 'selection'} <= set(names)
+    config = runs.Config(**{name: value for name, value in names.items() if name not in ('__builtins__', 'processes')})
+    assert runs.resolve(config) == runs.resolve(runs.Config())   # the same run as without them
 
 
 def test_lost_tag_stops_the_notebook(tmp_path):

@@ -10,13 +10,16 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
+import test_notebooks
 import torch
+from PIL import Image
 
 from spml_nb import methods, sweeps
+from spml_nb.base.errors import SpmlError
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / 'nbs' / 'tutorials'
-NAMES = ('choose_a_method', 'your_own_data', 'your_own_method')
+NAMES = ('choose_a_method', 'label_photos', 'your_own_data', 'your_own_method')
 MACHINE = re.compile(r'(?<![\w.])/(?:work|home|root|tmp|usr|var|Users|private)/')
 
 
@@ -29,7 +32,7 @@ def environment():
 
 
 def run(name, tmp_path, outputs=ROOT / 'outputs', **changed):
-    "Execute a tutorial's code in this process, small, with `changed` names set after the cell that defines them. Returns: its names."
+    "Execute a tutorial's code in this process, small, with `changed` names set behind its parameters cell. Returns: its names."
     before = environment(), methods.names(), set(sweeps.SUITES)
     names = {'__name__': '__main__'}
     with pytest.MonkeyPatch.context() as patch:
@@ -40,13 +43,110 @@ def run(name, tmp_path, outputs=ROOT / 'outputs', **changed):
         for cell in read(name).cells:
             if cell.cell_type != 'code': continue
             exec(compile(cell.source, f'{name}.ipynb', 'exec'), names)
-            for key in list(changed):
-                if key in names: names[key] = changed.pop(key)
+            if 'parameters' in cell.metadata.get('tags', []): names |= changed
             for number in plt.get_fignums(): plt.figure(number).canvas.draw()   # as a notebook shows it
             plt.close('all')
         assert environment() == inside, 'the environment is not as it was'
-    assert (environment(), methods.names(), set(sweeps.SUITES)) == before and not changed
+    assert (environment(), methods.names(), set(sweeps.SUITES)) == before
+    assert set(names['parameters']()) <= set(parameters(name)), 'a name of a later cell would be refused when all cells are run again'
     return names
+
+
+def parameters(name):
+    "What the parameters cell of a tutorial sets."
+    cell, = (cell for cell in read(name).cells if 'parameters' in cell.metadata.get('tags', []))
+    names = {}
+    exec(cell.source, names)
+    return names.keys() - {'__builtins__'}
+
+
+# ---- parameters
+
+def begin(name, given, where):
+    "Execute the first cells of a tutorial, with names set as papermill does: behind the parameters cell, or first where the tag is missing."
+    names = {'__name__': '__main__'} | (given if where == 'first' else {})
+    for cell in [cell for cell in read(name).cells if cell.cell_type == 'code'][:3]:
+        exec(compile(cell.source, f'{name}.ipynb', 'exec'), names)
+        if where in cell.metadata.get('tags', []): names |= given
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_a_wrong_name_or_a_lost_tag_stops_a_tutorial(name):
+    begin(name, {'dataset': 'x'}, 'parameters')
+    with pytest.raises(SpmlError, match=f"unknown parameter of {name}.ipynb 'datset'; allowed: .*Did you mean 'dataset'"): begin(name, {'datset': 'x'}, 'parameters')
+    with pytest.raises(SpmlError, match="lost its tag 'parameters'"): begin(name, {'dataset': 'x'}, 'first')
+
+
+def test_a_wrong_name_ends_papermill_with_an_error(tmp_path):
+    process, _ = test_notebooks.papermill(tmp_path, '-p', 'folder', 'photos', notebook='tutorials/your_own_data.ipynb')
+    assert process.returncode != 0 and "unknown parameter of your_own_data.ipynb 'folder'" in process.stderr
+
+
+# ---- folders of a reader
+
+def draw_set(folder, kind):
+    "A few drawn photos: 25 cells of a grid, of which one to three are lit. Returns: the folder."
+    random = np.random.default_rng(5)
+    count, classes = {'25 classes': (240, 25), 'positives': (90, 4), 'two classes': (80, 2)}[kind]
+    share = np.geomspace(1, 0.1, classes) / np.geomspace(1, 0.1, classes).sum()
+    (folder / 'images').mkdir(parents=True)
+    true = np.zeros((count, classes), int)
+    for row in range(count):
+        true[row, random.choice(classes, random.integers(1, min(3, classes) + 1), replace=False, p=share)] = 1
+        pixels = random.integers(0, 60, (40, 40, 3), dtype=np.uint8)
+        for c in np.flatnonzero(true[row]): pixels[8 * (c // 5):8 * (c // 5) + 8, 8 * (c % 5):8 * (c % 5) + 8] = [250, 40 * (c % 6), 200 - 40 * (c % 5)]
+        Image.fromarray(pixels).save(folder / 'images' / f'{row:03}.png')
+    names = [f'a class with a long name, number {c}' for c in range(classes)]
+    table = pd.DataFrame({'image': [f'{row:03}.png' for row in range(count)]})
+    first = [random.choice(np.flatnonzero(row)) for row in true]
+    if kind == 'positives': table['positives'] = [names[c] for c in first]                           # one label each, nothing in full
+    elif kind == 'two classes': table['labels'] = ['|'.join(np.array(names)[row > 0]) for row in true]   # complete
+    else:                                                                                            # one label each to train on, the rest in full
+        split, single = np.repeat(['train', 'val', 'test'], [140, 40, 60]), np.arange(classes) == np.array(first)[:, None]
+        cells = np.where((split == 'train')[:, None], np.where(single, '1', ''), true.astype(str))
+        table = pd.concat([table, pd.DataFrame(cells, columns=names)], axis=1).assign(split=split)
+    table.to_csv(folder / 'labels.csv', index=False)
+    return folder
+
+
+SETS = ('25 classes', 'positives', 'two classes')
+KINDS = {'25 classes': 'complete', 'positives': 'observed only', 'two classes': 'complete'}
+
+
+@pytest.mark.filterwarnings('ignore:.*(no training image has it|known negative)')
+@pytest.mark.parametrize('kind', SETS)
+@pytest.mark.parametrize('name', NAMES)
+def test_a_tutorial_runs_on_the_folder_of_its_reader(tmp_path, name, kind):
+    folder = draw_set(tmp_path / 'photos', kind)
+    before = (folder / 'labels.csv').read_bytes()
+    names = run(name, tmp_path, dataset=str(folder), backbone='mini', image_size=40)
+    data = names['data']
+    assert len(data.class_names) == {'25 classes': 25, 'positives': 4, 'two classes': 2}[kind] and Path(data.images[0]).parent.parent == folder
+    if name == 'your_own_data':
+        result = names['chosen']
+        assert result.scores['test_truth'] == KINDS[kind] and names['truth'] is None and set(names['best']) == {'an', 'em', 'hml'}
+        assert len(names['doubtful']) == (names['observed'] > 0).sum() and len(names['again']) == 12
+        listed = pd.read_csv(result.folder / 'missing.csv')
+        assert set(listed.label) <= set(data.class_names) and listed.label[:30].nunique() > 1
+        assert names['first'].groupby('class').size().max() <= 3   # no class fills the pictures
+    if name == 'your_own_method': assert (names['table'].n == 2).all() and names['observed'] == ('single' if kind == 'two classes' else 'full')
+    if name == 'choose_a_method':
+        assert set(names['effects']) | {'an'} == set(names['own_table'].loss) and (names['own_table'].n == 2).all() and names['truth'][0] == KINDS[kind]
+        assert all(e.low < e.mean < e.high for e in names['effects'].values())
+    if name == 'label_photos': assert names['result'].scores['test_truth'] == KINDS[kind] and names['scores'].notna().all(axis=None)
+    assert (folder / 'labels.csv').read_bytes() == before   # reading a folder changes nothing in it
+
+
+@pytest.mark.slow
+def test_one_command_goes_all_the_way_on_a_folder(tmp_path):
+    folder = draw_set(tmp_path / 'photos', 'positives')
+    process, outputs = test_notebooks.papermill(tmp_path, '-p', 'dataset', str(folder), '-p', 'backbone', 'mini', '-p', 'image_size', '40',
+                                                notebook='tutorials/your_own_data.ipynb')
+    assert process.returncode == 0, process.stderr
+    assert 'unknown parameter' not in process.stderr
+    said = ''.join(o.get('data', {}).get('text/markdown', '') for o in outputs)
+    assert 'In short' in said and 'against observed labels' in said
+    assert len(list((tmp_path / 'runs').glob('*/DONE'))) == 6 and len(list((tmp_path / 'runs').glob('*/missing.csv'))) == 1
 
 
 @pytest.mark.parametrize('name', NAMES)
@@ -94,7 +194,7 @@ def test_the_lists_say_what_the_table_and_the_truth_say(own_data):
     table = pd.read_csv(kept / 'photos' / 'labels.csv', dtype=str, keep_default_na=False).set_index('image')
     train = table[table.split == 'train'].drop(columns='split')
     assert ((train == '1').sum(axis=1) == 1).all() and set(np.unique(train)) == {'', '1'}
-    wrong, missing = (pd.read_csv(kept / 'doubtful' / f'{name}.csv') for name in ('wrong', 'missing'))
+    wrong, missing = (pd.read_csv(names['chosen'].folder / f'{name}.csv') for name in ('wrong', 'missing'))
     assert sorted(wrong.image) == sorted(train.index) and (wrong.given == [train.columns[(train.loc[i] == '1').argmax()] for i in wrong.image]).all()
     assert wrong.support.is_monotonic_increasing and missing.probability.is_monotonic_decreasing
     assert all(train.at[i, c] == '' for i, c in zip(missing.image, missing.label, strict=True))
@@ -104,15 +204,9 @@ def test_the_lists_say_what_the_table_and_the_truth_say(own_data):
     assert np.mean(first) == names['found']
 
 
-def test_nobody_judges_a_photo_it_was_trained_on(own_data):
-    names, kept = own_data
-    images = [set(t.image[t.split == 'train']) for t in (pd.read_csv(kept / f'half {k}' / 'labels.csv') for k in (0, 1))]
-    assert not images[0] & images[1] and len(images[0] | images[1]) == len(names['train'])
-
-
 def test_predictions_are_probabilities_of_the_chosen_run(own_data):
-    names, kept = own_data
-    table = pd.read_csv(kept / 'predictions.csv', keep_default_na=False)
+    names, _ = own_data
+    table = pd.read_csv(names['chosen'].folder / 'predictions.csv', keep_default_na=False)
     p = table[names['data'].class_names].to_numpy()
     assert p.shape == (12, 10) and p.min() >= 0 and p.max() <= 1
     threshold = names['chosen'].scores['threshold']
@@ -123,10 +217,81 @@ def test_predictions_are_probabilities_of_the_chosen_run(own_data):
 def test_a_folder_of_the_readers_whose_names_hold_any_sign(tmp_path, photo_folder):
     table = photo_folder / 'labels.csv'
     table.write_text(table.read_text().replace('red', '$\\red$'))
-    names = run('your_own_data', tmp_path, folder=photo_folder, photos_network={'backbone': 'efficientnet_lite0', 'regime': 'linear', 'image_size': 64},
-                methods=('an', 'em'), runs_folder=tmp_path / 'kept', new_photos=photo_folder / 'images')
-    assert names['truth'] is None and set(names['best']) == {'an', 'em'}
-    assert len(names['doubtful']) == (names['observed'] > 0).sum() and len(names['again']) == 60
+    names = run('your_own_data', tmp_path, dataset=photo_folder, image_size=64, methods=['an', 'em'], runs_folder=tmp_path / 'kept', new_photos=photo_folder / 'images')
+    assert set(names['best']) == {'an', 'em'} and len(names['again']) == 60
+    assert names['chosen'].folder.parent == tmp_path / 'kept' / 'runs'
+
+
+# ---- label photos
+
+@pytest.fixture(scope='module')
+def labelled(tmp_path_factory): return run('label_photos', tmp_path_factory.mktemp('label'), sample=20)
+
+
+def test_the_answers_of_the_program_are_in_the_table_and_train(labelled):
+    sheet, truth = labelled['sheet'], labelled['truth']
+    table = sheet.table()
+    assert len(sheet.waiting(full=True)) == 0 and (table.split == 'test').sum() == len(sheet.sample) == 30
+    for image, row in table.iterrows():
+        there = {name for name in sheet.class_names if row[name] == '1'}
+        assert there == set(truth[image]) if image in sheet.sample else len(there) == bool(truth[image]) and there <= set(truth[image])
+    assert labelled['result'].scores['test_truth'] == 'complete' and labelled['got'] > 2 * labelled['random_share']
+    line = labelled['scores'].loc['mAP (%)']
+    assert line.low < line.score < line.high
+
+
+def test_the_models_first_guess_is_number_one(labelled):
+    labeller, guesses = labelled['labeller'], pd.read_csv(labelled['result'].folder / 'guesses.csv', index_col='image')
+    likely = guesses.loc[labeller.image].sort_values(ascending=False).index
+    assert labeller.shown[0] == likely[0] and labeller.buttons[0].description.startswith(f'1 {likely[0]} ')
+
+
+@pytest.fixture
+def labeller(tmp_path, labelled):
+    "The labeller of the notebook, before a person, on eight photos."
+    (tmp_path / 'photos' / 'images').mkdir(parents=True)
+    for k in range(8): Image.new('RGB', (20, 20), (30 * k, 0, 0)).save(tmp_path / 'photos' / 'images' / f'{k}.png')
+    return labelled['Labeller'](labelled['annotate'].Sheet(tmp_path / 'photos', ['cat', 'car', 'dog'], sample=2))
+
+
+def enter(labeller, text):
+    "What JupyterLab sends for keys and Enter: the word that Enter was pressed, then the text."
+    labeller.on_enter(None, {'event': 'submit'}, [])
+    labeller.field.value = text
+
+
+def test_keys_answer_and_a_wrong_one_changes_nothing(labeller):
+    sheet, first = labeller.sheet, labeller.image
+    enter(labeller, 'ca')
+    assert labeller.image == first and 'may mean cat, car' in labeller.wrong.value and labeller.field.value == '' and not len(sheet.table())
+    enter(labeller, '3')
+    assert labeller.image != first and labeller.wrong.value == '' and sheet.table().loc[first, 'dog'] == '1'
+    second = labeller.image
+    labeller.field.value = 'cat'   # somebody clicked elsewhere: no Enter, no answer
+    assert labeller.image == second and labeller.field.value == ''
+    enter(labeller, '-')
+    assert labeller.image == first and labeller.marked == {'dog'}
+    enter(labeller, '0')
+    assert (sheet.table().loc[first, ['cat', 'car', 'dog']] == '0').all() and labeller.image == second
+    enter(labeller, '?')
+    third = labeller.image
+    enter(labeller, '+ bird')
+    assert third != second and sheet.table().loc[third, 'bird'] == '1' and [b.description for b in labeller.buttons] == ['1 cat', '2 car', '3 dog', '4 bird']
+    for _ in range(4): enter(labeller, '1')
+    assert sheet.waiting() == [] and labeller.image is None and 'all of them are labelled' in labeller.told.value
+
+
+def test_clicks_mark_all_that_is_on_a_photo_of_the_sample(labeller):
+    labeller.kind.value = True
+    image = labeller.image
+    for k in (0, 2, 1, 1): labeller.buttons[k].click()
+    assert labeller.marked == {'cat', 'dog'} and [b.button_style for b in labeller.buttons] == ['success', '', 'success'] and not len(labeller.sheet.table())
+    labeller.done.click()
+    assert labeller.sheet.table().loc[image].tolist() == ['1', '0', '1', 'test']
+    labeller.kind.value = False
+    once = labeller.image
+    labeller.buttons[1].click()
+    assert labeller.sheet.table().loc[once].tolist() == ['', '1', '', 'train']
 
 
 # ---- your own method
@@ -138,15 +303,15 @@ def own_method(tmp_path_factory): return run('your_own_method', tmp_path_factory
 def test_the_loss_has_the_gradient_of_its_formula(own_method):
     s = torch.linspace(-8, 8, 161, dtype=torch.float64, requires_grad=True)
     for z, slope in ((0, lambda p: 3 * p ** 2 * (1 - p) ** 2), (1, lambda p: p - 1), (-1, lambda p: p)):
-        gradient, = torch.autograd.grad(own_method['hill_loss'](s[None], torch.full((1, 161), z), reduction='sum'), s)
+        gradient, = torch.autograd.grad(own_method['my_hill_loss'](s[None], torch.full((1, 161), z), reduction='sum'), s)
         assert torch.allclose(gradient, slope(torch.sigmoid(s)).detach(), atol=1e-12)
 
 
 def test_all_had_the_same_search_and_are_compared_by_seed(own_method):
     table, suite = own_method['table'], own_method['sweeps']
-    assert set(table.loss) == {'an', 'em', 'hill'} and (table.n == 2).all() and suite is sweeps
+    assert set(table.loss) == {'an', 'em', 'my_hill'} and (table.n == 2).all() and suite is sweeps
     tests = own_method['tests']
-    mine, plain = (np.array(table.set_index('loss').test_maps[name]) for name in ('hill', 'an'))
+    mine, plain = (np.array(table.set_index('loss').test_maps[name]) for name in ('my_hill', 'an'))
     line = tests.loc['an']
     assert line.difference == pytest.approx((mine - plain).mean(), abs=0.02) and line.low < line.difference < line.high
     assert line['p paired'] == pytest.approx(own_method['stats'].ttest_rel(mine, plain).pvalue, rel=0.2)

@@ -18,21 +18,26 @@ PATIENCE = 1.0  # seconds before a bar appears
 EVERY = 30.0  # seconds between two lines of a log, and how long work takes before its end is worth a line
 
 
+def _kernel():
+    "The kernel that runs this, None outside a notebook."
+    shell = sys.modules['IPython'].get_ipython() if 'IPython' in sys.modules else None
+    return getattr(shell, 'kernel', None)
+
+
 def place() -> str:
     """Where progress is shown.
 
     Returns:
         'terminal', 'notebook' or 'log'.
     """
-    shell = sys.modules['IPython'].get_ipython() if 'IPython' in sys.modules else None
-    kernel = getattr(shell, 'kernel', None)
-    if kernel is not None:
+    if (kernel := _kernel()) is not None:
         return 'notebook' if getattr(kernel, '_allow_stdin', False) else 'log'
     return 'terminal' if getattr(sys.stderr, 'isatty', lambda: False)() else 'log'
 
 # %% ../../nbs/base/progress.ipynb #899f9790
 class Lines:
-    """Progress as lines on stderr: one every `EVERY` seconds, and one at the end of what took that long.
+    """Progress as lines on stderr, in a notebook on stdout: one every `EVERY` seconds, and one at the end of
+    what took that long.
 
     Args:
         what: for the reader.
@@ -68,7 +73,8 @@ class Lines:
         )
         amounts = ' of '.join(self._amount(n) for n in (self.n, self.total) if n is not None)
         unit = f' {self.unit}' if self.unit not in ('', 'B') else ''
-        print(f'{self.what}: {amounts}{unit} in {tqdm.format_interval(seconds)}{rest}', file=sys.stderr, flush=True)
+        where = sys.stderr if _kernel() is None else sys.stdout
+        print(f'{self.what}: {amounts}{unit} in {tqdm.format_interval(seconds)}{rest}', file=where, flush=True)
 
     def _amount(self, n):
         return tqdm.format_sizeof(n, 'B', 1000) if self.unit == 'B' else f'{n:,}'

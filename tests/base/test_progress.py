@@ -85,4 +85,4 @@ def outputs(asking):
 def test_a_notebook_gets_a_bar_only_where_a_person_has_it_open():
     assert any('application/vnd.jupyter.widget-view+json' in output.get('data', {}) for output in outputs(True))
     left = outputs(False)
-    assert {output.get('name') for output in left} == {'stderr'} and 'work: 4 of 4 in ' in left[-1].text
+    assert {output.get('name') for output in left} == {'stdout'} and 'work: 4 of 4 in ' in left[-1].text

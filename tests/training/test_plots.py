@@ -1,5 +1,6 @@
 """What is shown of a run: photos as the network sees them, and names with any sign; and the tutorial that keeps its files."""
 import ast
+import re
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -52,7 +53,7 @@ def test_names_are_not_read_as_formulas(tmp_path):
 def test_scores_stand_beside_what_they_were_measured_against():
     table = report.score_table({'val_map': 80.12345, 'val_truth': 'observed only', 'test_map': 70.0, 'test_micro_f1': 0.5, 'test_truth': 'partly known', 'test_left_out': 3})
     assert table['against'].tolist() == ['observed labels (unknown ones as negatives)', 'known labels (3 unknown ones left out)']
-    assert table['mAP (%)'].tolist() == [80.1234, 70] and np.isnan(table.loc['val', 'micro-F1']) and table.dtypes.iloc[:3].eq(float).all()
+    assert table['mAP (%)'].tolist() == [80.1234, 70] and table['micro-F1'].tolist() == ['–', 0.5] and 'NaN' not in table.to_html()
     assert report.score_table({'test_map': 1.0})['against'].tolist() == ['all labels']   # of a run from before this was stored
 
 
@@ -72,10 +73,47 @@ def test_a_label_that_nobody_knows_is_neither_right_nor_wrong():
     assert 'brown: not known' in report.photo_grid(data, np.arange(2), np.ones((2, 2)), 0.5).get_suptitle()
 
 
+def test_counts_are_whole_numbers():
+    shown = report.label_table(true=np.array([[1, -1, 1], [1, 1, -1]]), observed=np.array([[1, 0, 0], [0, 1, 0]])).to_string()
+    assert re.search(r'images +2 +2\n', shown) and re.search(r'classes +3 +3\n', shown) and re.search(r'positives_per_image +2.0 +1.0\n', shown)
+
+
+def test_twenty_classes_are_drawn_and_the_rest_stands_in_a_table():
+    names = [f'the quite long name of a class that nobody can read, {k}' for k in range(50)]
+    ap, labels = np.random.RandomState(0).permutation(50) / 50, np.where(np.arange(50) % 3 == 0, 1, -1)[None].repeat(4, 0)
+    figure, table = report.class_plot(ap, names, labels), report.class_table(ap, names, labels)
+    drawn = [text.get_text().replace('\n', ' ') for text in figure.axes[0].get_xticklabels()]
+    assert len(drawn) == 20 and len(table) == 30 and not len(report.class_table(ap[:20], names[:20], labels[:, :20]))
+    assert all(len(line) <= 18 for text in figure.axes[0].get_xticklabels() for line in text.get_text().split('\n'))
+    left_out = sorted(range(50), key=lambda c: -ap[c])[10:40]
+    assert table.index.tolist() == [names[c] for c in left_out] and table['average precision (%)'].tolist() == pytest.approx([100 * ap[c] for c in left_out])
+    assert table.photos.tolist() == [4 if c % 3 == 0 else 0 for c in left_out]
+
+
+def test_the_worst_mistakes_are_those_farthest_beyond_the_threshold():
+    random = np.random.RandomState(0)
+    labels, s, t = random.choice([1, 0, -1], (30, 4)), random.standard_normal((30, 4)), 0.7
+    found, cut = report.worst_mistakes(labels, s, t, most=9), np.log(0.7 / 0.3)
+    wrong = {(i, c): abs(s[i, c] - cut) for i in range(30) for c in range(4) if labels[i, c] and (s[i, c] > cut) != (labels[i, c] > 0)}
+    worst = {i: max((far, c) for (j, c), far in wrong.items() if j == i) for i in {i for i, _ in wrong}}
+    order = sorted(worst, key=lambda i: -worst[i][0])[:9]
+    assert found['row'].tolist() == order and found['class'].tolist() == [worst[i][1] for i in order]
+    assert found.there.tolist() == [labels[i, worst[i][1]] > 0 for i in order] and np.allclose(found.probability, [1 / (1 + np.exp(-s[i, worst[i][1]])) for i in order])
+
+
+def test_mistakes_are_shown_with_what_is_true_and_none_where_there_is_none():
+    data = datasets.Dataset('d', np.zeros((2, 8, 8, 3), np.uint8), np.array([[1, -1], [-1, 0]], np.int8), NAMES, np.array(['test', 'test']))
+    figure = report.mistake_grid(data, np.arange(2), np.array([[-1.0, -9], [2, 99]]), 0.5)
+    assert [axis.get_title() for axis in figure.axes[:2]] == [f'{NAMES[0]}\n0.88, not there', f'{NAMES[0]}\n0.27, missed']
+    assert report.mistake_grid(data, np.arange(2), np.array([[1.0, -1], [-1, 99]]), 0.5) is None
+    figure.canvas.draw()
+    assert report.as_jpeg(figure).data[:2] == b'\xff\xd8' and not plt.fignum_exists(figure.number)
+
+
 # ---- nbs/tutorials/your_own_data.ipynb
 
 def tutorial_function(name, **names):
-    "A function of the tutorial that draws and halves folders."
+    "A function of the tutorial that draws a folder."
     cells = nbformat.read(ROOT / 'nbs' / 'tutorials' / 'your_own_data.ipynb', 4).cells
     source = next(cell.source for cell in cells if f'def {name}(' in cell.source)
     node = next(node for node in ast.parse(source).body if getattr(node, 'name', '') == name)
@@ -93,24 +131,3 @@ def test_the_drawn_folder_is_drawn_once_and_no_other_is_overwritten(tmp_path):
     (target / 'labels.csv').write_text('image,labels\n')
     with pytest.raises(FileExistsError, match='other photos. Choose another runs_folder'): draw(target, 30, 10)
     assert (target / 'labels.csv').read_text() == 'image,labels\n'
-
-
-@pytest.mark.filterwarnings('ignore:.*no training image has it')
-@pytest.mark.parametrize('kind', ['labels', 'positives'])
-def test_halves_have_all_classes_and_are_of_the_folder_that_is_set(tmp_path, photo_folder, kind):
-    table = pd.read_csv(photo_folder / 'labels.csv').rename(columns={'labels': kind})
-    table[kind] = table[kind].where(table.index > 0, 'rare|red')   # a class of one training row
-    table.to_csv(photo_folder / 'labels.csv', index=False)
-    other = tmp_path / 'other'
-    (other / 'images').mkdir(parents=True)
-    for file in (photo_folder / 'images').iterdir(): Image.new('RGB', (9, 9)).save(other / 'images' / file.name)
-    (other / 'labels.csv').write_bytes((photo_folder / 'labels.csv').read_bytes())
-    halves = []
-    for folder in (photo_folder, other, photo_folder):
-        data = datasets.load(folder)
-        linked = tutorial_function('linked', folder=folder)
-        half = tutorial_function('half_of', folder=folder, data=data, linked=linked)(data.rows('train')[1:6], tmp_path / 'kept' / 'half 0')
-        assert (half / 'images').resolve() == (folder / 'images').resolve() and (datasets.load(half).split == 'train').sum() == 5
-        halves.append(half)
-        assert datasets.load(half).class_names == data.class_names
-    assert halves[0] == halves[2] == tmp_path / 'kept' / 'half 0' and halves[1] != halves[0]   # a run knows its data by their folder

@@ -1,0 +1,241 @@
+"Labelling: nothing that was answered is lost, the sample is a fair draw, doubtful labels and intervals are those of plain loops."
+import os
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from quick import config
+
+from spml_nb import data as datasets
+from spml_nb import metrics, training
+from spml_nb.base.errors import SpmlError
+from spml_nb.data.folder import read_folder
+from spml_nb.training import batches
+from spml_nb.use import annotate
+from spml_nb.use.annotate import Sheet, understood
+
+CLASSES = ['cat', 'dog', 'tree']
+
+
+@pytest.fixture
+def folder(tmp_path):
+    "Thirty photos without a table, some of them in a folder of their own."
+    for k in range(30):
+        file = tmp_path / 'photos' / 'images' / f'{"a/" if k < 5 else ""}{k:02}.png'
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((8, 8, 3), 8 * k, np.uint8)).save(file)
+    return tmp_path / 'photos'
+
+
+# ---- answers
+
+def test_what_is_answered_is_read_back_and_the_rest_waits(folder):
+    sheet = Sheet(folder, CLASSES, sample=6)
+    given = {image: [CLASSES[k % 3]] for k, image in enumerate(sheet.waiting())}
+    for image, names in list(given.items())[:10]: sheet.answer(image, names)
+    again = Sheet(folder, sample=6)
+    assert again.class_names == CLASSES and again.sample == sheet.sample and again.waiting() == list(given)[10:]
+    for image in again.waiting(): again.answer(image, given[image])
+    for image in again.waiting(full=True): again.answer(image, ['cat', 'tree'])
+    data = read_folder(folder, 'photos')
+    row = {name: k for k, name in enumerate(data.image_names)}
+    for image, names in given.items(): assert data.labels[row[image]].tolist() == [int(name in names) for name in CLASSES]
+    assert sorted(np.array(data.image_names)[data.rows('test')]) == sorted(sheet.sample)
+    assert (data.labels[data.rows('test')] == [1, -1, 1]).all() and not set(data.image_names) ^ set(sheet.images)
+
+
+def test_an_answer_that_cannot_be_written_leaves_the_table_as_it_was(folder, monkeypatch):
+    sheet = Sheet(folder, CLASSES)
+    first, second, *_ = sheet.waiting()
+    sheet.answer(first, ['cat'])
+    before = sheet.file.read_bytes()
+    def full(*_): raise OSError(28, 'No space left on device')
+    monkeypatch.setattr(os, 'replace', full)
+    with pytest.raises(SpmlError, match='could not be written'): sheet.answer(second, ['dog'])
+    monkeypatch.undo()
+    assert sheet.file.read_bytes() == before and sheet.waiting()[0] == second and {f.name for f in folder.iterdir()} <= {'images', 'labels.csv', '.labels.csv.lock'}
+
+
+def test_two_windows_on_one_folder_lose_nothing(folder):
+    one, other = Sheet(folder, CLASSES, sample=4), Sheet(folder, ['bird'], sample=4)
+    for sheet, names in ((one, ['cat']), (other, ['bird']), (one, ['dog'])): sheet.answer(sheet.waiting()[0], names)
+    table = Sheet(folder).table()
+    assert len(table) == 3 and (table.drop(columns='split') == '1').sum().sum() == 3 and {'bird', *CLASSES} <= set(table)
+
+
+def test_an_answer_may_be_given_again_and_none_means_absent(folder):
+    sheet = Sheet(folder, CLASSES, sample=3)
+    image, tested = sheet.waiting()[0], sheet.sample[0]
+    sheet.answer(image, ['cat'])
+    sheet.answer(image, [])
+    sheet.answer(tested, [])
+    assert (sheet.table().loc[[image, tested], CLASSES] == '0').all(axis=None) and len(sheet.table()) == 2
+    with pytest.raises(SpmlError, match="'bird' is no class; there are cat, dog, tree"): sheet.answer(image, ['bird'])
+
+
+def test_the_sample_is_drawn_by_names_alone(folder):
+    "Whatever was labelled before, whoever has a table already, and however many are wanted."
+    sheet = Sheet(folder, CLASSES, sample=6)
+    for image in sheet.waiting()[:7]: sheet.answer(image, ['dog'])
+    larger = Sheet(folder, CLASSES, sample=12)
+    assert larger.sample[:6] == sheet.sample and Sheet(folder, sample=6).sample == sheet.sample
+    pd.DataFrame({'image': sorted(sheet.images), 'positives': 'cat'}).to_csv(folder / 'labels.csv', index=False)
+    own = Sheet(folder, CLASSES, sample=6)   # one label a photo, none in full
+    assert own.sample == sheet.sample and own.waiting() == [] and own.waiting(full=True) == sorted(own.sample, key=own.images.index)
+    own.answer(own.sample[0], ['cat', 'dog'])
+    assert own.table().split.eq('test').sum() == 1 and len(own.table()) == 30
+    marked = sorted(sheet.images)[:3]
+    pd.DataFrame({'image': sorted(sheet.images), 'positives': 'cat', 'split': ['test'] * 3 + ['train'] * 27}).to_csv(folder / 'labels.csv', index=False)
+    assert sorted(Sheet(folder).sample) == marked and set(marked) < set(Sheet(folder, sample=5).sample)
+
+
+@pytest.mark.parametrize('kind', ['labels', 'positives', 'columns'])
+def test_a_table_of_any_layout_keeps_what_it_says(folder, kind):
+    names = sorted(str(f.relative_to(folder / 'images')) for f in (folder / 'images').rglob('*.png'))
+    cells = [['cat', 'cat | dog', 'tree', ''][k % 4] for k in range(29)]
+    table = pd.DataFrame({'image': names[:29], kind: cells})
+    if kind == 'columns': table = pd.DataFrame({'image': names[:29], **{name: ['1' if name in cell else ['0', ''][k % 2] for k, cell in enumerate(cells)] for name in CLASSES}})
+    table.to_csv(folder / 'labels.csv', index=False)
+    before = read_folder(folder, 'photos')
+    Sheet(folder).answer(names[29], ['tree'])
+    after = read_folder(folder, 'photos')
+    order = [after.class_names.index(name) for name in before.class_names]
+    assert sorted(after.class_names) == CLASSES and (after.labels[:29, order] == before.labels).all() and after.image_names[29] == names[29]
+
+
+@pytest.mark.parametrize('text, told', [
+    ('file,cat\n00.png,1\n', 'its first column must be `image`'), ('image,cat\n05.png,1\n05.png,0\n', 'one row a photo'), ('', 'cannot be gone on with')])
+def test_a_table_that_cannot_be_read_is_left_alone(folder, text, told):
+    (folder / 'labels.csv').write_text(text)
+    with pytest.raises(SpmlError, match=told): Sheet(folder, CLASSES)
+    assert (folder / 'labels.csv').read_text() == text
+
+
+def test_classes_have_usable_names(folder):
+    with pytest.raises(SpmlError, match='no class to choose from'): Sheet(folder)
+    with pytest.raises(SpmlError, match="no class can be called 'split'"): Sheet(folder, ['split'])
+    sheet = Sheet(folder, CLASSES, sample=2)
+    for image in sheet.sample: sheet.answer(image, ['cat'])
+    for name in ('dog', 'labels', ''):
+        with pytest.raises(SpmlError, match='no class can be called'): sheet.add(name)
+    sheet.add('bird')
+    assert sorted(sheet.waiting(full=True)) == sorted(sheet.sample)   # a new class is unknown on the sample
+
+
+@pytest.mark.parametrize('text, names', [
+    ('2', ['car']), ('cat', ['cat']), ('CAT', ['cat']), ('t', ['traffic light']), ('3 1', ['traffic light', 'cat']), ('1, 3', ['cat', 'traffic light']),
+    ('cat, traffic light', ['cat', 'traffic light']), ('1 1', ['cat']), ('', []), ('7', ['7'])])
+def test_what_is_typed_is_understood(text, names): assert understood(text, ['cat', 'car', 'traffic light', '7']) == names
+
+
+@pytest.mark.parametrize('text, told', [('ca', "'ca' may mean cat, car"), ('9', 'a number from 1 to 2'), ('0', "'0' is no class"), ('dog', "'dog' is no class"), ('cat dog', "'cat dog' is no class")])
+def test_what_is_not_understood_is_told(text, told):
+    with pytest.raises(SpmlError, match=told): understood(text, ['cat', 'car'])
+
+
+# ---- judges
+
+def test_nobody_judges_a_photo_it_was_trained_on(photo_folder, monkeypatch):
+    task = training.make_task(config(photo_folder, labels='full'))
+    seen = []
+    def train(given, *, task, root):
+        seen.append((set(task.train), set(task.test), len(task.observed)))
+        return SimpleNamespace(logits={'test': np.repeat(task.test[:, None], 3, axis=1) / 10})
+    monkeypatch.setattr(annotate, 'train', train)
+    said = annotate.judged(config(photo_folder), task)
+    assert np.allclose(said, 1 / (1 + np.exp(-task.train / 10))[:, None])   # each photo has its own answer
+    assert all(not taught & judged and taught | judged == set(task.train) and n == len(taught) for taught, judged, n in seen) and len(seen) == 2
+
+
+def test_judges_compute_no_features_again(photo_folder, monkeypatch, tmp_path):
+    monkeypatch.setenv('SPML_NB_CACHE', str(tmp_path / 'cache'))
+    given, computed = config(photo_folder, labels='full', regime='linear'), []
+    monkeypatch.setattr(batches, '_keep', lambda *args, keep=batches._keep: (computed.append(args), keep(*args)))
+    training.train(given)
+    first = len(computed)
+    said = annotate.judged(given, training.make_task(given))
+    assert first and len(computed) == first and said.shape == (38, 3) and (0 < said).all() and (said < 1).all()
+
+
+def test_judges_of_changed_labels_are_new_ones(photo_folder):
+    given = config(photo_folder, labels='full')
+    annotate.judged(given, training.make_task(given))
+    table = pd.read_csv(photo_folder / 'labels.csv')
+    table.loc[0, 'labels'] = 'red|blue'
+    table.to_csv(photo_folder / 'labels.csv', index=False)
+    annotate.judged(given, training.make_task(given))   # a run that is done would refuse other data
+
+
+# ---- lists
+
+def test_lists_are_those_of_plain_loops():
+    random = np.random.default_rng(0)
+    p, z = random.random((20, 4)), random.choice([1, 0, 0, -1], (20, 4))
+    wrong, missing = annotate.doubtful(p, z)
+    mean = [np.mean([p[i, c] for i in range(20) if z[i, c] > 0]) for c in range(4)]
+    entries = sorted((p[i, c] / mean[c], i, c) for i in range(20) for c in range(4) if z[i, c] > 0)
+    assert np.allclose(wrong[['support', 'row', 'class']], entries)
+    def odds(i, c):
+        s, n = np.log(p[:, c] / (1 - p[:, c])), sum(z[:, c] > 0)
+        t, u = np.mean([s[k] for k in range(20) if z[k, c] > 0]), np.mean([s[k] for k in range(20) if z[k, c] <= 0])
+        variance = sum((s[k] - (t if z[k, c] > 0 else u)) ** 2 for k in range(20)) / 20 + 1e-3
+        return n / (n + 10) * (t - u) / variance * (s[i] - (t + u) / 2) + np.log((n + 1) / (20 - n + 1))
+    rest = sorted(((1 / (1 + np.exp(-odds(i, c))), i, c) for i in range(20) for c in range(4) if z[i, c] <= 0), reverse=True)
+    assert np.allclose(missing[['probability', 'row', 'class']], rest)
+    assert (z[wrong['row'], wrong.instead] <= 0).all()
+
+
+def test_a_rare_class_that_was_not_learnt_fills_no_list():
+    "Its two photos are judged at one percent: divided by that, every other photo would look like it. Twenty photos have two labels, of which one was given."
+    random = np.random.default_rng(0)
+    z = np.zeros((200, 3), np.int8)
+    z[np.arange(200), [2, 2, *random.integers(0, 2, 198)]] = 1
+    p = np.where(z > 0, 0.7, 0.2) + 0.1 * random.random((200, 3))
+    p[:, 2] = 0.01 + 0.02 * random.random(200)
+    p[10:30, :2] = 0.75
+    wrong, missing = annotate.doubtful(p, z)
+    assert set(missing['row'][:20]) == set(range(10, 30)) and (missing['class'][:20] != 2).all()
+    both = wrong[wrong['row'].between(10, 29)]
+    assert (both.instead == 1 - both['class']).all()
+
+
+def test_a_method_that_leaves_a_class_near_one_half_fills_no_list():
+    "As EM does with a class that it has not learnt: high for every photo, and no higher for those that have it."
+    random = np.random.default_rng(0)
+    z = np.zeros((200, 2), np.int8)
+    z[np.arange(200), np.arange(200) % 2] = 1
+    p = np.stack([0.6 + 0.1 * random.random(200), np.where(z[:, 1] > 0, 0.5, 0.2) + 0.1 * random.random(200)], axis=1)
+    p[:8:2, 1] = 0.55
+    _, missing = annotate.doubtful(p, z)
+    assert set(missing['row'][:4]) == {0, 2, 4, 6} and (missing['class'][:4] == 1).all()
+
+
+# ---- intervals
+
+def test_the_score_is_that_of_the_metrics_and_lies_in_its_interval():
+    random = np.random.default_rng(0)
+    y = np.where(random.random((80, 3)) < 0.3, 1, -1).astype(np.int8)
+    s = random.standard_normal((80, 3)) + y
+    table = annotate.with_interval(s, y, 0.4)
+    p = 1 / (1 + np.exp(-s))
+    assert table.score.tolist() == pytest.approx([metrics.mean_average_precision(s, y), metrics.f1(p, y, 'micro', 0.4)])
+    assert (table.low < table.score).all() and (table.score < table.high).all() and (table.high <= [100, 1]).all()
+    wider = annotate.with_interval(s[:20], y[:20], 0.4)
+    assert (wider.high - wider.low > 1.3 * (table.high - table.low)).all()   # four times fewer photos: about twice as wide
+
+
+def test_unknown_labels_count_nowhere():
+    y = np.array([[1, 0], [-1, 0], [1, 1], [-1, -1]], np.int8)
+    s = np.array([[2.0, 9], [-1, -9], [3, 1], [1, -1]])
+    assert annotate.with_interval(s, y, 0.5).score.tolist() == pytest.approx([100, 2 * 3 / (4 + 3)])
+    assert annotate.with_interval(s, -np.abs(y), 0.5).isna().all(axis=None)   # nothing is there
+
+
+def test_a_photo_of_the_sample_trains_nobody(folder):
+    sheet = Sheet(folder, CLASSES, sample=8)
+    for k, image in enumerate(sheet.waiting()): sheet.answer(image, [CLASSES[k % 3]])
+    for k, image in enumerate(sheet.waiting(full=True)): sheet.answer(image, [CLASSES[k % 3]])
+    data = datasets.load(folder)
+    assert {data.image_names[row] for row in data.rows('test')} == set(sheet.sample) and len(data.rows('val')) == round(0.2 * 22)
