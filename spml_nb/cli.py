@@ -16,17 +16,19 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .base.errors import SpmlError
+from . import __version__
+from .base.errors import SpmlError, sentence
 
 # %% ../nbs/cli.ipynb #c15633f4
 @dataclass(frozen=True)
 class Command:
-    """A sub-command: what it does, its two texts of help, its arguments as (names, options of argparse, completes).
-    Where `do` gives something true, the exit status is 1."""
+    """A sub-command: what it does, its two texts of help, its arguments as (names, options of argparse, completes),
+    and what makes the text below its help. Where `do` gives something true, the exit status is 1."""
     do: Callable
     help: str
     description: str
     arguments: tuple
+    below: Callable[[], str] = str
 
 COMMANDS: dict[str, Command] = {}
 
@@ -34,28 +36,37 @@ def _argument(*names: str, completes: str = '', **options):
     "An argument of a command: names and options as of argparse's add_argument; completes: a key of `completions`."
     return names, options, completes
 
-def _command(help: str, description: str, *arguments):
+def _command(help: str, description: str, *arguments, below=str):
     "A decorator that makes the function `_NAME` the sub-command NAME."
     def register(do):
-        COMMANDS[do.__name__.removeprefix('_')] = Command(do, help, description, arguments)
+        COMMANDS[do.__name__.removeprefix('_')] = Command(do, help, description, arguments, below)
         return do
     return register
 
 def _tell(line: str): print(line, flush=True)
 
 # %% ../nbs/cli.ipynb #7cc126cd
-@_command('fetch and verify a data set of the papers, or list them',
-          'Fetch, unpack, verify a benchmark and write its table. Without a name: list them all.',
-          _argument('name', nargs='?', help='a benchmark, such as ccp, voc12 or coco14', completes='benchmark'),
+@_command('look at a folder of your own; fetch and verify a data set of the papers; list them',
+          'Fetch, unpack, verify a benchmark and write its table; or look at a folder of your own. Without a name: '
+          'list all benchmarks.',
+          _argument('name', nargs='?', help='a benchmark, such as ccp, voc12 or coco14; or a folder with images/ and '
+                    'labels.csv', completes='benchmark'),
           _argument('--root', help='folder of data sets (unset: `data` in settings.ini)'),
-          _argument('--check', action='store_true', help='only say what is missing; exit status 1 if something is'),
+          _argument('--check', action='store_true',
+                    help='only say what is missing, or what is wrong with your folder; exit status 1 if something is'),
           _argument('--mirror', help='address or folder to try first, with files as NAME/FILE (unset: SPML_NB_MIRROR)'))
 def _data(args) -> bool | None:
+    from spml_nb.data import glance
+    from spml_nb.data.folder import first_there, places
     from spml_nb.data.official import registry
     if args.name is None:
         if args.check or args.mirror:
             raise SpmlError('--check and --mirror need the name of a data set: `spml data ccp --check`.')
         print(registry.overview(args.root))
+    elif args.name not in registry.BENCHMARKS and os.path.isdir(first_there(places(args.name, args.root))):
+        found = glance.check(args.name, args.root)
+        print(found.text)
+        return not found.ready
     elif args.check:
         missing = registry.check(args.name, args.root)
         print('\n'.join(missing) or f'{args.name} is ready.')
@@ -84,17 +95,49 @@ def _fields(args) -> dict:
         given[name] = value if not worded or isinstance(value, str | list | dict | None) else text
     return given
 
+# %% ../nbs/cli.ipynb #2942d5eb
+def _of_file(file: str) -> dict:
+    "The fields in a YAML file."
+    import yaml
+    try:
+        with open(file, encoding='utf-8') as text: fields = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError) as error:
+        raise SpmlError(f'{file} cannot be read as YAML: {error}. Write lines such as `loss: em`.') from error
+    if not isinstance(fields, dict) or not all(isinstance(name, str) for name in fields):
+        raise SpmlError(f'{file} holds no fields. Write lines such as `loss: em`.')
+    return fields
+
+def _described() -> str:
+    "Every field of a configuration with its kind, its default and its meaning, from the source of the class."
+    import dataclasses
+    import inspect
+    import re
+
+    from spml_nb.runs.config import CHOICES, PROTOCOL, Config
+    meaning = dict(re.findall(r'^    (\w+): .*?# (.*)$', inspect.getsource(Config), re.M))
+    lines = ['fields (-p NAME VALUE); loss, data and regime decide those without a default, a loss may change others:']
+    for field in dataclasses.fields(Config):
+        kind = str(field.type if isinstance(field.type, str) else getattr(field.type, '__name__', field.type))
+        told, choices = meaning.get(field.name, ''), CHOICES.get(field.name, ())
+        if not all(choice in told for choice in choices): told = f'{told} ({", ".join(choices)})'.strip()
+        default = field.default if field.default not in (None, dataclasses.MISSING) else PROTOCOL.get(field.name, '')
+        lines.append(f'  {field.name:<20}{kind.removesuffix(" | None"):<7}{default!s:<11}{told}'.rstrip())
+    return '\n'.join(lines)
+
+
 # %% ../nbs/cli.ipynb #e729dc8e
 @_command('one run: train, go on, or say what came of it', 'Train a run; the names are those of nbs/train.ipynb.',
           _fields_argument('a field of the configuration, as with papermill'),
           _argument('-y', action='append', default=[], metavar='YAML', dest='yaml',
                     help="fields as YAML, such as 'hparams: {alpha: 0.1}'"),
-          _argument('--nproc', type=int, default=1, help='processes of this machine that train it together (unset: 1)'))
+          _argument('--config', completes='file', help='a YAML file of fields; -y and -p come on top of it'),
+          _argument('--nproc', type=int, default=1, help='processes of this machine that train it together (unset: 1)'),
+          below=_described)
 def _train(args):
     from spml_nb.data.labels import against
     from spml_nb.runs.config import Config
     from spml_nb.training import launch
-    given = {}
+    given = _of_file(args.config) if args.config else {}
     for text in args.yaml:
         fields = _yaml(text, "-y 'name: value', such as -y 'hparams: {alpha: 0.1}'")
         if not isinstance(fields, dict) or not all(isinstance(name, str) for name in fields):
@@ -135,6 +178,9 @@ def _export(args):
           _argument('--state', help='only done, begun, damaged or running ones', completes='state'),
           _argument('--name', help='only names of this pattern, with * and ?', completes='run'),
           _argument('--days', type=float, help='only what has not changed for so many days'),
+          _argument('--sort', metavar='COLUMN',
+                    help='numbers from high to low, words from A to Z (unset: the newest first)'),
+          _argument('--csv', action='store_true', help='the whole table, separated by commas'),
           _argument('--leftovers', action='store_true',
                     help='instead of runs: temporary files, orphans, and caches not used for 30 days (or --days)'),
           _argument('--remove', action='store_true',
@@ -146,11 +192,13 @@ def _runs(args) -> bool | None:
         raise SpmlError('--yes goes with --remove: `spml runs --state damaged --remove --yes`.')
     if args.leftovers and (args.values or args.state or args.name):
         raise SpmlError('--leftovers goes without -p, --state and --name: `spml runs --leftovers --days 7`.')
+    if args.csv and args.remove: raise SpmlError('--csv goes without --remove: `spml runs --csv > runs.csv`.')
     if args.leftovers: table, remove = cleanup.leftovers(30 if args.days is None else args.days), cleanup.clean
     else:
         table = cleanup.listing(state=args.state, pattern=args.name, days=args.days, **_fields(args))
         remove = cleanup.remove
-    print(cleanup.text(table))
+    if args.sort: table = cleanup.by(table, args.sort)
+    print(table.to_csv(index=False, lineterminator='\n').rstrip() if args.csv else cleanup.text(table))
     if not args.remove: return None
     done = remove(table, dry_run=not args.yes)
     print(cleanup.freed(done), '' if args.yes else 'Add --yes to remove them.', sep='\n')
@@ -177,6 +225,15 @@ def _presets(args):
         print(presets.PAPERS[paper].title, table.to_string(), sep='\n', end='\n\n')
 
 # %% ../nbs/cli.ipynb #d6c55286
+_LAUNCH = (
+    _argument('--jobs', type=int, default=1, help='runs at a time (unset: 1)'),
+    _argument('--engine', default='local', completes='engine',
+              help='local: processes of this machine; ray: a cluster (unset: local)'),
+    _argument('--address', help='of the Ray cluster, such as auto (unset: Ray on this machine alone)'),
+    _argument('--dry-run', action='store_true', help='only say how many runs are missing and how long they will take'))
+
+def _launched(args) -> dict: return {name: getattr(args, name) for name in ('jobs', 'engine', 'address', 'dry_run')}
+
 @_command("run what a paper's tables or figures, or the board of all methods, still need",
           'Search on validation, then train the choice with fresh seeds; finished runs are never run again.',
           _argument('paper', help='hml, opml, lac, two_way or em_apl; methods, for the board of all methods; biased, '
@@ -189,20 +246,10 @@ def _presets(args):
                     help="paper: the papers' own data sets; photos: sets of photos that stand for them, a head on "
                          'frozen features (unset: photos). The board of methods also has photos_finetune and mini'),
           _argument('--dataset', nargs='+', default=(), metavar='NAME',
-                    help="of methods, biased or worth: some of the suite's data sets (unset: all); or one folder of "
-                         'your own'),
-          _argument('--methods', nargs='+', metavar='LOSS', completes='loss',
-                    help='on a folder of your own: what to compare (unset: every method)'),
-          _argument('--labels',
-                    help='on a folder of your own: what is observed (unset: full, all that the table knows)'),
+                    help="of methods, biased or worth: some of the suite's data sets (unset: all)"),
           _argument('--seeds', type=int, nargs='+', metavar='S',
                     help="of observed labels and training (unset: the suite's number from 0; a figure takes its own)"),
-          _argument('--jobs', type=int, default=1, help='runs at a time (unset: 1)'),
-          _argument('--engine', default='local', completes='engine',
-                    help='local: processes of this machine; ray: a cluster (unset: local)'),
-          _argument('--address', help='of the Ray cluster, such as auto (unset: Ray on this machine alone)'),
-          _argument('--dry-run', action='store_true',
-                    help='only say how many runs are missing and how long they will take'))
+          *_LAUNCH)
 def _sweep(args) -> bool | None:
     if args.figure and (args.table or args.seeds):
         raise SpmlError('--figure goes without --table and --seeds: `spml sweep hml --figure 3`.')
@@ -211,16 +258,10 @@ def _sweep(args) -> bool | None:
         raise SpmlError('--dataset goes with methods, biased and worth, and --table, --figure and --seeds with a '
                         'paper: `spml sweep methods --suite photos --dataset voc12_animals`.')
     from spml_nb.sweeps import search
-    own = len(args.dataset) == 1 and search.own_folder(args.dataset[0])
-    if (args.methods or args.labels) and not (own and args.paper == 'methods'):
-        raise SpmlError('--methods and --labels go with one folder of your own that has images/ and labels.csv: '
-                        '`spml sweep methods --dataset PHOTOS --methods an em`.')
-    options = {name: getattr(args, name) for name in ('jobs', 'engine', 'address', 'dry_run')} | {'tell': _tell}
+    options = _launched(args) | {'tell': _tell}
     if args.paper in ('biased', 'worth'):
         from spml_nb.replication import biased, worth
         done = {'biased': biased, 'worth': worth}[args.paper].sweep(args.dataset, **options)
-    elif own:
-        done = search.sweep_folder(args.dataset[0], args.methods or (), args.labels or 'full', args.suite, **options)
     elif args.paper == 'methods': done = search.sweep(args.suite, args.dataset, **options)
     elif args.figure:
         from spml_nb.replication import figures
@@ -230,8 +271,28 @@ def _sweep(args) -> bool | None:
         done = tables.sweep(args.paper, args.table, args.suite, seeds=args.seeds, **options)
     if args.dry_run: return None
     from spml_nb.runs import record
-    if not own: record.export_csv()   # photos of one's own are no part of the record
+    record.export_csv()
     return (done.state != 'done').any()
+
+# %% ../nbs/cli.ipynb #1d510ef0
+@_command('which method to take on photos of your own',
+          'Give each method the same search on a folder of photos, train its choice with fresh seeds, and say what to '
+          'take and how sure that is. It may be stopped and given again at any time.',
+          _argument('folder', help='a folder with images/ and labels.csv', completes='file'),
+          _argument('methods', nargs='*', metavar='LOSS', completes='loss',
+                    help='what to compare (unset: every method)'),
+          _argument('--seeds', type=int, default=3, help='final runs of each method (unset: 3)'),
+          _argument('--labels', default='full', help='what is observed (unset: full, all that the table knows)'),
+          _argument('--min-positives', type=int, default=0, help='leave out classes with fewer positives (unset: 0)'),
+          _argument('--suite', default='photos', completes='suite',
+                    help='whose recipe is taken: photos, a head on frozen features; photos_finetune (unset: photos)'),
+          *_LAUNCH)
+def _compare(args) -> bool | None:
+    from spml_nb.replication import comparison
+    done = comparison.compare(args.folder, args.methods, args.labels, args.suite, args.seeds, args.min_positives,
+                              tell=_tell, **_launched(args))
+    return None if args.dry_run else (done.state != 'done').any()
+
 
 # %% ../nbs/cli.ipynb #bd3c2135
 @_command('rebuild the tables, figures, claims and pages in outputs/ from outputs/runs.csv',
@@ -288,7 +349,11 @@ class _PrintCompletion(argparse.Action):
         command.exit()
 
 # %% ../nbs/cli.ipynb #f2843a89
-RESUMED = ('data', 'train', 'sweep')   # what goes on where it stopped
+RESUMED = ('data', 'train', 'sweep', 'compare')   # what goes on where it stopped
+
+class _Help(argparse.HelpFormatter):
+    "Leaves a text of several lines as it is."
+    def _fill_text(self, text, width, indent): return text if '\n' in text else super()._fill_text(text, width, indent)
 
 def parser() -> argparse.ArgumentParser:
     """The whole command.
@@ -297,11 +362,13 @@ def parser() -> argparse.ArgumentParser:
         A parser whose results have `do`, the function that does the work.
     """
     whole = argparse.ArgumentParser('spml', description='Multi-label image classification from single positive labels.')
+    whole.add_argument('--version', action='version', version=f'spml_nb {__version__}')
     whole.add_argument('--print-completion', choices=['bash'], action=_PrintCompletion,
                        help='print the script that teaches a shell to complete this command')
     subparsers = whole.add_subparsers(title='commands', dest='command', required=True, metavar='COMMAND')
     for name, one in COMMANDS.items():
-        sub = subparsers.add_parser(name, help=one.help, description=one.description)
+        sub = subparsers.add_parser(name, help=one.help, description=one.description, epilog=one.below(),
+                                    formatter_class=_Help)
         for names, options, completes in one.arguments:
             sub.add_argument(*names, **options).complete = {'bash': f'_spml_{completes}'} if completes else {}
         sub.set_defaults(do=one.do)
@@ -317,7 +384,7 @@ def main(argv: list[str] | None = None) -> int:
         Exit status: 0; 1 as the command says; 2 for bad input; 130 after Ctrl-C; 141 where nobody reads the output.
     """
     args = parser().parse_args(argv)
-    warnings.formatwarning = lambda message, *_, **__: f'warning: {message}\n'   # not a line of code
+    warnings.formatwarning = lambda message, *_, **__: sentence(message)   # those of other libraries as well
     if hasattr(sys.stdout, 'reconfigure'): sys.stdout.reconfigure(errors='surrogateescape')   # names that are not UTF-8
     try:
         wrong = args.do(args)

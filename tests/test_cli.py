@@ -9,11 +9,13 @@ import warnings
 import pandas as pd
 import pytest
 
+import spml_nb
 from spml_nb import data, methods
 from spml_nb.base import settings
 from spml_nb.cli import main
-from spml_nb.replication import figures
+from spml_nb.replication import comparison, figures
 from spml_nb.replication import tables as papers
+from spml_nb.runs.config import Config
 from spml_nb.sweeps import search
 from spml_nb.tools import doctor
 from spml_nb.tools import reproduce as reproduction
@@ -22,11 +24,43 @@ from spml_nb.use import export as exporting
 from spml_nb.use import predict as prediction
 
 
-@pytest.mark.parametrize('words', ['--help', 'presets --paper lac', 'runs', 'runs -p loss em --state done', 'runs --leftovers', 'data', 'doctor --quick'])
-def test_what_only_lists_loads_no_torch(words):
+@pytest.mark.parametrize('words', ['--help', '--version', 'train --help', 'compare --help', 'presets --paper lac', 'runs', 'runs -p loss em --state done',
+                                   'runs --csv --sort lr', 'runs --leftovers', 'data', 'data FOLDER --check', 'doctor --quick'])
+def test_what_only_lists_loads_no_torch(words, photo_folder):
     code = 'import sys; sys.modules["torch"] = None; from spml_nb.cli import main; sys.exit(main(sys.argv[1:]))'   # importing torch raises
-    done = subprocess.run([sys.executable, '-c', code, *words.split()], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, '-c', code, *words.replace('FOLDER', str(photo_folder)).split()], capture_output=True, text=True)
     assert (done.returncode == 0 or words == 'doctor --quick') and done.stdout and not done.stderr, done.stderr
+
+
+def test_the_version_is_printed(capsys):
+    with pytest.raises(SystemExit) as done: main(['--version'])
+    assert done.value.code == 0 and capsys.readouterr().out == f'spml_nb {spml_nb.__version__}\n'
+
+
+def test_the_help_of_train_has_every_field_with_kind_default_and_meaning(capsys):
+    with pytest.raises(SystemExit): main(['train', '--help'])
+    lines = {line.split()[0]: ' '.join(line.split()) for line in capsys.readouterr().out.splitlines() if line[:2] == '  ' and line.split()}
+    assert set(Config.__annotations__) <= set(lines)
+    assert lines['loss'] == 'loss str em a registered method' and lines['lr'] == 'lr float of the backbone, and of the head on frozen features'
+    assert lines['min_positives'] == 'min_positives int 0 leave out classes with fewer positives' and lines['batch_size'].startswith('batch_size int 16 ')
+    assert lines['optimizer'] == 'optimizer str adam (adam, adamw, sgd)' and lines['regime'].count('linear_init') == 1
+
+
+def test_fields_come_from_a_file_and_the_command_line_comes_on_top(tmp_path, monkeypatch):
+    (tmp_path / 'run.yml').write_text('loss: ls\nlr: 0.001\nseed: 3\nhparams: {smoothing: 0.2}\n')
+    asked = []
+    def launch(config, *words, **options):
+        asked.append(config)
+        raise KeyboardInterrupt
+    monkeypatch.setattr(parallel, 'launch', launch)
+    assert main(['train', '-p', 'seed', '5', '-y', 'lr: 0.002', '--config', str(tmp_path / 'run.yml')]) == 130
+    assert (asked[0].loss, asked[0].lr, asked[0].seed, asked[0].hparams) == ('ls', 0.002, 5, {'smoothing': 0.2})
+
+
+@pytest.mark.parametrize(('content', 'message'), [('loss: [em', 'cannot be read as YAML'), ('em', 'holds no fields'), ('1: 2', 'holds no fields'), (None, 'No such file'), ('lrr: 1', "unknown parameter 'lrr'")])
+def test_a_wrong_file_of_fields_is_refused(tmp_path, capsys, content, message):
+    if content: (tmp_path / 'run.yml').write_text(content)
+    assert main(['train', '--config', str(tmp_path / 'run.yml')]) == 2 and message in capsys.readouterr().err
 
 
 # ---- completion
@@ -65,7 +99,7 @@ def test_presets_are_printed_with_their_sources(capsys):
 
 def test_a_dry_sweep_says_how_much_there_is(capsys):
     assert main(['sweep', 'hml', '--table', '5', '--dry-run']) == 0
-    assert '8 runs of search, of which 8 are missing' in capsys.readouterr().out
+    assert '10 runs of search, of which 10 are missing' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(('words', 'message'), [
@@ -73,11 +107,10 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
     (['sweep', 'hml', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: paper, photos"),
     (['sweep', 'methods', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: photos, photos_finetune, mini"),
     (['sweep', 'hml', '--dataset', 'ccp'], '--dataset goes with methods'), (['sweep', 'methods', '--table', '2'], '--dataset goes with methods'),
-    (['sweep', 'worth', '--seeds', '0'], '--dataset goes with methods, biased and worth'), (['sweep', 'biased', '--methods', 'em'], '--methods and --labels go with one folder'),
+    (['sweep', 'worth', '--seeds', '0'], '--dataset goes with methods, biased and worth'),
     (['sweep', 'worth', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"), (['sweep', 'biased', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"),
     (['sweep', 'methods', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"),
-    (['sweep', 'methods', '--dataset', 'ccp', '--methods', 'em'], '--methods and --labels go with one folder of your own'),
-    (['sweep', 'hml', '--labels', 'single'], '--methods and --labels go with one folder of your own'),
+    (['compare', 'ccp', 'an', 'em'], 'ccp is no folder of photos'),
     (['sweep', 'hml', '--table', '17'], "unknown table of 'hml' '17'"),
     (['sweep', 'hml', '--figure', '17'], "unknown figure of 'hml' '17'"),
     (['sweep', 'hml', '--figure', '3', '--table', '2'], '--figure goes without --table'),
@@ -95,7 +128,7 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
     (['presets', '--loss', 'em'], '--loss goes with --paper'),
     (['runs', '--state', 'dead'], "unknown state 'dead'; allowed: done, begun, damaged, running"),
     (['runs', '-p', 'lrr', '1'], "'lrr'; allowed: loss, dataset"),
-    (['runs', '--yes'], '--yes goes with --remove'),
+    (['runs', '--yes'], '--yes goes with --remove'), (['runs', '--csv', '--remove'], '--csv goes without --remove'), (['runs', '--sort', 'lrr'], "unknown column to sort by 'lrr'"),
     (['runs', '--leftovers', '--state', 'done'], '--leftovers goes without -p, --state and --name'),
     (['predict', 'no-such-run', '.'], "no-such-run"),
     (['export', 'no-such-run', 'model.onnx'], "no-such-run"),
@@ -152,17 +185,28 @@ def test_the_board_of_all_methods_is_swept(capsys, monkeypatch):
     assert asked == [('photos', ['voc12_animals', 'ccp'], 2, True), ('mini', [], 1, False)]
 
 
-def test_a_folder_of_ones_own_is_searched_by_one_command(monkeypatch, photo_folder):
+def test_a_folder_of_ones_own_is_compared_by_one_command(monkeypatch, photo_folder):
     asked, states = [], ['done']
-    def sweep(folder, methods, labels, suite, **options):
-        asked.append((folder, list(methods), labels, suite, options['jobs'], options['dry_run']))
+    def compare(folder, methods, labels, suite, seeds, min_positives, **options):
+        asked.append((folder, list(methods), labels, suite, seeds, min_positives, options['jobs'], options['dry_run']))
         return pd.DataFrame({'state': states})
-    monkeypatch.setattr(search, 'sweep_folder', sweep)
-    words = ['sweep', 'methods', '--dataset', str(photo_folder)]
-    assert main(words) == main([*words, '--methods', 'an', 'em', '--labels', 'single', '--suite', 'photos_finetune', '--jobs', '2', '--dry-run']) == 0
-    assert asked == [(str(photo_folder), [], 'full', 'photos', 1, False), (str(photo_folder), ['an', 'em'], 'single', 'photos_finetune', 2, True)]
+    monkeypatch.setattr(comparison, 'compare', compare)
+    words = ['compare', str(photo_folder)]
+    more = ['an', 'em', '--labels', 'single', '--suite', 'photos_finetune', '--seeds', '5', '--min-positives', '20', '--jobs', '2', '--dry-run']
+    assert main(words) == main([*words, *more]) == 0
+    assert asked == [(str(photo_folder), [], 'full', 'photos', 3, 0, 1, False), (str(photo_folder), ['an', 'em'], 'single', 'photos_finetune', 5, 20, 2, True)]
     states[0] = 'failed'
     assert main(words) == 1 and not (settings.path('outputs') / 'runs.csv').exists()   # no part of the record
+
+
+def test_a_folder_of_ones_own_is_checked(capsys, photo_folder):
+    assert main(['data', str(photo_folder), '--check']) == main(['data', str(photo_folder)]) == 0
+    told = capsys.readouterr().out
+    assert '60 images' in told and 'will be observed, labels: single' in told and 'Positives of each class' in told
+    (photo_folder / 'images' / '007.png').write_bytes(b'')
+    assert main(['data', str(photo_folder), '--check']) == 1 and '007.png (an empty file)' in capsys.readouterr().out
+    (photo_folder / 'labels.csv').write_text('image;labels\n')
+    assert main(['data', str(photo_folder), '--check']) == 2 and 'semicolons' in capsys.readouterr().err
 
 
 def test_the_life_of_a_run(capsys, photo_folder, tmp_path):
@@ -174,6 +218,8 @@ def test_the_life_of_a_run(capsys, photo_folder, tmp_path):
         capsys.readouterr()
         assert main(list(words)) == status
         return capsys.readouterr().out
+    table = pd.read_csv(io.StringIO(told('runs', '--csv', '--sort', 'val_map')))
+    assert table.name.tolist() == [name] and table.lr[0] == 1e-3 and 'reduction=mean' in table.hparams[0] and table.folder[0].endswith(name)
     assert name in told('runs') and name in told('runs', '-p', 'loss', 'an', '--state', 'done') and told('runs', '-p', 'loss', 'em').strip() == 'none'
     table, model = tmp_path / 'found.csv', tmp_path / 'model.safetensors'
     told('predict', name, str(photo_folder / 'images'), '--out', str(table))
@@ -209,7 +255,7 @@ def test_a_number_is_a_text_where_the_field_is_one(monkeypatch):
 
 
 @pytest.mark.parametrize(('words', 'module', 'name', 'resumed'), [
-    (['train'], parallel, 'launch', True), (['sweep', 'hml'], papers, 'sweep', True), (['predict', 'r', '.'], prediction, 'predict', False),
+    (['train'], parallel, 'launch', True), (['sweep', 'hml'], papers, 'sweep', True), (['compare', 'photos'], comparison, 'compare', True), (['predict', 'r', '.'], prediction, 'predict', False),
     (['export', 'r', 'a.onnx'], exporting, 'export', False), (['reproduce', 'r'], reproduction, 'reproduce', False)])
 def test_only_what_goes_on_is_said_to_go_on(monkeypatch, capsys, words, module, name, resumed):
     def stop(*words, **options): raise KeyboardInterrupt

@@ -7,16 +7,15 @@ __all__ = ['names', 'load']
 
 # %% ../../nbs/data/loading.ipynb #b7096a10
 import os
-import warnings
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, one_of, warn
 from .dataset import MINIATURES, Dataset, listed
-from .folder import first_there, places, read_folder
+from .folder import doubts, first_there, places, read_folder
 from .official.registry import BENCHMARKS, folder_of, table
 
 # %% ../../nbs/data/loading.ipynb #8c105e98
@@ -45,7 +44,10 @@ def _find(name, root):
     if isinstance(name, str) and name in BENCHMARKS: return table(name, folder_of(name, root))
     candidates = places(name, root)
     folder = first_there(candidates)
-    if folder.exists(): return read_folder(folder, folder.name)
+    if folder.exists():
+        data = read_folder(folder, folder.name)
+        for sentence in doubts(data, folder / 'images'): warn(sentence)
+        return data
     if isinstance(name, str) and not {'/', os.sep} & set(name):
         one_of(name, names(), 'data set', f'Nor is there a folder {listed(candidates)}.')
     raise SpmlError(f'no folder {name} (looked for {listed(candidates)}). Give a folder, or one of: '
@@ -55,7 +57,7 @@ def _find(name, root):
 def load(name_or_folder: str | Path, root: str | Path | None = None, min_positives: int = 0, exclude=()) -> Dataset:
     """Read a data set by name, or from a folder with images/ and labels.csv.
 
-    Classes without a positive, anywhere or in training, are kept with a warning.
+    Classes without a positive, anywhere or in training, are kept with a warning, as is what `doubts` finds in a folder.
 
     Args:
         name_or_folder: One of `names()`, or a folder. A Path is always a folder. A relative one is looked for below
@@ -92,6 +94,7 @@ def _choose_classes(data, min_positives, exclude):
     for which, what in ((never, 'label never used, no image has it'),
                         (untaught, 'no training image has it, so it cannot be learned')):
         if which.any():
-            warnings.warn(f'{data.name}: {what}: {listed(np.array(data.class_names)[which])}. Kept; it counts in the '
-                          'mean AP (with 0 where it has no positive), not in the choice of the epoch.', stacklevel=3)
+            warn(f'{data.name}: {what}: {listed(np.array(data.class_names)[which])}. Kept; it counts in the mean AP '
+                 '(with 0 where it has no positive), not in the choice of the epoch. Add photos of it, or leave it '
+                 'out: -p exclude.')
     return data

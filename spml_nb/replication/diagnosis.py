@@ -40,7 +40,7 @@ def pulls(run: Run, batch_size: int | None = None) -> tuple[Tensor, np.ndarray, 
     task = make_task(config)
     opened, rows = rebuild(run, config, task.data), task.train
     if config.regime == 'linear':
-        opened.source = feature_source(opened.model, opened.images, rows, ('plain',), config, task.data.fingerprint)
+        opened.source = feature_source(opened.model, opened.images, rows, ('plain',), config)
     method = opened.method.train()
     method.epochs = config.epochs
     method.start_epoch(config.epochs)

@@ -168,8 +168,7 @@ def examine(run: Run, part: str = 'train') -> Examined:
     task = make_task(config)
     trainer, index = rebuild(run, config, task.data), getattr(task, part)
     if trainer.config.regime == 'linear':   # features that training has left in the cache
-        trainer.source = feature_source(trainer.model, trainer.images, index, ('plain',), trainer.config,
-                                        task.data.fingerprint)
+        trainer.source = feature_source(trainer.model, trainer.images, index, ('plain',), trainer.config)
     logits = predict(trainer.module, trainer.method, trainer.source, index)
     return Examined(trainer, task, index, logits.double().cpu().numpy())
 

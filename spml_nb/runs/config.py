@@ -61,13 +61,13 @@ class Config:
     head: str | None = None              # unset: the method's
     image_size: int | None = None        # pixels per side, unset: 40 for mini, 224 for efficientnet_lite0, else 448
     epochs: int | None = None            # of each stage at most, unset: 15, 60 on frozen features, 120 for mini
-    batch_size: int | None = None
+    batch_size: int | None = None        # images in a step
     lr: float | None = None              # of the backbone, and of the head on frozen features
     head_lr_multiplier: float | None = None   # head against backbone, end to end
     linear_epochs: int | None = None     # of linear_init's first stage at most
     linear_lr: float | None = None       # of linear_init's first stage
     optimizer: str | None = None
-    weight_decay: float | None = None
+    weight_decay: float | None = None    # of all weights; in the gradient for adam and sgd
     momentum: float | None = None        # sgd only
     nesterov: bool | None = None         # sgd only
     schedule: str | None = None

@@ -17,16 +17,20 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pandas as pd
 
 from ..base import settings
 from ..base.errors import SpmlError, one_of
 from ..data import loading
+from ..data.folder import first_there, places
+from ..data.official import registry
 from ..runs import record
 from ..runs.config import Config, as_dict, resolve, science_key
 from ..runs.folder import Run, provenance, read_json
@@ -193,18 +197,36 @@ def finished() -> pd.DataFrame:
     both = pd.concat(tables, ignore_index=True)
     return both.drop_duplicates('key').set_index('key') if len(both) else both
 
-_ALIKE = (['dataset', 'regime', 'head', 'loss'], ['dataset', 'regime', 'head'], ['head'], [])
+_KIND = ['regime', 'backbone', 'image_size', 'device']   # runs that differ there say nothing about each other's time
+_ALIKE = (['dataset', 'head', 'loss'], ['dataset', 'head'], ['head', 'loss'], ['head'], [])
 
 def _expected(configs: Iterable[Config], known: pd.DataFrame) -> list[float]:
     "For each configuration, median seconds of the finished runs that are most like it."
-    def times(names):   # what the names have in common, with the median of those that share it
-        groups = known.groupby(names).seconds.median() if names else {(): known.seconds.median()}
-        return {k if isinstance(k, tuple) else (k,): v for k, v in groups.items()}
-    levels = [(names, times(names)) for names in _ALIKE] if len(known) else []
+    if not len(known): return [math.nan] * len(configs)
+    known = known.assign(device=known.device.str.split(':').str[0],
+                         pace=known.seconds / known.dataset.map({name: _images(name) for name in set(known.dataset)}))
+    medians = [(names, 'seconds' if 'dataset' in names else 'pace',
+                known.groupby(_KIND + names)[['seconds', 'pace']].median().to_dict('index')) for names in _ALIKE]
     def of(config):
-        found = (like.get(tuple(getattr(config, name) for name in names)) for names, like in levels)
-        return next((seconds for seconds in found if seconds is not None), math.nan)
+        its = vars(config) | {'dataset': Path(config.dataset).name, 'device': config.device.split(':')[0]}
+        for names, unit, like in medians:
+            seconds = like.get(tuple(its[name] for name in _KIND + names), {}).get(unit, math.nan)
+            if unit == 'pace': seconds *= _images(config.dataset)
+            if seconds == seconds: return seconds
+        return math.nan
     return [of(config) for config in configs]
+
+@cache
+def _images(dataset: str) -> float:
+    "About how many images a run on a data set trains on; NaN where that is not at hand."
+    if dataset in registry.BENCHMARKS:
+        counts = registry.find(dataset).counts
+        return counts.get('train', 0.8 * counts.get('images', math.nan))
+    if dataset in loading.names() or not first_there(places(dataset)).is_dir(): return math.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')   # whoever trains on the folder is warned
+        data = loading.load(dataset)
+    return len(data) - len(data.rows('test'))
 
 
 # %% ../../nbs/sweeps/queue.ipynb #7e6f2bbb
@@ -320,6 +342,8 @@ def run(configs: Iterable[Config], *, engine: str = 'local', address: str | None
         if len(todo):
             with contextlib.closing(ENGINES[engine](todo, jobs, address, tell)) as answers:
                 for name, message in answers:
+                    if not messages and expected[name] > 0:   # the first also decodes photos and computes features
+                        began = max(began, time.perf_counter() - expected[name])
                     messages[name] = message
                     tell(f'{progress(messages, expected, time.perf_counter() - began, jobs)}  {name}')
     except KeyboardInterrupt: tell('interrupted: the same command goes on from here.')

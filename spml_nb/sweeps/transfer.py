@@ -170,7 +170,7 @@ def features(model: Model, data: Dataset, image_size: int | None = None) -> np.n
     device, size = settings.device(), image_size or (data.images.shape[1] if data.images_in_memory else 224)
     if data.images_in_memory: source = batches.ImageSource(images.open_images(data, size), {'plain': 'plain'}, device)
     else: source = batches.CropSource(images.open_photos(data), {'plain': 'centre'}, device, size)
-    key = f'transfer-{data.fingerprint}-{batches.weights_key(model)}-{size}-{model.normalise}'
+    key = f'transfer-{batches.content(source.store)}-{batches.weights_key(model)}-{size}-{model.normalise}'
     model = model.to(device, memory_format=torch.channels_last)
     return np.array(batches.cached_features(model, source, np.arange(len(data)), 'plain', 0, key))
 

@@ -8,7 +8,6 @@ __all__ = ['predict', 'Target', 'targets', 'seen_classes', 'blind', 'mean_ap', '
 
 # %% ../../nbs/training/selection.ipynb #8c08823c
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 
 from .. import data as datasets
 from .. import metrics
+from ..base.errors import warn
 from ..data import labels
 from ..methods.core import Method, ViewOutputs
 from .task import Task
@@ -241,7 +241,7 @@ def scoring_labels(data: datasets.Dataset, rows: dict[str, np.ndarray],
     """
     both = {part: labels.for_scoring(data.labels[of_part]) for part, of_part in rows.items()}
     if blind := [part for part, (_, truth) in both.items() if truth == 'observed only' and part not in told]:
-        warnings.warn(f'{data.name}: no class of {" and ".join(blind)} has known positives and known negatives, so the '
-                      'scores there are against observed labels, with every unknown counted as negative. Annotate '
-                      'some images in full for true scores.', stacklevel=3)
+        warn(f'{data.name}: no class of {" and ".join(blind)} has known positives and known negatives, so the '
+             'scores there are against observed labels, with every unknown counted as negative. Annotate '
+             'some images in full for true scores.')
     return {part: target for part, (target, _) in both.items()}, {part: truth for part, (_, truth) in both.items()}

@@ -7,7 +7,6 @@ __all__ = ['HALF', 'Diverged', 'LossWatch', 'Trainer', 'train', 'finish']
 
 # %% ../../nbs/training/trainer.ipynb #95c4ac02
 import time
-import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,8 +18,8 @@ from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from .. import methods, models
-from ..base import files
-from ..base.errors import SpmlError
+from ..base import files, progress
+from ..base.errors import SpmlError, warn
 from ..methods.core import ViewOutputs
 from ..models.heads import Outputs
 from ..runs.config import Config, resolve
@@ -141,7 +140,7 @@ class Trainer:
     def frozen_features(self):
         "What a head alone is trained on: a FeatureSource."
         task, views = self.task, self.method.views
-        return feature_source(self.model, self.images, task.train, views, self.config, task.data.fingerprint)
+        return feature_source(self.model, self.images, task.train, views, self.config)
 
     @property
     def best(self) -> dict: return self.choices[0].best
@@ -172,7 +171,9 @@ class Trainer:
         self.ready()
         self.method.start_epoch(self.epoch)
         order = torch.randperm(self.task.length) % len(self.task.train)   # each once, unless the run has fewer images
-        for index in order.split(self.config.batch_size): self.step(index)
+        batches = order.split(self.config.batch_size)
+        seen = self.group.first and progress.place() == 'terminal'   # elsewhere the line of the epoch is enough
+        for index in progress.bar(batches, what=f'epoch {self.epoch}', unit='steps', show=seen): self.step(index)
         loss = self.watch.look()
         averaged = [self.averaged.module] if self.averaged is not None else []
         self.group.agree(self.module, *averaged, parameters=False)
@@ -252,10 +253,10 @@ class Trainer:
         "Say so when the best epoch cannot be chosen by true labels."
         if not len(self.task.val) or not self.group.first: return
         if self.config.selection != 'val_clean' or not blind(self.task, 'val_clean'): return
-        warnings.warn(f'{self.task.data.name}: no class of val has known positives and known negatives, so the '
-                      'epoch and the threshold are chosen by observed labels, with every unknown counted as negative, '
-                      'as selection: val_observed does. '
-                      'Annotate some validation images in full for a true choice.', stacklevel=3)
+        warn(f'{self.task.data.name}: no class of val has known positives and known negatives, so the '
+             'epoch and the threshold are chosen by observed labels, with every unknown counted as negative, '
+             'as selection: val_observed does. '
+             'Annotate some validation images in full for a true choice.')
 
     # ---- what is written
 

@@ -1,10 +1,13 @@
 """A folder of photos: what is read from its table, how it is split, and how each wrong input is answered."""
+import shutil
+import warnings
 
 import numpy as np
 import pytest
 from tables import NAMES, ROWS, numbered, refused
 
-from spml_nb.data.folder import Listing
+from spml_nb.base.errors import SpmlError, SpmlWarning
+from spml_nb.data.folder import LAYOUT, Listing, doubts, read_folder
 from spml_nb.data.loading import load
 from spml_nb.data.official.registry import table_text
 
@@ -154,7 +157,7 @@ def test_images_outside_the_folder_are_refused(folder, tmp_path, name):
     refused(path, 'outside', repr(name))
 
 
-@pytest.mark.parametrize('header', ['file,cat,dog', 'cat,image', 'image', 'image,split', 'image,labels,cat', 'image,positives,cat', 'image;labels', 'image,cat,cat', 'image,cat,'])
+@pytest.mark.parametrize('header', ['file,cat,dog', 'cat,image', 'image', 'image,split', 'image,labels,cat', 'image,positives,cat', 'image,cat,cat', 'image,cat,'])
 def test_unknown_layouts_show_the_columns_and_the_three_known_ones(folder, header):
     row = ','.join(['a.jpg', *'0' * header.count(',')])
     refused(folder(f'{header}\n{row}\n'), 'unknown layout', 'one column a class', 'one column `labels`', 'one column `positives`')
@@ -178,3 +181,132 @@ def test_tables_that_are_empty_or_ragged_are_refused(folder, table, part): refus
 
 def test_a_table_that_is_not_utf8_is_refused(folder):
     refused(folder('image,labels\na.jpg,Größe\n', encoding='latin-1'), 'UTF-8')
+
+
+# ---- mistakes that people make: each is refused or warned of by name
+
+TEN = [f'{k}.jpg' for k in range(10)]
+
+
+def rows(*cells, header='image,labels', names=TEN): return '\n'.join([header, *(f'{name},{cells[k % len(cells)]}' for k, name in enumerate(names))])
+
+
+def renamed(old, new): return lambda path: (path / old).rename(path / new)
+
+
+def beside(path):
+    for file in (path / 'images').iterdir(): shutil.move(file, path)
+    (path / 'images').rmdir()
+
+
+GOOD = rows('a|b', 'b')
+REFUSED = {   # name: (table, what the message says, files, what is done to the folder)
+    'semicolons between columns': ('image;labels\n0.jpg;a', ['separated by semicolons', "'image;labels'", 'Save it with commas']),
+    'tabs between columns': ('image\tlabels\n0.jpg\ta', ['separated by tabs']),
+    'the line sep= of a spreadsheet': ('sep=;\nimage;labels\n0.jpg;a', ['separated by semicolons', "'sep=;'"]),
+    'commas between names': (rows('"Action,Crime,Thriller"', '"Crime,Drama"', 'Drama'), ['has commas between names', "'Action,Crime,Thriller'", 'Write `|`', 'end one cell with `|`']),
+    'semicolons between names': (rows('Action; Crime', 'Drama; Crime', 'Drama'), ['has semicolons between names', "'Action; Crime'"]),
+    'a comma between two names that stand alone elsewhere': (rows('a', 'b', 'a', 'b', '"b, a"'), ['has commas between names', "'b, a'"]),
+    'lists of Python': (rows('"[\'a\', \'b\']"'), ['holds lists such as', 'Write the names with `|`']),
+    'numbers in a column of names': (rows('1', '0', '-1'), ['`labels` holds numbers alone', 'the name of its class']),
+    'names in a column tags': (rows('a|b', header='image,tags'), ["'a|b'", "column 'tags'", 'call it `labels` (complete) or `positives`']),
+    'names in a column label': (rows('cat', header='image,label'), ["If 'label' holds names, call it `labels`"]),
+    'a caption among class columns': (rows('1,0,a red hat', header='image,cat,dog,caption'), ["If 'caption' is no class, remove the column"]),
+    'a caption beside labels': (rows('a,a red hat', header='image,labels,caption'), ["remove 'caption'"]),
+    'capitals in a column': (rows('a', header='image,Labels'), ['Labels among the columns', 'small letters']),
+    'parts in another column': (rows('1,train', '1,test', header='image,cat,subset'), ["column 'subset'", 'name the column `split`']),
+    'the first column has another name': (rows('a', header='filename,labels'), ["Rename the first column 'filename' to `image`"]),
+    'the columns are turned round': ('labels,image\na,0.jpg', ['Put `image` first']),
+    'no line with the columns': (rows('a', header='x.jpg,cat'), ['The first line must name the columns: `image,labels`']),
+    'row numbers of pandas': (',image,labels\n0,0.jpg,a', ['index=False']),
+    'both columns of names': (rows('a,a', header='image,labels,positives'), ['both a column `labels`', 'Keep one']),
+    'no column of labels': ('image\n0.jpg', ['unknown layout with the columns image', 'one column a class']),
+    'a class twice': (rows('1,1', header='image,cat,cat'), ["repeated or without a name: 'cat'"]),
+    'a row that is too long': (GOOD + '\n0.jpg,a,b', ['not row (cells): 11 (3)']),
+    'a quotation mark that is left open': ('image,labels\n0.jpg,"a', ['cannot be read']),
+    'an empty table': ('', ['is empty']),
+    'a table with a header only': ('image,labels\n', ['a header and no rows']),
+    'a cell that is no label': (rows('1', 'yes', header='image,cat'), ["cell 'yes' in row 2 (image '1.jpg'), column 'cat'"]),
+    'names without their folder': (GOOD, ["'0.jpg' (found as sub/0.jpg: write that)"], [f'sub/{name}' for name in TEN]),
+    'names with images/': (rows('a', names=[f'images/{name}' for name in TEN]), ["'images/3.jpg' (found as 3.jpg: write that)"]),
+    'names without a suffix': (rows('a', names=[str(k) for k in range(10)]), ["'3' (found as 3.jpg: write that)"]),
+    'names with another suffix': (rows('a', names=[f'{k}.png' for k in range(10)]), ["'3.png' (found as 3.jpg: write that)"]),
+    'names in another case': (GOOD.replace('.jpg', '.JPG'), ["'3.JPG' (found as 3.jpg: write that)"]),
+    'names with the slashes of Windows': (rows('a', names=[f'C:\\photos\\{name}' for name in TEN]), ['(found as 3.jpg: write that)']),
+    'names with a whole path': (rows('a', names=[f'/home/me/{name}' for name in TEN]), ['outside', "'/home/me/3.jpg' (found as 3.jpg: write that)"]),
+    'names with two candidates': (GOOD, ["'0.jpg', '1.jpg'"], [f'{base}/{name}' for base in 'xy' for name in TEN]),
+    'photos that are not there': (GOOD, ['names 4 images', "'6.jpg', '7.jpg', '8.jpg', '9.jpg'. Add them"], TEN[:6]),
+    'a photo with two rows': (GOOD + '\n3.jpg,a', ['more than one row for: 3.jpg', 'Join them']),
+    'parts with other names': (rows('a,Train', 'a,valid', 'a,tset', header='image,labels,split'), ["Write train for 'Train' (4 rows). Write val for 'valid' (3 rows). Write test for 'tset' (3 rows)."]),
+    'a part that is not filled in': (rows('a,train', 'a,', header='image,labels,split'), ["unknown split '' in row 2"]),
+    'no test rows': (rows('a,train', 'a,val', header='image,labels,split'), ['names no test row']),
+    'too few rows': ('image,labels\n0.jpg,a\n1.jpg,b', ['2 rows are too few']),
+    'the table has a capital': (GOOD, ['There is Labels.csv. Rename it'], TEN, renamed('labels.csv', 'Labels.csv')),
+    'the table is a spreadsheet': (GOOD, ['There is labels.xlsx. Save it with commas'], TEN, renamed('labels.csv', 'labels.xlsx')),
+    'the table lies among the photos': (GOOD, ['There is images/labels.csv. Rename it, as labels.csv beside images/'], TEN, renamed('labels.csv', 'images/labels.csv')),
+    'the folder has a capital': (GOOD, ['There is Images/. Rename it to images.'], TEN, renamed('images', 'Images')),
+    'the folder has another name': (GOOD, ['There is photos/. Rename it to images.'], TEN, renamed('images', 'photos')),
+    'photos beside the table': (GOOD, ['10 photos lie beside the table (0.jpg, 1.jpg, 2.jpg', 'Move them into images/'], TEN, beside)}
+WARNED = {
+    'a class misspelt once': (rows(*['Drama|b'] * 9, 'Darma'), ["'Darma' (did you mean Drama?)", 'Mend the table']),
+    'a class in two cases': (rows('hat', 'Hat', 'sun-hat', 'sun hat'), ["'Hat' and 'hat', 'sun hat' and 'sun-hat'", 'one way']),
+    'classes made of others': (rows('a|b', '"a,b"', 'b'), ["made of others: 'a,b'", 'Write `|`']),
+    'empty cells of labels': (rows('a|b', '', 'b'), ['no label, so that every class counts as absent: 3 of 10, 1.jpg, 4.jpg, 7.jpg', 'Fill in']),
+    'empty cells of positives': (rows('a|b', '', header='image,positives'), ['no label, and nothing is known: 5 of 10', 'remove their rows']),
+    'photos without a row': (GOOD, ['no row for 2 photos of images/, which are not used: sub/x.JPG, y.png', 'Add rows'], [*TEN, 'sub/x.JPG', 'y.png', '.z.jpg', 'notes.txt']),
+    'a placeholder as a class': (rows('a', 'nan', 'None|a'), ["'None', 'nan' counts as a class", 'Leave the cell empty']),
+    'one class': (rows('a', ''), ['there is one class', 'give two or more']),
+    'a class on every photo': (rows('a|b', 'a'), ["every photo has 'a'", 'Exclude it']),
+    'a part without any label': (rows('a|b,train', 'b,train', ',test', header='image,positives,split'), ['no photo of the part test has a label']),
+    'a class that is never used': (rows('1,0', header='image,cat,dog'), ['never used, no image has it: dog', 'leave it out: -p exclude']),
+    'a class that cannot be learned': (rows('a,train', 'a|b,test', header='image,labels,split'), ['no training image has it', ': b.'])}
+
+
+def arranged(folder, table, says, names=TEN, change=None):
+    path = folder(table, names)
+    if change: change(path)
+    return path
+
+
+@pytest.mark.parametrize('mistake', REFUSED)
+def test_a_certain_mistake_is_refused_by_name(mistake, folder):
+    case = REFUSED[mistake]
+    path = arranged(folder, *case)
+    refused(path, *case[1])
+    if mistake != 'an empty table':
+        with pytest.raises(SpmlError) as caught: load(path)
+        assert len(caught.value.message.replace(LAYOUT, '').replace(str(path), '')) < 700   # still read by a person
+
+
+@pytest.mark.parametrize('mistake', WARNED)
+@pytest.mark.filterwarnings('default')
+def test_a_likely_mistake_is_a_warning_by_name(mistake, folder):
+    case = WARNED[mistake]
+    with pytest.warns(SpmlWarning) as told: load(arranged(folder, *case))
+    texts = [str(warning.message) for warning in told]
+    assert any(all(part in text for part in case[1]) for text in texts), texts
+    assert all(text.startswith('set: ') and text.endswith(('.', '?')) and '\n' not in text for text in texts)
+
+
+@pytest.mark.parametrize('table', [rows('size 38', *['size 39'] * 8, 'b'), rows('woman', *['man'] * 8, 'b'), rows('C|b', 'C++'), rows('"tench, Tinca|"', '"hare, Lepus"'), rows('a|b', 'b', 'c')])
+def test_what_is_meant_passes_without_a_word(table, folder):
+    path = folder(table, TEN)
+    assert doubts(read_folder(path, 'set'), path / 'images') == []
+
+
+def test_all_parts_of_a_table_are_looked_at_before_it_is_refused(folder):
+    refused(folder(rows('"a,b",Train', header='image,labels,split'), TEN[:8]), '3 things are wrong', "'8.jpg', '9.jpg'", "Write train for 'Train'", 'has commas between names')
+
+
+def test_a_warning_is_shown_once_and_without_a_line_of_code(folder, capsys, monkeypatch):
+    from spml_nb.base import errors
+    monkeypatch.setattr(errors, '_said', set())
+    monkeypatch.setattr(warnings, 'formatwarning', errors._format)
+    with warnings.catch_warnings():   # pytest keeps warnings for itself; here they are printed
+        monkeypatch.setattr(warnings, 'showwarning', lambda *given: print(warnings.formatwarning(*given[:4]), end=''))
+        warnings.simplefilter('always')
+        for _ in range(2): load(folder(rows('a|b', 'b', ''), TEN))
+        warnings.warn('of another library', UserWarning, stacklevel=1)
+    told = capsys.readouterr().out
+    assert told.count('warning: set: photos with no label') == 1 and '.py:' not in told.split('UserWarning')[0].rpartition('\n')[0]
+    assert 'UserWarning: of another library' in told

@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 
 from spml_nb.data.dataset import Dataset
-from spml_nb.data.glance import describe, sheet
+from spml_nb.data.glance import ALIKE, check, describe, look, observed, parts, same, sheet
 
 
 @pytest.fixture
@@ -30,3 +30,70 @@ def test_the_photos_at_hand_have_the_papers_kind_of_numbers(ccp):
     from spml_nb.data.loading import load
     numbers = describe(load(ccp, min_positives=40, exclude=['skin', 'hair']))
     assert (numbers['train'], numbers['test'], numbers['classes'], round(numbers['positives'], 1)) == (1342, 420, 47, 5.5)
+
+
+# ---- a folder, checked
+
+@pytest.fixture
+def photos(tmp_path):
+    "A function that writes noisy photos of 60 × 40 pixels; `copies`: {number: of which it is a smaller copy}."
+    def write(table, n=12, copies=(), damage=()):
+        rng, folder = np.random.default_rng(0), tmp_path / 'garden'
+        (folder / 'images').mkdir(parents=True)
+        pixels = rng.integers(0, 255, (n, 4, 6, 3), np.uint8)
+        for k in range(n):
+            picture = Image.fromarray(pixels[dict(copies).get(k, k)]).resize((60, 40), Image.Resampling.BICUBIC)
+            if k in dict(copies): picture = picture.resize((45, 30))
+            picture.save(folder / 'images' / f'{k}.jpg', quality=60 if k in dict(copies) else 90)
+        for k, content in dict(damage).items():
+            file = folder / 'images' / f'{k}.jpg'
+            file.write_bytes(file.read_bytes()[:content] if isinstance(content, int) else content)
+        (folder / 'labels.csv').write_text(table)
+        return folder
+    return write
+
+
+MIXED = '\n'.join(['image,rose,bee,split', *(f'{k}.jpg,{"1," if k % 2 else ",1"},{"train" if k < 6 else "val"}' for k in range(8)),
+                   *(f'{k}.jpg,1,{k % 2},test' for k in range(8, 12))])
+
+
+def test_parts_are_counted_with_what_their_scores_are_against(photos):
+    from spml_nb.data.loading import load
+    data = load(photos(MIXED))
+    table = parts(data)
+    assert table.photos.tolist() == [6, 2, 4] and table.positives.tolist() == [1, 1, 1.5] and table.negatives.tolist() == [0, 0, 0.5]
+    assert table.unknown.tolist() == [50, 50, 0] and table.scores.tolist() == ['observed labels (unknown ones as negatives)'] * 2 + ['all labels']
+    assert observed(data) == '1.0 of 1.0 positives a photo will be observed, labels: single.'
+
+
+def test_what_will_be_observed_is_said_with_the_setting_that_uses_all(data):
+    assert observed(data) == '1.0 of 1.3 positives a photo will be observed, labels: single; `-p labels full` uses all that the table knows.'
+    assert observed(data, 'full') == '1.3 of 1.3 positives a photo and 2.3 negatives will be observed, labels: full.'
+
+
+def test_the_same_photo_is_found_in_another_size_and_a_damaged_one_is_named(photos):
+    folder = photos(MIXED, copies={9: 2, 5: 4, 7: 4}, damage={0: 700, 1: b'', 3: b'no photo'})
+    unusable, groups = look([folder / 'images' / f'{k}.jpg' for k in range(12)])
+    assert set(unusable) == {0, 1, 3} and unusable[1] == 'an empty file' and 'truncated' in unusable[0]
+    assert [rows.tolist() for rows in groups] == [[2, 9], [4, 5, 7]]
+    found = check(folder)
+    assert not found.ready and 'cannot be used: 3 of 12, 0.jpg (' in found.text
+    assert 'more than once: 2, 2 of them in different parts, which makes scores better than they are: 2.jpg (train) = 9.jpg (test)' in found.text
+    assert 'rose 8, bee 6' in found.text and 'Rare, with fewer than 20 positives: rose 8, bee 6. Add photos.' in found.text
+    assert 'of val are missing' in found.text and 'of test are missing' not in found.text
+
+
+def test_a_folder_in_order_is_ready_and_doubts_are_said(photos):
+    found = check(photos('\n'.join(['image,labels', *(f'{k}.jpg,{("rose|leaf", "leaf", "")[k % 3]}' for k in range(11))])))
+    assert found.ready and 'more than once' not in found.text and 'cannot be used' not in found.text
+    assert 'warning: garden: labels.csv has no row for 1 photos' in found.text and 'warning: garden: photos with no label' in found.text
+
+
+def test_like_photos_are_grouped_as_plain_loops_do():
+    rng = np.random.default_rng(1)
+    v = rng.normal(size=(700, 8)).astype(np.float32)
+    v[[600, 20, 699]], v[550] = v[3] + 1e-3, v[1]
+    v /= np.linalg.norm(v, axis=1, keepdims=True)
+    v[5] = 0   # a plain surface
+    pairs = {(i, j) for i in range(700) for j in range(i) if float(v[i] @ v[j]) >= ALIKE}
+    assert [rows.tolist() for rows in same(v)] == [[1, 550], [3, 20, 600, 699]] and len(pairs) == 1 + 6

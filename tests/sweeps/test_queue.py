@@ -1,5 +1,6 @@
 "Many runs: nothing is run twice, a failure stops nothing else, a kill or a node's death loses nothing."
 import json
+import math
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -144,10 +146,30 @@ def test_a_worker_that_cannot_start_is_a_failure_and_no_wait_without_end(place, 
     assert table.state.tolist() == ['failed'] and 'OSError: no more processes' in table.message[0]
 
 
-def test_time_left_is_learnt_from_like_runs():
-    known = pd.DataFrame({'loss': ['an', 'an', 'em'], 'dataset': ['mini_voc'] * 3, 'regime': ['linear'] * 3, 'head': ['linear'] * 3, 'seconds': [2.0, 4.0, 30.0]})
-    table = sweeps.plan([QUICK, replace(QUICK, loss='em'), replace(QUICK, loss='wan'), replace(QUICK, dataset='mini_cub')], known)
-    assert table.expected.tolist() == [3.0, 30.0, 4.0, 4.0]
+def test_time_left_is_learnt_from_like_runs(photo_folder):
+    alike = {'regime': 'linear', 'head': 'linear', 'backbone': 'mini', 'image_size': 40, 'device': 'cpu', 'dataset': 'mini_voc'}
+    known = pd.DataFrame([alike | given for given in (
+        {'loss': 'an', 'seconds': 2.0}, {'loss': 'an', 'seconds': 4.0}, {'loss': 'em', 'seconds': 30.0}, {'loss': 'em', 'seconds': 900.0, 'regime': 'finetune'},
+        {'loss': 'em', 'seconds': 4000.0, 'dataset': 'coco18'}, {'loss': 'em', 'seconds': 90.0, 'dataset': 'coco18', 'device': 'cuda:0'})])
+    def seconds(**given): return sweeps.plan([replace(QUICK, **given)], known).expected[0]
+    assert [seconds(), seconds(loss='em'), seconds(loss='wan')] == [3, 30, 4]
+    assert seconds(regime='finetune') == 900 and math.isnan(seconds(backbone='efficientnet_lite0')) and math.isnan(seconds(dataset='mini_cub'))
+    own = {'dataset': str(photo_folder), 'backbone': 'mini', 'image_size': 40}
+    assert seconds(**own) == pytest.approx(4000 * 48 / (0.8 * 6000)) and math.isnan(seconds(**own, regime='finetune'))   # 48 of its photos are for training
+    assert sweeps.plan([QUICK], pd.DataFrame()).expected.isna().all()
+
+
+def test_what_is_done_once_does_not_count_for_every_run_that_is_left(monkeypatch):
+    clock, told = [0.0], []
+    def engine(todo, jobs, address, tell):
+        for name, taken in zip(todo.run, (600, 10, 10), strict=True):   # the first computes the features of all
+            clock[0] += taken
+            yield name, 'stopped'
+    monkeypatch.setitem(queue.ENGINES, 'local', engine)
+    monkeypatch.setattr(queue, 'time', SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(queue, '_expected', lambda configs, known: [10.0] * len(configs))
+    sweeps.run([replace(QUICK, seed=seed) for seed in range(3)], tell=told.append)
+    assert [re.search('about (.*) left', line)[1] for line in told[:3]] == ['20 s', '10 s', '0 s']
 
 
 def test_wrong_orders_are_refused():

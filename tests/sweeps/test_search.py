@@ -12,12 +12,10 @@ from spml_nb import methods, runs, sweeps
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods import core
-from spml_nb.runs import config as configuration
 from spml_nb.runs.config import HEADS, config_hash, resolve
 from spml_nb.runs.folder import Run
 from spml_nb.sweeps import search
 from spml_nb.sweeps.search import Choice, LogUniform, Row, Uniform
-from spml_nb.use import predict
 
 
 def test_wrong_names_are_refused():
@@ -209,17 +207,6 @@ def test_a_rate_at_the_edge_is_told_with_the_remedy(own_folders, monkeypatch):
 
 # ---- a folder of one's own
 
-@pytest.fixture
-def one_label_each(photo_folder, monkeypatch):
-    "Photos with one known label each and no clean label anywhere; the suite photos with two draws on the mini backbone."
-    table = pd.read_csv(photo_folder / 'labels.csv')
-    table.assign(positives=table.pop('labels').str.split('|').str[-1]).to_csv(photo_folder / 'labels.csv', index=False)
-    monkeypatch.setitem(search.SUITES, 'photos', search.SUITES['photos'] | {
-        'config': {'backbone': 'mini', 'image_size': 40, 'regime': 'linear', 'epochs': 2, 'cached_views': 1, 'min_positives': 20}, 'draws': 2})
-    monkeypatch.setattr(search, 'FINAL_SEEDS', range(2))
-    return photo_folder
-
-
 def test_a_folder_is_searched_with_the_recipe_of_the_suite_and_every_class(photo_folder):
     tried = sweeps.candidates(Row('em', labels='full'), 'photos', str(photo_folder))
     theirs = sweeps.candidates(Row('em', labels='full'), 'photos', 'ccp')
@@ -227,51 +214,8 @@ def test_a_folder_is_searched_with_the_recipe_of_the_suite_and_every_class(photo
     same = ('lr', 'hparams', 'batch_size', 'regime', 'backbone', 'seed')
     assert [[getattr(c, n) for n in same] for c in tried] == [[getattr(c, n) for n in same] for c in theirs]
     with pytest.raises(SpmlError, match="'photos' 'nowhere'; allowed: .* Or give one folder that has images/"): sweeps.candidates(Row('em'), 'photos', 'nowhere')
+    assert {c.min_positives for c in sweeps.candidates(Row('em', min_positives=7), 'photos', str(photo_folder))} == {7}
     assert sweeps.own_folder(str(photo_folder)) and not sweeps.own_folder('ccp') and not sweeps.own_folder('nowhere')
-
-
-def test_one_call_searches_chooses_and_says_what_is_missing_and_what_to_do_next(one_label_each):
-    told = []
-    assert (sweeps.sweep_folder(str(one_label_each), ('an', 'em'), dry_run=True, tell=told.append).state == 'missing').all()
-    assert 'seeds differ in training alone' in told[0] and '4 runs of search, of which 4 are missing' in told[1] and len(told) == 2
-    done = sweeps.sweep_folder(str(one_label_each), ('an', 'em'), tell=told.append)
-    assert len(done) == 8 and set(done.state) == {'done'}   # what a table leaves open is unknown: AN and EM are two losses there
-    said, known = told[-1], sweeps.finished()
-    assert said.count('against') == 2 and said.count('observed labels (unknown ones as negatives)') == 3
-    assert said.count('The true mAP and F1 of') == 2 and 'of val are missing, because no class' in said and 'of test are missing' in said
-    finals = known[known.seed != sweeps.SEARCH_SEED]
-    assert set(finals.labels) == {'full'} and set(finals.loss) == {'an', 'em'}
-    best = finals.loc[finals.groupby('loss').val_map.transform('mean').eq(finals.groupby('loss').val_map.mean().max())].nlargest(1, 'val_map').iloc[0]
-    assert f'{best.loss}, run {best.run}.' in said and said.endswith(f'spml predict {best.run} PHOTOS')
-    assert len(predict.predict(best.run, one_label_each / 'images')) == 60
-    rows = [Row('an', labels='full'), Row('em', labels='full')]
-    table = sweeps.outcome(rows, 'photos', str(one_label_each), known, range(2)).set_index('loss')
-    assert table.over_an['em'] == pytest.approx(table.test_map['em'] - table.test_map['an']) and table.over_an['an'] == 0   # AN with the same labels
-    told.clear()
-    assert len(sweeps.sweep_folder(str(one_label_each), ('an', 'em'), tell=told.append)) == 0 and told[-1] == said
-
-
-def test_after_a_correction_of_the_table_old_runs_do_not_pass_for_new_ones(one_label_each):
-    sweeps.sweep_folder(str(one_label_each), ('an',), tell=lambda line: None)
-    table = pd.read_csv(one_label_each / 'labels.csv')
-    table.loc[0, 'positives'] = 'blue'
-    table.to_csv(one_label_each / 'labels.csv', index=False)
-    sweeps.queue._key.cache_clear()
-    configuration._fingerprint.cache_clear()
-    told = []
-    again = sweeps.sweep_folder(str(one_label_each), ('an',), tell=told.append)
-    assert set(again.state) == {'failed'} and all('have changed since. Remove that folder' in each for each in again.message)
-    assert told[-1] == 'No method is through yet. Give the same command again to go on.'
-
-
-def test_where_the_truth_is_known_nothing_is_missing(photo_folder):
-    rows, folder = [Row('an', labels='full')], str(photo_folder)
-    truth = {'val_truth': 'complete', 'test_truth': 'complete', 'val_left_out': 0, 'test_left_out': 0}
-    assert sweeps.verdict(rows, 'photos', folder, sweeps.finished()).startswith('No method is through yet')
-    for c in sweeps.candidates(rows[0], 'photos', folder): finish(c, 60, 0, **truth)
-    for c in sweeps.finals(rows[0], 'photos', folder, sweeps.finished(), search.FINAL_SEEDS): finish(c, 60 + c.seed % 2, 50, **truth)
-    said = sweeps.verdict(rows, 'photos', folder, sweeps.finished())
-    assert 'missing' not in said and 'Best on validation, against all labels: an' in said
 
 
 def test_a_run_without_numbers_does_not_hold_up_a_search():

@@ -91,6 +91,18 @@ def test_damaged_curves_are_a_damaged_run(content):
     assert sorted(table.state) == ['damaged', 'done'] and 'metrics.csv cannot be read' in table.note[run.folder.name]
 
 
+def test_what_tells_runs_apart_is_shown_and_sorted():
+    runs = [stand_in(), stand_in(lr=0.02), stand_in(lr=0.003, epochs=7), stand_in(loss='ls', hparams={'smoothing': 0.2}, min_positives=5), stand_in(dataset='mini_cub', epochs=9)]
+    table = keeping.by(keeping.listing(), 'lr').set_index('name')
+    assert table.lr.tolist() == [0.02, 0.003, 0.001, 0.001, 0.001] and keeping.by(keeping.listing(), 'loss').loss.tolist() == ['an'] * 4 + ['ls']
+    assert table.differs.to_dict() == {run.folder.name: words for run, words in zip(runs, ['epochs=120', 'epochs=120', 'epochs=7', '', ''], strict=True)}
+    assert 'smoothing=0.2' in table.hparams[runs[3].folder.name] and table.min_positives[runs[3].folder.name] == 5
+    told = keeping.text(keeping.listing())
+    assert '0.003' in told and 'epochs=7' in told and 'smoothing=0.2' in told and 'min_positives' in told.splitlines()[0]
+    assert 'min_positives' not in keeping.text(keeping.listing(loss='an')).splitlines()[0]   # where all are 0
+    with pytest.raises(SpmlError, match="unknown column to sort by 'rate'; allowed: name, state"): keeping.by(keeping.listing(), 'rate')
+
+
 @pytest.mark.parametrize('done', [True, False])
 def test_a_renamed_run_or_a_copy_is_whole(done):
     run, name = stand_in(done=done), 'my best model'

@@ -1,5 +1,7 @@
 """Batches: views over stored squares and whole photos, kept features, and the fields of a run that choose them."""
 import os
+import re
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -8,14 +10,16 @@ import numpy as np
 import pytest
 import torch
 from noise import noise_photos, opened
+from quick import config as quick
 from torchvision.transforms import Resize
 from torchvision.transforms import functional as F
 
 from spml_nb import models, runs, training
 from spml_nb.base.errors import SpmlError
-from spml_nb.data import views
+from spml_nb.data import images, views
 from spml_nb.data.dataset import Dataset
 from spml_nb.data.images import centre_crops, open_images, random_crops
+from spml_nb.data.loading import load
 from spml_nb.data.views import view
 from spml_nb.runs.config import Config, resolve
 from spml_nb.training import batches as sources
@@ -115,6 +119,33 @@ def test_a_cache_that_holds_no_features_says_so_before_they_are_computed(cache, 
     (cache.parent / 'features').write_text('in the way')
     source = ImageSource(np.zeros((1, 40, 40, 3), np.uint8), runs.VIEW_SETS['flip'], torch.device('cpu'))
     with pytest.raises(SpmlError, match='could not be written.*SPML_NB_CACHE'): cached_features(models.create('mini', 2), source, np.arange(1), 'plain', 0, 'key')
+
+
+def test_other_classes_and_a_copy_of_the_folder_cost_no_features(photo_folder, monkeypatch, cache):
+    extract, calls = sources.extract, []
+    monkeypatch.setattr(sources, 'extract', lambda *given: calls.append(given[3]) or extract(*given))
+    def train(folder, **given): training.train(quick(folder, regime='linear', epochs=1, **given))
+    train(photo_folder)
+    assert calls == ['plain']
+    train(photo_folder, min_positives=35)   # one class fewer
+    copy = shutil.copytree(photo_folder, photo_folder.with_name('other') / 'name', copy_function=shutil.copyfile)   # other times
+    table = (copy / 'labels.csv').read_text()
+    (copy / 'labels.csv').write_text(table.replace('red', 'rouge'))
+    train(copy)
+    assert calls == ['plain']
+    (copy / 'images' / '000.png').write_bytes((copy / 'images' / '001.png').read_bytes())
+    train(copy, seed=1)
+    assert calls == ['plain', 'plain']
+
+
+def test_the_content_of_images_is_that_of_their_pixels(photo_folder, cache):
+    data = load(photo_folder)
+    squares, whole = images.open_images(data, 20), images.open_photos(data)
+    first = sources.content(squares)
+    assert re.fullmatch('[0-9a-f]{16}', first) and sources.content(squares) == first == sources.content(np.array(squares))
+    assert sources.content(np.array(squares)[::-1]) != first != sources.content(np.array(squares)[:-1]) and sources.content(whole) not in (first, '')
+    assert len({sources.content(np.array(squares).reshape(shape)) for shape in ((60, 20, 20, 3), (30, 40, 20, 3), (60, 10, 40, 3))}) == 3
+    assert sorted(file.read_text() for file in cache.glob('*.content')) == sorted([first, sources.content(whole)])   # nothing is hashed twice
 
 
 def test_features_of_raw_and_normalised_images_are_not_mixed_up(photo_folder):

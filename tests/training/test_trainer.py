@@ -8,7 +8,7 @@ import torch
 from quick import config
 
 from spml_nb import models, runs, training
-from spml_nb.base import settings
+from spml_nb.base import progress, settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods.core import promote, reduce, register_loss
 from spml_nb.training.batches import weights_key
@@ -34,6 +34,16 @@ def test_it_learns_in_every_regime(folder, regime):
     assert (result.folder / 'DONE').is_file() and not (result.folder / 'last.pt').exists()
     assert result.curves['stage'].nunique() == (2 if regime == 'linear_init' else 1)
     assert np.isfinite(result.logits['test']).all() and result.logits['test'].dtype == np.float32
+
+
+@pytest.mark.parametrize(('place', 'bars'), [('terminal', True), ('log', False)])
+def test_progress_within_an_epoch_is_shown_on_a_terminal_alone(folder, capfd, monkeypatch, place, bars):
+    monkeypatch.setattr(progress, 'place', lambda: place)
+    monkeypatch.setattr(progress, 'PATIENCE', 0)
+    monkeypatch.setattr(progress, 'EVERY', 0)   # a log would get every line
+    training.train(config(folder, regime='linear', epochs=2))
+    told = capfd.readouterr().err
+    assert all((f'epoch {k}: ' in told) == bars for k in (1, 2)) and ('steps' in told) == bars
 
 
 @pytest.mark.parametrize('loss', ['an', 'bce', 'em'])

@@ -1,0 +1,151 @@
+"A comparison on photos of one's own: one search for each method, paired intervals, and what to take."
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from spml_nb import sweeps
+from spml_nb.base import settings
+from spml_nb.base.errors import SpmlError
+from spml_nb.data.labels import for_scoring
+from spml_nb.data.loading import load
+from spml_nb.metrics import mean_average_precision
+from spml_nb.replication import comparison, statistics
+from spml_nb.replication.comparison import Line, compare, judge, line
+from spml_nb.runs import config as configuration
+from spml_nb.runs.folder import Run, read_result
+from spml_nb.sweeps import search
+from spml_nb.sweeps.search import Row
+from spml_nb.use import predict
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    "The suite photos with two draws on the mini backbone."
+    monkeypatch.setitem(search.SUITES, 'photos', search.SUITES['photos'] | {
+        'config': {'backbone': 'mini', 'image_size': 40, 'regime': 'linear', 'epochs': 2, 'cached_views': 1, 'min_positives': 20}, 'draws': 2})
+
+
+@pytest.fixture
+def one_label_each(photo_folder, quick):
+    "Photos with one known label each and no clean label anywhere."
+    table = pd.read_csv(photo_folder / 'labels.csv')
+    table.assign(positives=table.pop('labels').str.split('|').str[-1]).to_csv(photo_folder / 'labels.csv', index=False)
+    return photo_folder
+
+
+@pytest.fixture
+def complete_test(photo_folder, quick):
+    "One known label a photo in train and val, all labels in test."
+    table = pd.read_csv(photo_folder / 'labels.csv')
+    names = ['red', 'blue', 'bright']
+    rows = [['image', *names, 'split']]
+    for k, (image, labels) in enumerate(zip(table.image, table.labels, strict=True)):
+        there, part = labels.split('|'), ('train', 'train', 'val', 'test')[k % 4]
+        cells = ['1' if name in there else '0' for name in names] if part == 'test' else ['1' if name == there[-1] else '' for name in names]
+        rows.append([image, *cells, part])
+    (photo_folder / 'labels.csv').write_text('\n'.join(map(','.join, rows)))
+    return photo_folder
+
+
+def test_one_call_searches_chooses_and_says_what_to_take(one_label_each):
+    told = []
+    assert (compare(one_label_each, ('an', 'em'), seeds=2, dry_run=True, tell=told.append).state == 'missing').all()
+    assert '60 images' in told[0] and 'seeds differ in training alone' in told[0] and told[1].startswith('8 runs to train: no run of this kind is recorded') and len(told) == 2
+    done = compare(one_label_each, ('an', 'em'), seeds=2, tell=told.append)
+    assert len(done) == 8 and set(done.state) == {'done'}   # what a table leaves open is unknown: AN and EM are two losses there
+    said, known = told[-1], sweeps.finished()
+    assert said.count('The true mAP and F1 of') == 2 and 'of val are missing, because no class' in said and 'of test are missing' in said
+    finals = known[known.seed != sweeps.SEARCH_SEED]
+    assert set(finals.labels) == {'full'} and set(finals.loss) == {'an', 'em'} and set(finals.seed) == {0, 1}
+    means = finals.groupby('loss').val_map.mean()
+    assert f'Take {means.idxmax()}: it is the best on validation, {means.max():.1f} % mAP against observed labels (unknown ones as negatives).' in said
+    best = re.search(r'For new photos: spml predict (\S+) PHOTOS', said)[1]
+    theirs = finals[finals.loss == means.idxmax()].set_index('run').val_map
+    assert theirs[best] == theirs.max() and len(predict.predict(best, one_label_each / 'images')) == 60
+    place = settings.path('runs') / 'compare' / 'photos'
+    table = pd.read_csv(place / 'table.csv').set_index('loss')
+    assert table.over['an'] == 0 and table.over['em'] == pytest.approx(table.test_map['em'] - table.test_map['an']) and table.over_half['em'] >= 0
+    assert all(f' {lr:g} ' in said for lr in table.lr)
+    assert (place / 'picture.svg').read_bytes().startswith(b'<?xml') and said.startswith((place / 'said.txt').read_text())
+    told.clear()
+    assert len(compare(one_label_each, ('an', 'em'), seeds=2, tell=told.append)) == 0 and told[1:] == ['Every run is done.', said]   # resumed: nothing is run twice
+
+
+def test_with_complete_test_labels_the_interval_is_that_of_the_runs_own_scores(complete_test):
+    told = []
+    compare(complete_test, ('an', 'em'), seeds=2, tell=told.append)
+    said = told[-1]
+    assert 'of val are missing' in said and 'of test are missing' not in said and said.count('against all labels') == (0 if 'Take an' in said else 1)
+    assert 'against observed labels' in said and 'all labels' in said.splitlines()[1]   # each number has its kind
+    rows, known, data = [Row(name, labels='full') for name in ('an', 'em')], sweeps.finished(), load(complete_test)
+    targets, truth = for_scoring(data.labels[data.rows('test')])
+    draws, each = statistics.image_draws(len(targets)), {}
+    lines = [line(row, sweeps.finals(row, 'photos', str(complete_test), known, range(2)), known, draws, targets) for row in rows]
+    for row in rows:
+        for config in sweeps.finals(row, 'photos', str(complete_test), known, range(2)):
+            scores = read_result(Run(sweeps.canonical(config))).logits['test']
+            each[row.loss, config.seed] = [mean_average_precision(scores.repeat(d, 0), targets.repeat(d, 0)) for d in draws], mean_average_precision(scores, targets)
+    own = statistics.effect([each['em', s][1] - each['an', s][1] for s in (0, 1)], np.array([np.subtract(each['em', s][0], each['an', s][0]) for s in (0, 1)]))
+    found = lines[1].over(lines[0])
+    assert truth == 'complete' and (found.mean, found.low, found.high) == pytest.approx((own.mean, own.low, own.high), abs=1e-4)
+
+
+def test_after_a_correction_of_the_table_old_runs_do_not_pass_for_new_ones(one_label_each):
+    compare(one_label_each, ('an',), seeds=2, tell=lambda line: None)
+    table = pd.read_csv(one_label_each / 'labels.csv')
+    table.loc[0, 'positives'] = 'blue'
+    table.to_csv(one_label_each / 'labels.csv', index=False)
+    sweeps.queue._key.cache_clear()
+    configuration._fingerprint.cache_clear()
+    told = []
+    again = compare(one_label_each, ('an',), seeds=2, tell=told.append)
+    assert set(again.state) == {'failed'} and all('have changed since. Remove that folder' in each for each in again.message)
+    assert told[-1] == 'No method is through yet. Give the same command again.'
+
+
+def made_up(loss, val, test, noise=0.3):
+    rng, seeds = np.random.default_rng(0), range(len(test))
+    runs = pd.DataFrame({'val_map': val, 'test_map': test, 'val_truth': 'complete', 'test_truth': 'complete', 'run': [f'{loss}-{s}' for s in seeds]})
+    return Line(Row(loss), runs, {s: test[s] + rng.normal(0, noise, 50) for s in seeds})
+
+
+AN = made_up('an', [50.0, 51.0, 50.5], [60.0, 61.0, 60.3])
+
+
+def test_validation_chooses_and_the_test_images_only_say_what_it_is_worth():
+    table, said = judge([AN, made_up('em', [52.0, 52.1, 52.4], [63.0, 64.1, 63.2]), made_up('hml', [51.0, 52.0, 51.5], [69.0, 70.0, 69.5])])
+    assert table.loss.tolist() == ['em', 'hml', 'an'] and said.startswith('Take em: it is the best on validation, 52.2 % mAP against all labels.')
+    assert '+3.0 ± ' in said and 'points above an.' in said and 'may be chance' not in said and 'Not surely' not in said and 'spml predict em-2' in said
+    own = statistics.holm([statistics.effect([3.0, 3.1, 2.9], np.array([[3.0] * 50, [3.1] * 50, [2.9] * 50])).p, AN.over(made_up('hml', [1] * 3, [69.0, 70.0, 69.5])).p])
+    assert table.p.tolist()[:2] == pytest.approx(own, rel=1e-6) and math.isnan(table.p[2])
+
+
+def test_a_difference_that_may_be_chance_is_called_so_with_the_seeds_to_add():
+    table, said = judge([AN, made_up('em', [52.0, 52.1, 52.4], [60.5, 60.2, 61.0])])
+    assert 'which may be chance' in said and 'Not surely different from it there: an (' in said and '--seeds 10' in said and table.p[0] > 0.05
+
+
+def test_one_seed_decides_nothing():
+    table, said = judge([made_up('an', [50.0], [60.0]), made_up('em', [52.0], [63.0])])
+    assert 'it is +3.0 points above an, with one seed, which decides nothing.' in said and table.p.isna().all() and math.isnan(table.over_half[0])
+
+
+def test_without_an_the_first_method_is_what_the_others_are_compared_with():
+    table, said = judge([made_up('em', [52.0] * 3, [63.0, 63.1, 63.2]), made_up('hml', [53.0] * 3, [65.0, 65.1, 65.0])])
+    assert 'points above em' in said and table.over[1] == 0 and b'over em' in comparison.draw(table, 'two')
+    assert judge([made_up('em', [52.0], [63.0]), AN])[1].startswith('Take em') and judge([AN])[1].startswith('Take an: it is the best')
+
+
+@pytest.mark.parametrize(('folder', 'given', 'message'), [('ccp', {}, 'ccp is no folder of photos. Give one'), ('nowhere', {}, 'nowhere is no folder'),
+                                                          ('', {'seeds': 0}, 'seeds=0; allowed: 1 or more'), ('', {'suite': 'x'}, "unknown suite 'x'"), ('', {'methods': ['hmm']}, "unknown loss 'hmm'")])
+def test_wrong_orders_are_refused(photo_folder, folder, given, message):
+    with pytest.raises(SpmlError, match=message): compare(folder or photo_folder, tell=lambda line: None, **given)
+
+
+def test_the_time_is_that_of_like_runs_shared_by_the_jobs():
+    left = pd.DataFrame({'expected': [60.0, math.nan, 120.0]})
+    assert comparison.time_said(left, 2, 'finetune') == '3 runs to train: about 2 min, as recorded runs of this kind took on the machine that trained them.'
+    assert comparison.time_said(left.assign(expected=math.nan), 1, 'linear').endswith('after the first one. Before the first run the features of all photos are computed, once.')
