@@ -95,6 +95,41 @@ def _fields(args) -> dict:
         given[name] = value if not worded or isinstance(value, str | list | dict | None) else text
     return given
 
+# %% ../nbs/cli.ipynb #611dd0f5
+def _like(name: str) -> dict:
+    "The fields of a recorded run, but for those of the machine that it ran on."
+    import difflib
+    import json
+
+    import pandas as pd
+
+    from spml_nb.base import settings
+    from spml_nb.runs import record
+    from spml_nb.runs.config import Config
+    runs, file = settings.path('runs'), settings.path('outputs') / 'runs.csv'
+    known = pd.concat([record.load(), *([record.read_record(file)] if file.is_file() else [])])
+    lines = known[(known.run == name) | (known.key == name)].to_dict('records') if len(known) else []
+    if not lines:
+        near = difflib.get_close_matches(name, [*known.run, *known.key] if len(known) else [], 3, 0.5)
+        raise SpmlError(f'no recorded run {name!r} in {file} or {runs}. '
+                        + (f"Near it: {', '.join(near)}. " if near else '')
+                        + 'Take a run or a key of runs.csv, or a name that `spml runs` prints.')
+    own = runs / lines[0]['run'] / 'config.json'
+    if own.is_file(): line = json.loads(own.read_text(encoding='utf-8'))
+    else:
+        line = {key: value for key, value in lines[0].items() if not pd.isna(value) and key != 'root'}
+        exclude = line.get('exclude', '').split('|')
+        line |= {'hparams': json.loads(line['hparams']), 'exclude': [*filter(None, exclude)]}
+    return {key: line[key] for key in Config.__annotations__ if key in line and key != 'device'}
+
+def _changed(recorded: dict, given: dict) -> dict:
+    "A recorded configuration with other values: hyper-parameters one by one; another method brings its own, and head."
+    if given.get('loss', recorded.get('loss')) != recorded.get('loss'):
+        recorded = {key: value for key, value in recorded.items() if key not in ('hparams', 'head')}
+    hparams = given.get('hparams', {})
+    both = recorded.get('hparams', {}) | hparams if isinstance(hparams, dict) else hparams
+    return recorded | given | {'hparams': both}
+
 # %% ../nbs/cli.ipynb #2942d5eb
 def _of_file(file: str) -> dict:
     "The fields in a YAML file."
@@ -131,6 +166,8 @@ def _described() -> str:
           _argument('-y', action='append', default=[], metavar='YAML', dest='yaml',
                     help="fields as YAML, such as 'hparams: {alpha: 0.1}'"),
           _argument('--config', completes='file', help='a YAML file of fields; -y and -p come on top of it'),
+          _argument('--like', metavar='RUN', completes='run',
+                    help='start from the configuration of a recorded run, its name or key; -p and -y change it'),
           _argument('--nproc', type=int, default=1, help='processes of this machine that train it together (unset: 1)'),
           below=_described)
 def _train(args):
@@ -143,7 +180,9 @@ def _train(args):
         if not isinstance(fields, dict) or not all(isinstance(name, str) for name in fields):
             raise SpmlError(f"-y wants 'name: value', not {text!r}.")
         given |= fields
-    result = launch.launch(Config(**given | _fields(args)), args.nproc, tell=_tell)
+    given |= _fields(args)
+    if args.like: given = _changed(_like(args.like), given)
+    result = launch.launch(Config(**given), args.nproc, tell=_tell)
     val, test = (f"{result.scores[f'{part}_map']:.2f} against {against(result.scores[f'{part}_truth'])}"
                  if f'{part}_map' in result.scores else 'not measured' for part in ('val', 'test'))
     print(f'{result.folder}: validation mAP {val}; test mAP {test}')
@@ -301,10 +340,10 @@ def _compare(args) -> bool | None:
 def _tables(args):
     from spml_nb.replication import biased, front, pages, tables, worth
     from spml_nb.sweeps import search
+    search.boards(tables.record())   # first, since the pages link what is there
     pages.write(tell=_tell)
     front.write()
-    known = tables.record()
-    for each in (search.boards, biased.write, worth.write): each(known)
+    for each in (biased.write, worth.write): each(tables.record())
 
 # %% ../nbs/cli.ipynb #22d33966
 @_command('check environment, GPU, disk, data and versions',

@@ -2,9 +2,11 @@
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -12,16 +14,20 @@ import pytest
 import spml_nb
 from spml_nb import data, methods
 from spml_nb.base import settings
+from spml_nb.base.errors import SpmlError
 from spml_nb.cli import main
 from spml_nb.replication import comparison, figures
 from spml_nb.replication import tables as papers
-from spml_nb.runs.config import Config
+from spml_nb.runs import record
+from spml_nb.runs.config import Config, resolve, science_key
 from spml_nb.sweeps import search
 from spml_nb.tools import doctor
 from spml_nb.tools import reproduce as reproduction
 from spml_nb.training import launch as parallel
 from spml_nb.use import export as exporting
 from spml_nb.use import predict as prediction
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.parametrize('words', ['--help', '--version', 'train --help', 'compare --help', 'presets --paper lac', 'runs', 'runs -p loss em --state done',
@@ -123,6 +129,7 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
     (['train', '-p', 'dataset', '2024-13-45'], "'2024-13-45' cannot be read as YAML"),
     (['train', '-p', 'seed', 'yes'], "'seed' must be a whole number, not True"),
     (['runs', '-p', 'dataset', '[x'], "'[x' cannot be read as YAML"),
+    (['train', '--like', 'em-coco18-000'], "no recorded run 'em-coco18-000' in "),
     (['train', '--nproc', '0'], 'processes must be 1 or more, not 0'),
     (['presets', '--paper', 'hmm'], "unknown paper 'hmm'"),
     (['presets', '--loss', 'em'], '--loss goes with --paper'),
@@ -164,6 +171,54 @@ def test_a_run_is_trained_from_the_terminal(capsys, photo_folder):
     config, = (json.loads(file.read_text()) for file in settings.path('runs').glob('*/config.json'))
     assert (config['loss'], config['lr'], config['hparams']['smoothing']) == ('ls', 1e-3, 0.2)
     assert main(words) == 0 and 'already done' in capsys.readouterr().out
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    "The configurations that `spml train` would train."
+    found = []
+    def launch(config, nproc, tell):
+        found.append(config)
+        raise SpmlError('stop here')
+    monkeypatch.setattr(parallel, 'launch', launch)
+    return found
+
+
+def test_like_takes_every_value_of_a_line_of_the_record(asked, monkeypatch):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(ROOT / 'outputs'))
+    lines = record.read_record(ROOT / 'outputs' / 'runs.csv')
+    some = pd.concat([lines.iloc[::150], lines[lines.dataset.str.startswith('mini')].head(1), lines[lines.loss.isin(['hml', 'opml_sp'])].head(2)])
+    for line in some.itertuples():
+        for name in (line.run, line.key):
+            main(['train', '--like', name])
+            assert science_key(resolve(asked.pop())) == line.key
+
+
+def test_like_is_changed_by_what_is_given(asked, monkeypatch):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(ROOT / 'outputs'))
+    lines = record.read_record(ROOT / 'outputs' / 'runs.csv')
+    line = lines[lines.loss == 'opml_sp'].iloc[0]
+    main(['train', '--like', line.run, '-p', 'seed', '7', '-y', 'hparams: {gamma: 3.5}'])
+    main(['train', '--like', line.run, '-p', 'loss', 'hml'])
+    changed, other = asked
+    assert changed.seed == 7 and changed.label_seed == line.label_seed and changed.lr == line.lr
+    assert changed.hparams == json.loads(line.hparams) | {'gamma': 3.5}
+    assert other.hparams == {} and resolve(other).head == 'cosine' and other.lr == line.lr
+
+
+def test_like_finds_a_run_of_this_machine_and_one_that_only_the_record_has(capsys, monkeypatch):
+    words = ['train', '-p', 'dataset', 'mini_voc', '-p', 'regime', 'linear', '-p', 'epochs', '1', '-p', 'device', 'cpu']
+    seen, launch = [], parallel.launch
+    monkeypatch.setattr(parallel, 'launch', lambda config, nproc, tell: seen.append(config) or launch(config, nproc, tell=tell))
+    assert main(words) == 0
+    folder, = (done.parent for done in settings.path('runs').glob('*/DONE'))
+    told, key = capsys.readouterr().out.splitlines()[-1], record.load().key[0]
+    assert main(['train', '--like', folder.name]) == 0 and capsys.readouterr().out.splitlines()[-1] == told   # done already
+    record.export_csv()
+    shutil.rmtree(folder)
+    assert main(['train', '--like', key]) == 0 and capsys.readouterr().out.splitlines()[-1] == told   # the same score, trained again
+    assert [science_key(resolve(config)) for config in seen] == [key] * 3
+    assert main(['train', '--like', key[:-3] + 'xyz']) == 2 and f'Near it: {key}' in capsys.readouterr().err
 
 
 def test_scores_against_observed_labels_are_marked_where_a_run_is_trained(capsys, photo_folder):

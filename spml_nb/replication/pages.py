@@ -42,8 +42,7 @@ def block(whole: Table, suite: str) -> str:
 
     Returns: Markdown.
     """
-    stand_ins = whole.columns(suite)
-    head = [escape(column) + (f' <br>{stand_in}' if stand_in else '') for column, stand_in in stand_ins.items()]
+    head = [(f'{escape(ours)} <br>' if ours else '') + escape(column) for column, ours in whole.columns(suite).items()]
     body = [[escape(row), *(cell_text({**cell, 'printed': escape(cell['printed'])}, '**') for cell in cells)]
             for row, cells in whole.rows(suite).items()]
     data = list(dict.fromkeys(whole.of(suite).stand_in.dropna()))
@@ -79,8 +78,14 @@ def markdown(whole: Table) -> str:
     if not any(whole.progress(suite)['total'] for suite in SUITES):
         return f"{title}As published.\n\n{block(whole, next(iter(SUITES)))}{notes}"
     filled = [suite for suite in SUITES if whole.progress(suite)['total']]
+    said = ' '.join(site.headline(suite, whole.of(suite).stand_in.dropna().unique()) for suite in filled)
     blocks = ''.join(f'\n## {SUITE_TITLES.get(suite, suite)}\n{block(whole, suite)}' for suite in filled)
-    return f'{title}Each cell: published / ours as mean ± half the 95 % interval (seeds) / difference.\n{blocks}{notes}'
+    return f'{title}{escape(said)}\n\n{_READING}\n{blocks}{notes}'
+
+_READING = (
+    'Each cell: published / ours as mean ± half the 95 % interval over seeds (how many); gain over the row of AN in '
+    'the same column (of binary cross-entropy where all labels are known), published / ours ± half the 95 % interval '
+    'over seeds and test images. Levels on other data are not compared.')
 
 def _notes(whole: Table) -> str: return ''.join(f'- {escape(where)}: {escape(note)}\n' for where, note in whole.notes())
 
@@ -269,15 +274,17 @@ class Results(NamedTuple):
         tables: every table, in every suite.
         claims: as from `claim_table`, of every paper and suite.
         figures: every figure, in every suite that has it.
+        known: the runs, as from `record`.
     """
     tables: list[Table]
     claims: pd.DataFrame
     figures: list[Figure]
+    known: pd.DataFrame = pd.DataFrame()
 
     def of(self, paper: str) -> 'Results':
         """What belongs to one paper. Args: paper: its name. Returns: Results."""
         return Results([t for t in self.tables if t.paper == paper], self.claims[self.claims.paper == paper],
-                       [f for f in self.figures if f.paper == paper])
+                       [f for f in self.figures if f.paper == paper], self.known)
 
     def progress(self, suite: str) -> dict[str, int]:
         """How far a suite is.
@@ -310,12 +317,14 @@ def gather(known: pd.DataFrame | None = None, tell: Callable[[str], None] = prin
         whole = [table(paper, number, known) for number in published.tables(paper)]
         drawn = [draw(paper, number, suite) for number in figures.figures(paper) for suite in SUITES
                  if suite in figures.suites(paper, number)]
-        each.append(Results(whole, pd.concat([claim_table(paper, suite, known, whole) for suite in SUITES]), drawn))
+        asked = pd.concat([claim_table(paper, suite, known, whole) for suite in SUITES])
+        each.append(Results(whole, asked, drawn, known))
         count = pd.concat([one.cells.state for one in whole]).value_counts()
         cells = f"{count.get('done', 0)} cells done, {count.get('partly', 0)} partly, {count.get('missing', 0)} missing"
         tell(f'{paper}: {cells}; {sum(figure.done for figure in drawn)} of {len(drawn)} figures')
     asked = pd.concat([part.claims[part.claims.suite == suite] for suite in SUITES for part in each], ignore_index=True)
-    return Results([one for part in each for one in part.tables], asked, [one for part in each for one in part.figures])
+    return Results([one for part in each for one in part.tables], asked, [one for part in each for one in part.figures],
+                   known)
 
 # %% ../../nbs/replication/pages.ipynb #64ed9b1d
 def write(known: pd.DataFrame | None = None, tell: Callable[[str], None] = print) -> list[Path]:
@@ -377,7 +386,12 @@ def readme(results: Results, folder: Path) -> str:
             line += [f"{count['done']} of {count['total']}", f"{count['drawn']} of {count['figures']}", verdicts]
         state.append(line)
     papers = ''.join(_of_paper(paper, results.of(paper), folder) for paper in published.papers())
-    return template.replace('{{state}}', grid(state)).replace('{{papers}}', papers)
+    boards = [f'[{file.stem}](methods/{file.name})' for file in sorted((folder / 'methods').glob('*.md'))]
+    said = escape(site.headline('photos', site.SUITES['photos']['datasets']))
+    parts = {'headline': said, 'state': grid(state), 'papers': papers,
+             'boards': f"The boards: {', '.join(boards)}. " if boards else ''}
+    for name, text in parts.items(): template = template.replace(f'{{{{{name}}}}}', text)
+    return template
 
 def _of_paper(paper: str, results: Results, folder: Path) -> str:
     about, lines = published.read(paper), [['table', 'what it shows', *[f'{suite}: cells done' for suite in SUITES]]]

@@ -91,9 +91,9 @@ def test_a_table_holds_what_the_runs_say(shared):
     table = pd.read_csv(shared / 'hml' / 'table2.csv').set_index(['suite', 'row', 'column'])
     wan = table.loc[('photos', 'WAN', 'COCO')]
     assert (wan.ours, wan.sd, wan.n, wan.state, wan.stand_in, wan.published) == (72.5, 3.0277, 10, 'done', 'coco18', 64.8)
-    assert wan.difference == pytest.approx(72.5 - 64.8) and json.loads(wan.seeds) == {str(seed): 68.0 + seed for seed in range(10)}
+    assert (wan.gain, round(wan.gain_published, 4)) == (8.0, 0.7) and json.loads(wan.seeds) == {str(seed): 68.0 + seed for seed in range(10)}
     text = (shared / 'hml' / 'table2.md').read_text()
-    assert '64.8 / **72.5** ± 2.2 (10 seeds) / +7.7' in text and 'VOC12: HML (Ours) → LS' in text
+    assert '64.8 / **72.5** ± 2.2 (10 seeds); gain +0.7 / **+8.0** ± 1.7' in text and 'VOC12: HML (Ours) → LS' in text
     part = table.loc['photos'].reset_index()
     wide = [part.pivot(index='row', columns='column', values=which).to_numpy() for which in ('published', 'ours')]
     rho = f'{statistics.rank_correlation(*wide, repeats=10)[0]:+.2f}'.replace('-', '−')
@@ -239,7 +239,7 @@ def test_a_figure_is_linked_embedded_and_asked_for(outputs, monkeypatch):
     assert '[fig3.svg](hml/fig3.svg)' in (outputs / 'README.md').read_text() and '`spml sweep hml --figure 4 --suite photos`' in (outputs / 'README.md').read_text()
     page = (outputs / 'index.html').read_text()
     assert page.count('data:image/svg+xml;base64,') == 1 and 'spml sweep hml --figure 4 --suite photos' in page
-    monkeypatch.setattr(site, 'ROOM', 10)
+    monkeypatch.setattr(site, 'LIMIT', 10)
     pages.write(tell=quiet)
     page = (outputs / 'index.html').read_text()
     assert 'data:image/svg' not in page and 'Too large for this page: <a href="hml/fig3.svg">' in page

@@ -6,12 +6,13 @@ import pytest
 from replication.test_pages import lines_for, only_hml, put_record
 
 from spml_nb.base import files, settings
-from spml_nb.replication import figures, pages
+from spml_nb.replication import figures, pages, site, tables
 
 webdriver = pytest.importorskip('selenium.webdriver', reason='selenium is not installed')
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
 
 CHROMIUM = next(filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome'))), None)
 DRIVER = shutil.which('chromedriver')
@@ -175,6 +176,139 @@ def test_light_and_dark(browser):
     browser.execute_cdp_cmd('Emulation.setEmulatedMedia', {'features': []})
 
 
+# ---- the board
+
+def of_rows(browser, selector):
+    "The texts of the board's visible rows, asked for at once."
+    script = "return [...document.querySelectorAll('#board-table tbody tr')].filter(tr => tr.getClientRects().length).map(tr => tr.querySelector(arguments[0]).innerText)"
+    return [' '.join(text.split()) for text in browser.execute_script(script, selector)]
+
+
+def board(browser): return of_rows(browser, 'th a')
+
+
+def column(browser, k): return of_rows(browser, f'td:nth-child({k + 1})')
+
+
+def choose(browser, name, value): Select(browser.find_element(By.CSS_SELECTOR, f'.switches [name={name}]')).select_by_value(value)
+
+
+def of_board(browser, label):
+    button = next(each for each in browser.find_elements(By.CSS_SELECTOR, '#board-table thead button') if label in each.text)
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+    return button
+
+
+BY_RANK = ['LS', 'WAN', 'EPR', 'ROLE', 'HML', 'AN', 'BCE']   # with all labels known there is no rank
+BY_GAIN = ['BCE', *BY_RANK[:-1]]
+
+
+def test_the_board_is_the_first_screen_and_begins_with_the_best_mean_rank(browser):
+    assert board(browser) == BY_RANK and column(browser, 7) == ['1.0', '2.0', '3.0', '4.0', '5.0', '6.0', '–']
+    assert browser.execute_script("return document.querySelector('#board-table tbody').getBoundingClientRect().top") < 900
+    assert column(browser, 2) == ['+10.0 ±1.7', '+8.0 ±1.7', '+6.0 ±1.7', '+4.0 ±1.7', '+2.0 ±1.7 over linear AN', '0 baseline', '+20.0 ±1.7'] and set(column(browser, 5)) == {'not run'}
+    said = browser.find_element(By.CSS_SELECTOR, 'header b').text
+    assert said.startswith('Run on VOC 2012, photos with animals; COCO, 18 classes') and 'epoch' in said and '8 runs' in said and '10 seeds' in said
+
+
+def test_the_boards_headers_sort_by_mouse_and_keyboard(browser):
+    button = of_board(browser, 'COCO, 18 classes')
+    button.click()
+    assert board(browser) == BY_GAIN and sorted_by(button) == 'descending'
+    button.click()
+    assert board(browser) == BY_GAIN[::-1] and sorted_by(of_board(browser, 'mean rank')) == 'none'
+    rank = of_board(browser, 'mean rank')
+    browser.execute_script('arguments[0].focus()', rank)
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert board(browser) == BY_RANK and sorted_by(rank) == 'ascending'   # the best first, for a rank
+
+
+def test_the_board_switches_and_keeps_its_order(browser):
+    first = [column(browser, k) for k in range(1, 8)]
+    of_board(browser, 'COCO, 18 classes').click()
+    choose(browser, 'show', 'level')
+    assert column(browser, 2)[:2] == ['84.5 ±2.2', '74.5 ±2.2'] and 'Test mAP' in browser.find_element(By.ID, 'board-says').text
+    choose(browser, 'show', 'plain')
+    assert column(browser, 2)[5:] == ['+2.0 ±1.7', '0 baseline']
+    choose(browser, 'show', 'seconds')
+    assert set(column(browser, 2)) == {'1.5'}
+    for name, value in (('trained', 'photos_finetune'), ('choice', 'observed')):   # of which this record has nothing
+        usual = Select(browser.find_element(By.CSS_SELECTOR, f'.switches [name={name}]')).first_selected_option.get_attribute('value')
+        choose(browser, name, value)
+        if name == 'trained': assert board(browser) == [] and 'spml sweep methods --suite photos_finetune' in browser.find_element(By.ID, 'board-says').text
+        else: assert set(column(browser, 2)) == {'not run'}
+        choose(browser, name, usual)
+    choose(browser, 'show', 'gain')
+    of_board(browser, 'mean rank').click()
+    assert [column(browser, k) for k in range(1, 8)] == first
+
+
+def test_the_board_filters(browser):
+    choose(browser, 'head', 'cosine')
+    assert board(browser) == ['HML'] and '1 of ' in browser.find_element(By.ID, 'board-says').text
+    browser.find_element(By.ID, 'idle').click()
+    assert 'HML (fixed)' in board(browser) and 'ROLE' in board(browser) and 'not run' in column(browser, 1)   # ROLE on the cosine head
+    browser.find_element(By.ID, 'idle').click()
+    choose(browser, 'head', '')
+    assert board(browser) == BY_RANK
+    choose(browser, 'paper', 'hml')
+    assert board(browser) == BY_RANK
+
+
+def test_a_card_opens_and_closes_by_keyboard(browser):
+    link = browser.find_element(By.CSS_SELECTOR, '#board-table tbody th a[href="#card-hml"]')
+    browser.execute_script('arguments[0].focus()', link)
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    dialog, = shown(browser, 'dialog')
+    for part in ('HML', 'margin of the angle', 'Its notebook', 'VOC 2012, photos with animals', 'best of k', 'HML Table 2: VOC 2012 +4.0 (ours +2.0 ± ', 'Claims of its paper'): assert part in dialog
+    assert browser.find_element(By.CSS_SELECTOR, 'dialog a[href$=".ipynb"]').get_attribute('href').endswith('nbs/methods/hml.ipynb')
+    browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+    assert shown(browser, 'dialog') == [] and browser.switch_to.active_element == link
+
+
+def test_a_number_opens_its_runs_and_the_command_by_keyboard(browser, page):
+    known = tables.record(page.parent / 'runs.csv')
+    for selector, title in (('#board-table tbody tr:first-child td:nth-child(3) button', 'LS, linear head, on COCO, 18 classes'), ('#hml-table-2 .suite.photos tbody tr:nth-child(2) td.ours button', 'Table 2: LS')):
+        browser.execute_script('arguments[0].focus()', browser.find_element(By.CSS_SELECTOR, selector))
+        browser.switch_to.active_element.send_keys(Keys.SPACE)
+        assert shown(browser, 'dialog h3') == [title]
+        command = shown(browser, 'dialog code')[0]
+        line = known[known.run == command.removeprefix('spml train --like ')]
+        assert command.startswith('spml train --like ') and (line.loss.item(), line.seed.item()) == ('ls', 0)
+        runs = browser.find_element(By.CSS_SELECTOR, 'dialog details')
+        runs.find_element(By.TAG_NAME, 'summary').send_keys(Keys.ENTER)
+        assert len(runs.find_elements(By.CSS_SELECTOR, 'tbody tr')) == 10
+        browser.find_element(By.CSS_SELECTOR, 'dialog .close').send_keys(Keys.ENTER)
+        assert shown(browser, 'dialog') == []
+
+
+@pytest.mark.parametrize('theme', ['light', 'dark'])
+@pytest.mark.parametrize('opened', ['', '#board-table tbody th a', '#board-table tbody td button'])
+def test_axe_finds_nothing_serious(browser, theme, opened):
+    axe = pytest.importorskip('axe_core_python.selenium', reason='axe_core_python is not installed').Axe()
+    browser.execute_script(f"document.documentElement.dataset.theme = '{theme}'; document.getElementById('methods').open = true")
+    if opened: browser.execute_script('document.querySelector(arguments[0]).click()', opened)
+    browser.set_script_timeout(300)   # of a busy machine
+    found = axe.run(browser)
+    worst = [(one['id'], [node['html'][:120] for node in one['nodes'][:3]]) for one in found['violations'] if one['impact'] in ('serious', 'critical')]
+    assert worst == [] and len(found['passes']) > 15
+
+
+def test_the_page_stays_small_and_prints_without_its_switches(browser, page):
+    assert page.stat().st_size <= site.LIMIT < 1.5 * 2 ** 20
+    browser.execute_cdp_cmd('Emulation.setEmulatedMedia', {'media': 'print'})
+    assert shown(browser, '.switches') == shown(browser, '.bar') == [] and shown(browser, '#board-table')
+    browser.execute_cdp_cmd('Emulation.setEmulatedMedia', {'media': ''})
+
+
+def test_a_phone_shows_cards_within_its_width(browser):
+    browser.execute_cdp_cmd('Emulation.setDeviceMetricsOverride', {'width': 390, 'height': 800, 'deviceScaleFactor': 2, 'mobile': True})
+    browser.execute_script("document.querySelector('#board-table tbody th a').click()")
+    page, left, right = browser.execute_script("const box = document.querySelector('dialog').getBoundingClientRect(); return [document.documentElement.scrollWidth, box.left, box.right]")
+    browser.execute_cdp_cmd('Emulation.clearDeviceMetricsOverride', {})
+    assert page <= 390 and 0 <= left and right <= 390
+
+
 def test_a_phone_scrolls_tables_not_the_page(browser):
     browser.execute_cdp_cmd('Emulation.setDeviceMetricsOverride', {'width': 390, 'height': 800, 'deviceScaleFactor': 2, 'mobile': True})
     wide, inside = browser.execute_script("return [document.documentElement.scrollWidth, document.querySelector('#hml-table-2 .scroll').scrollWidth]")
@@ -197,6 +331,10 @@ def test_without_a_script_the_page_still_reads_and_filters(chromium, page, tmp_p
     bare = tmp_path / 'bare.html'
     bare.write_text(page.read_text().split('<script>')[0] + '</body></html>')
     chromium.get(bare.as_uri())
-    assert rows(chromium) == PAPERS_ORDER
+    assert rows(chromium) == PAPERS_ORDER and board(chromium) == BY_RANK and shown(chromium, '.switches') == []
+    without = [column(chromium, k) for k in range(1, 8)]
+    chromium.get(page.as_uri())
+    assert without == [column(chromium, k) for k in range(1, 8)]   # the page's script writes the same cells again
+    chromium.get(bare.as_uri())
     chromium.find_element(By.ID, 'only-missing').click()
     assert rows(chromium) == [] and shown(chromium, '#hml-table-3 .suite.photos tbody th') == ['LS', 'HML (Ours)']

@@ -67,19 +67,19 @@ def complete(paper, table, row, column, test, **scores):
     return both
 
 
-def test_a_table_counts_seeds_and_differences():
+def test_a_table_counts_seeds():
     both = complete('hml', '2', 'WAN', 'VOC12', lambda c: 70 + c.seed)
     whole = tables.table('hml', '2', both)
     tidy = whole.of('photos').set_index(['row', 'column'])
     wan, an = tidy.loc[('WAN', 'VOC12')], tidy.loc[('AN', 'VOC12')]
-    assert wan.state == 'done' and wan.n == 10 and wan.ours == 74.5 and wan.sd == pytest.approx(3.0277, abs=1e-4) and wan.difference == pytest.approx(74.5 - 86.5)
+    assert wan.state == 'done' and wan.n == 10 and wan.ours == 74.5 and wan.sd == pytest.approx(3.0277, abs=1e-4)
     assert json.loads(wan.seeds) == {str(s): 70.0 + s for s in range(10)} and an.state == 'missing' and math.isnan(an.ours)
     assert wan.interval == pytest.approx(2.262157 * wan.sd / 10 ** 0.5) and list(json.loads(wan.runs)) == list(json.loads(wan.seeds)) and an.interval != an.interval
     assert both.test_map[both.run == json.loads(wan.runs)['2']].item() == 72 and (wan.command, an.command) == ('', 'spml sweep hml --table 2 --suite photos')
     text = published.wide(whole.of('photos').assign(text=lambda t: t.apply(tables.cell_text, axis=1)), 'text')
-    assert text.loc['WAN', 'VOC12'] == '86.5 / 74.5 ± 2.2 (10 seeds) / -12.0' and text.loc['AN', 'VOC12'] == '85.1 / missing'
+    assert text.loc['WAN', 'VOC12'] == '86.5 / 74.5 ± 2.2 (10 seeds)' and text.loc['AN', 'VOC12'] == '85.1 / missing'
     assert whole.progress('photos') == {'done': 1, 'todo': 23, 'total': 24} and whole.columns('photos') == {
-        'VOC12': 'voc12_animals', 'COCO': 'coco18', 'NUS': 'mirflickr14', 'CUB': 'cub_crops'}
+        'VOC12': 'VOC 2012, photos with animals', 'COCO': 'COCO, 18 classes', 'NUS': 'MIRFlickr, 14 classes', 'CUB': 'CUB, cropped birds'}
     some = tables.table('hml', '2', both, seeds=(0, 3, 11)).of('photos').set_index(['row', 'column']).loc[('WAN', 'VOC12')]
     assert (some.n, some.ours, some.state) == (2, 71.5, 'partly')
 
@@ -97,7 +97,7 @@ def test_a_mechanism_that_never_acted_is_said(acted, state, monkeypatch):
     one = whole.of('photos').set_index(['row', 'column']).loc[('EM+APL', 'VOC')]
     assert (one.state, one.n, one.ours, one.command) == (state, 10, 50, '') and whole.progress('photos')['done'] == 1
     assert one.why == ('selection stopped at epoch 5 before the choice of negatives began, in 5 of 10 runs' if state == 'not exercised' else '')
-    assert tables.cell_text(one.to_dict()) == ('89.19 (0.31) / not exercised: 50.0 ± 0.0 (10 seeds)' if state == 'not exercised' else '89.19 (0.31) / 50.0 ± 0.0 (10 seeds) / -39.2')
+    assert tables.cell_text(one.to_dict()) == ('89.19 (0.31) / not exercised: 50.0 ± 0.0 (10 seeds)' if state == 'not exercised' else '89.19 (0.31) / 50.0 ± 0.0 (10 seeds)')
 
 
 def test_a_table_about_the_batch_keeps_the_papers_batch():
@@ -112,12 +112,6 @@ def test_tables_and_boards_share_their_runs():
     assert {*map(sweeps.key, search)} == {*map(sweeps.key, board)} and len(search) == 6 * 4 * 8
     heads = [c.head == 'labelwise' for c in tables.needed('lac', None, 'photos', pd.DataFrame())[0]]
     assert heads == sorted(heads) and any(heads) and not all(heads)   # what is cheap comes first
-
-
-def test_ranks_are_compared_per_column():
-    tidy = pd.DataFrame({'column': ['A'] * 3 + ['B'] * 2, 'published': [1, 2, 3, 1, 2], 'ours': [30.0, 20, 10, 1, 2]})
-    ranks = tables.rank_correlation(tidy).set_index('column')
-    assert ranks.spearman['A'] == -1 and math.isnan(ranks.spearman['B']) and ranks.methods.tolist() == [3, 2]
 
 
 def test_f1_is_taken_at_the_papers_threshold():
@@ -147,19 +141,24 @@ def test_a_curve_over_shares_of_labels_takes_the_choice_made_on_single_positives
     assert {c.labels for c in tables.finals(b, tried)} == {'partial-0.3'}
 
 
-def test_ranks_are_taken_within_a_data_set_and_along_rows_of_measures():
-    def with_ours(number, ours):
-        whole = tables.table('two_way', number, pd.DataFrame())
-        return whole._replace(cells=whole.cells.assign(ours=ours)).ranks('photos')
-    within = with_ours('7', lambda t: -t.published)
-    assert set(within.within) == {'MSCOCO', 'VOC2012'} and (within.methods == 5).all()
-    assert within.spearman.tolist() == pytest.approx([-1] * 4)
-    along = with_ours('4', lambda t: t.published).set_index('place')
-    assert along.index.tolist() == ['mAP@class', 'mAP@sample'] and along.spearman.tolist() == pytest.approx([1, 1]) and (along.methods == 6).all()
+def test_gains_are_of_paired_seeds_over_the_row_of_an_and_none_of_another_kind_of_labels():
+    def score(cell, config): return {'AN': 50.0, 'LS': 51.0}.get(cell['row'], 54.0) + (config.seed if cell['row'] == 'AN' else 2 * config.seed)
+    lines = []
+    for one in published.cells('hml', '2').to_dict('records'):
+        plan = tables.plan(one, 'photos')
+        tried = known(*[(c, 60.0, 1.0) for c in plan.search])
+        lines += [(c, 60.0, 1.0) for c in plan.search] + [(c, 60.0, score(one, c)) for c in tables.finals(plan, tried, range(2 if one['row'] == 'LS' else 3))]
+    cells = tables.table('hml', '2', known(*lines), ['photos']).cells.set_index(['row', 'column'])
+    assert cells.loc[('LS', 'COCO')].gain == pytest.approx(((51 - 50) + (53 - 51)) / 2)      # the seeds that both have
+    assert cells.loc[('WAN', 'COCO')].gain == pytest.approx((4 + 5 + 6) / 3) and cells.loc[('WAN', 'COCO')].gain_published == pytest.approx(64.8 - 64.1)
+    assert cells.loc['AN'][['gain', 'gain_published', 'gain_half']].isna().all(axis=None) and (cells.loc['WAN'].gain_half > 0).all()
+    whole = published.cells('hml', '4').to_dict('records')
+    by_kind = {one['config']['labels']: published.baseline(one, whole) for one in whole if one['row'] == 'HL + AL'}
+    assert {kind: base['config']['labels'] for kind, base in by_kind.items()} == {'single': 'single', 'full': 'full'}
 
 
 def test_the_facade_gives_the_table():
     whole = replication.table('hml', '5', pd.DataFrame())
     assert isinstance(whole, replication.Table) and whole.title == 'Ablation study on positives and negatives for VOC12'
-    assert list(whole.rows('photos')) == ['No Margin', 'Only Positives', 'Only Negatives', 'Positives & Negatives'] and whole.columns('photos') == {'mAP': 'voc12_animals'}
+    assert list(whole.rows('photos')) == ['No Margin', 'Only Positives', 'Only Negatives', 'Positives & Negatives'] and whole.columns('photos') == {'mAP': 'VOC 2012, photos with animals'}
     assert whole.notes()[0][0] == 'Only Positives'
