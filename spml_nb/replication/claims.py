@@ -51,7 +51,7 @@ class Number(NamedTuple):
         prefix: The data set that stands in for the paper's. It begins the name of a place: 'mini_voc for '.
         runs: Equal for equal runs, None where there can be no run.
         dataset: Whose test images it was measured on, '' for other images.
-        printed: (mean, standard deviation, runs) of a published number that comes with them.
+        printed: (mean, standard deviation, runs) as the paper prints them, NaN for what it does not print.
         exercised: Whether the method's own mechanism acted before selection stopped. Without it the number decides
             nothing.
     """
@@ -59,7 +59,7 @@ class Number(NamedTuple):
     prefix: str = ''
     runs: Hashable = None
     dataset: str = ''
-    printed: tuple | None = None
+    printed: tuple[float, float, float] = (math.nan, math.nan, math.nan)
     exercised: bool = True
 
 Value = Callable[[Operand], Number]
@@ -163,6 +163,11 @@ class Contrast(NamedTuple):
         common = sorted(set.intersection(*(set(number.seeds) for number in self.numbers)))
         return {s: sum(w * number.seeds[s] for w, number in zip(self.weights, self.numbers, strict=True))
                 for s in common}
+
+    @property
+    def published(self) -> float:
+        """How far the paper's own numbers are on the claimed side of the bound; NaN where one is not printed."""
+        return self.sign * (float(np.dot(self.weights, [number.printed[0] for number in self.numbers])) - self.bound)
 
     def effect(self) -> Effect | None:
         """How far the sum is on the claimed side of its bound.
@@ -354,10 +359,16 @@ class Verdict(NamedTuple):
         word: One of `statistics.WORDS`.
         places: One for each place with runs of its own.
         effect: Of the mean over the places, of the comparison least in favour of the claim; None without two seeds.
+        between: Its name.
+        pooled: How many places it is pooled over.
+        published: The same comparison in the paper's numbers, at these places; without runs the least one, everywhere.
     """
     word: str
     places: list[PlaceVerdict]
     effect: Effect | None = None
+    between: str = ''
+    pooled: int = 0
+    published: float = math.nan
 
     def at(self, *words: str) -> list[PlaceVerdict]:
         """The places with one of the words.
@@ -371,12 +382,12 @@ class Verdict(NamedTuple):
         return [place for place in self.places if place.word in words]
 
     def __str__(self) -> str:
-        count = f"{len(self.at(WORDS[0]))} of {len(self.places)} place{'s' * (len(self.places) != 1)}"
         if self.word == WORDS[4]: return self.word
         effects = [each.contrast for each in self.places if each.contrast]
         same = len({(c.sign, c.bound) for c in effects}) == 1
         text = f': {effect_text(self.effect, effects[0].sign, effects[0].bound)}' if self.effect and same else ''
-        return f'{self.word}, {count}{text}'
+        if text and self.between: text += f' ({self.between})'
+        return f"{self.word}, {statistics.counted(self.word, [each.word for each in self.places], self.pooled)}{text}"
 
 def verdict_of(places: list[Place]) -> Verdict:
     """Decide a claim by its places.
@@ -395,8 +406,12 @@ def verdict_of(places: list[Place]) -> Verdict:
     judged = [PlaceVerdict(place, word, *min((both for both in one.values() if both[1]), default=(),
                                              key=lambda both: both[1].mean))
               for place, word, one in zip(places, decision.words, each, strict=True)]
-    means = decision.whole.values() if decision.word != WORDS[4] else ()
-    return Verdict(decision.word, judged, min(means, default=None, key=lambda effect: effect.mean))
+    least = decision.least if decision.word != WORDS[4] else ''
+    theirs = pd.DataFrame([{name: contrast.published for name, (contrast, _) in one.items()} for one in each])
+    there = [least in one and bool(one[least][1]) for one in each]
+    published = theirs.loc[there, least].mean() if least else theirs.mean().min()
+    return Verdict(decision.word, judged, decision.whole[least] if least else None, least.partition(' ')[2],
+                   decision.pooled.get(least, 0), float(published))
 
 def _merged(places: list[Place]) -> list[Place]:
     groups = {}
@@ -431,6 +446,7 @@ class Claim(NamedTuple):
         lost: Whether the paper's own numbers are in a text that is not at hand.
         inferred: Whether no sentence of the text says so, but a table shows it.
         note: What the text lost, what was chosen here, and where the paper's own numbers say otherwise.
+        main: Whether it is what the paper is for: its method is better than others.
     """
     id: str
     where: str
@@ -441,6 +457,7 @@ class Claim(NamedTuple):
     lost: bool = False
     inferred: bool = False
     note: str = ''
+    main: bool = False
 
     @property
     def paper(self) -> str:
@@ -471,7 +488,7 @@ def claim(id: str, where: str, sentence: str, **evidence) -> Callable:
         id: The paper and a word, 'hml-single'.
         where: As in `Claim`.
         sentence: As in `Claim`.
-        evidence: `tables`, `figure`, `lost`, `inferred` and `note` of the `Claim`.
+        evidence: `tables`, `figure`, `lost`, `inferred`, `note` and `main` of the `Claim`.
 
     Returns:
         A decorator, which returns the function unchanged.
@@ -522,9 +539,8 @@ def published_value(operand: Operand) -> Number:
 
     Source: the papers' tables.
     """
-    mean, std, runs = _published(operand.paper, operand.cell[0])[operand.cell[1:]] if operand.cell else [math.nan] * 3
-    known = not pd.isna(std) and not pd.isna(runs) and runs > 1
-    return Number({} if math.isnan(mean) else {None: mean}, printed=(mean, std, runs) if known else None)
+    printed = _published(operand.paper, operand.cell[0])[operand.cell[1:]] if operand.cell else [math.nan] * 3
+    return Number({} if math.isnan(printed[0]) else {None: printed[0]}, printed=tuple(printed))
 
 @lru_cache
 def _published(paper: str, table: str) -> dict:
@@ -535,7 +551,8 @@ def _printed_sign(contrast: Contrast) -> int | None:
     if not contrast.by_seed: return None
     excess = contrast.sign * (contrast.by_seed[None] - contrast.bound)
     sides = [number.printed for number in contrast.numbers]
-    if all(sides) and contrast.weights == [1, -1] and not contrast.bound and welch(*sides) >= LEVEL: return 0
+    tested = all(std == std and runs > 1 for _, std, runs in sides) and contrast.weights == [1, -1]
+    if tested and not contrast.bound and welch(*sides) >= LEVEL: return 0
     return 0 if abs(excess) < 1e-9 and not contrast.bound else 1 if excess > -1e-9 else -1
 
 def published_verdict(claim: Claim) -> str:
@@ -577,7 +594,7 @@ def our_value(suite: str, known: pd.DataFrame, tables: dict | None = None) -> Va
         name = operand.paper, operand.cell[0]
         if name not in made: made[name] = _by_cell(papers.table(*name, known, [suite]).cells, known)
         seeds, acted = made[name][operand.cell[1:]]
-        return Number(seeds, *_sources(*name, suite)[operand.cell[1:]], exercised=acted)
+        return Number(seeds, *_sources(*name, suite)[operand.cell[1:]], published_value(operand).printed, acted)
     return value
 
 def _by_cell(tidy: pd.DataFrame, known: pd.DataFrame) -> dict[tuple[str, str], tuple[dict, bool]]:
@@ -645,11 +662,12 @@ def report(suite: str, known: pd.DataFrame | None = None, paper: str | None = No
         value: Gives the number of an operand, unset: `our_value(suite, known)`.
 
     Returns:
-        One row per claim: paper, id, where, claim (its sentence), inferred, note, published (as from
+        One row per claim: paper, id, where, claim (its sentence), main, inferred, note, published (as from
         `published_verdict`), ours (one of `statistics.WORDS`), effect, half_width and detectable (of the mean over the
         places, from the claim's bound on; NaN under two seeds), seeds (the fewest), reproduced, decided and places (how
-        many), summary (all this in words), measured (the places with runs, in words) and missing (the others). Places
-        are joined by '; '.
+        many), summary (all this in words), measured (the places with runs, in words) and missing (the others), joined
+        by '; '; forest (JSON, what `drawing.forest` draws: first the places together, with the place '', then each
+        with runs, as place, between, word, mean, low and high of the effect, seeds, and published, the paper's effect).
 
     Raises:
         SpmlError: For another suite or paper.
@@ -658,8 +676,9 @@ def report(suite: str, known: pd.DataFrame | None = None, paper: str | None = No
     """
     value = value or our_value(suite, sweeps.finished() if known is None else known)
     return pd.DataFrame([{'paper': each.paper, 'id': each.id, 'where': each.where, 'claim': each.sentence,
-                          'inferred': each.inferred, 'note': each.note, 'published': published_verdict(each),
-                          **_ours(decide(each, value))} for each in claims(paper)])
+                          'main': each.main, 'inferred': each.inferred, 'note': each.note,
+                          'published': published_verdict(each), **_ours(decide(each, value))}
+                         for each in claims(paper)])
 
 def _ours(ours: Verdict) -> dict:
     missing, effects = ours.at(WORDS[4]), [place.effect for place in ours.places if place.effect]
@@ -669,4 +688,13 @@ def _ours(ours: Verdict) -> dict:
     return {'ours': ours.word, 'effect': effect, 'half_width': half_width, 'detectable': detectable,
             'seeds': min((effect.seeds for effect in effects), default=0), 'reproduced': len(ours.at(WORDS[0])),
             'decided': len(measured), 'places': len(ours.places), 'summary': str(ours),
-            'measured': '; '.join(map(str, measured)), 'missing': '; '.join(map(str, missing))}
+            'measured': '; '.join(map(str, measured)), 'missing': '; '.join(map(str, missing)),
+            'forest': json.dumps([_line('', ours.between, ours.word, ours.effect, ours.published), *(
+                _line(each.place.name, each.contrast.between, each.word, each.effect, each.contrast.published)
+                for each in measured)], ensure_ascii=False)}
+
+def _line(place: str, between: str, word: str, effect: Effect | None, published: float) -> dict:
+    numbers = {name: getattr(effect, name, None) for name in ('mean', 'low', 'high')} | {'published': published}
+    known = {name: None if value is None or math.isnan(value) else round(float(value), 4) + 0.0
+             for name, value in numbers.items()}
+    return {'place': place, 'between': between, 'word': word, **known, 'seeds': getattr(effect, 'seeds', 0)}

@@ -19,7 +19,7 @@ import pandas as pd
 
 from ..base import files, settings
 from ..base.errors import one_of
-from . import claims, drawing, figures, published, site
+from . import claims, drawing, figures, published, site, verdicts
 from .published import SUITES
 from .tables import Table, cell_text, command, record, table
 
@@ -131,7 +131,11 @@ class Picture:
 
     def _repr_svg_(self): return self.svg
 
-    def _repr_markdown_(self): return None if self.svg else self.words
+    def _repr_markdown_(self): return self.words
+
+    def _ipython_display_(self):   # both, where a notebook would show one of them
+        from IPython.display import SVG, Markdown, display
+        for each in filter(None, (self.svg and SVG(self.svg), Markdown(self.words))): display(each)
 
 # %% ../../nbs/replication/pages.ipynb #f5db6ceb
 def claim_table(paper: str, suite: str, known: pd.DataFrame, at_hand: list[Table] | None = None) -> pd.DataFrame:
@@ -187,18 +191,20 @@ def claim_markdown(whole: pd.DataFrame) -> str:
     """The claims as a page for a forge. Args: whole: as from `claim_table`, for all papers. Returns: Markdown."""
     conditions = ''.join(f"\n{suite}: {escape(site.protocol(suite))}\n" for suite in whole.suite.unique())
     return _CLAIMS + conditions + ''.join(
-        f"\n## {escape(published.read(paper)['title'])}\n{_claim_grid(dict(list(part.groupby('suite', sort=False))))}"
+        f"\n## {escape(published.read(paper)['title'])}\n![The claims as a forest plot]({paper}/claims.svg)\n\n"
+        f"{_claim_grid(dict(list(part.groupby('suite', sort=False))))}"
         for paper, part in whole.groupby('paper', sort=False))
 
 _CLAIMS = (
     '# Claims of the papers\n\nEach claim is asked of the numbers that the paper prints, and of ours. Ours are paired '
     'differences over seeds; ± is half the 95 % interval over seeds and test images, and words keep to Holm’s '
     'correction over the places. A claim is *reproduced*, *not reproduced under this protocol*, of *no difference* '
-    '(less than half a point), *undecided* or *not run*. With it stand the number of places where it is reproduced, '
-    'the effect that is least in its favour, and from which size on such an effect would have been seen, four times in '
-    'five. One seed decides nothing, and neither does a method that was not exercised. A place is named after the data '
-    'set that was used, "for" the columns of the paper that it stands in. *Inferred* is what a table shows and no '
-    'sentence says.\n')
+    '(less than half a point), *undecided* or *not run*. It is decided by the mean over its places, which can be sure '
+    'where no place alone is. With the word stand over how many places that is, how many of them decide alone, the '
+    'effect of the comparison least in its favour, and from which size on such an effect would have been seen, four '
+    'times in five. One seed decides nothing, and neither does a method that was not exercised. A place is named after '
+    'the data set that was used, "for" the columns of the paper that it stands in. *Inferred* is what a table shows '
+    'and no sentence says.\n')
 
 def _claim_grid(columns: dict[str, pd.DataFrame]) -> str:
     "Claims, with a column for each suite."
@@ -275,11 +281,13 @@ class Results(NamedTuple):
         claims: as from `claim_table`, of every paper and suite.
         figures: every figure, in every suite that has it.
         known: the runs, as from `record`.
+        methods: as from `verdicts.of_methods`.
     """
     tables: list[Table]
     claims: pd.DataFrame
     figures: list[Figure]
     known: pd.DataFrame = pd.DataFrame()
+    methods: pd.DataFrame | None = None
 
     def of(self, paper: str) -> 'Results':
         """What belongs to one paper. Args: paper: its name. Returns: Results."""
@@ -323,8 +331,8 @@ def gather(known: pd.DataFrame | None = None, tell: Callable[[str], None] = prin
         cells = f"{count.get('done', 0)} cells done, {count.get('partly', 0)} partly, {count.get('missing', 0)} missing"
         tell(f'{paper}: {cells}; {sum(figure.done for figure in drawn)} of {len(drawn)} figures')
     asked = pd.concat([part.claims[part.claims.suite == suite] for suite in SUITES for part in each], ignore_index=True)
-    return Results([one for part in each for one in part.tables], asked, [one for part in each for one in part.figures],
-                   known)
+    return Results([one for part in each for one in part.tables], asked,
+                   [one for part in each for one in part.figures], known, verdicts.of_methods(verdicts.gains(known)))
 
 # %% ../../nbs/replication/pages.ipynb #64ed9b1d
 def write(known: pd.DataFrame | None = None, tell: Callable[[str], None] = print) -> list[Path]:
@@ -360,6 +368,8 @@ def contents(results: Results, folder: Path) -> dict[str, str]:
     for whole in results.tables:
         texts[f'{whole.paper}/table{whole.number}.csv'] = _csv(whole.cells.drop(columns=['interval', 'runs']).round(4))
         texts[f'{whole.paper}/table{whole.number}.md'] = markdown(whole)
+    for paper, asked in results.claims.groupby('paper'):
+        texts[f'{paper}/claims.svg'] = drawing.forest(asked[asked.suite == SUITES[0]]).decode()
     return texts | {'claims.csv': _csv(results.claims), 'claims.md': claim_markdown(results.claims),
                     'README.md': readme(results, folder), 'index.html': site.page(results, folder)}
 
@@ -388,7 +398,8 @@ def readme(results: Results, folder: Path) -> str:
     papers = ''.join(_of_paper(paper, results.of(paper), folder) for paper in published.papers())
     boards = [f'[{file.stem}](methods/{file.name})' for file in sorted((folder / 'methods').glob('*.md'))]
     said = escape(site.headline('photos', site.SUITES['photos']['datasets']))
-    parts = {'headline': said, 'state': grid(state), 'papers': papers,
+    judged = verdicts.markdown(results.claims[results.claims.suite == SUITES[0]], results.methods)
+    parts = {'headline': said, 'verdicts': judged, 'state': grid(state), 'papers': papers,
              'boards': f"The boards: {', '.join(boards)}. " if boards else ''}
     for name, text in parts.items(): template = template.replace(f'{{{{{name}}}}}', text)
     return template
@@ -406,7 +417,7 @@ def _of_paper(paper: str, results: Results, folder: Path) -> str:
         drawn[number] += links or ['–']
     pictures = grid([['figure', 'what it shows', *SUITES], *drawn.values()]) if drawn else ''
     authors = f"{escape(about['authors'])}, {about['venue']}"
-    return f"\n### {escape(about['title'])}\n{authors}\n\n{grid(lines)}\n{pictures}"
+    return f"\n### {escape(about['title'])}\n{authors}\n\n{grid(lines)}\n{pictures}\n{figures.not_drawn(paper)}\n"
 
 def _figure_link(figure: Figure, folder: Path) -> str:
     if figure.file is None: return f'`{figure.command}`'

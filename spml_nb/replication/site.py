@@ -18,7 +18,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from . import board, published, statistics
+from . import board, drawing, figures, published, statistics
 from ..sweeps.search import SUITES
 
 # %% ../../nbs/replication/site.ipynb #a42cf8ee
@@ -119,9 +119,11 @@ def embedded(figures: list, room: int) -> dict:
     """
     sources = {}
     for file in (figure.file for figure in figures if figure.file):
-        source = f'data:image/svg+xml;base64,{base64.b64encode(file.read_bytes()).decode()}'
+        source = _address(file.read_bytes())
         if len(source) <= room: sources[file], room = source, room - len(source)
     return sources
+
+def _address(svg: bytes) -> str: return f'data:image/svg+xml;base64,{base64.b64encode(svg).decode()}'
 
 # %% ../../nbs/replication/site.ipynb #dd237b42
 VERDICTS = statistics.WORDS
@@ -145,11 +147,14 @@ def page(results, folder: Path) -> str:
             'verdicts': VERDICTS, 'stand_ins': published.STAND_INS, 'names': published.PAPERS_DATA,
             'protocol': protocol, 'ranking': ranking, 'headline': headline, 'run_on': published.run_on,
             'in_place_of': published.in_place_of, 'style': style, 'script': script, 'style_hash': _digest(style),
-            'script_hash': _digest(script)}
+            'script_hash': _digest(script),
+            'not_drawn': figures.not_drawn}
+    forests = {key: _address(drawing.forest(part)) for key, part in results.claims.groupby(['paper', 'suite'])}
     data = {'groups': groups, 'rows': {row['id']: row for row in rows}}
     found = {'results': results, 'folder': folder, 'rows': rows, 'printed': printed, 'data': _json(data),
              'cards': board.cards(rows, results.known, results.claims, printed),
              'sets': list(SUITES['photos']['datasets']),
+             'forest': lambda claims: forests[claims.paper.iloc[0], claims.suite.iloc[0]],
              'boards': [file.stem for file in sorted((folder / 'methods').glob('*.md'))],
              'group_of': lambda runs: where.get(next(iter(json.loads(runs).values()), None), '')}
     render = _template('page.html').render

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['IMAGE_SD', 'MARGIN', 'LEVEL', 'WORDS', 'image_draws', 'resampled_map', 'image_sd', 'Effect', 'effect', 'from_error',
-           'pooled', 'holm', 'Decision', 'decide', 'welch', 'rank_correlation']
+           'pooled', 'holm', 'Decision', 'counted', 'decide', 'welch', 'rank_correlation']
 
 # %% ../../nbs/replication/statistics.ipynb #c5990c60
 from collections.abc import Mapping, Sequence
@@ -222,16 +222,40 @@ class Decision:
         word: one of `WORDS`.
         whole: {name: Effect of the mean over the places}, without those that no place decides.
         words: one of `WORDS` per place.
+        pooled: {name: number of places behind the mean}.
     """
     word: str
     whole: dict[str, Effect]
     words: tuple[str, ...]
+    pooled: dict[str, int]
+
+    @property
+    def least(self) -> str:
+        "Name of the effect least in favour of the claim; '' without any."
+        return min(self.whole, default='', key=lambda name: self.whole[name].mean)
 
     def __str__(self):
-        if not self.whole: return self.word
-        least = min(self.whole.values(), key=lambda e: e.mean)
-        return (f'{self.word}, {self.words.count(WORDS[0])} of {len(self.words)} places: '
-                f'{least.mean:+.1f} ± {least.half_width:.1f}')
+        if self.word == WORDS[4]: return self.word
+        text = f'{self.word}, {counted(self.word, self.words, self.pooled.get(self.least, 0))}'
+        mean = self.whole.get(self.least)
+        return f'{text}: {mean.mean:+.1f} ± {mean.half_width:.1f}'.replace('-', '−') if mean else text
+
+def counted(word: str, words: Sequence[str], pooled: int) -> str:
+    """Over how many places a claim is decided, and how many of them decide alone: the mean can be sure where none is.
+
+    Args:
+        word: that of the claim.
+        words: those of its places.
+        pooled: number of places behind the mean.
+
+    Returns:
+        'pooled over 4 of 4 places, none of which decides alone'
+    """
+    alone, count = [w for w in words if w in WORDS[:3]], f"{pooled} of {len(words)} place{'s' * (len(words) != 1)}"
+    if pooled < 2: return f"{count}{'' if pooled else ' with more than one seed'}"
+    which = ', '.join(f'{alone.count(w)} {w}' for w in dict.fromkeys(alone)) if set(alone) - {word} else ''
+    return (f"pooled over {count}, {len(alone) or 'none'} of which decide{'s' * (len(alone) < 2)} alone"
+            f"{f' ({which})' if which else ''}")
 
 def decide(places: Sequence[Effect | Mapping[str, Effect | None]], margin: bool = True,
            groups: Sequence[str] | None = None) -> Decision:
@@ -257,9 +281,10 @@ def decide(places: Sequence[Effect | Mapping[str, Effect | None]], margin: bool 
     for place, group in zip(places, range(len(places)) if groups is None else groups, strict=True):
         for name, e in place.items(): whole.setdefault(name, []).extend([(e, group)] if e and e.seeds > 1 else [])
     means = {name: pooled(*zip(*found, strict=True)) for name, found in whole.items() if found}
+    counts = {name: len(found) for name, found in whole.items()}
     word = _word(_evidence([means.get(name) for name in whole], margin), WORDS[3 if set(words) - {WORDS[4]} else 4])
     opposite = dict(zip(WORDS[:2], WORDS[1::-1], strict=True)).get(word)
-    return Decision(WORDS[3] if opposite in words else word, means, words)
+    return Decision(WORDS[3] if opposite in words else word, means, words, counts)
 
 # %% ../../nbs/replication/statistics.ipynb #de7ac3b4
 def welch(a: tuple[float, float, int], b: tuple[float, float, int]) -> float:

@@ -249,12 +249,42 @@ def test_a_report_gives_effects_intervals_and_seeds(opml):
     n = len(json.loads(papers.table('opml', 'III', opml, ['photos']).cells.seeds[0]))
     tie, losses = report.loc['opml-zlpr'], report.loc['opml-losses']
     assert (tie.ours, tie.effect, tie.half_width, tie.seeds, tie.reproduced) == (NONE, 0, 0, n, 0) and tie.decided == tie.places
-    assert tie.summary == f"no difference, 0 of {tie.places} place{'s' if tie.places > 1 else ''}: +0.00 ± 0.00, {n} seeds, seen from 0.0 on"
+    assert tie.summary == f'no difference, pooled over {tie.places} of {tie.places} places, {tie.places} of which decide alone: +0.00 ± 0.00, {n} seeds, seen from 0.0 on'
     assert losses.ours == REVERSED and '(against ASL)' in losses.measured and losses.inferred and losses.detectable > 0
     assert report.ours['opml-bce'] == REPRODUCED and report.ours['opml-cub'] == NOT_RUN and np.isnan(report.effect['opml-cub'])
     tables = {('opml', number): papers.table('opml', number, opml, ['photos']).cells for number in published.tables('opml')}
     from_tables = claims.report('photos', opml, 'opml', claims.our_value('photos', opml, tables=tables))
     pd.testing.assert_frame_equal(from_tables.set_index('id'), report)
+
+
+def test_a_claim_that_no_place_decides_alone_is_told_so():
+    def place(name, *values): return above(name, {'a': Number(seeds(*values), dataset=name)}, {'b': Number(seeds(0, 0.1, 0))})
+    weak = verdict_of([place(name, 1.5, 1.8, 1.0) for name in 'abc'])
+    assert [p.word for p in weak.places] == [UNDECIDED] * 3 and str(weak).startswith('reproduced, pooled over 3 of 3 places, none of which decides alone: +1.40 ± ')
+    apart = verdict_of([place('a', 9.0, 9.3, 9.1), place('b', -9.0, -9.3, -9.1)])
+    assert str(apart).startswith(f'undecided, pooled over 2 of 2 places, 2 of which decide alone (1 {REPRODUCED}, 1 {REVERSED})')
+    assert str(verdict_of([above('VOC', side(a=seeds(5)), side(b=seeds(4)))])) == 'undecided, 0 of 1 place with more than one seed'
+
+
+def test_a_forest_plot_sets_the_same_comparison_of_the_paper_beside_ours():
+    def number(ours, printed): return Number(seeds(ours, ours + 0.1, ours), printed=(printed, np.nan, np.nan))
+    places = [above(name, {'a': number(60, 70)}, {'b': number(57, 64), 'c': number(55 + k, 69)}) for k, name in enumerate(('VOC', 'COCO'))]
+    verdict = verdict_of(places)
+    assert (verdict.between, verdict.pooled, verdict.published) == ('against b', 2, 6)          # ours is least against b: 3 points; the paper is against c
+    assert [p.contrast.published for p in verdict.places] == [6, 6]
+    unprinted = verdict_of([above('VOC', {'a': Number(seeds(1, 2, 3))}, {'b': number(1, 64)})])
+    assert np.isnan(unprinted.published) and np.isnan(above('VOC', {'a': Number({})}, {'b': Number({})}).contrasts[0].published)
+    low = between('VOC', {'a': number(60, 70)}, high=80).contrasts[0]
+    assert low.published == 10                                                                  # on the claimed side of the bound
+
+
+def test_a_report_has_every_line_of_its_forest_plot(opml):
+    report = claims.report('photos', opml, 'opml').set_index('id')
+    for line in report.itertuples():
+        whole, *places = json.loads(line.forest)
+        assert whole['place'] == '' and whole['word'] == line.ours and len(places) == line.decided
+        assert (whole['mean'] is None) == np.isnan(line.effect) and (line.ours == NOT_RUN or whole['mean'] == line.effect)
+        assert [place['place'] for place in places] == [text.partition(': ')[0].partition(' (')[0] for text in filter(None, line.measured.split('; '))]
 
 
 def test_the_record_says_what_was_not_exercised(opml):

@@ -1,7 +1,9 @@
 """A figure's arrays in their file, and the pens that several figures are drawn with."""
+import json
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from spml_nb.base.errors import SpmlError
@@ -57,3 +59,85 @@ def test_half_filled_figures_say_what_is_missing(number, part):
     svg = drawing.draw(em_apl_figures.FIGURES[number], given).decode()
     ElementTree.fromstring(svg)
     assert svg.count('>missing<') == 1 and 'only 1 of 2 parts are done' in svg and 'EM/APL Fig. ' + number in svg and 'mirflickr14' in svg
+
+
+def line(place='', word='reproduced', mean=1.2, half=0.7, published=2.1, n=10):
+    low, high = (None, None) if half is None else (mean - half, mean + half)
+    return {'place': place, 'between': '', 'word': word, 'mean': mean, 'low': low, 'high': high, 'published': published, 'seeds': n}
+
+
+def test_a_forest_plot_has_every_claim_and_place_with_its_numbers_and_words():
+    none = {'mean': None, 'low': None, 'high': None, 'seeds': 0}
+    lines = [[line(), line('cub_crops for CUB', 'undecided', -0.3, 0.8, 40.0), line('coco18 for COCO', 'undecided', 0.5, None, None, 1)],
+             [line('', 'not run') | none]]
+    claims = pd.DataFrame({'claim': ['A costs $5 & more <than> B.', 'Never run.'], 'forest': [json.dumps(each) for each in lines]})
+    svg = drawing.forest(claims)
+    text = ''.join(ElementTree.fromstring(svg).itertext())
+    assert svg == drawing.forest(claims.copy()) and all(words in text for words in (
+        'A costs $5 & more <than> B.', '+1.2 ± 0.7', 'paper +2.1', 'cub_crops for CUB', '−0.3 ± 0.8', 'paper +40.0', '+0.5, 1 seed', 'undecided', 'not run'))
+
+
+def test_a_mark_beyond_the_axis_becomes_an_arrowhead_at_its_edge():
+    _, axes = drawing.sheet(1, 1)
+    axes[0, 0].set_xlim(-2, 3)
+    for x in (-9, 1, 9): drawing._mark(axes[0, 0], x, 0, 'o')
+    assert [(mark.get_marker(), mark.get_xdata()[0]) for mark in axes[0, 0].lines] == [('<', -2), ('o', 1), ('>', 3)]
+
+
+def pair(seeds, **known): return [{'seed': seed, **known} for seed in seeds]
+
+
+@pytest.mark.parametrize(('parts', 'missing', 'lines'), [
+    (pair([0]), [], ['LAC Fig. 3, on voc12_animals, one seed']), (pair([0, 1]), [], ['LAC Fig. 3, on voc12_animals']),
+    (pair([0, 1], exercised=1), ['x'], ['LAC Fig. 3, on voc12_animals', 'only 2 of 3 parts are done']),
+    (pair([0, 1], exercised=0) + pair([2], exercised=1) + pair([3], exercised=None), [],
+     ['LAC Fig. 3, on voc12_animals', "not exercised in 2 of 3 runs: the epoch was chosen before the method's own mechanism began"])])
+def test_a_title_says_what_has_to_be_known_of_the_runs(parts, missing, lines):
+    about = {'paper': 'lac', 'figure': '3', 'data': [['voc12', 'voc12_animals']], 'parts': dict(enumerate(parts)), 'missing': missing}
+    assert drawing._title(about, 200) == lines
+
+
+VALUES = (0.1, 0.5, 0.9)
+
+
+def square(score, chosen, seeds=(0, 1, 2)):
+    "A grid of 3 × 3 values on one data set. score, chosen: functions of (a, b, seed)."
+    parts = [(('voc12', 'OPML', (a, b)), {'test_map': np.float32(score(a, b, s)), 'val_map': np.float32(chosen(a, b, s))}) for a in VALUES for b in VALUES for s in seeds]
+    given = collected('opml', '5', parts, [], [['voc12', 'voc12_animals']])
+    for k, part in enumerate(given.about['parts'].values()): part['seed'] = seeds[k % len(seeds)]
+    return given
+
+
+def test_the_frame_of_a_grid_is_where_validation_is_best_whatever_the_test_images_say():
+    given = square(lambda a, b, s: 60 + 10 * a + 10 * b + s, lambda a, b, s: 60 - 10 * a + 10 * b)
+    ax = drawing.grid(given, 'OPML', ('α', VALUES), ('β', VALUES), ('ZLPR', (0.5, 0.5))).axes[0]
+    frames = {patch.get_label(): (patch.get_x() + 0.46, patch.get_y() + 0.46) for patch in ax.patches}
+    assert frames == {'chosen on validation': pytest.approx((2, 0)), 'ZLPR': pytest.approx((1, 1))}   # (β, α)
+    assert {t.get_text() for t in ax.texts} >= {'63.0', '79.0'}
+    nothing = drawing.grid(square(lambda a, b, s: 60, lambda a, b, s: np.nan), 'OPML', ('α', VALUES), ('β', VALUES))
+    assert [patch.get_label() for patch in nothing.axes[0].patches] == []
+
+
+def test_colours_of_a_grid_do_not_show_what_is_noise():
+    random = np.random.RandomState(0)
+    def shades(gain, noise):
+        given = square(lambda a, b, s: 60 + gain * a + 5 * s + noise * random.normal(), lambda a, b, s: 0)   # seeds differ by more than cells
+        return np.unique(drawing.grid(given, 'OPML', ('α', VALUES), ('β', VALUES)).axes[0].images[0].get_array().round(2))
+    assert max(len(shades(0, 1.0)) for _ in range(10)) <= 3 and shades(0, 1.0).max() <= 0.5 and len(shades(20, 0.1)) >= 3 and shades(20, 0.1).max() == 1
+    wide = pd.DataFrame([[1.0, 11.0], [2.0, 12.0], [3.0, 13.0]])
+    assert drawing._least_difference(wide) == pytest.approx(0) and drawing._least_difference(wide[[0]]) == 0
+    noisy = pd.DataFrame(random.normal(size=(50, 40)))
+    assert drawing._least_difference(noisy) == pytest.approx(1.96 * (2 / 40) ** 0.5, rel=0.1)
+
+
+def test_ticks_read_like_numbers(): assert [drawing._tick(v) for v in (1e-6, 1e-4, 0.1, 0.5, 4096, 0)] == ['10⁻⁶', '0.0001', '0.1', '0.5', '4096', '0']
+
+
+def test_no_legend_lies_on_data():
+    given = collected('em_apl', '7', [(('voc12', name, ()), {'annotated': np.linspace(1, 0.1, 20)}) for name in ('AN', 'EM')], [], [['voc12', 'voc12_animals']])
+    picture = em_apl_figures.FIGURES['7'].draw(given)
+    picture.draw_without_rendering()
+    key, = picture.legends
+    assert all(ax.get_legend() is None for ax in picture.axes) and [t.get_text() for t in key.get_texts()] == ['AN', 'EM']
+    box = key.get_window_extent()
+    assert not any(box.overlaps(ax.get_window_extent()) for ax in picture.axes) and picture.axes[0].get_yscale() == 'log'

@@ -113,10 +113,15 @@ def test_scores_come_from_the_record_and_half_filled_figures_are_drawn(paper, fi
     file = figures.collect(paper, figure, 'photos', record)
     collected = drawing.read_collected(file)
     for part in wanted: assert collected.arrays[part.name]['test_map'] == record.test_map[part.key]
+    again = figures.collect(paper, figure, 'photos', record.assign(val_map=60.0, exercised=0))       # what needs no network is read anew
+    noted = drawing.read_collected(again)
+    assert all(noted.arrays[part.name]['val_map'] == 60 and noted.about['parts'][part.name]['exercised'] == 0 for part in wanted)
+    assert all(part['exercised'] is None for part in collected.about['parts'].values())
     first = [p for p in wanted if (p.dataset, p.series, p.values) == wanted[0][:3]]
     each = record.test_map[[p.key for p in first]]
     assert len(first) == 3 and collected.over_seeds(*wanted[0][:2], 'test_map', wanted[0].values)[:, 0].tolist() == [each.mean(), each.min(), each.max()]
-    assert 'parts are done' not in check_picture(figures.draw(paper, figure, 'photos'))
+    svg = check_picture(figures.draw(paper, figure, 'photos'))
+    assert 'parts are done' not in svg and f'not exercised in {len(wanted)} of {len(wanted)} runs' in ' '.join(ElementTree.fromstring(svg).itertext())
     file.unlink()
     half = record.loc[sorted({*known.index, *(p.key for p in wanted[:len(wanted) // 2])})]
     done = [p for p in wanted if p.key in half.index]
@@ -258,6 +263,23 @@ def test_an_interrupted_sweep_collects_nothing(small, monkeypatch):
     monkeypatch.setattr(queue, 'run', lambda configs, **launch: pd.DataFrame({'state': ['missing']}))
     monkeypatch.setattr(measuring, 'observe', None)
     assert list(figures.sweep('em_apl', 7, 'photos', tell=str).state) == ['missing'] and not figures.arrays_file('em_apl', 7, 'photos').exists()
+
+
+def test_every_figure_of_a_paper_is_drawn_or_named_with_the_reason():
+    counts = {'hml': 6, 'opml': 7, 'lac': 6, 'two_way': 2, 'em_apl': 11}
+    for paper, last in counts.items():
+        named = [range(*(int(end) + k for k, end in enumerate((numbers + '-' + numbers).split('-')[:2]))) for numbers in figures.NOT_DRAWN[paper]]
+        there = {int(n) for n in figures.figures(paper)} | {n for some in named for n in some}
+        assert there == set(range(1, last + 1)), paper
+    assert figures.not_drawn('lac') == ('Not redrawn: Figures 1 (consistency of images beside that of labels: a drawing without numbers), '
+                                        '2 (the two branches of training: a drawing without numbers).')
+
+
+def test_what_the_paper_says_stands_beside_a_figure_and_not_in_it_too():
+    figures.collect('two_way', 1, 'photos', NONE)
+    svg = figures.draw('two_way', 1, 'photos').read_text()
+    about = figures.description('two_way', 1)
+    assert about['printed'][:20] not in svg and 'Left: ' in about['caption'] and 'Right: ' in about['caption']
 
 
 # ---- every number leads to a run of the record

@@ -14,11 +14,11 @@ from ..measuring import GROUPS, POINTS, QUANTILES
 
 # %% ../../../nbs/replication/papers/em_apl_claims.ipynb #7b5d71a0
 @claim('em_apl-em', 'Main comparison', 'The EM loss is above assume negative on every data set.',
-       tables=('1',), inferred=True, note="The numbers stand in OPML's Table II; the supplement has none.")
+       tables=('1',), inferred=True, main=True, note="The numbers stand in OPML's Table II; the supplement has none.")
 def _claim_em(table): return table.everywhere(above, 'EM', 'AN')
 
 @claim('em_apl-apl', 'Main comparison', 'Asymmetric pseudo-labelling raises the mAP of the EM loss.',
-       tables=('1',), inferred=True, note="The numbers stand in OPML's Table II; the supplement has none.")
+       tables=('1',), inferred=True, main=True, note="The numbers stand in OPML's Table II; the supplement has none.")
 def _claim_apl(table): return table.everywhere(above, 'EM+APL', 'EM')
 
 @claim('em_apl-parts', 'Section D',

@@ -10,7 +10,8 @@ from ..claims import above, between, claim, peak, share, trend
 
 # %% ../../../nbs/replication/papers/hml_claims.ipynb #076ac068
 @claim('hml-single', 'Section 4.2, Table 2',
-       'With single positives HML is above AN, LS, WAN, EPR and ROLE on every data set.', tables=('2',))
+       'With single positives HML is above AN, LS, WAN, EPR and ROLE on every data set.', tables=('2',),
+       main=True)
 def _claim_single(table):
     return table.everywhere(above, 'HML (Ours)', ['AN', 'LS', 'WAN', 'EPR', 'ROLE'])
 

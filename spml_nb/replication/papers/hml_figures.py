@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from ...methods.hml import gradient_balance, label_correlation
 from .. import measuring
 from ..diagnosis import pulls
-from ..drawing import INK, Collected, Curve, PaperFigure, curve, normalised, panels, scores, sheet
+from ..drawing import INK, Collected, Curve, PaperFigure, curve, legend, normalised, panels, scores, sheet
 from ...runs.folder import Run
 
 # %% ../../../nbs/replication/papers/hml_figures.ipynb #bbb5346f
@@ -56,17 +56,35 @@ def _cosines_and_gradients(collected: Collected) -> Figure:
         if not found: continue
         for k, (group, ink) in enumerate(GROUPS):
             for ax, array, edges in ((above, 'cosine', COSINES), (below, 'gradient', GRADIENTS)):
-                counts = sum(part[array][k] for part in found)
-                if not counts.any(): continue
-                ax.stairs(normalised(counts, edges), edges, color=ink, label=group, fill=True, alpha=0.4)
+                counts = np.array([part[array][k] for part in found])
+                if counts.any(): _histogram(ax, counts, edges, ink, group)
         right, theta = above.twinx(), np.arccos(np.clip(COSINES, -1, 1))
         p = 1 / (1 + np.exp(-found[0]['scale'] * np.cos(np.minimum(theta + found[0]['margin'], np.pi))))
-        right.plot(COSINES, p, color='black', linestyle=':')
-        right.set(ylim=(0, 1.02), yticks=[])
-        above.set(title=name, xlabel='cosine similarity', ylabel='density')
-        below.set(xlabel='gradient |∂ℓ/∂cos|/s', ylabel='density', yscale='log')
-    axes[0, -1].legend(loc='upper left')
+        right.plot(COSINES, p, color='black', linestyle=':', label='probability of a cosine (right axis)')
+        right.set(ylim=(0, 1.02), yticks=[0, 0.5, 1])
+        right.spines['right'].set_visible(True)
+        above.set(title=name, xlabel='cosine similarity', ylabel='density', xlim=_reach(collected, 'cosine', COSINES))
+        below.set(xlabel='gradient |∂ℓ/∂cos|/s', ylabel='density', yscale='log',
+                  xlim=_reach(collected, 'gradient', GRADIENTS))
+    legend(picture)
     return picture
+
+def _histogram(ax, counts: np.ndarray, edges: np.ndarray, ink: str, label: str):
+    "The density of all seeds, with a band from the lowest seed to the highest."
+    each = [normalised(one, edges) for one in counts]
+    mean, low, high = normalised(counts.sum(0), edges), np.min(each, 0), np.max(each, 0)
+    there = np.flatnonzero(mean)
+    seen = slice(there[0], there[-1] + 1)
+    curve(ax, (edges[:-1] + edges[1:])[seen] / 2, np.stack([mean, low, high])[:, seen], ink, label=label)
+
+def _reach(collected: Collected, array: str, edges: np.ndarray) -> tuple[float, float]:
+    "The ends of the bins that all but a thousandth of some group of labels lie in, over all settings."
+    counts = np.concatenate([part[array] for part in collected.arrays.values()])
+    counts = counts[counts.sum(1) > 0]
+    below, above = counts.cumsum(1) / counts.sum(1, keepdims=True), counts[:, ::-1].cumsum(1)[:, ::-1]
+    inside = ((below > 5e-4) & (above > 5e-4 * counts.sum(1, keepdims=True))).any(0)
+    first, last = np.flatnonzero(inside)[[0, -1]]
+    return edges[first], edges[last + 1]
 
 figure2 = PaperFigure(
     'How alike images and labels are (cosine, above) and how hard the loss pulls at them (below), when training has '
@@ -76,7 +94,7 @@ figure2 = PaperFigure(
     curves=[Curve('voc12', name, {'loss': 'hml_fixed'}, {(): {'labels': labels, 'hparams': {'scale': 20, 'margin': m}}})
             for name, (labels, m) in COLUMNS.items()],
     measure=density,
-    together='The counts of all seeds are added up.',
+    together='Lines are of all seeds, bands reach from the lowest seed to the highest.',
     printed='The margin of the third column is 0.1, and false negatives keep strong gradients in the second.',
     notes="The scale is 20, the paper's fixed one; the gradient is that of an entry's loss by its cosine. "
           'The learning rate is that chosen for single positives.')
@@ -107,15 +125,18 @@ def _scores_and_balance(collected: Collected) -> Figure:
     "mAP and the imbalance of gradients over the margin."
     picture, [(left, _, ours)] = panels(collected, 4.2)
     right = left.twinx()
-    left.axvspan(0.2, 0.4, color='#eeeeee', label="the paper's best margins")
+    left.axvspan(0.2, 0.4, color='#eeeeee')
+    left.text(0.3, 0.98, "the paper's\nbest margins", transform=left.get_xaxis_transform(), ha='center', va='top',
+              color='#555555', fontsize=7)
     for ax, array, ink, label in ((left, 'test_map', '#ee7733', 'mAP (%)'),
                                   (right, 'imbalance', INK[0], '|Σ gradients| per image')):
         curve(ax, MARGINS, collected.along('voc12', 's = 20', [(m,) for m in MARGINS], array), ink, marker='o')
         ax.set_ylabel(label, color=ink)
+        low, high = ax.get_ylim()
+        ax.set_ylim(low, high + 0.25 * (high - low))   # room for the words in the band
     right.spines['right'].set_visible(True)
     left.set_xticks(MARGINS)
     left.set(xlabel='margin m (radians)', title=f'{ours}, s = 20')
-    left.legend()
     return picture
 
 figure3 = PaperFigure(
@@ -175,12 +196,14 @@ def _matrix(collected: Collected) -> Figure:
     "The correlation of labels as a matrix."
     picture, axes = sheet(1, 1, 5.2, 4.2)
     (found,), ax = collected.parts('coco14', 'HML'), axes[0, 0]
-    shown, names = ax.imshow(found['correlation'], cmap='viridis', vmin=0, vmax=1), range(len(found['names']))
+    others = np.where(np.eye(len(found['names']), dtype=bool), np.nan, found['correlation'])   # with itself: no news
+    shown, names = ax.imshow(others, cmap='viridis'), range(len(found['names']))
+    middle = np.nanmean([np.nanmin(others), np.nanmax(others)])
     ax.set_xticks(names, found['names'], rotation=90)
     ax.set_yticks(names, found['names'])
-    for (i, j), value in np.ndenumerate(found['correlation']):
-        ink = 'black' if value > 0.6 else 'white'
-        if i != j and value >= 0.005: ax.text(j, i, f'{value:.2f}', ha='center', va='center', fontsize=6, color=ink)
+    for (i, j), value in np.ndenumerate(others):
+        ink = 'black' if value > middle else 'white'
+        if i != j: ax.text(j, i, f'{value:.2f}', ha='center', va='center', fontsize=6, color=ink)
     ax.set_title(f"{collected.about['data'][0][1]}, HML")
     picture.colorbar(shown, label='correlation (Eq. 8)')
     return picture
@@ -193,7 +216,8 @@ figure6 = PaperFigure(
     seeds=(0,),
     printed='Labels with a correlation above 0.95 to another are shown; fork, knife, spoon, bowl and dining table are '
             'one such group.',
-    notes='The 12 labels with the highest correlation to another are shown, whatever it is.')
+    notes='The 12 labels with the highest correlation to another are shown, whatever it is. '
+          'The correlation of a label with itself is left out.')
 
 # %% ../../../nbs/replication/papers/hml_figures.ipynb #ddb6ce73
 FIGURES = {'2': figure2, '3': figure3, '4': figure4, '5': figure5, '6': figure6}

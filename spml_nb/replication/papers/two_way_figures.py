@@ -9,7 +9,7 @@ __all__ = ['TEMPERATURES', 'figure1', 'FIGURES', 'tempered']
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..drawing import INK, Collected, PaperFigure, sheet
+from ..drawing import INK, Collected, PaperFigure, legend, sheet
 
 # %% ../../../nbs/replication/papers/two_way_figures.ipynb #e0fabe30
 TEMPERATURES = (0.5, 1, 2, 4)
@@ -40,12 +40,13 @@ def _tempered_curves(collected: Collected) -> Figure:
              title='two logits of one side')
     right.set(xlabel='lowest positive − highest negative logit', ylabel='loss (Eq. 14)',
               title='two equal positives, one negative')
-    left.legend()
+    legend(picture)
     return picture
 
 figure1 = PaperFigure(
-    'The tempered log-sum-exp over the largest logit. The higher the temperature, the further it stands above that '
-    'logit, and the wider the margin that training has to open.',
+    'Left: the tempered log-sum-exp over the largest of two logits. The higher the temperature, the further it stands '
+    'above that logit. Right: the loss of an image with two equal positives and one negative, over the lead of the '
+    'positives. A higher temperature asks for a wider lead before the loss is gone.',
     draw=_tempered_curves,
     printed='Margins widen with T; T above 1 is used for the positives, 1 for the negatives.',
     notes='The picture is not in the text; Eq. 12 and 13 are drawn for two logits. It needs no run.')

@@ -36,3 +36,17 @@ def test_labels_that_are_most_alike_come_first(photos):  # noqa: F811
     assert np.allclose(found['correlation'][off], p[off], atol=1e-4)
     highest = np.where(off, p, -1).max(1)
     assert (np.diff(highest) <= 1e-4).all()
+
+
+def test_an_axis_reaches_as_far_as_its_data():
+    counts = np.zeros((3, 80), int)
+    counts[0, 30:40], counts[1, 50:55], counts[0, 0] = 1000, 10, 1                   # one in ten thousand is left out, a small group is not
+    given = hml_figures.Collected({}, {'one': {'cosine': counts}})
+    assert hml_figures._reach(given, 'cosine', hml_figures.COSINES) == pytest.approx((hml_figures.COSINES[30], hml_figures.COSINES[55]))
+
+
+def test_a_label_is_not_set_beside_itself():
+    found = {'correlation': np.array([[1.0, 0.2], [0.3, 1.0]]), 'names': np.array(['cat', 'dog'])}
+    about = {'parts': {'x': {'dataset': 'coco14', 'series': 'HML', 'values': [], 'seed': 0}}, 'data': [['coco14', 'coco18']]}
+    ax = hml_figures.figure6.draw(hml_figures.Collected(about, {'x': found})).axes[0]
+    assert ax.images[0].get_clim() == pytest.approx((0.2, 0.3)) and sorted(t.get_text() for t in ax.texts) == ['0.20', '0.30']

@@ -2,7 +2,7 @@
 import numpy as np
 from figure_runs import photos, trained, world  # noqa: F401 (fixtures)
 
-from spml_nb.replication import measuring
+from spml_nb.replication import drawing, measuring
 from spml_nb.replication.papers import lac_figures
 
 
@@ -14,3 +14,12 @@ def test_maps_are_of_the_observed_positive_and_of_the_surest_others(photos):  # 
     for name, kind in zip(found['names'][0, 1:], found['kinds'][0, 1:], strict=True):
         c = seen.task.data.class_names.index(name)
         assert kind == (seen.true[row, c] if seen.logits[row, c] >= 0 else 0)
+
+
+def test_the_figure_counts_what_is_identified(photos):  # noqa: F811
+    run = trained(photos, loss='lac', hparams={'stage2_threshold': 0.5})
+    found = lac_figures.attention(run)
+    given = drawing.Collected({'parts': {'x': {'dataset': 'coco14', 'series': 'LAC', 'values': [], 'seed': 0}}}, {'x': found})
+    others = [int(kind) for names, kinds in zip(found['names'], found['kinds'], strict=True) for name, kind in zip(names, kinds, strict=True) if name and kind != 2]
+    expected = f'{len(others) - others.count(0)} of the {len(others)} labels that were not observed reach δ and are identified, {others.count(1)} of them rightly'
+    assert lac_figures.figure6.draw(given).get_supxlabel() == expected

@@ -1,0 +1,74 @@
+"A verdict in a line for each paper and each method: made from numbers, with its links, and none for what was not run."
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from spml_nb import sweeps
+from spml_nb.replication import claims, published, statistics, verdicts
+
+ROOT = Path(__file__).resolve().parents[2]
+UP, WIDE, DOWN = [2.0, 2.1, 1.9], [3.0, -2.0, 1.0], [-2.0, -2.1, -1.9]
+
+
+def gained(**methods):
+    "As from `gains`, with the differences of each set of photos."
+    return pd.DataFrame([{'loss': loss, 'head': 'linear', 'dataset': f'set{k}', 'exercised': True, 'effect': statistics.effect(d)}
+                         for loss, sets in methods.items() for k, d in enumerate(sets)])
+
+
+@pytest.mark.parametrize(('sets', 'verdict'), [
+    ((UP, UP), 'above AN, pooled over 2 of 2 places, 2 of which decide alone'), ((DOWN,), 'below AN, 1 of 1 place'),
+    (([9.0, 9.1, 8.9], DOWN), 'undecided, pooled over 2 of 2 places, 2 of which decide alone (1 above AN, 1 below AN)'),
+    ((UP, [3.0]), 'above AN, 1 of 2 places'), (([3.0],), 'undecided, 0 of 1 place with more than one seed'),
+    (([1.0, 1.3, 0.5], [1.1, 0.2, 0.9], [0.9, 0.4, 1.5]), 'above AN, pooled over 3 of 3 places, none of which decides alone')])
+def test_a_method_gets_the_word_of_the_mean_and_how_many_sets_decide_alone(sets, verdict):
+    line = verdicts.of_methods(gained(em=sets)).iloc[0]
+    assert line.verdict == verdict and line.word == verdict.partition(',')[0]
+
+
+def test_what_was_not_exercised_gets_no_verdict_and_one_seed_no_interval():
+    idle = gained(em_apl=(UP, UP)).assign(exercised=False)
+    line = verdicts.of_methods(idle).iloc[0]
+    assert line.verdict == 'not exercised' and line['each'] == 'set0 +2.0 ± 0.2 (not exercised), set1 +2.0 ± 0.2 (not exercised)' and pd.isna(line['mean'])
+    assert verdicts.of_methods(gained(em=(UP, DOWN, [3.0])))['each'][0] == 'set0 +2.0 ± 0.2, set1 −2.0 ± 0.2, set2 +3.0 (1 seed)'
+    both = gained(em=(UP, DOWN)).assign(exercised=[True, False])
+    assert verdicts.of_methods(both).word[0] == 'above AN'
+
+
+def fabricated(**scores):
+    "Runs of methods on cub_crops as the search would leave them. scores: by method, as many as seeds."
+    lines = {}
+    for loss, each in scores.items():
+        row = sweeps.search.Row(loss)
+        tried = sweeps.search.candidates(row, 'photos', 'cub_crops')
+        known = pd.DataFrame({'val_map': 50.0}, index=[sweeps.key(c) for c in tried])
+        lines |= {sweeps.key(c): {'loss': loss, 'val_map': 50.0, 'test_map': 0.0} for c in tried}
+        for c, score in zip(sweeps.search.finals(row, 'photos', 'cub_crops', known, range(len(each))), each, strict=True):
+            lines[sweeps.key(c)] = {'loss': loss, 'val_map': 50.0, 'test_map': score}
+    return pd.DataFrame.from_dict(lines, orient='index').rename_axis('key')
+
+
+def test_gains_are_paired_and_over_an_on_the_same_head():
+    found = verdicts.gains(fabricated(an=[20.0, 21.0, 22.0], em=[21.0, 23.0, 23.0], hml=[30.0, 30.0, 30.0]))
+    expected = statistics.effect([1.0, 2.0, 1.0], None, statistics.image_sd('cub_crops'))
+    assert found.loss.tolist() == ['em'] and found.effect[0] == expected   # no AN on the cosine head of HML
+    page = verdicts.markdown(claims.report('photos', pd.DataFrame(), 'hml'), verdicts.of_methods(found))
+    assert f'| [em](../nbs/methods/em_apl.ipynb) | +1.3 ± {expected.half_width:.1f} |' in page
+    missing = page.rpartition('\n\n')[2]
+    assert 'AN on its head are missing: ' in missing and 'hml, ' in missing and ' em,' not in missing and ' an,' not in missing
+
+
+def test_a_papers_line_has_its_main_claims_every_word_and_links_that_lead_somewhere():
+    for paper in published.papers():
+        asked = claims.report('photos', pd.DataFrame(), paper)
+        line = verdicts.of_paper(asked)
+        assert 1 <= asked.main.sum() <= 2 and all(f'“{sentence}” **not run**' in line for sentence in asked.claim[asked.main])
+        assert f'Of {len(asked)} claims: {len(asked)} not run.' in line and (ROOT / 'nbs' / 'papers' / f'{paper}.ipynb').is_file()
+    asked.loc[asked.main, ['ours', 'summary']] = 'reproduced', 'reproduced, pooled over 4 of 4 places, none of which decides alone: +1.77 ± 0.79'
+    assert '**reproduced**, pooled over 4 of 4 places, none of which decides alone: +1.77 ± 0.79.' in verdicts.of_paper(asked)
+
+
+def test_without_any_run_there_is_no_table():
+    page = verdicts.markdown(claims.report('photos', pd.DataFrame()), verdicts.of_methods(verdicts.gains(pd.DataFrame())))
+    assert 'None has runs yet.' in page and '| --- |' not in page and page.count('- **') == len(published.papers())
