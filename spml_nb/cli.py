@@ -188,27 +188,48 @@ def _train(args):
     print(f'{result.folder}: validation mAP {val}; test mAP {test}')
 
 # %% ../nbs/cli.ipynb #8c4c9464
+_MODEL = ("a finished run's name or folder, a .safetensors or .onnx file or a folder of `spml export`, or a model that "
+          'comes with the package: coco18, mirflickr14 or voc12_animals')
+
 @_command('the labels of new images, with probabilities',
           'Labels and the probability of every class for images that have none.',
-          _argument('run', completes='run',
-                    help="a finished run's name or folder, or a .safetensors or .onnx file of `spml export`"),
+          _argument('run', completes='run', help=_MODEL),
           _argument('images', nargs='+', completes='file', help='a folder, or image files'),
           _argument('--out', completes='file',
                     help='a CSV file for the whole table (unset: image and labels are printed)'))
 def _predict(args):
     from spml_nb.use import predict
     table = predict.predict(args.run, args.images[0] if len(args.images) == 1 else args.images)
+    said = f"threshold {table.attrs['threshold']:.4g}: a label is named from this probability on"
     if args.out:
         predict.write_csv(table, args.out)
-        print(f'{len(table)} images: {args.out}')
-    else: print(table[['image', 'labels']].to_csv(index=False, lineterminator='\n'), end='')
+        print(f'{len(table)} images: {args.out}', said, sep='\n')
+    else:
+        print(said, file=sys.stderr)   # the table alone goes where output is sent to
+        print(table[['image', 'labels']].to_csv(index=False, lineterminator='\n'), end='')
 
-@_command('a run as one file for use elsewhere', 'Write a finished run as .safetensors, .pt2 (torch.export) or .onnx.',
+@_command('a run as one file, or as a folder with a card',
+          'Write a finished run as .safetensors, .pt2 (torch.export) or .onnx; with --card as a folder for a hub.',
           _argument('run', completes='run', help="a finished run's name or folder"),
-          _argument('file', completes='file', help='what to write; its suffix says how'))
+          _argument('file', nargs='?', completes='file',
+                    help="what to write; its suffix says how; with --card a folder (unset: the run's name)"),
+          _argument('--card', action='store_true', help='write weights, configuration and card into a folder'))
 def _export(args):
-    from spml_nb.use import export
-    print(export.export(args.run, args.file))
+    from spml_nb.use import card, export
+    if not (args.file or args.card):
+        raise SpmlError('spml export wants a file, or --card: `spml export RUN model.onnx`, `spml export RUN --card`.')
+    print(card.write_folder(args.run, args.file or '') if args.card else export.export(args.run, args.file))
+
+# %% ../nbs/cli.ipynb #3fd84307
+@_command('how well a model names labels that are known',
+          'Score a model on a folder with images/ and labels.csv: counts, precision, recall and mAP, with intervals.',
+          _argument('run', completes='run', help=_MODEL),
+          _argument('folder', completes='file', help='photos with known labels, or the name of a data set'),
+          _argument('--part', default='test',
+                    help='train, val, test, or all photos whatever the column `split` says (unset: test)'))
+def _evaluate(args):
+    from spml_nb.use import scoring
+    print(scoring.evaluate(args.run, args.folder, args.part))
 
 # %% ../nbs/cli.ipynb #540ba4a7
 @_command('list, filter and remove runs',

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['an_loss', 'asymmetric_loss', 'bce_loss', 'dw_loss', 'entropy_minimization_loss', 'epr_loss', 'focal_loss',
            'label_smoothing_loss', 'negative_label_smoothing_loss', 'wan_loss', 'weighted_bce_loss', 'zlpr_loss',
-           'apl_select', 'em_apl_loss', 'em_loss', 'gr_loss', 'gradient_balance', 'hyperspherical_logits', 'lac_loss',
-           'plc_loss', 'large_loss', 'large_loss_mask', 'correct_labels', 'high_rank_loss', 'opml_loss',
+           'apl_select', 'em_apl_loss', 'em_loss', 'gr_loss', 'gradient_balance', 'hml_loss', 'hyperspherical_logits',
+           'lac_loss', 'plc_loss', 'large_loss', 'large_loss_mask', 'correct_labels', 'high_rank_loss', 'opml_loss',
            'soft_opml_loss', 'role_loss', 'joint_loss', 'multi_similarity_loss', 'softmax_two_way_loss', 'two_way_loss',
            'hill_loss', 'splc_loss', 'missing_positives', 'boosted_logits', 'crisp_loss', 'class_priors']
 
@@ -34,7 +34,7 @@ from .methods.crisp import class_priors, crisp_loss
 from .methods.em_apl import apl_select, em_apl_loss, em_loss
 from .methods.gr import gr_loss
 from .methods.hill import hill_loss
-from .methods.hml import gradient_balance, hyperspherical_logits
+from .methods.hml import gradient_balance, hml_loss, hyperspherical_logits
 from .methods.lac import lac_loss, plc_loss
 from .methods.large_loss import large_loss, large_loss_mask
 from .methods.opml import correct_labels, high_rank_loss, opml_loss, soft_opml_loss
@@ -45,8 +45,8 @@ from .methods.two_way import joint_loss, multi_similarity_loss, softmax_two_way_
 # %% ../nbs/losses.ipynb #a156051f
 _all_ = ['an_loss', 'asymmetric_loss', 'bce_loss', 'dw_loss', 'entropy_minimization_loss', 'epr_loss', 'focal_loss',
          'label_smoothing_loss', 'negative_label_smoothing_loss', 'wan_loss', 'weighted_bce_loss', 'zlpr_loss',
-         'apl_select', 'em_apl_loss', 'em_loss', 'gr_loss', 'gradient_balance', 'hyperspherical_logits', 'lac_loss',
-         'plc_loss', 'large_loss', 'large_loss_mask', 'correct_labels', 'high_rank_loss', 'opml_loss', 'soft_opml_loss',
+         'apl_select', 'em_apl_loss', 'em_loss', 'gr_loss', 'gradient_balance', 'hml_loss', 'hyperspherical_logits',
+         'lac_loss', 'plc_loss', 'large_loss', 'large_loss_mask', 'correct_labels', 'high_rank_loss', 'opml_loss', 'soft_opml_loss',
          'role_loss', 'joint_loss', 'multi_similarity_loss', 'softmax_two_way_loss', 'two_way_loss',
          'hill_loss', 'splc_loss', 'missing_positives', 'boosted_logits', 'crisp_loss', 'class_priors']
 

@@ -26,6 +26,7 @@ from spml_nb.tools import reproduce as reproduction
 from spml_nb.training import launch as parallel
 from spml_nb.use import export as exporting
 from spml_nb.use import predict as prediction
+from spml_nb.use import scoring
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -137,7 +138,7 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
     (['runs', '-p', 'lrr', '1'], "'lrr'; allowed: loss, dataset"),
     (['runs', '--yes'], '--yes goes with --remove'), (['runs', '--csv', '--remove'], '--csv goes without --remove'), (['runs', '--sort', 'lrr'], "unknown column to sort by 'lrr'"),
     (['runs', '--leftovers', '--state', 'done'], '--leftovers goes without -p, --state and --name'),
-    (['predict', 'no-such-run', '.'], "no-such-run"),
+    (['predict', 'no-such-run', '.'], "no-such-run"), (['export', 'no-such-run'], '--card'),
     (['export', 'no-such-run', 'model.onnx'], "no-such-run"),
     (['reproduce', 'no-such-run'], "no-such-run")])
 def test_wrong_words_end_in_one_line_and_status_2(capsys, words, message):
@@ -277,10 +278,16 @@ def test_the_life_of_a_run(capsys, photo_folder, tmp_path):
     assert table.name.tolist() == [name] and table.lr[0] == 1e-3 and 'reduction=mean' in table.hparams[0] and table.folder[0].endswith(name)
     assert name in told('runs') and name in told('runs', '-p', 'loss', 'an', '--state', 'done') and told('runs', '-p', 'loss', 'em').strip() == 'none'
     table, model = tmp_path / 'found.csv', tmp_path / 'model.safetensors'
-    told('predict', name, str(photo_folder / 'images'), '--out', str(table))
+    assert 'threshold 0.' in told('predict', name, str(photo_folder / 'images'), '--out', str(table))
     found = pd.read_csv(table)
     assert len(found) == 60 and {'image', 'labels', 'red', 'blue', 'bright'} == set(found)
     assert told('predict', name, str(photo_folder / 'images' / '000.png'), str(photo_folder / 'images' / '001.png')).count('\n') == 3
+    assert main(['predict', name, str(photo_folder / 'images' / '000.png')]) == 0
+    shown = capsys.readouterr()
+    assert 'threshold' in shown.err and 'threshold' not in shown.out   # the table alone can be piped
+    scores = told('evaluate', name, str(photo_folder), '--part', 'all')
+    assert 'part all' in scores and '60 photos, against all labels' in scores and '(threshold)' in scores and '95 % interval' in scores
+    assert told('export', name, str(tmp_path / 'hub'), '--card').strip() == str(tmp_path / 'hub') and (tmp_path / 'hub' / 'README.md').is_file()
     told('export', name, str(model))
     again = tmp_path / 'again.csv'
     told('predict', str(model), str(photo_folder / 'images'), '--out', str(again))
@@ -311,7 +318,7 @@ def test_a_number_is_a_text_where_the_field_is_one(monkeypatch):
 
 @pytest.mark.parametrize(('words', 'module', 'name', 'resumed'), [
     (['train'], parallel, 'launch', True), (['sweep', 'hml'], papers, 'sweep', True), (['compare', 'photos'], comparison, 'compare', True), (['predict', 'r', '.'], prediction, 'predict', False),
-    (['export', 'r', 'a.onnx'], exporting, 'export', False), (['reproduce', 'r'], reproduction, 'reproduce', False)])
+    (['export', 'r', 'a.onnx'], exporting, 'export', False), (['evaluate', 'r', '.'], scoring, 'evaluate', False), (['reproduce', 'r'], reproduction, 'reproduce', False)])
 def test_only_what_goes_on_is_said_to_go_on(monkeypatch, capsys, words, module, name, resumed):
     def stop(*words, **options): raise KeyboardInterrupt
     monkeypatch.setattr(module, name, stop)
@@ -320,7 +327,9 @@ def test_only_what_goes_on_is_said_to_go_on(monkeypatch, capsys, words, module, 
 
 
 def test_names_that_are_not_utf_8_are_printed_as_they_are(monkeypatch):
-    monkeypatch.setattr(prediction, 'predict', lambda *words: pd.DataFrame({'image': ['caf\udce9.png'], 'labels': ['red']}))
+    table = pd.DataFrame({'image': ['caf\udce9.png'], 'labels': ['red']})
+    table.attrs['threshold'] = 0.5
+    monkeypatch.setattr(prediction, 'predict', lambda *words: table)
     with io.TextIOWrapper(io.BytesIO(), encoding='utf-8') as out:
         monkeypatch.setattr(sys, 'stdout', out)
         assert main(['predict', 'r', '.']) == 0

@@ -1,4 +1,6 @@
 """What holds for every loss: finite values and gradients, untouched inputs, symmetry, the sign on positives, and where losses meet."""
+import inspect
+
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -6,7 +8,8 @@ from hypothesis import strategies as st
 
 from spml_nb import losses as L
 from spml_nb import methods
-from spml_nb.methods.core import ViewOutputs, find
+from spml_nb.base.errors import SpmlError
+from spml_nb.methods.core import REDUCTIONS, ViewOutputs, find
 from spml_nb.models.heads import Outputs
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -44,6 +47,7 @@ LOSSES = {
     'high rank': lambda s, z: L.high_rank_loss(torch.sigmoid(s.float())),
     'gradient balance': L.gradient_balance, 'hill': L.hill_loss, 'splc': L.splc_loss, 'splc first': lambda s, z: L.splc_loss(s, z, correct=False),
     'hill λ=1': lambda s, z: L.hill_loss(s, z, lam=1.0, gamma=0.5), 'crisp': lambda s, z: L.crisp_loss(s, z, torch.full((s.shape[1],), 0.3)),
+    'hml': lambda s, z: L.hml_loss(s.tanh(), z), 'hml positives': lambda s, z: L.hml_loss(s.tanh(), z, margin_on='positives'),
 }
 
 
@@ -142,9 +146,75 @@ def test_some_losses_may_push_a_positive_down():
     assert gradient(lambda s, z: L.epr_loss(s, z, k=1.0), [[4.0, 4.0, 4.0]], [[1, 0, 0]])[0, 0] > 0
 
 
-def test_a_loss_that_is_not_listed_is_found_by_its_name():
+def test_a_loss_that_is_not_listed_is_found_by_its_name(monkeypatch):
     from spml_nb.methods import core, hml
-    assert 'hml_loss' not in vars(L) and L.hml_loss is hml.hml_loss
+    monkeypatch.setattr(hml, 'unlisted_loss', L.an_loss, raising=False)
+    assert 'unlisted_loss' not in vars(L) and L.unlisted_loss is L.an_loss
     for name in ('no_such_loss', 'same_loss', 'Method'):
         assert name == 'no_such_loss' or hasattr(core, name)
         with pytest.raises(AttributeError, match=f"module 'spml_nb.losses' has no attribute '{name}'"): getattr(L, name)
+
+
+# each public function with every matrix that must fit its logits: (its name in the message, a call with that matrix)
+TAKES = {name: {'labels': getattr(L, name)} for name in L.__all__} | {
+    'apl_select': {'remaining': lambda s, m: L.apl_select(s, m > 0, 1)},
+    'em_apl_loss': {'labels': lambda s, m: L.em_apl_loss(s, m, torch.zeros_like(s)), 'soft_negative': lambda s, m: L.em_apl_loss(s, torch.zeros_like(s), m)},
+    'soft_opml_loss': {'labels': lambda s, m: L.soft_opml_loss(s, m, torch.zeros_like(s)), 'soft_positive': lambda s, m: L.soft_opml_loss(s, torch.zeros_like(s), m)},
+    'crisp_loss': {'labels': lambda s, m: L.crisp_loss(s, m, torch.full((s.shape[1],), 0.3))},
+    'role_loss': {'labels': lambda s, m: L.role_loss(s, s, m), 'estimates': lambda s, m: L.role_loss(s, m, torch.zeros_like(s))},
+    'plc_loss': {'labels': lambda s, m: L.plc_loss(s, s, m, 0.7), 'strong_logits': lambda s, m: L.plc_loss(m, s, m, 0.7)},
+    'large_loss_mask': {'labels': lambda s, m: L.large_loss_mask(s, m, 'reject', 0.1)},
+    'correct_labels': {'labels': lambda s, m: L.correct_labels(s, m, torch.ones(5), 0.1, 0.5)}}
+ALONE = ('boosted_logits', 'high_rank_loss', 'hyperspherical_logits', 'lac_loss')   # without labels (B, C); shapes of the first and the last are tested below
+WRONG = ((8, 1), (5,), (8,), (), (7, 5), (8, 4), (1, 5), (8, 5, 1))
+
+
+@pytest.mark.parametrize('shape', WRONG, ids=str)
+@pytest.mark.parametrize('name', [name for name in L.__all__ if name not in ALONE])
+def test_shapes_that_do_not_fit_are_refused_by_name(name, shape):
+    for what, call in TAKES[name].items():
+        with pytest.raises(SpmlError) as caught: call(torch.randn(8, 5), torch.zeros(shape))
+        said = caught.value.message
+        assert f'{what} {shape}' in said or (what == 'strong_logits' and f'labels {shape}' in said), said
+        assert 'same shape (B, C): one row per image, one column per class.' in said and ('one_hot' in said) == (f'and labels {shape}' in said) and caught.value.see == 'methods-and-hyper-parameters'
+
+
+@pytest.mark.parametrize('name', [name for name in L.__all__ if name not in ALONE])
+def test_two_of_one_shape_are_refused_unless_they_are_matrices(name):
+    for call in TAKES[name].values():
+        for shape in ((5,), (8, 5, 1), ()):
+            with pytest.raises(SpmlError, match='same shape'): call(torch.randn(shape), torch.zeros(shape))
+
+
+def test_other_shapes_are_refused_by_name_too():
+    s, z = batch()
+    for shape in ((5,), (), (2, 3, 4)):
+        with pytest.raises(SpmlError, match='probabilities .* must be a matrix'): L.high_rank_loss(torch.rand(shape))
+    with pytest.raises(SpmlError, match=r'maps \(8, 5\) must be \(B, C, h, w\)'): L.boosted_logits(torch.randn(8, 5))
+    for shape in ((4, 2), (4, 3, 6)):
+        with pytest.raises(SpmlError, match='embeddings and labels must be'): L.lac_loss(torch.rand(shape), torch.ones(4), temperature=0.5)
+    entries = torch.nn.functional.normalize(torch.rand(4, 2, 6), dim=-1)
+    with pytest.raises(SpmlError, match='queue and queue_labels must be'): L.lac_loss(entries, torch.ones(4), torch.rand(3, 2, 7), torch.ones(3), temperature=0.5)
+    for side in ('positive_weight', 'negative_weight'):
+        with pytest.raises(SpmlError, match=r'weights \(4,\) must be one number, or \(7,\)'): L.weighted_bce_loss(s, z, **{side: torch.ones(4)})
+        assert torch.isclose(L.weighted_bce_loss(s, z, **{side: torch.ones(7)}), L.an_loss(s, z))
+    with pytest.raises(SpmlError, match=r'ap \(4,\)'): L.correct_labels(s, z, torch.ones(4), 0.1, 0.5)
+
+
+@pytest.mark.parametrize('name', ['em', 'an', 'opml', 'two_way paper', 'soft opml', 'role', 'gr', 'plc', 'hml'])
+def test_the_check_lets_a_loss_be_compiled_and_batched(name):
+    "One graph without a break; and many batches at once, where the loss has no hand-written gradient."
+    s, z = batch()
+    loss = LOSSES[name]
+    assert torch.equal(torch.compile(loss, backend='eager', fullgraph=True)(s, z), loss(s, z))
+    if name == 'two_way paper': return
+    stacked = torch.stack([s, s.flip(0), -s]), torch.stack([z, z.flip(0), z])
+    assert torch.allclose(torch.func.vmap(loss)(*stacked), torch.stack([loss(*pair) for pair in zip(*stacked, strict=True)]), rtol=1e-12)
+
+
+@pytest.mark.parametrize('name', [name for name in L.__all__ if 'reduction' in inspect.signature(getattr(L, name)).parameters])
+def test_the_reference_names_every_reduction(name):
+    said = inspect.getdoc(getattr(L, name)).split('reduction: ')[1].split('Returns:')[0]
+    for reduction in REDUCTIONS:
+        if name in ('crisp_loss', 'gradient_balance') and reduction == 'none': continue   # one number of the whole batch
+        assert repr(reduction) in said, reduction

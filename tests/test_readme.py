@@ -1,5 +1,18 @@
-"README.md names every folder of notebooks and only commands that there are."
+"README.md names every folder of notebooks and only commands that there are, and its two recipes run as they stand."
+import ast
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
 from pathlib import Path
+
+import numpy as np
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -24,3 +37,57 @@ def test_every_command_in_readme_is_one():
     assert used == set(cli.COMMANDS)
     targets = {line.split(':')[0] for line in (ROOT / 'Makefile').read_text().splitlines() if line[:1].isalpha()}
     assert {line.split()[1] for part in text.split('`') for line in part.splitlines() if line.startswith('make ')} <= targets
+
+
+def recipe(word):
+    "The Python of README.md in which a word stands."
+    found, = [code for code in re.findall(r'```python\n(.*?)```', (ROOT / 'README.md').read_text(), re.S) if word in code]
+    return found
+
+
+def lying_photo(file, seed=0):
+    "A photo that only its EXIF tag turns upright, as phones write it."
+    pixels = np.random.RandomState(seed).randint(0, 255, (6, 9, 3), dtype=np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(pixels).resize((180, 120)).save(file, exif=exif, quality=95)
+    return file
+
+
+def test_the_recipe_for_onnx_runtime_names_what_the_model_names(made, tmp_path):
+    from spml_nb.use.export import export
+    from spml_nb.use.predict import open_model
+    code, run = recipe('onnxruntime'), made.run('cosine').folder
+    assert len(code.splitlines()) <= 10 and 'spml_nb' not in code
+    export(run, tmp_path / 'model.onnx')
+    for seed in range(3):
+        photo = lying_photo(tmp_path / 'photo.jpg', seed)
+        done = subprocess.run([sys.executable, '-c', code + "\nprint(json.dumps(probabilities.tolist()))"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        named, p = done.stdout.splitlines()
+        table = open_model(run).predict(photo)
+        assert np.abs(np.array(json.loads(p)) - table.iloc[0, 1:-1].to_numpy(float)).max() < 1e-5
+        assert '|'.join(ast.literal_eval(named)) == table.labels[0]
+        straight = Image.open(photo).convert('RGB')
+        straight.save(tmp_path / 'straight.png')   # the tag matters to this model
+        assert np.abs(open_model(run).predict(tmp_path / 'straight.png').iloc[0, 1:-1].to_numpy(float) - np.array(json.loads(p))).max() > 1e-4
+
+
+def test_the_recipe_for_a_service_answers(tmp_path):
+    from spml_nb.use.predict import predict
+    (tmp_path / 'serve.py').write_text(recipe('HTTPServer'))
+    photo = lying_photo(tmp_path / 'photo.jpg')
+    with socket.socket() as free:
+        free.bind(('localhost', 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
+    with subprocess.Popen([sys.executable, 'serve.py', str(port)], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
+        try:
+            for _ in range(600):
+                assert server.poll() is None, server.stderr.read().decode()
+                try: answer = json.load(urllib.request.urlopen(f'http://localhost:{port}', photo.read_bytes(), timeout=100))
+                except urllib.error.URLError: time.sleep(0.2)
+                else: break
+        finally: server.terminate()
+    row = predict('coco18', photo).iloc[0]
+    assert answer['labels'] == row['labels'] and abs(answer['person'] - row['person']) < 1e-6

@@ -25,6 +25,7 @@ result = training.train(runs.Config(loss='em', dataset='mini_voc', regime='linea
 photos = Path('photos'); photos.mkdir()
 data = load('mini_voc')
 for row in data.rows('test')[:3]: Image.fromarray(data.images[row]).save(photos / f'{row}.png')
+assert {'person', 'bicycle'} <= set(predict('coco18', photos))   # with its weights and card, without training
 table = predict(result.folder, photos)
 assert len(table) == 3 and set(data.class_names) <= set(table.columns)
 print(f"{result.scores['test_map']:.1f}")
@@ -48,6 +49,8 @@ def installed(tmp_path_factory):
 @pytest.mark.slow
 def test_the_wheel_trains_and_predicts_outside_the_checkout(installed, tmp_path):
     assert (installed / 'spml_nb' / 'assets' / 'mini_backbone.safetensors').is_file()
+    weights = [path.relative_to(ROOT / 'spml_nb') for path in (ROOT / 'spml_nb' / 'assets' / 'weights').glob('*/*')]
+    assert len(weights) == 9 and all((installed / 'spml_nb' / path).is_file() for path in weights)
     environment = {**os.environ, 'PYTHONPATH': str(installed), 'SPML_NB_RUNS': str(tmp_path / 'runs')}
     done = subprocess.run([sys.executable, '-c', USE, str(installed)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

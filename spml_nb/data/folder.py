@@ -222,7 +222,7 @@ def _elsewhere(names, folder):
 
 
 # %% ../../nbs/data/folder.ipynb #da9de600
-def _read_split(listing, file):
+def _read_split(listing, file, scored=False):
     split = np.full(len(listing.images), 'train', '<U5')
     if listing.split is not None:
         words = [word.strip() for word in listing.split]
@@ -235,11 +235,11 @@ def _read_split(listing, file):
                             f"{listing.images[wrong]!r}); allowed: {', '.join(PARTS)}.{meant}")
         split[:] = words
         for part, remedy in (('train', ''), ('test', ': then 20 % of all rows test and 20 % of the rest validate')):
-            if part not in words:
+            if part not in words and not scored:
                 raise SpmlError(f'{file}: the column `split` names no {part} row. Mark some, or remove the '
                                 f'column{remedy}.')
     else: split[_last_fifth(split, file)] = 'test'
-    if 'val' not in split: split[_last_fifth(split, file)] = 'val'
+    if 'val' not in split and 'train' in split: split[_last_fifth(split, file)] = 'val'
     return split
 
 def _last_fifth(split, file):
@@ -252,7 +252,7 @@ def _last_fifth(split, file):
 # %% ../../nbs/data/folder.ipynb #b040bc6a
 PHOTOS = {'.jpg', '.jpeg', '.png', '.gif', '.bmp', '.tif', '.tiff', '.webp'}
 
-def assemble(name: str, listing: Listing, folder: Path, file: Path) -> Dataset:
+def assemble(name: str, listing: Listing, folder: Path, file: Path, scored: bool = False) -> Dataset:
     """Make a `Dataset` of what a table says.
 
     Args:
@@ -260,6 +260,7 @@ def assemble(name: str, listing: Listing, folder: Path, file: Path) -> Dataset:
         listing: What the table says.
         folder: The folder images/.
         file: The table, for messages.
+        scored: A column `split` may leave out training or test rows.
 
     Returns:
         The data set, with validation rows drawn where the table has none.
@@ -268,15 +269,16 @@ def assemble(name: str, listing: Listing, folder: Path, file: Path) -> Dataset:
         SpmlError: If images are missing, outside the folder or listed twice, or the split is no split.
     """
     return Dataset(name, _image_paths(listing.images, folder, file), listing.labels, listing.class_names,
-                   _read_split(listing, file))
+                   _read_split(listing, file, scored))
 
-def read_folder(folder: Path, name: str, expected: str = '') -> Dataset:
+def read_folder(folder: Path, name: str, expected: str = '', scored: bool = False) -> Dataset:
     """Read a folder with images/ and labels.csv.
 
     Args:
         folder: The folder.
         name: What tables call the data set.
         expected: Opens the message if there is no such folder.
+        scored: As in `assemble`.
 
     Returns:
         The data set.
@@ -298,7 +300,7 @@ def read_folder(folder: Path, name: str, expected: str = '') -> Dataset:
     split = table['split'].tolist() if 'split' in table else None
     listing = Listing(table['image'].tolist(), None, [], split)
     paths, parts, (labels, class_names) = _each(
-        lambda: _image_paths(listing.images, images, file), lambda: _read_split(listing, file),
+        lambda: _image_paths(listing.images, images, file), lambda: _read_split(listing, file, scored),
         lambda: _read_labels(table, file))
     return Dataset(name, paths, labels, class_names, parts)
 

@@ -36,7 +36,7 @@ def _drawn(name):
     for array in (images, labels, split): array.flags.writeable = False
     return Dataset(name, images, labels, class_names, split)
 
-def _find(name, root):
+def _find(name, root, scored=False):
     "The Dataset before any class is left out."
     if not isinstance(name, str | os.PathLike) or not str(name):
         raise SpmlError(f'a data set is named by a word or a folder, not by {name!r}.')
@@ -45,7 +45,7 @@ def _find(name, root):
     candidates = places(name, root)
     folder = first_there(candidates)
     if folder.exists():
-        data = read_folder(folder, folder.name)
+        data = read_folder(folder, folder.name, scored=scored)
         for sentence in doubts(data, folder / 'images'): warn(sentence)
         return data
     if isinstance(name, str) and not {'/', os.sep} & set(name):
@@ -54,7 +54,8 @@ def _find(name, root):
                     f'{listed(names(), 99)}.')
 
 # %% ../../nbs/data/loading.ipynb #afb1c756
-def load(name_or_folder: str | Path, root: str | Path | None = None, min_positives: int = 0, exclude=()) -> Dataset:
+def load(name_or_folder: str | Path, root: str | Path | None = None, min_positives: int = 0, exclude=(),
+         scored: bool = False) -> Dataset:
     """Read a data set by name, or from a folder with images/ and labels.csv.
 
     Classes without a positive, anywhere or in training, are kept with a warning, as is what `doubts` finds in a folder.
@@ -65,6 +66,7 @@ def load(name_or_folder: str | Path, root: str | Path | None = None, min_positiv
         root: Where named benchmarks lie; the setting `data` by default.
         min_positives: Leave out classes with fewer positives over all images.
         exclude: Names of classes to leave out.
+        scored: A folder is only scored, not trained on, so its column `split` needs no training row.
 
     Returns:
         The data set.
@@ -76,7 +78,7 @@ def load(name_or_folder: str | Path, root: str | Path | None = None, min_positiv
     Source:
         The split of Cole et al. 2021 (20 % of the training rows validate), drawn with seed 1200.
     """
-    return _choose_classes(_find(name_or_folder, root), min_positives, exclude)
+    return _choose_classes(_find(name_or_folder, root, scored), min_positives, exclude)
 
 def _choose_classes(data, min_positives, exclude):
     exclude = [exclude] if isinstance(exclude, str) else list(exclude)
@@ -90,7 +92,7 @@ def _choose_classes(data, min_positives, exclude):
     if len(keep) < len(positives):
         data = replace(data, labels=data.labels[:, keep], class_names=[data.class_names[c] for c in keep])
     never = (data.labels > 0).sum(axis=0) == 0
-    untaught = ((data.labels[data.rows('train')] > 0).sum(axis=0) == 0) & ~never
+    untaught = ('train' in data.split) & ((data.labels[data.rows('train')] > 0).sum(axis=0) == 0) & ~never
     for which, what in ((never, 'label never used, no image has it'),
                         (untaught, 'no training image has it, so it cannot be learned')):
         if which.any():

@@ -18,17 +18,19 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from ..base.errors import SpmlError, one_of
+from ..base.errors import one_of
 from spml_nb.methods.core import (
     Method,
     in_range,
     masked_logsumexp,
+    per_class,
     per_family,
     positive_mask,
     promote,
     reduce,
     register,
     register_loss,
+    same_shape,
 )
 
 # %% ../../nbs/methods/baselines.ipynb #3380efe0
@@ -58,8 +60,7 @@ def wrong_logits(logits: Tensor, z: Tensor) -> Tensor:
 
     Source: p_t of Lin et al. 2017 (focal loss).
     """
-    if logits.shape != z.shape:
-        raise SpmlError(f'logits {tuple(logits.shape)} and labels {tuple(z.shape)} must have the same shape (B, C).')
+    same_shape(logits, z)
     s = promote(logits)
     return s * torch.rsub(positive_mask(z, s), 1, alpha=2)
 
@@ -109,6 +110,8 @@ def two_weights(z: Tensor, positive: float | Tensor, negative: float | Tensor, l
     Returns:
         (B, C).
     """
+    for weight in (positive, negative):
+        if isinstance(weight, Tensor): per_class(weight, z.shape[1], 'weights')
     positive, negative = (w.to(like) if isinstance(w, Tensor) else like.new_full((), w) for w in (positive, negative))
     return torch.where(z > 0, positive, negative)
 
@@ -138,7 +141,8 @@ def bce_loss(logits: Tensor, z: Tensor, *, reduction: str = 'mean') -> Tensor:
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
-        reduction: see `an_loss`; the mean counts the unknown entries too.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; the mean
+            counts the unknown entries too.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -163,7 +167,7 @@ def wan_loss(logits: Tensor, z: Tensor, *, negative_weight: float | None = None,
         z: observed labels (B, C) in {1, 0, −1}.
         negative_weight: the weight, at least 0; None for 1/(C−1).
         unknown: see `an_loss`.
-        reduction: see `an_loss`.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -173,6 +177,7 @@ def wan_loss(logits: Tensor, z: Tensor, *, negative_weight: float | None = None,
 
     Source: Cole et al. 2021, WAN.
     """
+    same_shape(logits, z)
     if negative_weight is None: negative_weight = 1 / max(z.shape[1] - 1, 1)
     in_range(negative_weight, 0, math.inf, 'negative_weight')
     return weighted_bce_loss(logits, z, negative_weight=negative_weight, unknown=unknown, reduction=reduction)
@@ -186,7 +191,7 @@ def dw_loss(logits: Tensor, z: Tensor, *, negative_weight: float = 0.1, unknown:
         z: observed labels (B, C) in {1, 0, −1}.
         negative_weight: the weight, at least 0.
         unknown: see `an_loss`.
-        reduction: see `an_loss`.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -214,7 +219,7 @@ def weighted_bce_loss(logits: Tensor, z: Tensor, *, positive_weight: float | Ten
         positive_weight: of positives, a number or (C,).
         negative_weight: of all other entries, a number or (C,).
         unknown: see `an_loss`.
-        reduction: see `an_loss`.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -284,7 +289,7 @@ def label_smoothing_loss(logits: Tensor, z: Tensor, *, smoothing: float = 0.1, u
         z: observed labels (B, C) in {1, 0, −1}.
         smoothing: ε in [0, 1].
         unknown: see `an_loss`.
-        reduction: see `an_loss`.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -307,7 +312,7 @@ def negative_label_smoothing_loss(logits: Tensor, z: Tensor, *, smoothing: float
         z: observed labels (B, C) in {1, 0, −1}.
         smoothing: ε in [0, 1].
         unknown: see `an_loss`; 'ignore' leaves plain binary cross-entropy.
-        reduction: see `an_loss`.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -354,7 +359,7 @@ def focal_loss(logits: Tensor, z: Tensor, *, gamma: float = 2., alpha: float = 0
         gamma: γ ≥ 0.
         alpha: the weight of positives in [0, 1]; everything else weighs 1 − α.
         unknown: see `an_loss`.
-        reduction: see `an_loss`.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -420,7 +425,7 @@ def asymmetric_loss(logits: Tensor, z: Tensor, *, gamma_neg: float = 2., gamma_p
         margin: m in [0, 1].
         constant_weight: let no gradient through the focusing factor.
         unknown: see `an_loss`.
-        reduction: see `an_loss`.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -431,8 +436,7 @@ def asymmetric_loss(logits: Tensor, z: Tensor, *, gamma_neg: float = 2., gamma_p
     Source: Ridnik et al. 2021, ASL.
     """
     in_range(margin, 0, 1, 'margin')
-    if logits.shape != z.shape:
-        raise SpmlError(f'logits {tuple(logits.shape)} and labels {tuple(z.shape)} must have the same shape (B, C).')
+    same_shape(logits, z)
     s = promote(logits)
     losses = _Asymmetric.apply(s, positive_mask(z, s), gamma_neg, gamma_pos, margin, constant_weight)
     return reduce(count_unknown(losses, z, unknown), reduction)
@@ -451,7 +455,8 @@ def zlpr_loss(logits: Tensor, z: Tensor, *, unknown: str = 'negative', reduction
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         unknown: see `an_loss`.
-        reduction: see `an_loss`; the loss of an image is spread over its C entries.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; the loss of
+            an image is spread over its C entries.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -489,7 +494,8 @@ def epr_loss(logits: Tensor, z: Tensor, *, k: float | None = None, reduction: st
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         k: true positives per image, at least 0; None for those observed in the batch.
-        reduction: see `an_loss`; the penalty is added to every entry.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; the penalty
+            is added to every entry.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -499,8 +505,9 @@ def epr_loss(logits: Tensor, z: Tensor, *, k: float | None = None, reduction: st
 
     Source: Cole et al. 2021, EPR.
     """
+    losses = bce_loss(logits, z, reduction='none')
     k = (z > 0).sum() / len(z) if k is None else in_range(k, 0, math.inf, 'k')
-    return reduce(bce_loss(logits, z, reduction='none') + expected_positive_penalty(logits, k), reduction)
+    return reduce(losses + expected_positive_penalty(logits, k), reduction)
 
 def binary_entropy(s: Tensor) -> Tensor:
     """H(σ(s)) in nats.
@@ -523,7 +530,7 @@ def entropy_minimization_loss(logits: Tensor, z: Tensor, *, weight: float = 0.4,
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         weight: λ ≥ 0.
-        reduction: see `an_loss`.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -534,8 +541,8 @@ def entropy_minimization_loss(logits: Tensor, z: Tensor, *, weight: float = 0.4,
     Source: Grandvalet & Bengio 2004; EM/APL supplement, C.2-C.3.
     """
     in_range(weight, 0, math.inf, 'weight')
-    entropies = weight * binary_entropy(promote(logits))
-    return reduce(torch.where(z == 0, entropies, softplus(wrong_logits(logits, z))), reduction)
+    losses = softplus(wrong_logits(logits, z))
+    return reduce(torch.where(z == 0, weight * binary_entropy(promote(logits)), losses), reduction)
 
 EPR = register_loss('epr', epr_loss, values=per_family(k=(1.5, 2.9, 1.9, 31.4)), source='Cole et al. 2021')
 EntMin = register_loss('entmin', entropy_minimization_loss, values=per_family(weight=(0.01, 0.9, 0.4, 0.4)),

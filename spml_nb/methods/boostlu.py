@@ -27,12 +27,13 @@ def boosted_logits(maps: Tensor, alpha: float = 5.) -> Tensor:
         (B, C), float32 or float64.
 
     Raises:
-        SpmlError: for an α that is not positive.
+        SpmlError: for an α that is not positive, or another shape.
 
     Source: Kim et al. 2023, BoostLU.
     """
     above_zero(alpha, 'alpha', 'it multiplies the positive values of the maps (5 in the paper).')
     M = promote(maps)
+    if M.ndim != 4: raise SpmlError(f'maps {tuple(M.shape)} must be (B, C, h, w): a map for each image and class.')
     return torch.where(M > 0, alpha * M, M).mean((2, 3))
 
 # %% ../../nbs/methods/boostlu.ipynb #1fc16324

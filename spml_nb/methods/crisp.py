@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..base.errors import one_of
 from .baselines import softplus, wrong_logits
-from .core import Method, above_zero, in_range, positive_mask, promote, register
+from .core import Method, above_zero, in_range, positive_mask, promote, register, same_shape
 
 # %% ../../nbs/methods/crisp.ipynb #0e35ba9b
 def class_priors(scores: Tensor, z: Tensor, *, tau: float = 0.01, delta: float = 0.1) -> Tensor:
@@ -29,10 +29,11 @@ def class_priors(scores: Tensor, z: Tensor, *, tau: float = 0.01, delta: float =
         (C,) float64, between the share of observed positives and 1; 0 for a class without any.
 
     Raises:
-        SpmlError: for values outside their range.
+        SpmlError: for values outside their range, or unequal shapes.
 
     Source: Liu et al. 2023, CRISP, read as the best bin estimation of Garg et al. 2021.
     """
+    same_shape(scores, z, 'scores and labels')
     above_zero(in_range(delta, 0, 1, 'delta'), 'delta', 'its logarithm is taken.')
     order = scores.argsort(0, descending=True)
     s, P, n = scores.gather(0, order), (z > 0).gather(0, order).double(), len(scores)

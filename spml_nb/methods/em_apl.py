@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..base.errors import SpmlError, one_of
-from .core import Method, in_range, per_family, positive_mask, promote, reduce, register, register_loss
+from .core import Method, in_range, per_family, positive_mask, promote, reduce, register, register_loss, same_shape
 
 # %% ../../nbs/methods/em_apl.ipynb #cdcbd27c
 def em_loss(logits: Tensor, z: Tensor, *, alpha: float = 0.1, reduction: str = 'mean') -> Tensor:
@@ -25,16 +25,17 @@ def em_loss(logits: Tensor, z: Tensor, *, alpha: float = 0.1, reduction: str = '
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         alpha: the weight of the entropy, without unit.
-        reduction: see `an_loss`.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'; negative values are normal.
 
     Raises:
-        SpmlError: for another reduction.
+        SpmlError: for another reduction, or unequal shapes.
 
     Source: Zhou et al. 2022, EM loss, gradients in Eq. 5 and supplement Eq. 9-11.
     """
+    same_shape(logits, z)
     s = promote(logits)
     U = 1 - z.to(s.dtype).square()    # 1 on unknown labels, 0 on observed ones
     t = torch.addcmul(positive_mask(z, s), U, torch.sigmoid(s))
@@ -62,9 +63,7 @@ def apl_select(scores: Tensor, remaining: Tensor, quota: Tensor | int) -> Tensor
 
     Source: Zhou et al. 2022, APL; how ties are broken is a choice.
     """
-    if scores.ndim != 2 or scores.shape != remaining.shape:
-        raise SpmlError('scores and remaining must be two (N, C) matrices, '
-                        f'not of shapes {tuple(scores.shape)} and {tuple(remaining.shape)}.')
+    same_shape(scores, remaining, 'scores and remaining')
     s, left = promote(scores.detach()).cpu().numpy(), remaining.bool().cpu().numpy()
     if not np.isfinite(s).all():
         raise SpmlError('scores hold NaN or infinity: training has diverged; lower the learning rate.')
@@ -97,16 +96,17 @@ def em_apl_loss(logits: Tensor, z: Tensor, soft_negative: Tensor, alpha: float =
         soft_negative: (B, C) in [0, 1], t where above 0, no label at 0; it does not matter where z is observed.
         alpha: the weight of the entropy, without unit.
         beta: the weight of the pseudo-labels, without unit.
-        reduction: see `an_loss`.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'; negative values are normal.
 
     Raises:
-        SpmlError: for another reduction.
+        SpmlError: for another reduction, or unequal shapes.
 
     Source: Zhou et al. 2022, Eq. 8.
     """
+    same_shape(logits, z), same_shape(logits, soft_negative, 'logits and soft_negative')
     s, unknown = promote(logits), z == 0
     frozen = unknown & (soft_negative > 0)
     t = torch.where(unknown, torch.where(frozen, soft_negative.to(s.dtype), torch.sigmoid(s)), (z > 0).to(s.dtype))

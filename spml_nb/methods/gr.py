@@ -46,7 +46,7 @@ def gr_loss(logits: Tensor, z: Tensor, *, w: float = 2., b: float = -2., mu: flo
         sigma: width of V, above 0.
         q2: exponent of the positive reading, in [0, 1].
         q3: exponent of the negative reading, in [0, 1].
-        reduction: see `an_loss`.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..base.errors import SpmlError, one_of
 from .baselines import UNKNOWN, an_loss
-from .core import Method, above_zero, in_range, per_family, promote, register
+from .core import Method, above_zero, in_range, per_family, promote, register, same_shape
 
 # %% ../../nbs/methods/hml.ipynb #d8eefb54
 def hyperspherical_logits(cosine: Tensor, scale: float | Tensor = 20.0, margin: float | Tensor = 0.3) -> Tensor:
@@ -55,11 +55,11 @@ def margin_logits(cosine: Tensor, z: Tensor, scale: float | Tensor = 20.0, margi
         (B, C), float32 or float64.
 
     Raises:
-        SpmlError: for another word.
+        SpmlError: for another word, or unequal shapes.
 
     Source: HML, Eq. 4 and Table 5.
     """
-    one_of(margin_on, MARGIN_ON, 'setting of the margin')
+    one_of(margin_on, MARGIN_ON, 'setting of the margin'), same_shape(cosine, z, 'cosine and labels')
     if margin_on == 'none': margin = 0.0
     if margin_on == 'positives': margin = margin * (z > 0).to(promote(cosine).dtype)
     if margin_on == 'negatives': margin = margin * (z <= 0).to(promote(cosine).dtype)
@@ -76,7 +76,7 @@ def hml_loss(cosine: Tensor, z: Tensor, *, scale: float | Tensor = 20.0, margin:
         margin: see `margin_logits`.
         margin_on: see `margin_logits`.
         unknown: see `an_loss`.
-        reduction: see `an_loss`.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -102,11 +102,12 @@ def gradient_balance(logits: Tensor, z: Tensor, *, unknown: str = 'negative', re
         A scalar, at least 0.
 
     Raises:
-        SpmlError: for an unknown word.
+        SpmlError: for an unknown word, or unequal shapes.
 
     Source: HML, Eq. 6.
     """
     one_of(reduction, ('mean', 'sum', 'sample'), 'reduction'), one_of(unknown, UNKNOWN, 'treatment of unknown labels')
+    same_shape(logits, z)
     s = promote(logits)
     pull = (z > 0).to(s.dtype) - torch.sigmoid(s)                     # 1 − p on positives, −p elsewhere
     imbalance = (pull if unknown == 'negative' else pull * (z != 0)).sum().abs()

@@ -16,7 +16,7 @@ from torch.nn.functional import logsigmoid, normalize
 
 from ..base.errors import SpmlError, one_of
 from .baselines import an_loss
-from .core import NOTHING, Method, above_zero, in_range, per_family, promote, reduce, register
+from .core import NOTHING, Method, above_zero, in_range, per_family, promote, reduce, register, same_shape
 
 # %% ../../nbs/methods/lac.ipynb #8e2b4ae6
 FORMS = ('paper', 'code')
@@ -36,11 +36,12 @@ def plc_masks(weak_logits: Tensor, z: Tensor, threshold: float, form: str = 'pap
         Two (B, C) bool: target 1, and target 0.
 
     Raises:
-        SpmlError: for another form, or δ outside its range.
+        SpmlError: for another form, δ outside its range, or unequal shapes.
 
     Source: LAC, Eq. 4, and the authors' code.
     """
     one_of(form, FORMS, 'form'), in_range(threshold, 0.5, 1, 'threshold')
+    same_shape(weak_logits, z, 'weak_logits and labels')
     p = promote(weak_logits.detach()).sigmoid()
     unknown, sure = z == 0, p >= threshold
     if form == 'paper': return sure & unknown, (p <= 1 - threshold) & unknown
@@ -58,17 +59,19 @@ def plc_loss(weak_logits: Tensor, strong_logits: Tensor, z: Tensor, threshold: f
         threshold: δ in [0.5, 1], a probability.
         form: 'paper' (unknown labels; sum over classes, mean over images) or 'code' (observed positives too; mean over
             the taught entries).
-        reduction: see `an_loss`; None for the form's own.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; None for
+            the form's own.
 
     Returns:
         A scalar, 0 where nothing is taught, or (B, C) for 'none'.
 
     Raises:
-        SpmlError: for an unknown word, or δ outside its range.
+        SpmlError: for an unknown word, δ outside its range, or unequal shapes.
 
     Source: LAC, Eq. 4, and the authors' code.
     """
     up, down = plc_masks(weak_logits, z, threshold, form)
+    same_shape(strong_logits, z, 'strong_logits and labels')
     s = promote(strong_logits)
     losses = -(logsigmoid(s) * up + logsigmoid(-s) * down)
     if reduction is None and form == 'code': return losses.sum() / (up | down).sum().clamp(min=1)
@@ -177,7 +180,7 @@ def lac_loss(embeddings: Tensor, labels: Tensor, queue: Tensor | None = None, qu
     one_of(form, FORMS, 'form'), above_zero(temperature, 'temperature', _TEMPERATURE)
     if queue is None: queue, queue_labels = embeddings[:0], labels[:0]
     for e, y, what in [(embeddings, labels, 'embeddings and labels'), (queue, queue_labels, 'queue and queue_labels')]:
-        if e.ndim != 3 or e.shape[1] != 2 or y is None or y.shape != e.shape[:1]:
+        if e.ndim != 3 or e.shape[1:] != (2, embeddings.shape[-1]) or y is None or y.shape != e.shape[:1]:
             raise SpmlError(f'{what} must be (n, 2, d) and (n,), '
                             f'not {tuple(e.shape)} and {None if y is None else tuple(y.shape)}.')
     entries, slots = labels > 0, queue_labels > 0

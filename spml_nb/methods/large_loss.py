@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..base.errors import one_of
 from .baselines import softplus, wrong_logits
-from .core import Method, in_range, per_family, promote, reduce, register
+from .core import Method, in_range, per_family, promote, reduce, register, same_shape
 
 # %% ../../nbs/methods/large_loss.ipynb #f4be377d
 SCHEMES = ('reject', 'correct', 'permanent')
@@ -32,11 +32,11 @@ def large_loss_mask(logits: Tensor, z: Tensor, scheme: str, fraction: float) -> 
         (B, C) bool.
 
     Raises:
-        SpmlError: for an unknown scheme, or a fraction outside its range.
+        SpmlError: for an unknown scheme, a fraction outside its range, or unequal shapes.
 
     Source: Kim et al. 2022.
     """
-    one_of(scheme, SCHEMES, 'large-loss scheme')
+    one_of(scheme, SCHEMES, 'large-loss scheme'), same_shape(logits, z)
     s = promote(logits.detach())
     candidates = s.masked_fill(z != 0, -math.inf)
     k = math.ceil(round(in_range(fraction, 0, 1, 'fraction') * s.numel(), 6))   # 0.1·3·160 is 48, not 48.00000000000001
@@ -55,7 +55,8 @@ def large_loss(logits: Tensor, z: Tensor, *, scheme: str = 'reject', fraction: f
         z: observed labels (B, C) in {1, 0, −1}.
         scheme: 'reject' sets these losses to 0; 'correct' and 'permanent' read the label as positive.
         fraction: of the B·C entries of the batch, in [0, 1].
-        reduction: see `an_loss`; rejected entries are counted.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; rejected
+            entries are counted.
 
     Returns:
         A scalar, or (B, C) for 'none'.

@@ -20,10 +20,12 @@ from spml_nb.methods.core import (
     above_zero,
     in_range,
     masked_logsumexp,
+    per_class,
     promote,
     reduce,
     register,
     register_loss,
+    same_shape,
 )
 from .em_apl import apl_select
 from ..metrics import average_precision
@@ -83,7 +85,8 @@ def opml_loss(logits: Tensor, z: Tensor, *, alpha: float = 0.5, beta: float = 0.
         alpha: in (0, 1), the constant a as a share; 0.5 is a = 1.
         beta: in (0, 1), the constant b as a share; 0.5 is b = 1.
         unknown: see `an_loss`.
-        reduction: see `an_loss`; the loss of an image is spread over its C entries.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; the loss of
+            an image is spread over its C entries.
 
     Returns:
         A scalar, or (B, C) for 'none'; it can be negative.
@@ -109,11 +112,14 @@ def high_rank_loss(probabilities: Tensor, weight: float = 1e-3, eps: float = 1e-
         A scalar.
 
     Raises:
-        SpmlError: for values outside their range.
+        SpmlError: for values outside their range, or no matrix.
 
     Source: OPML, Eq. 10; the smaller of the two Gram matrices and ε are choices.
     """
     in_range(weight, 0, math.inf, 'weight')
+    if probabilities.ndim != 2:
+        raise SpmlError(f'probabilities {tuple(probabilities.shape)} must be a matrix (B, C): one row per image, one '
+                        'column per class.')
     above_zero(eps, 'eps', 'without it predictions that repeat have no finite log-determinant.')
     S = probabilities.cpu() if probabilities.device.type == 'mps' else probabilities    # no double precision there
     S = S.double() if len(S) <= S.shape[1] else S.double().T
@@ -133,7 +139,8 @@ def soft_opml_loss(logits: Tensor, z: Tensor, soft_positive: Tensor, alpha: floa
             is observed.
         alpha: see `opml_loss`.
         beta: see `opml_loss`.
-        reduction: see `opml_loss`.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; the loss of
+            an image is spread over its C entries.
 
     Returns:
         A scalar, or (B, C) for 'none'; it can be negative.
@@ -143,8 +150,7 @@ def soft_opml_loss(logits: Tensor, z: Tensor, soft_positive: Tensor, alpha: floa
 
     Source: OPML, Eq. 11.
     """
-    if logits.shape != z.shape:
-        raise SpmlError(f'logits {tuple(logits.shape)} and labels {tuple(z.shape)} must have the same shape (B, C).')
+    same_shape(logits, z), same_shape(logits, soft_positive, 'logits and soft_positive')
     s = promote(logits)
     t = torch.where(z == 0, soft_positive.detach().to(s.dtype), (z > 0).to(s.dtype))
     negative, positive = s + torch.log1p(-t).clamp_min(NOTHING), t.log().clamp_min(NOTHING) - s
@@ -218,6 +224,7 @@ def correct_labels(scores: Tensor, z: Tensor, ap: Tensor, ratio: float, cap: flo
 
     Source: OPML, Algorithm 1.
     """
+    same_shape(scores, z, 'scores and labels'), per_class(torch.as_tensor(ap), z.shape[1], 'ap')
     start = z if start is None else start
     return start.masked_fill(apl_select(-scores, start == 0, correction_counts(z, ap, ratio, cap)).to(z.device), 1)
 

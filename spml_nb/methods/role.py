@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..base.errors import SpmlError
 from .baselines import bce_loss, expected_positive_penalty
-from .core import Method, in_range, per_family, promote, reduce, register
+from .core import Method, in_range, per_family, promote, reduce, register, same_shape
 
 # %% ../../nbs/methods/role.ipynb #106007b6
 def role_loss(logits: Tensor, estimate_logits: Tensor, z: Tensor, k: float | Tensor | None = None, *,
@@ -26,7 +25,8 @@ def role_loss(logits: Tensor, estimate_logits: Tensor, z: Tensor, k: float | Ten
         estimate_logits: the table's r, (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         k: true positives per image; None for those observed in the batch.
-        reduction: see `an_loss`; the penalties are added to every entry.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; the
+            penalties are added to every entry.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -36,9 +36,7 @@ def role_loss(logits: Tensor, estimate_logits: Tensor, z: Tensor, k: float | Ten
 
     Source: Cole et al. 2021, ROLE.
     """
-    if logits.shape != estimate_logits.shape:
-        raise SpmlError(f'logits {tuple(logits.shape)} and estimates {tuple(estimate_logits.shape)} must have the same '
-                        'shape (B, C).')
+    same_shape(logits, z), same_shape(logits, estimate_logits, 'logits and estimates')
     if k is None: k = (z > 0).sum() / len(z)
     s, r = promote(logits), promote(estimate_logits)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .baselines import focusing, softplus, wrong_logits
-from .core import Method, in_range, per_family, positive_mask, promote, reduce, register
+from .core import Method, in_range, per_family, positive_mask, promote, reduce, register, same_shape
 
 # %% ../../nbs/methods/splc.ipynb #a9be00c2
 def missing_positives(logits: Tensor, z: Tensor, threshold: float = 0.6) -> Tensor:
@@ -25,10 +25,11 @@ def missing_positives(logits: Tensor, z: Tensor, threshold: float = 0.6) -> Tens
         (B, C) bool.
 
     Raises:
-        SpmlError: for a threshold outside its range.
+        SpmlError: for a threshold outside its range, or unequal shapes.
 
     Source: Zhang et al. 2021, SPLC.
     """
+    same_shape(logits, z)
     in_range(threshold, 0, 1, 'threshold')
     return (z == 0) & (promote(logits.detach()).sigmoid() > threshold)
 
@@ -44,7 +45,7 @@ def splc_loss(logits: Tensor, z: Tensor, *, threshold: float = 0.6, margin: floa
         margin: m, subtracted from the logits of observed positives.
         gamma: γ ≥ 0.
         correct: whether to correct labels; False in the first epoch.
-        reduction: see `an_loss`.
+        reduction: 'sum' (its authors'), 'mean' over all entries, 'sample' (sum over classes, mean over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.

@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from ..base.errors import SpmlError, one_of
 from .baselines import negative_entries, softplus
-from .core import NOTHING, REDUCTIONS, in_range, masked_logsumexp, promote, reduce, register_loss
+from .core import NOTHING, REDUCTIONS, in_range, masked_logsumexp, promote, reduce, register_loss, same_shape
 
 # %% ../../nbs/methods/two_way.ipynb #33803285
 COLDEST = 1e-20   # the temperature that stands for 0: logits up to 1e9 divided by it stay clear of NOTHING
@@ -114,8 +114,7 @@ def over_buckets(terms: Callable, logits: Tensor, z: Tensor, bucket: int | None,
 
     Source: Two-way loss, Section 4.1.
     """
-    if logits.shape != z.shape or logits.ndim != 2:
-        raise SpmlError(f'logits {tuple(logits.shape)} and labels {tuple(z.shape)} must have the same shape (B, C).')
+    same_shape(logits, z)
     if bucket is not None and bucket < 1:
         raise SpmlError(f'bucket must be 1 or more images, not {bucket}; None takes the whole batch.')
     one_of(reduction, REDUCTIONS, 'reduction')
@@ -144,7 +143,7 @@ def two_way_loss(logits: Tensor, z: Tensor, *, T_pos: float = 4.0, T_neg: float 
         bucket: how many images are compared at a time, None for all.
         form: 'code' (mean over rows and columns with a positive) or 'paper' (over all).
         unknown: see `an_loss`.
-        reduction: see `an_loss`.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -174,7 +173,7 @@ def softmax_two_way_loss(logits: Tensor, z: Tensor, *, ways: str = 'both', bucke
         bucket: see `two_way_loss`.
         form: see `two_way_loss`.
         unknown: see `an_loss`.
-        reduction: see `an_loss`.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -204,7 +203,7 @@ def joint_loss(logits: Tensor, z: Tensor, *, T_pos: float = 4.0, bucket: int | N
         T_pos: temperature of the positives, at least 0, in units of the logits.
         bucket: see `two_way_loss`; the one loss of a bucket stands at each of its entries.
         unknown: see `an_loss`.
-        reduction: see `an_loss`.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'; 0 without positives.
@@ -229,7 +228,7 @@ def multi_similarity_loss(logits: Tensor, z: Tensor, *, T_pos: float = 4.0, unkn
         z: observed labels (B, C) in {1, 0, −1}.
         T_pos: temperature of the positives, at least 0, in units of the logits.
         unknown: see `an_loss`.
-        reduction: see `an_loss`.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.

@@ -70,7 +70,7 @@ class Network(nn.Module):
 
     Args:
         description: as from `describe`, or of an exported file; the attribute `description` has `mean` and `std` of the
-            normalisation as well.
+            normalisation as well. A `calibration` in it, (2, C) slopes and shifts, is applied to the logits.
         weights: of the backbone, as in `models.create`.
 
     Raises:
@@ -88,6 +88,8 @@ class Network(nn.Module):
             z, hparams = torch.zeros(1, len(names), dtype=torch.int8), description['hparams']
             self.method = _last_stage(description['method'], z, 1, head.embedding_dim, hparams)
         self.half_maps = description['frozen_features'] and head.needs == 'map'   # trained on such
+        fitted = description.get('calibration')
+        self.register_buffer('calibration', None if fitted is None else torch.tensor(fitted), persistent=False)
         self.description = {**description, **{k: [float(v) for v in getattr(parts, k)] for k in ('mean', 'std')}}
 
     def features(self, images: Tensor) -> Tensor:
@@ -115,7 +117,18 @@ class Network(nn.Module):
             SpmlError: for another shape or type.
         """
         outputs = self.model.head(self.features(views.plain(pixels)))
-        return (outputs.logits if self.method is None else self.method.predict(ViewOutputs(plain=outputs))).float()
+        s = (outputs.logits if self.method is None else self.method.predict(ViewOutputs(plain=outputs))).float()
+        return s if self.calibration is None else s * self.calibration[0] + self.calibration[1]
+
+    def calibrate(self, calibration: list[list[float]], threshold: float):
+        """Make probabilities of the logits that were not.
+
+        Args:
+            calibration: C slopes and C shifts.
+            threshold: the probability from which on a label is named then.
+        """
+        self.description |= {'calibration': calibration, 'threshold': threshold}
+        self.calibration = torch.tensor(calibration)
 
 def _last_stage(name: str, observed: Tensor, epochs: int, features: int, hparams: dict) -> Method:
     "A method as it is in its last stage."

@@ -12,7 +12,7 @@ import pandas as pd
 
 from ..base import files
 from ..training.network import open_network
-from .export import FORMATS, load
+from .export import exported, load
 from .predictor import BATCH, Predictor, as_predictor
 
 # %% ../../nbs/use/predict.ipynb #6b3a0dd1
@@ -20,7 +20,8 @@ def open_model(run: str | Path, device: str | None = None) -> Predictor:
     """A trained model, ready for use.
 
     Args:
-        run: the folder of a finished run, its name in the setting `runs`, or a file of `spml_nb.use.export.export`.
+        run: the folder of a finished run, its name in the setting `runs`, a file of `spml_nb.use.export.export`, a
+            folder of `spml_nb.use.card.write_folder`, or a name of `spml_nb.use.export.shipped`.
         device: unset: the setting `device`.
 
     Returns:
@@ -29,7 +30,7 @@ def open_model(run: str | Path, device: str | None = None) -> Predictor:
     Raises:
         SpmlError: as `spml_nb.training.network.open_network` and `spml_nb.use.export.load`.
     """
-    if Path(run).suffix in FORMATS and not Path(run).is_dir(): return load(run, device=device)
+    if (file := exported(run)) is not None: return load(file, device=device)
     return as_predictor(open_network(run), device)
 
 # %% ../../nbs/use/predict.ipynb #1405913c
@@ -44,7 +45,7 @@ def predict(run: str | Path, images, *, batch_size: int = BATCH, device: str | N
 
     Returns:
         DataFrame with one row per image: `image`; for each class a column with its probability in [0, 1]; and `labels`,
-        the names, joined by '|', whose probability reaches the run's threshold.
+        the names, joined by '|', whose probability reaches the run's threshold, which is `attrs['threshold']`.
 
     Raises:
         SpmlError: for a run that is not there, not finished or damaged; when there is no image; for images that cannot

@@ -217,6 +217,7 @@ def _table(names, probabilities, class_names, threshold):
     labels = ['|'.join(name for name, p in zip(class_names, row, strict=True) if p >= threshold)
               for row in probabilities]
     table.insert(table.shape[1], 'labels', labels, allow_duplicates=True)
+    table.attrs['threshold'] = threshold
     return table
 
 # %% ../../nbs/use/predictor.ipynb #d3b1f6a8

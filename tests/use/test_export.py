@@ -66,6 +66,7 @@ def test_onnx_and_torch_programs_say_the_same_as_the_run(made, tmp_path, name):
     assert predict(files['.onnx'], made.test).labels.tolist() == own.labels.tolist()
     onnx.checker.check_model(onnx.load(files['.onnx']), full_check=True)
     session = onnxruntime.InferenceSession(files['.onnx'], providers=['CPUExecutionProvider'])
+    assert session.get_inputs()[0].shape[0] == session.get_outputs()[0].shape[0] == 'batch'
     said = {k: json.loads(v) for k, v in session.get_modelmeta().custom_metadata_map.items()}
     extra = dict.fromkeys((f'{k}.json' for k in said), '')
     program = torch.export.load(files['.pt2'], extra_files=extra).module()

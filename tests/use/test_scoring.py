@@ -1,0 +1,107 @@
+"Scores of photos whose labels are known: counts by hand, scikit-learn as an oracle, folders that are test only, and the run's own numbers."
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import average_precision_score, precision_recall_fscore_support
+
+from spml_nb.base.errors import SpmlError
+from spml_nb.data import load
+from spml_nb.training import evaluate as evaluate_run
+from spml_nb.use.export import export
+from spml_nb.use.scoring import evaluate, score
+
+
+def drawn(seed, n=150, classes=4, unknown=0.0):
+    rng = np.random.RandomState(seed)
+    labels = np.where(rng.rand(n, classes) < 0.3, 1, -1).astype(np.int8)
+    labels[rng.rand(n, classes) < unknown] = 0
+    return np.round(rng.rand(n, classes), 2), labels
+
+
+def test_counts_by_hand():
+    p = np.array([[0.9, 0.2, 0.1], [0.5, 0.9, 0.1], [0.7, 0.4, 0.1], [0.1, 0.1, 0.9]])
+    y = np.array([[1, -1, 0], [-1, 1, 0], [1, 0, 0], [1, 1, 1]], np.int8)
+    found = score(p, y, ['a', 'b', 'only positive'], 0.5)
+    assert found.classes[['present', 'named', 'right']].values.tolist() == [[3, 3, 2], [2, 1, 1], [0, 0, 0]]   # in the third nothing can be wrong
+    assert np.isnan(found.classes.ap['only positive']) and found.left_out == 4 and found.truth == 'partly known' and found.photos == 4
+    assert np.allclose(found.total.value[['precision', 'recall', 'micro-F1']], [75, 60, 200 * 3 / 9])
+    assert '–' in str(found) and '(threshold)' in str(found) and '4 unknown ones left out' in str(found)
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_they_are_those_of_scikit_learn(seed):
+    p, y = drawn(seed)
+    found = score(p, y, list('abcd'), 0.6)
+    precision, recall, f1, _ = precision_recall_fscore_support(y.ravel() > 0, p.ravel() >= 0.6, average='binary')
+    each = [average_precision_score(y[:, c] > 0, p[:, c]) for c in range(4)]
+    assert np.allclose(found.total.value, 100 * np.array([np.mean(each), f1, precision, recall]))
+    precision, recall, _, support = precision_recall_fscore_support(y > 0, p >= 0.6, average=None)
+    assert np.allclose(found.classes.precision, 100 * precision) and np.allclose(found.classes.recall, 100 * recall) and found.classes.present.tolist() == support.tolist()
+    known = drawn(seed, unknown=0.3)
+    part, whole = score(*known, list('abcd'), 0.6), [score(known[0][rows, c:c + 1], known[1][rows, c:c + 1], ['x'], 0.6)
+                                                    for c in range(4) for rows in [known[1][:, c] != 0]]
+    assert np.allclose(part.classes.ap, [one.classes.ap['x'] for one in whole]) and part.classes.right.tolist() == [one.classes.right['x'] for one in whole]
+
+
+def test_intervals_shrink_with_the_root_of_the_number_of_photos_and_are_near_the_binomial():
+    small, large = (score(*drawn(0, n), list('abcd'), 0.6).total for n in (200, 3200))
+    ratio = ((small.high - small.low) / (large.high - large.low))['precision']
+    assert 3 < ratio < 5.4
+    p, y = drawn(1, 1500, 1)
+    row = score(p, y, ['a'], 0.6).classes.loc['a']
+    expected = 2 * 1.96 * 100 * np.sqrt(row.right / row.named * (1 - row.right / row.named) / row.named)
+    assert abs((row.high - row.low) / expected - 1) < 0.2
+
+
+def test_a_run_on_its_own_test_photos_gets_its_own_scores(made):
+    for name in ('cosine', 'frozen'):
+        run = made.run(name)
+        found, known = evaluate(run.folder, made.folder), evaluate_run(run.folder)[0]
+        assert abs(found.total.value['mAP'] - known['map']) < 1e-4 and abs(found.total.value['micro-F1'] - 100 * known['micro_f1']) < 1e-4
+        assert np.allclose(found.classes.ap, 100 * np.array(known['ap']), atol=1e-4) and found.threshold == known['threshold']
+        assert 'trained or chosen' not in found.heading and 'trained or chosen' in evaluate(run.folder, made.folder, 'all').heading
+
+
+def table(made, tmp_path, change):
+    "The photos with another table. change(table) gives it."
+    folder = tmp_path / 'sample'
+    (folder / 'images').parent.mkdir()
+    (folder / 'images').symlink_to(made.folder / 'images')
+    change(pd.read_csv(made.folder / 'labels.csv')).to_csv(folder / 'labels.csv', index=False)
+    return folder
+
+
+def test_a_folder_that_is_test_only(made, tmp_path):
+    folder = table(made, tmp_path, lambda rows: rows.assign(split='test'))
+    model = export(made.run('cosine').folder, tmp_path / 'model.safetensors')   # a file is as good as the run
+    found = evaluate(model, folder)
+    assert found.photos == 48 and str(found) == str(evaluate(model, folder, 'all')).replace('part all', 'part test')
+    for part in ('train', 'val'):
+        with pytest.raises(SpmlError, match=f"'sample' has no photo in the part '{part}'.*--part all"): evaluate(model, folder, part)
+    with pytest.raises(SpmlError, match='allowed: train, val, test, all'): evaluate(model, folder, 'tset')
+    with pytest.raises(SpmlError, match='names no train row'): load(folder)   # it cannot be trained on
+
+
+def test_the_part_all_looks_at_every_photo_and_validation_rows_stay_where_training_has_them(made, tmp_path):
+    split = ['train'] * 30 + ['test'] * 18
+    folder = table(made, tmp_path, lambda rows: rows.assign(split=split))
+    assert [evaluate(made.run('linear').folder, folder, part).photos for part in ('all', 'test', 'val', 'train')] == [48, 18, 6, 24]
+    assert (load(folder).split == load(folder, scored=True).split).all()
+
+
+def test_classes_are_matched_by_name(made, tmp_path):
+    run = made.run('linear').folder
+    folder = table(made, tmp_path, lambda rows: rows.assign(labels=rows.labels.str.replace('bright', 'dark') + '|loud', split='test'))
+    found = evaluate(run, folder)
+    assert found.classes.index.tolist() == ['blue', 'red'] and found.absent == ('bright',) and 'not scored, because the data do not have them: bright' in str(found)
+    full = evaluate(run, table(made, tmp_path / 'again', lambda rows: rows.assign(split='test')) if (tmp_path / 'again').mkdir() is None else '')
+    assert full.classes.loc[['blue', 'red'], 'right'].tolist() == found.classes.right.tolist()
+    shutil.rmtree(folder)
+    other = table(made, tmp_path, lambda rows: rows.assign(labels='loud', split='test'))
+    with pytest.raises(SpmlError, match=r"no class of 'sample' \(loud\) is one of the model \(blue, bright, red\)"): evaluate(run, other)
+
+
+def test_photos_without_any_of_the_classes_are_refused():
+    with pytest.raises(SpmlError, match='no photo is known to have any of the classes'): score(np.full((5, 2), 0.7), np.full((5, 2), -1, np.int8), ['a', 'b'], 0.5)
