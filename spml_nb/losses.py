@@ -46,8 +46,8 @@ from .methods.two_way import joint_loss, multi_similarity_loss, softmax_two_way_
 _all_ = ['an_loss', 'asymmetric_loss', 'bce_loss', 'dw_loss', 'entropy_minimization_loss', 'epr_loss', 'focal_loss',
          'label_smoothing_loss', 'negative_label_smoothing_loss', 'wan_loss', 'weighted_bce_loss', 'zlpr_loss',
          'apl_select', 'em_apl_loss', 'em_loss', 'gr_loss', 'gradient_balance', 'hml_loss', 'hyperspherical_logits',
-         'lac_loss', 'plc_loss', 'large_loss', 'large_loss_mask', 'correct_labels', 'high_rank_loss', 'opml_loss', 'soft_opml_loss',
-         'role_loss', 'joint_loss', 'multi_similarity_loss', 'softmax_two_way_loss', 'two_way_loss',
+         'lac_loss', 'plc_loss', 'large_loss', 'large_loss_mask', 'correct_labels', 'high_rank_loss', 'opml_loss',
+         'soft_opml_loss', 'role_loss', 'joint_loss', 'multi_similarity_loss', 'softmax_two_way_loss', 'two_way_loss',
          'hill_loss', 'splc_loss', 'missing_positives', 'boosted_logits', 'crisp_loss', 'class_priors']
 
 # %% ../nbs/losses.ipynb #ca02e7fd

@@ -160,7 +160,7 @@ TAKES = {name: {'labels': getattr(L, name)} for name in L.__all__} | {
     'apl_select': {'remaining': lambda s, m: L.apl_select(s, m > 0, 1)},
     'em_apl_loss': {'labels': lambda s, m: L.em_apl_loss(s, m, torch.zeros_like(s)), 'soft_negative': lambda s, m: L.em_apl_loss(s, torch.zeros_like(s), m)},
     'soft_opml_loss': {'labels': lambda s, m: L.soft_opml_loss(s, m, torch.zeros_like(s)), 'soft_positive': lambda s, m: L.soft_opml_loss(s, torch.zeros_like(s), m)},
-    'crisp_loss': {'labels': lambda s, m: L.crisp_loss(s, m, torch.full((s.shape[1],), 0.3))},
+    'crisp_loss': {'labels': lambda s, m: L.crisp_loss(s, m, torch.tensor(0.3))},
     'role_loss': {'labels': lambda s, m: L.role_loss(s, s, m), 'estimates': lambda s, m: L.role_loss(s, m, torch.zeros_like(s))},
     'plc_loss': {'labels': lambda s, m: L.plc_loss(s, s, m, 0.7), 'strong_logits': lambda s, m: L.plc_loss(m, s, m, 0.7)},
     'large_loss_mask': {'labels': lambda s, m: L.large_loss_mask(s, m, 'reject', 0.1)},

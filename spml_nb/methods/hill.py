@@ -25,7 +25,8 @@ def hill_loss(logits: Tensor, z: Tensor, *, lam: float = 1.5, margin: float = 1.
         lam: λ ≥ 0; below 1.5 an unknown label with p above 2λ/3 is pushed up.
         margin: m, subtracted from the logits of positives.
         gamma: γ ≥ 0, of positives.
-        reduction: 'sum' (its authors'), 'mean' over all entries, 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'sum' (its authors'), 'mean' over all entries, 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.

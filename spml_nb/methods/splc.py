@@ -45,7 +45,8 @@ def splc_loss(logits: Tensor, z: Tensor, *, threshold: float = 0.6, margin: floa
         margin: m, subtracted from the logits of observed positives.
         gamma: γ ≥ 0.
         correct: whether to correct labels; False in the first epoch.
-        reduction: 'sum' (its authors'), 'mean' over all entries, 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'sum' (its authors'), 'mean' over all entries, 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.

@@ -489,8 +489,8 @@ def record(suite: str, dataset: str, known: pd.DataFrame,
     files.write_atomically(name.with_name(f'{name.name}.md'), f'{_about(suite, dataset)}\n\n{_markdown(rounded)}')
     if len(at_end):
         where = ', '.join(f'{line.loss} ({line.head}, {line.labels}) {line.lr:g}' for line in at_end.itertuples())
-        tell(f'{dataset}: the best rate is the lowest or highest tried for {where}. Raise `widened` by one and `draws` by '
-             f'two in the suite {suite!r} of nbs/sweeps/search.ipynb, for every method. Then give the command again.')
+        tell(f'{dataset}: the best rate is the lowest or highest tried for {where}. Raise `widened` by one and '
+             f'`draws` by two in the suite {suite!r} of nbs/sweeps/search.ipynb, for every method. Then give the command again.')
     return table
 
 def boards(known: pd.DataFrame):

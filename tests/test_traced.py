@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-OUTPUTS = Path(__file__).parents[2] / 'outputs'
+OUTPUTS = Path(__file__).parents[1] / 'outputs'
 TABLES = sorted(OUTPUTS.glob('*/table*.csv'))
 ARRAYS = sorted(OUTPUTS.glob('*/fig*.npz'))
 
