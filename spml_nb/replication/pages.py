@@ -305,8 +305,8 @@ class Results(NamedTuple):
         """
         cells = pd.DataFrame([each.progress(suite) for each in self.tables]).sum().to_dict()
         drawn = [figure.done for figure in self.figures if figure.suite == suite]
-        verdicts = self.claims.ours[self.claims.suite == suite].value_counts().to_dict()
-        return {**cells, 'figures': len(drawn), 'drawn': sum(drawn), **dict.fromkeys(site.VERDICTS, 0), **verdicts}
+        said = self.claims.ours[self.claims.suite == suite].value_counts().to_dict()
+        return {**cells, 'figures': len(drawn), 'drawn': sum(drawn), **dict.fromkeys(site.VERDICTS, 0), **said}
 
 def gather(known: pd.DataFrame | None = None, tell: Callable[[str], None] = print) -> Results:
     """Join the papers' numbers with ours, and draw the figures.
@@ -392,8 +392,8 @@ def readme(results: Results, folder: Path) -> str:
     for paper in published.papers():
         line = [escape(published.read(paper)['title'])]
         for count in map(results.of(paper).progress, SUITES):
-            verdicts = ', '.join(f'{count[verdict]} {verdict}' for verdict in site.VERDICTS if count[verdict])
-            line += [f"{count['done']} of {count['total']}", f"{count['drawn']} of {count['figures']}", verdicts]
+            asked = ', '.join(f'{count[verdict]} {verdict}' for verdict in site.VERDICTS if count[verdict])
+            line += [f"{count['done']} of {count['total']}", f"{count['drawn']} of {count['figures']}", asked]
         state.append(line)
     papers = ''.join(_of_paper(paper, results.of(paper), folder) for paper in published.papers())
     boards = [f'[{file.stem}](methods/{file.name})' for file in sorted((folder / 'methods').glob('*.md'))]
