@@ -146,8 +146,8 @@ class nothing:
 
 
 @pytest.mark.parametrize(('change', 'parts'), [
-    (lambda text: text.replace(',', ';'), ['unknown layout', 'image;labels;split', 'image']),
-    (lambda text: text.replace(',', '\t'), ['unknown layout', 'labels.csv']),
+    (lambda text: text.replace(',', ';'), ['separated by semicolons', 'image;labels;split']),
+    (lambda text: text.replace(',', '\t'), ['separated by tabs', 'labels.csv']),
     (lambda text: text.replace('image,labels,split', 'image,labels,split,width').replace('train\n', 'train,640\n'), ['unknown layout', 'width']),
     (lambda text: text.replace('image,labels', 'image,cat').replace(',a,', ',2,'), ["'2'", 'row 1', "column 'cat'", 'allowed: 1']),
     (lambda text: text.replace('image,labels', 'image,cat').replace(',a,', ',NaN,'), ["'NaN'", "column 'cat'"]),

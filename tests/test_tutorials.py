@@ -96,7 +96,7 @@ def draw_set(folder, kind):
         pixels = random.integers(0, 60, (40, 40, 3), dtype=np.uint8)
         for c in np.flatnonzero(true[row]): pixels[8 * (c // 5):8 * (c // 5) + 8, 8 * (c % 5):8 * (c % 5) + 8] = [250, 40 * (c % 6), 200 - 40 * (c % 5)]
         Image.fromarray(pixels).save(folder / 'images' / f'{row:03}.png')
-    names = [f'a class with a long name, number {c}' for c in range(classes)]
+    names = [f'a class with a long name and the number {c}' for c in range(classes)]
     table = pd.DataFrame({'image': [f'{row:03}.png' for row in range(count)]})
     first = [random.choice(np.flatnonzero(row)) for row in true]
     if kind == 'positives': table['positives'] = [names[c] for c in first]                           # one label each, nothing in full

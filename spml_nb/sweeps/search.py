@@ -490,7 +490,7 @@ def record(suite: str, dataset: str, known: pd.DataFrame,
     if len(at_end):
         where = ', '.join(f'{line.loss} ({line.head}, {line.labels}) {line.lr:g}' for line in at_end.itertuples())
         tell(f'{dataset}: the best rate is the lowest or highest tried for {where}. Raise `widened` by one and '
-             f'`draws` by two in the suite {suite!r} of nbs/sweeps/search.ipynb, for every method. Then give the command again.')
+             f'`draws` by two in the suite {suite!r} of nbs/sweeps/search.ipynb. Then give the command again.')
     return table
 
 def boards(known: pd.DataFrame):

@@ -97,7 +97,7 @@ def test_select_leaves_its_inputs_alone():
 
 @pytest.mark.parametrize('scores, remaining', [(torch.zeros(3, 2), torch.ones(2, 3, dtype=torch.bool)), (torch.zeros(3), torch.ones(3, dtype=torch.bool))])
 def test_select_refuses_unequal_shapes(scores, remaining):
-    with pytest.raises(SpmlError, match='shapes'): apl_select(scores, remaining, 1)
+    with pytest.raises(SpmlError, match='same shape'): apl_select(scores, remaining, 1)
 
 
 @pytest.mark.parametrize('bad', [float('nan'), float('inf')])

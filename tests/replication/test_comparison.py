@@ -25,7 +25,7 @@ from spml_nb.use import predict
 def quick(monkeypatch):
     "The suite photos with two draws on the mini backbone."
     monkeypatch.setitem(search.SUITES, 'photos', search.SUITES['photos'] | {
-        'config': {'backbone': 'mini', 'image_size': 40, 'regime': 'linear', 'epochs': 2, 'cached_views': 1, 'min_positives': 20}, 'draws': 2})
+        'config': {'backbone': 'mini', 'image_size': 40, 'regime': 'linear', 'epochs': 2, 'cached_views': 1, 'min_positives': 20}, 'draws': 2, 'widened': 0})
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def test_a_figure_takes_as_many_valid_runs_as_it_should(paper, figure):
     assert {c.label_seed for c in figures.needed(paper, figure, 'paper', NONE)[0]} <= {1200}      # the papers' own data sets are planned too
     caption = figures.caption(paper, figure)
     assert caption.startswith(figures.description(paper, figure)['caption'])
-    said = [*{c.dataset for c in configs}, 'frozen features', 'search of 8 draws', 'fully labelled validation', ', '.join(map(str, sorted({c.seed for c in configs})))]
+    said = [*{c.dataset for c in configs}, 'frozen features', 'search of 10 draws', 'fully labelled validation', ', '.join(map(str, sorted({c.seed for c in configs})))]
     assert not configs or all(words in caption for words in said)
 
 
@@ -82,7 +82,7 @@ def test_a_run_that_a_table_has_is_the_same_run(paper, figure, table, row, colum
 
 def test_while_a_search_is_not_done_its_runs_are_wanted_and_no_others():
     tried, final = figures.needed('hml', 3, 'photos', NONE)
-    assert len(tried) == 8 and final == []
+    assert len(tried) == 10 and final == []
     assert all(p.config is None for p in figures.parts('hml', 3, 'photos', NONE))
 
 

@@ -116,7 +116,7 @@ def test_the_declared_numbers_of_training_photos_are_those_of_the_data(name):
 def test_a_dry_sweep_says_how_much_there_is():
     told = []
     worth.sweep(['coco18'], dry_run=True, tell=told.append)
-    assert '32 runs of search, of which 32 are missing; 0 runs with fresh seeds' in told[0]
+    assert '40 runs of search, of which 40 are missing; 0 runs with fresh seeds' in told[0]
     with pytest.raises(SpmlError, match="unknown data set of the suite 'photos' 'voc'"): worth.sweep(['voc'], dry_run=True)
 
 
@@ -165,7 +165,7 @@ def test_without_runs_nothing_is_written_and_with_them_readme_shows_the_picture(
 
 def test_photos_of_ones_own_are_weighed_in_one_call(photo_folder, monkeypatch):
     monkeypatch.setitem(search.SUITES, 'photos', search.SUITES['photos'] | {
-        'config': {'backbone': 'mini', 'image_size': 40, 'regime': 'linear', 'epochs': 2, 'cached_views': 1, 'min_positives': 20}, 'draws': 2})
+        'config': {'backbone': 'mini', 'image_size': 40, 'regime': 'linear', 'epochs': 2, 'cached_views': 1, 'min_positives': 20}, 'draws': 2, 'widened': 0})
     monkeypatch.setattr(worth, 'SIZES', (1 / 8, 1 / 2, 1))
     told = []
     assert len(worth.labels_worth(str(photo_folder), ['em'], seeds=range(2), dry_run=True, tell=told.append)) == 0 and '4 runs of search, of which 4 are missing' in told[0]
