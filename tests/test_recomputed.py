@@ -120,6 +120,7 @@ def methods(): return verdicts.of_methods(verdicts.gains(tables.record(RECORD)))
 def test_a_methods_verdict_is_that_of_the_record(loss):
     sets = [name for name in dict.fromkeys(SETS.values()) if len(scores(loss, name)) > 1 and len(scores('an', name)) > 1]
     if not sets: pytest.skip('no runs are recorded')
+    if loss not in methods().index: pytest.skip('a run of its search is missing')
     shown = methods().loc[loss]
     found = {name: difference((loss, *SINGLE), ('an', *SINGLE), name) for name in sets}
     for name, (m, v, f) in found.items(): assert f'{name} {m:+.1f} ± {half(v, f):.1f}'.replace('-', '−') in shown.each

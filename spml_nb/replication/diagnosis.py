@@ -58,10 +58,12 @@ def _pull(opened, rows: np.ndarray, index: Tensor) -> tuple[Tensor, Tensor]:
                        for t in outputs))
     loss = method.loss(ViewOutputs(dict.fromkeys(method.views, leaves)), index.to(opened.device))
     ranked = method.predict(ViewOutputs(plain=leaves))
-    scored = leaves.logits if ranked is leaves.logits else leaves.maps if leaves.cosine is None else leaves.cosine
+    by_maps = leaves.cosine is None and ranked is not leaves.logits
+    scored = leaves.logits if ranked is leaves.logits else leaves.maps if by_maps else leaves.cosine
+    logits = ranked.detach() if by_maps else outputs.logits
     grad, = torch.autograd.grad(loss, scored, allow_unused=True)
-    if grad is None: return torch.zeros_like(ranked), ranked.detach()
-    return -len(index) * (grad.sum((2, 3)) if grad.ndim == 4 else grad), ranked.detach()
+    if grad is None: return torch.zeros_like(logits), logits
+    return -len(index) * (grad.sum((2, 3)) if by_maps else grad), logits
 
 # %% ../../nbs/replication/diagnosis.ipynb #3f02b04e
 def diagnose(run: Run) -> dict:

@@ -34,7 +34,7 @@ def test_the_runs_are_the_declared_ones_with_the_settings_of_the_search_on_even_
 def test_a_dry_sweep_says_how_much_there_is():
     told = []
     biased.sweep(['coco18'], dry_run=True, tell=told.append)
-    assert '56 runs of search, of which 56 are missing' in told[0]
+    assert '70 runs of search, of which 70 are missing' in told[0]
     with pytest.raises(SpmlError, match="unknown data set of the suite 'photos' 'voc'"): biased.sweep(['voc'], dry_run=True)
 
 
