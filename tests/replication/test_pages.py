@@ -247,7 +247,7 @@ def test_a_figure_is_linked_embedded_and_asked_for(outputs, monkeypatch):
     pages.write(tell=quiet)
     assert '[fig3.svg](hml/fig3.svg)' in (outputs / 'README.md').read_text() and '`spml sweep hml --figure 4 --suite photos`' in (outputs / 'README.md').read_text()
     page = (outputs / 'index.html').read_text()
-    assert page.count('data:image/svg+xml;base64,') == 1 and 'spml sweep hml --figure 4 --suite photos' in page
+    assert page.count('data:image/svg+xml;base64,') == 2 and 'spml sweep hml --figure 4 --suite photos' in page   # the figure and the forest plot
     monkeypatch.setattr(site, 'LIMIT', 10)
     pages.write(tell=quiet)
     page = (outputs / 'index.html').read_text()
