@@ -251,7 +251,7 @@ def test_a_figure_is_linked_embedded_and_asked_for(outputs, monkeypatch):
     monkeypatch.setattr(site, 'LIMIT', 10)
     pages.write(tell=quiet)
     page = (outputs / 'index.html').read_text()
-    assert 'data:image/svg' not in page and 'Too large for this page: <a href="hml/fig3.svg">' in page
+    assert page.count('data:image/svg') == 1 and 'Too large for this page: <a href="hml/fig3.svg">' in page
     assert pages.Picture('hml', '3', 'photos')._repr_svg_().startswith('<svg') and '--figure 4' in pages.Picture('hml', '4', 'photos')._repr_markdown_()
 
 
