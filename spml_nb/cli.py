@@ -107,20 +107,21 @@ def _like(name: str) -> dict:
     from spml_nb.runs import record
     from spml_nb.runs.config import Config
     runs, file = settings.path('runs'), settings.path('outputs') / 'runs.csv'
-    known = pd.concat([record.load(), *([record.read_record(file)] if file.is_file() else [])])
-    lines = known[(known.run == name) | (known.key == name)].to_dict('records') if len(known) else []
-    if not lines:
-        near = difflib.get_close_matches(name, [*known.run, *known.key] if len(known) else [], 3, 0.5)
+    lines = (record.read_record(file, dtype=str, keep_default_na=False) if file.is_file()
+             else pd.DataFrame(columns=['run', 'key']))
+    known = pd.concat([each.reindex(columns=['run', 'key']) for each in (record.load(), lines)])
+    found = known.run[(known.run == name) | (known.key == name)]
+    if found.empty:
+        near = difflib.get_close_matches(name, [*known.run, *known.key], 3, 0.5)
         raise SpmlError(f'no recorded run {name!r} in {file} or {runs}. '
                         + (f"Near it: {', '.join(near)}. " if near else '')
                         + 'Take a run or a key of runs.csv, or a name that `spml runs` prints.')
-    own = runs / lines[0]['run'] / 'config.json'
-    if own.is_file(): line = json.loads(own.read_text(encoding='utf-8'))
+    own = runs / found.iloc[0] / 'config.json'
+    if own.is_file(): fields, elsewhere = json.loads(own.read_text(encoding='utf-8')), ('device',)
     else:
-        line = {key: value for key, value in lines[0].items() if not pd.isna(value) and key != 'root'}
-        exclude = line.get('exclude', '').split('|')
-        line |= {'hparams': json.loads(line['hparams']), 'exclude': [*filter(None, exclude)]}
-    return {key: line[key] for key in Config.__annotations__ if key in line and key != 'device'}
+        line = lines[lines.run == found.iloc[0]].iloc[0].to_dict()
+        fields, elsewhere = vars(record.configuration(line)), ('device', 'root')
+    return {field: value for field, value in fields.items() if field in Config.__annotations__ and field not in elsewhere}
 
 def _changed(recorded: dict, given: dict) -> dict:
     "A recorded configuration with other values: hyper-parameters one by one; another method brings its own, and head."
