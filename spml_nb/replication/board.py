@@ -115,11 +115,12 @@ def ranks(board: pd.DataFrame) -> pd.Series:
     Args:
         board: of one suite and one choice, as from `cells`.
 
-    Returns: Series by (loss, head, labels), of the rows that have a level on every set that has two or more.
+    Returns: Series by (loss, head, labels), of the rows that have a level on every set that has two or more. Empty while no
+        set has two.
     """
     single = board[board.labels == 'single']
     wide = single.pivot_table('level', ['loss', 'head', 'labels'], 'dataset')
-    return wide.loc[:, wide.notna().sum() > 1].dropna().rank(ascending=False).mean(axis=1)
+    return wide.loc[:, wide.notna().sum() > 1].dropna().rank(ascending=False).mean(axis=1).dropna()
 
 # %% ../../nbs/replication/board.ipynb #b7d4b6d1
 PLACES = ('voc12', 'coco14', 'nus', 'cub')   # the papers' data sets that photos stand for

@@ -121,7 +121,7 @@ def markdown(asked: pd.DataFrame, methods: pd.DataFrame) -> str:
 
 _METHODS = ('Each on its own head with single positive labels, over AN on that head, in points of mAP: the mean over '
             'the sets of photos with its 95 % interval over seeds and test images. *Not exercised*: the epoch was '
-            'chosen before the method’s own mechanism began. The boards are in [methods/](methods/).')
+            'chosen before the method’s own mechanism began.')
 _REST = '\nNot compared yet, because runs of the method or of AN on its head are missing: {}.\n'
 
 def _mean(each) -> str:
