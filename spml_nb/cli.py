@@ -121,7 +121,8 @@ def _like(name: str) -> dict:
     else:
         line = lines[lines.run == found.iloc[0]].iloc[0].to_dict()
         fields, elsewhere = vars(record.configuration(line)), ('device', 'root')
-    return {field: value for field, value in fields.items() if field in Config.__annotations__ and field not in elsewhere}
+    kept = [field for field in Config.__annotations__ if field in fields and field not in elsewhere]
+    return {field: fields[field] for field in kept}
 
 def _changed(recorded: dict, given: dict) -> dict:
     "A recorded configuration with other values: hyper-parameters one by one; another method brings its own, and head."

@@ -140,8 +140,11 @@ def run_all(browser, seconds=400):
     "Run -> Run All Cells; back when every cell has run (again) or one has failed."
     def numbers(b): return [int(n) if (n := p.strip('[]:')).isdigit() else 0 for p in prompts(b)]
     before = max(numbers(browser))
-    choose(browser, 'Run', 'Run All Cells')
     def ended(b): return errors(b) or min(numbers(b)) > before
+    def begun(b): return ended(b) or '[*]:' in prompts(b)
+    choose(browser, 'Run', 'Run All Cells')
+    try: WebDriverWait(browser, 30, poll_frequency=0.2).until(begun)
+    except TimeoutException: choose(browser, 'Run', 'Run All Cells')   # JupyterLab drops a click while it is still loading
     until(browser, seconds, ended)
 
 

@@ -115,8 +115,8 @@ def ranks(board: pd.DataFrame) -> pd.Series:
     Args:
         board: of one suite and one choice, as from `cells`.
 
-    Returns: Series by (loss, head, labels), of the rows that have a level on every set that has two or more. Empty while no
-        set has two.
+    Returns: Series by (loss, head, labels), of the rows that have a level on every set that has two or more. Empty
+        while no set has two.
     """
     single = board[board.labels == 'single']
     wide = single.pivot_table('level', ['loss', 'head', 'labels'], 'dataset')

@@ -380,6 +380,7 @@ def over_epochs(collected: Collected, series: tuple[str, ...], array: str, label
             summary = collected.over_seeds(dataset, name, array)
             curve(ax, (np.arange(summary.shape[1]) + 1) / per_epoch, summary, ink, label=name)
         ax.set(xlabel='epoch', ylabel='' if ax is not places[0][0] else label, title=ours, yscale=scale)
+        ax.xaxis.get_major_locator().set_params(integer=True)
         if scale != 'log': continue
         ax.yaxis.set(major_locator=LogLocator(subs=(1, 2, 5)), major_formatter='{x:g}', minor_formatter='')
     legend(picture)
@@ -415,6 +416,7 @@ def bands(collected: Collected, series: tuple[str, ...], array: str, label: str,
             for seed in each: ax.plot(x, seed[:len(x), group, 1], color=INK[group], linewidth=0.4)
             ax.plot(x, middle, color=INK[group], label=measuring.GROUPS[group])
         ax.set(xlabel='epoch', ylabel='' if ax not in axes[:, 0] else label, ylim=(0, top))
+        ax.xaxis.get_major_locator().set_params(integer=True)
     legend(picture)
     return picture
 

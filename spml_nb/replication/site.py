@@ -153,7 +153,8 @@ def page(results, folder: Path) -> str:
     data = {'groups': groups, 'rows': {row['id']: row for row in rows}}
     found = {'results': results, 'folder': folder, 'rows': rows, 'printed': printed, 'data': _json(data),
              'cards': board.cards(rows, results.known, results.claims, printed),
-             'sets': sets, 'run': [name for name in sets if any(name in row['cells'].get('photos', {}) for row in rows)],
+             'sets': sets,
+             'run': [name for name in sets if any(name in row['cells'].get('photos', {}) for row in rows)],
              'forest': lambda claims: forests[claims.paper.iloc[0], claims.suite.iloc[0]],
              'boards': [file.stem for file in sorted((folder / 'methods').glob('*.md'))],
              'group_of': lambda runs: where.get(next(iter(json.loads(runs).values()), None), '')}
