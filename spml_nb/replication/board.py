@@ -133,7 +133,8 @@ def printed(tables: Iterable[Table]) -> list[dict]:
 
     Returns: list of dicts, one per row of a table: loss ('' for a method without runs here), name, paper (its short
         name), table, labels, note (where the paper copies it from, say), cells {data set of `PLACES`: {'level' (in
-        percent), 'theirs' and 'ours' (the gains, NaN without one), 'half' (half the interval of ours)}}.
+        percent), 'theirs' and 'ours' (the gains, NaN without one), 'half' (half the interval of ours), 'state' (as
+        in `tables.Table`, '' for later methods)}}.
 
     Source: the papers' tables.
     """
@@ -151,7 +152,7 @@ def printed(tables: Iterable[Table]) -> list[dict]:
                  'labels': cell['config']['labels']}
         told.setdefault(tuple(names.values()), names | {'cells': {}})['cells'].setdefault(
             cell['dataset'], {'level': line['published'], 'theirs': line['gain_published'], 'ours': line['gain'],
-                              'half': line['gain_half']})
+                              'half': line['gain_half'], 'state': line['state']})
     return [*told.values(), *map(_later, _words()['later'])]
 
 def _whole(cell: dict) -> bool:
@@ -166,7 +167,7 @@ def _copied(cell: dict) -> tuple:
     return cell['config']['loss'], cell['config']['labels'], cell['dataset'], math.floor(10 * cell['mean'] + 0.5 + 1e-6)
 
 def _later(entry: dict) -> dict:
-    none = dict.fromkeys(('theirs', 'ours', 'half'), math.nan)
+    none = dict.fromkeys(('theirs', 'ours', 'half'), math.nan) | {'state': ''}
     cells = {dataset: {'level': level, **none} for dataset, level in entry['levels'].items()}
     return {'table': '', 'labels': 'single', 'note': '', **entry, 'paper': entry['by'], 'cells': cells}
 

@@ -317,5 +317,5 @@ def rank_correlation(published: np.ndarray, ours: np.ndarray, repeats: int = 200
         x, y = np.concatenate(ranks, axis=1)
         return float(np.corrcoef(x, y)[0, 1]) if len(x) and np.std(x) and np.std(y) else float('nan')
     random, n = np.random.RandomState(0), len(published)
-    drawn = [pooled_spearman(random.randint(0, n, n)) for _ in range(repeats)]
-    return (pooled_spearman(np.arange(n)), *np.nanpercentile(drawn, [2.5, 97.5]))
+    drawn = [rho for _ in range(repeats) if not np.isnan(rho := pooled_spearman(random.randint(0, n, n)))]
+    return (pooled_spearman(np.arange(n)), *(np.percentile(drawn, [2.5, 97.5]) if drawn else (np.nan, np.nan)))
