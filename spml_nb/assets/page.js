@@ -73,7 +73,7 @@
     const lines = r.map(([seed, hash, score]) => made('tr', {}, made('td', { textContent: seed }), made('td', { textContent: p + hash }), made('td', { textContent: score?.toFixed(2) ?? '' })));
     const heads = ['seed', 'run', 'test mAP'].map((text) => made('th', { scope: 'col', textContent: text }));
     return [
-      made('h4', { textContent: words }), made('p', {}, 'This trains it again: ', command(`spml train --like ${nameOf(group)}`)),
+      made('h4', { textContent: words }), made('p', {}, r.length > 1 ? `The number is the mean of ${r.length} seeds. This trains seed ${r[0][0]} (${r[0][2].toFixed(2)}) again: ` : 'This trains it again: ', command(`spml train --like ${nameOf(group)}`)),
       made('p', { className: 'state', textContent: `Other seeds: -p seed 1 -p label_seed 1; any other value likewise. Configuration: ${listed({ loss, dataset, ...rest })}; hparams ${hparams}.` }),
       made('details', {}, made('summary', { textContent: `${r.length} run${r.length > 1 ? 's' : ''}, one a seed` }),
         made('table', {}, made('thead', {}, made('tr', {}, ...heads)), made('tbody', {}, ...lines))),
@@ -99,7 +99,7 @@
     const [value, width] = show === 'gain' && gain !== null ? [gain, half] : [plain, plainHalf];
     if (value === null) return ['', '–', 'no AN', ''];
     if (row.loss === 'an' && (show === 'gain' || row.head === 'linear')) return [0, '0', 'baseline', ''];
-    const kind = width === null || Math.abs(value) <= width ? 'unsure' : value < 0 ? 'less' : 'more';
+    const kind = width === null || !cell.x || Math.abs(value) <= width ? 'unsure' : value < 0 ? 'less' : 'more';
     return [value, signed(value), width === null ? '1 seed' : `±${width.toFixed(1)}${show === 'gain' && gain === null ? ' over linear AN' : ''}${cell.x ? '' : ' not exercised'}`, kind];
   };
   const behind = (row, name, set, cell) => () => {
@@ -114,8 +114,8 @@
     show(made('h3', { textContent: `${name}, ${row.head} head, on ${titles[set]}` }), made('p', { textContent: `${facts.join('; ')}. Epoch chosen on ${how}.` }),
       ...runs(cell.g, name), ...others.flatMap((group) => runs(group, `AN, on the ${data.groups.each[group].s.head ?? data.groups.usual.head} head, from which the gain is measured`)));
   };
-  const words = { gain: 'Points of mAP over AN on the same head, ± half the 95 % interval over seeds and test images. Bold: the interval leaves 0 out.',
-    plain: 'Points of mAP over AN on the linear head, ± half the 95 % interval over seeds and test images. Bold: the interval leaves 0 out.',
+  const words = { gain: 'Points of mAP over AN on the same head, ± half the 95 % interval over seeds and test images, the same for both methods. Bold: the interval leaves 0 out.',
+    plain: 'Points of mAP over AN on the linear head, ± half the 95 % interval over seeds and test images, the same for both methods. Bold: the interval leaves 0 out.',
     level: 'Test mAP in percent, ± half the 95 % interval over seeds.', seconds: 'Mean seconds of a run, frozen features at hand. Machines and their load differ, so only large differences tell something.' };
   const fill = () => {
     const [show, choice, suite] = ['show', 'choice', 'trained'].map(asked);
@@ -142,8 +142,10 @@
       const { papers, head: own } = tr.dataset;
       tr.hidden = (paper && !papers.split(' ').includes(paper)) || (head && own !== head);
     }
-    const shown = [...board.tBodies[0].rows].filter((tr) => !tr.hidden && (idle || !tr.classList.contains('idle'))).length;
-    document.getElementById('board-says').textContent = `${words[asked('show')]} ${shown} of ${board.tBodies[0].rows.length} rows${shown ? '' : ': nothing here is run yet, spml sweep methods --suite ' + asked('trained') + ' does it'}.`;
+    const matching = [...board.tBodies[0].rows].filter((tr) => !tr.hidden), seen = matching.filter((tr) => idle || !tr.classList.contains('idle')), shown = seen.length;
+    const names = (rows) => new Set(rows.map((tr) => tr.querySelector('th a').textContent)), there = names(seen);
+    const absent = paper && shown ? [...names(matching)].filter((name) => !there.has(name)) : [];
+    document.getElementById('board-says').textContent = `${words[asked('show')]} ${shown} of ${board.tBodies[0].rows.length} rows${shown ? '' : ': nothing here is run yet, spml sweep methods --suite ' + asked('trained') + ' does it'}.${absent.length ? ` Not run: ${absent.join(', ')}.` : ''}`;
   };
   form.hidden = false;
   form.addEventListener('change', fill);

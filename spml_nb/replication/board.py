@@ -115,10 +115,10 @@ def ranks(board: pd.DataFrame) -> pd.Series:
     Args:
         board: of one suite and one choice, as from `cells`.
 
-    Returns: Series by (loss, head, labels), of the rows that have a level on every set that has two or more. Empty
-        while no set has two.
+    Returns: Series by (loss, head, labels), of the rows that have a level on every set that has two or more and
+        whose own mechanism acted everywhere. Empty while no set has two.
     """
-    single = board[board.labels == 'single']
+    single = board[(board.labels == 'single') & board.acted.astype(bool)]
     wide = single.pivot_table('level', ['loss', 'head', 'labels'], 'dataset')
     return wide.loc[:, wide.notna().sum() > 1].dropna().rank(ascending=False).mean(axis=1).dropna()
 

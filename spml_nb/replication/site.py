@@ -141,6 +141,7 @@ def page(results, folder: Path) -> str:
     style, script = _asset('page.css'), _asset('page.js')
     groups, where = board.groups(results.known)
     rows, sets = board.lines(results.known, where), list(SUITES['photos']['datasets'])
+    ran = [name for name in sets if any(name in row['cells'].get('photos', {}) for row in rows)]
     printed = board.printed(results.tables)
     told = {'about': {paper: published.read(paper) for paper in published.papers()}, 'places': board.PLACES,
             'suites': list(published.SUITES), 'titles': {suite: TITLES.get(suite, suite) for suite in published.SUITES},
@@ -153,8 +154,7 @@ def page(results, folder: Path) -> str:
     data = {'groups': groups, 'rows': {row['id']: row for row in rows}}
     found = {'results': results, 'folder': folder, 'rows': rows, 'printed': printed, 'data': _json(data),
              'cards': board.cards(rows, results.known, results.claims, printed),
-             'sets': sets,
-             'run': [name for name in sets if any(name in row['cells'].get('photos', {}) for row in rows)],
+             'sets': ran or sets, 'not_run': [name for name in sets if ran and name not in ran],
              'forest': lambda claims: forests[claims.paper.iloc[0], claims.suite.iloc[0]],
              'boards': [file.stem for file in sorted((folder / 'methods').glob('*.md'))],
              'group_of': lambda runs: where.get(next(iter(json.loads(runs).values()), None), '')}

@@ -67,16 +67,16 @@ def test_a_gain_is_taken_seed_by_seed_over_the_same_head_and_over_plain_an(found
 def measured(rows):
     "As from `gains`: (method, panel, published, differences by seed, exercised)."
     effects = [statistics.effect(d) for *_, d, _ in rows]
-    return pd.DataFrame([{'method': m, 'panel': p, 'published': theirs, 'ours': e.mean, 'half': e.half_width, 'n': len(d), 'exercised': acted, 'effect': e}
+    return pd.DataFrame([{'method': m, 'panel': p, 'published': theirs, 'ours': e.mean, 'half': e.half_width, 'n': len(d), 'exercised': acted, 'effect': e, 'full': m == 'Two-way*'}
                          for (m, p, theirs, d, acted), e in zip(rows, effects, strict=True)])
 
 
 def test_what_was_found_is_made_from_the_numbers():
     up, none, wide, down = [2.0, 2.1, 1.9], [0.0, 0.1, -0.1], [3.0, -2.0, 1.0], [-2.0, -2.1, -1.9]
-    rows = [(m, p, theirs, d, m != 'EM+APL') for m, theirs, d in (('EM', 4.0, up), ('EM+APL', 5.0, up), ('WAN', 0.05, none), ('LS', 0.5, wide), ('EPR', -2.0, down)) for p in ('VOC', 'CUB')]
+    rows = [(m, p, theirs, d, m != 'EM+APL') for m, theirs, d in (('EM', 4.0, up), ('EM+APL', 5.0, up), ('WAN', 0.05, none), ('LS', 0.5, wide), ('EPR', -2.0, down), ('Two-way*', 9.0, up)) for p in ('VOC', 'CUB')]
     said = front.findings(measured(rows))
     first, second, third = said.split('. ')
-    assert first == ('Of 4 methods with runs, over the sets of photos together and on the same head, 1 is above AN (the highest: EM +2.0 ± 0.1), '
+    assert first == ('Of the 4 methods in the picture that ran on single positives, over the sets of photos together and on the same head, 1 is above AN (the highest: EM +2.0 ± 0.1), '
                      '1 is below it, 1 is no different from it, 1 is undecided')
     assert second == ('Our gains are smaller than the published ones, +0.2 against +0.6 on average: of 8 cells the published gain lies within our interval in 6, '
                       'above it in 2 and below it in 0')
