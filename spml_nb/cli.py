@@ -125,9 +125,9 @@ def _like(name: str) -> dict:
     return {field: fields[field] for field in kept}
 
 def _changed(recorded: dict, given: dict) -> dict:
-    "A recorded configuration with other values: hyper-parameters one by one; another method brings its own, and head."
+    "A recorded configuration with other values, hyper-parameters one by one; another method brings its own, and head."
     if given.get('loss', recorded.get('loss')) != recorded.get('loss'):
-        recorded = {key: value for key, value in recorded.items() if key not in ('hparams', 'head')}
+        recorded = {key: value for key, value in recorded.items() if key not in ('hparams', 'head', 'side')}
     hparams = given.get('hparams', {})
     both = recorded.get('hparams', {}) | hparams if isinstance(hparams, dict) else hparams
     return recorded | given | {'hparams': both}
@@ -346,13 +346,15 @@ def _sweep(args) -> bool | None:
           _argument('--seeds', type=int, default=3, help='final runs of each method (unset: 3)'),
           _argument('--labels', default='full', help='what is observed (unset: full, all that the table knows)'),
           _argument('--min-positives', type=int, default=0, help='leave out classes with fewer positives (unset: 0)'),
+          _argument('--side', default='', completes='file',
+                    help='a .csv or .npz with what is known of each photo besides labels (unset: none)'),
           _argument('--suite', default='photos', completes='suite',
                     help='whose recipe is taken: photos, a head on frozen features; photos_finetune (unset: photos)'),
           *_LAUNCH)
 def _compare(args) -> bool | None:
     from spml_nb.replication import comparison
     done = comparison.compare(args.folder, args.methods, args.labels, args.suite, args.seeds, args.min_positives,
-                              tell=_tell, **_launched(args))
+                              side=args.side, tell=_tell, **_launched(args))
     return None if args.dry_run else (done.state != 'done').any()
 
 

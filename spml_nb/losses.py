@@ -8,7 +8,8 @@ __all__ = ['an_loss', 'asymmetric_loss', 'bce_loss', 'dw_loss', 'entropy_minimiz
            'apl_select', 'em_apl_loss', 'em_loss', 'gr_loss', 'gradient_balance', 'hml_loss', 'hyperspherical_logits',
            'lac_loss', 'plc_loss', 'large_loss', 'large_loss_mask', 'correct_labels', 'high_rank_loss', 'opml_loss',
            'soft_opml_loss', 'role_loss', 'joint_loss', 'multi_similarity_loss', 'softmax_two_way_loss', 'two_way_loss',
-           'hill_loss', 'splc_loss', 'missing_positives', 'boosted_logits', 'crisp_loss', 'class_priors']
+           'hill_loss', 'splc_loss', 'missing_positives', 'boosted_logits', 'crisp_loss', 'class_priors',
+           'epr_count_loss', 'pseudo_scores_loss', 'outside_labels']
 
 # %% ../nbs/losses.ipynb #c699318b
 from importlib import import_module
@@ -32,12 +33,14 @@ from spml_nb.methods.baselines import (
 from .methods.boostlu import boosted_logits
 from .methods.crisp import class_priors, crisp_loss
 from .methods.em_apl import apl_select, em_apl_loss, em_loss
+from .methods.epr_count import epr_count_loss
 from .methods.gr import gr_loss
 from .methods.hill import hill_loss
 from .methods.hml import gradient_balance, hml_loss, hyperspherical_logits
 from .methods.lac import lac_loss, plc_loss
 from .methods.large_loss import large_loss, large_loss_mask
 from .methods.opml import correct_labels, high_rank_loss, opml_loss, soft_opml_loss
+from .methods.pseudo_scores import outside_labels, pseudo_scores_loss
 from .methods.role import role_loss
 from .methods.splc import missing_positives, splc_loss
 from .methods.two_way import joint_loss, multi_similarity_loss, softmax_two_way_loss, two_way_loss
@@ -48,7 +51,8 @@ _all_ = ['an_loss', 'asymmetric_loss', 'bce_loss', 'dw_loss', 'entropy_minimizat
          'apl_select', 'em_apl_loss', 'em_loss', 'gr_loss', 'gradient_balance', 'hml_loss', 'hyperspherical_logits',
          'lac_loss', 'plc_loss', 'large_loss', 'large_loss_mask', 'correct_labels', 'high_rank_loss', 'opml_loss',
          'soft_opml_loss', 'role_loss', 'joint_loss', 'multi_similarity_loss', 'softmax_two_way_loss', 'two_way_loss',
-         'hill_loss', 'splc_loss', 'missing_positives', 'boosted_logits', 'crisp_loss', 'class_priors']
+         'hill_loss', 'splc_loss', 'missing_positives', 'boosted_logits', 'crisp_loss', 'class_priors',
+         'epr_count_loss', 'pseudo_scores_loss', 'outside_labels']
 
 # %% ../nbs/losses.ipynb #ca02e7fd
 def __getattr__(name: str):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from side_files import draw_side
 
 import spml_nb
 from spml_nb import data, methods
@@ -205,6 +206,19 @@ def test_like_is_changed_by_what_is_given(asked, monkeypatch):
     assert changed.seed == 7 and changed.label_seed == line.label_seed and changed.lr == line.lr
     assert changed.hparams == json.loads(line.hparams) | {'gamma': 3.5}
     assert other.hparams == {} and resolve(other).head == 'cosine' and other.lr == line.lr
+
+
+def test_side_information_belongs_to_its_method(capsys, photo_folder, tmp_path, monkeypatch):
+    words = ['train', '-p', 'loss', 'epr_count', '-p', 'dataset', str(photo_folder), '-p', 'backbone', 'mini', '-p', 'regime', 'linear', '-p', 'epochs', '1']
+    assert main(words) == 2 and "'epr_count' learns from more than labels (count)" in capsys.readouterr().err
+    draw_side(photo_folder, tmp_path / 'known.csv')
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, '-p', 'side', 'known.csv']) == 0
+    folder, = settings.path('runs').glob('epr_count-*')
+    assert json.loads((folder / 'config.json').read_text())['side'].startswith(f'{tmp_path}/known.csv@')
+    (tmp_path / 'known.csv').unlink()
+    assert main(['train', '--like', folder.name, '-p', 'loss', 'an']) == 0   # which uses none
+    assert main(['train', '--like', folder.name, '-p', 'seed', '1']) == 2 and 'known.csv is not there' in capsys.readouterr().err
 
 
 def test_like_finds_a_run_of_this_machine_and_one_that_only_the_record_has(capsys, monkeypatch):

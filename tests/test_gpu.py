@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from side_files import invented
 from training.test_group import config
 
 from spml_nb import methods, metrics, models, runs, training
@@ -41,6 +42,7 @@ def one_loss(name, device):
     head = core.find(name).head
     model = models.create('mini', 5, head=head, weights='none', **({'d': 16} if head == 'labelwise' else {})).eval()
     method = methods.create(name, z, epochs=6, features=model.embedding_dim)
+    method.take(invented(12, 5))
     images = torch.rand(8, 3, 40, 40)
     model, method = model.to(device), method.to(device)
     method.start_stage(method.stages)

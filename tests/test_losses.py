@@ -47,6 +47,7 @@ LOSSES = {
     'high rank': lambda s, z: L.high_rank_loss(torch.sigmoid(s.float())),
     'gradient balance': L.gradient_balance, 'hill': L.hill_loss, 'splc': L.splc_loss, 'splc first': lambda s, z: L.splc_loss(s, z, correct=False),
     'hill λ=1': lambda s, z: L.hill_loss(s, z, lam=1.0, gamma=0.5), 'crisp': lambda s, z: L.crisp_loss(s, z, torch.full((s.shape[1],), 0.3)),
+    'epr_count': lambda s, z: L.epr_count_loss(s, z, torch.full((len(s),), 2.9)), 'pseudo_scores': lambda s, z: L.pseudo_scores_loss(s, z, s.detach().sigmoid(), threshold=0.6),
     'hml': lambda s, z: L.hml_loss(s.tanh(), z), 'hml positives': lambda s, z: L.hml_loss(s.tanh(), z, margin_on='positives'),
 }
 
@@ -57,7 +58,7 @@ def as_registered(name): return lambda s, z: methods.create(name, z, epochs=4).l
 # every method that is a pure loss, so that a new one is tested without a line here
 LOSSES |= {name: as_registered(name) for name in methods.names() if find(name).__name__.endswith('_method') and name not in LOSSES}
 # where a positive is never pushed down; LS, softmax, ROLE, EPR and high rank may
-UP = ['an', 'bce', 'wbce', 'wan', 'dw', 'nls', 'em', 'focal', 'asl', 'zlpr', 'll reject', 'll correct', 'opml', 'two_way', 'two_way paper', 'joint', 'multi_similarity', 'gr', 'hill', 'splc', 'splc first']
+UP = ['an', 'bce', 'wbce', 'wan', 'dw', 'nls', 'em', 'focal', 'asl', 'zlpr', 'll reject', 'll correct', 'opml', 'two_way', 'two_way paper', 'joint', 'multi_similarity', 'gr', 'hill', 'splc', 'splc first', 'pseudo_scores']
 SYMMETRIC = [name for name in LOSSES if name not in ('plc', 'plc code', 'em_apl soft')]
 
 inputs = st.tuples(st.integers(1, 64), st.integers(1, 312), st.sampled_from(PATTERNS), st.sampled_from(DTYPES), st.sampled_from([0.1, 1.0, 30.0, 1e3, 1e4]), st.integers(0, 2**31))
@@ -160,7 +161,9 @@ TAKES = {name: {'labels': getattr(L, name)} for name in L.__all__} | {
     'apl_select': {'remaining': lambda s, m: L.apl_select(s, m > 0, 1)},
     'em_apl_loss': {'labels': lambda s, m: L.em_apl_loss(s, m, torch.zeros_like(s)), 'soft_negative': lambda s, m: L.em_apl_loss(s, torch.zeros_like(s), m)},
     'soft_opml_loss': {'labels': lambda s, m: L.soft_opml_loss(s, m, torch.zeros_like(s)), 'soft_positive': lambda s, m: L.soft_opml_loss(s, torch.zeros_like(s), m)},
-    'crisp_loss': {'labels': lambda s, m: L.crisp_loss(s, m, torch.tensor(0.3))},
+    'crisp_loss': {'labels': lambda s, m: L.crisp_loss(s, m, torch.tensor(0.3))}, 'epr_count_loss': {'labels': lambda s, m: L.epr_count_loss(s, m, torch.ones(8))},
+    'pseudo_scores_loss': {'labels': lambda s, m: L.pseudo_scores_loss(s, m, torch.zeros_like(m)), 'scores': lambda s, m: L.pseudo_scores_loss(s, torch.zeros_like(s), m)},
+    'outside_labels': {'scores': lambda s, m: L.outside_labels(torch.zeros_like(s), m)},
     'role_loss': {'labels': lambda s, m: L.role_loss(s, s, m), 'estimates': lambda s, m: L.role_loss(s, m, torch.zeros_like(s))},
     'plc_loss': {'labels': lambda s, m: L.plc_loss(s, s, m, 0.7), 'strong_logits': lambda s, m: L.plc_loss(m, s, m, 0.7)},
     'large_loss_mask': {'labels': lambda s, m: L.large_loss_mask(s, m, 'reject', 0.1)},
@@ -198,6 +201,7 @@ def test_other_shapes_are_refused_by_name_too():
     for side in ('positive_weight', 'negative_weight'):
         with pytest.raises(SpmlError, match=r'weights \(4,\) must be one number, or \(7,\)'): L.weighted_bce_loss(s, z, **{side: torch.ones(4)})
         assert torch.isclose(L.weighted_bce_loss(s, z, **{side: torch.ones(7)}), L.an_loss(s, z))
+    with pytest.raises(SpmlError, match=r'count \(4,\) must be one number for each image: \(12,\)'): L.epr_count_loss(s, z, torch.ones(4))
     with pytest.raises(SpmlError, match=r'ap \(4,\)'): L.correct_labels(s, z, torch.ones(4), 0.1, 0.5)
 
 

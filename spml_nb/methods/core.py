@@ -167,8 +167,9 @@ class Method(nn.Module):
 
     Keyword arguments of a subclass's constructor beyond those below are its hyper-parameters. Attributes of the class
     say what it needs: `head` (the default head), `heads` (those it can work with, None for any), `views` (the roles of
-    the views it wants of each image), `stages` (how often the training loop runs; each stage starts from the best
-    weights of the one before), and `mechanism` (the name of what begins later than the first step, '' for nothing).
+    the views it wants of each image), `side` (what it needs to know of each image besides labels, of
+    `spml_nb.data.side.KINDS`), `stages` (how often the training loop runs; each stage starts from the best weights of
+    the one before), and `mechanism` (the name of what begins later than the first step, '' for nothing).
 
     A method with a mechanism has the buffer `acts_since`: the epoch of the stage in which it began, −1 before.
 
@@ -180,7 +181,7 @@ class Method(nn.Module):
     Raises:
         SpmlError: if `observed` is not such a matrix.
     """
-    head, heads, views, stages, mechanism = 'linear', None, ('weak',), 1, ''
+    head, heads, views, side, stages, mechanism = 'linear', None, ('weak',), (), 1, ''
 
     def __init__(self, observed: Tensor, *, epochs: int, features: int | None = None):
         super().__init__()
@@ -200,6 +201,22 @@ class Method(nn.Module):
     def acts(self, e: int, now: bool | Tensor = True):
         "Note epoch e in `acts_since`, unless the mechanism has begun before. now: whether it changes the loss."
         if self.mechanism: self.acts_since.masked_fill_((self.acts_since < 0) & now, e)
+
+    def take(self, side: dict):
+        """Keep what is known of the training images besides labels, in buffers `side_scores` and the like.
+
+        They are in no checkpoint: a run that goes on reads them again, and one that is done needs them no more.
+
+        Args:
+            side: {kind: (N, …)}, as from `spml_nb.data.side.read`.
+
+        Raises:
+            SpmlError: if a kind is missing.
+        """
+        if missing := [kind for kind in self.side if kind not in side]:
+            raise SpmlError(f"the method needs {' and '.join(missing)} of each training image, and the file of side "
+                            f"information holds {' and '.join(side) or 'none'}. Add it: nbs/data/side.ipynb.")
+        for kind in self.side: self.register_buffer(f'side_{kind}', torch.as_tensor(side[kind]), persistent=False)
 
     @classmethod
     def stages_with(cls, **hparams) -> int:

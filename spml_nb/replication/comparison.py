@@ -22,6 +22,7 @@ from ..base.files import write_atomically
 from ..data import loading
 from ..data.folder import first_there, places
 from ..data.labels import against, for_scoring, missing
+from ..data.side import kinds, pinned
 from ..methods.core import find, names
 from ..metrics import average_precision
 from .drawing import STYLE, sheet
@@ -194,17 +195,18 @@ def draw(table: pd.DataFrame, title: str) -> bytes:
 
 # %% ../../nbs/replication/comparison.ipynb #54a9609b
 def compare(folder: str | Path, methods: Iterable[str] = (), labels: str = 'full', suite: str = 'photos',
-            seeds: int = 3, min_positives: int = 0, *, dry_run: bool = False, tell: Callable[[str], None] = print,
-            **launch) -> pd.DataFrame:
+            seeds: int = 3, min_positives: int = 0, *, side: str = '', dry_run: bool = False,
+            tell: Callable[[str], None] = print, **launch) -> pd.DataFrame:
     """Search, choose, train with fresh seeds, and tell what to take.
 
     Args:
         folder: with images/ and labels.csv.
-        methods: registered ones, each on its own head; none: all, or the suite's.
+        methods: registered ones, each on its own head; none: the suite's, or all that `side` has enough for.
         labels: what is observed, as in `Config`.
         suite: a key of `sweeps.search.SUITES`, whose recipe is taken.
         seeds: how many final runs of each method, from seed 0.
         min_positives: leave out classes with fewer positives.
+        side: a file of side information (`nbs/data/side.ipynb`) for the methods that use it.
         dry_run: only say how much there is.
         tell: is given the lines.
         launch: engine, address and jobs, as in `sweeps.queue.run`.
@@ -221,8 +223,8 @@ def compare(folder: str | Path, methods: Iterable[str] = (), labels: str = 'full
         raise SpmlError(f'{folder} is no folder of photos. Give one that has images/ and labels.csv; the sets of the '
                         'papers are compared by `spml sweep methods --dataset NAME`.')
     folder = str(first_there(places(folder)))   # known by its content
-    rows = [Row(name, labels=labels, min_positives=min_positives)
-            for name in dict.fromkeys(methods or given.get('methods') or names())]
+    rows = [Row(name, labels=labels, min_positives=min_positives, side=file)
+            for name, file in _with_side(methods or given.get('methods'), side).items()]
     drawn = '; no labels are drawn, so seeds differ in training alone' if labels == 'full' else ''
     tell(f'{loading.load(folder, min_positives=min_positives)!r}\n{len(rows)} methods, labels {labels}{drawn}.')
     left = needed(rows, suite, folder, range(seeds), finished())
@@ -231,6 +233,12 @@ def compare(folder: str | Path, methods: Iterable[str] = (), labels: str = 'full
     done = trained(rows, suite, folder, range(seeds), tell=tell, **launch)
     tell(result(rows, suite, folder, seeds, finished()))
     return done
+
+def _with_side(methods: Iterable[str] | None, side: str) -> dict[str, str]:
+    "{method: the file of side information where it needs one}. Without methods: all that the file has enough for."
+    there, file = kinds(side), side and pinned(side)
+    able = methods or [name for name in names() if there.issuperset(find(name).side)]
+    return {name: file if find(name).side else '' for name in able}
 
 def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.DataFrame) -> str:
     """Judge a comparison as far as it has been run, and keep table, picture and sentences.

@@ -46,7 +46,7 @@ def gains(known: pd.DataFrame) -> pd.DataFrame:
         `statistics.Effect`), exercised (whether the method's own mechanism acted in more than half of its runs).
     """
     lines, an = [], {}
-    for loss in [name for name in names() if name not in ('an', 'bce')]:
+    for loss in [name for name in names() if name not in ('an', 'bce') and not find(name).side]:
         head = find(loss).head
         for dataset in search.SUITES[SUITE]['datasets']:
             if (head, dataset) not in an: an[head, dataset] = _runs(search.Row('an', head), dataset, known)[0]
@@ -114,7 +114,7 @@ def markdown(asked: pd.DataFrame, methods: pd.DataFrame) -> str:
     papers = ''.join(of_paper(part) for _, part in asked.groupby('paper', sort=False))
     lines = ''.join(f'| [{each.loss}](../{_notebook(each.loss)}) | {_mean(each)} | {each.verdict} | {each.each} |\n'
                     for each in methods.itertuples())
-    rest = [name for name in names() if name not in {'an', 'bce', *methods.loss}]
+    rest = [name for name in names() if name not in {'an', 'bce', *methods.loss} and not find(name).side]
     table = f'| method | gain over AN | verdict | on each set of photos |\n| --- | --- | --- | --- |\n{lines}'
     return (f"### Papers\n\n{papers}\n### Methods\n\n{_METHODS}\n\n{table if lines else 'None has runs yet.'}"
             f"{_REST.format(', '.join(rest)) if rest and lines else ''}")

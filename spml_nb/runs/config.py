@@ -86,6 +86,7 @@ class Config:
     hold_out: bool = True                # False: train on the validation images too, which leaves only selection: last
     map_definition: str = 'cole'         # cole: a class without positives counts 0; two_way: it is left out
     embedding_dim: int | None = None     # width of a label-wise head, unset: from that of the backbone, at most 2048
+    side: str = ''                       # a file with what a method needs beyond labels, see nbs/data/side.ipynb
     hparams: dict = dataclasses.field(default_factory=dict)   # the method's own; unset ones at the paper's value
 
     def __init__(self, **given):
@@ -155,7 +156,8 @@ def resolve(config: Config) -> Config:
         A configuration in which only `root` and `embedding_dim` may be None.
 
     Raises:
-        SpmlError: for an unknown method, hyper-parameter or device, or a head or view that the method cannot use.
+        SpmlError: for an unknown method, hyper-parameter or device, a head or view that the method cannot use, or side
+            information that it needs and is not given, or the other way round.
     """
     from spml_nb.methods.core import family, find, resolve_hparams  # here, so that tables of runs need no torch
     method, drawn = find(config.loss), _drawn(config.dataset)
@@ -165,11 +167,21 @@ def resolve(config: Config) -> Config:
     unset = {**_protocol(config, backbone), **method.recipe, 'backbone': backbone, 'head': method.head, 'views': views}
     values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
     values |= {k: v for k, v in unset.items() if values[k] is None}
-    values |= {'hparams': hparams, 'device': str(settings.device(config.device))}
+    values |= {'hparams': hparams, 'device': str(settings.device(config.device)), 'side': _side(config, method)}
     if method.heads is not None: one_of(values['head'], method.heads, f'head for {config.loss!r}')
     in_set = f"view of views={values['views']!r}, which {config.loss!r} needs"
     for role in method.views: one_of(role, VIEW_SETS[values['views']], in_set)
     return Config(**values)
+
+def _side(config: Config, method: type) -> str:
+    "The file of side information with its fingerprint, '' for a method that uses none."
+    from spml_nb.data.side import pinned
+    if bool(config.side) == bool(method.side): return pinned(config.side) if config.side else ''
+    if config.side:
+        raise SpmlError(f'side={config.side!r}, and {config.loss!r} learns from labels alone. Leave `side` out, or '
+                        'give a method that uses it, such as epr_count.')
+    raise SpmlError(f"{config.loss!r} learns from more than labels ({', '.join(method.side)}) and `side` names no "
+                    'file. Give one: -p side FILE; nbs/data/side.ipynb says what is in it.')
 
 def _drawn(dataset: str) -> bool:
     "Whether this library draws the data set: a miniature or a set of `transfer`, never a folder of the user's."
@@ -182,7 +194,7 @@ def _views_before(dataset: str) -> str: return 'shift' if Path(dataset).name.sta
 
 ADDED = {'embedding_dim': None, 'frozen_stages': 0, 'freeze_batchnorm': False, 'normalise': True,
          'views': _views_before, 'hold_out': True, 'map_definition': 'cole', 'compile': False, 'nesterov': False,
-         'train_images': 0}
+         'train_images': 0, 'side': ''}
 
 def neutral(dataset: str) -> dict:
     """What the fields of `ADDED` stood for before they existed.
@@ -224,6 +236,7 @@ def config_hash(config: Config, without: tuple[str, ...] = ()) -> str:
     before = neutral(config.dataset)
     counts = {name: value for name, value in as_dict(config).items()
               if name not in without and (name not in before or value not in (before[name], None))} | _revised(config)
+    if config.side: counts['side'] = Path(config.side).name   # its content, wherever it lies
     return hashlib.sha256(json.dumps(counts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:12]
 
 def science_key(config: Config, data: str | None = None) -> str:

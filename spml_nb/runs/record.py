@@ -44,7 +44,7 @@ def _row(folder: Path) -> dict:
     before, names = neutral(config['dataset']), [f.name for f in dataclasses.fields(Config)]
     config = {name: before.get(name) if config.get(name) is None else config[name] for name in names}
     key = science_key(Config(**config), result['data'])
-    config['dataset'] = Path(config['dataset']).name
+    config['dataset'], config['side'] = Path(config['dataset']).name, Path(config['side']).name
     hparams = json.dumps(config.pop('hparams'), sort_keys=True)
     config['exclude'] = '|'.join(config['exclude'])
     return {'run': folder.name, 'key': key, **config, 'hparams': hparams, **scores, 'seconds': result['seconds'],

@@ -160,12 +160,14 @@ class Row:
         labels: what is observed, as in `Config`.
         batch_size: unset: the suite's.
         min_positives: on a folder of one's own, leave out classes with fewer positives.
+        side: the file of side information, for a method that needs it.
     """
     loss: str
     head: str | None = None
     labels: str = 'single'
     batch_size: int | None = None
     min_positives: int = 0
+    side: str = ''
 
 def candidates(row: Row, suite: str, dataset: str) -> list[Config]:
     """The configurations of a method's search, as many for every method, all with the seed `SEARCH_SEED`.
@@ -190,7 +192,8 @@ def candidates(row: Row, suite: str, dataset: str) -> list[Config]:
     base = given['config'] | given.get('scheduled', {}).get(row.loss, {}) | given['heads'].get(head, {}) | own
     if row.batch_size is not None: base = base | {'batch_size': row.batch_size}
     return [Config(loss=row.loss, head=head, labels=row.labels, dataset=dataset, lr=rate, hparams=drawn(row.loss, k),
-                   seed=SEARCH_SEED, label_seed=SEARCH_SEED, **base) for k, rate in enumerate(_rates(suite))]
+                   seed=SEARCH_SEED, label_seed=SEARCH_SEED, side=row.side, **base)
+            for k, rate in enumerate(_rates(suite))]
 
 def own_folder(dataset: str) -> bool:
     """Whether a data set is a folder of one's own, with images/ and labels.csv.
@@ -390,9 +393,13 @@ def _line(row: Row, configs: list[Config], known: pd.DataFrame) -> dict:
 
 # %% ../../nbs/sweeps/search.ipynb #56dac91c
 def every_method() -> list[Row]:
-    "Each method on every head it allows, full labels included, the label-wise head last. Returns: rows for `compare`."
+    """Each method that learns from labels alone, on every head it allows, full labels included, the label-wise last.
+
+    Returns:
+        Rows for `compare`.
+    """
     rows = [Row(name, head, 'full' if name == 'bce' else 'single')
-            for name in names() for head in find(name).heads or HEADS]
+            for name in names() if not find(name).side for head in find(name).heads or HEADS]
     return sorted(rows, key=lambda row: row.head == 'labelwise')
 
 def rows_of(suite: str) -> list[Row]:

@@ -6,13 +6,13 @@
 __all__ = ['Task', 'make_task']
 
 # %% ../../nbs/training/task.ipynb #c20e3322
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from .. import data as datasets
 from ..base.errors import SpmlError
-from ..data import labels
+from ..data import labels, side
 from ..data.official.boxes import box_weights
 from ..runs.config import Config
 
@@ -27,6 +27,7 @@ class Task:
         observed: (N_train, C) int8 in {1, 0, −1}.
         observed_val: (N_val, C) int8 in {1, 0, −1}.
         whole: images that an epoch goes through, where that is not N_train.
+        side: {kind: (N_train, …) of what is known besides labels}, as from `spml_nb.data.side.read`.
     """
     data: datasets.Dataset
     train: np.ndarray
@@ -35,6 +36,7 @@ class Task:
     observed: np.ndarray
     observed_val: np.ndarray
     whole: int = 0
+    side: dict = field(default_factory=dict)
 
     @property
     def length(self) -> int: return self.whole or len(self.train)
@@ -49,8 +51,8 @@ def make_task(config: Config) -> Task:
         The task.
 
     Raises:
-        SpmlError: for unknown data, an impossible setting, more training images than there are, nothing observed, or
-            no validation images to select on.
+        SpmlError: for unknown data, an impossible setting, more training images than there are, nothing observed, no
+            validation images to select on, or a file of side information that does not fit.
 
     Source: Cole et al. (2021), section 4 and code.
     """
@@ -73,7 +75,8 @@ def make_task(config: Config) -> Task:
     if not len(val) and config.selection != 'last':
         raise SpmlError(f"selection={config.selection!r} needs validation images and {data.name!r} has none. Add some, "
                         'or give selection: last.')
-    return Task(data, train, val, test, observed[train], observed[val], whole)
+    known = side.read(config.side, data, train) if config.side else {}
+    return Task(data, train, val, test, observed[train], observed[val], whole, known)
 
 def _some(train: np.ndarray, config: Config, name: str) -> np.ndarray:
     "The training rows that a run learns from."

@@ -97,7 +97,9 @@ class Trainer:
                               frozen_stages=config.frozen_stages, **head_options(config))
         self.model = model.to(self.device, memory_format=torch.channels_last)
         observed, given = torch.from_numpy(task.observed), {'features': model.embedding_dim, **config.hparams}
-        self.method = methods.create(config.loss, observed, epochs=config.epochs, **given).to(self.device)
+        method = methods.create(config.loss, observed, epochs=config.epochs, **given)
+        method.take(task.side)
+        self.method = method.to(self.device)
         self.images = image_source(task.data, config, self.device)
         self.stages = stages(config, self.method)
         self.targets = targets(task, config.selection)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import check_resumes_equally
+from side_files import draw_side, invented, side_of
 
 from spml_nb import methods, training
 from spml_nb.base.errors import SpmlError
@@ -17,6 +18,7 @@ STATEFUL = {'role': {}, 'em_apl': {'warm_up': 1}, 'llcp': {'delta': 0.02}, 'opml
 
 
 def config(photo_folder, loss, **given):
+    if find(loss).side: given['side'] = draw_side(photo_folder, photo_folder / 'side.csv')
     return Config(**{'loss': loss, 'dataset': str(photo_folder), 'backbone': 'mini', 'regime': 'linear', 'epochs': 2, 'cached_views': 2, **given})
 
 
@@ -45,7 +47,7 @@ def test_state_survives_an_interruption_after_every_epoch(photo_folder, loss, hp
 
 NAMES = {'an', 'bce', 'wbce', 'wan', 'dw', 'ls', 'nls', 'l1', 'l2', 'epr', 'role', 'entmin', 'focal', 'asl', 'zlpr', 'llr', 'llct', 'llcp', 'em', 'em_apl', 'hml', 'hml_fixed',
          'opml', 'opml_sp', 'two_way', 'two_way_class', 'two_way_sample', 'joint', 'softmax', 'softmax_two_way', 'multi_similarity', 'lac', 'lac_plc', 'gr', 'hill', 'splc', 'boostlu_llr', 'boostlu_llct', 'boostlu_llcp',
-         'crisp'}
+         'crisp', 'epr_count', 'pseudo_scores'}
 
 
 def test_every_promised_method_is_registered():
@@ -57,6 +59,7 @@ def test_every_method_gives_a_finite_loss_with_gradients(name):
     torch.manual_seed(0)
     z = torch.eye(6, dtype=torch.int8)[torch.randint(6, (20,))]
     method = methods.create(name, z, epochs=4, features=8)
+    method.take(invented(20, 6))
     model = torch.nn.Linear(4, 6)
     model.decay_parameters = lambda: iter([model.weight])
     with warnings.catch_warnings():
@@ -140,7 +143,7 @@ def test_every_recipe_and_every_familys_values_make_a_configuration(name):
     rate = 10 if name in ten else 1 if name in NAMES else find(name).recipe.get('head_lr_multiplier', 1)
     for dataset in ('voc12_animals', 'coco18', 'mirflickr14', 'cub_crops', 'corel5k', 'ccp', 'mini_voc'):
         for regime in ('finetune', 'linear', 'linear_init'):
-            config = resolve(Config(loss=name, dataset=dataset, regime=regime))
+            config = resolve(Config(loss=name, dataset=dataset, regime=regime, **side_of(name)))
             assert all(getattr(config, field) == value for field, value in find(name).recipe.items())
             assert config.hparams == resolve_hparams(name, family(dataset), {}) and config.nesterov is False
             assert config.head_lr_multiplier == rate
@@ -171,6 +174,7 @@ def value_and_gradient(name, hparams, z):
     "In float64, on logits that differ by tens."
     s = (6 * torch.randn(z.shape, dtype=torch.float64, generator=torch.manual_seed(1))).requires_grad_()
     method = methods.create(name, z, epochs=4, features=8, **hparams)
+    method.take(invented(*z.shape))
     value = method.loss(ViewOutputs(weak=Outputs(s, None, None, None)), torch.arange(len(z)))
     return value.detach(), torch.autograd.grad(value.sum(), s)[0]
 

@@ -5,12 +5,14 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from side_files import draw_side
 
-from spml_nb import sweeps
+from spml_nb import methods, sweeps
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.labels import for_scoring
 from spml_nb.data.loading import load
+from spml_nb.methods.core import find
 from spml_nb.metrics import mean_average_precision
 from spml_nb.replication import comparison, statistics
 from spml_nb.replication.comparison import Line, compare, judge, line
@@ -104,6 +106,26 @@ def test_after_a_correction_of_the_table_old_runs_do_not_pass_for_new_ones(one_l
     again = compare(one_label_each, ('an',), seeds=2, tell=told.append)
     assert set(again.state) == {'failed'} and all('have changed since. Remove that folder' in each for each in again.message)
     assert told[-1] == 'No method is through yet. Give the same command again.'
+
+
+def test_methods_that_need_side_information_take_part_where_it_is_given(photo_folder, quick, tmp_path):
+    told, every, plain = [], set(methods.names()), {name for name in methods.names() if not find(name).side}
+    def asked(**given): return set(compare(photo_folder, seeds=1, dry_run=True, tell=told.append, labels='single', **given).run.str.split('-photos-').str[0])
+    assert asked() < plain and told[0].endswith(f'{len(plain)} methods, labels single.')   # some losses are one loss
+    file = draw_side(photo_folder, tmp_path / 'side.csv')
+    assert asked(side=str(file)) - asked() == every - plain == {'epr_count', 'pseudo_scores'}
+    pd.read_csv(file).loc[:, ['image', 'count']].to_csv(file, index=False)
+    assert asked(side=str(file)) - asked() == {'epr_count'}
+    with pytest.raises(SpmlError, match="'pseudo_scores' learns from more than labels"): asked(methods=('an', 'pseudo_scores'))
+    done = compare(photo_folder, ('an', 'epr_count'), labels='single', seeds=1, side=str(file), tell=told.append)
+    assert set(done.state) == {'done'} and len(done) == 6 and 'epr_count' in told[-1]
+    known = sweeps.finished()
+    assert (known.side.fillna('').str.startswith('side.csv@') == (known.loss == 'epr_count')).all()
+    assert len(compare(photo_folder, ('an', 'epr_count'), labels='single', seeds=1, side=str(file), tell=told.append)) == 0   # nothing runs twice
+    table = pd.read_csv(file)
+    table.assign(count=1).to_csv(file, index=False)
+    left = compare(photo_folder, ('an', 'epr_count'), labels='single', seeds=1, side=str(file), dry_run=True, tell=told.append)
+    assert len(left) == 3 and set(left.run.str.split('-').str[0]) == {'epr_count'}   # other counts are other runs
 
 
 def made_up(loss, val, test, noise=0.3):

@@ -128,6 +128,22 @@ def test_a_field_added_later_counts_where_it_is_used(field, value):
     assert config_hash(replace(base, **{field: configs.neutral('mini_voc')[field]})) == config_hash(base)
 
 
+def test_side_information_counts_by_its_name_and_content(tmp_path):
+    "And a run of a method without it has the name that it had before the field existed."
+    given, files = {'loss': 'epr_count', 'dataset': 'mini_voc', 'device': 'cpu'}, [tmp_path / place / 'side.csv' for place in 'ab']
+    for file in files:
+        file.parent.mkdir()
+        file.write_text('image,count\n1,2\n')
+    one, two = (resolve(Config(side=file, **given)) for file in files)
+    assert one.side == f'{files[0]}@{one.side[-16:]}' and one.side != two.side and resolve(one) == one
+    assert config_hash(one) == config_hash(two) and configs.science_key(one) == configs.science_key(two)
+    files[1].write_text('image,count\n1,3\n')
+    other = resolve(Config(side=files[1], **given))
+    assert config_hash(other) != config_hash(one) and configs.science_key(other) != configs.science_key(one)
+    files[0].unlink()
+    assert config_hash(resolve(replace(one, seed=1))) != config_hash(resolve(one)) == config_hash(one)   # the name of a run needs no file
+
+
 def test_methods_with_a_strong_view_on_drawn_images_have_new_names_because_their_view_changed():
     config = resolve(Config(loss='lac', dataset='mini_coco', device='cpu'))
     assert config.views == 'shift_hue' and config_hash(config) != config_hash(replace(config, views='shift'))

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from side_files import PINNED, side_of
 
 from spml_nb import methods, runs, sweeps
 from spml_nb.base import settings
@@ -30,7 +31,7 @@ def test_wrong_names_are_refused():
 def test_every_search_has_the_same_draws_and_rates_and_starts_from_the_paper(loss, suite):
     given = sweeps.SUITES[suite]
     for dataset in given['datasets']:
-        tried = sweeps.candidates(Row(loss), suite, dataset)
+        tried = sweeps.candidates(Row(loss, **side_of(loss)), suite, dataset)
         assert [c.lr for c in tried] == sweeps.rates(given['draws'] - 2 * given['widened'], given['widened'], given['usual'], given.get('between', (3e-5, 1e-2)))
         assert len({config_hash(resolve(c)) for c in tried}) == len(tried) == given['draws']
         assert tried[0].hparams == {} and {(c.seed, c.label_seed) for c in tried} == {(sweeps.SEARCH_SEED,) * 2}
@@ -93,7 +94,7 @@ def test_the_best_of_k_is_the_mean_over_all_subsets():
 
 def test_every_method_stands_on_every_head_it_allows():
     rows = sweeps.every_method()
-    assert {(row.loss, row.head) for row in rows} == {(name, head) for name in methods.names() for head in core.find(name).heads or HEADS}
+    assert {(row.loss, row.head) for row in rows} == {(name, head) for name in methods.names() if not core.find(name).side for head in core.find(name).heads or HEADS}
     assert len(set(rows)) == len(rows) and {row.loss for row in rows if row.labels == 'full'} == {'bce'}
     dear = [row.head == 'labelwise' for row in rows]
     assert dear == sorted(dear)   # what is cheap comes first
@@ -147,6 +148,14 @@ def test_the_outcome_compares_with_an_on_the_same_head_and_with_plain_an():
     assert table.half['em', 'linear'] == pytest.approx(stats.t.interval(0.95, 2, 53, 1 / 3 ** 0.5)[1] - 53)
     assert table.late['em', 'linear'] == pytest.approx(1 / 3) and table.exercised['em', 'linear'] == pytest.approx(2 / 3) and table.test_map_observed['em', 'linear'] == 40
     assert math.isnan(table.late['wan', 'linear']) and table.hparams['wan', 'linear'] == ''
+
+
+def test_methods_that_need_side_information_stand_on_no_board():
+    aided = {name for name in methods.names() if core.find(name).side}
+    assert aided == {'epr_count', 'pseudo_scores'}
+    for suite in sweeps.SUITES: assert not aided & {row.loss for row in sweeps.rows_of(suite)}
+    assert {c.side for c in sweeps.candidates(Row('epr_count', side=PINNED), 'mini', 'mini_voc')} == {PINNED}
+    with pytest.raises(SpmlError, match="'epr_count' learns from more than labels"): sweeps.plan(sweeps.candidates(Row('epr_count'), 'mini', 'mini_voc'))
 
 
 def test_losses_that_are_one_loss_run_once_and_appear_under_each_name(monkeypatch):

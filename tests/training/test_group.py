@@ -8,10 +8,12 @@ import pandas as pd
 import pytest
 import torch
 from conftest import draw_photo_folder
+from side_files import draw_side
 from torch import multiprocessing as mp
 
 from spml_nb import models, runs, training
 from spml_nb.base.errors import SpmlError
+from spml_nb.methods.core import find
 from spml_nb.runs.config import Config
 from spml_nb.training.group import Group
 
@@ -21,6 +23,7 @@ BUCKETS = {'loss': 'two_way', 'batch_size': 8, 'hparams': {'bucket': 4}}
 
 
 def config(folder, loss, **given):
+    if find(loss).side: given['side'] = draw_side(folder, folder / 'side.npz')
     return Config(**{'loss': loss, 'dataset': str(folder), 'backbone': 'mini', 'image_size': 40, 'epochs': 2, 'batch_size': 6, 'lr': 1e-3, 'regime': 'linear',
                      'head': {'hml': 'cosine', 'lac': 'labelwise', 'boostlu_llcp': 'maps'}.get(loss, 'linear'), 'cached_views': 1, 'ema': 0.0, 'schedule': 'constant', **given})
 
@@ -73,12 +76,12 @@ def together(configs, out, size=2):
 def pair(tmp_path_factory):
     "All configurations of this file, trained by two processes. Returns: (folder of photos, results by name)."
     folder = draw_photo_folder(tmp_path_factory.mktemp('data') / 'photos')
-    configs = {loss: config(folder, loss, **SGD.get(loss, {})) for loss in ('an', 'em', *STATEFUL, 'two_way')}
+    configs = {loss: config(folder, loss, **SGD.get(loss, {})) for loss in ('an', 'em', *STATEFUL, 'two_way', 'epr_count', 'pseudo_scores')}
     configs |= {'softmax': config(folder, 'softmax', regime='finetune'), 'buckets': config(folder, **BUCKETS)}
     return folder, together(configs, tmp_path_factory.mktemp('group'))
 
 
-@pytest.mark.parametrize('loss', ['an', 'em', 'role', 'em_apl', 'llcp', 'opml_sp', 'hml', 'gr', 'two_way', 'crisp', 'boostlu_llcp'])
+@pytest.mark.parametrize('loss', ['an', 'em', 'role', 'em_apl', 'llcp', 'opml_sp', 'hml', 'gr', 'two_way', 'crisp', 'boostlu_llcp', 'epr_count', 'pseudo_scores'])
 def test_two_processes_train_as_one(pair, loss):
     folder, found = pair
     curves, logits, _, _ = found[loss]

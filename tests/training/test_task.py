@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from quick import config, empty_zeros
+from side_files import draw_side
 from sklearn.metrics import average_precision_score
 
 from spml_nb import training
@@ -24,6 +25,9 @@ def folder(photo_folder): return photo_folder
     ({'exclude': ['green']}, ['green']),
     ({'min_positives': 1000}, ['1000']),
     ({'weights': 'absent.pt'}, ['absent.pt']),
+    ({'loss': 'epr_count'}, ["'epr_count' learns from more than labels (count)", '-p side FILE']),
+    ({'loss': 'epr_count', 'side': 'absent.csv'}, ['absent.csv', 'is not there']),
+    ({'side': 'absent.csv'}, ["side='absent.csv', and 'an' learns from labels alone"]),
 ])
 def test_wrong_input_is_told_and_leaves_nothing(folder, given, words):
     with pytest.raises(SpmlError) as error: training.train(config(folder, **given))
@@ -99,6 +103,16 @@ def test_fewer_training_images_lie_inside_more_and_keep_their_labels_and_all_oth
         before = set(task.train)
     other = training.make_task(config(folder, labels='single', label_seed=4, train_images=7))
     assert set(other.train) != set(tasks[7].train)
+
+
+def test_side_information_is_cut_with_the_images(folder, tmp_path):
+    given = {'loss': 'epr_count', 'side': str(draw_side(folder, tmp_path / 'side.csv'))}
+    for more in ({}, {'train_images': 7}, {'hold_out': False, 'selection': 'last'}, {'exclude': ['bright']}):
+        task = training.make_task(config(folder, **given, **more))
+        true = pd.read_csv(folder / 'labels.csv')['labels'].str.count(r'\|').to_numpy() + 1
+        assert task.side['count'].tolist() == true[task.train].tolist() and len(task.side['count']) == len(task.observed)
+        assert task.side['scores'].shape == task.observed.shape and (task.side['group'] == task.train % 3).all()
+    assert training.make_task(config(folder)).side == {}
 
 
 def test_more_training_images_than_there_are_are_refused(folder):

@@ -1,17 +1,22 @@
 """The loop: it learns in every regime, repeats itself bit for bit, says which loss went wrong, and lets others look on."""
 import os
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from conftest import check_resumes_equally
 from quick import config
+from side_files import draw_side
 
 from spml_nb import models, runs, training
 from spml_nb.base import progress, settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods.core import promote, reduce, register_loss
 from spml_nb.training.batches import weights_key
+from spml_nb.use.export import export
+from spml_nb.use.predict import predict
 
 
 def broken_at_step_3_loss(logits, z, *, reduction: str = 'mean'):
@@ -126,3 +131,45 @@ def test_a_task_may_be_given(folder):
     task = training.make_task(config(folder, labels='full'))
     given, made = training.train(config(folder), task=task), training.train(config(folder, labels='full'))
     assert np.array_equal(given.logits['test'], made.logits['test'])
+
+
+# ---- side information
+
+@pytest.fixture
+def counted(folder, tmp_path): return config(folder, loss='epr_count', side=str(draw_side(folder, tmp_path / 'side.csv')), lr=1e-3)
+
+
+@pytest.mark.parametrize('loss', ['epr_count', 'pseudo_scores'])
+def test_a_run_with_side_information_goes_on_where_it_stopped(counted, loss, monkeypatch):
+    check_resumes_equally(replace(counted, loss=loss, epochs=3), monkeypatch)
+
+
+def test_it_is_used_and_a_changed_file_is_another_run(counted, folder, tmp_path):
+    first = training.train(counted)
+    table = pd.read_csv(tmp_path / 'side.csv')
+    table.assign(count=0).to_csv(tmp_path / 'side.csv', index=False)
+    second = training.train(counted)
+    assert first.folder != second.folder and not np.allclose(first.curves.loss, second.curves.loss) and not np.array_equal(first.logits['test'], second.logits['test'])
+    with pytest.raises(SpmlError, match='has changed since this run was named'): training.train(first.config)   # its name holds the content
+    (tmp_path / 'elsewhere').mkdir()
+    draw_side(folder, tmp_path / 'elsewhere' / 'side.csv')
+    assert training.train(replace(counted, side=str(tmp_path / 'elsewhere' / 'side.csv'))).folder == first.folder
+
+
+def test_a_done_run_needs_its_side_information_no_more(counted, folder, tmp_path):
+    result = training.train(counted)
+    (tmp_path / 'side.csv').unlink()
+    before = predict(result.folder, folder / 'images')
+    after = predict(export(result.folder, tmp_path / 'model.safetensors'), folder / 'images')
+    assert len(before) == 60 and np.allclose(before.select_dtypes(float), after.select_dtypes(float), atol=1e-5) and before.select_dtypes(float).shape[1] == 3
+    row = runs.load().iloc[0]
+    assert row.side.startswith('side.csv@') and row.key.startswith('epr_count-photos-')
+    assert not [name for name in torch.load(result.folder / 'best.pt', weights_only=True)['method'] if 'side' in name]
+
+
+def test_a_kind_that_the_file_lacks_is_named_before_anything_is_written(counted, tmp_path):
+    table = pd.read_csv(tmp_path / 'side.csv')
+    table[['image', 'group']].to_csv(tmp_path / 'side.csv', index=False)
+    for loss, kind in (('epr_count', 'count'), ('pseudo_scores', 'scores')):
+        with pytest.raises(SpmlError, match=f'the method needs {kind} of each training image, and the file of side information holds group'): training.train(replace(counted, loss=loss))
+    assert not [p for p in settings.path('runs').glob('*') if p.is_dir()]
