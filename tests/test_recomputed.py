@@ -30,7 +30,7 @@ def record(): return pd.read_csv(RECORD, dtype={'hparams': str}, low_memory=Fals
 def scores(loss, dataset, head='linear', labels='single', column='test_map'):
     "The score by seed of the runs that the search has chosen: the settings with the best validation mAP."
     runs = record()
-    runs = runs[runs.loss.isin([loss, ALIKE.get(loss)]) & (runs.dataset == dataset) & (runs['head'] == head) & (runs.labels == labels) & (runs.regime == 'linear') & (runs.batch_size == 64)]
+    runs = runs[runs.loss.isin([loss, ALIKE.get(loss)]) & (runs.dataset == dataset) & (runs['head'] == head) & (runs.labels == labels) & (runs.regime == 'linear') & (runs.batch_size == 64) & runs.train_images.fillna(0).eq(0)]
     tried = runs[runs.seed == SEARCH].drop_duplicates('key')
     own = tried[tried.loss == loss]
     tried = pd.concat([own, tried[(tried.loss != loss) & ~tried.lr.isin(own.lr)]])

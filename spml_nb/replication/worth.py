@@ -307,9 +307,10 @@ def markdown(found: pd.DataFrame) -> str:
     Returns:
         Markdown.
     """
-    parts = ['# What a label is worth', f'{site.protocol(SUITE, TRAINING, len(SEEDS))} Settings of every method: those '
-             'that its search chose on all training photos. Numbers: photos with few labels that do what one photo '
-             'with all its labels does, in brackets the 95 % interval over seeds (bootstrap); nothing is extrapolated.',
+    parts = ['# What a label is worth', f'{site.protocol(SUITE, found.dataset.unique(), len(SEEDS))} Settings of every '
+             'method: those that its search chose on all training photos. Numbers: photos with few labels that do '
+             'what one photo with all its labels does, in brackets the 95 % interval over seeds (bootstrap); nothing '
+             'is extrapolated.',
              summary(found), '![mAP over the number of training photos](worth.svg)',
              '![What photos with a share of their positives are worth](worth_shares.svg)']
     for dataset, part in found.groupby('dataset', sort=False):
@@ -334,7 +335,7 @@ def part(found: pd.DataFrame, picture: str) -> str:
     text = ('mAP with all labels of so many photos (black) and with one label of each (coloured), means over seeds '
             'with bands from the lowest to the highest. The dashed line leads from all photos with one label to the '
             f'photos with all labels that do the same. {summary(found)} In brackets the 95 % interval over seeds. '
-            f'{site.protocol(SUITE, TRAINING, len(SEEDS))} The rates of photos of yours: '
+            f'{site.protocol(SUITE, found.dataset.unique(), len(SEEDS))} The rates of photos of yours: '
             '`spml_nb.replication.worth.labels_worth(FOLDER)`.')
     image = f'![mAP over the number of training photos, with all labels and with one]({picture})'
     return f'{BEGIN}\n## What a label is worth\n\n{image}\n\n{textwrap.fill(text, 140)}\n{END}'
@@ -346,14 +347,16 @@ def write(known: pd.DataFrame) -> list[Path]:
         known: finished runs, as from `tables.record`.
 
     Returns:
-        The files; none while there is no rate.
+        The files, of the data sets whose runs are all there; none while there is no such set.
 
     Raises:
         SpmlError: if a file cannot be written, or for marks in README.md that do not enclose one part.
     """
-    measured = pd.concat([planned(dataset, known) for dataset in TRAINING], ignore_index=True)
-    found, folder = rates(measured), settings.path('outputs')
-    if found.photos.nunique() < len(SIZES): return []
+    every = [planned(dataset, known) for dataset in TRAINING]
+    done = [each for each in every if len(each) and each.test_map.notna().all()]
+    if not done: return []
+    measured, folder = pd.concat(done, ignore_index=True), settings.path('outputs')
+    found = rates(measured)
     texts = {folder / 'worth.csv': found.round(4).to_csv(index=False, lineterminator='\n'),
              folder / 'worth.md': markdown(found), folder / 'worth.svg': draw(measured, False, found).decode(),
              folder / 'worth_shares.svg': draw(measured, True, found).decode()}

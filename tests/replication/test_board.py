@@ -31,7 +31,7 @@ def recomputed(measure):
     """mAP by seed of each method on each set of photos: {(loss, head, labels, dataset): Series}. The suite's final runs of a method
     share every setting but the seeds; of several groups the one is taken whose setting was best on validation in the search, seed 1000."""
     runs = pd.read_csv(ROOT / 'outputs' / 'runs.csv', dtype={'exclude': str})
-    runs = runs[(runs.regime == 'linear') & (runs.backbone == 'efficientnet_lite0') & (runs.batch_size == 64) & (runs.selection == 'val_clean')]
+    runs = runs[(runs.regime == 'linear') & (runs.backbone == 'efficientnet_lite0') & (runs.batch_size == 64) & (runs.selection == 'val_clean') & runs.train_images.fillna(0).eq(0)]
     runs = runs.assign(chosen_by=runs.val_map_seen.fillna(runs.val_map))
     search, final = runs[runs.seed == 1000], runs[runs.seed < 1000]
     found = {}
