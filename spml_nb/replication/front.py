@@ -74,8 +74,8 @@ def gains(known: pd.DataFrame) -> pd.DataFrame:
     Returns: DataFrame, one row per method and panel: method, panel, published (points of mAP over the paper's baseline,
         NaN where the paper has none), ours (over AN on the same head; Two-way: over weighted BCE), half (half its 95 %
         interval over seeds and test images), n (seeds of both, -1 where there is no such cell), plain and plain_half
-        (over plain AN; Two-way: over plain BCE), exercised (whether the method's own mechanism acted), base and
-        our_base (mAP of the paper's baseline, and of plain AN or BCE, in percent), effect (ours as a
+        (over plain AN; Two-way: over plain BCE), exercised (whether the method's own mechanism acted),
+        our_base (mAP of plain AN or BCE, in percent), effect (ours as a
         `statistics.Effect`, None without runs), full (whether all labels are known).
 
     Source: the papers' tables.
@@ -96,7 +96,7 @@ def _gain(method: Method, panel: str, known: pd.DataFrame) -> dict:
     effects = [statistics.effect(d, None, statistics.image_sd(dataset)) if len(d) else None
                for d in (over, (each - simple).dropna())]
     (ours, half), (beside, beside_half) = ((e.mean, e.half_width) if e else (math.nan, math.nan) for e in effects)
-    return {'published': upper['mean'] - lower['mean'], 'base': lower['mean'], 'our_base': simple.mean(), 'ours': ours,
+    return {'published': upper['mean'] - lower['mean'], 'our_base': simple.mean(), 'ours': ours,
             'half': half, 'n': len(over), 'plain': beside, 'plain_half': beside_half, 'exercised': acted,
             'effect': effects[0], 'full': full}
 
@@ -208,7 +208,7 @@ def table(measured: pd.DataFrame) -> str:
     levels = by_method[METHODS[0].name]
     base = ['missing' if math.isnan(level) else f'**{level:.1f}**' for level in levels.our_base]
     rows = [[f"{escape(method.name)} ({published.read(method.paper)['short']} Table {method.table})",
-             *(_cell(line.published, _ours(line), line.n, '+.1f') for line in by_method[method.name].itertuples())]
+             *(_cell(line.published, _ours(line), line.n) for line in by_method[method.name].itertuples())]
             for method in METHODS if method.own]
     head = [f'{panel} <br>{published.stand_in(dataset, SUITE)}' for panel, dataset in PANELS.items()]
     return grid([['published / ours', *head], ['AN itself here, mAP in %', *base], *rows])
@@ -219,9 +219,9 @@ def _ours(line) -> str:
     if math.isnan(line.ours): return f'missing{beside}'
     return f"**{line.ours:+.1f}{half}{beside}{'' if line.exercised else ', not exercised'}**"
 
-def _cell(published: float, ours: str, n: int, form: str) -> str:
+def _cell(published: float, ours: str, n: int) -> str:
     if n < 0: return '–'
-    return f'{published:{form}} / {ours}'
+    return f'{published:+.1f} / {ours}'
 
 def part(measured: pd.DataFrame, picture: str) -> str:
     """What README.md shows between the marks.
