@@ -208,7 +208,9 @@ def _classes(data):
     if len(few := counts[counts < FEWEST]):
         stay = len(counts) - len(few)
         yield (f'Rare, with fewer than {FEWEST} positives: {listed([f"{name} {n}" for name, n in few.items()], 20)}. '
-               + (f'`-p min_positives {FEWEST}` leaves them out; {stay} classes stay.' if stay else 'Add photos.'))
+               + (f'`-p min_positives {FEWEST}` leaves them out; {_staying(stay)}.' if stay else 'Add photos.'))
+
+def _staying(n): return '1 class stays' if n == 1 else f'{n:,} classes stay'
 
 def _across(data, groups):
     "Lines about photos that are nearly the same."

@@ -147,17 +147,20 @@ def markdown(scored: pd.DataFrame) -> str:
         rows = [[loss, *(cells.get((loss, labels), 'missing') for labels in LABELS)] for loss in METHODS]
         parts.append(f"## {dataset}\n\n{grid([['method', *LABELS], *rows])}")
         of_set = orders[orders.dataset == dataset] if len(orders) else orders
-        parts += [f'Rank correlation with `{LABELS[0]}`: `{line.labels}` {line.spearman:+.2f}, 95 % interval over '
-                  f'seeds {line.low:+.2f} to {line.high:+.2f}.\n' for line in of_set.itertuples()]
+        parts += [f'Rank correlation with `{LABELS[0]}`: `{line.labels}` {_signed(line.spearman)}, 95 % interval over '
+                  f'seeds {_signed(line.low)} to {_signed(line.high)}.\n' for line in of_set.itertuples()]
     return '\n'.join(parts)
+
+def _signed(value: float) -> str: return site.signed(value, '+.2f')
 
 def _said(labels: str, part: pd.DataFrame) -> str:
     "Two sentences about a setting."
     kept = part[part.best == part.before].dataset
-    return (f'`{labels}`: mAP changes by {part.change.min():+.1f} to {part.change.max():+.1f} points in the mean over '
+    least, most = (site.signed(value, '+.1f') for value in (part.change.min(), part.change.max()))
+    return (f'`{labels}`: mAP changes by {least} to {most} points in the mean over '
             f'methods, and the best method stays the same on {len(kept)} of {len(part)} data sets. The rank '
-            f'correlation with the order under even labels is {part.spearman.min():+.2f} to '
-            f'{part.spearman.max():+.2f}.\n')
+            f'correlation with the order under even labels is {_signed(part.spearman.min())} to '
+            f'{_signed(part.spearman.max())}.\n')
 
 def write(known: pd.DataFrame) -> list[Path]:
     """Write `biased.csv` and `biased.md` in the setting `outputs`, if a run with labels drawn unevenly is done.

@@ -31,6 +31,7 @@ from .network import head_options
 from .selection import Choice, blind, mean_ap, predict, scores, scores_by_observed, targets
 from .stages import Stage, averaging_decay, compiled, make_optimizer, make_schedule, stages
 from .task import Task, make_task
+from .tracking import tracker
 
 # %% ../../nbs/training/trainer.ipynb #b970c1c8
 class Diverged(SpmlError): "A loss that is not finite."
@@ -89,6 +90,7 @@ class Trainer:
     def __init__(self, config: Config, run: Run, task: Task, on_epoch: Callable | None = None,
                  on_step: Callable | None = None):
         self.config, self.run, self.task, self.on_epoch, self.on_step = config, run, task, on_epoch, on_step
+        self.track = tracker(run.folder)
         self.group = Group(config.device)
         self.device = self.group.device
         torch.manual_seed(config.seed)
@@ -291,12 +293,13 @@ class Trainer:
         self.tell()
 
     def tell(self):
-        "Print a line about the epoch, and call `on_epoch`."
+        "Print a line about the epoch, and give the curves to the tracker and to `on_epoch`."
         row, best = self.history[-1], self.best
         stage = f'stage {self.k} ({self.stage.name}) ' if len(self.stages) > 1 else ''
         print(f"{stage}epoch {row['epoch']:2d}/{self.stage.epochs}  loss {row['loss']:.4f}  "
               f"val mAP {row['val_map']:.2f}  best {best['value']:.2f} at {best['epoch']}  "
               f"{row['seconds']:.1f} s", flush=True)
+        self.track(self.curves())
         if self.on_epoch is not None: self.on_epoch(self.curves())
 
 # %% ../../nbs/training/trainer.ipynb #669ec091

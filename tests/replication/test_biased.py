@@ -73,7 +73,7 @@ def test_the_page_names_every_number_and_is_written_only_where_there_is_one(monk
     runs = scored(lambda labels, k, s: 50 + k + s / 10 - 2 * (labels == 'single-rare'))
     text = biased.markdown(runs)
     assert '| role | 56.2 ± 0.2 (1) | 56.2 ± 0.2 (1) | 54.2 ± 0.2 (1) |' in text and '## coco18' in text and 'fully labelled validation images' in text
-    assert '`single-rare`: mAP changes by -2.0 to -2.0 points in the mean over methods, and the best method stays the same on 1 of 1 data sets.' in text
+    assert '`single-rare`: mAP changes by −2.0 to −2.0 points in the mean over methods, and the best method stays the same on 1 of 1 data sets.' in text
     assert biased.write(pd.DataFrame()) == [] and not settings.path('outputs').exists()
     monkeypatch.setattr(biased, 'planned', lambda known: runs)
     assert [file.name for file in biased.write(pd.DataFrame())] == ['biased.md', 'biased.csv']
