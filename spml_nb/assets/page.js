@@ -91,7 +91,7 @@
   const asked = (name) => form.elements[name].value;
   const sets = all('thead [data-set]', board).map((head) => head.dataset.set);
   const titles = Object.fromEntries(all('thead [data-set]', board).map((head) => [head.dataset.set, head.querySelector('button').textContent]));
-  const signed = (value) => `${value < 0 ? '−' : '+'}${Math.abs(value).toFixed(1)}`;
+  const signed = (value) => `${value.toFixed(1) < 0 ? '−' : '+'}${Math.abs(value).toFixed(1)}`;
   const parts = (row, cell, show, choice) => {   // value, text, small text, class
     const [level, levelHalf, n, gain, half, plain, plainHalf] = cell[choice];
     if (show === 'seconds') return [cell.s, cell.s.toFixed(1), '', ''];

@@ -27,8 +27,8 @@ def number(value: float, form: str) -> str:
     return '' if math.isnan(value) else f'{value:{form}}'
 
 def signed(value: float, form: str) -> str:
-    """A number with its sign. Args: value; form: as in `format`, with a '+'. Returns: str, '' for NaN."""
-    return number(value, form).replace('-', '−')
+    """A number with its sign (+ for 0). Args: value; form: as in `format`, with a '+'. Returns: str, '' for NaN."""
+    return number(value, form.replace('+', '+z')).replace('-', '−')
 
 def _asset(name: str) -> str: return (files('spml_nb') / 'assets' / name).read_text(encoding='utf-8')
 
@@ -89,7 +89,7 @@ def ranking(tidy: pd.DataFrame) -> str:
     Args:
         tidy: cells of a suite, as in `tables.Table.cells`.
 
-    Returns: str, '' where fewer than three methods of any column have both numbers.
+    Returns: str, '' where fewer than five methods of any column have both numbers.
     """
     tidy = tidy[tidy.state != 'none']
     across = tidy.groupby('column').metric.nunique().max() > 1   # the rows are measures, the columns methods
@@ -99,7 +99,7 @@ def ranking(tidy: pd.DataFrame) -> str:
     wide = tidy.assign(method=method, place=place).pivot_table('published', 'method', 'place', sort=False, dropna=False)
     ours = tidy.assign(method=method, place=place).pivot_table('ours', 'method', 'place', sort=False, dropna=False)
     ours = ours.reindex(index=wide.index, columns=wide.columns)
-    if not len(tidy) or (wide + ours).notna().sum().max() < 3: return ''
+    if not len(tidy) or (wide + ours).notna().sum().max() < 5: return ''
     found = statistics.rank_correlation(wide.to_numpy(float), ours.to_numpy(float), repeats=300)
     if np.isnan(found[0]): return ''
     return (f'Rank correlation of the methods, paper and ours, all columns together: {found[0]:+.2f}, 95 % interval '
