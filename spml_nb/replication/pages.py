@@ -64,8 +64,15 @@ def _state_text(whole: Table, suite: str) -> list[str]:
     "What is not there, and why or how to get it."
     count, fill = whole.progress(suite), command(whole.paper, whole.number, suite)
     todo = f"{count['todo']} of {count['total']} cells are missing or have fewer seeds; this fills them: `{fill}`"
-    none = [f'No run of ours: {escape(why)}.' for why in whole.of(suite).why.unique() if why]
+    none = [_photos() if why == published.STATISTIC else f'No run of ours: {escape(why)}.'
+            for why in whole.of(suite).why.unique() if why]
     return [todo, *none] if count['todo'] else none
+
+def _photos() -> str:
+    "Our sets, counted as the papers count theirs."
+    counted = published.photos().reset_index().astype(str).rename(columns=str.capitalize)
+    return ('The photos that runs of ours are about (used: classes with enough positives; positives: labels of a '
+            f'training photo among them):\n\n{grid([[*counted], *counted.to_numpy().tolist()])}')
 
 # %% ../../nbs/replication/pages.ipynb #d8b7744c
 SUITE_TITLES = {'photos': 'Photos: a head on frozen features'}

@@ -145,7 +145,8 @@ def page(results, folder: Path) -> str:
     printed = board.printed(results.tables)
     told = {'about': {paper: published.read(paper) for paper in published.papers()}, 'places': board.PLACES,
             'suites': list(published.SUITES), 'titles': {suite: TITLES.get(suite, suite) for suite in published.SUITES},
-            'verdicts': VERDICTS, 'stand_ins': published.STAND_INS, 'names': published.PAPERS_DATA,
+            'verdicts': VERDICTS, 'statistic': published.STATISTIC, 'photos': published.photos(),
+            'stand_ins': published.STAND_INS, 'names': published.PAPERS_DATA,
             'protocol': protocol, 'ranking': ranking, 'headline': headline, 'run_on': published.run_on,
             'in_place_of': published.in_place_of, 'style': style, 'script': script, 'style_hash': _digest(style),
             'script_hash': _digest(script),

@@ -24,7 +24,7 @@ from ..base import files, settings
 from ..base.errors import SpmlError
 from ..data import loading
 from ..data.folder import first_there, places
-from . import drawing, site
+from . import drawing, published, site
 from .front import around
 from .pages import grid
 from ..sweeps import queue
@@ -32,7 +32,7 @@ from ..sweeps.search import Row, candidates, finals
 
 # %% ../../nbs/replication/worth.ipynb #9b1ce32b
 SUITE = 'photos'
-TRAINING = {'voc12_animals': 1491, 'coco18': 3840, 'cub_crops': 1858, 'mirflickr14': 3840}   # photos of the part
+TRAINING = published.photos().train[['voc12_animals', 'coco18', 'cub_crops', 'mirflickr14']].to_dict()
 WHOLE = Row('bce', labels='full')
 METHODS = ('an', 'em', 'hml')
 SIZES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)

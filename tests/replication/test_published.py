@@ -263,3 +263,14 @@ def test_every_data_set_has_a_stand_in_or_says_why():
     (lambda: published.stand_in('voc', 'photos'), "unknown published data set 'voc'"), (lambda: published.stand_in('voc12', 'maxi'), "unknown suite 'maxi'")])
 def test_unknown_names_are_told(call, told):
     with pytest.raises(SpmlError, match=told): call()
+
+
+@pytest.mark.skipif(not (SHARED / 'data').is_dir(), reason='the photos are not here')
+@pytest.mark.parametrize('name', list(published.photos().index))
+def test_our_sets_are_counted_as_they_are(name):
+    own = {'min_positives': 20, **SUITES['photos']['datasets'][name]}
+    whole, used = (datasets.load(name, SHARED / 'data', *some) for some in ((), (own['min_positives'], tuple(own.get('exclude', ())))))
+    told = published.photos().loc[name]
+    assert told[['train', 'val', 'test']].tolist() == [len(used.rows(part)) for part in ('train', 'val', 'test')]
+    assert (told.classes, told.used) == (len(whole.class_names), len(used.class_names)) and told['for'] == published.in_place_of(name)
+    assert told.positives == round(float((used.labels[used.rows('train')] > 0).sum(1).mean()), 2)

@@ -1,6 +1,5 @@
 "What a label is worth: curves read backwards, an interval over seeds, nothing beyond the curve; and the runs that this needs."
 import json
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -9,12 +8,10 @@ import pytest
 
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.loading import load
 from spml_nb.replication import worth
 from spml_nb.sweeps import queue, search
 from spml_nb.sweeps.search import Row
 
-SHARED = Path(__file__).resolve().parents[3] / 'shared' / 'data'
 NUMBERS = np.array([60, 120, 240, 480, 960, 1920, 2880, 3840])
 
 
@@ -105,12 +102,6 @@ def test_the_runs_are_those_of_the_declared_list_and_the_full_size_is_the_boards
     board = {queue.key(c) for row in (worth.WHOLE, *map(Row, worth.METHODS)) for c in search.finals(row, 'photos', 'coco18', known)[:5]}
     assert board == {queue.key(c) for c, labels in zip(runs.config, runs.labels, strict=True) if c.train_images == 0 and not labels.startswith('partial')}
     assert len(worth.planned('coco18', pd.DataFrame())) == 0
-
-
-@pytest.mark.parametrize('name', worth.TRAINING)
-def test_the_declared_numbers_of_training_photos_are_those_of_the_data(name):
-    if not (SHARED / name).is_dir(): pytest.skip('the photos are not here')
-    assert len(load(name, root=SHARED).rows('train')) == worth.TRAINING[name]
 
 
 def test_a_dry_sweep_says_how_much_there_is():
