@@ -309,6 +309,8 @@ def _launched(args) -> dict: return {name: getattr(args, name) for name in ('job
                          'frozen features (unset: photos). The board of methods also has photos_finetune and mini'),
           _argument('--dataset', nargs='+', default=(), metavar='NAME',
                     help="of methods, biased or worth: some of the suite's data sets (unset: all)"),
+          _argument('--loss', nargs='+', default=(), metavar='NAME', completes='loss',
+                    help='of methods: some of them (unset: all)'),
           _argument('--seeds', type=int, nargs='+', metavar='S',
                     help="of observed labels and training (unset: the suite's number from 0; a figure takes its own)"),
           *_LAUNCH)
@@ -316,15 +318,17 @@ def _sweep(args) -> bool | None:
     if args.figure and (args.table or args.seeds):
         raise SpmlError('--figure goes without --table and --seeds: `spml sweep hml --figure 3`.')
     boards = args.paper in ('methods', 'biased', 'worth')
-    if args.table or args.figure or args.seeds if boards else args.dataset:
+    if args.table or args.figure or args.seeds if boards else args.dataset or args.loss:
         raise SpmlError('--dataset goes with methods, biased and worth, and --table, --figure and --seeds with a '
                         'paper: `spml sweep methods --suite photos --dataset voc12_animals`.')
+    if args.loss and args.paper != 'methods':
+        raise SpmlError('--loss goes with methods alone: `spml sweep methods --loss em hml`.')
     from spml_nb.sweeps import search
     options = _launched(args) | {'tell': _tell}
     if args.paper in ('biased', 'worth'):
         from spml_nb.replication import biased, worth
         done = {'biased': biased, 'worth': worth}[args.paper].sweep(args.dataset, **options)
-    elif args.paper == 'methods': done = search.sweep(args.suite, args.dataset, **options)
+    elif args.paper == 'methods': done = search.sweep(args.suite, args.dataset, args.loss, **options)
     elif args.figure:
         from spml_nb.replication import figures
         done = figures.sweep(args.paper, args.figure, args.suite, **options)

@@ -114,7 +114,7 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
     (['sweep', 'hmm'], "unknown paper 'hmm'; allowed: hml, opml, lac, two_way, em_apl"),
     (['sweep', 'hml', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: paper, photos"),
     (['sweep', 'methods', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: photos, photos_finetune, mini"),
-    (['sweep', 'hml', '--dataset', 'ccp'], '--dataset goes with methods'), (['sweep', 'methods', '--table', '2'], '--dataset goes with methods'),
+    (['sweep', 'hml', '--dataset', 'ccp'], '--dataset goes with methods'), (['sweep', 'hml', '--loss', 'em'], '--dataset goes with methods'), (['sweep', 'worth', '--loss', 'em'], '--loss goes with methods alone'), (['sweep', 'methods', '--table', '2'], '--dataset goes with methods'),
     (['sweep', 'worth', '--seeds', '0'], '--dataset goes with methods, biased and worth'),
     (['sweep', 'worth', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"), (['sweep', 'biased', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"),
     (['sweep', 'methods', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"),
@@ -247,12 +247,12 @@ def test_scores_against_observed_labels_are_marked_where_a_run_is_trained(capsys
 
 def test_the_board_of_all_methods_is_swept(capsys, monkeypatch):
     asked = []
-    def sweep(suite, datasets, **options):
-        asked.append((suite, list(datasets), options['jobs'], options['dry_run']))
+    def sweep(suite, datasets, losses, **options):
+        asked.append((suite, list(datasets), list(losses), options['jobs'], options['dry_run']))
         return pd.DataFrame({'state': ['done']})
     monkeypatch.setattr(search, 'sweep', sweep)
-    assert main(['sweep', 'methods', '--dataset', 'voc12_animals', 'ccp', '--jobs', '2', '--dry-run']) == main(['sweep', 'methods', '--suite', 'mini']) == 0
-    assert asked == [('photos', ['voc12_animals', 'ccp'], 2, True), ('mini', [], 1, False)]
+    assert main(['sweep', 'methods', '--dataset', 'voc12_animals', 'ccp', '--loss', 'em', '--jobs', '2', '--dry-run']) == main(['sweep', 'methods', '--suite', 'mini']) == 0
+    assert asked == [('photos', ['voc12_animals', 'ccp'], ['em'], 2, True), ('mini', [], [], 1, False)]
 
 
 def test_a_folder_of_ones_own_is_compared_by_one_command(monkeypatch, photo_folder):

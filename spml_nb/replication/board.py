@@ -42,7 +42,7 @@ def about(loss: str) -> dict:
         SpmlError: for another method.
     """
     method = find(loss)
-    usual = {'name': loss, 'by': '', 'does': (method.__doc__ or '').strip().partition('\n')[0], 'paper': ''}
+    usual = {'name': loss, 'by': method.source, 'does': (method.__doc__ or '').strip().partition('\n')[0], 'paper': ''}
     return usual | {'notebook': f"nbs/{method.__module__.partition('.')[2].replace('.', '/')}.ipynb"} | \
         _words()['methods'].get(loss, {})
 

@@ -437,13 +437,14 @@ def edges(suite: str, dataset: str, known: pd.DataFrame) -> pd.DataFrame:
 def _search(suite: str, dataset: str, known: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([searched(row, suite, dataset, known) for row in rows_of(suite)], ignore_index=True)
 
-def sweep(suite: str, datasets: Iterable[str] = (), *, dry_run: bool = False, tell: Callable[[str], None] = print,
-          **launch) -> pd.DataFrame:
+def sweep(suite: str, datasets: Iterable[str] = (), losses: Iterable[str] = (), *, dry_run: bool = False,
+          tell: Callable[[str], None] = print, **launch) -> pd.DataFrame:
     """Train what the boards of a suite still need and write them.
 
     Args:
         suite: a key of `SUITES`.
         datasets: some of the suite's; none: all of them.
+        losses: some of its methods; none: all of them.
         dry_run: only say how much there is.
         tell: is given the lines.
         launch: engine, address and jobs, as in `run`.
@@ -452,9 +453,10 @@ def sweep(suite: str, datasets: Iterable[str] = (), *, dry_run: bool = False, te
         DataFrame as from `staged`.
 
     Raises:
-        SpmlError: for another suite or data set, and as `run`.
+        SpmlError: for another suite, data set or method, and as `run`.
     """
-    rows, done = rows_of(suite), []
+    asked = {one_of(loss, names(), 'method') for loss in losses}
+    rows, done = [row for row in rows_of(suite) if row.loss in asked or not asked], []
     every = [_of_suite(name, suite) for name in datasets or SUITES[suite]['datasets']]
     for labelwise, dataset in itertools.product((False, True), every):
         part = [row for row in rows if (row.head == 'labelwise') == labelwise]
@@ -478,14 +480,15 @@ def record(suite: str, dataset: str, known: pd.DataFrame,
         tell: is given a line where the range of learning rates is too narrow.
 
     Returns:
-        DataFrame as from `outcome`, the best first.
+        DataFrame as from `outcome`, the best first; what was not run is left out.
 
     Raises:
         SpmlError: if the files cannot be written.
     """
     name = settings.path('outputs') / 'methods' / (dataset + suite.removeprefix('photos').removeprefix('mini'))
-    table = outcome(rows_of(suite), suite, dataset, known).sort_values('test_map', ascending=False, ignore_index=True)
-    search, at_end = _search(suite, dataset, known), edges(suite, dataset, known)
+    table = outcome(rows_of(suite), suite, dataset, known).query('n > 0')
+    table = table.sort_values('test_map', ascending=False, ignore_index=True)
+    search, at_end = _search(suite, dataset, known).dropna(subset='val_map'), edges(suite, dataset, known)
     curves = search.groupby(['loss', 'head', 'labels'], sort=False).val_map.apply(
         lambda values: pd.Series(best_of_k(values), range(1, len(values) + 1))).rename_axis(
             ['loss', 'head', 'labels', 'k']).dropna().reset_index()

@@ -2,10 +2,12 @@
 import json
 import math
 import re
+from importlib.resources import files
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 from spml_nb.methods import core
 from spml_nb.replication import board, published, tables
@@ -138,3 +140,9 @@ def test_the_curve_of_a_search_stays_in_its_frame():
 
 
 def test_what_the_page_gets_is_plain(shown): assert json.loads(json.dumps([shown[0], shown[2]], allow_nan=False, default=lambda number: number.item()))
+
+
+def test_words_are_said_of_methods_that_exist():
+    words = yaml.safe_load((files('spml_nb') / 'assets' / 'methods.yml').read_text(encoding='utf-8'))
+    assert {*words['methods'], *filter(None, (later['loss'] for later in words['later']))} <= set(core.names())
+    assert board.about('boostlu_llr')['name'] == 'BoostLU + LL-R' and 'activation maps' in board.about('boostlu_llr')['does']
