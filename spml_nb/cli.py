@@ -201,6 +201,7 @@ _MODEL = ("a finished run's name or folder, a .safetensors or .onnx file or a fo
                     help='a CSV file for the whole table (unset: image and labels are printed)'))
 def _predict(args):
     from spml_nb.use import predict
+    if args.out: predict.refuse_other(args.out)   # before the work
     table = predict.predict(args.run, args.images[0] if len(args.images) == 1 else args.images)
     said = f"threshold {table.attrs['threshold']:.4g}: a label is named from this probability on"
     if args.out:

@@ -346,11 +346,11 @@ def effect_text(effect: Effect, sign: int = 1, bound: float = 0.0) -> str:
         bound: As in `Contrast`.
 
     Returns:
-        '+1.50 ± 0.80, 10 seeds, seen from 1.1 on', with the sum itself.
+        '+1.50 ± 0.80, 10 seeds, which find 1.1 or more', with the sum itself.
     """
     value = f'{sign * effect.mean + bound + 0.0:+.2f}'.replace('-', '−')
     if effect.seeds == 1: return f'{value}, 1 seed'
-    return f'{value} ± {effect.half_width:.2f}, {effect.seeds} seeds, seen from {effect.detectable:.1f} on'
+    return f'{value} ± {effect.half_width:.2f}, {effect.seeds} seeds, which find {effect.detectable:.1f} or more'
 
 class Verdict(NamedTuple):
     """What became of a claim. `str()` tells it in words.

@@ -160,12 +160,17 @@ def _advice(best, base, lines):
         if best.seeds == 1: how, sure = f'{best.over:+.1f}', ', with one seed, which decides nothing'
         said.append(f'On the test images, against {kind}, it is {how} points above {base.row.loss}{sure}.')
     rivals = [(each.row.loss, row.over(each)) for each in lines if each is not row]
-    near = [f'{name} ({over.mean:+.1f} ± {over.half_width:.1f})' for name, over in rivals
-            if over and over.low <= 0 <= over.high]
+    near = {name: over for name, over in rivals if over and over.low <= 0 <= over.high}
     if near:
-        said.append(f'Not surely different from it there: {", ".join(near)}; more seeds would tell, --seeds '
-                    f'{max(10, 2 * best.seeds)}.')
+        named = ', '.join(f'{name} ({over.mean:+.1f} ± {over.half_width:.1f})' for name, over in near.items())
+        said.append(f'Not surely different from it there: {named}; {_what_would_tell(near.values(), best.seeds)}.')
     return ' '.join([*said, f'For new photos: spml predict {best.run} PHOTOS'])
+
+def _what_would_tell(near: Iterable[Effect], seeds: int) -> str:
+    "What most of the uncertainty comes from, as a remedy."
+    shares = [((each.seeds - 1) / each.freedom) ** 0.5 for each in near]   # of the variance that the seeds have
+    if max(shares) > 0.5: return f'more seeds would tell, --seeds {max(10, 2 * seeds)}'
+    return 'more test photos would tell, more seeds hardly'
 
 # %% ../../nbs/replication/comparison.ipynb #441c8033
 def draw(table: pd.DataFrame, title: str) -> bytes:
@@ -264,11 +269,16 @@ def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.D
     table = table.join(chosen, 'loss').assign(against=against(truth))
     gaps = [missing(for_scoring(data.labels[data.rows(part)])[1], part) for part in ('val', 'test')]
     place = settings.path('runs') / 'compare' / Path(folder).name
-    shown = table.drop(columns=['run', 'hparams']).round(2).assign(p=table.p.round(4), lr=table.lr.map('{:g}'.format))
+    small = table.p.map(lambda p: '' if math.isnan(p) else '<0.0001' if p < 1e-4 else f'{p:.4f}')
+    shown = table.drop(columns=['run', 'hparams']).round(2).assign(p=small, lr=table.lr.map('{:g}'.format))
     shown = shown.to_string(index=False, na_rep='')
-    text = '\n'.join([shown, *filter(None, gaps), said])
+    text = '\n'.join([shown, _LEGEND, *filter(None, gaps), said])
     title = f'{data.name}, test mAP against {against(truth)}, {seeds} seeds, 95 % intervals'
     for name, content in (('table.csv', table.to_csv(index=False, lineterminator='\n')),
                           ('picture.svg', draw(table, title).decode()), ('said.txt', f'{text}\n')):
         write_atomically(place / name, content)
     return f'{text}\nTable and picture: {place}'
+
+_LEGEND = ('mAP in percent. over: points of test mAP over the line with 0. half, over_half: half the 95 % interval, '
+           'over seeds and test images.\np: that there is no difference, adjusted for the number of methods (Holm). '
+           'late: share of runs whose best epoch is one of the last two.')

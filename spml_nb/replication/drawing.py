@@ -11,6 +11,7 @@ __all__ = ['AS_CHOSEN', 'INK', 'STYLE', 'TITLES', 'COLOURS', 'TILE', 'HEAT', 'MA
 import base64
 import io
 import json
+import math
 import re
 import textwrap
 import threading
@@ -287,10 +288,10 @@ def scores(collected: Collected, *groups: tuple[str, tuple, tuple]) -> Figure:
     return picture
 
 def _tick(value: float) -> str:
-    "0.3, 4096, 10⁻⁶"
-    short = f'{value:g}'
-    raised = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
-    return f"10{str(int(short[2:])).translate(raised)}" if short.startswith('1e') else short
+    "0.3, 4096, 10⁻³"
+    power = round(math.log10(value)) if value > 0 else 0
+    if power > -3 or not math.isclose(value, 10.0 ** power): return f'{value:g}'
+    return f"10{str(power).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
 
 def grid(collected: Collected, series: str, down: tuple[str, tuple], across: tuple[str, tuple],
          special: tuple[str, tuple] | None = None) -> Figure:

@@ -177,7 +177,7 @@ def open_run(folder: str | Path) -> Run:
     """Find a run by its folder.
 
     Args:
-        folder: a path, or a name in the setting `runs`.
+        folder: a name in the setting `runs`, or a path.
 
     Returns:
         The run, finished or not.
@@ -185,7 +185,7 @@ def open_run(folder: str | Path) -> Run:
     Raises:
         SpmlError: if there is no such run.
     """
-    candidates = [Path(folder), settings.path('runs') / folder]
+    candidates = list(dict.fromkeys([settings.path('runs') / folder, Path(folder).resolve()]))
     place = next((p for p in candidates if (p / 'config.json').is_file()), None)
     if place is None:
         raise SpmlError(f"no run {str(folder)!r}: looked for config.json in {' and '.join(map(str, candidates))}. "

@@ -28,8 +28,8 @@ from . import checkpoint
 from .batches import feature_source, image_source, onto, weights_key
 from .group import Group
 from .network import head_options
+from .schedule import Stage, averaging_decay, compiled, make_optimizer, make_schedule, stages
 from .selection import Choice, blind, mean_ap, predict, scores, scores_by_observed, targets
-from .stages import Stage, averaging_decay, compiled, make_optimizer, make_schedule, stages
 from .task import Task, make_task
 from .tracking import tracker
 

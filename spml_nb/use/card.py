@@ -18,6 +18,7 @@ import yaml
 from ..base import files
 from ..base.errors import SpmlError
 from ..data import labels as label_values
+from ..data import loading
 from ..data.dataset import PARTS, Dataset, listed
 from ..runs.config import Config, as_dict
 from ..runs.folder import Run, open_run, read_result
@@ -99,7 +100,8 @@ def _command(config: Config) -> str:
     usual = {field.name: field.default for field in fields(Config)}
     given = {name: value for name, value in as_dict(config).items()
              if value not in (usual[name], []) and name not in ('root', 'device')}
-    return f"spml train -y '{json.dumps({**given, 'dataset': Path(config.dataset).name}, ensure_ascii=False)}'"
+    place = config.dataset if config.dataset in loading.names() else 'FOLDER'   # of somebody's own photos
+    return f"spml train -y '{json.dumps({**given, 'dataset': place}, ensure_ascii=False)}'"
 
 # %% ../../nbs/use/card.ipynb #4b49fc1f
 def card(name: str, run: Run, said: dict, facts: Facts) -> str:

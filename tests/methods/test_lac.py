@@ -14,7 +14,7 @@ from spml_nb.methods.baselines import an_loss
 from spml_nb.methods.core import ViewOutputs, create, find, resolve_hparams
 from spml_nb.methods.lac import EmbeddingQueue, lac_loss, log_partition, plc_loss, plc_masks
 from spml_nb.runs.config import Config, resolve
-from spml_nb.training.stages import stages
+from spml_nb.training.schedule import stages
 
 FORMS = ('paper', 'code')
 

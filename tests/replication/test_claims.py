@@ -115,8 +115,8 @@ def test_a_difference_gets_one_of_the_words(left, right, expected): assert word(
 def test_an_effect_is_told_with_its_interval_its_seeds_and_what_could_have_been_seen():
     place = one(above('VOC', side(a=seeds(4, 5, 6)), side(b=seeds(2, 2, 2))))
     assert (place.effect.mean, place.effect.seeds) == (3, 3) and place.effect.half_width == pytest.approx(4.302653 / 3 ** 0.5)
-    assert str(place) == f'mini_voc for VOC: reproduced, +3.00 ± 2.48, 3 seeds, seen from {place.effect.detectable:.1f} on'
-    assert str(verdict_of([place.place])) == f'reproduced, 1 of 1 place: +3.00 ± 2.48, 3 seeds, seen from {place.effect.detectable:.1f} on'
+    assert str(place) == f'mini_voc for VOC: reproduced, +3.00 ± 2.48, 3 seeds, which find {place.effect.detectable:.1f} or more'
+    assert str(verdict_of([place.place])) == f'reproduced, 1 of 1 place: +3.00 ± 2.48, 3 seeds, which find {place.effect.detectable:.1f} or more'
 
 
 def test_the_test_images_widen_the_interval_where_a_number_is_measured_on_them():
@@ -249,7 +249,7 @@ def test_a_report_gives_effects_intervals_and_seeds(opml):
     n = len(json.loads(papers.table('opml', 'III', opml, ['photos']).cells.seeds[0]))
     tie, losses = report.loc['opml-zlpr'], report.loc['opml-losses']
     assert (tie.ours, tie.effect, tie.half_width, tie.seeds, tie.reproduced) == (NONE, 0, 0, n, 0) and tie.decided == tie.places
-    assert tie.summary == f'no difference, pooled over {tie.places} of {tie.places} places, {tie.places} of which decide alone: +0.00 ± 0.00, {n} seeds, seen from 0.0 on'
+    assert tie.summary == f'no difference, pooled over {tie.places} of {tie.places} places, {tie.places} of which decide alone: +0.00 ± 0.00, {n} seeds, which find 0.0 or more'
     assert losses.ours == REVERSED and '(against ASL)' in losses.measured and losses.inferred and losses.detectable > 0
     assert report.ours['opml-bce'] == REPRODUCED and report.ours['opml-cub'] == NOT_RUN and np.isnan(report.effect['opml-cub'])
     tables = {('opml', number): papers.table('opml', number, opml, ['photos']).cells for number in published.tables('opml')}

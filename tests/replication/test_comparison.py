@@ -150,6 +150,12 @@ def test_a_difference_that_may_be_chance_is_called_so_with_the_seeds_to_add():
     assert 'which may be chance' in said and 'Not surely different from it there: an (' in said and '--seeds 10' in said and table.p[0] > 0.05
 
 
+def test_more_seeds_are_advised_only_where_they_would_tell():
+    noisy = [made_up(name, val, test, noise=9.0) for name, val, test in (('an', [50.0] * 3, [60.0, 60.1, 59.9]), ('em', [52.0] * 3, [60.5, 60.6, 60.4]))]
+    for seed in range(3): noisy[1].resampled[seed] = noisy[1].resampled[seed][::-1]   # other noise, so that it stays in the difference
+    assert judge(noisy)[1].count('more test photos would tell, more seeds hardly.') == 1 and '--seeds' not in judge(noisy)[1]
+
+
 def test_one_seed_decides_nothing():
     table, said = judge([made_up('an', [50.0], [60.0]), made_up('em', [52.0], [63.0])])
     assert 'it is +3.0 points above an, with one seed, which decides nothing.' in said and table.p.isna().all() and math.isnan(table.over_half[0])

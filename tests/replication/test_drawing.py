@@ -130,7 +130,7 @@ def test_colours_of_a_grid_do_not_show_what_is_noise():
     assert drawing._least_difference(noisy) == pytest.approx(1.96 * (2 / 40) ** 0.5, rel=0.1)
 
 
-def test_ticks_read_like_numbers(): assert [drawing._tick(v) for v in (1e-6, 1e-4, 0.1, 0.5, 4096, 0)] == ['10⁻⁶', '0.0001', '0.1', '0.5', '4096', '0']
+def test_ticks_read_like_numbers(): assert [drawing._tick(v) for v in (1e-6, 1e-4, 0.1, 0.5, 4096, 0)] == ['10⁻⁶', '10⁻⁴', '0.1', '0.5', '4096', '0']
 
 
 def test_no_legend_lies_on_data():

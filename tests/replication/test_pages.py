@@ -125,7 +125,7 @@ def test_claims_are_told_with_effect_interval_and_seeds(shared):
     single, text, page = claims.loc[('photos', 'hml-single')], (shared / 'claims.md').read_text(), (shared / 'index.html').read_text()
     assert single.ours == 'not reproduced under this protocol' and (single.decided, single.places, single.reproduced, single.seeds) == (4, 4, 0, 10)
     assert single.measured.startswith('voc12_animals for VOC12: not reproduced under this protocol, −8.00 ± ') and ' (against LS); coco18' in single.measured
-    assert float(single.effect) == -8 and single.summary.startswith('not reproduced under this protocol, pooled over 4 of 4 places, 4 of which decide alone: −8.00 ± ') and 'seen from' in single.summary
+    assert float(single.effect) == -8 and single.summary.startswith('not reproduced under this protocol, pooled over 4 of 4 places, 4 of which decide alone: −8.00 ± ') and 'which find' in single.summary
     assert single.summary in text and '<br>voc12_animals for VOC12: not reproduced under this protocol, −8.00 ± ' in text
     one = claims.loc[('photos', 'hml-both-margins')]
     assert (one.ours, one.seeds, one.measured) == ('undecided', 1, 'voc12_animals, mAP: undecided, +0.00, 1 seed (against No Margin)') and one.measured in page

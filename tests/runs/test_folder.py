@@ -27,6 +27,19 @@ def test_damaged_files_name_themselves(tmp_path):
     with pytest.raises(SpmlError, match='result.json'): runs.load(tmp_path)
 
 
+def test_a_name_is_looked_for_among_the_runs_first(tmp_path, monkeypatch):
+    monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'runs'))
+    run = Run(resolve(Config()))
+    run.start()
+    (tmp_path / 'here' / run.folder.name).mkdir(parents=True)   # as a folder with a card, which has a config.json of its own
+    (tmp_path / 'here' / run.folder.name / 'config.json').write_text('{"library_name": "spml_nb"}')
+    monkeypatch.chdir(tmp_path / 'here')
+    assert runs.open_run(run.folder.name).folder == run.folder == runs.open_run(run.folder).folder
+    monkeypatch.chdir(tmp_path)
+    assert runs.open_run(f'runs/{run.folder.name}').folder == run.folder
+    with pytest.raises(SpmlError, match=r'config.json in \S+ and \S+\.'): runs.open_run('no-such-run')
+
+
 def test_checkpoints_never_execute_code(tmp_path):
     class Evil:
         def __reduce__(self): return os.system, (f'touch {tmp_path}/executed',)

@@ -177,6 +177,14 @@ def test_the_table_is_written_whole_or_not_at_all(made, tmp_path, monkeypatch):
     assert len(pd.read_csv(file)) == 2
 
 
+@pytest.mark.parametrize('text', ['image,labels\na.png,red\n', 'image,positives,split\na.png,red,train\n', 'image,red,blue\na.png,1,0\n', '', 'a diary'])
+def test_a_table_of_somebodys_labels_is_never_replaced(made, tmp_path, text):
+    file = tmp_path / 'labels.csv'
+    file.write_text(text)
+    with pytest.raises(SpmlError, match='labels.csv is there and is no table of predictions'): write_csv(predict(made.run('linear').folder, made.test[:1]), file)
+    assert file.read_text() == text
+
+
 def test_classes_may_be_called_like_the_other_columns():
     table = predictor._table(['a.png'], np.array([[0.5, 0.2]]), ['image', 'labels'], 0.5)
     assert table.columns.tolist() == ['image', 'image', 'labels', 'labels'] and table.iloc[0].tolist() == ['a.png', 0.5, 0.2, 'image']
