@@ -123,7 +123,7 @@ def test_a_methods_verdict_is_that_of_the_record(loss):
     if loss not in methods().index: pytest.skip('a run of its search is missing')
     shown = methods().loc[loss]
     found = {name: difference((loss, *SINGLE), ('an', *SINGLE), name) for name in sets}
-    for name, (m, v, f) in found.items(): assert f'{name} {m:+.1f} ± {half(v, f):.1f}'.replace('-', '−') in shown.each
+    for name, (m, v, f) in found.items(): assert f'{name} {m:+z.1f} ± {half(v, f):.1f}'.replace('-', '−') in shown.each
     if set(IMAGE_SD) - set(sets) or shown.each.count('±') > len(sets): return   # other sets are in the mean too
     m, v, f = pooled(list(found.values()))
     assert (shown['mean'], shown.half_width) == pytest.approx((m, half(v, f)), abs=2e-3)

@@ -156,13 +156,13 @@ def _advice(best, base, lines):
     said = [f'Take {best.loss}: it is the best on validation, {best.val_map:.1f} % mAP against '
             f'{against(row.runs.val_truth.iloc[0])}.']
     if row is not base:
-        how, sure = f'{best.over:+.1f} ± {best.over_half:.1f}', '' if best.p < LEVEL else ', which may be chance'
-        if best.seeds == 1: how, sure = f'{best.over:+.1f}', ', with one seed, which decides nothing'
+        how, sure = f'{best.over:+z.1f} ± {best.over_half:.1f}', '' if best.p < LEVEL else ', which may be chance'
+        if best.seeds == 1: how, sure = f'{best.over:+z.1f}', ', with one seed, which decides nothing'
         said.append(f'On the test images, against {kind}, it is {how} points above {base.row.loss}{sure}.')
     rivals = [(each.row.loss, row.over(each)) for each in lines if each is not row]
     near = {name: over for name, over in rivals if over and over.low <= 0 <= over.high}
     if near:
-        named = ', '.join(f'{name} ({over.mean:+.1f} ± {over.half_width:.1f})' for name, over in near.items())
+        named = ', '.join(f'{name} ({over.mean:+z.1f} ± {over.half_width:.1f})' for name, over in near.items())
         said.append(f'Not surely different from it there: {named}; {_what_would_tell(near.values(), best.seeds)}.')
     return ' '.join([*said, f'For new photos: spml predict {best.run} PHOTOS'])
 

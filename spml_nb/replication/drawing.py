@@ -527,11 +527,11 @@ def _forest_line(ax, line: dict, y: float):
     ax.text(left, first, line['text'], fontsize=size, weight=weight, linespacing=1.3, **beside)
     if line['published'] is not None:
         _mark(ax, line['published'], y, 'o', markerfacecolor='white', markeredgecolor='black', zorder=3)
-        ax.text(1.37, y, f"paper {line['published']:+.1f}".replace('-', '−'), fontsize=size, color='#555555', **beside)
+        ax.text(1.37, y, f"paper {line['published']:+z.1f}".replace('-', '−'), fontsize=size, color='#555555', **beside)
     ax.text(1.68, y, line['word'], fontsize=size, color=ink, weight=weight, **beside)
     if line['mean'] is None: return
     half = f" ± {(line['high'] - line['low']) / 2:.1f}" if line['low'] is not None else ', 1 seed'
-    ax.text(1.04, y, f"{line['mean']:+.1f}{half}".replace('-', '−'), fontsize=size, color=ink, **beside)
+    ax.text(1.04, y, f"{line['mean']:+z.1f}{half}".replace('-', '−'), fontsize=size, color=ink, **beside)
     if line['low'] is not None: ax.hlines(y, line['low'], line['high'], color=ink, linewidth=2 if line['whole'] else 1)
     _mark(ax, line['mean'], y, 'D' if line['whole'] else 'o', color='#b5b5b5' if line['seeds'] == 1 else ink, zorder=4)
 

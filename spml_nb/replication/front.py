@@ -215,13 +215,13 @@ def table(measured: pd.DataFrame) -> str:
 
 def _ours(line) -> str:
     half = '' if math.isnan(line.half) else f' ± {line.half:.1f}'
-    beside = '' if math.isnan(line.plain) or line.plain == line.ours else f' ({line.plain:+.1f})'
+    beside = '' if math.isnan(line.plain) or line.plain == line.ours else f' ({line.plain:+z.1f})'
     if math.isnan(line.ours): return f'missing{beside}'
-    return f"**{line.ours:+.1f}{half}{beside}{'' if line.exercised else ', not exercised'}**"
+    return f"**{line.ours:+z.1f}{half}{beside}{'' if line.exercised else ', not exercised'}**"
 
 def _cell(published: float, ours: str, n: int) -> str:
     if n < 0: return '–'
-    return f'{published:+.1f} / {ours}'
+    return f'{published:+z.1f} / {ours}'
 
 def part(measured: pd.DataFrame, picture: str) -> str:
     """What README.md shows between the marks.

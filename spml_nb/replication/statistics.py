@@ -239,7 +239,7 @@ class Decision:
         if self.word == WORDS[4]: return self.word
         text = f'{self.word}, {counted(self.word, self.words, self.pooled.get(self.least, 0))}'
         mean = self.whole.get(self.least)
-        return f'{text}: {mean.mean:+.1f} ± {mean.half_width:.1f}'.replace('-', '−') if mean else text
+        return f'{text}: {mean.mean:+z.1f} ± {mean.half_width:.1f}'.replace('-', '−') if mean else text
 
 def counted(word: str, words: Sequence[str], pooled: int) -> str:
     """Over how many places a claim is decided, and how many of them decide alone: the mean can be sure where none is.

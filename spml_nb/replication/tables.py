@@ -316,8 +316,8 @@ def cell_text(cell: dict, bold: str = '') -> str:
     if cell['state'] == 'not exercised': return f"{cell['printed']} / not exercised: {ours}"
     if math.isnan(cell['gain']): return f"{cell['printed']} / {ours}"
     half = '' if math.isnan(cell['gain_half']) else f" ± {cell['gain_half']:.1f}"
-    theirs = 'lost' if math.isnan(cell['gain_published']) else f"{cell['gain_published']:+.1f}"
-    return f"{cell['printed']} / {ours}; gain {theirs} / {bold}{cell['gain']:+.1f}{bold}{half}"
+    theirs = 'lost' if math.isnan(cell['gain_published']) else f"{cell['gain_published']:+z.1f}"
+    return f"{cell['printed']} / {ours}; gain {theirs} / {bold}{cell['gain']:+z.1f}{bold}{half}"
 
 # %% ../../nbs/replication/tables.ipynb #c2efcff8
 def needed(paper: str, number: str | None, suite: str, known: pd.DataFrame,

@@ -98,7 +98,7 @@ def _method(loss: str, head: str, part: pd.DataFrame) -> dict:
 
 def _number(effect: statistics.Effect) -> str:
     half = f' ± {effect.half_width:.1f}' if effect.seeds > 1 else ' (1 seed)'
-    return f'{effect.mean:+.1f}{half}'.replace('-', '−')
+    return f'{effect.mean:+z.1f}{half}'.replace('-', '−')
 
 # %% ../../nbs/replication/verdicts.ipynb #d432e1ef
 def markdown(asked: pd.DataFrame, methods: pd.DataFrame) -> str:
@@ -125,6 +125,6 @@ _METHODS = ('Each on its own head with single positive labels, over AN on that h
 _REST = '\nNot compared yet, because runs of the method or of AN on its head are missing: {}.\n'
 
 def _mean(each) -> str:
-    return f'{each.mean:+.1f} ± {each.half_width:.1f}'.replace('-', '−') if each.mean == each.mean else '–'
+    return f'{each.mean:+z.1f} ± {each.half_width:.1f}'.replace('-', '−') if each.mean == each.mean else '–'
 
 def _notebook(loss: str) -> str: return f"nbs/{find(loss).__module__.partition('.')[2].replace('.', '/')}.ipynb"
