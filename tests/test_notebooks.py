@@ -33,7 +33,7 @@ def test_one_command_trains_and_another_evaluates(tmp_path):
     assert len(done) == 1
     config = json.loads((done[0].parent / 'config.json').read_text())
     assert (config['loss'], config['regime'], config['epochs'], config['hparams']['alpha']) == ('em', 'linear', 3, 0.1)
-    assert sum('image/png' in o.get('data', {}) for o in outputs) >= 4
+    assert sum(bool({'image/png', 'image/jpeg'} & set(o.get('data', {}))) for o in outputs) >= 4
     process, outputs = papermill(tmp_path, '-p', 'run', done[0].parent.name, notebook='evaluate.ipynb', cwd=tmp_path)
     assert process.returncode == 0, process.stderr
     score = json.loads((done[0].parent / 'result.json').read_text())['scores']['test_map']

@@ -256,7 +256,7 @@ def groups(known: pd.DataFrame) -> tuple[dict, dict[str, int]]:
     fields = [f.name for f in dataclasses.fields(Config) if f.name not in _APART and f.name in known]
     final = known[(known.seed != search.SEARCH_SEED) & known.test_map.notna()]
     usual = {name: final[name].mode().iloc[0] for name in fields
-             if name not in ('loss', 'dataset', 'hparams') and final[name].notna().any()}
+             if name not in ('loss', 'dataset', 'hparams') and final[name].notna().all()}   # else it is not everybody's
     each, where = [], {}
     for values, part in final.groupby(fields, sort=False, dropna=False):
         part, own = part.sort_values('seed'), dict(zip(fields, values, strict=True))

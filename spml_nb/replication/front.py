@@ -162,8 +162,11 @@ def findings(measured: pd.DataFrame) -> str:
     """
     ran = measured[(measured.n > 1) & measured.exercised.eq(True) & measured.full.eq(False)]
     if not len(ran): return ''
-    decided = {name: statistics.decide(list(part.effect)) for name, part in ran.groupby('method', sort=False)}
-    return ' '.join(filter(None, (_who(decided), _beside(ran.dropna(subset='published')), _order(ran))))
+    most = ran.groupby('method').size().max()   # a gain on one set is not set beside means of four
+    decided = {name: statistics.decide(list(part.effect)) for name, part in ran.groupby('method', sort=False)
+               if len(part) == most}
+    said = _who(decided), _on_fewer(ran, most), _beside(ran.dropna(subset='published')), _order(ran)
+    return ' '.join(filter(None, said))
 
 def _who(decided: dict[str, statistics.Decision]) -> str:
     "How many methods got which word, and the highest of those above AN."
@@ -177,6 +180,14 @@ def _who(decided: dict[str, statistics.Decision]) -> str:
     n = f"{len(decided)} method{'s' * (len(decided) > 1)}"
     return (f'Of the {n} in the picture that ran on single positives, over the sets of photos together and on the same '
             f"head, {', '.join(counts.values())}.")
+
+def _on_fewer(ran: pd.DataFrame, most: int) -> str:
+    "The methods that ran on some of the sets alone."
+    few = ran[ran.groupby('method').method.transform('size') < most]
+    places = [published.stand_in(PANELS[panel], SUITE) for panel in few.panel]
+    each = [f'{escape(line.method)} {_sign(line.ours)} ± {line.half:.1f} on {place}'
+            for line, place in zip(few.itertuples(), places, strict=True)]
+    return f"On fewer sets: {', '.join(each)}." if each else ''
 
 def _beside(ran: pd.DataFrame) -> str:
     "Our gains beside the published ones."
@@ -215,13 +226,13 @@ def table(measured: pd.DataFrame) -> str:
 
 def _ours(line) -> str:
     half = '' if math.isnan(line.half) else f' ± {line.half:.1f}'
-    beside = '' if math.isnan(line.plain) or line.plain == line.ours else f' ({line.plain:+z.1f})'
+    beside = '' if math.isnan(line.plain) or line.plain == line.ours else f' ({_sign(line.plain)})'
     if math.isnan(line.ours): return f'missing{beside}'
-    return f"**{line.ours:+z.1f}{half}{beside}{'' if line.exercised else ', not exercised'}**"
+    return f"**{_sign(line.ours)}{half}{beside}{'' if line.exercised else ', not exercised'}**"
 
 def _cell(published: float, ours: str, n: int) -> str:
     if n < 0: return '–'
-    return f'{published:+z.1f} / {ours}'
+    return f'{_sign(published)} / {ours}'
 
 def part(measured: pd.DataFrame, picture: str) -> str:
     """What README.md shows between the marks.

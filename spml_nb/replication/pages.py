@@ -122,7 +122,7 @@ class Picture:
         number: one of its figures.
         suite: 'photos'.
     """
-    LIMIT = 50_000   # bytes, so that a notebook with all figures of a paper stays small
+    LIMIT = 48_000   # bytes, so that a notebook with all figures of a paper stays small
 
     def __init__(self, paper: str, number: str, suite: str):
         here = suite in figures.suites(paper, number)

@@ -75,19 +75,22 @@ def of_methods(gained: pd.DataFrame) -> pd.DataFrame:
         gained: as from `gains`.
 
     Returns:
-        DataFrame, the highest mean first: loss, head, word (of `WORDS`, or 'not exercised'), verdict (the word, over
-        how many sets of photos, and how many of them decide alone), mean and half_width (of the effect, NaN without
-        two seeds), each (the effect on every set, in words).
+        DataFrame, those on the most sets first, of these the highest mean: loss, head, word (of `WORDS`, or 'not
+        exercised'), verdict (the word, over how many sets of photos, and how many of them decide alone), mean and
+        half_width (of the effect, NaN without two seeds), each (the effect on every set, in words).
     """
-    return pd.DataFrame([_method(*name, part) for name, part in gained.groupby(['loss', 'head'])],
-                        columns=['loss', 'head', 'word', 'verdict', 'mean', 'half_width', 'each']) \
-        .sort_values('mean', ascending=False, ignore_index=True)
+    columns = ['loss', 'head', 'word', 'verdict', 'mean', 'half_width', 'each']
+    found = pd.DataFrame([_method(*name, part) for name, part in gained.groupby(['loss', 'head'])],
+                         columns=[*columns, 'sets'])
+    found = found.sort_values(['sets', 'mean'], ascending=False, na_position='last', ignore_index=True)
+    return found[columns]
 
 def _method(loss: str, head: str, part: pd.DataFrame) -> dict:
     acted = part[part.exercised]
     each = [f'{line.dataset} {_number(line.effect)}{"" if line.exercised else " (not exercised)"}'
             for line in part.itertuples()]
-    found = {'loss': loss, 'head': head, 'word': 'not exercised', 'verdict': 'not exercised', 'each': ', '.join(each)}
+    found = {'loss': loss, 'head': head, 'sets': len(acted), 'word': 'not exercised', 'verdict': 'not exercised',
+             'each': ', '.join(each)}
     if not len(acted): return found
     decision = statistics.decide(list(acted.effect))
     counted = statistics.counted(decision.word, decision.words, decision.pooled.get('', 0))

@@ -480,13 +480,14 @@ def record(suite: str, dataset: str, known: pd.DataFrame,
         tell: is given a line where the range of learning rates is too narrow.
 
     Returns:
-        DataFrame as from `outcome`, the best first; what was not run is left out.
+        DataFrame as from `outcome`, the best first; what was not run is left out, and nothing is written for nothing.
 
     Raises:
         SpmlError: if the files cannot be written.
     """
     name = settings.path('outputs') / 'methods' / (dataset + suite.removeprefix('photos').removeprefix('mini'))
     table = outcome(rows_of(suite), suite, dataset, known).query('n > 0')
+    if not len(table): return table
     table = table.sort_values('test_map', ascending=False, ignore_index=True)
     search, at_end = _search(suite, dataset, known).dropna(subset='val_map'), edges(suite, dataset, known)
     curves = search.groupby(['loss', 'head', 'labels'], sort=False).val_map.apply(

@@ -65,11 +65,11 @@ def score_table(scores: dict) -> pd.DataFrame:
         scores: as from `spml_nb.training.selection.scores`.
 
     Returns:
-        DataFrame with one row per part of the data, '–' for what was not measured; its last column says what was
-        measured against.
+        DataFrame with one row per part of the data, in percent, '–' for what was not measured; its last column says
+        what was measured against.
     """
-    names = {'mAP (%)': 'map', 'micro-F1': 'micro_f1', 'macro-F1': 'macro_f1'}
-    rows = {part: {name: scores.get(f'{part}_{key}', np.nan) for name, key in names.items()}
+    names = {'mAP (%)': ('map', 1), 'micro-F1 (%)': ('micro_f1', 100), 'macro-F1 (%)': ('macro_f1', 100)}
+    rows = {part: {name: scale * scores.get(f'{part}_{key}', np.nan) for name, (key, scale) in names.items()}
             | {'against': against(scores.get(f'{part}_truth', TRUTHS[0]), scores.get(f'{part}_left_out'))}
             for part in ('val', 'test') if f'{part}_map' in scores}
     return pd.DataFrame.from_dict(rows, orient='index').round(4).astype(object).fillna('–')
@@ -107,7 +107,7 @@ def class_plot(ap: list[float], class_names: list[str], labels: np.ndarray, most
     targets, truth = for_scoring(labels)
     positives, counted = (targets > 0).sum(0), (targets != 0).sum(0)
     order, _ = _ends(ap, most)
-    figure, axis = plt.subplots(figsize=(min(9, 2 + 0.2 * len(order)), 2.8), layout='constrained')
+    figure, axis = plt.subplots(figsize=(np.clip(2 + 0.2 * len(order), 4, 9), 3), layout='constrained')
     x = np.arange(len(order))
     axis.bar(x, 100 * np.asarray(ap)[order], color='#4477aa', label='average precision')
     axis.plot(x, 100 * (positives / np.maximum(counted, 1))[order], 'k_', label='share of images (AP of chance)')
@@ -115,7 +115,7 @@ def class_plot(ap: list[float], class_names: list[str], labels: np.ndarray, most
     axis.set_xticks(x, names, rotation=90, fontsize=7, parse_math=False)   # names may hold any sign
     axis.set(ylabel='%', xlim=(-0.6, len(order) - 0.4))
     if len(order) < len(ap): axis.axvline(most // 2 - 0.5, color='grey', linestyle=':')
-    axis.legend(fontsize=7)
+    figure.legend(fontsize=7, ncols=2, frameon=False, loc='outside upper center')   # beside the bars, not on them
     if truth != TRUTHS[0]: axis.set_title(f'against {against(truth, (targets == 0).sum())}', fontsize=8)
     return figure
 
@@ -194,7 +194,7 @@ def label_words(probability: np.ndarray, truth: np.ndarray, class_names: list[st
 
 # %% ../../nbs/training/plots.ipynb #93d8dc63
 def photo_grid(data: Dataset, rows: np.ndarray, logits: Tensor | np.ndarray, threshold: float, columns: int = 6):
-    """Images with their true and predicted labels beneath.
+    """Images with their true and predicted labels beneath, a line each.
 
     Args:
         data: images and true labels.
@@ -207,21 +207,38 @@ def photo_grid(data: Dataset, rows: np.ndarray, logits: Tensor | np.ndarray, thr
         matplotlib Figure.
     """
     probability = 1 / (1 + np.exp(-np.clip(np.asarray(logits, dtype=np.float64), -500, 500)))
-    height = -(-len(rows) // columns)
-    figure, axes = plt.subplots(height, columns, figsize=(1.5 * columns, 2.5 * height), squeeze=False)
-    for axis in axes.flat: axis.axis('off')
-    for axis, row, p in zip(axes.flat, rows, probability, strict=False):
-        axis.imshow(open_thumbnail(data.images, row))
-        axis.set_anchor('N')
-        words = label_words(p, data.labels[row], data.class_names, threshold)
-        lines = [(line, colour) for text, colour in words for line in textwrap.wrap(text, 24)]
-        for k, (line, colour) in enumerate(lines[:9]):
-            axis.text(0, -0.04 - 0.1 * k, line, color=colour, fontsize=7, transform=axis.transAxes, va='top',
-                      parse_math=False)
+    images = [open_thumbnail(data.images, row) for row in rows]
+    words = [label_words(p, data.labels[row], data.class_names, threshold)
+             for row, p in zip(rows, probability, strict=True)]
+    lines = [[(line, colour) for text, colour in of_one for line in textwrap.wrap(text, 24)][:9] for of_one in words]
     unknown = ', brown: not known' if (data.labels[rows] == 0).any() else ''
-    figure.suptitle(f'green: right, red: wrong, grey: missed{unknown} (threshold {threshold:.2f})', fontsize=8)
-    figure.tight_layout(h_pad=4)
+    legend = f'green: right, red: wrong, grey: missed{unknown} (threshold {threshold:.2f})'
+    figure, axes = _places(images, [len(of_one) for of_one in lines], columns, textwrap.fill(legend, 22 * columns))
+    for axis, image, of_one in zip(axes, images, lines, strict=True):
+        axis.imshow(image)
+        for k, (line, colour) in enumerate(of_one):
+            axis.annotate(line, (0, 0), (0, -3 - _LINE * k), 'axes fraction', 'offset points', color=colour, va='top',
+                          fontsize=7, parse_math=False)
     return figure
+
+_LINE = 9                        # points from a line of words to the next
+_CELL, _PHOTO, _GAP = 1.5, 1.35, 0.15   # inches: a column, a photo's width in it, free space below a photo's words
+
+def _places(images, counts, columns, title):
+    "A figure with a title and a place for each photo; a row is as high as its photos and the words below them need."
+    tall = [_PHOTO * min(len(image) / image.shape[1], 1.5) for image in images]
+    needed = [photo + count * _LINE / 72 + _GAP for photo, count in zip(tall, counts, strict=True)]
+    rows = [max(needed[k:k + columns]) for k in range(0, len(images), columns)]
+    top = 0.15 * (2 + title.count('\n'))
+    wide, high = _CELL * columns, top + sum(rows)
+    figure, axes = plt.figure(figsize=(wide, high)), []
+    figure.suptitle(title, fontsize=8, y=1 - 0.05 / high)
+    for k, photo in enumerate(tall):
+        row, column = divmod(k, columns)
+        left, base = column * _CELL + _GAP / 2, high - top - sum(rows[:row]) - photo
+        axes.append(figure.add_axes((left / wide, base / high, _PHOTO / wide, photo / high), anchor='NW'))
+        axes[-1].axis('off')
+    return figure, axes
 
 # %% ../../nbs/training/plots.ipynb #92cf01b5
 def titled_grid(images: list[np.ndarray], texts: list[str], colours: list[str] | None = None, columns: int = 6):
@@ -256,7 +273,7 @@ def as_jpeg(figure):
     """
     from IPython.display import Image as Picture
     file = io.BytesIO()
-    figure.savefig(file, format='jpeg', dpi=100, pil_kwargs={'quality': 80})
+    figure.savefig(file, format='jpeg', dpi=100, pil_kwargs={'quality': 70})
     plt.close(figure)
     return Picture(file.getvalue())
 

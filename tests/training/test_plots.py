@@ -53,7 +53,7 @@ def test_names_are_not_read_as_formulas(tmp_path):
 def test_scores_stand_beside_what_they_were_measured_against():
     table = report.score_table({'val_map': 80.12345, 'val_truth': 'observed only', 'test_map': 70.0, 'test_micro_f1': 0.5, 'test_truth': 'partly known', 'test_left_out': 3})
     assert table['against'].tolist() == ['observed labels (unknown ones as negatives)', 'known labels (3 unknown ones left out)']
-    assert table['mAP (%)'].tolist() == [80.1234, 70] and table['micro-F1'].tolist() == ['–', 0.5] and 'NaN' not in table.to_html()
+    assert table['mAP (%)'].tolist() == [80.1234, 70] and table['micro-F1 (%)'].tolist() == ['–', 50] and 'NaN' not in table.to_html()
     assert report.score_table({'test_map': 1.0})['against'].tolist() == ['all labels']   # of a run from before this was stored
 
 
@@ -76,6 +76,34 @@ def test_a_label_that_nobody_knows_is_neither_right_nor_wrong():
 def test_counts_are_whole_numbers():
     shown = report.label_table(true=np.array([[1, -1, 1], [1, 1, -1]]), observed=np.array([[1, 0, 0], [0, 1, 0]])).to_string()
     assert re.search(r'images +2 +2\n', shown) and re.search(r'classes +3 +3\n', shown) and re.search(r'positives_per_image +2.0 +1.0\n', shown)
+
+
+@pytest.mark.parametrize('columns', [2, 6])
+def test_words_below_photos_of_any_shape_cover_nothing(tmp_path, columns):
+    random = np.random.RandomState(0)
+    sizes = [(20, 160), (160, 20), (160, 120), (40, 40), (60, 160), (160, 60), (5, 500)]
+    labels, names = random.choice([1, 0, -1], (7, 5)).astype(np.int8), ['airplane', 'car', 'a name of more than one line, beneath a photo', 'dog', 'traffic light']
+    for row, (height, width) in enumerate(sizes): Image.new('RGB', (width, height)).save(tmp_path / f'{row}.png')
+    data = datasets.Dataset('d', [tmp_path / f'{row}.png' for row in range(7)], labels, names, np.array(['test'] * 7))
+    figure = report.photo_grid(data, np.arange(7), random.standard_normal((7, 5)) + 1, 0.5, columns=columns)
+    figure.canvas.draw()
+    drawer = figure.canvas.get_renderer()
+    words = [text.get_window_extent(drawer) for axis in figure.axes for text in axis.texts]
+    boxes = [*words, *(axis.get_window_extent() for axis in figure.axes), figure._suptitle.get_window_extent(drawer)]
+    assert len(figure.axes) == 7 and len(words) > 20
+    for k, box in enumerate(boxes):
+        for other in boxes[:k]: assert min(box.x1, other.x1) - max(box.x0, other.x0) < 1 or min(box.y1, other.y1) - max(box.y0, other.y0) < 1
+    assert min(box.y0 for box in boxes) >= 0
+    for axis in figure.axes:   # no gap below a tall photo
+        if axis.texts: assert 0 <= axis.get_window_extent().y0 - axis.texts[0].get_window_extent(drawer).y1 < 10
+
+
+@pytest.mark.parametrize('classes', [2, 20, 60])
+def test_the_legend_of_the_classes_covers_no_bar(classes):
+    figure = report.class_plot(np.linspace(1, 0.9, classes), [f'class {c}' for c in range(classes)], np.where(np.eye(classes) > 0, 1, 0))
+    figure.canvas.draw()
+    box, axis = figure.legends[0].get_window_extent(), figure.axes[0]
+    assert box.y0 > axis.title.get_window_extent().y1 - 1 > axis.get_window_extent().y1 and box.x0 >= 0 and box.x1 <= figure.bbox.x1
 
 
 def test_twenty_classes_are_drawn_and_the_rest_stands_in_a_table():
