@@ -487,9 +487,13 @@ def record(suite: str, dataset: str, known: pd.DataFrame,
     """
     name = settings.path('outputs') / 'methods' / (dataset + suite.removeprefix('photos').removeprefix('mini'))
     table = outcome(rows_of(suite), suite, dataset, known).query('n > 0')
-    if not len(table): return table
     table = table.sort_values('test_map', ascending=False, ignore_index=True)
     search, at_end = _search(suite, dataset, known).dropna(subset='val_map'), edges(suite, dataset, known)
+    if len(at_end):
+        where = ', '.join(f'{line.loss} ({line.head}, {line.labels}) {line.lr:g}' for line in at_end.itertuples())
+        tell(f'{dataset}: the best rate is the lowest or highest tried for {where}. Raise `widened` by one and '
+             f'`draws` by two in the suite {suite!r} of nbs/sweeps/search.ipynb. Then give the command again.')
+    if not len(table): return table
     curves = search.groupby(['loss', 'head', 'labels'], sort=False).val_map.apply(
         lambda values: pd.Series(best_of_k(values), range(1, len(values) + 1))).rename_axis(
             ['loss', 'head', 'labels', 'k']).dropna().reset_index()
@@ -498,10 +502,6 @@ def record(suite: str, dataset: str, known: pd.DataFrame,
         files.write_atomically(name.with_name(name.name + end), text)
     rounded = table.drop(columns='test_maps').round(1).assign(lr=table.lr, late=table.late.round(2))
     files.write_atomically(name.with_name(f'{name.name}.md'), f'{_about(suite, dataset)}\n\n{_markdown(rounded)}')
-    if len(at_end):
-        where = ', '.join(f'{line.loss} ({line.head}, {line.labels}) {line.lr:g}' for line in at_end.itertuples())
-        tell(f'{dataset}: the best rate is the lowest or highest tried for {where}. Raise `widened` by one and '
-             f'`draws` by two in the suite {suite!r} of nbs/sweeps/search.ipynb. Then give the command again.')
     return table
 
 def boards(known: pd.DataFrame):
