@@ -255,6 +255,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                      'spml_nb/data/miniatures.py'),
                                          'spml_nb.data.miniatures._part_masks': ( 'data/miniatures.html#_part_masks',
                                                                                   'spml_nb/data/miniatures.py'),
+                                         'spml_nb.data.miniatures._places': ('data/miniatures.html#_places', 'spml_nb/data/miniatures.py'),
                                          'spml_nb.data.miniatures._polygon': ( 'data/miniatures.html#_polygon',
                                                                                'spml_nb/data/miniatures.py'),
                                          'spml_nb.data.miniatures._random': ('data/miniatures.html#_random', 'spml_nb/data/miniatures.py'),

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import torch
 from sklearn.datasets import load_digits
-from torch.nn.functional import affine_grid, grid_sample, interpolate
+from torch.nn.functional import grid_sample, interpolate
 
 from ..base.errors import SpmlError, one_of
 from .dataset import MINIATURES as NAMES
@@ -117,14 +117,19 @@ def _frame(x, y, half_width, half_height, angle):
     out[..., 2, 2] = 1
     return out
 
+def _places(theta):
+    "Frames (n, 2, 3) to what grid_sample reads for each pixel, (n, 40, 40, 2)."
+    p = torch.linspace(-1, 1, SIZE) * (SIZE - 1) / SIZE
+    across, down, shift = theta[:, None, None].unbind(-1)
+    return p[:, None] * across + p[:, None, None] * down + shift
+
 def _paint(canvas, rows, masks, frame, colour):
     "Blend masks (n, 24, 24) of a colour (n, 3) or texture (n, 3, 24, 24), in frames (n, 3, 3), onto canvas[rows]."
     theta, colour = torch.from_numpy(frame[:, :2].astype(np.float32)), torch.as_tensor(colour, dtype=torch.float32)
     for k in range(0, len(masks), 256):  # blocks that fit the processor's cache
-        block, n = slice(k, k + 256), len(masks[k:k + 256])
+        block = slice(k, k + 256)
         source = masks[block, None] if colour.ndim == 2 else torch.cat([masks[block, None], colour[block]], 1)
-        drawn = grid_sample(source, affine_grid(theta[block], (n, 1, SIZE, SIZE), align_corners=False),
-                            align_corners=False)
+        drawn = grid_sample(source, _places(theta[block]), align_corners=False)
         shade = colour[block, :, None, None] if colour.ndim == 2 else drawn[:, 1:]
         canvas[rows[block]] += drawn[:, :1] * (shade - canvas[rows[block]])
 
