@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
@@ -166,8 +165,8 @@ def quiet(line): pass
 def test_a_folder_that_cannot_be_made_or_has_no_room_for_a_name_is_told(tmp_path, monkeypatch):
     (tmp_path / 'file').write_text('x')
     refused(lambda: files.write_atomically(tmp_path / 'file' / 'a.txt', 'x'), tmp_path / 'file' / 'a.txt', FULL)
-    def full(**words): raise OSError(errno.ENOSPC, 'No space left on device')
-    monkeypatch.setattr(tempfile, 'mkstemp', full)
+    def full(*_, **words): raise OSError(errno.ENOSPC, 'No space left on device')
+    monkeypatch.setattr(Path, 'touch', full)
     refused(lambda: files.write_atomically(tmp_path / 'a.txt', 'x'), tmp_path / 'a.txt', 'No space left')
 
 

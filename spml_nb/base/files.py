@@ -9,8 +9,8 @@ __all__ = ['TEMPORARY', 'whole', 'write_atomically', 'remove_leftovers', 'lock',
 import contextlib
 import os
 import re
+import secrets
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,13 +42,9 @@ def whole(file: Path) -> Iterator[Path]:
     real = Path(os.path.realpath(file))
     mode = stat.S_IMODE(real.stat().st_mode) if real.is_file() else None
     real.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=real.parent, prefix=f'.{real.name}-', suffix='.tmp')
-    os.close(handle)
-    temporary = Path(name)
+    temporary = real.with_name(f'.{real.name}-{secrets.token_hex(4)}.tmp')
+    temporary.touch(0o666 if mode is None else 0o600, exist_ok=False)  # an old file may be private, and stays so
     try:
-        if mode is None:  # mkstemp makes a private file, touch one as the umask has it
-            temporary.unlink()
-            temporary.touch(exist_ok=False)
         yield temporary
         with open(temporary, 'rb+') as written:
             os.fsync(written.fileno())

@@ -84,7 +84,10 @@ class Dataset:
         Raises:
             SpmlError: If a file is gone.
         """
-        sizes = [] if self.images_in_memory else [_bytes(file) for file in self.images]
+        try: sizes = [] if self.images_in_memory else [os.path.getsize(file) for file in self.images]
+        except OSError as error:
+            raise SpmlError(f'the image {error.filename} cannot be read: {error.strerror}. Load the data set '
+                            'again.') from error
         files = self.images.shape if self.images_in_memory else [*zip(self.image_names, sizes, strict=True)]
         digest = hashlib.sha256(json.dumps([files, self.labels.shape, self.class_names, self.split.tolist()]).encode())
         digest.update(self.labels.tobytes())
@@ -92,11 +95,6 @@ class Dataset:
         return digest.hexdigest()[:16]
 
 # %% ../../nbs/data/dataset.ipynb #4908df75
-def _bytes(file):
-    try: return os.path.getsize(file)
-    except OSError as error:
-        raise SpmlError(f'the image {file} cannot be read: {error.strerror}. Load the data set again.') from error
-
 def _check(data):
     n, labels, split = len(data.images), data.labels, data.split
     def need(holds, message):

@@ -207,10 +207,9 @@ def _classes(data):
     yield f'Positives of each class: {listed(words, 12)}, the rarest {words[-1]}.'
     if len(few := counts[counts < FEWEST]):
         stay = len(counts) - len(few)
+        rest = '1 class stays' if stay == 1 else f'{stay:,} classes stay'
         yield (f'Rare, with fewer than {FEWEST} positives: {listed([f"{name} {n}" for name, n in few.items()], 20)}. '
-               + (f'`-p min_positives {FEWEST}` leaves them out; {_staying(stay)}.' if stay else 'Add photos.'))
-
-def _staying(n): return '1 class stays' if n == 1 else f'{n:,} classes stay'
+               + (f'`-p min_positives {FEWEST}` leaves them out; {rest}.' if stay else 'Add photos.'))
 
 def _across(data, groups):
     "Lines about photos that are nearly the same."

@@ -18,7 +18,7 @@ import time
 import warnings
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -63,8 +63,8 @@ def upright(image: Image.Image) -> Image.Image:
     Raises:
         SpmlError: For 32-bit grey. Damaged files raise what Pillow raises.
     """
-    try: ImageOps.exif_transpose(image, in_place=True)
-    except Exception: pass  # unreadable tags do not make a photo unusable; unreadable pixels raise again below
+    with suppress(Exception):  # unreadable tags do not make a photo unusable; unreadable pixels raise again below
+        ImageOps.exif_transpose(image, in_place=True)
     if image.mode in ('I', 'F'):
         raise SpmlError('grey values of 32 bits have no fixed range: save it with 8 or 16 bits')
     if image.mode.startswith('I;16'): image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
@@ -131,7 +131,9 @@ def open_images(dataset: Dataset, size: int, progress: bool = True) -> np.ndarra
     """
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 8192:
         raise SpmlError(f'size={size!r}; allowed: a whole number of pixels from 1 to 8192, such as 224 or 448.')
-    if dataset.images_in_memory: return _in_memory(dataset.images, size)
+    if dataset.images_in_memory:
+        if dataset.images.shape[1:3] == (size, size): return dataset.images
+        return np.stack([squash(Image.fromarray(pixels), size) for pixels in dataset.images])
     shape = len(dataset), size, size, 3
     return _kept(dataset, cache_file(dataset, size), size, math.prod(shape), progress,
                  lambda file: _opened(file, shape), _write_squares)
@@ -161,11 +163,6 @@ def _build(dataset, file, size, progress, write):
                        f'({len(dataset) / seconds:,.0f} per second), {space:,.0f} MiB', flush=True)
 
 # %% ../../nbs/data/images.ipynb #9214e0b5
-def _in_memory(images, size):
-    if images.shape[1:3] == (size, size): return images
-    with ThreadPoolExecutor(_cores()) as pool:
-        return np.stack([*pool.map(lambda pixels: squash(Image.fromarray(pixels), size), images)])
-
 def _cores(): return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

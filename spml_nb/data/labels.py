@@ -7,8 +7,8 @@ __all__ = ['UNKNOWN', 'OF_BOXES', 'SETTINGS', 'TRUTHS', 'matrix', 'refuse', 'ful
            'for_scoring', 'against', 'missing']
 
 # %% ../../nbs/data/labels.ipynb #8f8a05ef
-import operator
 import re
+from numbers import Integral, Real
 
 import numpy as np
 
@@ -109,31 +109,24 @@ def _draw(truth, positives, negatives, seed):
     return z
 
 # %% ../../nbs/data/labels.ipynb #ad5bf7c9
-def _whole(value):
-    "value as int, or None for what is no integer (booleans are none)."
-    try: return None if isinstance(value, (bool, np.bool_)) else operator.index(value)
-    except TypeError: return None
+def _is_whole(value) -> bool: return isinstance(value, Integral) and not isinstance(value, bool)
 
 def _count(value, what):
     if isinstance(value, str) and value == 'all': return np.inf
-    number = _whole(value)
-    if number is None or number < 0:
+    if not _is_whole(value) or value < 0:
         raise SpmlError(f"{what}={value!r}; allowed: 'all', or a whole number from 0 upwards of {what} to keep of each "
                         'image.')
-    return number
+    return value
 
 def _seed(value):
-    number = _whole(value)
-    if number is None or not 0 <= number < 2**32:
+    if not _is_whole(value) or not 0 <= value < 2**32:
         raise SpmlError(f'seed={value!r}; allowed: a whole number from 0 to 2**32 − 1.')
-    return number
+    return value
 
 def _fraction(value, what):
-    try: number = float('nan') if isinstance(value, (bool, str)) else float(value)
-    except (TypeError, ValueError): number = float('nan')
-    if not 0 < number < 1:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < 1:
         raise SpmlError(f'{what}={value!r}; allowed: a number strictly between 0 and 1, such as 0.2.')
-    return number
+    return value
 
 # %% ../../nbs/data/labels.ipynb #c29865c4
 def _refuse_more_than_one(positives, negatives, keep):
@@ -253,14 +246,12 @@ def split(n: int, fraction=0.2, seed=1200) -> tuple[np.ndarray, np.ndarray]:
     Source:
         Cole et al. (2021).
     """
-    number, share = _whole(n), _fraction(fraction, 'fraction')
-    if number is None or number < 2:
-        raise SpmlError(f'n={n!r}; allowed: a whole number of images from 2 upwards.')
-    size = round(share * number)
-    if not 0 < size < number:
-        raise SpmlError(f'fraction={fraction!r} of n={number} images leaves {number - size} for training and {size} '
-                        'for validation; both need at least one. Choose a fraction nearer to one half.')
-    order = np.random.RandomState(_seed(seed)).permutation(number)
+    if not _is_whole(n) or n < 2: raise SpmlError(f'n={n!r}; allowed: a whole number of images from 2 upwards.')
+    size = round(_fraction(fraction, 'fraction') * n)
+    if not 0 < size < n:
+        raise SpmlError(f'fraction={fraction!r} of n={n} images leaves {n - size} for training and {size} for '
+                        'validation; both need at least one. Choose a fraction nearer to one half.')
+    order = np.random.RandomState(_seed(seed)).permutation(n)
     return np.sort(order[:-size]), np.sort(order[-size:])
 
 # %% ../../nbs/data/labels.ipynb #903fbaea

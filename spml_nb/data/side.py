@@ -43,7 +43,7 @@ def pinned(file: str) -> str:
 def _table(file: Path) -> dict[str, np.ndarray]:
     "What is in a file, by name: `images`, and kinds of side information."
     if file.suffix not in ('.csv', '.npz'): raise SpmlError(f'{file} is neither .csv nor .npz. {FORM}')
-    try: table = (_columns if file.suffix == '.csv' else _arrays)(file)
+    try: table = _columns(file) if file.suffix == '.csv' else dict(np.load(file))
     except Exception as error:   # readers raise a dozen different types for damaged files
         raise SpmlError(f'{file} cannot be read as side information ({type(error).__name__}: {error}). '
                         f'{FORM}') from error
@@ -62,9 +62,6 @@ def _columns(file):
     classes = [name for name in cells.columns[1:] if name not in arrays]
     if classes: arrays |= {'scores': cells[classes].to_numpy(), 'class_names': np.array(classes)}
     return arrays | ({'images': cells['image'].to_numpy()} if cells.columns[0] == 'image' else {})
-
-def _arrays(file):
-    with np.load(file) as arrays: return dict(arrays)
 
 def kinds(file: str) -> set[str]:
     """What is in a file.

@@ -14,11 +14,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ..base import files, settings
-from . import site, statistics
-from .pages import grid
+from ..base import settings
+from . import site
+from .site import grid
+from .statistics import paired, signed
 from ..sweeps import queue
-from ..sweeps.search import Row, candidates, finals, half_interval
+from ..sweeps.search import Row, candidates, finals, half_interval, scores
 
 # %% ../../nbs/replication/biased.ipynb #693c1f6e
 SUITE = 'photos'
@@ -44,8 +45,7 @@ def planned(known: pd.DataFrame, datasets: Iterable[str] = DATASETS) -> pd.DataF
             for dataset in datasets for labels in LABELS for loss in METHODS
             for c in finals(Row(loss), SUITE, dataset, known, SEEDS)]
     table = pd.DataFrame(rows, columns=['dataset', 'labels', 'loss', 'seed', 'config'])
-    scores = known.reindex(index=map(queue.key, table.config), columns=['test_map'])
-    return table.assign(test_map=scores.test_map.to_numpy(float))
+    return table.assign(test_map=scores(table.config, known).test_map.to_numpy())
 
 def sweep(datasets: Iterable[str] = (), *, dry_run: bool = False, tell: Callable[[str], None] = print,
           **launch) -> pd.DataFrame:
@@ -84,11 +84,10 @@ def outcome(scored: pd.DataFrame) -> pd.DataFrame:
             for place, part in scored.groupby(['dataset', 'labels', 'loss'], sort=False)}
     lines = []
     for (dataset, labels, loss), values in each.items():
-        over = (values - each.get((dataset, labels, 'an'), values[:0])).dropna()
-        gain = statistics.effect(over, None, statistics.image_sd(dataset)) if len(over) and loss != 'an' else None
+        other = values[:0] if loss == 'an' else each.get((dataset, labels, 'an'), values[:0])
+        gain = paired(values, other, dataset)
         lines.append({'dataset': dataset, 'labels': labels, 'loss': loss, 'n': len(values), 'test_map': values.mean(),
-                      'half': half_interval(values), 'over_an': gain.mean if gain else np.nan,
-                      'over_half': gain.half_width if gain else np.nan})
+                      'half': half_interval(values), 'over_an': gain.mean, 'over_half': gain.half_width})
     table = pd.DataFrame(lines, columns=['dataset', 'labels', 'loss', 'n', 'test_map', 'half', 'over_an', 'over_half'])
     table = table[table.n > 0].reset_index(drop=True)
     return table.assign(rank=table.groupby(['dataset', 'labels']).test_map.rank(ascending=False))
@@ -115,16 +114,13 @@ def agreement(scored: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
             pair = pair.dropna(axis=1).to_numpy().reshape(2, len(METHODS), -1)   # seeds that have every run
             if not pair.shape[2]: continue
             draws = np.random.RandomState(0).randint(pair.shape[2], size=(repeats, pair.shape[2]))
-            rho, *drawn = (_spearman(pair[:, :, draw]) for draw in (np.arange(pair.shape[2]), *draws))
+            rho, *drawn = (float(stats.spearmanr(*pair[:, :, draw].mean(2)).statistic)
+                           for draw in (np.arange(pair.shape[2]), *draws))
             low, high = np.nanpercentile(drawn, [2.5, 97.5]) if pair.shape[2] > 1 else (np.nan, np.nan)
             before, best = (METHODS[k] for k in pair.mean(2).argmax(1))
             lines.append({'dataset': dataset, 'labels': labels, 'seeds': pair.shape[2], 'spearman': rho, 'low': low,
                           'high': high, 'change': (pair[1] - pair[0]).mean(), 'best': best, 'before': before})
     return pd.DataFrame(lines)
-
-def _spearman(pair: np.ndarray) -> float:
-    "Of the mean scores of the methods under two settings. pair: (2, methods, seeds)."
-    return float(stats.spearmanr(*pair.mean(2))[0])
 
 # %% ../../nbs/replication/biased.ipynb #f92883ef
 def markdown(scored: pd.DataFrame) -> str:
@@ -147,20 +143,19 @@ def markdown(scored: pd.DataFrame) -> str:
         rows = [[loss, *(cells.get((loss, labels), 'missing') for labels in LABELS)] for loss in METHODS]
         parts.append(f"## {dataset}\n\n{grid([['method', *LABELS], *rows])}")
         of_set = orders[orders.dataset == dataset] if len(orders) else orders
-        parts += [f'Rank correlation with `{LABELS[0]}`: `{line.labels}` {_signed(line.spearman)}, 95 % interval over '
-                  f'seeds {_signed(line.low)} to {_signed(line.high)}.\n' for line in of_set.itertuples()]
+        for line in of_set.itertuples():
+            rho, low, high = (signed(value, '+.2f') for value in (line.spearman, line.low, line.high))
+            parts.append(f'Rank correlation with `{LABELS[0]}`: `{line.labels}` {rho}, 95 % interval over seeds {low} '
+                         f'to {high}.\n')
     return '\n'.join(parts)
-
-def _signed(value: float) -> str: return site.signed(value, '+.2f')
 
 def _said(labels: str, part: pd.DataFrame) -> str:
     "Two sentences about a setting."
     kept = part[part.best == part.before].dataset
-    least, most = (site.signed(value, '+.1f') for value in (part.change.min(), part.change.max()))
-    return (f'`{labels}`: mAP changes by {least} to {most} points in the mean over '
-            f'methods, and the best method stays the same on {len(kept)} of {len(part)} data sets. The rank '
-            f'correlation with the order under even labels is {_signed(part.spearman.min())} to '
-            f'{_signed(part.spearman.max())}.\n')
+    return (f'`{labels}`: mAP changes by {signed(part.change.min())} to {signed(part.change.max())} points in the mean '
+            f'over methods, and the best method stays the same on {len(kept)} of {len(part)} data sets. The rank '
+            f"correlation with the order under even labels is {signed(part.spearman.min(), '+.2f')} to "
+            f"{signed(part.spearman.max(), '+.2f')}.\n")
 
 def write(known: pd.DataFrame) -> list[Path]:
     """Write `biased.csv` and `biased.md` in the setting `outputs`, if a run with labels drawn unevenly is done.
@@ -169,14 +164,12 @@ def write(known: pd.DataFrame) -> list[Path]:
         known: finished runs, as from `tables.record`.
 
     Returns:
-        The files.
+        The files that changed.
 
     Raises:
         SpmlError: if a file cannot be written.
     """
     scored, folder = planned(known), settings.path('outputs')
     if scored.test_map[scored.labels != LABELS[0]].isna().all(): return []
-    texts = {'biased.md': markdown(scored),
-             'biased.csv': outcome(scored).round(4).to_csv(index=False, lineterminator='\n')}
-    for name, text in texts.items(): files.write_atomically(folder / name, text)
-    return [folder / name for name in texts]
+    table = outcome(scored).round(4).to_csv(index=False, lineterminator='\n')
+    return site.put({folder / 'biased.md': markdown(scored), folder / 'biased.csv': table})

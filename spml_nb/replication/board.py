@@ -19,7 +19,8 @@ import pandas as pd
 import yaml
 
 from ..methods.core import find
-from . import claims, published, statistics
+from . import claims, published
+from .statistics import paired
 from .tables import Table
 from ..runs.config import Config
 from ..sweeps import search
@@ -48,7 +49,6 @@ def about(loss: str) -> dict:
 
 # %% ../../nbs/replication/board.ipynb #004045a6
 MEASURES = {'clean': 'test_map', 'observed': 'observed_test_map'}   # by what the epoch was chosen
-_KEPT = ['run', *MEASURES.values(), 'seconds', 'exercised']
 
 def runs(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> pd.DataFrame:
     """The final runs of a cell.
@@ -61,22 +61,16 @@ def runs(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> pd.D
     Returns: DataFrame by seed: run (its name), test_map and observed_test_map in percent, seconds, exercised. Empty
         while the search is not through.
     """
-    first = key(search.candidates(row, suite, dataset)[0])
-    configs = search.finals(row, suite, dataset, known) if first in known.index else []
-    found = known.reindex(index=[key(c) for c in configs], columns=_KEPT)
+    configs = search.finals(row, suite, dataset, known)
+    found = known.reindex(index=map(key, configs), columns=['run', *MEASURES.values(), 'seconds', 'exercised'])
     return found.set_axis(pd.Index([c.seed for c in configs], dtype=int)).dropna(subset='test_map')
 
 # %% ../../nbs/replication/board.ipynb #9d9072d7
-def _effect(own: pd.Series, other: pd.Series, dataset: str) -> statistics.Effect | None:
-    d = (own - other).dropna()
-    return statistics.effect(d, None, statistics.image_sd(dataset) if d.any() else 0.0) if len(d) else None
-
 def _numbers(own: pd.DataFrame, same: pd.DataFrame, plain: pd.DataFrame, measure: str, dataset: str) -> dict:
     level = own[measure].dropna()
-    both = {name: _effect(level, other[measure], dataset) for name, other in (('gain', same), ('plain', plain))}
-    means = {name: e.mean if e else math.nan for name, e in both.items()}
-    halves = {f'{name}_half': e.half_width if e else math.nan for name, e in both.items()}
-    return {'level': level.mean(), 'level_half': search.half_interval(level), 'n': len(level), **means, **halves}
+    gain, beside = (paired(level, other[measure], dataset) for other in (same, plain))
+    return {'level': level.mean(), 'level_half': search.half_interval(level), 'n': len(level), 'gain': gain.mean,
+            'gain_half': gain.half_width, 'plain': beside.mean, 'plain_half': beside.half_width}
 
 def cells(suite: str, known: pd.DataFrame) -> pd.DataFrame:
     """The board of a suite.
@@ -196,15 +190,11 @@ def asked(paper: str) -> dict[str, set[str]]:
 def _operands(claim: claims.Claim) -> set[str]:
     found = set()
     def value(operand):
-        config = operand.config or _configs(operand.paper, operand.cell[0])[operand.cell[1:]] or {}
+        config = operand.config or published.by_place(operand.paper, operand.cell[0])[operand.cell[1:]]['config'] or {}
         found.add(config.get('loss'))
         return claims.Number({None: 0.0})
     claim.places(value)
     return found
-
-@lru_cache
-def _configs(paper: str, table: str) -> dict:
-    return published.cells(paper, table).set_index(['row', 'column']).config.to_dict()
 
 # %% ../../nbs/replication/board.ipynb #b1963424
 def chosen(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> dict:
@@ -270,8 +260,6 @@ def groups(known: pd.DataFrame) -> tuple[dict, dict[str, int]]:
 # %% ../../nbs/replication/board.ipynb #bb53ebf1
 SUITES = ('photos', 'photos_finetune')
 
-def _rounded(values) -> list: return [None if pd.isna(value) else round(float(value), 4) for value in values]
-
 def lines(known: pd.DataFrame, where: dict[str, int]) -> list[dict]:
     """The rows of the board.
 
@@ -291,7 +279,8 @@ def lines(known: pd.DataFrame, where: dict[str, int]) -> list[dict]:
         here = every[line['loss'], line['head'], line['labels']].setdefault(line['suite'], {})
         here.setdefault(line['dataset'], {}).update(
             {short: where.get(line[name]) for short, name in (('g', 'run'), ('a', 'same'), ('b', 'bare'))},
-            s=round(line['seconds'], 2), x=line['acted'], **{line['choice']: _rounded(line[name] for name in _SHOWN)})
+            s=round(line['seconds'], 2), x=line['acted'],
+            **{line['choice']: [None if pd.isna(line[name]) else round(float(line[name]), 4) for name in _SHOWN]})
     rows = [{'id': '-'.join(row), **dict(zip(('loss', 'head', 'labels'), row, strict=True)),
              'papers': [paper for paper, losses in compared().items() if row[0] in losses], 'cells': each,
              'ranks': {suite: {choice: placed.get((suite, choice), {}).get(row) for choice in MEASURES}

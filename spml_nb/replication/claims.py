@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['Value', 'Operand', 'Number', 'TableScores', 'run_scores', 'curve_scores', 'Contrast', 'Place', 'above', 'between',
            'share', 'rising', 'trend', 'peak', 'steady', 'PlaceVerdict', 'effect_text', 'Verdict', 'verdict_of',
-           'Claim', 'claim', 'claims', 'decide', 'published_value', 'published_verdict', 'our_value', 'exercised',
-           'report']
+           'Claim', 'claims', 'decide', 'published_value', 'published_verdict', 'our_value', 'exercised', 'report']
 
 # %% ../../nbs/replication/claims.ipynb #6339c384
 import json
@@ -25,7 +24,7 @@ from .. import sweeps
 from ..base.errors import one_of
 from . import drawing, figures, statistics
 from . import tables as papers
-from .published import ORDER, cells, merge, read, stand_in
+from .published import ORDER, by_place, merge, read, stand_in
 from .statistics import LEVEL, MARGIN, WORDS, Effect, image_sd, welch
 
 # %% ../../nbs/replication/claims.ipynb #0be46261
@@ -477,28 +476,6 @@ class Claim(NamedTuple):
         if self.figure: return self.compare(partial(curve_scores, self.paper, self.figure, value))
         return self.compare(partial(run_scores, self.paper, value))
 
-_registry = {}
-
-def claim(id: str, where: str, sentence: str, **evidence) -> Callable:
-    """Register a function as a claim.
-
-    A notebook's own version goes before that of its exported module.
-
-    Args:
-        id: The paper and a word, 'hml-single'.
-        where: As in `Claim`.
-        sentence: As in `Claim`.
-        evidence: `tables`, `figure`, `lost`, `inferred`, `note` and `main` of the `Claim`.
-
-    Returns:
-        A decorator, which returns the function unchanged.
-    """
-    def register(compare):
-        if id not in _registry or compare.__module__ == '__main__':
-            _registry[id] = Claim(id, where, sentence, compare, **evidence)
-        return compare
-    return register
-
 def claims(paper: str | None = None) -> list[Claim]:
     """The claims of a paper, or all of them.
 
@@ -511,9 +488,8 @@ def claims(paper: str | None = None) -> list[Claim]:
     Raises:
         SpmlError: For another paper.
     """
-    if paper is not None: one_of(paper, ORDER, 'paper')
-    for name in ORDER: import_module(f'spml_nb.replication.papers.{name}_claims')
-    return [each for name in ORDER for each in _registry.values() if each.paper == name and paper in (None, name)]
+    chosen = ORDER if paper is None else [one_of(paper, ORDER, 'paper')]
+    return [each for name in chosen for each in import_module(f'spml_nb.replication.papers.{name}_claims').CLAIMS]
 
 def decide(claim: Claim, value: Value) -> Verdict:
     """Ask a claim of numbers.
@@ -539,12 +515,10 @@ def published_value(operand: Operand) -> Number:
 
     Source: the papers' tables.
     """
-    printed = _published(operand.paper, operand.cell[0])[operand.cell[1:]] if operand.cell else [math.nan] * 3
-    return Number({} if math.isnan(printed[0]) else {None: printed[0]}, printed=tuple(printed))
-
-@lru_cache
-def _published(paper: str, table: str) -> dict:
-    return cells(paper, table).set_index(['row', 'column'])[['mean', 'std', 'runs']].T.to_dict('list')
+    if not operand.cell: return Number({})
+    cell = by_place(operand.paper, operand.cell[0])[operand.cell[1:]]
+    return Number({} if math.isnan(cell['mean']) else {None: cell['mean']},
+                  printed=(cell['mean'], cell['std'], cell['runs']))
 
 def _printed_sign(contrast: Contrast) -> int | None:
     "+1: the claim holds, -1: it does not, 0: equal, or not parted by Welch's test. None: a number is not printed."
@@ -627,8 +601,8 @@ def _number_of_runs(operand: Operand, suite: str, known: pd.DataFrame) -> Number
 def _number_of_part(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
     paper, (figure, dataset, series, quantity) = operand.paper, operand.part
     used, seeds = stand_in(dataset, suite), {}
-    file = figures.arrays_file(paper, figure, suite) if suite in figures.suites(paper, figure) else None
-    if file and file.is_file():
+    file = figures.arrays_file(paper, figure, suite)
+    if file.is_file():
         collected = drawing.read_collected(file)
         for name, place in collected.about['parts'].items():
             if (place['dataset'], place['series']) == (dataset, series) and place['key'] in known.index:
@@ -637,9 +611,9 @@ def _number_of_part(operand: Operand, suite: str, known: pd.DataFrame) -> Number
 
 @lru_cache
 def _sources(paper: str, table: str, suite: str) -> dict[tuple[str, str], tuple]:
-    tidy = cells(paper, table)
-    several = tidy.dataset.nunique() > 1
-    return {(cell['row'], cell['column']): _source(cell, suite, several) for cell in tidy.to_dict('records')}
+    cells = by_place(paper, table)
+    several = len({cell['dataset'] for cell in cells.values()} - {None}) > 1
+    return {place: _source(cell, suite, several) for place, cell in cells.items()}
 
 def _source(cell: dict, suite: str, several: bool = True) -> tuple[str, Hashable, str]:
     "`prefix`, `runs` and `dataset` of a cell's Number. several: the names of places tell data sets apart."

@@ -6,7 +6,6 @@
 __all__ = ['needed', 'time_said', 'Line', 'line', 'judge', 'draw', 'compare', 'result']
 
 # %% ../../nbs/replication/comparison.ipynb #ea2bbd0d
-import io
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from matplotlib import style
+from matplotlib.figure import Figure
 
 from ..base import settings
 from ..base.errors import SpmlError, one_of
@@ -25,7 +24,7 @@ from ..data.labels import against, for_scoring, missing
 from ..data.side import kinds, pinned
 from ..methods.core import find, names
 from ..metrics import average_precision
-from .drawing import STYLE, sheet
+from .drawing import sheet, to_svg
 from .statistics import LEVEL, Effect, effect, holm, image_draws, resampled_map
 from ..runs.config import Config
 from ..runs.folder import Run, read_result
@@ -163,14 +162,11 @@ def _advice(best, base, lines):
     near = {name: over for name, over in rivals if over and over.low <= 0 <= over.high}
     if near:
         named = ', '.join(f'{name} ({over.mean:+z.1f} ± {over.half_width:.1f})' for name, over in near.items())
-        said.append(f'Not surely different from it there: {named}; {_what_would_tell(near.values(), best.seeds)}.')
+        seeds = max((over.seeds - 1) / over.freedom for over in near.values()) ** 0.5   # their share of the variance
+        tell = f'more seeds would tell, --seeds {max(10, 2 * best.seeds)}' if seeds > 0.5 else \
+            'more test photos would tell, more seeds hardly'
+        said.append(f'Not surely different from it there: {named}; {tell}.')
     return ' '.join([*said, f'For new photos: spml predict {best.run} PHOTOS'])
-
-def _what_would_tell(near: Iterable[Effect], seeds: int) -> str:
-    "What most of the uncertainty comes from, as a remedy."
-    shares = [((each.seeds - 1) / each.freedom) ** 0.5 for each in near]   # of the variance that the seeds have
-    if max(shares) > 0.5: return f'more seeds would tell, --seeds {max(10, 2 * seeds)}'
-    return 'more test photos would tell, more seeds hardly'
 
 # %% ../../nbs/replication/comparison.ipynb #441c8033
 def draw(table: pd.DataFrame, title: str) -> bytes:
@@ -183,20 +179,20 @@ def draw(table: pd.DataFrame, title: str) -> bytes:
     Returns:
         SVG, the same bytes for the same numbers.
     """
-    with style.context(['default', STYLE]):
-        figure, ((scores, gains),) = sheet(1, 2, 3.0, 0.6 + 0.22 * len(table))
-        y, base = np.arange(len(table))[::-1], table.loss[table.p.isna() & (table.over == 0)]
-        for ax, name, half, label in ((scores, 'test_map', 'half', 'test mAP (%)'),
-                                      (gains, 'over', 'over_half', f'points over {"".join(base)}')):
-            ax.errorbar(table[name], y, xerr=table[half].fillna(0), fmt='o', capsize=2)
-            names = table.loss if ax is scores else []
-            ax.set(xlabel=label, yticks=y, yticklabels=names, ylim=(-0.7, len(table) - 0.3))
-            ax.grid(axis='x', alpha=0.3)
-        gains.axvline(0, color='#999999', linewidth=0.8)
-        figure.suptitle(title, parse_math=False)
-        svg = io.BytesIO()
-        figure.savefig(svg, format='svg', metadata={'Date': None, 'Creator': None})
-    return svg.getvalue()
+    return to_svg(lambda: _picture(table, title))
+
+def _picture(table: pd.DataFrame, title: str) -> Figure:
+    figure, ((scores, gains),) = sheet(1, 2, 3.0, 0.6 + 0.22 * len(table))
+    y, base = np.arange(len(table))[::-1], table.loss[table.p.isna() & (table.over == 0)]
+    for ax, name, half, label in ((scores, 'test_map', 'half', 'test mAP (%)'),
+                                  (gains, 'over', 'over_half', f'points over {"".join(base)}')):
+        ax.errorbar(table[name], y, xerr=table[half].fillna(0), fmt='o', capsize=2)
+        names = table.loss if ax is scores else []
+        ax.set(xlabel=label, yticks=y, yticklabels=names, ylim=(-0.7, len(table) - 0.3))
+        ax.grid(axis='x', alpha=0.3)
+    gains.axvline(0, color='#999999', linewidth=0.8)
+    figure.suptitle(title, parse_math=False)
+    return figure
 
 # %% ../../nbs/replication/comparison.ipynb #54a9609b
 def compare(folder: str | Path, methods: Iterable[str] = (), labels: str = 'full', suite: str = 'photos',

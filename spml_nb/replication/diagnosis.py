@@ -15,11 +15,8 @@ from .. import metrics
 from ..data import labels
 from ..methods.core import ViewOutputs
 from ..models.heads import Outputs
-from ..runs.config import resolve
+from .measuring import opened
 from ..runs.folder import Run
-from ..training.batches import feature_source
-from ..training.evaluation import rebuild
-from ..training.task import make_task
 
 # %% ../../nbs/replication/diagnosis.ipynb #8e27e92a
 def pulls(run: Run, batch_size: int | None = None) -> tuple[Tensor, np.ndarray, np.ndarray, Tensor]:
@@ -36,27 +33,23 @@ def pulls(run: Run, batch_size: int | None = None) -> tuple[Tensor, np.ndarray, 
         SpmlError: if the run is not done.
     """
     run.result()
-    config = resolve(run.config)
-    task = make_task(config)
-    opened, rows = rebuild(run, config, task.data), task.train
-    if config.regime == 'linear':
-        opened.source = feature_source(opened.model, opened.images, rows, ('plain',), config)
-    method = opened.method.train()
-    method.epochs = config.epochs
-    method.start_epoch(config.epochs)
+    seen = opened(run)
+    method = seen.method.train()
+    method.epochs = seen.config.epochs
+    method.start_epoch(method.epochs)
     state = torch.get_rng_state()
-    batches = torch.arange(len(rows)).split(batch_size or config.batch_size)
-    parts = [_pull(opened, rows, index) for index in batches]
+    batches = torch.arange(len(seen.index)).split(batch_size or seen.config.batch_size)
+    parts = [_pull(seen, index) for index in batches]
     pull, logits = (torch.cat(part).cpu() for part in zip(*parts, strict=True))
     torch.set_rng_state(state)
-    return pull, method.z.cpu().numpy(), task.data.labels[rows], logits
+    return pull, method.z.cpu().numpy(), seen.true, logits
 
-def _pull(opened, rows: np.ndarray, index: Tensor) -> tuple[Tensor, Tensor]:
-    method = opened.method
-    with torch.no_grad(): outputs = opened.module.eval()(opened.source.batch(rows[index.numpy()], 'plain'))
+def _pull(seen, index: Tensor) -> tuple[Tensor, Tensor]:
+    method = seen.method
+    with torch.no_grad(): outputs = seen.module.eval()(seen.source.batch(seen.index[index.numpy()], 'plain'))
     leaves = Outputs(*(t.detach().clone().requires_grad_(t.is_floating_point()) if isinstance(t, Tensor) else t
                        for t in outputs))
-    loss = method.loss(ViewOutputs(dict.fromkeys(method.views, leaves)), index.to(opened.device))
+    loss = method.loss(ViewOutputs(dict.fromkeys(method.views, leaves)), index.to(seen.device))
     ranked = method.predict(ViewOutputs(plain=leaves))
     by_maps = leaves.cosine is None and ranked is not leaves.logits
     scored = leaves.logits if ranked is leaves.logits else leaves.maps if by_maps else leaves.cosine

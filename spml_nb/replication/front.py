@@ -15,11 +15,12 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ..base import files, settings
+from ..base import settings
 from ..base.errors import SpmlError
 from ..methods.core import find
 from . import claims, drawing, published, site, statistics
-from .pages import escape, grid
+from .site import escape, grid
+from .statistics import signed
 from .tables import finals, plan, record, values
 from ..sweeps.search import key
 
@@ -76,7 +77,7 @@ def gains(known: pd.DataFrame) -> pd.DataFrame:
         interval over seeds and test images), n (seeds of both, -1 where there is no such cell), plain and plain_half
         (over plain AN; Two-way: over plain BCE), exercised (whether the method's own mechanism acted),
         our_base (mAP of plain AN or BCE, in percent), effect (ours as a
-        `statistics.Effect`, None without runs), full (whether all labels are known).
+        `statistics.Effect`, None without such a cell), full (whether all labels are known).
 
     Source: the papers' tables.
     """
@@ -86,19 +87,17 @@ def gains(known: pd.DataFrame) -> pd.DataFrame:
 def _gain(method: Method, panel: str, known: pd.DataFrame) -> dict:
     place = method.cells.get(panel)
     if place is None: return {'n': -1, 'effect': None, 'full': False}
-    cells = published.cells(method.paper, method.table).set_index(['row', 'column'], drop=False)
-    upper, lower = (cells.loc[(row, place[2])].to_dict() for row in place[:2])
+    cells = published.by_place(method.paper, method.table)
+    upper, lower = (cells[row, place[2]] for row in place[:2])
     loss, full = upper['config']['loss'], upper['config'].get('labels') == 'full'
     own = {'loss': 'wbce' if full else 'an', 'head': upper['config'].get('head') or find(loss).head}
     plain = {'loss': 'bce' if full else 'an', 'head': 'linear'}
     (each, acted), (same, _), (simple, _) = (_scores(upper, changes, known) for changes in ({}, own, plain))
-    over, dataset = (each - same).dropna(), published.stand_in(upper['dataset'], SUITE)
-    effects = [statistics.effect(d, None, statistics.image_sd(dataset)) if len(d) else None
-               for d in (over, (each - simple).dropna())]
-    (ours, half), (beside, beside_half) = ((e.mean, e.half_width) if e else (math.nan, math.nan) for e in effects)
-    return {'published': upper['mean'] - lower['mean'], 'our_base': simple.mean(), 'ours': ours,
-            'half': half, 'n': len(over), 'plain': beside, 'plain_half': beside_half, 'exercised': acted,
-            'effect': effects[0], 'full': full}
+    dataset = published.stand_in(upper['dataset'], SUITE)
+    over, beside = (statistics.paired(each, other, dataset) for other in (same, simple))
+    return {'published': upper['mean'] - lower['mean'], 'our_base': simple.mean(), 'ours': over.mean,
+            'half': over.half_width, 'n': over.seeds, 'plain': beside.mean, 'plain_half': beside.half_width,
+            'exercised': acted, 'effect': over, 'full': full}
 
 def _scores(cell: dict, changes: dict, known: pd.DataFrame) -> tuple[pd.Series, bool]:
     "(measure by seed, exercised) of a cell's runs, or of those of another method in its place."
@@ -173,7 +172,7 @@ def _who(decided: dict[str, statistics.Decision]) -> str:
     words = pd.Series([decision.word for decision in decided.values()]).value_counts()
     means = {name: decision.whole[''] for name, decision in decided.items() if decision.word == statistics.WORDS[0]}
     highest = sorted(means, key=lambda name: -means[name].mean)[:3]
-    most = ', '.join(f'{escape(name)} {_sign(means[name].mean)} ± {means[name].half_width:.1f}' for name in highest)
+    most = ', '.join(f'{escape(name)} {signed(means[name].mean)} ± {means[name].half_width:.1f}' for name in highest)
     counts = {word: f"{words.get(word, 0)} {'is' if words.get(word, 0) == 1 else 'are'} {ours}"
               for word, ours in _WORDS.items() if word in words or word == statistics.WORDS[0]}
     if most: counts[statistics.WORDS[0]] += f' (the highest: {most})'
@@ -185,7 +184,7 @@ def _on_fewer(ran: pd.DataFrame, most: int) -> str:
     "The methods that ran on some of the sets alone."
     few = ran[ran.groupby('method').method.transform('size') < most]
     places = [published.stand_in(PANELS[panel], SUITE) for panel in few.panel]
-    each = [f'{escape(line.method)} {_sign(line.ours)} ± {line.half:.1f} on {place}'
+    each = [f'{escape(line.method)} {signed(line.ours)} ± {line.half:.1f} on {place}'
             for line, place in zip(few.itertuples(), places, strict=True)]
     return f"On fewer sets: {', '.join(each)}." if each else ''
 
@@ -194,21 +193,20 @@ def _beside(ran: pd.DataFrame) -> str:
     above, below = (ran.published > ran.ours + ran.half).sum(), (ran.published < ran.ours - ran.half).sum()
     ours, theirs = ran.ours.mean(), ran.published.mean()
     size = 'smaller' if ours < theirs else 'larger'
-    return (f'Our gains are {size} than the published ones, {_sign(ours)} against {_sign(theirs)} on average: of '
+    return (f'Our gains are {size} than the published ones, {signed(ours)} against {signed(theirs)} on average: of '
             f'{len(ran)} cells the published gain lies within our interval in {len(ran) - above - below}, above it in '
             f'{above} and below it in {below}.') if len(ran) else ''
 
 def _order(ran: pd.DataFrame) -> str:
     "Whether the methods come in the papers' order."
     wide = [ran.pivot(index='method', columns='panel', values=which).to_numpy(float) for which in ('published', 'ours')]
-    found, low, high = statistics.rank_correlation(*wide, repeats=500)
-    if math.isnan(found): return ''
-    so = ("the papers' order is found again" if low > 0 else 'the order is reversed' if high < 0
+    found = statistics.rank_correlation(*wide, repeats=500)
+    if math.isnan(found[0]): return ''
+    so = ("the papers' order is found again" if found[1] > 0 else 'the order is reversed' if found[2] < 0
           else 'the order stays open')
-    return (f'The rank correlation between published and our gains is {_sign(found, 2)}, with a 95 % interval from '
-            f'{_sign(low, 2)} to {_sign(high, 2)}: {so}.')
-
-def _sign(value: float, digits: int = 1) -> str: return site.signed(value, f'+.{digits}f')
+    rho, low, high = (signed(value, '+.2f') for value in found)
+    return (f'The rank correlation between published and our gains is {rho}, with a 95 % interval from {low} to '
+            f'{high}: {so}.')
 
 # %% ../../nbs/replication/front.ipynb #455edf9b
 BEGIN, END = '<!-- front:begin -->', '<!-- front:end -->'
@@ -219,20 +217,17 @@ def table(measured: pd.DataFrame) -> str:
     levels = by_method[METHODS[0].name]
     base = ['missing' if math.isnan(level) else f'**{level:.1f}**' for level in levels.our_base]
     rows = [[f"{escape(method.name)} ({published.read(method.paper)['short']} Table {method.table})",
-             *(_cell(line.published, _ours(line), line.n) for line in by_method[method.name].itertuples())]
+             *map(_cell, by_method[method.name].itertuples())]
             for method in METHODS if method.own]
     head = [f'{panel} <br>{published.stand_in(dataset, SUITE)}' for panel, dataset in PANELS.items()]
     return grid([['published / ours', *head], ['AN itself here, mAP in %', *base], *rows])
 
-def _ours(line) -> str:
+def _cell(line) -> str:
+    if line.n < 0: return '–'
     half = '' if math.isnan(line.half) else f' ± {line.half:.1f}'
-    beside = '' if math.isnan(line.plain) or line.plain == line.ours else f' ({_sign(line.plain)})'
-    if math.isnan(line.ours): return f'missing{beside}'
-    return f"**{_sign(line.ours)}{half}{beside}{'' if line.exercised else ', not exercised'}**"
-
-def _cell(published: float, ours: str, n: int) -> str:
-    if n < 0: return '–'
-    return f'{_sign(published)} / {ours}'
+    beside = '' if math.isnan(line.plain) or line.plain == line.ours else f' ({signed(line.plain)})'
+    ours = f"**{signed(line.ours)}{half}{beside}{'' if line.exercised else ', not exercised'}**"
+    return f'{signed(line.published)} / ' + (f'missing{beside}' if math.isnan(line.ours) else ours)
 
 def part(measured: pd.DataFrame, picture: str) -> str:
     """What README.md shows between the marks.
@@ -277,9 +272,7 @@ def write(root: Path | None = None) -> list[Path]:
     measured = gains(record(outputs / 'runs.csv'))
     texts = {outputs / 'front.svg': draw(measured).decode()}
     if enclosing: texts[readme] = enclosing[0] + part(measured, f'{outputs.name}/front.svg') + enclosing[1]
-    changed = [file for file, text in texts.items() if not file.is_file() or file.read_text(encoding='utf-8') != text]
-    for file in changed: files.write_atomically(file, texts[file])
-    return changed
+    return site.put(texts)
 
 def around(readme: Path, begin: str = BEGIN, end: str = END) -> tuple[str, str] | None:
     """The text before and behind two marks.

@@ -4,13 +4,12 @@
 
 # %% auto #0
 __all__ = ['POINTS', 'QUANTILES', 'GROUPS', 'IMAGES', 'MAPS', 'SIDE', 'group_masks', 'Notes', 'write_arrays', 'observed_run',
-           'observe', 'notes', 'Examined', 'examine', 'histograms', 'pictures', 'surest']
+           'observe', 'notes', 'opened', 'examine', 'histograms', 'pictures', 'surest']
 
 # %% ../../nbs/replication/measuring.ipynb #4a6859b9
 import io
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,9 +21,9 @@ from ..base.files import write_atomically
 from ..runs.config import Config, resolve
 from ..runs.folder import Run
 from ..training.batches import feature_source
-from ..training.evaluation import rebuild
+from ..training.evaluation import Opened, rebuild
 from ..training.selection import predict
-from ..training.task import Task, make_task
+from ..training.task import make_task
 from ..training.trainer import Trainer, train
 
 # %% ../../nbs/replication/measuring.ipynb #9cf7a63f
@@ -132,45 +131,43 @@ def notes(run: Run) -> dict[str, np.ndarray]:
     with np.load(run.folder / 'observed.npz') as arrays: return dict(arrays)
 
 # %% ../../nbs/replication/measuring.ipynb #a1e79e3a
-class Examined(NamedTuple):
-    """A finished run with its data.
-
-    Attributes:
-        trainer: the rebuilt network and method, from `training.rebuild`.
-        task: its data, with observed labels.
-        index: (n,) rows of the data set that are looked at.
-        logits: (n, C) scores of these rows, float64.
-    """
-    trainer: Trainer
-    task: Task
-    index: np.ndarray
-    logits: np.ndarray
-
-    @property
-    def true(self) -> np.ndarray:
-        "The true labels of the rows looked at: (n, C) in {1, 0, −1}."
-        return self.task.data.labels[self.index]
-
-def examine(run: Run, part: str = 'train') -> Examined:
-    """Score images of a finished run's data by its best weights.
+def opened(run: Run, part: str = 'train') -> Opened:
+    """Open a finished run on its own data, on this machine's device.
 
     Args:
         run: done, with its checkpoint.
-        part: 'train', 'val' or 'test'.
+        part: 'train', 'val' or 'test', what is looked at.
 
     Returns:
-        The run with its data and scores.
+        As from `training.rebuild`, the features of a head in its `source`, and `task`: its data, with observed labels;
+        `index`: (n,) rows of the part; `true`: their true labels, (n, C) in {1, 0, −1}.
 
     Raises:
         SpmlError: if its files are damaged.
     """
     config = replace(run.config, device=None)
     task = make_task(config)
-    trainer, index = rebuild(run, config, task.data), getattr(task, part)
-    if trainer.config.regime == 'linear':   # features that training has left in the cache
-        trainer.source = feature_source(trainer.model, trainer.images, index, ('plain',), trainer.config)
-    logits = predict(trainer.module, trainer.method, trainer.source, index)
-    return Examined(trainer, task, index, logits.double().cpu().numpy())
+    seen, index = rebuild(run, config, task.data), getattr(task, part)
+    seen.task, seen.index, seen.true = task, index, task.data.labels[index]
+    if seen.config.regime == 'linear':   # features that training has left in the cache
+        seen.source = feature_source(seen.model, seen.images, index, ('plain',), seen.config)
+    return seen
+
+def examine(run: Run, part: str = 'train') -> Opened:
+    """Score images of a finished run's data by its best weights.
+
+    Args:
+        run, part: as in `opened`.
+
+    Returns:
+        As from `opened`, and `logits`: (n, C) scores of the rows, float64.
+
+    Raises:
+        SpmlError: if its files are damaged.
+    """
+    seen = opened(run, part)
+    seen.logits = predict(seen.module, seen.method, seen.source, seen.index).double().cpu().numpy()
+    return seen
 
 def histograms(x: np.ndarray, groups: list[np.ndarray], edges: np.ndarray) -> np.ndarray:
     """Count values on a grid, one group after another.
@@ -188,11 +185,11 @@ def histograms(x: np.ndarray, groups: list[np.ndarray], edges: np.ndarray) -> np
 # %% ../../nbs/replication/measuring.ipynb #631cc7c9
 IMAGES, MAPS, SIDE = 7, 3, 96   # images in a figure, maps of an image, most pixels of a side
 
-def pictures(seen: Examined, chosen: list[tuple[int, list[int]]], make_map, flags: np.ndarray) -> dict[str, np.ndarray]:
+def pictures(seen: Opened, chosen: list[tuple[int, list[int]]], make_map, flags: np.ndarray) -> dict[str, np.ndarray]:
     """Make the images and maps of a figure.
 
     Args:
-        seen: the run that is looked at.
+        seen: the run that is looked at, as from `opened`.
         chosen: (row of `seen.index`, classes), at most `MAPS` classes for each of the images.
         make_map: from a batch with one image and a class to maps (1, h, w).
         flags: (n, C) a number for each entry, kept as `kinds`.
@@ -203,7 +200,7 @@ def pictures(seen: Examined, chosen: list[tuple[int, list[int]]], make_map, flag
     """
     rows = []
     for k, classes in chosen:
-        batch, pad = seen.trainer.images.batch(seen.index[[k]], 'plain'), MAPS - len(classes)
+        batch, pad = seen.images.batch(seen.index[[k]], 'plain'), MAPS - len(classes)
         image = Image.fromarray((batch[0].permute(1, 2, 0).cpu().numpy() * 255).round().astype(np.uint8))
         side = min(SIDE, image.width)
         maps = np.stack([make_map(batch, c)[0].detach().cpu().numpy() for c in classes])

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['ORDER', 'METRICS', 'SUITES', 'STAND_INS', 'RUN_ON', 'PAPERS_DATA', 'STATISTIC', 'papers', 'read', 'tables',
-           'description', 'merge', 'cells', 'baseline', 'wide', 'run_on', 'in_place_of', 'stand_in', 'photos']
+           'description', 'merge', 'cells', 'by_place', 'baseline', 'wide', 'run_on', 'in_place_of', 'stand_in',
+           'photos']
 
 # %% ../../nbs/replication/published.ipynb #9aaf80e6
 import math
@@ -130,6 +131,22 @@ def cells(paper: str, table: str) -> pd.DataFrame:
     rows = [_cell(whole, spec, table, row, column) for row in spec['rows'] for column in spec['columns']]
     return pd.DataFrame(rows).assign(
         **{key: pd.Series([row[key] for row in rows], dtype=object) for key in ('decimals', 'runs')})
+
+@lru_cache
+def by_place(paper: str, table: str) -> dict[tuple[str, str], dict]:
+    """A published table, cell by cell, not to be changed.
+
+    Args:
+        paper, table: as in `cells`.
+
+    Returns: {(row, column): a row of `cells`}.
+
+    Raises:
+        SpmlError: for another paper or table.
+
+    Source: the papers' tables.
+    """
+    return {(cell['row'], cell['column']): cell for cell in cells(paper, table).to_dict('records')}
 
 def _cell(whole: dict, spec: dict, table: str, row: str, column: str) -> dict:
     piece, given, k = _merged(whole, spec, row, column), spec['rows'][row], list(spec['columns']).index(column)

@@ -7,6 +7,7 @@ __all__ = ['MEASURES', 'record', 'Plan', 'plan', 'finals', 'measure', 'values', 
            'needed', 'sweep']
 
 # %% ../../nbs/replication/tables.ipynb #2f42aade
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterable
@@ -20,7 +21,7 @@ from ..base import settings
 from ..base.errors import SpmlError, one_of
 from ..methods.core import find
 from . import published
-from .statistics import effect, image_sd
+from .statistics import paired
 from ..runs.config import Config
 from ..runs.record import RECORD, read_record
 from ..sweeps import presets, queue
@@ -87,10 +88,9 @@ def _grid(cell: dict) -> list[Config]:
     paper, config = cell['paper'], cell['config']
     if config['dataset'] in presets.datasets(paper) and config['loss'] in presets.losses(paper, config['dataset']):
         preset = presets.preset(paper, config['dataset'], config['loss'])
-        config = {**preset, **config, 'hparams': {**preset['hparams'], **config.get('hparams', {})}}
-    tried = [config]
-    for name, options in cell['search'].items(): tried = [{**c, name: value} for c in tried for value in options]
-    return [Config(**{**c, 'seed': SEARCH_SEED}) for c in tried]
+        config = published.merge(preset, config)
+    tried = [dict(zip(cell['search'], values, strict=True)) for values in itertools.product(*cell['search'].values())]
+    return [Config(**{**config, **each, 'seed': SEARCH_SEED}) for each in tried]
 
 def _in_suite(config: dict, suite: str, dataset: str, batch_size: int | None) -> Plan:
     if config.get('backbone', 'resnet50') != 'resnet50':
@@ -110,7 +110,7 @@ def finals(plan: Plan, known: pd.DataFrame, seeds: Iterable[int] | None = None) 
 
     Returns: list of Config, empty while the search is not done or when there is none.
     """
-    chosen = choose(plan.search, known) if plan.search else None
+    chosen = choose(plan.search, known)
     if chosen is None: return []
     seeds = plan.seeds if seeds is None else seeds
     fixed = {'hparams': {**chosen.hparams, **plan.stated}, **({'labels': plan.labels} if plan.labels else {})}
@@ -267,11 +267,11 @@ def _gain(cell: dict, base: dict | None, lines: dict[tuple[str, str], dict]) -> 
     nothing = dict.fromkeys(('gain_published', 'gain', 'gain_half'), math.nan)
     if base is None or base is cell: return nothing
     own, other = (lines[one['row'], one['column']] for one in (cell, base))
-    d = pd.Series.sub(*(pd.Series(json.loads(each['seeds']), dtype=float) for each in (own, other))).dropna()
-    images = 0.0 if cell['metric'] == 'pseudo-label precision' or not d.any() else image_sd(own['stand_in'])
-    ours = effect(d, None, images) if len(d) and own['state'] != 'not exercised' else None
-    return {'gain_published': cell['mean'] - base['mean'], 'gain': ours.mean if ours else math.nan,
-            'gain_half': ours.half_width if ours else math.nan}
+    seeds = [pd.Series(json.loads(each['seeds']), dtype=float) for each in (own, other)]
+    ours = paired(*seeds, None if cell['metric'] == 'pseudo-label precision' else own['stand_in'])
+    idle = own['state'] == 'not exercised'
+    return {'gain_published': cell['mean'] - base['mean'], 'gain': math.nan if idle else ours.mean,
+            'gain_half': math.nan if idle else ours.half_width}
 
 def _joined(cell: dict, suite: str, known: pd.DataFrame, seeds: Iterable[int] | None) -> dict:
     "A published cell beside ours in a suite."

@@ -9,7 +9,9 @@ __all__ = ['SUITE', 'WORDS', 'of_paper', 'gains', 'of_methods', 'markdown']
 import pandas as pd
 
 from ..methods.core import find, names
-from . import claims, published, statistics
+from . import board, claims, published, statistics
+from .site import grid
+from .statistics import signed
 from .tables import values
 from ..sweeps import search
 
@@ -25,15 +27,15 @@ def of_paper(asked: pd.DataFrame) -> str:
     """
     paper, counts = asked.paper.iloc[0], asked.ours.value_counts().reindex(statistics.WORDS).dropna()
     about, words = published.read(paper), ', '.join(f'{n:.0f} {word}' for word, n in counts.items())
-    main = ' '.join(f'“{each.claim}” {_found(each)}.' for each in asked[asked.main].itertuples())
+    main = ' '.join(f'“{each.claim}” **{each.ours}**{each.summary.removeprefix(each.ours)}.'
+                    for each in asked[asked.main].itertuples())
     return (f"- **{about['short']}** ({about['venue']}): {main} Of {len(asked)} claims: {words}. "
             f'[Forest plot]({paper}/claims.svg), [claims](claims.md), [notebook](../nbs/papers/{paper}.ipynb).\n')
 
-def _found(claim) -> str:
-    return f'**{claim.ours}**{claim.summary.removeprefix(claim.ours)}'
-
 # %% ../../nbs/replication/verdicts.ipynb #6d626916
 SUITE = 'photos'
+
+def _compared() -> list[str]: return [name for name in names() if name not in ('an', 'bce') and not find(name).side]
 
 def gains(known: pd.DataFrame) -> pd.DataFrame:
     """What each method gains over AN on its own head.
@@ -46,22 +48,19 @@ def gains(known: pd.DataFrame) -> pd.DataFrame:
         `statistics.Effect`), exercised (whether the method's own mechanism acted in more than half of its runs).
     """
     lines, an = [], {}
-    for loss in [name for name in names() if name not in ('an', 'bce') and not find(name).side]:
+    for loss in _compared():
         head = find(loss).head
         for dataset in search.SUITES[SUITE]['datasets']:
             if (head, dataset) not in an: an[head, dataset] = _runs(search.Row('an', head), dataset, known)[0]
             each, keys = _runs(search.Row(loss), dataset, known)
-            d = (each - an[head, dataset]).dropna()
-            if not len(d): continue
-            images = statistics.image_sd(dataset) if d.any() else 0.0
             lines.append({'loss': loss, 'head': head, 'dataset': dataset, 'exercised': claims.exercised(keys, known),
-                          'effect': statistics.effect(d, None, images)})
-    return pd.DataFrame(lines, columns=['loss', 'head', 'dataset', 'exercised', 'effect'])
+                          'effect': statistics.paired(each, an[head, dataset], dataset)})
+    found = pd.DataFrame(lines, columns=['loss', 'head', 'dataset', 'exercised', 'effect'])
+    return found[[effect.seeds > 0 for effect in found.effect]].reset_index(drop=True)
 
 def _runs(row: search.Row, dataset: str, known: pd.DataFrame) -> tuple[pd.Series, list[str]]:
-    "The test mAP of each seed, and the keys of the runs. Without the first draw no search is through."
-    begun = search.key(search.candidates(row, SUITE, dataset)[0]) in known.index
-    configs = search.finals(row, SUITE, dataset, known) if begun else []
+    "The test mAP of each seed, and the keys of the runs."
+    configs = search.finals(row, SUITE, dataset, known)
     return pd.Series(values(configs, 'mAP', known), dtype=float), list(map(search.key, configs))
 
 # %% ../../nbs/replication/verdicts.ipynb #def41eb2
@@ -101,7 +100,7 @@ def _method(loss: str, head: str, part: pd.DataFrame) -> dict:
 
 def _number(effect: statistics.Effect) -> str:
     half = f' ± {effect.half_width:.1f}' if effect.seeds > 1 else ' (1 seed)'
-    return f'{effect.mean:+z.1f}{half}'.replace('-', '−')
+    return signed(effect.mean) + half
 
 # %% ../../nbs/replication/verdicts.ipynb #d432e1ef
 def markdown(asked: pd.DataFrame, methods: pd.DataFrame) -> str:
@@ -115,10 +114,11 @@ def markdown(asked: pd.DataFrame, methods: pd.DataFrame) -> str:
         Markdown, with links from `outputs/`.
     """
     papers = ''.join(of_paper(part) for _, part in asked.groupby('paper', sort=False))
-    lines = ''.join(f'| [{each.loss}](../{_notebook(each.loss)}) | {_mean(each)} | {each.verdict} | {each.each} |\n'
-                    for each in methods.itertuples())
-    rest = [name for name in names() if name not in {'an', 'bce', *methods.loss} and not find(name).side]
-    table = f'| method | gain over AN | verdict | on each set of photos |\n| --- | --- | --- | --- |\n{lines}'
+    lines = [[f"[{each.loss}](../{board.about(each.loss)['notebook']})",
+              f'{signed(each.mean)} ± {each.half_width:.1f}' if each.mean == each.mean else '–',
+              each.verdict, each.each] for each in methods.itertuples()]
+    rest = [name for name in _compared() if name not in set(methods.loss)]
+    table = grid([['method', 'gain over AN', 'verdict', 'on each set of photos'], *lines])
     return (f"### Papers\n\n{papers}\n### Methods\n\n{_METHODS}\n\n{table if lines else 'None has runs yet.'}"
             f"{_REST.format(', '.join(rest)) if rest and lines else ''}")
 
@@ -126,8 +126,3 @@ _METHODS = ('Each on its own head with single positive labels, over AN on that h
             'the sets of photos with its 95 % interval over seeds and test images. *Not exercised*: the epoch was '
             'chosen before the method’s own mechanism began.')
 _REST = '\nNot compared yet, because runs of the method or of AN on its head are missing: {}.\n'
-
-def _mean(each) -> str:
-    return f'{each.mean:+z.1f} ± {each.half_width:.1f}'.replace('-', '−') if each.mean == each.mean else '–'
-
-def _notebook(loss: str) -> str: return f"nbs/{find(loss).__module__.partition('.')[2].replace('.', '/')}.ipynb"

@@ -7,7 +7,6 @@ __all__ = ['SUITE', 'TRAINING', 'WHOLE', 'METHODS', 'SIZES', 'SHARES', 'SEEDS', 
            'sweep', 'equivalent', 'rates', 'times', 'draw', 'labels_worth', 'summary', 'markdown', 'part', 'write']
 
 # %% ../../nbs/replication/worth.ipynb #d5b13c8d
-import io
 import math
 import textwrap
 from collections.abc import Callable, Iterable
@@ -16,19 +15,19 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from matplotlib import style
+from matplotlib.figure import Figure
 from scipy.interpolate import PchipInterpolator
 from sklearn.isotonic import isotonic_regression
 
-from ..base import files, settings
+from ..base import settings
 from ..base.errors import SpmlError
 from ..data import loading
 from ..data.folder import first_there, places
 from . import drawing, published, site
 from .front import around
-from .pages import grid
+from .site import grid
 from ..sweeps import queue
-from ..sweeps.search import Row, candidates, finals
+from ..sweeps.search import Row, candidates, finals, scores
 
 # %% ../../nbs/replication/worth.ipynb #9b1ce32b
 SUITE = 'photos'
@@ -66,8 +65,7 @@ def planned(dataset: str, known: pd.DataFrame, methods: Iterable[str] = METHODS,
             rows += [{'dataset': Path(dataset).name, 'loss': c.loss, 'labels': c.labels,
                       'photos': c.train_images or total, 'seed': c.seed, 'config': c} for c in some]
     table = pd.DataFrame(rows, columns=['dataset', 'loss', 'labels', 'photos', 'seed', 'config'])
-    scores = known.reindex(index=map(queue.key, table.config), columns=['test_map'])
-    return table.assign(test_map=scores.test_map.to_numpy(float))
+    return table.assign(test_map=scores(table.config, known).test_map.to_numpy())
 
 def sweep(datasets: Iterable[str] = (), methods: Iterable[str] = METHODS, *, seeds: Iterable[int] = SEEDS,
           shares: Iterable[float] = SHARES, dry_run: bool = False, tell: Callable[[str], None] = print,
@@ -184,25 +182,24 @@ def draw(measured: pd.DataFrame, shares: bool = False, found: pd.DataFrame | Non
     Returns:
         SVG, the same bytes for the same numbers.
     """
-    found, datasets = rates(measured) if found is None else found, list(measured.dataset.unique())
-    with style.context(['default', drawing.STYLE]):
-        figure, (axes,) = drawing.sheet(1, max(1, len(datasets)), 2.3, 2.4)
-        for ax, dataset in zip(axes, datasets, strict=False):
-            part, of_set = found[found.dataset == dataset], measured[measured.dataset == dataset]
-            ax.set_title(dataset, fontsize=7)
-            (_shares if shares else _curves)(ax, part, of_set)
-            ax.grid(alpha=0.3)
-        words = ('share of known positives', 'photos with all labels\nthat do what 100 do') if shares else \
-            ('training photos', 'test mAP (%)')
-        figure.supxlabel(words[0], fontsize=8)
-        axes[0].set_ylabel(words[1])
-        lines = {line.get_label(): line for ax in axes for line in ax.get_legend_handles_labels()[0]}
-        figure.legend(lines.values(), lines, loc='outside upper center', ncols=4)
-        svg = io.BytesIO()
-        figure.savefig(svg, format='svg', bbox_inches='tight', metadata={'Date': None, 'Creator': None})
-    return svg.getvalue()
+    found = rates(measured) if found is None else found
+    return drawing.to_svg(lambda: _picture(measured, shares, found), digits=6, bbox_inches='tight')
 
-def _inks(part: pd.DataFrame): return zip(part.loss.unique(), drawing.INK, strict=False)
+def _picture(measured: pd.DataFrame, shares: bool, found: pd.DataFrame) -> Figure:
+    datasets = measured.dataset.unique()
+    figure, (axes,) = drawing.sheet(1, max(1, len(datasets)), 2.3, 2.4)
+    for ax, dataset in zip(axes, datasets, strict=False):
+        part, of_set = found[found.dataset == dataset], measured[measured.dataset == dataset]
+        ax.set_title(dataset, fontsize=7)
+        (_shares if shares else _curves)(ax, part, of_set)
+        ax.grid(alpha=0.3)
+    words = ('share of known positives', 'photos with all labels\nthat do what 100 do') if shares else \
+        ('training photos', 'test mAP (%)')
+    figure.supxlabel(words[0], fontsize=8)
+    axes[0].set_ylabel(words[1])
+    lines = {line.get_label(): line for ax in axes for line in ax.get_legend_handles_labels()[0]}
+    figure.legend(lines.values(), lines, loc='outside upper center', ncols=4)
+    return figure
 
 def _curves(ax, part: pd.DataFrame, of_set: pd.DataFrame):
     "mAP over photos, and what the best end of a curve is worth."
@@ -211,7 +208,8 @@ def _curves(ax, part: pd.DataFrame, of_set: pd.DataFrame):
         values = each.agg(['mean', 'min', 'max']).dropna()
         drawing.curve(ax, values.index, values.to_numpy().T, ink, marker='o', label=name)
     line(WHOLE.loss, WHOLE.labels, 'black', 'all labels')
-    for loss, ink in _inks(part): line(loss, 'single', ink, f'one label, {_name(loss)}')
+    for loss, ink in zip(part.loss.unique(), drawing.INK, strict=False):
+        line(loss, 'single', ink, f'one label, {_name(loss)}')
     ax.set_xscale('log', base=2)
     sizes = sorted(of_set.photos.unique())
     ticks = [*sizes[:-2:2], sizes[-1]]
@@ -229,7 +227,7 @@ def _shares(ax, part: pd.DataFrame, of_set: pd.DataFrame):
     "Photos with all labels that do what 100 photos with a share of their positives do, with its interval."
     known = part[part.labels.str.startswith('partial-')]
     known = known.assign(share=known.labels.str.removeprefix('partial-').astype(float)).sort_values('share')
-    for loss, ink in _inks(known):
+    for loss, ink in zip(known.loss.unique(), drawing.INK, strict=False):
         line = known[known.loss == loss]
         ends = [np.clip(100 / line[end].replace(0, np.nan), 0, 100).fillna(100) for end in ('rate', 'high', 'low')]
         drawing.curve(ax, line.share, np.array(ends), ink, marker='o', label=_name(loss))
@@ -347,7 +345,7 @@ def write(known: pd.DataFrame) -> list[Path]:
         known: finished runs, as from `tables.record`.
 
     Returns:
-        The files, of the data sets whose runs are all there; none while there is no such set.
+        The files that changed, of the data sets whose runs are all there; none while there is no such set.
 
     Raises:
         SpmlError: if a file cannot be written, or for marks in README.md that do not enclose one part.
@@ -363,5 +361,4 @@ def write(known: pd.DataFrame) -> list[Path]:
     readme = folder.parent / 'README.md'
     enclosing = around(readme, BEGIN, END)
     if enclosing: texts[readme] = part(found, f'{folder.name}/worth.svg').join(enclosing)
-    for file, text in texts.items(): files.write_atomically(file, text)
-    return list(texts)
+    return site.put(texts)

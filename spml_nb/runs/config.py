@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['HEADS', 'VIEW_SETS', 'CHOICES', 'PROTOCOL', 'LONG', 'SHORT', 'OF_MINI', 'OF_BACKBONES', 'ADDED', 'Config', 'resolve',
-           'neutral', 'as_dict', 'config_hash', 'science_key', 'notebook_parameters']
+           'neutral', 'completed', 'as_dict', 'config_hash', 'science_key', 'notebook_parameters']
 
 # %% ../../nbs/runs/config.ipynb #1b45f24d
 import dataclasses
@@ -190,11 +190,9 @@ def _drawn(dataset: str) -> bool:
     return dataset in miniatures.NAMES or re.fullmatch(r'mini_(digits|objects(_\d+)?)', dataset) is not None
 
 # %% ../../nbs/runs/config.ipynb #f03dc26c
-def _views_before(dataset: str) -> str: return 'shift' if Path(dataset).name.startswith('mini_') else 'flip'
-
 ADDED = {'embedding_dim': None, 'frozen_stages': 0, 'freeze_batchnorm': False, 'normalise': True,
-         'views': _views_before, 'hold_out': True, 'map_definition': 'cole', 'compile': False, 'nesterov': False,
-         'train_images': 0, 'side': ''}
+         'views': lambda dataset: 'shift' if Path(dataset).name.startswith('mini_') else 'flip', 'hold_out': True,
+         'map_definition': 'cole', 'compile': False, 'nesterov': False, 'train_images': 0, 'side': ''}
 
 def neutral(dataset: str) -> dict:
     """What the fields of `ADDED` stood for before they existed.
@@ -206,6 +204,17 @@ def neutral(dataset: str) -> dict:
         {field: value}.
     """
     return {name: value(dataset) if callable(value) else value for name, value in ADDED.items()}
+
+def completed(fields: dict) -> dict:
+    """The fields of a run, with those that it was trained without.
+
+    Args:
+        fields: of a configuration, as in `config.json`, perhaps of an older version.
+
+    Returns:
+        The same; what did not exist yet or was unset has the value that it stood for.
+    """
+    return fields | {name: value for name, value in neutral(fields['dataset']).items() if fields.get(name) is None}
 
 def as_dict(config: Config) -> dict:
     """A configuration as plain data, as in `config.json`.

@@ -16,10 +16,10 @@ from pathlib import Path
 import pandas as pd
 
 from ..base import settings
-from ..base.errors import SpmlError
+from ..base.errors import SpmlError, as_number
 from ..base.files import alone, write_atomically
-from .config import ADDED, Config, neutral, science_key
-from .folder import Run, read_json
+from .config import ADDED, Config, completed, neutral, science_key
+from .folder import read_json
 
 # %% ../../nbs/runs/record.ipynb #55200dd5
 def load(root: Path | None = None) -> pd.DataFrame:
@@ -38,11 +38,10 @@ def load(root: Path | None = None) -> pd.DataFrame:
 
 def _row(folder: Path) -> dict:
     "A finished run as a row; fields that it was trained without have the value that they stood for."
-    config = read_json(folder / 'config.json', ('loss', 'dataset', 'hparams'))
+    config = completed(read_json(folder / 'config.json', ('loss', 'dataset', 'hparams')))
+    config = {field.name: config.get(field.name) for field in dataclasses.fields(Config)}
     result = read_json(folder / 'result.json', ('scores', 'seconds', 'provenance', 'data'))
     scores = {k: v for k, v in result['scores'].items() if not isinstance(v, list | dict)}
-    before, names = neutral(config['dataset']), [f.name for f in dataclasses.fields(Config)]
-    config = {name: before.get(name) if config.get(name) is None else config[name] for name in names}
     key = science_key(Config(**config), result['data'])
     config['dataset'], config['side'] = Path(config['dataset']).name, Path(config['side']).name
     hparams = json.dumps(config.pop('hparams'), sort_keys=True)
@@ -107,10 +106,8 @@ def _check_line(header: list[str], line: list[str]):
     "Refuse, with a ValueError, a line that does not fit its header."
     if len(line) != len(header): raise ValueError(f'{len(line)} fields instead of {len(header)}')
     for name, value in zip(header, line, strict=True):
-        if not value or name.endswith('_truth') or not name.startswith(_NUMBERS): continue
-        try: good = math.isfinite(float(value))
-        except ValueError: good = False
-        if not good: raise ValueError(f'{name} is {value!r}, which is no number')
+        numeric = value and name.startswith(_NUMBERS) and not name.endswith('_truth')
+        if numeric and not math.isfinite(as_number(value)): raise ValueError(f'{name} is {value!r}, which is no number')
 
 # %% ../../nbs/runs/record.ipynb #730d6d1e
 def configuration(line: dict[str, str]) -> Config:
@@ -145,14 +142,13 @@ def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFra
         SpmlError: for a run or a table that is damaged; then the table stays as it is.
     """
     file = file or settings.path('outputs') / 'runs.csv'
-    with alone(file): return _exported(file, load(root))   # two at once would each write without the other's new lines
-
-def _exported(file, new):
-    old = read_record(file, dtype=str, keep_default_na=False) if file.exists() else pd.DataFrame()
-    for name in ADDED:   # lines written before the field existed
-        if len(old) and name not in old: old[name] = [str(neutral(dataset)[name]) for dataset in old.dataset]
-    if len(new): new = new.astype(str).where(new.notna(), '')   # before pandas 3, astype writes nan and None
-    both = pd.concat([old, new], ignore_index=True)
-    if len(both): both = both.drop_duplicates('run', keep='first').sort_values('run', ignore_index=True)
-    write_atomically(file, both.to_csv(index=False, lineterminator='\n'))
+    with alone(file):   # two at once would each write without the other's new lines
+        old = read_record(file, dtype=str, keep_default_na=False) if file.exists() else pd.DataFrame()
+        for name in ADDED:   # lines written before the field existed
+            if len(old) and name not in old: old[name] = [str(neutral(dataset)[name]) for dataset in old.dataset]
+        new = load(root)
+        if len(new): new = new.astype(str).where(new.notna(), '')   # before pandas 3, astype writes nan and None
+        both = pd.concat([old, new], ignore_index=True)
+        if len(both): both = both.drop_duplicates('run', keep='first').sort_values('run', ignore_index=True)
+        write_atomically(file, both.to_csv(index=False, lineterminator='\n'))
     return both

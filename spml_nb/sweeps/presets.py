@@ -65,7 +65,6 @@ class Paper:
     Args:
         title: first author and short title.
         datasets: its data sets.
-        backbones: its backbones, the usual one first.
         every: {name: Value or list of Value} for all losses.
         losses: {loss: {name: Value or list of Value}}, its own first.
         on: {loss: its data sets} for losses that are not compared on all of them.
@@ -73,7 +72,6 @@ class Paper:
     """
     title: str
     datasets: tuple
-    backbones: tuple
     every: dict
     losses: dict
     on: dict = field(default_factory=dict)
@@ -84,7 +82,7 @@ PAPERS = {}
 # %% ../../nbs/sweeps/presets.ipynb #a494004d
 PAPERS['hml'] = Paper(
     'Ke et al., Hyperspherical Learning in Multi-Label Classification',
-    ('voc12', 'coco14', 'cub', 'nus'), ('resnet50',),
+    ('voc12', 'coco14', 'cub', 'nus'),
     every=dict(
         labels=printed('single', '4.1; full in Table 3, partial in Fig. 4'),
         label_seed=by_cole(1200, 'code; the paper uses the same sampled labels'),
@@ -120,7 +118,7 @@ _EM = dict(
 
 PAPERS['em_apl'] = Paper(
     'Zhou et al., Acknowledging the Unknown (supplement)',
-    ('voc12', 'coco14', 'nus', 'cub'), ('resnet50',),
+    ('voc12', 'coco14', 'nus', 'cub'),
     every=dict(
         labels=printed('single', 'title'),
         label_seed=by_cole(1200, 'code'),
@@ -179,7 +177,7 @@ _OPML = dict(
 
 PAPERS['opml'] = Paper(
     'Li et al., Pushing One Pair of Labels Apart Each Time',
-    ('voc12', 'coco14', 'nus', 'cub'), ('resnet50',),
+    ('voc12', 'coco14', 'nus', 'cub'),
     every=dict(
         labels=printed('single', 'IV-A'),
         label_seed=by_cole(1200, 'code'),
@@ -218,7 +216,7 @@ _PLC = dict(
 
 PAPERS['lac'] = Paper(
     'Xie et al., Label-Aware Global Consistency',
-    ('voc12', 'coco14', 'nus', 'cub'), ('resnet50',),
+    ('voc12', 'coco14', 'nus', 'cub'),
     every=dict(
         labels=printed('single', '4.1'),
         label_seed=by_cole(1200, 'code'),
@@ -270,7 +268,6 @@ _MULTI_LABEL = ('coco14', 'vispr', 'vaw', 'wider', 'voc07', 'voc12')
 
 PAPERS['two_way'] = Paper(
     'Kobayashi, Two-way Multi-Label Loss', (*_MULTI_LABEL, 'imagenet'),
-    ('resnet50', 'resnext50_32x4d', 'densenet169', 'regnet_y_32gf'),
     every=dict(
         labels=printed('full', '2.2'),
         backbone=printed('resnet50', '4.2; four in Table 7'),

@@ -288,7 +288,10 @@ def _on_ray(todo: pd.DataFrame, jobs: int, address: str | None, tell: Callable) 
                 name, config = waiting.pop(0)
                 pending[task.remote(as_dict(config))] = name
             (answer,), _ = ray.wait(list(pending))
-            yield pending.pop(answer), _message(ray, answer)
+            try: message = ray.get(answer)
+            except ray.exceptions.RayError as error:   # what befell the task
+                message = f'{type(error).__name__}: {str(error).splitlines()[0]}. {_AGAIN}'
+            yield pending.pop(answer), message
     finally:
         for answer in pending: ray.cancel(answer, force=True)
 
@@ -305,11 +308,6 @@ def _connected(address: str | None):
             raise SpmlError(f'no Ray cluster answers at {address!r}: {error}. Start one with `ray start --head`, '
                             'or leave the address out for this machine alone.') from error
     return ray
-
-def _message(ray, answer) -> str:
-    "What a task answers, or what befell it."
-    try: return ray.get(answer)
-    except ray.exceptions.RayError as error: return f'{type(error).__name__}: {str(error).splitlines()[0]}. {_AGAIN}'
 
 # %% ../../nbs/sweeps/queue.ipynb #2cbf7d94
 ENGINES = {'local': _local, 'ray': _on_ray}

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SEARCH_SEED', 'SPACE', 'SUITES', 'COLUMNS', 'space', 'drawn', 'rates', 'Row', 'candidates', 'own_folder', 'seeds_of',
-           'choose', 'best_of_k', 'compare', 'trained', 'finals', 'searched', 'half_interval', 'outcome',
+           'choose', 'scores', 'best_of_k', 'compare', 'trained', 'finals', 'searched', 'half_interval', 'outcome',
            'every_method', 'rows_of', 'edges', 'sweep', 'record', 'boards']
 
 # %% ../../nbs/sweeps/search.ipynb #6ed01581
@@ -236,18 +236,27 @@ def choose(configs: Iterable[Config], known: pd.DataFrame) -> Config | None:
         known: finished runs, as from `finished`.
 
     Returns:
-        The first of the best; None while one of them is not done.
+        The first of the best; None while one of them is not done, or without any.
     """
     configs = list(configs)
-    values = _validation(_runs(configs, known))
+    if not configs or key(configs[0]) not in known.index: return None   # most that is not done is not begun
+    values = _validation(scores(configs, known))
     return None if values.isna().any() else configs[values.argmax()]
 
-_SCORES = ('val_map', 'val_map_seen', 'test_map', 'test_map_observed', 'late', 'exercised')
+def scores(configs: Iterable[Config], known: pd.DataFrame) -> pd.DataFrame:
+    """The scores of runs.
 
-def _runs(configs: Iterable[Config], known: pd.DataFrame) -> pd.DataFrame:
-    "The scores of these runs, NaN where one is not done or has no such score."
+    Args:
+        configs: what was run.
+        known: finished runs, as from `finished`.
+
+    Returns:
+        DataFrame by `key`: val_map, val_map_seen, test_map and test_map_observed in percent, late and exercised (0 or
+        1); NaN where a run is not done or has no such score.
+    """
     known = known.rename(columns={'observed_test_map': 'test_map_observed'})
-    return known.reindex(index=[key(c) for c in configs], columns=_SCORES).astype(float)
+    names = ['val_map', 'val_map_seen', 'test_map', 'test_map_observed', 'late', 'exercised']
+    return known.reindex(index=[key(c) for c in configs], columns=names).astype(float)
 
 def _validation(runs: pd.DataFrame) -> pd.Series:
     "What decides: classes without a training image are left out where the run says so."
@@ -333,7 +342,7 @@ def searched(row: Row, suite: str, dataset: str, known: pd.DataFrame) -> pd.Data
         (as `choose` compares it; NaN if missing), chosen, key.
     """
     tried = candidates(row, suite, dataset)
-    chosen, values = choose(tried, known), _validation(_runs(tried, known))
+    chosen, values = choose(tried, known), _validation(scores(tried, known))
     return pd.DataFrame([
         {'suite': suite, 'dataset': dataset, 'loss': c.loss, 'head': c.head, 'labels': c.labels, 'lr': c.lr,
          'hparams': json.dumps(c.hparams), 'val_map': value, 'chosen': c == chosen, 'key': name}
@@ -385,7 +394,7 @@ COLUMNS = ['loss', 'head', 'labels', 'lr', 'hparams', 'val_map', 'test_map', 'sd
 
 def _line(row: Row, configs: list[Config], known: pd.DataFrame) -> dict:
     "A line of `outcome`, `each` being the test mAP by seed."
-    runs = _runs(configs, known).set_axis([c.seed for c in configs]).dropna(subset='test_map')
+    runs = scores(configs, known).set_axis([c.seed for c in configs]).dropna(subset='test_map')
     return {'loss': row.loss, 'head': row.head or find(row.loss).head, 'labels': row.labels,
             'lr': configs[0].lr if configs else math.nan, 'hparams': json.dumps(configs[0].hparams) if configs else '',
             **runs.mean(), 'sd': runs.test_map.std(), 'half': half_interval(runs.test_map), 'n': len(runs),
@@ -515,8 +524,7 @@ def boards(known: pd.DataFrame):
     """
     begun = set(known.dataset[known.seed == SEARCH_SEED]) if len(known) else set()
     for suite, given in SUITES.items():
-        for dataset in filter(begun.__contains__, given['datasets']):
-            if _search(suite, dataset, known).val_map.notna().any(): record(suite, dataset, known)
+        for dataset in filter(begun.__contains__, given['datasets']): record(suite, dataset, known)
 
 def _about(suite: str, dataset: str) -> str:
     "What has to be known to read a board."

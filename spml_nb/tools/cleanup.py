@@ -23,18 +23,11 @@ from ..base import settings
 from ..base.errors import SpmlError, one_of
 from ..base.files import TEMPORARY, is_locked, lock
 from ..data.fetch import in_words
-from ..runs.config import Config, neutral
+from ..runs.config import Config, completed
 from ..runs.folder import read_json
 
 # %% ../../nbs/tools/cleanup.ipynb #7a575f59
 STATES = ('done', 'begun', 'damaged', 'running')
-
-
-def _config(folder) -> Config:
-    "A run's configuration; fields that did not exist yet have the value that they stood for."
-    fields = read_json(folder / 'config.json', ('loss', 'dataset', 'hparams'))
-    before = neutral(fields['dataset'])
-    return Config(**fields | {name: value for name, value in before.items() if fields.get(name) is None})
 
 
 def _fault(folder, done: bool) -> str:
@@ -103,7 +96,8 @@ def _row(folder) -> dict | None:
     "A line of `listing`; None if the run goes away meanwhile."
     row = {'name': folder.name, 'note': '', 'folder': folder, 'mb': _size(folder) / 1e6, 'days': _days(folder)}
     try:
-        row['config'] = config = _config(folder)
+        fields = read_json(folder / 'config.json', ('loss', 'dataset', 'hparams'))
+        row['config'] = config = Config(**completed(fields))
         row |= {name: getattr(config, name) for name in _OWN} | {'hparams': _words(config.hparams)}
         row |= _state(folder)
     except Exception as error:  # a damaged file may raise anything; the other runs are listed all the same

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import requires
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from packaging.requirements import Requirement
 
 from ..base import files, settings
 from ..base.errors import SpmlError
+from ..runs.folder import installed
 from . import cleanup
 
 # %% ../../nbs/tools/doctor.ipynb #5c04662d
@@ -79,22 +80,14 @@ def text(table: pd.DataFrame) -> str:
     return '\n'.join([*lines, ', '.join(f'{counts.get(state, 0)} {state}' for state in ('ok', 'warning', 'problem'))])
 
 # %% ../../nbs/tools/doctor.ipynb #f20d64b8
-def _python(): yield Finding('ok', sys.version.split()[0])
-
-
 EXTRAS = {'': '', 'notebooks': 'JupyterLab and papermill', 'cluster': 'sweeps with Ray', 'export': 'ONNX files',
           'dev': 'changing the library'}
-
-
-def _version(package) -> str | None:
-    try: return version(package)
-    except PackageNotFoundError: return None
 
 
 def _packages():
     every = [Requirement(line) for line in requires('spml_nb') or []]
     for extra, purpose in EXTRAS.items():
-        needed = {one: _version(one.name) for one in every if one.name.replace('-', '_') != 'spml_nb'
+        needed = {one: installed(one.name) for one in every if one.name.replace('-', '_') != 'spml_nb'
                   and (one.marker.evaluate({'extra': extra}) if one.marker else not extra)}
         wrong = {one: have for one, have in needed.items()
                  if have and not one.specifier.contains(have, prereleases=True)}
@@ -164,9 +157,6 @@ def _settings():
     settings.read()
 
 
-def _device(): yield Finding('ok', str(settings.device()))
-
-
 def _folders():
     for kind in settings.PATHS:
         path = settings.path(kind)
@@ -230,7 +220,8 @@ def _runs():
     yield Finding('warning', words, remedy) if 'damaged' in counts else Finding('ok', words)
 
 
-CHECKS = {'python': _python, 'packages': _packages, 'kernel': _kernel, 'torch': _torch, 'GPU': _gpu,
-          'settings': _settings, 'device': _device, 'folders': _folders, 'locks': _locks, 'data sets': _data_sets,
-          'weights': _weights, 'runs': _runs}
+CHECKS = {'python': lambda: [Finding('ok', sys.version.split()[0])], 'packages': _packages, 'kernel': _kernel,
+          'torch': _torch, 'GPU': _gpu, 'settings': _settings,
+          'device': lambda: [Finding('ok', str(settings.device()))], 'folders': _folders, 'locks': _locks,
+          'data sets': _data_sets, 'weights': _weights, 'runs': _runs}
 QUICK = set(CHECKS) - {'torch', 'GPU', 'device', 'data sets'}  # these load torch

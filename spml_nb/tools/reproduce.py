@@ -10,7 +10,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
@@ -22,8 +22,8 @@ from .. import training
 from ..base import settings
 from ..base.errors import SpmlError
 from ..base.files import alone
-from ..runs.config import Config, neutral, resolve
-from ..runs.folder import Run, read_json
+from ..runs.config import Config, completed, resolve
+from ..runs.folder import Run
 from ..runs.record import configuration, read_record
 
 # %% ../../nbs/tools/reproduce.ipynb #eeec5bce
@@ -86,7 +86,10 @@ def reproduce(run: str | Path, *, device: str | None = None, threads: int | None
     """
     if line := _recorded(run): return _again(line, device, threads)
     original = training.open_run(run)
-    result = _result(original)
+    result = original.result()
+    if 'data' not in result or not isinstance(result.get('provenance'), dict):
+        raise SpmlError(f"{original.folder / 'result.json'}: provenance={result.get('provenance')!r}; needed: an "
+                        'object, as `runs.provenance` gives it, and `data`. Remove its folder and train the run again.')
     config = _config(original.config, device)
     with _elsewhere(threads or result['provenance'].get('threads') or torch.get_num_threads()):
         again = Run(config, training.train(config).folder.parent)
@@ -115,25 +118,14 @@ def _again(line: dict[str, str], device: str | None, threads: int | None) -> Rep
     return Reproduction(line['run'], table, pd.DataFrame(), scores, {}, bool((scores.difference == 0).all()))
 
 
-def _result(run: Run) -> dict:
-    "A finished run's result, with all that is compared."
-    run.result()  # says whether it is done
-    file = run.folder / 'result.json'
-    result = read_json(file, ('scores', 'provenance', 'data'))
-    if isinstance(result['provenance'], dict): return result
-    raise SpmlError(f"{file}: provenance={result['provenance']!r}; needed: an object, as `runs.provenance` gives it. "
-                    'Remove its folder and train the run again.')
-
-
 def _config(config, device) -> Config:
     "A run's configuration as it would be resolved today; fields that it lacks have the value that they stood for."
-    older = {name: value for name, value in neutral(config.dataset).items() if getattr(config, name) is None}
     wanted = device or config.device
     try: settings.device(wanted)
     except SpmlError as error:
         raise SpmlError(f'the run was trained on {config.device!r}, and {wanted!r} is not here: {error} '
                         'Another device is given with device=, such as device="cpu".') from error
-    return resolve(replace(config, **older, device=wanted))
+    return resolve(Config(**completed(vars(config)) | {'device': wanted}))
 
 
 @contextlib.contextmanager

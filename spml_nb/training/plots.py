@@ -14,6 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from PIL import Image
+from scipy.special import expit
 from torch import Tensor
 
 from ..data.dataset import Dataset
@@ -206,7 +207,7 @@ def photo_grid(data: Dataset, rows: np.ndarray, logits: Tensor | np.ndarray, thr
     Returns:
         matplotlib Figure.
     """
-    probability = 1 / (1 + np.exp(-np.clip(np.asarray(logits, dtype=np.float64), -500, 500)))
+    probability = expit(np.asarray(logits, dtype=np.float64))
     images = [open_thumbnail(data.images, row) for row in rows]
     words = [label_words(p, data.labels[row], data.class_names, threshold)
              for row, p in zip(rows, probability, strict=True)]
@@ -295,7 +296,7 @@ def worst_mistakes(labels: np.ndarray, logits: Tensor | np.ndarray, threshold: f
     rows = np.argsort(-worst, kind='stable')[:most]
     rows = rows[worst[rows] > 0]
     chosen = rows, c[rows]
-    return pd.DataFrame({'row': rows, 'class': c[rows], 'probability': 1 / (1 + np.exp(-np.clip(s[chosen], -500, 500))),
+    return pd.DataFrame({'row': rows, 'class': c[rows], 'probability': expit(s[chosen]),
                          'there': np.asarray(labels)[chosen] > 0})
 
 def mistake_grid(data: Dataset, rows: np.ndarray, logits: Tensor | np.ndarray, threshold: float, most: int = 12):

@@ -7,7 +7,6 @@ __all__ = ['predict', 'Target', 'targets', 'seen_classes', 'blind', 'mean_ap', '
            'scoring_labels']
 
 # %% ../../nbs/training/selection.ipynb #8c08823c
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -119,7 +118,7 @@ def mean_ap(logits: Tensor, true: np.ndarray, map_definition: str, classes: np.n
     if classes is not None and not classes.all():
         columns = torch.from_numpy(np.flatnonzero(classes))
         logits, true = logits[:, columns.to(logits.device)], true[:, columns.numpy()]
-    if not true.size: return math.nan
+    if not true.size: return np.nan
     return metrics.mean_average_precision(logits, true, unknown='ignore', **metrics.definition(map_definition))
 
 @dataclass

@@ -65,8 +65,8 @@ class LossWatch:
         values = torch.stack(self.losses).double().cpu() if self.losses else torch.zeros(1)
         bad = torch.nonzero(~torch.isfinite(values)).flatten().tolist()
         if not bad: return values.mean().item()
-        kept = 'There is no checkpoint yet'
-        if (self.folder / 'last.pt').is_file(): kept = f'The last good checkpoint is kept in {self.folder}'
+        kept = (f'The last good checkpoint is kept in {self.folder}' if (self.folder / 'last.pt').is_file()
+                else 'There is no checkpoint yet')
         raise Diverged(f'the loss of {self.method!r} became {values[bad[0]].item()} at step {bad[0] + 1} of epoch '
                        f'{self.epoch}. {kept}. Lower the learning rate (lr is {self.lr:g}) or train in precision '
                        'float32.')
@@ -109,13 +109,13 @@ class Trainer:
 
     def fit(self):
         "All stages, from the start or from the last checkpoint."
-        saved = checkpoint.load(self.run, self.task.data.fingerprint)
+        saved = checkpoint.load(self)
         self.warn_of_unknown_negatives()
         for k, stage in enumerate(self.stages, 1):
             if saved is not None and k < saved['k']: continue
             self.begin(k, stage)
-            if saved is not None and k == saved['k']: self.restore(saved)
-            elif k > 1 and self.group.first: self.save()   # from here on best.pt is this stage's
+            if saved is not None and k == saved['k']: checkpoint.restore(self, saved)
+            elif k > 1 and self.group.first: checkpoint.save(self)   # from here on best.pt is this stage's
             while self.epoch < stage.epochs and not self.stopped: self.run_epoch()
             self.load_best()
 
@@ -229,9 +229,7 @@ class Trainer:
         "Score validation; keep the weights that a rule takes for the best. Returns: mAP in percent by the first rule."
         candidates = {'raw': self.module}
         if self.averaged is not None: candidates['averaged'] = self.averaged.module
-        none = torch.zeros(0, self.task.observed.shape[1])
-        logits = {name: self.predict(module, self.task.val) if len(self.task.val) else none
-                  for name, module in candidates.items()}
+        logits = {name: self.predict(module, self.task.val) for name, module in candidates.items()}
         values = []
         for choice, target in zip(self.choices, self.targets.values(), strict=True):
             found = {name: mean_ap(each, target.labels, self.config.map_definition, target.classes)
@@ -255,41 +253,19 @@ class Trainer:
 
     def warn_of_unknown_negatives(self):
         "Say so when the best epoch cannot be chosen by true labels."
-        if not len(self.task.val) or not self.group.first: return
-        if self.config.selection != 'val_clean' or not blind(self.task, 'val_clean'): return
-        warn(f'{self.task.data.name}: no class of val has known positives and known negatives, so the '
-             'epoch and the threshold are chosen by observed labels, with every unknown counted as negative, '
-             'as selection: val_observed does. '
-             'Annotate some validation images in full for a true choice.')
+        if self.group.first and self.config.selection == 'val_clean' and blind(self.task, 'val_clean'):
+            warn(f'{self.task.data.name}: no class of val has known positives and known negatives, so the epoch and '
+                 'the threshold are chosen by observed labels, with every unknown counted as negative, as selection: '
+                 'val_observed does. Annotate some validation images in full for a true choice.')
 
     # ---- what is written
-
-    def states(self) -> dict:
-        "All that has a state, by the names in a checkpoint."
-        parts = {name: getattr(self, name) for name in ('module', 'method', 'optimizer', 'schedule', 'scaler')}
-        if self.averaged is not None: parts['averaged'] = self.averaged
-        if hasattr(self.on_step, 'state_dict'): parts['notes'] = self.on_step
-        return parts
-
-    def save(self):
-        "Write everything that the next epoch depends on."
-        place = {name: getattr(self, name) for name in ('k', 'epoch', 'history', 'seconds')}
-        place['choices'] = [[choice.best, choice.over] for choice in self.choices]
-        checkpoint.save(self.run, {**place, 'data': self.task.data.fingerprint}, self.states(), self.device)
-
-    def restore(self, saved: dict):
-        "Go back to a checkpoint of this stage."
-        for name in ('epoch', 'history', 'seconds'): setattr(self, name, saved[name])
-        begun = saved.get('choices') or [[saved['best'], saved['stopped']]]   # written when there was one rule
-        for choice, (best, over) in zip(self.choices, begun, strict=False): choice.best, choice.over = best, over
-        checkpoint.restore(saved, self.states(), self.device)
 
     def curves(self) -> pd.DataFrame: return pd.DataFrame(self.history)
 
     def write(self):
         "Keep the curves and a checkpoint, and say how the epoch went."
         files.write_atomically(self.run.folder / 'metrics.csv', self.curves().to_csv(index=False))
-        self.save()
+        checkpoint.save(self)
         self.tell()
 
     def tell(self):

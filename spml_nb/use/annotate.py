@@ -21,7 +21,7 @@ from ..base import settings
 from ..base.errors import SpmlError
 from ..base.files import alone, write_atomically
 from ..data.dataset import listed
-from ..data.folder import NAMED
+from ..data.folder import NAMED, RESERVED
 from ..data.labels import for_scoring, split
 from ..replication.statistics import image_draws, resampled_map
 from ..runs.config import Config
@@ -30,8 +30,6 @@ from ..training.trainer import train
 from .predictor import find_images
 
 # %% ../../nbs/use/annotate.ipynb #b668b43a
-_OWN = ('image', 'split', *NAMED)   # columns that are no class
-
 def _read(file: Path) -> pd.DataFrame:
     "labels.csv as text by image: a column a class with '1', '0' or '', and `split`; empty where there is no file."
     if not file.is_file(): return pd.DataFrame({'split': []}, index=pd.Index([], name='image'), dtype=object)
@@ -47,7 +45,7 @@ def _read(file: Path) -> pd.DataFrame:
         names = table[named].str.replace(r'\s*\|\s*', '|', regex=True).str.strip().str.get_dummies('|').astype(str)
         rest = '0' if NAMED[named] < 0 else ''
         table = pd.concat([names.replace('0', rest), table.drop(columns=named)], axis=1)
-    return table.assign(split=table['split'] if 'split' in table else 'train')
+    return table.assign(split=table.get('split', 'train'))
 
 class Sheet:
     """The answers about a folder of photos, kept in its labels.csv.
@@ -71,7 +69,7 @@ class Sheet:
                              key=lambda name: hashlib.sha256(name.encode('utf-8', 'surrogateescape')).digest())
         table = _read(self.file)
         self.class_names = list(dict.fromkeys([*table.columns.drop('split'), *(name.strip() for name in classes)]))
-        if wrong := [name for name in self.class_names if not name or name in _OWN]:
+        if wrong := [name for name in self.class_names if not name or name in RESERVED]:
             raise SpmlError(f'no class can be called {wrong[0]!r}. Choose another name.')
         if not self.class_names: raise SpmlError('no class to choose from. Name some: classes=["cat", "dog"].')
         marked = set(table.index[table.split == 'test']) & set(self.images)
@@ -127,7 +125,7 @@ class Sheet:
         Raises:
             SpmlError: for a name that another column has.
         """
-        if not name or name in (*_OWN, *self.class_names):
+        if not name or name in (*RESERVED, *self.class_names):
             raise SpmlError(f'no class can be called {name!r}: it is there already, or means something else. Choose '
                             'another name.')
         self.class_names.append(name)

@@ -69,7 +69,8 @@ def read_description(text: str | None, file: Path) -> dict:
                         'file that `export` wrote.')
     try:
         said = json.loads(text)
-        version, wrong = said['format'], [name for name in KINDS if not _is_right(name, said.get(name))]
+        version, wrong = said['format'], [name for name, kind in KINDS.items() if type(said.get(name)) is not kind
+                                          or (name in CHECKS and not CHECKS[name](said[name]))]
         if not wrong and not _is_fitted(said.get('calibration'), len(said['class_names'])): wrong = ['calibration']
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise _damaged(file, f'its description cannot be read ({error})') from error
@@ -77,11 +78,6 @@ def read_description(text: str | None, file: Path) -> dict:
         raise SpmlError(f'{file} has format {version!r}, this library reads {FORMAT}. Use the version that wrote it.')
     if wrong: raise _damaged(file, f"its description is not whole ({', '.join(wrong)})")
     return said
-
-def _is_right(name: str, value) -> bool:
-    "Whether a part of a description is of its kind and in its range."
-    of_kind = isinstance(value, KINDS[name]) and isinstance(value, bool) is (KINDS[name] is bool)
-    return of_kind and (name not in CHECKS or CHECKS[name](value))
 
 def _is_fitted(calibration: list | None, classes: int) -> bool:
     return calibration is None or (np.shape(calibration) == (2, classes) and np.isfinite(calibration).all())

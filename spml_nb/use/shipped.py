@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
 from ..base.errors import one_of
@@ -22,10 +23,10 @@ from ..runs.folder import Run, open_run, read_result
 from ..sweeps import search
 from ..training.evaluation import data_of
 from ..training.trainer import train
-from .card import Facts, write_folder
+from .card import Facts, markdown, write_folder
 from .export import SHIPPED
 from .predict import predict
-from .scoring import wilson
+from .scoring import in_words, wilson
 
 # %% ../../nbs/use/shipped.ipynb #2577ea44
 def choice(dataset: str) -> Config:
@@ -122,17 +123,13 @@ def elsewhere(name: str = 'coco18', model: str | Path | None = None) -> str:
         named = np.array([mine in labels.split('|') for labels in said])
         rows[f'{len(test):,} of {dataset}, `{label}`'] = counts(named, present)
     own, far = rows.values()
-    head = ('photos', 'precision', '95 % interval', 'recall', 'false alarms', 'photos that have it')
-    lines = [head, ['---'] * len(head), *(_line(words, row) for words, row in rows.items())]
+    table = in_words(pd.DataFrame.from_dict(rows, 'index'))
+    table = table.rename(columns={'false_alarms': 'false alarms', 'share': 'photos that have it'})
     command = f"""python -c "from spml_nb.use.shipped import elsewhere; print(elsewhere('{name}'))\""""
     return (f"`{mine}` on photos of {other}, where it is called `{theirs}`: of the photos that are given it, "
             f"{far['precision']:.1f} % have it, {abs(own['precision'] - far['precision']):.1f} points "
             f"{'fewer' if far['precision'] < own['precision'] else 'more'} than on test photos of {name}. In percent:"
-            '\n\n' + '\n'.join(f"| {' | '.join(line)} |" for line in lines) + f'\n\nMeasured by `{command}`.')
-
-def _line(words: str, row: dict) -> list[str]:
-    p, low, high, *rest = (f'{value:.1f}' for value in row.values())
-    return [words, p, f'{low} to {high}', *rest]
+            f'\n\n{markdown(table, "photos")}\n\nMeasured by `{command}`.')
 
 # %% ../../nbs/use/shipped.ipynb #f8486209
 def pack(name: str, folder: Path | None = None) -> Path:

@@ -257,7 +257,7 @@ def test_a_figure_is_linked_embedded_and_asked_for(outputs, monkeypatch):
     pages.write(tell=quiet)
     page = (outputs / 'index.html').read_text()
     assert page.count('data:image/svg') == 1 and 'Too large for this page: <a href="hml/fig3.svg">' in page
-    assert pages.Picture('hml', '3', 'photos')._repr_svg_().startswith('<svg') and '--figure 4' in pages.Picture('hml', '4', 'photos')._repr_markdown_()
+    assert pages.Picture('hml', '3', 'photos').svg.startswith('<svg') and '--figure 4' in pages.Picture('hml', '4', 'photos').words
 
 
 def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):

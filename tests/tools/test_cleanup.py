@@ -125,12 +125,12 @@ def test_runs_of_another_user_are_listed(monkeypatch):
     assert keeping.listing().note.tolist() == ['best.pt may not be read']
 
 
-@pytest.mark.parametrize('at', ['_size', '_days', '_config', '_fault', '_state'])
+@pytest.mark.parametrize('at', ['_size', '_days', 'read_json', '_fault', '_state'])
 def test_a_run_that_goes_away_while_it_is_looked_at(monkeypatch, at):
     gone, kept = stand_in(), stand_in(seed=1)
     whole = getattr(keeping, at)
     def vanish(path, *more):
-        if path == gone.folder: shutil.rmtree(gone.folder, ignore_errors=True)
+        if gone.folder in (path, path.parent): shutil.rmtree(gone.folder, ignore_errors=True)
         return whole(path, *more)
     monkeypatch.setattr(keeping, at, vanish)
     assert keeping.listing()[['name', 'state']].to_numpy().tolist() == [[kept.folder.name, 'done']]

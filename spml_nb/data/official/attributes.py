@@ -19,7 +19,7 @@ from ...base.errors import SpmlError
 from .. import fetch
 from ..dataset import listed
 from ..folder import PHOTOS, Listing
-from .registry import Archive, Benchmark, inside, read_json, register
+from .registry import Archive, Benchmark, inside, read_json, reading, register
 
 # %% ../../../nbs/data/official/attributes.ipynb #1374a794
 def _cut(photo, boxes, target):
@@ -53,7 +53,7 @@ def crops(folder: Path, boxes: dict[Path, dict[str, tuple]]) -> set[str]:
         Own choice; the Two-way paper does not tell its cropping.
     """
     if not (folder / 'crops').is_dir():
-        with fetch.whole(folder / 'crops') as temporary, ThreadPoolExecutor(os.cpu_count()) as pool:
+        with fetch.whole(folder / 'crops') as temporary, ThreadPoolExecutor() as pool:
             done = pool.map(lambda item: _cut(item[0], item[1], temporary), boxes.items())
             for _ in progress.bar(done, len(boxes), 'cutting boxes out'): pass
     return {entry.name for entry in os.scandir(folder / 'crops')}
@@ -194,10 +194,9 @@ def read_vispr(folder: Path) -> Listing:
                         f"{listed(['/'.join(key) for key in alone])}. Bring all archives.")
     keys = sorted(notes, key=lambda key: (('train', 'val', 'test').index(key[0]), key[1]))
     rows = [(key, _keys(read_json(notes[key]), notes[key], 'labels')[0]) for key in keys]
-    try: class_names = sorted({name for _, names in rows for name in names},
-                              key=lambda name: int(name[1:].split('_')[0]))
-    except ValueError as error:
-        raise SpmlError(f'{folder}: attributes must be named a0_safe, a1_… : {error}.') from error
+    named = {name for _, names in rows for name in names}
+    class_names = reading(folder, lambda: sorted(named, key=lambda name: int(name[1:].split('_')[0])),
+                          ' as attributes named a0_safe, a1_…')
     column = {name: k for k, name in enumerate(class_names)}
     labels = np.full((len(rows), len(class_names)), -1, np.int8)
     for row, (_, names) in enumerate(rows): labels[row, [column[name] for name in names]] = 1

@@ -21,9 +21,8 @@ def _columns(file, *columns):
 
 def _numbered(file):
     "{number: rest of the line}, in the file's order."
-    try: return {int(number): rest for number, rest in (line.split(maxsplit=1) for line in lines(file))}
-    except ValueError as error:
-        raise SpmlError(f'{file}: expected a number and a name in each line ({error}).') from error
+    pairs = (line.split(maxsplit=1) for line in lines(file))
+    return reading(file, lambda: {int(number): rest for number, rest in pairs}, ' as a number and a name in each line')
 
 def read_cub(folder: Path) -> Listing:
     """Read CUB with its 312 attributes.

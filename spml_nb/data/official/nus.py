@@ -12,15 +12,14 @@ import numpy as np
 
 from ...base.errors import SpmlError, one_of
 from ..folder import Listing
-from .registry import Archive, Benchmark, inside, lines, register
+from .registry import Archive, Benchmark, inside, lines, reading, register
 
 # %% ../../../nbs/data/official/nus.ipynb #6b7bf6a8
 NUS = {'recrawled': ('nus', 150_000, 60_260), 'official': ('nus-official', 161_789, 107_859),
        'labelled': ('nus-labelled', 119_103, 50_720)}
 
 def _zeros_and_ones(file, n):
-    try: values = np.array(lines(file), dtype=np.int8)
-    except ValueError as error: raise SpmlError(f'{file}: expected a 0 or 1 in each line: {error}.') from error
+    values = reading(file, lambda: np.array(lines(file), dtype=np.int8), ' as a 0 or 1 in each line')
     if len(values) != n or not np.isin(values, (0, 1)).all():
         raise SpmlError(f'{file} has {len(values):,} lines of {sorted(set(values.tolist()))}; expected {n:,} of 0 and '
                         '1, one per image of the list.')

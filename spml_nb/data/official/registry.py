@@ -8,12 +8,9 @@ __all__ = ['BENCHMARKS', 'REGISTRY', 'MOST_CELLS', 'Archive', 'Benchmark', 'regi
            'check', 'prepare', 'overview']
 
 # %% ../../../nbs/data/official/registry.ipynb #bd385430
-import csv
 import hashlib
 import importlib
-import io
 import json
-import os
 import pkgutil
 import shutil
 from collections.abc import Callable
@@ -22,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from PIL import Image
 
 from ...base import settings
@@ -29,7 +27,7 @@ from ...base.errors import SpmlError, one_of
 from ...base.files import alone, write_atomically
 from .. import fetch
 from ..dataset import Dataset, listed
-from ..folder import Listing, assemble, first_there, places, read_folder
+from ..folder import RESERVED, Listing, assemble, first_there, places, read_folder
 from .shrink import Small, shrink
 
 # %% ../../../nbs/data/official/registry.ipynb #4133c620
@@ -249,7 +247,7 @@ def undecodable(files: list[Path]) -> list[str]:
     Returns:
         'name (what is wrong)' of each, in the order of files.
     """
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor() as pool:
         return [fault for fault in pool.map(_fault, files, chunksize=64) if fault]
 
 def _fault(file):
@@ -330,14 +328,12 @@ def table_text(listing: Listing) -> str:
     Raises:
         SpmlError: For class names that the table cannot hold.
     """
-    taken = sorted({'image', 'split', 'labels', 'positives'} & set(listing.class_names))
+    taken = sorted(set(RESERVED) & set(listing.class_names))
     if taken: raise SpmlError(f'classes named {listed(taken)} cannot be columns of labels.csv.')
-    out, cells = io.StringIO(), np.array(['0', '', '1'], object)[listing.labels + 1]
-    write = csv.writer(out, lineterminator='\n').writerow
-    write(['image', *(['split'] if listing.split is not None else []), *listing.class_names])
-    for k, image in enumerate(listing.images):
-        write([image, *([listing.split[k]] if listing.split is not None else []), *cells[k]])
-    return out.getvalue()
+    cells = pd.DataFrame(np.array(['0', '', '1'], object)[listing.labels + 1], columns=listing.class_names)
+    cells.insert(0, 'image', listing.images)
+    if listing.split is not None: cells.insert(1, 'split', listing.split)
+    return cells.to_csv(index=False, lineterminator='\n')
 
 # %% ../../../nbs/data/official/registry.ipynb #32f0e91d
 def _save_matrix(file, listing):
@@ -389,8 +385,7 @@ def _same_table(file, listing):
     if file.suffix == '.csv': return file.read_text(encoding='utf-8', errors='replace') == table_text(listing)
     try: old = _load_matrix(file)
     except SpmlError: return False
-    same = (old.images, old.class_names, old.split) == (listing.images, listing.class_names, listing.split)
-    return same and np.array_equal(old.labels, listing.labels)
+    return digest(old) == digest(listing)
 
 # %% ../../../nbs/data/official/registry.ipynb #4fb05c45
 def folder_of(name: str, root: Path | None = None) -> Path:

@@ -6,7 +6,6 @@
 __all__ = ['QUALITY', 'Small', 'shrink']
 
 # %% ../../../nbs/data/official/shrink.ipynb #800c5b56
-import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -68,5 +67,5 @@ def shrink(listing: Listing, folder: Path, small: Small):
                             'came from and what was unpacked of it, and give the command again.') from error
         photo.save(temporary / name, 'JPEG', quality=QUALITY)
     shutil.rmtree(folder, ignore_errors=True)
-    with fetch.whole(folder) as temporary, ThreadPoolExecutor(os.cpu_count()) as pool:
+    with fetch.whole(folder) as temporary, ThreadPoolExecutor() as pool:
         for _ in pool.map(make, listing.images, listing.originals): pass

@@ -7,13 +7,12 @@ __all__ = ['VOC12_ANIMALS', 'CUB_SPECIES', 'CUB_CROPS', 'COCO18_NAMES', 'COCO18'
            'CCP', 'read_voc12_animals', 'read_cub_crops', 'read_coco18', 'read_mirflickr14', 'read_corel5k', 'read_ccp']
 
 # %% ../../../nbs/data/official/small_photos.ipynb #a432181c
-import csv
-import lzma
 import re
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from ...base.errors import SpmlError
 from ..dataset import listed
@@ -42,10 +41,9 @@ def read_voc12_animals(folder: Path) -> Listing:
         Everingham et al. 2012; Cao et al., ICCV 2019; labels: Ahn et al., CVPR 2019, equal to the official ones of val.
     """
     photos = inside(folder, 'trainval/VOCdevkit/VOC2012/JPEGImages')
-    table = csv.reader(lzma.decompress(_SHIPPED.read_bytes()).decode().splitlines())
-    images, words, split = zip(*list(table)[1:], strict=True)
-    return Listing([*images], *label_matrix([cell.split('|') for cell in words]), [*split],
-                   [(photos / image, None) for image in images])
+    table = pd.read_csv(_SHIPPED, dtype=str)
+    return Listing(table.image.tolist(), *label_matrix(table.labels.str.split('|')), table.split.tolist(),
+                   [(photos / image, None) for image in table.image])
 
 VOC12_ANIMALS = register(Benchmark(
     'voc12_animals', read_voc12_animals, VOC12.archives, {'train': 1864, 'test': 1729, 'classes': 19},

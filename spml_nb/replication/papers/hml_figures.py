@@ -20,9 +20,9 @@ from ...runs.folder import Run
 # %% ../../../nbs/replication/papers/hml_figures.ipynb #bbb5346f
 COSINES, GRADIENTS = np.linspace(-1, 1, 81), np.linspace(0, 1.5, 61)   # edges of the bins
 
-def _angle(seen: measuring.Examined) -> tuple[float, float]:
-    "The scale and margin of a run's method, learned ones too."
-    return tuple(float(torch.as_tensor(x).detach()) for x in (seen.trainer.method.scale, seen.trainer.method.margin))
+def _angle(method) -> tuple[float, float]:
+    "The scale and margin of a method, learned ones too."
+    return tuple(float(torch.as_tensor(x).detach()) for x in (method.scale, method.margin))
 
 def density(run: Run) -> dict:
     """Count cosines and gradients of the training images.
@@ -36,11 +36,11 @@ def density(run: Run) -> dict:
     Source: HML, Fig. 2.
     """
     pull, z, true, logits = pulls(run)
-    seen = measuring.examine(run)
-    scale, margin = _angle(seen)
+    seen = measuring.opened(run)
+    scale, margin = _angle(seen.method)
     groups = [z > 0, (z <= 0) & (true > 0), true < 0]           # with full labels the negatives are known
     gradient = pull.abs().cpu().numpy() * z.shape[1] / scale    # the loss is a mean over classes
-    cosine = logits.cpu().numpy() / seen.trainer.model.head.scale
+    cosine = logits.cpu().numpy() / seen.model.head.scale
     return {'cosine': measuring.histograms(cosine, groups, COSINES),
             'gradient': measuring.histograms(gradient, groups, GRADIENTS), 'scale': scale, 'margin': margin}
 
@@ -186,8 +186,8 @@ def correlation(run: Run) -> dict:
 
     Source: HML, Eq. 8 and Fig. 6.
     """
-    seen = measuring.examine(run, 'val')
-    corr = label_correlation(seen.trainer.model.head.weight.detach().cpu(), *_angle(seen)).numpy()
+    seen = measuring.opened(run, 'val')
+    corr = label_correlation(seen.model.head.weight.detach().cpu(), *_angle(seen.method)).numpy()
     highest = np.where(np.eye(len(corr), dtype=bool), -1, corr).max(1)
     top, names = np.argsort(-highest, kind='stable')[:12], np.array(seen.task.data.class_names)
     return {'correlation': corr[np.ix_(top, top)].astype(np.float32), 'names': names[top]}

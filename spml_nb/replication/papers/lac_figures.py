@@ -58,7 +58,7 @@ def attention(run: Run) -> dict:
     chosen = [(int(k), [int(np.flatnonzero(z[k] > 0)[0]), *measuring.surest(p[k], z[k] == 0, measuring.MAPS - 1)])
               for k in order[:measuring.IMAGES - 1]]
     flags = np.where(z > 0, 2, np.where(identified, seen.true, 0))
-    return measuring.pictures(seen, chosen, lambda batch, c: attention_maps(seen.trainer.model, batch)[:, c], flags)
+    return measuring.pictures(seen, chosen, lambda batch, c: attention_maps(seen.model, batch)[:, c], flags)
 
 def _attention(collected: Collected) -> Figure:
     "The maps, and how many of the labels that nobody observed are identified."

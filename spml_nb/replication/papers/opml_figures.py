@@ -139,7 +139,7 @@ def activation(run: Run) -> dict:
     chosen = [(int(k), measuring.surest(p[k], true[k] > 0, several)) for k in order[:measuring.IMAGES - 2]]
     chosen += [(int(k), [*measuring.surest(p[k], true[k] > 0, several - 1), int(extra[k].argmax())])
                for k in np.argsort(-extra.max(1), kind='stable')[:2]]
-    return measuring.pictures(seen, chosen, lambda batch, c: class_activation(seen.trainer.model, batch, c), true)
+    return measuring.pictures(seen, chosen, lambda batch, c: class_activation(seen.model, batch, c), true)
 
 figure7 = PaperFigure(
     'Class activation maps (Grad-CAM) of test images, of true labels and of labels that the network finds and the '

@@ -28,10 +28,10 @@ def test_gradients_and_cosines_are_those_of_the_formula(photos, margin, labels):
 def test_labels_that_are_most_alike_come_first(photos):  # noqa: F811
     run = trained(photos, loss='hml')
     found, seen = hml_figures.correlation(run), measuring.examine(run)
-    w = torch.nn.functional.normalize(seen.trainer.model.head.weight.detach(), dim=1)
+    w = torch.nn.functional.normalize(seen.model.head.weight.detach(), dim=1)
     names = [seen.task.data.class_names.index(n) for n in found['names']]
     theta = torch.arccos((w @ w.T).clamp(-1, 1))[names][:, names]
-    p = torch.sigmoid(seen.trainer.method.scale * torch.cos(theta + seen.trainer.method.margin)).detach().numpy()
+    p = torch.sigmoid(seen.method.scale * torch.cos(theta + seen.method.margin)).detach().numpy()
     off = ~np.eye(len(names), dtype=bool)
     assert np.allclose(found['correlation'][off], p[off], atol=1e-4)
     highest = np.where(off, p, -1).max(1)

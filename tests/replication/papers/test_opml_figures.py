@@ -14,5 +14,5 @@ def test_confidences_count_every_positive_once_and_maps_are_those_of_the_classes
     assert found['maps'].shape[:2] == found['names'].shape == found['kinds'].shape and found['images'].dtype == np.uint8
     assert (found['kinds'][:-2][found['names'][:-2] != ''] == 1).all() and (found['kinds'][-2:] == -1).any(1).all()
     for image, given, kinds in zip(found['images'], found['names'], found['kinds'], strict=True):
-        row = [k for k, i in enumerate(seen.index) if np.array_equal(seen.trainer.images.store[i], image)]
+        row = [k for k, i in enumerate(seen.index) if np.array_equal(seen.images.store[i], image)]
         assert all(seen.true[row[0], names.index(n)] == kind for n, kind in zip(given, kinds, strict=True) if n)
