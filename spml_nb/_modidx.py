@@ -1795,6 +1795,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                        'spml_nb.sweeps.search.finals': ('sweeps/search.html#finals', 'spml_nb/sweeps/search.py'),
                                        'spml_nb.sweeps.search.half_interval': ( 'sweeps/search.html#half_interval',
                                                                                 'spml_nb/sweeps/search.py'),
+                                       'spml_nb.sweeps.search.head_of_an': ('sweeps/search.html#head_of_an', 'spml_nb/sweeps/search.py'),
                                        'spml_nb.sweeps.search.outcome': ('sweeps/search.html#outcome', 'spml_nb/sweeps/search.py'),
                                        'spml_nb.sweeps.search.own_folder': ('sweeps/search.html#own_folder', 'spml_nb/sweeps/search.py'),
                                        'spml_nb.sweeps.search.rates': ('sweeps/search.html#rates', 'spml_nb/sweeps/search.py'),

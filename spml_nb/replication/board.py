@@ -90,7 +90,8 @@ def cells(suite: str, known: pd.DataFrame) -> pd.DataFrame:
     for dataset in [name for name in search.SUITES[suite]['datasets'] if len(known) and (known.dataset == name).any()]:
         every = {(r.loss, r.head or find(r.loss).head, r.labels): runs(r, suite, dataset, known) for r in rows}
         for (loss, head, labels), own in every.items():
-            others = [every.get(('an', h, labels), every.get(('an', h, 'single'), own[:0])) for h in (head, 'linear')]
+            others = [every.get(('an', h, labels), every.get(('an', h, 'single'), own[:0]))
+                      for h in (search.head_of_an(head), 'linear')]
             names = [first.run.iloc[0] if len(first) else '' for first in (own, *others)]
             cost, acted = own.seconds.mean(), not (own.exercised == 0).mean() >= 0.5
             lines += [{'suite': suite, 'loss': loss, 'head': head, 'labels': labels, 'dataset': dataset,

@@ -51,7 +51,8 @@ def gains(known: pd.DataFrame) -> pd.DataFrame:
     for loss in _compared():
         head = find(loss).head
         for dataset in search.SUITES[SUITE]['datasets']:
-            if (head, dataset) not in an: an[head, dataset] = _runs(search.Row('an', head), dataset, known)[0]
+            if (head, dataset) not in an:
+                an[head, dataset] = _runs(search.Row('an', search.head_of_an(head)), dataset, known)[0]
             each, keys = _runs(search.Row(loss), dataset, known)
             lines.append({'loss': loss, 'head': head, 'dataset': dataset, 'exercised': claims.exercised(keys, known),
                           'effect': statistics.paired(each, an[head, dataset], dataset)})
