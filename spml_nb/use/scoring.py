@@ -96,6 +96,12 @@ def wilson(right: np.ndarray, named: np.ndarray) -> tuple[np.ndarray, np.ndarray
     middle, half = p + Z ** 2 / (2 * n), Z * np.sqrt(p * (1 - p) / n + Z ** 2 / (4 * n ** 2))
     return tuple(100 * (middle + sign * half) / (1 + Z ** 2 / n) for sign in (-1, 1))
 
+def _resampled(probabilities: np.ndarray, targets: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    "mAP of each draw of photos, (R,); a class counts where a draw has a photo with it."
+    each = [resampled_map(probabilities[:, [c]], targets[:, [c]], draws) for c in range(targets.shape[1])]
+    there = draws @ (targets > 0) > 0
+    return np.sum(each, axis=0) / np.where(there.any(1), there.sum(1), np.nan)
+
 def _total(mean: float, maps: Callable, right: np.ndarray, named: np.ndarray, present: np.ndarray) -> pd.DataFrame:
     "`Scores.total`, from the mAP, the function that gives it for draws of photos, and three (N, C) masks."
     draws = image_draws(len(right), REPEATS)
@@ -130,7 +136,7 @@ def score(probabilities: np.ndarray, labels: np.ndarray, names: list[str], thres
     named, present = (probabilities >= threshold) & counted, positive & counted
     right, ranked = named & present, present.any(0)
     ap = np.where(ranked, 100 * metrics.average_precision(probabilities, targets, unknown='ignore'), np.nan)
-    maps = partial(resampled_map, probabilities[:, ranked], targets[:, ranked])
+    maps = partial(_resampled, probabilities[:, ranked], targets[:, ranked])
     counts = {'present': present.sum(0), 'named': named.sum(0), 'right': right.sum(0)}
     low, high = wilson(counts['right'], counts['named'])
     table = {**counts, 'precision': _shares(counts['right'], counts['named']), 'low': low, 'high': high,

@@ -9,7 +9,7 @@ from PIL import Image
 from quick import config
 
 from spml_nb import data as datasets
-from spml_nb import metrics, training
+from spml_nb import training
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.folder import read_folder
 from spml_nb.training import batches
@@ -212,26 +212,7 @@ def test_a_method_that_leaves_a_class_near_one_half_fills_no_list():
     assert set(missing['row'][:4]) == {0, 2, 4, 6} and (missing['class'][:4] == 1).all()
 
 
-# ---- intervals
-
-def test_the_score_is_that_of_the_metrics_and_lies_in_its_interval():
-    random = np.random.default_rng(0)
-    y = np.where(random.random((80, 3)) < 0.3, 1, -1).astype(np.int8)
-    s = random.standard_normal((80, 3)) + y
-    table = annotate.with_interval(s, y, 0.4)
-    p = 1 / (1 + np.exp(-s))
-    assert table.score.tolist() == pytest.approx([metrics.mean_average_precision(s, y), metrics.f1(p, y, 'micro', 0.4)])
-    assert (table.low < table.score).all() and (table.score < table.high).all() and (table.high <= [100, 1]).all()
-    wider = annotate.with_interval(s[:20], y[:20], 0.4)
-    assert (wider.high - wider.low > 1.3 * (table.high - table.low)).all()   # four times fewer photos: about twice as wide
-
-
-def test_unknown_labels_count_nowhere():
-    y = np.array([[1, 0], [-1, 0], [1, 1], [-1, -1]], np.int8)
-    s = np.array([[2.0, 9], [-1, -9], [3, 1], [1, -1]])
-    assert annotate.with_interval(s, y, 0.5).score.tolist() == pytest.approx([100, 2 * 3 / (4 + 3)])
-    assert annotate.with_interval(s, -np.abs(y), 0.5).isna().all(axis=None)   # nothing is there
-
+# ---- the sample
 
 def test_a_photo_of_the_sample_trains_nobody(folder):
     sheet = Sheet(folder, CLASSES, sample=8)

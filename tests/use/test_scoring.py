@@ -63,6 +63,15 @@ def test_intervals_shrink_with_the_root_of_the_number_of_photos_and_are_near_the
     assert abs((row.high - row.low) / expected - 1) < 0.2
 
 
+def test_a_rare_class_that_a_draw_of_photos_misses_does_not_count_there():
+    "One photo in forty has the rare class, found at once: it is missing from a third of the draws, and the mAP is 100 % in all."
+    y = np.full((40, 2), -1)
+    y[0, 0] = y[::2, 1] = 1
+    p = np.where(y > 0, 0.9, 0.1)
+    row = score(p, y, ['rare', 'usual'], 0.5).total.loc['mAP']
+    assert (row.low, row.value, row.high) == (100, 100, 100)
+
+
 def test_a_run_on_its_own_test_photos_gets_its_own_scores(made):
     for name in ('cosine', 'frozen'):
         run = made.run(name)
