@@ -237,8 +237,8 @@ def test_the_answers_of_the_program_are_in_the_table_and_train(labelled):
         there = {name for name in sheet.class_names if row[name] == '1'}
         assert there == set(truth[image]) if image in sheet.sample else len(there) == bool(truth[image]) and there <= set(truth[image])
     assert labelled['result'].scores['test_truth'] == 'complete' and labelled['got'] > 2 * labelled['random_share']
-    line = labelled['scores'].loc['mAP (%)']
-    assert line.low < line.score < line.high
+    line = labelled['scores'].loc['mAP']
+    assert line.low < line.value < line.high
 
 
 def test_the_models_first_guess_is_number_one(labelled):
