@@ -159,13 +159,11 @@ def draw(figure: PaperFigure, collected: Collected) -> bytes:
     svg = to_svg(lambda: _titled(figure.draw(collected), collected.about))
     return _fewer_colours(svg) if any('images' in arrays for arrays in collected.arrays.values()) else svg
 
-def to_svg(make: Callable[[], Figure], digits: int = 2, **options) -> bytes:
+def to_svg(make: Callable[[], Figure], **options) -> bytes:
     """Make a picture in the style of all pictures here.
 
     Args:
         make: makes it.
-        digits: behind the point, of what is drawn. A hundredth of a point is more than the eye can see, and the file
-            two thirds as large as with all six.
         options: of matplotlib's `savefig`.
 
     Returns:
@@ -174,8 +172,8 @@ def to_svg(make: Callable[[], Figure], digits: int = 2, **options) -> bytes:
     svg = io.BytesIO()
     with _lock, style.context(['default', STYLE]):
         make().savefig(svg, format='svg', metadata={'Date': None, 'Creator': None}, **options)
-    rest = re.compile(rb'(?<=\.\d{%d})\d+' % digits)
-    return re.sub(rb' d="[^"]*"', lambda path: rest.sub(b'', path[0]), svg.getvalue())
+    # a hundredth of a point is more than the eye can see, and the file two thirds as large
+    return re.sub(rb' d="[^"]*"', lambda path: re.sub(rb'(\.\d\d)\d+', rb'\1', path[0]), svg.getvalue())
 
 def _titled(picture: Figure, about: dict) -> Figure:
     for ax in picture.axes:

@@ -183,7 +183,7 @@ def draw(measured: pd.DataFrame, shares: bool = False, found: pd.DataFrame | Non
         SVG, the same bytes for the same numbers.
     """
     found = rates(measured) if found is None else found
-    return drawing.to_svg(lambda: _picture(measured, shares, found), digits=6, bbox_inches='tight')
+    return drawing.to_svg(lambda: _picture(measured, shares, found), bbox_inches='tight')
 
 def _picture(measured: pd.DataFrame, shares: bool, found: pd.DataFrame) -> Figure:
     datasets = measured.dataset.unique()
