@@ -16,7 +16,7 @@ from selenium.webdriver.support.ui import Select
 
 CHROMIUM = next(filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome'))), None)
 DRIVER = shutil.which('chromedriver')
-pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason='chromium and chromedriver are not installed')
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (CHROMIUM and DRIVER), reason='chromium and chromedriver are not installed')]
 FLAGS = ('--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update',
          '--disable-sync', '--force-prefers-reduced-motion', '--window-size=1300,900')
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="90" viewBox="0 0 {0} 90"><path d="M0 0L90 90" stroke="#147"/></svg>'
