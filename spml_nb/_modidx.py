@@ -1758,6 +1758,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                       'spml_nb.sweeps.queue._finished': ('sweeps/queue.html#_finished', 'spml_nb/sweeps/queue.py'),
                                       'spml_nb.sweeps.queue._gpus': ('sweeps/queue.html#_gpus', 'spml_nb/sweeps/queue.py'),
                                       'spml_nb.sweeps.queue._images': ('sweeps/queue.html#_images', 'spml_nb/sweeps/queue.py'),
+                                      'spml_nb.sweeps.queue._keep_log': ('sweeps/queue.html#_keep_log', 'spml_nb/sweeps/queue.py'),
                                       'spml_nb.sweeps.queue._key': ('sweeps/queue.html#_key', 'spml_nb/sweeps/queue.py'),
                                       'spml_nb.sweeps.queue._local': ('sweeps/queue.html#_local', 'spml_nb/sweeps/queue.py'),
                                       'spml_nb.sweeps.queue._missing': ('sweeps/queue.html#_missing', 'spml_nb/sweeps/queue.py'),

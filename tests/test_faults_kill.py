@@ -51,10 +51,15 @@ def test_training_killed_at_random_moments_ends_with_the_same_bits(photos, tmp_p
         elsewhere(monkeypatch, tmp_path, f'killed{k}')
         for seconds in (moment, rng.random() * duration):
             killed += kill_after(start('train', config=config), seconds)
-            assert [found for found in of_runs().values() if found] in ([], list(whole.values()))   # DONE is there with everything, or not at all
+            assert [numbers(found) for found in of_runs().values() if found] in ([], [numbers(found) for found in whole.values()])   # DONE is there with everything, or not at all
         assert end(start('train', config=config)) == 0
         assert of_runs() == whole   # the numbers, and no file more or less
     assert killed >= times
+
+
+def numbers(found):
+    "What `of_run` gives without the checkpoints that a process killed after DONE may leave; the next command removes them."
+    return found | {'files': [name for name in found['files'] if name not in ('last.pt', 'val_observed.pt')]}
 
 
 @pytest.mark.parametrize('given', [TWO_STAGES | {'linear_epochs': 1, 'epochs': 1}, OWN_STAGES | {'epochs': 1, 'cached_views': 1}], ids=['linear_init', 'lac'])

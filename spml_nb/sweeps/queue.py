@@ -60,11 +60,18 @@ def attempt(config: Config) -> str:
                 traceback.print_exc()
                 raise
         with contextlib.suppress(FileNotFoundError):   # another sweep that waited for this run has moved it
-            file.replace(folder / 'log.txt')
+            _keep_log(file, folder / 'log.txt')
     except SpmlError as error: return str(error)
     except OSError as error: return f'{error}. Free space or point the setting `runs` elsewhere (settings.ini).'
     except Exception as error: return f'{type(error).__name__}: {error}'
     return ''
+
+def _keep_log(file: Path, kept: Path):
+    "Move the output of a run into its folder, after what an earlier attempt left there."
+    if kept.is_file():
+        with open(kept, 'ab') as log: log.write(file.read_bytes())
+        file.unlink()
+    else: file.replace(kept)
 
 def _close(run: Run, error: SpmlError, seconds: float):
     "Finish a run that has diverged: no weights, and validation 0, so that a search can go on without it."

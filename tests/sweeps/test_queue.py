@@ -47,7 +47,8 @@ def test_what_is_done_is_not_run_again_and_a_failure_stops_nothing(place):
     assert again.state.tolist() == ['done', 'done']
     assert finished == {run: (Run(resolve(c)).folder / 'DONE').stat().st_mtime_ns for run, c in zip(again.run, again.config, strict=True)}
     folder = Run(resolve(QUICK)).folder
-    assert 'epoch  1/1' in (folder / 'log.txt').read_text() and not list(folder.parent.glob(f'{folder.name}.log'))
+    assert queue.attempt(QUICK) == ''   # as after the death of a node that had just ended the run
+    assert re.search(r'(?s)epoch  1/1.*already done', (folder / 'log.txt').read_text()) and not list(folder.parent.glob(f'{folder.name}.log'))
 
 
 def test_a_run_that_diverges_is_done_with_nothing(place):
@@ -219,10 +220,11 @@ def test_a_sweep_survives_the_death_of_a_node(two_nodes, photo_folder):
     table = sweeps.run(on_photos(photo_folder), engine='ray', address=group.address, jobs=2, tell=tell)
     assert died.is_set() and len(table) == 12 and set(table.state) == {'done'}, told
     assert len(runs.load()) == 12
-    texts = [(settings.path('runs') / name / 'log.txt').read_text() for name in table.run]
-    assert sum('already done' in text for text in texts) <= 1   # that of the node, if it died when the run had just ended; and none is trained twice:
-    epochs = [Counter(line.split('/')[0].split()[-1] for line in text.splitlines() if line.startswith('epoch')) for text in texts]
-    assert all(len(found) == 25 and set(found.values()) <= {1, 2} for found in epochs) and sum(max(found.values()) > 1 for found in epochs) <= 1
+    folders = [settings.path('runs') / name for name in table.run]
+    assert all(pd.read_csv(folder / 'metrics.csv').epoch.tolist() == list(range(1, 26)) for folder in folders)
+    epochs = [Counter(re.findall(r'epoch +(\d+)/25', (folder / 'log.txt').read_text())) for folder in folders]
+    assert sum(len(found) < 25 for found in epochs) <= 1 and all(len(found) >= 24 for found in epochs)   # the node may die between a checkpoint and its line
+    assert max(max(found.values()) for found in epochs) == 1   # no epoch is trained twice
     again = sweeps.run(on_photos(photo_folder), engine='ray', address=group.address, jobs=2, tell=told.append)
     assert set(again.state) == {'done'} and len(told) == 12
 
