@@ -46,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         server, name = self.server, self.path.split('?')[0].rsplit('/', 1)[-1]
         server.log.append((name, self.headers['Range']))
-        if server.hold is not None: server.hold.wait(30)
+        if server.hold is not None: server.hold.wait(300)
         self.close_connection = True
         file, status = server.folder / name, server.next_of(server.status, name)
         if status or not file.is_file():

@@ -1,4 +1,5 @@
 "The notebooks as a person runs them in JupyterLab: opened in a browser, all cells run from the menu. Needs what test_site.py needs."
+import contextlib
 import json
 import os
 import subprocess
@@ -110,13 +111,25 @@ def until(browser, seconds, what):
 
 def outputs(browser, mime):
     "The texts of all outputs of a kind, in order."
-    return [e.get_property('textContent') for e in browser.find_elements(By.CSS_SELECTOR, f'.jp-Notebook .jp-OutputArea-output[data-mime-type="{mime}"]')]
+    found = f'.jp-Notebook .jp-OutputArea-output[data-mime-type="{mime}"]'
+    return browser.execute_script('return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)', found)   # at once: outputs come and go
 
 
 def errors(browser):
     "Exceptions and whatever else was told in red, but for advice on photos that nobody has labelled yet."
     told = outputs(browser, 'application/vnd.jupyter.stderr')
     return outputs(browser, 'application/vnd.jupyter.error') + [text for text in told if ': labels.csv has no row for ' not in text]
+
+
+def says(browser, mime, part):
+    "Wait for an output with some words; the last ones are drawn after their cell has its number."
+    return until(browser, 60, lambda b: next((text for text in outputs(b, mime) if part in text), None))
+
+
+def pictures(browser, n):
+    "Wait for n pictures or more, all of them drawn. Returns: their widths."
+    script = "return [...document.querySelectorAll('.jp-Notebook .jp-OutputArea-output img')].map(image => image.complete ? image.naturalWidth : 0)"
+    return until(browser, 60, lambda b: len(widths := b.execute_script(script)) >= n and all(widths) and widths)
 
 
 def open_notebook(browser, lab, name):
@@ -181,12 +194,12 @@ def test_train_draws_while_it_trains(chromium, lab):
     during = [s for s in seen if s['prompt'].strip() == '[*]:']
     assert len(during) >= 3, f'{len(seen)} pictures, {len(during)} of them while the cell ran'   # the first, and two changes
     assert all(len(s['images']) == 1 for s in seen)   # in place, not one below the other
-    table = next(text for text in outputs(chromium, 'text/html') if 'mAP (%)' in text)
+    table = says(chromium, 'text/html', 'mAP (%)')
     result = json.loads(next((folder.parent / 'runs').glob('em-mini_voc-*/result.json')).read_text())['scores']
     assert f"{result['test_map']:.4f}".rstrip('0') in table
-    assert len(chromium.find_elements(By.CSS_SELECTOR, '.jp-Notebook .jp-OutputArea-output img')) >= 4
+    pictures(chromium, 4)
     run_all(chromium)   # a second time: the result is there already, and is shown
-    assert errors(chromium) == [] and table in outputs(chromium, 'text/html')
+    assert errors(chromium) == [] and says(chromium, 'text/html', table)
     assert len(list((folder.parent / 'runs').glob('em-mini_voc-*'))) == 1
     check_console(chromium)
     close_notebook(chromium)
@@ -194,16 +207,15 @@ def test_train_draws_while_it_trains(chromium, lab):
 
 def test_evaluate_scores_the_run(chromium, lab):
     run_whole(chromium, lab, 'evaluate.ipynb', SMALL)
-    assert 'on mini_voc (test): mAP' in ''.join(outputs(chromium, 'application/vnd.jupyter.stdout'))
+    says(chromium, 'application/vnd.jupyter.stdout', 'on mini_voc (test): mAP')
     close_notebook(chromium)
 
 
 @pytest.mark.parametrize('name', ['choose_a_method', 'label_photos', 'your_own_data', 'your_own_method'])
 def test_a_tutorial_comes_to_its_answer(chromium, lab, name):
     run_whole(chromium, lab, f'tutorials/{name}.ipynb', SMALL)
-    assert any('In short' in text for text in outputs(chromium, 'text/markdown'))
-    pictures = chromium.find_elements(By.CSS_SELECTOR, '.jp-Notebook .jp-OutputArea-output img')
-    assert len(pictures) >= 3 and all(picture.get_property('naturalWidth') > 100 for picture in pictures)
+    says(chromium, 'text/markdown', 'In short')
+    assert min(pictures(chromium, 3)) > 100
     close_notebook(chromium)
 
 
@@ -216,14 +228,14 @@ def shown(browser):
 
 def type_answers(browser, answers, count):
     "Answer photos as a person does: read the photo's name, type, press Enter, look at the next. Returns: their names."
-    field = browser.find_element(By.CSS_SELECTOR, '.jp-Notebook .widget-text input')
+    field = until(browser, 60, lambda b: shown(b) and next(iter(b.find_elements(By.CSS_SELECTOR, '.jp-Notebook .widget-text input')), None))
     field.click()
     done = []
     for _ in range(count):
         before = shown(browser)
         done.append(before.split()[-1])
         field.send_keys(answers(done[-1]), Keys.ENTER)
-        until(browser, 60, lambda b, before=before: shown(b) != before and not field.get_property('value'))
+        until(browser, 60, lambda b, before=before: shown(b) not in ('', before) and not field.get_property('value'))
     return done
 
 
@@ -241,11 +253,12 @@ def test_twenty_photos_are_labelled_by_keys_and_survive_a_kill(chromium, lab, ph
     put(lab[1], 'tutorials/label_photos.ipynb', f"dataset, classes, sample, backbone, image_size = {str(folder)!r}, 'red|blue|bright', 6, 'mini', 40\n{SMALL}")
     open_notebook(chromium, lab, 'tutorials/label_photos.ipynb')
     run_all(chromium)
-    assert errors(chromium) == [] and any('Label ten photos or more' in text for text in outputs(chromium, 'text/markdown'))
+    assert errors(chromium) == [] and says(chromium, 'text/markdown', 'Label ten photos or more')
     number = {'red': '1', 'blue': '2', 'bright': '3'}
     first = type_answers(chromium, lambda image: number[truth[image][0]], 8)
     for kernel in psutil.Process().children(recursive=True):   # as a crash does it: nothing is asked, nothing is saved
-        if 'ipykernel_launcher' in ' '.join(kernel.cmdline()): kernel.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):   # a process of the browser may have ended meanwhile
+            if 'ipykernel_launcher' in ' '.join(kernel.cmdline()): kernel.kill()
     kept = pd.read_csv(folder / 'labels.csv', index_col='image')
     assert kept.index.tolist() == first and all(kept.at[image, truth[image][0]] == 1 for image in first)
     open_notebook(chromium, lab, 'tutorials/label_photos.ipynb')
@@ -261,14 +274,15 @@ def test_twenty_photos_are_labelled_by_keys_and_survive_a_kill(chromium, lab, ph
         assert said == ([name for name in number if name in truth[image]] if image in last else truth[image][:1]) and (row.split == 'test') == (image in last)
     run_all(chromium)   # now it trains
     assert errors(chromium) == []
-    in_short = next(text for text in outputs(chromium, 'text/markdown') if 'In short' in text)
+    in_short = says(chromium, 'text/markdown', 'In short')
     assert '20 photos' in in_short and '6 of them in full' in in_short and '95 % interval' in in_short
-    assert chromium.find_elements(By.CSS_SELECTOR, '.jp-Notebook .jp-OutputArea-output[data-mime-type="image/jpeg"] img'), 'no suggestions are shown'
+    until(chromium, 60, lambda b: b.find_elements(By.CSS_SELECTOR, '.jp-Notebook .jp-OutputArea-output[data-mime-type="image/jpeg"] img'))   # the suggestions
     missing = pd.read_csv(next((lab[1].parent / 'runs').glob('labelled-*/*/*/missing.csv')))
     assert set(missing.image) <= {*first, *then} and not [1 for image, label in zip(missing.image, missing.label, strict=True) if kept.at[image, label] == 1]
-    buttons = [b.text for b in chromium.find_elements(By.CSS_SELECTOR, '.jp-Notebook .widget-button') if b.text[:1].isdigit()]
+    def suggested(b): return [button.text for button in b.find_elements(By.CSS_SELECTOR, '.jp-Notebook .widget-button') if button.text[:1].isdigit()]
+    buttons = until(chromium, 60, lambda b: len(found := suggested(b)) == 3 and found)
     guesses = [float(text.split()[-1]) for text in buttons]
-    assert len(buttons) == 3 and guesses == sorted(guesses, reverse=True)   # in the order of the model's guess
+    assert guesses == sorted(guesses, reverse=True)   # in the order of the model's guess
     check_console(chromium)
     close_notebook(chromium)
 

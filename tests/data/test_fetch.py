@@ -238,12 +238,12 @@ def test_two_processes_fetch_a_file_once(source, tmp_path):
 
 
 def test_what_a_killed_process_leaves_is_gone_on_with(source, tmp_path):
-    code = 'import sys; from spml_nb.data.fetch import download; download([sys.argv[1]], sys.argv[2])'
+    code = 'import sys; from spml_nb.data.fetch import download; download([sys.argv[1]], sys.argv[2], wait=60)'
     with serve(source, drop={'a.bin': [300_000]}) as server:
         hang = subprocess.Popen([sys.executable, '-c', code, server.url + '/a.bin', str(tmp_path / 'a.bin')], stdout=subprocess.DEVNULL)
-        deadline = time.time() + 60
+        deadline = time.time() + 300
         while fetch.size_of(tmp_path / 'a.bin.part') < 300_000 and time.time() < deadline: time.sleep(0.005)
-        hang.kill()   # while it waits a second before the next try
+        hang.kill()   # while it waits a minute before the next try
         hang.wait()
         assert not (tmp_path / 'a.bin').exists()
         download([server.url + '/a.bin'], tmp_path / 'a.bin', **SUMS, **quiet)

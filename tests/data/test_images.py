@@ -266,9 +266,12 @@ from spml_nb.data import images, views
 from spml_nb.data.dataset import Dataset
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 decode = images._decode
-def build(slow, out, cache, files):
+def build(until, out, cache, files):
     sys.stdout = open(out, 'w'); os.environ['SPML_NB_CACHE'] = cache
-    images._decode = lambda *given: time.sleep(slow) or decode(*given)
+    def held(*given):
+        while not os.path.exists(until): time.sleep(0.01)
+        return decode(*given)
+    images._decode = held
     data = Dataset('set', [Path(f) for f in files], np.ones((len(files), 1), np.int8), ['c'], np.full(len(files), 'train'))
     print('sum', int(images.open_images(data, 16).astype(int).sum()), flush=True)
 for line in sys.stdin:
@@ -279,11 +282,11 @@ for line in sys.stdin:
 
 @pytest.fixture(scope='module')
 def processes():
-    "A function that starts another process on `open_images` at 16 px, each decoding slowed; one interpreter forks them all, to import torch once."
+    "A function that starts another process on `open_images` at 16 px, which decodes when a file is there; one interpreter forks them all, to import torch once."
     if not hasattr(os, 'fork'): pytest.skip('needs processes that fork')
     parent = subprocess.Popen([sys.executable, '-c', FORK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, 'OMP_NUM_THREADS': '1'})
-    def start(slow, out, files):
-        parent.stdin.write(json.dumps([slow, str(out), os.environ['SPML_NB_CACHE'], [str(file) for file in files]]) + '\n'); parent.stdin.flush()
+    def start(until, out, files):
+        parent.stdin.write(json.dumps([str(until), str(out), os.environ['SPML_NB_CACHE'], [str(file) for file in files]]) + '\n'); parent.stdin.flush()
         return int(parent.stdout.readline())
     yield start
     parent.stdin.close(); parent.wait(timeout=60)
@@ -298,7 +301,9 @@ def until(condition, seconds=240):
 
 def test_of_two_processes_at_once_one_builds_and_the_other_waits_for_it(photos, cache, tmp_path, processes):
     outs = [tmp_path / 'one.txt', tmp_path / 'two.txt']
-    for out in outs: processes(0.2, out, photos)
+    for out in outs: processes(tmp_path / 'go', out, photos)
+    until(lambda: any(out.exists() and 'waiting for it' in out.read_text() for out in outs))
+    (tmp_path / 'go').touch()
     until(lambda: all(out.exists() and 'sum' in out.read_text() and out.read_text().endswith('\n') for out in outs))
     said, total = [out.read_text() for out in outs], int(sum(resized(Image.open(file), 16).astype(int).sum() for file in photos))
     assert all(f'sum {total}\n' in text for text in said)
@@ -315,7 +320,7 @@ def test_of_three_threads_at_once_one_builds(photos, monkeypatch):
 
 
 def test_a_builder_killed_half_way_leaves_nothing_that_counts(photos, cache, tmp_path, processes):
-    pid, final = processes(5, tmp_path / 'out.txt', photos), cache_file(dataset(photos), 16)
+    pid, final = processes(tmp_path / 'never', tmp_path / 'out.txt', photos), cache_file(dataset(photos), 16)
     until(lambda: [name for name in inside(cache) if TEMPORARY.match(name)])
     os.kill(pid, signal.SIGKILL)
     (half,) = inside(cache)

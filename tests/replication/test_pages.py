@@ -5,7 +5,6 @@ import json
 import multiprocessing
 import os
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -175,7 +174,7 @@ def dying_build(pipe):
         def content(temporary):
             temporary.write_text(text[:len(text) // 2])
             pipe.send(file.name)
-            time.sleep(0.05)
+            pipe.recv()   # it goes on when it is told to
             temporary.write_text(text)
         write(file, content)
     files.write_atomically = halves
@@ -190,7 +189,11 @@ def test_a_build_that_dies_leaves_old_files_or_new_ones(outputs, made):
     here, there = multiprocessing.Pipe()
     process = multiprocessing.get_context('fork').Process(target=dying_build, args=(there,))
     process.start()
-    begun = [here.recv() for _ in range(3) if here.poll(60)]   # two are written, the third is half
+    begun = []
+    while len(begun) < 3:   # two are written, the third is half
+        if begun: here.send('go on')
+        assert here.poll(300)
+        begun.append(here.recv())
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     now = bytes_of(outputs)

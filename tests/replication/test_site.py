@@ -12,7 +12,7 @@ webdriver = pytest.importorskip('selenium.webdriver', reason='selenium is not in
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import Select
+from selenium.webdriver.support.ui import Select, WebDriverWait
 
 CHROMIUM = next(filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome'))), None)
 DRIVER = shutil.which('chromedriver')
@@ -146,8 +146,7 @@ def test_a_link_leads_to_a_figure_that_is_drawn(browser):
     figure = browser.find_element(By.CSS_SELECTOR, '#hml-figure-3 .suite.photos img')
     assert browser.current_url.endswith('#hml-figure-3') and figure.get_property('naturalWidth') == 321
     browser.execute_script("document.documentElement.style.scrollBehavior = 'auto'; location.hash = ''; location.hash = '#hml-figure-3'")
-    top = browser.execute_script("return document.querySelector('#hml-figure-3').getBoundingClientRect().top")
-    assert 0 <= top < 300
+    WebDriverWait(browser, 60).until(lambda b: 0 <= b.execute_script("return document.querySelector('#hml-figure-3').getBoundingClientRect().top") < 300)
 
 
 def test_every_link_within_the_page_has_its_goal(browser):
@@ -158,9 +157,9 @@ def test_every_link_within_the_page_has_its_goal(browser):
 def test_a_command_is_copied_or_selected(browser):
     button = browser.find_element(By.CSS_SELECTOR, '#hml-table-3 .suite.photos .copy')
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
-    button.click()
-    browser.execute_async_script('setTimeout(arguments[0], 300)')
-    assert button.text in ('copied', 'selected')
+    browser.execute_script("window.said = []; new MutationObserver(() => window.said.push(arguments[0].textContent)).observe(arguments[0], {childList: true})", button)
+    button.click()   # the word stays for a second and a half only
+    assert WebDriverWait(browser, 60).until(lambda b: b.execute_script('return window.said'))[0] in ('copied', 'selected')
 
 
 def test_light_and_dark(browser):

@@ -1,4 +1,5 @@
 """Several processes train one run: the same curve as one process, the same state everywhere, no image counted twice."""
+import contextlib
 import copy
 import math
 from pathlib import Path
@@ -60,9 +61,10 @@ def at_the_end(trainer):
 def together(configs, out, size=2):
     "Train with `size` processes. configs: by name. Returns: {name: (curves, test logits, [state of each process], folder)}."
     import socket
-    with socket.socket() as free:
-        free.bind(('127.0.0.1', 0))
-        port = free.getsockname()[1]
+    for port in np.random.default_rng().integers(20_000, 32_000, 100).tolist():   # below the ports that systems give out themselves, such as to Ray in another test
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(('127.0.0.1', port))
+            break
     mp.start_processes(worker, args=(size, port, list(configs.values()), str(out)), nprocs=size, start_method='spawn')
     found = {}
     for name, given in configs.items():
