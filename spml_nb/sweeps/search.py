@@ -142,7 +142,8 @@ SUITES = {
         'datasets': {'voc12_animals': {}, 'cub_crops': {}},
         'config': {**_PHOTOS, 'regime': 'finetune', 'image_size': 160, 'batch_size': 16},
         'heads': {'labelwise': _LABELWISE | {'epochs': 15, 'patience': 4}},
-        'draws': 3, 'widened': 0, 'usual': 1e-4, 'seeds': dict.fromkeys(CHOICES['head'], 3),
+        'scheduled': dict.fromkeys(('em_apl', 'gr'), {'epochs': 10, 'patience': 0}),   # as long as in EM/APL
+        'draws': 3, 'widened': 0, 'usual': 1e-4, 'between': (1e-5, 1e-3), 'seeds': dict.fromkeys(CHOICES['head'], 3),
         'methods': ('bce', 'an', 'wan', 'epr', 'role', 'llr', 'em', 'em_apl', 'hml', 'opml_sp', 'gr', 'lac')},
     'mini': {
         'datasets': {'mini_voc': {}, 'mini_cub': {}},
@@ -428,15 +429,16 @@ def rows_of(suite: str) -> list[Row]:
         suite: a key of `SUITES`.
 
     Returns:
-        `every_method`, or the suite's methods, each on its own head, with AN on every head.
+        `every_method`, or the suite's methods, each on its own head, with AN on every one of these heads.
 
     Raises:
         SpmlError: for another suite.
     """
     given = SUITES[one_of(suite, SUITES, 'suite')]
     chosen = given.get('methods') or names()
+    heads = {find(name).head for name in chosen}
     return [row for row in every_method()
-            if 'methods' not in given or row.loss == 'an'
+            if 'methods' not in given or (row.loss == 'an' and row.head in heads)
             or (row.loss in chosen and row.head == find(row.loss).head)]
 
 def edges(suite: str, dataset: str, known: pd.DataFrame) -> pd.DataFrame:

@@ -175,9 +175,9 @@ def test_losses_that_are_one_loss_run_once_and_appear_under_each_name(monkeypatc
 
 
 def small(monkeypatch):
-    "The suite mini with two methods and two draws, on frozen features."
+    "The suite mini with AN on two heads, EM and HML, and two draws, on frozen features."
     monkeypatch.setitem(search.SUITES, 'mini', search.SUITES['mini'] | {
-        'config': {'regime': 'linear', 'epochs': 1, 'cached_views': 1}, 'draws': 2, 'methods': ('an', 'em'), 'seeds': dict.fromkeys(HEADS, 2)})
+        'config': {'regime': 'linear', 'epochs': 1, 'cached_views': 1}, 'draws': 2, 'methods': ('an', 'em', 'hml'), 'seeds': dict.fromkeys(HEADS, 2)})
     monkeypatch.setattr(search, 'HEADS', HEADS[:2])
 
 
@@ -185,15 +185,15 @@ def test_a_board_is_resumed_nothing_runs_twice_and_its_files_are_written(own_fol
     small(monkeypatch)
     told = []
     dry = sweeps.sweep('mini', ['mini_voc'], dry_run=True, tell=told.append)
-    assert (dry.state == 'missing').all() and len(dry) == 6 and '6 runs of search, of which 6 are missing; 0 runs with fresh seeds' in told[1]
+    assert (dry.state == 'missing').all() and len(dry) == 8 and '8 runs of search, of which 8 are missing; 0 runs with fresh seeds' in told[1]
     done = sweeps.sweep('mini', ['mini_voc'], tell=told.append)
-    assert len(done) == 12 and set(done.state) == {'done'}   # three rows: two draws and two seeds each
+    assert len(done) == 16 and set(done.state) == {'done'}   # four rows: two draws and two seeds each
     assert len(sweeps.sweep('mini', ['mini_voc'], tell=told.append)) == 0
-    assert 'of which 0 are missing; 6 runs with fresh seeds are chosen by now, of which 0 are missing' in (sweeps.sweep('mini', ['mini_voc'], dry_run=True, tell=told.append), told)[1][-3]
+    assert 'of which 0 are missing; 8 runs with fresh seeds are chosen by now, of which 0 are missing' in (sweeps.sweep('mini', ['mini_voc'], dry_run=True, tell=told.append), told)[1][-3]
     folder = settings.path('outputs') / 'methods'
     assert {file.name for file in folder.iterdir()} == {'mini_voc.csv', 'mini_voc.md', 'mini_voc_search.csv', 'mini_voc_best_of_k.csv'}
     board, curves = pd.read_csv(folder / 'mini_voc.csv'), pd.read_csv(folder / 'mini_voc_best_of_k.csv')
-    assert list(board) == search.COLUMNS and (board.n == 2).all() and curves.k.tolist() == [1, 2] * 3
+    assert list(board) == search.COLUMNS and (board.n == 2).all() and curves.k.tolist() == [1, 2] * 4
     head = (folder / 'mini_voc.md').read_text().splitlines()[0]
     assert all(words in head for words in ('regime linear', '2 draws', 'seed 1000', 'fully labelled validation', 'linear 2', 'mini_voc'))
 
