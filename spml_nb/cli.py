@@ -78,11 +78,19 @@ def _fields_argument(meaning: str):
     return _argument('-p', nargs=2, action='append', default=[], metavar=('NAME', 'VALUE'), dest='values', help=meaning,
                      completes='fields')
 
-def _yaml(text: str, form: str):
+def _yaml(text: str, form: str, source: str = ''):
+    "What a text says. form: how it ought to be written; source: the file that it comes from."
     import yaml
     try: return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:   # ValueError: a date that does not exist
-        raise SpmlError(f'{text!r} cannot be read as YAML. Write it as {form}.') from error
+        why = f": {' '.join(str(error).split())}" if source else ''
+        raise SpmlError(f'{source or repr(text)} cannot be read as YAML{why}. Write {form}.') from error
+
+def _mapping(text: str, form: str, source: str = '') -> dict:
+    "The fields that a text names."
+    fields = _yaml(text, form, source)
+    if isinstance(fields, dict) and all(isinstance(name, str) for name in fields): return fields
+    raise SpmlError(f'{source or repr(text)} holds no fields. Write {form}.')
 
 def _fields(args) -> dict:
     "What -p gave, each value read as YAML; a number or a date stays a text where the field is one."
@@ -90,7 +98,7 @@ def _fields(args) -> dict:
     given = {}
     for name, text in args.values:
         kind = Config.__annotations__.get(name)
-        value = _yaml(text, f"""-p {name} "'{text}'" if it is a text, or as -p {name} '[a, b]' if it is a list""")
+        value = _yaml(text, f"""it as -p {name} "'{text}'" if it is a text, or as -p {name} '[a, b]' if it is a list""")
         worded = {str, tuple} & {kind, *typing.get_args(kind)}
         given[name] = value if not worded or isinstance(value, str | list | dict | None) else text
     return given
@@ -121,8 +129,7 @@ def _like(name: str) -> dict:
     else:
         line = lines[lines.run == found.iloc[0]].iloc[0].to_dict()
         fields, elsewhere = vars(record.configuration(line)), ('device', 'root')
-    kept = [field for field in Config.__annotations__ if field in fields and field not in elsewhere]
-    return {field: fields[field] for field in kept}
+    return {field: fields[field] for field in Config.__annotations__ if field in fields and field not in elsewhere}
 
 def _changed(recorded: dict, given: dict) -> dict:
     "A recorded configuration with other values, hyper-parameters one by one; another method brings its own, and head."
@@ -135,14 +142,11 @@ def _changed(recorded: dict, given: dict) -> dict:
 # %% ../nbs/cli.ipynb #2942d5eb
 def _of_file(file: str) -> dict:
     "The fields in a YAML file."
-    import yaml
     try:
-        with open(file, encoding='utf-8') as text: fields = yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError) as error:
-        raise SpmlError(f'{file} cannot be read as YAML: {error}. Write lines such as `loss: em`.') from error
-    if not isinstance(fields, dict) or not all(isinstance(name, str) for name in fields):
-        raise SpmlError(f'{file} holds no fields. Write lines such as `loss: em`.')
-    return fields
+        with open(file, encoding='utf-8') as opened: text = opened.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpmlError(f'{file} cannot be read: {error}. Name a file with lines such as `loss: em`.') from error
+    return _mapping(text, 'lines such as `loss: em`', file)
 
 def _described() -> str:
     "Every field of a configuration with its kind, its default and its meaning, from the source of the class."
@@ -177,11 +181,7 @@ def _train(args):
     from spml_nb.runs.config import Config
     from spml_nb.training import launch
     given = _of_file(args.config) if args.config else {}
-    for text in args.yaml:
-        fields = _yaml(text, "-y 'name: value', such as -y 'hparams: {alpha: 0.1}'")
-        if not isinstance(fields, dict) or not all(isinstance(name, str) for name in fields):
-            raise SpmlError(f"-y wants 'name: value', not {text!r}.")
-        given |= fields
+    for text in args.yaml: given |= _mapping(text, "-y 'name: value', such as -y 'hparams: {alpha: 0.1}'")
     given |= _fields(args)
     if args.like: given = _changed(_like(args.like), given)
     result = launch.launch(Config(**given), args.nproc, tell=_tell)
@@ -245,7 +245,7 @@ def _evaluate(args):
                     help='numbers from high to low, words from A to Z (unset: the newest first)'),
           _argument('--csv', action='store_true', help='the whole table, separated by commas'),
           _argument('--leftovers', action='store_true',
-                    help='instead of runs: temporary files, orphans, and caches not used for 30 days (or --days)'),
+                    help='instead of runs: what killed processes left, and caches not used for 30 days (or --days)'),
           _argument('--remove', action='store_true',
                     help='remove what is listed; without --yes only say what would go'),
           _argument('--yes', action='store_true', help='really remove'))
@@ -256,14 +256,12 @@ def _runs(args) -> bool | None:
     if args.leftovers and (args.values or args.state or args.name):
         raise SpmlError('--leftovers goes without -p, --state and --name: `spml runs --leftovers --days 7`.')
     if args.csv and args.remove: raise SpmlError('--csv goes without --remove: `spml runs --csv > runs.csv`.')
-    if args.leftovers: table, remove = cleanup.leftovers(30 if args.days is None else args.days), cleanup.clean
-    else:
-        table = cleanup.listing(state=args.state, pattern=args.name, days=args.days, **_fields(args))
-        remove = cleanup.remove
+    if args.leftovers: table = cleanup.leftovers(30 if args.days is None else args.days)
+    else: table = cleanup.listing(state=args.state, pattern=args.name, days=args.days, **_fields(args))
     if args.sort: table = cleanup.by(table, args.sort)
     print(table.to_csv(index=False, lineterminator='\n').rstrip() if args.csv else cleanup.text(table))
     if not args.remove: return None
-    done = remove(table, dry_run=not args.yes)
+    done = cleanup.remove(table, dry_run=not args.yes)
     print(cleanup.freed(done), '' if args.yes else 'Add --yes to remove them.', sep='\n')
     return (done.outcome == 'refused').any()
 

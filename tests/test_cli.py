@@ -65,7 +65,7 @@ def test_fields_come_from_a_file_and_the_command_line_comes_on_top(tmp_path, mon
     assert (asked[0].loss, asked[0].lr, asked[0].seed, asked[0].hparams) == ('ls', 0.002, 5, {'smoothing': 0.2})
 
 
-@pytest.mark.parametrize(('content', 'message'), [('loss: [em', 'cannot be read as YAML'), ('em', 'holds no fields'), ('1: 2', 'holds no fields'), (None, 'No such file'), ('lrr: 1', "unknown parameter 'lrr'")])
+@pytest.mark.parametrize(('content', 'message'), [('loss: [em', 'run.yml cannot be read as YAML: while parsing'), ('em', 'holds no fields'), ('1: 2', 'holds no fields'), (None, 'No such file'), ('lrr: 1', "unknown parameter 'lrr'")])
 def test_a_wrong_file_of_fields_is_refused(tmp_path, capsys, content, message):
     if content: (tmp_path / 'run.yml').write_text(content)
     assert main(['train', '--config', str(tmp_path / 'run.yml')]) == 2 and message in capsys.readouterr().err
@@ -124,9 +124,9 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
     (['sweep', 'hml', '--figure', '3', '--table', '2'], '--figure goes without --table'),
     (['train', '-p', 'loss', 'hmm'], "unknown loss 'hmm'"),
     (['train', '-p', 'lrr', '1'], "unknown parameter 'lrr'"),
-    (['train', '-y', 'loss'], "-y wants 'name: value', not 'loss'"),
-    (['train', '-y', '{1: 2}'], "-y wants 'name: value', not '{1: 2}'"),
-    (['train', '-y', 'hparams: {alpha: 0.1'], "'hparams: {alpha: 0.1' cannot be read as YAML. Write it as -y 'name: value', such as -y 'hparams: {alpha: 0.1}'."),
+    (['train', '-y', 'loss'], "'loss' holds no fields. Write -y 'name: value'"),
+    (['train', '-y', '{1: 2}'], "'{1: 2}' holds no fields. Write -y 'name: value'"),
+    (['train', '-y', 'hparams: {alpha: 0.1'], "'hparams: {alpha: 0.1' cannot be read as YAML. Write -y 'name: value', such as -y 'hparams: {alpha: 0.1}'."),
     (['train', '-p', 'dataset', '@photos'], """'@photos' cannot be read as YAML. Write it as -p dataset "'@photos'" if it is a text"""),
     (['train', '-p', 'dataset', '2024-13-45'], "'2024-13-45' cannot be read as YAML"),
     (['train', '-p', 'seed', 'yes'], "'seed' must be a whole number, not True"),

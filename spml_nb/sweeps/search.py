@@ -126,7 +126,8 @@ _LABELWISE = {'optimizer': 'adamw', 'weight_decay': 0.01, 'schedule': 'onecycle'
               'head_lr_multiplier': 1, 'embedding_dim': 64, 'cached_views': 2, 'epochs': 30, 'patience': 8}
 _PHOTOS = {'backbone': 'efficientnet_lite0', 'min_positives': 20}
 
-_LENGTH = {'epochs': 40, 'patience': 0}   # of methods whose own schedule has an end, so that they reach it
+# of methods whose own schedule has an end, so that they reach it; end to end as long as in EM/APL
+_LENGTH, _LENGTH_END_TO_END = {'epochs': 40, 'patience': 0}, {'epochs': 10, 'patience': 0}
 
 SUITES = {
     'photos': {
@@ -142,7 +143,7 @@ SUITES = {
         'datasets': {'voc12_animals': {}, 'cub_crops': {}},
         'config': {**_PHOTOS, 'regime': 'finetune', 'image_size': 160, 'batch_size': 16},
         'heads': {'labelwise': _LABELWISE | {'epochs': 15, 'patience': 4}},
-        'scheduled': dict.fromkeys(('em_apl', 'gr'), {'epochs': 10, 'patience': 0}),   # as long as in EM/APL
+        'scheduled': {'em_apl': _LENGTH_END_TO_END, 'gr': _LENGTH_END_TO_END},
         'draws': 3, 'widened': 0, 'usual': 1e-4, 'between': (1e-5, 1e-3), 'seeds': dict.fromkeys(CHOICES['head'], 3),
         'methods': ('bce', 'an', 'wan', 'epr', 'role', 'llr', 'em', 'em_apl', 'hml', 'opml_sp', 'gr', 'lac')},
     'mini': {

@@ -20,10 +20,10 @@ import torch
 
 from .. import training
 from ..base import settings
-from ..base.errors import SpmlError
+from ..base.errors import SpmlError, as_number
 from ..base.files import alone
 from ..runs.config import Config, completed, resolve
-from ..runs.folder import Run
+from ..runs.folder import Result, open_run, read_json, read_result
 from ..runs.record import configuration, read_record
 
 # %% ../../nbs/tools/reproduce.ipynb #eeec5bce
@@ -84,16 +84,18 @@ def reproduce(run: str | Path, *, device: str | None = None, threads: int | None
     Raises:
         SpmlError: if the run is not done or damaged, if its data are gone, or for a device that is not here.
     """
-    if line := _recorded(run): return _again(line, device, threads)
-    original = training.open_run(run)
-    result = original.result()
-    if 'data' not in result or not isinstance(result.get('provenance'), dict):
-        raise SpmlError(f"{original.folder / 'result.json'}: provenance={result.get('provenance')!r}; needed: an "
-                        'object, as `runs.provenance` gives it, and `data`. Remove its folder and train the run again.')
-    config = _config(original.config, device)
-    with _elsewhere(threads or result['provenance'].get('threads') or torch.get_num_threads()):
-        again = Run(config, training.train(config).folder.parent)
-        return _compared(original, again, facts(result, original.config), facts(again.result(), config))
+    if line := _recorded(run):
+        first, given, scores = None, configuration(line), {name: as_number(text) for name, text in line.items() if text}
+        before = {name: line[name] for name in ('commit', 'data', 'device')}
+    else:
+        first = read_result(open_run(run))
+        given, scores = first.config, first.scores
+        before = facts(read_json(first.folder / 'result.json', ('scores', 'data', 'provenance')), given)
+    config = _config(given, device)
+    with _elsewhere(threads or before.get('threads') or torch.get_num_threads()):
+        again = training.train(config)
+        now = facts(read_json(again.folder / 'result.json'), config)
+    return _compared(line['run'] if line else first.folder.name, before, now, scores, first, again)
 
 
 def _recorded(run: str | Path) -> dict | None:
@@ -102,20 +104,6 @@ def _recorded(run: str | Path) -> dict | None:
     if Path(run).exists() or (settings.path('runs') / run).exists() or not file.exists(): return None
     lines = read_record(file, dtype=str, keep_default_na=False)
     return next(iter(lines[lines.run == str(run)].to_dict('records')), None)
-
-
-def _again(line: dict[str, str], device: str | None, threads: int | None) -> Reproduction:
-    "Train the run of a line of the record, and compare what the line has."
-    config = _config(configuration(line), device)
-    with _elsewhere(threads or torch.get_num_threads()):
-        result = Run(config, training.train(config).folder.parent).result()
-    now = facts(result, config)
-    pairs = [(name, line[name], now[name]) for name in ('commit', 'data', 'device')]
-    table = pd.DataFrame([(*pair, pair[1] == pair[2]) for pair in pairs], columns=['fact', 'first', 'second', 'same'])
-    scores = pd.DataFrame([(name, float(line[name]), value) for name, value in result['scores'].items()
-                           if isinstance(value, int | float) and line.get(name)], columns=['score', 'first', 'second'])
-    scores = scores.assign(difference=scores.second - scores['first'])
-    return Reproduction(line['run'], table, pd.DataFrame(), scores, {}, bool((scores.difference == 0).all()))
 
 
 def _config(config, device) -> Config:
@@ -146,25 +134,27 @@ def _elsewhere(threads: int) -> Iterator[None]:
         finally: torch.set_num_threads(threads_before)
 
 # %% ../../nbs/tools/reproduce.ipynb #45a65282
-def _compared(first: Run, second: Run, before: dict, now: dict) -> Reproduction:
-    "first, second: the two runs; before, now: their facts."
-    pairs = [(name, before.get(name), now.get(name)) for name in before | now]
+def _compared(name: str, before: dict, now: dict, scores: dict, first: Result | None, second: Result) -> Reproduction:
+    "before, now: facts of the two runs; scores: of the first; first: None where only a line of the record is left."
+    pairs = [(fact, before.get(fact), now.get(fact)) for fact in (before | now if first else before)]
     table = pd.DataFrame([(*pair, pair[1] == pair[2]) for pair in pairs], columns=['fact', 'first', 'second', 'same'])
-    one, two = training.read_result(first), training.read_result(second)
-    epochs = one.curves.merge(two.curves, on=['stage', 'epoch'], how='outer', suffixes=('_1', '_2'))
-    epochs = epochs.rename(columns={'val_map_1': 'first', 'val_map_2': 'second'})[['stage', 'epoch', 'first', 'second']]
-    numbers = [(name, value, two.scores[name]) for name, value in one.scores.items()
-               if isinstance(value, int | float) and name in two.scores]
-    scores = pd.DataFrame(numbers, columns=['score', 'first', 'second'])
-    epochs, scores = (each.assign(difference=each.second - each['first']) for each in (epochs, scores))
-    logits = {part: _largest(values, two.logits.get(part)) for part, values in one.logits.items()}
-    return Reproduction(first.folder.name, table, epochs, scores, logits, _bits(one) == _bits(two))
+    numbers = [(score, scores[score], value) for score, value in second.scores.items()
+               if isinstance(value, int | float) and score in scores]
+    numbers = pd.DataFrame(numbers, columns=['score', 'first', 'second'])
+    numbers['difference'] = numbers['second'] - numbers['first']
+    if first is None:
+        return Reproduction(name, table, pd.DataFrame(), numbers, {}, bool((numbers.difference == 0).all()))
+    epochs = first.curves.merge(second.curves, on=['stage', 'epoch'], how='outer')
+    epochs = epochs.rename(columns={'val_map_x': 'first', 'val_map_y': 'second'})[['stage', 'epoch', 'first', 'second']]
+    epochs['difference'] = epochs['second'] - epochs['first']
+    logits = {part: _largest(values, second.logits.get(part)) for part, values in first.logits.items()}
+    return Reproduction(name, table, epochs, numbers, logits, _bits(first) == _bits(second))
 
 
-def _bits(result) -> tuple:
-    "What two runs share if they are identical: the digits of the curves and the bytes of the logits."
-    digits = pd.read_csv(result.folder / 'metrics.csv', dtype=str).drop(columns='seconds').to_csv()
-    return digits, {part: (values.shape, values.tobytes()) for part, values in result.logits.items()}
+def _bits(result: Result) -> tuple:
+    "What two runs share if they are identical: their curves and the bytes of their logits."
+    logits = {part: (values.shape, values.tobytes()) for part, values in result.logits.items()}
+    return result.curves.drop(columns='seconds').to_csv(), logits
 
 
 def _largest(a, b) -> float:
@@ -183,8 +173,7 @@ def text(found: Reproduction) -> str:
     """
     others = found.facts[~found.facts.same]
     others = others.where(others.notna(), 'not recorded')
-    compared = 'bits' if found.logits else 'scores'
-    lines = [f"{found.run}: {'the same' if found.identical else 'not the same'} {compared}",
+    lines = [f"{found.run}: {'the same' if found.identical else 'not the same'} {'bits' if found.logits else 'scores'}",
              *(f'  {row.fact}: {row.first} then, {row.second} now' for row in others.itertuples())]
     if any(row.fact == 'commit' and '+' in f'{row.first}{row.second}' for row in found.facts.itertuples()):
         lines.append('  a commit with + had changes that are in no commit: the code may differ')
@@ -193,8 +182,8 @@ def text(found: Reproduction) -> str:
     if found.identical: return '\n'.join(lines)
     if 'data' in found.differs:
         lines.append('  the data have changed since: what follows compares runs on different data')
-    sizes = {part: 'other images or classes' if np.isnan(value) else f'{value:.3g}'
-             for part, value in found.logits.items()}
-    lines += [f'  largest difference of a logit, {part}: {size}' for part, size in sizes.items()]
+    for part, value in found.logits.items():
+        size = 'other images or classes' if np.isnan(value) else f'{value:.3g}'
+        lines.append(f'  largest difference of a logit, {part}: {size}')
     if len(found.epochs): lines += ['validation mAP by epoch:', found.epochs.to_string(index=False)]
     return '\n'.join([*lines, found.scores.to_string(index=False)])

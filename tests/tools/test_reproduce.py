@@ -94,15 +94,14 @@ def test_other_versions_commits_and_older_results(photo_folder):
     assert 'torch: 1.0 then, ' in reproduction.text(found) and 'instructions: not recorded then' in reproduction.text(found)
 
 
-@pytest.mark.parametrize('damage', [lambda result: result.pop('provenance'), lambda result: result.pop('data'), lambda result: result.update(provenance=None)])
-def test_a_result_without_what_is_compared(monkeypatch, damage):
-    run = runs.Run(runs.resolve(Config(loss='an')))
-    run.start()
-    result = {'scores': {}, 'data': 'x', 'provenance': {'commit': None}}
-    damage(result)
-    run.finish(result)
-    monkeypatch.setattr(training, 'make_task', lambda config: pytest.fail('it was trained'))
-    with pytest.raises(SpmlError, match=r'result\.json.*Remove its folder'): reproduction.reproduce(run.folder)
+@pytest.mark.parametrize('name', ['provenance', 'data'])
+def test_a_result_without_what_is_compared(photo_folder, monkeypatch, name):
+    first = training.train(config(photo_folder, epochs=1))
+    result = runs.read_json(first.folder / 'result.json')
+    del result[name]
+    (first.folder / 'result.json').write_text(json.dumps(result))
+    monkeypatch.setattr(training, 'train', lambda config: pytest.fail('it was trained'))
+    with pytest.raises(SpmlError, match=rf'result\.json cannot be read: no object with .*{name}.*Remove its folder'): reproduction.reproduce(first.folder)
 
 
 def test_a_line_of_the_record_is_enough(tmp_path, monkeypatch):
