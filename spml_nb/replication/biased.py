@@ -6,7 +6,7 @@
 __all__ = ['SUITE', 'DATASETS', 'METHODS', 'LABELS', 'SEEDS', 'planned', 'sweep', 'outcome', 'agreement', 'markdown', 'write']
 
 # %% ../../nbs/replication/biased.ipynb #e67aca90
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from scipy import stats
 
 from ..base import settings
 from . import site
-from .site import grid
 from .statistics import paired, signed
 from ..sweeps import queue
 from ..sweeps.search import Row, candidates, finals, half_interval, scores
@@ -47,15 +46,12 @@ def planned(known: pd.DataFrame, datasets: Iterable[str] = DATASETS) -> pd.DataF
     table = pd.DataFrame(rows, columns=['dataset', 'labels', 'loss', 'seed', 'config'])
     return table.assign(test_map=scores(table.config, known).test_map.to_numpy())
 
-def sweep(datasets: Iterable[str] = (), *, dry_run: bool = False, tell: Callable[[str], None] = print,
-          **launch) -> pd.DataFrame:
+def sweep(datasets: Iterable[str] = (), **launch) -> pd.DataFrame:
     """Train what the comparison still needs; what is done is never run again.
 
     Args:
         datasets: some of `DATASETS`; none: all of them.
-        dry_run: only say how much there is.
-        tell: is given the lines.
-        launch: engine, address and jobs, as in `sweeps.run`.
+        launch: dry_run, tell, engine, address and jobs, as in `sweeps.staged`.
 
     Returns:
         DataFrame as from `sweeps.staged`.
@@ -65,7 +61,7 @@ def sweep(datasets: Iterable[str] = (), *, dry_run: bool = False, tell: Callable
     """
     datasets = list(datasets) or DATASETS
     search = [c for dataset in datasets for loss in METHODS for c in candidates(Row(loss), SUITE, dataset)]
-    return queue.staged(search, lambda known: planned(known, datasets).config, dry_run=dry_run, tell=tell, **launch)
+    return queue.staged(search, lambda known: planned(known, datasets).config, **launch)
 
 # %% ../../nbs/replication/biased.ipynb #024af054
 def outcome(scored: pd.DataFrame) -> pd.DataFrame:
@@ -80,8 +76,9 @@ def outcome(scored: pd.DataFrame) -> pd.DataFrame:
         setting), over_an and over_half (gain over AN with the same labels, and half its interval over seeds and test
         images).
     """
-    each = {place: part.set_index('seed').test_map.dropna()
-            for place, part in scored.groupby(['dataset', 'labels', 'loss'], sort=False)}
+    done = scored.dropna(subset='test_map')
+    each = {place: part.set_index('seed').test_map
+            for place, part in done.groupby(['dataset', 'labels', 'loss'], sort=False)}
     lines = []
     for (dataset, labels, loss), values in each.items():
         other = values[:0] if loss == 'an' else each.get((dataset, labels, 'an'), values[:0])
@@ -89,7 +86,6 @@ def outcome(scored: pd.DataFrame) -> pd.DataFrame:
         lines.append({'dataset': dataset, 'labels': labels, 'loss': loss, 'n': len(values), 'test_map': values.mean(),
                       'half': half_interval(values), 'over_an': gain.mean, 'over_half': gain.half_width})
     table = pd.DataFrame(lines, columns=['dataset', 'labels', 'loss', 'n', 'test_map', 'half', 'over_an', 'over_half'])
-    table = table[table.n > 0].reset_index(drop=True)
     return table.assign(rank=table.groupby(['dataset', 'labels']).test_map.rank(ascending=False))
 
 def agreement(scored: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
@@ -118,9 +114,9 @@ def agreement(scored: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
                            for draw in (np.arange(pair.shape[2]), *draws))
             low, high = np.nanpercentile(drawn, [2.5, 97.5]) if pair.shape[2] > 1 else (np.nan, np.nan)
             before, best = (METHODS[k] for k in pair.mean(2).argmax(1))
-            lines.append({'dataset': dataset, 'labels': labels, 'seeds': pair.shape[2], 'spearman': rho, 'low': low,
-                          'high': high, 'change': (pair[1] - pair[0]).mean(), 'best': best, 'before': before})
-    return pd.DataFrame(lines)
+            lines.append((dataset, labels, pair.shape[2], rho, low, high, (pair[1] - pair[0]).mean(), best, before))
+    return pd.DataFrame(lines, columns=['dataset', 'labels', 'seeds', 'spearman', 'low', 'high', 'change', 'best',
+                                        'before'])
 
 # %% ../../nbs/replication/biased.ipynb #f92883ef
 def markdown(scored: pd.DataFrame) -> str:
@@ -136,14 +132,13 @@ def markdown(scored: pd.DataFrame) -> str:
     parts = [f'# Labels that are not drawn at random\n\n{site.protocol(SUITE, DATASETS, len(SEEDS))} Settings of '
              'every method: those that its search chose on evenly drawn labels. Test mAP in percent ± half the 95 % '
              'interval over seeds, rank in brackets; one label of each photo is known.\n']
-    parts += [_said(labels, part) for labels, part in orders.groupby('labels', sort=False)] if len(orders) else []
+    parts += [_said(labels, part) for labels, part in orders.groupby('labels', sort=False)]
     for dataset, part in table.groupby('dataset', sort=False):
         cells = {(line.loss, line.labels): f'{line.test_map:.1f} ± {line.half:.1f} ({line.rank:g})'
                  for line in part.itertuples()}
         rows = [[loss, *(cells.get((loss, labels), 'missing') for labels in LABELS)] for loss in METHODS]
-        parts.append(f"## {dataset}\n\n{grid([['method', *LABELS], *rows])}")
-        of_set = orders[orders.dataset == dataset] if len(orders) else orders
-        for line in of_set.itertuples():
+        parts.append(f"## {dataset}\n\n{site.grid([['method', *LABELS], *rows])}")
+        for line in orders[orders.dataset == dataset].itertuples():
             rho, low, high = (signed(value, '+.2f') for value in (line.spearman, line.low, line.high))
             parts.append(f'Rank correlation with `{LABELS[0]}`: `{line.labels}` {rho}, 95 % interval over seeds {low} '
                          f'to {high}.\n')

@@ -19,12 +19,11 @@ from .measuring import opened
 from ..runs.folder import Run
 
 # %% ../../nbs/replication/diagnosis.ipynb #8e27e92a
-def pulls(run: Run, batch_size: int | None = None) -> tuple[Tensor, np.ndarray, np.ndarray, Tensor]:
+def pulls(run: Run) -> tuple[Tensor, np.ndarray, np.ndarray, Tensor]:
     """What the loss of a finished run asks of each entry of its training set, at the run's best weights.
 
     Args:
         run: done.
-        batch_size: unset: the run's.
 
     Returns: pull (N, C) float32, -dL/ds times the number of images in the batch; observed labels (N, C) int8; true
         labels (N, C) int8; logits (N, C).
@@ -32,16 +31,12 @@ def pulls(run: Run, batch_size: int | None = None) -> tuple[Tensor, np.ndarray, 
     Raises:
         SpmlError: if the run is not done.
     """
-    run.result()
     seen = opened(run)
     method = seen.method.train()
     method.epochs = seen.config.epochs
     method.start_epoch(method.epochs)
-    state = torch.get_rng_state()
-    batches = torch.arange(len(seen.index)).split(batch_size or seen.config.batch_size)
-    parts = [_pull(seen, index) for index in batches]
+    parts = [_pull(seen, index) for index in torch.arange(len(seen.index)).split(seen.config.batch_size)]
     pull, logits = (torch.cat(part).cpu() for part in zip(*parts, strict=True))
-    torch.set_rng_state(state)
     return pull, method.z.cpu().numpy(), seen.true, logits
 
 def _pull(seen, index: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,16 +5,14 @@
 # %% auto #0
 __all__ = ['AS_CHOSEN', 'INK', 'STYLE', 'COLOURS', 'TILE', 'HEAT', 'MARKS', 'WORD_INK', 'Collected', 'write_collected',
            'read_collected', 'Curve', 'PaperFigure', 'draw', 'to_svg', 'legend', 'sheet', 'panels', 'curve', 'scores',
-           'grid', 'over_epochs', 'bands', 'normalised', 'maps', 'forest']
+           'grid', 'over_epochs', 'bands', 'maps', 'forest']
 
 # %% ../../nbs/replication/drawing.ipynb #b53d76a1
 import base64
 import io
 import json
-import math
 import re
 import textwrap
-import threading
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -144,7 +142,6 @@ STYLE = {'svg.hashsalt': 'spml_nb', 'svg.fonttype': 'none', 'font.size': 8, 'axe
          'legend.fontsize': 7, 'figure.titlesize': 9, 'axes.spines.top': False, 'axes.spines.right': False,
          'lines.linewidth': 1.2, 'lines.markersize': 4, 'image.interpolation': 'none', 'legend.frameon': False,
          'figure.dpi': 72}
-_lock = threading.Lock()   # matplotlib's settings belong to the whole process
 
 def draw(figure: PaperFigure, collected: Collected) -> bytes:
     """Draw a figure as SVG.
@@ -170,7 +167,7 @@ def to_svg(make: Callable[[], Figure], **options) -> bytes:
         The content of an SVG file on white, for light and dark pages; the same for the same picture.
     """
     svg = io.BytesIO()
-    with _lock, style.context(['default', STYLE]):
+    with style.context(['default', STYLE]):
         make().savefig(svg, format='svg', metadata={'Date': None, 'Creator': None}, **options)
     # a hundredth of a point is more than the eye can see, and the file two thirds as large
     return re.sub(rb' d="[^"]*"', lambda path: re.sub(rb'(\.\d\d)\d+', rb'\1', path[0]), svg.getvalue())
@@ -288,12 +285,12 @@ def scores(collected: Collected, *groups: tuple[str, tuple, tuple]) -> Figure:
 
 def _tick(value: float) -> str:
     "0.3, 4096, 10⁻³"
-    power = round(math.log10(value)) if value > 0 else 0
-    if power > -3 or not math.isclose(value, 10.0 ** power): return f'{value:g}'
+    power = round(np.log10(value)) if value > 0 else 0
+    if power > -3 or not np.isclose(value, 10.0 ** power): return f'{value:g}'
     return f"10{str(power).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
 
 def grid(collected: Collected, series: str, down: tuple[str, tuple], across: tuple[str, tuple],
-         special: tuple[str, tuple] | None = None) -> Figure:
+         special: tuple[str, tuple]) -> Figure:
     """Draw the mAP over two varied values, its mean over seeds, with a frame around the one that validation chooses.
 
     A step of colour is the least difference that two means need to be told apart, so that what looks alike is alike.
@@ -303,37 +300,28 @@ def grid(collected: Collected, series: str, down: tuple[str, tuple], across: tup
         series: name of the runs.
         down: name of the vertical axis, values on it.
         across: name of the horizontal axis, values on it.
-        special: name and values of a point that is marked too.
+        special: name and values of a point that is framed too.
 
     Returns:
         The picture.
     """
     picture, places = panels(collected, 3.0, 2.6)
     for ax, dataset, ours in places:
-        test, val = (_by_seed(collected, dataset, series, array) for array in ('test_map', 'val_map'))
-        rows = [[(a, b) for b in across[1]] for a in down[1]]
-        table, chosen = ([[x.mean(axis=1).get(point, np.nan) for point in row] for row in rows] for x in (test, val))
         ax.set(xlabel=across[0], ylabel=down[0], title=f'{ours}, mAP (%)')
-        if not np.isfinite(table).any(): continue
-        _cells(ax, np.array(table), _least_difference(test))
-        if np.isfinite(chosen).any():
-            _frame(ax, divmod(np.nanargmax(chosen), len(across[1])), '#ee7733', '-', 'chosen on validation')
-        if special:
-            place = down[1].index(special[1][0]), across[1].index(special[1][1])
-            _frame(ax, place, '#ee3377', ':', special[0])
+        each = {(*p['values'], p['seed']): collected.arrays[name] for name, p in collected.about['parts'].items()
+                if (p['dataset'], p['series']) == (dataset, series)}
+        if not each: continue
+        runs = pd.DataFrame(each, dtype=float).T   # a line for each pair of values and seed
+        means = runs.groupby(level=[0, 1]).mean().unstack()
+        table, chosen = (means[array].reindex(index=down[1], columns=across[1]).to_numpy()
+                         for array in ('test_map', 'val_map'))
+        _cells(ax, table, _least_difference(runs.test_map.unstack()))
+        _frame(ax, divmod(np.nanargmax(chosen), len(across[1])), '#ee7733', '-', 'chosen on validation')
+        _frame(ax, (down[1].index(special[1][0]), across[1].index(special[1][1])), '#ee3377', ':', special[0])
         ax.set_yticks(range(len(down[1])), map(_tick, down[1]))
         ax.set_xticks(range(len(across[1])), map(_tick, across[1]))
     legend(picture)
     return picture
-
-def _by_seed(collected: Collected, dataset: str, series: str, array: str) -> pd.DataFrame:
-    "A number of each run: a line for each point on the axes, a column for each seed."
-    each = {(tuple(part['values']), part['seed']): collected.arrays[name].get(array, np.nan)
-            for name, part in collected.about['parts'].items()
-            if (part['dataset'], part['series']) == (dataset, series)}
-    points, seeds = list(dict.fromkeys(p for p, _ in each)), sorted({s for _, s in each})
-    found = pd.DataFrame([[float(each.get((p, s), np.nan)) for s in seeds] for p in points], columns=seeds)
-    return found.set_axis(pd.Index(points, tupleize_cols=False))
 
 def _least_difference(wide: pd.DataFrame) -> float:
     "From which size on two means over the same seeds differ (95 %); 0 without two seeds."
@@ -419,18 +407,6 @@ def bands(collected: Collected, series: tuple[str, ...], array: str, label: str,
         ax.xaxis.get_major_locator().set_params(integer=True)
     legend(picture)
     return picture
-
-def normalised(counts: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Turn counts into a density. Where nothing was counted it is zero.
-
-    Args:
-        counts: (n,) of the bins.
-        edges: (n + 1,) of the bins.
-
-    Returns:
-        (n,) densities.
-    """
-    return counts / max(counts.sum(), 1) / np.diff(edges)
 
 # %% ../../nbs/replication/drawing.ipynb #98ef4c5f
 TILE = 80   # pixels of an image's side in the picture
@@ -518,11 +494,9 @@ def _forest(lines: list[dict]) -> Figure:
 
 def _forest_line(ax, line: dict, y: float):
     "The words and marks of a line of a forest plot."
-    ink = WORD_INK[line['word']]
-    size, beside = 7 if line['whole'] else 6.2, {'transform': ax.get_yaxis_transform(), 'va': 'center',
-                                                 'parse_math': False}
-    weight, first = 'bold' if line['whole'] else 'normal', y - (line['height'] - 1.5) / 2 if line['whole'] else y
-    left = -1.4 if line['whole'] else -1.35
+    left, size, weight, width, mark = (-1.4, 7, 'bold', 2, 'D') if line['whole'] else (-1.35, 6.2, 'normal', 1, 'o')
+    ink, beside = WORD_INK[line['word']], {'transform': ax.get_yaxis_transform(), 'va': 'center', 'parse_math': False}
+    first = y - line['text'].count('\n') / 2   # marks stand in the last line of a text
     ax.text(left, first, line['text'], fontsize=size, weight=weight, linespacing=1.3, **beside)
     if line['published'] is not None:
         _mark(ax, line['published'], y, 'o', markerfacecolor='white', markeredgecolor='black', zorder=3)
@@ -531,8 +505,8 @@ def _forest_line(ax, line: dict, y: float):
     if line['mean'] is None: return
     half = f" ± {(line['high'] - line['low']) / 2:.1f}" if line['low'] is not None else ', 1 seed'
     ax.text(1.04, y, signed(line['mean']) + half, fontsize=size, color=ink, **beside)
-    if line['low'] is not None: ax.hlines(y, line['low'], line['high'], color=ink, linewidth=2 if line['whole'] else 1)
-    _mark(ax, line['mean'], y, 'D' if line['whole'] else 'o', color='#b5b5b5' if line['seeds'] == 1 else ink, zorder=4)
+    if line['low'] is not None: ax.hlines(y, line['low'], line['high'], color=ink, linewidth=width)
+    _mark(ax, line['mean'], y, mark, color='#b5b5b5' if line['seeds'] == 1 else ink, zorder=4)
 
 def _mark(ax, x: float, y: float, mark: str, **style):
     "A mark, or an arrowhead at the edge where it lies beyond."

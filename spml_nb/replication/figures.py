@@ -19,11 +19,8 @@ import pandas as pd
 from ..base import settings
 from ..base.errors import SpmlError, one_of
 from ..base.files import write_atomically
-from . import drawing, measuring, published
-from . import tables as papers
-from .drawing import PaperFigure
+from . import drawing, measuring, published, tables
 from .papers import em_apl_figures, hml_figures, lac_figures, opml_figures, two_way_figures
-from .published import merge, read, stand_in
 from ..runs.config import Config
 from ..sweeps import queue
 from ..sweeps.search import SUITES
@@ -69,7 +66,7 @@ def figures(paper: str) -> list[str]:
     """
     return list(FIGURES[one_of(paper, FIGURES, 'paper')])
 
-def _figure(paper: str, figure: str | int) -> PaperFigure:
+def _figure(paper: str, figure: str | int) -> drawing.PaperFigure:
     numbers = figures(paper)
     return FIGURES[paper][one_of(str(figure), numbers, f'figure of {paper!r}')]
 
@@ -90,10 +87,10 @@ def description(paper: str, figure: str | int) -> dict[str, str]:
     texts = about._asdict() | {'notes': f'{about.notes} {_protocol(about)}'.strip()}
     return {name: texts[name] for name in ('caption', 'printed', 'notes') if texts[name]}
 
-def _protocol(about: PaperFigure) -> str:
+def _protocol(about: drawing.PaperFigure) -> str:
     "How the runs of a figure came about on photos, and how its seeds are shown."
     if not about.curves: return ''
-    given, data = SUITES['photos'], dict.fromkeys(stand_in(curve.dataset, 'photos') for curve in about.curves)
+    given, data = SUITES['photos'], dict.fromkeys(published.stand_in(c.dataset, 'photos') for c in about.curves)
     seeds = ', '.join(map(str, about.seeds)) + (f'. {about.together}' if len(about.seeds) > 1 else '.')
     return (f"Suite photos: {', '.join(data)}; a head on frozen features of {given['config']['backbone']}, batches of "
             f"{given['config']['batch_size']}; learning rate and hyper-parameters that are not varied from a search of "
@@ -104,8 +101,7 @@ def command(paper: str, figure: str | int, suite: str) -> str:
     """The command that trains what a figure needs and collects its arrays.
 
     Args:
-        paper: as in `description`.
-        figure: as in `description`.
+        paper, figure: as in `description`.
         suite: 'photos' or 'paper'.
 
     Returns:
@@ -151,9 +147,7 @@ def parts(paper: str, figure: str | int, suite: str, finished: pd.DataFrame) -> 
     """The runs behind a figure, with their place in it.
 
     Args:
-        paper: as in `description`.
-        figure: as in `description`.
-        suite: 'photos' or 'paper'.
+        paper, figure, suite: as in `command`.
         finished: runs, as from `sweeps.finished`.
 
     Returns:
@@ -163,12 +157,12 @@ def parts(paper: str, figure: str | int, suite: str, finished: pd.DataFrame) -> 
         SpmlError: for another paper, figure or suite.
     """
     command(paper, figure, suite)
-    about, every = _figure(paper, figure), []
+    about, given, every = _figure(paper, figure), published.read(paper), []
     for dataset, series, start, points in about.curves:
-        config = merge(read(paper).get('config'), start, {'dataset': dataset})
-        plan = papers.plan({'paper': paper, 'config': config, 'dataset': dataset, 'pretraining': None, 'no_run': '',
-                            'search': read(paper).get('search', {})}, suite)
-        chosen = papers.finals(plan, finished, about.seeds) or [None] * len(about.seeds)
+        config = published.merge(given.get('config'), start, {'dataset': dataset})
+        plan = tables.plan({'paper': paper, 'config': config, 'dataset': dataset, 'pretraining': None, 'no_run': '',
+                            'search': given.get('search', {})}, suite)
+        chosen = tables.finals(plan, finished, about.seeds) or [None] * len(about.seeds)
         every += [Part(dataset, series, values, seed, plan.search, config and _varied(config, changes))
                   for values, changes in points.items() for seed, config in zip(about.seeds, chosen, strict=True)]
     return every
@@ -185,10 +179,8 @@ def needed(paper: str, figure: str | int | None, suite: str,
     """The runs of a figure, done or not.
 
     Args:
-        paper: as in `description`.
-        figure: as in `description`; None for all figures.
-        suite: 'photos' or 'paper'.
-        finished: runs, as from `sweeps.finished`.
+        paper, suite, finished: as in `parts`.
+        figure: as in `parts`; None for all figures.
 
     Returns:
         The runs of the searches, and the runs of the figure that the finished searches have chosen; each run once.
@@ -207,9 +199,7 @@ def arrays_file(paper: str, figure: str | int, suite: str) -> Path:
     """Where a figure's arrays lie.
 
     Args:
-        paper: as in `description`.
-        figure: as in `description`.
-        suite: 'photos' or 'paper'.
+        paper, figure, suite: as in `command`.
 
     Returns:
         An .npz file; the picture lies beside it.
@@ -220,14 +210,11 @@ def arrays_file(paper: str, figure: str | int, suite: str) -> Path:
     command(paper, figure, suite)
     return settings.path('outputs') / paper / f'fig{figure}{"" if suite == "photos" else "_" + suite}.npz'
 
-def collect(paper: str, figure: str | int, suite: str, finished: pd.DataFrame | None = None) -> Path | None:
+def collect(paper: str, figure: str | int, suite: str, finished: pd.DataFrame) -> Path | None:
     """Gather a figure's arrays from the finished runs into a file. It only warns of a run that cannot be read.
 
     Args:
-        paper: as in `description`.
-        figure: as in `description`.
-        suite: 'photos' or 'paper'.
-        finished: runs; unset: `sweeps.finished()`.
+        paper, figure, suite, finished: as in `parts`.
 
     Returns:
         The file, None when there is nothing yet; then there is no file either.
@@ -235,26 +222,25 @@ def collect(paper: str, figure: str | int, suite: str, finished: pd.DataFrame | 
     Raises:
         SpmlError: as `parts`, or if the file cannot be written.
     """
-    finished, file = queue.finished() if finished is None else finished, arrays_file(paper, figure, suite)
-    about, every = _figure(paper, figure), parts(paper, figure, suite, finished)
-    kept, places, arrays = _kept(file, finished), {}, {}
+    file, about = arrays_file(paper, figure, suite), _figure(paper, figure)
+    every, kept, places, arrays = parts(paper, figure, suite, finished), _kept(file, finished), {}, {}
     for part in every:
         found = (kept.get((part.name, part.key)) if about.measure else None) or _measured(about, part, finished)
         if found is None: continue
         acted = finished.exercised.get(part.key) if 'exercised' in finished else None
         arrays[part.name] = found
-        places[part.name] = {name: getattr(part, name) for name in ('dataset', 'series', 'values', 'seed', 'key')}
-        places[part.name]['exercised'] = None if pd.isna(acted) else int(acted)
+        places[part.name] = {'dataset': part.dataset, 'series': part.series, 'values': part.values, 'seed': part.seed,
+                             'key': part.key, 'exercised': None if pd.isna(acted) else int(acted)}
     if every and not arrays:
         file.unlink(missing_ok=True)
         return None
-    data = [[d, stand_in(d, suite)] for d in dict.fromkeys(part.dataset for part in every)]
+    data = [[d, published.stand_in(d, suite)] for d in dict.fromkeys(part.dataset for part in every)]
     drawing.write_collected(file, drawing.Collected(
         {'paper': paper, 'figure': str(figure), 'suite': suite, 'version': VERSION, 'data': data, 'parts': places,
          'missing': [part.name for part in every if part.name not in arrays]}, arrays))
     return file
 
-def _measured(about: PaperFigure, part: Part, finished: pd.DataFrame) -> dict | None:
+def _measured(about: drawing.PaperFigure, part: Part, finished: pd.DataFrame) -> dict | None:
     "The arrays of a part, None while its run or what is left of it is missing."
     if part.key not in finished.index: return None
     if about.measure is None: return finished.loc[part.key, ['test_map', 'val_map']].astype(np.float32).to_dict()
@@ -277,9 +263,7 @@ def sweep(paper: str, figure: str | int | None, suite: str, *, dry_run: bool = F
     """Run what a figure, or all of a paper's, still needs, then collect its arrays.
 
     Args:
-        paper: as in `needed`.
-        figure: as in `needed`.
-        suite: as in `needed`.
+        paper, figure, suite: as in `needed`.
         dry_run: only say how much there is.
         tell: is given the lines.
         launch: jobs, engine and address, as in `sweeps.run`.
@@ -298,8 +282,9 @@ def sweep(paper: str, figure: str | int | None, suite: str, *, dry_run: bool = F
     if dry_run or 'missing' in set(rows[0].state): return rows[0]   # interrupted
     # runs that only the record knows are trained again where their networks are looked at
     rows += [queue.run(trained.values(), tell=tell, **launch), _observe(seen, tell)]
+    finished = queue.finished()
     for number in _numbers(paper, figure):
-        file = collect(paper, number, suite)
+        file = collect(paper, number, suite, finished)
         tell(f'figure {number}: {file.name if file else "nothing to draw yet"}')
     return pd.concat(rows, ignore_index=True)
 
@@ -330,9 +315,7 @@ def draw(paper: str, figure: str | int, suite: str) -> Path | None:
     """Draw a figure from its arrays.
 
     Args:
-        paper: as in `description`.
-        figure: as in `description`.
-        suite: 'photos' or 'paper'.
+        paper, figure, suite: as in `command`.
 
     Returns:
         The SVG, beside the arrays; None when there are none: `command` says what fills it.

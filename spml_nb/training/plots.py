@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from PIL import Image
-from scipy.special import expit
+from scipy.special import expit, logit
 from torch import Tensor
 
 from ..data.dataset import Dataset
@@ -55,7 +55,7 @@ class LivePlot:
         from IPython.display import display
         figure = learning_curves(curves, self.title)
         if self.handle is None: self.handle = display(figure, display_id=True)
-        elif self.handle: self.handle.update(figure)
+        else: self.handle.update(figure)
         plt.close(figure)
 
 # %% ../../nbs/training/plots.ipynb #e43026b8
@@ -87,9 +87,8 @@ def label_table(**matrices: np.ndarray) -> pd.DataFrame:
     Raises:
         SpmlError: as `statistics`.
     """
-    columns = {name: {key: value if isinstance(value, int) else round(value, 4)
-                      for key, value in statistics(matrix).items()} for name, matrix in matrices.items()}
-    return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in columns.items()})
+    return pd.DataFrame({name: pd.Series({key: round(value, 4) for key, value in statistics(matrix).items()},
+                                         dtype=object) for name, matrix in matrices.items()})
 
 # %% ../../nbs/training/plots.ipynb #a5831932
 def class_plot(ap: list[float], class_names: list[str], labels: np.ndarray, most: int = 20):
@@ -123,9 +122,8 @@ def class_plot(ap: list[float], class_names: list[str], labels: np.ndarray, most
 def _ends(ap: list[float], most: int) -> tuple[np.ndarray, np.ndarray]:
     "The classes in a plot, best first, and those between its two halves."
     order = np.argsort(-np.asarray(ap), kind='stable')
-    if len(order) <= most: return order, order[:0]
-    head, tail = most // 2, len(order) - (most - most // 2)
-    return np.concatenate([order[:head], order[tail:]]), order[head:tail]
+    between = order[most // 2:-(most // 2)]
+    return order[~np.isin(order, between)], between
 
 def class_table(ap: list[float], class_names: list[str], labels: np.ndarray, most: int = 20) -> pd.DataFrame:
     """The classes that `class_plot` leaves out.
@@ -142,17 +140,16 @@ def class_table(ap: list[float], class_names: list[str], labels: np.ndarray, mos
               'photos': (np.asarray(labels)[:, between] > 0).sum(0)}
     return pd.DataFrame(values, index=pd.Index([class_names[i] for i in between], name='class'))
 
-def wrapped(name: str, width: int = 18) -> str:
+def wrapped(name: str) -> str:
     """A name on at most three short lines.
 
     Args:
         name: any text.
-        width: of a line in characters.
 
     Returns:
         Text with line breaks; what does not fit ends in '…'.
     """
-    return textwrap.fill(name, width, max_lines=3, placeholder='…')
+    return textwrap.fill(name, 18, max_lines=3, placeholder='…')
 
 # %% ../../nbs/training/plots.ipynb #baa7fd3b
 def open_thumbnail(images, row: int, size: int = 160) -> np.ndarray:
@@ -174,16 +171,15 @@ def open_thumbnail(images, row: int, size: int = 160) -> np.ndarray:
 
 _COLOURS = {1: '#117733', -1: '#cc3311', 0: '#997700'}   # of a predicted label that is right, wrong, or not known
 
-def label_words(probability: np.ndarray, truth: np.ndarray, class_names: list[str], threshold: float,
-                most: int = 6) -> list[tuple[str, str]]:
-    """What was predicted and what was missed for one image.
+def label_words(probability: np.ndarray, truth: np.ndarray, class_names: list[str],
+                threshold: float) -> list[tuple[str, str]]:
+    """What was predicted and what was missed for one image, in six words at most.
 
     Args:
         probability: (C,) in [0, 1].
         truth: (C,) in {1, 0, −1}.
         class_names: C texts.
         threshold: in [0, 1].
-        most: how many words at most.
 
     Returns:
         [(text, colour)], the most confident first.
@@ -191,7 +187,7 @@ def label_words(probability: np.ndarray, truth: np.ndarray, class_names: list[st
     words = [f'{name} {p:.2f}' for name, p in zip(class_names, probability, strict=True)]
     order, missed = np.argsort(-probability, kind='stable'), np.flatnonzero((truth > 0) & (probability < threshold))
     predicted = [(words[c], _COLOURS[int(truth[c])]) for c in order if probability[c] >= threshold]
-    return (predicted + [(words[c], '#888888') for c in missed])[:most]
+    return (predicted + [(words[c], '#888888') for c in missed])[:6]
 
 # %% ../../nbs/training/plots.ipynb #93d8dc63
 def photo_grid(data: Dataset, rows: np.ndarray, logits: Tensor | np.ndarray, threshold: float, columns: int = 6):
@@ -290,14 +286,13 @@ def worst_mistakes(labels: np.ndarray, logits: Tensor | np.ndarray, threshold: f
     Returns:
         DataFrame, the worst first: row, class, probability, and there (whether the label is).
     """
-    s, t = np.asarray(logits, np.float64), np.clip(threshold, 1e-6, 1 - 1e-6)
-    beyond = -np.asarray(labels) * (s - np.log(t / (1 - t)))
-    c, worst = beyond.argmax(1), beyond.max(1)
-    rows = np.argsort(-worst, kind='stable')[:most]
-    rows = rows[worst[rows] > 0]
-    chosen = rows, c[rows]
-    return pd.DataFrame({'row': rows, 'class': c[rows], 'probability': expit(s[chosen]),
-                         'there': np.asarray(labels)[chosen] > 0})
+    s, labels = np.asarray(logits, np.float64), np.asarray(labels)
+    beyond = -labels * (s - logit(np.clip(threshold, 1e-6, 1 - 1e-6)))
+    rows, classes = np.arange(len(s)), beyond.argmax(1)
+    each = pd.DataFrame({'row': rows, 'class': classes, 'probability': expit(s[rows, classes]),
+                         'there': labels[rows, classes] > 0, 'beyond': beyond.max(1)})
+    worst = each[each.beyond > 0].sort_values('beyond', ascending=False, kind='stable', ignore_index=True)
+    return worst.head(most).drop(columns='beyond')
 
 def mistake_grid(data: Dataset, rows: np.ndarray, logits: Tensor | np.ndarray, threshold: float, most: int = 12):
     """The photos of the worst mistakes, with the label, its probability, and what is true.

@@ -108,7 +108,7 @@ def test_unknown_papers_figures_and_suites_are_refused(call, words):
 def test_scores_come_from_the_record_and_half_filled_figures_are_drawn(paper, figure):
     known = pretended(paper, figure)
     wanted = figures.parts(paper, figure, 'photos', known)
-    record = known.join(pd.Series({p.key: 50 + k / 4 for k, p in enumerate(wanted)}, name='test_map'), how='outer')
+    record = known.join(pd.Series({p.key: 50 + k / 4 for k, p in enumerate(wanted)}, name='test_map'), how='outer').fillna({'val_map': 1.0})
     file = figures.collect(paper, figure, 'photos', record)
     collected = drawing.read_collected(file)
     for part in wanted: assert collected.arrays[part.name]['test_map'] == record.test_map[part.key]
@@ -171,7 +171,7 @@ def test_from_runs_to_a_picture(small, paper, figure):
     assert f'Fig. {figure}' in svg and 'parts are done' not in svg and '>missing<' not in svg
     first = file.read_bytes()
     file.unlink()
-    assert figures.collect(paper, figure, 'photos').read_bytes() == first
+    assert figures.collect(paper, figure, 'photos', queue.finished()).read_bytes() == first
 
 
 def test_a_suite_has_its_own_files(small):

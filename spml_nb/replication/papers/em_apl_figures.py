@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['METHODS', 'DATA', 'figure7', 'figure8', 'figure9', 'figure10', 'CLASSES', 'SHOWN', 'PROBABILITIES', 'LINES',
-           'figure11', 'FIGURES', 'proportions', 'spread_classes', 'class_density']
+           'figure11', 'FIGURES', 'proportions', 'class_density']
 
 # %% ../../../nbs/replication/papers/em_apl_figures.ipynb #7be1f29c
 import numpy as np
@@ -13,11 +13,10 @@ from scipy.special import expit
 
 from ...data.labels import for_scoring
 from ...metrics import average_precision
-from .. import drawing, measuring
-from ..drawing import INK, Collected, Curve, PaperFigure, panels, sheet
-from ...runs.folder import Run
+from .. import measuring
+from ..drawing import INK, Collected, Curve, PaperFigure, bands, curve, legend, over_epochs, panels, sheet
+from ...runs.folder import Run, read_result
 from ...training.task import make_task
-from ...training.trainer import read_result
 
 # %% ../../../nbs/replication/papers/em_apl_figures.ipynb #5b8a6e16
 METHODS = {'AN': 'an', 'EM': 'em'}
@@ -30,8 +29,8 @@ DATA = ('voc12', 'coco14', 'nus', 'cub')
 
 figure7 = PaperFigure(
     'Loss of the annotated positives during training.',
-    draw=lambda collected: drawing.over_epochs(collected, tuple(METHODS), 'annotated', 'loss of annotated positives',
-                                               measuring.POINTS, 'log'),
+    draw=lambda collected: over_epochs(collected, tuple(METHODS), 'annotated', 'loss of annotated positives',
+                                       measuring.POINTS, 'log'),
     curves=_compared(DATA), measure=measuring.notes, observed=True,
     printed='With AN it rises in early training, with EM it falls and is steadier.',
     notes='Mean of −log p over the annotated positives of the batches, five points an epoch, on a logarithmic axis. A '
@@ -40,7 +39,7 @@ figure7 = PaperFigure(
 
 figure8 = PaperFigure(
     'Absolute logits of unannotated positive and negative labels in the training images, epoch by epoch, for EM.',
-    draw=lambda collected: drawing.bands(collected, ('EM',), 'logit', '|logit|', (1, 2)),
+    draw=lambda collected: bands(collected, ('EM',), 'logit', '|logit|', (1, 2)),
     curves=_compared(DATA, ('EM',)), measure=measuring.notes, observed=True,
     printed='Many unannotated negatives stay near zero; logits of 1, 2 and 3 are probabilities of 0.73, 0.88 and 0.95.',
     together='Medians with the quartiles around them, each a mean over seeds.')
@@ -49,7 +48,7 @@ figure8 = PaperFigure(
 figure9 = PaperFigure(
     'Predicted probabilities of annotated and unannotated positive labels in the training images, epoch by epoch, for '
     'AN on the left and EM on the right.',
-    draw=lambda collected: drawing.bands(collected, tuple(METHODS), 'probability', 'predicted probability', (0, 1), 1),
+    draw=lambda collected: bands(collected, tuple(METHODS), 'probability', 'predicted probability', (0, 1), 1),
     curves=_compared(DATA), measure=measuring.notes, observed=True,
     printed='AN gives low probabilities, the lowest to unannotated positives; EM is sure of both.',
     together='Medians with the quartiles around them, each a mean over seeds.')
@@ -82,7 +81,7 @@ def _shares(collected: Collected) -> Figure:
         ax.stairs(share, edges, fill=True, color=INK[0], label='positive')
         ax.axhline(1 - 0.9, color='black', linestyle=':', label='90% negative')
         ax.set(xlabel='class, by share', ylabel='share of unannotated labels', title=ours, ylim=(0, 1))
-    drawing.legend(picture)
+    legend(picture)
     return picture
 
 figure10 = PaperFigure(
@@ -100,19 +99,6 @@ PROBABILITIES = np.linspace(0, 1, 51)   # edges of the bins
 LINES = (('training positives', INK[0], '-'), ('training negatives', INK[1], '-'),
          ('test positives', INK[0], ':'), ('test negatives', INK[1], ':'))
 
-def spread_classes(positives: np.ndarray, n: int = CLASSES) -> np.ndarray:
-    """Choose classes from the most frequent to rare ones, evenly spaced.
-
-    Args:
-        positives: (C,) how many positives each class has.
-        n: how many classes at most.
-
-    Returns:
-        Class numbers.
-    """
-    order = np.argsort(-positives, kind='stable')
-    return order[::max(1, len(order) // n)][:n]
-
 def class_density(run: Run) -> dict:
     """Count predicted probabilities class by class.
 
@@ -127,7 +113,8 @@ def class_density(run: Run) -> dict:
     """
     train, test = measuring.examine(run), read_result(run).logits['test'].astype(np.float64)
     data, true = train.task.data, train.task.data.labels[train.task.test]
-    chosen = spread_classes((true > 0).sum(0))
+    order = np.argsort(-(true > 0).sum(0), kind='stable')   # from the most frequent class to the rarest
+    chosen = order[::max(1, len(order) // CLASSES)][:CLASSES]
     groups = [*measuring.group_masks(train.task.observed, train.true)[1:], true > 0, true < 0]
     p = [expit(train.logits)] * 2 + [expit(test)] * 2
     counts = [[measuring.histograms(x[:, [c]], [g[:, [c]]], PROBABILITIES)[0] for x, g in zip(p, groups, strict=True)]
@@ -146,7 +133,7 @@ def _cumulative(collected: Collected) -> Figure:
         for k, (label, ink, dash) in enumerate(LINES if found[i] else ()):
             each = np.array([_shares_up_to(part['counts'][column * (CLASSES // SHOWN), k]) for part in found[i]])
             summary = np.stack([each.mean(0), each.min(0), each.max(0)])
-            drawing.curve(ax, PROBABILITIES[::2], summary[:, ::2], ink, linestyle=dash, label=label)
+            curve(ax, PROBABILITIES[::2], summary[:, ::2], ink, linestyle=dash, label=label)
     for row, name in zip(axes, METHODS, strict=True): row[0].set_ylabel(f'{name}\nshare of labels (%)')
     for column, name in enumerate(names):
         an, em = (np.mean([part['ap'][column * (CLASSES // SHOWN)] for part in parts]) if parts else np.nan
@@ -154,7 +141,7 @@ def _cumulative(collected: Collected) -> Figure:
         change = f'\nAP {an:.1f} → {em:.1f} ({100 * (em / an - 1):+.0f} %)'.replace('-', '−') if all(found) else ''
         axes[0, column].set_title(f'{name}{change}', fontsize=7)
         axes[-1, column].set_xlabel('probability up to', fontsize=7)
-    drawing.legend(picture)
+    legend(picture)
     return picture
 
 def _shares_up_to(counts: np.ndarray) -> np.ndarray: return 100 * np.append(0, counts.cumsum()) / max(counts.sum(), 1)

@@ -12,9 +12,8 @@ import torch
 from matplotlib.figure import Figure
 
 from ...methods.hml import gradient_balance, label_correlation
-from .. import measuring
-from ..diagnosis import pulls
-from ..drawing import INK, Collected, Curve, PaperFigure, curve, legend, normalised, panels, scores, sheet
+from .. import diagnosis, measuring
+from ..drawing import INK, Collected, Curve, PaperFigure, curve, legend, panels, scores, sheet
 from ...runs.folder import Run
 
 # %% ../../../nbs/replication/papers/hml_figures.ipynb #bbb5346f
@@ -35,7 +34,7 @@ def density(run: Run) -> dict:
 
     Source: HML, Fig. 2.
     """
-    pull, z, true, logits = pulls(run)
+    pull, z, true, logits = diagnosis.pulls(run)
     seen = measuring.opened(run)
     scale, margin = _angle(seen.method)
     groups = [z > 0, (z <= 0) & (true > 0), true < 0]           # with full labels the negatives are known
@@ -71,8 +70,8 @@ def _cosines_and_gradients(collected: Collected) -> Figure:
 
 def _histogram(ax, counts: np.ndarray, edges: np.ndarray, ink: str, label: str):
     "The density of all seeds, with a band from the lowest seed to the highest."
-    each = [normalised(one, edges) for one in counts]
-    mean, low, high = normalised(counts.sum(0), edges), np.min(each, 0), np.max(each, 0)
+    each = counts / np.maximum(counts.sum(1, keepdims=True), 1) / np.diff(edges)
+    mean, low, high = counts.sum(0) / counts.sum() / np.diff(edges), each.min(0), each.max(0)
     there = np.flatnonzero(mean)
     seen = slice(there[0], there[-1] + 1)
     curve(ax, (edges[:-1] + edges[1:])[seen] / 2, np.stack([mean, low, high])[:, seen], ink, label=label)

@@ -16,9 +16,8 @@ from scipy.special import expit
 from ...models.model import class_activation
 from .. import measuring
 from ..drawing import INK, Collected, Curve, PaperFigure, grid, legend, maps, over_epochs, panels, scores
-from ...runs.folder import Run
+from ...runs.folder import Run, read_result
 from ...training.task import make_task
-from ...training.trainer import read_result
 
 # %% ../../../nbs/replication/papers/opml_figures.ipynb #21924c2b
 DATA = ('voc12', 'cub')
