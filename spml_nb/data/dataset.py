@@ -41,7 +41,22 @@ class Dataset:
     class_names: list[str]
     split: np.ndarray
 
-    def __post_init__(self): _check(self)
+    def __post_init__(self):
+        def need(holds, message):
+            if not holds: raise SpmlError(f'data set {self.name!r}: {message}')
+        n, labels, split = len(self.images), self.labels, self.split
+        need(not self.images_in_memory
+             or (self.images.dtype == np.uint8 and self.images.ndim == 4 and self.images.shape[3] == 3),
+             'images in memory must be (N, H, W, 3) uint8.')
+        need(isinstance(labels, np.ndarray) and labels.dtype == np.int8 and labels.shape == (n, len(self.class_names)),
+             f'labels must be an int8 array of shape ({n}, {len(self.class_names)}): one row per image, one column per '
+             'class name.')
+        need(not labels.size or (labels.min() >= -1 and labels.max() <= 1),
+             'labels must be 1 (present), 0 (unknown) or -1 (absent).')
+        need(len(set(self.class_names)) == len(self.class_names), 'two classes have the same name.')
+        need(isinstance(split, np.ndarray) and split.shape == (n,) and set(split.tolist()) <= set(PARTS),
+             f"split must be an array of {n} words out of {', '.join(PARTS)}.")
+
     def __len__(self): return len(self.labels)
 
     def __repr__(self):
@@ -95,22 +110,6 @@ class Dataset:
         return digest.hexdigest()[:16]
 
 # %% ../../nbs/data/dataset.ipynb #4908df75
-def _check(data):
-    n, labels, split = len(data.images), data.labels, data.split
-    def need(holds, message):
-        if not holds: raise SpmlError(f'data set {data.name!r}: {message}')
-    need(not data.images_in_memory
-         or (data.images.dtype == np.uint8 and data.images.ndim == 4 and data.images.shape[3] == 3),
-         'images in memory must be (N, H, W, 3) uint8.')
-    need(isinstance(labels, np.ndarray) and labels.dtype == np.int8 and labels.shape == (n, len(data.class_names)),
-         f'labels must be an int8 array of shape ({n}, {len(data.class_names)}): one row per image, one column per '
-         'class name.')
-    need(not labels.size or (labels.min() >= -1 and labels.max() <= 1),
-         'labels must be 1 (present), 0 (unknown) or -1 (absent).')
-    need(len(set(data.class_names)) == len(data.class_names), 'two classes have the same name.')
-    need(isinstance(split, np.ndarray) and split.shape == (n,) and set(split.tolist()) <= set(PARTS),
-         f"split must be an array of {n} words out of {', '.join(PARTS)}.")
-
 def listed(items, limit: int = 10) -> str:
     """Join items for a message: the first ones, and how many there are if those are not all.
 

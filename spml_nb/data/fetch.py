@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['AGAIN', 'VALIDATORS', 'SUFFIXES', 'MARK', 'size_of', 'in_words', 'read_note', 'checksums', 'agrees', 'Refused',
-           'Dropped', 'download', 'set_aside', 'mirrored', 'Damaged', 'is_archive', 'whole', 'unpacked', 'unpack']
+           'Dropped', 'download', 'set_aside', 'mirrored', 'Damaged', 'is_archive', 'whole', 'unpack']
 
 # %% ../../nbs/data/fetch.ipynb #9e6f375c
 import contextlib
@@ -266,8 +266,8 @@ def download(urls, file: Path, *, sha256: str | None = None, md5: str | None = N
             try: return _from(url, file, part, wanted, bytes, tell, (tries, wait, timeout))
             except Refused as error: failures[url] = error.message
             tell(f'{file.name}: {failures[url]}')
-    if not failures: raise SpmlError(f'{file.name} could not be fetched: no address is known for it.')
-    raise SpmlError(f'{file.name} could not be fetched. ' + ' '.join(f'{url}: {why}.' for url, why in failures.items()))
+    reasons = ' '.join(f'{url}: {why}.' for url, why in failures.items()) or 'No address is known for it.'
+    raise SpmlError(f'{file.name} could not be fetched. {reasons}')
 
 def set_aside(file: Path, name: Path | None = None) -> Path:
     """Rename a file that is no good.
@@ -348,7 +348,6 @@ def _check_member(name, ordinary):
     if not ordinary: raise SpmlError(f'the member {name!r} is a link or a device')
 
 def _untar(archive, folder):
-    "Returns: how many files were written."
     with tarfile.open(archive) as tar:
         tar.extraction_filter = getattr(tarfile, 'data_filter', None)   # Python before 3.11.4 has none
         for member in tar:
@@ -357,17 +356,13 @@ def _untar(archive, folder):
         tar.fileobj.seek(tar.offset)
         if tar.fileobj.read(512) != bytes(512): raise Damaged('it ends early')
         while tar.fileobj.read(1 << 20): pass   # to the end of a compressed stream, where its checksum stands
-        return sum(member.isreg() for member in tar.getmembers())
 
 def _unzip(archive, folder):
-    "Returns: how many files were written."
     with zipfile.ZipFile(archive) as content:
-        members = content.infolist()
-        for member in members:
+        for member in content.infolist():
             kind = stat.S_IFMT(member.external_attr >> 16)
             _check_member(member.filename, kind in (0, stat.S_IFREG, stat.S_IFDIR))
         content.extractall(folder)
-        return sum(not member.is_dir() for member in members)
 
 # %% ../../nbs/data/fetch.ipynb #d8325054
 @contextlib.contextmanager
@@ -395,18 +390,7 @@ def whole(folder: Path):
     finally: shutil.rmtree(temporary, ignore_errors=True)
 
 # %% ../../nbs/data/fetch.ipynb #4e39597e
-MARK = '.unpacked'
-
-def unpacked(root: Path) -> dict:
-    """Say what a folder was unpacked from.
-
-    Args:
-        root: The folder.
-
-    Returns:
-        'archive', 'bytes', 'md5', 'sha256' and 'files'; an empty dict if `unpack` did not make it.
-    """
-    return read_note(Path(root) / MARK)
+MARK = '.unpacked'   # in an unpacked folder: the name and the checksums of its archive
 
 def unpack(archive: Path, root: Path, tell=print) -> Path:
     """Unpack an archive into a folder of its own. A folder that was unpacked from this archive is left as it is.
@@ -426,17 +410,15 @@ def unpack(archive: Path, root: Path, tell=print) -> Path:
     archive, root = Path(archive), Path(root)
     with alone(root, tell):
         sums = checksums(archive)
-        if unpacked(root).get('sha256') == sums['sha256']: return root
+        if read_note(root / MARK).get('sha256') == sums['sha256']: return root
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
             raise SpmlError(f'{root} is there already and was not unpacked from {archive.name}. Move it away, then '
                             'give the same command again.')
         tell(f'{archive.name}: unpacking into {root}')
         try:
             with whole(root) as temporary:
-                count = (_unzip if zipfile.is_zipfile(archive) else _untar)(archive, temporary)
-                note = {'archive': archive.name, 'files': count,
-                        **{key: sums[key] for key in ('bytes', 'md5', 'sha256')}}
-                (temporary / MARK).write_text(json.dumps(note))
+                (_unzip if zipfile.is_zipfile(archive) else _untar)(archive, temporary)
+                (temporary / MARK).write_text(json.dumps({'archive': archive.name, **sums}))
         except SpmlError as error: raise type(error)(f'{archive} is not unpacked: {error}') from error.__cause__
         except Exception as error:   # readers raise a dozen different types for damaged archives
             raise Damaged(f'{archive} is not unpacked: it is truncated or no archive ({type(error).__name__}: '

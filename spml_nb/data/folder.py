@@ -13,6 +13,7 @@ import posixpath
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -110,17 +111,18 @@ def _advice(header):
 # %% ../../nbs/data/folder.ipynb #925e3ff2
 CELLS = {'1': 1, '1.0': 1, '0': -1, '0.0': -1, '': 0}
 
-def label_matrix(rows, rest: int = -1) -> tuple[np.ndarray, list[str]]:
+def label_matrix(rows, rest: int = -1, names: Sequence | None = None) -> tuple[np.ndarray, Sequence]:
     """Make a matrix of the names of each image's labels.
 
     Args:
         rows: N collections of names.
-        rest: what is not named: -1 for absent, 0 for unknown.
+        rest: What is not named: -1 for absent, 0 for unknown.
+        names: All C names in their order; those of the rows, sorted, if unset.
 
     Returns:
-        (N, C) int8 of 1 and `rest`, and the C names, sorted.
+        (N, C) int8 of 1 and `rest`, and the C names.
     """
-    names = sorted({name for row in rows for name in row})
+    names = sorted({name for row in rows for name in row}) if names is None else names
     column = {name: c for c, name in enumerate(names)}
     labels = np.full((len(rows), len(names)), rest, np.int8)
     for k, present in enumerate(rows): labels[k, [column[name] for name in present]] = 1
@@ -222,17 +224,18 @@ def _elsewhere(names, folder):
 
 
 # %% ../../nbs/data/folder.ipynb #da9de600
-def _read_split(listing, file, scored=False):
-    split = np.full(len(listing.images), 'train', '<U5')
-    if listing.split is not None:
-        words = [word.strip() for word in listing.split]
+def _read_split(given, images, file, scored=False):
+    "The part of each image: as given, with validation rows drawn where there are none; all drawn if `given` is None."
+    split = np.full(len(images), 'train', '<U5')
+    if given is not None:
+        words = [word.strip() for word in given]
         wrong = next((row for row, word in enumerate(words) if word not in PARTS), None)
         if wrong is not None:
             others = {word: _part(word) for word in dict.fromkeys(words) if word not in PARTS}
             meant = ''.join(f' Write {part} for {word!r} ({words.count(word):,} rows).'
                             for word, part in others.items() if part)
             raise SpmlError(f'{file}: unknown split {words[wrong]!r} in row {wrong + 1} (image '
-                            f"{listing.images[wrong]!r}); allowed: {', '.join(PARTS)}.{meant}")
+                            f"{images[wrong]!r}); allowed: {', '.join(PARTS)}.{meant}")
         split[:] = words
         for part, remedy in (('train', ''), ('test', ': then 20 % of all rows test and 20 % of the rest validate')):
             if part not in words and not scored:
@@ -252,7 +255,7 @@ def _last_fifth(split, file):
 # %% ../../nbs/data/folder.ipynb #b040bc6a
 PHOTOS = {'.jpg', '.jpeg', '.png', '.gif', '.bmp', '.tif', '.tiff', '.webp'}
 
-def assemble(name: str, listing: Listing, folder: Path, file: Path, scored: bool = False) -> Dataset:
+def assemble(name: str, listing: Listing, folder: Path, file: Path) -> Dataset:
     """Make a `Dataset` of what a table says.
 
     Args:
@@ -260,7 +263,6 @@ def assemble(name: str, listing: Listing, folder: Path, file: Path, scored: bool
         listing: What the table says.
         folder: The folder images/.
         file: The table, for messages.
-        scored: A column `split` may leave out training or test rows.
 
     Returns:
         The data set, with validation rows drawn where the table has none.
@@ -269,7 +271,7 @@ def assemble(name: str, listing: Listing, folder: Path, file: Path, scored: bool
         SpmlError: If images are missing, outside the folder or listed twice, or the split is no split.
     """
     return Dataset(name, _image_paths(listing.images, folder, file), listing.labels, listing.class_names,
-                   _read_split(listing, file, scored))
+                   _read_split(listing.split, listing.images, file))
 
 def read_folder(folder: Path, name: str, expected: str = '', scored: bool = False) -> Dataset:
     """Read a folder with images/ and labels.csv.
@@ -278,7 +280,7 @@ def read_folder(folder: Path, name: str, expected: str = '', scored: bool = Fals
         folder: The folder.
         name: What tables call the data set.
         expected: Opens the message if there is no such folder.
-        scored: As in `assemble`.
+        scored: A column `split` may leave out training or test rows.
 
     Returns:
         The data set.
@@ -297,10 +299,9 @@ def read_folder(folder: Path, name: str, expected: str = '', scored: bool = Fals
         raise SpmlError(f'{expected}{images} is {"empty" if images.is_dir() else "not there"}. '
                         f'{_other_images(folder)}{form}')
     table = _read_cells(file)
-    split = table['split'].tolist() if 'split' in table else None
-    listing = Listing(table['image'].tolist(), None, [], split)
+    names, split = table['image'].tolist(), table['split'].tolist() if 'split' in table else None
     paths, parts, (labels, class_names) = _each(
-        lambda: _image_paths(listing.images, images, file), lambda: _read_split(listing, file, scored),
+        lambda: _image_paths(names, images, file), lambda: _read_split(split, names, file, scored),
         lambda: _read_labels(table, file))
     return Dataset(name, paths, labels, class_names, parts)
 
@@ -355,14 +356,15 @@ def doubts(data: Dataset, folder: Path) -> list[str]:
     Returns:
         Sentences, each with a remedy.
     """
-    found = [_without_row(data, folder), *_without_label(data), *_near_names(data), *_no_classes(data)]
-    return [f'{data.name}: {text}' for text in found if text]
+    found = [*_without_row(data, folder), *_without_label(data), *_near_names(data), *_no_classes(data)]
+    return [f'{data.name}: {text}' for text in found]
 
 def _without_row(data, folder):
     there = dict.fromkeys(_photos_below(folder))
     for path in data.images: there.pop(path.relative_to(folder).as_posix(), None)
-    return there and (f'labels.csv has no row for {len(there):,} photos of images/, which are not used: '
-                      f'{listed(there)}. Add rows, or move the photos away.')
+    if there:
+        yield (f'labels.csv has no row for {len(there):,} photos of images/, which are not used: {listed(there)}. Add '
+               'rows, or move the photos away.')
 
 def _without_label(data):
     names = np.array(data.image_names)

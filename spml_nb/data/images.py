@@ -173,16 +173,8 @@ def _write_squares(out, dataset, size, progress):
     if shutil.disk_usage(os.path.dirname(out.name)).free < math.prod(shape):
         raise OSError(errno.ENOSPC, 'not enough free space')
     np.lib.format.write_array_header_1_0(out, {'descr': '|u1', 'fortran_order': False, 'shape': shape})
-    _reserve(out, out.tell() + math.prod(shape))
     with closing(_decoded(dataset, size, progress, squash)) as images:
         for pixels in images: out.write(pixels)
-
-def _reserve(out, size):
-    if not hasattr(os, 'posix_fallocate'): return
-    out.flush()
-    try: os.posix_fallocate(out.fileno(), 0, size)
-    except OSError as error:
-        if error.errno in FULL: raise  # any other: this file system cannot reserve, and writing will tell
 
 # %% ../../nbs/data/images.ipynb #d0a27440
 def _decoded(dataset, size, progress, shape):

@@ -89,30 +89,21 @@ def full(labels, unknown=None) -> np.ndarray:
     return np.where(labels == 1, 1, -1).astype(np.int8)
 
 # %% ../../nbs/data/labels.ipynb #b8f2d70d
-def _stretches(chosen):
-    rows, columns = np.nonzero(chosen)
-    return rows, columns, np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(chosen)))])
-
 def _draw(truth, positives, negatives, seed):
-    "z of Cole et al.'s draw: at most `positives` +1 and `negatives` −1 in each row of `truth`."
-    shuffle = np.random.RandomState(seed).shuffle
-    sides = [_stretches(truth == 1), _stretches(truth == -1)]
-    (_, plus, a), (_, minus, b) = sides
-    a_list, b_list = a.tolist(), b.tolist()
-    for i in range(len(truth)):
-        shuffle(plus[a_list[i]:a_list[i + 1]])
-        shuffle(minus[b_list[i]:b_list[i + 1]])
-    z = np.zeros(truth.shape, np.int8)
-    for (rows, columns, start), count, value in zip(sides, (positives, negatives), (1, -1), strict=True):
-        kept = np.arange(len(rows)) - start[rows] < count
-        z[rows[kept], columns[kept]] = value
+    "z of Cole et al.'s draw: at most `positives` +1 and `negatives` −1 in each row of `truth`; None keeps all."
+    shuffle, z = np.random.RandomState(seed).shuffle, np.zeros(truth.shape, np.int8)
+    for row, drawn in zip(truth, z, strict=True):
+        for value, most in ((1, positives), (-1, negatives)):
+            columns = np.flatnonzero(row == value)
+            shuffle(columns)
+            drawn[columns[:most]] = value
     return z
 
 # %% ../../nbs/data/labels.ipynb #ad5bf7c9
 def _is_whole(value) -> bool: return isinstance(value, Integral) and not isinstance(value, bool)
 
 def _count(value, what):
-    if isinstance(value, str) and value == 'all': return np.inf
+    if isinstance(value, str) and value == 'all': return None
     if not _is_whole(value) or value < 0:
         raise SpmlError(f"{what}={value!r}; allowed: 'all', or a whole number from 0 upwards of {what} to keep of each "
                         'image.')
@@ -186,12 +177,12 @@ def observe(labels, positives='all', negatives=None, *, keep=None, weights=None,
         _refuse_more_than_one(positives, negatives, keep)
         return _draw_weighted(truth == 1, _weights(weights, truth), seed)
     if keep is not None:
-        if most_positives != np.inf or (negatives is not None and most_negatives != 0):
+        if most_positives is not None or (negatives is not None and most_negatives != 0):
             raise SpmlError(f'keep={keep!r} keeps a fraction of all positives and no negatives; it contradicts '
                             f'positives={positives!r}, negatives={negatives!r}. Give either keep, or the two counts.')
         kept = np.random.RandomState(seed).random_sample(truth.shape) < _fraction(keep, 'keep')
         return ((truth == 1) & kept).astype(np.int8)
-    if most_positives == most_negatives == np.inf: return truth
+    if most_positives is None and most_negatives is None: return truth
     return _draw(truth, most_positives, most_negatives, seed)
 
 # %% ../../nbs/data/labels.ipynb #fd24bcf3

@@ -91,11 +91,7 @@ def symbol_masks(pool: str) -> tuple[torch.Tensor, np.ndarray]:
 
     Returns:
         (M, 24, 24) float32 in [0, 1], and (M,) int64 index into `SYMBOLS`.
-
-    Raises:
-        SpmlError: For another pool.
     """
-    one_of(pool, POOLS, 'pool of digits')
     digits, rows, random = load_digits(), digit_pools()[pool], np.random.RandomState(list(POOLS).index(pool))
     small = torch.from_numpy(digits.images[rows].astype(np.float32) / 16)[:, None]
     large = interpolate(small, size=MASK - 2, mode='bicubic', align_corners=False)[:, 0]
@@ -111,11 +107,10 @@ def symbol_masks(pool: str) -> tuple[torch.Tensor, np.ndarray]:
 def _frame(x, y, half_width, half_height, angle):
     x, y, w, h, angle = np.broadcast_arrays(*(np.asarray(a, np.float64)
                                               for a in (x, y, half_width, half_height, angle)))
-    cos, sin, out = np.cos(angle), np.sin(angle), np.zeros((*x.shape, 3, 3))
-    out[..., 0, 0], out[..., 0, 1], out[..., 0, 2] = cos / w, sin / w, -(cos * x + sin * y) / w
-    out[..., 1, 0], out[..., 1, 1], out[..., 1, 2] = -sin / h, cos / h, (sin * x - cos * y) / h
-    out[..., 2, 2] = 1
-    return out
+    cos, sin, zero = np.cos(angle), np.sin(angle), np.zeros(x.shape)
+    rows = ((cos / w, sin / w, -(cos * x + sin * y) / w), (-sin / h, cos / h, (sin * x - cos * y) / h),
+            (zero, zero, zero + 1))
+    return np.stack([np.stack(row, -1) for row in rows], -2)
 
 def _places(theta):
     "Frames (n, 2, 3) to what grid_sample reads for each pixel, (n, 40, 40, 2)."
@@ -453,17 +448,13 @@ def class_names(name: str) -> list[str]:
     return [SYMBOLS[s] if h < 0 else f'{_HUES[h]} {SYMBOLS[s]}' for s, h in pairs]
 
 # %% ../../nbs/data/miniatures.ipynb #b623f3cc
-def _scene_weights(name):
-    pairs, _, exponent, _ = _SETS[name]
-    random = np.random.RandomState(1200 + NAMES.index(name))
-    favoured = np.where(random.random_sample((8, len(pairs))) < 0.2, 10.0, 1.0)
-    return _zipf(len(pairs), exponent, random) * favoured
-
 def _draw_scenes(name, n, pool, random):
-    pairs, shares, _, dropped = _SETS[name]
+    pairs, shares, exponent, dropped = _SETS[name]
+    own = np.random.RandomState(1200 + NAMES.index(name))   # of the set: the same scenes whatever the seed
+    favoured = np.where(own.random_sample((8, len(pairs))) < 0.2, 10.0, 1.0)
+    kinds = _zipf(len(pairs), exponent, own) * favoured
     count = np.searchsorted(np.cumsum(shares)[:-1], random.random_sample(n), 'right')
-    weights = _scene_weights(name)[random.randint(0, 8, n)]
-    chosen = _choose(weights, len(shares) - 1, random)
+    chosen = _choose(kinds[random.randint(0, 8, n)], len(shares) - 1, random)
     present = np.arange(chosen.shape[1]) < count[:, None]
     tagged = present & (random.random_sample(present.shape) >= dropped)
     labels = np.full((n, len(pairs)), -1, np.int8)
@@ -523,7 +514,7 @@ def draw(name: str, *, train: int = 2000, test: int = 1000,
     Source:
         Own drawings; class counts and positives per image follow Table 4 of Zhou et al. 2022's supplement.
     """
-    one_of(name, NAMES, 'miniature')
+    classes = class_names(name)
     if train < 5 or test < 1:
         raise SpmlError(f'unknown size train={train}, test={test}; allowed: at least 5 training images and 1 test '
                         'image.')
@@ -532,7 +523,7 @@ def draw(name: str, *, train: int = 2000, test: int = 1000,
     images, labels = (np.concatenate(a) for a in zip(*parts, strict=True))
     split = np.repeat(np.array(['train', 'test'], dtype='<U5'), [train, test])
     split[labels_split(train)[1]] = 'val'
-    return images, labels, class_names(name), split
+    return images, labels, classes, split
 
 # %% ../../nbs/data/miniatures.ipynb #12b785f0
 def draw_objects(n: int, seed: int, pool: str = 'pretrain') -> tuple[np.ndarray, dict[str, np.ndarray]]:

@@ -164,7 +164,7 @@ def test_what_will_not_change_is_asked_once_and_what_may_is_asked_again(source, 
 def test_no_server_no_address_and_no_file_are_told(tmp_path):
     with serve(tmp_path) as server: pass
     with refused('could not be fetched', '2 tries'): download([server.url + '/a.bin'], tmp_path / 'a.bin', **quiet | {'tries': 2})
-    with refused('no address is known'): download([], tmp_path / 'a.bin', **quiet)
+    with refused('No address is known'): download([], tmp_path / 'a.bin', **quiet)
     with refused('No such file'): download([(tmp_path / 'none').as_uri()], tmp_path / 'a.bin', **quiet)
     with refused('unknown url type'): download(['photos'], tmp_path / 'a.bin', **quiet)
 
@@ -266,7 +266,7 @@ def test_archives_are_unpacked_once(tmp_path, name):
     archive = archive_of(tmp_path / name)
     root = unpack(archive, tmp_path / 'images' / 'x', **TELL)
     for member, content in MEMBERS.items(): assert (root / member).read_bytes() == content
-    assert fetch.unpacked(root)['sha256'] == hashlib.sha256(archive.read_bytes()).hexdigest() and fetch.unpacked(root)['files'] == 5
+    assert fetch.read_note(root / fetch.MARK)['sha256'] == hashlib.sha256(archive.read_bytes()).hexdigest()
     (root / 'top.txt').write_text('mine')
     assert (unpack(archive, root, **TELL) / 'top.txt').read_text() == 'mine'
 

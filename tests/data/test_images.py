@@ -1,5 +1,4 @@
 """Images: decoding, the cache and its accidents, batches, whole photos and crops."""
-import errno
 import json
 import os
 import shutil
@@ -351,22 +350,8 @@ def test_a_disk_known_to_be_full_is_found_before_any_work(photos, cache, monkeyp
     full_disk(photos, cache)
 
 
-@pytest.mark.skipif(not hasattr(os, 'posix_fallocate'), reason='this system cannot reserve space')
-def test_space_that_cannot_be_reserved_is_found_before_any_work(photos, cache, monkeypatch):
+def test_a_disk_that_fills_while_writing_leaves_nothing(photos, cache):
     resource = pytest.importorskip('resource')
-    monkeypatch.setattr(images, '_decode', no_decoding)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-    try: full_disk(photos, cache)
-    finally: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_a_disk_that_fills_while_writing_leaves_nothing(photos, cache, monkeypatch):
-    resource = pytest.importorskip('resource')
-    def unsupported(*_): raise OSError(errno.EOPNOTSUPP, 'not here')
-    monkeypatch.setattr(os, 'posix_fallocate', unsupported, raising=False)
-    assert len(open_images(dataset(photos), 32, progress=False)) == 6  # a file system that cannot reserve still works
-    shutil.rmtree(cache)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     try: full_disk(photos, cache)

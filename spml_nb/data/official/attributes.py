@@ -18,23 +18,18 @@ from ...base import progress
 from ...base.errors import SpmlError
 from .. import fetch
 from ..dataset import listed
-from ..folder import PHOTOS, Listing
+from ..folder import PHOTOS, Listing, label_matrix
 from .registry import Archive, Benchmark, inside, read_json, reading, register
 
 # %% ../../../nbs/data/official/attributes.ipynb #1374a794
 def _cut(photo, boxes, target):
     "Cut boxes {name: (x, y, width, height)} in pixels out of one photo."
-    try:
-        with Image.open(photo) as image: image = image.convert('RGB')
-    except OSError as error: raise SpmlError(f'{photo} cannot be read: {error}. Bring it again.') from error
+    image = reading(photo, lambda: Image.open(photo).convert('RGB'))
     for name, (x, y, width, height) in boxes.items():
         left, top = max(math.floor(x), 0), max(math.floor(y), 0)
         right, bottom = min(math.ceil(x + width), image.width), min(math.ceil(y + height), image.height)
-        if right <= left or bottom <= top: continue
-        try: image.crop((left, top, right, bottom)).save(target / name, quality=95, subsampling=0)
-        except OSError as error:
-            raise SpmlError(f'{target / name} could not be written: {error}. Make room, and give the command '
-                            'again.') from error
+        if right > left and bottom > top:
+            image.crop((left, top, right, bottom)).save(target / name, quality=95, subsampling=0)
 
 def crops(folder: Path, boxes: dict[Path, dict[str, tuple]]) -> set[str]:
     """Cut boxes out as images of their own, in folder/crops. What was cut before is not cut again.
@@ -197,11 +192,9 @@ def read_vispr(folder: Path) -> Listing:
     named = {name for _, names in rows for name in names}
     class_names = reading(folder, lambda: sorted(named, key=lambda name: int(name[1:].split('_')[0])),
                           ' as attributes named a0_safe, a1_…')
-    column = {name: k for k, name in enumerate(class_names)}
-    labels = np.full((len(rows), len(class_names)), -1, np.int8)
-    for row, (_, names) in enumerate(rows): labels[row, [column[name] for name in names]] = 1
     split = ['test' if part == 'test' else 'train' for (part, _), _ in rows]
-    return Listing([photos[key].relative_to(folder).as_posix() for key, _ in rows], labels, class_names, split)
+    return Listing([photos[key].relative_to(folder).as_posix() for key, _ in rows],
+                   *label_matrix([names for _, names in rows], names=class_names), split)
 
 VISPR = register(Benchmark(
     'vispr', read_vispr, validation='none', version='2017', counts={'train': 14_167, 'test': 8_000, 'classes': 68},

@@ -11,24 +11,25 @@ from pathlib import Path
 import numpy as np
 
 from ...base.errors import SpmlError
-from ..folder import Listing
+from ..folder import Listing, label_matrix
 from .registry import Archive, Benchmark, inside, read_json, reading, register
 
 # %% ../../../nbs/data/official/coco.ipynb #aa7b2aa1
-def _coco_part(file):
-    "(names sorted, (N, C) labels, class names) of an instances file; polygons are dropped while it is parsed."
-    content = read_json(file, lambda entry: {key: value for key, value in entry.items() if key != 'segmentation'})
-    try:
-        files = {image['id']: image['file_name'] for image in content['images']}
-        categories = sorted((category['id'], category['name']) for category in content['categories'])
-        present = {(files[box['image_id']], box['category_id']) for box in content['annotations']}
-    except (KeyError, TypeError) as error:
-        raise SpmlError(f'{file} is no instances file of COCO: {error!r} is missing.') from error
-    names = sorted({name for name, _ in present})
-    row, column = {name: r for r, name in enumerate(names)}, {number: c for c, (number, _) in enumerate(categories)}
-    labels = np.full((len(names), len(categories)), -1, np.int8)
-    for name, category in present: labels[row[name], column[category]] = 1
-    return names, labels, [name for _, name in categories]
+def _parts(folder, read):
+    "What `read` makes of the instances file of each part; polygons are dropped while it is parsed."
+    for part in ('train', 'val'):
+        file = inside(folder, f'annotations/annotations/instances_{part}2014.json')
+        content = read_json(file, lambda entry: {key: value for key, value in entry.items() if key != 'segmentation'})
+        yield reading(file, lambda content=content: read(content), ' as an instances file of COCO')
+
+def _labels(content):
+    "(names sorted, (N, C) labels, class names) of the images that have a box."
+    files = {image['id']: image['file_name'] for image in content['images']}
+    categories, present = {category['id']: category['name'] for category in content['categories']}, {}
+    for box in content['annotations']: present.setdefault(files[box['image_id']], set()).add(box['category_id'])
+    names = sorted(present)
+    labels, numbers = label_matrix([present[name] for name in names], names=sorted(categories))
+    return names, labels, [categories[number] for number in numbers]
 
 def read_coco14(folder: Path) -> Listing:
     """Read COCO 2014: train2014 is split, val2014 is the test set.
@@ -45,8 +46,7 @@ def read_coco14(folder: Path) -> Listing:
     Source:
         Cole et al. 2021.
     """
-    (train, train_labels, classes), (test, test_labels, others) = (
-        _coco_part(inside(folder, f'annotations/annotations/instances_{part}2014.json')) for part in ('train', 'val'))
+    (train, train_labels, classes), (test, test_labels, others) = _parts(folder, _labels)
     if classes != others: raise SpmlError(f'{folder}: the two instances files have different categories.')
     return Listing([f'train/train2014/{name}' for name in train] + [f'val/val2014/{name}' for name in test],
                    np.concatenate([train_labels, test_labels]), classes, ['train'] * len(train) + ['test'] * len(test))
@@ -63,20 +63,17 @@ def coco_boxes(folder: Path) -> dict[str, list[tuple]]:
     Raises:
         SpmlError: For a file that is no instances file of COCO.
     """
-    found = {}
-    for part in ('train', 'val'):
-        file = inside(folder, f'annotations/annotations/instances_{part}2014.json')
-        content = read_json(file, lambda entry: {key: value for key, value in entry.items() if key != 'segmentation'})
-        reading(file, lambda content=content: _add_boxes(found, content), ' as an instances file of COCO')
-    return found
+    train, test = _parts(folder, _boxes)
+    return train | test
 
-def _add_boxes(found, content):
-    images = {image['id']: image for image in content['images']}
+def _boxes(content):
+    images, found = {image['id']: image for image in content['images']}, {}
     names = {category['id']: category['name'] for category in content['categories']}
     for entry in content['annotations']:
         image, (x, y, width, height) = images[entry['image_id']], entry['bbox']
         ends = np.array([x, y, x + width, y + height]) / ([image['width'], image['height']] * 2)
         found.setdefault(image['file_name'], []).append((names[entry['category_id']], *ends.tolist()))
+    return found
 
 COCO14 = register(Benchmark(
     'coco14', read_coco14, boxes=coco_boxes, counts={'train': 82081, 'test': 40137, 'classes': 80},

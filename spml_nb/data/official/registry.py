@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['BENCHMARKS', 'REGISTRY', 'MOST_CELLS', 'Archive', 'Benchmark', 'register', 'names', 'find', 'inside', 'reading',
-           'lines', 'read_json', 'read_matlab', 'undecodable', 'digest', 'verify', 'table_text', 'table', 'folder_of',
-           'check', 'prepare', 'overview']
+           'lines', 'read_json', 'read_matlab', 'digest', 'verify', 'table_text', 'table', 'folder_of', 'check',
+           'prepare', 'overview']
 
 # %% ../../../nbs/data/official/registry.ipynb #bd385430
 import hashlib
@@ -238,25 +238,12 @@ def read_matlab(file: Path, key: str | None = None, squeeze: bool = False):
     return content[key]
 
 # %% ../../../nbs/data/official/registry.ipynb #3943518c
-def undecodable(files: list[Path]) -> list[str]:
-    """Find the files that are no whole image.
-
-    Args:
-        files: Paths.
-
-    Returns:
-        'name (what is wrong)' of each, in the order of files.
-    """
-    with ThreadPoolExecutor() as pool:
-        return [fault for fault in pool.map(_fault, files, chunksize=64) if fault]
-
 def _fault(file):
     "What is wrong with an image, '' if nothing is."
     try:
         with Image.open(file) as image:
             image.draft('RGB', (1, 1))
             image.load()
-    except FileNotFoundError: return f'{file.name} (not there)'
     except Exception as error:
         return f'{file.name} ({error or type(error).__name__})'   # Pillow's plugins raise many types
     return ''
@@ -308,7 +295,8 @@ def _make_images(benchmark, listing, images, tell):
     "Make the photos small, if the set wants that, and decode every one."
     tell(f'{benchmark.name}: {"making small" if benchmark.small else "decoding"} {len(listing.images):,} images')
     if benchmark.small: shrink(listing, images, benchmark.small)
-    bad = undecodable([images / name for name in listing.images])
+    with ThreadPoolExecutor() as pool:
+        bad = [fault for fault in pool.map(_fault, (images / name for name in listing.images)) if fault]
     if bad:
         raise SpmlError(f'{benchmark.name}: {len(bad):,} images below {images} are missing or damaged: '
                         f'{listed(bad, 5)}. Remove the folder they are in and give the command again.')
@@ -383,9 +371,7 @@ def _write_table(listing, folder):
 
 def _same_table(file, listing):
     if file.suffix == '.csv': return file.read_text(encoding='utf-8', errors='replace') == table_text(listing)
-    try: old = _load_matrix(file)
-    except SpmlError: return False
-    return digest(old) == digest(listing)
+    return digest(_load_matrix(file)) == digest(listing)
 
 # %% ../../../nbs/data/official/registry.ipynb #4fb05c45
 def folder_of(name: str, root: Path | None = None) -> Path:
@@ -520,7 +506,7 @@ def prepare(name: str | Benchmark, root: Path | None = None, mirror: str | None 
         _make_images(benchmark, listing, images, tell)
         _write_table(listing, folder)
         data = table(benchmark.name, folder, benchmark.validation)
-        archives = {archive.file: fetch.unpacked(base / archive.place).get('sha256')
+        archives = {archive.file: fetch.read_note(base / archive.place / fetch.MARK).get('sha256')
                     for archive in benchmark.archives}
         note = {'name': benchmark.name, 'version': benchmark.version, 'validation': benchmark.validation,
                 'fingerprint': data.fingerprint, **_counts(listing), 'archives': archives}

@@ -262,8 +262,8 @@ def read_ccp(folder: Path) -> Listing:
     null, *classes = [str(np.ravel(cell)[0]).strip() for cell in np.ravel(read_matlab(inside(base, 'label_list.mat')))]
     if null != 'null': raise SpmlError(f"{base / 'label_list.mat'} begins with {null!r} where 'null' is expected.")
     photos = sorted(inside(base, 'photos').glob('*.jpg'))
-    labels = np.full((len(photos), len(classes)), -1, np.int8)
-    for row, photo in enumerate(photos): labels[row, _ccp_labels(base, photo.stem, len(classes)) - 1] = 1
+    labels, _ = label_matrix([_ccp_labels(base, photo.stem, len(classes)) for photo in photos],
+                             names=range(1, len(classes) + 1))
     return Listing([photo.relative_to(folder).as_posix() for photo in photos], labels, classes)
 
 CCP = register(Benchmark(

@@ -4,8 +4,8 @@ import json
 import pytest
 
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.official.nus import NUS, nus, read_nus
-from spml_nb.data.official.registry import prepare
+from spml_nb.data.official.nus import NUS, read_nus
+from spml_nb.data.official.registry import find, prepare
 
 pytestmark = pytest.mark.filterwarnings('ignore:.*(never used|no training image has it|No positive)')
 
@@ -15,14 +15,13 @@ def test_from_the_official_files_to_a_dataset(goes_round, name): goes_round(name
 
 
 def test_the_versions_of_nus_have_their_own_name_and_size():
-    assert [(nus(v).name, nus(v).version, nus(v).counts['train'], nus(v).counts['test']) for v in NUS] == [
+    assert [(name, find(name).version, find(name).counts['train'], find(name).counts['test']) for name in NUS] == [
         ('nus', 'recrawled', 150_000, 60_260), ('nus-official', 'official', 161_789, 107_859), ('nus-labelled', 'labelled', 119_103, 50_720)]
-    with pytest.raises(SpmlError, match="'lite'.*recrawled, official, labelled"): nus('lite')
 
 
 def test_lists_of_another_version_are_refused_and_the_version_is_kept(copy):
     benchmark, root, _, _ = copy('nus')
-    with pytest.raises(SpmlError, match=r'12 training images \(expected 150,000\)'): prepare(nus(), root, tell=lambda line: None)
+    with pytest.raises(SpmlError, match=r'12 training images \(expected 150,000\)'): prepare(find('nus'), root, tell=lambda line: None)
     prepare(benchmark, root, tell=lambda line: None)
     assert json.loads((root / 'nus' / 'ready.json').read_text())['version'] == 'recrawled'
 
