@@ -82,33 +82,12 @@ def _average_precision(values, positive, known):
     return np.divide(total, count, out=np.full(rows, np.nan), where=count > 0)
 
 # %% ../nbs/metrics.ipynb #b9089ce4
-def _average_precision_of_tensors(values, positive, known):
-    "The same for (R, L) tensors, where they lie: equal scores count where their group ends."
-    import torch
-    order = torch.sort(values, dim=1, descending=True, stable=True).indices
-    known_first = torch.sort(known.gather(1, order).to(torch.int8), dim=1, descending=True, stable=True).indices
-    s, p, k = (a.gather(1, order.gather(1, known_first)) for a in (values, positive, known))
-    ends = torch.ones_like(p)
-    ends[:, :-1] = (s[:, 1:] != s[:, :-1]) | (k[:, 1:] != k[:, :-1])
-    place = torch.arange(s.shape[1], device=s.device)
-    end = torch.where(ends, place, s.shape[1]).flip(1).cummin(1).values.flip(1)
-    retrieved_positives, retrieved = (a.cumsum(1).gather(1, end).double() for a in (p, k))
-    return (torch.where(p, retrieved_positives / retrieved.clamp(min=1), 0).sum(1) / p.sum(1)).cpu().numpy()
-
-def _on_the_gpu(scores, targets, unknown):
-    "(scores, positive, known) as tensors of a GPU; None if the scores are elsewhere, or wrong (then numpy complains)."
-    if not getattr(scores, 'is_cuda', False) or scores.ndim != 2 or not scores.is_floating_point(): return None
-    import torch
-    scores = scores.detach() if scores.dtype == torch.float64 else scores.detach().float()
-    positive, known = (torch.from_numpy(a).to(scores.device) for a in _targets(targets, unknown))
-    return (scores, positive, known) if scores.shape == positive.shape and not scores.isnan().any() else None
-
 BLOCK = 2**20  # entries sorted at a time: bounds the memory, at most about 60 bytes an entry
 
 def average_precision(scores, targets, axis='class', empty='zero', unknown=None) -> np.ndarray:
     """Average precision of every class over the images, or of every image over the classes.
 
-    Equal scores are retrieved together. Both arguments are arrays or tensors on any device; a GPU ranks its own.
+    Equal scores are retrieved together. Both arguments are arrays or tensors on any device.
 
     Args:
         scores: (N, C), higher is more likely: logits, never their sigmoid (in float32 it is exactly 1 above 16.7, which
@@ -132,16 +111,14 @@ def average_precision(scores, targets, axis='class', empty='zero', unknown=None)
     """
     one_of(axis, ('class', 'sample'), 'axis')
     one_of(empty, ('zero', 'skip'), 'treatment of classes without a positive')
-    tensors = _on_the_gpu(scores, targets, unknown)
-    arrays = tensors or _scores_and_targets(scores, targets, unknown)
+    arrays = _scores_and_targets(scores, targets, unknown)
     if axis == 'class': arrays = [a.T for a in arrays]
     rows, length = arrays[0].shape
-    parts = [slice(k, k + max(1, BLOCK // length)) for k in range(0, rows, max(1, BLOCK // length))]
-    if tensors: blocks = [_average_precision_of_tensors(*(a[part].contiguous() for a in arrays)) for part in parts]
-    else: blocks = [_average_precision(*(np.ascontiguousarray(a[part]) for a in arrays)) for part in parts]
+    step = max(1, BLOCK // length)
+    blocks = [_average_precision(*(np.ascontiguousarray(a[k:k + step]) for a in arrays)) for k in range(0, rows, step)]
     result, free = np.concatenate(blocks), _free(*(a.T for a in arrays[1:]))
     if empty == 'zero': result = np.nan_to_num(result, nan=0.0)
-    return np.where(free.cpu() if tensors else free, np.nan, result)
+    return np.where(free, np.nan, result)
 
 # %% ../nbs/metrics.ipynb #a873634b
 DEFINITIONS = {'cole': 'zero', 'two_way': 'skip'}

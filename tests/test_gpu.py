@@ -11,7 +11,7 @@ import torch
 from side_files import invented
 from training.test_group import config
 
-from spml_nb import methods, metrics, models, runs, training
+from spml_nb import methods, models, runs, training
 from spml_nb.methods import core
 from spml_nb.runs.config import Config
 from spml_nb.runs.folder import Run
@@ -76,14 +76,6 @@ def test_a_run_is_that_of_the_cpu(photo_folder, loss, given, monkeypatch, tmp_pa
     there, here = found.values()
     np.testing.assert_allclose(there.curves.loss, here.curves.loss, rtol=1e-3)
     np.testing.assert_allclose(there.logits['test'], here.logits['test'], atol=1e-2)
-
-
-def test_average_precision_is_computed_where_the_scores_are(monkeypatch):
-    monkeypatch.setattr(metrics, '_average_precision', None if DEVICE == 'cuda' else metrics._average_precision)   # the way over numpy
-    scores, targets = torch.randn(4000, 30), (torch.rand(4000, 30) < 0.1).to(torch.int8)
-    found = metrics.average_precision(scores.to(DEVICE), targets.to(DEVICE))
-    monkeypatch.undo()
-    np.testing.assert_allclose(found, metrics.average_precision(scores.numpy(), targets.numpy()), rtol=1e-12)
 
 
 @pytest.mark.parametrize('name', ['an', 'em', 'em_apl', 'role', 'llcp', 'hml', 'gr', 'opml_sp', 'two_way', 'splc', 'crisp'])

@@ -1,7 +1,6 @@
 """Average precision, mAP, F1, thresholds, accuracy and the precision of pseudo-labels."""
 import math
 import warnings
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -75,17 +74,6 @@ def test_average_precision_equals_scikit_learn_with_ties_and_unknowns(problem, a
     np.testing.assert_allclose(average_precision(scores, targets, axis, 'zero', unknown), oracle(scores, targets, known, axis, 'zero'), rtol=1e-12)
     np.testing.assert_array_equal(scores, before[0])
     np.testing.assert_array_equal(targets, before[1])
-
-
-@quick
-@given(problems(), st.sampled_from(['class', 'sample']))
-def test_average_precision_of_tensors_is_that_of_arrays(problem, axis):
-    "What a GPU computes, on the CPU."
-    scores, targets = problem
-    def resident(scores, targets, unknown): return torch.from_numpy(scores), *(torch.from_numpy(a) for a in metrics._targets(targets, unknown))
-    expected = average_precision(scores, targets, axis, 'skip')
-    with mock.patch.object(metrics, '_on_the_gpu', resident), mock.patch.object(metrics, 'BLOCK', 7): found = average_precision(scores, targets, axis, 'skip')
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize('kind', ['float32', 'float64', 'int64', 'uint8'])

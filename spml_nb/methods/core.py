@@ -388,7 +388,8 @@ def find(name: str) -> type[Method]:
     Raises:
         SpmlError: for an unknown name; the message lists all.
     """
-    return _registry[one_of(name, names(), 'loss', 'Each is described in a notebook of nbs/methods.')]
+    known = _registry if name in _registry else names()   # which imports every module
+    return _registry[one_of(name, known, 'loss', 'Each is described in a notebook of nbs/methods.')]
 
 def names() -> list[str]:
     """All registered methods.

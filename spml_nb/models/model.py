@@ -111,10 +111,6 @@ class Model(nn.Module):
         "The backbone's parameters but those frozen at creation (also while training holds the whole backbone still)."
         return [p for name, p in self.backbone.named_parameters() if name not in self.frozen]
 
-    def head_parameters(self) -> list[nn.Parameter]:
-        "The head's parameters."
-        return list(self.head.parameters())
-
     def decay_parameters(self) -> Iterator[nn.Parameter]:
         "What L1 and L2 penalties act on: trained matrices and filters; no biases, norms, queries or position codes."
         return (p for name, p in self.named_parameters() if p.ndim >= 2 and name.endswith('weight') and p.requires_grad)

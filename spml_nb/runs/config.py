@@ -17,7 +17,7 @@ import typing
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 from ..base import settings
@@ -90,14 +90,11 @@ class Config:
     hparams: dict = dataclasses.field(default_factory=dict)   # the method's own; unset ones at the paper's value
 
     def __init__(self, **given):
-        fields = {f.name: f for f in dataclasses.fields(self)}
-        remedy = 'Every parameter is a field of `spml_nb.runs.config.Config`.'
-        for name in given: one_of(name, fields, 'parameter', remedy)
-        kinds = _kinds(type(self))
-        for name, field in fields.items():
-            default = field.default_factory() if field.default is dataclasses.MISSING else field.default
-            value = _as_field(name, given.get(name, default), kinds[name])
-            object.__setattr__(self, name, value)
+        kinds, remedy = _kinds(), 'Every parameter is a field of `spml_nb.runs.config.Config`.'
+        for name in sorted(given.keys() - kinds.keys()): one_of(name, kinds, 'parameter', remedy)
+        for name, kind in kinds.items():
+            default = {} if name == 'hparams' else getattr(Config, name)
+            object.__setattr__(self, name, _as_field(name, given[name], *kind) if name in given else default)
         self._check()
 
     def _check(self):
@@ -119,16 +116,20 @@ class Config:
                             'none to select on. Give selection: last.')
 
 # %% ../../nbs/runs/config.ipynb #4c56e4ad
-_kinds = lru_cache(maxsize=1)(typing.get_type_hints)
+@cache
+def _kinds() -> dict[str, tuple[type, bool]]:
+    "{field: (its kind, whether it may be unset)}."
+    of = {name: typing.get_args(hint) or (hint,) for name, hint in typing.get_type_hints(Config).items()}
+    return {name: (kinds[0], len(kinds) > 1) for name, kinds in of.items()}
 
-def _as_field(name: str, value, kind):
-    "A field's value in the field's kind; None stays None where the field may be unset."
-    options = typing.get_args(kind) if typing.get_origin(kind) is types.UnionType else (kind,)
-    if value is None and type(None) in options: return None
+def _as_field(name: str, value, kind: type, may_be_unset: bool):
+    "A field's value in the field's kind."
+    if value is None and may_be_unset: return None
+    if type(value) is kind and kind is not float: return value   # most are; a float may be infinite
     if isinstance(value, os.PathLike): value = os.fspath(value)
     if name == 'exclude' and isinstance(value, str):
         value = [part.strip() for part in value.split(',') if part.strip()]
-    return as_kind(value, next(o for o in options if o is not type(None)), f'parameter {name!r}')
+    return as_kind(value, kind, f'parameter {name!r}')
 
 # %% ../../nbs/runs/config.ipynb #6dda8d70
 PROTOCOL = {'batch_size': 16, 'head_lr_multiplier': 1.0, 'linear_epochs': 60, 'linear_lr': 1e-3, 'optimizer': 'adam',
@@ -165,8 +166,7 @@ def resolve(config: Config) -> Config:
     views = ('shift_hue' if 'strong' in method.views else 'shift') if drawn else 'flip'
     hparams = resolve_hparams(config.loss, family(config.dataset), config.hparams)
     unset = {**_protocol(config, backbone), **method.recipe, 'backbone': backbone, 'head': method.head, 'views': views}
-    values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
-    values |= {k: v for k, v in unset.items() if values[k] is None}
+    values = vars(config) | {k: v for k, v in unset.items() if getattr(config, k) is None}
     values |= {'hparams': hparams, 'device': str(settings.device(config.device)), 'side': _side(config, method)}
     if method.heads is not None: one_of(values['head'], method.heads, f'head for {config.loss!r}')
     in_set = f"view of views={values['views']!r}, which {config.loss!r} needs"
@@ -225,7 +225,7 @@ def as_dict(config: Config) -> dict:
     Returns:
         {field: value}, with tuples as lists.
     """
-    return json.loads(json.dumps(dataclasses.asdict(config)))
+    return json.loads(json.dumps(vars(config)))
 
 def _revised(config: Config) -> dict:
     "What tells a run from older ones with the same fields: the label-wise head was another, and SGD was Nesterov's."
@@ -265,11 +265,10 @@ def science_key(config: Config, data: str | None = None) -> str:
     name = Path(config.dataset).name
     if name != config.dataset:   # a path
         data = data or _fingerprint(config.dataset, config.root, config.min_positives, config.exclude)
-        values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
-        config = Config(**values | {'dataset': f'{name}@{data}'})
+        config = dataclasses.replace(config, dataset=f'{name}@{data}')
     return f"{config.loss}-{name}-{config_hash(config, without=('device', 'root'))}"
 
-@lru_cache
+@cache
 def _fingerprint(*place) -> str:
     from spml_nb.data.loading import load
     with warnings.catch_warnings():

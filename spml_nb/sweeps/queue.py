@@ -21,7 +21,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import pandas as pd
@@ -60,18 +60,13 @@ def attempt(config: Config) -> str:
                 traceback.print_exc()
                 raise
         with contextlib.suppress(FileNotFoundError):   # another sweep that waited for this run has moved it
-            _keep_log(file, folder / 'log.txt')
+            said = file.read_bytes()
+            with open(folder / 'log.txt', 'ab') as log: log.write(said)   # after what an earlier attempt left there
+            file.unlink()
     except SpmlError as error: return str(error)
     except OSError as error: return f'{error}. Free space or point the setting `runs` elsewhere (settings.ini).'
     except Exception as error: return f'{type(error).__name__}: {error}'
     return ''
-
-def _keep_log(file: Path, kept: Path):
-    "Move the output of a run into its folder, after what an earlier attempt left there."
-    if kept.is_file():
-        with open(kept, 'ab') as log: log.write(file.read_bytes())
-        file.unlink()
-    else: file.replace(kept)
 
 def _close(run: Run, error: SpmlError, seconds: float):
     "Finish a run that has diverged: no weights, and validation 0, so that a search can go on without it."
@@ -159,7 +154,7 @@ def key(config: Config) -> str:
     Returns:
         Loss, data set and hexadecimal digits.
     """
-    return _key(json.dumps(vars(config)))
+    return _key(json.dumps(vars(config) | {'device': 'cpu'}))   # a key is the same on every device
 
 @cache
 def _key(text: str) -> str: return science_key(canonical(Config(**json.loads(text))))
@@ -178,7 +173,8 @@ def plan(configs: Iterable[Config], known: pd.DataFrame | None = None) -> pd.Dat
     Raises:
         SpmlError: for a configuration that cannot be resolved.
     """
-    each = {run.folder.name: run for run in (Run(canonical(c)) for c in configs)}
+    root = settings.path('runs')
+    each = {run.folder.name: run for run in (Run(canonical(c), root) for c in configs)}
     def state(run): return 'done' if _finished(run) else 'begun' if (run.folder / 'last.pt').is_file() else 'missing'
     rows = [{'config': run.config, 'run': name, 'state': state(run)} for name, run in each.items()]
     table, known = pd.DataFrame(rows, columns=['config', 'run', 'state']), finished() if known is None else known
@@ -200,16 +196,19 @@ def finished() -> pd.DataFrame:
         SpmlError: for a run or a table that is damaged.
     """
     file = settings.path('outputs') / 'runs.csv'
-    tables = [record.load(), *([record.read_record(file)] if file.exists() else [])]
+    tables = [record.load(), *([_recorded(file, file.stat().st_mtime_ns)] if file.exists() else [])]
     both = pd.concat(tables, ignore_index=True)
     return both.drop_duplicates('key').set_index('key') if len(both) else both
+
+@lru_cache(maxsize=1)
+def _recorded(file: Path, changed: int) -> pd.DataFrame: return record.read_record(file)
 
 _KIND = ['regime', 'backbone', 'image_size', 'device']   # runs that differ there say nothing about each other's time
 _ALIKE = (['dataset', 'head', 'loss'], ['dataset', 'head'], ['head', 'loss'], ['head'], [])
 
 def _expected(configs: Iterable[Config], known: pd.DataFrame) -> list[float]:
     "For each configuration, median seconds of the finished runs that are most like it."
-    if not len(known): return [math.nan] * len(configs)
+    if not len(known) or not len(configs): return [math.nan] * len(configs)
     known = known.assign(device=known.device.str.split(':').str[0],
                          pace=known.seconds / known.dataset.map({name: _images(name) for name in set(known.dataset)}))
     medians = [(names, 'seconds' if 'dataset' in names else 'pace',

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import stdtrit
 
 from ..base import files, settings
 from ..base.errors import one_of
@@ -314,10 +314,12 @@ def compare(rows: Iterable[Row], suite: str, dataset: str, *, seeds: Iterable[in
     return outcome(rows, suite, dataset, finished(), seeds)
 
 def trained(rows: list[Row], suite: str, dataset: str, seeds: Iterable[int] | None, **options) -> pd.DataFrame:
-    """Search, choose, and train with every seed, without looking at what came out.
+    """Search, choose, and train with every seed; what is done already is left alone. `outcome` says what came out.
 
     Args:
-        rows, suite, dataset, seeds: as in `compare`.
+        rows: the lines to compare.
+        suite, dataset: as in `candidates`.
+        seeds: of observed labels and training; None: those of the suite.
         options: dry_run, tell, engine, address and jobs, as in `staged`.
 
     Returns:
@@ -373,14 +375,14 @@ def half_interval(values: pd.Series) -> float:
     Source:
         Student's t distribution.
     """
-    return float(stats.t.ppf(0.975, len(values) - 1) * values.sem())
+    return float(stdtrit(len(values) - 1, 0.975) * values.sem())
 
 def outcome(rows: Iterable[Row], suite: str, dataset: str, known: pd.DataFrame,
             seeds: Iterable[int] | None = None) -> pd.DataFrame:
     """What a comparison found, as far as it has been run.
 
     Args:
-        rows, suite, dataset: as in `compare`.
+        rows, suite, dataset: as in `trained`.
         known: finished runs, as from `finished`.
         seeds: as in `finals`.
 
@@ -417,7 +419,7 @@ def every_method() -> list[Row]:
     """Each method that learns from labels alone, on every head it allows, full labels included, the label-wise last.
 
     Returns:
-        Rows for `compare`.
+        Rows for `trained` and `outcome`.
     """
     rows = [Row(name, head, 'full' if name == 'bce' else 'single')
             for name in names() if not find(name).side for head in find(name).heads or HEADS]

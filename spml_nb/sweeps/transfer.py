@@ -140,7 +140,7 @@ def pretrained(run: str | Path) -> Model:
     """
     run = training.open_run(run)
     run.result()   # refuses a run that is not done
-    state = run.restore('best.pt')['network']
+    state = run.best()['network']
     kept = {name.removeprefix('backbone.'): value for name, value in state.items() if name.startswith('backbone.')}
     model = create(run.config.backbone, 1, weights='none' if kept else run.config.weights,
                    normalise=run.config.normalise)

@@ -19,13 +19,12 @@ from ..runs.config import Config, as_dict
 from .trainer import train
 
 # %% ../../nbs/training/launch.ipynb #d7d41a6a
-def command(config: Config, processes: int, machine: str = '--standalone') -> list[str]:
+def command(config: Config, processes: int) -> list[str]:
     """The command line that trains a configuration with several processes of this machine.
 
     Args:
         config: any configuration.
         processes: 1 or more.
-        machine: other options of torchrun, separated by blanks, such as '--nnodes=2 --node-rank=0 --master-addr=…'.
 
     Returns:
         The words of the command.
@@ -34,7 +33,7 @@ def command(config: Config, processes: int, machine: str = '--standalone') -> li
         SpmlError: for less than one process.
     """
     if processes < 1: raise SpmlError(f'processes must be 1 or more, not {processes}.')
-    torchrun = ['-m', 'torch.distributed.run', *machine.split(), f'--nproc-per-node={processes}']
+    torchrun = ['-m', 'torch.distributed.run', '--standalone', f'--nproc-per-node={processes}']
     given = json.dumps({k: v for k, v in as_dict(config).items() if v is not None})
     return [sys.executable, *torchrun, '-m', 'spml_nb.training.launch', given]
 

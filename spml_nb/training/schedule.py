@@ -67,7 +67,7 @@ def make_optimizer(config: Config, stage: Stage, model: nn.Module, method: Metho
     Returns:
         Adam, AdamW, or SGD with momentum.
     """
-    head, lr = list(model.head_parameters()), stage.lr
+    head, lr = list(model.head.parameters()), stage.lr
     if stage.name == 'linear': groups = [{'params': head, 'lr': lr}]
     else: groups = [{'params': [p for p in model.backbone_parameters() if p.requires_grad], 'lr': lr},
                     {'params': head, 'lr': lr * config.head_lr_multiplier}]

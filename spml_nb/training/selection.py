@@ -70,11 +70,10 @@ def targets(task: Task, selection: str) -> dict[str, Target]:
     """
     seen = seen_classes(task)
     if not len(task.val): return {'last': Target(task.data.labels[task.val], seen)}
-    true, truth = labels.for_scoring(task.data.labels[task.val])
-    clean = Target(true, seen)
+    clean = Target(labels.for_scoring(task.data.labels[task.val])[0], seen)
     observed = Target(labels.for_scoring(task.observed_val)[0], (task.observed > 0).any(0))
     if selection == 'last': return {'last': clean}
-    by_truth = {} if blind(task, selection, truth) else {'val_clean': clean}
+    by_truth = {} if blind(task, selection) else {'val_clean': clean}
     return by_truth | {'val_observed': observed}
 
 def seen_classes(task: Task) -> np.ndarray:
@@ -88,20 +87,19 @@ def seen_classes(task: Task) -> np.ndarray:
     """
     return (task.data.labels[task.train] > 0).any(0)
 
-def blind(task: Task, selection: str, truth: str | None = None) -> bool:
+def blind(task: Task, selection: str) -> bool:
     """Whether validation is scored by observed labels alone.
 
     Args:
         task: what a run learns from.
         selection: as in a configuration.
-        truth: of the validation labels, as from `labels.for_scoring`; unset: looked up.
 
     Returns:
         True by wish, or because no negative is known there.
     """
     if not len(task.val): return False
-    truth = truth or labels.for_scoring(task.data.labels[task.val])[1]
-    return selection == 'val_observed' or (selection == 'val_clean' and truth == 'observed only')
+    if selection != 'val_clean': return selection == 'val_observed'
+    return labels.for_scoring(task.data.labels[task.val])[1] == 'observed only'
 
 def mean_ap(logits: Tensor, true: np.ndarray, map_definition: str, classes: np.ndarray | None = None) -> float:
     """mAP, unknown labels left out.

@@ -6,6 +6,7 @@
 __all__ = ['HALF', 'Diverged', 'LossWatch', 'Trainer', 'train', 'finish']
 
 # %% ../../nbs/training/trainer.ipynb #95c4ac02
+import math
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -116,7 +117,7 @@ class Trainer:
             self.begin(k, stage)
             if saved is not None and k == saved['k']: checkpoint.restore(self, saved)
             elif k > 1 and self.group.first: checkpoint.save(self)   # from here on best.pt is this stage's
-            while self.epoch < stage.epochs and not self.stopped: self.run_epoch()
+            while self.epoch < stage.epochs and not all(choice.over for choice in self.choices): self.run_epoch()
             self.load_best()
 
     def begin(self, k: int, stage: Stage):
@@ -132,28 +133,19 @@ class Trainer:
         self.method.epochs = stage.epochs
         self.method.start_stage(stage.number)
         self.optimizer = make_optimizer(config, stage, self.model, self.method)
-        self.schedule = make_schedule(config, self.optimizer, stage.epochs * self.steps)
+        steps = stage.epochs * math.ceil(self.task.length / config.batch_size)
+        self.schedule = make_schedule(config, self.optimizer, steps)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == 'fp16')
         self.averaged = None
         if config.ema:   # the first update copies, so it is made before the first step
-            averaging = get_ema_multi_avg_fn(averaging_decay(config, stage.epochs * self.steps))
+            averaging = get_ema_multi_avg_fn(averaging_decay(config, steps))
             self.averaged = AveragedModel(self.module, multi_avg_fn=averaging, use_buffers=True)
             self.averaged.update_parameters(self.module)
         self.watch = LossWatch(config.loss, stage.lr, self.run.folder)
 
     def frozen_features(self):
         "What a head alone is trained on: a FeatureSource."
-        task, views = self.task, self.method.views
-        return feature_source(self.model, self.images, task.train, views, self.config)
-
-    @property
-    def best(self) -> dict: return self.choices[0].best
-
-    @property
-    def stopped(self) -> bool: return all(choice.over for choice in self.choices)
-
-    @property
-    def steps(self) -> int: return -(-self.task.length // self.config.batch_size)
+        return feature_source(self.model, self.images, self.task.train, self.method.views, self.config)
 
     # ---- one epoch
 
@@ -172,7 +164,9 @@ class Trainer:
 
     def one_epoch(self) -> float:
         "Train on as many images as the epoch has, in random order. Returns: the mean loss."
-        self.ready()
+        self.module.train()
+        self.method.train()
+        self.watch.start(self.epoch)
         self.method.start_epoch(self.epoch)
         order = torch.randperm(self.task.length) % len(self.task.train)   # each once, unless the run has fewer images
         batches = order.split(self.config.batch_size)
@@ -184,12 +178,6 @@ class Trainer:
         self.method.end_epoch(self.epoch, self.score)
         self.group.agree(self.method)
         return loss
-
-    def ready(self):
-        "Put everything into training mode, so that `step` can be called."
-        self.module.train()
-        self.method.train()
-        self.watch.start(self.epoch)
 
     def step(self, index: Tensor):
         "Train on one batch: (B,) rows of the observed labels."
@@ -263,14 +251,10 @@ class Trainer:
     def curves(self) -> pd.DataFrame: return pd.DataFrame(self.history)
 
     def write(self):
-        "Keep the curves and a checkpoint, and say how the epoch went."
+        "Keep the curves and a checkpoint, and tell the reader, the tracker and `on_epoch` how the epoch went."
         files.write_atomically(self.run.folder / 'metrics.csv', self.curves().to_csv(index=False))
         checkpoint.save(self)
-        self.tell()
-
-    def tell(self):
-        "Print a line about the epoch, and give the curves to the tracker and to `on_epoch`."
-        row, best = self.history[-1], self.best
+        row, best = self.history[-1], self.choices[0].best
         stage = f'stage {self.k} ({self.stage.name}) ' if len(self.stages) > 1 else ''
         print(f"{stage}epoch {row['epoch']:2d}/{self.stage.epochs}  loss {row['loss']:.4f}  "
               f"val mAP {row['val_map']:.2f}  best {best['value']:.2f} at {best['epoch']}  "
@@ -331,7 +315,7 @@ def finish(trainer: Trainer):
         SpmlError: if the disk is full.
     """
     task, run, config = trainer.task, trainer.run, trainer.config
-    logits, best = _logits(trainer), dict(trainer.best)
+    logits, best = _logits(trainer), trainer.choices[0].best
     other = _logits_by_other_rule(trainer, logits)
     if not trainer.group.first: return
     true = torch.from_numpy(task.data.labels[task.train]).to(trainer.device)

@@ -39,7 +39,7 @@ def test_every_parameter_gets_a_gradient(built, case):
     out = model(images_for(case[0]))
     (out.logits.square().sum() + (0 if out.embeddings is None else out.embeddings.sum())).backward()
     assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all()] == []
-    both = model.backbone_parameters() + model.head_parameters()
+    both = [*model.backbone_parameters(), *model.head.parameters()]
     assert {id(p) for p in both} == {id(p) for p in model.parameters()} and len(both) == len(list(model.parameters()))
 
 

@@ -52,10 +52,10 @@ def test_every_loss_of_a_paper_takes_a_training_step_with_its_preset(paper, tmp_
         trainer.begin(len(trainer.stages), trainer.stages[-1])
         trainer.watch.start(1)
         trainer.module.train()
-        before = [p.detach().clone() for p in trainer.model.head_parameters()]
+        before = [p.detach().clone() for p in trainer.model.head.parameters()]
         trainer.step(torch.arange(2))
         trainer.watch.look()
-        assert any(not torch.equal(a, b) for a, b in zip(before, trainer.model.head_parameters(), strict=True)), loss
+        assert any(not torch.equal(a, b) for a, b in zip(before, trainer.model.head.parameters(), strict=True)), loss
         assert trainer.config.views == given['views'] and trainer.stage.number == len(trainer.stages) == (2 if loss == 'lac' else 1)
 
 
