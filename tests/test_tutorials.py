@@ -362,9 +362,9 @@ def test_advice_follows_the_numbers(tmp_path):
     "With the numbers of two methods exchanged in the files, the advice names the other one; with one data set alone, nothing breaks."
     outputs, numbers = tmp_path / 'outputs', ['val_map', 'test_map', 'sd', 'over_an', 'test_maps']
     shutil.copytree(ROOT / 'outputs', outputs, ignore=shutil.ignore_patterns('*.svg', '*.npz', '*.html'))
-    file = min(f for f in (outputs / 'methods').glob('*.csv') if not f.stem.endswith(('_search', '_diagnosis', '_best_of_k')))
+    file = min(f for f in (outputs / 'methods').glob('*.csv') if not f.stem.endswith(('_search', '_best_of_k')))
     for other in (outputs / 'methods').glob('*'):
-        if not re.fullmatch(f'{file.stem}(_search|_diagnosis|_best_of_k)?.csv', other.name): other.unlink()
+        if not re.fullmatch(f'{file.stem}(_search|_best_of_k)?.csv', other.name): other.unlink()
     table = pd.read_csv(file)
     table = table[(table['head'] == 'linear') & (table.n == table.n.max()) & ~(table.get('exercised', pd.Series(1.0, table.index)) < 0.5)]
     others = table[(table.labels == 'single') & (table.loss != 'an')]

@@ -21,7 +21,7 @@ import yaml
 from ..methods.core import find
 from . import claims, published
 from .statistics import paired
-from .tables import Table
+from .tables import Table, acted
 from ..runs.config import Config
 from ..sweeps import search
 from ..sweeps.queue import key
@@ -69,8 +69,8 @@ def runs(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> pd.D
 def _numbers(own: pd.DataFrame, same: pd.DataFrame, plain: pd.DataFrame, measure: str, dataset: str) -> dict:
     level = own[measure].dropna()
     gain, beside = (paired(level, other[measure], dataset) for other in (same, plain))
-    return {'level': level.mean(), 'level_half': search.half_interval(level), 'n': len(level), 'gain': gain.mean,
-            'gain_half': gain.half_width, 'plain': beside.mean, 'plain_half': beside.half_width}
+    return {'level': level.mean(), 'level_half': search.half_interval(level), 'n': len(level), 'paired': gain,
+            'gain': gain.mean, 'gain_half': gain.half_width, 'plain': beside.mean, 'plain_half': beside.half_width}
 
 def cells(suite: str, known: pd.DataFrame) -> pd.DataFrame:
     """The board of a suite.
@@ -82,9 +82,9 @@ def cells(suite: str, known: pd.DataFrame) -> pd.DataFrame:
     Returns: DataFrame, one row per method, head, data set and choice of the epoch, for cells that have runs: suite,
         loss, head, labels, dataset, choice (of `MEASURES`), level and level_half (test mAP and half its interval over
         seeds), n (seeds), gain and gain_half (over AN on the same head, with the interval over seeds and test images),
-        plain and plain_half (over AN on the linear head), seconds (of a run), acted (whether the method's own mechanism
-        began in more than half of the runs), run, same and bare (the first run, of the method, of AN on the same head
-        and of plain AN, '' if there is none).
+        paired (the same as a `statistics.Effect`), plain and plain_half (over AN on the linear head), seconds (of a
+        run), acted (whether the method's own mechanism began in more than half of the runs), run, same and bare (the
+        first run, of the method, of AN on the same head and of plain AN, '' if there is none).
     """
     lines, rows = [], search.rows_of(suite)
     for dataset in [name for name in search.SUITES[suite]['datasets'] if len(known) and (known.dataset == name).any()]:
@@ -92,16 +92,16 @@ def cells(suite: str, known: pd.DataFrame) -> pd.DataFrame:
         for (loss, head, labels), own in every.items():
             others = [every.get(('an', h, labels), every.get(('an', h, 'single'), own[:0]))
                       for h in (search.head_of_an(head), 'linear')]
-            names = [first.run.iloc[0] if len(first) else '' for first in (own, *others)]
-            cost, acted = own.seconds.mean(), not (own.exercised == 0).mean() >= 0.5
-            lines += [{'suite': suite, 'loss': loss, 'head': head, 'labels': labels, 'dataset': dataset,
-                       'choice': choice, **_numbers(own, *others, measure, dataset), 'seconds': cost, 'acted': acted,
-                       **dict(zip(('run', 'same', 'bare'), names, strict=True))}
+            cell = {'suite': suite, 'loss': loss, 'head': head, 'labels': labels, 'dataset': dataset,
+                    'seconds': own.seconds.mean(), 'acted': acted(own)}
+            cell |= {name: each.run.iloc[0] if len(each) else ''
+                     for name, each in zip(('run', 'same', 'bare'), (own, *others), strict=True)}
+            lines += [cell | {'choice': choice, **_numbers(own, *others, measure, dataset)}
                       for choice, measure in MEASURES.items() if own[measure].notna().any()]
     return pd.DataFrame(lines, columns=COLUMNS)
 
 COLUMNS = ['suite', 'loss', 'head', 'labels', 'dataset', 'choice', 'level', 'level_half', 'n', 'gain', 'gain_half',
-           'plain', 'plain_half', 'seconds', 'acted', 'run', 'same', 'bare']
+           'paired', 'plain', 'plain_half', 'seconds', 'acted', 'run', 'same', 'bare']
 
 # %% ../../nbs/replication/board.ipynb #360e16cb
 def ranks(board: pd.DataFrame) -> pd.Series:
@@ -193,7 +193,7 @@ def _operands(claim: claims.Claim) -> set[str]:
     def value(operand):
         config = operand.config or published.by_place(operand.paper, operand.cell[0])[operand.cell[1:]]['config'] or {}
         found.add(config.get('loss'))
-        return claims.Number({None: 0.0})
+        return claims.Number({})
     claim.places(value)
     return found
 

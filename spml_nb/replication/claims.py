@@ -4,28 +4,29 @@
 
 # %% auto #0
 __all__ = ['Value', 'Operand', 'Number', 'TableScores', 'run_scores', 'curve_scores', 'Contrast', 'Place', 'above', 'between',
-           'share', 'rising', 'trend', 'peak', 'steady', 'PlaceVerdict', 'effect_text', 'Verdict', 'verdict_of',
-           'Claim', 'claims', 'decide', 'published_value', 'published_verdict', 'our_value', 'exercised', 'report']
+           'share', 'rising', 'trend', 'peak', 'steady', 'PlaceVerdict', 'Verdict', 'verdict_of', 'Claim', 'claims',
+           'published_value', 'published_verdict', 'our_value', 'report']
 
 # %% ../../nbs/replication/claims.ipynb #6339c384
 import json
 import math
 import re
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from functools import lru_cache, partial
 from importlib import import_module
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, zip_longest
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
-from .. import sweeps
 from ..base.errors import one_of
 from . import drawing, figures, statistics
 from . import tables as papers
 from .published import ORDER, by_place, merge, read, stand_in
-from .statistics import LEVEL, MARGIN, WORDS, Effect, image_sd, welch
+from .statistics import LEVEL, MARGIN, WORDS, Effect, image_sd
+from ..sweeps.queue import key
 
 # %% ../../nbs/replication/claims.ipynb #0be46261
 class Operand(NamedTuple):
@@ -46,7 +47,7 @@ class Number(NamedTuple):
     """What an operand is worth.
 
     Attributes:
-        seeds: {seed: value}, empty while there is no run. A published number has the one seed None.
+        seeds: {seed: value}, empty while there is no run.
         prefix: The data set that stands in for the paper's. It begins the name of a place: 'mini_voc for '.
         runs: Equal for equal runs, None where there can be no run.
         dataset: Whose test images it was measured on, '' for other images.
@@ -331,25 +332,15 @@ class PlaceVerdict(NamedTuple):
                   (sum(not number.exercised for number in operands), 'not exercised'))
         lacking = ', '.join(f'{k} of {len(operands)} operands {what}' for k, what in counts if 0 < k
                             and (k < len(operands) or what != 'missing'))
-        if not self.effect: return self.place.name + (f' ({lacking})' if lacking else '')
-        text = effect_text(self.effect, self.contrast.sign, self.contrast.bound)
-        between = f' ({self.contrast.between})' if self.contrast.between else ''
-        return f"{self.place.name}{f' ({lacking})' if lacking else ''}: {self.word}, {text}{between}"
+        name = self.place.name + (f' ({lacking})' if lacking else '')
+        if not self.effect: return name
+        return f'{name}: {self.word}, {_effect_text(self.effect, self.contrast, self.contrast.between)}'
 
-def effect_text(effect: Effect, sign: int = 1, bound: float = 0.0) -> str:
-    """An effect for people.
-
-    Args:
-        effect: How far a sum is on the claimed side of its bound.
-        sign: As in `Contrast`.
-        bound: As in `Contrast`.
-
-    Returns:
-        '+1.50 ± 0.80, 10 seeds, which find 1.1 or more', with the sum itself.
-    """
-    value = f'{sign * effect.mean + bound + 0.0:+.2f}'.replace('-', '−')
-    if effect.seeds == 1: return f'{value}, 1 seed'
-    return f'{value} ± {effect.half_width:.2f}, {effect.seeds} seeds, which find {effect.detectable:.1f} or more'
+def _effect_text(effect: Effect, of: Contrast, between: str) -> str:
+    "'+1.50 ± 0.80, 10 seeds, which find 1.1 or more (against AN)': the sum itself, not how far it is from its bound."
+    value = f'{of.sign * effect.mean + of.bound + 0.0:+.2f}'.replace('-', '−')
+    known = f' ± {effect.half_width:.2f}, {effect.seeds} seeds, which find {effect.detectable:.1f} or more'
+    return value + (', 1 seed' if effect.seeds == 1 else known) + (f' ({between})' if between else '')
 
 class Verdict(NamedTuple):
     """What became of a claim. `str()` tells it in words.
@@ -369,23 +360,11 @@ class Verdict(NamedTuple):
     pooled: int = 0
     published: float = math.nan
 
-    def at(self, *words: str) -> list[PlaceVerdict]:
-        """The places with one of the words.
-
-        Args:
-            words: Of `statistics.WORDS`.
-
-        Returns:
-            A list of PlaceVerdict.
-        """
-        return [place for place in self.places if place.word in words]
-
     def __str__(self) -> str:
         if self.word == WORDS[4]: return self.word
-        effects = [each.contrast for each in self.places if each.contrast]
-        same = len({(c.sign, c.bound) for c in effects}) == 1
-        text = f': {effect_text(self.effect, effects[0].sign, effects[0].bound)}' if self.effect and same else ''
-        if text and self.between: text += f' ({self.between})'
+        contrasts = [each.contrast for each in self.places if each.contrast]
+        same = len({(c.sign, c.bound) for c in contrasts}) == 1
+        text = f': {_effect_text(self.effect, contrasts[0], self.between)}' if self.effect and same else ''
         return f"{self.word}, {statistics.counted(self.word, [each.word for each in self.places], self.pooled)}{text}"
 
 def verdict_of(places: list[Place]) -> Verdict:
@@ -409,7 +388,7 @@ def verdict_of(places: list[Place]) -> Verdict:
     theirs = pd.DataFrame([{name: contrast.published for name, (contrast, _) in one.items()} for one in each])
     there = [least in one and bool(one[least][1]) for one in each]
     published = theirs.loc[there, least].mean() if least else theirs.mean().min()
-    return Verdict(decision.word, judged, decision.whole[least] if least else None, least.partition(' ')[2],
+    return Verdict(decision.word, judged, decision.whole.get(least), least.partition(' ')[2],
                    decision.pooled.get(least, 0), float(published))
 
 def _merged(places: list[Place]) -> list[Place]:
@@ -420,16 +399,12 @@ def _merged(places: list[Place]) -> list[Place]:
     return [group[0]._replace(name=_merged_name(group)) for group in groups.values()]
 
 def _merged_name(group: list[Place]) -> str:
-    "'ccp for VOC = COCO', or 'ccp, mAP' where the places tell no data set."
-    names, prefix = [place.name for place in group], next((n.prefix for n in group[0].numbers if n.prefix), '')
-    return prefix + _folded(names) if prefix else ' = '.join(names)
-
-def _folded(names: list[str]) -> str:
-    "['Full / VOC', 'Full / NUS'] → 'Full / VOC = NUS'"
-    split = [re.split('( / |, )', name) for name in names]
-    if len({len(parts) for parts in split}) > 1: return ' = '.join(names)
-    columns = [list(dict.fromkeys(column)) for column in zip(*split, strict=True)]
-    return ''.join(map(' = '.join, columns)) if sum(len(c) > 1 for c in columns) < 2 else ' = '.join(names)
+    "'Full / VOC' and 'Full / NUS' → 'ccp for Full / VOC = NUS'; 'ccp, mAP' where the places tell no data set."
+    prefix = next((number.prefix for number in group[0].numbers if number.prefix), '')
+    split = [re.split('( / |, )', place.name) for place in group]
+    columns = [list(dict.fromkeys(column)) for column in zip_longest(*split)]
+    apart = len(set(map(len, split))) > 1 or sum(len(column) > 1 for column in columns) > 1
+    return prefix + (' = '.join(place.name for place in group) if apart else ''.join(map(' = '.join, columns)))
 
 # %% ../../nbs/replication/claims.ipynb #48ce043c
 class Claim(NamedTuple):
@@ -491,42 +466,28 @@ def claims(paper: str | None = None) -> list[Claim]:
     chosen = ORDER if paper is None else [one_of(paper, ORDER, 'paper')]
     return [each for name in chosen for each in import_module(f'spml_nb.replication.papers.{name}_claims').CLAIMS]
 
-def decide(claim: Claim, value: Value) -> Verdict:
-    """Ask a claim of numbers.
-
-    Args:
-        claim: One of `claims()`.
-        value: Gives the number of an operand.
-
-    Returns:
-        A Verdict.
-    """
-    return verdict_of(claim.places(value))
-
 # %% ../../nbs/replication/claims.ipynb #11fd76d7
 def published_value(operand: Operand) -> Number:
     """The number that the paper prints.
 
     Args:
-        operand: Of a claim.
+        operand: A cell of a table.
 
     Returns:
-        A Number, without a seed where nothing is printed.
+        A Number that was printed and has no seeds.
 
     Source: the papers' tables.
     """
-    if not operand.cell: return Number({})
     cell = by_place(operand.paper, operand.cell[0])[operand.cell[1:]]
-    return Number({} if math.isnan(cell['mean']) else {None: cell['mean']},
-                  printed=(cell['mean'], cell['std'], cell['runs']))
+    return Number({}, printed=(cell['mean'], cell['std'], cell['runs']))
 
 def _printed_sign(contrast: Contrast) -> int | None:
     "+1: the claim holds, -1: it does not, 0: equal, or not parted by Welch's test. None: a number is not printed."
-    if not contrast.by_seed: return None
-    excess = contrast.sign * (contrast.by_seed[None] - contrast.bound)
-    sides = [number.printed for number in contrast.numbers]
+    excess, sides = contrast.published, [number.printed for number in contrast.numbers]
+    if math.isnan(excess): return None
     tested = all(std == std and runs > 1 for _, std, runs in sides) and contrast.weights == [1, -1]
-    if tested and not contrast.bound and welch(*sides) >= LEVEL: return 0
+    if tested and not contrast.bound:
+        if stats.ttest_ind_from_stats(*sides[0], *sides[1], equal_var=False).pvalue >= LEVEL: return 0   # Welch's test
     return 0 if abs(excess) < 1e-9 and not contrast.bound else 1 if excess > -1e-9 else -1
 
 def published_verdict(claim: Claim) -> str:
@@ -543,9 +504,7 @@ def published_verdict(claim: Claim) -> str:
     """
     if claim.lost or not claim.tables: return 'lost' if claim.lost else 'not in a table'
     signs = [[_printed_sign(contrast) for contrast in place.contrasts] for place in claim.places(published_value)]
-    least = [min((s for s in place if s is not None), default=None) if None not in place or -1 in place else None
-             for place in signs]
-    least = [sign for sign in least if sign is not None]
+    least = [min(s for s in place if s is not None) for place in signs if None not in place or -1 in place]
     word = {1: 'holds', 0: 'holds in part', -1: 'does not hold'}[min(least)] if least else 'lost'
     return f'{word}, {least.count(1)} of {len(least)}' if least else word
 
@@ -561,42 +520,28 @@ def our_value(suite: str, known: pd.DataFrame, tables: dict | None = None) -> Va
     Returns:
         A function from an Operand to its Number.
     """
-    made = {name: _by_cell(tidy, known) for name, tidy in (tables or {}).items()}
+    made = {name: _by_cell(tidy) for name, tidy in (tables or {}).items()}
     def value(operand: Operand) -> Number:
         if operand.part: return _number_of_part(operand, suite, known)
         if operand.config: return _number_of_runs(operand, suite, known)
         name = operand.paper, operand.cell[0]
-        if name not in made: made[name] = _by_cell(papers.table(*name, known, [suite]).cells, known)
+        if name not in made: made[name] = _by_cell(papers.table(*name, known, [suite]).cells)
         seeds, acted = made[name][operand.cell[1:]]
         return Number(seeds, *_sources(*name, suite)[operand.cell[1:]], published_value(operand).printed, acted)
     return value
 
-def _by_cell(tidy: pd.DataFrame, known: pd.DataFrame) -> dict[tuple[str, str], tuple[dict, bool]]:
-    by_name = known.set_index('run') if 'run' in known else known
-    lines = zip(tidy['row'], tidy['column'], tidy['seeds'], tidy['runs'], strict=True)
-    return {(row, column): ({int(s): v for s, v in json.loads(each).items()},
-                            exercised(json.loads(runs).values(), by_name)) for row, column, each, runs in lines}
-
-def exercised(runs: Iterable[str], known: pd.DataFrame) -> bool:
-    """Whether a method's own mechanism acted before selection stopped, in more than half of its runs.
-
-    Args:
-        runs: their keys.
-        known: finished runs by key, with the column `exercised` where methods have such a mechanism.
-
-    Returns:
-        True where nothing is recorded.
-    """
-    found = known.exercised[known.index.isin(list(runs))] if 'exercised' in known else pd.Series(dtype=float)
-    return not (found == 0).mean() >= 0.5
+def _by_cell(tidy: pd.DataFrame) -> dict[tuple[str, str], tuple[dict, bool]]:
+    "{(row, column): (`seeds`, `exercised`) of its Number}."
+    return {(line.row, line.column): ({int(s): v for s, v in json.loads(line.seeds).items()},
+                                      line.state != 'not exercised') for line in tidy.itertuples()}
 
 def _number_of_runs(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
-    cell = {'paper': operand.paper, 'table': '', 'row': '', 'column': '', 'metric': 'mAP', 'config': operand.config,
-            'dataset': operand.config['dataset'], 'search': {}, 'stand_in': {}, 'pretraining': None, 'no_run': ''}
+    cell = {'paper': operand.paper, 'metric': 'mAP', 'config': operand.config, 'dataset': operand.config['dataset'],
+            'search': {}, 'pretraining': None, 'no_run': ''}
     configs = papers.finals(papers.plan(cell, suite), known)
     scores = papers.values(configs, cell['metric'], known)
     return Number({s: round(v, 4) for s, v in scores.items()}, *_source(cell, suite),
-                  exercised=exercised(map(sweeps.key, configs), known))
+                  exercised=papers.acted(known[known.index.isin([key(c) for c in configs])]))
 
 def _number_of_part(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
     paper, (figure, dataset, series, quantity) = operand.paper, operand.part
@@ -619,19 +564,18 @@ def _source(cell: dict, suite: str, several: bool = True) -> tuple[str, Hashable
     "`prefix`, `runs` and `dataset` of a cell's Number. several: the names of places tell data sets apart."
     plan = papers.plan(cell, suite)
     if not plan.search: return '', None, ''
-    runs = frozenset(map(sweeps.key, plan.search)), json.dumps(plan.stated, sort_keys=True), plan.labels, cell['metric']
+    runs = frozenset(map(key, plan.search)), json.dumps(plan.stated, sort_keys=True), plan.labels, cell['metric']
     used = stand_in(cell['dataset'], suite)
     tested = '' if cell['metric'] == 'pseudo-label precision' else used   # a measure of training images
     return '' if suite == 'paper' else used + (' for ' if several else ', '), runs, tested
 
 # %% ../../nbs/replication/claims.ipynb #2d3b7f10
-def report(suite: str, known: pd.DataFrame | None = None, paper: str | None = None,
-           value: Value | None = None) -> pd.DataFrame:
+def report(suite: str, known: pd.DataFrame, paper: str | None = None, value: Value | None = None) -> pd.DataFrame:
     """The claims, asked of the papers and of our runs.
 
     Args:
         suite: 'photos' or 'paper'.
-        known: Finished runs, unset: `sweeps.finished()`.
+        known: Finished runs, as from `sweeps.finished`.
         paper: One of `published.papers()`, unset: all.
         value: Gives the number of an operand, unset: `our_value(suite, known)`.
 
@@ -648,21 +592,22 @@ def report(suite: str, known: pd.DataFrame | None = None, paper: str | None = No
 
     Source: the papers' texts.
     """
-    value = value or our_value(suite, sweeps.finished() if known is None else known)
+    value = value or our_value(suite, known)
     return pd.DataFrame([{'paper': each.paper, 'id': each.id, 'where': each.where, 'claim': each.sentence,
                           'main': each.main, 'inferred': each.inferred, 'note': each.note,
-                          'published': published_verdict(each), **_ours(decide(each, value))}
+                          'published': published_verdict(each), **_ours(verdict_of(each.places(value)))}
                          for each in claims(paper)])
 
 def _ours(ours: Verdict) -> dict:
-    missing, effects = ours.at(WORDS[4]), [place.effect for place in ours.places if place.effect]
     measured = [place for place in ours.places if place.word != WORDS[4]]
+    missing = [str(place) for place in ours.places if place.word == WORDS[4]]
     names = ('mean', 'half_width', 'detectable')
     effect, half_width, detectable = (round(float(getattr(ours.effect, name, math.nan)), 4) + 0.0 for name in names)
     return {'ours': ours.word, 'effect': effect, 'half_width': half_width, 'detectable': detectable,
-            'seeds': min((effect.seeds for effect in effects), default=0), 'reproduced': len(ours.at(WORDS[0])),
-            'decided': len(measured), 'places': len(ours.places), 'summary': str(ours),
-            'measured': '; '.join(map(str, measured)), 'missing': '; '.join(map(str, missing)),
+            'seeds': min((place.effect.seeds for place in ours.places if place.effect), default=0),
+            'reproduced': sum(place.word == WORDS[0] for place in measured), 'decided': len(measured),
+            'places': len(ours.places), 'summary': str(ours),
+            'measured': '; '.join(map(str, measured)), 'missing': '; '.join(missing),
             'forest': json.dumps([_line('', ours.between, ours.word, ours.effect, ours.published), *(
                 _line(each.place.name, each.contrast.between, each.word, each.effect, each.contrast.published)
                 for each in measured)], ensure_ascii=False)}

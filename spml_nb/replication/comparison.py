@@ -132,21 +132,21 @@ def judge(lines: Sequence[Line]) -> tuple[pd.DataFrame, str]:
         (adjusted by Holm), seeds, run (the best on validation, where there is one); and what to take, in sentences.
     """
     through = [each for each in lines if len(each.runs)]
-    if not through: return pd.DataFrame(columns=_COLUMNS), 'No method is through yet. Give the same command again.'
+    if not through: return pd.DataFrame(), 'No method is through yet. Give the same command again.'
     base = next((each for each in through if each.row.loss == 'an'), through[0])
     table = pd.DataFrame([_judged(each, base) for each in through]).sort_values('val_map', ascending=False)
     tested = table.p.notna()
     table.loc[tested, 'p'] = holm(table.p[tested])
     return table.reset_index(drop=True), _advice(table.iloc[0], base, through)
 
-_COLUMNS = ['loss', 'head', 'val_map', 'test_map', 'half', 'over', 'over_half', 'p', 'seeds', 'run']
-
-def _judged(each, base):
+def _judged(each: Line, base: Line) -> dict:
+    "A row of the table."
     own, over = each.over(), None if each is base else each.over(base)
     gain = (over.mean, over.half_width, over.p) if over else (0.0, 0.0, math.nan) if each is base else (math.nan,) * 3
-    best = each.runs.loc[each.runs.val_map.idxmax()]
-    return dict(zip(_COLUMNS, (each.row.loss, each.row.head or find(each.row.loss).head, each.runs.val_map.mean(),
-                               own.mean, own.half_width, *gain, len(each.runs), best.run), strict=True))
+    return {'loss': each.row.loss, 'head': each.row.head or find(each.row.loss).head,
+            'val_map': each.runs.val_map.mean(), 'test_map': own.mean, 'half': own.half_width,
+            **dict(zip(('over', 'over_half', 'p'), gain, strict=True)), 'seeds': len(each.runs),
+            'run': each.runs.run[each.runs.val_map.idxmax()]}
 
 def _advice(best, base, lines):
     "Sentences about the best line of a table."

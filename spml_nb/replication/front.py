@@ -18,10 +18,10 @@ from matplotlib.figure import Figure
 from ..base import settings
 from ..base.errors import SpmlError
 from ..methods.core import find
-from . import claims, drawing, published, site, statistics
+from . import drawing, published, site, statistics
 from .site import escape, grid
 from .statistics import signed
-from .tables import finals, plan, record, values
+from .tables import acted, finals, plan, record, values
 from ..sweeps.search import key
 
 # %% ../../nbs/replication/front.ipynb #0121ed78
@@ -92,18 +92,19 @@ def _gain(method: Method, panel: str, known: pd.DataFrame) -> dict:
     loss, full = upper['config']['loss'], upper['config'].get('labels') == 'full'
     own = {'loss': 'wbce' if full else 'an', 'head': upper['config'].get('head') or find(loss).head}
     plain = {'loss': 'bce' if full else 'an', 'head': 'linear'}
-    (each, acted), (same, _), (simple, _) = (_scores(upper, changes, known) for changes in ({}, own, plain))
+    (each, exercised), (same, _), (simple, _) = (_scores(upper, changes, known) for changes in ({}, own, plain))
     dataset = published.stand_in(upper['dataset'], SUITE)
     over, beside = (statistics.paired(each, other, dataset) for other in (same, simple))
     return {'published': upper['mean'] - lower['mean'], 'our_base': simple.mean(), 'ours': over.mean,
             'half': over.half_width, 'n': over.seeds, 'plain': beside.mean, 'plain_half': beside.half_width,
-            'exercised': acted, 'effect': over, 'full': full}
+            'exercised': exercised, 'effect': over, 'full': full}
 
 def _scores(cell: dict, changes: dict, known: pd.DataFrame) -> tuple[pd.Series, bool]:
     "(measure by seed, exercised) of a cell's runs, or of those of another method in its place."
     if changes: cell = {**cell, 'config': {**published.merge(cell['config'], {'hparams': None}), **changes}}
     configs = finals(plan(cell, SUITE), known)
-    return pd.Series(values(configs, cell['metric'], known), dtype=float), claims.exercised(map(key, configs), known)
+    runs = known[known.index.isin([key(c) for c in configs])]
+    return values(configs, cell['metric'], known), acted(runs)
 
 # %% ../../nbs/replication/front.ipynb #c5493ea5
 def draw(measured: pd.DataFrame) -> bytes:
@@ -172,7 +173,7 @@ def _who(decided: dict[str, statistics.Decision]) -> str:
     words = pd.Series([decision.word for decision in decided.values()]).value_counts()
     means = {name: decision.whole[''] for name, decision in decided.items() if decision.word == statistics.WORDS[0]}
     highest = sorted(means, key=lambda name: -means[name].mean)[:3]
-    most = ', '.join(f'{escape(name)} {signed(means[name].mean)} ± {means[name].half_width:.1f}' for name in highest)
+    most = ', '.join(f'{escape(name)} {means[name]}' for name in highest)
     counts = {word: f"{words.get(word, 0)} {'is' if words.get(word, 0) == 1 else 'are'} {ours}"
               for word, ours in _WORDS.items() if word in words or word == statistics.WORDS[0]}
     if most: counts[statistics.WORDS[0]] += f' (the highest: {most})'
@@ -184,7 +185,7 @@ def _on_fewer(ran: pd.DataFrame, most: int) -> str:
     "The methods that ran on some of the sets alone."
     few = ran[ran.groupby('method').method.transform('size') < most]
     places = [published.stand_in(PANELS[panel], SUITE) for panel in few.panel]
-    each = [f'{escape(line.method)} {signed(line.ours)} ± {line.half:.1f} on {place}'
+    each = [f'{escape(line.method)} {line.effect} on {place}'
             for line, place in zip(few.itertuples(), places, strict=True)]
     return f"On fewer sets: {', '.join(each)}." if each else ''
 

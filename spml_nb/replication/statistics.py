@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['IMAGE_SD', 'MARGIN', 'LEVEL', 'WORDS', 'image_draws', 'resampled_map', 'image_sd', 'number', 'signed', 'Effect',
-           'effect', 'paired', 'from_error', 'pooled', 'holm', 'Decision', 'counted', 'decide', 'welch',
-           'rank_correlation']
+           'effect', 'paired', 'from_error', 'pooled', 'holm', 'Decision', 'counted', 'decide', 'rank_correlation']
 
 # %% ../../nbs/replication/statistics.ipynb #c5990c60
 import math
@@ -117,6 +116,10 @@ class Effect:
     def half_width(self) -> float:
         "Half of the interval: what stands behind ± everywhere."
         return (self.high - self.low) / 2
+
+    def __str__(self) -> str:
+        "'+1.9 ± 0.7', '+3.0 (1 seed)'"
+        return signed(self.mean) + (f' ± {self.half_width:.1f}' if self.seeds > 1 else ' (1 seed)')
 
 def effect(differences: Sequence[float], resampled: np.ndarray | None = None, image_error: float = 0.0) -> Effect:
     """The mean of paired differences with its uncertainty over seeds and test images.
@@ -308,17 +311,6 @@ def decide(places: Sequence[Effect | Mapping[str, Effect | None]], margin: bool 
     return Decision(WORDS[3] if opposite in words else word, means, words, counts)
 
 # %% ../../nbs/replication/statistics.ipynb #de7ac3b4
-def welch(a: tuple[float, float, int], b: tuple[float, float, int]) -> float:
-    """p that two published means do not differ.
-
-    Args:
-        a, b: mean, standard deviation over runs, number of runs (at least two).
-
-    Returns:
-        Two-sided p. Source: Welch (1947).
-    """
-    return float(stats.ttest_ind_from_stats(*a, *b, equal_var=False).pvalue)
-
 def rank_correlation(published: np.ndarray, ours: np.ndarray, repeats: int = 2000) -> tuple[float, float, float]:
     """Whether two tables rank their rows alike, pooled over columns.
 

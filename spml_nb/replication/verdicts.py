@@ -9,11 +9,9 @@ __all__ = ['SUITE', 'WORDS', 'of_paper', 'gains', 'of_methods', 'markdown']
 import pandas as pd
 
 from ..methods.core import find, names
-from . import board, claims, published, statistics
+from . import board, published, statistics
 from .site import grid
 from .statistics import signed
-from .tables import values
-from ..sweeps import search
 
 # %% ../../nbs/replication/verdicts.ipynb #940d4a0f
 def of_paper(asked: pd.DataFrame) -> str:
@@ -47,22 +45,10 @@ def gains(known: pd.DataFrame) -> pd.DataFrame:
         DataFrame, one row for each method and set of photos where both have runs: loss, head, dataset, effect (a
         `statistics.Effect`), exercised (whether the method's own mechanism acted in more than half of its runs).
     """
-    lines, an = [], {}
-    for loss in _compared():
-        head = find(loss).head
-        for dataset in search.SUITES[SUITE]['datasets']:
-            if (head, dataset) not in an:
-                an[head, dataset] = _runs(search.Row('an', search.head_of_an(head)), dataset, known)[0]
-            each, keys = _runs(search.Row(loss), dataset, known)
-            lines.append({'loss': loss, 'head': head, 'dataset': dataset, 'exercised': claims.exercised(keys, known),
-                          'effect': statistics.paired(each, an[head, dataset], dataset)})
-    found = pd.DataFrame(lines, columns=['loss', 'head', 'dataset', 'exercised', 'effect'])
-    return found[[effect.seeds > 0 for effect in found.effect]].reset_index(drop=True)
-
-def _runs(row: search.Row, dataset: str, known: pd.DataFrame) -> tuple[pd.Series, list[str]]:
-    "The test mAP of each seed, and the keys of the runs."
-    configs = search.finals(row, SUITE, dataset, known)
-    return pd.Series(values(configs, 'mAP', known), dtype=float), list(map(search.key, configs))
+    found = board.cells(SUITE, known).rename(columns={'acted': 'exercised', 'paired': 'effect'})
+    own_head = found['head'] == [find(loss).head for loss in found.loss]
+    found = found[own_head & found.loss.isin(_compared()) & (found.labels == 'single') & (found.choice == 'clean')]
+    return found.loc[found.gain.notna(), ['loss', 'head', 'dataset', 'exercised', 'effect']].reset_index(drop=True)
 
 # %% ../../nbs/replication/verdicts.ipynb #def41eb2
 WORDS = dict(zip(statistics.WORDS, ('above AN', 'below AN', 'no different from AN', 'undecided', 'not run'),
@@ -79,29 +65,22 @@ def of_methods(gained: pd.DataFrame) -> pd.DataFrame:
         exercised'), verdict (the word, over how many sets of photos, and how many of them decide alone), mean and
         half_width (of the effect, NaN without two seeds), each (the effect on every set, in words).
     """
-    columns = ['loss', 'head', 'word', 'verdict', 'mean', 'half_width', 'each']
     found = pd.DataFrame([_method(*name, part) for name, part in gained.groupby(['loss', 'head'])],
-                         columns=[*columns, 'sets'])
-    found = found.sort_values(['sets', 'mean'], ascending=False, na_position='last', ignore_index=True)
-    return found[columns]
+                         columns=['loss', 'head', 'word', 'verdict', 'mean', 'half_width', 'each', 'sets'])
+    return found.sort_values(['sets', 'mean'], ascending=False, ignore_index=True).drop(columns='sets')
 
 def _method(loss: str, head: str, part: pd.DataFrame) -> dict:
     acted = part[part.exercised]
-    each = [f'{line.dataset} {_number(line.effect)}{"" if line.exercised else " (not exercised)"}'
-            for line in part.itertuples()]
+    each = [f'{line.dataset} {line.effect}{"" if line.exercised else " (not exercised)"}' for line in part.itertuples()]
     found = {'loss': loss, 'head': head, 'sets': len(acted), 'word': 'not exercised', 'verdict': 'not exercised',
              'each': ', '.join(each)}
     if not len(acted): return found
     decision = statistics.decide(list(acted.effect))
-    counted = statistics.counted(decision.word, decision.words, decision.pooled.get('', 0))
+    counted = statistics.counted(decision.word, decision.words, decision.pooled[''])
     for word in sorted(WORDS, key=len, reverse=True): counted = counted.replace(word, WORDS[word])
     mean = decision.whole.get('')
     return found | {'word': WORDS[decision.word], 'verdict': f'{WORDS[decision.word]}, {counted}'} | \
         ({'mean': mean.mean, 'half_width': mean.half_width} if mean else {})
-
-def _number(effect: statistics.Effect) -> str:
-    half = f' ± {effect.half_width:.1f}' if effect.seeds > 1 else ' (1 seed)'
-    return signed(effect.mean) + half
 
 # %% ../../nbs/replication/verdicts.ipynb #d432e1ef
 def markdown(asked: pd.DataFrame, methods: pd.DataFrame) -> str:

@@ -80,8 +80,9 @@ def test_a_table_counts_seeds():
     assert text.loc['WAN', 'VOC12'] == '86.5 / 74.5 ± 2.2 (10 seeds)' and text.loc['AN', 'VOC12'] == '85.1 / missing'
     assert whole.progress('photos') == {'done': 1, 'todo': 23, 'total': 24} and whole.columns('photos') == {
         'VOC12': 'VOC 2012, photos with animals', 'COCO': 'COCO, 18 classes', 'NUS': 'MIRFlickr, 14 classes', 'CUB': 'CUB, cropped birds'}
-    some = tables.table('hml', '2', both, seeds=(0, 3, 11)).of('photos').set_index(['row', 'column']).loc[('WAN', 'VOC12')]
-    assert (some.n, some.ours, some.state) == (2, 71.5, 'partly')
+    wan_runs = both.index[both.run.isin(json.loads(wan.runs).values())]
+    some = tables.table('hml', '2', both.drop(index=wan_runs[2:])).of('photos').set_index(['row', 'column']).loc[('WAN', 'VOC12')]
+    assert (some.n, some.ours, some.state) == (2, 70.5, 'partly')
 
 
 def test_a_label_wise_row_has_its_own_number_of_seeds():
@@ -98,6 +99,11 @@ def test_a_mechanism_that_never_acted_is_said(acted, state, monkeypatch):
     assert (one.state, one.n, one.ours, one.command) == (state, 10, 50, '') and whole.progress('photos')['done'] == 1
     assert one.why == ('selection stopped at epoch 5 before the choice of negatives began, in 5 of 10 runs' if state == 'not exercised' else '')
     assert tables.cell_text(one.to_dict()) == ('89.19 (0.31) / not exercised: 50.0 ± 0.0 (10 seeds)' if state == 'not exercised' else '89.19 (0.31) / 50.0 ± 0.0 (10 seeds)')
+
+
+def test_half_of_the_runs_are_too_few_for_a_mechanism_to_have_acted():
+    assert tables.acted(pd.DataFrame({'exercised': [1, 0, 1]})) and not tables.acted(pd.DataFrame({'exercised': [0, 1]}))
+    assert tables.acted(pd.DataFrame()) and tables.acted(pd.DataFrame({'exercised': [math.nan]}))   # nothing is recorded
 
 
 def test_a_table_about_the_batch_keeps_the_papers_batch():

@@ -43,9 +43,9 @@ def fabricated(**scores):
         row = sweeps.search.Row(loss)
         tried = sweeps.search.candidates(row, 'photos', 'cub_crops')
         known = pd.DataFrame({'val_map': 50.0}, index=[sweeps.key(c) for c in tried])
-        lines |= {sweeps.key(c): {'loss': loss, 'val_map': 50.0, 'test_map': 0.0} for c in tried}
+        lines |= {sweeps.key(c): {'run': sweeps.key(c), 'loss': loss, 'dataset': 'cub_crops', 'val_map': 50.0, 'test_map': 0.0} for c in tried}
         for c, score in zip(sweeps.search.finals(row, 'photos', 'cub_crops', known, range(len(each))), each, strict=True):
-            lines[sweeps.key(c)] = {'loss': loss, 'val_map': 50.0, 'test_map': score}
+            lines[sweeps.key(c)] = {'run': sweeps.key(c), 'loss': loss, 'dataset': 'cub_crops', 'val_map': 50.0, 'test_map': score}
     return pd.DataFrame.from_dict(lines, orient='index').rename_axis('key')
 
 
