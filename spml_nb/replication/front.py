@@ -177,9 +177,9 @@ def _who(decided: dict[str, statistics.Decision]) -> str:
     counts = {word: f"{words.get(word, 0)} {'is' if words.get(word, 0) == 1 else 'are'} {ours}"
               for word, ours in _WORDS.items() if word in words or word == statistics.WORDS[0]}
     if most: counts[statistics.WORDS[0]] += f' (the highest: {most})'
-    n = f"{len(decided)} method{'s' * (len(decided) > 1)}"
-    return (f'Of the {n} in the picture that ran on single positives, over the sets of photos together and on the same '
-            f"head, {', '.join(counts.values())}.")
+    n = f"{len(decided)} method{'s in the picture learn' if len(decided) > 1 else ' in the picture learns'}"
+    return (f'{n} from single positives. On the same head, all sets of photos together, '
+            f"{', '.join(counts.values())}.")
 
 def _on_fewer(ran: pd.DataFrame, most: int) -> str:
     "The methods that ran on some of the sets alone."
@@ -241,13 +241,13 @@ def part(measured: pd.DataFrame, picture: str) -> str:
     """
     wanted = measured[measured.n >= 0]
     missing = f' {(wanted.n == 0).sum()} of {len(wanted)} cells are still missing.' if (wanted.n == 0).any() else ''
-    text = ('Points of mAP gained over *assume negative* (AN), which takes every unknown label for a negative. Rings: '
-            'the papers, on VOC, COCO, NUS-WIDE and CUB. Dots: our runs on real photos that stand in for these, over '
-            'AN on the same head, ± half the 95 % interval over seeds and test images. Crosses, and in the table the '
-            'number in brackets where it differs: over plain AN, that is on a linear head, as the published gain of '
-            'HML is. Not exercised: in most runs the best epoch came before the method’s own mechanism began. '
-            '\\*Two-way: all labels known, over binary cross-entropy weighted by class frequencies, and over '
-            'plain binary cross-entropy. '
+    text = ('Points of mAP gained over *assume negative* (AN), which takes every unknown label for a negative. Rings '
+            'are the papers’ gains on VOC, COCO, NUS-WIDE and CUB. Dots are ours, on the photos that stand in for '
+            'these, over AN on the same head, ± half the 95 % interval over seeds and test images. Crosses are ours '
+            'over plain AN, on a linear head, which is how HML’s published gain is taken; the table has them in '
+            'brackets where they differ. Not exercised: in most runs the best epoch came before the method’s own '
+            'mechanism began. \\*Two-way is trained with all labels; its gains are over binary cross-entropy weighted '
+            'by class frequencies and, in brackets, over plain binary cross-entropy. '
             f'{site.protocol(SUITE)}{missing}')
     image = f'![What each method gains over assume negative, as published and here]({picture})'
     found = findings(measured)

@@ -122,9 +122,8 @@ class Picture:
         self.svg = file.read_text(encoding='utf-8') if file and file.stat().st_size <= self.LIMIT else None
         where = (f'See `outputs/{paper}/{file.name}`.' if file else
                  f'Its arrays are not collected; this does it: `{figure.command}`')
-        conditions = site.protocol(suite, figure.data, 1) if figure.data else ''
         caption = escape(' '.join((figure.caption, *figure.remarks)))
-        self.words = '\n\n'.join(filter(None, (f'**Figure {number}**: {caption}', where, escape(conditions))))
+        self.words = f'**Figure {number}**: {caption}\n\n{where}'
 
     def _ipython_display_(self):
         from IPython.display import SVG, Markdown, display
@@ -225,7 +224,6 @@ class Figure(NamedTuple):
         command: what collects them.
         missing: how many parts it lacks.
         parts: of how many.
-        data: the data sets that it shows.
     """
     paper: str
     number: str
@@ -236,7 +234,6 @@ class Figure(NamedTuple):
     command: str
     missing: int = 0
     parts: int = 0
-    data: tuple[str, ...] = ()
 
     @property
     def done(self) -> bool:
@@ -260,9 +257,9 @@ def draw(paper: str, number: str, suite: str) -> Figure:
     remarks = tuple(f'{who}: {about[key]}' for who, key in (('The paper', 'printed'), ('Here', 'notes'))
                     if key in about)
     parts = drawing.read_collected(arrays).about if arrays.is_file() else {'missing': [], 'parts': []}
-    missing, data = len(parts['missing']), tuple(ours for _, ours in parts.get('data', []))
+    missing = len(parts['missing'])
     return Figure(paper, number, suite, about['caption'], remarks, figures.draw(paper, number, suite),
-                  figures.command(paper, number, suite), missing, missing + len(parts['parts']), data)
+                  figures.command(paper, number, suite), missing, missing + len(parts['parts']))
 
 class Results(NamedTuple):
     """All that the pages show.

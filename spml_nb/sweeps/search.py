@@ -144,7 +144,7 @@ SUITES = {
         'config': {**_PHOTOS, 'regime': 'finetune', 'image_size': 160, 'batch_size': 16},
         'heads': {'labelwise': _LABELWISE | {'epochs': 15, 'patience': 4}},
         'scheduled': {'em_apl': _LENGTH_END_TO_END, 'gr': _LENGTH_END_TO_END},
-        'draws': 3, 'widened': 0, 'usual': 1e-4, 'between': (1e-5, 1e-3), 'seeds': dict.fromkeys(CHOICES['head'], 3),
+        'draws': 3, 'widened': 0, 'usual': 1e-4, 'between': (3e-5, 1e-3), 'seeds': dict.fromkeys(CHOICES['head'], 3),
         'methods': ('bce', 'an', 'wan', 'epr', 'role', 'llr', 'em', 'em_apl', 'hml', 'opml_sp', 'gr', 'lac')},
     'mini': {
         'datasets': {'mini_voc': {}, 'mini_cub': {}},
