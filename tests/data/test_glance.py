@@ -4,8 +4,25 @@ import pytest
 from PIL import Image
 
 from spml_nb.data.dataset import Dataset
-from spml_nb.data.glance import ALIKE, check, look, observed, parts, same
+from spml_nb.data.glance import ALIKE, check, look, observed, parts, same, sheet
 
+
+@pytest.fixture
+def data():
+    labels = np.array([[1, 1, -1, -1], [1, 0, -1, -1], [-1, -1, 1, -1], [1, -1, 1, 0]], np.int8)
+    pixels = np.arange(4, dtype=np.uint8)[:, None, None, None] * np.full((4, 8, 8, 3), 60, np.uint8)
+    return Dataset('four', pixels, labels, list('abcd'), np.array(['train', 'train', 'val', 'test']))
+
+
+def test_a_sheet_shows_training_images_in_their_order(data, tmp_path):
+    for images in (data.images, [tmp_path / f'{k}.png' for k in range(4)]):
+        if images is not data.images:
+            for path, pixels in zip(images, data.images, strict=True): Image.fromarray(pixels).resize((20, 12)).save(path)
+        shown = np.asarray(sheet(Dataset('four', images, data.labels, data.class_names, data.split), count=3, columns=2, side=10))
+        assert shown.shape == (20, 20, 3) and shown[5, [5, 15], 0].tolist() == [0, 0] and shown[15, [5, 15], 0].tolist() == [60, 255]
+
+
+# ---- a folder, checked
 
 @pytest.fixture
 def photos(tmp_path):
@@ -39,9 +56,7 @@ def test_parts_are_counted_with_what_their_scores_are_against(photos):
     assert observed(data) == '1.0 of 1.0 positives a photo will be observed, labels: single.'
 
 
-def test_what_will_be_observed_is_said_with_the_setting_that_uses_all():
-    labels = np.array([[1, 1, -1, -1], [1, 0, -1, -1], [-1, -1, 1, -1], [1, -1, 1, 0]], np.int8)
-    data = Dataset('four', np.zeros((4, 8, 8, 3), np.uint8), labels, list('abcd'), np.array(['train', 'train', 'val', 'test']))
+def test_what_will_be_observed_is_said_with_the_setting_that_uses_all(data):
     assert observed(data) == '1.0 of 1.3 positives a photo will be observed, labels: single; `-p labels full` uses all that the table knows.'
     assert observed(data, 'full') == '1.3 of 1.3 positives a photo and 2.3 negatives will be observed, labels: full.'
 
