@@ -229,7 +229,7 @@ def shown(browser):
 def type_answers(browser, answers, count):
     "Answer photos as a person does: read the photo's name, type, press Enter, look at the next. Returns: their names."
     field = until(browser, 60, lambda b: shown(b) and next(iter(b.find_elements(By.CSS_SELECTOR, '.jp-Notebook .widget-text input')), None))
-    field.click()
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'}); arguments[0].focus()", field)   # cells above may still grow, and move it from under a click
     done = []
     for _ in range(count):
         before = shown(browser)

@@ -125,7 +125,7 @@ def _kinds() -> dict[str, tuple[type, bool]]:
 def _as_field(name: str, value, kind: type, may_be_unset: bool):
     "A field's value in the field's kind."
     if value is None and may_be_unset: return None
-    if type(value) is kind and kind is not float: return value   # most are; a float may be infinite
+    if type(value) is kind and kind not in (int, float): return value   # numbers may be out of range
     if isinstance(value, os.PathLike): value = os.fspath(value)
     if name == 'exclude' and isinstance(value, str):
         value = [part.strip() for part in value.split(',') if part.strip()]

@@ -25,10 +25,13 @@ def test_observing_changes_no_bit_and_is_resumed(photos, monkeypatch):  # noqa: 
     check_notes(run, whole)
     shutil.rmtree(run.folder)
     class Stop(Exception): pass
-    def stop(self): raise Stop
+    write = training.Trainer.write
+    def stop(self):
+        write(self)
+        raise Stop
     for _ in range(2):
         with monkeypatch.context() as patch:
-            patch.setattr(training.Trainer, 'tell', stop)
+            patch.setattr(training.Trainer, 'write', stop)
             with pytest.raises(Stop): measuring.observe(config)
     measuring.observe(config)
     for name, value in measuring.notes(run).items(): assert np.array_equal(value, whole[name], equal_nan=True), name
