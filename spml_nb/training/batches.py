@@ -232,7 +232,8 @@ class FeatureSource:
 
     def _take(self, features, index: np.ndarray) -> Tensor:
         if isinstance(features, Tensor): return features[onto(index, self.device)]
-        return onto(features[index], self.device).float()
+        # channels last like the head's weights: a 1×1 convolution of mixed layouts takes longer
+        return onto(features[index], self.device).to(torch.float32, memory_format=torch.channels_last)
 
     def batch(self, rows: np.ndarray, role: str) -> Tensor:
         "(B, D) or (B, D, h, w) float32 for (B,) row numbers of the data set and the role of a view."
