@@ -334,7 +334,8 @@ class PlaceVerdict(NamedTuple):
                             and (k < len(operands) or what != 'missing'))
         name = self.place.name + (f' ({lacking})' if lacking else '')
         if not self.effect: return name
-        return f'{name}: {self.word}, {_effect_text(self.effect, self.contrast, self.contrast.between)}'
+        word = 'incomplete' if self.word == WORDS[4] else self.word   # some comparisons have runs
+        return f'{name}: {word}, {_effect_text(self.effect, self.contrast, self.contrast.between)}'
 
 def _effect_text(effect: Effect, of: Contrast, between: str) -> str:
     "'+1.50 ± 0.80, 10 seeds, which find 1.1 or more (against AN)': the sum itself, not how far it is from its bound."

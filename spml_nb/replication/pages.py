@@ -17,7 +17,7 @@ import pandas as pd
 
 from ..base import files, settings
 from ..base.errors import one_of
-from . import claims, drawing, figures, published, site, statistics, verdicts
+from . import board, claims, drawing, figures, published, site, statistics, verdicts
 from .published import SUITES
 from .site import escape, grid
 from .tables import Table, cell_text, command, record, table
@@ -193,9 +193,9 @@ _CLAIMS = (
     '(less than half a point), *undecided* or *not run*. It is decided by the mean over its places, which can be sure '
     'where no place alone is. With the word stand over how many places that is, how many of them decide alone, the '
     'effect of the comparison least in its favour, and from which size on such an effect would have been seen, four '
-    'times in five. One seed decides nothing, and neither does a method that was not exercised. A place is named after '
-    'the data set that was used, "for" the columns of the paper that it stands in. *Inferred* is what a table shows '
-    'and no sentence says.\n')
+    'times in five. One seed decides nothing, and neither does a method that was not exercised; a place that lacks '
+    'such a method is *incomplete*, and its number is of the others. A place is named after the data set that was '
+    'used, "for" the columns of the paper that it stands in. *Inferred* is what a table shows and no sentence says.\n')
 
 def _claim_grid(title: str, asked: pd.DataFrame) -> str:
     "Claims, with our verdicts in a column of that title."
@@ -382,10 +382,13 @@ def readme(results: Results, folder: Path) -> str:
     boards = [f'[{file.stem}](methods/{file.name})' for file in sorted((folder / 'methods').glob('*.md'))]
     said = escape(site.headline(SUITE, site.SUITES[SUITE]['datasets']))
     parts = {'headline': said, 'verdicts': verdicts.markdown(results.claims, results.methods), 'state': grid(state),
-             'papers': papers,
+             'papers': papers, 'whole': _whole_network(results),
              'boards': f"The boards: {', '.join(boards)}. " if boards else ''}
     for name, text in parts.items(): template = template.replace(f'{{{{{name}}}}}', text)
     return template
+
+def _whole_network(results: Results) -> str:
+    return verdicts.whole_network(verdicts.end_to_end(results.known, board.printed(results.tables)))
 
 def _of_paper(paper: str, results: Results, folder: Path) -> str:
     about, lines = published.read(paper), [['table', 'what it shows', f'{SUITE}: cells done']]

@@ -57,7 +57,7 @@ def _template(name: str) -> jinja2.Template:
     return environment.get_template(name)
 
 # %% ../../nbs/replication/site.ipynb #2ea88c7a
-_REGIMES = {'linear': 'a head on frozen features', 'finetune': 'the whole network trained'}
+_REGIMES = {'linear': 'a head on frozen features', 'finetune': 'the whole network'}
 _CHOSEN_ON = 'fully labelled validation images'
 
 def protocol(suite: str, data: list[str] | tuple = (), seeds: int | None = None) -> str:

@@ -133,7 +133,7 @@ def test_only_common_seeds_are_compared_and_their_number_is_told():
 
 def test_a_claim_against_many_needs_all_of_them_and_falls_with_one():
     left, low, high, gone = side(a=seeds(5, 5.1, 5.2)), side(low=seeds(4, 4.1, 4.25)), side(high=seeds(6, 6.1, 6.25)), side(gone={}, lost={})
-    assert str(one(above('VOC', left, low | side(gone={})))) == 'mini_voc for VOC (1 of 3 operands missing): not run, ' + str(one(above('VOC', left, low))).partition('reproduced, ')[2] + ' (against low)'
+    assert str(one(above('VOC', left, low | side(gone={})))) == 'mini_voc for VOC (1 of 3 operands missing): incomplete, ' + str(one(above('VOC', left, low))).partition('reproduced, ')[2] + ' (against low)'
     assert word(above('VOC', left, low)) == REPRODUCED
     against = one(above('VOC', left, low | gone | high))
     assert against.word == REVERSED and against.contrast.between == 'against high'

@@ -1,4 +1,5 @@
 "A verdict in a line for each paper and each method: made from numbers, with its links, and none for what was not run."
+import math
 from pathlib import Path
 
 import pandas as pd
@@ -72,3 +73,28 @@ def test_a_papers_line_has_its_main_claims_every_word_and_links_that_lead_somewh
 def test_without_any_run_there_is_no_table():
     page = verdicts.markdown(claims.report('photos', pd.DataFrame()), verdicts.of_methods(verdicts.gains(pd.DataFrame())))
     assert 'None has runs yet.' in page and '| --- |' not in page and page.count('- **') == len(published.papers())
+
+def whole(plain, plain_alone, published, acted=True, labels='single'):
+    """Rows as from `end_to_end`, on one set of photos."""
+    index = pd.MultiIndex.from_tuples([('voc12_animals', loss, 'linear', labels) for loss in ('em', 'wan', 'gr', 'llr', 'hml')],
+                                      names=['dataset', 'loss', 'head', 'labels'])
+    part = {'level': 45.0, 'level_half': 1.0, 'plain_half': 0.5, 'acted': acted}
+    return pd.DataFrame({'plain': plain, **part, **{f'{name}_alone': value for name, value in part.items()},
+                         'plain_alone': plain_alone, 'published': published}, index=index)
+
+def test_the_order_of_whole_networks_is_compared_with_a_head_alone_and_with_the_papers():
+    found = whole([4.0, 3.0, 2.0, 1.0, 0.5], [2.0, 1.5, 1.2, 0.1, 0.0], [-1.0, 0.0, 1.0, math.nan, 2.0])
+    orders = [verdicts.agreement(found, other)[0] for other in ('plain_alone', 'published')]
+    assert orders == pytest.approx([1, -1])
+    text = verdicts.whole_network(found)
+    assert '| +4.0 ± 0.5 | +2.0 ± 0.5 | −1.0 |' in text and '| +0.1 ± 0.5 | – |' in text
+    assert 'Rank correlation of the gains with those of a head alone: +1.00' in text
+    assert 'Not run yet: bce on voc12_animals, an on voc12_animals, epr on voc12_animals' in text and 'lac on cub_crops' in text
+
+def test_the_order_leaves_out_all_labels_and_what_was_not_exercised():
+    five = [4.0, 3.0, 2.0, 1.0, 0.5]
+    assert math.isnan(verdicts.agreement(whole(five, five, five).iloc[:4], 'plain_alone')[0])   # too few for an order
+    assert math.isnan(verdicts.agreement(whole(five, five, five, labels='full'), 'plain_alone')[0])
+    idle = whole(five, five, five, acted=False)
+    assert math.isnan(verdicts.agreement(idle, 'plain_alone')[0])
+    assert '+4.0 ± 0.5 (not exercised)' in verdicts.whole_network(idle)
