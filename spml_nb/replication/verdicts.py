@@ -12,7 +12,7 @@ from ..methods.core import find, names
 from . import board, published, statistics
 from .site import escape, grid, headline
 from .statistics import signed
-from ..sweeps.search import SUITES
+from ..sweeps.search import SUITES, rows_of
 
 # %% ../../nbs/replication/verdicts.ipynb #940d4a0f
 def of_paper(asked: pd.DataFrame) -> str:
@@ -119,7 +119,8 @@ def agreement(found: pd.DataFrame, other: str) -> tuple[float, float, float]:
     Returns:
         Spearman's correlation, pooled over data sets, and its 95 % interval; NaN with fewer than five methods.
     """
-    part = found[found.acted & (other != 'plain_alone' or found.acted_alone.eq(True))].reset_index()
+    both = found.acted if other == 'published' else found.acted & found.acted_alone.eq(True)
+    part = found[both].reset_index()
     part = part[(part.labels == 'single') & ((part.loss != 'an') | (part['head'] != 'linear'))]
     wide = part.pivot(index=['loss', 'head'], columns='dataset', values=[other, 'plain'])
     if len(wide) < 5: return (float('nan'),) * 3   # as under the papers' tables
@@ -144,10 +145,9 @@ def whole_network(found: pd.DataFrame) -> str:
     orders = [(agreement(found, other), words) for other, words in _OTHERS.items()]
     said = ' '.join(f'Rank correlation of the gains {words}: {rho:+.2f} ({low:+.2f} to {high:+.2f}).'
                     for (rho, low, high), words in orders if rho == rho).replace('-', '−')
-    there = {key[:2] for key in found.index}
-    rest = [f'{loss} on {dataset}' for dataset in SUITES[WHOLE]['datasets'] for loss in SUITES[WHOLE]['methods']
-            if (dataset, loss) not in there]
-    lacking = f"Not run yet: {', '.join(rest)} (`spml sweep methods --suite {WHOLE}`)." if rest else ''
+    rest = [f'{row.loss} on {dataset}, {row.head} head' for dataset in SUITES[WHOLE]['datasets']
+            for row in rows_of(WHOLE) if (dataset, row.loss, row.head, row.labels) not in found.index]
+    lacking = f"Not run yet: {'; '.join(rest)} (`spml sweep methods --suite {WHOLE}`)." if rest else ''
     parts = escape(headline(WHOLE, found.index.unique('dataset'))), table.rstrip(), said, lacking
     return '\n\n'.join(filter(None, parts)) + '\n'
 

@@ -126,7 +126,7 @@ _LABELWISE = {'optimizer': 'adamw', 'weight_decay': 0.01, 'schedule': 'onecycle'
               'head_lr_multiplier': 1, 'embedding_dim': 64, 'cached_views': 2, 'epochs': 30, 'patience': 8}
 _PHOTOS = {'backbone': 'efficientnet_lite0', 'min_positives': 20}
 
-# rows of single labels of which four in five final runs or more were best in the last two of 60 epochs: up to 120
+# methods of which, with single labels, four in five final runs or more were best in the last two of 60 epochs
 _LONGER = {'ccp': ('em',), 'coco18': ('wbce',), 'corel5k': ('hill', 'llr'),
            'cub_crops': ('asl', 'dw', 'llr', 'nls', 'wan')}
 
