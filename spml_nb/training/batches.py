@@ -109,7 +109,7 @@ def image_source(data: Dataset, config: Config, device: torch.device) -> ImageSo
     return ImageSource(images.open_images(data, config.image_size), names, device)
 
 # %% ../../nbs/training/batches.ipynb #a1aa47ef
-VERSION = 2   # raise it when features would come out differently
+VERSION = 3   # raise it when features would come out differently
 
 def weights_key(model: nn.Module) -> str:
     """What tells one backbone from another: a hash of its parameters and buffers.
@@ -159,13 +159,13 @@ def extract(model: nn.Module, source: ImageSource, rows: np.ndarray, role: str, 
         batch_size: images at a time.
 
     Returns:
-        (N, D) float32, or (N, D, h, w) float16.
+        (N, D) float32, or maps (N, h, w, D) float16: channels last, like the weights that they meet.
     """
     model.eval()
     parts = []
     for start in progress.bar(range(0, len(rows), batch_size), what=f'features ({role})'):
         out = model.features(source.batch(rows[start:start + batch_size], role))
-        parts.append((out.half() if out.ndim == 4 else out.float()).cpu().numpy())
+        parts.append((out.half().permute(0, 2, 3, 1) if out.ndim == 4 else out.float()).cpu().numpy())
     return np.concatenate(parts)
 
 # %% ../../nbs/training/batches.ipynb #46728c7f
@@ -232,8 +232,7 @@ class FeatureSource:
 
     def _take(self, features, index: np.ndarray) -> Tensor:
         if isinstance(features, Tensor): return features[onto(index, self.device)]
-        # channels last like the head's weights: a 1×1 convolution of mixed layouts takes longer
-        return onto(features[index], self.device).to(torch.float32, memory_format=torch.channels_last)
+        return onto(features[index], self.device).permute(0, 3, 1, 2).float()   # which keeps channels last
 
     def batch(self, rows: np.ndarray, role: str) -> Tensor:
         "(B, D) or (B, D, h, w) float32 for (B,) row numbers of the data set and the role of a view."

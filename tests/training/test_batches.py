@@ -23,7 +23,7 @@ from spml_nb.data.loading import load
 from spml_nb.data.views import view
 from spml_nb.runs.config import Config, resolve
 from spml_nb.training import batches as sources
-from spml_nb.training.batches import CropSource, ImageSource, cached_features, image_source
+from spml_nb.training.batches import CropSource, FeatureSource, ImageSource, cached_features, image_source
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +98,18 @@ def test_features_are_found_again_by_the_names_of_their_views(monkeypatch):
     assert np.array_equal(first, look('shift', 'strong')) and calls == ['strong']
     look('shift_hue', 'strong'), look('shift', 'plain')
     assert calls == ['strong', 'strong', 'plain']
+
+
+def test_a_head_gets_kept_maps_as_the_backbone_gave_them_channels_last():
+    model = models.create('mini', 2, head='labelwise')
+    source = ImageSource(np.random.RandomState(0).randint(0, 256, (5, 40, 40, 3), dtype=np.uint8), runs.VIEW_SETS['flip'], torch.device('cpu'))
+    rows, kept = np.array([3, 0, 3]), cached_features(model, source, np.arange(5), 'plain', 0, 'key')
+    maps = FeatureSource(kept, {'strong': [kept[[0, 3]]] * 2}, np.array([0, 3]), torch.device('cpu'))
+    with torch.inference_mode(): given = model.eval().features(source.batch(rows, 'plain'))
+    for role in ('plain', 'strong'):
+        batch = maps.batch(rows, role)
+        assert batch.dtype == torch.float32 and batch.is_contiguous(memory_format=torch.channels_last)
+        torch.testing.assert_close(batch, given, rtol=1e-3, atol=1e-3)   # half precision
 
 
 def test_features_asked_for_twice_at_once_are_computed_once(cache, monkeypatch):
