@@ -338,9 +338,9 @@ class PlaceVerdict(NamedTuple):
         return f'{name}: {word}, {_effect_text(self.effect, self.contrast, self.contrast.between)}'
 
 def _effect_text(effect: Effect, of: Contrast, between: str) -> str:
-    "'+1.50 ± 0.80, 10 seeds, which find 1.1 or more (against AN)': the sum itself, not how far it is from its bound."
+    "'+1.50 ± 0.80, 10 seeds, power 80 % from 1.1 on (against AN)': the sum itself, not how far it is from its bound."
     value = f'{of.sign * effect.mean + of.bound + 0.0:+.2f}'.replace('-', '−')
-    known = f' ± {effect.half_width:.2f}, {effect.seeds} seeds, which find {effect.detectable:.1f} or more'
+    known = f' ± {effect.half_width:.2f}, {effect.seeds} seeds, power 80 % from {effect.detectable:.1f} on'
     return value + (', 1 seed' if effect.seeds == 1 else known) + (f' ({between})' if between else '')
 
 class Verdict(NamedTuple):
@@ -351,7 +351,7 @@ class Verdict(NamedTuple):
         places: One for each place with runs of its own.
         effect: Of the mean over the places, of the comparison least in favour of the claim; None without two seeds.
         between: Its name.
-        pooled: How many places it is pooled over.
+        pooled: How many places it is the mean of.
         published: The same comparison in the paper's numbers, at these places; without runs the least one, everywhere.
     """
     word: str
@@ -362,11 +362,11 @@ class Verdict(NamedTuple):
     published: float = math.nan
 
     def __str__(self) -> str:
-        if self.word == WORDS[4]: return self.word
+        if self.word in WORDS[4:]: return self.word
         contrasts = [each.contrast for each in self.places if each.contrast]
         same = len({(c.sign, c.bound) for c in contrasts}) == 1
         text = f': {_effect_text(self.effect, contrasts[0], self.between)}' if self.effect and same else ''
-        return f"{self.word}, {statistics.counted(self.word, [each.word for each in self.places], self.pooled)}{text}"
+        return f"{self.word} {statistics.counted(self.word, [each.word for each in self.places], self.pooled)}{text}"
 
 def verdict_of(places: list[Place]) -> Verdict:
     """Decide a claim by its places.
@@ -378,18 +378,21 @@ def verdict_of(places: list[Place]) -> Verdict:
         A Verdict.
     """
     places = _merged(places)
-    each = [{f'{k} {c.between}': (c, c.effect()) for k, c in enumerate(place.contrasts)} for place in places]
-    groups = [place.numbers[0].dataset or place.numbers[0].prefix or place.name for place in places]
+    data = [place.numbers[0].dataset or place.numbers[0].prefix or place.name for place in places]
+    each = [{f'{k}.{data[:n].count(data[n])} {c.between}': (c, c.effect()) for k, c in enumerate(place.contrasts)}
+            for n, place in enumerate(places)]   # several places on one data set are conditions of their own
     margin = not any(c.bound for place in places for c in place.contrasts)
-    decision = statistics.decide([{name: effect for name, (_, effect) in one.items()} for one in each], margin, groups)
+    decision = statistics.decide([{name: effect for name, (_, effect) in one.items()} for one in each], margin)
     judged = [PlaceVerdict(place, word, *min((both for both in one.values() if both[1]), default=(),
                                              key=lambda both: both[1].mean))
               for place, word, one in zip(places, decision.words, each, strict=True)]
     least = decision.least if decision.word != WORDS[4] else ''
+    idle = any(not number.exercised for place in places for number in place.numbers)
     theirs = pd.DataFrame([{name: contrast.published for name, (contrast, _) in one.items()} for one in each])
     there = [least in one and bool(one[least][1]) for one in each]
     published = theirs.loc[there, least].mean() if least else theirs.mean().min()
-    return Verdict(decision.word, judged, decision.whole.get(least), least.partition(' ')[2],
+    word = WORDS[5] if idle and decision.word == WORDS[4] else decision.word
+    return Verdict(word, judged, decision.whole.get(least), least.partition(' ')[2],
                    decision.pooled.get(least, 0), float(published))
 
 def _merged(places: list[Place]) -> list[Place]:

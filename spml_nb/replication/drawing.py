@@ -449,7 +449,7 @@ def maps(collected: Collected, dataset: str, series: str) -> Figure:
     return picture
 
 # %% ../../nbs/replication/drawing.ipynb #1275fd48
-WORD_INK = dict(zip(WORDS, ('#1b6b3a', '#b3501c', INK[0], '#444444', '#6b6b6b'), strict=True))
+WORD_INK = dict(zip(WORDS, ('#1b6b3a', '#b3501c', INK[0], '#444444', '#6b6b6b', '#6b6b6b'), strict=True))
 _MARKS = (('D', WORD_INK[WORDS[0]], 'ours, places together'), ('o', WORD_INK[WORDS[0]], 'ours, one place'),
           ('o', '#b5b5b5', 'one seed, decides nothing'), ('o', 'white', 'published'))   # of the legend
 

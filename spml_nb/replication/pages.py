@@ -187,26 +187,31 @@ def claim_markdown(whole: pd.DataFrame) -> str:
         for paper, part in whole.groupby('paper', sort=False))
 
 _CLAIMS = (
-    '# Claims of the papers\n\nEach claim is asked of the numbers that the paper prints, and of ours. Ours are paired '
-    'differences over seeds; ± is half the 95 % interval over seeds and test images, and words keep to Holm’s '
-    'correction over the places. A claim is *reproduced*, *not reproduced under this protocol*, of *no difference* '
-    '(less than half a point), *undecided* or *not run*. It is decided by the mean over its places, which can be sure '
-    'where no place alone is. With the word stand over how many places that is, how many of them decide alone, the '
-    'effect of the comparison least in its favour, and from which size on such an effect would have been seen, four '
-    'times in five. One seed decides nothing, and neither does a method that was not exercised; a place that lacks '
-    'such a method is *incomplete*, and its number is of the others. A place is named after the data set that was '
-    'used, "for" the columns of the paper that it stands in. *Inferred* is what a table shows and no sentence says.\n')
+    '# Claims of the papers\n\nEach claim is checked on the numbers that the paper prints, and on ours. Ours are paired '
+    'differences over seeds; ± is half the 95 % interval over seeds and test images, and verdicts are corrected for '
+    'the number of places (Holm).\n\nA *place* is a data set, with a measure or a kind of labels where the claim names '
+    'several; it is named after the photos that were used, "for" the columns of the paper that they stand in. A claim '
+    'is *reproduced*, *not reproduced under this protocol*, of *no difference* (less than half a point), *undecided*, '
+    '*not run* or *not exercised* (the epoch was chosen before the method’s own mechanism began). The mean over the data '
+    'sets decides, which can be sure where no place alone is; a claim about every data set is then reproduced on '
+    'average. Several places on one set of photos must all hold. Behind the word: over how many places the mean is '
+    'taken, how many decide alone, and the comparison least in favour of the claim, with the size of effect that '
+    'would be found four times in five (*power 80 %*). One seed decides nothing. A place that lacks a method is '
+    '*incomplete*, and its number is of the others. *Inferred* is what a table shows and no sentence says. Small type: '
+    'what exactly was checked.\n')
 
 def _claim_grid(title: str, asked: pd.DataFrame) -> str:
     "Claims, with our verdicts in a column of that title."
-    body = [[escape(line['claim']) + ' *Inferred.*' * line['inferred'], escape(line['where']), line['published'],
-             _verdict(line)] for line in asked.to_dict('records')]
+    body = [[escape(line['claim']) + ' *Inferred.*' * line['inferred'] + _small(line['note']), escape(line['where']),
+             line['published'], _verdict(line)] for line in asked.to_dict('records')]
     return grid([['claim', 'where', 'the paper’s numbers', title], *body])
+
+def _small(note: str) -> str: return f'<br><small>{escape(note)}</small>' if note else ''
 
 def _verdict(line: dict) -> str:
     "A word with the places behind it, and those of which some operands are there."
     places = [text for text in line['missing'].split('; ') if ' missing)' in text or ' not exercised)' in text]
-    if line['ours'] == 'not run': head = f"not run: `{line['command']}`" if line['command'] else 'not run'
+    if line['ours'] in statistics.WORDS[4:]: head = line['ours'] + (f": `{line['command']}`" if line['command'] else '')
     else: head, places = line['summary'], [*filter(None, line['measured'].split('; ')), *places]
     return head + ''.join(f'<br>{escape(text)}' for text in places)
 

@@ -185,13 +185,11 @@ def from_error(mean: float, seeds: float, freedom: float, images: float, count: 
     detectable = (half + special.stdtrit(df, 0.8)) * error
     return Effect(mean, mean - half * error, mean + half * error, p, equivalent, detectable, error, df, count)
 
-def pooled(effects: Sequence[Effect], groups: Sequence[str] | None = None) -> Effect:
+def pooled(effects: Sequence[Effect]) -> Effect:
     """The mean of effects at several places, which are independent: other data, other seeds.
 
     Args:
         effects: of at least two seeds each.
-        groups: one name per effect. Those of one group share data, so none of their chance is averaged away: the
-            standard error of their mean is the mean of their standard errors. Unset, each is its own group.
 
     Returns:
         Effect, with the seeds of the place that has the fewest.
@@ -200,22 +198,13 @@ def pooled(effects: Sequence[Effect], groups: Sequence[str] | None = None) -> Ef
         SpmlError: without effects.
     """
     if not effects: raise SpmlError('no effects to pool: a claim needs at least one place with two seeds.')
-    groups = range(len(effects)) if groups is None else groups
-    together = [[e for e, g in zip(effects, groups, strict=True) if g == group] for group in dict.fromkeys(groups)]
-    if len(together) < len(effects): return pooled([_dependent(each) for each in together])
     parts = np.square([e.error for e in effects]) / len(effects) ** 2
     whole, rest = parts.sum(), (parts ** 2 / [e.freedom for e in effects]).sum()
     freedom = whole ** 2 / rest if rest else 1e9
     return from_error(np.mean([e.mean for e in effects]), whole, freedom, 0.0, min(e.seeds for e in effects))
 
-def _dependent(effects):
-    "The mean of effects on the same data. Its variance is at most this."
-    mean, error = (np.mean([getattr(e, name) for e in effects]) for name in ('mean', 'error'))
-    seeds, freedom = (min(getattr(e, name) for e in effects) for name in ('seeds', 'freedom'))
-    return from_error(mean, error ** 2, freedom, 0.0, seeds)
-
 # %% ../../nbs/replication/statistics.ipynb #9bd6bdc5
-WORDS = ('reproduced', 'not reproduced under this protocol', 'no difference', 'undecided', 'not run')
+WORDS = ('reproduced', 'not reproduced under this protocol', 'no difference', 'undecided', 'not run', 'not exercised')
 
 def holm(p: Sequence[float]) -> np.ndarray:
     """p values adjusted for the number of tests.
@@ -273,38 +262,37 @@ def counted(word: str, words: Sequence[str], pooled: int) -> str:
         pooled: number of places behind the mean.
 
     Returns:
-        'pooled over 4 of 4 places, none of which decides alone'
+        'on the mean of 4 of 4 places; none decides alone'
     """
     alone, count = [w for w in words if w in WORDS[:3]], f"{pooled} of {len(words)} place{'s' * (len(words) != 1)}"
-    if pooled < 2: return f"{count}{'' if pooled else ' with more than one seed'}"
+    if not pooled: return f'on {count} with more than one seed'
+    if len(words) == 1: return f'on {count}'
     which = ', '.join(f'{alone.count(w)} {w}' for w in dict.fromkeys(alone)) if set(alone) - {word} else ''
-    return (f"pooled over {count}, {len(alone) or 'none'} of which decide{'s' * (len(alone) < 2)} alone"
+    return (f"on {'the mean of ' * (pooled > 1)}{count}; {len(alone) or 'none'} decide{'s' * (len(alone) < 2)} alone"
             f"{f' ({which})' if which else ''}")
 
-def decide(places: Sequence[Effect | Mapping[str, Effect | None]], margin: bool = True,
-           groups: Sequence[str] | None = None) -> Decision:
+def decide(places: Sequence[Effect | Mapping[str, Effect | None]], margin: bool = True) -> Decision:
     """A claim decided by the effects at its places.
 
     Args:
         places: an effect each, or {name: effect} where a place makes several comparisons, None where one has no runs.
-            The claim is that all are above 0; effects of one seed decide nothing.
+            The claim is that all are above 0; effects of one seed decide nothing. Those of one name are averaged, so
+            they must be of different data: what is compared on the same data needs names of its own.
         margin: whether effects under `MARGIN` are *no difference*.
-        groups: one name per place, as in `pooled`.
 
     Returns:
         Decision. A claim whose places contradict each other is undecided.
     """
     places = [dict(place) if isinstance(place, Mapping) else {'': place} for place in places]
-    groups = range(len(places)) if groups is None else groups
     each = [_evidence(place.values(), margin) for place in places]
     tested = [k for k, place in enumerate(places) if any(e and e.seeds > 1 for e in place.values())]
     for column in range(3):
         for k, p in zip(tested, holm([each[k][column] for k in tested]), strict=True): each[k][column] = p
     words = tuple(_word(p, WORDS[3 if all(place.values()) else 4]) for p, place in zip(each, places, strict=True))
     whole = {}
-    for place, group in zip(places, groups, strict=True):
-        for name, e in place.items(): whole.setdefault(name, []).extend([(e, group)] if e and e.seeds > 1 else [])
-    means = {name: pooled(*zip(*found, strict=True)) for name, found in whole.items() if found}
+    for place in places:
+        for name, e in place.items(): whole.setdefault(name, []).extend([e] if e and e.seeds > 1 else [])
+    means = {name: pooled(found) for name, found in whole.items() if found}
     counts = {name: len(found) for name, found in whole.items()}
     word = _word(_evidence([means.get(name) for name in whole], margin), WORDS[3 if set(words) - {WORDS[4]} else 4])
     opposite = dict(zip(WORDS[:2], WORDS[1::-1], strict=True)).get(word)

@@ -52,8 +52,7 @@ def gains(known: pd.DataFrame) -> pd.DataFrame:
     return found.loc[found.gain.notna(), ['loss', 'head', 'dataset', 'exercised', 'effect']].reset_index(drop=True)
 
 # %% ../../nbs/replication/verdicts.ipynb #def41eb2
-WORDS = dict(zip(statistics.WORDS, ('above AN', 'below AN', 'no different from AN', 'undecided', 'not run'),
-                 strict=True))
+WORDS = dict(zip(statistics.WORDS, ('above AN', 'below AN', 'no different from AN', *statistics.WORDS[3:]), strict=True))
 
 def of_methods(gained: pd.DataFrame) -> pd.DataFrame:
     """What became of each method.
@@ -62,8 +61,7 @@ def of_methods(gained: pd.DataFrame) -> pd.DataFrame:
         gained: as from `gains`.
 
     Returns:
-        DataFrame, those on the most sets first, of these the highest mean: loss, head, word (of `WORDS`, or 'not
-        exercised'), verdict (the word, over how many sets of photos, and how many of them decide alone), mean and
+        DataFrame, those on the most sets first, of these the highest mean: loss, head, word (of `WORDS`), verdict (the word, over how many sets of photos, and how many of them decide alone), mean and
         half_width (of the effect, NaN without two seeds), each (the effect on every set, in words).
     """
     found = pd.DataFrame([_method(*name, part) for name, part in gained.groupby(['loss', 'head'])],
@@ -80,7 +78,7 @@ def _method(loss: str, head: str, part: pd.DataFrame) -> dict:
     counted = statistics.counted(decision.word, decision.words, decision.pooled[''])
     for word in sorted(WORDS, key=len, reverse=True): counted = counted.replace(word, WORDS[word])
     mean = decision.whole.get('')
-    return found | {'word': WORDS[decision.word], 'verdict': f'{WORDS[decision.word]}, {counted}'} | \
+    return found | {'word': WORDS[decision.word], 'verdict': f'{WORDS[decision.word]} {counted}'} | \
         ({'mean': mean.mean, 'half_width': mean.half_width} if mean else {})
 
 # %% ../../nbs/replication/verdicts.ipynb #5c1e8a02

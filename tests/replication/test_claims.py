@@ -28,7 +28,7 @@ from spml_nb.replication.claims import (
 )
 from spml_nb.runs.config import Config, resolve
 
-REPRODUCED, REVERSED, NONE, UNDECIDED, NOT_RUN = WORDS
+REPRODUCED, REVERSED, NONE, UNDECIDED, NOT_RUN, NOT_EXERCISED = WORDS
 CLAIMS = claims.claims()
 
 
@@ -117,8 +117,8 @@ def test_a_difference_gets_one_of_the_words(left, right, expected): assert word(
 def test_an_effect_is_told_with_its_interval_its_seeds_and_what_could_have_been_seen():
     place = one(above('VOC', side(a=seeds(4, 5, 6)), side(b=seeds(2, 2, 2))))
     assert (place.effect.mean, place.effect.seeds) == (3, 3) and place.effect.half_width == pytest.approx(4.302653 / 3 ** 0.5)
-    assert str(place) == f'mini_voc for VOC: reproduced, +3.00 ± 2.48, 3 seeds, which find {place.effect.detectable:.1f} or more'
-    assert str(verdict_of([place.place])) == f'reproduced, 1 of 1 place: +3.00 ± 2.48, 3 seeds, which find {place.effect.detectable:.1f} or more'
+    assert str(place) == f'mini_voc for VOC: reproduced, +3.00 ± 2.48, 3 seeds, power 80 % from {place.effect.detectable:.1f} on'
+    assert str(verdict_of([place.place])) == f'reproduced on 1 of 1 place: +3.00 ± 2.48, 3 seeds, power 80 % from {place.effect.detectable:.1f} on'
 
 
 def test_the_test_images_widen_the_interval_where_a_number_is_measured_on_them():
@@ -159,6 +159,13 @@ def of(names): return {name: SIDES[name] for name in names.split()}
     (trend('', of('a c d'), falling=True), REVERSED), (trend('', of('a d b')), NONE),
     (peak('', of('a d c'), best=range(1, 2)), REPRODUCED), (peak('', of('a c d'), best=range(1, 2)), REVERSED)])
 def test_every_kind_knows_its_bound(place, expected): assert word(place) == expected, str(one(place))
+
+
+def test_several_places_on_one_data_set_must_all_hold():
+    def place(measure, by, dataset): return above(f'{dataset}, {measure}', {'a': Number(seeds(by, by + 0.2, by + 0.1), dataset=dataset)}, {'b': Number(seeds(0, 0.1, 0))})
+    by_class, by_sample = ([place(measure, by, name) for name in ('coco18', 'ccp')] for measure, by in (('mAP@class', 0.0), ('mAP@sample', 8.0)))
+    both = verdict_of([*by_class, *by_sample])
+    assert verdict_of(by_sample).word == REPRODUCED and both.word != REPRODUCED and both.pooled == 2 and both.effect.mean == pytest.approx(0.07, abs=0.01)
 
 
 def test_a_trend_is_the_gain_of_the_straight_line():
@@ -251,7 +258,7 @@ def test_a_report_gives_effects_intervals_and_seeds(opml):
     n = len(json.loads(papers.table('opml', 'III', opml, ['photos']).cells.seeds[0]))
     tie, losses = report.loc['opml-zlpr'], report.loc['opml-losses']
     assert (tie.ours, tie.effect, tie.half_width, tie.seeds, tie.reproduced) == (NONE, 0, 0, n, 0) and tie.decided == tie.places
-    assert tie.summary == f'no difference, pooled over {tie.places} of {tie.places} places, {tie.places} of which decide alone: +0.00 ± 0.00, {n} seeds, which find 0.0 or more'
+    assert tie.summary == f'no difference on the mean of {tie.places} of {tie.places} places; {tie.places} decide alone: +0.00 ± 0.00, {n} seeds, power 80 % from 0.0 on'
     assert losses.ours == REVERSED and '(against ASL)' in losses.measured and losses.inferred and losses.detectable > 0
     assert report.ours['opml-bce'] == REPRODUCED and report.ours['opml-cub'] == NOT_RUN and np.isnan(report.effect['opml-cub'])
     tables = {('opml', number): papers.table('opml', number, opml, ['photos']).cells for number in published.tables('opml')}
@@ -262,10 +269,10 @@ def test_a_report_gives_effects_intervals_and_seeds(opml):
 def test_a_claim_that_no_place_decides_alone_is_told_so():
     def place(name, *values): return above(name, {'a': Number(seeds(*values), dataset=name)}, {'b': Number(seeds(0, 0.1, 0))})
     weak = verdict_of([place(name, 1.5, 1.8, 1.0) for name in 'abc'])
-    assert [p.word for p in weak.places] == [UNDECIDED] * 3 and str(weak).startswith('reproduced, pooled over 3 of 3 places, none of which decides alone: +1.40 ± ')
+    assert [p.word for p in weak.places] == [UNDECIDED] * 3 and str(weak).startswith('reproduced on the mean of 3 of 3 places; none decides alone: +1.40 ± ')
     apart = verdict_of([place('a', 9.0, 9.3, 9.1), place('b', -9.0, -9.3, -9.1)])
-    assert str(apart).startswith(f'undecided, pooled over 2 of 2 places, 2 of which decide alone (1 {REPRODUCED}, 1 {REVERSED})')
-    assert str(verdict_of([above('VOC', side(a=seeds(5)), side(b=seeds(4)))])) == 'undecided, 0 of 1 place with more than one seed'
+    assert str(apart).startswith(f'undecided on the mean of 2 of 2 places; 2 decide alone (1 {REPRODUCED}, 1 {REVERSED})')
+    assert str(verdict_of([above('VOC', side(a=seeds(5)), side(b=seeds(4)))])) == 'undecided on 0 of 1 place with more than one seed'
 
 
 def test_a_forest_plot_sets_the_same_comparison_of_the_paper_beside_ours():
@@ -292,7 +299,7 @@ def test_a_report_has_every_line_of_its_forest_plot(opml):
 def test_the_record_says_what_was_not_exercised(opml):
     idle = opml.assign(exercised=np.where(opml.loss == 'asl', 0.0, np.nan), best_epoch=3)
     report = claims.report('photos', idle, 'opml').set_index('id')
-    assert report.ours['opml-losses'] == NOT_RUN and 'not exercised' in report.missing['opml-losses'] and report.ours['opml-zlpr'] == NONE
+    assert report.ours['opml-losses'] == NOT_EXERCISED and 'not exercised' in report.missing['opml-losses'] and report.ours['opml-zlpr'] == NONE
 
 
 def test_a_claim_about_runs_reads_them():

@@ -124,7 +124,7 @@ def test_claims_are_told_with_effect_interval_and_seeds(shared):
     single, text, page = claims.loc[('photos', 'hml-single')], (shared / 'claims.md').read_text(), (shared / 'index.html').read_text()
     assert single.ours == 'not reproduced under this protocol' and (single.decided, single.places, single.reproduced, single.seeds) == (4, 4, 0, 10)
     assert single.measured.startswith('voc12_animals for VOC12: not reproduced under this protocol, −8.00 ± ') and ' (against LS); coco18' in single.measured
-    assert float(single.effect) == -8 and single.summary.startswith('not reproduced under this protocol, pooled over 4 of 4 places, 4 of which decide alone: −8.00 ± ') and 'which find' in single.summary
+    assert float(single.effect) == -8 and single.summary.startswith('not reproduced under this protocol on the mean of 4 of 4 places; 4 decide alone: −8.00 ± ') and 'power 80 %' in single.summary
     assert single.summary in text and '<br>voc12_animals for VOC12: not reproduced under this protocol, −8.00 ± ' in text
     one = claims.loc[('photos', 'hml-both-margins')]
     assert (one.ours, one.seeds, one.measured) == ('undecided', 1, 'voc12_animals, mAP: undecided, +0.00, 1 seed (against No Margin)') and one.measured in page
@@ -134,7 +134,7 @@ def test_claims_are_told_with_effect_interval_and_seeds(shared):
 
 def test_verdicts_and_the_forest_plot_stand_where_they_are_looked_for(shared):
     text, page = (shared / 'README.md').read_text(), (shared / 'index.html').read_text()
-    assert '## Verdicts' in text and 'reproduced under this protocol**, pooled over 4 of 4 places' in text and '| [wan](../nbs/methods/baselines.ipynb) |' in text
+    assert '## Verdicts' in text and 'reproduced under this protocol** on the mean of 4 of 4 places' in text and '| [wan](../nbs/methods/baselines.ipynb) |' in text
     svg = (shared / 'hml' / 'claims.svg').read_bytes()
     assert '![The claims as a forest plot](hml/claims.svg)' in (shared / 'claims.md').read_text() and base64.b64encode(svg).decode() in page
     assert 'voc12_animals for VOC12 (against LS)' in svg.decode() and '−8.0 ± ' in svg.decode() and 'paper +2.2' in svg.decode()

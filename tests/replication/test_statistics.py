@@ -88,12 +88,6 @@ def test_more_places_need_more():
     assert 0.01 < one.p < 0.05 and decide([one]).words == (WORDS[0],) and decide([one] + [effect(WIDE)] * 6).words[0] == WORDS[3]
 
 
-def test_places_on_the_same_data_average_no_chance_away():
-    each = [effect([2.0, 1.0, 3.0])] * 3
-    assert pooled(each, ['a', 'a', 'a']).error == pytest.approx(each[0].error) and pooled(each).error < each[0].error
-    assert pooled(each, ['a', 'a', 'b']).error == pytest.approx(each[0].error / 2 ** 0.5)
-
-
 def test_the_chance_of_the_test_images_is_counted_where_only_scores_are_known():
     d = [1.0, 1.2, 0.8]
     alone, counted = effect(d), effect(d, None, 0.7)
