@@ -58,11 +58,11 @@ def runs(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> pd.D
         suite, dataset: as in `search.candidates`.
         known: as from `tables.record`.
 
-    Returns: DataFrame by seed: run (its name), test_map and observed_test_map in percent, seconds, exercised. Empty
-        while the search is not through.
+    Returns: DataFrame by seed: run (its name), test_map and observed_test_map in percent, seconds, exercised, late.
+        Empty while the search is not through.
     """
     configs = search.finals(row, suite, dataset, known)
-    found = known.reindex(index=map(key, configs), columns=['run', *MEASURES.values(), 'seconds', 'exercised'])
+    found = known.reindex(index=map(key, configs), columns=['run', *MEASURES.values(), 'seconds', 'exercised', 'late'])
     return found.set_axis(pd.Index([c.seed for c in configs], dtype=int)).dropna(subset='test_map')
 
 # %% ../../nbs/replication/board.ipynb #9d9072d7
@@ -83,7 +83,8 @@ def cells(suite: str, known: pd.DataFrame) -> pd.DataFrame:
         loss, head, labels, dataset, choice (of `MEASURES`), level and level_half (test mAP and half its interval over
         seeds), n (seeds), gain and gain_half (over AN on the same head, with the interval over seeds and test images),
         paired (the same as a `statistics.Effect`), plain and plain_half (over AN on the linear head), seconds (of a
-        run), acted (whether the method's own mechanism began in more than half of the runs), run, same and bare (the
+        run), late (share of runs whose best epoch is one of the last two), acted (whether the method's own mechanism
+        began in more than half of the runs), run, same and bare (the
         first run, of the method, of AN on the same head and of plain AN, '' if there is none).
     """
     lines, rows = [], search.rows_of(suite)
@@ -93,7 +94,7 @@ def cells(suite: str, known: pd.DataFrame) -> pd.DataFrame:
             others = [every.get(('an', h, labels), every.get(('an', h, 'single'), own[:0]))
                       for h in (search.head_of_an(head), 'linear')]
             cell = {'suite': suite, 'loss': loss, 'head': head, 'labels': labels, 'dataset': dataset,
-                    'seconds': own.seconds.mean(), 'acted': acted(own)}
+                    'seconds': own.seconds.mean(), 'late': own.late.mean(), 'acted': acted(own)}
             cell |= {name: each.run.iloc[0] if len(each) else ''
                      for name, each in zip(('run', 'same', 'bare'), (own, *others), strict=True)}
             lines += [cell | {'choice': choice, **_numbers(own, *others, measure, dataset)}
@@ -101,7 +102,7 @@ def cells(suite: str, known: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=COLUMNS)
 
 COLUMNS = ['suite', 'loss', 'head', 'labels', 'dataset', 'choice', 'level', 'level_half', 'n', 'gain', 'gain_half',
-           'paired', 'plain', 'plain_half', 'seconds', 'acted', 'run', 'same', 'bare']
+           'paired', 'plain', 'plain_half', 'seconds', 'late', 'acted', 'run', 'same', 'bare']
 
 # %% ../../nbs/replication/board.ipynb #360e16cb
 def ranks(board: pd.DataFrame) -> pd.Series:

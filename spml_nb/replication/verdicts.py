@@ -11,7 +11,7 @@ import pandas as pd
 from ..methods.core import find, names
 from . import board, published, statistics
 from .site import escape, grid, headline
-from .statistics import signed
+from .statistics import number, signed
 from ..sweeps.search import SUITES, rows_of
 
 # %% ../../nbs/replication/verdicts.ipynb #940d4a0f
@@ -83,7 +83,8 @@ def _method(loss: str, head: str, part: pd.DataFrame) -> dict:
 
 # %% ../../nbs/replication/verdicts.ipynb #5c1e8a02
 WHOLE = 'photos_finetune'
-_KEYS, _SHOWN = ['dataset', 'loss', 'head', 'labels'], ['level', 'level_half', 'plain', 'plain_half', 'acted']
+_KEYS = ['dataset', 'loss', 'head', 'labels']
+_SHOWN = ['level', 'level_half', 'plain', 'plain_half', 'late', 'acted']
 
 def end_to_end(known: pd.DataFrame, printed: list[dict]) -> pd.DataFrame:
     """What methods gain where the whole network is trained, beside a head on frozen features and the papers.
@@ -95,15 +96,17 @@ def end_to_end(known: pd.DataFrame, printed: list[dict]) -> pd.DataFrame:
     Returns:
         DataFrame by dataset, loss, head and labels, the highest test mAP of a set first: level and level_half (test mAP
         in percent, half its interval over seeds), plain and plain_half (over AN on the linear head, with the
-        interval over seeds and test images) and acted (whether the method's own mechanism did); the same with `_alone`
-        behind the name, of the head alone; published (the mean of the papers' gains over AN, NaN without one).
+        interval over seeds and test images), late (share of runs whose best epoch is one of the last two) and acted
+        (whether the method's own mechanism did); the same with `_alone` behind the name, of the head alone; published,
+        lowest and highest (mean and range of the gains over AN that the papers print, NaN without one).
     """
     whole, alone = (found[found.choice == 'clean'].set_index(_KEYS)[_SHOWN]
                     for found in (board.cells(suite, known) for suite in (WHOLE, SUITE)))
     theirs = pd.DataFrame([(published.stand_in(place, SUITE), line['loss'], line['labels'], cell['theirs'])
                            for line in printed for place, cell in line['cells'].items()],
                           columns=['dataset', 'loss', 'labels', 'published'])
-    found = whole.join(alone.add_suffix('_alone')).join(theirs.groupby(['dataset', 'loss', 'labels']).published.mean())
+    gained = theirs.groupby(['dataset', 'loss', 'labels']).published.agg(published='mean', lowest='min', highest='max')
+    found = whole.join(alone.add_suffix('_alone')).join(gained)
     return found.sort_values(['dataset', 'level'], ascending=[True, False])
 
 # %% ../../nbs/replication/verdicts.ipynb #5c1e8a04
@@ -135,19 +138,34 @@ def whole_network(found: pd.DataFrame) -> str:
     """
     if not len(found): return 'None has runs yet.\n'
     lines = [[_linked(loss), head, labels, dataset, f'{each.level:.1f} ± {each.level_half:.1f}',
-              _over_an(each.plain, each.plain_half, each.acted),
-              _over_an(each.plain_alone, each.plain_half_alone, each.acted_alone), signed(each.published) or '–']
+              number(each.level_alone, '.1f') or '–', _over_an(each.plain, each.plain_half, each.acted),
+              _over_an(each.plain_alone, each.plain_half_alone, each.acted_alone),
+              _range(each.lowest, each.highest) or '–', number(each.late, '.0%')]
              for (dataset, loss, head, labels), each in found.iterrows()]
-    table = grid([['method', 'head', 'labels', 'photos', 'test mAP', 'over AN', 'over AN, a head alone',
-                   'over AN, papers'], *lines])
+    table = grid([['method', 'head', 'labels', 'photos', 'test mAP', 'a head alone', 'over plain AN',
+                   'over plain AN, a head alone', 'over AN, papers', 'late'], *lines])
     orders = [(agreement(found, other), words) for other, words in _OTHERS.items()]
     said = ' '.join(f'Rank correlation of the gains {words}: {rho:+.2f} ({low:+.2f} to {high:+.2f}).'
                     for (rho, low, high), words in orders if rho == rho).replace('-', '−')
-    rest = [f'{row.loss} on {dataset}, {row.head} head' for dataset in SUITES[WHOLE]['datasets']
-            for row in rows_of(WHOLE) if (dataset, row.loss, row.head, row.labels) not in found.index]
-    lacking = f"Not run yet: {'; '.join(rest)} (`spml sweep methods --suite {WHOLE}`)." if rest else ''
-    parts = escape(headline(WHOLE, found.index.unique('dataset'))), table.rstrip(), said, lacking
+    rest = {dataset: [f'{row.loss} ({row.head})' for row in rows_of(WHOLE)
+                      if (dataset, row.loss, row.head, row.labels) not in found.index]
+            for dataset in SUITES[WHOLE]['datasets']}
+    words = '; '.join(f"on {dataset} {', '.join(rows)}" for dataset, rows in rest.items() if rows)
+    lacking = f'Not run yet (method and head): {words}. `spml sweep methods --suite {WHOLE}` runs them.' if words else ''
+    parts = escape(headline(WHOLE, found.index.unique('dataset'))), table.rstrip(), _levels(found), said, lacking
     return '\n\n'.join(filter(None, parts)) + '\n'
+
+def _levels(found: pd.DataFrame) -> str:
+    "How far the levels are from those of a head alone, which says how much the gains are worth."
+    behind = (found.level_alone - found.level).dropna()
+    if not (behind > 0).any(): return ''
+    return (f'In {(behind > 0).sum()} of {len(behind)} rows the whole network stays below a head alone, by '
+            f'{behind[behind > 0].min():.1f} to {behind.max():.1f} points: its runs are short and see smaller photos, '
+            'so that a gain here may also be a loss that AN suffers more. The papers’ gains are the range over the '
+            'tables that print the method, over their AN. *Late*: runs whose best epoch is one of the last two.')
+
+def _range(low: float, high: float) -> str:
+    return signed(low) if round(low, 1) == round(high, 1) else ' to '.join(filter(None, map(signed, (low, high))))
 
 def _linked(loss: str) -> str: return f"[{loss}](../{board.about(loss)['notebook']})"
 
