@@ -56,9 +56,15 @@ def _state_text(whole: Table, suite: str) -> list[str]:
     "What is not there, and why or how to get it."
     count, fill = whole.progress(suite), command(whole.paper, whole.number, suite)
     todo = f"{count['todo']} of {count['total']} cells are missing or have fewer seeds; this fills them: `{fill}`"
-    none = [_photos() if why == published.STATISTIC else f'No run of ours: {escape(why)}.'
-            for why in whole.of(suite).why.unique() if why]
+    cells = whole.of(suite)
+    none = [_photos() if why == published.STATISTIC else f'{_of_cells(part)}: {escape(why)}.'
+            for why, part in cells[cells.why != ''].groupby('why', sort=False)]
     return [todo, *none] if count['todo'] else none
+
+def _of_cells(part: pd.DataFrame) -> str:
+    "What cells have in common: no run, or runs of a method whose mechanism did not act, which are named."
+    if set(part.state) == {'none'}: return 'No run of ours'
+    return 'Not exercised, ' + '; '.join(escape(f'{each.row} on {each.column}') for each in part.itertuples())
 
 def _photos() -> str:
     "Our sets, counted as the papers count theirs."
@@ -384,16 +390,14 @@ def readme(results: Results, folder: Path) -> str:
         state.append([escape(published.read(paper)['title']), f"{count['done']} of {count['total']}",
                       f"{count['drawn']} of {count['figures']}", asked])
     papers = ''.join(_of_paper(paper, results.of(paper), folder) for paper in published.papers())
+    whole = verdicts.whole_network(verdicts.end_to_end(results.known, board.printed(results.tables)))
     boards = [f'[{file.stem}](methods/{file.name})' for file in sorted((folder / 'methods').glob('*.md'))]
     said = escape(site.headline(SUITE, site.SUITES[SUITE]['datasets']))
     parts = {'headline': said, 'verdicts': verdicts.markdown(results.claims, results.methods), 'state': grid(state),
-             'papers': papers, 'whole': _whole_network(results),
+             'papers': papers, 'whole': whole, 'photos': _photos(),
              'boards': f"The boards: {', '.join(boards)}. " if boards else ''}
     for name, text in parts.items(): template = template.replace(f'{{{{{name}}}}}', text)
     return template
-
-def _whole_network(results: Results) -> str:
-    return verdicts.whole_network(verdicts.end_to_end(results.known, board.printed(results.tables)))
 
 def _of_paper(paper: str, results: Results, folder: Path) -> str:
     about, lines = published.read(paper), [['table', 'what it shows', f'{SUITE}: cells done']]

@@ -264,11 +264,13 @@ def counted(word: str, words: Sequence[str], pooled: int) -> str:
     Returns:
         'on the mean of 4 of 4 places; none decides alone'
     """
-    alone, count = [w for w in words if w in WORDS[:3]], f"{pooled} of {len(words)} place{'s' * (len(words) != 1)}"
+    alone, ran = [w for w in words if w in WORDS[:3]], len(words) - words.count(WORDS[4])
+    count = f"{max(pooled, ran) if pooled == 1 else pooled} of {len(words)} place{'s' * (len(words) != 1)}"
     if not pooled: return f'on {count} with more than one seed'
     if len(words) == 1: return f'on {count}'
+    what = 'the mean of ' if pooled > 1 else 'the least favourable of ' if ran > 1 else ''
     which = ', '.join(f'{alone.count(w)} {w}' for w in dict.fromkeys(alone)) if set(alone) - {word} else ''
-    return (f"on {'the mean of ' * (pooled > 1)}{count}; {len(alone) or 'none'} decide{'s' * (len(alone) < 2)} alone"
+    return (f"on {what}{count}; {len(alone) or 'none'} decide{'s' * (len(alone) < 2)} alone"
             f"{f' ({which})' if which else ''}")
 
 def decide(places: Sequence[Effect | Mapping[str, Effect | None]], margin: bool = True) -> Decision:

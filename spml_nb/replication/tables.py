@@ -21,7 +21,7 @@ from ..base import settings
 from ..base.errors import SpmlError, one_of
 from ..methods.core import find
 from . import published
-from .statistics import paired
+from .statistics import paired, signed
 from ..runs.config import Config
 from ..runs.record import RECORD, read_record
 from ..sweeps import presets, queue
@@ -301,8 +301,8 @@ def _not_exercised(cell: dict, runs: pd.DataFrame) -> str:
     "Why a number is not the method's: '' where its mechanism acted in more than half of the runs, or it has none."
     if acted(runs): return ''
     idle = runs[runs.exercised == 0]
-    return (f"selection stopped at epoch {idle.best_epoch.median():g} before {find(cell['config']['loss']).mechanism} "
-            f'began, in {len(idle)} of {len(runs)} runs')
+    return (f"in {len(idle)} of {len(runs)} runs the best epoch (median {idle.best_epoch.median():g}) came before "
+            f"{find(cell['config']['loss']).mechanism} began")
 
 # %% ../../nbs/replication/tables.ipynb #1910c576
 def cell_text(cell: dict, bold: str = '') -> str:
@@ -321,8 +321,8 @@ def cell_text(cell: dict, bold: str = '') -> str:
     if cell['state'] == 'not exercised': return f"{cell['printed']} / not exercised: {ours}"
     if math.isnan(cell['gain']): return f"{cell['printed']} / {ours}"
     half = '' if math.isnan(cell['gain_half']) else f" ± {cell['gain_half']:.1f}"
-    theirs = 'lost' if math.isnan(cell['gain_published']) else f"{cell['gain_published']:+z.1f}"
-    return f"{cell['printed']} / {ours}; gain {theirs} / {bold}{cell['gain']:+z.1f}{bold}{half}"
+    theirs = signed(cell['gain_published']) or 'lost'
+    return f"{cell['printed']} / {ours}; gain {theirs} / {bold}{signed(cell['gain'])}{bold}{half}"
 
 # %% ../../nbs/replication/tables.ipynb #c2efcff8
 def needed(paper: str, number: str | None, suite: str, known: pd.DataFrame,

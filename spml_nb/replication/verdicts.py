@@ -26,7 +26,7 @@ def of_paper(asked: pd.DataFrame) -> str:
     """
     paper, counts = asked.paper.iloc[0], asked.ours.value_counts().reindex(statistics.WORDS).dropna()
     about, words = published.read(paper), ', '.join(f'{n:.0f} {word}' for word, n in counts.items())
-    main = ' '.join(f'“{each.claim}” **{each.ours}**{each.summary.removeprefix(each.ours)}.'
+    main = ' '.join(f"“{each.claim}”{' (*inferred*)' * each.inferred} **{each.ours}**{each.summary.removeprefix(each.ours)}."
                     for each in asked[asked.main].itertuples())
     return (f"- **{about['short']}** ({about['venue']}): {main} Of {len(asked)} claims: {words}. "
             f'[Forest plot]({paper}/claims.svg), [claims](claims.md), [notebook](../nbs/papers/{paper}.ipynb).\n')

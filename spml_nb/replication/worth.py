@@ -269,8 +269,10 @@ def summary(found: pd.DataFrame) -> str:
     best = whole.loc[whole.groupby('dataset', sort=False).test_map.idxmax()]
     with_best = ', '.join(f'{_interval(line)} on {line.dataset} ({line.loss.upper()})' for line in best.itertuples())
     plain = ', '.join(f'{_interval(line)} on {line.dataset}' for line in whole[whole.loss == METHODS[0]].itertuples())
-    return (f'So many photos with one known label do what one photo with all its labels does, with the best of the '
-            f'methods: {with_best}. With {METHODS[0].upper()} it takes {plain}.')
+    compared = ', '.join(map(str.upper, whole.loss.unique()))
+    return (f'To match one photo with all its labels ({WHOLE.loss.upper()} on a linear head) it takes so many photos '
+            f'with one label each: {with_best}, with the method in brackets, which of {compared} has the highest test '
+            f'mAP; with {METHODS[0].upper()} {plain}. HML brings a cosine head, which would help with all labels too.')
 
 def _interval(line) -> str:
     rate, low, high = (times(value, line.photos, line.smallest, line.largest)
@@ -294,9 +296,10 @@ def markdown(found: pd.DataFrame) -> str:
         Markdown.
     """
     parts = ['# What a label is worth', f'{site.protocol(SUITE, found.dataset.unique(), len(SEEDS))} Settings of every '
-             'method: those that its search chose on all training photos. Numbers: photos with few labels that do '
-             'what one photo with all its labels does, in brackets the 95 % interval over seeds (bootstrap); nothing '
-             'is extrapolated.',
+             'method: those that its search chose on all training photos, with one label each (BCE: with all '
+             'labels). They were not searched again for a share of the positives, so that the lower tables are no '
+             'verdict on a method. Numbers: photos with few labels that do what one photo with all its labels does, '
+             'in brackets the 95 % interval over seeds (bootstrap); nothing is extrapolated.',
              summary(found), '![mAP over the number of training photos](worth.svg)',
              '![What photos with a share of their positives are worth](worth_shares.svg)']
     for dataset, part in found.groupby('dataset', sort=False):

@@ -9,6 +9,7 @@ from spml_nb.replication.statistics import (
     MARGIN,
     WORDS,
     Effect,
+    counted,
     decide,
     effect,
     holm,
@@ -72,6 +73,12 @@ UP, DOWN, NONE, WIDE = [2.0, 2.1, 1.9], [-2.0, -2.1, -1.9], [0.1, 0.0, -0.1], [3
 def test_a_place_is_as_good_as_all_of_its_comparisons(place, word):
     decision = decide([{name: d and effect(d) for name, d in place.items()}])
     assert decision.words == (word,) and decision.word == word
+
+
+@pytest.mark.parametrize(('words', 'pooled', 'text'), [
+    ((WORDS[0],) * 4, 4, 'on the mean of 4 of 4 places; 4 decide alone'), ((WORDS[0], WORDS[3]), 1, 'on the least favourable of 2 of 2 places; 1 decides alone (1 reproduced)'),
+    ((WORDS[0], WORDS[4], WORDS[4]), 1, 'on 1 of 3 places; 1 decides alone'), ((WORDS[3],), 1, 'on 1 of 1 place'), ((WORDS[3],), 0, 'on 0 of 1 place with more than one seed')])
+def test_it_is_said_of_how_many_places_the_number_is(words, pooled, text): assert counted(WORDS[3 if '(' in text else 0], words, pooled) == text
 
 
 def test_places_that_contradict_each_other_leave_a_claim_undecided():

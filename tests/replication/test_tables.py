@@ -97,7 +97,7 @@ def test_a_mechanism_that_never_acted_is_said(acted, state, monkeypatch):
     whole = tables.table('em_apl', '1', both)
     one = whole.of('photos').set_index(['row', 'column']).loc[('EM+APL', 'VOC')]
     assert (one.state, one.n, one.ours, one.command) == (state, 10, 50, '') and whole.progress('photos')['done'] == 1
-    assert one.why == ('selection stopped at epoch 5 before the choice of negatives began, in 5 of 10 runs' if state == 'not exercised' else '')
+    assert one.why == ('in 5 of 10 runs the best epoch (median 5) came before the choice of negatives began' if state == 'not exercised' else '')
     assert tables.cell_text(one.to_dict()) == ('89.19 (0.31) / not exercised: 50.0 ± 0.0 (10 seeds)' if state == 'not exercised' else '89.19 (0.31) / 50.0 ± 0.0 (10 seeds)')
 
 
