@@ -127,7 +127,7 @@ class Picture:
         file = figure.file
         self.svg = file.read_text(encoding='utf-8') if file and file.stat().st_size <= self.LIMIT else None
         where = (f'See `outputs/{paper}/{file.name}`.' if file else
-                 f'Its arrays are not collected; this does it: `{figure.command}`')
+                 f'Not drawn yet; this trains what it needs and draws it: `{figure.command}`')
         caption = escape(' '.join((figure.caption, *figure.remarks)))
         self.words = f'**Figure {number}**: {caption}\n\n{where}'
 
@@ -193,13 +193,13 @@ def claim_markdown(whole: pd.DataFrame) -> str:
         for paper, part in whole.groupby('paper', sort=False))
 
 _CLAIMS = (
-    '# Claims of the papers\n\nEach claim is checked on the numbers that the paper prints, and on ours. Ours are paired '
-    'differences over seeds; ± is half the 95 % interval over seeds and test images, and verdicts are corrected for '
-    'the number of places (Holm).\n\nA *place* is a data set, with a measure or a kind of labels where the claim names '
+    '# Claims of the papers\n\nEach claim is checked on the numbers that the paper prints, and on ours. Ours are '
+    'paired differences over seeds; ± is half the 95 % interval over seeds and test images, and verdicts are '
+    'corrected for the number of places (Holm).\n\nA *place* is a data set, with a measure or a kind of labels where the claim names '
     'several; it is named after the photos that were used, "for" the columns of the paper that they stand in. A claim '
     'is *reproduced*, *not reproduced under this protocol*, of *no difference* (less than half a point), *undecided*, '
-    '*not run* or *not exercised* (the epoch was chosen before the method’s own mechanism began). The mean over the data '
-    'sets decides, which can be sure where no place alone is; a claim about every data set is then reproduced on '
+    '*not run* or *not exercised* (the epoch was chosen before the method’s own mechanism began). The mean over the '
+    'data sets decides, which can be sure where no place alone is; a claim about every data set is then reproduced on '
     'average. Several places on one set of photos must all hold. Behind the word: over how many places the mean is '
     'taken, how many decide alone, and the comparison least in favour of the claim, with the size of effect that '
     'would be found four times in five (*power 80 %*). One seed decides nothing. A place that lacks a method is '

@@ -26,8 +26,8 @@ def of_paper(asked: pd.DataFrame) -> str:
     """
     paper, counts = asked.paper.iloc[0], asked.ours.value_counts().reindex(statistics.WORDS).dropna()
     about, words = published.read(paper), ', '.join(f'{n:.0f} {word}' for word, n in counts.items())
-    main = ' '.join(f"“{each.claim}”{' (*inferred*)' * each.inferred} **{each.ours}**{each.summary.removeprefix(each.ours)}."
-                    for each in asked[asked.main].itertuples())
+    main = ' '.join(f"“{each.claim}”{' (*inferred*)' * each.inferred} **{each.ours}**"
+                    f'{each.summary.removeprefix(each.ours)}.' for each in asked[asked.main].itertuples())
     return (f"- **{about['short']}** ({about['venue']}): {main} Of {len(asked)} claims: {words}. "
             f'[Forest plot]({paper}/claims.svg), [claims](claims.md), [notebook](../nbs/papers/{paper}.ipynb).\n')
 
@@ -52,7 +52,8 @@ def gains(known: pd.DataFrame) -> pd.DataFrame:
     return found.loc[found.gain.notna(), ['loss', 'head', 'dataset', 'exercised', 'effect']].reset_index(drop=True)
 
 # %% ../../nbs/replication/verdicts.ipynb #def41eb2
-WORDS = dict(zip(statistics.WORDS, ('above AN', 'below AN', 'no different from AN', *statistics.WORDS[3:]), strict=True))
+WORDS = dict(zip(statistics.WORDS, ('above AN', 'below AN', 'no different from AN', *statistics.WORDS[3:]),
+                 strict=True))
 
 def of_methods(gained: pd.DataFrame) -> pd.DataFrame:
     """What became of each method.
@@ -61,8 +62,9 @@ def of_methods(gained: pd.DataFrame) -> pd.DataFrame:
         gained: as from `gains`.
 
     Returns:
-        DataFrame, those on the most sets first, of these the highest mean: loss, head, word (of `WORDS`), verdict (the word, over how many sets of photos, and how many of them decide alone), mean and
-        half_width (of the effect, NaN without two seeds), each (the effect on every set, in words).
+        DataFrame, those on the most sets first, of these the highest mean: loss, head, word (of `WORDS`), verdict
+        (the word, over how many sets of photos, and how many of them decide alone), mean and half_width (of the
+        effect, NaN without two seeds), each (the effect on every set, in words).
     """
     found = pd.DataFrame([_method(*name, part) for name, part in gained.groupby(['loss', 'head'])],
                          columns=['loss', 'head', 'word', 'verdict', 'mean', 'half_width', 'each', 'sets'])
@@ -151,7 +153,7 @@ def whole_network(found: pd.DataFrame) -> str:
                       if (dataset, row.loss, row.head, row.labels) not in found.index]
             for dataset in SUITES[WHOLE]['datasets']}
     words = '; '.join(f"on {dataset} {', '.join(rows)}" for dataset, rows in rest.items() if rows)
-    lacking = f'Not run yet (method and head): {words}. `spml sweep methods --suite {WHOLE}` runs them.' if words else ''
+    lacking = f'Not run yet (method and head): {words}. Command: `spml sweep methods --suite {WHOLE}`.' if words else ''
     parts = escape(headline(WHOLE, found.index.unique('dataset'))), table.rstrip(), _levels(found), said, lacking
     return '\n\n'.join(filter(None, parts)) + '\n'
 
