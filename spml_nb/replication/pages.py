@@ -195,8 +195,8 @@ def claim_markdown(whole: pd.DataFrame) -> str:
 _CLAIMS = (
     '# Claims of the papers\n\nEach claim is checked on the numbers that the paper prints, and on ours. Ours are '
     'paired differences over seeds; ± is half the 95 % interval over seeds and test images, and verdicts are '
-    'corrected for the number of places (Holm).\n\nA *place* is a data set, with a measure or a kind of labels where the claim names '
-    'several; it is named after the photos that were used, "for" the columns of the paper that they stand in. A claim '
+    'corrected for the number of places (Holm).\n\nA *place* is a data set, with a measure or a kind of labels where '
+    'the claim names several; it is named after the photos that were used, "for" the columns of the paper that they stand in. A claim '
     'is *reproduced*, *not reproduced under this protocol*, of *no difference* (less than half a point), *undecided*, '
     '*not run* or *not exercised* (the epoch was chosen before the method’s own mechanism began). The mean over the '
     'data sets decides, which can be sure where no place alone is; a claim about every data set is then reproduced on '

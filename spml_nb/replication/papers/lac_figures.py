@@ -25,7 +25,7 @@ def _varied(caption: str, axis: str, values: tuple, fields: tuple, printed: str,
     return PaperFigure(
         caption, draw=lambda collected: scores(collected, (axis, values, ('LAC',))),
         curves=[Curve('voc12', 'LAC', LEM, {(v,): {'hparams': dict.fromkeys(fields, v)} for v in values})],
-        printed=printed, notes=f'{notes}One of the four data sets is used. The title of the picture says in how many runs the epoch '
+        printed=printed, notes=f'{notes}One of the four data sets is used. The title says in how many runs the epoch '
                                'was chosen in the first stage: there the second one, which alone has the contrast and '
                                'the queue, was not exercised.')
 
