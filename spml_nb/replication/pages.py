@@ -195,16 +195,16 @@ def claim_markdown(whole: pd.DataFrame) -> str:
 _CLAIMS = (
     '# Claims of the papers\n\nEach claim is checked on the numbers that the paper prints, and on ours. Ours are '
     'paired differences over seeds; ± is half the 95 % interval over seeds and test images, and verdicts are '
-    'corrected for the number of places (Holm).\n\nA *place* is a data set, with a measure or a kind of labels where '
-    'the claim names several; it is named after the photos that were used, "for" the columns of the paper that they stand in. A claim '
-    'is *reproduced*, *not reproduced under this protocol*, of *no difference* (less than half a point), *undecided*, '
-    '*not run* or *not exercised* (the epoch was chosen before the method’s own mechanism began). The mean over the '
-    'data sets decides, which can be sure where no place alone is; a claim about every data set is then reproduced on '
-    'average. Several places on one set of photos must all hold. Behind the word: over how many places the mean is '
-    'taken, how many decide alone, and the comparison least in favour of the claim, with the size of effect that '
-    'would be found four times in five (*power 80 %*). One seed decides nothing. A place that lacks a method is '
-    '*incomplete*, and its number is of the others. *Inferred* is what a table shows and no sentence says. Small type: '
-    'what exactly was checked.\n')
+    'corrected for the number of places (Holm).\n\nA *place* is a data set, with a measure or a kind of labels '
+    'where the claim names several; it is named after the photos that were used, "for" the columns of the paper '
+    'that they stand in. A claim is *reproduced*, *not reproduced under this protocol*, of *no difference* (less '
+    'than half a point), *undecided*, *not run* or *not exercised* (the epoch was chosen before the method’s own '
+    'mechanism began). The mean over the data sets decides, which can be sure where no place alone is; a claim '
+    'about every data set is then reproduced on average. Several places on one set of photos must all hold. '
+    'Behind the word: over how many places the mean is taken, how many decide alone, and the comparison least in '
+    'favour of the claim, with the size of effect that would be found four times in five (*power 80 %*). One seed'
+    ' decides nothing. A place that lacks a method is *incomplete*, and its number is of the others. *Inferred* '
+    'is what a table shows and no sentence says. Small type: what exactly was checked.\n')
 
 def _claim_grid(title: str, asked: pd.DataFrame) -> str:
     "Claims, with our verdicts in a column of that title."
