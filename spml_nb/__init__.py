@@ -1,8 +1,5 @@
 __version__ = "0.1.0"
 
+from spml_nb.base import lazily
 
-def __getattr__(name):
-    "`from spml_nb import predict` loads torch only when it is asked for."
-    if name != 'predict': raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    from spml_nb.use.predict import predict
-    return predict
+__getattr__ = lazily(__name__, {'use.predict': 'predict'})   # `from spml_nb import predict`: torch is loaded only then

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BLOCK', 'DEFINITIONS', 'SCALES', 'average_precision', 'definition', 'mean_average_precision', 'f1', 'best_threshold',
-           'accuracy', 'pseudo_label_precision']
+           'pseudo_label_precision']
 
 # %% ../nbs/metrics.ipynb #b07d0b65
 import math
@@ -15,25 +15,20 @@ from .base.errors import SpmlError, one_of
 from .data.labels import UNKNOWN, matrix, refuse
 
 # %% ../nbs/metrics.ipynb #a9806a87
-def _targets(targets, unknown):
-    "(positive, known): two (N, C) bool arrays."
-    targets = matrix(targets, 'targets')
-    one_of(unknown, UNKNOWN, 'reading of 0 among the targets')
-    positive, negative = targets > 0, targets < 0
-    ignore = unknown == 'ignore' or (unknown is None and bool(negative.any()))
-    return positive, (positive | negative) if ignore else np.ones(targets.shape, bool)
-
 def _free(positive, known):
     "(C,) bool: of which classes something is unknown and no negative is known, so that no prediction can be wrong."
     return ~known.all(0) & ~(known & ~positive).any(0)
 
 def _scores_and_targets(scores, targets, unknown):
-    "(scores, positive, known) of one shape."
-    scores, (positive, known) = matrix(scores, 'scores'), _targets(targets, unknown)
-    if scores.shape != positive.shape:
-        raise SpmlError(f'scores have shape {scores.shape}, targets {positive.shape}; '
+    "(scores, positive, known) of one shape, the last two bool."
+    scores, targets = matrix(scores, 'scores'), matrix(targets, 'targets')
+    one_of(unknown, UNKNOWN, 'reading of 0 among the targets')
+    if scores.shape != targets.shape:
+        raise SpmlError(f'scores have shape {scores.shape}, targets {targets.shape}; '
                         'both must be (images, classes) of the same images.')
-    return scores, positive, known
+    positive, negative = targets > 0, targets < 0
+    ignore = unknown == 'ignore' or (unknown is None and bool(negative.any()))
+    return scores, positive, (positive | negative) if ignore else np.ones(targets.shape, bool)
 
 # %% ../nbs/metrics.ipynb #eadf3d4e
 def _float_order(values):
@@ -41,11 +36,6 @@ def _float_order(values):
     width = np.int32 if values.dtype == np.float32 else np.int64
     bits = (values + values.dtype.type(0)).view(width)  # + 0 makes −0 equal to 0
     return bits ^ ((bits >> (8 * bits.itemsize - 1)) & np.iinfo(width).max)
-
-def _rank(values):
-    "(R, L) → int64 number of each entry's distinct value within its row, from the lowest."
-    from scipy.stats import rankdata
-    return rankdata(values, 'dense', axis=1).astype(np.int64)
 
 def _sorted(order, positive, known):
     "(R, L) int64 of at most 63 bits, shifted for the tag of a negative, sorted in rows; what is unknown comes first."
@@ -63,7 +53,8 @@ def _in_order(values, positive, known):
         tagged = _sorted(order >> 1, positive, known)
         shared = (tagged[:, 1:] ^ tagged[:, :-1]) >> 1 == 0
         if not shared.any() or not (np.diff(np.sort(order, axis=1), axis=1) == 1).any(): return tagged
-    return _sorted(_rank(values), positive, known)
+    from scipy.stats import rankdata  # here, as it takes long to import and is seldom needed
+    return _sorted(rankdata(values, 'dense', axis=1).astype(np.int64), positive, known)   # equal values, equal ranks
 
 # %% ../nbs/metrics.ipynb #d5900c65
 def _average_precision(values, positive, known):
@@ -236,30 +227,6 @@ def best_threshold(scores, targets, unknown=None) -> float:
     predicted = len(of_known) - np.searchsorted(of_known, candidates)
     value = 2 * true_positives / (predicted + len(of_positives))
     return float(candidates[len(value) - 1 - np.argmax(value[::-1])])
-
-# %% ../nbs/metrics.ipynb #bafe9c59
-def accuracy(scores, targets) -> float:
-    """Top-1 accuracy on single-label data: the share of images whose highest-scored class is the true one.
-
-    Args:
-        scores: (N, C), logits or probabilities; of several highest the first counts.
-        targets: (N, C), exactly one entry above 0 in every row.
-
-    Returns:
-        In [0, 1].
-
-    Raises:
-        SpmlError: for a row without exactly one positive, NaN, unequal shapes or empty input.
-
-    Source: Two-way loss, Table 8.
-    """
-    scores, positive, _ = _scores_and_targets(scores, targets, 'negative')
-    count = positive.sum(1)
-    if (count != 1).any():
-        row = int(np.argmax(count != 1))
-        raise SpmlError(f'row {row} of the targets has {count[row]} positives; accuracy is for exactly one an image. '
-                        'Use mean_average_precision.')
-    return float(positive[np.arange(len(scores)), scores.argmax(1)].mean())
 
 # %% ../nbs/metrics.ipynb #dd596d21
 def pseudo_label_precision(pseudo, targets, sign=1, observed=None, unknown=None) -> float:

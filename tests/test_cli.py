@@ -351,7 +351,7 @@ def test_names_that_are_not_utf_8_are_printed_as_they_are(monkeypatch):
 
 
 def test_a_reader_that_has_gone_ends_the_command_quietly():
-    code = 'import sys; from dataclasses import replace; from spml_nb import cli; cli.COMMANDS["doctor"] = replace(cli.COMMANDS["doctor"], do=lambda args: print("a line")); sys.exit(cli.main(["doctor"]))'
+    code = 'import sys; from spml_nb import cli; cli.COMMANDS["doctor"] = (lambda args: print("a line"), *cli.COMMANDS["doctor"][1:]); sys.exit(cli.main(["doctor"]))'
     with subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert process.stderr.read() == b'' and process.wait() == 141
@@ -359,6 +359,6 @@ def test_a_reader_that_has_gone_ends_the_command_quietly():
 
 @pytest.mark.skipif(not os.path.exists('/dev/full'), reason='needs the full device of Linux')
 def test_output_to_a_full_disk_is_told():
-    code = 'import sys; from dataclasses import replace; from spml_nb import cli; cli.COMMANDS["doctor"] = replace(cli.COMMANDS["doctor"], do=lambda args: print("a line")); sys.exit(cli.main(["doctor"]))'
+    code = 'import sys; from spml_nb import cli; cli.COMMANDS["doctor"] = (lambda args: print("a line"), *cli.COMMANDS["doctor"][1:]); sys.exit(cli.main(["doctor"]))'
     with open('/dev/full', 'w') as full: done = subprocess.run([sys.executable, '-c', code], stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2 and done.stderr.startswith('error: what this command prints could not be written: the disk is full') and done.stderr.count('\n') == 1

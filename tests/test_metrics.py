@@ -15,7 +15,6 @@ import spml_nb.metrics as metrics
 from spml_nb.base.errors import SpmlError
 from spml_nb.metrics import (
     DEFINITIONS,
-    accuracy,
     average_precision,
     best_threshold,
     definition,
@@ -255,14 +254,7 @@ def test_best_threshold_at_large_is_the_best_of_all_scores():
     assert f1(scores, targets, 'micro', best_threshold(scores, targets), scale='logit') == max(values) > 0.5
 
 
-# ---- accuracy and pseudo-labels
-
-def test_accuracy_is_the_share_of_highest_scores_that_are_right():
-    scores = np.array([[3., 1., 2.], [0., 5., 1.], [1., 1., 0.], [0., 0., 1.]])
-    for negative in (0, -1):
-        targets = np.where(np.array([[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 0, 1]]) == 1, 1, negative)
-        assert accuracy(scores, targets) == 0.75
-
+# ---- pseudo-labels
 
 def test_pseudo_label_precision_counts_only_pseudo_labels():
     truth = np.array([[1, 0, 0, 1], [0, 1, 1, 0]])
@@ -290,7 +282,6 @@ WRONG = {
     'NaN in mAP': (lambda: mean_average_precision(NAN, T), 'scores hold nan'),
     'NaN in F1': (lambda: f1(NAN, T), 'scores hold nan'),
     'NaN in threshold search': (lambda: best_threshold(NAN, T), 'scores hold nan'),
-    'NaN in accuracy': (lambda: accuracy(NAN[:3], T[:3]), 'scores hold nan'),
     'NaN targets': (lambda: average_precision(S, NAN), 'targets hold nan'),
     'shapes': (lambda: average_precision(S, T[:3]), 'scores have shape (4, 3), targets (3, 3)'),
     'shapes that would broadcast': (lambda: f1(S, T[:1]), 'scores have shape (4, 3), targets (1, 3)'),
@@ -311,8 +302,6 @@ WRONG = {
     'threshold NaN': (lambda: f1(S, T, 'micro', math.nan, scale='logit'), 'threshold=nan is no logit'),
     'threshold text': (lambda: f1(S, T, 'micro', 'best'), "threshold='best' is no probability"),
     'no positive': (lambda: best_threshold(S, 0 * T), 'no target is positive'),
-    'accuracy of many': (lambda: accuracy(S, T), 'row 3 of the targets has 0 positives; accuracy is for exactly one an image.'),
-    'accuracy of two': (lambda: accuracy(S, T * 0 + 1), 'row 0 of the targets has 3 positives'),
     'sign': (lambda: pseudo_label_precision(T, T, 0), 'unknown sign 0; allowed: 1, -1'),
     'observed shape': (lambda: pseudo_label_precision(T, T, observed=T[:2]), 'observed labels have shape (2, 3), pseudo-labels (4, 3)'),
 }

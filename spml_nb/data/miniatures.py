@@ -420,7 +420,6 @@ def _paint_birds(canvas, values, colours, random):
     part('eye', 'eye', colour=torch.tensor([COLOURS[c] for c in _EYE])[values['eye color']])
 
 # %% ../../nbs/data/miniatures.ipynb #60bf0d02
-_HUES = list(HUES)
 # name -> (symbol, hue) of each class (hue -1: any), the shares of images with 0, 1, 2, ... classes, the exponent of the
 # long tail, and the share of tags that are dropped
 _SETS = {
@@ -445,7 +444,7 @@ def class_names(name: str) -> list[str]:
     """
     pairs = _SETS[one_of(name, NAMES, 'miniature')][0]
     if pairs is None: return list(ATTRIBUTES)
-    return [SYMBOLS[s] if h < 0 else f'{_HUES[h]} {SYMBOLS[s]}' for s, h in pairs]
+    return [SYMBOLS[s] if h < 0 else f'{list(HUES)[h]} {SYMBOLS[s]}' for s, h in pairs]
 
 # %% ../../nbs/data/miniatures.ipynb #b623f3cc
 def _draw_scenes(name, n, pool, random):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['REDUCTIONS', 'NOTHING', 'FAMILIES', 'promote', 'positive_mask', 'same_shape', 'per_class', 'reduce',
-           'masked_logsumexp', 'in_range', 'above_zero', 'ViewOutputs', 'Method', 'LogUniform', 'Uniform', 'Choice',
+           'masked_logsumexp', 'in_range', 'above_zero', 'ViewOutputs', 'Method', 'Uniform', 'LogUniform', 'Choice',
            'family', 'per_family', 'register', 'hyper_parameters', 'resolve_hparams', 'find', 'names', 'create',
            'same_loss', 'register_loss']
 
@@ -253,18 +253,15 @@ class Method(nn.Module):
 
 # %% ../../nbs/methods/core.ipynb #f7f4f84f
 @dataclass(frozen=True)
-class LogUniform:
-    "Uniform in the logarithm, rounded to three digits."
-    low: float
-    high: float
-    def __call__(self, u: float) -> float: return float(f'{self.low * (self.high / self.low) ** u:.3g}')
-
-@dataclass(frozen=True)
 class Uniform:
     "Uniform between two numbers, rounded to three digits."
     low: float
     high: float
     def __call__(self, u: float) -> float: return float(f'{self.low + (self.high - self.low) * u:.3g}')
+
+class LogUniform(Uniform):
+    "Uniform in the logarithm, rounded to three digits."
+    def __call__(self, u: float) -> float: return float(f'{self.low * (self.high / self.low) ** u:.3g}')
 
 @dataclass(frozen=True)
 class Choice:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..base.files import write_atomically
+from ..base.files import write_arrays
 from ..data.dataset import Dataset
 from ..data.images import batch, open_images
 from ..data.views import plain
@@ -79,7 +79,5 @@ def write_scores(data: Dataset, file: str | Path, rows: np.ndarray | None = None
                  for part in torch.as_tensor(rows).split(64)]
     scores = joined(torch.cat(parts).numpy(), data.class_names)
     names = [data.image_names[row] for row in rows]
-    def write(path):
-        with path.open('wb') as whole: np.savez(whole, images=names, scores=scores, class_names=data.class_names)
-    write_atomically(Path(file), write)
+    write_arrays(Path(file), {'images': names, 'scores': scores, 'class_names': data.class_names})
     return scores

@@ -27,6 +27,7 @@ from matplotlib.ticker import LogLocator
 from PIL import Image
 
 from ..base.errors import SpmlError
+from ..base.files import write_arrays
 from . import measuring, published
 from .statistics import MARGIN, WORDS, signed
 
@@ -70,7 +71,7 @@ def write_collected(file: Path, collected: Collected):
     """
     text = json.dumps(collected.about, ensure_ascii=False, sort_keys=True).encode()
     flat = {f'{part}/{name}': value for part, named in collected.arrays.items() for name, value in named.items()}
-    measuring.write_arrays(file, {'about': np.frombuffer(text, np.uint8), **flat})
+    write_arrays(file, {'about': np.frombuffer(text, np.uint8), **flat})
 
 def read_collected(file: Path) -> Collected:
     """Read a figure's arrays.

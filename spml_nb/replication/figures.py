@@ -171,9 +171,6 @@ def _varied(chosen: Config, changes: dict) -> Config:
     return replace(chosen, **{**changes, 'hparams': {**chosen.hparams, **changes.get('hparams', {})}})
 
 # %% ../../nbs/replication/figures.ipynb #bbd5e0e5
-def _numbers(paper: str, figure: str | int | None) -> list[str]:
-    return figures(paper) if figure is None else [str(figure)]
-
 def needed(paper: str, figure: str | int | None, suite: str,
            finished: pd.DataFrame) -> tuple[list[Config], list[Config]]:
     """The runs of a figure, done or not.
@@ -188,7 +185,8 @@ def needed(paper: str, figure: str | int | None, suite: str,
     Raises:
         SpmlError: as `parts`.
     """
-    every = [part for n in _numbers(paper, figure) for part in parts(paper, n, suite, finished)]
+    numbers = figures(paper) if figure is None else [figure]
+    every = [part for n in numbers for part in parts(paper, n, suite, finished)]
     search = {queue.key(c): c for part in every for c in part.search}
     return list(search.values()), list({part.key: part.config for part in every if part.config}.values())
 
@@ -258,12 +256,12 @@ def _kept(file: Path, finished: pd.DataFrame) -> dict[tuple[str, str], dict]:
             if part['key'] in finished.index}
 
 # %% ../../nbs/replication/figures.ipynb #32f914b0
-def sweep(paper: str, figure: str | int | None, suite: str, *, dry_run: bool = False,
+def sweep(paper: str, figure: str | int, suite: str, *, dry_run: bool = False,
           tell: Callable[[str], None] = print, **launch) -> pd.DataFrame:
-    """Run what a figure, or all of a paper's, still needs, then collect its arrays.
+    """Run what a figure still needs, then collect its arrays.
 
     Args:
-        paper, figure, suite: as in `needed`.
+        paper, figure, suite: as in `command`.
         dry_run: only say how much there is.
         tell: is given the lines.
         launch: jobs, engine and address, as in `sweeps.run`.
@@ -282,22 +280,18 @@ def sweep(paper: str, figure: str | int | None, suite: str, *, dry_run: bool = F
     if dry_run or 'missing' in set(rows[0].state): return rows[0]   # interrupted
     # runs that only the record knows are trained again where their networks are looked at
     rows += [queue.run(trained.values(), tell=tell, **launch), _observe(seen, tell)]
-    finished = queue.finished()
-    for number in _numbers(paper, figure):
-        file = collect(paper, number, suite, finished)
-        tell(f'figure {number}: {file.name if file else "nothing to draw yet"}')
+    file = collect(paper, figure, suite, queue.finished())
+    tell(f'figure {figure}: {file.name if file else "nothing to draw yet"}')
     return pd.concat(rows, ignore_index=True)
 
-def _uncollected(paper: str, figure: str | int | None, suite: str, finished: pd.DataFrame,
+def _uncollected(paper: str, figure: str | int, suite: str, finished: pd.DataFrame,
                  observed: bool) -> dict[str, Config]:
     "The runs, by key, that are to be measured and whose arrays are not in the figure's file yet."
-    lacking = {}
-    for n in _numbers(paper, figure):
-        if _figure(paper, n).measure is None or _figure(paper, n).observed != observed: continue
-        kept = _kept(arrays_file(paper, n, suite), finished)
-        lacking |= {p.key: p.config for p in parts(paper, n, suite, finished)
-                    if p.config and (p.name, p.key) not in kept}
-    return lacking
+    about = _figure(paper, figure)
+    if about.measure is None or about.observed != observed: return {}
+    kept = _kept(arrays_file(paper, figure, suite), finished)
+    return {p.key: p.config for p in parts(paper, figure, suite, finished)
+            if p.config and (p.name, p.key) not in kept}
 
 def _observe(configs: dict[str, Config], tell: Callable) -> pd.DataFrame:
     rows = []

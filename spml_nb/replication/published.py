@@ -202,16 +202,14 @@ def wide(tidy: pd.DataFrame, text: str = 'printed') -> pd.DataFrame:
 # %% ../../nbs/replication/published.ipynb #854786bb
 SUITES = ('photos',)   # that fill the tables, beside 'paper', the papers' own data sets
 
-_NONE = 'no photos stand for this data set'
-_SINGLE = 'one label an image: no photos stand for this data set'
 STAND_INS = {
     'voc12': ('voc12_animals', '3,593 photos of VOC 2012 itself, with 19 of its 20 classes and its split'),
     'coco14': ('coco18', '6,000 photos of COCO itself, with 18 of its classes'),
     'nus': ('mirflickr14', '6,000 photos from Flickr, as those of NUS-WIDE, with 14 classes'),
     'cub': ('cub_crops', '2,903 photos of CUB itself, cropped to the bird, with its 312 attributes'),
-    **dict.fromkeys(('voc07', 'vispr', 'vaw', 'wider'), (None, _NONE)),
+    **dict.fromkeys(('voc07', 'vispr', 'vaw', 'wider'), (None, 'no photos stand for this data set')),
     **dict.fromkeys(('imagenet', 'aircraft', 'caltech101', 'cars', 'cub-species', 'dtd', 'flowers', 'food101', 'pets',
-                     'sun'), (None, _SINGLE))}
+                     'sun'), (None, 'one label an image: no photos stand for this data set'))}
 
 RUN_ON = {'voc12_animals': 'VOC 2012, photos with animals', 'coco18': 'COCO, 18 classes',
           'mirflickr14': 'MIRFlickr, 14 classes', 'cub_crops': 'CUB, cropped birds', 'corel5k': 'Corel 5k',

@@ -163,7 +163,8 @@ def _levels(found: pd.DataFrame) -> str:
     if not (behind > 0).any(): return ''
     return (f'In {(behind > 0).sum()} of {len(behind)} rows the whole network stays below a head alone, by '
             f'{behind[behind > 0].min():.1f} to {behind.max():.1f} points: its runs are short and see smaller photos, '
-            'so that a gain here may also be a loss that AN suffers more. The papers’ gains are the range over the '
+            'so that a gain here may also be a loss that AN suffers more; and three rates, each tried with one seed, '
+            'make the choice of a rate noisy. The papers’ gains are the range over the '
             'tables that print the method, over their AN. *Late*: runs whose best epoch is one of the last two.')
 
 def _range(low: float, high: float) -> str:

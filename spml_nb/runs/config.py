@@ -11,7 +11,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import re
 import types
 import typing
 import warnings
@@ -160,8 +159,9 @@ def resolve(config: Config) -> Config:
         SpmlError: for an unknown method, hyper-parameter or device, a head or view that the method cannot use, or side
             information that it needs and is not given, or the other way round.
     """
+    from spml_nb.data.dataset import MINIATURES
     from spml_nb.methods.core import family, find, resolve_hparams  # here, so that tables of runs need no torch
-    method, drawn = find(config.loss), _drawn(config.dataset)
+    method, drawn = find(config.loss), config.dataset in MINIATURES   # never a folder of the user's
     backbone = config.backbone or ('mini' if drawn else 'resnet50')
     views = ('shift_hue' if 'strong' in method.views else 'shift') if drawn else 'flip'
     hparams = resolve_hparams(config.loss, family(config.dataset), config.hparams)
@@ -182,12 +182,6 @@ def _side(config: Config, method: type) -> str:
                         'give a method that uses it, such as epr_count.')
     raise SpmlError(f"{config.loss!r} learns from more than labels ({', '.join(method.side)}) and `side` names no "
                     'file. Give one: -p side FILE; nbs/data/side.ipynb says what is in it.')
-
-def _drawn(dataset: str) -> bool:
-    "Whether this library draws the data set: a miniature or a set of `transfer`, never a folder of the user's."
-    if not dataset.startswith('mini_'): return False
-    from spml_nb.data import miniatures
-    return dataset in miniatures.NAMES or re.fullmatch(r'mini_(digits|objects(_\d+)?)', dataset) is not None
 
 # %% ../../nbs/runs/config.ipynb #f03dc26c
 ADDED = {'embedding_dim': None, 'frozen_stages': 0, 'freeze_batchnorm': False, 'normalise': True,

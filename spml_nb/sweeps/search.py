@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SEARCH_SEED', 'SPACE', 'SUITES', 'COLUMNS', 'space', 'drawn', 'rates', 'Row', 'candidates', 'own_folder',
            'head_of_an', 'seeds_of', 'choose', 'scores', 'best_of_k', 'compare', 'trained', 'finals', 'searched',
-           'half_interval', 'outcome', 'every_method', 'rows_of', 'edges', 'sweep', 'record', 'boards']
+           'half_interval', 'outcome', 'every_method', 'rows_of', 'sweep', 'record', 'boards']
 
 # %% ../../nbs/sweeps/search.ipynb #6ed01581
 import hashlib
@@ -450,23 +450,6 @@ def rows_of(suite: str) -> list[Row]:
             if 'methods' not in given or (row.loss == 'an' and row.head in heads)
             or (row.loss in chosen and row.head == find(row.loss).head)]
 
-def edges(suite: str, dataset: str, known: pd.DataFrame) -> pd.DataFrame:
-    """Where the chosen learning rate is the lowest or the highest that was tried.
-
-    Args:
-        suite, dataset: as in `candidates`.
-        known: finished runs, as from `finished`.
-
-    Returns:
-        DataFrame, one row per such line: loss, head, labels, lr.
-    """
-    tried, every = _search(suite, dataset, known), _rates(suite)
-    at_end = tried.chosen & tried.lr.isin((min(every), max(every)))
-    return tried.loc[at_end, ['loss', 'head', 'labels', 'lr']].reset_index(drop=True)
-
-def _search(suite: str, dataset: str, known: pd.DataFrame) -> pd.DataFrame:
-    return pd.concat([searched(row, suite, dataset, known) for row in rows_of(suite)], ignore_index=True)
-
 def sweep(suite: str, datasets: Iterable[str] = (), losses: Iterable[str] = (), *, dry_run: bool = False,
           tell: Callable[[str], None] = print, **launch) -> pd.DataFrame:
     """Train what the boards of a suite still need and write them.
@@ -518,7 +501,9 @@ def record(suite: str, dataset: str, known: pd.DataFrame,
     name = settings.path('outputs') / 'methods' / (dataset + suite.removeprefix('photos').removeprefix('mini'))
     table = outcome(rows_of(suite), suite, dataset, known).query('n > 0')
     table = table.sort_values('test_map', ascending=False, ignore_index=True)
-    search, at_end = _search(suite, dataset, known).dropna(subset='val_map'), edges(suite, dataset, known)
+    every = pd.concat([searched(row, suite, dataset, known) for row in rows_of(suite)], ignore_index=True)
+    search, rates_tried = every.dropna(subset='val_map'), _rates(suite)
+    at_end = every[every.chosen & every.lr.isin((min(rates_tried), max(rates_tried)))]
     if len(at_end):
         where = ', '.join(f'{line.loss} ({line.head}, {line.labels}) {line.lr:g}' for line in at_end.itertuples())
         tell(f'{dataset}: the best rate is the lowest or highest tried for {where}. Raise `widened` by one and '

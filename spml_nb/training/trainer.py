@@ -29,7 +29,7 @@ from . import checkpoint
 from .batches import feature_source, image_source, onto, weights_key
 from .group import Group
 from .network import head_options
-from .schedule import Stage, averaging_decay, compiled, make_optimizer, make_schedule, stages
+from .schedule import Stage, compiled, make_optimizer, make_schedule, stages
 from .selection import Choice, blind, mean_ap, predict, scores, scores_by_observed, targets
 from .task import Task, make_task
 from .tracking import tracker
@@ -138,7 +138,8 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == 'fp16')
         self.averaged = None
         if config.ema:   # the first update copies, so it is made before the first step
-            averaging = get_ema_multi_avg_fn(averaging_decay(config, steps))
+            # the average spans a tenth of the stage; LAC, section 4.1, has 0.9997 at its length
+            averaging = get_ema_multi_avg_fn(min(config.ema, max(0.0, 1 - 10 / steps)))
             self.averaged = AveragedModel(self.module, multi_avg_fn=averaging, use_buffers=True)
             self.averaged.update_parameters(self.module)
         self.watch = LossWatch(config.loss, stage.lr, self.run.folder)
@@ -219,8 +220,8 @@ class Trainer:
         if self.averaged is not None: candidates['averaged'] = self.averaged.module
         logits = {name: self.predict(module, self.task.val) for name, module in candidates.items()}
         values = []
-        for choice, target in zip(self.choices, self.targets.values(), strict=True):
-            found = {name: mean_ap(each, target.labels, self.config.map_definition, target.classes)
+        for choice, (labels, classes) in zip(self.choices, self.targets.values(), strict=True):
+            found = {name: mean_ap(each, labels, self.config.map_definition, classes)
                      for name, each in logits.items()}
             values.append(max(found.values()))
             if choice.see(found, self.k, self.epoch) and self.group.first: self.keep(choice, candidates)
@@ -324,9 +325,7 @@ def finish(trainer: Trainer):
     if other is not None:
         numbers |= {'observed_best_epoch': trainer.choices[1].best['epoch'],
                     **scores_by_observed(other, task, config.map_definition)}
-    def save(path):
-        with open(path, 'wb') as file: np.savez(file, **{part: values.cpu().numpy() for part, values in logits.items()})
-    files.write_atomically(run.folder / 'logits.npz', save)
+    files.write_arrays(run.folder / 'logits.npz', {part: values.cpu().numpy() for part, values in logits.items()})
     result = {'scores': numbers, 'class_names': task.data.class_names, 'seconds': trainer.seconds,
               'data': task.data.fingerprint, 'provenance': provenance()}
     if config.regime == 'linear': result['backbone'] = weights_key(trainer.model)   # best.pt holds the head alone
@@ -358,4 +357,3 @@ def _how_it_ended(trainer: Trainer) -> dict:
     since = getattr(trainer.method, 'acts_since', None)
     if since is None: return ended
     return ended | {'exercised': int(since >= 0)} | ({'acts_since': int(since)} if since >= 0 else {})
-

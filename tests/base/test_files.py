@@ -1,11 +1,13 @@
 """Whole-file writes: the old file stays when something goes wrong, and links, pipes and permissions are respected."""
 import os
 import stat
+import zipfile
 
+import numpy as np
 import pytest
 
 from spml_nb.base.errors import SpmlError
-from spml_nb.base.files import write_atomically
+from spml_nb.base.files import write_arrays, write_atomically
 
 
 def test_atomic_write_leaves_the_old_file_when_it_fails(tmp_path):
@@ -45,3 +47,9 @@ def test_permissions_are_those_of_the_old_file_or_the_umask(tmp_path, mask):
     try: [write_atomically(tmp_path / name, 'x') for name in ('old', 'new')]
     finally: os.umask(before)
     assert mode('old') == 0o640 and mode('new') == 0o666 & ~mask
+
+
+def test_files_of_arrays_hold_no_date(tmp_path):
+    write_arrays(tmp_path / 'a.npz', {'x': np.arange(3)})
+    assert np.load(tmp_path / 'a.npz')['x'].tolist() == [0, 1, 2]
+    assert {i.date_time[:3] for i in zipfile.ZipFile(tmp_path / 'a.npz').infolist()} == {(1980, 1, 1)}

@@ -1,6 +1,5 @@
 """Notes taken during training, and finished runs looked at."""
 import shutil
-import zipfile
 
 import numpy as np
 import pytest
@@ -9,11 +8,6 @@ from figure_runs import photos, trained, world  # noqa: F401 (fixtures)
 from spml_nb import training
 from spml_nb.replication import measuring
 from spml_nb.runs.config import Config
-
-
-def test_the_files_hold_no_date(tmp_path):
-    measuring.write_arrays(tmp_path / 'a.npz', {'x': np.arange(3)})
-    assert {i.date_time[:3] for i in zipfile.ZipFile(tmp_path / 'a.npz').infolist()} == {(1980, 1, 1)}
 
 
 def test_observing_changes_no_bit_and_is_resumed(photos, monkeypatch):  # noqa: F811

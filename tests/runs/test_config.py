@@ -57,7 +57,7 @@ def test_a_folder_of_photos_is_no_miniature_by_its_name():
     for dataset in ('mini_cooper', './mini_cooper', './mini_voc', '/photos/mini_voc'):
         config = resolve(Config(loss='an', dataset=dataset))
         assert (config.backbone, config.image_size, config.views) == ('resnet50', 448, 'flip')
-    for dataset in ('mini_voc', 'mini_coco', 'mini_nus', 'mini_cub', 'mini_objects', 'mini_objects_40', 'mini_digits'):
+    for dataset in ('mini_voc', 'mini_coco', 'mini_nus', 'mini_cub'):
         config = resolve(Config(loss='an', dataset=dataset))
         assert (config.backbone, config.image_size, config.views) == ('mini', 40, 'shift')
     before = {'device': 'cpu', 'epochs': 10, 'patience': 0, 'head_lr_multiplier': 10, 'linear_epochs': 25}   # the protocol's values then

@@ -131,7 +131,7 @@ def test_a_class_that_no_training_image_has_does_not_choose_the_epoch(folder):
     table.to_csv(folder / 'labels.csv', index=False)
     with pytest.warns(UserWarning, match='rare'): task = training.make_task(config(folder))
     names = list(task.data.class_names)
-    classes = {rule: target.classes[names.index('rare')] for rule, target in targets(task, 'val_clean').items()}
+    classes = {rule: classes[names.index('rare')] for rule, (_, classes) in targets(task, 'val_clean').items()}
     assert classes == {'val_clean': False, 'val_observed': False} and seen_classes(task).sum() == len(names) - 1
     with pytest.warns(UserWarning, match='rare'): result = training.train(config(folder, regime='linear'))
     true = task.data.labels[task.val]

@@ -109,7 +109,7 @@ def test_another_suffix(made, tmp_path, file, told):
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize('suffix', exporting.FORMATS)
+@pytest.mark.parametrize('suffix', exporting.WRITERS)
 def test_no_such_file(tmp_path, suffix):
     with pytest.raises(SpmlError, match='no file .*nothing'): predict(tmp_path / f'nothing{suffix}', tmp_path)
     with pytest.raises(SpmlError, match="no run 'nothing'"): export('nothing', tmp_path / f'model{suffix}')
@@ -218,7 +218,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(made, exported, tmp_path, monkey
 
 # ---- attacks
 
-@pytest.mark.parametrize('suffix', exporting.FORMATS)
+@pytest.mark.parametrize('suffix', exporting.WRITERS)
 @pytest.mark.parametrize('protocol', [2, 4])
 def test_a_pickle_under_another_name_is_refused_and_not_executed(tmp_path, suffix, protocol):
     trap, file = tmp_path / 'executed', tmp_path / f'model{suffix}'
