@@ -1695,7 +1695,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                         'spml_nb.sweeps.presets.grid': ('sweeps/presets.html#grid', 'spml_nb/sweeps/presets.py'),
                                         'spml_nb.sweeps.presets.losses': ('sweeps/presets.html#losses', 'spml_nb/sweeps/presets.py'),
                                         'spml_nb.sweeps.presets.overview': ('sweeps/presets.html#overview', 'spml_nb/sweeps/presets.py'),
-                                        'spml_nb.sweeps.presets.papers': ('sweeps/presets.html#papers', 'spml_nb/sweeps/presets.py'),
                                         'spml_nb.sweeps.presets.preset': ('sweeps/presets.html#preset', 'spml_nb/sweeps/presets.py'),
                                         'spml_nb.sweeps.presets.table': ('sweeps/presets.html#table', 'spml_nb/sweeps/presets.py'),
                                         'spml_nb.sweeps.presets.values': ('sweeps/presets.html#values', 'spml_nb/sweeps/presets.py')},

@@ -265,7 +265,7 @@ def _reproduce(args):
 def _presets(args):
     from spml_nb.sweeps import presets
     if args.loss and not args.paper: raise SpmlError('--loss goes with --paper: `spml presets --paper lac --loss em`.')
-    for paper in [args.paper] if args.paper else presets.papers():
+    for paper in [args.paper] if args.paper else presets.PAPERS:
         table = presets.overview(paper, args.loss)
         print(presets.PAPERS[paper].title, table.to_string(), sep='\n', end='\n\n')
 
@@ -377,8 +377,8 @@ def completions() -> dict[str, str]:
     from spml_nb.data.official import registry
     from spml_nb.sweeps import presets, queue, search
     def words(of): return f'compgen -W "{" ".join(of)}" -- "$1"'
-    lists = {'loss': methods.names(), 'benchmark': registry.names(), 'paper': presets.papers(),
-             'swept': ['methods', 'biased', 'worth', *presets.papers()], 'engine': queue.ENGINES,
+    lists = {'loss': methods.names(), 'benchmark': registry.names(), 'paper': presets.PAPERS,
+             'swept': ['methods', 'biased', 'worth', *presets.PAPERS], 'engine': queue.ENGINES,
              'suite': ('paper', *search.SUITES), 'state': ('done', 'begun', 'damaged', 'running')}
     runs = f'"${{SPML_NB_RUNS:-{settings.path("runs")}}}"'
     values = {'loss': methods.names(), 'dataset': data.names(), **CHOICES}   # of the fields of a configuration

@@ -12,7 +12,7 @@ from ..methods.core import find, names
 from . import board, published, statistics
 from .site import escape, grid, headline
 from .statistics import number, signed
-from ..sweeps.search import SUITES, rows_of
+from ..sweeps.search import SUITES, Row, candidates, rows_of, scores
 
 # %% ../../nbs/replication/verdicts.ipynb #940d4a0f
 def of_paper(asked: pd.DataFrame) -> str:
@@ -99,8 +99,9 @@ def end_to_end(known: pd.DataFrame, printed: list[dict]) -> pd.DataFrame:
         DataFrame by dataset, loss, head and labels, the highest test mAP of a set first: level and level_half (test mAP
         in percent, half its interval over seeds), plain and plain_half (over AN on the linear head, with the
         interval over seeds and test images), late (share of runs whose best epoch is one of the last two) and acted
-        (whether the method's own mechanism did); the same with `_alone` behind the name, of the head alone; published,
-        lowest and highest (mean and range of the gains over AN that the papers print, NaN without one).
+        (whether the method's own mechanism did); the same with `_alone` behind the name, of the head alone; tried_low
+        and tried_high (range of the test mAP over the runs of the search); published, lowest and highest (mean and
+        range of the gains over AN that the papers print, NaN without one).
     """
     whole, alone = (found[found.choice == 'clean'].set_index(_KEYS)[_SHOWN]
                     for found in (board.cells(suite, known) for suite in (WHOLE, SUITE)))
@@ -108,6 +109,8 @@ def end_to_end(known: pd.DataFrame, printed: list[dict]) -> pd.DataFrame:
                            for line in printed for place, cell in line['cells'].items()],
                           columns=['dataset', 'loss', 'labels', 'published'])
     gained = theirs.groupby(['dataset', 'loss', 'labels']).published.agg(published='mean', lowest='min', highest='max')
+    tried = [scores(candidates(Row(*line), WHOLE, dataset), known).test_map for dataset, *line in whole.index]
+    whole = whole.assign(tried_low=[t.min() for t in tried], tried_high=[t.max() for t in tried])
     found = whole.join(alone.add_suffix('_alone')).join(gained)
     return found.sort_values(['dataset', 'level'], ascending=[True, False])
 
@@ -140,11 +143,12 @@ def whole_network(found: pd.DataFrame) -> str:
     """
     if not len(found): return 'None has runs yet.\n'
     lines = [[_linked(loss), head, labels, dataset, f'{each.level:.1f} ± {each.level_half:.1f}',
-              number(each.level_alone, '.1f') or '–', _over_an(each.plain, each.plain_half, each.acted),
+              f'{each.tried_low:.1f} to {each.tried_high:.1f}', number(each.level_alone, '.1f') or '–',
+              _over_an(each.plain, each.plain_half, each.acted),
               _over_an(each.plain_alone, each.plain_half_alone, each.acted_alone),
               _range(each.lowest, each.highest) or '–', number(each.late, '.0%')]
              for (dataset, loss, head, labels), each in found.iterrows()]
-    table = grid([['method', 'head', 'labels', 'photos', 'test mAP', 'a head alone', 'over plain AN',
+    table = grid([['method', 'head', 'labels', 'photos', 'test mAP', 'search', 'a head alone', 'over plain AN',
                    'over plain AN, a head alone', 'over AN, papers', 'late'], *lines])
     orders = [(agreement(found, other), words) for other, words in _OTHERS.items()]
     said = ' '.join(f'Rank correlation of the gains {words}: {rho:+.2f} ({low:+.2f} to {high:+.2f}).'
@@ -163,9 +167,10 @@ def _levels(found: pd.DataFrame) -> str:
     if not (behind > 0).any(): return ''
     return (f'In {(behind > 0).sum()} of {len(behind)} rows the whole network stays below a head alone, by '
             f'{behind[behind > 0].min():.1f} to {behind.max():.1f} points: its runs are short and see smaller photos, '
-            'so that a gain here may also be a loss that AN suffers more; and three rates, each tried with one seed, '
-            'make the choice of a rate noisy. The papers’ gains are the range over the '
-            'tables that print the method, over their AN. *Late*: runs whose best epoch is one of the last two.')
+            'so that a gain here may also be a loss that AN suffers more. *Search*: the test mAP of its three rates, '
+            'each tried with one seed; where the range is wide, the rate weighs as much as the method. The papers’ '
+            'gains are the range over the tables that print the method, over their AN. *Late*: runs whose best epoch '
+            'is one of the last two.')
 
 def _range(low: float, high: float) -> str:
     return signed(low) if round(low, 1) == round(high, 1) else ' to '.join(filter(None, map(signed, (low, high))))

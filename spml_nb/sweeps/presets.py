@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ORIGINS', 'printed', 'in_code', 'by_cole', 'cited', 'chosen', 'lost', 'POSITIVES', 'PAPERS', 'Value', 'four', 'Paper',
-           'papers', 'datasets', 'losses', 'values', 'preset', 'grid', 'table', 'overview']
+           'datasets', 'losses', 'values', 'preset', 'grid', 'table', 'overview']
 
 # %% ../../nbs/sweeps/presets.ipynb #48db5f1c
 import itertools
@@ -303,15 +303,11 @@ PAPERS['two_way'] = Paper(
             softmax_two_way=('coco14',), joint=('coco14',), multi_similarity=('coco14',)))
 
 # %% ../../nbs/sweeps/presets.ipynb #bcc6e8d3
-def papers() -> list[str]:
-    "Names of the papers. Returns: keys of `PAPERS`."
-    return list(PAPERS)
-
 def datasets(paper: str) -> list[str]:
     """The data sets of a paper.
 
     Args:
-        paper: one of `papers()`.
+        paper: one of `PAPERS`.
 
     Returns:
         Names.
@@ -325,7 +321,7 @@ def losses(paper: str, dataset: str) -> list[str]:
     """The losses that a paper's tables have on a data set, its own first.
 
     Args:
-        paper: one of `papers()`.
+        paper: one of `PAPERS`.
         dataset: one of `datasets(paper)`.
 
     Returns:
@@ -411,7 +407,7 @@ def table(paper: str | None = None) -> pd.DataFrame:
     """Every preset, value by value.
 
     Args:
-        paper: one of `papers()`; unset: all.
+        paper: one of `PAPERS`; unset: all.
 
     Returns:
         DataFrame with the columns paper, dataset, loss, name, value, origin and source.
@@ -421,14 +417,14 @@ def table(paper: str | None = None) -> pd.DataFrame:
     """
     return pd.DataFrame([
         {'paper': p, 'dataset': d, 'loss': loss, 'name': name, 'value': v.value, 'origin': v.origin, 'source': v.source}
-        for p in ([paper] if paper else papers()) for d in datasets(p) for loss in losses(p, d)
+        for p in ([paper] if paper else PAPERS) for d in datasets(p) for loss in losses(p, d)
         for name, v in values(p, d, loss).items()])
 
 def overview(paper: str, loss: str | None = None) -> pd.DataFrame:
     """A paper's presets side by side.
 
     Args:
-        paper: one of `papers()`.
+        paper: one of `PAPERS`.
         loss: one of its losses; unset: its own main one.
 
     Returns:

@@ -16,11 +16,11 @@ from spml_nb.training.task import Task
 from spml_nb.training.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parents[2]
-EVERY = [(p, d, loss) for p in presets.papers() for d in presets.datasets(p) for loss in presets.losses(p, d)]
+EVERY = [(p, d, loss) for p in presets.PAPERS for d in presets.datasets(p) for loss in presets.losses(p, d)]
 
-@pytest.mark.parametrize('paper', presets.papers())
+@pytest.mark.parametrize('paper', presets.PAPERS)
 def test_every_loss_on_every_data_set_of_a_paper_is_a_valid_configuration(paper):
-    assert {'hml', 'opml', 'lac', 'two_way', 'em_apl'} == set(presets.papers())
+    assert {'hml', 'opml', 'lac', 'two_way', 'em_apl'} == set(presets.PAPERS)
     for p, dataset, loss in EVERY:
         if p != paper: continue
         config = resolve(Config(**presets.preset(p, dataset, loss)))
@@ -41,7 +41,7 @@ def drawn_task(dataset, classes, side):
     return Task(data, np.arange(4), np.arange(0), np.arange(0), observed, observed[:0])
 
 
-@pytest.mark.parametrize('paper', presets.papers())
+@pytest.mark.parametrize('paper', presets.PAPERS)
 def test_every_loss_of_a_paper_takes_a_training_step_with_its_preset(paper, tmp_path):
     dataset = presets.datasets(paper)[0]
     for k, loss in enumerate(presets.losses(paper, dataset)):
