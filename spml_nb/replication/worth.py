@@ -272,7 +272,7 @@ def summary(found: pd.DataFrame) -> str:
     compared = ', '.join(map(str.upper, whole.loss.unique()))
     return (f'To match one photo with all its labels ({WHOLE.loss.upper()} on a linear head) it takes so many photos '
             f'with one label each: {with_best}, with the method in brackets, which of {compared} has the highest test '
-            f'mAP; with {METHODS[0].upper()} {plain}. HML brings a cosine head, which would help with all labels too.')
+            f'mAP; with {METHODS[0].upper()} {plain}.' + ' HML has a cosine head.' * ('hml' in set(whole.loss)))
 
 def _interval(line) -> str:
     rate, low, high = (times(value, line.photos, line.smallest, line.largest)
