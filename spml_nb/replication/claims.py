@@ -36,12 +36,13 @@ class Operand(NamedTuple):
         paper: One of `published.papers()`.
         cell: (table, row, column).
         config: Fields of `runs.Config`, as for a published cell. The runs are scored by mAP.
-        part: (figure, dataset, series, quantity). The quantity turns the arrays of the curve into a number.
+        part: (figure, dataset, series, quantity, tested). The quantity turns the arrays of the curve into a number,
+            and `tested` is the data set whose test images it was measured on, or ''.
     """
     paper: str
     cell: tuple[str, str, str] | None = None
     config: dict | None = None
-    part: tuple[str, str, str, Callable[[dict], float]] | None = None
+    part: tuple[str, str, str, Callable[[dict], float], str] | None = None
 
 class Number(NamedTuple):
     """What an operand is worth.
@@ -118,7 +119,7 @@ def run_scores(paper: str, value: Value, *configs: dict, **fields) -> dict[str, 
     return {_words(config): value(Operand(paper, config=merge(base, config))) for config in configs}
 
 def curve_scores(paper: str, figure: str, value: Value, dataset: str, series: str | dict[str, str],
-                 quantity: Callable[[dict], float]) -> dict[str, Number]:
+                 quantity: Callable[[dict], float], tested: str = '') -> dict[str, Number]:
     """The numbers of a figure's curves.
 
     Args:
@@ -128,12 +129,13 @@ def curve_scores(paper: str, figure: str, value: Value, dataset: str, series: st
         dataset: The paper's name of a data set.
         series: A series of the figure, or {name: series} for several.
         quantity: Turns the arrays of a curve into a number.
+        tested: The data set whose test images it was measured on, if that is known.
 
     Returns:
         {name: Number}.
     """
     names = series if isinstance(series, dict) else {series: series}
-    return {name: value(Operand(paper, part=(figure, dataset, one, quantity))) for name, one in names.items()}
+    return {name: value(Operand(paper, part=(figure, dataset, one, quantity, tested))) for name, one in names.items()}
 
 def _words(config: dict) -> str:
     flat = merge({k: v for k, v in config.items() if k != 'hparams'}, config.get('hparams'))
@@ -420,7 +422,7 @@ class Claim(NamedTuple):
         sentence: What it says, in our words.
         compare: Function from scores to a list of Place.
         tables: The tables that the scores come from; without one, and without a figure, they come from runs.
-        figure: The figure that the scores come from, or ''.
+        figure: The figure that scores come from, after those of tables, or ''.
         lost: Whether the paper's own numbers are in a text that is not at hand.
         inferred: Whether no sentence of the text says so, but a table shows it.
         note: What the text lost, what was chosen here, and where the paper's own numbers say otherwise.
@@ -451,9 +453,9 @@ class Claim(NamedTuple):
         Returns:
             A list of Place.
         """
-        if self.tables: return self.compare(*[TableScores(self.paper, table, value) for table in self.tables])
-        if self.figure: return self.compare(partial(curve_scores, self.paper, self.figure, value))
-        return self.compare(partial(run_scores, self.paper, value))
+        scores = [TableScores(self.paper, table, value) for table in self.tables]
+        if self.figure: scores.append(partial(curve_scores, self.paper, self.figure, value))
+        return self.compare(*(scores or [partial(run_scores, self.paper, value)]))
 
 def claims(paper: str | None = None) -> list[Claim]:
     """The claims of a paper, or all of them.
@@ -475,13 +477,14 @@ def published_value(operand: Operand) -> Number:
     """The number that the paper prints.
 
     Args:
-        operand: A cell of a table.
+        operand: A cell of a table. Curves are not printed.
 
     Returns:
         A Number that was printed and has no seeds.
 
     Source: the papers' tables.
     """
+    if not operand.cell: return Number({})
     cell = by_place(operand.paper, operand.cell[0])[operand.cell[1:]]
     return Number({}, printed=(cell['mean'], cell['std'], cell['runs']))
 
@@ -548,7 +551,7 @@ def _number_of_runs(operand: Operand, suite: str, known: pd.DataFrame) -> Number
                   exercised=papers.acted(known[known.index.isin([key(c) for c in configs])]))
 
 def _number_of_part(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
-    paper, (figure, dataset, series, quantity) = operand.paper, operand.part
+    paper, (figure, dataset, series, quantity, tested) = operand.paper, operand.part
     used, seeds = stand_in(dataset, suite), {}
     file = figures.arrays_file(paper, figure, suite)
     if file.is_file():
@@ -556,7 +559,7 @@ def _number_of_part(operand: Operand, suite: str, known: pd.DataFrame) -> Number
         for name, place in collected.about['parts'].items():
             if (place['dataset'], place['series']) == (dataset, series) and place['key'] in known.index:
                 seeds[int(known.at[place['key'], 'seed'])] = round(quantity(collected.arrays[name]), 4)
-    return Number(seeds, '' if suite == 'paper' else f'{used} for ', (used, series, quantity))
+    return Number(seeds, '' if suite == 'paper' else f'{used} for ', (used, series, quantity), tested)
 
 @lru_cache
 def _sources(paper: str, table: str, suite: str) -> dict[tuple[str, str], tuple]:

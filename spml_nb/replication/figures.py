@@ -89,7 +89,7 @@ def description(paper: str, figure: str | int) -> dict[str, str]:
 
 def _protocol(about: drawing.PaperFigure) -> str:
     "How the runs of a figure came about on photos, and how its seeds are shown."
-    if not about.curves: return ''
+    if not about.curves or about.curves[0].start.get('weights') == 'none': return ''   # not of the suite
     given, data = SUITES['photos'], dict.fromkeys(published.stand_in(c.dataset, 'photos') for c in about.curves)
     seeds = ', '.join(map(str, about.seeds)) + (f'. {about.together}' if len(about.seeds) > 1 else '.')
     return (f"Suite photos: {', '.join(data)}; a head on frozen features of {given['config']['backbone']}, batches of "

@@ -208,11 +208,13 @@ STAND_INS = {
     'nus': ('mirflickr14', '6,000 photos from Flickr, as those of NUS-WIDE, with 14 classes'),
     'cub': ('cub_crops', '2,903 photos of CUB itself, cropped to the bird, with its 312 attributes'),
     **dict.fromkeys(('voc07', 'vispr', 'vaw', 'wider'), (None, 'no photos stand for this data set')),
-    **dict.fromkeys(('imagenet', 'aircraft', 'caltech101', 'cars', 'cub-species', 'dtd', 'flowers', 'food101', 'pets',
+    'imagenet': ('corel5k_themes', '4,999 photos of Corel 5k, each from one of fifty CDs, its one label'),
+    **dict.fromkeys(('aircraft', 'caltech101', 'cars', 'cub-species', 'dtd', 'flowers', 'food101', 'pets',
                      'sun'), (None, 'one label an image: no photos stand for this data set'))}
 
 RUN_ON = {'voc12_animals': 'VOC 2012, photos with animals', 'coco18': 'COCO, 18 classes',
           'mirflickr14': 'MIRFlickr, 14 classes', 'cub_crops': 'CUB, cropped birds', 'corel5k': 'Corel 5k',
+          'corel5k_themes': 'Corel 5k, 50 themes',
           'ccp': 'CCP, street photos'}
 PAPERS_DATA = {'voc12': 'VOC 2012', 'coco14': 'COCO 2014', 'nus': 'NUS-WIDE', 'cub': 'CUB'}
 

@@ -81,6 +81,7 @@ def plan(cell: dict, suite: str) -> Plan:
         return Plan([], {}, 'starts from a backbone trained on ImageNet; see nbs/sweeps/transfer.ipynb')
     if dataset is None: return Plan([], {}, published.STAND_INS[cell['dataset']][1])
     if suite == 'paper': return Plan(_grid(cell), {}, one_draw=True)
+    if config.get('weights') == 'none': return Plan(_from_scratch(cell, dataset), {})
     if config.get('backbone', 'resnet50') != 'resnet50':
         return Plan([], {}, f"the suite {suite!r} has a stand-in for resnet50, none for {config['backbone']}")
     labels = config.get('labels', 'single')
@@ -97,6 +98,12 @@ def _grid(cell: dict) -> list[Config]:
         config = published.merge(preset, config)
     tried = [dict(zip(cell['search'], values, strict=True)) for values in itertools.product(*cell['search'].values())]
     return [Config(**{**config, **each, 'seed': SEARCH_SEED}) for each in tried]
+
+def _from_scratch(cell: dict, dataset: str) -> list[Config]:
+    "The paper's recipe for a network from scratch, made small, at three learning rates."
+    small = {'dataset': dataset, 'backbone': 'mini', 'image_size': 64, 'batch_size': 64, 'precision': 'float32',
+             'hold_out': True}   # for the choice of the rate
+    return [replace(config, **small, lr=rate) for config in _grid(cell) for rate in (0.001, 0.01, 0.1)]
 
 def finals(plan: Plan, known: pd.DataFrame, seeds: Iterable[int] | None = None) -> list[Config]:
     """The runs whose mean stands in the table.
@@ -116,7 +123,7 @@ def finals(plan: Plan, known: pd.DataFrame, seeds: Iterable[int] | None = None) 
 
 # %% ../../nbs/replication/tables.ipynb #1646fd5a
 MEASURES = {'mAP': 'test_map', 'mAP@class': 'test_map_class', 'mAP@sample': 'test_map_sample',
-            'pseudo-label precision': 'pseudo_positive_precision'}
+            'accuracy': 'test_top1', 'pseudo-label precision': 'pseudo_positive_precision'}
 
 def measure(metric: str, loss: str) -> tuple[str, float]:
     """The score of a run that stands for a published measure.

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['AVERAGES', 'MEAN_PER_CLASS', 'PENALTIES', 'class_numbers', 'accuracy', 'regression', 'choose_penalty', 'pretrained',
-           'features', 'linear_transfer', 'top1']
+           'features', 'linear_transfer', 'class_scores', 'multi_label_transfer']
 
 # %% ../../nbs/sweeps/transfer.ipynb #dab9ff97
 import warnings
@@ -15,7 +15,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from .. import training
+from .. import metrics, training
 from ..base import settings
 from ..base.errors import SpmlError, one_of
 from ..data import images, labels
@@ -199,12 +199,7 @@ def linear_transfer(model_or_features: Model | np.ndarray | str | Path, data: Da
     """
     classes = class_numbers(data)
     average = one_of(average or ('class' if data.name in MEAN_PER_CLASS else 'image'), AVERAGES, 'average')
-    train, val, test = _parts(data)
-    f = model_or_features
-    if isinstance(f, str | Path): f = pretrained(f)
-    if not isinstance(f, np.ndarray): f = features(f, data, image_size)
-    if f.ndim != 2 or len(f) != len(data):
-        raise SpmlError(f'features are {f.shape}; expected ({len(data)}, D), a row for each image of {data.name!r}.')
+    (train, val, test), f = _parts(data), _features(model_or_features, data, image_size)
     validation = choose_penalty(f, classes, train, val, penalties, average, iterations)
     penalty = max(validation, key=validation.get)   # of equals the strongest
     model, both = regression(penalty, iterations), np.sort(np.concatenate([train, val]))
@@ -215,6 +210,14 @@ def linear_transfer(model_or_features: Model | np.ndarray | str | Path, data: Da
             'mean_per_class': scores['class'], 'penalty': penalty, 'validation': validation, 'converged': converged,
             'images': {'train': len(train), 'val': len(val), 'test': len(test)}, 'classes': len(data.class_names)}
 
+def _features(given, data: Dataset, image_size: int | None) -> np.ndarray:
+    "(N, D) features: those given, or those of a model or a run."
+    f = pretrained(given) if isinstance(given, str | Path) else given
+    if not isinstance(f, np.ndarray): f = features(f, data, image_size)
+    if f.ndim != 2 or len(f) != len(data):
+        raise SpmlError(f'features are {f.shape}; expected ({len(data)}, D), a row for each image of {data.name!r}.')
+    return f
+
 def _parts(data: Dataset):
     "Rows to train, to validate and to test on."
     train, val, test = (data.rows(part) for part in ('train', 'val', 'test'))
@@ -224,18 +227,54 @@ def _parts(data: Dataset):
                             'a linear transfer trains on one part and is tested on the other.')
     return (train, val, test) if len(val) else (*(train[rows] for rows in labels.split(len(train))), test)
 
-# %% ../../nbs/sweeps/transfer.ipynb #51a4e61a
-def top1(result: training.Result, data: Dataset) -> float:
-    """Accuracy of a run on its own test images: the column ImageNet of Table 8.
+# %% ../../nbs/sweeps/transfer.ipynb #d91b0e57
+def class_scores(features: np.ndarray, labels: np.ndarray, rows: np.ndarray, penalty: float) -> np.ndarray:
+    """Logits of one binary logistic regression a class.
 
     Args:
-        result: of a run on `data`, with any head.
-        data: one positive label an image.
+        features: (N, D).
+        labels: (N, C) in {1, −1}.
+        rows: row numbers to train on.
+        penalty: λ > 0 on ½‖w‖², against the sum of the samples' losses.
 
     Returns:
-        Percent.
+        (N, C) logits; 0 in a class that all or none of the rows have.
 
     Raises:
-        SpmlError: if an image has other than one positive label.
+        SpmlError: for a penalty that is not above 0.
     """
-    return accuracy(result.logits['test'].argmax(1), class_numbers(data)[data.rows('test')])
+    scores, model = np.zeros(labels.shape), regression(penalty).set_params(solver='newton-cholesky')
+    for c in range(labels.shape[1]):
+        if len(np.unique(labels[rows, c])) == 2:
+            scores[:, c] = model.fit(features[rows], labels[rows, c]).decision_function(features)
+    return scores
+
+def multi_label_transfer(model_or_features: Model | np.ndarray | str | Path, data: Dataset, *, penalties=PENALTIES,
+                         image_size: int | None = None) -> dict:
+    """mAP of linear classifiers on frozen features.
+
+    Args:
+        model_or_features: as in `linear_transfer`.
+        data: N images, every label known.
+        penalties: λ to choose from.
+        image_size: pixels a side; unset: as in `features`.
+
+    Returns:
+        dict with map (percent, on test), penalty and validation {penalty: percent}.
+
+    Raises:
+        SpmlError: for unknown labels, an empty part, or features of another length.
+
+    Source:
+        Two-way, section 4.4, measured on several labels an image.
+    """
+    if (data.labels == 0).any():
+        raise SpmlError(f'{data.name!r} has {int((data.labels == 0).sum()):,} unknown labels; classifiers of frozen '
+                        'features are trained on known ones. Give a data set with full labels.')
+    (train, val, test), f = _parts(data), _features(model_or_features, data, image_size)
+    def score(fitted, part, penalty):
+        return metrics.mean_average_precision(class_scores(f, data.labels, fitted, penalty)[part], data.labels[part])
+    validation = {penalty: score(train, val, penalty) for penalty in sorted(penalties, reverse=True)}
+    penalty = max(validation, key=validation.get)   # of equals the strongest
+    return {'map': score(np.sort(np.concatenate([train, val])), test, penalty), 'penalty': penalty,
+            'validation': validation}

@@ -158,7 +158,8 @@ def scores(logits: dict[str, Tensor], task: Task, map_definition: str = 'cole', 
         `val_truth`, `test_truth`: how much is known of the labels, as from `labels.for_scoring`; `val_left_out`,
         `test_left_out`: how many labels are unknown and count nowhere.
         `val_map`, `test_map`: mAP in percent by that definition; `val_map_seen`, `test_map_seen`: of the classes that
-        some training image has. `test_map_class`, `test_map_sample`: by Two-way's definition.
+        some training image has. `test_map_class`, `test_map_sample`: by Two-way's definition. `test_top1`: percent of
+        test images whose one label has the highest score, where each has one.
         `test_ap`: list of C average precisions in [0, 1], 0 for a class without positives.
         `threshold`: the probability that maximises micro-F1 on validation, 0.5 without validation.
         `test_micro_f1`, `test_macro_f1`: in [0, 1], with that threshold, and with 0.5 and 0.75 (`_at_0.5`, `_at_0.75`).
@@ -207,6 +208,9 @@ def _of_test(logits: Tensor, true: np.ndarray, threshold: float) -> dict:
         rule = {'empty': 'skip', 'unknown': 'ignore'}
         numbers |= {f'test_map_{axis}': metrics.mean_average_precision(logits, true, axis=axis, **rule)
                     for axis in ('class', 'sample')}
+    if len(true) and ((true > 0).sum(1) == 1).all():
+        guess = logits.argmax(1, keepdim=True).cpu().numpy()
+        numbers['test_top1'] = 100 * float((np.take_along_axis(true, guess, 1) > 0).mean())
     p = torch.sigmoid(logits.double())
     for name, t in (('', threshold), ('_at_0.5', 0.5), ('_at_0.75', 0.75)):
         numbers |= {f'test_{kind}_f1{name}': metrics.f1(p, true, average=kind, threshold=t, unknown='ignore')

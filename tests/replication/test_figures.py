@@ -23,7 +23,7 @@ OUTPUTS = Path(__file__).resolve().parents[2] / 'outputs'
 NONE = pd.DataFrame()
 COUNTS = {('hml', '2'): 9, ('hml', '3'): 21, ('hml', '4'): 120, ('hml', '5'): 54, ('hml', '6'): 1,
           ('opml', '3'): 12, ('opml', '4'): 18, ('opml', '5'): 150, ('opml', '6'): 36, ('opml', '7'): 1,
-          ('lac', '3'): 15, ('lac', '4'): 15, ('lac', '5'): 15, ('lac', '6'): 1, ('two_way', '1'): 0,
+          ('lac', '3'): 15, ('lac', '4'): 15, ('lac', '5'): 15, ('lac', '6'): 1, ('two_way', '1'): 0, ('two_way', 'T8'): 9,
           ('em_apl', '7'): 24, ('em_apl', '8'): 12, ('em_apl', '9'): 24, ('em_apl', '10'): 3, ('em_apl', '11'): 6}   # runs on photos
 EVERY = [pytest.param(*f, id='-'.join(f)) for f in COUNTS]
 
@@ -36,7 +36,7 @@ def pretended(paper, figure, suite='photos'):
 
 # ---- which runs
 
-def test_all_twenty_figures_are_there():
+def test_all_figures_are_there():
     assert [(p, f) for p in published.ORDER for f in figures.figures(p)] == list(COUNTS)
 
 
@@ -45,7 +45,7 @@ def test_a_figure_takes_as_many_valid_runs_as_it_should(paper, figure):
     known = pretended(paper, figure)
     configs = figures.needed(paper, figure, 'photos', known)[1]
     assert len(configs) == COUNTS[paper, figure] == len({queue.key(c) for c in configs})
-    for c in configs:
+    for c in configs if figure != 'T8' else []:   # it trains from scratch
         assert resolve(c).dataset in search.SUITES['photos']['datasets'] and c.regime == 'linear' and c.batch_size == 64 and c.min_positives == 20
         assert c.seed == c.label_seed and c.seed in figures.FIGURES[paper][figure].seeds and c.selection == 'val_clean'
     curves = {(c.dataset, c.series): c.points for c in figures.FIGURES[paper][figure].curves}
@@ -56,13 +56,13 @@ def test_a_figure_takes_as_many_valid_runs_as_it_should(paper, figure):
     assert {c.label_seed for c in figures.needed(paper, figure, 'paper', NONE)[0]} <= {1200}      # the papers' own data sets are planned too
     caption = ' '.join(figures.description(paper, figure).values())
     said = [*{c.dataset for c in configs}, 'frozen features', 'search of 10 draws', 'fully labelled validation', ', '.join(map(str, sorted({c.seed for c in configs})))]
-    assert not configs or all(words in caption for words in said)
+    assert not configs or figure == 'T8' or all(words in caption for words in said)
 
 
-def test_all_figures_together_take_450_runs_and_no_search_that_the_board_has_not():
+def test_all_figures_together_take_459_runs_and_no_search_that_the_board_has_not():
     configs = [c for p in published.ORDER for c in figures.needed(p, None, 'photos', pretended(p, None))[1]]
-    assert len({queue.key(c) for c in configs}) == 450
-    searches = [c for p in published.ORDER for c in figures.needed(p, None, 'photos', NONE)[0]]
+    assert len({queue.key(c) for c in configs}) == 459
+    searches = [c for p in published.ORDER for c in figures.needed(p, None, 'photos', NONE)[0] if c.regime == 'linear']
     rows = [row for row in search.rows_of('photos') if row.loss in {c.loss for c in searches}]
     board = {queue.key(c) for d in {c.dataset for c in searches} for row in rows for c in search.candidates(row, 'photos', d)}
     assert {queue.key(c) for c in searches} <= board
@@ -268,7 +268,7 @@ def test_every_figure_of_a_paper_is_drawn_or_named_with_the_reason():
     counts = {'hml': 6, 'opml': 7, 'lac': 6, 'two_way': 2, 'em_apl': 11}
     for paper, last in counts.items():
         named = [range(*(int(end) + k for k, end in enumerate((numbers + '-' + numbers).split('-')[:2]))) for numbers in figures.NOT_DRAWN[paper]]
-        there = {int(n) for n in figures.figures(paper)} | {n for some in named for n in some}
+        there = {int(n) for n in figures.figures(paper) if n != 'T8'} | {n for some in named for n in some}
         assert there == set(range(1, last + 1)), paper
     assert figures.not_drawn('lac') == ('Not redrawn: Figures 1 (consistency of images beside that of labels: a drawing without numbers), '
                                         '2 (the two branches of training: a drawing without numbers).')

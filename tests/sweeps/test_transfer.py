@@ -13,7 +13,7 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.data import labels
 from spml_nb.data.dataset import Dataset
 from spml_nb.sweeps import transfer
-from spml_nb.sweeps.transfer import choose_penalty, features, linear_transfer, pretrained, regression
+from spml_nb.sweeps.transfer import choose_penalty, class_scores, features, linear_transfer, multi_label_transfer, pretrained, regression
 
 
 @pytest.fixture(autouse=True)
@@ -116,6 +116,63 @@ def test_the_convention_follows_the_name_of_the_set():
     assert found['top1'] != found['mean_per_class']
 
 
+# ---- several labels an image
+
+def several(n=240, seed=0):
+    "Three labels that features tell, one that nobody has in training, and features."
+    rng = np.random.RandomState(seed)
+    table = np.where(rng.rand(n, 4) < 0.4, 1, -1).astype(np.int8)
+    split = np.array(['train', 'train', 'val', 'test'])[np.arange(n) % 4]
+    table[split != 'test', 3] = -1
+    data = Dataset('several', np.zeros((n, 8, 8, 3), np.uint8), table, list('abcd'), split)
+    return data, (table @ rng.standard_normal((4, 9)) + 2.5 * rng.standard_normal((n, 9))).astype(np.float32)
+
+
+def test_a_classifier_a_class_minimises_what_is_said():
+    data, f = several()
+    rows = data.rows('train')
+    found = class_scores(f, data.labels, rows, 3.0)
+    assert (found[:, 3] == 0).all()   # nobody has it in training
+    y, x = torch.from_numpy(data.labels[rows, :3]).double(), torch.from_numpy(f[rows]).double()
+    w, b = torch.zeros(9, 3, dtype=torch.double, requires_grad=True), torch.zeros(3, dtype=torch.double, requires_grad=True)
+    optimizer = torch.optim.LBFGS([w, b], max_iter=500, tolerance_grad=1e-9, tolerance_change=1e-14, line_search_fn='strong_wolfe')
+
+    def closure():
+        optimizer.zero_grad()
+        loss = torch.nn.functional.softplus(-y * (x @ w + b)).sum() + 1.5 * (w ** 2).sum()
+        loss.backward()
+        return loss
+    optimizer.step(closure)
+    assert np.allclose(found[:, :3], (torch.from_numpy(f).double() @ w + b).detach().numpy(), atol=1e-2)
+
+
+def test_the_penalty_is_chosen_on_validation_and_the_rest_trained_together():
+    data, f = several()
+    data = replace(data, labels=data.labels[:, :3], class_names=list('abc'))
+    train, val, test = (data.rows(part) for part in ('train', 'val', 'test'))
+    found = multi_label_transfer(f, data, penalties=(1e-3, 10.0, 1e4))
+
+    def by_hand(rows, part, penalty):   # the mean over classes of the precision at each positive
+        scores, aps = class_scores(f, data.labels, rows, penalty)[part], []
+        for s, y in zip(scores.T, data.labels[part].T, strict=True):
+            order = np.argsort(-s, kind='stable')
+            hits = y[order] > 0
+            aps.append((np.cumsum(hits) / np.arange(1, len(hits) + 1))[hits].mean())
+        return 100 * np.mean(aps)
+    learned = [by_hand(train, val, penalty) for penalty in (1e4, 10.0, 1e-3)]
+    assert [*found['validation']] == [1e4, 10.0, 1e-3] and [*found['validation'].values()] == pytest.approx(learned)
+    chosen = max(found['validation'], key=found['validation'].get)
+    assert found['penalty'] == chosen and found['map'] > 70
+    assert found['map'] == pytest.approx(by_hand(np.sort(np.concatenate([train, val])), test, chosen))
+
+
+def test_unknown_labels_are_refused():
+    data, f = several()
+    labels = data.labels.copy()
+    labels[3, :2] = 0
+    with pytest.raises(SpmlError, match="'several' has 2 unknown labels"): multi_label_transfer(f, replace(data, labels=labels))
+
+
 # ---- features
 
 def test_features_are_the_mean_of_the_last_map_in_evaluation_mode():
@@ -162,8 +219,7 @@ def pretrain(loss, **given):
 def test_any_loss_pretrains_and_its_backbone_transfers(loss):
     result, data = pretrain(loss)
     true = data.labels[data.rows('test')]
-    assert transfer.top1(result, data) == pytest.approx(100 * np.mean(result.logits['test'].argmax(1) == true.argmax(1)))
-    assert transfer.top1(replace(result, logits={'test': true + 0.5}), data) == 100
+    assert result.scores['test_top1'] == pytest.approx(100 * np.mean(result.logits['test'].argmax(1) == true.argmax(1)))
     model = pretrained(result.folder)
     state = torch.load(result.folder / 'best.pt', weights_only=True)['network']
     assert all(torch.equal(value, state[f'backbone.{name}']) for name, value in model.backbone.state_dict().items())

@@ -41,6 +41,7 @@ BENCHMARKS = {
     'coco18': 'MS-COCO, 6,000 photos, 18 classes',
     'cub_crops': 'CUB, crops of 100 species, 312 attributes',
     'mirflickr14': 'MIRFlickr, 6,000 photos, 14 labels', 'corel5k': 'Corel5k, 260 words',
+    'corel5k_themes': 'Corel5k, 50 themes, one a photo',
     'imagenet': 'ImageNet-1k', 'aircraft': 'FGVC-Aircraft',
     'caltech101': 'Caltech-101',
     'cars': 'Stanford Cars', 'cub-species': 'CUB-200-2011, 200 species', 'dtd': 'Describable Textures',
