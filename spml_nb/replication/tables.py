@@ -101,8 +101,8 @@ def _grid(cell: dict) -> list[Config]:
 
 def _from_scratch(cell: dict, dataset: str) -> list[Config]:
     "The paper's recipe for a network from scratch, made small, at three learning rates."
-    small = {'dataset': dataset, 'backbone': 'mini', 'image_size': 64, 'batch_size': 64, 'precision': 'float32',
-             'hold_out': True}   # for the choice of the rate
+    small = {'dataset': dataset, 'backbone': 'mini', 'image_size': 64, 'epochs': 60, 'batch_size': 64,
+             'precision': 'float32', 'hold_out': True}   # for the choice of the rate
     return [replace(config, **small, lr=rate) for config in _grid(cell) for rate in (0.001, 0.01, 0.1)]
 
 def finals(plan: Plan, known: pd.DataFrame, seeds: Iterable[int] | None = None) -> list[Config]:
