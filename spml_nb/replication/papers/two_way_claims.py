@@ -67,7 +67,8 @@ def _others(table):
 _LOSSES = ['ASL', 'Softmax', 'Ours']
 
 def _transfer(table, curves):
-    def at(name): return curves('imagenet', dict(zip(_LOSSES, _LOSSES, strict=True)), lambda found: found[name][0], name)
+    series = dict(zip(_LOSSES, _LOSSES, strict=True))
+    def at(name): return curves('imagenet', series, lambda found: found[name][0], name)
     return [*table.everywhere(rising, _LOSSES, at=[c for c in table.columns if c.startswith('Transfer / ')]),
             *(rising(name, at(name)) for name in TARGETS)]
 
