@@ -26,6 +26,7 @@ from spml_nb.replication.claims import (
     trend,
     verdict_of,
 )
+from spml_nb.replication.papers import two_way_figures
 from spml_nb.runs.config import Config, resolve
 
 REPRODUCED, REVERSED, NONE, UNDECIDED, NOT_RUN, NOT_EXERCISED = WORDS
@@ -339,6 +340,14 @@ def test_a_fall_in_long_training_is_read_from_the_curves_of_the_figure():
     known = collected('opml', '4', {('voc12', name): {'val_map': np.float32(curve)} for name, curve in curves.items()})
     assert effects_of('opml-stable', known) == {'voc12, validation drop': 8 - 1, 'cub, validation drop': None}
     assert set(effects_of('opml-stable', known.iloc[:0]).values()) == {None}
+
+
+def test_transfer_is_judged_on_the_test_images_of_each_target():
+    known = collected('two_way', 'T8', {('imagenet', row): {name: np.array([value + k, 90.0]) for k, name in enumerate(two_way_figures.TARGETS)}
+                                        for row, value in (('ASL', 20), ('Softmax', 25), ('Ours', 27))})
+    places = [place for place in decide(claim_named('two_way-transfer'), claims.our_value('photos', known)).places if place.effect]
+    assert {place.place.name: place.effect.mean for place in places} == {f'corel5k_themes for {name}': 2 for name in two_way_figures.TARGETS}
+    assert [{number.dataset for number in place.place.numbers} for place in places] == [{name} for name in two_way_figures.TARGETS]
 
 
 def test_losses_logits_and_probabilities_are_read_as_the_notes_say():
