@@ -78,7 +78,7 @@ def markdown(whole: Table) -> str:
     about, said = published.read(whole.paper), 'As published.\n'
     if whole.progress(SUITE)['total']:
         conditions = escape(site.headline(SUITE, whole.of(SUITE).stand_in.dropna().unique()))
-        said = f'{conditions}\n\n{_READING}\n\n## Photos: a head on frozen features'
+        said = f'{conditions}\n\n{_READING}\n\n## Photos'
     notes = f'\n## Notes\n{_notes(whole)}' if whole.notes() else ''
     return (f"# {about['venue']}, Table {whole.number}: {escape(whole.title)}\n\n{escape(about['title'])}. {said}\n"
             f'{block(whole, SUITE)}{notes}')

@@ -216,7 +216,7 @@ RUN_ON = {'voc12_animals': 'VOC 2012, photos with animals', 'coco18': 'COCO, 18 
           'mirflickr14': 'MIRFlickr, 14 classes', 'cub_crops': 'CUB, cropped birds', 'corel5k': 'Corel 5k',
           'corel5k_themes': 'Corel 5k, 50 themes',
           'ccp': 'CCP, street photos'}
-PAPERS_DATA = {'voc12': 'VOC 2012', 'coco14': 'COCO 2014', 'nus': 'NUS-WIDE', 'cub': 'CUB'}
+PAPERS_DATA = {'voc12': 'VOC 2012', 'coco14': 'COCO 2014', 'nus': 'NUS-WIDE', 'cub': 'CUB', 'imagenet': 'ImageNet'}
 
 def run_on(dataset: str) -> str:
     """A data set as people read it. Args: dataset: its name. Returns: str, the name itself where it has no other."""

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import math
+from collections import Counter
 
 import pytest
 from conftest import SHARED
@@ -266,7 +267,7 @@ def test_unknown_names_are_told(call, told):
 
 
 @pytest.mark.skipif(not (SHARED / 'data').is_dir(), reason='the photos are not here')
-@pytest.mark.parametrize('name', list(published.photos().index))
+@pytest.mark.parametrize('name', [name for name in published.photos().index if name in SUITES['photos']['datasets']])
 def test_our_sets_are_counted_as_they_are(name):
     own = {'min_positives': 20, **SUITES['photos']['datasets'][name]}
     whole, used = (datasets.load(name, SHARED / 'data', *some) for some in ((), (own['min_positives'], tuple(own.get('exclude', ())))))
@@ -274,3 +275,11 @@ def test_our_sets_are_counted_as_they_are(name):
     assert told[['train', 'val', 'test']].tolist() == [len(used.rows(part)) for part in ('train', 'val', 'test')]
     assert (told.classes, told.used) == (len(whole.class_names), len(used.class_names)) and told['for'] == published.in_place_of(name)
     assert told.positives == round(float((used.labels[used.rows('train')] > 0).sum(1).mean()), 2)
+
+
+@pytest.mark.skipif(not (SHARED / 'data').is_dir(), reason='the photos are not here')
+def test_the_themes_are_counted_as_the_photos_they_are_of():
+    told, same = (published.photos().loc[name] for name in ('corel5k_themes', 'corel5k'))
+    assert told[['train', 'val', 'test']].tolist() == same[['train', 'val', 'test']].tolist() and told.positives == 1 and told['for'] == 'ImageNet'
+    names = datasets.load('corel5k', SHARED / 'data').image_names
+    assert told.classes == told.used == len({name[:3] for name in names}) and min(Counter(name[:3] for name in names).values()) >= 20
