@@ -62,7 +62,7 @@ _CHOSEN_ON = 'fully labelled validation images'
 
 _FROM_SCRATCH = (
     'Run on Corel 5k, each photo with its theme as the one label: a network of 170,000 parameters from random weights, '
-    "3 seeds, by the paper's recipe made small; its learning rate is that of four with the best mAP on validation "
+    "3 seeds, by the paper's recipe made small; its learning rate is that of five with the best mAP on validation "
     'images, its epoch the last.')
 
 def protocol(suite: str, data: list[str] | tuple = (), seeds: int | None = None) -> str:

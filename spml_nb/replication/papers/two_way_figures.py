@@ -114,7 +114,7 @@ figure8 = PaperFigure(
     notes="The network has 170,000 parameters and sees photos of 64 pixels; the fifty themes stand for ImageNet's "
           "thousand classes. The recipe is the paper's (SGD with Nesterov momentum 0.9, crops and flips, a cosine from "
           'the first rate down, the last epoch taken), with 60 epochs instead of 90 and batches of 64 instead of 512; '
-          'each loss takes the rate of 0.0001, 0.001, 0.01 and 0.1 that has the best mAP on validation photos. The '
+          'each loss takes the rate of 0.0001, 0.001, 0.01, 0.1 and 1 that has the best mAP on validation photos. The '
           'classifiers are logistic regressions, one a class with at least 20 photos, under the penalty that does best '
           'on validation.')
 
