@@ -243,7 +243,8 @@ def class_scores(features: np.ndarray, labels: np.ndarray, rows: np.ndarray, pen
     Raises:
         SpmlError: for a penalty that is not above 0.
     """
-    scores, model = np.zeros(labels.shape), regression(penalty).set_params(solver='newton-cholesky')
+    scores, model = np.zeros(labels.shape), regression(penalty).set_params(solver='newton-cholesky', tol=1e-8)
+    features = features.astype(np.float64)   # small features: single precision is too little for the Hessian
     for c in range(labels.shape[1]):
         if len(np.unique(labels[rows, c])) == 2:
             scores[:, c] = model.fit(features[rows], labels[rows, c]).decision_function(features)

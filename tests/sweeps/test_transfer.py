@@ -146,6 +146,15 @@ def test_a_classifier_a_class_minimises_what_is_said():
     assert np.allclose(found[:, :3], (torch.from_numpy(f).double() @ w + b).detach().numpy(), atol=1e-2)
 
 
+@pytest.mark.filterwarnings('error')
+def test_small_features_under_a_weak_penalty_are_as_good_as_large_ones_under_a_strong_one():
+    data, f = several()
+    f = np.hstack([f, f[:, :4] + 1e-4 * several(seed=1)[1][:, :4]])   # nearly the same again
+    rows = data.rows('train')
+    large, small = class_scores(f, data.labels, rows, 1.0), class_scores(f * np.float32(2**-12), data.labels, rows, 2.0**-24)
+    assert np.allclose(small, large, atol=1e-3) and np.abs(large).max() > 1
+
+
 def test_the_penalty_is_chosen_on_validation_and_the_rest_trained_together():
     data, f = several()
     data = replace(data, labels=data.labels[:, :3], class_names=list('abc'))
