@@ -247,7 +247,8 @@ def class_scores(features: np.ndarray, labels: np.ndarray, rows: np.ndarray, pen
     features = features.astype(np.float64)   # small features: single precision is too little for the Hessian
     for c in range(labels.shape[1]):
         if len(np.unique(labels[rows, c])) == 2:
-            scores[:, c] = model.fit(features[rows], labels[rows, c]).decision_function(features)
+            _fit(model, features[rows], labels[rows, c])
+            scores[:, c] = model.decision_function(features)
     return scores
 
 def multi_label_transfer(model_or_features: Model | np.ndarray | str | Path, data: Dataset, *, penalties=PENALTIES,
