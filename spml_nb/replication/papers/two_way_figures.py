@@ -103,18 +103,18 @@ def _transfers(collected: Collected) -> Figure:
 
 figure8 = PaperFigure(
     'Table 8 on photos: mAP of linear classifiers on the frozen features of a network that was trained from random '
-    'weights, with one label a photo, by each loss.',
+    'weights, with one label a photo, by each loss. Rings are seeds, strokes their means; the dotted line is the mean '
+    'of the same networks before training.',
     draw=_transfers,
     curves=[Curve('imagenet', row, published.merge(_TABLE['config'], about['config']))
             for row, about in _TABLE['rows'].items()],
     measure=transferred,
-    together='Points are seeds, strokes their means; the dotted line is the mean of the same networks before training.',
     printed='On nine sets with one label an image the two-way loss transfers best, softmax next, ASL last: a mean of '
             '69.3, 67.6 and 60.4 % (of the cells of Table 8).',
     notes="The network has 170,000 parameters and sees photos of 64 pixels; the fifty themes stand for ImageNet's "
           "thousand classes. The recipe is the paper's (SGD with Nesterov momentum 0.9, crops and flips, a cosine from "
           'the first rate down, the last epoch taken), with 60 epochs instead of 90 and batches of 64 instead of 512; '
-          'each loss takes the rate of 0.0001, 0.001, 0.01, 0.1 and 1 that has the best mAP on validation photos. The '
+          'each loss takes that rate of 0.0001, 0.001, 0.01, 0.1 and 1 which does best on validation photos. The '
           'classifiers are logistic regressions, one a class with at least 20 photos, under the penalty that does best '
           'on validation.')
 
