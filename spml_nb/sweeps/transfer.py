@@ -242,6 +242,9 @@ def class_scores(features: np.ndarray, labels: np.ndarray, rows: np.ndarray, pen
 
     Raises:
         SpmlError: for a penalty that is not above 0.
+
+    Source:
+        Kornblith et al. 2019, with one classifier a class.
     """
     scores, model = np.zeros(labels.shape), regression(penalty).set_params(solver='newton-cholesky', tol=1e-8)
     features = features.astype(np.float64)   # small features: single precision is too little for the Hessian

@@ -70,7 +70,8 @@ def test_all_figures_together_take_459_runs_and_no_search_that_the_board_has_not
 
 @pytest.mark.parametrize('paper, figure, table, row, column', [
     ('hml', '6', '2', 'HML (Ours)', 'COCO'), ('opml', '3', 'III', 'OPML', 'VOC'), ('lac', '6', '2', 'Ours', 'LEM / COCO'),
-    ('em_apl', '7', '1', 'AN', 'CUB'), ('em_apl', '11', '1', 'EM', 'COCO')])
+    ('em_apl', '7', '1', 'AN', 'CUB'), ('em_apl', '11', '1', 'EM', 'COCO'),
+    ('two_way', 'T8', '8', 'Ours', 'ImageNet'), ('two_way', 'T8', '8', 'ASL', 'ImageNet')])
 def test_a_run_that_a_table_has_is_the_same_run(paper, figure, table, row, column):
     cells = published.cells(paper, table)
     cell = cells[(cells.row == row) & (cells.column == column)].iloc[0].to_dict()

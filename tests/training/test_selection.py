@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from quick import config, empty_zeros, told
 
 from spml_nb import metrics, runs, training
+from spml_nb.training import selection
 from spml_nb.training.selection import Choice, mean_ap, seen_classes, targets
 
 
@@ -148,3 +150,9 @@ def test_the_mean_without_any_class_is_no_number():
 def test_a_run_tells_whether_its_allowance_was_too_short(folder):
     short, long = (training.train(config(folder, regime='linear', epochs=epochs, lr=1e-3)) for epochs in (2, 40))
     assert short.scores['late'] == 1 and long.scores['best_epoch'] < 39 and long.scores['late'] == 0
+
+
+def test_accuracy_is_of_images_with_one_label_each():
+    logits, one = torch.tensor([[3., 1, 2], [0, 2, 1], [1, 0, 5], [4, 0, 1]]), np.array([[1, -1, -1], [-1, -1, 1], [-1, -1, 1], [1, -1, -1]], np.int8)
+    assert selection._of_test(logits, one, 0.5)['test_top1'] == 75
+    for first in ([1, 1, -1], [-1, -1, -1]): assert 'test_top1' not in selection._of_test(logits, np.vstack([first, one[1:]]).astype(np.int8), 0.5)
