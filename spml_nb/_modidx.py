@@ -2059,6 +2059,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                           'spml_nb/training/trainer.py'),
                                           'spml_nb.training.trainer.Trainer.outputs': ( 'training/trainer.html#trainer.outputs',
                                                                                         'spml_nb/training/trainer.py'),
+                                          'spml_nb.training.trainer.Trainer.own_scores': ( 'training/trainer.html#trainer.own_scores',
+                                                                                           'spml_nb/training/trainer.py'),
                                           'spml_nb.training.trainer.Trainer.predict': ( 'training/trainer.html#trainer.predict',
                                                                                         'spml_nb/training/trainer.py'),
                                           'spml_nb.training.trainer.Trainer.run_epoch': ( 'training/trainer.html#trainer.run_epoch',

@@ -241,7 +241,14 @@ class Method(nn.Module):
         return [{'params': own, 'lr': lr}] if own else []
 
     def own_scores(self, true: Tensor) -> dict[str, float]:
-        "What to report about the method's own labels at the end. true: (N, C) true labels in {1, 0, −1}."
+        """What to report about the method's own labels: at the best epoch, and as NAME_at_end at the last.
+
+        Args:
+            true: (N, C) true labels in {1, 0, −1}.
+
+        Returns:
+            {name of the score: value}.
+        """
         return {}
 
     def start_stage(self, k: int):

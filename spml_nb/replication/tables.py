@@ -123,7 +123,7 @@ def finals(plan: Plan, known: pd.DataFrame, seeds: Iterable[int] | None = None) 
 
 # %% ../../nbs/replication/tables.ipynb #1646fd5a
 MEASURES = {'mAP': 'test_map', 'mAP@class': 'test_map_class', 'mAP@sample': 'test_map_sample',
-            'accuracy': 'test_top1', 'pseudo-label precision': 'pseudo_positive_precision'}
+            'accuracy': 'test_top1', 'pseudo-label precision': 'pseudo_positive_precision_at_end'}
 
 def measure(metric: str, loss: str) -> tuple[str, float]:
     """The score of a run that stands for a published measure.
@@ -294,8 +294,8 @@ def _joined(cell: dict, suite: str, known: pd.DataFrame) -> dict:
     idle = _not_exercised(cell, runs)
     state = ('none' if needed.why else 'missing' if not len(each) else 'not exercised' if idle else
              'done' if len(each) == len(final) else 'partly')
-    same = {name: cell[name] for name in ('row', 'column', 'metric', 'unit')}
-    return {'suite': suite, **same, 'published': cell['mean'], 'published_std': cell['std'], 'lost': cell['lost'],
+    return {'suite': suite, **{name: cell[name] for name in ('row', 'column', 'metric', 'unit')},
+            'published': cell['mean'], 'published_std': cell['std'], 'lost': cell['lost'],
             'ours': each.mean(), 'sd': each.std(), 'n': len(each),
             'seeds': json.dumps({str(s): round(v, 4) for s, v in each.items()}), 'interval': half_interval(each),
             'runs': json.dumps({str(s): run for s, run in runs.run.items()} if 'run' in runs else {}),
@@ -306,7 +306,7 @@ def _joined(cell: dict, suite: str, known: pd.DataFrame) -> dict:
 
 def _not_exercised(cell: dict, runs: pd.DataFrame) -> str:
     "Why a number is not the method's: '' where its mechanism acted in more than half of the runs, or it has none."
-    if acted(runs): return ''
+    if acted(runs) or measure(cell['metric'], '')[0].endswith('_at_end'): return ''
     idle = runs[runs.exercised == 0]
     return (f"in {len(idle)} of {len(runs)} runs the best epoch (median {idle.best_epoch.median():g}) came before "
             f"{find(cell['config']['loss']).mechanism} began")

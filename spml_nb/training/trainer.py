@@ -118,6 +118,7 @@ class Trainer:
             if saved is not None and k == saved['k']: checkpoint.restore(self, saved)
             elif k > 1 and self.group.first: checkpoint.save(self)   # from here on best.pt is this stage's
             while self.epoch < stage.epochs and not all(choice.over for choice in self.choices): self.run_epoch()
+            self.at_end = {f'{name}_at_end': value for name, value in self.own_scores().items()}
             self.load_best()
 
     def begin(self, k: int, stage: Stage):
@@ -227,10 +228,14 @@ class Trainer:
             if choice.see(found, self.k, self.epoch) and self.group.first: self.keep(choice, candidates)
         return values[0]
 
+    def own_scores(self) -> dict[str, float]:
+        "What the method reports about its own labels of the training images, as they are now."
+        return self.method.own_scores(torch.from_numpy(self.task.data.labels[self.task.train]).to(self.device))
+
     def keep(self, choice: Choice, candidates: dict[str, torch.nn.Module]):
         "Save the weights of this epoch as the best by a rule."
-        states = {'network': candidates[choice.best['weights']].state_dict(), 'method': self.method.state_dict()}
-        self.run.save(self.file_of(choice), {**states, 'best': choice.best})
+        self.run.save(self.file_of(choice), {'network': candidates[choice.best['weights']].state_dict(),
+                                             'method': self.method.state_dict(), 'best': choice.best})
 
     def file_of(self, choice: Choice) -> str: return 'best.pt' if choice is self.choices[0] else f'{choice.rule}.pt'
 
@@ -319,9 +324,8 @@ def finish(trainer: Trainer):
     logits, best = _logits(trainer), trainer.choices[0].best
     other = _logits_by_other_rule(trainer, logits)
     if not trainer.group.first: return
-    true = torch.from_numpy(task.data.labels[task.train]).to(trainer.device)
-    numbers = {**scores(logits, task, config.map_definition, config.selection), **trainer.method.own_scores(true),
-               **{f'best_{k}': v for k, v in best.items() if k != 'value'}, **_how_it_ended(trainer)}
+    numbers = {**scores(logits, task, config.map_definition, config.selection), **trainer.own_scores(),
+               **trainer.at_end, **{f'best_{k}': v for k, v in best.items() if k != 'value'}, **_how_it_ended(trainer)}
     if other is not None:
         numbers |= {'observed_best_epoch': trainer.choices[1].best['epoch'],
                     **scores_by_observed(other, task, config.map_definition)}
@@ -334,8 +338,8 @@ def finish(trainer: Trainer):
 
 def _logits(trainer: Trainer) -> dict[str, Tensor]:
     "{'val', 'test': (N, C) logits} of the weights as they are."
-    parts = {'val': trainer.task.val, 'test': trainer.task.test}
-    return {part: trainer.predict(trainer.module, rows) for part, rows in parts.items() if len(rows)}
+    return {part: trainer.predict(trainer.module, rows)
+            for part, rows in (('val', trainer.task.val), ('test', trainer.task.test)) if len(rows)}
 
 def _logits_by_other_rule(trainer: Trainer, logits: dict[str, Tensor]) -> dict[str, Tensor] | None:
     "The logits of what observed labels alone would have chosen, None if the run has no such rule."

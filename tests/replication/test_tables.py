@@ -101,6 +101,12 @@ def test_a_mechanism_that_never_acted_is_said(acted, state, monkeypatch):
     assert tables.cell_text(one.to_dict()) == ('89.19 (0.31) / not exercised: 50.0 ± 0.0 (10 seeds)' if state == 'not exercised' else '89.19 (0.31) / 50.0 ± 0.0 (10 seeds)')
 
 
+def test_pseudo_labels_are_counted_at_the_end_though_the_best_epoch_came_before_them():
+    made = {'exercised': lambda c: 0, 'pseudo_positive_precision_at_end': lambda c: 20.0 + c.seed}
+    one = tables.table('em_apl', '6', complete('em_apl', '6', 'Precision', 'VOC', lambda c: 50.0, **made)).of('photos').set_index('column').loc['VOC']
+    assert (one.state, one.n, one.ours, one.why, one.command) == ('done', 10, 24.5, '', '')
+
+
 def test_half_of_the_runs_are_too_few_for_a_mechanism_to_have_acted():
     assert tables.acted(pd.DataFrame({'exercised': [1, 0, 1]})) and not tables.acted(pd.DataFrame({'exercised': [0, 1]}))
     assert tables.acted(pd.DataFrame()) and tables.acted(pd.DataFrame({'exercised': [math.nan]}))   # nothing is recorded

@@ -14,6 +14,7 @@ from spml_nb import models, runs, training
 from spml_nb.base import progress, settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods.core import promote, reduce, register_loss
+from spml_nb.training import trainer
 from spml_nb.training.batches import weights_key
 from spml_nb.use.export import export
 from spml_nb.use.predict import predict
@@ -125,6 +126,20 @@ def test_who_looks_on_sees_every_step_changes_nothing_and_goes_on_where_the_run_
     later = Notes()
     training.train(config(folder), root=tmp_path / 'stopped', on_step=later)
     assert len(seen.losses) == 3 and (later.rows, later.losses) == (whole.rows, whole.losses)
+
+
+def test_the_methods_labels_are_judged_at_the_best_epoch_and_at_the_last(folder, monkeypatch):
+    falling, marks = iter(range(90, 0, -1)), []
+    monkeypatch.setattr(trainer, 'mean_ap', lambda *_: next(falling))   # so that the first epoch is the best
+    class Watch(Notes):
+        def end_epoch(self, trainer): marks.append((trainer.method.pseudo.numpy().copy(), trainer.method.z.numpy()))
+    scores = training.train(config(folder, loss='em_apl', regime='linear', epochs=4, hparams={'positive_proportion': 0.1}), on_step=Watch()).scores
+    (before, _), (after, _) = marks[0], marks[-1]
+    task = training.make_task(config(folder))
+    right = task.data.labels[task.train][after > 0] > 0
+    assert scores['best_epoch'] == 1 and not before.any() and not {'pseudo_positive_precision', 'pseudo_negative_precision'} & set(scores)
+    assert 0 < len(right) < after.size and scores['pseudo_positive_precision_at_end'] == pytest.approx(100 * right.mean())
+    assert 0 < scores['pseudo_negative_precision_at_end'] <= 100
 
 
 def test_a_task_may_be_given(folder):
