@@ -182,7 +182,8 @@ class Table(NamedTuple):
             without such a row, and for it), state ('done', 'partly', 'missing',
             'not exercised' where the method's mechanism never acted in half of the seeds, 'none' where no run can fill
             it), why (of the last two), notes, dataset (the paper's), stand_in (ours),
-            printed (the published number as text), command (what fills the cell, '' where nothing is to be filled).
+            printed (the published number as text), labels (what is observed, as in `Config`), command (what fills the
+            cell, '' where nothing is to be filled).
             Numbers in the measure's unit, NaN if missing.
     """
     paper: str
@@ -301,6 +302,7 @@ def _joined(cell: dict, suite: str, known: pd.DataFrame) -> dict:
             'runs': json.dumps({str(s): run for s, run in runs.run.items()} if 'run' in runs else {}),
             'state': state, 'why': needed.why or idle,
             'notes': ' '.join(cell['notes']), 'dataset': cell['dataset'], 'printed': cell['printed'],
+            'labels': (cell['config'] or {}).get('labels'),
             'stand_in': None if needed.why else published.stand_in(cell['dataset'], suite),
             'command': command(cell['paper'], cell['table'], suite) if state in ('missing', 'partly') else ''}
 

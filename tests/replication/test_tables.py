@@ -9,7 +9,8 @@ import pytest
 from spml_nb import replication, sweeps
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods import core
-from spml_nb.replication import published, tables
+from spml_nb.replication import published, site, tables
+from spml_nb.replication.papers import two_way_figures
 from spml_nb.runs.config import Config, resolve
 
 
@@ -147,6 +148,10 @@ def test_table_8_trains_from_scratch_by_the_papers_recipe_at_the_same_rates_for_
         assert (c.optimizer, c.momentum, c.nesterov, c.weight_decay, c.schedule, c.epochs, c.selection) == ('sgd', 0.9, True, 1e-4, 'cosine', 60, 'last')
         assert c.hold_out and c.precision == 'float32'   # the rate is chosen on validation
     assert rows['Ours'][0].hparams == {'T_pos': 4, 'T_neg': 1, 'bucket': 128} and rows['Softmax'][0].loss == 'softmax'
+    seeds, rates = tables.plan(cell('two_way', '8', 'Ours', 'ImageNet'), 'photos').seeds, [f'{c.lr:.4f}'.rstrip('0').rstrip('.') for c in rows['Ours']]
+    assert f'{len(seeds)} seeds' in site.headline('photos', ['corel5k_themes']) and 'rate is that of five with' in site.headline('photos', ['corel5k_themes'])
+    notes = two_way_figures.FIGURES['T8'].notes
+    assert f"rate of {', '.join(rates[:-1])} and {rates[-1]} " in notes and 'with 60 epochs' in notes and 'batches of 64 ' in notes and 'photos of 64 pixels' in notes
     cells = tables.table('two_way', '8', known()).cells
     assert cells.state[cells.column != 'ImageNet'].eq('none').all() and cells.state[cells.column == 'ImageNet'].eq('missing').all()
 
