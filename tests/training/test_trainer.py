@@ -132,10 +132,9 @@ def test_the_methods_labels_are_judged_at_the_best_epoch_and_at_the_last(folder,
     falling, marks = iter(range(90, 0, -1)), []
     monkeypatch.setattr(trainer, 'mean_ap', lambda *_: next(falling))   # so that the first epoch is the best
     class Watch(Notes):
-        def end_epoch(self, trainer): marks.append((trainer.method.pseudo.numpy().copy(), trainer.method.z.numpy()))
+        def end_epoch(self, run): marks.append(run.method.pseudo.numpy().copy())
     scores = training.train(config(folder, loss='em_apl', regime='linear', epochs=4, hparams={'positive_proportion': 0.1}), on_step=Watch()).scores
-    (before, _), (after, _) = marks[0], marks[-1]
-    task = training.make_task(config(folder))
+    before, after, task = marks[0], marks[-1], training.make_task(config(folder))
     right = task.data.labels[task.train][after > 0] > 0
     assert scores['best_epoch'] == 1 and not before.any() and not {'pseudo_positive_precision', 'pseudo_negative_precision'} & set(scores)
     assert 0 < len(right) < after.size and scores['pseudo_positive_precision_at_end'] == pytest.approx(100 * right.mean())
