@@ -553,6 +553,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                   'spml_nb/methods/boostlu.py'),
                                          'spml_nb.methods.boostlu.BoostLULLR': ( 'methods/boostlu.html#boostlullr',
                                                                                  'spml_nb/methods/boostlu.py'),
+                                         'spml_nb.methods.boostlu._values': ('methods/boostlu.html#_values', 'spml_nb/methods/boostlu.py'),
                                          'spml_nb.methods.boostlu.boosted_logits': ( 'methods/boostlu.html#boosted_logits',
                                                                                      'spml_nb/methods/boostlu.py')},
             'spml_nb.methods.core': { 'spml_nb.methods.core.Choice': ('methods/core.html#choice', 'spml_nb/methods/core.py'),

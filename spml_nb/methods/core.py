@@ -311,7 +311,7 @@ def register(name: str, *, values: dict | None = None, recipe: dict | None = Non
 
     Args:
         name: the name, as in `-p loss NAME`.
-        values: {family: {hyper-parameter: the value of the paper}}.
+        values: {family or data set: {hyper-parameter: the value of the paper}}; the data set's own goes first.
         recipe: {field of a run's configuration: value} that belongs to the method.
         search: {hyper-parameter: `LogUniform`, `Uniform` or `Choice`}, what a comparison draws from.
         source: paper and equation.
@@ -359,12 +359,12 @@ def _as_annotated(parameter: inspect.Parameter, value, name: str):
     return as_kind(value, typing.get_origin(kind) or kind, f'hyper-parameter {parameter.name!r} of {name!r}')
 
 # %% ../../nbs/methods/core.ipynb #85de245b
-def resolve_hparams(name: str, family: str, given: dict) -> dict:
-    """Every hyper-parameter of a method: the given value, else the paper's for the family, else the default.
+def resolve_hparams(name: str, dataset: str, given: dict) -> dict:
+    """Every hyper-parameter of a method: the given value, else the one for the data set, its family's or the default.
 
     Args:
         name: a registered method.
-        family: 'voc', 'coco', 'nus', 'cub' or 'other'.
+        dataset: its name, or that of a family.
         given: {hyper-parameter: value}.
 
     Returns:
@@ -374,7 +374,8 @@ def resolve_hparams(name: str, family: str, given: dict) -> dict:
         SpmlError: for an unknown method or hyper-parameter, or a value of the wrong kind.
     """
     cls = find(name)
-    parameters, published = hyper_parameters(cls), cls.values.get(family, {})
+    parameters, values = hyper_parameters(cls), cls.values
+    published = values.get(family(dataset), {}) | values.get(dataset, {})
     for key in given:
         one_of(key, parameters, f'hyper-parameter of {name!r}', 'Set them with -y "hparams: {name: value}".')
     return {key: _as_annotated(p, given.get(key, published.get(key, p.default)), name) for key, p in parameters.items()}

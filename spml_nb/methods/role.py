@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .baselines import bce_loss, expected_positive_penalty
-from .core import Method, in_range, per_family, promote, reduce, register, same_shape
+from .baselines import POSITIVES, bce_loss, expected_positive_penalty
+from .core import Method, in_range, promote, reduce, register, same_shape
 
 # %% ../../nbs/methods/role.ipynb #106007b6
 def role_loss(logits: Tensor, estimate_logits: Tensor, z: Tensor, k: float | Tensor | None = None, *,
@@ -63,7 +63,7 @@ def initial_estimates(z: Tensor) -> Tensor:
     unknown = (2 * torch.rand(z.shape, device=z.device) - 1) * math.log(0.6 / (1 - 0.6))
     return torch.where(z == 0, unknown, z.float() * math.log(0.995 / (1 - 0.995)))
 
-@register('role', values=per_family(k=(1.5, 2.9, 1.9, 31.4)), source='Cole et al. 2021, ROLE')
+@register('role', values=POSITIVES, source='Cole et al. 2021, ROLE')
 class ROLE(Method):
     """Regularised online label estimation. The parameter `estimate`, (N, C) float32, is the table in logits.
 

@@ -213,7 +213,7 @@ def _order(ran: pd.DataFrame) -> str:
           else 'the order stays open')
     rho, low, high = (signed(value, '+.2f') for value in found)
     return (f'The rank correlation between published and our gains is {rho}, with a 95 % interval from {low} to '
-            f'{high}: {so}. (Those under the papers’ tables are of levels of mAP, rows with all labels included.)')
+            f'{high}: {so}. (Those under the papers’ tables are of levels of mAP.)')
 
 # %% ../../nbs/replication/front.ipynb #455edf9b
 BEGIN, END = '<!-- front:begin -->', '<!-- front:end -->'

@@ -11,6 +11,7 @@ from spml_nb import methods, training
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods.core import Method, Uniform, ViewOutputs, family, find, register, resolve_hparams, same_loss
 from spml_nb.models.heads import Outputs
+from spml_nb.replication import published
 from spml_nb.runs.config import Config, resolve
 
 STATEFUL = {'role': {}, 'em_apl': {'warm_up': 1}, 'llcp': {'delta': 0.02}, 'opml_sp': {}, 'hml': {}, 'lac': {'threshold': 0.5}, 'gr': {}, 'splc': {}, 'boostlu_llcp': {'delta': 0.02},
@@ -137,6 +138,19 @@ def test_photo_sets_take_the_values_of_the_set_they_stand_for():
     for wanted, names in sets.items(): assert {family(name) for name in names} == {wanted}
 
 
+@pytest.mark.parametrize('name', ['epr', 'role'])
+def test_the_expected_positives_of_a_set_of_photos_are_those_that_were_counted(name):
+    for dataset, counted in published.photos().positives.items():
+        if dataset != 'corel5k_themes': assert resolve_hparams(name, dataset, {})['k'] == pytest.approx(counted, rel=0.1)
+
+
+def test_a_value_of_the_data_set_goes_before_that_of_its_family():
+    assert resolve_hparams('epr', 'coco14', {})['k'] == resolve_hparams('epr', 'coco', {})['k'] == 2.9
+    assert resolve_hparams('epr', 'coco18', {})['k'] == 1.55 and resolve_hparams('epr', 'coco18', {'k': 2})['k'] == 2
+    deltas = [resolve_hparams(f'boostlu_{name}', dataset, {})['delta'] for name in ('llr', 'llct', 'llcp') for dataset in ('ccp', 'coco18')]
+    assert deltas == [0.005, 0.005, 0.002, 0.002, 0.001, 0.001]
+
+
 @pytest.mark.parametrize('name', methods.names())
 def test_every_recipe_and_every_familys_values_make_a_configuration(name):
     ten = {'gr', 'llr', 'llct', 'llcp', 'boostlu_llr', 'boostlu_llct', 'boostlu_llcp'}   # where the source has it
@@ -145,7 +159,7 @@ def test_every_recipe_and_every_familys_values_make_a_configuration(name):
         for regime in ('finetune', 'linear', 'linear_init'):
             config = resolve(Config(loss=name, dataset=dataset, regime=regime, **side_of(name)))
             assert all(getattr(config, field) == value for field, value in find(name).recipe.items())
-            assert config.hparams == resolve_hparams(name, family(dataset), {}) and config.nesterov is False
+            assert config.hparams == resolve_hparams(name, dataset, {}) and config.nesterov is False
             assert config.head_lr_multiplier == rate
 
 
