@@ -116,7 +116,7 @@
   };
   const words = { gain: 'Points of mAP over AN on the same head, ± half the 95 % interval over seeds and test images, the same for both methods. Bold: the interval leaves 0 out.',
     plain: 'Points of mAP over AN on the linear head, ± half the 95 % interval over seeds and test images, the same for both methods. Bold: the interval leaves 0 out.',
-    level: 'Test mAP in percent, ± half the 95 % interval over seeds.', seconds: 'Mean seconds of a run, frozen features at hand. Machines and their load differ, so only large differences tell something.' };
+    level: 'Test mAP in percent, ± half the 95 % interval over seeds.', seconds: 'Mean seconds of a run; of a head, with frozen features at hand. Machines and their load differ, so only large differences tell something.' };
   const fill = () => {
     const [show, choice, suite] = ['show', 'choice', 'trained'].map(asked);
     for (const tr of board.tBodies[0].rows) {

@@ -163,7 +163,7 @@ def findings(measured: pd.DataFrame) -> str:
     Args:
         measured: as from `gains`.
 
-    Returns: up to three sentences on the methods that learn from single positives, '' without runs.
+    Returns: a few sentences on the methods that learn from single positives, '' without runs.
     """
     ran = measured[(measured.n > 1) & measured.exercised.eq(True) & measured.full.eq(False)]
     if not len(ran): return ''

@@ -57,14 +57,9 @@ def _state_text(whole: Table, suite: str) -> list[str]:
     count, fill = whole.progress(suite), command(whole.paper, whole.number, suite)
     todo = f"{count['todo']} of {count['total']} cells are missing or have fewer seeds; this fills them: `{fill}`"
     cells = whole.of(suite)
-    none = [_photos() if why == published.STATISTIC else f'{_of_cells(part)}: {escape(why)}.'
+    none = [_photos() if why == published.STATISTIC else f'{escape(site.lacking(part))}: {escape(why)}.'
             for why, part in cells[cells.why != ''].groupby('why', sort=False)]
     return [todo, *none] if count['todo'] else none
-
-def _of_cells(part: pd.DataFrame) -> str:
-    "What cells have in common: no run, or runs of a method whose mechanism did not act, which are named."
-    if set(part.state) == {'none'}: return 'No run of ours'
-    return 'Not exercised, ' + '; '.join(escape(f'{each.row} on {each.column}') for each in part.itertuples())
 
 def _photos() -> str:
     "Our sets, counted as the papers count theirs."
@@ -203,7 +198,7 @@ _CLAIMS = (
     'about every data set is then reproduced on average. Several places on one set of photos must all hold. '
     'Behind the word: over how many places the mean is taken, how many decide alone, and the comparison least in '
     'favour of the claim, with the size of effect that would be found four times in five (*power 80 %*). One seed'
-    ' decides nothing. A place that lacks a method is *incomplete*, and its number is of the others. *Inferred* '
+    ' decides nothing. A place that lacks a method, or has one that was not exercised, is *incomplete* unless the others decide it, and its number is of the others. *Inferred* '
     'is what a table shows and no sentence says. Small type: what exactly was checked.\n')
 
 def _claim_grid(title: str, asked: pd.DataFrame) -> str:

@@ -125,6 +125,7 @@ def test_claims_are_told_with_effect_interval_and_seeds(shared):
     assert single.ours == 'not reproduced under this protocol' and (single.decided, single.places, single.reproduced, single.seeds) == (4, 4, 0, 10)
     assert single.measured.startswith('voc12_animals for VOC12: not reproduced under this protocol, −8.00 ± ') and ' (against LS); coco18' in single.measured
     assert float(single.effect) == -8 and single.summary.startswith('not reproduced under this protocol on the mean of 4 of 4 places; 4 decide alone: −8.00 ± ') and 'power 80 %' in single.summary
+    assert '</span><small> on the mean of 4 of 4 places; 4 decide alone: −8.00 ± ' in page
     assert single.summary in text and '<br>voc12_animals for VOC12: not reproduced under this protocol, −8.00 ± ' in text
     one = claims.loc[('photos', 'hml-both-margins')]
     assert (one.ours, one.seeds, one.measured) == ('undecided', 1, 'voc12_animals, mAP: undecided, +0.00, 1 seed (against No Margin)') and one.measured in page
@@ -246,7 +247,7 @@ def test_the_table_of_record_is_what_sweeps_find(outputs):
     pd.testing.assert_frame_equal(tables.record(), sweeps.finished())
 
 
-def test_a_figure_is_linked_embedded_and_asked_for(outputs, monkeypatch):
+def test_a_figure_is_shown_linked_and_asked_for(outputs, monkeypatch):
     def draw(paper, number, suite):
         if (paper, number, suite) != ('hml', '3', 'photos'): return None
         files.write_atomically(outputs / 'hml' / 'fig3.svg', '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
@@ -255,11 +256,8 @@ def test_a_figure_is_linked_embedded_and_asked_for(outputs, monkeypatch):
     pages.write(tell=quiet)
     assert '[fig3.svg](hml/fig3.svg)' in (outputs / 'README.md').read_text() and '`spml sweep hml --figure 4 --suite photos`' in (outputs / 'README.md').read_text()
     page = (outputs / 'index.html').read_text()
-    assert page.count('data:image/svg+xml;base64,') == 2 and 'spml sweep hml --figure 4 --suite photos' in page   # the figure and the forest plot
-    monkeypatch.setattr(site, 'LIMIT', 10)
-    pages.write(tell=quiet)
-    page = (outputs / 'index.html').read_text()
-    assert page.count('data:image/svg') == 1 and 'Too large for this page: <a href="hml/fig3.svg">' in page
+    assert '<img src="hml/fig3.svg" alt="Figure 3: ' in page and '<a href="hml/fig3.svg">fig3.svg</a>' in page and 'spml sweep hml --figure 4 --suite photos' in page
+    assert page.count('data:image/svg+xml;base64,') == 1   # the forest plot
     assert pages.Picture('hml', '3', 'photos').svg.startswith('<svg') and '--figure 4' in pages.Picture('hml', '4', 'photos').words
 
 
