@@ -190,9 +190,11 @@ def _who(decided: dict[str, statistics.Decision], learning: int, sets: int) -> s
 def _on_fewer(ran: pd.DataFrame, most: int) -> str:
     "The methods that ran on some of the sets alone."
     few = ran[ran.groupby('method').method.transform('size') < most]
-    places = [published.stand_in(PANELS[panel], SUITE) for panel in few.panel]
-    each = [f'{escape(line.method)} {line.effect} on {place} ({signed(line.plain)} over plain AN)'
-            for line, place in zip(few.itertuples(), places, strict=True)]
+    def on(line):
+        place = published.stand_in(PANELS[line.panel], SUITE)
+        return f'{line.effect} on {place} ({signed(line.plain)} over plain AN)'
+    each = [f"{escape(name)} {' and '.join(map(on, part.itertuples()))}"
+            for name, part in few.groupby('method', sort=False)]
     return f"On fewer sets: {', '.join(each)}." if each else ''
 
 def _beside(ran: pd.DataFrame) -> str:

@@ -88,6 +88,9 @@ def test_what_was_found_is_made_from_the_numbers():
     assert front.findings(front.gains(pd.DataFrame())) == ''
     few = front.findings(measured([*rows, ('LAC', 'VOC', 2.0, up, True)]))
     assert 'On fewer sets: LAC +2.0 ± 0.2 on voc12_animals (+1.0 over plain AN).' in few
+    wider = front.findings(measured([*rows, ('EM', 'NUS', 2.0, up, True)]))
+    each = '{} ± 0.2 on voc12_animals ({} over plain AN) and {} ± 0.2 on cub_crops ({} over plain AN)'
+    assert f"WAN {each.format('+0.0', '−1.0', '+0.0', '−1.0')}, LS " in wider and f"EPR {each.format('−2.0', '−3.0', '−2.0', '−3.0')}." in wider
 
 
 def test_a_gain_without_the_methods_own_mechanism_says_so():
