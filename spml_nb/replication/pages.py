@@ -198,8 +198,9 @@ _CLAIMS = (
     'about every data set is then reproduced on average. Several places on one set of photos must all hold. '
     'Behind the word: over how many places the mean is taken, how many decide alone, and the comparison least in '
     'favour of the claim, with the size of effect that would be found four times in five (*power 80 %*). One seed'
-    ' decides nothing. A place that lacks a method, or has one that was not exercised, is *incomplete* unless the others decide it, and its number is of the others. *Inferred* '
-    'is what a table shows and no sentence says. Small type: what exactly was checked.\n')
+    ' decides nothing. A place that lacks a method, or has one that was not exercised, is *incomplete* unless the '
+    'others decide it, and its number is of the others. *Inferred* is what a table shows and no '
+    'sentence says. Small type: what exactly was checked.\n')
 
 def _claim_grid(title: str, asked: pd.DataFrame) -> str:
     "Claims, with our verdicts in a column of that title."

@@ -313,7 +313,7 @@ def test_the_protocol_on_the_page_is_that_of_the_suites():
     longest = {runs.resolve(c).epochs for dataset, names in photos['longer'].items() for name in names for c in sweeps.candidates(sweeps.Row(name), 'photos', dataset)}
     assert len(tried('photos')) == 10 and len(tried('photos_finetune')) == 3 and sum(map(len, photos['longer'].values())) == 9 and set(photos['scheduled']) == {'em_apl', 'gr'}
     for words in (f'photos of {head.image_size} pixels a side in batches of {head.batch_size}, for at most {head.epochs} epochs: {maps.epochs} in each stage of the label-wise',
-                  f"{photos['scheduled']['gr']['epochs']} for `em_apl` and `gr`", f'up to {longest.pop()} for nine rows', f"ten learning rates from {rates('photos')}",
+                  f"{photos['scheduled']['gr']['epochs']} for `em_apl` and `gr`", f'up to {longest.pop()} for nine pairs of method and set', f"ten learning rates from {rates('photos')}",
                   f'{network.image_size} pixels in batches of {network.batch_size}, for at most {network.epochs} epochs, with three rates from {rates("photos_finetune")}'):
         assert words in text, words
     assert not longest and max(c.epochs for c in tried('photos_finetune', 'labelwise')) == network.epochs >= whole['scheduled']['gr']['epochs']
