@@ -281,6 +281,12 @@ def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
         assert ('1 of 7 parts. The rest: ' in page) == (there == 1)
 
 
+def test_cells_that_were_not_exercised_are_named_on_both_pages():
+    idle = pd.DataFrame([{'row': 'EM+APL', 'column': 'VOC', 'state': 'not exercised'}])
+    assert site.lacking(idle) == 'Not exercised, EM+APL on VOC' and site.lacking(idle.assign(state='none')) == 'No run of ours'
+    for page in ('em_apl/table1.md', 'index.html'): assert 'Not exercised, EM+APL on VOC: in 10 of 10 runs' in (ROOT / 'outputs' / page).read_text()
+
+
 def test_text_is_escaped_in_every_page(tmp_path, monkeypatch):
     only_hml(monkeypatch)
     hostile = '<script>alert("x")</script> | *a* `b`'
