@@ -160,11 +160,12 @@ def resolve(config: Config) -> Config:
             information that it needs and is not given, or the other way round.
     """
     from spml_nb.data.dataset import MINIATURES
-    from spml_nb.methods.core import find, resolve_hparams  # here, so that tables of runs need no torch
+    from spml_nb.methods.core import FAMILIES, find, resolve_hparams  # so that tables of runs need no torch
     method, drawn = find(config.loss), config.dataset in MINIATURES   # never a folder of the user's
     backbone = config.backbone or ('mini' if drawn else 'resnet50')
     views = ('shift_hue' if 'strong' in method.views else 'shift') if drawn else 'flip'
-    hparams = resolve_hparams(config.loss, config.dataset, config.hparams)
+    of = 'other' if config.dataset in FAMILIES.values() else config.dataset   # a folder named voc is no family
+    hparams = resolve_hparams(config.loss, of, config.hparams)
     unset = {**_protocol(config, backbone), **method.recipe, 'backbone': backbone, 'head': method.head, 'views': views}
     values = vars(config) | {k: v for k, v in unset.items() if getattr(config, k) is None}
     values |= {'hparams': hparams, 'device': str(settings.device(config.device)), 'side': _side(config, method)}

@@ -146,6 +146,7 @@ def test_the_expected_positives_of_a_set_of_photos_are_those_that_were_counted(n
 
 def test_a_value_of_the_data_set_goes_before_that_of_its_family():
     assert resolve_hparams('epr', 'coco14', {})['k'] == resolve_hparams('epr', 'coco', {})['k'] == 2.9
+    assert resolve(Config(loss='epr', dataset='coco')).hparams['k'] is None   # a folder of one's own with that name
     assert resolve_hparams('epr', 'coco18', {})['k'] == 1.55 and resolve_hparams('epr', 'coco18', {'k': 2})['k'] == 2
     deltas = [resolve_hparams(f'boostlu_{name}', dataset, {})['delta'] for name in ('llr', 'llct', 'llcp') for dataset in ('ccp', 'coco18')]
     assert deltas == [0.005, 0.005, 0.002, 0.002, 0.001, 0.001]
