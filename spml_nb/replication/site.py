@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from ..base import files
-from . import board, drawing, figures, published, statistics
+from . import board, figures, published, statistics
 from .statistics import number, signed
 from ..sweeps.search import SUITES
 
@@ -142,9 +142,6 @@ def lacking(part: pd.DataFrame) -> str:
     if set(part.state) == {'none'}: return 'No run of ours'
     return 'Not exercised, ' + '; '.join(f'{each.row} on {each.column}' for each in part.itertuples())
 
-# %% ../../nbs/replication/site.ipynb #7d5648df
-def _address(svg: bytes) -> str: return f'data:image/svg+xml;base64,{base64.b64encode(svg).decode()}'
-
 # %% ../../nbs/replication/site.ipynb #dd237b42
 def page(results, folder: Path) -> str:
     """`index.html`.
@@ -168,12 +165,10 @@ def page(results, folder: Path) -> str:
             'in_place_of': published.in_place_of, 'style': style, 'script': script, 'style_hash': _digest(style),
             'script_hash': _digest(script),
             'not_drawn': figures.not_drawn, 'lacking': lacking}
-    forests = {key: _address(drawing.forest(part)) for key, part in results.claims.groupby(['paper', 'suite'])}
     data = {'groups': groups, 'rows': {row['id']: row for row in rows}}
     found = {'results': results, 'folder': folder, 'rows': rows, 'printed': printed, 'data': _json(data),
              'cards': board.cards(rows, results.known, results.claims, printed),
              'sets': ran or sets, 'not_run': [name for name in sets if ran and name not in ran],
-             'forest': lambda claims: forests[claims.paper.iloc[0], claims.suite.iloc[0]],
              'boards': [file.stem for file in sorted((folder / 'methods').glob('*.md'))],
              'group_of': lambda runs: where.get(next(iter(json.loads(runs).values()), None), '')}
     return _template('page.html').render(told, **found)

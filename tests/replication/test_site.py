@@ -54,14 +54,14 @@ def chromium(tmp_path_factory):
 
 @pytest.fixture
 def browser(chromium, page):
-    "The page, just opened. Afterwards: nothing on the console, and nothing asked for but the page and its figure."
+    "The page, just opened. Afterwards: nothing on the console, and nothing asked for but the page and its two pictures."
     chromium.get('about:blank')
     for kind in ('browser', 'performance'): chromium.get_log(kind)
     chromium.get(page.as_uri())
     yield chromium
     assert chromium.get_log('browser') == []
-    figure = page.parent / 'hml' / 'fig3.svg'
-    assert {url for url in asked(chromium) if not url.startswith('data:')} == {page.as_uri(), figure.as_uri()}
+    pictures = {(page.parent / 'hml' / name).as_uri() for name in ('fig3.svg', 'claims.svg')}
+    assert {url for url in asked(chromium) if not url.startswith('data:')} == {page.as_uri()} | pictures
 
 
 def events(chromium, method):
