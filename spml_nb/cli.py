@@ -87,6 +87,9 @@ def _fields(args) -> dict:
     "What -p gave, each value read as YAML; a number or a date stays a text where the field is one."
     given = {}
     for name, text in args.values:
+        if name == 'exclude' and not text.lstrip().startswith('['):   # a class may be called null
+            given[name] = text
+            continue
         kind = Config.__annotations__.get(name)
         value = _yaml(text, f"""it as -p {name} "'{text}'" if it is a text, or as -p {name} '[a, b]' if it is a list""")
         worded = {str, tuple} & {kind, *typing.get_args(kind)}
@@ -120,12 +123,18 @@ def _like(name: str) -> dict:
     return {field: fields[field] for field in Config.__annotations__ if field in fields and field not in elsewhere}
 
 def _changed(recorded: dict, given: dict) -> dict:
-    "A recorded configuration with other values, hyper-parameters one by one; another method brings its own, and head."
-    if given.get('loss', recorded.get('loss')) != recorded.get('loss'):
-        recorded = {key: value for key, value in recorded.items() if key not in ('hparams', 'head', 'side')}
-    hparams = given.get('hparams', {})
-    both = recorded.get('hparams', {}) | hparams if isinstance(hparams, dict) else hparams
-    return recorded | given | {'hparams': both}
+    "A recorded configuration with other values; another method brings its own hyper-parameters, head and recipe."
+    from spml_nb.methods.core import find
+    old, new = recorded['loss'], given.get('loss', recorded['loss'])
+    if new != old:
+        own = {'hparams', 'head', 'side', 'embedding_dim', 'views', *find(old).recipe, *find(new).recipe}
+        recorded = {key: value for key, value in recorded.items() if key not in own}
+    return _over(recorded, given)
+
+def _over(given: dict, more: dict) -> dict:
+    "Fields with others on top of them, hyper-parameters one by one."
+    each = [fields['hparams'] for fields in (given, more) if 'hparams' in fields]
+    return given | more | ({'hparams': each[0] | each[1]} if [*map(type, each)] == [dict, dict] else {})
 
 # %% ../nbs/cli.ipynb #2942d5eb
 def _of_file(file: str) -> dict:
@@ -165,8 +174,8 @@ def _train(args):
     from spml_nb.data.labels import against
     from spml_nb.training import launch
     given = _of_file(args.config) if args.config else {}
-    for text in args.yaml: given |= _mapping(text, "-y 'name: value', such as -y 'hparams: {alpha: 0.1}'")
-    given |= _fields(args)
+    for text in args.yaml: given = _over(given, _mapping(text, "-y 'name: value', such as -y 'hparams: {alpha: 0.1}'"))
+    given = _over(given, _fields(args))
     if args.like: given = _changed(_like(args.like), given)
     result = launch.launch(Config(**given), args.nproc, tell=say)
     val, test = (f"{result.scores[f'{part}_map']:.2f} against {against(result.scores[f'{part}_truth'])}"

@@ -20,7 +20,8 @@ from spml_nb.cli import main
 from spml_nb.replication import comparison, figures
 from spml_nb.replication import tables as papers
 from spml_nb.runs import record
-from spml_nb.runs.config import Config, resolve, science_key
+from spml_nb.runs.config import Config, as_dict, resolve, science_key
+from spml_nb.runs.folder import Run
 from spml_nb.sweeps import search
 from spml_nb.tools import doctor
 from spml_nb.tools import reproduce as reproduction
@@ -208,6 +209,26 @@ def test_like_is_changed_by_what_is_given(asked, monkeypatch):
     assert other.hparams == {} and resolve(other).head == 'cosine' and other.lr == line.lr
 
 
+def test_another_method_brings_its_own_recipe(asked, photo_folder):
+    words = ['train', '-p', 'backbone', 'mini', '-p', 'regime', 'linear', '-p', 'dataset', str(photo_folder), '-p', 'epochs', '1', '-p', 'loss']
+    main([*words, 'an'])
+    folder = Path(Run(resolve(asked[0])).folder)
+    folder.mkdir(parents=True)
+    (folder / 'config.json').write_text(json.dumps(as_dict(resolve(asked[0]))))
+    for name in ('result.json', 'metrics.csv'): (folder / name).write_text('{"scores": {"val_map": 1}, "class_names": [], "seconds": 1, "data": "0", "provenance": {"commit": null}}')
+    (folder / 'DONE').touch()
+    for loss in ('lac', 'llr'):
+        main([*words, loss])
+        main(['train', '--like', folder.name, '-p', 'loss', loss])
+        assert resolve(asked[-1]) == resolve(asked[-2])
+
+
+def test_hyper_parameters_of_several_places_come_together(asked, tmp_path):
+    (tmp_path / 'run.yml').write_text('loss: em_apl\nhparams: {alpha: 0.5}\n')
+    main(['train', '--config', str(tmp_path / 'run.yml'), '-y', 'hparams: {beta: 0.7}', '-y', 'hparams: {warm_up: 2}', '-p', 'hparams', '{beta: 0.6}'])
+    assert asked[0].hparams == {'alpha': 0.5, 'beta': 0.6, 'warm_up': 2}
+
+
 def test_side_information_belongs_to_its_method(capsys, photo_folder, tmp_path, monkeypatch):
     words = ['train', '-p', 'loss', 'epr_count', '-p', 'dataset', str(photo_folder), '-p', 'backbone', 'mini', '-p', 'regime', 'linear', '-p', 'epochs', '1']
     assert main(words) == 2 and "'epr_count' learns from more than labels (count)" in capsys.readouterr().err
@@ -328,6 +349,9 @@ def test_a_number_is_a_text_where_the_field_is_one(monkeypatch):
     monkeypatch.setattr(parallel, 'launch', launch)
     assert main(['train', '-p', 'dataset', '2024', '-p', 'seed', '7', '-p', 'exclude', '3', '-p', 'root', 'null', '-p', 'device', 'cpu']) == 130
     assert (asked[0].dataset, asked[0].seed, asked[0].exclude, asked[0].root) == ('2024', 7, ('3',), None)
+    for text, names in (('null', ('null',)), ('-', ('-',)), ('?, cat', ('?', 'cat')), ('[a, "b, c"]', ('a', 'b, c'))):
+        main(['train', '-p', 'exclude', text])
+        assert asked[-1].exclude == names
 
 
 @pytest.mark.parametrize(('words', 'module', 'name', 'resumed'), [

@@ -109,6 +109,11 @@ class Dataset:
         if self.images_in_memory: digest.update(self.images.tobytes())
         return digest.hexdigest()[:16]
 
+    def photos_of(self, part: str) -> str:
+        "12 hex digits over the names of a part's images, in any order: which photos it holds, whatever their labels."
+        names = sorted(self.image_names[row] for row in self.rows(part))
+        return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:12]
+
 # %% ../../nbs/data/dataset.ipynb #4908df75
 def listed(items, limit: int = 10) -> str:
     """Join items for a message: the first ones, and how many there are if those are not all.

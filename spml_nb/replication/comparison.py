@@ -6,6 +6,7 @@
 __all__ = ['needed', 'time_said', 'Line', 'line', 'judge', 'draw', 'compare', 'result']
 
 # %% ../../nbs/replication/comparison.ipynb #ea2bbd0d
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from ..base import settings
 from ..base.errors import SpmlError, one_of
 from ..base.files import write_atomically
 from ..data import loading
+from ..data.dataset import listed
 from ..data.folder import first_there, places
 from ..data.labels import against, for_scoring, missing
 from ..data.side import kinds, pinned
@@ -28,7 +30,7 @@ from .drawing import sheet, to_svg
 from .statistics import LEVEL, Effect, effect, holm, image_draws, resampled_map
 from ..runs.config import Config
 from ..runs.folder import Run, read_result
-from ..sweeps.queue import canonical, duration, finished, key, plan
+from ..sweeps.queue import canonical, duration, finished, key, plan, stale
 from ..sweeps.search import SUITES, Row, candidates, finals, outcome, own_folder, trained
 
 # %% ../../nbs/replication/comparison.ipynb #bd0b1314
@@ -108,7 +110,9 @@ def line(row: Row, configs: Sequence[Config], known: pd.DataFrame, draws: np.nda
     Returns:
         Line.
     """
-    runs = known.reindex([key(c) for c in configs], columns=['val_map', 'test_map', 'val_truth', 'test_truth', 'run'])
+    names = ['val_map', 'val_map_seen', 'test_map', 'val_truth', 'test_truth', 'run']
+    runs = known.reindex([key(c) for c in configs], columns=names)
+    runs['val_map'] = runs.val_map_seen.fillna(runs.val_map)   # as in the search: without classes nobody could learn
     runs = runs.set_axis([c.seed for c in configs]).dropna(subset='test_map')
     resampled = {}
     for config in configs:
@@ -132,12 +136,14 @@ def judge(lines: Sequence[Line]) -> tuple[pd.DataFrame, str]:
         (adjusted by Holm), seeds, run (the best on validation, where there is one); and what to take, in sentences.
     """
     through = [each for each in lines if len(each.runs)]
-    if not through: return pd.DataFrame(), 'No method is through yet. Give the same command again.'
+    if not through: return pd.DataFrame(), 'No method is through yet. Mend what failed, if anything did, and give the same command again.'
     base = next((each for each in through if each.row.loss == 'an'), through[0])
     table = pd.DataFrame([_judged(each, base) for each in through]).sort_values('val_map', ascending=False)
+    waiting = ', '.join(each.row.loss for each in lines if not len(each.runs))
     tested = table.p.notna()
     table.loc[tested, 'p'] = holm(table.p[tested])
-    return table.reset_index(drop=True), _advice(table.iloc[0], base, through)
+    said = _advice(table.iloc[0], base, through)
+    return table.reset_index(drop=True), f'{said}\nNot through: {waiting}.' if waiting else said
 
 def _judged(each: Line, base: Line) -> dict:
     "A row of the table."
@@ -155,9 +161,10 @@ def _advice(best, base, lines):
     said = [f'Take {best.loss}: it is the best on validation, {best.val_map:.1f} % mAP against '
             f'{against(row.runs.val_truth.iloc[0])}.']
     if row is not base:
-        how, sure = f'{best.over:+z.1f} ± {best.over_half:.1f}', '' if best.p < LEVEL else ', which may be chance'
-        if best.seeds == 1: how, sure = f'{best.over:+z.1f}', ', with one seed, which decides nothing'
-        said.append(f'On the test images, against {kind}, it is {how} points above {base.row.loss}{sure}.')
+        by, where = f'{best.over:+z.1f}'.lstrip('-'), 'below' if best.over < 0 else 'above'
+        how, sure = f'{by} ± {best.over_half:.1f}', '' if best.p < LEVEL else ', which may be chance'
+        if best.seeds == 1: how, sure = by, ', with one seed, which decides nothing'
+        said.append(f'On the test images, against {kind}, it is {how} points {where} {base.row.loss}{sure}.')
     rivals = [(each.row.loss, row.over(each)) for each in lines if each is not row]
     near = {name: over for name, over in rivals if over and over.low <= 0 <= over.high}
     if near:
@@ -220,6 +227,7 @@ def compare(folder: str | Path, methods: Iterable[str] = (), labels: str = 'full
     """
     given = SUITES[one_of(suite, SUITES, 'suite')]
     if seeds < 1: raise SpmlError(f'seeds={seeds}; allowed: 1 or more, and 3 or more to say how sure a difference is.')
+    if (jobs := launch.get('jobs', 1)) < 1: raise SpmlError(f'jobs must be 1 or more, not {jobs}.')
     if not own_folder(str(folder)):
         raise SpmlError(f'{folder} is no folder of photos. Give one that has images/ and labels.csv; the sets of the '
                         'papers are compared by `spml sweep methods --dataset NAME`.')
@@ -229,11 +237,19 @@ def compare(folder: str | Path, methods: Iterable[str] = (), labels: str = 'full
     drawn = '; no labels are drawn, so seeds differ in training alone' if labels == 'full' else ''
     tell(f'{loading.load(folder, min_positives=min_positives)!r}\n{len(rows)} methods, labels {labels}{drawn}.')
     left = needed(rows, suite, folder, range(seeds), finished())
-    tell(time_said(left, launch.get('jobs', 1), given['config']['regime']))
+    if old := stale(_possible(rows, suite, folder, range(seeds))):
+        raise SpmlError(f"{len(old)} runs of {folder} were trained before its photos or labels changed. Remove them from "
+                        f"{settings.path('runs')} to compare anew: {listed(old, 99)}.")
+    tell(time_said(left, jobs, given['config']['regime']))
     if dry_run: return left
     done = trained(rows, suite, folder, range(seeds), tell=tell, **launch)
     tell(result(rows, suite, folder, seeds, finished()))
     return done
+
+def _possible(rows, suite, folder, seeds):
+    "Every run that a comparison may come to, whatever its searches choose."
+    tried = [config for row in rows for config in candidates(row, suite, folder)]
+    return tried + [replace(config, seed=seed, label_seed=seed) for config in tried for seed in seeds]
 
 def _with_side(methods: Iterable[str] | None, side: str) -> dict[str, str]:
     "{method: the file of side information where it needs one}. Without methods: all that the file has enough for."
@@ -264,7 +280,8 @@ def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.D
     chosen = outcome(rows, suite, folder, known, range(seeds)).set_index('loss')[['lr', 'hparams', 'late']]
     table = table.join(chosen, 'loss').assign(against=against(truth))
     gaps = [missing(for_scoring(data.labels[data.rows(part)])[1], part) for part in ('val', 'test')]
-    place = settings.path('runs') / 'compare' / Path(folder).name
+    asked = hashlib.sha256('\n'.join([folder, rows[0].labels, suite, str(rows[0].min_positives)]).encode()).hexdigest()
+    place = settings.path('runs') / 'compare' / f'{Path(folder).name}-{asked[:6]}'
     small = table.p.map(lambda p: '' if math.isnan(p) else '<0.0001' if p < 1e-4 else f'{p:.4f}')
     shown = table.drop(columns=['run', 'hparams']).round(2).assign(p=small, lr=table.lr.map('{:g}'.format))
     shown = shown.to_string(index=False, na_rep='')

@@ -105,6 +105,8 @@ class Config:
         for name, value in given('min_positives', 'weight_decay', 'momentum', 'ema', 'patience', 'stop_below', 'seed',
                                  'label_seed', 'train_images', 'frozen_stages'):
             if value < 0: raise SpmlError(f'{name} must not be negative, but is {value}.')
+        for name, value in given('seed', 'label_seed'):
+            if value >= 2**32: raise SpmlError(f'{name} must be below 2³², but is {value}.')
         for name, value in given('momentum', 'ema'):
             if value >= 1: raise SpmlError(f'{name} must be below 1, but is {value}.')
         if self.nesterov and self.momentum == 0:
@@ -257,8 +259,9 @@ def science_key(config: Config, data: str | None = None) -> str:
     Raises:
         SpmlError: if a folder has to be read and cannot be.
     """
+    from spml_nb.data.loading import names
     name = Path(config.dataset).name
-    if name != config.dataset:   # a path
+    if config.dataset not in names():   # a folder
         data = data or _fingerprint(config.dataset, config.root, config.min_positives, config.exclude)
         config = dataclasses.replace(config, dataset=f'{name}@{data}')
     return f"{config.loss}-{name}-{config_hash(config, without=('device', 'root'))}"

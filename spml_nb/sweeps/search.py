@@ -468,8 +468,9 @@ def sweep(suite: str, datasets: Iterable[str] = (), losses: Iterable[str] = (), 
     Raises:
         SpmlError: for another suite, data set or method, and as `run`.
     """
-    asked = {one_of(loss, names(), 'method') for loss in losses}
-    rows, done = [row for row in rows_of(suite) if row.loss in asked or not asked], []
+    every_row, done = rows_of(suite), []
+    asked = {one_of(loss, sorted({row.loss for row in every_row}), f'method of {suite}') for loss in losses}
+    rows = [row for row in every_row if row.loss in asked or not asked]
     every = [_of_suite(name, suite) for name in datasets or SUITES[suite]['datasets']]
     for labelwise, dataset in itertools.product((False, True), every):
         part = [row for row in rows if (row.head == 'labelwise') == labelwise]

@@ -57,7 +57,8 @@ def describe(run: Run) -> dict:
         raise SpmlError(f"{run.folder / 'result.json'} is damaged ({type(error).__name__}: {error}). Remove "
                         f'{run.folder} and train again.', see='using-a-trained-model') from error
     own = methods.core.find(config.loss).predict is not Method.predict
-    return {'format': FORMAT, 'run': run.folder.name, 'dataset': Path(config.dataset).name, 'method': config.loss,
+    return {'format': FORMAT, 'run': run.folder.name, 'dataset': Path(config.dataset).name,
+            'tested': result.get('tested'), 'method': config.loss,
             'hparams': config.hparams if own else {}, 'ranks_by': 'method' if own else 'logits',
             'backbone': config.backbone, 'head': config.head, 'head_options': head_options(config),
             'frozen_features': config.regime == 'linear', 'normalise': config.normalise,

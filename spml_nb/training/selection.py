@@ -85,11 +85,12 @@ def blind(task: Task, selection: str) -> bool:
         selection: as in a configuration.
 
     Returns:
-        True by wish, or because no negative is known there.
+        True by wish, or because no class that counts has known positives and known negatives there.
     """
     if not len(task.val): return False
     if selection != 'val_clean': return selection == 'val_observed'
-    return labels.for_scoring(task.data.labels[task.val])[1] == 'observed only'
+    val, seen = task.data.labels[task.val], seen_classes(task)   # the others do not count in the choice
+    return labels.for_scoring(val[:, seen] if seen.any() else val)[1] == 'observed only'
 
 def mean_ap(logits: Tensor, true: np.ndarray, map_definition: str, classes: np.ndarray | None = None) -> float:
     """mAP, unknown labels left out.
@@ -159,7 +160,7 @@ def scores(logits: dict[str, Tensor], task: Task, map_definition: str = 'cole', 
         `test_left_out`: how many labels are unknown and count nowhere.
         `val_map`, `test_map`: mAP in percent by that definition; `val_map_seen`, `test_map_seen`: of the classes that
         some training image has. `test_map_class`, `test_map_sample`: by Two-way's definition. `test_top1`: percent of
-        test images whose one label has the highest score, where each has one.
+        test images whose one label has the highest score, where each has one and nothing is unknown.
         `test_ap`: list of C average precisions in [0, 1], 0 for a class without positives.
         `threshold`: the probability that maximises micro-F1 on validation, 0.5 without validation.
         `test_micro_f1`, `test_macro_f1`: in [0, 1], with that threshold, and with 0.5 and 0.75 (`_at_0.5`, `_at_0.75`).
@@ -208,7 +209,7 @@ def _of_test(logits: Tensor, true: np.ndarray, threshold: float) -> dict:
         rule = {'empty': 'skip', 'unknown': 'ignore'}
         numbers |= {f'test_map_{axis}': metrics.mean_average_precision(logits, true, axis=axis, **rule)
                     for axis in ('class', 'sample')}
-    if len(true) and ((true > 0).sum(1) == 1).all():
+    if len(true) and ((true > 0).sum(1) == 1).all() and (true != 0).all():
         guess = logits.argmax(1, keepdim=True).cpu().numpy()
         numbers['test_top1'] = 100 * float((np.take_along_axis(true, guess, 1) > 0).mean())
     p = torch.sigmoid(logits.double())

@@ -35,7 +35,7 @@ from .task import Task, make_task
 from .tracking import tracker
 
 # %% ../../nbs/training/trainer.ipynb #b970c1c8
-class Diverged(SpmlError): "A loss that is not finite."
+class Diverged(SpmlError): "A loss or a score that is not finite."
 
 class LossWatch:
     """Collects the losses of a stage and stops the run at the first that is not finite.
@@ -220,6 +220,9 @@ class Trainer:
         candidates = {'raw': self.module}
         if self.averaged is not None: candidates['averaged'] = self.averaged.module
         logits = {name: self.predict(module, self.task.val) for name, module in candidates.items()}
+        if not all(torch.isfinite(each).all() for each in logits.values()):   # the last step's loss looked well
+            raise Diverged(f'the scores of {self.config.loss!r} are not finite after epoch {self.epoch}. Lower the learning '
+                           f'rate (lr is {self.stage.lr:g}) or train in precision float32.')
         values = []
         for choice, (labels, classes) in zip(self.choices, self.targets.values(), strict=True):
             found = {name: mean_ap(each, labels, self.config.map_definition, classes)
@@ -331,7 +334,7 @@ def finish(trainer: Trainer):
                     **scores_by_observed(other, task, config.map_definition)}
     files.write_arrays(run.folder / 'logits.npz', {part: values.cpu().numpy() for part, values in logits.items()})
     result = {'scores': numbers, 'class_names': task.data.class_names, 'seconds': trainer.seconds,
-              'data': task.data.fingerprint, 'provenance': provenance()}
+              'data': task.data.fingerprint, 'tested': task.data.photos_of('test'), 'provenance': provenance()}
     if config.regime == 'linear': result['backbone'] = weights_key(trainer.model)   # best.pt holds the head alone
     run.finish(result)
     _remove_checkpoints(run)
@@ -355,9 +358,9 @@ def _how_it_ended(trainer: Trainer) -> dict:
     "Whether a best epoch was among the last two of its stage's allowance, and whether the mechanism had acted."
     ended = {}
     if trainer.config.selection != 'last':
-        curves = trainer.curves()
+        curves = trainer.curves().dropna(subset='val_map')
         best = curves.loc[curves.groupby('stage').val_map.idxmax()].set_index('stage').epoch
-        ended['late'] = int(any(best[k] >= stage.epochs - 1 for k, stage in enumerate(trainer.stages, 1)))
+        if len(best): ended['late'] = int(any(best[k] >= stage.epochs - 1 for k, stage in enumerate(trainer.stages, 1)))
     since = getattr(trainer.method, 'acts_since', None)
     if since is None: return ended
     return ended | {'exercised': int(since >= 0)} | ({'acts_since': int(since)} if since >= 0 else {})

@@ -16,7 +16,7 @@ import pandas as pd
 from PIL import Image
 
 from .. import metrics
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, one_of, warn
 from ..data import labels as label_values
 from ..data.dataset import PARTS, listed
 from ..data.loading import load
@@ -176,7 +176,11 @@ def evaluate(model: str | Path, dataset: str | Path, part: str = 'test', *, root
     photos = [data.images[row] for row in rows]
     if data.images_in_memory: photos = list(map(Image.fromarray, photos))
     p = opened.predict(photos).iloc[:, 1:-1].to_numpy(float)[:, [opened.class_names.index(name) for name in both]]
-    seen = opened.description['dataset'] == data.name and part != 'test'
+    same, tested = opened.description['dataset'] == data.name, opened.description.get('tested')
+    if same and part == 'test' and tested not in (None, data.photos_of('test')):
+        warn(f'{data.name}: these are not the test photos that the model was tested on. If labels.csv was sorted or '
+             'has grown since, and has no column `split`, some of them may have been trained on. Give it one.')
+    seen = same and part != 'test'
     heading = f'{data.name}, part {part}{" (trained or chosen on photos of this name)" if seen else ""}: '
     return score(p, data.labels[np.ix_(rows, [data.class_names.index(name) for name in both])], both, opened.threshold,
                  heading=heading, absent=tuple(name for name in opened.class_names if name not in both))

@@ -1,6 +1,7 @@
 "A comparison on photos of one's own: one search for each method, paired intervals, and what to take."
 import math
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from spml_nb.metrics import mean_average_precision
 from spml_nb.replication import comparison, statistics
 from spml_nb.replication.comparison import Line, compare, judge, line
 from spml_nb.runs import config as configuration
+from spml_nb.runs.config import Config
 from spml_nb.runs.folder import Run, read_result
 from spml_nb.sweeps import search
 from spml_nb.sweeps.search import Row
@@ -67,7 +69,7 @@ def test_one_call_searches_chooses_and_says_what_to_take(one_label_each):
     best = re.search(r'For new photos: spml predict (\S+) PHOTOS', said)[1]
     theirs = finals[finals.loss == means.idxmax()].set_index('run').val_map
     assert theirs[best] == theirs.max() and len(predict.predict(best, one_label_each / 'images')) == 60
-    place = settings.path('runs') / 'compare' / 'photos'
+    place, = (settings.path('runs') / 'compare').glob('photos-*')
     table = pd.read_csv(place / 'table.csv').set_index('loss')
     assert table.over['an'] == 0 and table.over['em'] == pytest.approx(table.test_map['em'] - table.test_map['an']) and table.over_half['em'] >= 0
     assert all(f' {lr:g} ' in said for lr in table.lr)
@@ -102,10 +104,39 @@ def test_after_a_correction_of_the_table_old_runs_do_not_pass_for_new_ones(one_l
     table.to_csv(one_label_each / 'labels.csv', index=False)
     sweeps.queue._key.cache_clear()
     configuration._fingerprint.cache_clear()
-    told = []
-    again = compare(one_label_each, ('an',), seeds=2, tell=told.append)
-    assert set(again.state) == {'failed'} and all('have changed since. Remove that folder' in each for each in again.message)
-    assert told[-1] == 'No method is through yet. Give the same command again.'
+    old = [folder.parent.name for folder in settings.path('runs').glob('*/DONE')]
+    with pytest.raises(SpmlError, match='4 runs of .*photos were trained before its photos or labels changed. Remove them from') as refused:
+        compare(one_label_each, ('an',), seeds=2, tell=lambda line: None)
+    named = [name for name in old if name in str(refused.value)]
+    assert len(named) == 4   # seeds that are not chosen yet stand there with the first of the search
+    for name in named: shutil.rmtree(settings.path('runs') / name)
+    assert set(compare(one_label_each, ('an',), seeds=2, tell=lambda line: None).state) == {'done'}
+
+
+def test_places_do_not_overwrite_one_another(photo_folder, quick):
+    for labels in ('full', 'single'): compare(photo_folder, ('an',), labels=labels, seeds=1, tell=lambda line: None)
+    assert len([*(settings.path('runs') / 'compare').glob('photos-*/table.csv')]) == 2
+
+
+@pytest.mark.parametrize('jobs', [0, -2])
+def test_no_jobs_are_refused_before_anything_is_planned(photo_folder, jobs):
+    with pytest.raises(SpmlError, match=f'^jobs must be 1 or more, not {jobs}'): compare(photo_folder, ('an', 'em'), jobs=jobs, dry_run=True)
+
+
+def test_classes_that_nobody_could_learn_do_not_choose():
+    names = {'val_truth': 'complete', 'test_truth': 'complete', 'run': 'r'}
+    known = {'an': {'val_map': 50.0, 'val_map_seen': 70.0, 'test_map': 60.0}, 'em': {'val_map': 55.0, 'val_map_seen': 60.0, 'test_map': 50.0}}
+    lines = []
+    for loss, scores in known.items():
+        given = Config(loss=loss, dataset='mini_voc', backbone='mini', device='cpu')
+        lines.append(line(Row(loss), [given], pd.DataFrame([scores | names], index=[sweeps.key(given)]), np.zeros((1, 2)), np.ones((2, 2))))
+    table, said = judge(lines)
+    assert table.loss.tolist() == ['an', 'em'] and table.val_map.tolist() == [70, 60] and said.startswith('Take an: ')
+
+
+def test_the_best_on_validation_may_be_below_and_who_is_not_through_is_named():
+    table, said = judge([AN, made_up('em', [52.0, 52.1, 52.4], [50.0, 51.1, 50.2]), made_up('hml', [], [])])
+    assert 'it is 10.0 ± ' in said and ' points below an.' in said and said.endswith('\nNot through: hml.') and len(table) == 2
 
 
 def test_methods_that_need_side_information_take_part_where_it_is_given(photo_folder, quick, tmp_path):

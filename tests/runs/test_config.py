@@ -128,6 +128,24 @@ def test_a_field_added_later_counts_where_it_is_used(field, value):
     assert config_hash(replace(base, **{field: configs.neutral('mini_voc')[field]})) == config_hash(base)
 
 
+def test_a_folder_named_by_one_word_counts_by_its_content(tmp_path, monkeypatch):
+    for place, names in (('here', 'xy'), ('there', 'pq')):
+        (images := tmp_path / place / 'photos' / 'images').mkdir(parents=True)
+        for k in range(8): (images / f'{k}.jpg').write_bytes(b'0')
+        (images.parent / 'labels.csv').write_text('\n'.join(['image,labels', *(f'{k}.jpg,{names[k % 2]}' for k in range(8))]))
+    def key(place):
+        configs._fingerprint.cache_clear()   # a process works in one folder
+        monkeypatch.chdir(tmp_path / place)
+        return configs.science_key(resolve(Config(dataset='photos', device='cpu')))
+    assert key('here') != key('there') and key('here') == key('here')
+
+
+def test_seeds_that_no_generator_takes_are_refused():
+    for name in ('seed', 'label_seed'):
+        assert getattr(Config(**{name: 2**32 - 1}), name) == 2**32 - 1
+        with pytest.raises(SpmlError, match=f'^{name} must be below 2³², but is 18446744073709551616'): Config(**{name: 2**64})
+
+
 def test_side_information_counts_by_its_name_and_content(tmp_path):
     "And a run of a method without it has the name that it had before the field existed."
     given, files = {'loss': 'epr_count', 'dataset': 'mini_voc', 'device': 'cpu'}, [tmp_path / place / 'side.csv' for place in 'ab']

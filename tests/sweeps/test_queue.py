@@ -65,6 +65,7 @@ def test_a_run_that_diverges_is_done_with_nothing(place):
 def test_on_all_that_a_table_knows_losses_stay_apart(place, photo_folder):
     own = Config(loss='em', dataset=str(photo_folder), labels='full', regime='linear', backbone='mini')
     assert sweeps.canonical(own).loss == 'em' and sweeps.canonical(replace(own, dataset='mini_voc')).loss == 'bce'
+    for name, loss in (('coco18', 'bce'), ('vaw', 'em'), ('wider', 'em')): assert sweeps.canonical(replace(own, dataset=name)).loss == loss
 
 
 def test_a_killed_worker_is_replaced_and_its_run_named(place, monkeypatch):

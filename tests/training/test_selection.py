@@ -143,6 +143,15 @@ def test_a_class_that_no_training_image_has_does_not_choose_the_epoch(folder):
     assert result.curves.val_map.max() == pytest.approx(expected)
 
 
+def test_without_a_class_that_can_be_measured_observed_labels_choose(folder):
+    """A: its negatives are known, but no photo of val has it, and no training photo either. The others have positives alone."""
+    split = np.repeat(['train', 'val', 'test'], [36, 12, 12])
+    rows = [[f'{k:03}.png', '0' if part != 'test' else '1', '1' if k % 2 else '', '' if k % 2 else '1', part] for k, part in enumerate(split)]
+    pd.DataFrame(rows, columns=['image', 'A', 'B', 'C', 'split']).to_csv(folder / 'labels.csv', index=False)
+    with pytest.warns(UserWarning, match='chosen by observed labels'): result = training.train(config(folder, regime='linear', labels='full'))
+    assert result.curves.val_map.notna().all() and (result.folder / 'DONE').is_file()
+
+
 def test_the_mean_without_any_class_is_no_number():
     assert np.isnan(mean_ap(np.zeros((2, 3), np.float32), np.ones((2, 3), np.int8), 'cole', np.zeros(3, bool)))
 
@@ -155,4 +164,4 @@ def test_a_run_tells_whether_its_allowance_was_too_short(folder):
 def test_accuracy_is_of_images_with_one_label_each():
     logits, one = torch.tensor([[3., 1, 2], [0, 2, 1], [1, 0, 5], [4, 0, 1]]), np.array([[1, -1, -1], [-1, -1, 1], [-1, -1, 1], [1, -1, -1]], np.int8)
     assert selection._of_test(logits, one, 0.5)['test_top1'] == 75
-    for first in ([1, 1, -1], [-1, -1, -1]): assert 'test_top1' not in selection._of_test(logits, np.vstack([first, one[1:]]).astype(np.int8), 0.5)
+    for first in ([1, 1, -1], [-1, -1, -1], [1, 0, -1]): assert 'test_top1' not in selection._of_test(logits, np.vstack([first, one[1:]]).astype(np.int8), 0.5)

@@ -52,6 +52,12 @@ def test_progress_within_an_epoch_is_shown_on_a_terminal_alone(folder, capfd, mo
     assert all((f'epoch {k}: ' in told) == bars for k in (1, 2)) and ('steps' in told) == bars
 
 
+def test_what_goes_wrong_in_the_last_step_is_divergence_too(folder):
+    "One step an epoch: its loss is computed before the weights become useless."
+    with pytest.raises(trainer.Diverged, match="scores of 'an' are not finite after epoch 1. Lower the learning rate .lr is 1e.38"):
+        training.train(config(folder, regime='linear', lr=1e38, batch_size=64))
+
+
 @pytest.mark.parametrize('loss', ['an', 'bce', 'em'])
 def test_the_first_methods_train(folder, loss):
     assert np.isfinite(training.train(config(folder, loss=loss, regime='linear')).curves['loss']).all()

@@ -18,6 +18,7 @@ from trained import CLASSES, Attack
 from spml_nb import models
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import images
+from spml_nb.data.loading import load as load_photos
 from spml_nb.use import export as exporting
 from spml_nb.use.export import export, load
 from spml_nb.use.predict import predict
@@ -83,7 +84,7 @@ def test_onnx_and_torch_programs_say_the_same_as_the_run(made, tmp_path, name):
 def test_the_header_says_all(made, exported):
     with safe_open(exported, 'pt') as opened: header = opened.metadata()
     result, said = made.run('cosine'), json.loads(header['spml_nb'])
-    told = {'format': 1, 'run': result.folder.name, 'dataset': 'photos', 'method': 'hml', 'ranks_by': 'method', 'backbone': 'mini', 'head': 'cosine',
+    told = {'format': 1, 'run': result.folder.name, 'dataset': 'photos', 'tested': load_photos(made.folder).photos_of('test'), 'method': 'hml', 'ranks_by': 'method', 'backbone': 'mini', 'head': 'cosine',
             'head_options': {}, 'frozen_features': False, 'normalise': True, 'mean': [0.5] * 3, 'std': [0.25] * 3, 'image_size': 32, 'resize': 'squash',
             'class_names': CLASSES, 'threshold': result.scores['threshold'], 'map': result.scores['test_map']}
     assert said == told | {'hparams': result.config.hparams} and json.loads(header['preprocessing'])['steps'].startswith('turned upright')

@@ -90,6 +90,21 @@ def table(made, tmp_path, change):
     return folder
 
 
+def test_other_test_photos_than_the_run_had_are_said(made, tmp_path, recwarn):
+    "Without a column `split` a sorted table has other test photos, which the run may have been trained on."
+    model, places = export(made.run('linear').folder, tmp_path / 'model.safetensors'), []
+    for name, order in (('same', 1), ('turned', -1)):
+        place = tmp_path / name / made.folder.name
+        place.mkdir(parents=True)
+        (place / 'images').symlink_to(made.folder / 'images')
+        pd.read_csv(made.folder / 'labels.csv').drop(columns='split', errors='ignore')[::order].to_csv(place / 'labels.csv', index=False)
+        places.append(place)
+    evaluate(model, places[0])
+    assert not [w for w in recwarn if 'other' in str(w.message) or 'not the test photos' in str(w.message)]
+    with pytest.warns(UserWarning, match='not the test photos that the model was tested on'): evaluate(model, places[1])
+    evaluate(model, places[1], 'all')
+
+
 def test_a_folder_that_is_test_only(made, tmp_path):
     folder = table(made, tmp_path, lambda rows: rows.assign(split='test'))
     model = export(made.run('cosine').folder, tmp_path / 'model.safetensors')   # a file is as good as the run
