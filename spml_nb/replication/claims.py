@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Hashable
 from functools import lru_cache, partial
 from importlib import import_module
-from itertools import combinations, pairwise, zip_longest
+from itertools import pairwise, permutations, zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -247,11 +247,12 @@ def share(name: str, left: dict[str, Number], right: dict[str, Number], low: flo
         high: The greatest.
 
     Returns:
-        A Place; its numbers are what the left has more than `low` times the right, and more than `high` times.
+        A Place; its numbers are what the left has more than `low` times the right, and less than `high` times.
     """
     (part,), (whole,) = left.values(), right.values()
-    return Place(name, [Contrast([part, whole], [1, -bound], 0.0, sign, f'beside {100 * bound:.0f} % of the other')
-                        for bound, sign in ((low, 1), (high, -1))])
+    return Place(name, [Contrast([part, whole], [sign, -sign * bound],
+                                 between=f'{side} {100 * bound:.0f} % of the other')
+                        for bound, sign, side in ((low, 1, 'above'), (high, -1, 'below'))])
 
 def rising(name: str, left: dict[str, Number]) -> Place:
     """Every number is above the one before.
@@ -276,13 +277,15 @@ def trend(name: str, left: dict[str, Number], right: dict[str, Number] | None = 
         falling: Whether they fall instead.
 
     Returns:
-        A Place; its number is what the straight line through them gains from the first to the last.
+        A Place; its number is what the straight line through them gains from the first to the last, or, where they
+        should fall, from the last to the first.
     """
     position = np.arange(len(left)) - (len(left) - 1) / 2
     weights = (len(left) - 1) * position / np.square(position).sum()
     both = [*left.values(), *(right or {}).values()]
     weights = [*weights, *(-weights if right else ())]
-    return Place(name, [Contrast(both, weights, 0.0, -1 if falling else 1, 'from first to last')])
+    if falling: return Place(name, [Contrast(both, [-w for w in weights], between='from last to first')])
+    return Place(name, [Contrast(both, weights, between='from first to last')])
 
 def peak(name: str, left: dict[str, Number], best: range) -> Place:
     """The numbers rise and then fall.
@@ -310,8 +313,8 @@ def steady(name: str, left: dict[str, Number], within: float) -> Place:
     Returns:
         A Place, its numbers the differences.
     """
-    return Place(name, [Contrast([left[a], left[b]], [1, -1], sign * within, -sign, f'{a} against {b}')
-                        for a, b in combinations(left, 2) for sign in (1, -1)])
+    return Place(name, [Contrast([left[a], left[b]], [1, -1], within, -1, f'{a} against {b} {_bound_text(within, -1)}')
+                        for a, b in permutations(left, 2)])
 
 # %% ../../nbs/replication/claims.ipynb #06e6a1ea
 class PlaceVerdict(NamedTuple):
@@ -352,23 +355,24 @@ class Verdict(NamedTuple):
         word: One of `statistics.WORDS`.
         places: One for each place with runs of its own.
         effect: Of the mean over the places, of the comparison least in favour of the claim; None without two seeds.
-        between: Its name.
+        contrast: That comparison, as one of the places makes it.
         pooled: How many places it is the mean of.
+        tested: How many places have two seeds or more and all that they compare, or are decided without.
         published: The same comparison in the paper's numbers, at these places; without runs the least one, everywhere.
     """
     word: str
     places: list[PlaceVerdict]
     effect: Effect | None = None
-    between: str = ''
+    contrast: Contrast | None = None
     pooled: int = 0
+    tested: int = 0
     published: float = math.nan
 
     def __str__(self) -> str:
         if self.word in WORDS[4:]: return self.word
-        contrasts = [each.contrast for each in self.places if each.contrast]
-        same = len({(c.sign, c.bound) for c in contrasts}) == 1
-        text = f': {_effect_text(self.effect, contrasts[0], self.between)}' if self.effect and same else ''
-        return f"{self.word} {statistics.counted(self.word, [each.word for each in self.places], self.pooled)}{text}"
+        text = f': {_effect_text(self.effect, self.contrast, self.contrast.between)}' if self.effect else ''
+        words = [each.word for each in self.places]
+        return f'{self.word} {statistics.counted(self.word, words, self.pooled, self.tested)}{text}'
 
 def verdict_of(places: list[Place]) -> Verdict:
     """Decide a claim by its places.
@@ -394,8 +398,9 @@ def verdict_of(places: list[Place]) -> Verdict:
     there = [least in one and bool(one[least][1]) for one in each]
     published = theirs.loc[there, least].mean() if least else theirs.mean().min()
     word = WORDS[5] if idle and decision.word == WORDS[4] else decision.word
-    return Verdict(word, judged, decision.whole.get(least), least.partition(' ')[2],
-                   decision.pooled.get(least, 0), float(published))
+    contrast = next((one[least][0] for one in each if least in one), None)
+    return Verdict(word, judged, decision.whole.get(least), contrast, decision.pooled.get(least, 0), decision.tested,
+                   float(published))
 
 def _merged(places: list[Place]) -> list[Place]:
     groups = {}
@@ -615,9 +620,10 @@ def _ours(ours: Verdict) -> dict:
             'reproduced': sum(place.word == WORDS[0] for place in measured), 'decided': len(measured),
             'places': len(ours.places), 'summary': str(ours),
             'measured': '; '.join(map(str, measured)), 'missing': '; '.join(missing),
-            'forest': json.dumps([_line('', ours.between, ours.word, ours.effect, ours.published), *(
-                _line(each.place.name, each.contrast.between, each.word, each.effect, each.contrast.published)
-                for each in measured)], ensure_ascii=False)}
+            'forest': json.dumps([
+                _line('', getattr(ours.contrast, 'between', ''), ours.word, ours.effect, ours.published),
+                *(_line(each.place.name, each.contrast.between, each.word, each.effect, each.contrast.published)
+                  for each in measured)], ensure_ascii=False)}
 
 def _line(place: str, between: str, word: str, effect: Effect | None, published: float) -> dict:
     numbers = {name: getattr(effect, name, None) for name in ('mean', 'low', 'high')} | {'published': published}

@@ -112,7 +112,7 @@ def line(row: Row, configs: Sequence[Config], known: pd.DataFrame, draws: np.nda
     """
     names = ['val_map', 'val_map_seen', 'test_map', 'val_truth', 'test_truth', 'run']
     runs = known.reindex([key(c) for c in configs], columns=names)
-    runs['val_map'] = runs.val_map_seen.fillna(runs.val_map)   # as in the search: without classes nobody could learn
+    runs['val_map'] = runs.val_map_seen.fillna(runs.val_map)   # as its search has it: of classes that can be learned
     runs = runs.set_axis([c.seed for c in configs]).dropna(subset='test_map')
     resampled = {}
     for config in configs:
@@ -136,7 +136,9 @@ def judge(lines: Sequence[Line]) -> tuple[pd.DataFrame, str]:
         (adjusted by Holm), seeds, run (the best on validation, where there is one); and what to take, in sentences.
     """
     through = [each for each in lines if len(each.runs)]
-    if not through: return pd.DataFrame(), 'No method is through yet. Mend what failed, if anything did, and give the same command again.'
+    if not through:
+        return pd.DataFrame(), ('No method is through yet. Mend what failed, if anything did, and give the same '
+                                'command again.')
     base = next((each for each in through if each.row.loss == 'an'), through[0])
     table = pd.DataFrame([_judged(each, base) for each in through]).sort_values('val_map', ascending=False)
     waiting = ', '.join(each.row.loss for each in lines if not len(each.runs))
@@ -238,8 +240,8 @@ def compare(folder: str | Path, methods: Iterable[str] = (), labels: str = 'full
     tell(f'{loading.load(folder, min_positives=min_positives)!r}\n{len(rows)} methods, labels {labels}{drawn}.')
     left = needed(rows, suite, folder, range(seeds), finished())
     if old := stale(_possible(rows, suite, folder, range(seeds))):
-        raise SpmlError(f"{len(old)} runs of {folder} were trained before its photos or labels changed. Remove them from "
-                        f"{settings.path('runs')} to compare anew: {listed(old, 99)}.")
+        raise SpmlError(f'{len(old)} runs of {folder} were trained before its photos or labels changed. Remove them '
+                        f"from {settings.path('runs')} to compare anew: {listed(old, 99)}.")
     tell(time_said(left, jobs, given['config']['regime']))
     if dry_run: return left
     done = trained(rows, suite, folder, range(seeds), tell=tell, **launch)

@@ -43,23 +43,24 @@ def block(whole: Table, suite: str) -> str:
     return grid([['', *head], *body]) + ''.join(f'\n{line}\n' for line in after if line)
 
 def _leaders(tidy: pd.DataFrame) -> str:
-    "Which row is highest in the paper and which here, for each column that has both numbers in two rows or more."
-    both, lines = tidy.dropna(subset=['published', 'ours']), []
+    "The highest row in the paper and here, of those `site.alike`, for each column with both numbers in two or more."
+    both, lines = site.alike(tidy).dropna(subset=['published', 'ours']), []
     if both.groupby('column')[['metric', 'dataset']].nunique().max().max() > 1: return ''
     for column, part in both.groupby('column', sort=False):
         theirs, ours = (escape(part.loc[part[which].idxmax(), 'row']) for which in ('published', 'ours'))
         both_say = f'{theirs} → {ours}' if theirs != ours else f'{ours}, in both'
         if len(part) > 1: lines.append(f'{escape(column)}: {both_say}')
-    return f"Highest row of those with both numbers, in the paper → here. {'; '.join(lines)}." if lines else ''
+    return ('Highest row, in the paper → here, of those that have both numbers and learn from the same labels, without '
+            f"cells that were not exercised. {'; '.join(lines)}.") if lines else ''
 
 def _state_text(whole: Table, suite: str) -> list[str]:
     "What is not there, and why or how to get it."
-    count, fill = whole.progress(suite), command(whole.paper, whole.number, suite)
-    todo = f"{count['todo']} of {count['total']} cells are missing or have fewer seeds; this fills them: `{fill}`"
-    cells = whole.of(suite)
+    cells, fill = whole.of(suite), command(whole.paper, whole.number, suite)
+    left, total = (cells.command != '').sum(), whole.progress(suite)['total']
+    todo = f'{left} of {total} cells are missing or have fewer seeds; this fills them: `{fill}`'
     none = [_photos() if why == published.STATISTIC else f'{escape(site.lacking(part))}: {escape(why)}.'
             for why, part in cells[cells.why != ''].groupby('why', sort=False)]
-    return [todo, *none] if count['todo'] else none
+    return [todo, *none] if left else none
 
 def _photos() -> str:
     "Our sets, counted as the papers count theirs."
@@ -153,16 +154,19 @@ def claim_table(paper: str, suite: str, known: pd.DataFrame, at_hand: list[Table
     value = claims.our_value(suite, known, tables={(paper, each.number): each.of(suite) for each in whole})
     report = claims.report(suite, known, paper, value)
     report.insert(0, 'suite', suite)
-    todo = {each.number for each in whole if each.progress(suite)['todo']}
-    commands = {claim.id: _claim_command(claim, suite, todo) for claim in claims.claims(paper)}
-    return report.assign(command=report.id.map(commands).where(report.missing != '', ''))
+    todo = {each.number for each in whole if (each.of(suite).command != '').any()}
+    asked = zip(claims.claims(paper), report.missing, strict=True)
+    return report.assign(command=[_claim_command(claim, suite, todo, known) if missing else ''
+                                  for claim, missing in asked])
 
-def _claim_command(claim: claims.Claim, suite: str, todo: set[str]) -> str:
-    "What runs a claim, '' if none of the tables that still need runs, and no figure, is about it."
+def _claim_command(claim: claims.Claim, suite: str, todo: set[str], known: pd.DataFrame) -> str:
+    "What runs a claim, '' if no table or figure is about it that needs runs, or arrays that the claim is read from."
     paper = claim.paper
     if claim.tables: return ' && '.join(command(paper, number, suite) for number in claim.tables if number in todo)
     named = re.findall(r'\d+', claim.where.partition('Fig')[2])
-    drawn = [each for each in named if each in figures.figures(paper)]
+    drawn = [each for each in named if each in figures.figures(paper) and (
+        (claim.figure == each and not figures.arrays_file(paper, each, suite).is_file())
+        or any(part.key not in known.index for part in figures.parts(paper, each, suite, known)))]
     return figures.command(paper, drawn[0], suite) if drawn else ''
 
 def claim_section(paper: str, suite: str, known: pd.DataFrame) -> str:
@@ -189,8 +193,9 @@ def claim_markdown(whole: pd.DataFrame) -> str:
 
 _CLAIMS = (
     '# Claims of the papers\n\nEach claim is checked on the numbers that the paper prints, and on ours. Ours are '
-    'paired differences over seeds; ± is half the 95 % interval over seeds and test images, and verdicts are '
-    'corrected for the number of places (Holm).\n\nA *place* is a data set, with a measure or a kind of labels '
+    'paired differences over seeds; ± is half the 95 % interval over seeds and test images (over seeds alone for '
+    'claims that are read from a figure, T8 aside), and verdicts are corrected for the number of places (Holm).\n\n'
+    'A *place* is a data set, with a measure or a kind of labels '
     'where the claim names several; it is named after the photos that were used, "for" the columns of the paper '
     'that they stand in. A claim is *reproduced*, *not reproduced under this protocol*, of *no difference* (less '
     'than half a point), *undecided*, *not run* or *not exercised* (the epoch was chosen before the method’s own '

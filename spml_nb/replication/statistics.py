@@ -242,30 +242,33 @@ class Decision:
         whole: {name: Effect of the mean over the places}, without those that no place decides.
         words: one of `WORDS` per place.
         pooled: {name: number of places behind the mean}.
+        tested: number of places with two seeds or more that have all they compare, or are decided without.
     """
     word: str
     whole: dict[str, Effect]
     words: tuple[str, ...]
     pooled: dict[str, int]
+    tested: int
 
     @property
     def least(self) -> str:
         "Name of the effect least in favour of the claim; '' without any."
         return min(self.whole, default='', key=lambda name: self.whole[name].mean)
 
-def counted(word: str, words: Sequence[str], pooled: int) -> str:
+def counted(word: str, words: Sequence[str], pooled: int, tested: int) -> str:
     """Over how many places a claim is decided, and how many of them decide alone: the mean can be sure where none is.
 
     Args:
         word: that of the claim.
         words: those of its places.
         pooled: number of places behind the mean.
+        tested: as in `Decision`.
 
     Returns:
         'on the mean of 4 of 4 places; none decides alone'
     """
-    alone, ran = [w for w in words if w in WORDS[:3]], len(words) - words.count(WORDS[4])
-    count = f"{max(pooled, ran) if pooled == 1 else pooled} of {len(words)} place{'s' * (len(words) != 1)}"
+    alone, ran = [w for w in words if w in WORDS[:3]], max(pooled, tested) if pooled == 1 else pooled
+    count = f"{ran} of {len(words)} place{'s' * (len(words) != 1)}"
     if not pooled: return f'on {count} with more than one seed'
     if len(words) == 1: return f'on {count}'
     what = 'the mean of ' if pooled > 1 else 'the least favourable of ' if ran > 1 else ''
@@ -283,7 +286,8 @@ def decide(places: Sequence[Effect | Mapping[str, Effect | None]], margin: bool 
         margin: whether effects under `MARGIN` are *no difference*.
 
     Returns:
-        Decision. A claim whose places contradict each other is undecided.
+        Decision. A claim is undecided where its places contradict each other, and where it is *not reproduced* only
+        by comparisons of single places, none of which is so itself.
     """
     places = [dict(place) if isinstance(place, Mapping) else {'': place} for place in places]
     each = [_evidence(place.values(), margin) for place in places]
@@ -297,8 +301,12 @@ def decide(places: Sequence[Effect | Mapping[str, Effect | None]], margin: bool 
     means = {name: pooled(found) for name, found in whole.items() if found}
     counts = {name: len(found) for name, found in whole.items()}
     word = _word(_evidence([means.get(name) for name in whole], margin), WORDS[3 if set(words) - {WORDS[4]} else 4])
+    if word == WORDS[1] and word not in words:   # what is compared at one place is no mean, it speaks for that place
+        several = [e for name, e in means.items() if counts[name] > 1]
+        if _evidence(several, margin)[1] >= LEVEL: word = WORDS[3]
     opposite = dict(zip(WORDS[:2], WORDS[1::-1], strict=True)).get(word)
-    return Decision(WORDS[3] if opposite in words else word, means, words, counts)
+    return Decision(WORDS[3] if opposite in words else word, means, words, counts,
+                    sum(words[k] != WORDS[4] for k in tested))
 
 # %% ../../nbs/replication/statistics.ipynb #de7ac3b4
 def rank_correlation(published: np.ndarray, ours: np.ndarray, repeats: int = 2000) -> tuple[float, float, float]:

@@ -181,9 +181,9 @@ class Table(NamedTuple):
             `published.baseline` in the paper and here, with half the interval of ours over seeds and test images; NaN
             without such a row, and for it), state ('done', 'partly', 'missing',
             'not exercised' where the method's mechanism never acted in half of the seeds, 'none' where no run can fill
-            it), why (of the last two), notes, dataset (the paper's), stand_in (ours),
-            printed (the published number as text), labels (what is observed, as in `Config`), command (what fills the
-            cell, '' where nothing is to be filled).
+            it), why (of the last two, and of runs that are done but have no number), notes, dataset (the paper's),
+            stand_in (ours), printed (the published number as text), labels (what is observed, as in `Config`),
+            command (what fills the cell, '' where nothing is left to train).
             Numbers in the measure's unit, NaN if missing.
     """
     paper: str
@@ -292,19 +292,34 @@ def _joined(cell: dict, suite: str, known: pd.DataFrame) -> dict:
     final = finals(needed, known)
     each = values(final, cell['metric'], known)
     runs = known.reindex([key(c) for c in final if c.seed in each]).set_axis(each.index)
-    idle = _not_exercised(cell, runs)
+    done = [c for c in final if key(c) in known.index]
+    idle, lost = _not_exercised(cell, runs), _without_number(cell, suite, final, done, known)
     state = ('none' if needed.why else 'missing' if not len(each) else 'not exercised' if idle else
              'done' if len(each) == len(final) else 'partly')
+    untrained = state in ('missing', 'partly') and (len(done) < len(final) or not done)
     return {'suite': suite, **{name: cell[name] for name in ('row', 'column', 'metric', 'unit')},
             'published': cell['mean'], 'published_std': cell['std'], 'lost': cell['lost'],
             'ours': each.mean(), 'sd': each.std(), 'n': len(each),
             'seeds': json.dumps({str(s): round(v, 4) for s, v in each.items()}), 'interval': half_interval(each),
             'runs': json.dumps({str(s): run for s, run in runs.run.items()} if 'run' in runs else {}),
-            'state': state, 'why': needed.why or idle,
+            'state': state, 'why': needed.why or idle or lost,
             'notes': ' '.join(cell['notes']), 'dataset': cell['dataset'], 'printed': cell['printed'],
             'labels': (cell['config'] or {}).get('labels'),
             'stand_in': None if needed.why else published.stand_in(cell['dataset'], suite),
-            'command': command(cell['paper'], cell['table'], suite) if state in ('missing', 'partly') else ''}
+            'command': command(cell['paper'], cell['table'], suite) if untrained else ''}
+
+def _without_number(cell: dict, suite: str, final: list[Config], done: list[Config], known: pd.DataFrame) -> str:
+    "Why runs that are done have no number: they diverged, or were recorded without the measure. '' where all have one."
+    each = values(done, cell['metric'], known)
+    lines = known.loc[[key(c) for c in done if c.seed not in each]]
+    diverged = int((lines.diverged == 1).sum()) if 'diverged' in lines else 0
+    unmeasured, said = len(lines) - diverged, []
+    if diverged: said.append(f'{diverged} of {len(final)} final runs diverged')
+    if unmeasured:
+        said.append(f"{unmeasured} of {len(done)} finished runs were recorded without "
+                    f"{measure(cell['metric'], final[0].loss)[0]}; remove their lines from runs.csv, then "
+                    f"{command(cell['paper'], cell['table'], suite)} trains them again")
+    return '; '.join(said)
 
 def _not_exercised(cell: dict, runs: pd.DataFrame) -> str:
     "Why a number is not the method's: '' where its mechanism acted in more than half of the runs, or it has none."

@@ -77,7 +77,7 @@ def _method(loss: str, head: str, part: pd.DataFrame) -> dict:
              'each': ', '.join(each)}
     if not len(acted): return found
     decision = statistics.decide(list(acted.effect))
-    counted = statistics.counted(decision.word, decision.words, decision.pooled[''])
+    counted = statistics.counted(decision.word, decision.words, decision.pooled[''], decision.tested)
     for word in sorted(WORDS, key=len, reverse=True): counted = counted.replace(word, WORDS[word])
     mean = decision.whole.get('')
     return found | {'word': WORDS[decision.word], 'verdict': f'{WORDS[decision.word]} {counted}'} | \
@@ -198,11 +198,13 @@ def markdown(asked: pd.DataFrame, methods: pd.DataFrame) -> str:
               each.verdict, each.each] for each in methods.itertuples()]
     rest = [name for name in _compared() if name not in set(methods.loss)]
     table = grid([['method', 'gain over AN', 'verdict', 'on each set of photos'], *lines])
-    return (f"### Papers\n\n{papers}\n### Methods\n\n{_METHODS}\n\n{table if lines else 'None has runs yet.'}"
+    return (f'### Papers\n\n{papers}\n### Methods\n\n{_METHODS.format(len(lines))}\n\n'
+            f"{table if lines else 'None has runs yet.'}"
             f"{_REST.format(', '.join(rest)) if rest and lines else ''}")
 
 _METHODS = ('Each on its own head with single positive labels, over AN on that head, in points of mAP: the mean over '
             'the sets of photos with its 95 % interval over seeds and test images. *Not exercised*: the epoch was '
-            'chosen before the method’s own mechanism began. With one positive multi_similarity is zlpr: these are the '
-            'same runs.')
+            'chosen before the method’s own mechanism began. Each word is about one method alone, not corrected for '
+            'the number of methods ({}), so one in twenty may be wrong. With one positive multi_similarity is zlpr: '
+            'these are the same runs.')
 _REST = '\nNot compared yet, because runs of the method or of AN on its head are missing: {}.\n'

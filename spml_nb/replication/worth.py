@@ -7,6 +7,7 @@ __all__ = ['SUITE', 'TRAINING', 'WHOLE', 'METHODS', 'SIZES', 'SHARES', 'SEEDS', 
            'equivalent', 'rates', 'times', 'draw', 'labels_worth', 'summary', 'markdown', 'part', 'write']
 
 # %% ../../nbs/replication/worth.ipynb #d5b13c8d
+import math
 import textwrap
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from scipy import special
 from scipy.interpolate import PchipInterpolator
 from sklearn.isotonic import isotonic_regression
 
@@ -119,7 +121,8 @@ def rates(measured: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
         low and high (its 95 % interval; NaN for one seed), smallest and largest (sizes of the curve with all labels).
 
     Source:
-        Percentile bootstrap (Efron 1979).
+        Percentile bootstrap (Efron 1979), at percentiles that are expanded for few seeds (Hesterberg 2015). With five
+        seeds it covers the truth 94 times in a hundred, with three still only 75 times.
     """
     lines = []
     for dataset, part in measured.groupby('dataset', sort=False):
@@ -134,12 +137,17 @@ def rates(measured: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
                           for draw in draws])
         photos = rest.index.get_level_values('photos').to_numpy()
         with np.errstate(divide='ignore'): rate = photos / equal
-        bounds = {end: np.percentile(rate[1:], at, axis=0, method=method) if n > 1 else np.nan
-                  for end, at, method in (('low', 2.5, 'lower'), ('high', 97.5, 'higher'))}
+        low, high = _ends(rate[1:], n)
         found = rest.mean(axis=1).rename('test_map').reset_index()
-        lines.append(found.assign(dataset=dataset, seeds=n, equal=equal[0], rate=rate[0], **bounds,
+        lines.append(found.assign(dataset=dataset, seeds=n, equal=equal[0], rate=rate[0], low=low, high=high,
                                   smallest=sizes.min(), largest=sizes.max()))
     return pd.concat(lines, ignore_index=True)[COLUMNS] if lines else pd.DataFrame(columns=COLUMNS)
+
+def _ends(drawn: np.ndarray, n: int) -> tuple[np.ndarray | float, np.ndarray | float]:
+    "The 95 % interval from bootstrap samples of n seeds, one a row. Percentiles 2.5 and 97.5 of so few are too close."
+    if n < 2: return math.nan, math.nan
+    at = 100 * special.ndtr(-math.sqrt(n / (n - 1)) * special.stdtrit(n - 1, 0.975))   # Hesterberg (2015), expanded
+    return (np.percentile(drawn, at, axis=0, method='lower'), np.percentile(drawn, 100 - at, axis=0, method='higher'))
 
 COLUMNS = ['dataset', 'loss', 'labels', 'photos', 'seeds', 'test_map', 'equal', 'rate', 'low', 'high', 'smallest',
            'largest']
@@ -234,7 +242,7 @@ def labels_worth(dataset: str, methods: Iterable[str] = METHODS, *, seeds: Itera
     Args:
         dataset: a folder with images/ and labels.csv, or a data set of the suite `photos`.
         methods: registered ones, each on its own head.
-        seeds: of photos, labels and training.
+        seeds: of photos, labels and training; five or more for intervals that are wide enough (see `rates`).
         shares: of known positives, in (0, 1), to be weighed as well.
         dry_run: only say how much there is to train.
         launch: tell, engine, address and jobs, as in `sweeps.staged`.

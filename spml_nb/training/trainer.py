@@ -221,8 +221,8 @@ class Trainer:
         if self.averaged is not None: candidates['averaged'] = self.averaged.module
         logits = {name: self.predict(module, self.task.val) for name, module in candidates.items()}
         if not all(torch.isfinite(each).all() for each in logits.values()):   # the last step's loss looked well
-            raise Diverged(f'the scores of {self.config.loss!r} are not finite after epoch {self.epoch}. Lower the learning '
-                           f'rate (lr is {self.stage.lr:g}) or train in precision float32.')
+            raise Diverged(f'the scores of {self.config.loss!r} are not finite after epoch {self.epoch}. Lower the '
+                           f'learning rate (lr is {self.stage.lr:g}) or train in precision float32.')
         values = []
         for choice, (labels, classes) in zip(self.choices, self.targets.values(), strict=True):
             found = {name: mean_ap(each, labels, self.config.map_definition, classes)

@@ -285,6 +285,39 @@ def test_cells_that_were_not_exercised_are_named_on_both_pages():
     for page in ('em_apl/table1.md', 'index.html'): assert 'Not exercised, EM+APL on VOC: in 10 of 10 runs' in (ROOT / 'outputs' / page).read_text()
 
 
+def test_a_table_whose_runs_lack_the_measure_says_so_and_gives_no_command():
+    made = lines_for('hml', '5', 'photos', lambda row, column, seed: np.nan)
+    known = pd.DataFrame(made, columns=HEADER).set_index('key')
+    text = pages.block(tables.table('hml', '5', known, ['photos']), 'photos')
+    assert 'this fills them' not in text and 'Not measured: 10 of 10 finished runs were recorded without test' in text
+    text = pages.block(tables.table('hml', '5', known.assign(diverged=1), ['photos']), 'photos')
+    assert 'Not measured: 10 of 10 final runs diverged.' in text and 'spml sweep' not in text
+
+
+def test_a_claim_shows_the_command_of_a_figure_only_while_the_figure_lacks_something(monkeypatch):
+    by_runs, by_curves = (next(claim for claim in claims.claims() if claim.id == id) for id in ('hml-margin-peak', 'opml-stable'))
+    key = figures.parts('hml', '3', 'photos', pd.DataFrame())[0]._replace(config=sweeps.candidates(sweeps.Row('an'), 'photos', 'coco18')[0])
+    monkeypatch.setattr(figures, 'parts', lambda paper, figure, suite, known: [key])
+    done = pd.DataFrame(index=[key.key])
+    def command(claim, known): return pages._claim_command(claim, 'photos', set(), known)
+    assert command(by_runs, done.iloc[:0]) == 'spml sweep hml --figure 3 --suite photos' and command(by_runs, done) == ''
+    assert command(by_curves, done) == 'spml sweep opml --figure 4 --suite photos'   # its arrays are not collected
+    file = figures.arrays_file('opml', '4', 'photos')
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert command(by_curves, done) == ''
+
+
+def test_what_was_not_exercised_or_is_shown_twice_has_no_rank():
+    def line(row, published, ours, **more): return {'row': row, 'column': 'VOC', 'metric': 'mAP', 'dataset': 'VOC', 'state': 'done', 'labels': 'single', 'published': published, 'ours': ours, 'runs': f'{{"0": "{row}"}}'} | more
+    fair = [line(row, 60.0 + k, 60.0 + k) for k, row in enumerate(('AN', 'LS', 'EM', 'ROLE', 'HML'))]
+    more = [line('APL', 50.0, 99.0, state='not exercised'), line('Ours', 10.0, 64.0, runs=fair[-1]['runs'])]
+    plain, both = pd.DataFrame(fair), pd.DataFrame(fair + more)
+    assert site.alike(both).row.tolist() == plain.row.tolist() and site.ranking(both) == site.ranking(plain) and ': +1.00, 95 %' in site.ranking(both)
+    assert site.ranking(both.rename(columns={'runs': 'seeds'})) == site.ranking(plain)   # as in the csv file, which the tutorial reads
+    assert pages._leaders(both) == pages._leaders(plain) and 'VOC: HML, in both.' in pages._leaders(both)
+
+
 def test_text_is_escaped_in_every_page(tmp_path, monkeypatch):
     only_hml(monkeypatch)
     hostile = '<script>alert("x")</script> | *a* `b`'

@@ -78,7 +78,23 @@ def test_a_place_is_as_good_as_all_of_its_comparisons(place, word):
 @pytest.mark.parametrize(('words', 'pooled', 'text'), [
     ((WORDS[0],) * 4, 4, 'on the mean of 4 of 4 places; 4 decide alone'), ((WORDS[0], WORDS[3]), 1, 'on the least favourable of 2 of 2 places; 1 decides alone (1 reproduced)'),
     ((WORDS[0], WORDS[4], WORDS[4]), 1, 'on 1 of 3 places; 1 decides alone'), ((WORDS[3],), 1, 'on 1 of 1 place'), ((WORDS[3],), 0, 'on 0 of 1 place with more than one seed')])
-def test_it_is_said_of_how_many_places_the_number_is(words, pooled, text): assert counted(WORDS[3 if '(' in text else 0], words, pooled) == text
+def test_it_is_said_of_how_many_places_the_number_is(words, pooled, text):
+    assert counted(WORDS[3 if '(' in text else 0], words, pooled, len(words) - words.count(WORDS[4])) == text
+
+
+def test_a_place_with_one_seed_is_not_counted_among_those_behind_a_number():
+    decision = decide([{'a': effect(UP)}, {'b': effect([1.0])}])
+    assert decision.tested == 1 and counted(decision.word, decision.words, 1, decision.tested) == 'on 1 of 2 places; 1 decides alone (1 reproduced)'
+
+
+def test_a_comparison_of_one_place_refutes_a_claim_only_with_that_place():
+    wide, down, weak = effect(WIDE), effect([-1.0, -1.25, -0.75]), effect([-1.0, -1.3, -0.6])
+    decision = decide([{'a': wide, 'b': down}, {'a': wide}, {'a': wide}])
+    assert 2 * down.p < 0.05 and decision.pooled == {'a': 3, 'b': 1} and set(decision.words) == {WORDS[3]} and decision.word == WORDS[3]
+    alone = decide([{'a': wide, 'b': effect([-9.0, -9.1, -8.9])}, {'a': wide}, {'a': wide}])
+    assert alone.words[0] == alone.word == WORDS[1]
+    several = decide([{'a': wide, 'b': weak}] * 3)   # a mean of three places is one
+    assert several.pooled['b'] == 3 and set(several.words) == {WORDS[3]} and several.word == WORDS[1]
 
 
 def test_places_that_contradict_each_other_leave_a_claim_undecided():

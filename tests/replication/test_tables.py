@@ -86,6 +86,18 @@ def test_a_table_counts_seeds():
     assert (some.n, some.ours, some.state) == (2, 70.5, 'partly')
 
 
+@pytest.mark.parametrize(('lacking', 'diverged', 'state', 'why'), [
+    (range(10), (), 'missing', '10 of 10 finished runs were recorded without test_map; remove their lines from runs.csv, then spml sweep hml --table 2 --suite photos trains them again'),
+    (range(10), range(10), 'missing', '10 of 10 final runs diverged'), ((3,), (3,), 'partly', '1 of 10 final runs diverged'),
+    ((3, 4), (3,), 'partly', '1 of 10 final runs diverged; 1 of 10 finished runs were recorded without test_map; remove')])
+def test_runs_that_are_done_without_a_number_are_told_and_ask_for_no_command(lacking, diverged, state, why):
+    both = complete('hml', '2', 'WAN', 'VOC12', lambda c: math.nan if c.seed in lacking else 70.0 + c.seed, diverged=lambda c: 1 if c.seed in diverged else math.nan)
+    one = tables.table('hml', '2', both, ['photos']).of('photos').set_index(['row', 'column']).loc[('WAN', 'VOC12')]
+    assert (one.state, one.n, one.command) == (state, 10 - len(lacking), '') and one.why.startswith(why)
+    untrained = tables.table('hml', '2', both.iloc[:-1], ['photos']).of('photos').set_index(['row', 'column']).loc[('WAN', 'VOC12')]
+    assert untrained.command == 'spml sweep hml --table 2 --suite photos'   # a seed is missing
+
+
 def test_a_label_wise_row_has_its_own_number_of_seeds():
     assert list(tables.plan(cell('lac', '2', 'Ours', 'LEM / VOC'), 'photos').seeds) == list(range(5))
     assert list(tables.plan(cell('hml', '2', 'AN', 'VOC12'), 'photos').seeds) == list(range(10))

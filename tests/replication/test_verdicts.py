@@ -57,6 +57,7 @@ def test_gains_are_paired_and_over_an_on_the_same_head():
     assert found.loss.tolist() == ['em'] and found.effect[0] == expected   # no AN on the cosine head of HML
     page = verdicts.markdown(claims.report('photos', pd.DataFrame(), 'hml'), verdicts.of_methods(found))
     assert f'| [em](../nbs/methods/em_apl.ipynb) | +1.3 ± {expected.half_width:.1f} |' in page
+    assert 'not corrected for the number of methods (1), so one in twenty may be wrong' in page
     missing = page.rpartition('\n\n')[2]
     assert 'AN on its head are missing: ' in missing and 'hml, ' in missing and ' em,' not in missing and ' an,' not in missing
 

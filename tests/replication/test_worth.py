@@ -60,11 +60,22 @@ def test_the_interval_is_the_bootstrap_over_seeds_that_all_curves_share():
     wide = measured.pivot_table('test_map', ['loss', 'photos'], 'seed')
     drawn = np.random.RandomState(0).randint(5, size=(400, 5))
     own = sorted(3840 / worth.equivalent(NUMBERS, wide.loc['bce'][list(d)].mean(axis=1).to_numpy(), [wide.loc[('em', 3840)][list(d)].mean()])[0] for d in drawn)
-    assert own[9] <= line.low <= own[10] and own[388] <= line.high <= own[390] and line.low < line.rate < line.high
+    assert (line.low, line.high) == pytest.approx((own[0], own[-1])) and line.low < line.rate < line.high   # percentiles 0.1 and 99.9
     together = measured.assign(test_map=measured.test_map + measured.seed)   # what moves both curves alike is no uncertainty of the rate at a line
     straight = together.assign(test_map=np.log2(together.photos / np.where(together.loss == 'bce', 1, 2)) + together.seed)
     found = worth.rates(straight).set_index('photos').loc[[480, 3840]]
     assert found.low.to_numpy() == pytest.approx(2) and found.high.to_numpy() == pytest.approx(2)
+
+
+@pytest.mark.parametrize('n', [5, 10])
+def test_the_interval_of_few_seeds_covers_the_truth_more_often_than_percentiles_do(n):
+    values = np.random.RandomState(1).normal(size=(2000, n))   # the truth is 0
+    drawn = np.stack([values[:, draw].mean(1) for draw in np.random.RandomState(0).randint(n, size=(1000, n))])
+    def covered(low, high): return np.mean((low <= 0) & (high >= 0))
+    plain, expanded = covered(*np.percentile(drawn, [2.5, 97.5], axis=0)), covered(*worth._ends(drawn, n))
+    assert expanded > max(plain + 0.02, 0.9) and expanded < 0.98
+    if n == 5: assert plain < 0.87
+    assert np.isnan(worth._ends(drawn, 1)).all()
 
 
 def test_seeds_and_sizes_that_are_not_done_are_left_out():

@@ -7,6 +7,7 @@ __all__ = ['CLAIMS']
 
 # %% ../../../nbs/replication/papers/lac_claims.ipynb #8a318c79
 from ..claims import Claim, above, steady
+from .lac_figures import LEM, QUEUES, TEMPERATURES, THRESHOLDS
 
 # %% ../../../nbs/replication/papers/lac_claims.ipynb #1dc9a769
 _OTHERS = ['L_WAN', 'L_EPR', 'L_AN', 'L_AN-LS', 'L_ROLE', 'L_EM', 'L_EM + L_APL']
@@ -39,24 +40,21 @@ CLAIMS = [
 # %% ../../../nbs/replication/papers/lac_claims.ipynb #7650f822
 def _steady(within, settings):
     "LAC on the label-wise model with each of the settings, on the four data sets of the figures."
-    fields = {'loss': 'lac', 'head': 'labelwise', 'epochs': 40, 'patience': 8, 'optimizer': 'adamw',
-              'weight_decay': 0.01, 'schedule': 'onecycle', 'lr': 1e-4, 'head_lr_multiplier': 1.0, 'ema': 0.9997,
-              'seed': 1}
     configs = [{'hparams': each} for each in settings]
-    return lambda runs: [steady(f'{dataset}, mAP', runs(*configs, dataset=dataset, **fields), within=within)
+    return lambda runs: [steady(f'{dataset}, mAP', runs(*configs, dataset=dataset, **LEM), within=within)
                          for dataset in ('voc12', 'coco14', 'nus', 'cub')]
 
 CLAIMS += [
     Claim('lac-threshold', 'Section 4.4, Fig. 3',
           'Over thresholds from 0.5 to 0.9 the mAP changes by no more than 0.3.',
-          _steady(0.3, [{'threshold': δ, 'stage2_threshold': δ} for δ in (0.5, 0.6, 0.7, 0.8, 0.9)]),
+          _steady(0.3, [{'threshold': δ, 'stage2_threshold': δ} for δ in THRESHOLDS]),
           note="The text does not say which stage's threshold is varied; both are. It names COCO as the data set with "
                'the largest change.'),
     Claim('lac-temperature', 'Section 4.4, Fig. 4',
           'Over temperatures from 0.1 to 2 the mAP changes by no more than 0.2.',
-          _steady(0.2, [{'temperature': τ} for τ in (0.1, 0.5, 1, 1.5, 2)]),
+          _steady(0.2, [{'temperature': τ} for τ in TEMPERATURES]),
           note='The text names NUS as the data set with the largest change.'),
     Claim('lac-queue-size', 'Section 4.4, Fig. 5',
           'Over queues of 512 to 8192 embeddings the mAP changes by no more than 0.2.',
-          _steady(0.2, [{'queue': size} for size in (512, 1024, 2048, 4096, 8192)]),
+          _steady(0.2, [{'queue': size} for size in QUEUES]),
           note='The text names COCO as the data set with the largest change.')]

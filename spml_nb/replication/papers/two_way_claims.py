@@ -59,9 +59,10 @@ CLAIMS = [
 
 # %% ../../../nbs/replication/papers/two_way_claims.ipynb #22220c94
 def _others(table):
-    def rows(dataset, *losses): return [f'{dataset} / {loss}' for loss in losses]
-    return [above(f'{dataset}, {column}', table[rows(dataset, 'Ours'), column],
-                  table[rows(dataset, 'Softmax', 'BCE', 'Focal', 'ASL'), column])
+    def of(dataset, column, *losses):   # named without the data set, so that the sets have their mean in common
+        return {loss: table[f'{dataset} / {loss}', column][f'{dataset} / {loss}'] for loss in losses}
+    return [above(f'{dataset}, {column}', of(dataset, column, 'Ours'),
+                  of(dataset, column, 'Softmax', 'BCE', 'Focal', 'ASL'))
             for dataset in ('MSCOCO', 'VISPR', 'VAW', 'WIDER', 'VOC2007', 'VOC2012') for column in table.columns]
 
 _LOSSES = ['ASL', 'Softmax', 'Ours']
