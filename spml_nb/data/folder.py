@@ -76,6 +76,9 @@ def _read_cells(file):
     labels = set(header) - {'image', 'split'}
     if wrong := [name for name in header if name not in RESERVED and name.casefold() in RESERVED]:
         raise SpmlError(f"{file}: {listed(wrong)} among the columns: write small letters, {listed(RESERVED)}.")
+    if wrong := [name for name in labels if '|' in name]:
+        raise SpmlError(f'{file}: {listed(map(repr, wrong))} cannot name a class, since | stands between the names of '
+                        'several. Rename the column.')
     if labels >= set(NAMED):
         raise SpmlError(f'{file} has both a column `labels` (complete) and a column `positives` (the rest is unknown). '
                         'Keep one. Where only some images are complete, give each class a column, with empty cells '

@@ -213,6 +213,7 @@ REFUSED = {   # name: (table, what the message says, files, what is done to the 
     'names in a column label': (rows('cat', header='image,label'), ["If 'label' holds names, call it `labels`"]),
     'a caption among class columns': (rows('1,0,a red hat', header='image,cat,dog,caption'), ["If 'caption' is no class, remove the column"]),
     'a caption beside labels': (rows('a,a red hat', header='image,labels,caption'), ["remove 'caption'"]),
+    'a bar in a class': (rows('1,0', header='image,cat|dog,cat'), ["'cat|dog' cannot name a class", 'Rename the column']),
     'capitals in a column': (rows('a', header='image,Labels'), ['Labels among the columns', 'small letters']),
     'parts in another column': (rows('1,train', '1,test', header='image,cat,subset'), ["column 'subset'", 'name the column `split`']),
     'the first column has another name': (rows('a', header='filename,labels'), ["Rename the first column 'filename' to `image`"]),
