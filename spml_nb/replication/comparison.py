@@ -238,21 +238,21 @@ def compare(folder: str | Path, methods: Iterable[str] = (), labels: str = 'full
             for name, file in _with_side(methods or given.get('methods'), side).items()]
     drawn = '; no labels are drawn, so seeds differ in training alone' if labels == 'full' else ''
     tell(f'{loading.load(folder, min_positives=min_positives)!r}\n{len(rows)} methods, labels {labels}{drawn}.')
-    left = needed(rows, suite, folder, range(seeds), finished())
-    _refuse_old_runs(rows, suite, folder, range(seeds))
+    left = _left(rows, suite, folder, range(seeds))
     tell(time_said(left, jobs, given['config']['regime']))
     if dry_run: return left
     done = trained(rows, suite, folder, range(seeds), tell=tell, **launch)
     tell(result(rows, suite, folder, seeds, finished()))
     return done
 
-def _refuse_old_runs(rows, suite, folder, seeds):
-    "Refuse to go on where a run had other photos or labels: any that a search may come to."
+def _left(rows, suite, folder, seeds):
+    "What is to be trained. Refused where a run, any that a search may come to, had other photos or labels."
     tried = [config for row in rows for config in candidates(row, suite, folder)]
     later = [replace(config, seed=seed, label_seed=seed) for config in tried for seed in seeds]
     if old := stale(tried + later):
         raise SpmlError(f'{len(old)} runs of {folder} were trained before its photos or labels changed. Remove them '
                         f"from {settings.path('runs')} to compare anew: {listed(old, 99)}.")
+    return needed(rows, suite, folder, seeds, finished())
 
 def _with_side(methods: Iterable[str] | None, side: str) -> dict[str, str]:
     "{method: the file of side information where it needs one}. Without methods: all that the file has enough for."
