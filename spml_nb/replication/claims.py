@@ -393,7 +393,8 @@ def verdict_of(places: list[Place]) -> Verdict:
                                              key=lambda both: both[1].mean))
               for place, word, one in zip(places, decision.words, each, strict=True)]
     least = decision.least if decision.word != WORDS[4] else ''
-    idle = any(not number.exercised for place in places for number in place.numbers)
+    idle = any(not all(number.exercised for number in place.numbers) for place, one in zip(places, each, strict=True)
+               if all(number.seeds for number in place.numbers) or not any(effect for _, effect in one.values()))
     theirs = pd.DataFrame([{name: contrast.published for name, (contrast, _) in one.items()} for one in each])
     there = [least in one and bool(one[least][1]) for one in each]
     published = theirs.loc[there, least].mean() if least else theirs.mean().min()

@@ -308,6 +308,14 @@ def test_a_report_has_every_line_of_its_forest_plot(opml):
         assert [place['place'] for place in places] == [text.partition(': ')[0].partition(' (')[0] for text in filter(None, line.measured.split('; '))]
 
 
+def test_a_claim_is_called_idle_where_no_run_could_decide_it():
+    "Beside comparisons that have numbers, runs that are missing come first."
+    idle, ours = Number(seeds(5, 5.1, 5.2), 'mini_voc for ', exercised=False), side(ours=seeds(6, 6.1, 6.2))
+    for others, word in (({'apl': idle}, NOT_EXERCISED), (side(b=seeds(1, 1, 1)) | {'apl': idle}, NOT_EXERCISED),
+                         ({'c': Number({}, ''), 'apl': idle}, NOT_EXERCISED), (side(b=seeds(1, 1, 1)) | {'c': Number({}, ''), 'apl': idle}, NOT_RUN)):
+        assert verdict_of([above('VOC', ours, others)]).word == word
+
+
 def test_the_record_says_what_was_not_exercised(opml):
     idle = opml.assign(exercised=np.where(opml.loss == 'asl', 0.0, np.nan), best_epoch=3)
     report = claims.report('photos', idle, 'opml').set_index('id')
