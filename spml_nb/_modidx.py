@@ -2003,6 +2003,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                        'spml_nb/training/selection.py'),
                                             'spml_nb.training.selection._of_test': ( 'training/selection.html#_of_test',
                                                                                      'spml_nb/training/selection.py'),
+                                            'spml_nb.training.selection._scored': ( 'training/selection.html#_scored',
+                                                                                    'spml_nb/training/selection.py'),
                                             'spml_nb.training.selection._threshold': ( 'training/selection.html#_threshold',
                                                                                        'spml_nb/training/selection.py'),
                                             'spml_nb.training.selection.blind': ( 'training/selection.html#blind',

@@ -60,11 +60,17 @@ def targets(task: Task, selection: str) -> dict[str, tuple[np.ndarray, np.ndarra
     """
     seen = seen_classes(task)
     if not len(task.val): return {'last': (task.data.labels[task.val], seen)}
-    clean = labels.for_scoring(task.data.labels[task.val])[0], seen
-    observed = labels.for_scoring(task.observed_val)[0], (task.observed > 0).any(0)
+    clean, known = _scored(task.data.labels[task.val], seen), (task.observed > 0).any(0)
+    observed = _scored(task.observed_val, known)
     if selection == 'last': return {'last': clean}
     by_truth = {} if blind(task, selection) else {'val_clean': clean}
     return by_truth | {'val_observed': observed}
+
+def _scored(true: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    "What validation images are scored against: known labels, observed ones if those of the classes cannot be scored."
+    targets, count = labels.for_scoring(true)[0].copy(), classes if classes.any() else slice(None)
+    targets[:, count] = labels.for_scoring(true[:, count])[0]
+    return targets, classes
 
 def seen_classes(task: Task) -> np.ndarray:
     """Which classes some training image is known to have.

@@ -144,9 +144,9 @@ def test_a_class_that_no_training_image_has_does_not_choose_the_epoch(folder):
 
 
 def test_without_a_class_that_can_be_measured_observed_labels_choose(folder):
-    """A: its negatives are known, but no photo of val has it, and no training photo either. The others have positives alone."""
+    "A is known in full in val, but no training photo has it. The others have positives alone."
     split = np.repeat(['train', 'val', 'test'], [36, 12, 12])
-    rows = [[f'{k:03}.png', '0' if part != 'test' else '1', '1' if k % 2 else '', '' if k % 2 else '1', part] for k, part in enumerate(split)]
+    rows = [[f'{k:03}.png', '0' if part == 'train' else str(k % 2), '1' if k % 2 else '', '' if k % 2 else '1', part] for k, part in enumerate(split)]
     pd.DataFrame(rows, columns=['image', 'A', 'B', 'C', 'split']).to_csv(folder / 'labels.csv', index=False)
     with pytest.warns(UserWarning, match='chosen by observed labels'): result = training.train(config(folder, regime='linear', labels='full'))
     assert result.curves.val_map.notna().all() and (result.folder / 'DONE').is_file()
