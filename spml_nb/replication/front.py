@@ -250,7 +250,7 @@ def part(measured: pd.DataFrame, picture: str) -> str:
     Returns: Markdown, with the marks.
     """
     wanted = measured[measured.n >= 0]
-    missing = f' {(wanted.n == 0).sum()} of {len(wanted)} cells are still missing.' if (wanted.n == 0).any() else ''
+    missing = f' Still missing: {(wanted.n == 0).sum()} of {len(wanted)} cells.' if (wanted.n == 0).any() else ''
     text = ('Points of mAP gained over *assume negative* (AN), which takes every unknown label for a negative. Rings '
             'are the papers’ gains on VOC, COCO, NUS-WIDE and CUB. Dots are ours, on the photos that stand in for '
             'these, over AN on the same head, ± half the 95 % interval over seeds and test images. Crosses are ours '

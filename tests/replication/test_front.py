@@ -61,7 +61,7 @@ def test_a_gain_is_taken_seed_by_seed_over_the_same_head_and_over_plain_an(found
     over_plain = statistics.effect([5.0, 7.0, 2.0], None, statistics.image_sd('voc12_animals'))   # as HML takes its gain
     assert row.startswith(f'| HML (HML Table 4) | +2.2 / **+4.7 ± {over_plain.half_width:.1f} (+1.5)** | +4.5 / ')
     assert next(row for row in text.splitlines() if row.startswith('| Two-way')).endswith('| – | – |')
-    for words in ('cells are still missing', 'plain AN', 'search budget', 'fully labelled'): assert words in ' '.join(text.split())
+    for words in ('Still missing: ', 'plain AN', 'search budget', 'fully labelled'): assert words in ' '.join(text.split())
     assert b'missing' in front.draw(found)
 
 

@@ -193,7 +193,7 @@ def test_a_large_table_is_kept_as_a_matrix_and_means_the_same(tmp_path, monkeypa
     for image in names:
         (tmp_path / 'vaw' / 'images' / image).parent.mkdir(parents=True, exist_ok=True)
         drawing([1]).save(tmp_path / 'vaw' / 'images' / image)
-    listing = Listing(names, rng.randint(-1, 2, (30, 4)).astype(np.int8), ['b', 'a|c', 'ä', '0'], ['train'] * 20 + ['test'] * 10)
+    listing = Listing(names, rng.randint(-1, 2, (30, 4)).astype(np.int8), ['b', 'a,c', 'ä', '0'], ['train'] * 20 + ['test'] * 10)
     benchmark = dataclasses.replace(find('voc12'), name='vaw', read=lambda folder: listing, archives=(), counts={'images': 30})
     tables = {}
     for most, file in ((10**9, 'labels.csv'), (10, 'labels.npz')):
