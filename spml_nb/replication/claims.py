@@ -52,6 +52,7 @@ class Number(NamedTuple):
         prefix: The data set that stands in for the paper's. It begins the name of a place: 'mini_voc for '.
         runs: Equal for equal runs, None where there can be no run.
         dataset: Whose test images it was measured on, '' for other images.
+        metric: Of `published.METRICS`.
         printed: (mean, standard deviation, runs) as the paper prints them, NaN for what it does not print.
         exercised: Whether the method's own mechanism acted before selection stopped. Without it the number decides
             nothing.
@@ -60,6 +61,7 @@ class Number(NamedTuple):
     prefix: str = ''
     runs: Hashable = None
     dataset: str = ''
+    metric: str = 'mAP'
     printed: tuple[float, float, float] = (math.nan, math.nan, math.nan)
     exercised: bool = True
 
@@ -178,7 +180,8 @@ class Contrast(NamedTuple):
             An Effect, None without a seed. Sums that are all 0 come from equal runs; no test image can part them.
         """
         sums, dataset = np.array(list(self.by_seed.values())), self.numbers[0].dataset
-        images = image_sd(dataset) * math.sqrt(max(np.square(self.weights).sum(), 2) / 2) if dataset else 0.0
+        of_two = max(image_sd(dataset, number.metric) for number in self.numbers) if dataset else 0.0
+        images = of_two * math.sqrt(max(np.square(self.weights).sum(), 2) / 2)
         if not len(sums): return None
         return statistics.effect(self.sign * (sums - self.bound), None, images if sums.any() else 0.0)
 
@@ -573,14 +576,14 @@ def _sources(paper: str, table: str, suite: str) -> dict[tuple[str, str], tuple]
     several = len({cell['dataset'] for cell in cells.values()} - {None}) > 1
     return {place: _source(cell, suite, several) for place, cell in cells.items()}
 
-def _source(cell: dict, suite: str, several: bool = True) -> tuple[str, Hashable, str]:
-    "`prefix`, `runs` and `dataset` of a cell's Number. several: the names of places tell data sets apart."
+def _source(cell: dict, suite: str, several: bool = True) -> tuple[str, Hashable, str, str]:
+    "`prefix`, `runs`, `dataset` and `metric` of a cell's Number. several: the names of places tell data sets apart."
     plan = papers.plan(cell, suite)
-    if not plan.search: return '', None, ''
+    if not plan.search: return '', None, '', cell['metric']
     runs = frozenset(map(key, plan.search)), json.dumps(plan.stated, sort_keys=True), plan.labels, cell['metric']
     used = stand_in(cell['dataset'], suite)
     tested = '' if cell['metric'] == 'pseudo-label precision' else used   # a measure of training images
-    return '' if suite == 'paper' else used + (' for ' if several else ', '), runs, tested
+    return '' if suite == 'paper' else used + (' for ' if several else ', '), runs, tested, cell['metric']
 
 # %% ../../nbs/replication/claims.ipynb #2d3b7f10
 def report(suite: str, known: pd.DataFrame, paper: str | None = None, value: Value | None = None) -> pd.DataFrame:

@@ -281,7 +281,8 @@ def _gain(cell: dict, base: dict | None, lines: dict[tuple[str, str], dict]) -> 
     if base is None or base is cell: return nothing
     own, other = (lines[one['row'], one['column']] for one in (cell, base))
     seeds = [pd.Series(json.loads(each['seeds']), dtype=float) for each in (own, other)]
-    ours = paired(*seeds, None if cell['metric'] == 'pseudo-label precision' else own['stand_in'])
+    on = None if cell['metric'] == 'pseudo-label precision' else own['stand_in']
+    ours = paired(*seeds, on, cell['metric'])
     idle = own['state'] == 'not exercised'
     return {'gain_published': cell['mean'] - base['mean'], 'gain': math.nan if idle else ours.mean,
             'gain_half': math.nan if idle else ours.half_width}

@@ -129,6 +129,18 @@ def test_the_test_images_widen_the_interval_where_a_number_is_measured_on_them()
     assert error('mini_voc') == pytest.approx((error('') ** 2 + statistics.image_sd('mini_voc') ** 2) ** 0.5)
 
 
+def test_a_measure_has_test_images_of_its_own_and_two_measures_the_larger():
+    seed = {'a': seeds(4, 5, 6), 'b': seeds(2, 2, 2.1)}
+    def error(*metrics): return one(above('', *({name: Number(seed[name], dataset='coco18', metric=metric)} for name, metric in zip('ab', metrics, strict=True)))).effect.error
+    apart = error('mAP@class', 'mAP@class') ** 2 - error('mAP@sample', 'mAP@sample') ** 2
+    assert apart == pytest.approx(0.67 ** 2 - 0.50 ** 2) and error('mAP@class', 'mAP@sample') == error('mAP@class', 'mAP@class')
+
+
+def test_a_number_of_a_table_knows_its_measure():
+    ask = claims.our_value('photos', pd.DataFrame(columns=['loss', 'dataset', 'val_map', 'test_map_sample', 'seed']))
+    for operand in operands(claim_named('two_way-ways'))[0]: assert ask(operand).metric == operand.cell[1]
+
+
 def test_only_common_seeds_are_compared_and_their_number_is_told():
     assert str(one(above('VOC', side(a=seeds(5)), side(b=seeds(4, 9, 9))))) == 'mini_voc for VOC: undecided, +1.00, 1 seed'
     assert one(above('VOC', side(a=seeds(5, 6, 7)), side(b=seeds(4, 5)))).effect.seeds == 2
@@ -254,7 +266,7 @@ def opml(): return known_of('opml', 'III', 'photos', lambda row, column, seed: {
 
 
 def test_words_are_those_of_a_paired_t_test(monkeypatch):
-    monkeypatch.setattr(claims, 'image_sd', lambda dataset: 0.0)
+    monkeypatch.setattr(claims, 'image_sd', lambda dataset, metric: 0.0)
     random = np.random.RandomState(0)
     scores = {(row, seed): 50 + 2 * (row == 'EM') + random.normal() for row in ('AN', 'EM') for seed in range(50)}
     known = known_of('em_apl', '1', 'photos', lambda row, column, seed: scores.get((row, seed), 40.0))
