@@ -7,7 +7,6 @@ __all__ = ['SIGNED', 'UNSIGNED', 'OPERATIONS', 'CHANGE_HUE', 'LIGHT', 'LIGHT_SCA
            'rand_augment', 'colour_jitter', 'plain', 'weak', 'strong', 'jitter_in_order', 'crop_colours', 'view']
 
 # %% ../../nbs/data/views.ipynb #74c61a7d
-import inspect
 import math
 from functools import partial
 
@@ -286,31 +285,27 @@ def crop_colours(images: torch.Tensor, p: float = 0.5, jitter: float = 0.4, ligh
     return images.add_(_rows(lighting * torch.randn(n, 3) * LIGHT_SCALE @ LIGHT.T, images))
 
 # %% ../../nbs/data/views.ipynb #c7e7181b
-VIEWS = {'plain': plain, 'flip': weak, 'weak': weak, 'strong': strong,
+VIEWS = {'plain': plain, 'flip': weak, 'strong': strong,
          'strong_bare': partial(strong, jitter_p=0.0, grey_p=0.0),
-         'shift': partial(weak, p=0.0, pixels=3), 'weak_shift': partial(weak, p=0.0, pixels=3),
+         'shift': partial(weak, p=0.0, pixels=3),
          'strong_shift': partial(strong, p=0.0, pixels=3),
          'strong_shift_hue': partial(strong, p=0.0, pixels=3, keep_hue=True),
          'crop': crop_colours, 'centre': plain}
 
-def view(name: str, **options):
+def view(name: str):
     """Find an augmentation by its name.
 
     Args:
         name: A key of `VIEWS`.
-        **options: Arguments of the function behind it: of `weak`, `strong` or `crop_colours`.
 
     Returns:
         A function from (B, 3, H, W) uint8 to (B, 3, H, W) float32 in [0, 1] on the same device, channels_last if its
         input is.
 
     Raises:
-        SpmlError: For an unknown name or option.
+        SpmlError: For an unknown name.
 
     Source:
         Cole et al. 2021 (flip), LAC §4.1 (weak, strong); shift: own choice.
     """
-    function = VIEWS[one_of(name, VIEWS, 'view')]
-    allowed = [option for option in inspect.signature(function).parameters if option != 'images']
-    for option in options: one_of(option, allowed, f'option of the view {name!r}')
-    return partial(function, **options)
+    return VIEWS[one_of(name, VIEWS, 'view')]

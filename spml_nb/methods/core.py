@@ -218,11 +218,6 @@ class Method(nn.Module):
                             f"information holds {' and '.join(side) or 'none'}. Add it: nbs/data/side.ipynb.")
         for kind in self.side: self.register_buffer(f'side_{kind}', torch.as_tensor(side[kind]), persistent=False)
 
-    @classmethod
-    def stages_with(cls, **hparams) -> int:
-        "The number of stages with all these hyper-parameters."
-        return cls.stages
-
     def loss(self, outputs: ViewOutputs, index: Tensor) -> Tensor:
         "The loss of a batch, a scalar. outputs: of the B images; index: (B,) their rows in `z`."
         raise NotImplementedError
@@ -453,7 +448,7 @@ def same_loss(loss: str, hparams: dict, labels: str) -> tuple[str, dict]:
 # %% ../../nbs/methods/core.ipynb #869f6bff
 def register_loss(name: str, loss: Callable, *, values: dict | None = None, recipe: dict | None = None,
                   head: str = 'linear', heads: tuple | None = None, search: dict | None = None, source: str = '',
-                  **fixed) -> type[Method]:
+                  **fixed):
     """Make a pure loss a method.
 
     Args:
@@ -466,9 +461,6 @@ def register_loss(name: str, loss: Callable, *, values: dict | None = None, reci
         search: see `register`.
         source: see `register`.
         fixed: keyword arguments of `loss` that this name pins.
-
-    Returns:
-        The new subclass of Method.
 
     Raises:
         SpmlError: see `register`.
@@ -486,4 +478,4 @@ def register_loss(name: str, loss: Callable, *, values: dict | None = None, reci
     LossMethod.__name__ = LossMethod.__qualname__ = f'{loss.__name__}_method'
     LossMethod.__module__, LossMethod.__doc__ = loss.__module__, loss.__doc__
     LossMethod.head, LossMethod.heads = head, heads
-    return register(name, values=values, recipe=recipe, search=search, source=source)(LossMethod)
+    register(name, values=values, recipe=recipe, search=search, source=source)(LossMethod)

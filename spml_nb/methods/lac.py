@@ -313,12 +313,9 @@ class LAC(PLC):
                             "Train it with the head 'labelwise'.")
         self.lambda_lac, self.temperature = lambda_lac, above_zero(temperature, 'temperature', _TEMPERATURE)
         self.stage2_threshold = in_range(stage2_threshold, 0.5, 1, 'stage2_threshold')
-        self.two_stage, self.stages, self.stage = two_stage, self.stages_with(two_stage=two_stage), 1
+        self.two_stage, self.stages, self.stage = two_stage, 2 if two_stage else 1, 1
         self.queue = EmbeddingQueue(queue, projection)
         self.projector = nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, projection))
-
-    @classmethod
-    def stages_with(cls, **hparams): return 2 if hparams['two_stage'] else 1
 
     def start_stage(self, k):
         super().start_stage(k)

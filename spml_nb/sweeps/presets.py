@@ -4,10 +4,9 @@
 
 # %% auto #0
 __all__ = ['ORIGINS', 'printed', 'in_code', 'by_cole', 'cited', 'chosen', 'lost', 'POSITIVES', 'PAPERS', 'Value', 'four', 'Paper',
-           'datasets', 'losses', 'values', 'preset', 'grid', 'table', 'overview']
+           'datasets', 'losses', 'values', 'preset', 'table', 'overview']
 
 # %% ../../nbs/sweeps/presets.ipynb #48db5f1c
-import itertools
 from dataclasses import dataclass, field, fields, replace
 
 import pandas as pd
@@ -377,30 +376,11 @@ def preset(paper: str, dataset: str, loss: str) -> dict:
     Raises:
         SpmlError: for a combination that the paper does not have.
     """
-    return _as_fields(dataset, loss, {name: value.value for name, value in values(paper, dataset, loss).items()})
-
-def _as_fields(dataset: str, loss: str, given: dict) -> dict:
-    "Fields of a configuration; what is none of them belongs to the loss."
     from spml_nb.runs.config import Config
-    names = {f.name for f in fields(Config)}
-    return {'loss': loss, 'dataset': dataset, **{k: v for k, v in given.items() if k in names},
-            'hparams': {k: v for k, v in given.items() if k not in names}}
-
-def grid(paper: str, dataset: str, loss: str) -> list[dict]:
-    """All points of the search that a paper made; the best by validation mAP is its result.
-
-    Args:
-        paper, dataset, loss: as in `losses`.
-
-    Returns:
-        Mappings as from `preset`; a single one if the paper names no search.
-
-    Raises:
-        SpmlError: for a combination that the paper does not have.
-    """
-    given = values(paper, dataset, loss)
-    choices = [[(name, x) for x in value.among or (value.value,)] for name, value in given.items()]
-    return [_as_fields(dataset, loss, dict(point)) for point in itertools.product(*choices)]
+    given, names = values(paper, dataset, loss), {f.name for f in fields(Config)}
+    own = {name: value.value for name, value in given.items() if name not in names}
+    return {'loss': loss, 'dataset': dataset, 'hparams': own,
+            **{name: value.value for name, value in given.items() if name in names}}
 
 # %% ../../nbs/sweeps/presets.ipynb #096f6456
 def table(paper: str | None = None) -> pd.DataFrame:

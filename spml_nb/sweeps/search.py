@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SEARCH_SEED', 'SPACE', 'SUITES', 'COLUMNS', 'space', 'drawn', 'rates', 'Row', 'candidates', 'own_folder',
-           'head_of_an', 'seeds_of', 'choose', 'scores', 'best_of_k', 'compare', 'trained', 'finals', 'searched',
-           'half_interval', 'outcome', 'every_method', 'rows_of', 'sweep', 'record', 'boards']
+           'head_of_an', 'seeds_of', 'choose', 'scores', 'best_of_k', 'trained', 'finals', 'searched', 'half_interval',
+           'outcome', 'every_method', 'rows_of', 'sweep', 'record', 'boards']
 
 # %% ../../nbs/sweeps/search.ipynb #6ed01581
 import hashlib
@@ -298,27 +298,6 @@ def best_of_k(values: Iterable[float]) -> list[float]:
     return [sum(math.comb(i, k - 1) * v for i, v in enumerate(ordered)) / math.comb(n, k) for k in range(1, n + 1)]
 
 # %% ../../nbs/sweeps/search.ipynb #62fad70c
-def compare(rows: Iterable[Row], suite: str, dataset: str, *, seeds: Iterable[int] | None = None, jobs: int = 1,
-            tell: Callable = print) -> pd.DataFrame:
-    """Search, choose, and train with every seed; whatever is done already is taken as it is.
-
-    Args:
-        rows: the lines to compare.
-        suite, dataset: as in `candidates`.
-        seeds: of observed labels and training; unset: those of the suite.
-        jobs: runs at a time.
-        tell: as in `run`.
-
-    Returns:
-        DataFrame as from `outcome`.
-
-    Raises:
-        SpmlError: as `candidates`.
-    """
-    rows = list(rows)
-    trained(rows, suite, dataset, seeds, jobs=jobs, tell=tell)
-    return outcome(rows, suite, dataset, finished(), seeds)
-
 def trained(rows: list[Row], suite: str, dataset: str, seeds: Iterable[int] | None, **options) -> pd.DataFrame:
     """Search, choose, and train with every seed; what is done already is left alone. `outcome` says what came out.
 

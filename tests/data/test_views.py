@@ -1,5 +1,7 @@
 """Views: each by name, each step against torchvision or a loop, and the hue that is a label."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -36,13 +38,13 @@ def test_every_view_gives_floats_in_range_channels_last_and_repeats_with_the_see
 
 
 def test_the_views_have_their_fixed_names():
-    assert set(VIEWS) == {'plain', 'flip', 'shift', 'weak', 'strong', 'strong_bare', 'weak_shift', 'strong_shift', 'strong_shift_hue', 'crop', 'centre'}
+    assert set(VIEWS) == {'plain', 'flip', 'shift', 'strong', 'strong_bare', 'strong_shift', 'strong_shift_hue', 'crop', 'centre'}
 
 
 def test_plain_is_the_bytes_over_255(): assert torch.equal(view('plain')(X), X.float() / 255)
 
 
-@pytest.mark.parametrize('name', ['flip', 'weak'])
+@pytest.mark.parametrize('name', ['flip'])
 def test_flip_mirrors_about_half_of_the_images_and_changes_nothing_else(name):
     torch.manual_seed(0)
     many = X.repeat(20, 1, 1, 1)
@@ -51,7 +53,7 @@ def test_flip_mirrors_about_half_of_the_images_and_changes_nothing_else(name):
     assert (same ^ mirrored).all() and 0.4 < mirrored.float().mean() < 0.6
 
 
-@pytest.mark.parametrize('name', ['shift', 'weak_shift'])
+@pytest.mark.parametrize('name', ['shift'])
 def test_shift_draws_every_offset_up_to_three_and_never_mirrors(name):
     torch.manual_seed(0)
     ramp = torch.arange(8)[:, None] * 20 + torch.arange(11)
@@ -111,28 +113,27 @@ def test_each_part_of_the_strong_view_can_be_seen_alone():
     torch.manual_seed(0)
     many, off = X.repeat(20, 1, 1, 1), dict(p=0, cutout=0, operations=0, jitter=0, grey_p=0)
     n = len(many)
-    assert torch.equal(view('strong', **off)(many), many.float() / 255)
-    moved = view('strong', **off | {'p': 1.0})(many); assert torch.equal(moved, many.flip(3) / 255)
-    changed = (view('strong', **off | {'cutout': 0.5})(many) * 255).round() != many
+    assert torch.equal(partial(VIEWS['strong'], **off)(many), many.float() / 255)
+    moved = partial(VIEWS['strong'], **off | {'p': 1.0})(many); assert torch.equal(moved, many.flip(3) / 255)
+    changed = (partial(VIEWS['strong'], **off | {'cutout': 0.5})(many) * 255).round() != many
     assert 0.05 < changed.float().mean() < 0.25 and changed.any(1)[:, :, 0].any() and changed.any(1)[:, 7].any()
-    grey = view('strong', **off | {'grey_p': 0.2})(many)
+    grey = partial(VIEWS['strong'], **off | {'grey_p': 0.2})(many)
     assert 0.15 < ((grey.amax(1) - grey.amin(1)).flatten(1).amax(1) < 1e-6).float().mean() < 0.25
-    jittered = view('strong', **off | {'jitter': 0.4})(many)
+    jittered = partial(VIEWS['strong'], **off | {'jitter': 0.4})(many)
     assert 0.15 < (jittered == many.float() / 255).flatten(1).all(1).float().mean() < 0.25 and len(jittered) == n
-    shifted = view('strong_shift', **{**off, 'p': 0.0})(many)
+    shifted = partial(VIEWS['strong_shift'], **{**off, 'p': 0.0})(many)
     assert ((shifted * 255).round() != many).flatten(1).any(1).float().mean() > 0.9
 
 
 def test_strong_shift_never_mirrors():
     torch.manual_seed(0)
     ramp = (20 * torch.arange(11, dtype=torch.uint8)).expand(200, 3, 8, 11)
-    out = view('strong_shift', cutout=0, operations=0)(ramp)
+    out = partial(VIEWS['strong_shift'], cutout=0, operations=0)(ramp)
     assert (out[..., 1:] >= out[..., :-1]).all()
 
 
 def test_views_refuse_what_they_do_not_know():
     with pytest.raises(SpmlError, match=r"unknown view 'stron'.*Did you mean 'strong'"): view('stron')
-    with pytest.raises(SpmlError, match=r"unknown option of the view 'flip' 'cutout'; allowed: p, pixels"): view('flip', cutout=0.1)
     for wrong in (X.float(), X[0], X[:, :1]):
         with pytest.raises(SpmlError, match='uint8 images'): view('plain')(wrong)
 
@@ -169,7 +170,7 @@ def test_jitter_in_order_is_torchvisions_steps_one_after_another():
 def test_lighting_adds_one_colour_an_image_along_the_principal_axes():
     torch.manual_seed(0)
     grey = torch.full((4000, 3, 2, 2), 128, dtype=torch.uint8)
-    added = view('crop', p=0.0, jitter=0.0)(grey) - 128 / 255
+    added = partial(VIEWS['crop'], p=0.0, jitter=0.0)(grey) - 128 / 255
     assert (added.flatten(2).amax(2) - added.flatten(2).amin(2)).max() < 1e-6
     axes = torch.tensor([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])
     expected = axes @ torch.diag((0.1 * torch.tensor([0.2175, 0.0188, 0.0045])) ** 2) @ axes.T
@@ -179,7 +180,7 @@ def test_lighting_adds_one_colour_an_image_along_the_principal_axes():
 def test_without_jitter_and_lighting_a_crop_is_mirrored_or_not():
     torch.manual_seed(0)
     x = torch.randint(0, 256, (300, 3, 6, 5), dtype=torch.uint8)
-    out = view('crop', jitter=0.0, lighting=0.0)(x)
+    out = partial(VIEWS['crop'], jitter=0.0, lighting=0.0)(x)
     same, mirrored = (torch.isclose(out, y / 255, atol=1e-6).flatten(1).all(1) for y in (x, x.flip(3)))
     assert (same ^ mirrored).all() and 0.4 < mirrored.float().mean() < 0.6
 
@@ -189,9 +190,9 @@ def test_without_jitter_and_lighting_a_crop_is_mirrored_or_not():
 def test_the_bare_strong_view_has_neither_jitter_nor_grey():
     torch.manual_seed(0)
     x, off = torch.randint(0, 256, (200, 3, 6, 5), dtype=torch.uint8), dict(p=0.0, cutout=0.0, operations=0)
-    assert torch.equal(view('strong_bare', **off)(x), x / 255)
-    assert not torch.isclose(view('strong', **off)(x), x / 255, atol=1e-6).all()
-    changed = (view('strong_bare', p=0.0)(x) != x / 255).flatten(1).any(1).float().mean()
+    assert torch.equal(partial(VIEWS['strong_bare'], **off)(x), x / 255)
+    assert not torch.isclose(partial(VIEWS['strong'], **off)(x), x / 255, atol=1e-6).all()
+    changed = (partial(VIEWS['strong_bare'], p=0.0)(x) != x / 255).flatten(1).any(1).float().mean()
     assert changed > 0.9   # Cutout and RandAugment are there
 
 
@@ -210,7 +211,7 @@ def test_the_miniatures_strong_view_keeps_the_hue_and_the_photos_does_not():
     x[:, :, :2] = 90   # a grey border, so that there is something to stretch
     before, _ = named_hue(x / 255)
     def kept(name):
-        after, saturation = named_hue(view(name, cutout=0.0)(x))
+        after, saturation = named_hue(partial(VIEWS[name], cutout=0.0)(x))
         inner = (after[:, 4:7, 4:7], before[:, 4:7, 4:7], saturation[:, 4:7, 4:7])
         return ((inner[0] == inner[1]) & (inner[2] > 0.15)).mean()
     assert kept('strong_shift_hue') > 0.9 > 0.75 > kept('strong_shift')

@@ -265,8 +265,9 @@ def test_each_stage_has_the_whole_allowance():
     for regime, epochs in (('finetune', 120), ('linear', 60)):
         for name, hparams in (('lac_plc', {}), ('lac', {}), ('lac', {'two_stage': False})):
             config = resolve(Config(loss=name, dataset='mini_voc', regime=regime, hparams=hparams))
-            parts = stages(config, make(name, **hparams))
-            assert len(parts) == find(name).stages_with(**config.hparams) and {part.epochs for part in parts} == {epochs}
+            method = make(name, **hparams)
+            parts = stages(config, method)
+            assert len(parts) == method.stages and {part.epochs for part in parts} == {epochs}
 
 
 def test_what_the_methods_ask_for():

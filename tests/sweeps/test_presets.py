@@ -102,12 +102,6 @@ def test_what_a_paper_does_not_have_is_refused():
     with pytest.raises(SpmlError, match="loss of 'lac'"): presets.overview('lac', 'asl')
 
 
-def test_the_grid_is_the_product_of_what_was_searched():
-    points = presets.grid('hml', 'voc12', 'hml')
-    assert {(p['batch_size'], p['lr']) for p in points} == {(b, lr) for b in (8, 16) for lr in (1e-2, 1e-3, 1e-4, 1e-5)} and len(points) == 8
-    assert presets.preset('hml', 'voc12', 'hml') in points and presets.grid('two_way', 'voc12', 'asl') == [presets.preset('two_way', 'voc12', 'asl')]
-
-
 # ---- numbers that a paper prints are in its text
 
 TEXTS = {'hml': 'hml.txt', 'em_apl': 'em_apl_supplement.txt', 'lac': 'lac.txt', 'two_way': 'two_way.txt', 'opml': 'opml.txt'}
