@@ -15,15 +15,10 @@ NOTEBOOKS = Path(__file__).resolve().parents[1] / 'nbs' / 'papers'
 def notebook(paper): return nbformat.read(NOTEBOOKS / f'{paper}.ipynb', 4)
 
 
-def code_of(paper, given=None, until=None):
-    "The code cells of a paper's notebook behind a fresh start, with a cell of given parameters behind its own."
-    cells = [new_code_cell('%reset -f')]
-    for cell in notebook(paper).cells:
-        if cell.cell_type != 'code': continue
-        cells.append(new_code_cell(cell.source))
-        if given and 'parameters' in cell.metadata.get('tags', []): cells.append(new_code_cell(given))
-        if until and until in cell.source: break
-    return cells
+def code_of(paper):
+    "The code cells of a paper's notebook behind a fresh start."
+    code = [cell.source for cell in notebook(paper).cells if cell.cell_type == 'code']
+    return [new_code_cell(source) for source in ('%reset -f', *code)]
 
 
 def said(cells): return '\n'.join(str(output.get('data', output.get('evalue', ''))) for cell in cells for output in cell.outputs)
@@ -31,23 +26,19 @@ def said(cells): return '\n'.join(str(output.get('data', output.get('evalue', ''
 
 @pytest.mark.parametrize('paper', published.papers())
 def test_a_papers_notebook_shows_every_table_and_figure(paper):
-    whole = notebook(paper)
-    source = '\n'.join(cell.source for cell in whole.cells)
-    for number in published.tables(paper): assert f"pages.section('{paper}', '{number}', suite, known)" in source
-    for number in figures.figures(paper): assert f"pages.Picture('{paper}', '{number}', suite)" in source
-    assert sum('parameters' in cell.metadata.get('tags', []) for cell in whole.cells) == 1
+    source = '\n'.join(cell.source for cell in notebook(paper).cells)
+    for number in published.tables(paper): assert f"pages.section('{paper}', '{number}', known)" in source
+    for number in figures.figures(paper): assert f"pages.Picture('{paper}', '{number}')" in source
 
 
 @pytest.mark.slow
 def test_the_papers_notebooks_need_no_run(tmp_path):
-    "All of them in one kernel, in a folder without outputs; then two wrong parameters."
+    "All of them in one kernel, in a folder without outputs."
     parts = {paper: code_of(paper) for paper in published.papers()}
-    wrong = {'suite': code_of('lac', "suite = 'potos'", 'known ='), 'suit': code_of('lac', "suit = 'photos'", 'known =')}
-    for cells in wrong.values(): cells[-1].metadata['tags'] = ['raises-exception']
-    whole = new_notebook(cells=[cell for cells in [*parts.values(), *wrong.values()] for cell in cells])
+    whole = new_notebook(cells=[cell for cells in parts.values() for cell in cells])
     NotebookClient(whole, timeout=300, kernel_name='python3', resources={'metadata': {'path': str(tmp_path)}}).execute()
     at = 0
-    for cells in [*parts.values(), *wrong.values()]:   # the executed cells are others than those given
+    for cells in parts.values():   # the executed cells are others than those given
         cells[:] = whole.cells[at:at + len(cells)]
         at += len(cells)
     for paper in published.papers():
@@ -58,4 +49,3 @@ def test_the_papers_notebooks_need_no_run(tmp_path):
         for number in figures.figures(paper):
             assert f'spml sweep {paper} --figure {number} --suite photos' in text
         assert 'not run' in text and 'chosen on fully labelled validation images' in text and "'text/html'" not in text
-    assert "unknown suite 'potos'; allowed: " in said(wrong['suite']) and "unknown parameter 'suit'" in said(wrong['suit'])

@@ -158,13 +158,6 @@
     opener(td, row, () => show(made('h3', { textContent: `${section.querySelector('h3 a').textContent}: ${row}` }), made('p', { textContent: td.title }), ...runs(Number(td.dataset.group), row)));
   }
 
-  // The suite stands in the address, so that a link leads to what its sender saw.
-  const given = new URLSearchParams(location.search).get('suite');
-  for (const radio of all('[name=suite]')) {
-    if (radio.value === given) radio.checked = true;
-    radio.addEventListener('change', () => { try { history.replaceState(null, '', `?suite=${radio.value}${location.hash}`); } catch { /* some browsers refuse for files */ } });
-  }
-
   const root = document.documentElement, theme = document.getElementById('theme');
   const stored = (value) => { try { return value ? localStorage.setItem('theme', value) : localStorage.getItem('theme'); } catch { return null; } };
   if (stored()) root.dataset.theme = stored();

@@ -111,7 +111,7 @@ def command(paper: str, figure: str | int, suite: str) -> str:
         SpmlError: as `description`, or for another suite.
     """
     _figure(paper, figure)
-    one_of(suite, (*published.SUITES, 'paper'), f'suite of figure {figure} of {paper!r}')
+    one_of(suite, (published.SUITE, 'paper'), f'suite of figure {figure} of {paper!r}')
     return f'spml sweep {paper} --figure {figure} --suite {suite}'
 
 # %% ../../nbs/replication/figures.ipynb #9f38828d

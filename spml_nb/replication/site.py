@@ -176,8 +176,8 @@ def page(results, folder: Path) -> str:
     ran = [name for name in sets if any(name in row['cells'].get('photos', {}) for row in rows)]
     printed = board.printed(results.tables)
     told = {'about': {paper: published.read(paper) for paper in published.papers()}, 'places': board.PLACES,
-            'suites': list(published.SUITES), 'titles': {'photos': 'Photos'},
-            'verdicts': statistics.WORDS, 'statistic': published.STATISTIC, 'photos': published.photos(),
+            'suite': published.SUITE, 'verdicts': statistics.WORDS,
+            'statistic': published.STATISTIC, 'photos': published.photos(),
             'stand_ins': published.STAND_INS, 'names': published.PAPERS_DATA,
             'protocol': protocol, 'ranking': ranking, 'headline': headline, 'run_on': published.run_on,
             'in_place_of': published.in_place_of, 'style': style, 'script': script, 'style_hash': _digest(style),

@@ -249,7 +249,7 @@ def command(paper: str, number: str, suite: str) -> str:
     return f'spml sweep {paper} --table {number} --suite {suite}'
 
 def table(paper: str, number: str, known: pd.DataFrame | None = None,
-          suites: Iterable[str] = published.SUITES) -> Table:
+          suites: Iterable[str] = (published.SUITE,)) -> Table:
     """A published table beside ours.
 
     Args:

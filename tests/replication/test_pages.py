@@ -119,16 +119,16 @@ def test_the_commands_are_ones_that_the_command_line_knows(words, capsys):
 
 
 def test_claims_are_told_with_effect_interval_and_seeds(shared):
-    claims = pd.read_csv(shared / 'claims.csv', keep_default_na=False).set_index(['suite', 'id'])
-    single, text, page = claims.loc[('photos', 'hml-single')], (shared / 'claims.md').read_text(), (shared / 'index.html').read_text()
+    claims = pd.read_csv(shared / 'claims.csv', keep_default_na=False).set_index('id')
+    single, text, page = claims.loc['hml-single'], (shared / 'claims.md').read_text(), (shared / 'index.html').read_text()
     assert single.ours == 'not reproduced under this protocol' and (single.decided, single.places, single.reproduced, single.seeds) == (4, 4, 0, 10)
     assert single.measured.startswith('voc12_animals for VOC12: not reproduced under this protocol, −8.00 ± ') and ' (against LS); coco18' in single.measured
     assert float(single.effect) == -8 and single.summary.startswith('not reproduced under this protocol on the mean of 4 of 4 places; 4 decide alone: −8.00 ± ') and 'power 80 %' in single.summary
     assert '</span><small> on the mean of 4 of 4 places; 4 decide alone: −8.00 ± ' in page
     assert single.summary in text and '<br>voc12_animals for VOC12: not reproduced under this protocol, −8.00 ± ' in text
-    one = claims.loc[('photos', 'hml-both-margins')]
+    one = claims.loc['hml-both-margins']
     assert (one.ours, one.seeds, one.measured) == ('undecided', 1, 'voc12_animals, mAP: undecided, +0.00, 1 seed (against No Margin)') and one.measured in page
-    full = claims.loc[('photos', 'hml-full')]
+    full = claims.loc['hml-full']
     assert full.ours == 'not run' and full.command == 'spml sweep hml --table 3 --suite photos' and f'not run: `{full.command}`' in text
 
 
@@ -145,7 +145,7 @@ def test_the_conditions_stand_under_every_table_figure_and_claim(shared):
     for line in ('chosen on fully labelled validation images', 'search budget of every method'):
         for where in (text, (shared / 'claims.md').read_text(), page): assert line in where
     runs = [number for number in published.tables('hml') if tables.table('hml', number, pd.DataFrame()).progress('photos')['total']]
-    assert page.count('search budget of every method') >= len(pages.SUITES) * (len(runs) + 1)
+    assert page.count('search budget of every method') >= len(runs) + 1
     assert 'Data: ccp' in site.protocol('photos', ['ccp']) and '1 seed' in site.protocol('photos', (), 1) and 'Clothing' not in page
 
 
@@ -204,12 +204,11 @@ def test_a_build_that_dies_leaves_old_files_or_new_ones(outputs, made):
     assert any(now[name] == new[name] for name in names) and any(now[name] == old[name] for name in names)   # it was stopped on the way
 
 
-@pytest.mark.parametrize('suite', pages.SUITES)
-def test_claims_are_those_of_the_report(shared, suite):
+def test_claims_are_those_of_the_report(shared):
     known = tables.record(shared / 'runs.csv')
-    expected = claims.report(suite, known, 'hml')
+    expected = claims.report('photos', known, 'hml')
     at_hand = [tables.table('hml', number, known) for number in published.tables('hml')]
-    alone, together = (pages.claim_table('hml', suite, known, whole) for whole in (None, at_hand))
+    alone, together = (pages.claim_table('hml', known, whole) for whole in (None, at_hand))
     pd.testing.assert_frame_equal(alone, together)
     pd.testing.assert_frame_equal(alone[list(expected)], expected)
 
@@ -256,7 +255,7 @@ def test_a_figure_is_shown_linked_and_asked_for(outputs, monkeypatch):
     assert '[fig3.svg](hml/fig3.svg)' in (outputs / 'README.md').read_text() and '`spml sweep hml --figure 4 --suite photos`' in (outputs / 'README.md').read_text()
     page = (outputs / 'index.html').read_text()
     assert '<img src="hml/fig3.svg" alt="Figure 3: ' in page and '<a href="hml/fig3.svg">fig3.svg</a>' in page and 'spml sweep hml --figure 4 --suite photos' in page
-    assert pages.Picture('hml', '3', 'photos').svg.startswith('<svg') and '--figure 4' in pages.Picture('hml', '4', 'photos').words
+    assert pages.Picture('hml', '3').svg.startswith('<svg') and '--figure 4' in pages.Picture('hml', '4').words
 
 
 def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
@@ -288,9 +287,9 @@ def test_cells_that_were_not_exercised_are_named_on_both_pages():
 def test_a_table_whose_runs_lack_the_measure_says_so_and_gives_no_command():
     made = lines_for('hml', '5', 'photos', lambda row, column, seed: np.nan)
     known = pd.DataFrame(made, columns=HEADER).set_index('key')
-    text = pages.block(tables.table('hml', '5', known, ['photos']), 'photos')
+    text = pages.block(tables.table('hml', '5', known, ['photos']))
     assert 'this fills them' not in text and 'Not measured: 10 of 10 finished runs were recorded without test' in text
-    text = pages.block(tables.table('hml', '5', known.assign(diverged=1), ['photos']), 'photos')
+    text = pages.block(tables.table('hml', '5', known.assign(diverged=1), ['photos']))
     assert 'Not measured: 10 of 10 final runs diverged.' in text and 'spml sweep' not in text
 
 
@@ -299,7 +298,7 @@ def test_a_claim_shows_the_command_of_a_figure_only_while_the_figure_lacks_somet
     key = figures.parts('hml', '3', 'photos', pd.DataFrame())[0]._replace(config=sweeps.candidates(sweeps.Row('an'), 'photos', 'coco18')[0])
     monkeypatch.setattr(figures, 'parts', lambda paper, figure, suite, known: [key])
     done = pd.DataFrame(index=[key.key])
-    def command(claim, known): return pages._claim_command(claim, 'photos', set(), known)
+    def command(claim, known): return pages._claim_command(claim, set(), known)
     assert command(by_runs, done.iloc[:0]) == 'spml sweep hml --figure 3 --suite photos' and command(by_runs, done) == ''
     assert command(by_curves, done) == 'spml sweep opml --figure 4 --suite photos'   # its arrays are not collected
     file = figures.arrays_file('opml', '4', 'photos')
@@ -324,9 +323,9 @@ def test_text_is_escaped_in_every_page(tmp_path, monkeypatch):
     assert '<script' not in pages.escape(hostile) and '\\|' in pages.escape(hostile)
     whole = tables.table('hml', '5', pd.DataFrame())
     whole = whole._replace(cells=whole.cells.groupby('suite').head(1).assign(row=hostile, printed=hostile, why=hostile, column=hostile))
-    assert '<script' not in pages.block(whole, 'photos')
-    verdicts = pd.concat([pages.claim_table('hml', suite, pd.DataFrame()) for suite in pages.SUITES]).assign(claim=hostile, where=hostile, measured=hostile)
-    figure = pages.Figure('hml', '3', 'photos', hostile, (hostile,), None, hostile)
+    assert '<script' not in pages.block(whole)
+    verdicts = pages.claim_table('hml', pd.DataFrame()).assign(claim=hostile, where=hostile, measured=hostile)
+    figure = pages.Figure('hml', '3', hostile, (hostile,), None, hostile)
     page = site.page(pages.Results([whole], verdicts, [figure]), tmp_path)
     assert page.count('<script') == 2 and page.count('&lt;script') > 10
 

@@ -78,11 +78,11 @@ def shown(browser, selector):
     return [element.text for element in browser.find_elements(By.CSS_SELECTOR, selector) if element.is_displayed()]
 
 
-def rows(browser): return shown(browser, '#hml-table-2 .suite.photos tbody th')
+def rows(browser): return shown(browser, '#hml-table-2 tbody th')
 
 
 def header(browser, label):
-    button = browser.find_element(By.CSS_SELECTOR, f'#hml-table-2 .suite.photos button[aria-label="sort by {label}"]')
+    button = browser.find_element(By.CSS_SELECTOR, f'#hml-table-2 button[aria-label="sort by {label}"]')
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
     return button
 
@@ -117,25 +117,22 @@ def test_the_keyboard_sorts_too(browser):
 
 
 def test_missing_cells_come_last_either_way(browser):
-    browser.execute_script("document.querySelector('#hml-table-2 .suite.photos td.ours').dataset.v = ''")   # AN on VOC12
+    browser.execute_script("document.querySelector('#hml-table-2 td.ours').dataset.v = ''")   # AN on VOC12
     button = header(browser, 'ours, VOC12')
     for _ in range(2):
         button.click()
         assert rows(browser)[-1] == 'AN'
 
 
-def test_a_table_tells_its_state_its_order_and_its_conditions(browser, page):
+def test_a_table_tells_its_state_its_order_and_its_conditions(browser):
     done, ranks, conditions = shown(browser, '#hml-table-2 .state')
     assert done == '24 of 24 cells done' and ranks.startswith('Rank correlation') and conditions.startswith('Data: voc12_animals, coco18')
-    for address in ('?suite=photos', '?suite=mini'):   # of a suite that the page lacks, the first one stays
-        browser.get(page.as_uri() + address)
-        assert browser.find_element(By.ID, 'suite-photos').is_selected() and rows(browser) == PAPERS_ORDER
 
 
 def test_the_filter_leaves_what_is_missing(browser):
     browser.find_element(By.ID, 'only-missing').click()
     assert rows(browser) == [] and shown(browser, '#hml-table-1') == []
-    assert shown(browser, '#hml-table-3 .suite.photos tbody th') == ['LS', 'HML (Ours)']
+    assert shown(browser, '#hml-table-3 tbody th') == ['LS', 'HML (Ours)']
     assert shown(browser, '#hml-figure-3 img') == [] and shown(browser, '#hml-figure-4 code') == ['spml sweep hml --figure 4 --suite photos']
     browser.find_element(By.ID, 'only-missing').click()
     assert rows(browser) == PAPERS_ORDER
@@ -144,7 +141,7 @@ def test_the_filter_leaves_what_is_missing(browser):
 def test_a_link_leads_to_a_figure_that_is_drawn(browser):
     link = browser.find_element(By.CSS_SELECTOR, 'nav a[href="#hml-figure-3"]')
     link.click()
-    figure = browser.find_element(By.CSS_SELECTOR, '#hml-figure-3 .suite.photos img')
+    figure = browser.find_element(By.CSS_SELECTOR, '#hml-figure-3 img')
     assert browser.current_url.endswith('#hml-figure-3') and figure.get_property('naturalWidth') == 321
     browser.execute_script("document.documentElement.style.scrollBehavior = 'auto'; location.hash = ''; location.hash = '#hml-figure-3'")
     WebDriverWait(browser, 60).until(lambda b: 0 <= b.execute_script("return document.querySelector('#hml-figure-3').getBoundingClientRect().top") < 300)
@@ -156,7 +153,7 @@ def test_every_link_within_the_page_has_its_goal(browser):
 
 
 def test_a_command_is_copied_or_selected(browser):
-    button = browser.find_element(By.CSS_SELECTOR, '#hml-table-3 .suite.photos .copy')
+    button = browser.find_element(By.CSS_SELECTOR, '#hml-table-3 .copy')
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
     browser.execute_script("window.said = []; new MutationObserver(() => window.said.push(arguments[0].textContent)).observe(arguments[0], {childList: true})", button)
     button.click()   # the word stays for a second and a half only
@@ -269,7 +266,7 @@ def test_a_card_opens_and_closes_by_keyboard(browser):
 
 def test_a_number_opens_its_runs_and_the_command_by_keyboard(browser, page):
     known = tables.record(page.parent / 'runs.csv')
-    for selector, title in (('#board-table tbody tr:first-child td:nth-child(3) button', 'LS, linear head, on COCO, 18 classes'), ('#hml-table-2 .suite.photos tbody tr:nth-child(2) td.ours button', 'Table 2: LS')):
+    for selector, title in (('#board-table tbody tr:first-child td:nth-child(3) button', 'LS, linear head, on COCO, 18 classes'), ('#hml-table-2 tbody tr:nth-child(2) td.ours button', 'Table 2: LS')):
         browser.execute_script('arguments[0].focus()', browser.find_element(By.CSS_SELECTOR, selector))
         browser.switch_to.active_element.send_keys(Keys.SPACE)
         assert shown(browser, 'dialog h3') == [title]
@@ -338,4 +335,4 @@ def test_without_a_script_the_page_still_reads_and_filters(chromium, page, tmp_p
     assert without == [column(chromium, k) for k in range(1, 6)]   # the page's script writes the same cells again
     chromium.get(bare.as_uri())
     chromium.find_element(By.ID, 'only-missing').click()
-    assert rows(chromium) == [] and shown(chromium, '#hml-table-3 .suite.photos tbody th') == ['LS', 'HML (Ours)']
+    assert rows(chromium) == [] and shown(chromium, '#hml-table-3 tbody th') == ['LS', 'HML (Ours)']

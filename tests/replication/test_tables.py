@@ -25,7 +25,7 @@ def known(*runs, **scores):
     return pd.DataFrame(lines, columns=['key', 'val_map', 'test_map', *scores]).set_index('key')
 
 
-@pytest.mark.parametrize('suite', ('paper', *published.SUITES))
+@pytest.mark.parametrize('suite', ('paper', published.SUITE))
 @pytest.mark.parametrize('paper', published.papers())
 def test_every_cell_has_runs_or_says_why(paper, suite):
     configs = {}
