@@ -182,9 +182,9 @@ def _who(decided: dict[str, statistics.Decision], learning: int, sets: int) -> s
     counts = {word: f"{words.get(word, 0)} {'is' if words.get(word, 0) == 1 else 'are'} {ours}"
               for word, ours in _WORDS.items() if word in words or word == statistics.WORDS[0]}
     if most: counts[statistics.WORDS[0]] += f' (the highest: {most})'
-    return (f'Of {learning} methods in the picture that learn from single positives, {len(decided)} ran on {sets} of '
-            f"its sets of photos with their own mechanism at work. On the same head, these sets together, "
-            f"{', '.join(counts.values())}.")
+    return (f'The picture shows {learning} methods that learn from single positives. For {len(decided)} of them the '
+            f"method's own mechanism was at work on {sets} sets of photos. Against AN on the same head, over these sets "
+            f"together, {', '.join(counts.values())}.")
 
 def _on_fewer(ran: pd.DataFrame, most: int) -> str:
     "The methods that ran on some of the sets alone."
@@ -192,9 +192,9 @@ def _on_fewer(ran: pd.DataFrame, most: int) -> str:
     def on(line):
         place = published.stand_in(PANELS[line.panel], SUITE)
         return f'{line.effect} on {place} ({signed(line.plain)} over plain AN)'
-    each = [f"{escape(name)} {' and '.join(map(on, part.itertuples()))}"
+    each = [f"{escape(name)} {', '.join(map(on, part.itertuples()))}"
             for name, part in few.groupby('method', sort=False)]
-    return f"On fewer sets: {', '.join(each)}." if each else ''
+    return f"On fewer sets: {'; '.join(each)}." if each else ''
 
 def _beside(ran: pd.DataFrame) -> str:
     "Our gains beside the published ones."
@@ -214,7 +214,7 @@ def _order(ran: pd.DataFrame) -> str:
           else 'the order stays open')
     rho, low, high = (signed(value, '+.2f') for value in found)
     return (f'The rank correlation between published and our gains is {rho}, with a 95 % interval from {low} to '
-            f'{high}: {so}. (Those under the papers’ tables are of levels of mAP.)')
+            f'{high}: {so}. (The rank correlations under the papers’ tables compare levels of mAP, not gains.)')
 
 # %% ../../nbs/replication/front.ipynb #455edf9b
 BEGIN, END = '<!-- front:begin -->', '<!-- front:end -->'
@@ -253,8 +253,8 @@ def part(measured: pd.DataFrame, picture: str) -> str:
     text = ('Points of mAP gained over *assume negative* (AN), which takes every unknown label for a negative. Rings '
             'are the papers’ gains on VOC, COCO, NUS-WIDE and CUB. Dots are ours, on the photos that stand in for '
             'these, over AN on the same head, ± half the 95 % interval over seeds and test images. Crosses are ours '
-            'over plain AN, on a linear head, which is how HML’s published gain is taken. The table has ours as the '
-            'paper takes it and, in brackets, the other of the two where they differ. Not exercised: in most runs the '
+            'over plain AN, on a linear head, which is how HML’s published gain is taken. The table gives our gain '
+            'over the baseline that the paper uses and, in brackets, over the other one where both differ. Not exercised: in most runs the '
             'best epoch came before the method’s own mechanism began. \\*Two-way is trained with all labels; its gains '
             'are over binary cross-entropy weighted by class frequencies and, in brackets, over plain binary '
             'cross-entropy. '

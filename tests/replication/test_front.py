@@ -76,9 +76,10 @@ def test_what_was_found_is_made_from_the_numbers():
     up, none, wide, down = [2.0, 2.1, 1.9], [0.0, 0.1, -0.1], [3.0, -2.0, 1.0], [-2.0, -2.1, -1.9]
     rows = [(m, p, theirs, d, m != 'EM+APL') for m, theirs, d in (('EM', 4.0, up), ('EM+APL', 5.0, up), ('WAN', 0.05, none), ('LS', 0.5, wide), ('EPR', -2.0, down), ('Two-way*', 9.0, up)) for p in ('VOC', 'CUB')]
     said = front.findings(measured(rows))
-    first, words, second, third, _ = said.split('. ')
-    assert first == 'Of 5 methods in the picture that learn from single positives, 4 ran on 2 of its sets of photos with their own mechanism at work'
-    assert words == ('On the same head, these sets together, 1 is above AN (the highest: EM +2.0 ± 0.1), '
+    first, acted, words, second, third, _ = said.split('. ')
+    assert first == 'The picture shows 5 methods that learn from single positives'
+    assert acted == "For 4 of them the method's own mechanism was at work on 2 sets of photos"
+    assert words == ('Against AN on the same head, over these sets together, 1 is above AN (the highest: EM +2.0 ± 0.1), '
                      '1 is below it, 1 is no different from it, 1 is undecided')
     assert second == ('Our gains are smaller than the published ones, +0.2 against +0.6 on average: of 8 cells the published gain lies within our interval in 6, '
                       'above it in 2 and below it in 0')
