@@ -183,8 +183,8 @@ def _who(decided: dict[str, statistics.Decision], learning: int, sets: int) -> s
               for word, ours in _WORDS.items() if word in words or word == statistics.WORDS[0]}
     if most: counts[statistics.WORDS[0]] += f' (the highest: {most})'
     return (f'The picture shows {learning} methods that learn from single positives. For {len(decided)} of them the '
-            f"method's own mechanism was at work on {sets} sets of photos. Against AN on the same head, over these sets "
-            f"together, {', '.join(counts.values())}.")
+            f"method's own mechanism was at work on {sets} sets of photos. On the same head, over these sets together, "
+            f"{', '.join(counts.values())}.")
 
 def _on_fewer(ran: pd.DataFrame, most: int) -> str:
     "The methods that ran on some of the sets alone."
