@@ -462,6 +462,9 @@ def register_loss(name: str, loss: Callable, *, values: dict | None = None, reci
         source: see `register`.
         fixed: keyword arguments of `loss` that this name pins.
 
+    Returns:
+        Nothing: from here on `find` knows the method.
+
     Raises:
         SpmlError: see `register`.
     """
