@@ -19,7 +19,8 @@ from scipy.sparse.csgraph import connected_components
 
 from ..base import progress
 from .dataset import PARTS, Dataset, listed
-from .labels import against, for_scoring, missing, observe, setting
+from .folder import reason, upright
+from .labels import TRUTHS, against, for_scoring, missing, observe
 from .loading import load
 
 
@@ -43,25 +44,20 @@ def parts(data: Dataset) -> pd.DataFrame:
                           'scores': against(for_scoring(y)[1])}
     return pd.DataFrame.from_dict(rows, 'index')
 
-def observed(data: Dataset, labels: str = 'single') -> str:
-    """Say what a run would be told of the training and validation images.
+def observed(data: Dataset) -> str:
+    """Say what a run would be told of the training and validation images, unless it is given another label setting.
 
     Args:
         data: Any.
-        labels: The label setting, as in `Config`.
 
     Returns:
         A sentence.
-
-    Raises:
-        SpmlError: For another setting.
     """
     y = data.labels[np.isin(data.split, PARTS[:2])]
-    z = observe(y, **setting(labels), unknown='ignore')
-    seen, known, negative = ((values == sign).sum(1).mean() for values, sign in ((z, 1), (y, 1), (z, -1)))
-    beside = f' and {negative:.1f} negatives' if negative else ''
-    rest = '' if (z == y).all() else '; `-p labels full` uses all that the table knows'
-    return f'{seen:.1f} of {known:.1f} positives a photo{beside} will be observed, labels: {labels}{rest}.'
+    z = observe(y, positives=1, negatives=0, unknown='ignore')
+    seen, known = ((values > 0).sum(1).mean() for values in (z, y))
+    return (f'A run will see {seen:.1f} of the {known:.1f} known positives of a photo (labels: single)'
+            + ('.' if (z == y).all() else '; `-p labels full` uses all that the table knows.'))
 
 
 # %% ../../nbs/data/glance.ipynb #b63e391a
@@ -92,31 +88,31 @@ def _small(file):
     "(3·SIDE²,) float32 of mean 0 and length 1, or a str saying why the photo cannot be used."
     try:
         with Image.open(file) as image:
-            if image.mode in ('I', 'F'): return 'grey values of 32 bits'
             image.draft('RGB', (4 * SIDE, 4 * SIDE))
-            pixels = ImageOps.exif_transpose(image).convert('RGB').resize((SIDE, SIDE), Image.Resampling.BOX)
-    except Exception as error:   # decoders raise a dozen types for damaged files
-        return str(error).splitlines()[0][:80] if file.stat().st_size else 'an empty file'
+            pixels = upright(image).resize((SIDE, SIDE), Image.Resampling.BOX)
+    except Exception as error: return reason(error, file)   # decoders raise a dozen types for damaged files
     v = np.asarray(pixels, np.float32).ravel()
     v = v - v.mean()
     return v / max(np.linalg.norm(v), SIDE)   # shorter: a plain surface
 
-def look(files: list[Path], show: bool = True) -> tuple[dict[int, str], list[np.ndarray]]:
-    """Decode every photo and find those that are nearly the same.
+def look(files: list[Path]) -> tuple[dict[int, str], list[np.ndarray], list[bool]]:
+    """Decode every photo and find those that look nearly the same.
 
     Args:
         files: N paths.
-        show: Show a bar.
 
     Returns:
-        {number of a file that cannot be used: why}; arrays of the numbers of files that show one photo.
+        {number of a file that cannot be used: why}; arrays of the numbers of files that look nearly the same; for each
+        of these, whether all have the same pixels.
     """
     with ThreadPoolExecutor() as pool, warnings.catch_warnings():
         warnings.simplefilter('ignore')   # of Pillow, about large or odd photos that it can read
-        small = list(progress.bar(pool.map(_small, files), len(files), 'looking at photos', show=show))
-    unusable = {k: v for k, v in enumerate(small) if isinstance(v, str)}
-    return unusable, same(np.stack([np.zeros(3 * SIDE ** 2, np.float32) if k in unusable else v
-                                    for k, v in enumerate(small)]))
+        small = list(progress.bar(pool.map(_small, files), len(files), 'looking at photos'))
+        unusable = {k: v for k, v in enumerate(small) if isinstance(v, str)}
+        groups = same(np.stack([np.zeros(3 * SIDE ** 2, np.float32) if k in unusable else v
+                                for k, v in enumerate(small)]))
+        return unusable, groups, [
+            len({*pool.map(lambda k: hash(upright(Image.open(files[k])).tobytes()), rows)}) == 1 for rows in groups]
 
 def same(vectors: np.ndarray) -> list[np.ndarray]:
     """Group vectors whose correlation is at least `ALIKE`, directly or over others.
@@ -150,12 +146,11 @@ class Checked:
     text: str
     ready: bool
 
-def check(folder: str | Path, root: str | Path | None = None, show: bool = True) -> Checked:
+def check(folder: str | Path, root: str | Path | None = None) -> Checked:
     """Look at a folder of photos and everything that may be wrong with it.
 
     Args:
         folder, root: As in `load`.
-        show: Show a bar while the photos are decoded.
 
     Returns:
         The text and whether the folder is ready.
@@ -166,12 +161,12 @@ def check(folder: str | Path, root: str | Path | None = None, show: bool = True)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter('always')
         data = load(folder, root)
-    unusable, groups = look(data.images, show)
+    unusable, *alike = look(data.images)
     known = parts(data)
+    blind = [part for part, words in known.scores.items() if part != 'train' and words == against(TRUTHS[2])]
     lines = [repr(data), '', known.round({'positives': 2, 'negatives': 2, 'unknown': 1}).to_string(), '',
-             observed(data), *_classes(data), *_across(data, groups)]
-    lines += [text for part, of in known.scores.items()
-              if (text := missing(for_scoring(data.labels[data.rows(part)])[1], part)) and part != 'train']
+             observed(data), *_classes(data), *_across(data, *alike)]
+    if blind: lines.append(missing(TRUTHS[2], ' and '.join(blind)))
     if unusable:
         named = [f'{data.image_names[k]} ({why})' for k, why in unusable.items()]
         lines.append(f'Photos that cannot be used: {len(unusable):,} of {len(data):,}, {listed(named, 20)}. Repair or '
@@ -189,14 +184,19 @@ def _classes(data):
         rest = '1 class stays' if stay == 1 else f'{stay:,} classes stay'
         yield (f'Rare, with fewer than {FEWEST} positives: {listed([f"{name} {n}" for name, n in few.items()], 20)}. '
                + (f'`-p min_positives {FEWEST}` leaves them out; {rest}.' if stay else 'Add photos.'))
+    for part in PARTS[1:]:
+        absent = np.array(data.class_names)[~(data.labels[data.rows(part)] > 0).any(0)]
+        if part in data.split and len(absent):
+            yield f'No {part} photo is known to have: {listed(absent)}. The AP of such a class counts as 0 there.'
 
-def _across(data, groups):
-    "Lines about photos that are nearly the same."
-    if not groups: return
-    between = [rows for rows in groups if len(set(data.split[rows])) > 1]
-    words = [' = '.join(f'{data.image_names[k]} ({data.split[k]})' for k in rows) for rows in between + [
-        rows for rows in groups if len(set(data.split[rows])) == 1]]
-    where = (f', {len(between):,} of them in different parts, which makes scores better than they are'
-             if between else '')
-    yield f'Photos that are there more than once: {len(groups):,}{where}: {listed(words, 5)}. Keep one row of each.'
+def _across(data, groups, equal):
+    "Lines about photos that are there more than once, or look so; those in different parts come first."
+    groups = sorted(zip(groups, equal, strict=True), key=lambda group: len(set(data.split[group[0]])) == 1)
+    for exact, sign, what, remedy in ((True, ' = ', 'are there more than once', 'Keep one row of each.'),
+                                      (False, ' ≈ ', 'look nearly the same', 'Keep one row where it is one photo.')):
+        chosen = [rows for rows, pixels in groups if pixels == exact]
+        words = [sign.join(f'{data.image_names[k]} ({data.split[k]})' for k in rows) for rows in chosen]
+        between = sum(len(set(data.split[rows])) > 1 for rows in chosen)
+        where = f', {between:,} of them in different parts, which makes scores better than they are' if between else ''
+        if chosen: yield f'Photos that {what}: {len(chosen):,}{where}: {listed(words, 5)}. {remedy}'
 

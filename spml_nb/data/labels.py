@@ -313,7 +313,7 @@ def missing(truth: str, part: str) -> str:
 
     Args:
         truth: As from `for_scoring`.
-        part: 'train', 'val' or 'test'.
+        part: 'train', 'val' or 'test'; or several of them, as 'val and test'.
 
     Returns:
         Three sentences; '' if nothing is missing.

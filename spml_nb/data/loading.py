@@ -93,10 +93,10 @@ def _choose_classes(data, min_positives, exclude):
         data = replace(data, labels=data.labels[:, keep], class_names=[data.class_names[c] for c in keep])
     never = (data.labels > 0).sum(axis=0) == 0
     untaught = ('train' in data.split) & ((data.labels[data.rows('train')] > 0).sum(axis=0) == 0) & ~never
-    for which, what in ((never, 'label never used, no image has it'),
-                        (untaught, 'no training image has it, so it cannot be learned')):
+    for which, what in ((never, 'is never used, because no image has it'),
+                        (untaught, 'cannot be learned, because no training image has it')):
         if which.any():
-            warn(f'{data.name}: {what}: {listed(np.array(data.class_names)[which])}. Kept; it counts in the mean AP '
-                 '(with 0 where it has no positive), not in the choice of the epoch. Add photos of it, or leave it '
-                 'out: -p exclude.')
+            warn(f'{data.name}: a class {what}: {listed(np.array(data.class_names)[which])}. It is kept and counts in '
+                 'the mean AP (with 0 where it has no positive), but not in the choice of the epoch. Add photos of it, '
+                 'or leave it out: -p exclude.')
     return data

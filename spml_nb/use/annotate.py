@@ -21,7 +21,7 @@ from ..base import settings
 from ..base.errors import SpmlError
 from ..base.files import alone, write_atomically
 from ..data.dataset import listed
-from ..data.folder import NAMED, RESERVED
+from ..data.folder import photos_of, read_cells, read_labels, usable_names
 from ..data.labels import split
 from ..runs.config import Config
 from ..training.task import Task
@@ -32,19 +32,13 @@ from .predictor import find_images
 def _read(file: Path) -> pd.DataFrame:
     "labels.csv as text by image: a column a class with '1', '0' or '', and `split`; empty where there is no file."
     if not file.is_file(): return pd.DataFrame({'split': []}, index=pd.Index([], name='image'), dtype=object)
-    try: table = pd.read_csv(file, dtype=str, keep_default_na=False, encoding='utf-8-sig')
-    except (ValueError, OSError) as error:
-        raise SpmlError(f'{file} cannot be gone on with: {error}. Mend it, or move it away to begin anew.') from error
-    if table.columns[0] != 'image' or table.image.duplicated().any():
-        raise SpmlError(f'{file} cannot be gone on with: its first column must be `image`, with one row a photo. Mend '
-                        'it, or move it away to begin anew.')
-    table.image = table.image.map(posixpath.normpath)
-    table = table.set_index('image')
-    if named := next((name for name in NAMED if name in table), None):   # a column of names becomes a column a class
-        names = table[named].str.replace(r'\s*\|\s*', '|', regex=True).str.strip().str.get_dummies('|').astype(str)
-        rest = '0' if NAMED[named] < 0 else ''
-        table = pd.concat([names.replace('0', rest), table.drop(columns=named)], axis=1)
-    return table.assign(split=table.get('split', 'train'))
+    table = read_cells(file)
+    labels, names = read_labels(table, file)
+    images = pd.Index(table.image.map(posixpath.normpath), name='image')
+    if images.has_duplicates:
+        raise SpmlError(f'{file} has several rows for: {listed(images[images.duplicated()])}. Keep one for each photo.')
+    cells = pd.DataFrame(np.array(['', '1', '0'], object)[labels], images, names)
+    return cells.assign(split=table.split.str.strip().to_numpy() if 'split' in table else 'train')
 
 class Sheet:
     """The answers about a folder of photos, kept in its labels.csv.
@@ -60,17 +54,17 @@ class Sheet:
         class_names: C names.
 
     Raises:
-        SpmlError: without photos or classes, for a table that cannot be read, or a class called like another column.
+        SpmlError: without photos or classes, for a table that cannot be read, or a class that no table can name.
     """
     def __init__(self, folder: str | Path, classes: Iterable[str] = (), sample: int = 0):
         self.folder, self.file = Path(folder), Path(folder) / 'labels.csv'
-        self.images = sorted(find_images(self.folder / 'images')[0],
+        self.images = sorted(find_images(photos_of(self.folder))[0],
                              key=lambda name: hashlib.sha256(name.encode('utf-8', 'surrogateescape')).digest())
         table = _read(self.file)
-        self.class_names = list(dict.fromkeys([*table.columns.drop('split'), *(name.strip() for name in classes)]))
-        if wrong := [name for name in self.class_names if not name or name in RESERVED]:
-            raise SpmlError(f'no class can be called {wrong[0]!r}. Choose another name.')
-        if not self.class_names: raise SpmlError('no class to choose from. Name some: classes=["cat", "dog"].')
+        self.class_names = usable_names([*table.columns.drop('split'), *classes])
+        if not self.class_names:
+            raise SpmlError('no class to choose from. Name some: classes = "cat|dog" in the notebook label_photos, '
+                            'classes=["cat", "dog"] in Python.')
         marked = set(table.index[table.split == 'test']) & set(self.images)
         self.sample = sorted(self.images, key=lambda name: name not in marked)[:max(sample, len(marked))]
 
@@ -115,19 +109,21 @@ class Sheet:
             if (table.split == 'train').all(): table = table.drop(columns='split')   # the split is drawn then
             write_atomically(self.file, table.rename_axis('image').to_csv(lineterminator='\n'))
 
-    def add(self, name: str):
+    def add(self, name: str) -> str:
         """A class more to choose from. Photos of the sample are asked about again, for it is unknown there.
 
         Args:
-            name: of the class.
+            name: of the class, which may be there already.
+
+        Returns:
+            The name as the table keeps it.
 
         Raises:
-            SpmlError: for a name that another column has.
+            SpmlError: for a name that no table can have.
         """
-        if not name or name in (*RESERVED, *self.class_names):
-            raise SpmlError(f'no class can be called {name!r}: it is there already, or means something else. Choose '
-                            'another name.')
-        self.class_names.append(name)
+        name, = usable_names([name])
+        self.class_names = usable_names([*self.class_names, name])
+        return name
 
 # %% ../../nbs/use/annotate.ipynb #363dafd4
 def understood(text: str, shown: list[str]) -> list[str]:

@@ -103,15 +103,18 @@ def test_a_split_without_test_rows_is_refused_with_the_two_remedies(folder):
     refused(folder('image,labels,split\na.jpg,u,train\nb.jpg,u,val\n'), 'no test row', 'Mark some', 'remove the column', '20 %')
 
 
-@pytest.mark.parametrize('word', ['training', 'Train', '', 'tset'])
-def test_an_unknown_split_is_named_with_row_and_image(folder, word):
-    refused(folder(f'image,labels,split\na.jpg,u,train\nb.jpg,u,{word}\nc.jpg,u,test\n'), f'unknown split {word!r}', 'row 2', 'b.jpg', 'train, val, test')
+@pytest.mark.parametrize('word, meant', [('training', 'train'), ('Train', 'train'), ('', 'one of these'), ('tset', 'test')])
+def test_an_unknown_split_is_named_with_row_and_image(folder, word, meant):
+    refused(folder(f'image,labels,split\na.jpg,u,train\nb.jpg,u,{word}\nc.jpg,u,test\n'), f'unknown split {word!r}', 'row 2', 'b.jpg', 'train, val, test',
+            f'Write {meant} for {word!r} (1 rows).')
 
 
 def test_too_few_rows_for_three_parts_are_refused(folder):
-    table, names = numbered(2)
-    refused(folder(table, names), '2 rows are too few', 'labels.csv')
-    refused(folder('image,labels,split\na.jpg,u,train\nb.jpg,u,test\n', at='other'), '1 rows are too few')
+    table, names = numbered(3)
+    refused(folder(table, names), '3 rows are too few to split; needed: 4 or more', 'labels.csv')
+    assert len(load(folder(*numbered(4), at='enough')).rows('train')) == 2
+    refused(folder('image,labels,split\na.jpg,u,train\nb.jpg,u,test\n', at='other'), '1 train rows are too few to split; needed: 3 or more')
+    assert len(load(folder('image,labels,split\na.jpg,u,train\nb.jpg,u,test\nc.jpg,u,train\nd.jpg,u,train\n', at='three')).rows('val')) == 1
     refused(folder('image,labels,split\na.jpg,u,val\nb.jpg,u,test\n', at='third'), 'no train row')
 
 
@@ -135,7 +138,7 @@ def test_one_folder_a_class_is_refused_with_what_to_do(base, tmp_path):
     for name in ('cat', 'dog'):
         (tmp_path / 's' / base / name).mkdir(parents=True)
         (tmp_path / 's' / base / name / '1.JPG').write_bytes(b'x')
-    refused(tmp_path / 's', 'One folder a class (cat, dog) is not supported', 'several labels', 'cat/photo.jpg,cat|other')
+    refused(tmp_path / 's', 'one folder for each class (cat, dog)', 'first line is `image,positives`', 'or `image,labels`', '`cat/photo.jpg,cat`')
 
 
 # ---- tables
@@ -168,19 +171,20 @@ def test_two_columns_of_names_are_refused_with_what_to_do(folder, header):
     refused(folder(f"{header}\n{','.join('a' for _ in header.split(','))}\n"), 'both a column `labels` (complete) and a column `positives`', 'Keep one', 'empty cells')
 
 
-@pytest.mark.parametrize('cell', ['2', '-1', 'yes', '0.5', 'NaN'])
+@pytest.mark.parametrize('cell', ['2', '-1', 'yes', '0.5', 'NaN', '?'])
 def test_a_cell_that_is_no_label_is_named_with_row_column_and_value(folder, cell):
-    refused(folder(f'image,cat,dog,split\na.jpg,1,1,train\nb.jpg,1,{cell},val\nc.jpg,1,0,test\n'), repr(cell), 'row 2', 'b.jpg', "column 'dog'", '1 (present)')
+    refused(folder(f'image,cat,dog,split\na.jpg,1,1,train\nb.jpg,1,{cell},val\nc.jpg,1,0,test\n'), repr(cell), 'row 2', 'b.jpg', "column 'dog'", '1 (present), 0 (absent), empty (unknown). Write these.',
+            "Remove the column only if 'dog' is no class")
 
 
 @pytest.mark.parametrize('table, part', [('', 'is empty'), ('image,labels\n', 'no rows'), ('image,cat,dog\na.jpg,1\n', '1 (2)'),
-                                         ('image,cat\na.jpg,1\nb.jpg,1,1\n', '2 (3)'), ('image,cat\n"a.jpg,1\n', 'cannot be read'), ('image,labels\na.jpg,\n', 'no label'),
-                                         ('image,positives\na.jpg,\n', '`positives` names no label')])
+                                         ('image,cat\na.jpg,1\nb.jpg,1,1\n', '2 (3)'), ('image,cat\n"a.jpg,1\n', 'cannot be read'), ('image,labels\na.jpg,\nb.jpg,\nc.jpg,\nd.jpg,|\n', 'names no label'),
+                                         ('image,positives\na.jpg,\nb.jpg,\nc.jpg,\nd.jpg,\n', 'names no label')])
 def test_tables_that_are_empty_or_ragged_are_refused(folder, table, part): refused(folder(table), part, 'labels.csv')
 
 
 def test_a_table_that_is_not_utf8_is_refused(folder):
-    refused(folder('image,labels\na.jpg,Größe\n', encoding='latin-1'), 'UTF-8')
+    assert LAYOUT not in refused(folder('image,labels\na.jpg,Größe\n', encoding='latin-1'), 'Save it as CSV UTF-8')
 
 
 # ---- mistakes that people make: each is refused or warned of by name
@@ -209,16 +213,16 @@ REFUSED = {   # name: (table, what the message says, files, what is done to the 
     'a comma between two names that stand alone elsewhere': (rows('a', 'b', 'a', 'b', '"b, a"'), ['has commas between names', "'b, a'"]),
     'lists of Python': (rows('"[\'a\', \'b\']"'), ['holds lists such as', 'Write the names with `|`']),
     'numbers in a column of names': (rows('1', '0', '-1'), ['`labels` holds numbers alone', 'the name of its class']),
-    'names in a column tags': (rows('a|b', header='image,tags'), ["'a|b'", "column 'tags'", 'call it `labels` (complete) or `positives`']),
-    'names in a column label': (rows('cat', header='image,label'), ["If 'label' holds names, call it `labels`"]),
-    'a caption among class columns': (rows('1,0,a red hat', header='image,cat,dog,caption'), ["If 'caption' is no class, remove the column"]),
+    'names in a column tags': (rows('a|b', header='image,tags'), ["'a|b'", "column 'tags'", 'call it `positives` (the rest is unknown) or `labels` (the rest is absent)']),
+    'names in a column label': (rows('cat', header='image,label'), ["If 'label' holds names, call it `positives`"]),
+    'a caption among class columns': (rows('1,0,a red hat', header='image,cat,dog,caption'), ["Remove the column only if 'caption' is no class"]),
     'a caption beside labels': (rows('a,a red hat', header='image,labels,caption'), ["remove 'caption'"]),
-    'a bar in a class': (rows('1,0', header='image,cat|dog,cat'), ["'cat|dog' cannot name a class", 'Rename the column']),
-    'capitals in a column': (rows('a', header='image,Labels'), ['Labels among the columns', 'small letters']),
+    'a bar in a class': (rows('1,0', header='image,cat|dog,cat'), ["no class can be called 'cat|dog'", 'another name, without `|`']),
+    'capitals in a column': (rows('a', header='image,Labels'), ["no class can be called 'Labels'", 'small letters']),
     'parts in another column': (rows('1,train', '1,test', header='image,cat,subset'), ["column 'subset'", 'name the column `split`']),
     'the first column has another name': (rows('a', header='filename,labels'), ["Rename the first column 'filename' to `image`"]),
     'the columns are turned round': ('labels,image\na,0.jpg', ['Put `image` first']),
-    'no line with the columns': (rows('a', header='x.jpg,cat'), ['The first line must name the columns: `image,labels`']),
+    'no line with the columns': (rows('a', header='x.jpg,cat'), ['The first line must name the columns: `image,positives`', 'or `image,labels`']),
     'row numbers of pandas': (',image,labels\n0,0.jpg,a', ['index=False']),
     'names without their folder': (GOOD, ["'0.jpg' (found as sub/0.jpg: write that)"], [f'sub/{name}' for name in TEN]),
     'names with images/': (rows('a', names=[f'images/{name}' for name in TEN]), ["'images/3.jpg' (found as 3.jpg: write that)"]),
@@ -235,7 +239,7 @@ REFUSED = {   # name: (table, what the message says, files, what is done to the 
     'the table lies among the photos': (GOOD, ['There is images/labels.csv. Rename it, as labels.csv beside images/'], TEN, renamed('labels.csv', 'images/labels.csv')),
     'the folder has a capital': (GOOD, ['There is Images/. Rename it to images.'], TEN, renamed('images', 'Images')),
     'the folder has another name': (GOOD, ['There is photos/. Rename it to images.'], TEN, renamed('images', 'photos')),
-    'photos beside the table': (GOOD, ['10 photos lie beside the table (0.jpg, 1.jpg, 2.jpg', 'Move them into images/'], TEN, beside)}
+    'photos beside the table': (GOOD, ['10 photos lie outside images/ (0.jpg, 1.jpg, 2.jpg', 'Move them into it'], TEN, beside)}
 WARNED = {
     'a class misspelt once': (rows(*['Drama|b'] * 9, 'Darma'), ["'Darma' (did you mean Drama?)", 'Mend the table']),
     'a class in two cases': (rows('hat', 'Hat', 'sun-hat', 'sun hat'), ["'Hat' and 'hat', 'sun hat' and 'sun-hat'", 'one way']),
@@ -243,12 +247,14 @@ WARNED = {
     'empty cells of labels': (rows('a|b', '', 'b'), ['no label, so that every class counts as absent: 3 of 10, 1.jpg, 4.jpg, 7.jpg', 'Fill in']),
     'empty cells of positives': (rows('a|b', '', header='image,positives'), ['no label, and nothing is known: 5 of 10', 'remove their rows']),
     'photos without a row': (GOOD, ['no row for 2 photos of images/, which are not used: sub/x.JPG, y.png', 'Add rows'], [*TEN, 'sub/x.JPG', 'y.png', '.z.jpg', 'notes.txt']),
+    'one label each, called complete': (rows('a', 'b'), ['every photo has exactly one label', 'all other classes count as absent', 'name the column `positives`']),
+    'one label each in a complete matrix': (rows('1,0', '0,1', header='image,cat,dog'), ['every photo has exactly one label', 'leave the other cells empty']),
     'a placeholder as a class': (rows('a', 'nan', 'None|a'), ["'None', 'nan' counts as a class", 'Leave the cell empty']),
     'one class': (rows('a', ''), ['there is one class', 'give two or more']),
     'a class on every photo': (rows('a|b', 'a'), ["every photo has 'a'", 'Exclude it']),
     'a part without any label': (rows('a|b,train', 'b,train', ',test', header='image,positives,split'), ['no photo of the part test has a label']),
-    'a class that is never used': (rows('1,0', header='image,cat,dog'), ['never used, no image has it: dog', 'leave it out: -p exclude']),
-    'a class that cannot be learned': (rows('a,train', 'a|b,test', header='image,labels,split'), ['no training image has it', ': b.'])}
+    'a class that is never used': (rows('1,0', header='image,cat,dog'), ['a class is never used, because no image has it: dog', 'leave it out: -p exclude']),
+    'a class that cannot be learned': (rows('a,train', 'a|b,test', header='image,labels,split'), ['a class cannot be learned, because no training image has it: b. It is kept'])}
 
 
 def arranged(folder, table, says, names=TEN, change=None):
@@ -276,7 +282,8 @@ def test_a_likely_mistake_is_a_warning_by_name(mistake, folder):
     assert all(text.startswith('set: ') and text.endswith(('.', '?')) and '\n' not in text for text in texts)
 
 
-@pytest.mark.parametrize('table', [rows('size 38', *['size 39'] * 8, 'b'), rows('woman', *['man'] * 8, 'b'), rows('C|b', 'C++'), rows('"tench, Tinca|"', '"hare, Lepus"'), rows('a|b', 'b', 'c')])
+@pytest.mark.parametrize('table', [rows('size 38', *['size 39'] * 8, 'b|c'), rows('woman', *['man'] * 8, 'b|c'), rows('C|b', 'C++'), rows('"tench, Tinca|"', '"hare, Lepus|b"'), rows('a|b', 'b', 'c'),
+                                   rows('a', 'b', header='image,positives'), rows('1,', ',1', header='image,cat,dog'), rows('1,0', ',1', header='image,cat,dog')])
 def test_what_is_meant_passes_without_a_word(table, folder):
     path = folder(table, TEN)
     assert doubts(read_folder(path, 'set'), path / 'images') == []

@@ -53,24 +53,60 @@ def test_parts_are_counted_with_what_their_scores_are_against(photos):
     table = parts(data)
     assert table.photos.tolist() == [6, 2, 4] and table.positives.tolist() == [1, 1, 1.5] and table.negatives.tolist() == [0, 0, 0.5]
     assert table.unknown.tolist() == [50, 50, 0] and table.scores.tolist() == ['observed labels (unknown ones as negatives)'] * 2 + ['all labels']
-    assert observed(data) == '1.0 of 1.0 positives a photo will be observed, labels: single.'
+    assert observed(data) == 'A run will see 1.0 of the 1.0 known positives of a photo (labels: single).'
 
 
 def test_what_will_be_observed_is_said_with_the_setting_that_uses_all(data):
-    assert observed(data) == '1.0 of 1.3 positives a photo will be observed, labels: single; `-p labels full` uses all that the table knows.'
-    assert observed(data, 'full') == '1.3 of 1.3 positives a photo and 2.3 negatives will be observed, labels: full.'
+    assert observed(data) == 'A run will see 1.0 of the 1.3 known positives of a photo (labels: single); `-p labels full` uses all that the table knows.'
 
 
 def test_the_same_photo_is_found_in_another_size_and_a_damaged_one_is_named(photos):
     folder = photos(MIXED, copies={9: 2, 5: 4, 7: 4}, damage={0: 700, 1: b'', 3: b'no photo'})
-    unusable, groups = look([folder / 'images' / f'{k}.jpg' for k in range(12)])
+    unusable, groups, equal = look([folder / 'images' / f'{k}.jpg' for k in range(12)])
     assert set(unusable) == {0, 1, 3} and unusable[1] == 'an empty file' and 'truncated' in unusable[0]
-    assert [rows.tolist() for rows in groups] == [[2, 9], [4, 5, 7]]
+    assert [rows.tolist() for rows in groups] == [[2, 9], [4, 5, 7]] and equal == [False, False]
     found = check(folder)
     assert not found.ready and 'cannot be used: 3 of 12, 0.jpg (' in found.text
-    assert 'more than once: 2, 2 of them in different parts, which makes scores better than they are: 2.jpg (train) = 9.jpg (test)' in found.text
+    assert 'look nearly the same: 2, 2 of them in different parts, which makes scores better than they are: 2.jpg (train) ≈ 9.jpg (test)' in found.text
+    assert ' = ' not in found.text and 'more than once' not in found.text
     assert 'rose 8, bee 6' in found.text and 'Rare, with fewer than 20 positives: rose 8, bee 6. Add photos.' in found.text
     assert 'of val are missing' in found.text and 'of test are missing' not in found.text
+
+
+def test_equal_photos_are_told_from_those_that_only_look_alike(photos):
+    folder = photos(MIXED, copies={7: 4})
+    (folder / 'images' / '9.jpg').write_bytes((folder / 'images' / '2.jpg').read_bytes())
+    text = check(folder).text
+    assert 'more than once: 1, 1 of them in different parts, which makes scores better than they are: 2.jpg (train) = 9.jpg (test). Keep one row of each.' in text
+    assert 'look nearly the same: 1, 1 of them in different parts, which makes scores better than they are: 4.jpg (train) ≈ 7.jpg (val). Keep one row where' in text
+
+
+def test_photos_are_looked_at_as_training_decodes_them(tmp_path, monkeypatch):
+    "16 bits a pixel: all values are above 255. And a decoder may give no reason at all."
+    pixels, files = np.random.default_rng(0).integers(300, 65536, (2, 32, 32)).astype(np.uint16), [tmp_path / f'{k}.png' for k in range(4)]
+    for file, k in zip(files, (0, 1, 0, 0), strict=True): Image.fromarray(pixels[k]).save(file)
+    Image.fromarray((pixels[0] >> 8).astype(np.uint8)).save(files[3])
+    unusable, groups, equal = look(files)
+    assert not unusable and [rows.tolist() for rows in groups] == [[0, 2, 3]] and equal == [True]
+    Image.fromarray(pixels[0].astype(np.float32)).save(tmp_path / 'deep.tif')
+    unusable = look([tmp_path / 'deep.tif'])[0]
+    assert unusable[0] == 'grey values of 32 bits have no fixed range: save it with 8 or 16 bits'
+    def silent(image): raise ValueError
+    monkeypatch.setattr('spml_nb.data.glance.upright', silent)
+    assert look(files[:1])[0] == {0: 'ValueError'}
+
+
+def test_what_a_part_lacks_and_one_label_each_are_said_once(photos):
+    cells = ['rose', 'bee', 'leaf'] * 2 + ['rose', 'bee'] * 3
+    table = '\n'.join(['image,positives,split', *(f'{k}.jpg,{cells[k]},{"train" if k < 6 else "val" if k < 9 else "test"}' for k in range(12))])
+    folder = photos(table)
+    text = check(folder).text
+    assert text.count('The true mAP and F1 of val and test are missing') == text.count('are missing, because') == 1
+    assert 'No val photo is known to have: leaf. The AP of such a class counts as 0 there.' in text and 'No test photo is known to have: leaf.' in text
+    assert 'No train photo' not in text and 'exactly one label' not in text
+    (folder / 'labels.csv').write_text(table.replace('positives', 'labels'))
+    text = check(folder).text
+    assert 'warning: garden: every photo has exactly one label' in text and 'name the column `positives`' in text and 'are missing' not in text
 
 
 def test_a_folder_in_order_is_ready_and_doubts_are_said(photos):

@@ -51,8 +51,8 @@ def test_wrong_choices_of_classes_are_refused(folder):
 def test_classes_never_used_or_without_training_positives_are_kept_with_a_warning(folder):
     path = folder('image,never,untaught,fine,split\na.jpg,0,0,1,train\nb.jpg,,0,1,train\nc.jpg,0,1,1,val\nd.jpg,0,1,0,test\n', ['a.jpg', 'b.jpg', 'c.jpg', 'd.jpg'])
     with pytest.warns(UserWarning) as told: data = load(path)
-    said = {re.search(r'set: (label never used|no training image)', str(w.message))[1]: str(w.message) for w in told}
-    assert ': never. Kept' in said['label never used'] and ': untaught. Kept' in said['no training image'] and len(told) == 2
+    said = {re.search(r'set: a class (is never used|cannot be learned)', str(w.message))[1]: str(w.message) for w in told}
+    assert ': never. It is kept' in said['is never used'] and ': untaught. It is kept' in said['cannot be learned'] and len(told) == 2
     assert data.class_names == ['never', 'untaught', 'fine']
     with warnings.catch_warnings():
         warnings.simplefilter('error')
@@ -98,6 +98,14 @@ def test_a_path_is_a_folder_even_under_a_benchmarks_name(folder, tmp_path, monke
     folder(at='cub'); monkeypatch.chdir(tmp_path)
     assert load(Path('cub')).class_names == ['cat', 'dog']
     refused('cub', "data set 'cub'", root=tmp_path / 'elsewhere')
+
+
+def test_one_label_each_is_doubted_in_a_folder_and_not_in_a_benchmark(folder, tmp_path):
+    path = folder('image,labels,split\na.jpg,cat,train\nb.jpg,dog,train\nc.jpg,cat,val\nd.jpg,dog,test\n', ['a.jpg', 'b.jpg', 'c.jpg', 'd.jpg'], at='cub')
+    with pytest.warns(UserWarning, match='exactly one label'): load(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        load('cub', root=tmp_path)
 
 
 # ---- miniatures

@@ -1,5 +1,6 @@
 "Labelling: nothing that was answered is lost, the sample is a fair draw, doubtful labels and intervals are those of plain loops."
 import os
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -106,7 +107,8 @@ def test_a_table_of_any_layout_keeps_what_it_says(folder, kind):
 
 
 @pytest.mark.parametrize('text, told', [
-    ('file,cat\n00.png,1\n', 'its first column must be `image`'), ('image,cat\n05.png,1\n05.png,0\n', 'one row a photo'), ('', 'cannot be gone on with')])
+    ('file,cat\n00.png,1\n', "Rename the first column 'file' to `image`"), ('image,cat\n05.png,1\n./05.png,0\n', 'several rows for: 05.png'), ('', 'is empty'),
+    ('image,cat\n05.png,yes\n', "cell 'yes'"), ('image,cat|dog\n05.png,1\n', 'no class can be called'), ('image,Split\n05.png,1\n', 'no class can be called')])
 def test_a_table_that_cannot_be_read_is_left_alone(folder, text, told):
     (folder / 'labels.csv').write_text(text)
     with pytest.raises(SpmlError, match=told): Sheet(folder, CLASSES)
@@ -114,14 +116,37 @@ def test_a_table_that_cannot_be_read_is_left_alone(folder, text, told):
 
 
 def test_classes_have_usable_names(folder):
-    with pytest.raises(SpmlError, match='no class to choose from'): Sheet(folder)
-    with pytest.raises(SpmlError, match="no class can be called 'split'"): Sheet(folder, ['split'])
+    with pytest.raises(SpmlError, match=r'no class to choose from.*classes = "cat\|dog" in the notebook'): Sheet(folder)
+    for name in ('split', 'Split', 'a|b', ' '):   # what the reader of the table refuses would lose the labels
+        with pytest.raises(SpmlError, match=f'no class can be called {re.escape(repr(name.strip()))}'): Sheet(folder, [name])
     sheet = Sheet(folder, CLASSES, sample=2)
     for image in sheet.sample: sheet.answer(image, ['cat'])
-    for name in ('dog', 'labels', ''):
+    for name in ('Labels', 'x|y', ''):
         with pytest.raises(SpmlError, match='no class can be called'): sheet.add(name)
+    assert sheet.add(' dog') == 'dog' and sheet.class_names == CLASSES and sheet.waiting(full=True) == []   # it was there
     sheet.add('bird')
     assert sorted(sheet.waiting(full=True)) == sorted(sheet.sample)   # a new class is unknown on the sample
+
+
+def test_the_sheet_reads_what_the_loader_reads(folder):
+    "Blanks around a name, a cell of blanks, 1.0, and a table that is only begun."
+    (folder / 'labels.csv').write_text('image, cat,dog \n05.png,1.0, \n06.png, ,\n')
+    sheet = Sheet(folder, ['cat', 'dog'])
+    assert sheet.class_names == ['cat', 'dog'] and sheet.table()[['cat', 'dog']].to_numpy().tolist() == [['1', ''], ['', '']]
+    assert '06.png' in sheet.waiting() and '05.png' not in sheet.waiting()
+    for begun in ('image,cat,dog\n', 'image,positives\n05.png,\n'):
+        (folder / 'labels.csv').write_text(begun)
+        assert len(Sheet(folder, ['cat']).waiting()) == 30
+
+
+def test_photos_that_lie_elsewhere_are_found(folder):
+    (folder / 'images').rename(folder / 'cat')
+    with pytest.raises(SpmlError, match='There is cat/. Rename it to images'): Sheet(folder, CLASSES)
+    (folder / 'cat' / '05.png').rename(folder / '05.png')
+    (folder / 'dog').mkdir()
+    (folder / '05.png').rename(folder / 'dog' / '05.png')
+    with pytest.raises(SpmlError, match='one folder for each class'): Sheet(folder, CLASSES)
+    with pytest.raises(SpmlError, match='is not there'): Sheet(folder / 'none', CLASSES)
 
 
 @pytest.mark.parametrize('text, names', [
