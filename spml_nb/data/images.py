@@ -145,8 +145,6 @@ def _build(dataset, file, size, progress, write):
                        f'({len(dataset) / seconds:,.0f} per second), {space:,.0f} MiB', flush=True)
 
 # %% ../../nbs/data/images.ipynb #9214e0b5
-def _cores(): return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
-
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 # %% ../../nbs/data/images.ipynb #8b85f266
@@ -163,11 +161,11 @@ def _decoded(dataset, size, progress, shape):
     "Pixels of each image in order; after the last one, one error with all that cannot be used."
     bad, photos = [], iter(dataset.images)
     counted = meter(f'{dataset.name}, {size} px', len(dataset), unit='images', show=progress)
-    with warnings.catch_warnings(), ThreadPoolExecutor(_cores()) as pool, counted as bar:
+    with warnings.catch_warnings(), ThreadPoolExecutor(settings.cores()) as pool, counted as bar:
         # A photo of 90 to 179 megapixels is legal here, and dropped transparency is announced above.
         warnings.simplefilter('ignore', Image.DecompressionBombWarning); warnings.simplefilter('ignore', UserWarning)
         def submit(count): return [pool.submit(_decode, photo, size, shape) for photo in islice(photos, count)]
-        waiting = deque(submit(8 * _cores()))  # bounded: a slow disk does not let pixels pile up
+        waiting = deque(submit(8 * settings.cores()))  # bounded: a slow disk does not let pixels pile up
         for name in dataset.image_names:
             pixels = waiting.popleft().result()
             waiting += submit(1)
@@ -336,6 +334,6 @@ def centre_crops(photos: Photos, rows, size: int) -> torch.Tensor:
 
 def _together(cut, rows, *more, size):
     pixels = np.empty((len(rows), size, size, 3), np.uint8)
-    with ThreadPoolExecutor(_cores()) as pool:
+    with ThreadPoolExecutor(settings.cores()) as pool:
         for place, image in zip(pixels, pool.map(cut, rows, *more), strict=True): place[:] = np.asarray(image)
     return torch.from_numpy(pixels).permute(0, 3, 1, 2)

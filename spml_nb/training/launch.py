@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import torch.distributed as dist
 
+from ..base import settings
 from ..base.errors import SpmlError
 from ..runs.config import Config, as_dict
 from .trainer import train
@@ -53,8 +54,7 @@ def launch(config: Config, processes: int, tell: Callable[[str], None] = print):
     """
     words = command(config, processes)
     if processes == 1: return train(config)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
-    environment = {'OMP_NUM_THREADS': str(max(1, cores // processes)), **os.environ}
+    environment = {'OMP_NUM_THREADS': str(max(1, settings.cores() // processes)), **os.environ}
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           env=environment) as process:
         lines = []

@@ -20,6 +20,7 @@ from PIL import Image, ImageOps
 from torchvision.transforms import CenterCrop, RandomResizedCrop, Resize
 
 from spml_nb import data as datasets
+from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.base.files import TEMPORARY
 from spml_nb.data import images
@@ -77,7 +78,7 @@ def test_real_photos_equal_torchvisions_resize(ccp):
 
 
 def test_more_photos_than_wait_at_once_stay_in_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(images, '_cores', lambda: 2)
+    monkeypatch.setattr(settings, 'cores', lambda: 2)
     files = [tmp_path / f'{k}.png' for k in range(50)]
     for k, file in enumerate(files): Image.new('RGB', (3, 3), (k, k, k)).save(file)
     assert open_images(dataset(files), 2, progress=False)[:, 0, 0, 0].tolist() == list(range(50))

@@ -12,7 +12,6 @@ from spml_nb import models, runs, training
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import labels
 from spml_nb.data.dataset import Dataset
-from spml_nb.sweeps import transfer
 from spml_nb.sweeps.transfer import choose_penalty, class_scores, features, linear_transfer, multi_label_transfer, pretrained, regression
 
 
@@ -29,16 +28,6 @@ def toy(n=300, classes=3, noise=0.6, seed=0, name='toy', split=None):
     split = np.array(['train', 'train', 'val', 'test'])[np.arange(n) % 4] if split is None else split
     data = Dataset(name, np.zeros((n, 8, 8, 3), np.uint8), table, [f'c{k}' for k in range(classes)], split)
     return data, (np.eye(classes, 12)[c] + noise * rng.standard_normal((n, 12))).astype(np.float32)
-
-
-# ---- accuracy
-
-def test_accuracy_over_images_and_over_classes():
-    accuracy, true, predicted = transfer.accuracy, np.array([0, 0, 0, 1, 1, 4]), np.array([0, 0, 1, 1, 0, 4])
-    assert accuracy(predicted, true) == pytest.approx(100 * 4 / 6)
-    assert accuracy(predicted, true, 'class') == pytest.approx(100 * (2 / 3 + 1 / 2 + 1) / 3)   # classes 2 and 3 do not occur
-    with pytest.raises(SpmlError, match="'micro'.*image, class"): accuracy(predicted, true, 'micro')
-    with pytest.raises(SpmlError, match='5 predictions for 6'): accuracy(predicted[:5], true)
 
 
 def test_images_with_other_than_one_label_are_refused():
