@@ -16,7 +16,7 @@ import warnings
 
 from . import __version__
 from .base import settings
-from .base.errors import SpmlError, sentence
+from .base.errors import SpmlError, one_of, sentence
 from .base.files import say
 from .runs.config import CHOICES, PROTOCOL, Config
 
@@ -48,16 +48,21 @@ def _command(help: str, description: str, *arguments, below=str):
           _argument('--mirror', help='address or folder to try first, with files as NAME/FILE (unset: SPML_NB_MIRROR)'))
 def _data(args) -> bool | None:
     from spml_nb.data import glance
+    from spml_nb.data.dataset import MINIATURES, listed
     from spml_nb.data.folder import first_there, places
     from spml_nb.data.official import registry
+    if (args.check and args.name is None) or (args.mirror and args.name not in registry.BENCHMARKS):
+        raise SpmlError('--check needs the name of a data set, and --mirror that of a benchmark: '
+                        '`spml data ccp --check`.')
     if args.name is None:
-        if args.check or args.mirror:
-            raise SpmlError('--check and --mirror need the name of a data set: `spml data ccp --check`.')
-        print(registry.overview(args.root))
+        print(registry.overview(args.root), f'Drawn when they are used, without files: {listed(MINIATURES)}', sep='\n')
     elif args.name not in registry.BENCHMARKS and os.path.isdir(first_there(places(args.name, args.root))):
         found = glance.check(args.name, args.root)
         print(found.text)
         return not found.ready
+    elif args.name not in registry.BENCHMARKS:
+        one_of(args.name, registry.names(), 'benchmark',
+               f'Nor is there a folder {listed(places(args.name, args.root))}. Miniatures need no files.')
     elif args.check:
         missing = registry.check(args.name, args.root)
         print('\n'.join(missing) or f'{args.name} is ready.')
@@ -100,11 +105,11 @@ def _fields(args) -> dict:
 def _like(name: str) -> dict:
     "The fields of a recorded run, but for those of the machine that it ran on."
     import difflib
-    import json
 
     import pandas as pd
 
     from spml_nb.runs import record
+    from spml_nb.runs.folder import read_json
     runs, file = settings.path('runs'), settings.path('outputs') / 'runs.csv'
     lines = (record.read_record(file, dtype=str, keep_default_na=False) if file.is_file()
              else pd.DataFrame(columns=['run', 'key']))
@@ -116,7 +121,7 @@ def _like(name: str) -> dict:
                         + (f"Near it: {', '.join(near)}. " if near else '')
                         + 'Take a run or a key of runs.csv, or a name that `spml runs` prints.')
     own = runs / found.iloc[0] / 'config.json'
-    if own.is_file(): fields, elsewhere = json.loads(own.read_text(encoding='utf-8')), ('device',)
+    if own.is_file(): fields, elsewhere = read_json(own, ('loss', 'hparams')), ('device',)
     else:
         line = lines[lines.run == found.iloc[0]].iloc[0].to_dict()
         fields, elsewhere = vars(record.configuration(line)), ('device', 'root')
@@ -194,7 +199,11 @@ _MODEL = ("a finished run's name or folder, a .safetensors or .onnx file or a fo
                     help='a CSV file for the whole table (unset: image and labels are printed)'))
 def _predict(args):
     from spml_nb.use import predict
-    if args.out: predict.refuse_other(args.out)   # before the work
+    if args.out:   # before the work
+        if os.path.splitext(args.out)[1].lower() not in ('.csv', ''):
+            raise SpmlError(f'{args.out}: predictions are written as comma-separated text. Name a file that ends in '
+                            '.csv.')
+        predict.refuse_other(args.out)
     table = predict.predict(args.run, args.images[0] if len(args.images) == 1 else args.images)
     said = f"threshold {table.attrs['threshold']:.4g}: a label is named from this probability on"
     if args.out:
@@ -244,11 +253,13 @@ def _evaluate(args):
           _argument('--yes', action='store_true', help='really remove'))
 def _runs(args) -> bool | None:
     from spml_nb.tools import cleanup
-    if args.yes and not args.remove:
-        raise SpmlError('--yes goes with --remove: `spml runs --state damaged --remove --yes`.')
-    if args.leftovers and (args.values or args.state or args.name):
-        raise SpmlError('--leftovers goes without -p, --state and --name: `spml runs --leftovers --days 7`.')
-    if args.csv and args.remove: raise SpmlError('--csv goes without --remove: `spml runs --csv > runs.csv`.')
+    for wrong, error in (
+            (args.yes and not args.remove,
+             SpmlError('--yes goes with --remove: `spml runs --state damaged --remove --yes`.')),
+            (args.leftovers and (args.values or args.state or args.name),
+             SpmlError('--leftovers goes without -p, --state and --name: `spml runs --leftovers --days 7`.')),
+            (args.csv and args.remove, SpmlError('--csv goes without --remove: `spml runs --csv > runs.csv`.'))):
+        if wrong: raise error
     if args.leftovers: table = cleanup.leftovers(30 if args.days is None else args.days)
     else: table = cleanup.listing(state=args.state, pattern=args.name, days=args.days, **_fields(args))
     if args.sort: table = cleanup.by(table, args.sort)
@@ -286,6 +297,8 @@ _LAUNCH = (
     _argument('--address', help='of the Ray cluster, such as auto (unset: Ray on this machine alone)'),
     _argument('--dry-run', action='store_true', help='only say how many runs are missing and how long they will take'))
 
+_BOARDS = ('methods', 'biased', 'worth')   # what `spml sweep` knows besides papers
+
 def _launched(args) -> dict: return {name: getattr(args, name) for name in ('jobs', 'engine', 'address', 'dry_run')}
 
 @_command("run what a paper's tables or figures, or the board of all methods, still need",
@@ -296,7 +309,7 @@ def _launched(args) -> dict: return {name: getattr(args, name) for name in ('job
           _argument('--table', help='one table of it, such as 2 or IV (unset: all)'),
           _argument('--figure',
                     help='one figure of it, such as 3, instead of its tables; its arrays are collected in the end'),
-          _argument('--suite', default='photos', completes='suite',
+          _argument('--suite', completes='suite',
                     help="paper: the papers' own data sets; photos: sets of photos that stand for them, a head on "
                          'frozen features (unset: photos). The board of methods also has photos_finetune and mini'),
           _argument('--dataset', nargs='+', default=(), metavar='NAME',
@@ -307,26 +320,27 @@ def _launched(args) -> dict: return {name: getattr(args, name) for name in ('job
                     help="of observed labels and training (unset: the suite's number from 0; a figure takes its own)"),
           *_LAUNCH)
 def _sweep(args) -> bool | None:
-    if args.figure and (args.table or args.seeds):
-        raise SpmlError('--figure goes without --table and --seeds: `spml sweep hml --figure 3`.')
-    boards = args.paper in ('methods', 'biased', 'worth')
-    if args.table or args.figure or args.seeds if boards else args.dataset or args.loss:
-        raise SpmlError('--dataset goes with methods, biased and worth, and --table, --figure and --seeds with a '
-                        'paper: `spml sweep methods --suite photos --dataset voc12_animals`.')
-    if args.loss and args.paper != 'methods':
-        raise SpmlError('--loss goes with methods alone: `spml sweep methods --loss em hml`.')
-    from spml_nb.sweeps import search
-    options = _launched(args) | {'tell': say}
-    if args.paper in ('biased', 'worth'):
-        from spml_nb.replication import biased, worth
+    from spml_nb.replication import biased, figures, tables, worth
+    from spml_nb.sweeps import presets, search
+    one_of(args.paper, [*presets.PAPERS, *_BOARDS], 'paper')
+    own_suite, of_paper = args.paper in _BOARDS[1:], args.table or args.figure or args.seeds
+    for wrong, error in (
+            (args.figure and (args.table or args.seeds),
+             SpmlError('--figure goes without --table and --seeds: `spml sweep hml --figure 3`.')),
+            (args.loss and args.paper != 'methods',
+             SpmlError('--loss goes with methods alone: `spml sweep methods --loss em hml`.')),
+            ((own_suite and args.suite) or (of_paper if args.paper in _BOARDS else args.dataset),
+             SpmlError('--dataset goes with methods, biased and worth, --table, --figure and --seeds with a paper, '
+                       '--suite with a paper or methods: `spml sweep methods --dataset voc12_animals`.'))):
+        if wrong: raise error
+    options, suite = _launched(args) | {'tell': say}, args.suite or 'photos'
+    if own_suite:
         done = {'biased': biased, 'worth': worth}[args.paper].sweep(args.dataset, **options)
-    elif args.paper == 'methods': done = search.sweep(args.suite, args.dataset, args.loss, **options)
+    elif args.paper == 'methods': done = search.sweep(suite, args.dataset, args.loss, **options)
     elif args.figure:
-        from spml_nb.replication import figures
-        done = figures.sweep(args.paper, args.figure, args.suite, **options)
+        done = figures.sweep(args.paper, args.figure, suite, **options)
     else:
-        from spml_nb.replication import tables
-        done = tables.sweep(args.paper, args.table, args.suite, seeds=args.seeds, **options)
+        done = tables.sweep(args.paper, args.table, suite, seeds=args.seeds, **options)
     if args.dry_run: return None
     from spml_nb.runs import record
     record.export_csv()
@@ -337,14 +351,14 @@ def _sweep(args) -> bool | None:
           'Give each method the same search on a folder of photos, train its choice with fresh seeds, and say what to '
           'take and how sure that is. It may be stopped and given again at any time.',
           _argument('folder', help='a folder with images/ and labels.csv', completes='file'),
-          _argument('methods', nargs='*', metavar='LOSS', completes='loss',
+          _argument('methods', nargs='*', default=[], metavar='LOSS', completes='loss',
                     help='what to compare (unset: every method)'),
           _argument('--seeds', type=int, default=3, help='final runs of each method (unset: 3)'),
           _argument('--labels', default='full', help='what is observed (unset: full, all that the table knows)'),
           _argument('--min-positives', type=int, default=0, help='leave out classes with fewer positives (unset: 0)'),
           _argument('--side', default='', completes='file',
                     help='a .csv or .npz with what is known of each photo besides labels (unset: none)'),
-          _argument('--suite', default='photos', completes='suite',
+          _argument('--suite', default='photos', completes='taken',
                     help='whose recipe is taken: photos, a head on frozen features; photos_finetune (unset: photos)'),
           *_LAUNCH)
 def _compare(args) -> bool | None:
@@ -360,10 +374,11 @@ def _compare(args) -> bool | None:
 def _tables(args):
     from spml_nb.replication import biased, front, pages, tables, worth
     from spml_nb.sweeps import search
-    search.boards(tables.record())   # first, since the pages link what is there
-    pages.write(tell=say)
+    known = tables.record()
+    search.boards(known)   # first, since the pages link what is there
+    pages.write(known, tell=say)
     front.write()
-    for each in (biased.write, worth.write): each(tables.record())
+    for each in (biased.write, worth.write): each(known)
 
 # %% ../nbs/cli.ipynb #22d33966
 @_command('check environment, GPU, disk, data and versions',
@@ -384,11 +399,13 @@ def completions() -> dict[str, str]:
     """
     from spml_nb import data, methods
     from spml_nb.data.official import registry
+    from spml_nb.replication import comparison
     from spml_nb.sweeps import presets, queue, search
+    from spml_nb.tools import cleanup
     def words(of): return f'compgen -W "{" ".join(of)}" -- "$1"'
     lists = {'loss': methods.names(), 'benchmark': registry.names(), 'paper': presets.PAPERS,
-             'swept': ['methods', 'biased', 'worth', *presets.PAPERS], 'engine': queue.ENGINES,
-             'suite': ('paper', *search.SUITES), 'state': ('done', 'begun', 'damaged', 'running')}
+             'swept': [*_BOARDS, *presets.PAPERS], 'engine': queue.ENGINES, 'state': cleanup.STATES,
+             'suite': ('paper', *search.SUITES), 'taken': comparison.TAKEN}
     runs = f'"${{SPML_NB_RUNS:-{settings.path("runs")}}}"'
     values = {'loss': methods.names(), 'dataset': data.names(), **CHOICES}   # of the fields of a configuration
     cases = ' '.join(f'{name}) {words(of)};;' for name, of in values.items())
@@ -402,7 +419,7 @@ class _PrintCompletion(argparse.Action):
     def __call__(self, command, namespace, shell, option=None):
         import shtab
         preamble = ''.join(f'_spml_{kind}() {{ {body}; }}\n' for kind, body in completions().items())
-        print(shtab.complete(command, shell, preamble={shell: preamble}))
+        print(shtab.complete(command, shell, preamble={shell: preamble}), flush=True)   # a reader may have gone
         command.exit()
 
 # %% ../nbs/cli.ipynb #f2843a89
@@ -439,16 +456,18 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         Exit status: 0; 1 as the command says; 2 for bad input; 130 after Ctrl-C; 141 where nobody reads the output.
     """
-    args = parser().parse_args(argv)
+    args = None
     warnings.formatwarning = lambda message, *_, **__: sentence(message)   # those of other libraries as well
     if hasattr(sys.stdout, 'reconfigure'): sys.stdout.reconfigure(errors='surrogateescape')   # names that are not UTF-8
     try:
+        args = parser().parse_args(argv)
         wrong = args.do(args)
         sys.stdout.flush()
         return int(bool(wrong))
     except SpmlError as error: print(f'error: {error}', file=sys.stderr)
     except KeyboardInterrupt:
-        print('stopped; the same command goes on from here' if args.command in RESUMED else 'stopped', file=sys.stderr)
+        print('stopped; the same command goes on from here' if args and args.command in RESUMED else 'stopped',
+              file=sys.stderr)
         return 130
     except BrokenPipeError:
         _drop_output()

@@ -95,9 +95,18 @@ def test_the_shell_completes_commands_losses_data_sets_and_runs(complete, tmp_pa
     assert complete('spml train -p lo') == ['loss'] and complete('spml train -p loss two_') == [n for n in methods.names() if n.startswith('two_')]
     assert complete('spml train -p loss em -p dataset mini_') == [n for n in data.names() if n.startswith('mini_')]
     assert complete('spml runs -p regime lin') == ['linear', 'linear_init'] and complete('spml sweep two') == ['two_way'] and complete('spml sweep me') == ['methods'] and complete('spml sweep wo') == ['worth']
+    assert complete('spml compare photos --suite p') == ['photos', 'photos_finetune'] and 'paper' in complete('spml sweep hml --suite p')
     assert complete('spml data voc') == ['voc12', 'voc07', 'voc12_animals']
     (tmp_path / 'em-mini_voc-1234').mkdir()
     assert complete('spml predict em', SPML_NB_RUNS=str(tmp_path)) == ['em-mini_voc-1234']
+
+
+@pytest.mark.skipif(sys.platform == 'win32', reason='needs a pipe that closes')
+def test_a_reader_that_takes_part_of_the_completion_ends_it_quietly():
+    pytest.importorskip('shtab')
+    with subprocess.Popen([sys.executable, '-c', 'import sys; from spml_nb.cli import main; sys.exit(main())', '--print-completion', 'bash'], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b'' and process.wait() == 141
 
 
 def test_presets_are_printed_with_their_sources(capsys):
@@ -112,14 +121,19 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
 
 
 @pytest.mark.parametrize(('words', 'message'), [
-    (['sweep', 'hmm'], "unknown paper 'hmm'; allowed: hml, opml, lac, two_way, em_apl"),
+    (['sweep', 'hmm'], "unknown paper 'hmm'; allowed: hml, em_apl, opml, lac, two_way, methods, biased, worth"),
     (['sweep', 'hml', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: paper, photos"),
     (['sweep', 'methods', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: photos, photos_finetune, mini"),
-    (['sweep', 'hml', '--dataset', 'ccp'], '--dataset goes with methods'), (['sweep', 'hml', '--loss', 'em'], '--dataset goes with methods'), (['sweep', 'worth', '--loss', 'em'], '--loss goes with methods alone'), (['sweep', 'methods', '--table', '2'], '--dataset goes with methods'),
+    (['sweep', 'hml', '--dataset', 'ccp'], '--dataset goes with methods'), (['sweep', 'hml', '--loss', 'em'], '--loss goes with methods alone'), (['sweep', 'biased', '--suite', 'mini'], '--suite with a paper or methods'), (['sweep', 'worth', '--loss', 'em'], '--loss goes with methods alone'), (['sweep', 'methods', '--table', '2'], '--dataset goes with methods'),
     (['sweep', 'worth', '--seeds', '0'], '--dataset goes with methods, biased and worth'),
     (['sweep', 'worth', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"), (['sweep', 'biased', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"),
     (['sweep', 'methods', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"),
-    (['compare', 'ccp', 'an', 'em'], 'ccp is no folder of photos'),
+    (['compare', 'ccp', 'an', 'em'], 'ccp is no folder of photos'), (['compare', '.', '--suite', 'mini'], "unknown suite 'mini'; allowed: photos, photos_finetune"),
+    (['compare', '.', '--labels', 'foo', '--dry-run'], "unknown label setting 'foo'"), (['compare', '.', '--engine', 'foo', '--dry-run'], "unknown engine 'foo'"),
+    (['compare', '.', '--address', 'auto', '--dry-run'], "an address (auto) is for engine='ray'"), (['sweep', 'hml', '--jobs', '0', '--dry-run'], 'jobs must be 1 or more'),
+    (['data', 'my_photos', '--check'], "unknown benchmark 'my_photos'; allowed: "), (['data', 'my_photos'], 'Nor is there a folder '), (['data', 'mini_voc'], 'Miniatures need no files.'),
+    (['data', str(ROOT / 'tests'), '--mirror', 'x'], 'and --mirror that of a benchmark'),
+    (['predict', 'r', '.', '--out', 'pred.xlsx'], 'pred.xlsx: predictions are written as comma-separated text'), (['runs', '--days', '-1'], 'days=-1.0; allowed: 0 or more'),
     (['sweep', 'hml', '--table', '17'], "unknown table of 'hml' '17'"),
     (['sweep', 'hml', '--figure', '17'], "unknown figure of 'hml' '17'"),
     (['sweep', 'hml', '--figure', '3', '--table', '2'], '--figure goes without --table'),
@@ -223,6 +237,23 @@ def test_another_method_brings_its_own_recipe(asked, photo_folder):
         assert resolve(asked[-1]) == resolve(asked[-2])
 
 
+def test_like_of_a_damaged_run_is_told(capsys, monkeypatch):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(ROOT / 'outputs'))
+    run = record.read_record(ROOT / 'outputs' / 'runs.csv').run[0]
+    (settings.path('runs') / run).mkdir(parents=True)
+    (settings.path('runs') / run / 'config.json').write_text('{')
+    assert main(['train', '--like', run]) == 2 and 'config.json cannot be read: ' in capsys.readouterr().err
+
+
+def test_the_miniatures_are_listed(capsys):
+    assert main(['data']) == 0 and 'mini_voc, mini_coco, mini_nus, mini_cub' in capsys.readouterr().out
+
+
+def test_compare_asks_for_a_folder_alone(capsys):
+    with pytest.raises(SystemExit): main(['compare'])
+    assert capsys.readouterr().err.endswith('required: folder\n')
+
+
 def test_hyper_parameters_of_several_places_come_together(asked, tmp_path):
     (tmp_path / 'run.yml').write_text('loss: em_apl\nhparams: {alpha: 0.5}\n')
     main(['train', '--config', str(tmp_path / 'run.yml'), '-y', 'hparams: {beta: 0.7}', '-y', 'hparams: {warm_up: 2}', '-p', 'hparams', '{beta: 0.6}'])
@@ -293,7 +324,7 @@ def test_a_folder_of_ones_own_is_compared_by_one_command(monkeypatch, photo_fold
 def test_a_folder_of_ones_own_is_checked(capsys, photo_folder):
     assert main(['data', str(photo_folder), '--check']) == main(['data', str(photo_folder)]) == 0
     told = capsys.readouterr().out
-    assert '60 images' in told and 'will be observed, labels: single' in told and 'Positives of each class' in told
+    assert '60 images' in told and '(labels: single)' in told and 'Positives of each class' in told
     (photo_folder / 'images' / '007.png').write_bytes(b'')
     assert main(['data', str(photo_folder), '--check']) == 1 and '007.png (an empty file)' in capsys.readouterr().out
     (photo_folder / 'labels.csv').write_text('image;labels\n')

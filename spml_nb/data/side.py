@@ -36,7 +36,7 @@ def pinned(file: str) -> str:
     """
     if re.search('@[0-9a-f]{16}$', file): return file
     path = next((place for place in places(file) if place.is_file()), None)
-    if path is None: raise SpmlError(f'the file of side information {file} is not there. Give another: -p side FILE.')
+    if path is None: raise SpmlError(f'the file of side information {file} is not there. Give another file as `side`.')
     return f'{path}@{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}'
 
 # %% ../../nbs/data/side.ipynb #9cb78653

@@ -332,8 +332,8 @@ def part(found: pd.DataFrame, picture: str) -> str:
     text = ('mAP with all labels of so many photos (black) and with one label of each (coloured), means over seeds '
             'with bands from the lowest to the highest. The dashed line leads from all photos with one label each '
             f'to the number of fully labelled photos that reaches the same mAP. {summary(found)} In brackets '
-            f'the 95 % interval over seeds. {site.protocol(SUITE, found.dataset.unique(), len(SEEDS))} The rates of photos of yours, if '
-            'all their labels are known: `spml_nb.replication.worth.labels_worth(FOLDER)`.')
+            f'the 95 % interval over seeds. {site.protocol(SUITE, found.dataset.unique(), len(SEEDS))} The rates '
+            'of photos of yours, if all their labels are known: `spml_nb.replication.worth.labels_worth(FOLDER)`.')
     image = f'![mAP over the number of training photos, with all labels and with one]({picture})'
     return f'{BEGIN}\n## What a label is worth\n\n{image}\n\n{textwrap.fill(text, 140)}\n{END}'
 

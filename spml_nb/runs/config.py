@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['HEADS', 'VIEW_SETS', 'CHOICES', 'PROTOCOL', 'LONG', 'SHORT', 'OF_MINI', 'OF_BACKBONES', 'ADDED', 'Config', 'resolve',
-           'neutral', 'completed', 'as_dict', 'config_hash', 'science_key', 'notebook_parameters']
+           'neutral', 'completed', 'as_dict', 'config_hash', 'science_key', 'stamp', 'notebook_parameters']
 
 # %% ../../nbs/runs/config.ipynb #1b45f24d
 import dataclasses
@@ -24,7 +24,7 @@ from ..base.errors import SpmlError, as_kind, one_of
 
 # %% ../../nbs/runs/config.ipynb #b60fd720
 HEADS = ('linear', 'cosine', 'labelwise')   # for any loss; that of maps predicts what the linear one does
-VIEW_SETS = {   # what the roles of a method's views mean: {role: view of spml_nb.data.images}
+VIEW_SETS = {   # what the roles of a method's views mean: {role: view of spml_nb.data.views}
     'flip': {'plain': 'plain', 'weak': 'flip', 'strong': 'strong'},             # photos squashed to a square
     'flip_bare': {'plain': 'plain', 'weak': 'flip', 'strong': 'strong_bare'},   # LAC's strong view as in its paper
     'shift': {'plain': 'plain', 'weak': 'shift', 'strong': 'strong_shift'},     # drawn digits, not to be mirrored
@@ -36,6 +36,14 @@ CHOICES = {'regime': ('finetune', 'linear', 'linear_init'), 'selection': ('val_c
            'map_definition': ('cole', 'two_way')}
 
 # %% ../../nbs/runs/config.ipynb #6e5e4092
+_LIMITS = (   # fields, what their values fulfil, and that in words
+    (('epochs', 'batch_size', 'lr', 'linear_epochs', 'linear_lr', 'image_size', 'head_lr_multiplier', 'cached_views',
+      'embedding_dim'), lambda value: value > 0, 'above 0'),
+    (('min_positives', 'weight_decay', 'momentum', 'ema', 'patience', 'stop_below', 'seed', 'label_seed',
+      'train_images', 'frozen_stages'), lambda value: value >= 0, '0 or more'),
+    (('seed', 'label_seed'), lambda value: value < 2**32, 'below 2³²'),
+    (('momentum', 'ema'), lambda value: value < 1, 'below 1'))
+
 @dataclass(frozen=True, init=False)
 class Config:
     """Everything that decides a run. Every field is a keyword argument; numeric strings are accepted for numbers.
@@ -99,16 +107,9 @@ class Config:
     def _check(self):
         def given(*names): return ((name, getattr(self, name)) for name in names if getattr(self, name) is not None)
         for name, value in given(*CHOICES): one_of(value, CHOICES[name], name)
-        for name, value in given('epochs', 'batch_size', 'lr', 'linear_epochs', 'linear_lr', 'image_size',
-                                 'head_lr_multiplier', 'cached_views', 'embedding_dim'):
-            if value <= 0: raise SpmlError(f'{name} must be above 0, not {value}.')
-        for name, value in given('min_positives', 'weight_decay', 'momentum', 'ema', 'patience', 'stop_below', 'seed',
-                                 'label_seed', 'train_images', 'frozen_stages'):
-            if value < 0: raise SpmlError(f'{name} must not be negative, but is {value}.')
-        for name, value in given('seed', 'label_seed'):
-            if value >= 2**32: raise SpmlError(f'{name} must be below 2³², but is {value}.')
-        for name, value in given('momentum', 'ema'):
-            if value >= 1: raise SpmlError(f'{name} must be below 1, but is {value}.')
+        for names, fits, allowed in _LIMITS:
+            for name, value in given(*names):
+                if not fits(value): raise SpmlError(f'{name} must be {allowed}, not {value}.')
         if self.nesterov and self.momentum == 0:
             raise SpmlError('nesterov: true needs momentum above 0, and momentum is 0. Give momentum: 0.9, or leave '
                             'nesterov out.')
@@ -166,8 +167,8 @@ def resolve(config: Config) -> Config:
     method, drawn = find(config.loss), config.dataset in MINIATURES   # never a folder of the user's
     backbone = config.backbone or ('mini' if drawn else 'resnet50')
     views = ('shift_hue' if 'strong' in method.views else 'shift') if drawn else 'flip'
-    of = 'other' if config.dataset in FAMILIES.values() else config.dataset   # a folder named voc is no family
-    hparams = resolve_hparams(config.loss, of, config.hparams)
+    hparams = resolve_hparams(   # a folder named voc is no family
+        config.loss, 'other' if config.dataset in FAMILIES.values() else config.dataset, config.hparams)
     unset = {**_protocol(config, backbone), **method.recipe, 'backbone': backbone, 'head': method.head, 'views': views}
     values = vars(config) | {k: v for k, v in unset.items() if getattr(config, k) is None}
     values |= {'hparams': hparams, 'device': str(settings.device(config.device)), 'side': _side(config, method)}
@@ -262,12 +263,29 @@ def science_key(config: Config, data: str | None = None) -> str:
     from spml_nb.data.loading import names
     name = Path(config.dataset).name
     if config.dataset not in names():   # a folder
-        data = data or _fingerprint(config.dataset, config.root, config.min_positives, config.exclude)
+        data = data or _fingerprint(stamp(config.dataset, config.root), config.dataset, config.root,
+                                    config.min_positives, config.exclude)
         config = dataclasses.replace(config, dataset=f'{name}@{data}')
     return f"{config.loss}-{name}-{config_hash(config, without=('device', 'root'))}"
 
+def stamp(dataset: str, root: str | None = None) -> tuple:
+    """What tells a folder of photos from its earlier state, without reading it.
+
+    Args:
+        dataset: the name or folder of a data set.
+        root: as in `Config`.
+
+    Returns:
+        Time and size of its table and of `images`; empty for a named data set.
+    """
+    from spml_nb.data.folder import first_there, places
+    from spml_nb.data.loading import names
+    folders = [] if dataset in names() else [first_there(places(dataset, root))]
+    return tuple((file.stat().st_mtime_ns, file.stat().st_size) for folder in folders
+                 for file in (folder / 'labels.csv', folder / 'images') if file.exists())
+
 @cache
-def _fingerprint(*place) -> str:
+def _fingerprint(changed: tuple, *place) -> str:
     from spml_nb.data.loading import load
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')   # whoever trains on the folder is warned

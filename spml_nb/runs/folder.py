@@ -189,7 +189,7 @@ def open_run(folder: str | Path) -> Run:
     place = next((p for p in candidates if (p / 'config.json').is_file()), None)
     if place is None:
         raise SpmlError(f"no run {str(folder)!r}: looked for config.json in {' and '.join(map(str, candidates))}. "
-                        '`runs.load()` lists the finished ones.')
+                        '`spml runs` lists the runs here; models in the package: coco18, mirflickr14, voc12_animals.')
     run = Run(Config(**read_json(place / 'config.json')), place.resolve().parent)
     run.folder = place.resolve()   # a copy may have another name
     return run

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['RETRIES', 'ENGINES', 'attempt', 'work', 'canonical', 'key', 'plan', 'stale', 'finished', 'worker_settings',
-           'gpu_share', 'run', 'staged', 'progress', 'duration']
+           'gpu_share', 'check_launch', 'run', 'staged', 'progress', 'duration']
 
 # %% ../../nbs/sweeps/queue.ipynb #174447c5
 import contextlib
@@ -29,10 +29,11 @@ import pandas as pd
 from ..base import settings
 from ..base.errors import SpmlError, one_of
 from ..data import loading
+from ..data.dataset import listed
 from ..data.folder import first_there, places
 from ..data.official import registry
 from ..runs import record
-from ..runs.config import Config, as_dict, resolve, science_key
+from ..runs.config import Config, as_dict, resolve, science_key, stamp
 from ..runs.folder import Run, provenance, read_json
 
 # %% ../../nbs/sweeps/queue.ipynb #aa1e2e72
@@ -155,10 +156,11 @@ def key(config: Config) -> str:
     Returns:
         Loss, data set and hexadecimal digits.
     """
-    return _key(json.dumps(vars(config) | {'device': 'cpu'}))   # a key is the same on every device
+    # a key is the same on every device
+    return _key(json.dumps(vars(config) | {'device': 'cpu'}), stamp(config.dataset, config.root))
 
 @cache
-def _key(text: str) -> str: return science_key(canonical(Config(**json.loads(text))))
+def _key(text: str, changed: tuple) -> str: return science_key(canonical(Config(**json.loads(text))))
 
 def plan(configs: Iterable[Config], known: pd.DataFrame | None = None) -> pd.DataFrame:
     """What a sweep would do.
@@ -331,6 +333,19 @@ def _connected(address: str | None):
 # %% ../../nbs/sweeps/queue.ipynb #2cbf7d94
 ENGINES = {'local': _local, 'ray': _on_ray}
 
+def check_launch(engine: str = 'local', address: str | None = None, jobs: int = 1):
+    """Check how runs are to be launched, before any work.
+
+    Args:
+        engine, address, jobs: as in `run`.
+
+    Raises:
+        SpmlError: for another engine, an address without Ray, or jobs below 1.
+    """
+    one_of(engine, ENGINES, 'engine')
+    if address and engine != 'ray': raise SpmlError(f"an address ({address}) is for engine='ray', not {engine!r}.")
+    if jobs < 1: raise SpmlError(f'jobs must be 1 or more, not {jobs}.')
+
 def run(configs: Iterable[Config], *, engine: str = 'local', address: str | None = None, jobs: int = 1,
         tell: Callable[[str], None] = print) -> pd.DataFrame:
     """Train all configurations that are not done yet.
@@ -347,11 +362,9 @@ def run(configs: Iterable[Config], *, engine: str = 'local', address: str | None
         and message.
 
     Raises:
-        SpmlError: for another engine, an address without Ray, jobs below 1, or a configuration that cannot be resolved.
+        SpmlError: as `check_launch`, and for a configuration that cannot be resolved.
     """
-    one_of(engine, ENGINES, 'engine')
-    if address and engine != 'ray': raise SpmlError(f"an address ({address}) is for engine='ray', not {engine!r}.")
-    if jobs < 1: raise SpmlError(f'jobs must be 1 or more, not {jobs}.')
+    check_launch(engine, address, jobs)
     table, messages = plan(configs), {}
     todo, began = table[table.state != 'done'], time.perf_counter()
     expected = todo.set_index('run').expected
@@ -368,7 +381,8 @@ def run(configs: Iterable[Config], *, engine: str = 'local', address: str | None
     state = ['done' if _finished(Run(config)) else 'failed' if why else 'missing'
              for config, why in zip(table.config, message, strict=True)]
     table = table.assign(state=state, message=message).drop(columns='expected')
-    for row in table[table.message != ''].itertuples(): tell(f'{row.state}: {row.run}: {row.message}')
+    for (why, state), rows in table[table.message != ''].groupby(['message', 'state'], sort=False):
+        tell(f'{state}: {listed(rows.run, 3)}: {why}')   # a common cause once
     return table
 
 def staged(search: Iterable[Config], finals: Callable[[pd.DataFrame], Iterable[Config]], *, dry_run: bool = False,
@@ -388,6 +402,7 @@ def staged(search: Iterable[Config], finals: Callable[[pd.DataFrame], Iterable[C
     Raises:
         SpmlError: as `run`.
     """
+    check_launch(**launch)
     search, known = list(search), finished()
     if dry_run: return _dry(search, list(finals(known)), known, tell)
     done = run(_missing(search, known), tell=tell, **launch)
@@ -405,7 +420,8 @@ def _dry(search: list[Config], final: list[Config], known: pd.DataFrame, tell: C
     left = both[both.state != 'done']
     time = f'about {duration(left.expected.sum())}' if left.expected.notna().any() else 'unknown'
     tell(f'{len({*map(key, search)})} runs of search, of which {len(todo)} are missing; {len({*map(key, final)})} runs '
-         f'with fresh seeds are chosen by now, of which {len(after)} are missing. One after another: {time}.')
+         f'with fresh seeds are chosen by now, of which {len(after)} are missing.'
+         + f' One after another: {time}.' * bool(len(left)))
     return both
 
 def progress(messages: dict[str, str], expected: pd.Series, seconds: float, jobs: int) -> str:

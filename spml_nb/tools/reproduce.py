@@ -37,8 +37,8 @@ def facts(result: dict, config: Config) -> dict:
     Returns:
         {name: value}.
     """
-    given = {'data': result['data'], 'device': config.device, 'seed': config.seed, 'label_seed': config.label_seed}
-    kept = given | result['provenance']
+    kept = {'data': result['data'], 'device': config.device, 'seed': config.seed, 'label_seed': config.label_seed,
+            **result['provenance']}
     return kept | kept.pop('versions', {})
 
 # %% ../../nbs/tools/reproduce.ipynb #b03219b2
@@ -112,7 +112,7 @@ def _config(config, device) -> Config:
     try: settings.device(wanted)
     except SpmlError as error:
         raise SpmlError(f'the run was trained on {config.device!r}, and {wanted!r} is not here: {error} '
-                        'Another device is given with device=, such as device="cpu".') from error
+                        'Another is given with --device, such as --device cpu (in Python device="cpu").') from error
     return resolve(Config(**completed(vars(config)) | {'device': wanted}))
 
 

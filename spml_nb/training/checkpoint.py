@@ -71,8 +71,8 @@ def restore(trainer, saved: dict):
         SpmlError: if a part has no state in the checkpoint.
     """
     for name in ('epoch', 'history', 'seconds'): setattr(trainer, name, saved[name])
-    for choice, (best, over) in zip(trainer.choices, saved['choices'], strict=True):
-        choice.best, choice.over = best, over
+    begun = saved['choices'] if 'choices' in saved else [[saved['best'], saved['stopped']]]   # of one rule
+    for choice, (best, over) in zip(trainer.choices, begun, strict=False): choice.best, choice.over = best, over
     every = parts(trainer)
     missing = [name for name in every if name not in saved]
     if missing:

@@ -79,7 +79,7 @@ def _of_scores(scores: Scores) -> dict:
             'never': listed(present.index[scores.classes.named == 0], 99),
             'weak': listed(present.index[present < FEW], 99),
             'poor': listed(ap.index[(ap < 50) & (present >= FEW)], 99),
-            'total': markdown(in_words(scores.total), 'in percent'),
+            'total': '\n\n'.join(filter(None, [markdown(in_words(scores.total), 'in percent'), scores.over])),
             'each': markdown(in_words(scores.classes), 'label')}
 
 def markdown(table: pd.DataFrame, corner: str) -> str:

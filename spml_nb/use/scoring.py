@@ -52,14 +52,24 @@ class Scores:
     heading: str = ''
     absent: tuple = ()
 
+    @property
+    def over(self) -> str:
+        "Which classes the mAP leaves out, and what the run's own mAP does with them; '' if it has all."
+        out = self.classes.index[self.classes.ap.isna()]
+        return '' if out.empty else (
+            f'mAP over {len(self.classes) - len(out)} of {len(self.classes)} classes: {listed(out, 20)} cannot be '
+            'scored here, since no photo has it or none is known to lack it; `spml train` and `spml runs` count a '
+            'class that no photo has as 0, unless map_definition is two_way')
+
     def __str__(self):
         lines = [f'{self.heading}{self.photos:,} photos, against {label_values.against(self.truth, self.left_out)}; '
                  f'a label is named from a probability of {self.threshold:.4g} on (threshold)']
-        if self.unchecked:
-            lines.append(f'{self.unchecked:,} of them have no label that is known to be absent, so nothing named there '
-                         'counts as wrong: precision and mAP look better than they are')
-        if self.absent: lines.append(f'not scored, because the data do not have them: {listed(self.absent, 20)}')
-        return '\n'.join([*lines, '', in_words(self.total).to_string(), '', in_words(self.classes).to_string()])
+        lines.append(self.unchecked and
+                     f'{self.unchecked:,} of them have no label that is known to be absent, so nothing named there '
+                     'counts as wrong: precision and mAP look better than they are')
+        lines.append(self.absent and f'not scored, because the data do not have them: {listed(self.absent, 20)}')
+        return '\n'.join([*filter(None, [*lines, self.over]),
+                          '', in_words(self.total).to_string(), '', in_words(self.classes).to_string()])
 
 def in_words(table: pd.DataFrame) -> pd.DataFrame:
     """A table of `Scores` for people.
@@ -173,14 +183,15 @@ def evaluate(model: str | Path, dataset: str | Path, part: str = 'test', *, root
     if not both:
         raise SpmlError(f'no class of {data.name!r} ({listed(data.class_names)}) is one of the model '
                         f'({listed(opened.class_names)}). Rename those in labels.csv that mean the same.')
-    photos = [data.images[row] for row in rows]
-    if data.images_in_memory: photos = list(map(Image.fromarray, photos))
+    photos = [Image.fromarray(data.images[row]) if data.images_in_memory else data.images[row] for row in rows]
     p = opened.predict(photos).iloc[:, 1:-1].to_numpy(float)[:, [opened.class_names.index(name) for name in both]]
-    same, tested = opened.description['dataset'] == data.name, opened.description.get('tested')
-    if same and part == 'test' and tested not in (None, data.photos_of('test')):
+    named, tested = opened.description['dataset'] == data.name, opened.description.get('tested')
+    here, other = data.photos_of('test'), (data.split[rows] != 'test').any()
+    if named and not other and tested not in (None, here):
         warn(f'{data.name}: these are not the test photos that the model was tested on. If labels.csv was sorted or '
              'has grown since, and has no column `split`, some of them may have been trained on. Give it one.')
-    seen = same and part != 'test'
-    heading = f'{data.name}, part {part}{" (trained or chosen on photos of this name)" if seen else ""}: '
+    seen = (' (trained or chosen on photos of these names)' if named or tested == here else
+            ' (whether the model was trained on some of them is not known)') if other else ''
     return score(p, data.labels[np.ix_(rows, [data.class_names.index(name) for name in both])], both, opened.threshold,
-                 heading=heading, absent=tuple(name for name in opened.class_names if name not in both))
+                 heading=f'{data.name}, part {part}{seen}: ',
+                 absent=tuple(name for name in opened.class_names if name not in both))

@@ -17,7 +17,6 @@ from spml_nb.methods.core import find
 from spml_nb.metrics import mean_average_precision
 from spml_nb.replication import comparison, statistics
 from spml_nb.replication.comparison import Line, compare, judge, line
-from spml_nb.runs import config as configuration
 from spml_nb.runs.config import Config
 from spml_nb.runs.folder import Run, read_result
 from spml_nb.sweeps import search
@@ -57,7 +56,7 @@ def complete_test(photo_folder, quick):
 def test_one_call_searches_chooses_and_says_what_to_take(one_label_each):
     told = []
     assert (compare(one_label_each, ('an', 'em'), seeds=2, dry_run=True, tell=told.append).state == 'missing').all()
-    assert '60 images' in told[0] and 'seeds differ in training alone' in told[0] and told[1].startswith('8 runs to train: no run of this kind is recorded') and len(told) == 2
+    assert '60 images' in told[0] and told[0].endswith('2 methods; all labels in the table are used, unknown ones stay unknown; seeds change the training only.') and told[1].startswith('8 runs to train: no run of this kind is recorded') and len(told) == 2
     done = compare(one_label_each, ('an', 'em'), seeds=2, tell=told.append)
     assert len(done) == 8 and set(done.state) == {'done'}   # what a table leaves open is unknown: AN and EM are two losses there
     said, known = told[-1], sweeps.finished()
@@ -102,8 +101,6 @@ def test_after_a_correction_of_the_table_old_runs_do_not_pass_for_new_ones(one_l
     table = pd.read_csv(one_label_each / 'labels.csv')
     table.loc[0, 'positives'] = 'blue'
     table.to_csv(one_label_each / 'labels.csv', index=False)
-    sweeps.queue._key.cache_clear()
-    configuration._fingerprint.cache_clear()
     old = [folder.parent.name for folder in settings.path('runs').glob('*/DONE')]
     with pytest.raises(SpmlError, match='4 runs of .*photos were trained before its photos or labels changed. Remove them from') as refused:
         compare(one_label_each, ('an',), seeds=2, tell=lambda line: None)
@@ -111,6 +108,12 @@ def test_after_a_correction_of_the_table_old_runs_do_not_pass_for_new_ones(one_l
     assert len(named) == 4   # seeds that are not chosen yet stand there with the first of the search
     for name in named: shutil.rmtree(settings.path('runs') / name)
     assert set(compare(one_label_each, ('an',), seeds=2, tell=lambda line: None).state) == {'done'}
+
+
+def test_where_no_training_label_is_unknown_that_is_said(photo_folder, quick):
+    told = []
+    for labels in ('full', 'single'): compare(photo_folder, ('an', 'an'), labels=labels, dry_run=True, tell=told.append)
+    assert 'No training label is unknown' in told[0] and '\n1 method;' in told[0] and 'No training label' not in told[2]
 
 
 def test_places_do_not_overwrite_one_another(photo_folder, quick):
@@ -195,7 +198,7 @@ def test_one_seed_decides_nothing():
 def test_without_an_the_first_method_is_what_the_others_are_compared_with():
     table, said = judge([made_up('em', [52.0] * 3, [63.0, 63.1, 63.2]), made_up('hml', [53.0] * 3, [65.0, 65.1, 65.0])])
     assert 'points above em' in said and table.over[1] == 0 and b'over em' in comparison.draw(table, 'two')
-    assert judge([made_up('em', [52.0], [63.0]), AN])[1].startswith('Take em') and judge([AN])[1].startswith('Take an: it is the best')
+    assert judge([made_up('em', [52.0], [63.0]), AN])[1].startswith('Take em') and judge([AN])[1].startswith('Only an has finished, so there is nothing to compare: on validation, 50.5 % mAP')
 
 
 @pytest.mark.parametrize(('folder', 'given', 'message'), [('ccp', {}, 'ccp is no folder of photos. Give one'), ('nowhere', {}, 'nowhere is no folder'),
@@ -206,5 +209,5 @@ def test_wrong_orders_are_refused(photo_folder, folder, given, message):
 
 def test_the_time_is_that_of_like_runs_shared_by_the_jobs():
     left = pd.DataFrame({'expected': [60.0, math.nan, 120.0]})
-    assert comparison.time_said(left, 2, 'finetune') == '3 runs to train: about 2 min, as recorded runs of this kind took on the machine that trained them.'
+    assert comparison.time_said(left, 2, 'finetune') == '3 runs to train: about 2 min, as recorded runs of this kind took; where those were of other photos or on another machine, yours may take several times as long.'
     assert comparison.time_said(left.assign(expected=math.nan), 1, 'linear').endswith('after the first one. Before the first run the features of all photos are computed, once.')

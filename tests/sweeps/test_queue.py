@@ -51,6 +51,19 @@ def test_what_is_done_is_not_run_again_and_a_failure_stops_nothing(place):
     assert re.search(r'(?s)epoch  1/1.*already done', (folder / 'log.txt').read_text()) and not list(folder.parent.glob(f'{folder.name}.log'))
 
 
+def test_where_nothing_is_missing_no_time_is_said():
+    told = []
+    queue.staged([], lambda known: [], dry_run=True, tell=told.append)
+    assert told[0].endswith('0 runs with fresh seeds are chosen by now, of which 0 are missing.')
+
+
+def test_what_several_runs_failed_of_is_said_once(place):
+    lines, broken = [], replace(QUICK, dataset='mini_vok')
+    table = sweeps.run([broken, replace(broken, seed=1)], tell=lines.append)
+    failed = [line for line in lines if line.startswith('failed: ')]
+    assert len(failed) == 1 and f'failed: {table.run[0]}, {table.run[1]}: unknown data set' in failed[0]
+
+
 def test_a_run_that_diverges_is_done_with_nothing(place):
     lines, diverging = [], replace(QUICK, lr=1e38)
     table = sweeps.run([diverging], tell=lines.append)

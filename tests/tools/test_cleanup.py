@@ -54,6 +54,16 @@ def test_each_state_is_told():
     assert 'mini_voc' in told and told.splitlines()[-1].startswith('2 begun, 1 done; ')
 
 
+def test_scores_that_are_not_against_all_labels_are_marked():
+    part, _ = stand_in(seed=1), stand_in()
+    assert '*' not in keeping.text(keeping.listing())
+    changed(part.folder / 'result.json', scores={'val_map': 60.0, 'test_map': 61.0, 'val_truth': 'partly known', 'test_truth': 'observed only'})
+    table, (_, *rows, known, observed, total) = keeping.listing(), keeping.text(keeping.listing()).splitlines()
+    assert table.set_index('name').test_truth[part.folder.name] == 'observed only' and 'test_truth' not in keeping.text(table)
+    assert [('60.00+' in row, '61.00*' in row) for row in rows] == [(part.folder.name in row,) * 2 for row in rows] and len(rows) == 2
+    assert known.startswith('+ against known labels') and observed == '* against observed labels (unknown ones as negatives)' and total.startswith('2 done')
+
+
 @pytest.mark.parametrize(('damage', 'words'), [
     (lambda folder: (folder / 'result.json').write_text('{'), 'result.json cannot be read'),
     (lambda folder: (folder / 'config.json').write_text('[]'), 'config.json cannot be read'),
@@ -229,7 +239,7 @@ def killed_at(call, name):
 
 
 @pytest.mark.filterwarnings('ignore:.*fork:DeprecationWarning')
-def test_a_kill_while_removing_leaves_nothing_that_looks_finished():
+def test_a_kill_while_removing_leaves_nothing_that_looks_finished(cache):
     seen, killed, call = [], True, 0
     while killed:
         name = stand_in().folder.name
@@ -271,6 +281,14 @@ def test_what_was_left_behind_is_found_and_removed(cache):
     assert keeping.remove(keeping.leftovers(), dry_run=False).outcome.unique().tolist() == ['removed']
     assert not any(map(os.path.lexists, wanted)) and all(map(os.path.lexists, kept)) and states() == {begun.folder.name: 'begun', done.folder.name: 'done'}
     with pytest.raises(SpmlError, match='days=-1'): keeping.leftovers(-1)
+
+
+def test_the_log_of_a_run_that_never_began_is_a_leftover(cache):
+    begun, name = stand_in(done=False).folder, 'an-photos-0123456789ab'
+    for log in (f'{begun.name}.log', f'{name}.log', 'mine.log'):
+        begun.with_name(log).write_text('why')
+        aged(begun.with_name(log))
+    assert keeping.leftovers().path.tolist() == [begun.with_name(f'{name}.log')]
 
 
 def test_what_only_has_the_name_of_a_leftover_is_the_users(cache):

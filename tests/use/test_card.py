@@ -8,10 +8,11 @@ from safetensors.torch import load_file
 from trained import CLASSES
 
 from spml_nb.base.errors import SpmlError
+from spml_nb.use import card
 from spml_nb.use.card import Facts, write_folder
 from spml_nb.use.export import any_network, export, read_description
 from spml_nb.use.predict import open_model, predict
-from spml_nb.use.scoring import evaluate
+from spml_nb.use.scoring import evaluate, score
 
 
 @pytest.fixture
@@ -41,6 +42,11 @@ def test_the_card_says_what_it_must(made, folder):
     assert '{' not in text.split('## Made by')[0].split('---\n', 2)[2]   # nothing of the template
     command = text.split('## Made by')[1].split('`')[1]
     assert yaml.safe_load(command.split("'")[1])['hparams']['adaptive_lr'] == 0.05 and str(made.folder) not in text   # no path of this machine
+
+
+def test_the_card_names_classes_that_no_test_photo_has():
+    p, y = np.full((4, 2), 0.7), np.array([[1, -1], [-1, -1], [1, -1], [-1, -1]], np.int8)
+    assert 'mAP over 1 of 2 classes: b cannot' in card._of_scores(score(p, y, ['a', 'b'], 0.5))['total']
 
 
 def test_facts_stand_in_the_card(made, tmp_path):

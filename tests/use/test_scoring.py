@@ -53,6 +53,14 @@ def test_they_are_those_of_scikit_learn(seed):
     assert np.allclose(part.classes.ap, [one.classes.ap['x'] for one in whole]) and part.classes.right.tolist() == [one.classes.right['x'] for one in whole]
 
 
+def test_classes_without_a_photo_are_named_since_the_runs_own_map_counts_them_as_0():
+    p, y = drawn(0)
+    assert 'mAP over' not in str(score(p, y, list('abcd'), 0.6))
+    y[:, 1] = -1
+    found = str(score(p, y, list('abcd'), 0.6))
+    assert 'mAP over 3 of 4 classes: b cannot be scored here' in found and 'as 0, unless' in found
+
+
 def test_intervals_shrink_with_the_root_of_the_number_of_photos_and_are_near_the_binomial():
     small, large = (score(*drawn(0, n), list('abcd'), 0.6).total for n in (200, 3200))
     ratio = ((small.high - small.low) / (large.high - large.low))['precision']
@@ -103,6 +111,13 @@ def test_other_test_photos_than_the_run_had_are_said(made, tmp_path, recwarn):
     assert not [w for w in recwarn if 'other' in str(w.message) or 'not the test photos' in str(w.message)]
     with pytest.warns(UserWarning, match='not the test photos that the model was tested on'): evaluate(model, places[1])
     evaluate(model, places[1], 'all')
+
+
+def test_a_copy_under_another_name_is_known_by_its_test_photos(made, tmp_path):
+    model, copy = export(made.run('linear').folder, tmp_path / 'model.safetensors'), table(made, tmp_path, lambda rows: rows)
+    assert 'trained or chosen on photos of these names' in evaluate(model, copy, 'all').heading and evaluate(model, copy).heading == 'sample, part test: '
+    pd.read_csv(copy / 'labels.csv')[::-1].to_csv(copy / 'labels.csv', index=False)   # other test photos
+    for part in ('all', 'train'): assert 'whether the model was trained on some of them is not known' in evaluate(model, copy, part).heading
 
 
 def test_a_folder_that_is_test_only(made, tmp_path):
