@@ -259,7 +259,8 @@ def download(make: Callable, name: str, url: str = '') -> nn.Module:
         raise SpmlError(f'the pretrained weights of {name!r} could not be had (no network, or a failed download): '
                         f'{type(error).__name__}: {(str(error).splitlines() or [""])[0][:200]}. {by_hand}'
                         'Or take a network that needs no download: -p backbone efficientnet_lite0 -p regime '
-                       'linear. Or pass weights="none" for a random start, or weights=PATH for a state dict that you have.'
+                        'linear. Or pass weights="none" for a random start, or weights=PATH for a state dict that '
+                        'you have.'
                         ) from error
 
 # %% ../../nbs/models/backbones.ipynb #02008d29

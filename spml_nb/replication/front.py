@@ -256,8 +256,8 @@ def part(measured: pd.DataFrame, picture: str) -> str:
             'over plain AN, on a linear head, which is how HML’s published gain is taken. The table gives our gain '
             'over the baseline that the paper uses and, in brackets, over the other one where both differ. Not '
             'exercised: in most runs the best epoch came before the method’s own mechanism began. \\*Two-way is '
-            'trained with all labels; its gains are over binary cross-entropy weighted by class frequencies and, in brackets, over plain binary '
-            'cross-entropy. '
+            'trained with all labels; its gains are over binary cross-entropy weighted by class frequencies and, in '
+            'brackets, over plain binary cross-entropy. '
             f'{site.protocol(SUITE)}{missing}')
     image = f'![What each method gains over assume negative, as published and here]({picture})'
     found = findings(measured)

@@ -96,8 +96,7 @@ class _Worker:
         self.number, self.jobs, self.process = number, jobs, None
 
     def start(self, config: Config):
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
-        environment = {**os.environ, 'OMP_NUM_THREADS': str(max(1, cores // self.jobs))}
+        environment = {**os.environ, 'OMP_NUM_THREADS': str(max(1, settings.cores() // self.jobs))}
         gpus = _gpus()
         if gpus and ':' not in config.device: environment['CUDA_VISIBLE_DEVICES'] = gpus[self.number % len(gpus)]
         words = [sys.executable, '-c', 'from spml_nb.sweeps.queue import work; work()']
