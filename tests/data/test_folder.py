@@ -253,7 +253,7 @@ WARNED = {
     'one class': (rows('a', ''), ['there is one class', 'give two or more']),
     'a class on every photo': (rows('a|b', 'a'), ["every photo has 'a'", 'Exclude it']),
     'a part without any label': (rows('a|b,train', 'b,train', ',test', header='image,positives,split'), ['no photo of the part test has a label']),
-    'a class that is never used': (rows('1,0', header='image,cat,dog'), ['a class is never used, because no image has it: dog', 'leave it out: -p exclude']),
+    'a class that is never used': (rows('1,0', header='image,cat,dog'), ['a class is never used, because no image has it: dog', 'leave it out: remove its column']),
     'a class that cannot be learned': (rows('a,train', 'a|b,test', header='image,labels,split'), ['a class cannot be learned, because no training image has it: b. It is kept'])}
 
 

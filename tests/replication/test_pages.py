@@ -332,7 +332,7 @@ def test_text_is_escaped_in_every_page(tmp_path, monkeypatch):
 
 def test_the_command_rebuilds_the_pages(outputs, capsys, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(pages, 'write', lambda tell: tell('rebuilt'))
+        patch.setattr(pages, 'write', lambda known, tell: tell('rebuilt'))
         patch.setattr(front, 'write', lambda: [])
         assert cli.main(['tables']) == 0 and capsys.readouterr().out == 'rebuilt\n'
     (outputs / 'runs.csv').write_text('nonsense')

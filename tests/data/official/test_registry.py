@@ -238,7 +238,7 @@ def test_the_command_lists_checks_prepares_and_ends_bad_input_in_one_line(voc12,
         assert cli.main(['data', 'voc12', '--root', root, '--check']) == 0 and capsys.readouterr().out == 'voc12 is ready.\n'
     line = next(line for line in (cli.main(['data', '--root', root]), capsys.readouterr().out)[1].splitlines() if line.startswith('voc12'))
     assert line.endswith('ready')
-    for words, told in ((['data', 'voc21'], "unknown benchmark 'voc21'"), (['data', '--check'], 'need the name'), (['data', 'cub', '--mirror', 'x/y'], "the mirror 'x/y'")):
+    for words, told in ((['data', 'voc21'], "unknown benchmark 'voc21'"), (['data', '--check'], 'needs the name'), (['data', 'cub', '--mirror', 'x/y'], "the mirror 'x/y'")):
         assert cli.main([*words, '--root', root]) == 2
         said = capsys.readouterr().err
         assert said.startswith('error: ') and told in said and said.count('\n') == 1
