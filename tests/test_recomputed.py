@@ -16,7 +16,7 @@ from spml_nb.replication import claims, front, tables, verdicts
 RECORD = Path(__file__).resolve().parents[1] / 'outputs' / 'runs.csv'
 pytestmark = pytest.mark.skipif(not RECORD.is_file(), reason='no table of record')
 
-IMAGE_SD = {'voc12_animals': 0.89, 'coco18': 0.67, 'mirflickr14': 0.85, 'cub_crops': 0.37, 'corel5k': 0.78, 'ccp': 0.41}
+PHOTOS = ('voc12_animals', 'coco18', 'mirflickr14', 'cub_crops', 'corel5k', 'ccp')
 SETS = {'VOC12': 'voc12_animals', 'VOC': 'voc12_animals', 'COCO': 'coco18', 'CUB': 'cub_crops', 'NUS': 'mirflickr14'}
 SEARCH = 1000   # the seed of every search
 ALIKE = {'opml': 'zlpr'}   # its first draw is ZLPR and was run once, under that name
@@ -37,7 +37,14 @@ def scores(loss, dataset, head='linear', labels='single', column='test_map'):
     if own.empty: return pd.Series(dtype=float)
     best = tried.loc[tried.val_map_seen.fillna(tried.val_map).idxmax()]
     final = runs[(runs.seed < SEARCH) & (runs.loss == best.loss) & (runs.lr == best.lr) & (runs.hparams == best.hparams) & (runs.epochs == best.epochs) & (runs.patience == best.patience)]
-    return final.drop_duplicates('seed').set_index('seed')[column].astype(float).sort_index()
+    final = final.drop_duplicates('seed').set_index('seed').sort_index()
+    return final[column].astype(float).rename(final.key.get(0))
+
+
+@cache
+def resampled():
+    "The scores on samples of the test images, which tests/replication/test_resampling.py makes again."
+    with np.load(RECORD.with_name('test_images.npz')) as found: return dict(found)
 
 
 def effect(differences, image_sd):
@@ -60,7 +67,9 @@ def pooled(effects):
 
 def difference(better, other, dataset):
     "The effect of one method over another. Each is (loss, head, labels)."
-    return effect((scores(better[0], dataset, *better[1:]) - scores(other[0], dataset, *other[1:])).dropna(), IMAGE_SD[dataset])
+    one, two = (scores(each[0], dataset, *each[1:]) for each in (better, other))
+    a, b = (resampled()[f'{each.name} mAP'].astype(float) for each in (one, two))
+    return effect((one - two).dropna(), (a - b).std(ddof=1))
 
 
 def complete(methods, datasets): return all(len(scores(loss, dataset, *rest)) > 1 for loss, *rest in methods for dataset in datasets)
@@ -118,7 +127,7 @@ def methods(): return verdicts.of_methods(verdicts.gains(tables.record(RECORD)))
 
 @pytest.mark.parametrize('loss', ['em', 'gr', 'wan', 'epr', 'opml'])
 def test_a_methods_verdict_is_that_of_the_record(loss):
-    sets = [name for name in IMAGE_SD if len(scores(loss, name)) > 1 and len(scores('an', name)) > 1]
+    sets = [name for name in PHOTOS if len(scores(loss, name)) > 1 and len(scores('an', name)) > 1]
     if not sets: pytest.skip('no runs are recorded')
     if loss not in methods().index: pytest.skip('a run of its search is missing')
     shown = methods().loc[loss]

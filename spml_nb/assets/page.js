@@ -122,13 +122,13 @@
     for (const tr of board.tBodies[0].rows) {
       const row = data.rows[tr.dataset.row], here = row.cells[suite] ?? {}, name = tr.querySelector('th a').textContent;
       sets.forEach((set, k) => {
-        const td = tr.cells[k + 1], cell = here[set]?.[choice] ? here[set] : null, [value, text, small, kind] = cell ? parts(row, cell, show, choice) : ['', 'not run', '', 'none'];
+        const td = tr.cells[k + 2], cell = here[set]?.[choice] ? here[set] : null, [value, text, small, kind] = cell ? parts(row, cell, show, choice) : ['', 'not run', '', 'none'];
         td.dataset.v = value;
         td.className = kind;
         td.replaceChildren(small ? `${text} ` : text, ...(small ? [made('small', { textContent: small })] : []));
         if (cell) opener(td, `${name}, ${row.head} head, ${titles[set]}`, behind(row, name, set, cell));
       });
-      const rank = row.ranks[suite][choice], last = tr.cells[sets.length + 1];
+      const rank = row.ranks[suite][choice], last = tr.cells[1];
       last.dataset.v = rank ?? '';
       last.textContent = rank ? rank.toFixed(1) : '–';
       tr.classList.toggle('idle', !Object.keys(here).length);

@@ -58,17 +58,20 @@ def runs(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> pd.D
         suite, dataset: as in `search.candidates`.
         known: as from `tables.record`.
 
-    Returns: DataFrame by seed: run (its name), test_map and observed_test_map in percent, seconds, exercised, late.
-        Empty while the search is not through.
+    Returns: DataFrame by seed: run (its name), test_map and observed_test_map in percent, seconds, exercised, late,
+        first (the key of the first run). Empty while the search is not through.
     """
     configs = search.finals(row, suite, dataset, known)
     found = known.reindex(index=map(key, configs), columns=['run', *MEASURES.values(), 'seconds', 'exercised', 'late'])
-    return found.set_axis(pd.Index([c.seed for c in configs], dtype=int)).dropna(subset='test_map')
+    found = found.set_axis(pd.Index([c.seed for c in configs], dtype=int)).dropna(subset='test_map')
+    return found.assign(first=key(configs[0]) if configs else '')
 
 # %% ../../nbs/replication/board.ipynb #9d9072d7
 def _numbers(own: pd.DataFrame, same: pd.DataFrame, plain: pd.DataFrame, measure: str, dataset: str) -> dict:
-    level = own[measure].dropna()
-    gain, beside = (paired(level, other[measure], dataset) for other in (same, plain))
+    each = [runs[measure].rename(next(iter(runs['first']), None) if measure == MEASURES['clean'] else None)
+            for runs in (own, same, plain)]   # test images were resampled for the epoch of the clean choice
+    level = each[0].dropna()
+    gain, beside = (paired(level, other, dataset) for other in each[1:])
     return {'level': level.mean(), 'level_half': search.half_interval(level), 'n': len(level), 'paired': gain,
             'gain': gain.mean, 'gain_half': gain.half_width, 'plain': beside.mean, 'plain_half': beside.half_width}
 

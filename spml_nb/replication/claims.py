@@ -56,6 +56,7 @@ class Number(NamedTuple):
         printed: (mean, standard deviation, runs) as the paper prints them, NaN for what it does not print.
         exercised: Whether the method's own mechanism acted before selection stopped. Without it the number decides
             nothing.
+        first: The key of the first run, '' if it is of curves.
     """
     seeds: dict
     prefix: str = ''
@@ -64,6 +65,7 @@ class Number(NamedTuple):
     metric: str = 'mAP'
     printed: tuple[float, float, float] = (math.nan, math.nan, math.nan)
     exercised: bool = True
+    first: str = ''
 
 Value = Callable[[Operand], Number]
 
@@ -173,6 +175,10 @@ class Contrast(NamedTuple):
         """How far the paper's own numbers are on the claimed side of the bound; NaN where one is not printed."""
         return self.sign * (float(np.dot(self.weights, [number.printed[0] for number in self.numbers])) - self.bound)
 
+    def told(self, excess: float) -> float:
+        """The sum itself. Args: excess: how far it is on the claimed side of the bound. Returns: A float."""
+        return self.sign * excess + self.bound
+
     def effect(self) -> Effect | None:
         """How far the sum is on the claimed side of its bound.
 
@@ -180,10 +186,11 @@ class Contrast(NamedTuple):
             An Effect, None without a seed. Sums that are all 0 come from equal runs; no test image can part them.
         """
         sums, dataset = np.array(list(self.by_seed.values())), self.numbers[0].dataset
-        of_two = max(image_sd(dataset, number.metric) for number in self.numbers) if dataset else 0.0
-        images = of_two * math.sqrt(max(np.square(self.weights).sum(), 2) / 2)
         if not len(sums): return None
-        return statistics.effect(self.sign * (sums - self.bound), None, images if sums.any() else 0.0)
+        largest = max(image_sd(dataset, number.metric) for number in self.numbers)
+        names = [f'{number.first} {number.metric}' for number in self.numbers]
+        images = statistics.image_error(names, self.weights, largest) if dataset and sums.any() else 0.0
+        return statistics.effect(self.sign * (sums - self.bound), None, images)
 
 class Place(NamedTuple):
     """Where a claim is decided.
@@ -343,13 +350,12 @@ class PlaceVerdict(NamedTuple):
         name = self.place.name + (f' ({lacking})' if lacking else '')
         if not self.effect: return name
         word = 'incomplete' if self.word == WORDS[4] else self.word   # some comparisons have runs
-        return f'{name}: {word}, {_effect_text(self.effect, self.contrast, self.contrast.between)}'
+        return f'{name}: {word}, {_effect_text(self.effect, self.contrast)}'
 
-def _effect_text(effect: Effect, of: Contrast, between: str) -> str:
-    "'+1.50 ± 0.80, 10 seeds, power 80 % from 1.1 on (against AN)': the sum itself, not how far it is from its bound."
-    value = f'{of.sign * effect.mean + of.bound + 0.0:+.2f}'.replace('-', '−')
-    known = f' ± {effect.half_width:.2f}, {effect.seeds} seeds, power 80 % from {effect.detectable:.1f} on'
-    return value + (', 1 seed' if effect.seeds == 1 else known) + (f' ({between})' if between else '')
+def _effect_text(effect: Effect, of: Contrast, more: str = '') -> str:
+    "'+1.50 ± 0.80 (against AN)'"
+    known = ', 1 seed' if effect.seeds == 1 else f' ± {effect.half_width:.2f}{more}'
+    return statistics.signed(of.told(effect.mean), '+.2f') + known + (f' ({of.between})' if of.between else '')
 
 class Verdict(NamedTuple):
     """What became of a claim. `str()` tells it in words.
@@ -373,8 +379,11 @@ class Verdict(NamedTuple):
 
     def __str__(self) -> str:
         if self.word in WORDS[4:]: return self.word
-        text = f': {_effect_text(self.effect, self.contrast, self.contrast.between)}' if self.effect else ''
-        words = [each.word for each in self.places]
+        words, text = [each.word for each in self.places], ''
+        if self.effect:
+            theirs = statistics.signed(self.contrast.told(self.published), '+.2f')
+            more = f', {self.effect.seeds} seeds, power 80 % from {self.effect.detectable:.1f} on'
+            text = f": {_effect_text(self.effect, self.contrast, more + f', the paper {theirs}' * bool(theirs))}"
         return f'{self.word} {statistics.counted(self.word, words, self.pooled, self.tested)}{text}'
 
 def verdict_of(places: list[Place]) -> Verdict:
@@ -498,13 +507,17 @@ def published_value(operand: Operand) -> Number:
     return Number({}, printed=(cell['mean'], cell['std'], cell['runs']))
 
 def _printed_sign(contrast: Contrast) -> int | None:
-    "+1: the claim holds, -1: it does not, 0: equal, or not parted by Welch's test. None: a number is not printed."
-    excess, sides = contrast.published, [number.printed for number in contrast.numbers]
+    "+1: the claim holds, -1: it does not, 0: equal. None: a number is not printed."
+    excess = contrast.published
     if math.isnan(excess): return None
-    tested = all(std == std and runs > 1 for _, std, runs in sides) and contrast.weights == [1, -1]
-    if tested and not contrast.bound:
-        if stats.ttest_ind_from_stats(*sides[0], *sides[1], equal_var=False).pvalue >= LEVEL: return 0   # Welch's test
     return 0 if abs(excess) < 1e-9 and not contrast.bound else 1 if excess > -1e-9 else -1
+
+def _beyond(place: Place) -> bool | None:
+    "Whether Welch's test parts all that the place compares; None where too few deviations are printed to say so."
+    sides = [[number.printed for number in c.numbers] for c in place.contrasts if c.weights == [1, -1] and not c.bound]
+    tested = [each for each in sides if all(std == std and runs > 1 for _, std, runs in each)]
+    if len(tested) < len(place.contrasts): return None
+    return all(stats.ttest_ind_from_stats(*a, *b, equal_var=False).pvalue < LEVEL for a, b in tested)
 
 def published_verdict(claim: Claim) -> str:
     """What the paper's own numbers say.
@@ -513,16 +526,22 @@ def published_verdict(claim: Claim) -> str:
         claim: One of `claims()`.
 
     Returns:
-        'holds', 'holds in part' or 'does not hold', with the number of places; 'lost' where the numbers are not at
-        hand, 'not in a table' for a claim about runs or a figure.
+        'holds', 'holds in part' or 'does not hold', with the number of places, and how many of these hold beyond the
+        printed deviations (Welch's test) where each has them; 'lost' where the numbers are not at hand, 'not in a
+        table' for a claim about runs or a figure.
 
     Source: the papers' tables.
     """
     if claim.lost or not claim.tables: return 'lost' if claim.lost else 'not in a table'
-    signs = [[_printed_sign(contrast) for contrast in place.contrasts] for place in claim.places(published_value)]
+    places = claim.places(published_value)
+    signs = [[_printed_sign(contrast) for contrast in place.contrasts] for place in places]
     least = [min(s for s in place if s is not None) for place in signs if None not in place or -1 in place]
-    word = {1: 'holds', 0: 'holds in part', -1: 'does not hold'}[min(least)] if least else 'lost'
-    return f'{word}, {least.count(1)} of {len(least)}' if least else word
+    if not least: return 'lost'
+    word, parted = {1: 'holds', 0: 'holds in part', -1: 'does not hold'}[min(least)], list(map(_beyond, places))
+    said = f'{word}, {least.count(1)} of {len(least)}'
+    if None in parted: return said
+    beyond = sum(yes and sign == 1 for yes, sign in zip(parted, least, strict=True))
+    return said + f', {beyond} beyond the printed deviations'
 
 # %% ../../nbs/replication/claims.ipynb #c87a3d79
 def our_value(suite: str, known: pd.DataFrame, tables: dict | None = None) -> Value:
@@ -542,14 +561,15 @@ def our_value(suite: str, known: pd.DataFrame, tables: dict | None = None) -> Va
         if operand.config: return _number_of_runs(operand, suite, known)
         name = operand.paper, operand.cell[0]
         if name not in made: made[name] = _by_cell(papers.table(*name, known, [suite]).cells)
-        seeds, acted = made[name][operand.cell[1:]]
-        return Number(seeds, *_sources(*name, suite)[operand.cell[1:]], published_value(operand).printed, acted)
+        seeds, *acted_and_first = made[name][operand.cell[1:]]
+        return Number(seeds, *_sources(*name, suite)[operand.cell[1:]], published_value(operand).printed,
+                      *acted_and_first)
     return value
 
-def _by_cell(tidy: pd.DataFrame) -> dict[tuple[str, str], tuple[dict, bool]]:
-    "{(row, column): (`seeds`, `exercised`) of its Number}."
+def _by_cell(tidy: pd.DataFrame) -> dict[tuple[str, str], tuple[dict, bool, str]]:
+    "{(row, column): (`seeds`, `exercised`, `first`) of its Number}."
     return {(line.row, line.column): ({int(s): v for s, v in json.loads(line.seeds).items()},
-                                      line.state != 'not exercised') for line in tidy.itertuples()}
+                                      line.state != 'not exercised', line.first) for line in tidy.itertuples()}
 
 def _number_of_runs(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
     cell = {'paper': operand.paper, 'metric': 'mAP', 'config': operand.config, 'dataset': operand.config['dataset'],
@@ -557,7 +577,7 @@ def _number_of_runs(operand: Operand, suite: str, known: pd.DataFrame) -> Number
     configs = papers.finals(papers.plan(cell, suite), known)
     scores = papers.values(configs, cell['metric'], known)
     return Number({s: round(v, 4) for s, v in scores.items()}, *_source(cell, suite),
-                  exercised=papers.acted(known[known.index.isin([key(c) for c in configs])]))
+                  exercised=papers.acted(known[known.index.isin([key(c) for c in configs])]), first=scores.name)
 
 def _number_of_part(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
     paper, (figure, dataset, series, quantity, tested) = operand.paper, operand.part
@@ -601,7 +621,8 @@ def report(suite: str, known: pd.DataFrame, paper: str | None = None, value: Val
         places, from the claim's bound on; NaN under two seeds), seeds (the fewest), reproduced, decided and places (how
         many), summary (all this in words), measured (the places with runs, in words) and missing (the others), joined
         by '; '; forest (JSON, what `drawing.forest` draws: first the places together, with the place '', then each
-        with runs, as place, between, word, mean, low and high of the effect, seeds, and published, the paper's effect).
+        with runs, as place, between, word, mean, low and high of the effect, seeds, published, the paper's effect, and
+        both without the bound, as mean_told and published_told).
 
     Raises:
         SpmlError: For another suite or paper.
@@ -616,6 +637,7 @@ def report(suite: str, known: pd.DataFrame, paper: str | None = None, value: Val
 
 def _ours(ours: Verdict) -> dict:
     measured = [place for place in ours.places if place.word != WORDS[4]]
+    drawn = [place for place in ours.places if place.effect]
     missing = [str(place) for place in ours.places if place.word == WORDS[4]]
     names = ('mean', 'half_width', 'detectable')
     effect, half_width, detectable = (round(float(getattr(ours.effect, name, math.nan)), 4) + 0.0 for name in names)
@@ -625,12 +647,13 @@ def _ours(ours: Verdict) -> dict:
             'places': len(ours.places), 'summary': str(ours),
             'measured': '; '.join(map(str, measured)), 'missing': '; '.join(missing),
             'forest': json.dumps([
-                _line('', getattr(ours.contrast, 'between', ''), ours.word, ours.effect, ours.published),
-                *(_line(each.place.name, each.contrast.between, each.word, each.effect, each.contrast.published)
-                  for each in measured)], ensure_ascii=False)}
+                _line('', ours.contrast or Contrast([], []), ours.word, ours.effect, ours.published),
+                *(_line(each.place.name, each.contrast, each.word, each.effect, each.contrast.published)
+                  for each in drawn)], ensure_ascii=False)}
 
-def _line(place: str, between: str, word: str, effect: Effect | None, published: float) -> dict:
-    numbers = {name: getattr(effect, name, None) for name in ('mean', 'low', 'high')} | {'published': published}
-    known = {name: None if value is None or math.isnan(value) else round(float(value), 4) + 0.0
-             for name, value in numbers.items()}
-    return {'place': place, 'between': between, 'word': word, **known, 'seeds': getattr(effect, 'seeds', 0)}
+def _line(place: str, of: Contrast, word: str, effect: Effect | None, published: float) -> dict:
+    numbers = {name: getattr(effect, name, math.nan) for name in ('mean', 'low', 'high')} | {'published': published}
+    numbers |= {f'{name}_told': of.told(numbers[name]) for name in ('mean', 'published')}
+    known = {name: None if math.isnan(value) else round(float(value), 4) + 0.0 for name, value in numbers.items()}
+    word = 'incomplete' if effect and word == WORDS[4] else word
+    return {'place': place, 'between': of.between, 'word': word, **known, 'seeds': getattr(effect, 'seeds', 0)}

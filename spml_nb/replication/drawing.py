@@ -496,16 +496,17 @@ def _forest(lines: list[dict]) -> Figure:
 def _forest_line(ax, line: dict, y: float):
     "The words and marks of a line of a forest plot."
     left, size, weight, width, mark = (-1.4, 7, 'bold', 2, 'D') if line['whole'] else (-1.35, 6.2, 'normal', 1, 'o')
-    ink, beside = WORD_INK[line['word']], {'transform': ax.get_yaxis_transform(), 'va': 'center', 'parse_math': False}
+    ink = WORD_INK.get(line['word'], WORD_INK[WORDS[4]])   # of 'incomplete'
+    beside = {'transform': ax.get_yaxis_transform(), 'va': 'center', 'parse_math': False}
     first = y - line['text'].count('\n') / 2   # marks stand in the last line of a text
     ax.text(left, first, line['text'], fontsize=size, weight=weight, linespacing=1.3, **beside)
     if line['published'] is not None:
         _mark(ax, line['published'], y, 'o', markerfacecolor='white', markeredgecolor='black', zorder=3)
-        ax.text(1.37, y, f"paper {signed(line['published'])}", fontsize=size, color='#555555', **beside)
+        ax.text(1.37, y, f"paper {signed(line['published_told'])}", fontsize=size, color='#555555', **beside)
     ax.text(1.68, y, line['word'], fontsize=size, color=ink, weight=weight, **beside)
     if line['mean'] is None: return
     half = f" ± {(line['high'] - line['low']) / 2:.1f}" if line['low'] is not None else ', 1 seed'
-    ax.text(1.04, y, signed(line['mean']) + half, fontsize=size, color=ink, **beside)
+    ax.text(1.04, y, signed(line['mean_told']) + half, fontsize=size, color=ink, **beside)
     if line['low'] is not None: ax.hlines(y, line['low'], line['high'], color=ink, linewidth=width)
     _mark(ax, line['mean'], y, mark, color='#b5b5b5' if line['seeds'] == 1 else ink, zorder=4)
 

@@ -78,7 +78,7 @@ def gains(known: pd.DataFrame) -> pd.DataFrame:
         interval over seeds and test images), n (seeds of both, -1 where there is no such cell), plain and plain_half
         (over plain AN; Two-way: over plain BCE), like and like_half (the one of both that the published gain is),
         exercised (whether the method's own mechanism acted),
-        our_base (mAP of plain AN or BCE, in percent), effect (ours as a
+        our_base (mAP of plain AN or BCE, in percent), effect and beside (ours and plain as a
         `statistics.Effect`, None without such a cell), full (whether all labels are known).
 
     Source: the papers' tables.
@@ -88,7 +88,7 @@ def gains(known: pd.DataFrame) -> pd.DataFrame:
 
 def _gain(method: Method, panel: str, known: pd.DataFrame) -> dict:
     place = method.cells.get(panel)
-    if place is None: return {'n': -1, 'effect': None, 'full': False}
+    if place is None: return {'n': -1, 'effect': None, 'beside': None, 'full': False}
     cells = published.by_place(method.paper, method.table)
     upper, lower = (cells[row, place[2]] for row in place[:2])
     loss, full = upper['config']['loss'], upper['config'].get('labels') == 'full'
@@ -101,7 +101,7 @@ def _gain(method: Method, panel: str, known: pd.DataFrame) -> dict:
     return {'published': upper['mean'] - lower['mean'], 'our_base': simple.mean(), 'ours': over.mean,
             'half': over.half_width, 'n': over.seeds, 'plain': beside.mean, 'plain_half': beside.half_width,
             'like': like.mean, 'like_half': like.half_width,
-            'exercised': exercised, 'effect': over, 'full': full}
+            'exercised': exercised, 'effect': over, 'beside': beside, 'full': full}
 
 def _scores(cell: dict, changes: dict, known: pd.DataFrame) -> tuple[pd.Series, bool]:
     "(measure by seed, exercised) of a cell's runs, or of those of another method in its place."
@@ -170,31 +170,40 @@ def findings(measured: pd.DataFrame) -> str:
     decided = {name: statistics.decide(list(part.effect)) for name, part in ran.groupby('method', sort=False)
                if len(part) == most}
     learning = measured[measured.full.eq(False) & (measured.n >= 0)].method.nunique()
-    said = _who(decided, learning, most), _on_fewer(ran, most), _beside(ran.dropna(subset='published')), _order(ran)
+    said = (_highest(ran, most), _who(decided, learning, most), _on_fewer(ran, most),
+            _beside(ran.dropna(subset='published')), _order(ran))
     return ' '.join(filter(None, said))
 
+def _highest(ran: pd.DataFrame, sets: int) -> str:
+    "The method with the highest mAP, what its head has to do with it, and the highest with a linear head."
+    means = {name: [statistics.pooled(list(part[which])) for which in ('beside', 'effect')]
+             for name, part in ran.groupby('method', sort=False) if len(part) == sets}
+    names = sorted(means, key=lambda name: -means[name][0].mean)
+    linear = [name for name in names if means[name][0].mean == means[name][1].mean]
+    over_plain, own = means[names[0]]
+    said = (f'The highest mAP is that of {escape(names[0])}: {over_plain} over plain AN, the mean over {sets} sets of '
+            'photos')
+    if not linear or linear[0] == names[0]: return f'{said}.'
+    return (f'{said}; {signed(over_plain.mean - own.mean)} of it is due to its head, as AN with that head shows. With a '
+            f'linear head it is that of {escape(linear[0])}: {means[linear[0]][0]}.')
+
 def _who(decided: dict[str, statistics.Decision], learning: int, sets: int) -> str:
-    "How many methods got which word, and the highest of those above AN. learning: how many there are; sets: of photos."
+    "How many methods got which word. learning: how many there are; sets: of photos."
     words = pd.Series([decision.word for decision in decided.values()]).value_counts()
-    means = {name: decision.whole[''] for name, decision in decided.items() if decision.word == statistics.WORDS[0]}
-    highest = sorted(means, key=lambda name: -means[name].mean)[:3]
-    most = ', '.join(f'{escape(name)} {means[name]}' for name in highest)
     counts = {word: f"{words.get(word, 0)} {'is' if words.get(word, 0) == 1 else 'are'} {ours}"
               for word, ours in _WORDS.items() if word in words or word == statistics.WORDS[0]}
-    if most: counts[statistics.WORDS[0]] += f' (the highest: {most})'
     return (f'The picture shows {learning} methods that learn from single positives. For {len(decided)} of them the '
-            f"method's own mechanism was at work on {sets} sets of photos. On the same head, over these sets together, "
-            f"{', '.join(counts.values())}.")
+            f"method's own mechanism was at work on {sets} sets of photos; over AN on the same head, over these sets "
+            f"together, {', '.join(counts.values())}.")
 
 def _on_fewer(ran: pd.DataFrame, most: int) -> str:
     "The methods that ran on some of the sets alone."
-    few = ran[ran.groupby('method').method.transform('size') < most]
-    def on(line):
-        place = published.stand_in(PANELS[line.panel], SUITE)
-        return f'{line.effect} on {place} ({signed(line.plain)} over plain AN)'
-    each = [f"{escape(name)} {', '.join(map(on, part.itertuples()))}"
-            for name, part in few.groupby('method', sort=False)]
-    return f"On fewer sets: {'; '.join(each)}." if each else ''
+    few, said = ran[ran.groupby('method').method.transform('size') < most], []
+    for name, part in few.groupby('method', sort=False):
+        own, plain = (statistics.pooled(list(part[which])) for which in ('effect', 'beside'))
+        places = ', '.join(published.stand_in(PANELS[panel], SUITE) for panel in part.panel)
+        said.append(f'{escape(name)} {own} on {places} ({plain} over plain AN)')
+    return f"On fewer sets: {'; '.join(said)}." if said else ''
 
 def _beside(ran: pd.DataFrame) -> str:
     "Our gains beside the published ones."
@@ -237,7 +246,7 @@ def _cell(line) -> str:
     other = line.plain if line.like == line.ours else line.ours
     beside = '' if math.isnan(other) or other == line.like else f' ({signed(other)})'
     ours = f'{signed(line.like)}{half}{beside}'
-    return f'{signed(line.published)} / ' + (f'**{ours}**' if line.exercised else f'{ours}, not exercised')
+    return f'{signed(line.published)} / ' + (f'**{ours}**' if line.exercised else 'not exercised')
 
 def part(measured: pd.DataFrame, picture: str) -> str:
     """What README.md shows between the marks.

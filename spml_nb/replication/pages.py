@@ -187,10 +187,15 @@ _CLAIMS = (
     'mechanism began). The mean over the data sets decides, which can be sure where no place alone is; a claim '
     'about every data set is then reproduced on average. Several places on one set of photos must all hold. '
     'Behind the word: over how many places the mean is taken, how many decide alone, and the comparison least in '
-    'favour of the claim, with the size of effect that would be found four times in five (*power 80 %*). One seed'
-    ' decides nothing. A place that lacks a method, or has one that was not exercised, is *incomplete* unless the '
+    'favour of the claim, with the size of effect that would be found four times in five (*power 80 %*) and the '
+    'same comparison in the paper’s numbers. *Undecided* can stand beside an interval that leaves 0 out, because '
+    'two places contradict each other, or because the correction for the number of places or of comparisons asks '
+    'for more. *No difference* asks that the 90 % interval lies within half a point. One seed decides nothing. '
+    'A place that lacks a method, or has one that was not exercised, is *incomplete* unless the '
     'others decide it, and its number is of the others. *Inferred* is what a table shows and no '
-    'sentence says. Small type: what exactly was checked.\n')
+    'sentence says. Under *the paper’s numbers* stands at how many places the claim holds there and, if all that is '
+    'compared has a printed deviation, at how many it does so beyond the deviations (Welch’s test). Small type: '
+    'what exactly was checked.\n')
 
 def _claim_grid(title: str, asked: pd.DataFrame) -> str:
     "Claims, with our verdicts in a column of that title."
@@ -342,7 +347,8 @@ def contents(results: Results, folder: Path) -> dict[str, str]:
     """
     texts = {}
     for whole in results.tables:
-        texts[f'{whole.paper}/table{whole.number}.csv'] = _csv(whole.cells.drop(columns=['interval', 'runs']).round(4))
+        shown = whole.cells.drop(columns=['interval', 'runs', 'first'])
+        texts[f'{whole.paper}/table{whole.number}.csv'] = _csv(shown.round(4))
         texts[f'{whole.paper}/table{whole.number}.md'] = markdown(whole)
     for paper, asked in results.claims.groupby('paper'):
         texts[f'{paper}/claims.svg'] = drawing.forest(asked).decode()

@@ -151,12 +151,12 @@ def values(configs: list[Config], metric: str, known: pd.DataFrame) -> pd.Series
         metric: as in `measure`.
         known: as from `record`.
 
-    Returns: Series by seed, in the measure's unit.
+    Returns: Series by seed, in the measure's unit, named by the key of the first run.
     """
     if not configs: return pd.Series(dtype=float)
     name, factor = measure(metric, configs[0].loss)
     found = known.reindex(index=[key(c) for c in configs], columns=[name])[name].astype(float)
-    return factor * found.set_axis([c.seed for c in configs]).dropna()
+    return factor * found.set_axis([c.seed for c in configs]).dropna().rename(key(configs[0]))
 
 def acted(runs: pd.DataFrame) -> bool:
     """Whether a method's own mechanism acted before selection stopped, in more than half of its runs.
@@ -280,7 +280,7 @@ def _gain(cell: dict, base: dict | None, lines: dict[tuple[str, str], dict]) -> 
     nothing = dict.fromkeys(('gain_published', 'gain', 'gain_half'), math.nan)
     if base is None or base is cell: return nothing
     own, other = (lines[one['row'], one['column']] for one in (cell, base))
-    seeds = [pd.Series(json.loads(each['seeds']), dtype=float) for each in (own, other)]
+    seeds = [pd.Series(json.loads(each['seeds']), dtype=float, name=each['first']) for each in (own, other)]
     on = None if cell['metric'] == 'pseudo-label precision' else own['stand_in']
     ours = paired(*seeds, on, cell['metric'])
     idle = own['state'] == 'not exercised'
@@ -302,7 +302,7 @@ def _joined(cell: dict, suite: str, known: pd.DataFrame) -> dict:
             'published': cell['mean'], 'published_std': cell['std'], 'lost': cell['lost'],
             'ours': each.mean(), 'sd': each.std(), 'n': len(each),
             'seeds': json.dumps({str(s): round(v, 4) for s, v in each.items()}), 'interval': half_interval(each),
-            'runs': json.dumps({str(s): run for s, run in runs.run.items()} if 'run' in runs else {}),
+            'runs': json.dumps({str(s): run for s, run in runs.run.items()} if 'run' in runs else {}), 'first': each.name,
             'state': state, 'why': needed.why or idle or lost,
             'notes': ' '.join(cell['notes']), 'dataset': cell['dataset'], 'printed': cell['printed'],
             'labels': (cell['config'] or {}).get('labels'),

@@ -264,23 +264,25 @@ def labels_worth(dataset: str, methods: Iterable[str] = METHODS, *, seeds: Itera
 
 # %% ../../nbs/replication/worth.ipynb #c2b1307e
 def summary(found: pd.DataFrame) -> str:
-    """What it comes to, in two sentences.
+    """What it comes to, as a table.
 
     Args:
         found: as from `rates`.
 
     Returns:
-        Text; '' without a rate at the full size.
+        Markdown; '' without a rate at the full size.
     """
     whole = found[(found.labels == 'single') & (found.photos == found.largest)]
     if not len(whole): return ''
-    best = whole.loc[whole.groupby('dataset', sort=False).test_map.idxmax()]
-    with_best = ', '.join(f'{_interval(line)} on {line.dataset} ({line.loss.upper()})' for line in best.itertuples())
-    plain = ', '.join(f'{_interval(line)} on {line.dataset}' for line in whole[whole.loss == METHODS[0]].itertuples())
+    best = whole.loc[whole.groupby('dataset', sort=False).test_map.idxmax()].set_index('dataset')
+    plain = {line.dataset: _interval(line) for line in whole[whole.loss == METHODS[0]].itertuples()}
     compared = ', '.join(map(str.upper, whole.loss.unique()))
-    return (f'To match one photo with all its labels ({WHOLE.loss.upper()} on a linear head) it takes so many photos '
-            f'with one label each: {with_best}, with the method in brackets, which of {compared} has the highest test '
-            f'mAP; with {METHODS[0].upper()} {plain}.' + ' HML has a cosine head.' * ('hml' in set(whole.loss)))
+    rows = [[line.Index, plain.get(line.Index, ''), f'{_interval(line)} ({line.loss.upper()})']
+            for line in best.itertuples()]
+    return (f'Photos with one label each that do what one photo with all its labels does ({WHOLE.loss.upper()} on a '
+            f"linear head), with the 95 % interval over seeds{'; HML has a cosine head' * ('hml' in set(whole.loss))}:"
+            f'\n\n' + site.grid([['photos', f'with {METHODS[0].upper()}',
+                                  f'with the one of {compared} that has the highest test mAP'], *rows]))
 
 def _interval(line) -> str:
     rate, low, high = (times(value, line.photos, line.smallest, line.largest)
@@ -308,7 +310,7 @@ def markdown(found: pd.DataFrame) -> str:
              'labels). They were not searched again for a share of the positives, so that the lower tables are no '
              'verdict on a method. Numbers: photos with few labels that do what one photo with all its labels does, '
              'in brackets the 95 % interval over seeds (bootstrap); nothing is extrapolated.',
-             summary(found), '![mAP over the number of training photos](worth.svg)',
+             summary(found).rstrip(), '![mAP over the number of training photos](worth.svg)',
              '![What photos with a share of their positives are worth](worth_shares.svg)']
     for dataset, part in found.groupby('dataset', sort=False):
         single, share = part[part.labels == 'single'], part[part.labels != 'single']
@@ -331,11 +333,11 @@ def part(found: pd.DataFrame, picture: str) -> str:
     """
     text = ('mAP with all labels of so many photos (black) and with one label of each (coloured), means over seeds '
             'with bands from the lowest to the highest. The dashed line leads from all photos with one label each '
-            f'to the number of fully labelled photos that reaches the same mAP. {summary(found)} In brackets '
-            f'the 95 % interval over seeds. {site.protocol(SUITE, found.dataset.unique(), len(SEEDS))} The rates '
-            'of photos of yours, if all their labels are known: `spml_nb.replication.worth.labels_worth(FOLDER)`.')
+            'to the number of fully labelled photos that reaches the same mAP. '
+            f'{site.protocol(SUITE, found.dataset.unique(), len(SEEDS))} The rates of photos of yours, if all their '
+            'labels are known: `spml_nb.replication.worth.labels_worth(FOLDER)`.')
     image = f'![mAP over the number of training photos, with all labels and with one]({picture})'
-    return f'{BEGIN}\n## What a label is worth\n\n{image}\n\n{textwrap.fill(text, 140)}\n{END}'
+    return f'{BEGIN}\n## What a label is worth\n\n{image}\n\n{textwrap.fill(text, 140)}\n\n{summary(found)}{END}'
 
 def write(known: pd.DataFrame) -> list[Path]:
     """Write `worth.csv`, `worth.md` and the pictures in the setting `outputs`, and the part of README.md beside it.

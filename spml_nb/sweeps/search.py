@@ -484,8 +484,8 @@ def record(suite: str, dataset: str, known: pd.DataFrame,
     every = pd.concat([searched(row, suite, dataset, known) for row in rows_of(suite)], ignore_index=True)
     search, rates_tried = every.dropna(subset='val_map'), _rates(suite)
     at_end = every[every.chosen & every.lr.isin((min(rates_tried), max(rates_tried)))]
-    if len(at_end):
-        where = ', '.join(f'{line.loss} ({line.head}, {line.labels}) {line.lr:g}' for line in at_end.itertuples())
+    where = ', '.join(f'{line.loss} ({line.head}, {line.labels}) {line.lr:g}' for line in at_end.itertuples())
+    if where:
         tell(f'{dataset}: the best rate is the lowest or highest tried for {where}. Raise `widened` by one and '
              f'`draws` by two in the suite {suite!r} of nbs/sweeps/search.ipynb. Then give the command again.')
     if not len(table): return table
@@ -496,7 +496,9 @@ def record(suite: str, dataset: str, known: pd.DataFrame,
         text = content.round(4).to_csv(index=False, lineterminator='\n')
         files.write_atomically(name.with_name(name.name + end), text)
     rounded = table.drop(columns='test_maps').round(1).assign(lr=table.lr, late=table.late.round(2))
-    files.write_atomically(name.with_name(f'{name.name}.md'), f'{_about(suite, dataset)}\n\n{_markdown(rounded)}')
+    ends = f' The lowest or highest rate tried is the best, so a wider search could find a better one: {where}.'
+    about = _about(suite, dataset) + ends * bool(where)
+    files.write_atomically(name.with_name(f'{name.name}.md'), f'{about}\n\n{_markdown(rounded)}')
     return table
 
 def boards(known: pd.DataFrame):
@@ -520,7 +522,8 @@ def _about(suite: str, dataset: str) -> str:
             f"{given['config'].get('backbone', 'mini')}. Search: {len(_rates(suite))} draws for every method, seed "
             f'{SEARCH_SEED}, the paper’s values first; the best mAP on fully labelled validation images is chosen. '
             f'Then fresh seeds, by head: {seeds}. mAP in percent; half: half the 95 % interval over seeds; '
-            'test_map_observed: had observed labels alone chosen the epoch; late, exercised: shares of runs.')
+            'test_map_observed: had observed labels alone chosen the epoch; late, exercised: shares of runs. A late run '
+            'has its best epoch among the last two, so that a longer one could have been better.')
 
 def _markdown(table: pd.DataFrame) -> str:
     "A table as GitHub shows it; missing numbers are left empty."

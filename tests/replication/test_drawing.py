@@ -63,18 +63,18 @@ def test_half_filled_figures_say_what_is_missing(number, part):
 
 def line(place='', word='reproduced', mean=1.2, half=0.7, published=2.1, n=10):
     low, high = (None, None) if half is None else (mean - half, mean + half)
-    return {'place': place, 'between': '', 'word': word, 'mean': mean, 'low': low, 'high': high, 'published': published, 'seeds': n}
+    return {'place': place, 'between': '', 'word': word, 'mean': mean, 'low': low, 'high': high, 'published': published, 'seeds': n, 'mean_told': mean + 1, 'published_told': published and published + 1}
 
 
 def test_a_forest_plot_has_every_claim_and_place_with_its_numbers_and_words():
     none = {'mean': None, 'low': None, 'high': None, 'seeds': 0}
     lines = [[line(), line('cub_crops for CUB', 'undecided', -0.3, 0.8, 40.0), line('coco18 for COCO', 'undecided', 0.5, None, None, 1)],
-             [line('', 'not run') | none]]
+             [line('', 'not run') | none, line('ccp', 'incomplete')]]
     claims = pd.DataFrame({'claim': ['A costs $5 & more <than> B.', 'Never run.'], 'forest': [json.dumps(each) for each in lines]})
     svg = drawing.forest(claims)
     text = ''.join(ElementTree.fromstring(svg).itertext())
     assert svg == drawing.forest(claims.copy()) and all(words in text for words in (
-        'A costs $5 & more <than> B.', '+1.2 ± 0.7', 'paper +2.1', 'cub_crops for CUB', '−0.3 ± 0.8', 'paper +40.0', '+0.5, 1 seed', 'undecided', 'not run'))
+        'A costs $5 & more <than> B.', '+2.2 ± 0.7', 'paper +3.1', 'cub_crops for CUB', '+0.7 ± 0.8', 'paper +41.0', '+1.5, 1 seed', 'undecided', 'not run', 'incomplete'))
 
 
 def test_a_mark_beyond_the_axis_becomes_an_arrowhead_at_its_edge():

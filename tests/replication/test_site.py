@@ -201,9 +201,9 @@ BY_GAIN = ['BCE', *BY_RANK[:-1]]
 
 
 def test_the_board_is_the_first_screen_and_begins_with_the_best_mean_rank(browser):
-    assert board(browser) == BY_RANK and column(browser, 5) == ['1.0', '2.0', '3.0', '4.0', '5.0', '6.0', '–']
+    assert board(browser) == BY_RANK and column(browser, 1) == ['1.0', '2.0', '3.0', '4.0', '5.0', '6.0', '–']
     assert browser.execute_script("return document.querySelector('#board-table tbody').getBoundingClientRect().top") < 900
-    assert column(browser, 2) == ['+10.0 ±1.3', '+8.0 ±1.3', '+6.0 ±1.3', '+4.0 ±1.3', '+2.0 ±1.3 over linear AN', '0 baseline', '+20.0 ±1.3']
+    assert column(browser, 3) == ['+10.0 ±1.3', '+8.0 ±1.3', '+6.0 ±1.3', '+4.0 ±1.3', '+2.0 ±1.3 over linear AN', '0 baseline', '+20.0 ±1.3']
     assert 'Not run yet: Corel 5k; CCP' in browser.find_element(By.ID, 'board').text
     said = browser.find_element(By.CSS_SELECTOR, 'header b').text
     assert said.startswith('Run on VOC 2012, photos with animals; COCO, 18 classes') and 'epoch' in said and '10 runs' in said and '10 seeds' in said
@@ -225,16 +225,16 @@ def test_the_board_switches_and_keeps_its_order(browser):
     first = [column(browser, k) for k in range(1, 6)]
     of_board(browser, 'COCO, 18 classes').click()
     choose(browser, 'show', 'level')
-    assert column(browser, 2)[:2] == ['84.5 ±2.2', '74.5 ±2.2'] and 'Test mAP' in browser.find_element(By.ID, 'board-says').text
+    assert column(browser, 3)[:2] == ['84.5 ±2.2', '74.5 ±2.2'] and 'Test mAP' in browser.find_element(By.ID, 'board-says').text
     choose(browser, 'show', 'plain')
-    assert column(browser, 2)[5:] == ['+2.0 ±1.3', '0 baseline']
+    assert column(browser, 3)[5:] == ['+2.0 ±1.3', '0 baseline']
     choose(browser, 'show', 'seconds')
-    assert set(column(browser, 2)) == {'1.5'}
+    assert set(column(browser, 3)) == {'1.5'}
     for name, value in (('trained', 'photos_finetune'), ('choice', 'observed')):   # of which this record has nothing
         usual = Select(browser.find_element(By.CSS_SELECTOR, f'.switches [name={name}]')).first_selected_option.get_attribute('value')
         choose(browser, name, value)
         if name == 'trained': assert board(browser) == [] and 'spml sweep methods --suite photos_finetune' in browser.find_element(By.ID, 'board-says').text
-        else: assert set(column(browser, 2)) == {'not run'}
+        else: assert set(column(browser, 3)) == {'not run'}
         choose(browser, name, usual)
     choose(browser, 'show', 'gain')
     of_board(browser, 'mean rank').click()
@@ -245,7 +245,7 @@ def test_the_board_filters(browser):
     choose(browser, 'head', 'cosine')
     assert board(browser) == ['HML'] and '1 of ' in browser.find_element(By.ID, 'board-says').text
     browser.find_element(By.ID, 'idle').click()
-    assert 'HML (fixed)' in board(browser) and 'ROLE' in board(browser) and 'not run' in column(browser, 1)   # ROLE on the cosine head
+    assert 'HML (fixed)' in board(browser) and 'ROLE' in board(browser) and 'not run' in column(browser, 2)   # ROLE on the cosine head
     browser.find_element(By.ID, 'idle').click()
     choose(browser, 'head', '')
     assert board(browser) == BY_RANK
@@ -266,7 +266,7 @@ def test_a_card_opens_and_closes_by_keyboard(browser):
 
 def test_a_number_opens_its_runs_and_the_command_by_keyboard(browser, page):
     known = tables.record(page.parent / 'runs.csv')
-    for selector, title in (('#board-table tbody tr:first-child td:nth-child(3) button', 'LS, linear head, on COCO, 18 classes'), ('#hml-table-2 tbody tr:nth-child(2) td.ours button', 'Table 2: LS')):
+    for selector, title in (('#board-table tbody tr:first-child td:nth-child(4) button', 'LS, linear head, on COCO, 18 classes'), ('#hml-table-2 tbody tr:nth-child(2) td.ours button', 'Table 2: LS')):
         browser.execute_script('arguments[0].focus()', browser.find_element(By.CSS_SELECTOR, selector))
         browser.switch_to.active_element.send_keys(Keys.SPACE)
         assert shown(browser, 'dialog h3') == [title]

@@ -6,36 +6,44 @@
 __all__ = ['CLAIMS']
 
 # %% ../../../nbs/replication/papers/lac_claims.ipynb #8a318c79
-from ..claims import Claim, above, steady
+from ..claims import Claim, above, steady, trend
 from .lac_figures import LEM, QUEUES, TEMPERATURES, THRESHOLDS
 
 # %% ../../../nbs/replication/papers/lac_claims.ipynb #1dc9a769
 _OTHERS = ['L_WAN', 'L_EPR', 'L_AN', 'L_AN-LS', 'L_ROLE', 'L_EM', 'L_EM + L_APL']
 _TWO_STAGES = 'AN + PLC + LAC + two-stage'
+_WHOLE = f'{_TWO_STAGES} + memory queue'
 
 CLAIMS = [
     Claim('lac-best', 'Section 4.2, Table 2',
           'On VOC, COCO and NUS LAC is above every method that is trained on the same label-wise model.',
           lambda table: table.everywhere(above, 'Ours', _OTHERS, at=['LEM / VOC', 'LEM / COCO', 'LEM / NUS']),
           tables=('2',), note='On CUB the text grants EM with APL a small lead.', main=True),
-    Claim('lac-role', 'Section 4.2, Table 2', 'ROLE loses when the label-wise model takes the place of ResNet-50.',
-          lambda table: [above(f'{dataset}, L_ROLE', table['L_ROLE', f'ResNet-50 / {dataset}'],
-                               table['L_ROLE', f'LEM / {dataset}']) for dataset in ('VOC', 'COCO', 'NUS', 'CUB')],
-          tables=('2',),
-          note="Does not hold on COCO in the paper's own table, 69.6 against 69.0. The numbers for ResNet-50 come from "
-               "Cole et al.'s LinearInit. Only ROLE is checked; here others lose there as well."),
+    Claim('lac-role', 'Section 4.2, Table 2',
+          'ROLE loses more than AN when the label-wise model takes the place of ResNet-50.',
+          lambda table: [trend(f'{dataset}, L_ROLE beside L_AN', *(
+                             table[row, [f'ResNet-50 / {dataset}', f'LEM / {dataset}']] for row in ('L_ROLE', 'L_AN')),
+                               falling=True) for dataset in ('VOC', 'COCO', 'NUS', 'CUB')], tables=('2',),
+          note='The text says that ROLE loses, because the model suits it less than others. Here nearly all methods '
+               'lose by it, so that the loss of ROLE is asked beside that of AN. In the table ROLE loses 0.1 on VOC '
+               "and gains 0.6 on COCO; its numbers for ResNet-50 come from Cole et al.'s LinearInit."),
     Claim('lac-plc', 'Section 4.3, Table 3', 'Pseudo-labelling consistency raises the mAP of assume negative.',
           lambda table: table.everywhere(above, 'AN + PLC', 'AN'), tables=('3',)),
     Claim('lac-end-to-end', 'Section 4.3, Table 3',
           'The contrast of class embeddings does harm when it is trained from the start.',
           lambda table: table.everywhere(above, 'AN + PLC', 'AN + PLC + LAC'), tables=('3',),
           note='AN + PLC has its own search; the rows with the contrast have the settings of the whole.'),
-    Claim('lac-two-stage', 'Section 4.3, Table 3',
-          "Two stages are above end to end, and above the first stage's losses alone.",
-          lambda table: table.everywhere(above, _TWO_STAGES, ['AN + PLC + LAC', 'AN + PLC']), tables=('3',),
-          note='AN + PLC has its own search; the rows with the contrast have the settings of the whole.'),
+    Claim('lac-two-stage', 'Section 4.3, Table 3', 'With the contrast, two stages are above end to end.',
+          lambda table: table.everywhere(above, _TWO_STAGES, 'AN + PLC + LAC'), tables=('3',),
+          note='Both have the settings of the whole.'),
+    Claim('lac-contrast', 'Section 4.3, Table 3',
+          "The whole, whose second stage adds the contrast, is above the first stage's losses alone.",
+          lambda table: table.everywhere(above, _WHOLE, 'AN + PLC'), tables=('3',),
+          note='The text compares two stages without the queue. Here only the whole and AN + PLC have a search of '
+               'their own, so these two are compared.'),
     Claim('lac-queue', 'Section 4.3, Table 3', 'The memory queue raises the mAP.',
-          lambda table: table.everywhere(above, f'{_TWO_STAGES} + memory queue', _TWO_STAGES), tables=('3',))]
+          lambda table: table.everywhere(above, _WHOLE, _TWO_STAGES), tables=('3',),
+          note='Both have the settings of the whole.')]
 
 # %% ../../../nbs/replication/papers/lac_claims.ipynb #7650f822
 def _steady(within, settings):

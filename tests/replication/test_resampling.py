@@ -1,0 +1,72 @@
+"Scores on samples of the test images: by counting images twice, from the files of outputs/, and trained again."
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from spml_nb import metrics
+from spml_nb.base import settings
+from spml_nb.replication import resampling, statistics
+from spml_nb.replication.tables import record
+from spml_nb.runs.config import Config
+from spml_nb.sweeps.queue import key
+
+OUTPUTS = Path(__file__).resolve().parents[2] / 'outputs'
+
+
+@pytest.fixture
+def scored():
+    random = np.random.RandomState(3)
+    true = np.where(random.rand(60, 4) < 0.3, 1, -1)
+    true[random.rand(60, 4) < 0.2] = 0
+    true[7] = -1   # an image without a positive
+    return random.randn(60, 4), true
+
+
+@pytest.mark.parametrize('metric', resampling.MEASURED)
+def test_an_image_that_is_drawn_twice_counts_twice(metric, scored):
+    logits, true = scored
+    draws = statistics.image_draws(60, 5)
+    for weights, got in zip(draws, resampling.resampled(metric, logits, true, draws, 0.4), strict=True):
+        rows = np.repeat(np.arange(60), weights)
+        x, z = logits[rows], true[rows]
+        if metric.endswith('F1'): expected = 100 * metrics.f1(1 / (1 + np.exp(-x)), z, metric[:5], 0.4, unknown='ignore')
+        else: expected = metrics.mean_average_precision(x, z, axis='sample' if metric == 'mAP@sample' else 'class', unknown='ignore', empty='skip' if metric == 'mAP@sample' else 'zero')
+        assert got == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_error_of_a_sum_is_that_of_its_resampled_scores(tmp_path, monkeypatch):
+    monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
+    random = np.random.RandomState(0)
+    a, b = random.randn(2, 100).astype(np.float32)
+    np.savez(tmp_path / statistics.RESAMPLED, **{'em mAP': a, 'an mAP': b})
+    assert statistics.image_error(['em mAP', 'an mAP'], (1, -1), 9.0) == pytest.approx((a - b).std(ddof=1), rel=1e-6)
+    assert statistics.image_error(['em mAP', 'hml mAP'], (1, -1), 9.0) == 9.0                       # one is not there
+    assert statistics.image_error(['hml mAP'] * 4, (1, -1, -1, 1), 9.0) == pytest.approx(9.0 * 2 ** 0.5)
+    one, other = (pd.Series([50.0, 51.0], [0, 1], name=name) for name in ('em', 'an'))
+    assert statistics.paired(one.add([1.0, 0.9]), other, 'coco18').half_width != statistics.paired(one.add([1.0, 0.9]), other.rename('hml'), 'coco18').half_width
+
+
+def test_methods_are_trained_again_once_and_what_nobody_compares_goes(tmp_path, monkeypatch):
+    configs = [Config(loss='an', dataset='mini_voc', regime='linear', epochs=1, seed=s, label_seed=s) for s in (0, 1)]
+    name, told = key(configs[0]), []
+    monkeypatch.setattr(resampling, 'compared', lambda known: {f'{name} mAP': configs, f'{name} micro-F1': configs})
+    monkeypatch.setattr(settings, 'path', lambda which, path=settings.path: tmp_path if which == 'outputs' else path(which))
+    np.savez(tmp_path / statistics.RESAMPLED, gone=np.zeros(100, np.float32))
+    resampling.resample(pd.DataFrame(), told.append)
+    with np.load(tmp_path / statistics.RESAMPLED) as found: scores = dict(found)
+    assert set(scores) == {f'{name} mAP', f'{name} micro-F1'} and all(x.shape == (100,) and 0 < x.std() < 20 for x in scores.values())
+    resampling.resample(pd.DataFrame(), told.append)
+    assert len(told) == 1
+
+
+@pytest.mark.skipif(not (OUTPUTS / statistics.RESAMPLED).is_file(), reason='no record')
+def test_the_file_has_every_head_that_is_compared_and_lies_around_its_recorded_score():
+    known = record(OUTPUTS / 'runs.csv')
+    wanted = resampling.compared(known)
+    with np.load(OUTPUTS / statistics.RESAMPLED) as found: scores = dict(found)
+    assert set(scores) == set(wanted)
+    off = [scores[name].mean() - known.loc[[key(c) for c in configs], 'test_map'].mean()
+           for name, configs in wanted.items() if name.endswith(' mAP')]
+    assert np.abs(off).max() < 1.5   # with images drawn twice average precision is a little higher
