@@ -202,7 +202,7 @@ class Result:
         config: resolved.
         folder: of the run.
         scores: as from `spml_nb.training.selection.scores`.
-        curves: one row per epoch: stage, epoch, loss, val_map (percent), lr, seconds.
+        curves: one row per epoch: stage, epoch, loss, val_map (percent), lr (after its last step), seconds.
         logits: {'val', 'test': (N, C) float32}.
     """
     config: Config
@@ -224,9 +224,8 @@ def read_result(run: Run) -> Result:
         SpmlError: if the run is not done, or one of its files is damaged.
     """
     scores, folder = run.result()['scores'], run.folder
-    curves = _read(folder / 'metrics.csv', pd.read_csv)
-    logits = _read(folder / 'logits.npz', lambda file: dict(np.load(file)))
-    return Result(run.config, folder, scores, curves, logits)
+    return Result(run.config, folder, scores, _read(folder / 'metrics.csv', pd.read_csv),
+                  _read(folder / 'logits.npz', lambda file: dict(np.load(file))))
 
 # %% ../../nbs/runs/folder.ipynb #c8bb1f70
 PACKAGES = ('torch', 'torchvision', 'timm', 'numpy', 'scikit-learn', 'spml_nb')

@@ -43,10 +43,9 @@ def _row(folder: Path) -> dict:
     result = read_json(folder / 'result.json', ('scores', 'seconds', 'provenance', 'data'))
     scores = {k: v for k, v in result['scores'].items() if not isinstance(v, list | dict)}
     key = science_key(Config(**config), result['data'])
-    config['dataset'], config['side'] = Path(config['dataset']).name, Path(config['side']).name
-    hparams = json.dumps(config.pop('hparams'), sort_keys=True)
-    config['exclude'] = '|'.join(config['exclude'])
-    return {'run': folder.name, 'key': key, **config, 'hparams': hparams, **scores, 'seconds': result['seconds'],
+    config |= {'dataset': Path(config['dataset']).name, 'side': Path(config['side']).name,
+               'exclude': '|'.join(config['exclude']), 'hparams': json.dumps(config['hparams'], sort_keys=True)}
+    return {'run': folder.name, 'key': key, **config, **scores, 'seconds': result['seconds'],
             'commit': result['provenance']['commit'], 'data': result['data']}
 
 # %% ../../nbs/runs/record.ipynb #a5cff45a
@@ -129,14 +128,15 @@ def configuration(line: dict[str, str]) -> Config:
 
 # %% ../../nbs/runs/record.ipynb #9fb2157d
 def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFrame:
-    """Add every finished run to the table of record; lines that are there stay as they are.
+    """Add every finished run to the table of record; lines that are there stay as they are. A run that was trained anew
+    on other photos or labels has its old name and another key, and gets a line of its own.
 
     Args:
         file: unset: `runs.csv` in the setting `outputs`.
         root: as in `load`.
 
     Returns:
-        The whole table, with one row per run.
+        The whole table, with one row per run and key.
 
     Raises:
         SpmlError: for a run or a table that is damaged; then the table stays as it is.
@@ -149,6 +149,6 @@ def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFra
         new = load(root)
         if len(new): new = new.astype(str).where(new.notna(), '')   # before pandas 3, astype writes nan and None
         both = pd.concat([old, new], ignore_index=True)
-        if len(both): both = both.drop_duplicates('run', keep='first').sort_values('run', ignore_index=True)
+        if len(both): both = both.drop_duplicates(['run', 'key']).sort_values(['run', 'key'], ignore_index=True)
         write_atomically(file, both.to_csv(index=False, lineterminator='\n'))
     return both

@@ -88,8 +88,7 @@ class Group:
 
     @contextlib.contextmanager
     def own_randomness(self, step: int):
-        "Other random numbers in each process, for views and dropout; none of the common ones are used up. step: of "
-        "the epoch."
+        "Other random numbers in each process, for views and dropout, in a step of the epoch; no common one is used up."
         if self.size == 1:
             yield
             return

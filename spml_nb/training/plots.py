@@ -111,8 +111,8 @@ def class_plot(ap: list[float], class_names: list[str], labels: np.ndarray, most
     x = np.arange(len(order))
     axis.bar(x, 100 * np.asarray(ap)[order], color='#4477aa', label='average precision')
     axis.plot(x, 100 * (positives / np.maximum(counted, 1))[order], 'k_', label='share of images (AP of chance)')
-    names = [wrapped(class_names[i]) for i in order]
-    axis.set_xticks(x, names, rotation=90, fontsize=7, parse_math=False)   # names may hold any sign
+    axis.set_xticks(x, [wrapped(class_names[i]) for i in order], rotation=90, fontsize=7,
+                    parse_math=False)   # names may hold any sign
     axis.set(ylabel='%', xlim=(-0.6, len(order) - 0.4))
     if len(order) < len(ap): axis.axvline(most // 2 - 0.5, color='grey', linestyle=':')
     figure.legend(fontsize=7, ncols=2, frameon=False, loc='outside upper center')   # beside the bars, not on them

@@ -108,12 +108,12 @@ def mean_ap(logits: Tensor, true: np.ndarray, map_definition: str, classes: np.n
         classes: (C,) bool, those that count; unset: all.
 
     Returns:
-        Percent; NaN if there is no image or no class.
+        Percent; NaN if there is no image, no class, or by 'two_way' no positive.
     """
     if classes is not None and not classes.all():
         columns = torch.from_numpy(np.flatnonzero(classes))
         logits, true = logits[:, columns.to(logits.device)], true[:, columns.numpy()]
-    if not true.size: return np.nan
+    if not true.size or (map_definition == 'two_way' and not (true > 0).any()): return np.nan
     return metrics.mean_average_precision(logits, true, unknown='ignore', **metrics.definition(map_definition))
 
 @dataclass

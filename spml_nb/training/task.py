@@ -52,7 +52,7 @@ def make_task(config: Config) -> Task:
 
     Raises:
         SpmlError: for unknown data, an impossible setting, more training images than there are, nothing observed, no
-            validation images to select on, or a file of side information that does not fit.
+            validation images with labels to select on, or a file of side information that does not fit.
 
     Source: Cole et al. (2021), section 4 and code.
     """
@@ -72,9 +72,9 @@ def make_task(config: Config) -> Task:
                         f'labels={config.labels!r}: there is nothing to learn from. '
                         "Check the table's labels, or observe more (labels: single, full, partial-F, "
                         "single+negatives).")
-    if not len(val) and config.selection != 'last':
-        raise SpmlError(f"selection={config.selection!r} needs validation images and {data.name!r} has none. Add some, "
-                        'or give selection: last.')
+    if not (data.labels[val] > 0).any() and config.selection != 'last':   # else mAP is 0 or undefined in every epoch
+        raise SpmlError(f"selection={config.selection!r} needs validation images that have labels, and {data.name!r} "
+                        'has none. Add some, or give selection: last.')
     known = side.read(config.side, data, train) if config.side else {}
     return Task(data, train, val, test, observed[train], observed[val], whole, known)
 

@@ -106,18 +106,19 @@ class Trainer:
         self.images = image_source(task.data, config, self.device)
         self.stages = stages(config, self.method)
         self.targets = targets(task, config.selection)
-        self.history, self.seconds = [], 0.0
+        self.origin, self.history, self.seconds, self.late = checkpoint.origin(config, task), [], 0.0, False
 
     def fit(self):
         "All stages, from the start or from the last checkpoint."
         saved = checkpoint.load(self)
-        self.warn_of_unknown_negatives()
+        self.warn()
         for k, stage in enumerate(self.stages, 1):
             if saved is not None and k < saved['k']: continue
             self.begin(k, stage)
             if saved is not None and k == saved['k']: checkpoint.restore(self, saved)
             elif k > 1 and self.group.first: checkpoint.save(self)   # from here on best.pt is this stage's
             while self.epoch < stage.epochs and not all(choice.over for choice in self.choices): self.run_epoch()
+            self.late |= self.choices[0].best['epoch'] >= stage.epochs - 1
             self.at_end = {f'{name}_at_end': value for name, value in self.own_scores().items()}
             self.load_best()
 
@@ -160,8 +161,8 @@ class Trainer:
         value = self.validate()
         taken, lr = time.perf_counter() - began, self.optimizer.param_groups[0]['lr']
         self.seconds += taken
-        place = {'stage': self.k, 'epoch': self.epoch}
-        self.history.append({**place, 'loss': loss, 'val_map': value, 'lr': lr, 'seconds': taken})
+        self.history.append({'stage': self.k, 'epoch': self.epoch, 'loss': loss, 'val_map': value, 'lr': lr,
+                             'seconds': taken})
         if self.group.first: self.write()
 
     def one_epoch(self) -> float:
@@ -175,8 +176,7 @@ class Trainer:
         seen = self.group.first and progress.place() == 'terminal'   # elsewhere the line of the epoch is enough
         for index in progress.bar(batches, what=f'epoch {self.epoch}', unit='steps', show=seen): self.step(index)
         loss = self.watch.look()
-        averaged = [self.averaged.module] if self.averaged is not None else []
-        self.group.agree(self.module, *averaged, parameters=False)
+        self.group.agree(self.module, *([self.averaged.module] if self.averaged is not None else ()), parameters=False)
         self.method.end_epoch(self.epoch, self.score)
         self.group.agree(self.method)
         return loss
@@ -201,7 +201,10 @@ class Trainer:
         with self.group.own_randomness(len(self.watch.losses)):
             batches = [self.source.batch(mine, role) for role in roles]   # views are drawn in full precision
             with torch.autocast(self.device.type, HALF.get(self.config.precision), self.config.precision in HALF):
-                joint = self.forward(torch.cat(batches) if len(batches) > 1 else batches[0])
+                try: joint = self.forward(torch.cat(batches) if len(batches) > 1 else batches[0])
+                except ValueError as error:   # torch's, for a batch norm that gets one value a channel
+                    raise SpmlError(f'the network cannot train on a batch of {len(mine)}: {error}. Give another '
+                                    'batch_size, a larger image_size, or freeze_batchnorm: true.') from error
         views = [Outputs(*(self.group.gather(part, len(rows)) for part in view)) for view in joint.split(len(mine))]
         return ViewOutputs(zip(roles, views, strict=True))
 
@@ -213,12 +216,13 @@ class Trainer:
 
     def predict(self, module: torch.nn.Module, rows: np.ndarray, view: str = 'plain') -> Tensor:
         "(n, C) float32 logits of any images, each of them computed by one process."
-        return self.group.gather(predict(module, self.method, self.source, self.group.share(rows), view), len(rows))
+        with self.group.own_randomness(self.task.length):   # shares use up different amounts; no step has that number
+            own = predict(module, self.method, self.source, self.group.share(rows), view)
+        return self.group.gather(own, len(rows))
 
     def validate(self) -> float:
         "Score validation; keep the weights that a rule takes for the best. Returns: mAP in percent by the first rule."
-        candidates = {'raw': self.module}
-        if self.averaged is not None: candidates['averaged'] = self.averaged.module
+        candidates = {'raw': self.module, **({'averaged': self.averaged.module} if self.averaged is not None else {})}
         logits = {name: self.predict(module, self.task.val) for name, module in candidates.items()}
         if not all(torch.isfinite(each).all() for each in logits.values()):   # the last step's loss looked well
             raise Diverged(f'the scores of {self.config.loss!r} are not finite after epoch {self.epoch}. Lower the '
@@ -248,8 +252,10 @@ class Trainer:
         best = self.run.best(self.file_of(choice or self.choices[0]))
         for part, name in ((self.module, 'network'), (self.method, 'method')): part.load_state_dict(best[name])
 
-    def warn_of_unknown_negatives(self):
-        "Say so when the best epoch cannot be chosen by true labels."
+    def warn(self):
+        "Say so when the best epoch cannot be chosen by true labels, or the precision is slow."
+        if self.group.first and self.config.precision == 'fp16' and self.device.type == 'cpu':
+            warn('precision: fp16 is several times slower than bf16 or float32 on a CPU. Give one of these.')
         if self.group.first and self.config.selection == 'val_clean' and blind(self.task, 'val_clean'):
             warn(f'{self.task.data.name}: no class of val has known positives and known negatives, so the epoch and '
                  'the threshold are chosen by observed labels, with every unknown counted as negative, as selection: '
@@ -295,7 +301,7 @@ def train(config: Config, *, task: Task | None = None, root: Path | None = None,
     run, task, group = Run(config, root), task or make_task(config), Group(config.device)
     with run.lock() if group.first else nullcontext():
         group.wait()   # the others look when the first holds the folder
-        if run.done: return _finished(run, task)
+        if run.done: return _finished(run, checkpoint.origin(config, task))
         trainer = Trainer(config, run, task, on_epoch, on_step)
         if group.first: run.start()
         trainer.fit()
@@ -303,10 +309,9 @@ def train(config: Config, *, task: Task | None = None, root: Path | None = None,
     group.wait()
     return read_result(run)
 
-def _finished(run: Run, task: Task) -> Result:
-    "The result of a run that was done before, if its data are still the same."
-    if run.result().get('data') != task.data.fingerprint:
-        raise SpmlError(f'{run.folder} was trained on data that have changed since. Remove that folder to train anew.')
+def _finished(run: Run, origin: dict) -> Result:
+    "The result of a run that was done before, if it comes from the same data, labels and weights."
+    checkpoint.compare(run, run.result(), origin)
     _remove_checkpoints(run)   # left by a process killed in its very last step
     print(f'already done: {run.folder.name}', flush=True)
     return read_result(run)
@@ -334,7 +339,7 @@ def finish(trainer: Trainer):
                     **scores_by_observed(other, task, config.map_definition)}
     files.write_arrays(run.folder / 'logits.npz', {part: values.cpu().numpy() for part, values in logits.items()})
     result = {'scores': numbers, 'class_names': task.data.class_names, 'seconds': trainer.seconds,
-              'data': task.data.fingerprint, 'tested': task.data.photos_of('test'), 'provenance': provenance()}
+              **trainer.origin, 'tested': task.data.photos_of('test'), 'provenance': provenance()}
     if config.regime == 'linear': result['backbone'] = weights_key(trainer.model)   # best.pt holds the head alone
     run.finish(result)
     _remove_checkpoints(run)
@@ -355,12 +360,8 @@ def _logits_by_other_rule(trainer: Trainer, logits: dict[str, Tensor]) -> dict[s
     return found
 
 def _how_it_ended(trainer: Trainer) -> dict:
-    "Whether a best epoch was among the last two of its stage's allowance, and whether the mechanism had acted."
-    ended = {}
-    if trainer.config.selection != 'last':
-        curves = trainer.curves().dropna(subset='val_map')
-        best = curves.loc[curves.groupby('stage').val_map.idxmax()].set_index('stage').epoch
-        if len(best): ended['late'] = int(any(best[k] >= stage.epochs - 1 for k, stage in enumerate(trainer.stages, 1)))
+    "Whether a kept epoch was among the last two of its stage's allowance, and whether the mechanism had acted."
+    ended = {} if trainer.choices[0].rule == 'last' else {'late': int(trainer.late)}
     since = getattr(trainer.method, 'acts_since', None)
     if since is None: return ended
     return ended | {'exercised': int(since >= 0)} | ({'acts_since': int(since)} if since >= 0 else {})

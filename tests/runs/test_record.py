@@ -1,4 +1,6 @@
 """The table of record: old lines stay, new ones are added, and nothing is written that pandas would read back as something else."""
+import shutil
+
 import pandas as pd
 
 from spml_nb import runs
@@ -15,6 +17,22 @@ def test_table_keeps_old_lines_and_adds_new_ones(tmp_path):
         assert len(table) == seed + 1
     for folder in (tmp_path / 'runs').iterdir(): (folder / 'DONE').unlink(missing_ok=True)
     assert len(runs.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs')) == 2
+
+
+def test_a_run_trained_anew_on_changed_photos_gets_a_line_beside_its_old_one(tmp_path, photo_folder):
+    config = resolve(Config(loss='an', dataset=str(photo_folder), backbone='mini'))
+    run = Run(config, tmp_path / 'runs')
+    def finished(data, score):
+        shutil.rmtree(run.folder, ignore_errors=True)   # as the error about changed data says
+        run.start()
+        run.finish({'scores': {'test_map': score}, 'seconds': 1.0, 'data': data, 'provenance': {'commit': None}})
+        return runs.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs')
+    finished('aaaa', 10.0)
+    text = (tmp_path / 'runs.csv').read_text()
+    assert finished('aaaa', 20.0).test_map.tolist() == ['10.0'] and (tmp_path / 'runs.csv').read_text() == text
+    table = finished('bbbb', 90.0)
+    assert dict(zip(table.data, table.test_map, strict=True)) == {'aaaa': '10.0', 'bbbb': '90.0'}
+    assert table.run.nunique() == 1 and set(table.key) == {runs.science_key(config, data) for data in ('aaaa', 'bbbb')}
 
 
 def test_missing_values_are_empty_whatever_pandas_writes_for_them(tmp_path, monkeypatch):

@@ -38,13 +38,14 @@ def worker(rank, size, port, configs, out):
     for given in configs:
         resolved = runs.resolve(given)
         run, task = runs.Run(resolved), training.make_task(resolved)
-        trainer = training.Trainer(resolved, run, task)
+        seen = []
+        trainer = training.Trainer(resolved, run, task, on_step=lambda trainer, index, *_, seen=seen: seen.append(index.tolist()))
         if rank == 0: run.start()
         state = at_the_end(trainer)
         trainer.fit()
         training.finish(trainer)
         trainer.group.wait()
-        torch.save(state, Path(out) / f'{run.folder.name}-{rank}.pt')
+        torch.save(state | {'seen': seen}, Path(out) / f'{run.folder.name}-{rank}.pt')
     torch.distributed.destroy_process_group()
 
 
@@ -80,6 +81,7 @@ def pair(tmp_path_factory):
     folder = draw_photo_folder(tmp_path_factory.mktemp('data') / 'photos')
     configs = {loss: config(folder, loss, **SGD.get(loss, {})) for loss in ('an', 'em', *STATEFUL, 'two_way', 'epr_count', 'pseudo_scores')}
     configs |= {'softmax': config(folder, 'softmax', regime='finetune'), 'buckets': config(folder, **BUCKETS)}
+    configs['odd'] = config(folder, 'em_apl', regime='finetune', train_images=37, epochs=3, hparams={'warm_up': 1})   # shares of 19 and 18
     return folder, together(configs, tmp_path_factory.mktemp('group'))
 
 
@@ -130,6 +132,12 @@ def test_end_to_end_runs_finish_and_agree(pair):
     curves, logits, (first, second), _ = pair[1]['softmax']
     assert len(curves) == 2 and np.isfinite(curves.loss).all() and np.isfinite(logits).all()
     assert all(torch.equal(first['module'][name], second['module'][name]) for name in first['module'])
+
+
+def test_processes_train_on_the_same_images_in_every_step(pair):
+    "Their shares of an odd number use up different amounts of random numbers where augmented images are scored."
+    for name, (*_, (first, second), _) in pair[1].items(): assert first['seen'] == second['seen'], name
+    assert len(pair[1]['odd'][2][0]['seen']) > 18
 
 
 def test_two_ways_buckets_are_the_processes_batches(pair):

@@ -88,6 +88,20 @@ def test_a_table_of_ones_and_gaps_is_observed_as_it_is(folder, complete, rows):
     assert observes_its_table(task) and np.flatnonzero((task.observed < 0).any(1)).tolist() == rows
 
 
+@pytest.mark.parametrize('given', [{}, {'map_definition': 'two_way'}, {'selection': 'val_observed'}])
+def test_validation_images_without_any_label_choose_no_epoch(folder, given):
+    table = pd.read_csv(folder / 'labels.csv').assign(split=np.repeat(['train', 'val', 'test'], [36, 12, 12]))
+    table.loc[table.split == 'val', 'labels'] = ''
+    table.to_csv(folder / 'labels.csv', index=False)
+    with pytest.raises(SpmlError, match='needs validation images that have labels, and .photos. has none. Add some, or give selection: last'), warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        training.train(config(folder, regime='linear', **given))
+    assert not [p for p in settings.path('runs').glob('*') if p.is_dir()]
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        assert len(training.train(config(folder, regime='linear', **given | {'selection': 'last'})).curves) == 2
+
+
 # ---- a part of the training images
 
 def test_fewer_training_images_lie_inside_more_and_keep_their_labels_and_all_others_stay(folder):

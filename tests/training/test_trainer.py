@@ -1,5 +1,7 @@
 """The loop: it learns in every regime, repeats itself bit for bit, says which loss went wrong, and lets others look on."""
+import json
 import os
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -151,6 +153,87 @@ def test_a_task_may_be_given(folder):
     task = training.make_task(config(folder, labels='full'))
     given, made = training.train(config(folder), task=task), training.train(config(folder, labels='full'))
     assert np.array_equal(given.logits['test'], made.logits['test'])
+
+
+def begun(given, **more):
+    "Train until the first epoch has been written."
+    class Stop(Exception): pass
+    def stop(curves): raise Stop
+    with pytest.raises(Stop): training.train(given, on_epoch=stop, **more)
+
+
+@pytest.mark.parametrize('change', [{'observed': lambda task: -task.observed}, {'train': lambda task: task.train[::-1]}, {'test': lambda task: task.test[1:]}])
+def test_the_result_of_another_task_is_neither_handed_back_nor_gone_on_with(folder, tmp_path, change):
+    given = config(folder, regime='linear', labels='full')
+    task = training.make_task(given)
+    other = replace(task, **{name: new(task) for name, new in change.items()})
+    training.train(given, task=task)
+    begun(given, task=task, root=tmp_path / 'begun')
+    for root in (None, tmp_path / 'begun'):
+        with pytest.raises(SpmlError, match='was begun on rows or observed labels that have changed since. Remove'): training.train(given, task=other, root=root)
+        assert training.train(given, task=training.make_task(given), root=root).curves.epoch.max() == 2
+
+
+def test_another_file_of_weights_at_the_same_place_is_noticed(folder, tmp_path):
+    file = tmp_path / 'weights.pt'
+    def write(seed):
+        torch.manual_seed(seed)
+        torch.save(models.create('mini', 3, weights='none').backbone.state_dict(), file)
+    write(0)
+    given = config(folder, regime='linear', weights=str(file))
+    first = training.train(given)
+    begun(given, root=tmp_path / 'begun')
+    write(1)
+    for root in (None, tmp_path / 'begun'):
+        with pytest.raises(SpmlError, match='was begun on weights that have changed since'): training.train(given, root=root)
+    write(0)
+    assert np.array_equal(training.train(given, root=tmp_path / 'begun').logits['test'], first.logits['test'])
+    file.unlink()
+    assert training.train(given).scores == first.scores   # nothing to compare with
+
+
+def test_runs_of_older_versions_say_less_and_are_handed_back(folder):
+    result = training.train(config(folder, regime='linear'))
+    file = result.folder / 'result.json'
+    said = runs.read_json(file)
+    file.write_text(json.dumps({k: v for k, v in said.items() if k not in ('task', 'weights')}))
+    assert said['task'] and training.train(config(folder, regime='linear')).scores == result.scores
+
+
+@pytest.mark.parametrize('interrupted', [False, True])
+def test_late_speaks_of_the_epochs_that_were_kept(folder, monkeypatch, interrupted):
+    "The rule by true labels is over in epoch 3; the other one goes on, and by then validation is better."
+    values = iter([50, 50, 40, 60, 30, 70, 90, 80, 95, 85] + [99] * 20)
+    monkeypatch.setattr(trainer, 'mean_ap', lambda *_: next(values))
+    given = config(folder, regime='linear', epochs=4, patience=0, stop_below=5)
+    if interrupted: begun(given)
+    result = training.train(given)
+    assert result.curves.val_map.idxmax() == 3 and result.scores['best_epoch'] == 1 and result.scores['late'] == 0
+
+
+def test_late_speaks_of_every_stage_after_an_interruption_too(folder, tmp_path):
+    given = config(folder, regime='linear_init', linear_epochs=2, epochs=6, lr=1e-30)   # the second stage keeps its first epoch
+    whole = training.train(given)
+    class Stop(Exception): pass
+    def stop(curves):
+        if curves.stage.max() == 2: raise Stop
+    with pytest.raises(Stop): training.train(given, root=tmp_path / 'stopped', on_epoch=stop)
+    resumed = training.train(given, root=tmp_path / 'stopped')
+    assert whole.scores['best_stage'] == 2 and whole.scores['best_epoch'] == 1 and whole.scores['late'] == resumed.scores['late'] == 1
+
+
+def test_a_batch_that_batch_normalisation_cannot_take_is_explained(folder):
+    given = {'image_size': 8, 'train_images': 33, 'batch_size': 37}   # an epoch of 38: the last batch is one image, of one pixel in the end
+    with pytest.raises(SpmlError, match=r'cannot train on a batch of 1: Expected more than 1 value.*batch_size, a larger image_size, or freeze_batchnorm: true'): training.train(config(folder, **given))
+    assert len(training.train(config(folder, freeze_batchnorm=True, **given)).curves) == 2
+
+
+@pytest.mark.parametrize('precision', ['fp16', 'bf16'])
+def test_fp16_on_a_cpu_is_said_to_be_slow(folder, precision):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter('always')
+        training.train(config(folder, precision=precision, epochs=1, device='cpu', regime='linear'))
+    assert any('precision: fp16 is several times slower' in str(w.message) for w in caught) == (precision == 'fp16')
 
 
 # ---- side information
