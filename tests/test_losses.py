@@ -216,6 +216,30 @@ def test_the_check_lets_a_loss_be_compiled_and_batched(name):
     assert torch.allclose(torch.func.vmap(loss)(*stacked), torch.stack([loss(*pair) for pair in zip(*stacked, strict=True)]), rtol=1e-12)
 
 
+@pytest.mark.parametrize('first', ['asl', 'two_way', 'joint', 'lac'])
+def test_a_second_derivative_that_would_be_wrong_is_refused(first):
+    "By `grad` with inputs, which leaves out the node that torch's own check would be in; the gradient itself is still there."
+    s, z = batch()
+    s, x = s.requires_grad_(), torch.nn.functional.normalize(torch.randn(9, 2, 4, dtype=torch.float64), dim=-1).requires_grad_()
+    value, of = (L.lac_loss(x, torch.arange(9) % 3 + 1, temperature=0.5), x) if first == 'lac' else (LOSSES[first](s, z), s)
+    with pytest.raises(SpmlError, match='no second derivative.*create_graph=False'):
+        gradient, = torch.autograd.grad(value, of, create_graph=True)
+        torch.autograd.grad(gradient.square().sum() + of.square().sum(), of)
+    assert torch.autograd.grad(LOSSES['asl'](s, z), s)[0].isfinite().all()
+
+
+def test_what_is_no_floating_tensor_is_refused_by_name():
+    s, z = batch()
+    with pytest.raises(SpmlError, match=r'logits must be a floating tensor and labels a tensor, not torch.int64 and torch.int8\.'): L.an_loss(s.long(), z)
+    with pytest.raises(SpmlError, match='not torch.float64 and list'): L.two_way_loss(s, z.tolist())
+    with pytest.raises(SpmlError, match='not ndarray and torch.int8|not float64 and torch.int8'): L.em_loss(s.numpy(), z)
+    for k in (torch.ones(12), torch.ones(7)):
+        with pytest.raises(SpmlError, match='must be one number of positives for all images'): L.role_loss(s, s, z, k)
+    square = torch.randn(3, 3), torch.randn(3, 3), torch.eye(3)
+    with pytest.raises(SpmlError, match=r'k \(3,\)'): L.role_loss(*square, torch.arange(3.))
+    assert torch.equal(L.role_loss(*square, torch.tensor(2.)), L.role_loss(*square, 2.))
+
+
 @pytest.mark.parametrize('name', [name for name in L.__all__ if 'reduction' in inspect.signature(getattr(L, name)).parameters])
 def test_the_reference_names_every_reduction(name):
     said = inspect.getdoc(getattr(L, name)).split('reduction: ')[1].split('Returns:')[0]

@@ -282,6 +282,20 @@ def test_keys_answer_and_a_wrong_one_changes_nothing(labeller):
     assert sheet.waiting() == [] and labeller.image is None and 'all of them are labelled' in labeller.told.value
 
 
+def test_back_shows_a_photo_in_its_own_mode(labeller):
+    "A click on a photo of the sample in the mode of one label would take its other labels away."
+    labeller.kind.value = True
+    image = labeller.image
+    for k in (0, 1): labeller.buttons[k].click()
+    labeller.done.click()
+    labeller.kind.value = False
+    enter(labeller, '-')
+    assert labeller.image == image and labeller.kind.value and labeller.marked == {'cat', 'car'} and not labeller.done.disabled
+    labeller.buttons[2].click()
+    labeller.done.click()
+    assert labeller.sheet.table().loc[image].tolist() == ['1', '1', '1', 'test']
+
+
 def test_clicks_mark_all_that_is_on_a_photo_of_the_sample(labeller):
     labeller.kind.value = True
     image = labeller.image

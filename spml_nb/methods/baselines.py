@@ -5,19 +5,18 @@
 # %% auto #0
 __all__ = ['UNKNOWN', 'POSITIVES', 'softplus', 'wrong_logits', 'count_unknown', 'negative_entries', 'two_weights', 'an_loss',
            'bce_loss', 'wan_loss', 'dw_loss', 'weighted_bce_loss', 'class_frequency_weights', 'WeightedBCE',
-           'label_smoothing_loss', 'negative_label_smoothing_loss', 'focusing', 'focal_loss', 'asymmetric_loss',
-           'zlpr_loss', 'expected_positive_penalty', 'epr_loss', 'binary_entropy', 'entropy_minimization_loss',
-           'WeightPenalty', 'L1R', 'L2R']
+           'label_smoothing_loss', 'negative_label_smoothing_loss', 'focusing', 'focal_loss', 'no_second_derivative',
+           'asymmetric_loss', 'zlpr_loss', 'expected_positive_penalty', 'epr_loss', 'binary_entropy',
+           'entropy_minimization_loss', 'WeightPenalty', 'L1R', 'L2R']
 
 # %% ../../nbs/methods/baselines.ipynb #35b9c3c4
 import math
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from ..base.errors import one_of
+from ..base.errors import SpmlError, one_of
 from spml_nb.methods.core import (
     Method,
     in_range,
@@ -374,6 +373,19 @@ def focal_loss(logits: Tensor, z: Tensor, *, gamma: float = 2., alpha: float = 0
     return reduce(count_unknown(losses * two_weights(z, alpha, 1 - alpha, x), z, unknown), reduction)
 
 # %% ../../nbs/methods/baselines.ipynb #6a70bac0
+def no_second_derivative():
+    """Refuse to be differentiated twice: called where a gradient written by hand is computed.
+
+    Torch's own `once_differentiable` does not notice `torch.autograd.grad(…, inputs)`, whose second gradient would be
+    silently wrong. Gradients are recorded there with create_graph=True alone.
+
+    Raises:
+        SpmlError: with create_graph=True.
+    """
+    if torch.is_grad_enabled():
+        raise SpmlError('this loss has no second derivative, because its gradient is written by hand. Use '
+                        'create_graph=False, or write its plain formula with torch.')
+
 def _focusing_slope(error: Tensor, gamma: float) -> Tensor:
     "The derivative of `focusing` by the error, 0 for γ = 0."
     if gamma == 0: return torch.zeros_like(error)
@@ -398,8 +410,9 @@ class _Asymmetric(torch.autograd.Function):
         return weight * l
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx, gradient): return gradient * ctx.saved_tensors[0], None, None, None, None, None
+    def backward(ctx, gradient):
+        no_second_derivative()
+        return gradient * ctx.saved_tensors[0], None, None, None, None, None
 
 def _shifted(x: Tensor, e: Tensor, slope: Tensor, P: Tensor, margin: float) -> tuple[Tensor, Tensor, Tensor]:
     "ê, ℓ and ∂ℓ/∂x; `slope` becomes ∂ê/∂x. One logarithm serves both sides: softplus(x) = max(x, 0) + log(1 + e^−|x|)."
@@ -482,8 +495,13 @@ def expected_positive_penalty(logits: Tensor, k: float | Tensor) -> Tensor:
     Returns:
         A scalar.
 
+    Raises:
+        SpmlError: for more than one k.
+
     Source: Cole et al. 2021, EPR.
     """
+    if isinstance(k, Tensor) and k.numel() != 1:
+        raise SpmlError(f'k {tuple(k.shape)} must be one number of positives for all images.')
     return ((promote(logits).sigmoid().sum(1).mean() - k) / logits.shape[1]).square()
 
 def epr_loss(logits: Tensor, z: Tensor, *, k: float | None = None, reduction: str = 'mean') -> Tensor:

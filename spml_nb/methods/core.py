@@ -57,13 +57,17 @@ def same_shape(logits: Tensor, other: Tensor, what: str = 'logits and labels'):
         what: what the message calls the two.
 
     Raises:
-        SpmlError: if either is no such matrix, or they differ; the message names both shapes.
+        SpmlError: if either is no such matrix, the first is not floating, or they differ; the message names both.
     """
-    if logits.ndim == 2 and logits.shape == other.shape: return
     first, second = what.split(' and ')
-    hint = ' Class numbers y become labels by torch.nn.functional.one_hot(y, C).' if second == 'labels' else ''
+    if not (isinstance(logits, Tensor) and isinstance(other, Tensor) and logits.is_floating_point()):
+        kinds = [getattr(given, 'dtype', type(given).__name__) for given in (logits, other)]
+        raise SpmlError(f'{first} must be a floating tensor and {second} a tensor, not {kinds[0]} and {kinds[1]}.')
+    if logits.ndim == 2 and logits.shape == other.shape: return
     raise SpmlError(f'{first} {tuple(logits.shape)} and {second} {tuple(other.shape)} must have the same shape (B, C): '
-                    f'one row per image, one column per class.{hint}')
+                    'one row per image, one column per class.' + (
+                        ' Class numbers y become labels by torch.nn.functional.one_hot(y, C).'
+                        if second == 'labels' else ''))
 
 def per_class(values: Tensor, classes: int, what: str):
     """Check that a tensor is one number, or one for each class.

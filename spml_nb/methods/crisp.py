@@ -13,7 +13,8 @@ from torch import Tensor
 
 from ..base.errors import one_of
 from .baselines import softplus, wrong_logits
-from .core import Method, above_zero, in_range, positive_mask, promote, register, same_shape
+from .core import Method, above_zero, in_range, per_class, positive_mask, promote, register, same_shape
+from .em_apl import all_finite
 
 # %% ../../nbs/methods/crisp.ipynb #0e35ba9b
 def class_priors(scores: Tensor, z: Tensor, *, tau: float = 0.01, delta: float = 0.1) -> Tensor:
@@ -29,11 +30,11 @@ def class_priors(scores: Tensor, z: Tensor, *, tau: float = 0.01, delta: float =
         (C,) float64, between the share of observed positives and 1; 0 for a class without any.
 
     Raises:
-        SpmlError: for values outside their range, or unequal shapes.
+        SpmlError: for values outside their range, unequal shapes, or scores that are NaN or infinite.
 
     Source: Liu et al. 2023, CRISP, read as the best bin estimation of Garg et al. 2021.
     """
-    same_shape(scores, z, 'scores and labels')
+    same_shape(scores, z, 'scores and labels'), all_finite(scores)
     above_zero(in_range(delta, 0, 1, 'delta'), 'delta', 'its logarithm is taken.')
     order = scores.argsort(0, descending=True)
     s, P, n = scores.gather(0, order), (z > 0).gather(0, order).double(), len(scores)
@@ -71,6 +72,7 @@ def crisp_loss(logits: Tensor, z: Tensor, prior: Tensor, *, share: Tensor | None
     P = positive_mask(z, s)
     share = P.mean(0) if share is None else share.to(s)
     prior = prior.to(s)
+    per_class(prior, s.shape[1], 'prior'), per_class(share, s.shape[1], 'share')
     pull = torch.where(share > 0, 2 * prior / share, 0) * (P * x.sigmoid()).mean(0)
     gap = (s.sigmoid().mean(0) - prior).abs()
     risk = pull + in_range(weight, 0, math.inf, 'weight') * gap + (softplus(s) * (z < 0)).mean(0)

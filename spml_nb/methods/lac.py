@@ -11,11 +11,10 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import logsigmoid, normalize
 
 from ..base.errors import SpmlError, one_of
-from .baselines import an_loss
+from .baselines import an_loss, no_second_derivative
 from .core import NOTHING, Method, above_zero, in_range, per_family, promote, reduce, register, same_shape
 
 # %% ../../nbs/methods/lac.ipynb #8e2b4ae6
@@ -100,8 +99,8 @@ class LogPartition(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, grad):
+        no_second_derivative()
         anchors, keys, contrasts, contrast_keys, out = ctx.saved_tensors
         work = contrasts.new_empty(min(ctx.rows, len(anchors)), len(contrasts))
         to_anchors = torch.empty_like(anchors) if ctx.needs_input_grad[0] else None

@@ -152,7 +152,7 @@ def soft_opml_loss(logits: Tensor, z: Tensor, soft_positive: Tensor, alpha: floa
     """
     same_shape(logits, z), same_shape(logits, soft_positive, 'logits and soft_positive')
     s = promote(logits)
-    t = torch.where(z == 0, soft_positive.detach().to(s.dtype), (z > 0).to(s.dtype))
+    t = torch.where(z == 0, soft_positive.detach().to(s.dtype).clamp(0, 1), (z > 0).to(s.dtype))   # 1 + 1e-7 is 1
     negative, positive = s + torch.log1p(-t).clamp_min(NOTHING), t.log().clamp_min(NOTHING) - s
     return apart(negative.logsumexp(1), positive.logsumexp(1), alpha, beta, z.shape[1], reduction)
 

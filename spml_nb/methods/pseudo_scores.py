@@ -22,16 +22,17 @@ def outside_labels(z: Tensor, scores: Tensor, threshold: float = 0.9) -> Tensor:
         threshold: t in [½, 1]; from it on a label is positive, up to 1 − t negative.
 
     Returns:
-        (B, C) in {1, 0, −1}, of the type of z.
+        (B, C) in {1, 0, −1}, of the type of z where that can hold −1, else of a signed one.
 
     Raises:
         SpmlError: for a threshold outside its range, or unequal shapes.
 
     Source: the idea of VLPL (Xing et al. 2024).
     """
-    same_shape(z, scores, 'labels and scores')
+    same_shape(scores, z, 'scores and observed labels')
     in_range(threshold, 0.5, 1, 'threshold')
-    return torch.where(z == 0, (scores >= threshold).to(z.dtype) - (scores <= 1 - threshold).to(z.dtype), z)
+    sure = (scores >= threshold).to(torch.int8) - (scores <= 1 - threshold).to(torch.int8)   # signed, whatever z is
+    return torch.where(z == 0, sure, z)
 
 # %% ../../nbs/methods/pseudo_scores.ipynb #bcb7a97a
 def pseudo_scores_loss(logits: Tensor, z: Tensor, scores: Tensor, *, threshold: float = 0.9,

@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ..base.errors import SpmlError, one_of
-from .baselines import negative_entries, softplus
+from .baselines import negative_entries, no_second_derivative, softplus
 from .core import NOTHING, REDUCTIONS, in_range, masked_logsumexp, promote, reduce, register_loss, same_shape
 
 # %% ../../nbs/methods/two_way.ipynb #33803285
@@ -37,8 +36,8 @@ class _HardDifference(torch.autograd.Function):
         return tuple(differences)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, *upstream):
+        no_second_derivative()
         P, *kept = ctx.saved_tensors
         ways = zip(upstream, kept[::3], kept[1::3], kept[2::3], strict=True)
         gradients = [torch.where(P, -g / S_P, g / S_N).mul_(e) for g, e, S_P, S_N in ways]
@@ -119,6 +118,7 @@ def over_buckets(terms: Callable, logits: Tensor, z: Tensor, bucket: int | None,
         raise SpmlError(f'bucket must be 1 or more images, not {bucket}; None takes the whole batch.')
     one_of(reduction, REDUCTIONS, 'reduction')
     s, M = promote(logits), bucket or len(z)
+    if not z.numel(): return reduce(s, reduction)   # no hardest entry: NaN, or 0 for 'sum', as of other losses
     parts = list(zip(s.split(M), z.split(M), strict=True)) if M < len(z) else [(s, z)]
     if reduction == 'mean':
         means = [t.mean() for x, y in parts for t in terms(x, y)]

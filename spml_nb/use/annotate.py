@@ -29,16 +29,19 @@ from ..training.trainer import train
 from .predictor import find_images
 
 # %% ../../nbs/use/annotate.ipynb #b668b43a
-def _read(file: Path) -> pd.DataFrame:
+def _read(file: Path, photos: list[str]) -> pd.DataFrame:
     "labels.csv as text by image: a column a class with '1', '0' or '', and `split`; empty where there is no file."
     if not file.is_file(): return pd.DataFrame({'split': []}, index=pd.Index([], name='image'), dtype=object)
     table = read_cells(file)
     labels, names = read_labels(table, file)
-    images = pd.Index(table.image.map(posixpath.normpath), name='image')
+    given = table.image.map(posixpath.normpath)   # é is one character to some systems, e and an accent to others
+    there = dict(zip(pd.Index(photos, dtype=object).str.normalize('NFC'), photos, strict=True)) | {p: p for p in photos}
+    images = pd.Index([there.get(name, there.get(composed, name))
+                       for name, composed in zip(given, given.str.normalize('NFC'), strict=True)], name='image')
     if images.has_duplicates:
         raise SpmlError(f'{file} has several rows for: {listed(images[images.duplicated()])}. Keep one for each photo.')
-    cells = pd.DataFrame(np.array(['', '1', '0'], object)[labels], images, names)
-    return cells.assign(split=table.split.str.strip().to_numpy() if 'split' in table else 'train')
+    return pd.DataFrame(np.array(['', '1', '0'], object)[labels], images, names).assign(
+        split=table.split.str.strip().to_numpy() if 'split' in table else 'train')
 
 class Sheet:
     """The answers about a folder of photos, kept in its labels.csv.
@@ -60,7 +63,7 @@ class Sheet:
         self.folder, self.file = Path(folder), Path(folder) / 'labels.csv'
         self.images = sorted(find_images(photos_of(self.folder))[0],
                              key=lambda name: hashlib.sha256(name.encode('utf-8', 'surrogateescape')).digest())
-        table = _read(self.file)
+        table = _read(self.file, self.images)
         self.class_names = usable_names([*table.columns.drop('split'), *classes])
         if not self.class_names:
             raise SpmlError('no class to choose from. Name some: classes = "cat|dog" in the notebook label_photos, '
@@ -70,7 +73,7 @@ class Sheet:
 
     def table(self) -> pd.DataFrame:
         "What is known so far: by image, a column a class with '1', '0' or '', and `split`."
-        table = _read(self.file)
+        table = _read(self.file, self.images)
         self.class_names += [name for name in table if name not in (*self.class_names, 'split')]   # of another window
         return table.reindex(columns=[*self.class_names, 'split'], fill_value='')
 

@@ -7,6 +7,7 @@ __all__ = ['FEW', 'CONFIG', 'CARD', 'Facts', 'scores_of', 'markdown', 'card', 'c
 
 # %% ../../nbs/use/card.ipynb #64d5f9cb
 import json
+import shlex
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -69,8 +70,8 @@ def scores_of(run: Run, data: Dataset, said: dict) -> Scores:
     result = read_result(run)
     if 'test' not in result.logits: raise SpmlError(f'{run.folder} has no test photos, so a card would have no scores.')
     slope, shift = np.array(said.get('calibration', [[1], [0]]), float)
-    p = expit(slope * result.logits['test'] + shift)
-    return score(p, data.labels[data.rows('test')], data.class_names, said['threshold'])
+    return score(expit(slope * result.logits['test'] + shift), data.labels[data.rows('test')], data.class_names,
+                 said['threshold'])
 
 def _of_scores(scores: Scores) -> dict:
     "What the card says about test photos."
@@ -97,21 +98,24 @@ def markdown(table: pd.DataFrame, corner: str) -> str:
 
 def _of_data(run: Run, data: Dataset) -> dict:
     "What the card says about training."
+    # without `hold_out` the validation photos were trained on
+    split = data.split if run.config.hold_out else np.where(data.split == 'val', 'train', data.split)
     parts = [(part, len(rows), (data.labels[rows] > 0).sum() / len(rows))
-             for part in PARTS if len(rows := data.rows(part))]
-    shown = {'full': 'All labels that the table knows were shown in training.',
-             'single': 'Of each training photo one of its labels was shown, and nothing was said of the rest.'}
-    return {'parts': parts, 'bare': (~(data.labels > 0).any(1)).sum(),
-            'shown': shown.get(run.config.labels, f'Shown in training: {run.config.labels} labels.'),
+             for part in PARTS if len(rows := np.flatnonzero(split == part))]
+    return {'parts': parts, 'bare': (~(data.labels > 0).any(1)).sum(), 'shown': {
+                'full': 'All labels that the table knows were shown in training.',
+                'single': 'Of each training photo one of its labels was shown, and nothing was said of the rest.'
+            }.get(run.config.labels, f'Shown in training: {run.config.labels} labels.'),
+            'last': run.config.selection == 'last', 'validated': 'val' in split,
             'val_truth': label_values.against(run.result()['scores'].get('val_truth', label_values.TRUTHS[0]))}
 
 def _command(config: Config) -> str:
     "What trains such a run again."
     usual = {field.name: field.default for field in fields(Config)}
     given = {name: value for name, value in as_dict(config).items()
-             if value not in (usual[name], []) and name not in ('root', 'device')}
-    place = config.dataset if config.dataset in loading.names() else 'FOLDER'   # of somebody's own photos
-    return f"spml train -y '{json.dumps({**given, 'dataset': place}, ensure_ascii=False)}'"
+             if value not in (usual[name], []) and name not in ('root', 'device')} | {
+                 'dataset': config.dataset if config.dataset in loading.names() else 'FOLDER'}   # of one's own photos
+    return f"spml train -y {shlex.quote(json.dumps(given, ensure_ascii=False))}"
 
 # %% ../../nbs/use/card.ipynb #4b49fc1f
 def card(name: str, run: Run, said: dict, facts: Facts) -> str:
@@ -131,8 +135,8 @@ def card(name: str, run: Run, said: dict, facts: Facts) -> str:
     """
     data, result = data_of(run, run.config, True), run.result()
     scores = scores_of(run, data, said)
-    text = Path(files.__file__).parents[1].joinpath('assets', 'card.md').read_text(encoding='utf-8')
-    template = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined).from_string(text)
+    template = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined).from_string(
+        Path(files.__file__).parents[1].joinpath('assets', 'card.md').read_text(encoding='utf-8'))
     return _head(name, said, scores, facts) + template.render(
         said, **_of_scores(scores), **_of_data(run, data), name=name, facts=facts, seed=run.config.seed,
         calibrated='calibration' in said,

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..base import files
+from ..base import files, settings
 from ..base.errors import SpmlError, one_of
 from ..training.batches import weights_key
 from ..training.network import FORMAT, Network, open_network
@@ -155,12 +155,15 @@ def exported(model: str | Path) -> Path | None:
 
     Args:
         model: a name of `shipped`, a folder with `model.safetensors`, or an exported file.
+            A bare name is first of all that of a run.
 
     Returns:
         A file of `export`, whether it is there or not; None for anything else, such as a run.
     """
-    place = SHIPPED / model if model in shipped() else Path(model)
-    if (place / WEIGHTS).is_file(): return place / WEIGHTS
+    place, run = SHIPPED / model if model in shipped() else Path(model), settings.path('runs') / model
+    # `export RUN --card` writes ./RUN, and the run may have been trained again since
+    of_run = str(model) == place.name and (run / 'config.json').is_file() and not (run / WEIGHTS).is_file()
+    if (place / WEIGHTS).is_file() and not of_run: return place / WEIGHTS
     return place if place.suffix in WRITERS and not place.is_dir() else None
 
 # %% ../../nbs/use/export.ipynb #feb90db9
@@ -171,7 +174,7 @@ def trace(network: Network) -> torch.export.ExportedProgram:
     """The computation of a network, from bytes to probabilities.
 
     Args:
-        network: in evaluation mode, on the CPU.
+        network: in evaluation mode, on the CPU; from here on its weights take no gradient, nor do those of the program.
 
     Returns:
         A program of images (B, 3, S, S) uint8 → (B, C) float32, for any B.
@@ -181,7 +184,7 @@ def trace(network: Network) -> torch.export.ExportedProgram:
     """
     size = network.description['image_size']
     example, any_number = torch.zeros(2, 3, size, size, dtype=torch.uint8), {0: torch.export.Dim('batch')}
-    probabilities = _Probabilities(network, nn.Sigmoid()).eval()
+    probabilities = _Probabilities(network, nn.Sigmoid()).eval().requires_grad_(False)
     try: return torch.export.export(probabilities, (example,), dynamic_shapes=(any_number,))
     except Exception as error: raise _not_possible(network, error) from error   # torch.export has no class of its own
 

@@ -22,6 +22,15 @@ def test_the_estimate_meets_the_prior_where_few_positives_are_observed():
         assert class_priors(scores, z).tolist() == pytest.approx([0.05, 0.3], rel=0.15) and (z.float().mean(0) < torch.tensor([0.02, 0.08])).all()
 
 
+def test_a_prior_or_share_of_another_shape_and_scores_that_are_no_numbers_are_refused():
+    s, z = torch.randn(3, 3), torch.eye(3)
+    for wrong in (torch.rand(3, 1), torch.rand(3, 3), torch.rand(2)):
+        with pytest.raises(SpmlError, match=r'prior \(.*\) must be one number, or \(3,\)'): crisp_loss(s, z, wrong)
+        with pytest.raises(SpmlError, match=r'share \(.*\) must be one number, or \(3,\)'): crisp_loss(s, z, torch.rand(3), share=wrong)
+    for bad in (float('nan'), float('inf')):
+        with pytest.raises(SpmlError, match='scores hold NaN or infinity'): class_priors(s.index_fill(0, torch.tensor([1]), bad), z)
+
+
 def test_the_estimate_depends_on_the_order_of_scores_alone_and_lies_between_share_and_1():
     scores, z = world(500, [0.1, 0.4], 0.3, apart=1.)
     priors, rows = class_priors(scores, z), torch.randperm(500, generator=torch.manual_seed(1))

@@ -56,6 +56,12 @@ def test_soft_labels_of_0_and_1_are_negatives_and_positives(batch):
     assert torch.equal(soft_opml_loss(s, z, w), soft_opml_loss(s, z, changed))                                   # observed labels ignore w
 
 
+def test_a_share_a_little_beyond_0_or_1_counts_as_that(batch):
+    s, z, w = batch
+    sure = torch.where(w > 0.5, 1., 0.).double()
+    assert torch.equal(soft_opml_loss(s, z, sure * (1 + 2e-7) - 1e-7), soft_opml_loss(s, z, sure))
+
+
 def test_ignore_leaves_unknown_labels_out(batch):
     s, z, _ = batch
     _, gradient = value_and_gradient(opml_loss, s, z, unknown='ignore')

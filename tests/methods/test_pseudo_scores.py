@@ -33,6 +33,14 @@ def test_the_method_takes_the_scores_of_the_batchs_images(t):
     assert set(method.state_dict()) == {'z'} and torch.equal(method.z, z.to(torch.int8))
 
 
+@pytest.mark.parametrize('kind', [torch.bool, torch.uint8, torch.int64, torch.float16, torch.float64])
+def test_labels_of_every_type_have_one_loss(kind):
+    "Of an unsigned one as well, which cannot hold the −1 of a confident negative."
+    s, z, q = torch.tensor([[4., -3., -5., 0.5]]), torch.tensor([[1, 0, 0, 0]]), torch.tensor([[0., 0.01, 0.02, 0.5]])
+    assert outside_labels(z.to(kind), q).tolist() == [[1, -1, -1, 0]]
+    assert pseudo_scores_loss(s, z.to(kind), q).item() == pytest.approx(by_hand(s, z, q, 0.9), rel=1e-6)
+
+
 def test_known_labels_stay_and_a_half_says_nothing():
     z, q = torch.tensor([[1, -1, 0, 0, 0, 0, 0]]), torch.tensor([[0., 1., 1., 0.75, 0.5, 0.25, 0.]])
     assert outside_labels(z, q, 0.75).tolist() == [[1, -1, 1, 1, 0, -1, -1]]
@@ -47,6 +55,6 @@ def test_scores_of_nothing_are_bce_and_of_zeros_an():
 def test_wrong_input_is_named():
     s, z = torch.randn(6, 5), torch.eye(6, 5)
     with pytest.raises(SpmlError, match='threshold must lie between 0.5 and 1, not 0.2'): create('pseudo_scores', z, epochs=1, threshold=0.2)
-    with pytest.raises(SpmlError, match=r'labels \(6, 5\) and scores \(6, 4\)'): pseudo_scores_loss(s, z, torch.zeros(6, 4))
+    with pytest.raises(SpmlError, match=r'scores \(6, 4\) and observed labels \(6, 5\)'): pseudo_scores_loss(s, z, torch.zeros(6, 4))
     with pytest.raises(SpmlError, match='the method needs scores of each training image, and the file of side information holds none'): create('pseudo_scores', z, epochs=1).take({})
     assert resolve_hparams('pseudo_scores', 'coco', {}) == {'threshold': 0.9, 'reduction': 'mean'}

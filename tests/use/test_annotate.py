@@ -139,6 +139,19 @@ def test_the_sheet_reads_what_the_loader_reads(folder):
         assert len(Sheet(folder, ['cat']).waiting()) == 30
 
 
+def test_an_accent_spelled_otherwise_names_the_same_photo(tmp_path):
+    "é is one character to some systems and two to others: the table of one, the photos of the other."
+    (tmp_path / 'images').mkdir()
+    composed, apart = 'caf\xe9.png', 'cafe\u0301.png'
+    for name in (apart, 'x.png'): Image.new('RGB', (4, 4)).save(tmp_path / 'images' / name)
+    (tmp_path / 'labels.csv').write_text(f'image,cat,dog,split\n{composed},1,0,test\n', encoding='utf-8')
+    sheet = Sheet(tmp_path)
+    assert sheet.images == Sheet(tmp_path).images and set(sheet.images) == {apart, 'x.png'}
+    assert sheet.sample == [apart] and sheet.waiting() == ['x.png'] and sheet.waiting(full=True) == []
+    sheet.answer(apart, ['dog']), sheet.answer('x.png', ['cat'])
+    assert sheet.table().loc[apart].tolist() == ['0', '1', 'test'] and len(sheet.table()) == 2
+
+
 def test_photos_that_lie_elsewhere_are_found(folder):
     (folder / 'images').rename(folder / 'cat')
     with pytest.raises(SpmlError, match='There is cat/. Rename it to images'): Sheet(folder, CLASSES)

@@ -1,5 +1,6 @@
 "The folder for a model hub: a card that the hubs can read, whose numbers are the run's, and a model that works from it."
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -7,7 +8,9 @@ import yaml
 from safetensors.torch import load_file
 from trained import CLASSES
 
+from spml_nb import training
 from spml_nb.base.errors import SpmlError
+from spml_nb.runs.config import Config
 from spml_nb.use import card
 from spml_nb.use.card import Facts, write_folder
 from spml_nb.use.export import any_network, export, read_description
@@ -47,6 +50,25 @@ def test_the_card_says_what_it_must(made, folder):
 def test_the_card_names_classes_that_no_test_photo_has():
     p, y = np.full((4, 2), 0.7), np.array([[1, -1], [-1, -1], [1, -1], [-1, -1]], np.int8)
     assert 'mAP over 1 of 2 classes: b cannot' in card._of_scores(score(p, y, ['a', 'b'], 0.5))['total']
+
+
+@pytest.mark.parametrize('hold_out', [True, False])
+def test_what_was_not_chosen_is_not_said_to_be(made, tmp_path, monkeypatch, hold_out):
+    for name, value in {'SPML_NB_RUNS': tmp_path / 'runs', 'SPML_NB_CACHE': made.work / 'cache', 'SPML_NB_DEVICE': 'cpu'}.items(): monkeypatch.setenv(name, str(value))
+    config = Config(dataset=str(made.folder), loss='an', backbone='mini', image_size=32, epochs=1, selection='last', hold_out=hold_out)
+    text = ' '.join((write_folder(training.train(config).folder, tmp_path / 'm') / 'README.md').read_text().split())
+    n, m = (len(made.data.rows(part)) for part in ('train', 'val'))
+    assert 'The epoch is the last.' in text and 'epoch was chosen' not in text and 'epoch and the threshold' not in text
+    if hold_out: assert f'| train | {n} |' in text and 'The threshold was chosen on the validation photos, against all labels.' in text
+    else:
+        assert f'| train | {n + m} |' in text and '| val |' not in text and 'No photo was held out for validation, so the threshold was not chosen either.' in text
+        assert 'validation photos' not in text and 'They are not calibrated. ' in text
+
+
+def test_the_command_survives_the_shell():
+    command = card._command(Config(dataset='coco18', exclude=["men's shoe", 'a $b']))
+    word, *rest, option, given = shlex.split(command)
+    assert [word, *rest, option] == ['spml', 'train', '-y'] and json.loads(given)['exclude'] == ["men's shoe", 'a $b']
 
 
 def test_facts_stand_in_the_card(made, tmp_path):

@@ -3,6 +3,7 @@ import io
 import json
 import pickle
 import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -20,8 +21,9 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.data import images
 from spml_nb.data.loading import load as load_photos
 from spml_nb.use import export as exporting
+from spml_nb.use.card import write_folder
 from spml_nb.use.export import export, load
-from spml_nb.use.predict import predict
+from spml_nb.use.predict import open_model, predict
 
 
 @pytest.fixture
@@ -99,6 +101,31 @@ def test_an_exported_backbone_starts_another_run(made, exported):
     backbone = models.create('mini', 7, weights=str(exported)).backbone.state_dict()
     state = torch.load(made.run('cosine').folder / 'best.pt', weights_only=True)['network']
     assert backbone and all(torch.equal(value, state[f'backbone.{name}']) for name, value in backbone.items())
+
+
+def test_a_run_goes_before_its_card_folder_of_an_earlier_training(made, tmp_path, monkeypatch):
+    "`export RUN --card` writes ./RUN. When the run was trained again, its name still means the run, and the folder is written anew."
+    name = made.run('linear').folder.name
+    monkeypatch.setenv('SPML_NB_RUNS', str(made.work / 'runs'))
+    monkeypatch.chdir(tmp_path)
+    old = write_folder(made.run('cosine').folder, name)
+    assert exporting.exported(name) is None and open_model(name).description['method'] == 'an'
+    for given in (f'./{name}', old.absolute()): assert open_model(given).description['method'] == 'hml'
+    assert open_model(write_folder(name)).description['run'] == open_model(f'./{name}').description['run'] == name
+    assert open_model(Path(name).rename('other')).description['run'] == name   # of no run
+
+
+def test_a_torch_program_takes_no_gradients(made, tmp_path):
+    file = export(made.run('linear').folder, tmp_path / 'model.pt2')
+    assert not torch.export.load(file).module()(torch.zeros(1, 3, 32, 32, dtype=torch.uint8)).requires_grad
+
+
+def test_the_recipe_of_the_readme_refuses_a_model_that_cuts_the_middle_out(made, tmp_path):
+    code = next(part for part in (Path(__file__).resolve().parents[2] / 'README.md').read_text(encoding='utf-8').split('```') if 'onnxruntime.' in part)
+    export(made.run('crop').folder, tmp_path / 'model.onnx')
+    Image.new('RGB', (40, 30)).save(tmp_path / 'photo.jpg')
+    done = subprocess.run([sys.executable, '-c', code.removeprefix('python')], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode and 'AssertionError: this model takes another resize: a photo turned upright' in done.stderr and 'the middle cut out' in done.stderr
 
 
 # ---- wrong files

@@ -4,7 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
+import urllib.error
+import urllib.request
+import warnings
+from http.server import HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pandas as pd
@@ -15,7 +20,7 @@ from trained import CLASSES, CONFIGS
 
 from spml_nb import data as datasets
 from spml_nb import runs
-from spml_nb.base.errors import SpmlError
+from spml_nb.base.errors import SpmlError, SpmlWarning
 from spml_nb.use import predictor
 from spml_nb.use.predict import open_model, predict, write_csv
 from spml_nb.use.predictor import find_images
@@ -77,6 +82,20 @@ def test_a_folder_is_searched_with_all_below_it_in_order(made, tmp_path):
     assert names == sorted(f'images/{path.relative_to(made.folder / "images").as_posix()}' for path in made.data.images) and len(names) == 48
     assert {Path(name).suffix for name in names} == {'.png', '.JPG', '.gif', '.webp', '.tif', '.bmp'} and all(path.is_file() for path in sources)
     assert predict(made.run('linear').folder, folder).image.tolist() == names
+
+
+def test_photos_of_formats_that_are_left_out_are_counted(tmp_path):
+    for name in ('a.jfif', 'b.jpg'): Image.new('RGB', (4, 4)).save(tmp_path / name, 'jpeg')
+    for name in ('c.HEIC', 'd.heic', 'e.avif', '.f.heic', 'g.txt'): (tmp_path / name).touch()
+    with pytest.warns(SpmlWarning, match=r'has 3 photos that are left out \(\.avif, \.heic\)'): assert find_images(tmp_path)[0] == ['a.jfif', 'b.jpg']
+    for name in ('c.HEIC', 'd.heic', 'e.avif'): (tmp_path / name).unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert find_images(tmp_path)[0] == ['a.jfif', 'b.jpg']
+
+
+def test_a_list_of_folders_is_refused_in_words(made):
+    with pytest.raises(SpmlError, match='not the folder .* in a list. Give one at a time'): predict(made.run('linear').folder, [made.folder, made.folder])
 
 
 def test_links_to_folders_are_followed_once_and_loops_end(tmp_path):
@@ -175,6 +194,22 @@ def test_the_table_is_written_whole_or_not_at_all(made, tmp_path, monkeypatch):
     assert file.read_bytes() == before and [path.name for path in file.parent.iterdir()] == ['labels.csv']
     write_csv(table[:2], file)
     assert len(pd.read_csv(file)) == 2
+
+
+def test_the_service_of_the_readme_refuses_what_is_no_photo(made):
+    "Answer first, status then: a damaged photo is an error of whoever sent it, and the next one is answered."
+    code = next(part for part in (Path(__file__).resolve().parents[2] / 'README.md').read_text(encoding='utf-8').split('```') if 'HTTPServer(' in part)
+    names = {}
+    exec(code.removeprefix('python').rstrip().rpartition('\n')[0], names)   # all but the line that serves for ever
+    photo = next(path for path in made.test if path.suffix == '.png').read_bytes()
+    with HTTPServer(('localhost', 0), names['Answer']) as server:
+        names['Answer'].log_message = lambda *_: None
+        Thread(target=server.serve_forever, daemon=True).start()
+        for sent in (b'no photo', photo[:len(photo) // 2], b''):
+            with pytest.raises(urllib.error.HTTPError) as told: urllib.request.urlopen(f'http://localhost:{server.server_port}', sent, timeout=60)
+            assert told.value.code == 400
+        assert 'person' in json.load(urllib.request.urlopen(f'http://localhost:{server.server_port}', photo, timeout=60))
+        server.shutdown()
 
 
 @pytest.mark.parametrize('text', ['image,labels\na.png,red\n', 'image,positives,split\na.png,red,train\n', 'image,red,blue\na.png,1,0\n', '', 'a diary'])
