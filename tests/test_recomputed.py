@@ -22,6 +22,10 @@ SEARCH = 1000   # the seed of every search
 ALIKE = {'opml': 'zlpr'}   # its first draw is ZLPR and was run once, under that name
 
 
+@pytest.fixture(autouse=True)
+def beside_the_record(monkeypatch): monkeypatch.setenv('SPML_NB_OUTPUTS', str(RECORD.parent))   # test_images.npz
+
+
 @cache
 def record(): return pd.read_csv(RECORD, dtype={'hparams': str}, low_memory=False)
 

@@ -184,8 +184,8 @@ def _highest(ran: pd.DataFrame, sets: int) -> str:
     said = (f'The highest mAP is that of {escape(names[0])}: {over_plain} over plain AN, the mean over {sets} sets of '
             'photos')
     if not linear or linear[0] == names[0]: return f'{said}.'
-    return (f'{said}; {signed(over_plain.mean - own.mean)} of it is due to its head, as AN with that head shows. With a '
-            f'linear head it is that of {escape(linear[0])}: {means[linear[0]][0]}.')
+    return (f'{said}; {signed(over_plain.mean - own.mean)} of it is due to its head, as AN with that head shows. With '
+            f'a linear head it is that of {escape(linear[0])}: {means[linear[0]][0]}.')
 
 def _who(decided: dict[str, statistics.Decision], learning: int, sets: int) -> str:
     "How many methods got which word. learning: how many there are; sets: of photos."

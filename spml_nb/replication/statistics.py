@@ -318,8 +318,8 @@ def decide(places: Sequence[Effect | Mapping[str, Effect | None]], margin: bool 
         margin: whether effects under `MARGIN` are *no difference*.
 
     Returns:
-        Decision. A claim is undecided where its places contradict each other or its word, and where it is *not reproduced*
-        only by comparisons of single places, none of which is so itself.
+        Decision. A claim is undecided where its places contradict each other or its word, and where it is *not
+        reproduced* only by comparisons of single places, none of which is so itself.
     """
     places = [dict(place) if isinstance(place, Mapping) else {'': place} for place in places]
     each = [_evidence(place.values(), margin) for place in places]

@@ -203,9 +203,8 @@ def markdown(asked: pd.DataFrame, methods: pd.DataFrame) -> str:
 
 _METHODS = ('Each on its own head with single positive labels, over AN on that head, in points of mAP: the mean over '
             'the sets of photos with its 95 % interval over seeds and test images. *Not exercised*: the epoch was '
-            'chosen before the method’s own mechanism began. *Undecided* beside an interval that leaves 0 out: two sets '
-            'contradict each other. *No different*: the 90 % interval lies within half a point. Each word is about '
-            'one method alone, not corrected for '
-            'the number of methods ({}), so one in twenty may be wrong. With one positive multi_similarity is zlpr: '
-            'these are the same runs.')
+            'chosen before the method’s own mechanism began. *Undecided* beside an interval that leaves 0 out: two '
+            'sets contradict each other. *No different*: the 90 % interval lies within half a point. Each word is '
+            'about one method alone, not corrected for the number of methods ({}), so one in twenty may be wrong. '
+            'With one positive multi_similarity is zlpr: these are the same runs.')
 _REST = '\nNot compared yet, because runs of the method or of AN on its head are missing: {}.\n'

@@ -69,4 +69,4 @@ def test_the_file_has_every_head_that_is_compared_and_lies_around_its_recorded_s
     assert set(scores) == set(wanted)
     off = [scores[name].mean() - known.loc[[key(c) for c in configs], 'test_map'].mean()
            for name, configs in wanted.items() if name.endswith(' mAP')]
-    assert np.abs(off).max() < 1.5   # with images drawn twice average precision is a little higher
+    assert np.abs(off).max() < 2   # with images drawn twice average precision is a little higher

@@ -79,7 +79,7 @@ def test_a_place_is_as_good_as_all_of_its_comparisons(place, word):
 
 @pytest.mark.parametrize(('words', 'pooled', 'text'), [
     ((WORDS[0],) * 4, 4, 'on the mean of 4 of 4 places; 4 decide alone'), ((WORDS[0], WORDS[3]), 1, 'on the least favourable of 2 of 2 places; 1 decides alone (1 reproduced)'),
-    ((WORDS[0], WORDS[4], WORDS[4]), 1, 'on 1 of 3 places; 1 decides alone'), ((WORDS[3],), 1, 'on 1 of 1 place'), ((WORDS[3],), 0, 'on 0 of 1 place with more than one seed')])
+    ((WORDS[0], WORDS[4], WORDS[4]), 1, 'on 1 of 3 places; 1 decides alone'), ((WORDS[0],) * 4, 2, 'on the least favourable mean, of 2 of 4 places; 4 decide alone'), ((WORDS[3],), 1, 'on 1 of 1 place'), ((WORDS[3],), 0, 'on 0 of 1 place with more than one seed')])
 def test_it_is_said_of_how_many_places_the_number_is(words, pooled, text):
     assert counted(WORDS[3 if '(' in text else 0], words, pooled, len(words) - words.count(WORDS[4])) == text
 
@@ -102,6 +102,8 @@ def test_a_comparison_of_one_place_refutes_a_claim_only_with_that_place():
 def test_places_that_contradict_each_other_leave_a_claim_undecided():
     up, down = effect([9.0, 9.1, 8.9]), effect(DOWN)
     assert decide([up, down]).words == WORDS[:2] and decide([up, down]).word == WORDS[3] and decide([up, effect(WIDE)]).word == WORDS[0]
+    small = effect([0.6, 0.62, 0.58]), effect([-0.6, -0.62, -0.58])   # their mean is 0, and neither is
+    assert decide(small).whole[''].equivalent < 0.05 and decide(small).words == WORDS[:2] and decide(small).word == WORDS[3]
 
 
 def test_a_bound_of_ones_own_leaves_no_difference_unsaid():
