@@ -40,8 +40,8 @@ def origin(config, task) -> dict:
         {'data': fingerprint of photos and labels, 'task': digest of rows and observed labels, 'weights': digest of the
         file that `weights` names, None where it names none}.
     """
-    parts, file = (task.train, task.val, task.test, task.observed, task.observed_val), Path(config.weights)
-    drawn = b''.join(f'{part.shape}'.encode() + part.astype('<i4').tobytes() for part in parts)
+    drawn, file = b''.join(f'{part.shape}'.encode() + part.tobytes() for part in (
+        task.train, task.val, task.test, task.observed, task.observed_val)), Path(config.weights)
     return {'data': task.data.fingerprint, 'task': hashlib.sha256(drawn).hexdigest(),
             'weights': hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None}
 

@@ -106,10 +106,11 @@ class Trainer:
         self.images = image_source(task.data, config, self.device)
         self.stages = stages(config, self.method)
         self.targets = targets(task, config.selection)
-        self.origin, self.history, self.seconds, self.late = checkpoint.origin(config, task), [], 0.0, False
+        self.history, self.seconds, self.late = [], 0.0, False
 
     def fit(self):
         "All stages, from the start or from the last checkpoint."
+        self.origin = checkpoint.origin(self.config, self.task)   # now: the file of weights may change meanwhile
         saved = checkpoint.load(self)
         self.warn()
         for k, stage in enumerate(self.stages, 1):
