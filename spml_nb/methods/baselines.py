@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['UNKNOWN', 'POSITIVES', 'softplus', 'wrong_logits', 'count_unknown', 'negative_entries', 'two_weights', 'an_loss',
            'bce_loss', 'wan_loss', 'dw_loss', 'weighted_bce_loss', 'class_frequency_weights', 'WeightedBCE',
-           'label_smoothing_loss', 'negative_label_smoothing_loss', 'focusing', 'focal_loss', 'no_second_derivative',
-           'asymmetric_loss', 'zlpr_loss', 'expected_positive_penalty', 'epr_loss', 'binary_entropy',
-           'entropy_minimization_loss', 'WeightPenalty', 'L1R', 'L2R']
+           'label_smoothing_loss', 'negative_label_smoothing_loss', 'focusing', 'focal_loss', 'asymmetric_loss',
+           'zlpr_loss', 'expected_positive_penalty', 'epr_loss', 'binary_entropy', 'entropy_minimization_loss',
+           'WeightPenalty', 'L1R', 'L2R']
 
 # %% ../../nbs/methods/baselines.ipynb #35b9c3c4
 import math
@@ -21,6 +21,7 @@ from spml_nb.methods.core import (
     Method,
     in_range,
     masked_logsumexp,
+    no_second_derivative,
     per_class,
     per_family,
     positive_mask,
@@ -373,19 +374,6 @@ def focal_loss(logits: Tensor, z: Tensor, *, gamma: float = 2., alpha: float = 0
     return reduce(count_unknown(losses * two_weights(z, alpha, 1 - alpha, x), z, unknown), reduction)
 
 # %% ../../nbs/methods/baselines.ipynb #6a70bac0
-def no_second_derivative():
-    """Refuse to be differentiated twice: called where a gradient written by hand is computed.
-
-    Torch's own `once_differentiable` does not notice `torch.autograd.grad(…, inputs)`, whose second gradient would be
-    silently wrong. Gradients are recorded there with create_graph=True alone.
-
-    Raises:
-        SpmlError: with create_graph=True.
-    """
-    if torch.is_grad_enabled():
-        raise SpmlError('this loss has no second derivative, because its gradient is written by hand. Use '
-                        'create_graph=False, or write its plain formula with torch.')
-
 def _focusing_slope(error: Tensor, gamma: float) -> Tensor:
     "The derivative of `focusing` by the error, 0 for γ = 0."
     if gamma == 0: return torch.zeros_like(error)

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['REDUCTIONS', 'NOTHING', 'FAMILIES', 'promote', 'positive_mask', 'same_shape', 'per_class', 'reduce',
-           'masked_logsumexp', 'in_range', 'above_zero', 'ViewOutputs', 'Method', 'Uniform', 'LogUniform', 'Choice',
-           'family', 'per_family', 'register', 'hyper_parameters', 'resolve_hparams', 'find', 'names', 'create',
-           'same_loss', 'register_loss']
+           'masked_logsumexp', 'in_range', 'above_zero', 'all_finite', 'no_second_derivative', 'ViewOutputs', 'Method',
+           'Uniform', 'LogUniform', 'Choice', 'family', 'per_family', 'register', 'hyper_parameters', 'resolve_hparams',
+           'find', 'names', 'create', 'same_loss', 'register_loss']
 
 # %% ../../nbs/methods/core.ipynb #2a8ff67c
 import inspect
@@ -155,6 +155,32 @@ def above_zero(value: float, name: str, reason: str) -> float:
     """
     if not value > 0: raise SpmlError(f'{name} must be above 0, not {value}: {reason}')
     return value
+
+# %% ../../nbs/methods/core.ipynb #b104e6d7
+def all_finite(scores: Tensor):
+    """Check that scores can be ranked.
+
+    Args:
+        scores: any shape, floating.
+
+    Raises:
+        SpmlError: if one is NaN or infinite.
+    """
+    if not scores.isfinite().all():
+        raise SpmlError('scores hold NaN or infinity: training has diverged; lower the learning rate.')
+
+def no_second_derivative():
+    """Refuse to be differentiated twice: called where a gradient written by hand is computed.
+
+    Torch's own `once_differentiable` does not notice `torch.autograd.grad(…, inputs)`, whose second gradient would be
+    silently wrong. Gradients are recorded there with create_graph=True alone.
+
+    Raises:
+        SpmlError: with create_graph=True.
+    """
+    if torch.is_grad_enabled():
+        raise SpmlError('this loss has no second derivative, because its gradient is written by hand. Use '
+                        'create_graph=False, or write its plain formula with torch.')
 
 # %% ../../nbs/methods/core.ipynb #2da48887
 class ViewOutputs(dict):

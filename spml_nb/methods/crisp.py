@@ -13,8 +13,7 @@ from torch import Tensor
 
 from ..base.errors import one_of
 from .baselines import softplus, wrong_logits
-from .core import Method, above_zero, in_range, per_class, positive_mask, promote, register, same_shape
-from .em_apl import all_finite
+from .core import Method, above_zero, all_finite, in_range, per_class, positive_mask, promote, register, same_shape
 
 # %% ../../nbs/methods/crisp.ipynb #0e35ba9b
 def class_priors(scores: Tensor, z: Tensor, *, tau: float = 0.01, delta: float = 0.1) -> Tensor:

@@ -14,8 +14,19 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, normalize
 
 from ..base.errors import SpmlError, one_of
-from .baselines import an_loss, no_second_derivative
-from .core import NOTHING, Method, above_zero, in_range, per_family, promote, reduce, register, same_shape
+from .baselines import an_loss
+from spml_nb.methods.core import (
+    NOTHING,
+    Method,
+    above_zero,
+    in_range,
+    no_second_derivative,
+    per_family,
+    promote,
+    reduce,
+    register,
+    same_shape,
+)
 
 # %% ../../nbs/methods/lac.ipynb #8e2b4ae6
 FORMS = ('paper', 'code')

@@ -13,8 +13,18 @@ import torch
 from torch import Tensor
 
 from ..base.errors import SpmlError, one_of
-from .baselines import negative_entries, no_second_derivative, softplus
-from .core import NOTHING, REDUCTIONS, in_range, masked_logsumexp, promote, reduce, register_loss, same_shape
+from .baselines import negative_entries, softplus
+from spml_nb.methods.core import (
+    NOTHING,
+    REDUCTIONS,
+    in_range,
+    masked_logsumexp,
+    no_second_derivative,
+    promote,
+    reduce,
+    register_loss,
+    same_shape,
+)
 
 # %% ../../nbs/methods/two_way.ipynb #33803285
 COLDEST = 1e-20   # the temperature that stands for 0: logits up to 1e9 divided by it stay clear of NOTHING

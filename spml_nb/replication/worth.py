@@ -24,14 +24,15 @@ from ..base import settings
 from ..base.errors import SpmlError
 from ..data import loading
 from ..data.folder import first_there, places
+from ..methods.core import find
 from . import drawing, front, published, site
 from ..sweeps import queue
-from ..sweeps.search import Row, candidates, finals, scores
+from ..sweeps.search import Row, candidates, finals, head_of_an, scores
 
 # %% ../../nbs/replication/worth.ipynb #9b1ce32b
 SUITE = 'photos'
 TRAINING = published.photos().train[['voc12_animals', 'coco18', 'cub_crops', 'mirflickr14']].to_dict()
-WHOLE = Row('bce', labels='full')
+WHOLE = Row('bce', labels='full')   # on the head of each method that is weighed against it
 METHODS = ('an', 'em', 'hml')
 SIZES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)
 SHARES = tuple(k / 10 for k in range(1, 10))
@@ -49,22 +50,28 @@ def planned(dataset: str, known: pd.DataFrame, methods: Iterable[str] = METHODS,
         shares: of known positives, in (0, 1).
 
     Returns:
-        DataFrame, one row per run: dataset (its name), loss, labels, photos, seed, config, test_map (percent; NaN if
-        it is not done).
+        DataFrame, one row per run: dataset (its name), head, loss, labels, photos, seed, config, test_map (percent; NaN
+        if it is not done).
 
     Raises:
         SpmlError: for a data set or method that does not exist.
     """
     total, rows = TRAINING.get(dataset) or len(loading.load(dataset).rows('train')), []
     sizes = sorted({max(1, round(size * total)) for size in SIZES})
-    for row in (WHOLE, *map(Row, methods)):
+    for row in _rows(methods):
         for chosen in finals(row, SUITE, dataset, known, seeds):
             some = [replace(chosen, train_images=n % total) for n in sizes]   # 0 is all of them
-            if row != WHOLE: some += [replace(chosen, labels=f'partial-{share:g}') for share in shares]
-            rows += [{'dataset': Path(dataset).name, 'loss': c.loss, 'labels': c.labels,
+            if row.labels != WHOLE.labels: some += [replace(chosen, labels=f'partial-{share:g}') for share in shares]
+            rows += [{'dataset': Path(dataset).name, 'head': head_of_an(c.head), 'loss': c.loss, 'labels': c.labels,
                       'photos': c.train_images or total, 'seed': c.seed, 'config': c} for c in some]
-    table = pd.DataFrame(rows, columns=['dataset', 'loss', 'labels', 'photos', 'seed', 'config'])
+    table = pd.DataFrame(rows, columns=['dataset', 'head', 'loss', 'labels', 'photos', 'seed', 'config'])
     return table.assign(test_map=scores(table.config, known).test_map.to_numpy())
+
+def _rows(methods: Iterable[str]) -> list[Row]:
+    "The methods, head by head, behind what has all labels on that head."
+    heads = {}
+    for loss in methods: heads.setdefault(head_of_an(find(loss).head), []).append(Row(loss))
+    return [row for head, rows in heads.items() for row in (replace(WHOLE, head=head), *rows)]
 
 def sweep(datasets: Iterable[str] = (), methods: Iterable[str] = METHODS, *, seeds: Iterable[int] = SEEDS,
           shares: Iterable[float] = SHARES, **launch) -> pd.DataFrame:
@@ -82,7 +89,7 @@ def sweep(datasets: Iterable[str] = (), methods: Iterable[str] = METHODS, *, see
         SpmlError: as `planned` and `sweeps.run`.
     """
     datasets = list(datasets) or list(TRAINING)
-    search = [c for dataset in datasets for row in (WHOLE, *map(Row, methods)) for c in candidates(row, SUITE, dataset)]
+    search = [c for dataset in datasets for row in _rows(methods) for c in candidates(row, SUITE, dataset)]
     def final(known): return [c for d in datasets for c in planned(d, known, methods, seeds, shares).config]
     return queue.staged(search, final, **launch)
 
@@ -116,16 +123,17 @@ def rates(measured: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
         repeats: bootstrap samples of seeds.
 
     Returns:
-        DataFrame, one row per data set, method, label setting and size that every seed has: dataset, loss, labels,
-        photos, seeds, test_map (mean, percent), equal (photos with all labels that reach it), rate (photos / equal),
-        low and high (its 95 % interval; NaN for one seed), smallest and largest (sizes of the curve with all labels).
+        DataFrame, one row per data set, method, label setting and size that every seed has: dataset, head, loss,
+        labels, photos, seeds, test_map (mean, percent), equal (photos with all labels that reach it on the same head),
+        rate (photos / equal), low and high (its 95 % interval; NaN for one seed), smallest and largest (sizes of the
+        curve with all labels).
 
     Source:
         Percentile bootstrap (Efron 1979), at percentiles that are expanded for few seeds (Hesterberg 2015). With five
         seeds it covers the truth 94 times in a hundred, with three still only 75 times.
     """
     lines = []
-    for dataset, part in measured.groupby('dataset', sort=False):
+    for (dataset, head), part in measured.groupby(['dataset', 'head'], sort=False):
         wide = part.set_index(['loss', 'labels', 'photos', 'seed']).test_map.unstack()
         if WHOLE.loss not in wide.index: continue
         wide = wide.loc[:, wide.loc[WHOLE.loss].notna().all()].dropna()   # seeds with a whole curve, then whole rows
@@ -139,7 +147,7 @@ def rates(measured: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
         with np.errstate(divide='ignore'): rate = photos / equal
         low, high = _ends(rate[1:], n)
         found = rest.mean(axis=1).rename('test_map').reset_index()
-        lines.append(found.assign(dataset=dataset, seeds=n, equal=equal[0], rate=rate[0], low=low, high=high,
+        lines.append(found.assign(dataset=dataset, head=head, seeds=n, equal=equal[0], rate=rate[0], low=low, high=high,
                                   smallest=sizes.min(), largest=sizes.max()))
     return pd.concat(lines, ignore_index=True)[COLUMNS] if lines else pd.DataFrame(columns=COLUMNS)
 
@@ -149,8 +157,8 @@ def _ends(drawn: np.ndarray, n: int) -> tuple[np.ndarray | float, np.ndarray | f
     at = 100 * special.ndtr(-math.sqrt(n / (n - 1)) * special.stdtrit(n - 1, 0.975))   # Hesterberg (2015), expanded
     return (np.percentile(drawn, at, axis=0, method='lower'), np.percentile(drawn, 100 - at, axis=0, method='higher'))
 
-COLUMNS = ['dataset', 'loss', 'labels', 'photos', 'seeds', 'test_map', 'equal', 'rate', 'low', 'high', 'smallest',
-           'largest']
+COLUMNS = ['dataset', 'head', 'loss', 'labels', 'photos', 'seeds', 'test_map', 'equal', 'rate', 'low', 'high',
+           'smallest', 'largest']
 
 def times(rate: float, photos: float, smallest: float, largest: float) -> str:
     """A rate as text.
@@ -201,13 +209,14 @@ def _picture(measured: pd.DataFrame, shares: bool, found: pd.DataFrame) -> Figur
 
 def _curves(ax, part: pd.DataFrame, of_set: pd.DataFrame):
     "mAP over photos, and what the best end of a curve is worth."
-    def line(loss, labels, ink, name):
-        each = of_set[(of_set.loss == loss) & (of_set.labels == labels)].groupby('photos').test_map
-        values = each.agg(['mean', 'min', 'max']).dropna()
+    def line(runs, ink, name):
+        values = runs.groupby('photos').test_map.agg(['mean', 'min', 'max']).dropna()
         drawing.curve(ax, values.index, values.to_numpy().T, ink, marker='o', label=name)
-    line(WHOLE.loss, WHOLE.labels, 'black', 'all labels')
+    for head, ink in zip(of_set['head'].unique(), ('black', '#999999', '#cccccc'), strict=False):
+        whole = of_set[(of_set.loss == WHOLE.loss) & (of_set['head'] == head)]
+        if len(whole): line(whole, ink, f'all labels, {head} head')
     for loss, ink in zip(part.loss.unique(), drawing.INK, strict=False):
-        line(loss, 'single', ink, f'one label, {loss.upper()}')
+        line(of_set[(of_set.loss == loss) & (of_set.labels == 'single')], ink, f'one label, {loss.upper()}')
     ax.set_xscale('log', base=2)
     sizes = sorted(of_set.photos.unique())
     ticks = [*sizes[:-2:2], sizes[-1]]
@@ -279,9 +288,8 @@ def summary(found: pd.DataFrame) -> str:
     compared = ', '.join(map(str.upper, whole.loss.unique()))
     rows = [[line.Index, plain.get(line.Index, ''), f'{_interval(line)} ({line.loss.upper()})']
             for line in best.itertuples()]
-    return (f'Photos with one label each that do what one photo with all its labels does ({WHOLE.loss.upper()} on a '
-            f"linear head), with the 95 % interval over seeds{'; HML has a cosine head' * ('hml' in set(whole.loss))}:"
-            f'\n\n' + site.grid([['photos', f'with {METHODS[0].upper()}',
+    return (f'Photos with one label each that do what one photo with all its labels does ({WHOLE.loss.upper()} on the '
+            'same head), with the 95 % interval over seeds:\n\n' + site.grid([['photos', f'with {METHODS[0].upper()}',
                                   f'with the one of {compared} that has the highest test mAP'], *rows]))
 
 def _interval(line) -> str:
@@ -308,8 +316,8 @@ def markdown(found: pd.DataFrame) -> str:
     parts = ['# What a label is worth', f'{site.protocol(SUITE, found.dataset.unique(), len(SEEDS))} Settings of every '
              'method: those that its search chose on all training photos, with one label each (BCE: with all '
              'labels). They were not searched again for a share of the positives, so that the lower tables are no '
-             'verdict on a method. Numbers: photos with few labels that do what one photo with all its labels does, '
-             'in brackets the 95 % interval over seeds (bootstrap); nothing is extrapolated.',
+             'verdict on a method. Numbers: photos with few labels that do what one photo with all its labels does '
+             'on the same head, in brackets the 95 % interval over seeds (bootstrap); nothing is extrapolated.',
              summary(found).rstrip(), '![mAP over the number of training photos](worth.svg)',
              '![What photos with a share of their positives are worth](worth_shares.svg)']
     for dataset, part in found.groupby('dataset', sort=False):
@@ -331,9 +339,9 @@ def part(found: pd.DataFrame, picture: str) -> str:
     Returns:
         Markdown, with the marks.
     """
-    text = ('mAP with all labels of so many photos (black) and with one label of each (coloured), means over seeds '
-            'with bands from the lowest to the highest. The dashed line leads from all photos with one label each '
-            'to the number of fully labelled photos that reaches the same mAP. '
+    text = ('mAP with all labels of so many photos (black and grey) and with one label of each (coloured), means over '
+            'seeds with bands from the lowest to the highest. The dashed line leads from all photos with one label '
+            'each to the number of fully labelled photos that reaches the same mAP on the same head. '
             f'{site.protocol(SUITE, found.dataset.unique(), len(SEEDS))} The rates of photos of yours, if all their '
             'labels are known: `spml_nb.replication.worth.labels_worth(FOLDER)`.')
     image = f'![mAP over the number of training photos, with all labels and with one]({picture})'

@@ -18,10 +18,10 @@ NUMBERS = np.array([60, 120, 240, 480, 960, 1920, 2880, 3840])
 def level(n): return 20 + 7 * np.log2(n) - 0.2 * np.log2(n) ** 2
 
 
-def curves(worths, seeds=5, noise=0.0, numbers=NUMBERS, dataset='invented'):
+def curves(worths, seeds=5, noise=0.0, numbers=NUMBERS, dataset='invented', head='linear'):
     "Measured runs where a photo of a method is worth 1/worths[method] of a photo with all labels."
     shift = np.random.RandomState(0).randn(seeds)
-    return pd.DataFrame([{'dataset': dataset, 'loss': loss, 'labels': labels, 'photos': n, 'seed': s, 'test_map': level(n / each) + noise * shift[s] * (loss != 'bce')}
+    return pd.DataFrame([{'dataset': dataset, 'head': head, 'loss': loss, 'labels': labels, 'photos': n, 'seed': s, 'test_map': level(n / each) + noise * shift[s] * (loss != 'bce')}
                          for loss, labels, each in (('bce', 'full', 1), *((m, 'single', w) for m, w in worths.items())) for n in numbers for s in range(seeds)])
 
 
@@ -52,6 +52,14 @@ def test_a_known_exchange_rate_is_found_for_each_size():
         assert inside.rate.to_numpy() == pytest.approx(rate, rel=0.02) and (inside.equal * inside.rate).to_numpy() == pytest.approx(inside.index.to_numpy())
         assert (inside.low == inside.rate).all() and (inside.high == inside.rate).all()   # no seed differs
     assert np.isinf(found.rate['an', 60]) and found.test_map['an', 3840] == pytest.approx(level(1280))
+
+
+def test_a_method_is_weighed_against_all_labels_on_its_own_head():
+    better = curves({'hml': 2}, head='cosine')
+    both = pd.concat([curves({'em': 3}), better.assign(test_map=better.test_map + 5)])   # the head adds 5 points to both curves
+    found = worth.rates(both).set_index(['head', 'loss', 'photos'])
+    assert found.rate['linear', 'em', 3840] == pytest.approx(3, rel=0.02) and found.rate['cosine', 'hml', 3840] == pytest.approx(2, rel=0.02)
+    assert worth.rates(both[both['head'].eq('linear') | both.loss.ne('bce')]).loss.unique().tolist() == ['em']   # without its curve nothing is said of HML
 
 
 def test_the_interval_is_the_bootstrap_over_seeds_that_all_curves_share():
@@ -96,21 +104,25 @@ def test_a_rate_beyond_the_curve_is_a_bound(rate, text): assert worth.times(rate
 
 # ---- the runs
 
+def rows(methods=worth.METHODS): return [worth.WHOLE, Row('bce', 'cosine', 'full'), *map(Row, methods)]
+
+
 def chosen(dataset, methods=worth.METHODS):
     "The finished searches that decide the settings."
-    configs = [c for row in (worth.WHOLE, *map(Row, methods)) for c in search.candidates(row, worth.SUITE, dataset)]
+    configs = [c for row in rows(methods) for c in search.candidates(row, worth.SUITE, dataset)]
     return pd.DataFrame({'val_map': 50.0, 'test_map': np.nan}, index=[queue.key(c) for c in configs])
 
 
 def test_the_runs_are_those_of_the_declared_list_and_the_full_size_is_the_boards():
     known = chosen('coco18')
     runs = worth.planned('coco18', known)
-    assert len(runs) == 5 * (8 + 3 * (8 + 9)) and len({queue.key(c) for c in runs.config}) == len(runs) and runs.test_map.isna().all()
-    for (_, labels), part in runs.groupby(['loss', 'labels']):
+    assert len(runs) == 5 * (2 * 8 + 3 * (8 + 9)) and len({queue.key(c) for c in runs.config}) == len(runs) and runs.test_map.isna().all()
+    assert runs.groupby('head').loss.unique().map(list).to_dict() == {'linear': ['bce', 'an', 'em'], 'cosine': ['bce', 'hml']}
+    for (_, _, labels), part in runs.groupby(['head', 'loss', 'labels']):
         assert set(part.seed) == set(range(5)) and all((c.seed, c.label_seed) == (s, s) for c, s in zip(part.config, part.seed, strict=True))
         if labels.startswith('partial'): assert set(part.photos) == {3840} and {c.train_images for c in part.config} == {0}
         else: assert sorted(part.photos.unique()) == NUMBERS.tolist() and {c.train_images for c in part.config} == {0, *NUMBERS[:-1]}
-    board = {queue.key(c) for row in (worth.WHOLE, *map(Row, worth.METHODS)) for c in search.finals(row, 'photos', 'coco18', known)[:5]}
+    board = {queue.key(c) for row in rows() for c in search.finals(row, 'photos', 'coco18', known)[:5]}
     assert board == {queue.key(c) for c, labels in zip(runs.config, runs.labels, strict=True) if c.train_images == 0 and not labels.startswith('partial')}
     assert len(worth.planned('coco18', pd.DataFrame())) == 0
 
@@ -118,7 +130,7 @@ def test_the_runs_are_those_of_the_declared_list_and_the_full_size_is_the_boards
 def test_a_dry_sweep_says_how_much_there_is():
     told = []
     worth.sweep(['coco18'], dry_run=True, tell=told.append)
-    assert '40 runs of search, of which 40 are missing; 0 runs with fresh seeds' in told[0]
+    assert '50 runs of search, of which 50 are missing; 0 runs with fresh seeds' in told[0]
     with pytest.raises(SpmlError, match="unknown data set of the suite 'photos' 'voc'"): worth.sweep(['voc'], dry_run=True)
 
 
@@ -129,9 +141,9 @@ def all_sets(noise=0.1): return pd.concat([curves({'an': 3, 'em': 2, 'hml': 1.5}
 
 def test_the_pictures_are_the_same_bytes_and_name_what_they_show():
     measured = all_sets()
-    share = pd.DataFrame([{'dataset': 'coco18', 'loss': 'em', 'labels': f'partial-{k / 10:g}', 'photos': 3840, 'seed': s, 'test_map': level(384 * k)} for k in range(1, 10) for s in range(5)])
+    share = pd.DataFrame([{'dataset': 'coco18', 'head': 'linear', 'loss': 'em', 'labels': f'partial-{k / 10:g}', 'photos': 3840, 'seed': s, 'test_map': level(384 * k)} for k in range(1, 10) for s in range(5)])
     measured = pd.concat([measured, share])
-    for shares, words in ((False, ('all labels', 'one label, EM', '3,840 photos with one label', 'do what 2,')), (True, ('share of known positives', 'EM'))):
+    for shares, words in ((False, ('all labels, linear head', 'one label, EM', '3,840 photos with one label', 'do what 2,')), (True, ('share of known positives', 'EM'))):
         picture = worth.draw(measured, shares)
         text = ''.join(ElementTree.fromstring(picture).itertext())
         assert picture == worth.draw(measured.copy(), shares, worth.rates(measured)) and len(picture) < 100 * 1024
