@@ -89,26 +89,27 @@ def _mapping(text: str, form: str, source: str = '') -> dict:
     raise SpmlError(f'{source or repr(text)} holds no fields. Write {form}.')
 
 def _fields(args) -> dict:
-    "What -p gave, each value read as YAML; a number or a date stays a text where the field is one."
+    "What -p gave, each value read as YAML; where the field is a text or a number, a number or a date stays a text."
     given = {}
     for name, text in args.values:
-        if name == 'exclude' and not text.lstrip().startswith('['):   # a class may be called null
-            given[name] = text
-            continue
         kind = Config.__annotations__.get(name)
-        value = _yaml(text, f"""it as -p {name} "'{text}'" if it is a text, or as -p {name} '[a, b]' if it is a list""")
-        worded = {str, tuple} & {kind, *typing.get_args(kind)}
-        given[name] = value if not worded or isinstance(value, str | list | dict | None) else text
+        worded = {str, tuple, int, float} & {kind, *typing.get_args(kind)}
+        plain = name == 'exclude' and not text.lstrip().startswith('[')   # a class may be called null
+        form = f"""it as -p {name} "'{text}'" if it is a text, or as -p {name} '[a, b]' if it is a list"""
+        value = text if plain else _yaml(text, form)
+        if worded and not isinstance(value, str | list | dict | None): value = text   # YAML reads 010 as 8
+        given = _over(given, {name: value})
     return given
 
 # %% ../nbs/cli.ipynb #611dd0f5
-def _like(name: str) -> dict:
-    "The fields of a recorded run, but for those of the machine that it ran on."
+def _like(name: str, given: dict) -> dict:
+    "The fields of a recorded run, but for those of the machine that it ran on. given: what is laid over them."
     import difflib
 
     import pandas as pd
 
     from spml_nb.runs import record
+    from spml_nb.runs.config import completed, resolve, science_key
     from spml_nb.runs.folder import read_json
     runs, file = settings.path('runs'), settings.path('outputs') / 'runs.csv'
     lines = (record.read_record(file, dtype=str, keep_default_na=False) if file.is_file()
@@ -121,10 +122,14 @@ def _like(name: str) -> dict:
                         + (f"Near it: {', '.join(near)}. " if near else '')
                         + 'Take a run or a key of runs.csv, or a name that `spml runs` prints.')
     own = runs / found.iloc[0] / 'config.json'
-    if own.is_file(): fields, elsewhere = read_json(own, ('loss', 'hparams')), ('device',)
+    if own.is_file(): fields, elsewhere = completed(read_json(own, ('loss', 'dataset', 'hparams'))), ('device',)
     else:
         line = lines[lines.run == found.iloc[0]].iloc[0].to_dict()
-        fields, elsewhere = vars(record.configuration(line)), ('device', 'root')
+        config, elsewhere = record.configuration(line), ('device', 'root')
+        if 'dataset' not in given and science_key(resolve(config)) != line['key']:   # the record has no paths
+            raise SpmlError(f"{name} was trained on other photos or labels than {line['dataset']!r} has here. Give "
+                            'theirs: -p dataset FOLDER.')
+        fields = vars(config)
     return {field: fields[field] for field in Config.__annotations__ if field in fields and field not in elsewhere}
 
 def _changed(recorded: dict, given: dict) -> dict:
@@ -181,7 +186,7 @@ def _train(args):
     given = _of_file(args.config) if args.config else {}
     for text in args.yaml: given = _over(given, _mapping(text, "-y 'name: value', such as -y 'hparams: {alpha: 0.1}'"))
     given = _over(given, _fields(args))
-    if args.like: given = _changed(_like(args.like), given)
+    if args.like: given = _changed(_like(args.like, given), given)
     result = launch.launch(Config(**given), args.nproc, tell=say)
     val, test = (f"{result.scores[f'{part}_map']:.2f} against {against(result.scores[f'{part}_truth'])}"
                  if f'{part}_map' in result.scores else 'not measured' for part in ('val', 'test'))

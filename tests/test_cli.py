@@ -17,10 +17,11 @@ from spml_nb import data, methods
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.cli import main
+from spml_nb.data import load
 from spml_nb.replication import comparison, figures
 from spml_nb.replication import tables as papers
 from spml_nb.runs import record
-from spml_nb.runs.config import Config, as_dict, resolve, science_key
+from spml_nb.runs.config import ADDED, Config, as_dict, resolve, science_key
 from spml_nb.runs.folder import Run
 from spml_nb.sweeps import search
 from spml_nb.tools import doctor
@@ -144,7 +145,7 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
     (['train', '-y', 'hparams: {alpha: 0.1'], "'hparams: {alpha: 0.1' cannot be read as YAML. Write -y 'name: value', such as -y 'hparams: {alpha: 0.1}'."),
     (['train', '-p', 'dataset', '@photos'], """'@photos' cannot be read as YAML. Write it as -p dataset "'@photos'" if it is a text"""),
     (['train', '-p', 'dataset', '2024-13-45'], "'2024-13-45' cannot be read as YAML"),
-    (['train', '-p', 'seed', 'yes'], "'seed' must be a whole number, not True"),
+    (['train', '-p', 'seed', 'yes'], "'seed' must be a whole number, not 'yes'"),
     (['runs', '-p', 'dataset', '[x'], "'[x' cannot be read as YAML"),
     (['train', '--like', 'em-coco18-000'], "no recorded run 'em-coco18-000' in "),
     (['train', '--nproc', '0'], 'processes must be 1 or more, not 0'),
@@ -235,6 +236,37 @@ def test_another_method_brings_its_own_recipe(asked, photo_folder):
         main([*words, loss])
         main(['train', '--like', folder.name, '-p', 'loss', loss])
         assert resolve(asked[-1]) == resolve(asked[-2])
+
+
+def test_like_never_takes_other_photos_in_silence(asked, capsys, photo_folder, monkeypatch):
+    "The record has names and no paths: a folder may be called like a data set, and a run in it be of others."
+    folder = photo_folder.rename(photo_folder.with_name('mini_nus'))
+    run = Run(resolve(Config(loss='an', dataset=str(folder), backbone='mini', regime='linear')))
+    run.start()
+    run.finish({'scores': {'test_map': 1.0}, 'seconds': 1.0, 'data': load(folder).fingerprint, 'provenance': {'commit': None}})
+    table = record.export_csv()
+    shutil.rmtree(run.folder)
+    assert main(['train', '--like', run.folder.name]) == 2 and not asked
+    assert f"{run.folder.name} was trained on other photos or labels than 'mini_nus' has here" in capsys.readouterr().err
+    main(['train', '--like', table.key[0], '-p', 'dataset', str(folder)])
+    assert asked[0].dataset == str(folder)
+
+
+def test_like_of_a_run_of_an_older_version_has_what_its_fields_stood_for(asked):
+    run = Run(resolve(Config(loss='lac_plc', dataset='mini_voc', views='shift', regime='linear')))
+    run.start()
+    fields = json.loads((run.folder / 'config.json').read_text())
+    (run.folder / 'config.json').write_text(json.dumps({name: value for name, value in fields.items() if name not in ADDED}))
+    (run.folder / 'result.json').write_text('{"scores": {}, "seconds": 1, "data": "0", "provenance": {"commit": null}}')
+    (run.folder / 'DONE').touch()
+    main(['train', '--like', run.folder.name])
+    assert resolve(asked[0]).views == 'shift'
+
+
+def test_numbers_are_read_as_they_are_written_and_mappings_come_together(asked, capsys):
+    main(['train', '-p', 'loss', 'em', '-p', 'seed', '010', '-p', 'lr', '1e-3', '-p', 'hparams', '{alpha: 0.1}', '-p', 'hparams', '{reduction: sum}', '-p', 'image_size', 'null'])
+    assert (asked[0].seed, asked[0].lr, asked[0].image_size) == (10, 1e-3, None) and asked[0].hparams == {'alpha': 0.1, 'reduction': 'sum'}
+    for wrong in ('1:30', '0x10', 'true'): assert main(['train', '-p', 'seed', wrong]) == 2 and f"not '{wrong}'" in capsys.readouterr().err
 
 
 def test_like_of_a_damaged_run_is_told(capsys, monkeypatch):

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 from math import isfinite, nan
+from numbers import Real
 
 # %% ../../nbs/base/errors.ipynb #7050b589
 PAGE, GENERAL = 'TROUBLESHOOTING.md', 'anything-else'
@@ -149,7 +150,7 @@ def as_number(value) -> float:
     Returns:
         A float, of a number or of a text that is one; NaN for anything else.
     """
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    if isinstance(value, bool) or not isinstance(value, str | Real):
         return nan
     try:
         return float(value)

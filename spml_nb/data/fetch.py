@@ -137,10 +137,11 @@ AGAIN = (408, 425, 429, 500, 502, 503, 504)
 def _headers(url, have, note, trusted):
     headers = {'User-Agent': 'spml_nb', 'Accept-Encoding': 'identity'}
     same = note.get('url') == url
-    if have and (same or trusted):   # the same file from elsewhere may be mixed in only where a checksum would tell
+    validator = None if str(note.get('etag')).startswith('W/') else note.get('etag')
+    validator = same and (validator or note.get('modified'))
+    if have and (validator or trusted):   # another file may be mixed in only where a checksum would tell
         headers['Range'] = f'bytes={have}-'
-        validator = note.get('etag') if not str(note.get('etag')).startswith('W/') else None
-        if same and (validator or note.get('modified')): headers['If-Range'] = validator or note['modified']
+        if validator: headers['If-Range'] = validator
     return headers
 
 def _open(url, headers, timeout):

@@ -123,8 +123,9 @@ def usable_names(names: Iterable[str], where: str = '') -> list[str]:
     return names
 
 def _composed(name):
-    "A name without blanks around it, é as one character: so that it is one class however it was typed."
-    return unicodedata.normalize('NFC', name.strip())
+    "A name as it is seen, é as one character: so that it is one class however it was typed."
+    seen = re.sub('[\u200b\u2060\ufeff\u00ad]', '', name)   # they have no width
+    return unicodedata.normalize('NFC', re.sub(r'\s*[\r\n\t]\s*', ' ', seen.strip()))
 
 # %% ../../nbs/data/folder.ipynb #111ba4ee
 RESERVED = ('image', 'labels', 'positives', 'split')   # columns that are no class
@@ -500,7 +501,9 @@ def _near_names(data):
         like = [u for u in usual if re.sub(r'\d', '', u) != re.sub(r'\d', '', name)]   # size 3 is not size 4 misspelt
         near += [f'{name!r} (did you mean {u}?)' for u in get_close_matches(name, like, 1, 0.8)]
     if near: yield f'names that stand once beside a near one that stands often: {listed(near)}. Mend the table if so.'
-    joined = [name for name in counts if len(parts := re.split(' *[,;/] *', name)) > 1 and set(parts) <= set(counts)]
+    joined = [name for name in counts
+              if all(parts := re.split(' *[,;/+&] *', name)) and len(parts) > 1 and set(parts) & set(counts)]
+    joined += [name for name in counts if len(words := name.split()) > 1 and set(words) <= set(counts)]
     if joined: yield f'classes that are made of others: {listed(map(repr, joined))}. Write `|` between names.'
 
 

@@ -77,7 +77,7 @@ def sheet(data: Dataset, count: int = 12, columns: int = 6, side: int = 96) -> I
     whole = Image.new('RGB', (columns * side, -(-count // columns) * side), 'white')
     for k, row in enumerate(rows):
         with Image.fromarray(data.images[row]) if data.images_in_memory else Image.open(data.images[row]) as picture:
-            fitted = ImageOps.fit(picture.convert('RGB'), (side, side))
+            fitted = ImageOps.fit(upright(picture), (side, side))
         whole.paste(fitted, (k % columns * side, k // columns * side))
     return whole
 
@@ -95,23 +95,24 @@ def _small(file):
     v = v - v.mean()
     return v / max(np.linalg.norm(v), SIDE)   # shorter: a plain surface
 
-def look(files: list[Path]) -> tuple[dict[int, str], list[np.ndarray], list[bool]]:
-    """Decode every photo and find those that look nearly the same.
+def look(files: list[Path]) -> tuple[dict[int, str], list[int], list[np.ndarray], list[bool]]:
+    """Decode every photo, and find those of one colour and those that look nearly the same.
 
     Args:
         files: N paths.
 
     Returns:
-        {number of a file that cannot be used: why}; arrays of the numbers of files that look nearly the same; for each
-        of these, whether all have the same pixels.
+        {number of a file that cannot be used: why}; the numbers of files of one colour; arrays of the numbers of files
+        that look nearly the same; for each of these, whether all have the same pixels.
     """
     with ThreadPoolExecutor() as pool, warnings.catch_warnings():
         warnings.simplefilter('ignore')   # of Pillow, about large or odd photos that it can read
         small = list(progress.bar(pool.map(_small, files), len(files), 'looking at photos'))
         unusable = {k: v for k, v in enumerate(small) if isinstance(v, str)}
+        plain = [k for k, v in enumerate(small) if k not in unusable and np.linalg.norm(v) < 0.99]
         groups = same(np.stack([np.zeros(3 * SIDE ** 2, np.float32) if k in unusable else v
                                 for k, v in enumerate(small)]))
-        return unusable, groups, [
+        return unusable, plain, groups, [
             len({*pool.map(lambda k: hash(upright(Image.open(files[k])).tobytes()), rows)}) == 1 for rows in groups]
 
 def same(vectors: np.ndarray) -> list[np.ndarray]:
@@ -123,10 +124,11 @@ def same(vectors: np.ndarray) -> list[np.ndarray]:
     Returns:
         Arrays of row numbers, two at least in each, ascending.
     """
-    n = len(vectors)
-    pairs = [np.argwhere(vectors[k:k + 512] @ vectors.T >= ALIKE) + np.array([k, 0]) for k in range(0, n, 512)]
-    i, j = np.concatenate(pairs).T
-    _, group = connected_components(coo_array((np.ones(len(i)), (i, j)), shape=(n, n)), directed=False)
+    group = np.arange(n := len(vectors))
+    for k in range(0, n, 512):   # joined block by block: all pairs of like photos would not fit into memory
+        i, j = np.nonzero(vectors[k:k + 512] @ vectors.T >= ALIKE)
+        ends = np.append(i + k, np.arange(n)), np.append(j, np.unique(group, return_index=True)[1][group])
+        _, group = connected_components(coo_array((np.ones(len(ends[0]), bool), ends), shape=(n, n)), directed=False)
     order = np.argsort(group, kind='stable')
     groups = np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
     return sorted((rows for rows in groups if len(rows) > 1), key=lambda rows: rows[0])
@@ -141,7 +143,7 @@ class Checked:
 
     Args:
         text: For a person.
-        ready: Whether a run could be trained on it as it is.
+        ready: Whether a run could be trained on it as it is: every photo can be used, and something is to be learned.
     """
     text: str
     ready: bool
@@ -161,7 +163,7 @@ def check(folder: str | Path, root: str | Path | None = None) -> Checked:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter('always')
         data = load(folder, root)
-    unusable, *alike = look(data.images)
+    unusable, plain, *alike = look(data.images)
     known = parts(data)
     blind = [part for part, words in known.scores.items() if part != 'train' and words == against(TRUTHS[2])]
     lines = [repr(data), '', known.round({'positives': 2, 'negatives': 2, 'unknown': 1}).to_string(), '',
@@ -171,8 +173,12 @@ def check(folder: str | Path, root: str | Path | None = None) -> Checked:
         named = [f'{data.image_names[k]} ({why})' for k, why in unusable.items()]
         lines.append(f'Photos that cannot be used: {len(unusable):,} of {len(data):,}, {listed(named, 20)}. Repair or '
                      'replace them, or remove their rows.')
+    if plain:
+        lines.append(f'Photos of one colour, as a network sees them: {len(plain):,} of {len(data):,}, '
+                     f'{listed([data.image_names[k] for k in plain])}. Transparency is '
+                     'dropped: save those that show something on a ground of another colour.')
     lines += [f'warning: {warning.message}' for warning in told]
-    return Checked('\n'.join(lines), not unusable)
+    return Checked('\n'.join(lines), not unusable and bool((data.labels[data.rows('train')] > 0).any()))
 
 def _classes(data):
     "Lines about how often each class is positive."
@@ -184,10 +190,13 @@ def _classes(data):
         rest = '1 class stays' if stay == 1 else f'{stay:,} classes stay'
         yield (f'Rare, with fewer than {FEWEST} positives: {listed([f"{name} {n}" for name, n in few.items()], 20)}. '
                + (f'`-p min_positives {FEWEST}` leaves them out; {rest}.' if stay else 'Add photos.'))
-    for part in PARTS[1:]:
-        absent = np.array(data.class_names)[~(data.labels[data.rows(part)] > 0).any(0)]
-        if part in data.split and len(absent):
+    for part in [part for part in PARTS[1:] if part in data.split]:
+        y, names = for_scoring(data.labels[data.rows(part)])[0], np.array(data.class_names)
+        unscored = (y == 0).any(0) & ~(y < 0).any(0)
+        if len(absent := names[~(y > 0).any(0) & ~unscored]):
             yield f'No {part} photo is known to have: {listed(absent)}. The AP of such a class counts as 0 there.'
+        if unscored.any():
+            yield f'No {part} photo is known to lack: {listed(names[unscored])}. Such a class has no AP there.'
 
 def _across(data, groups, equal):
     "Lines about photos that are there more than once, or look so; those in different parts come first."

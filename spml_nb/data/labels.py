@@ -282,8 +282,10 @@ def for_scoring(labels) -> tuple[np.ndarray, str]:
 
     Returns:
         (targets, truth). truth is 'complete' (nothing is unknown), 'partly known' (unknown entries are to be left out)
-        or 'observed only' (something is unknown, and no class has both a known positive and a known negative). targets
+        or 'observed only' (something is unknown, and no class has both a positive and a negative that count). targets
         is (N, C) int8, in the last case with every unknown as a negative; give metrics `unknown='ignore'` with them.
+        Where positives alone are known of most images that have unknown labels, these images count only in classes
+        that are known everywhere: beside the negatives of other images their positives would rank too high.
 
     Raises:
         SpmlError: For labels that `full` refuses.
@@ -291,8 +293,11 @@ def for_scoring(labels) -> tuple[np.ndarray, str]:
     targets = full(labels, 'ignore')
     complete, partly, observed = TRUTHS
     if (targets != 0).all(): return targets, complete
-    measurable = (targets == 1).any(0) & (targets == -1).any(0)
-    return (targets, partly) if measurable.any() else (full(targets, 'negative'), observed)
+    unknown, known = targets == 0, targets
+    alone = unknown.any(1) & ~(targets < 0).any(1)
+    if 2 * alone.sum() > unknown.any(1).sum(): known = np.where(alone[:, None] & unknown.any(0), np.int8(0), targets)
+    measurable = (known == 1).any(0) & (known == -1).any(0)
+    return (known, partly) if measurable.any() else (full(targets, 'negative'), observed)
 
 def against(truth: str, left_out: int | None = None) -> str:
     """Say in words what scores were measured against.

@@ -96,10 +96,15 @@ def read_record(file: Path, needed: tuple[str, ...] = RECORD, **options) -> pd.D
         if not text.endswith('\n'): raise ValueError('the end of the file is cut off')
     except (csv.Error, ValueError) as error:
         raise SpmlError(f'{file}, line {lines.line_num}: {error}. {_REMEDY}') from error
-    return pd.read_csv(io.StringIO(text), **options)
+    # a folder of photos may be called 2019, or null
+    usual = {'dtype': dict.fromkeys(_TEXTS, str), 'keep_default_na': False, 'na_values': ['']}
+    return pd.read_csv(io.StringIO(text), **(options or usual))
+
+_TEXTS = ('run', 'key', 'dataset', 'root', 'exclude', 'labels', 'hparams', 'side', 'weights', 'data', 'commit')
 
 # how the names of columns of numbers begin
-_NUMBERS = ('val_', 'test_', 'observed_', 'pseudo_', 'seed', 'label_seed', 'seconds')
+_NUMBERS = ('val_', 'test_', 'observed_', 'pseudo_', 'seed', 'label_seed', 'seconds', 'lr', 'late', 'exercised',
+            'best_epoch', 'diverged')
 
 def _check_line(header: list[str], line: list[str]):
     "Refuse, with a ValueError, a line that does not fit its header."

@@ -8,6 +8,7 @@ __all__ = ['RETRIES', 'ENGINES', 'attempt', 'work', 'canonical', 'key', 'plan', 
 
 # %% ../../nbs/sweeps/queue.ipynb #174447c5
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -194,11 +195,14 @@ def stale(configs: Iterable[Config]) -> list[str]:
     runs = {run.folder.name: run for run in map(Run, map(canonical, configs))}
     return [name for name, run in runs.items() if run.done and not _finished(run)]
 
+def _digest(file: Path) -> str: return hashlib.sha256(file.read_bytes()).hexdigest()
+
 def _finished(run: Run) -> bool:
-    "Whether a run is done, with the data that its folder of photos holds now."
+    "Whether a run is done, with the data that its folder of photos and the weights that their file hold now."
     if not run.done: return False
-    data = read_json(run.folder / 'result.json', ('data',))['data']
-    return science_key(run.config, data) == science_key(run.config)
+    result, weights = read_json(run.folder / 'result.json', ('data',)), Path(run.config.weights)
+    same = not (result.get('weights') and weights.is_file()) or _digest(weights) == result['weights']
+    return same and science_key(run.config, result['data']) == science_key(run.config)
 
 def finished() -> pd.DataFrame:
     """Every finished run at hand, in the setting `runs` and in the table of record.

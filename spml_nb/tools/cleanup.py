@@ -8,6 +8,7 @@ __all__ = ['STATES', 'COLUMNS', 'HOUR', 'KINDS', 'MARKS', 'listing', 'by', 'left
 # %% ../../nbs/tools/cleanup.ipynb #fea92ad0
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -90,7 +91,8 @@ def _row(folder) -> dict | None:
     row = {'name': folder.name, 'note': '', 'folder': folder, 'mb': _size(folder) / 1e6, 'days': _days(folder)}
     try:
         fields = read_json(folder / 'config.json', ('loss', 'dataset', 'hparams'))
-        row['config'] = config = Config(**completed(fields))
+        known = {name: value for name, value in completed(fields).items() if name in Config.__annotations__}
+        row['config'] = config = Config(**known)   # a newer version may have written more fields
         row |= {name: getattr(config, name) for name in _OWN} | {'hparams': _words(config.hparams)}
         row |= _state(folder)
     except Exception as error:  # a damaged file may raise anything; the other runs are listed all the same
@@ -133,7 +135,14 @@ def listing(root: Path | None = None, *, state: str | None = None, pattern: str 
 
 
 def _run_folders(root) -> list[Path]:
-    return [file.parent for file in root.glob('[!.]*/config.json') if not file.parent.is_symlink()]
+    return [file.parent for file in root.glob('[!.]*/config.json') if not file.parent.is_symlink() and _of_run(file)]
+
+
+def _of_run(file) -> bool:
+    "Whether a config.json is a run's, by its folder's name or by its content: exported models and others have one too."
+    if re.fullmatch('.+-[0-9a-f]{12}', file.parent.name): return True
+    with contextlib.suppress(SpmlError): return bool(read_json(file, ('loss', 'dataset', 'hparams')))
+    return False
 
 
 def _fits(config, name, wanted) -> bool:

@@ -36,7 +36,7 @@ class Scores:
         classes: DataFrame, one row per class: the counts present, named and right; precision with low and high,
             recall, and ap, in percent; NaN where a number has nothing to stand on.
         photos: how many.
-        unchecked: how many of them have unknown labels and no known negative, so that no name can be wrong there.
+        unused: how many of them count nowhere, as in `labels.for_scoring`.
         truth, left_out: as from `labels.for_scoring`, and how many entries are unknown.
         threshold: a probability.
         heading: what was scored, in words.
@@ -45,7 +45,7 @@ class Scores:
     total: pd.DataFrame
     classes: pd.DataFrame
     photos: int
-    unchecked: int
+    unused: int
     truth: str
     left_out: int
     threshold: float
@@ -64,9 +64,9 @@ class Scores:
     def __str__(self):
         lines = [f'{self.heading}{self.photos:,} photos, against {label_values.against(self.truth, self.left_out)}; '
                  f'a label is named from a probability of {self.threshold:.4g} on (threshold)']
-        lines.append(self.unchecked and
-                     f'{self.unchecked:,} of them have no label that is known to be absent, so nothing named there '
-                     'counts as wrong: precision and mAP look better than they are')
+        lines.append(self.unused and
+                     f'{self.unused:,} of them count nowhere: no label is known to be absent there, so that nothing '
+                     'could be named wrongly')
         lines.append(self.absent and f'not scored, because the data do not have them: {listed(self.absent, 20)}')
         return '\n'.join([*filter(None, [*lines, self.over]),
                           '', in_words(self.total).to_string(), '', in_words(self.classes).to_string()])
@@ -152,8 +152,7 @@ def score(probabilities: np.ndarray, labels: np.ndarray, names: list[str], thres
     table = {**counts, 'precision': _shares(counts['right'], counts['named']), 'low': low, 'high': high,
              'recall': _shares(counts['right'], counts['present']), 'ap': ap}
     return Scores(_total(ap[ranked].mean(), maps, right, named, present), pd.DataFrame(table, names), len(targets),
-                  int(((targets == 0).any(1) & ~negative.any(1)).sum()), truth, int((targets == 0).sum()), threshold,
-                  **words)
+                  int((targets == 0).all(1).sum()), truth, int((targets == 0).sum()), threshold, **words)
 
 # %% ../../nbs/use/scoring.ipynb #7e3f5527
 def evaluate(model: str | Path, dataset: str | Path, part: str = 'test', *, root: str | None = None,

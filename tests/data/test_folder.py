@@ -36,6 +36,11 @@ def test_a_labels_column_lists_what_is_present_and_all_else_is_absent(folder):
     assert data.labels.tolist() == [[1, -1, 1], [-1, -1, -1], [1, -1, -1], [-1, 1, -1]]
 
 
+def test_names_that_look_the_same_are_one_class(folder):
+    data = load(folder('image,split,labels\na.jpg,train,cat\nb.jpg,train,cat\u200b|\ufeffdog\nc.jpg,val,"brown\n bear"\nd.jpg,test,dog|brown bear\n'))
+    assert data.class_names == ['brown bear', 'cat', 'dog'] and (data.labels > 0).sum(0).tolist() == [2, 2, 2]
+
+
 def test_a_positives_column_lists_what_is_known_and_all_else_is_unknown(folder):
     data = load(folder('image,split,positives\na.jpg,train,dog|cat\nb.jpg,train,\nc.jpg,val, cat |\nd.jpg,test,"cow, brown"\n'))
     assert data.class_names == ['cat', 'cow, brown', 'dog']
@@ -244,6 +249,8 @@ WARNED = {
     'a class misspelt once': (rows(*['Drama|b'] * 9, 'Darma'), ["'Darma' (did you mean Drama?)", 'Mend the table']),
     'a class in two cases': (rows('hat', 'Hat', 'sun-hat', 'sun hat'), ["'Hat' and 'hat', 'sun hat' and 'sun-hat'", 'one way']),
     'classes made of others': (rows('a|b', '"a,b"', 'b'), ["made of others: 'a,b'", 'Write `|`']),
+    'one of the others never alone': (rows('a|c', '"a, b"', 'c+b'), ["made of others: 'a, b', 'c+b'", 'Write `|`']),
+    'blanks between names': (rows('haze', 'haze primary', 'primary'), ["made of others: 'haze primary'", 'Write `|`']),
     'empty cells of labels': (rows('a|b', '', 'b'), ['no label, so that every class counts as absent: 3 of 10, 1.jpg, 4.jpg, 7.jpg', 'Fill in']),
     'empty cells of positives': (rows('a|b', '', header='image,positives'), ['no label, and nothing is known: 5 of 10', 'remove their rows']),
     'photos without a row': (GOOD, ['no row for 2 photos of images/, which are not used: sub/x.JPG, y.png', 'Add rows'], [*TEN, 'sub/x.JPG', 'y.png', '.z.jpg', 'notes.txt']),
@@ -282,7 +289,7 @@ def test_a_likely_mistake_is_a_warning_by_name(mistake, folder):
     assert all(text.startswith('set: ') and text.endswith(('.', '?')) and '\n' not in text for text in texts)
 
 
-@pytest.mark.parametrize('table', [rows('size 38', *['size 39'] * 8, 'b|c'), rows('woman', *['man'] * 8, 'b|c'), rows('C|b', 'C++'), rows('"tench, Tinca|"', '"hare, Lepus|b"'), rows('a|b', 'b', 'c'),
+@pytest.mark.parametrize('table', [rows('size 38', *['size 39'] * 8, 'b|c'), rows('traffic light', 'light', 'b|c'), rows('woman', *['man'] * 8, 'b|c'), rows('C|b', 'C++'), rows('"tench, Tinca|"', '"hare, Lepus|b"'), rows('a|b', 'b', 'c'),
                                    rows('a', 'b', header='image,positives'), rows('1,', ',1', header='image,cat,dog'), rows('1,0', ',1', header='image,cat,dog')])
 def test_what_is_meant_passes_without_a_word(table, folder):
     path = folder(table, TEN)

@@ -1,4 +1,6 @@
 """A folder of photos, looked at before training: what is known of each part, what is there twice, what cannot be used."""
+import tracemalloc
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -62,8 +64,8 @@ def test_what_will_be_observed_is_said_with_the_setting_that_uses_all(data):
 
 def test_the_same_photo_is_found_in_another_size_and_a_damaged_one_is_named(photos):
     folder = photos(MIXED, copies={9: 2, 5: 4, 7: 4}, damage={0: 700, 1: b'', 3: b'no photo'})
-    unusable, groups, equal = look([folder / 'images' / f'{k}.jpg' for k in range(12)])
-    assert set(unusable) == {0, 1, 3} and unusable[1] == 'an empty file' and 'truncated' in unusable[0]
+    unusable, plain, groups, equal = look([folder / 'images' / f'{k}.jpg' for k in range(12)])
+    assert set(unusable) == {0, 1, 3} and not plain and unusable[1] == 'an empty file' and 'truncated' in unusable[0]
     assert [rows.tolist() for rows in groups] == [[2, 9], [4, 5, 7]] and equal == [False, False]
     found = check(folder)
     assert not found.ready and 'cannot be used: 3 of 12, 0.jpg (' in found.text
@@ -86,14 +88,39 @@ def test_photos_are_looked_at_as_training_decodes_them(tmp_path, monkeypatch):
     pixels, files = np.random.default_rng(0).integers(300, 65536, (2, 32, 32)).astype(np.uint16), [tmp_path / f'{k}.png' for k in range(4)]
     for file, k in zip(files, (0, 1, 0, 0), strict=True): Image.fromarray(pixels[k]).save(file)
     Image.fromarray((pixels[0] >> 8).astype(np.uint8)).save(files[3])
-    unusable, groups, equal = look(files)
-    assert not unusable and [rows.tolist() for rows in groups] == [[0, 2, 3]] and equal == [True]
+    unusable, plain, groups, equal = look(files)
+    assert not unusable and not plain and [rows.tolist() for rows in groups] == [[0, 2, 3]] and equal == [True]
     Image.fromarray(pixels[0].astype(np.float32)).save(tmp_path / 'deep.tif')
     unusable = look([tmp_path / 'deep.tif'])[0]
     assert unusable[0] == 'grey values of 32 bits have no fixed range: save it with 8 or 16 bits'
     def silent(image): raise ValueError
     monkeypatch.setattr('spml_nb.data.glance.upright', silent)
     assert look(files[:1])[0] == {0: 'ValueError'}
+
+
+def test_photos_that_become_plain_are_named(photos):
+    "A black drawing on nothing: transparency is dropped."
+    folder = photos(MIXED)
+    drawing = np.zeros((40, 60, 4), np.uint8)
+    drawing[10:30, 20:40, 3] = 255
+    Image.fromarray(drawing).save(folder / 'images' / '2.jpg', 'png')
+    found = check(folder)
+    assert found.ready and 'Photos of one colour, as a network sees them: 1 of 12, 2.jpg.' in found.text
+    assert 'nearly the same' not in found.text and 'more than once' not in found.text
+
+
+def test_a_class_that_nobody_is_known_to_lack_has_no_ap_and_one_that_all_lack_counts_as_0(photos):
+    cells = [',0,1', ',1,0'] * 2 + [',1,'] * 2   # rose, bee, leaf of two photos each
+    rows = [f'{k}.jpg,{"1,0,0" if k % 2 else "0,1,1"},train' for k in range(6)] + [f'{k}.jpg{cells[k - 6]},{"val" if k < 8 else "test"}' for k in range(6, 12)]
+    table = '\n'.join(['image,rose,bee,leaf,split', *(row if row.endswith('train') else row.replace('.jpg,', '.jpg,,', 1) for row in rows)])
+    text = check(photos(table)).text
+    assert 'No val photo is known to lack: rose. Such a class has no AP there.' in text and 'No val photo is known to have' not in text
+    assert 'No test photo is known to lack: rose.' in text
+
+
+def test_what_no_run_could_learn_from_is_not_ready(photos):
+    found = check(photos('\n'.join(['image,rose,bee', *(f'{k}.jpg,,' for k in range(12))])))
+    assert not found.ready and 'no photo of the part train has a label' in found.text
 
 
 def test_what_a_part_lacks_and_one_label_each_are_said_once(photos):
@@ -123,3 +150,15 @@ def test_like_photos_are_grouped_as_plain_loops_do():
     v[5] = 0   # a plain surface
     pairs = {(i, j) for i in range(700) for j in range(i) if float(v[i] @ v[j]) >= ALIKE}
     assert [rows.tolist() for rows in same(v)] == [[1, 550], [3, 20, 600, 699]] and len(pairs) == 1 + 6
+
+
+def test_a_chain_of_like_photos_is_one_group_and_many_like_ones_fit_into_memory():
+    angle = np.arange(1300) * 0.15   # each is like its neighbours alone: cos 0.15 is above ALIKE, cos 0.3 below
+    chain = np.stack([np.cos(angle), np.sin(angle)], 1).astype(np.float32)[np.random.default_rng(0).permutation(1300)]
+    assert [len(rows) for rows in same(chain)] == [1300]
+    alike = np.tile(chain[:1], (4000, 1))
+    tracemalloc.start()
+    assert [len(rows) for rows in same(alike)] == [4000]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 150e6   # 16 million pairs would take 256

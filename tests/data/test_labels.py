@@ -124,11 +124,32 @@ def test_scores_need_a_class_with_both_signs_or_say_that_there_is_none():
         assert found.tolist() == targets and found.dtype == np.int8 and word == truth
 
 
+def test_photos_with_positives_alone_do_not_rank_above_the_negatives_of_others():
+    "One positive each, drawn of nothing, and two photos of which all is known: the scores of chance must not look good."
+    noise = np.random.RandomState(0)
+    labels = np.zeros((200, 5), np.int8)
+    labels[np.arange(200), noise.randint(5, size=200)] = 1
+    labels[:2] = -1
+    targets, truth = for_scoring(labels)
+    assert truth == 'observed only' and np.mean(average_precision(noise.rand(200, 5), targets)) < 0.4
+    labels[2:12] = np.where(noise.rand(10, 5) < 0.4, 1, -1)   # a sample that is annotated in full is what counts
+    targets, truth = for_scoring(labels)
+    assert truth == 'partly known' and (targets[:12] == labels[:12]).all() and not targets[12:].any()
+    dropped = np.where(noise.rand(200, 5) < 0.4, 1, -1) * (noise.rand(200, 5) < 0.7)   # labels that are missing by chance all count
+    assert for_scoring(dropped)[0].tolist() == dropped.tolist() and ((dropped >= 0).all(1) & (dropped == 0).any(1)).sum() > 10
+    column = np.array([[1, 0], [1, 1], [-1, 0], [-1, 0]], np.int8)   # the first class is known everywhere
+    assert for_scoring(column)[0].tolist() == [[1, 0], [1, 1], [-1, 0], [-1, 0]] and for_scoring(column)[1] == 'partly known'
+
+
 @quick
 @given(true_labels)
 def test_whatever_is_partly_known_has_an_average_precision(labels):
     targets, truth = for_scoring(labels)
-    both = [any(row[c] == 1 for row in labels) and any(row[c] == -1 for row in labels) for c in range(labels.shape[1])]
+    gaps = [any(row[c] == 0 for row in labels) for c in range(labels.shape[1])]
+    partial = [row for row in labels if any(v == 0 for v in row)]
+    most = sum(all(v >= 0 for v in row) for row in partial) > len(partial) / 2
+    used = [[0 if most and gaps[c] and any(v == 0 for v in row) and all(v >= 0 for v in row) else row[c] for c in range(len(row))] for row in labels]
+    both = [any(row[c] == 1 for row in used) and any(row[c] == -1 for row in used) for c in range(labels.shape[1])]
     assert truth == ('complete' if (labels != 0).all() else 'partly known' if any(both) else 'observed only')
     ap = average_precision(np.random.RandomState(0).randn(*labels.shape), targets, empty='skip', unknown='ignore')
     assert truth != 'partly known' or np.isfinite(ap[both]).all()

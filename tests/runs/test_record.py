@@ -2,8 +2,10 @@
 import shutil
 
 import pandas as pd
+import pytest
 
 from spml_nb import runs
+from spml_nb.base.errors import SpmlError
 from spml_nb.runs.config import Config, resolve
 from spml_nb.runs.folder import Run
 
@@ -35,6 +37,18 @@ def test_a_run_trained_anew_on_changed_photos_gets_a_line_beside_its_old_one(tmp
     assert table.run.nunique() == 1 and set(table.key) == {runs.science_key(config, data) for data in ('aaaa', 'bbbb')}
 
 
+@pytest.mark.parametrize('name', ['2019', 'null', 'NA'])
+def test_a_folder_may_have_any_name(tmp_path, photo_folder, name):
+    folder = photo_folder.rename(photo_folder.with_name(name))
+    config = resolve(Config(loss='an', dataset=str(folder), backbone='mini'))
+    run = Run(config, tmp_path / 'runs')
+    run.start()
+    run.finish({'scores': {'test_map': 10.0}, 'seconds': 1.0, 'data': 'aaaa', 'provenance': {'commit': None}})
+    runs.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs')
+    table = runs.read_record(tmp_path / 'runs.csv')
+    assert table.dataset.tolist() == [name] and table.test_map.tolist() == [10.0] and table.side.isna().all()
+
+
 def test_missing_values_are_empty_whatever_pandas_writes_for_them(tmp_path, monkeypatch):
     for seed, scores in ((0, {'test_map': 10.0, 'val_map': 9.0}), (1, {'test_map': 11.0})):   # trained without validation
         run = Run(resolve(Config(seed=seed)), tmp_path / 'runs')
@@ -51,3 +65,5 @@ def test_the_table_of_record_takes_words_for_how_much_is_known(tmp_path):
     row = dict.fromkeys(runs.RECORD, '1') | {'val_truth': 'complete', 'test_truth': 'observed only', 'test_map': '50.0'}
     pd.DataFrame([row]).to_csv(tmp_path / 'runs.csv', index=False)
     assert runs.read_record(tmp_path / 'runs.csv').test_truth.tolist() == ['observed only']
+    pd.DataFrame([row | {'late': 'oops'}]).to_csv(tmp_path / 'runs.csv', index=False)
+    with pytest.raises(SpmlError, match="late is 'oops', which is no number"): runs.read_record(tmp_path / 'runs.csv')

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+import torch
 
 from spml_nb import runs, sweeps, training
 from spml_nb.base import settings
@@ -49,6 +50,20 @@ def test_what_is_done_is_not_run_again_and_a_failure_stops_nothing(place):
     folder = Run(resolve(QUICK)).folder
     assert queue.attempt(QUICK) == ''   # as after the death of a node that had just ended the run
     assert re.search(r'(?s)epoch  1/1.*already done', (folder / 'log.txt').read_text()) and not list(folder.parent.glob(f'{folder.name}.log'))
+
+
+def test_a_run_on_other_weights_at_the_same_place_is_not_done(place, tmp_path):
+    from spml_nb.models.model import create
+    config = replace(QUICK, weights=str(tmp_path / 'w.pt'))
+    def write(seed):
+        torch.manual_seed(seed)
+        torch.save(create('mini', 3, weights='none').state_dict(), tmp_path / 'w.pt')
+    write(0)
+    assert sweeps.run([config], tell=str).state.tolist() == ['done']
+    write(1)
+    assert sweeps.plan([config]).state.tolist() == ['missing']
+    again = sweeps.run([config], tell=str)
+    assert again.state.tolist() == ['failed'] and 'was begun on weights that have changed since' in again.message[0]
 
 
 def test_where_nothing_is_missing_no_time_is_said():

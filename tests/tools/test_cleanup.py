@@ -54,6 +54,19 @@ def test_each_state_is_told():
     assert 'mini_voc' in told and told.splitlines()[-1].startswith('2 begun, 1 done; ')
 
 
+def test_what_is_no_run_is_not_listed_and_a_newer_run_is_not_damaged():
+    run, root = stand_in(), settings.path('runs')
+    for name, content in (('card-for-hub', {'library_name': 'spml_nb', 'id2label': {}}), ('my-project', {'private': 1})):
+        (root / name).mkdir()
+        (root / name / 'config.json').write_text(json.dumps(content))
+        (root / name / 'thesis.tex').write_text('years of work')
+    shutil.copytree(run.folder, root / 'my best run')   # a copy under another name is still a run
+    changed(run.folder / 'config.json', of_a_newer_version=1)
+    assert states() == {run.folder.name: 'done', 'my best run': 'done'}
+    foreign = keeping.listing(pattern='my best run').assign(folder=root / 'my-project')
+    assert keeping.remove(foreign, dry_run=False).outcome.tolist() == ['refused'] and (root / 'my-project' / 'thesis.tex').is_file()
+
+
 def test_scores_that_are_not_against_all_labels_are_marked():
     part, _ = stand_in(seed=1), stand_in()
     assert '*' not in keeping.text(keeping.listing())
@@ -67,7 +80,7 @@ def test_scores_that_are_not_against_all_labels_are_marked():
 @pytest.mark.parametrize(('damage', 'words'), [
     (lambda folder: (folder / 'result.json').write_text('{'), 'result.json cannot be read'),
     (lambda folder: (folder / 'config.json').write_text('[]'), 'config.json cannot be read'),
-    (lambda folder: (folder / 'config.json').write_text('{"loss": "an", "dataset": "mini_voc", "hparams": {}, "lss": 1}'), "unknown parameter 'lss'"),
+    (lambda folder: (folder / 'config.json').write_text('{"loss": "an", "dataset": "mini_voc", "hparams": {}, "seed": "x"}'), "'seed' must be a whole number"),
     (lambda folder: (folder / 'best.pt').write_bytes((folder / 'best.pt').read_bytes()[:500]), 'best.pt cannot be read'),
     (lambda folder: (folder / 'logits.npz').unlink(), 'logits.npz is missing'),
     (lambda folder: (folder / 'config.json').write_text('{}'), 'config.json cannot be read: no object with loss, dataset, hparams'),

@@ -30,12 +30,14 @@ def test_counts_by_hand():
     assert '–' in str(found) and '(threshold)' in str(found) and '4 unknown ones left out' in str(found)
 
 
-def test_photos_on_which_nothing_can_be_wrong_are_said():
+def test_photos_on_which_nothing_can_be_wrong_count_nowhere():
     p, y = drawn(0, n=10)
     y[:4] = np.where(y[:4] < 0, 0, y[:4])
     found = score(p, y, list('abcd'), 0.5)
-    assert found.unchecked == 4 and '4 of them have no label that is known to be absent' in str(found)
-    assert score(*drawn(0, n=10), list('abcd'), 0.5).unchecked == 0 and 'look better' not in str(score(*drawn(0, n=10), list('abcd'), 0.5))
+    assert found.unused == 4 and '4 of them count nowhere: no label is known to be absent there' in str(found)
+    rest = score(p[4:], y[4:], list('abcd'), 0.5)
+    assert found.classes.equals(rest.classes) and found.total.value.equals(rest.total.value)
+    assert rest.unused == 0 and 'count nowhere' not in str(rest)
 
 
 @pytest.mark.parametrize('seed', range(3))
