@@ -1,6 +1,9 @@
 """What holds for every loss: finite values and gradients, untouched inputs, symmetry, the sign on positives, and where losses meet."""
 import inspect
+import re
+from pathlib import Path
 
+import nbformat
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +15,7 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.methods.core import REDUCTIONS, ViewOutputs, find
 from spml_nb.models.heads import Outputs
 
+NOTEBOOK = Path(__file__).resolve().parents[1] / 'nbs' / 'losses.ipynb'
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 PATTERNS = ('single', 'none', 'all', 'negatives', 'mixed', 'one row', 'one column')
 
@@ -246,3 +250,16 @@ def test_the_reference_names_every_reduction(name):
     for reduction in REDUCTIONS:
         if name in ('crisp_loss', 'gradient_balance') and reduction == 'none': continue   # one number of the whole batch
         assert repr(reduction) in said, reduction
+
+
+def test_the_notebook_lists_every_name_with_the_notebook_that_defines_it():
+    first = nbformat.read(NOTEBOOK, 4).cells[0].source
+    listed = {name: row[-2].strip(' `') for row in (line.split('|') for line in first.splitlines() if line.startswith('| `')) for name in re.findall(r'`(\w+)`', row[1])}
+    assert listed == {name: f'nbs/methods/{getattr(L, name).__module__.rpartition(".")[2]}.ipynb' for name in L.__all__}
+
+
+def test_the_notebook_says_which_losses_take_no_logits():
+    first = nbformat.read(NOTEBOOK, 4).cells[0].source
+    losses = [name for name in L.__all__ if name.endswith('_loss')]
+    others = [name for name in losses if 'logits' not in next(iter(inspect.signature(getattr(L, name)).parameters))]
+    assert len(others) == 3 and all(re.search(rf'Three take something else than logits:.*`{name}`', first, re.S) for name in others)

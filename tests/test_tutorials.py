@@ -14,7 +14,7 @@ import test_notebooks
 import torch
 from PIL import Image
 
-from spml_nb import methods, sweeps
+from spml_nb import methods, runs, sweeps
 from spml_nb.base.errors import SpmlError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,6 +80,14 @@ def test_a_wrong_name_or_a_lost_tag_stops_a_tutorial(name):
 def test_a_wrong_name_ends_papermill_with_an_error(tmp_path):
     process, _ = test_notebooks.papermill(tmp_path, '-p', 'folder', 'photos', notebook='tutorials/your_own_data.ipynb')
     assert process.returncode != 0 and "unknown parameter of your_own_data.ipynb 'folder'" in process.stderr
+
+
+@pytest.mark.parametrize('file', [FOLDER.parent / 'train.ipynb', *(FOLDER / f'{name}.ipynb' for name in NAMES)], ids=lambda file: file.stem)
+def test_the_size_of_photos_that_is_unset_is_the_one_told(file):
+    line, = (line for cell in nbformat.read(file, 4).cells for line in cell.source.splitlines() if line.startswith('image_size = None'))
+    told = re.search(r'None: (\d+) for mini, (\d+) for efficientnet_lite0, else (\d+)$', line).groups()
+    sizes = [runs.resolve(runs.Config(dataset='folder', backbone=backbone)).image_size for backbone in ('mini', 'efficientnet_lite0', 'resnet18')]
+    assert [int(size) for size in told] == sizes
 
 
 # ---- folders of a reader
@@ -330,6 +338,16 @@ def test_all_had_the_same_search_and_are_compared_by_seed(own_method):
     line = tests.loc['an']
     assert line.difference == pytest.approx((mine - plain).mean(), abs=0.02) and line.low < line.difference < line.high
     assert line['p paired'] == pytest.approx(own_method['stats'].ttest_rel(mine, plain).pvalue, rel=0.2)
+
+
+@pytest.mark.parametrize('others, all_of_them', [('em', ['an', 'em']), ('em an', ['em', 'an']), (['gr', 'em'], ['an', 'gr', 'em'])])
+def test_an_is_always_among_the_others(others, all_of_them):
+    names = {'__name__': '__main__'}
+    for cell in [cell for cell in read('your_own_method').cells if cell.cell_type == 'code'][:4]:
+        exec(compile(cell.source, 'your_own_method.ipynb', 'exec'), names)
+        if 'parameters' in cell.metadata.get('tags', []): names['others'] = others
+    names['environment'].stop()
+    assert names['others'] == all_of_them
 
 
 def test_the_number_of_seeds_is_that_of_a_simulation(own_method):

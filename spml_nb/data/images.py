@@ -162,7 +162,7 @@ def _decoded(dataset, size, progress, shape):
     bad, photos = [], iter(dataset.images)
     counted = meter(f'{dataset.name}, {size} px', len(dataset), unit='images', show=progress)
     with warnings.catch_warnings(), ThreadPoolExecutor(settings.cores()) as pool, counted as bar:
-        # A photo of 90 to 179 megapixels is legal here, and `spml data FOLDER --check` names what dropped transparency makes plain.
+        # A photo of 90 to 179 megapixels is legal here; `spml data FOLDER --check` names what transparency hides.
         warnings.simplefilter('ignore', Image.DecompressionBombWarning); warnings.simplefilter('ignore', UserWarning)
         def submit(count): return [pool.submit(_decode, photo, size, shape) for photo in islice(photos, count)]
         waiting = deque(submit(8 * settings.cores()))  # bounded: a slow disk does not let pixels pile up

@@ -523,7 +523,7 @@ def binary_entropy(s: Tensor) -> Tensor:
     Returns:
         The same shape.
 
-    Source: EM/APL supplement, Eq. 11 is its gradient.
+    Source: EM/APL supplement; Eq. 11 is the gradient of −α times it.
     """
     a = s.abs()
     return softplus(-a) + a * (-a).sigmoid()

@@ -461,7 +461,7 @@ def same_loss(loss: str, hparams: dict, labels: str) -> tuple[str, dict]:
     Returns:
         Name and hyper-parameters, all of them; those given if the loss is its own.
 
-    Source: OPML, Section III-B (ZLPR); Two-way, Eq. 15, 18 and 20; EM/APL supplement, C.2.
+    Source: OPML, Sections II and IV-D (ZLPR); Two-way, Eq. 15, 18 and 20; EM/APL supplement, C.2.
     """
     h, one_positive = hparams, labels.startswith('single')
     if loss == 'opml' and h['alpha'] == h['beta'] == 0.5:

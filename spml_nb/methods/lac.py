@@ -30,7 +30,7 @@ from spml_nb.methods.core import (
 
 # %% ../../nbs/methods/lac.ipynb #8e2b4ae6
 FORMS = ('paper', 'code')
-_TEMPERATURE = 'similarities are divided by it. LAC searches 0.1 to 2.'
+_TEMPERATURE = 'similarities are divided by it. LAC tries 0.1 to 2.'
 
 # %% ../../nbs/methods/lac.ipynb #86d32df9
 def plc_masks(weak_logits: Tensor, z: Tensor, threshold: float, form: str = 'paper') -> tuple[Tensor, Tensor]:
@@ -175,7 +175,7 @@ def lac_loss(embeddings: Tensor, labels: Tensor, queue: Tensor | None = None, qu
         labels: (n,), class + 1, or 0 for an entry to leave out.
         queue: (K, 2, d), entries of earlier batches.
         queue_labels: (K,), their labels, 0 for an empty slot.
-        temperature: τ > 0, without unit. (LAC searches 0.1 to 2.)
+        temperature: τ > 0, without unit. (LAC tries 0.1 to 2, Fig. 4.)
         form: 'paper' (Eq. 7) or 'code' (supervised contrast).
         total: B = b·q of the paper's 1/B, None for n.
 

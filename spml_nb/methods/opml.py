@@ -44,7 +44,7 @@ def log_odds(share: float, name: str) -> float:
     Raises:
         SpmlError: outside (0, 1).
 
-    Source: OPML, Section III-B, names the constants; to give them as shares is a choice.
+    Source: OPML, Section III-B, which gives them as shares by a mapping that the text lost; the odds are a choice.
     """
     if not 0 < share < 1:
         raise SpmlError(f'{name} must lie between 0 and 1, both excluded, not {share}; '

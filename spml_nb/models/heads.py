@@ -8,6 +8,7 @@ __all__ = ['HEADS', 'Outputs', 'LinearHead', 'MapsHead', 'CosineHead', 'sine_pos
 
 # %% ../../nbs/models/heads.ipynb #72b0d827
 import math
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -90,7 +91,7 @@ class CosineHead(nn.Module):
         scale: s > 0, without unit.
 
     Raises:
-        SpmlError: for a scale that is not positive.
+        SpmlError: for a scale that is not positive and finite.
 
     Source: HML, Eq. 3.
     """
@@ -98,8 +99,9 @@ class CosineHead(nn.Module):
 
     def __init__(self, feature_dim: int, num_classes: int, scale: float = 20.0):
         super().__init__()
-        if not scale > 0:
-            raise SpmlError(f'scale is {scale!r}; it multiplies a cosine and must be positive (20 in the paper).')
+        if not 0 < scale < math.inf:
+            raise SpmlError(f'scale is {scale!r}; it multiplies a cosine and must be positive and finite (20 in the '
+                            'paper).')
         self.scale, self.embedding_dim = float(scale), feature_dim
         self.weight = nn.Parameter(torch.empty(num_classes, feature_dim))
         # nn.Linear's start: only the direction matters, the length sets the pace
@@ -169,7 +171,7 @@ class Attention(nn.Module):
 
     def split(self, x: Tensor, B: int) -> Tensor:
         "(n, B or 1, d) → (B·heads, n, d / heads)."
-        return x.expand(-1, B, -1).reshape(len(x), B * self.heads, -1).transpose(0, 1)
+        return x.expand(-1, B, -1).reshape(len(x), B * self.heads, x.shape[2] // self.heads).transpose(0, 1)
 
     def softmax(self, q: Tensor, k: Tensor) -> Tensor:
         "Split queries (B·heads, n, d / heads) and keys (B·heads, m, d / heads) → (B·heads, n, m)."
@@ -181,12 +183,12 @@ class Attention(nn.Module):
         q, k, v = (self.split(x, B) for x in (self.query(queries), self.key(keys), self.value(values)))
         if p and q.device.type == 'cpu': o = torch.bmm((a := self.softmax(q, k)) * kept(a, p), v / (1 - p))
         else: o = F.scaled_dot_product_attention(q[None], k[None], v[None], dropout_p=p)[0]
-        return self.out(o.transpose(0, 1).reshape(len(queries), B, -1))
+        return self.out(o.transpose(0, 1).reshape(len(queries), B, queries.shape[2]))
 
     def weights(self, queries: Tensor, keys: Tensor) -> Tensor:
         "queries: (n, B or 1, d); keys: (m, B, d). Returns: (B, n, m), mean of the heads, no dropout; rows sum to one."
         q, k = (self.split(x, keys.shape[1]) for x in (self.query(queries), self.key(keys)))
-        return self.softmax(q, k).unflatten(0, (-1, self.heads)).mean(1)
+        return self.softmax(q, k).unflatten(0, (keys.shape[1], self.heads)).mean(1)
 
 # %% ../../nbs/models/heads.ipynb #150a12ad
 class AttentionLayer(nn.Module):
@@ -247,7 +249,7 @@ class LabelWiseHead(nn.Module):
         dropout: probability in [0, 1), rounded to a multiple of 2⁻¹⁶.
 
     Raises:
-        SpmlError: for widths that do not divide, or a dropout outside its range.
+        SpmlError: for numbers that are not whole, not above 0 or do not divide, or a dropout outside its range.
 
     Source: LAC, section 3 and the authors' code; Liu et al., Query2Label, 2021.
     """
@@ -257,12 +259,14 @@ class LabelWiseHead(nn.Module):
                  dropout: float = 0.1):
         super().__init__()
         d = 2 ** int(math.log2(min(feature_dim, 2048))) if d is None else d
-        if d < 4 or d % 4 or d % heads:
-            raise SpmlError(f'd={d} with heads={heads}: d must be a multiple of 4 and of heads.')
+        ffn = 4 * d if ffn is None else ffn
+        if not all(isinstance(n, Integral) and n > 0 for n in (d, heads, ffn)) or d % 4 or d % heads:
+            raise SpmlError(f'd={d!r} with heads={heads!r} and ffn={ffn!r}: all must be whole numbers above 0, d a '
+                            'multiple of 4 and of heads.')
         if not 0 <= dropout < 1: raise SpmlError(f'dropout is {dropout!r}; it is a probability in [0, 1).')
         dropout = min(round(dropout * 2**16), 2**16 - 1) / 2**16
         self.embedding_dim, self.project = d, nn.Identity() if feature_dim == d else nn.Conv2d(feature_dim, d, 1)
-        self.encoder, self.decoder1, self.decoder2 = (AttentionLayer(d, heads, ffn or 4 * d, dropout) for _ in range(3))
+        self.encoder, self.decoder1, self.decoder2 = (AttentionLayer(d, heads, ffn, dropout) for _ in range(3))
         self.queries, self.norm = nn.Parameter(torch.randn(num_classes, d)), nn.LayerNorm(d)
         self.weight, self.bias = nn.Parameter(torch.empty(num_classes, d)), nn.Parameter(torch.zeros(num_classes))
         nn.init.uniform_(self.weight, -1 / math.sqrt(d), 1 / math.sqrt(d))

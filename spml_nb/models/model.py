@@ -8,6 +8,7 @@ __all__ = ['stages', 'Model', 'create', 'class_activation', 'attention_maps']
 # %% ../../nbs/models/model.ipynb #eb105527
 import inspect
 from collections.abc import Iterator
+from numbers import Integral
 from pathlib import Path
 
 import torch
@@ -35,8 +36,8 @@ def stages(net: nn.Module) -> list[list[str]]:
         parts += [(k, m) for k, m in inside if next(m.parameters(), None) is not None]
     groups = [[]]
     for name, module in parts:
-        leaf = all(next(child.parameters(), None) is None for child in module.children())
-        if leaf or not groups[-1]: groups[-1].append(name)
+        if not groups[-1] or all(next(child.parameters(), None) is None for child in module.children()):
+            groups[-1].append(name)   # a leaf
         else: groups.append([name])
     return groups
 
@@ -54,7 +55,7 @@ class Model(nn.Module):
         frozen_stages: how many leading `stages` to keep as they are; the stem is the first.
 
     Raises:
-        SpmlError: for more frozen stages than there are.
+        SpmlError: for more frozen stages than there are, or no whole number of them.
     """
     def __init__(self, backbone: Backbone, head: nn.Module, *, normalise: bool = True, freeze_batchnorm: bool = False,
                  frozen_stages: int = 0):
@@ -72,9 +73,9 @@ class Model(nn.Module):
     def _freeze(self, freeze_batchnorm, frozen_stages):
         "The names of the backbone's modules that stay as they are; their parameters no longer ask for gradients."
         groups = stages(self.backbone)
-        if not 0 <= frozen_stages <= len(groups):
+        if frozen_stages not in range(len(groups) + 1):
             raise SpmlError(f'frozen_stages is {frozen_stages!r}; this backbone has {len(groups)} stages: {groups}.')
-        fixed = [name for group in groups[:frozen_stages] for name in group]
+        fixed = [name for group in groups[:int(frozen_stages)] for name in group]
         if freeze_batchnorm:
             fixed += [k for k, m in self.backbone.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
         for name in fixed: self.backbone.get_submodule(name).requires_grad_(False)
@@ -93,6 +94,7 @@ class Model(nn.Module):
         if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
             raise SpmlError(f'images are {tuple(images.shape)} {images.dtype}; expected (B, 3, H, W) floats in [0, 1]: '
                             'divide uint8 by 255.')
+        images = images.to(self.scale.dtype)   # numpy's are float64, and the network may be of half precision
         return feature_map(self.backbone, torch.addcmul(self.shift, images, self.scale) if self.normalise else images)
 
     def pool(self, features: Tensor) -> Tensor:
@@ -139,10 +141,10 @@ def create(backbone: str, num_classes: int, head: str = 'linear', weights: str |
     make_head = HEADS[one_of(head, HEADS, 'head')]
     allowed = list(inspect.signature(make_head).parameters)[2:] or ['none']
     for option in head_options: one_of(option, allowed, f'option of head {head!r}')
-    if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 1:
+    if isinstance(num_classes, bool) or not isinstance(num_classes, Integral) or num_classes < 1:
         raise SpmlError(f'num_classes is {num_classes!r}; it must be an integer of at least 1.')
     parts = build_backbone(backbone, weights)
-    return Model(parts, make_head(parts.feature_dim, num_classes, **head_options), normalise=normalise,
+    return Model(parts, make_head(parts.feature_dim, int(num_classes), **head_options), normalise=normalise,
                  freeze_batchnorm=freeze_batchnorm, frozen_stages=frozen_stages)
 
 # %% ../../nbs/models/model.ipynb #24467b8e
@@ -158,19 +160,21 @@ def class_activation(model: Model, images: Tensor, class_index: int | Tensor) ->
         (B, h, w), at least 0, not scaled to any maximum.
 
     Raises:
-        SpmlError: for a class that the model does not have.
+        SpmlError: for a class that the model does not have, or classes that are neither one nor one for each image.
 
     Source: Selvaraju et al., ICCV 2017; used in OPML, Fig. 7.
     """
-    index = torch.as_tensor(class_index, device=images.device).long().expand(len(images))
-    if len(index) and not (0 <= int(index.min()) and int(index.max()) < model.num_classes):
-        raise SpmlError(f'class_index is {class_index!r}; this model has the classes 0 to {model.num_classes - 1}.')
+    index, shapes = torch.as_tensor(class_index, device=images.device), ((), (1,), images.shape[:1])
+    if index.is_floating_point() or index.shape not in shapes or ((index < 0) | (index >= model.num_classes)).any():
+        raise SpmlError(f'class_index is {class_index!r}; give a whole number for all {len(images)} images or for '
+                        f'each: this model has the classes 0 to {model.num_classes - 1}.')
     training = model.training
     model.eval()
     try:
         with torch.no_grad(): maps = model.feature_map(images)
         maps.requires_grad_()
-        with torch.enable_grad(): score = model.head(model.pool(maps)).logits.gather(1, index[:, None]).sum()
+        with torch.enable_grad():
+            score = model.head(model.pool(maps)).logits[torch.arange(len(images)), index.long()].sum()
         alpha = torch.autograd.grad(score, maps)[0].mean((2, 3), keepdim=True)
     finally: model.train(training)
     return (alpha * maps.detach()).sum(1).relu()

@@ -8,6 +8,7 @@ __all__ = ['TAKEN', 'needed', 'time_said', 'Line', 'line', 'judge', 'draw', 'com
 # %% ../../nbs/replication/comparison.ipynb #ea2bbd0d
 import hashlib
 import math
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,11 +67,10 @@ def time_said(left: pd.DataFrame, jobs: int, regime: str) -> str:
         A sentence or two.
     """
     if not len(left): return 'Every run is done.'
-    if left.expected.notna().any():
-        seconds = left.expected.fillna(left.expected.mean()).sum() / jobs
-        time = (f'about {duration(seconds)}, as recorded runs of this kind took; where those were of other photos or '
-                'on another machine, yours may take several times as long')
-    else: time = 'no run of this kind is recorded, so the time left is said after the first one'
+    seconds = left.expected.fillna(left.expected.mean()).sum() / jobs
+    time = (f'about {duration(seconds)}, as recorded runs of this kind took; where those were of other photos or on '
+            'another machine, yours may take several times as long') if left.expected.notna().any() else \
+        'no run of this kind is recorded, so the time left is said after the first one'
     once = ' Before the first run the features of all photos are computed, once.' if regime == 'linear' else ''
     return f'{len(left)} runs to train: {time}.{once}'
 
@@ -81,18 +81,16 @@ class Line:
 
     Attributes:
         row: what was compared.
-        runs: its finished final runs, by seed.
+        runs: its finished final runs, by seed; `run` is '' where nothing is left of one but its line in runs.csv.
         resampled: {seed: (R,) mAP on samples of the test images}; empty where the scores of a run are not at hand.
     """
     row: Row
     runs: pd.DataFrame
     resampled: dict
 
-    def over(self, other: 'Line | None' = None) -> Effect | None:
-        "The mean test mAP over seeds, or the mean difference to another method; None without a common seed."
-        theirs = self.runs.test_map * 0 if other is None else other.runs.test_map
-        values = (self.runs.test_map - theirs).dropna()
-        if not len(values): return None
+    def over(self, other: 'Line | None' = None) -> Effect:
+        "The mean test mAP over seeds, or the mean difference to another method, which shares a seed at least."
+        values = (self.runs.test_map - (0 if other is None else other.runs.test_map)).dropna()
         both = [self.resampled] if other is None else [self.resampled, other.resampled]
         if not all(seed in each for each in both for seed in values.index): return effect(values)
         each = [[line[seed] for seed in values.index] for line in both]
@@ -112,10 +110,10 @@ def line(row: Row, configs: Sequence[Config], known: pd.DataFrame, draws: np.nda
         Line.
     """
     names = ['val_map', 'val_map_seen', 'test_map', 'val_truth', 'test_truth', 'run']
-    runs = known.reindex([key(c) for c in configs], columns=names)
-    runs['val_map'] = runs.val_map_seen.fillna(runs.val_map)   # as its search has it: of classes that can be learned
-    runs = runs.set_axis([c.seed for c in configs]).dropna(subset='test_map')
-    resampled = {}
+    runs = known.reindex([key(c) for c in configs], columns=names).set_axis([c.seed for c in configs])
+    runs, root, resampled = runs.dropna(subset='test_map'), settings.path('runs'), {}
+    runs = runs.assign(val_map=runs.val_map_seen.fillna(runs.val_map),   # as its search has it: classes it can learn
+                       run=[name if (root / name / 'best.pt').is_file() else '' for name in runs.run])
     for config in configs:
         run = Run(canonical(config))
         if config.seed in runs.index and run.done:
@@ -125,58 +123,68 @@ def line(row: Row, configs: Sequence[Config], known: pd.DataFrame, draws: np.nda
     return Line(row, runs, resampled)
 
 # %% ../../nbs/replication/comparison.ipynb #d9071a4c
-def judge(lines: Sequence[Line]) -> tuple[pd.DataFrame, str]:
-    """Say what a comparison came to.
+def judge(lines: Sequence[Line], seeds: int = 0) -> tuple[pd.DataFrame, str]:
+    """Say what a comparison came to, on the seeds that all methods share.
 
     Args:
         lines: a method each.
+        seeds: wanted of each; unset: as many as the line with the most has.
 
     Returns:
         DataFrame, the best on validation first: loss, head, val_map and test_map (means in percent), half (of the 95 %
         interval of test_map), over (mean difference to the method that the others are compared with), over_half, p
-        (adjusted by Holm), seeds, run (the best on validation, where there is one); and what to take, in sentences.
+        (adjusted by Holm), seeds, run (the best on validation, '' where none is at hand); empty where no seed is
+        shared; and what to take, in sentences.
     """
     through = [each for each in lines if len(each.runs)]
     if not through:
         return pd.DataFrame(), 'No method has finished. Mend what failed and run the command again.'
+    shared = sorted(set.intersection(*(set(each.runs.index) for each in through)))
+    wanted = max(seeds, *(len(each.runs) for each in through))
+    few = [f'{each.row.loss}: {len(each.runs)} of {wanted} seeds (the others diverged or are not done).'
+           for each in through if len(each.runs) < wanted]
+    if few and shared: few.append(f'All numbers are of the seeds that the methods share: {len(shared)} of {wanted}.')
+    waiting = ', '.join(each.row.loss for each in lines if not len(each.runs))
+    notes = [*few, *[f'Not through: {waiting}.'] * bool(waiting)]
+    if not shared:
+        return pd.DataFrame(), '\n'.join(['No seed is done with every method, so nothing is advised.', *notes])
+    through = [replace(each, runs=each.runs.loc[shared]) for each in through]   # else luck with seeds would choose
     base = next((each for each in through if each.row.loss == 'an'), through[0])
     table = pd.DataFrame([_judged(each, base) for each in through]).sort_values('val_map', ascending=False)
-    waiting = ', '.join(each.row.loss for each in lines if not len(each.runs))
     tested = table.p.notna()
     table.loc[tested, 'p'] = holm(table.p[tested])
-    said = _advice(table.iloc[0], base, through)
-    return table.reset_index(drop=True), f'{said}\nNot through: {waiting}.' if waiting else said
+    return table.reset_index(drop=True), '\n'.join([_advice(table.iloc[0], base, through), *notes])
 
 def _judged(each: Line, base: Line) -> dict:
     "A row of the table."
-    own, over = each.over(), None if each is base else each.over(base)
-    gain = (over.mean, over.half_width, over.p) if over else (0.0, 0.0, math.nan) if each is base else (math.nan,) * 3
+    own, over, there = each.over(), each.over(base), each.runs[each.runs.run != '']
     return {'loss': each.row.loss, 'head': each.row.head or find(each.row.loss).head,
             'val_map': each.runs.val_map.mean(), 'test_map': own.mean, 'half': own.half_width,
-            **dict(zip(('over', 'over_half', 'p'), gain, strict=True)), 'seeds': len(each.runs),
-            'run': each.runs.run[each.runs.val_map.idxmax()]}
+            'over': over.mean, 'over_half': over.half_width, 'p': math.nan if each is base else over.p,
+            'seeds': len(each.runs), 'run': there.run[there.val_map.idxmax()] if len(there) else ''}
 
 def _advice(best, base, lines):
     "Sentences about the best line of a table."
     row = next(each for each in lines if each.row.loss == best.loss)
-    kind = against(row.runs.test_truth.iloc[0])
     found = (f'Take {best.loss}: it is the best on validation,' if len(lines) > 1 else
              f'Only {best.loss} has finished, so there is nothing to compare: on validation,')
     said = [f'{found} {best.val_map:.1f} % mAP against {against(row.runs.val_truth.iloc[0])}.']
     if row is not base:
-        by, where = f'{best.over:+z.1f}'.lstrip('-'), 'below' if best.over < 0 else 'above'
-        how, sure = f'{by} ± {best.over_half:.1f}', '' if best.p < LEVEL else ', which may be chance'
-        if best.seeds == 1: how, sure = by, ', with one seed, which decides nothing'
+        kind, where = against(row.runs.test_truth.iloc[0]), 'below' if best.over < 0 else 'above'
+        how = f'{best.over:+z.1f}'.lstrip('-') + (f' ± {best.over_half:.1f}' if best.seeds > 1 else '')
+        sure = (', with one seed, which decides nothing' if best.seeds == 1 else
+                '' if best.p < LEVEL else ', which may be chance')
         said.append(f'On the test images, against {kind}, it is {how} points {where} {base.row.loss}{sure}.')
-    rivals = [(each.row.loss, row.over(each)) for each in lines if each is not row]
-    near = {name: over for name, over in rivals if over and over.low <= 0 <= over.high}
+    elif best.seeds == 1: said.append('One seed decides nothing.')
+    near = {each.row.loss: over for each in lines   # what is shown is theirs over the best
+            if each is not row and (over := each.over(row)).low <= 0 <= over.high}
     if near:
-        named = ', '.join(f'{name} ({over.mean:+z.1f} ± {over.half_width:.1f})' for name, over in near.items())
         seeds = max((over.seeds - 1) / over.freedom for over in near.values()) ** 0.5   # their share of the variance
         tell = f'more seeds would tell, --seeds {max(10, 2 * best.seeds)}' if seeds > 0.5 else \
             'more test photos would tell, more seeds hardly'
+        named = ', '.join(f'{name} ({over})' for name, over in near.items())
         said.append(f'Not surely different from it there: {named}; {tell}.')
-    return ' '.join([*said, f'For new photos: spml predict {best.run} PHOTOS'])
+    return ' '.join([*said, *[f'For new photos: spml predict {shlex.quote(best.run)} PHOTOS'] * bool(best.run)])
 
 # %% ../../nbs/replication/comparison.ipynb #441c8033
 def draw(table: pd.DataFrame, title: str) -> bytes:
@@ -197,8 +205,7 @@ def _picture(table: pd.DataFrame, title: str) -> Figure:
     for ax, name, half, label in ((scores, 'test_map', 'half', 'test mAP (%)'),
                                   (gains, 'over', 'over_half', f'points over {"".join(base)}')):
         ax.errorbar(table[name], y, xerr=table[half].fillna(0), fmt='o', capsize=2)
-        names = table.loss if ax is scores else []
-        ax.set(xlabel=label, yticks=y, yticklabels=names, ylim=(-0.7, len(table) - 0.3))
+        ax.set(xlabel=label, yticks=y, yticklabels=table.loss if ax is scores else [], ylim=(-0.7, len(table) - 0.3))
         ax.grid(axis='x', alpha=0.3)
     gains.axvline(0, color='#999999', linewidth=0.8)
     figure.suptitle(title, parse_math=False)
@@ -215,10 +222,9 @@ def compare(folder: str | Path, methods: Iterable[str] = (), labels: str = 'full
     Args:
         folder: with images/ and labels.csv.
         methods: registered ones, each on its own head; none: the suite's, or all that `side` has enough for.
-        labels: what is observed, as in `Config`.
+        labels, min_positives: as in `Config`.
         suite: one of `TAKEN`, whose recipe is taken.
         seeds: how many final runs of each method, from seed 0.
-        min_positives: leave out classes with fewer positives.
         side: a file of side information (`nbs/data/side.ipynb`) for the methods that use it.
         dry_run: only say how much there is.
         tell: is given the lines.
@@ -229,6 +235,7 @@ def compare(folder: str | Path, methods: Iterable[str] = (), labels: str = 'full
 
     Raises:
         SpmlError: for unknown methods, labels or suites, what is no folder, and as `load` and `sweeps.queue.run`.
+        KeyboardInterrupt: after Ctrl-C, without a word on what to take.
     """
     given = SUITES[one_of(suite, TAKEN, 'suite')]
     setting(labels)
@@ -238,13 +245,13 @@ def compare(folder: str | Path, methods: Iterable[str] = (), labels: str = 'full
         raise SpmlError(f'{folder} is no folder of photos. Give one that has images/ and labels.csv; the sets of the '
                         'papers are compared by `spml sweep methods --dataset NAME`.')
     folder = str(first_there(places(folder)))   # known by its content
-    rows = [Row(name, labels=labels, min_positives=min_positives, side=file)
-            for name, file in _with_side(methods or given.get('methods'), side).items()]
+    rows = _rows(methods or given.get('methods'), side, labels=labels, min_positives=min_positives)
     tell(_opening(loading.load(folder, min_positives=min_positives), rows))
     left = _left(rows, suite, folder, range(seeds))
     tell(time_said(left, launch.get('jobs', 1), given['config']['regime']))
     if dry_run: return left
     done = trained(rows, suite, folder, range(seeds), tell=tell, **launch)
+    if (done.state == 'missing').any(): raise KeyboardInterrupt   # a part has no verdict
     tell(result(rows, suite, folder, seeds, finished()))
     return done
 
@@ -265,11 +272,11 @@ def _left(rows, suite, folder, seeds):
                         f"from {settings.path('runs')} to compare anew: {listed(old, 99)}.")
     return needed(rows, suite, folder, seeds, finished())
 
-def _with_side(methods: Iterable[str] | None, side: str) -> dict[str, str]:
-    "{method: the file of side information where it needs one}. Without methods: all that the file has enough for."
+def _rows(methods: Iterable[str] | None, side: str, **given) -> list[Row]:
+    "A row for each method, with the file of side information where it needs one; unset: all it has enough for."
     there, file = kinds(side), side and pinned(side)
     able = methods or [name for name in names() if there.issuperset(find(name).side)]
-    return {name: file if find(name).side else '' for name in able}
+    return [Row(name, side=file if find(name).side else '', **given) for name in dict.fromkeys(able)]
 
 def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.DataFrame) -> str:
     """Judge a comparison as far as it has been run, and keep table, picture and sentences.
@@ -289,18 +296,18 @@ def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.D
     targets, truth = for_scoring(data.labels[data.rows('test')])
     draws = image_draws(len(targets))
     table, said = judge([line(row, finals(row, suite, folder, known, range(seeds)), known, draws, targets)
-                         for row in rows])
+                         for row in rows], seeds)
     if not len(table): return said
     chosen = outcome(rows, suite, folder, known, range(seeds)).set_index('loss')[['lr', 'hparams', 'late']]
     table = table.join(chosen, 'loss').assign(against=against(truth))
     gaps = [missing(for_scoring(data.labels[data.rows(part)])[1], part) for part in ('val', 'test')]
     asked = hashlib.sha256('\n'.join([folder, rows[0].labels, suite, str(rows[0].min_positives)]).encode()).hexdigest()
     place = settings.path('runs') / 'compare' / f'{Path(folder).name}-{asked[:6]}'
-    small = table.p.map(lambda p: '' if math.isnan(p) else '<0.0001' if p < 1e-4 else f'{p:.4f}')
-    shown = table.drop(columns=['run', 'hparams']).round(2).assign(p=small, lr=table.lr.map('{:g}'.format))
-    shown = shown.to_string(index=False, na_rep='')
-    text = '\n'.join([shown, _LEGEND, *filter(None, gaps), said])
-    title = f'{data.name}, test mAP against {against(truth)}, {seeds} seeds, 95 % intervals'
+    shown = table.drop(columns=['run', 'hparams']).round(2).assign(
+        p=table.p.map(lambda p: '' if math.isnan(p) else '<0.0001' if p < 1e-4 else f'{p:.4f}'),
+        lr=table.lr.map('{:g}'.format))
+    text = '\n'.join([shown.to_string(index=False, na_rep=''), _LEGEND, *filter(None, gaps), said])
+    title = f'{data.name}, test mAP against {against(truth)}, {table.seeds[0]} seeds, 95 % intervals'
     for name, content in (('table.csv', table.to_csv(index=False, lineterminator='\n')),
                           ('picture.svg', draw(table, title).decode()), ('said.txt', f'{text}\n')):
         write_atomically(place / name, content)

@@ -232,7 +232,7 @@ PAPERS['lac'] = Paper(
         schedule=printed('onecycle', '4.1'),
         lr=printed(1e-4, '4.1, the highest of the cycle'),
         head_lr_multiplier=chosen(1, 'one learning rate is stated'),
-        epochs=printed(40, '4.1, at most, of each stage'),
+        epochs=printed(40, '4.1; in the code at most, of each stage'),
         patience=in_code(8, 'early stopping'),
         batch_size=in_code(32, 'the paper names the search only', (8, 16, 32, 64)),
         ema=printed(0.9997, '4.1'),
@@ -242,7 +242,7 @@ PAPERS['lac'] = Paper(
         lac=_PLC | dict(
             lambda_lac=printed(1, '4.1'),
             stage2_threshold=[
-                chosen(dict(voc12=0.9, nus=0.9), 'the paper names the search; the value of COCO', _THRESHOLDS),
+                chosen(dict(voc12=0.9, nus=0.9), 'the paper searches δ of stage 1; the value of COCO', _THRESHOLDS),
                 in_code(dict(coco14=0.9, cub=0.5), 'second stage')],
             temperature=in_code(0.5, 'the paper shows a sweep only, Fig. 4', (0.1, 0.5, 1.0, 1.5, 2.0)),
             queue=in_code(512, 'the paper names the search only', (512, 1024, 2048, 4096, 8192)),

@@ -65,7 +65,7 @@ def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str
         folder: of the run, or its name in the setting `runs`.
         dataset: a name or folder; unset: the run's own.
         part: 'train', 'val' or 'test'.
-        root: where named data sets live.
+        root: where named data sets live; unset: for the run's own, where it found them.
 
     Returns:
         dict of map (percent), ap (C in [0, 1]), threshold, micro_f1, macro_f1 and truth (how much is known of the
@@ -75,7 +75,7 @@ def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str
         SpmlError: if the run is not done, the classes differ, or the run's own data have changed.
     """
     run = open_run(folder)
-    result, config = run.result(), replace(run.config, device=None)
+    result, config = run.result(), replace(run.config, device=None, root=root or run.config.root)
     if dataset is not None: config = replace(config, dataset=str(dataset), root=root, min_positives=0, exclude=())
     data = _same_classes(data_of(run, config, dataset is None), result['class_names'])
     rows = data.rows(part)

@@ -287,7 +287,7 @@ def worst_mistakes(labels: np.ndarray, logits: Tensor | np.ndarray, threshold: f
         DataFrame, the worst first: row, class, probability, and there (whether the label is).
     """
     s, labels = np.asarray(logits, np.float64), np.asarray(labels)
-    beyond = -labels * (s - logit(np.clip(threshold, 1e-6, 1 - 1e-6)))
+    beyond = -labels * np.where(labels == 0, 0, s - logit(np.clip(threshold, 1e-6, 1 - 1e-6)))   # 0·∞ is no number
     rows, classes = np.arange(len(s)), beyond.argmax(1)
     each = pd.DataFrame({'row': rows, 'class': classes, 'probability': expit(s[rows, classes]),
                          'there': labels[rows, classes] > 0, 'beyond': beyond.max(1)})

@@ -203,6 +203,7 @@ class Trainer:
             batches = [self.source.batch(mine, role) for role in roles]   # views are drawn in full precision
             with torch.autocast(self.device.type, HALF.get(self.config.precision), self.config.precision in HALF):
                 try: joint = self.forward(torch.cat(batches) if len(batches) > 1 else batches[0])
+                except SpmlError: raise
                 except ValueError as error:   # torch's, for a batch norm that gets one value a channel
                     raise SpmlError(f'the network cannot train on a batch of {len(mine)}: {error}. Give another '
                                     'batch_size, a larger image_size, or freeze_batchnorm: true.') from error

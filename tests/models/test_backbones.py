@@ -124,6 +124,31 @@ def test_tokens_become_the_grid_of_the_image():
         with pytest.raises(SpmlError, match='gives no feature map for 32×48 images'): backbones.as_map(nothing, Net(), 32, 48)
 
 
+@pytest.mark.parametrize('name, size, reason', [('test_vit', 100, 'Input height .100. should be divisible by patch size .16.'),
+                                                ('inception_v3', 40, "Kernel size can't be greater than actual input size")])
+def test_a_size_that_the_network_does_not_take_is_told_with_its_reason(name, size, reason):
+    model = models.create(name, 2, weights='none').eval()
+    with pytest.raises(SpmlError, match=f'{name} does not take images of {size}×{size} pixels \\(.*{reason}.*choose another image_size') as caught:
+        model(torch.rand(2, 3, size, size))
+    assert '\n' not in str(caught.value) and isinstance(caught.value.__cause__, AssertionError | RuntimeError)
+
+
+@pytest.mark.parametrize('error', [torch.OutOfMemoryError('CUDA out of memory'), torch.AcceleratorError('CUDA error'), ValueError('one value per channel')])
+def test_what_has_nothing_to_do_with_the_size_is_raised_as_it_is(error):
+    class Net(nn.Module):
+        def forward(self, images): raise error
+    with pytest.raises(type(error)) as caught: backbones.feature_map(Net(), torch.zeros(1, 3, 8, 8))
+    assert caught.value is error
+
+
+def test_a_trial_run_leaves_no_hook_behind():
+    class Net(nn.Linear):
+        def forward(self, images): raise RuntimeError('two\nlines')
+    before = len(nn.modules.module._global_forward_pre_hooks)
+    with pytest.raises(SpmlError, match=r'^Net does not take images of 8×8 pixels \(two lines\); choose another image_size'): backbones.trial_run(Net(2, 2), 8)
+    assert len(nn.modules.module._global_forward_pre_hooks) == before
+
+
 def test_every_name_on_the_short_list_is_known():
     import timm
     theirs = torchvision.models.list_models(module=torchvision.models)

@@ -198,6 +198,16 @@ def test_training_equals_dropout_by_its_definition(monkeypatch):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize('name', models.HEADS)
+@pytest.mark.parametrize('training', [True, False])
+def test_no_image_gives_no_row(name, training):
+    head = models.HEADS[name](8, 3).train(training)
+    out = head(torch.zeros(0, 8, 2, 4) if head.needs == 'map' else torch.zeros(0, 8))
+    assert out.logits.shape == (0, 3)
+    if name == 'labelwise':
+        assert out.embeddings.shape == (0, 3, 8) and head(torch.zeros(0, 8, 2, 4), attention=True).attention.shape == (0, 3, 2, 4)
+
+
 def test_dropout_acts_in_training_only(labelwise):
     head, features = labelwise
     head.train()

@@ -1,6 +1,7 @@
 """Every head on every kind of backbone: shapes, gradients, freezing, maps, and what wrong input says."""
 import copy
 
+import numpy as np
 import pytest
 import torch
 from networks import BACKBONES, CASES, images_for
@@ -82,6 +83,22 @@ def test_bfloat16_autocast_stays_finite(built, head):
     if head == 'cosine': assert out.cosine.dtype == out.logits.dtype == torch.float32
 
 
+@pytest.mark.parametrize('head', models.HEADS)
+@pytest.mark.parametrize('normalise', [True, False])
+def test_images_of_another_precision_are_taken_as_the_networks_own(head, normalise):
+    model, images = models.create('mini', 5, head=head, weights='none', normalise=normalise).eval(), images_for('mini')
+    with torch.no_grad():
+        plain = model(images).logits
+        assert torch.equal(model(torch.from_numpy(images.numpy().astype(np.float64))).logits, plain)
+        for dtype, off in ((torch.float64, 1e-4), (torch.float16, 0.05), (torch.bfloat16, 0.3)):
+            assert torch.allclose(copy.deepcopy(model).to(dtype)(images).logits.float(), plain, atol=off * float(plain.abs().max().clamp(min=1)))
+
+
+def test_numpys_whole_numbers_are_whole_numbers():
+    model = models.create('mini', np.int64(5), head='labelwise', d=np.int64(16), heads=np.int32(2), ffn=np.int16(8), frozen_stages=np.int64(1))
+    assert model.num_classes == 5 and type(model.num_classes) is int and model(images_for('mini')).logits.shape == (3, 5) and model.fixed == ('stem',)
+
+
 def test_frozen_batch_norms_and_stages_stay_as_they_are():
     model = models.create('mini', 3, freeze_batchnorm=True, frozen_stages=2).train()
     before = copy.deepcopy(model.backbone.state_dict())
@@ -155,6 +172,7 @@ def test_grad_cam_of_a_linear_head_is_the_class_activation_map(built, backbone):
     with torch.no_grad(): features = model.eval().feature_map(images)
     cam = torch.einsum('bkij,bk->bij', features, model.head.weight[c]).relu() / features.shape[2] / features.shape[3]
     assert torch.allclose(maps, cam, atol=1e-5) and torch.allclose(models.class_activation(model, images, 4)[1], cam[1], atol=1e-5)
+    assert torch.allclose(models.class_activation(model, images, [4])[1], cam[1], atol=1e-5)
     assert maps.max() > 0
 
 
@@ -162,6 +180,7 @@ def test_grad_cam_of_a_linear_head_is_the_class_activation_map(built, backbone):
 def test_grad_cam_answers_for_other_heads(built, head):
     maps = models.class_activation(built['mini', head], images_for('mini'), 1)
     assert maps.shape == (3, 5, 5) and maps.isfinite().all() and (maps >= 0).all()
+    assert models.class_activation(built['mini', head], images_for('mini')[:0], 1).shape == (0, 5, 5)
 
 
 def test_attention_maps_are_those_of_eval_mode_and_leave_the_model_alone(built):
@@ -181,12 +200,19 @@ def test_attention_maps_are_those_of_eval_mode_and_leave_the_model_alone(built):
     (dict(head='cosine', d=3), "unknown option of head 'cosine' 'd'; allowed: scale"),
     (dict(head='linear', scale=3), "unknown option of head 'linear' 'scale'; allowed: none"),
     (dict(head='cosine', scale=0), 'scale is 0'),
+    (dict(head='cosine', scale=float('inf')), 'scale is inf; .* positive and finite'),
     (dict(head='labelwise', d=30), 'd=30 with heads=4'),
+    (dict(head='labelwise', d='8'), "d='8' with heads=4"),
+    *[(dict(head='labelwise', heads=heads), f'd=64 with heads={heads} and ffn=256: all must be whole numbers above 0') for heads in (0, -2, 2.0, None)],
+    *[(dict(head='labelwise', ffn=ffn), f'with heads=4 and ffn={ffn}: all must be whole numbers above 0') for ffn in (-1, 0, 8.0)],
     (dict(head='labelwise', dropout=1), 'dropout is 1'),
     (dict(num_classes=0), 'num_classes is 0'),
     (dict(num_classes=2.5), 'num_classes is 2.5'),
+    (dict(num_classes=True), 'num_classes is True'),
+    (dict(num_classes=np.int64(0)), r'num_classes is (np.int64\()?0'),
     (dict(weights='imagenet'), "weights 'imagenet': no such file; allowed: 'default', 'none'"),
-    (dict(frozen_stages=9), r'frozen_stages is 9; this backbone has 4 stages: \[\[')])
+    (dict(weights=None), "weights 'None': no such file; allowed: 'default', 'none'"),
+    *[(dict(frozen_stages=wrong), rf'frozen_stages is {wrong}; this backbone has 4 stages: \[\[') for wrong in (9, -1, 1.5, None)]])
 def test_wrong_arguments_are_answered(wrong, told):
     with pytest.raises(SpmlError, match=told): models.create(**{'backbone': 'mini', 'num_classes': 3, **wrong})
 
@@ -200,3 +226,6 @@ def test_maps_of_what_is_not_there_are_answered(built):
     with pytest.raises(SpmlError, match='LinearHead has no attention'): models.attention_maps(built['mini', 'linear'], images_for('mini'))
     for c in (5, -1):
         with pytest.raises(SpmlError, match='classes 0 to 4'): models.class_activation(built['mini', 'linear'], images_for('mini'), c)
+    for c in (1.7, torch.tensor([0.0, 1, 2]), [0, 1], torch.zeros(4, dtype=int), torch.zeros(3, 1, dtype=int)):
+        with pytest.raises(SpmlError, match=r'(?s)class_index is .*a whole number for all 3 images or for each'):
+            models.class_activation(built['mini', 'linear'], images_for('mini'), c)

@@ -1,6 +1,7 @@
 "A comparison on photos of one's own: one search for each method, paired intervals, and what to take."
 import math
 import re
+import shlex
 import shutil
 
 import numpy as np
@@ -8,7 +9,7 @@ import pandas as pd
 import pytest
 from side_files import draw_side
 
-from spml_nb import methods, sweeps
+from spml_nb import cli, methods, sweeps
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.labels import for_scoring
@@ -17,6 +18,7 @@ from spml_nb.methods.core import find
 from spml_nb.metrics import mean_average_precision
 from spml_nb.replication import comparison, statistics
 from spml_nb.replication.comparison import Line, compare, judge, line
+from spml_nb.runs import record
 from spml_nb.runs.config import Config
 from spml_nb.runs.folder import Run, read_result
 from spml_nb.sweeps import search
@@ -116,6 +118,32 @@ def test_where_no_training_label_is_unknown_that_is_said(photo_folder, quick):
     assert 'No training label is unknown' in told[0] and '\n1 method;' in told[0] and 'No training label' not in told[2]
 
 
+def test_an_interrupted_comparison_gives_no_verdict_and_leaves_what_was_kept(one_label_each, monkeypatch, capsys):
+    compare(one_label_each, ('an',), seeds=1, tell=lambda line: None)
+    kept = {file: file.read_bytes() for file in (settings.path('runs') / 'compare').glob('*/*')}
+    told = []
+    def say(line):
+        told.append(line)
+        if '1/2 done' in line: raise KeyboardInterrupt
+    monkeypatch.setattr(cli, 'say', say)
+    assert cli.main(['compare', str(one_label_each), 'an', '--seeds', '3']) == 130   # as of every command after Ctrl-C
+    assert told[-1].startswith('interrupted') and capsys.readouterr().err == 'stopped; the same command goes on from here\n'
+    assert len(kept) == 3 and {file: file.read_bytes() for file in (settings.path('runs') / 'compare').glob('*/*')} == kept
+    assert cli.main(['compare', str(one_label_each), 'an', '--seeds', '3']) == 0 and 'Only an has finished' in told[-1]
+
+
+def test_only_a_run_that_is_at_hand_is_recommended(one_label_each):
+    told = []
+    def best(): return re.findall(r'spml predict (\S+) PHOTOS', told[-1])
+    compare(one_label_each, ('an',), seeds=2, tell=told.append)
+    record.export_csv()
+    first, = best()
+    shutil.rmtree(settings.path('runs') / first)
+    assert len(compare(one_label_each, ('an',), seeds=2, tell=told.append)) == 0 and len(best()) == 1 and best() != [first]
+    shutil.rmtree(settings.path('runs') / best()[0])
+    assert len(compare(one_label_each, ('an',), seeds=2, tell=told.append)) == 0 and 'Only an has finished' in told[-1] and not best()
+
+
 def test_places_do_not_overwrite_one_another(photo_folder, quick):
     for labels in ('full', 'single'): compare(photo_folder, ('an',), labels=labels, seeds=1, tell=lambda line: None)
     assert len([*(settings.path('runs') / 'compare').glob('photos-*/table.csv')]) == 2
@@ -193,6 +221,54 @@ def test_more_seeds_are_advised_only_where_they_would_tell():
 def test_one_seed_decides_nothing():
     table, said = judge([made_up('an', [50.0], [60.0]), made_up('em', [52.0], [63.0])])
     assert 'it is +3.0 points above an, with one seed, which decides nothing.' in said and table.p.isna().all() and math.isnan(table.over_half[0])
+
+
+def only(line, *seeds): return Line(line.row, line.runs.loc[list(seeds)], line.resampled)
+
+
+LATE, LUCKY = made_up('an', [50.0, 51.0, 58.0], [60.0, 61.0, 62.0]), made_up('em', [40.0, 55.0, 55.0], [50.0, 64.0, 65.0])
+
+
+def test_methods_are_compared_on_the_seeds_that_all_share():
+    table, said = judge([LATE, only(LUCKY, 2)])
+    assert table.loss.tolist() == ['an', 'em'] and table.seeds.tolist() == [1, 1] and table.test_map.tolist() == [62, 65]   # with its seeds alone EM would be first
+    assert 'One seed decides nothing.' in said and said.splitlines()[1:] == ['em: 1 of 3 seeds (the others diverged or are not done).', 'All numbers are of the seeds that the methods share: 1 of 3.']
+    table, said = judge([LATE, only(LUCKY, 2, 1), made_up('hml', [], [])], 5)
+    assert table.equals(judge([only(LATE, 1, 2), only(LUCKY, 1, 2)])[0]) and 'Take em: it is the best on validation, 55.0 %' in said and said.endswith('Not through: hml.')
+    assert 'an: 3 of 5 seeds' in said and 'em: 2 of 5 seeds' in said and 'share: 2 of 5' in said and 'decides nothing' not in said
+    table, said = judge([only(LATE, 0), made_up('em', [52.0] * 3, [62.0, 63.0, 64.0])])
+    assert 'it is +2.0 points above an, with one seed, which decides nothing.' in said and 'an: 1 of 3 seeds' in said and 'nan' not in said
+    assert 'of 3 seeds' not in judge([LATE, LUCKY], 3)[1]
+
+
+def test_without_a_common_seed_nothing_is_advised():
+    table, said = judge([only(LATE, 0, 1), only(LUCKY, 2)], 3)
+    assert not len(table) and said.splitlines() == ['No seed is done with every method, so nothing is advised.', *(f'{name} seeds (the others diverged or are not done).' for name in ('an: 2 of 3', 'em: 1 of 3'))]
+
+
+def test_a_run_that_diverged_counts_for_no_seed(photo_folder):
+    configs = [Config(loss='an', dataset=str(photo_folder), backbone='mini', device='cpu', seed=seed) for seed in range(2)]
+    names = {'val_truth': 'complete', 'test_truth': 'complete', 'val_map_seen': math.nan}
+    known = pd.DataFrame([names | {'run': 'a', 'val_map': 50.0, 'test_map': 60.0}, names | {'run': 'b', 'val_map': 0.0, 'diverged': 1}], index=[sweeps.key(c) for c in configs])
+    said = judge([line(Row('an'), configs, known, np.zeros((1, 2)), np.ones((2, 2)))], 2)[1]
+    assert said.splitlines()[0].endswith('50.0 % mAP against all labels. One seed decides nothing.') and 'an: 1 of 2 seeds' in said
+
+
+def test_one_seed_decides_nothing_where_the_base_is_the_best():
+    said = judge([made_up('an', [53.0], [60.0]), made_up('em', [52.0], [63.0])])[1]
+    assert said.startswith('Take an: ') and 'One seed decides nothing.' in said
+    assert 'decides nothing' not in judge([AN, made_up('em', [42.0] * 3, [63.0, 64.1, 63.2])])[1]
+
+
+def test_a_rival_has_the_sign_of_the_table():
+    table, said = judge([AN, made_up('em', [40.0] * 3, [20.0, 42.0, 65.0])])
+    assert table.loss[0] == 'an' and table.over[1] < -18 and f'Not surely different from it there: em (−{-table.over[1]:.1f} ± {table.over_half[1]:.1f}); ' in said
+
+
+def test_a_run_of_a_folder_with_a_space_is_quoted():
+    lone = made_up('an', [50.0], [60.0])
+    lone.runs['run'] = 'an-my photos-f6a0'
+    assert shlex.split(judge([lone])[1])[-4:] == ['spml', 'predict', 'an-my photos-f6a0', 'PHOTOS']
 
 
 def test_without_an_the_first_method_is_what_the_others_are_compared_with():

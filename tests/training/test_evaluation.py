@@ -38,3 +38,15 @@ def test_a_run_is_not_scored_on_its_own_data_when_these_have_changed(folder, tmp
     assert training.evaluate(result.folder, folder)[0]['map'] >= 0   # named, any data will do
     (result.folder / 'result.json').write_text(json.dumps({k: v for k, v in runs.read_json(result.folder / 'result.json').items() if k != 'data'}))
     assert training.evaluate(result.folder)[0]['map'] >= 0
+
+
+def test_the_root_of_a_runs_own_data_can_be_another(folder, tmp_path):
+    result = training.train(config(folder, dataset=folder.name, root=str(tmp_path), regime='linear', epochs=1))
+    score = training.evaluate(result.folder)[0]['map']
+    with pytest.raises(SpmlError, match='photos'): training.evaluate(result.folder, root=str(tmp_path / 'nowhere'))
+    (tmp_path / 'moved').mkdir()
+    folder.rename(tmp_path / 'moved' / folder.name)
+    assert training.evaluate(result.folder, root=str(tmp_path / 'moved'))[0]['map'] == score
+    table = tmp_path / 'moved' / folder.name / 'labels.csv'
+    table.write_text(table.read_text().replace('red', 'blue', 1))
+    with pytest.raises(SpmlError, match='with the fingerprint'): training.evaluate(result.folder, root=str(tmp_path / 'moved'))

@@ -129,6 +129,22 @@ def test_the_worst_mistakes_are_those_farthest_beyond_the_threshold():
     assert found.there.tolist() == [labels[i, worst[i][1]] > 0 for i in order] and np.allclose(found.probability, [1 / (1 + np.exp(-s[i, worst[i][1]])) for i in order])
 
 
+@pytest.mark.parametrize('far', [np.inf, -np.inf, np.nan])
+def test_a_logit_of_an_unknown_label_hides_no_mistake(far):
+    found = report.worst_mistakes(np.array([[0, 1, -1], [0, -1, 1]]), np.array([[far, -2.0, -1], [far, -1, 1]]), 0.5)
+    assert found[['row', 'class', 'there']].to_numpy().tolist() == [[0, 1, True]]
+
+
+@pytest.mark.parametrize('name', ['train', 'evaluate'])
+def test_the_photos_of_a_notebook_are_seen(name):
+    "A cell shows its last expression: what follows `as_jpeg` would hide the picture."
+    cells = [cell for cell in nbformat.read(ROOT / 'nbs' / f'{name}.ipynb', 4).cells if 'as_jpeg(' in cell.source]
+    assert len(cells) == 2
+    for cell in cells:
+        assert 'as_jpeg(' in cell.source.splitlines()[-1]
+        assert any('image/jpeg' in output.get('data', {}) for output in cell.outputs)
+
+
 def test_mistakes_are_shown_with_what_is_true_and_none_where_there_is_none():
     data = datasets.Dataset('d', np.zeros((2, 8, 8, 3), np.uint8), np.array([[1, -1], [-1, 0]], np.int8), NAMES, np.array(['test', 'test']))
     figure = report.mistake_grid(data, np.arange(2), np.array([[-1.0, -9], [2, 99]]), 0.5)

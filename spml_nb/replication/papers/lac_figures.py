@@ -25,9 +25,10 @@ def _varied(caption: str, axis: str, values: tuple, fields: tuple, printed: str,
     return PaperFigure(
         caption, draw=lambda collected: scores(collected, (axis, values, ('LAC',))),
         curves=[Curve('voc12', 'LAC', LEM, {(v,): {'hparams': dict.fromkeys(fields, v)} for v in values})],
-        printed=printed, notes=f'{notes}One of the four data sets is used. The title says in how many runs the epoch '
-                               'was chosen in the first stage: there the second one, which alone has the contrast and '
-                               'the queue, was not exercised.')
+        printed=printed,
+        notes=f'{notes}One of the four data sets of Table 2 is used. The title says in how many runs the epoch was '
+              'chosen in the first stage: there the second one, which alone has the contrast and the queue, was not '
+              'exercised.')
 
 figure3 = _varied('mAP over the threshold of the pseudo-labels.', 'threshold δ', THRESHOLDS,
                   ('threshold', 'stage2_threshold'), 'The largest difference is about 0.3, on COCO.',

@@ -62,7 +62,7 @@ figure3 = PaperFigure(
     measure=confidence,
     together='Bars are means over seeds, with a line from the lowest seed to the highest.',
     printed='OPML has more labels of high confidence and fewer of low than BCE.',
-    notes='The text lost the intervals and the second data set; CUB is where most positives are unannotated.')
+    notes='The text names no data set; VOC is taken, and CUB, where most positives are unannotated.')
 
 # %% ../../../nbs/replication/papers/opml_figures.ipynb #f0de05e5
 HIGH_RANK = {'high_rank': True, 'smoothing': False, 'correction': False}
@@ -148,7 +148,7 @@ figure7 = PaperFigure(
     measure=activation,
     seeds=(0,),
     printed='The maps of two images show concepts that the annotation lacks.',
-    notes="The concepts named in the text are COCO's; the photos and their order are not in it.")
+    notes="The concepts named in the text are COCO's; its photos are not at hand.")
 
 # %% ../../../nbs/replication/papers/opml_figures.ipynb #eb36bd5e
 FIGURES = {'3': figure3, '4': figure4, '5': figure5, '6': figure6, '7': figure7}
