@@ -171,8 +171,8 @@ def to_svg(make: Callable[[], Figure], **options) -> bytes:
     with style.context(['default', STYLE]):
         make().savefig(svg, format='svg', metadata={'Date': None, 'Creator': None}, **options)
     # without indentation and turns by nothing; a hundredth of a point is more than the eye can see: half as large
-    short = re.sub(rb'(?<=\n) +| transform="rotate\(-0 [^"]*\)"', b'', svg.getvalue())
-    return re.sub(rb' d="[^"]*"', lambda path: re.sub(rb'(\.\d\d)\d+', rb'\1', path[0]), short)
+    return re.sub(rb' d="[^"]*"', lambda path: re.sub(rb'(\.\d\d)\d+', rb'\1', path[0]),
+                  re.sub(rb'(?<=\n) +| transform="rotate\(-0 [^"]*\)"', b'', svg.getvalue()))
 
 def _titled(picture: Figure, about: dict) -> Figure:
     for ax in picture.axes:
