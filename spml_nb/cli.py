@@ -95,8 +95,8 @@ def _fields(args) -> dict:
         kind = Config.__annotations__.get(name)
         worded = {str, tuple, int, float} & {kind, *typing.get_args(kind)}
         plain = name == 'exclude' and not text.lstrip().startswith('[')   # a class may be called null
-        form = f"""it as -p {name} "'{text}'" if it is a text, or as -p {name} '[a, b]' if it is a list"""
-        value = text if plain else _yaml(text, form)
+        value = text if plain else _yaml(
+            text, f"""it as -p {name} "'{text}'" if it is a text, or as -p {name} '[a, b]' if it is a list""")
         if worded and not isinstance(value, str | list | dict | None): value = text   # YAML reads 010 as 8
         given = _over(given, {name: value})
     return given

@@ -238,7 +238,7 @@ def test_another_method_brings_its_own_recipe(asked, photo_folder):
         assert resolve(asked[-1]) == resolve(asked[-2])
 
 
-def test_like_never_takes_other_photos_in_silence(asked, capsys, photo_folder, monkeypatch):
+def test_like_never_takes_other_photos_in_silence(asked, capsys, photo_folder):
     "The record has names and no paths: a folder may be called like a data set, and a run in it be of others."
     folder = photo_folder.rename(photo_folder.with_name('mini_nus'))
     run = Run(resolve(Config(loss='an', dataset=str(folder), backbone='mini', regime='linear')))

@@ -136,9 +136,8 @@ AGAIN = (408, 425, 429, 500, 502, 503, 504)
 
 def _headers(url, have, note, trusted):
     headers = {'User-Agent': 'spml_nb', 'Accept-Encoding': 'identity'}
-    same = note.get('url') == url
-    validator = None if str(note.get('etag')).startswith('W/') else note.get('etag')
-    validator = same and (validator or note.get('modified'))
+    weak = str(note.get('etag', 'W/')).startswith('W/')
+    validator = note.get('url') == url and note.get('modified' if weak else 'etag')
     if have and (validator or trusted):   # another file may be mixed in only where a checksum would tell
         headers['Range'] = f'bytes={have}-'
         if validator: headers['If-Range'] = validator

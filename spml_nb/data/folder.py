@@ -124,8 +124,8 @@ def usable_names(names: Iterable[str], where: str = '') -> list[str]:
 
 def _composed(name):
     "A name as it is seen, é as one character: so that it is one class however it was typed."
-    seen = re.sub('[\u200b\u2060\ufeff\u00ad]', '', name)   # they have no width
-    return unicodedata.normalize('NFC', re.sub(r'\s*[\r\n\t]\s*', ' ', seen.strip()))
+    name = re.sub('[\u200b\u2060\ufeff\u00ad]', '', name)   # they have no width
+    return unicodedata.normalize('NFC', re.sub(r'\s*[\r\n\t]\s*', ' ', name.strip()))
 
 # %% ../../nbs/data/folder.ipynb #111ba4ee
 RESERVED = ('image', 'labels', 'positives', 'split')   # columns that are no class

@@ -109,7 +109,7 @@ def look(files: list[Path]) -> tuple[dict[int, str], list[int], list[np.ndarray]
         warnings.simplefilter('ignore')   # of Pillow, about large or odd photos that it can read
         small = list(progress.bar(pool.map(_small, files), len(files), 'looking at photos'))
         unusable = {k: v for k, v in enumerate(small) if isinstance(v, str)}
-        plain = [k for k, v in enumerate(small) if k not in unusable and np.linalg.norm(v) < 0.99]
+        plain = [k for k, v in enumerate(small) if k not in unusable and np.linalg.norm(v) < 0.99]   # see `_small`
         groups = same(np.stack([np.zeros(3 * SIDE ** 2, np.float32) if k in unusable else v
                                 for k, v in enumerate(small)]))
         return unusable, plain, groups, [

@@ -67,10 +67,11 @@ def time_said(left: pd.DataFrame, jobs: int, regime: str) -> str:
         A sentence or two.
     """
     if not len(left): return 'Every run is done.'
-    seconds = left.expected.fillna(left.expected.mean()).sum() / jobs
-    time = (f'about {duration(seconds)}, as recorded runs of this kind took; where those were of other photos or on '
-            'another machine, yours may take several times as long') if left.expected.notna().any() else \
-        'no run of this kind is recorded, so the time left is said after the first one'
+    time = 'no run of this kind is recorded, so the time left is said after the first one'
+    if left.expected.notna().any():
+        seconds = left.expected.fillna(left.expected.mean()).sum() / jobs
+        time = (f'about {duration(seconds)}, as recorded runs of this kind took; where those were of other photos or '
+                'on another machine, yours may take several times as long')
     once = ' Before the first run the features of all photos are computed, once.' if regime == 'linear' else ''
     return f'{len(left)} runs to train: {time}.{once}'
 

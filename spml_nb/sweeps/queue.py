@@ -8,7 +8,6 @@ __all__ = ['RETRIES', 'ENGINES', 'attempt', 'work', 'canonical', 'key', 'plan', 
 
 # %% ../../nbs/sweeps/queue.ipynb #174447c5
 import contextlib
-import hashlib
 import json
 import math
 import os
@@ -35,7 +34,7 @@ from ..data.folder import first_there, places
 from ..data.official import registry
 from ..runs import record
 from ..runs.config import Config, as_dict, resolve, science_key, stamp
-from ..runs.folder import Run, provenance, read_json
+from ..runs.folder import Run, digest, provenance, read_json
 
 # %% ../../nbs/sweeps/queue.ipynb #aa1e2e72
 def attempt(config: Config) -> str:
@@ -195,13 +194,11 @@ def stale(configs: Iterable[Config]) -> list[str]:
     runs = {run.folder.name: run for run in map(Run, map(canonical, configs))}
     return [name for name, run in runs.items() if run.done and not _finished(run)]
 
-def _digest(file: Path) -> str: return hashlib.sha256(file.read_bytes()).hexdigest()
-
 def _finished(run: Run) -> bool:
     "Whether a run is done, with the data that its folder of photos and the weights that their file hold now."
     if not run.done: return False
-    result, weights = read_json(run.folder / 'result.json', ('data',)), Path(run.config.weights)
-    same = not (result.get('weights') and weights.is_file()) or _digest(weights) == result['weights']
+    result, weights = read_json(run.folder / 'result.json', ('data',)), digest(run.config.weights)
+    same = None in (weights, result.get('weights')) or weights == result['weights']   # older versions wrote none
     return same and science_key(run.config, result['data']) == science_key(run.config)
 
 def finished() -> pd.DataFrame:

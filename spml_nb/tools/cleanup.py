@@ -91,8 +91,8 @@ def _row(folder) -> dict | None:
     row = {'name': folder.name, 'note': '', 'folder': folder, 'mb': _size(folder) / 1e6, 'days': _days(folder)}
     try:
         fields = read_json(folder / 'config.json', ('loss', 'dataset', 'hparams'))
-        known = {name: value for name, value in completed(fields).items() if name in Config.__annotations__}
-        row['config'] = config = Config(**known)   # a newer version may have written more fields
+        row['config'] = config = Config(**{   # a newer version may have written more fields
+            name: value for name, value in completed(fields).items() if name in Config.__annotations__})
         row |= {name: getattr(config, name) for name in _OWN} | {'hparams': _words(config.hparams)}
         row |= _state(folder)
     except Exception as error:  # a damaged file may raise anything; the other runs are listed all the same

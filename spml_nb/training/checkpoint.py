@@ -7,12 +7,12 @@ __all__ = ['parts', 'origin', 'compare', 'save', 'load', 'restore']
 
 # %% ../../nbs/training/checkpoint.ipynb #d1c0a7e3
 import hashlib
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ..base.errors import SpmlError
+from ..runs.folder import digest
 
 # %% ../../nbs/training/checkpoint.ipynb #d1c0a7e4
 def parts(trainer) -> dict:
@@ -40,10 +40,10 @@ def origin(config, task) -> dict:
         {'data': fingerprint of photos and labels, 'task': digest of rows and observed labels, 'weights': digest of the
         file that `weights` names, None where it names none}.
     """
-    drawn, file = b''.join(f'{part.shape}'.encode() + part.tobytes() for part in (
-        task.train, task.val, task.test, task.observed, task.observed_val)), Path(config.weights)
+    drawn = b''.join(f'{part.shape}'.encode() + part.tobytes() for part in (
+        task.train, task.val, task.test, task.observed, task.observed_val))
     return {'data': task.data.fingerprint, 'task': hashlib.sha256(drawn).hexdigest(),
-            'weights': hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None}
+            'weights': digest(config.weights)}
 
 def compare(run, kept: dict, now: dict):
     """Refuse a run that comes from something else. Runs of older versions say less, or nothing.
