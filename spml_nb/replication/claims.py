@@ -122,7 +122,7 @@ def run_scores(paper: str, value: Value, *configs: dict, **fields) -> dict[str, 
     base = merge(read(paper).get('config'), fields)
     return {_words(config): value(Operand(paper, config=merge(base, config))) for config in configs}
 
-def curve_scores(paper: str, figure: str, value: Value, dataset: str, series: str | dict[str, str],
+def curve_scores(paper: str, figure: str, value: Value, dataset: str, series: str | dict[str, str | tuple],
                  quantity: Callable[[dict], float], tested: str = '') -> dict[str, Number]:
     """The numbers of a figure's curves.
 
@@ -131,7 +131,8 @@ def curve_scores(paper: str, figure: str, value: Value, dataset: str, series: st
         figure: One of its figures.
         value: Gives the number of an operand.
         dataset: The paper's name of a data set.
-        series: A series of the figure, or {name: series} for several.
+        series: A series of the figure, or {name: series} for several. A point of a series that has several is a tuple,
+            the series and the point's values: ('s = 20', 0.3).
         quantity: Turns the arrays of a curve into a number.
         tested: The data set whose test images it was measured on, if that is known.
 
@@ -581,13 +582,12 @@ def _number_of_runs(operand: Operand, suite: str, known: pd.DataFrame) -> Number
 
 def _number_of_part(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
     paper, (figure, dataset, series, quantity, tested) = operand.paper, operand.part
-    used, seeds = stand_in(dataset, suite), {}
-    file = figures.arrays_file(paper, figure, suite)
-    if file.is_file():
-        collected = drawing.read_collected(file)
-        for name, place in collected.about['parts'].items():
-            if (place['dataset'], place['series']) == (dataset, series) and place['key'] in known.index:
-                seeds[int(known.at[place['key'], 'seed'])] = round(quantity(collected.arrays[name]), 4)
+    used, file = stand_in(dataset, suite), figures.arrays_file(paper, figure, suite)
+    wanted = [dataset, *([series, []] if isinstance(series, str) else [series[0], [*series[1:]]])]
+    about, arrays = drawing.read_collected(file) if file.is_file() else ({'parts': {}}, {})
+    seeds = {int(known.at[place['key'], 'seed']): round(quantity(arrays[name]), 4)
+             for name, place in about['parts'].items()
+             if [place[n] for n in ('dataset', 'series', 'values')] == wanted and place['key'] in known.index}
     return Number(seeds, '' if suite == 'paper' else f'{used} for ', (used, series, quantity), tested)
 
 @lru_cache

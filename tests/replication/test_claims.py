@@ -49,7 +49,7 @@ def operands(claim):
 # Form
 
 def test_there_are_claims_of_every_paper_and_none_twice():
-    assert len(CLAIMS) == 65 and list(dict.fromkeys(claim.paper for claim in CLAIMS)) == list(published.ORDER)
+    assert len(CLAIMS) == 74 and list(dict.fromkeys(claim.paper for claim in CLAIMS)) == list(published.ORDER)
     assert len({claim.id for claim in CLAIMS}) == len({claim.sentence for claim in CLAIMS}) == len(CLAIMS)
     assert claims.claims('lac') == [claim for claim in CLAIMS if claim.paper == 'lac']
     with pytest.raises(SpmlError, match="unknown paper 'hmm'"): claims.claims('hmm')
@@ -363,12 +363,12 @@ def test_a_claim_about_runs_reads_them():
 # What is read from the curves of figures
 
 def collected(paper, number, parts):
-    "A file of arrays and its record. parts: {(dataset, series): arrays}."
+    "A file of arrays and its record. parts: {(dataset, series, *values): arrays}."
     file = figures.arrays_file(paper, number, 'photos')
     file.parent.mkdir(parents=True, exist_ok=True)
-    names = {' | '.join(where): where for where in parts}
+    names = {' | '.join(map(str, where)): where for where in parts}
     about = {'version': 1, 'data': [], 'missing': [],
-             'parts': {name: {'dataset': d, 'series': s, 'values': [], 'key': name} for name, (d, s) in names.items()}}
+             'parts': {name: {'dataset': d, 'series': s, 'values': values, 'key': name} for name, (d, s, *values) in names.items()}}
     drawing.write_collected(file, drawing.Collected(about, {name: parts[where] for name, where in names.items()}))
     return pd.DataFrame({'seed': 0}, index=list(names))
 
@@ -405,8 +405,34 @@ def test_losses_logits_and_probabilities_are_read_as_the_notes_say():
     assert effects_of('em_apl-loss-rises', known)['voc12, rise'] == pytest.approx(100) and effects_of('em_apl-loss-falls', known)['voc12, fall'] == pytest.approx(50)
     known = collected('em_apl', '8', {('voc12', 'EM'): em})
     assert effects_of('em_apl-logits', known)['voc12, σ(|logit|)'] == pytest.approx(100 / (1 + np.exp(-7)) - 100 / (1 + np.exp(-2)), abs=1e-3)
+    assert effects_of('em_apl-ambiguous', known)['voc12, σ(|logit|)'] == pytest.approx(100 / (1 + np.exp(-1)) - 100 / (1 + np.exp(-2)), abs=1e-3)
     known = collected('em_apl', '9', {('voc12', 'EM'): em, ('voc12', 'AN'): an})
     assert effects_of('em_apl-positives', known)['voc12, probability of unannotated positives'] == pytest.approx(35, abs=1e-3)
+    for id, above_half in (('em_apl-sure', (40, 20)), ('em_apl-unsure', (5, 15))):   # AN has the halves of 0.9 and 0.7
+        assert [v for name, v in effects_of(id, known).items() if 'voc12' in name] == pytest.approx(above_half, abs=1e-3)
+    assert effects_of('em_apl-unsure-hidden', known)['voc12, probability'] == pytest.approx(45 - 35, abs=1e-3)
+
+
+def test_gradients_of_groups_and_their_balance_are_read_from_the_curves():
+    counts = {name: np.zeros((3, 60), int) for name in ('m = 0', 'm = 0.1')}
+    for group, bins in enumerate(([10, 20], [30], [0, 0, 3])): np.add.at(counts['m = 0'][group], bins, 1)
+    for group, bins in enumerate(([20, 20], [20], [0, 0, 0])): np.add.at(counts['m = 0.1'][group], bins, 1)
+    known = collected('hml', '2', {('voc12', f'single positives, {name}'): {'gradient': each} for name, each in counts.items()})
+    width = 100 * 1.5 / 60
+    assert effects_of('hml-false-negatives', known)['voc12, gradient'] == pytest.approx(width * (30.5 - 1.5), abs=1e-3)
+    assert list(effects_of('hml-margin-gradients', known).values()) == pytest.approx([width * 5, width * 10, width * 1], abs=1e-3)
+    far = {0: 0.09, 0.1: 0.05, 0.2: 0.02, 0.3: 0.01, 0.4: 0.03, 0.5: 0.06, 0.6: 0.2}
+    known = collected('hml', '3', {('voc12', 's = 20', margin): {'imbalance': np.float32(value)} for margin, value in far.items()})
+    assert effects_of('hml-balance', known)['voc12, −|Σ gradients|'] == pytest.approx(9 - 2, abs=1e-3)
+    assert decide(claim_named('hml-balance'), claims.our_value('photos', known.drop('voc12 | s = 20 | 0.6'))).word == NOT_RUN
+
+
+def test_a_scale_that_rises_and_does_not_stay_does_not_converge():
+    claim, height = claim_named('hml-scale'), {5: 37, 10: 45, 20: 49, 30: 50.0, 40: 50.2, 50: 50.4}
+    def value(operand): return Number(seeds(*(height[operand.config['hparams']['scale']] + k / 50 for k in range(3))), runs=str(operand.config))
+    assert decide(claim, value).word == REPRODUCED
+    height[50] = 47
+    assert [place.word for place in decide(claim, value).places] == [REPRODUCED, REVERSED]
 
 
 def test_histograms_become_shares_and_pairs_in_the_right_order():

@@ -55,10 +55,17 @@ def _logits(figure):
     return [above(f'{dataset}, σ(|logit|)', figure(dataset, 'EM', positives), figure(dataset, 'EM', negatives))
             for dataset in _DATA]
 
+_MEDIANS = {group: _last_median(group) for group in ('annotated positives', 'unannotated positives')}
+
 def _positives(figure):
-    medians = {group: _last_median(group) for group in ('annotated positives', 'unannotated positives')}
     return [above(f'{dataset}, probability of {group}', figure(dataset, 'EM', median), figure(dataset, 'AN', median))
-            for dataset in _DATA for group, median in medians.items()]
+            for dataset in _DATA for group, median in _MEDIANS.items()]
+
+def _half(series, **bounds):
+    return lambda figure: [between(f'{dataset}, probability of {group}', figure(dataset, series, median), **bounds)
+                           for dataset in _DATA for group, median in _MEDIANS.items()]
+
+_AMBIGUOUS = _last_median('unannotated negatives', 'logit', expit)
 
 def _parted(density):
     "How often a test positive gets a higher probability than a test negative, in percent, mean over the classes."
@@ -88,8 +95,22 @@ CLAIMS += [
     Claim('em_apl-logits', 'Section B.3, Fig. 8',
           'With EM unannotated positives have larger logits than unannotated negatives.', _logits, figure='8',
           note='Medians of |logit| after the last epoch, as the probability in percent that belongs to them.'),
+    Claim('em_apl-ambiguous', 'Section B.1, Fig. 8', 'EM keeps the logits of unannotated negatives near zero.',
+          lambda figure: [between(f'{dataset}, σ(|logit|)', figure(dataset, 'EM', _AMBIGUOUS), high=100 * expit(1))
+                          for dataset in _DATA],
+          figure='8', note='The text says of numerous ones; asked is whether the median of |logit| is below 1.'),
     Claim('em_apl-positives', 'Section B.2, Fig. 9',
           'EM is surer of positive labels than AN, of annotated and of unannotated ones.', _positives, figure='9'),
+    Claim('em_apl-sure', 'Section B.2, Fig. 9',
+          'EM predicts positive labels with confidence, annotated and unannotated ones.', _half('EM', low=50),
+          figure='9', note='The text says relatively confident; a median above one half is asked.'),
+    Claim('em_apl-unsure', 'Section B.2, Fig. 9', 'AN gives positive labels low probabilities.', _half('AN', high=50),
+          figure='9', note='A median below one half is asked, of annotated and of unannotated ones.'),
+    Claim('em_apl-unsure-hidden', 'Section B.2, Fig. 9',
+          'AN gives unannotated positives lower probabilities than annotated ones.',
+          lambda figure: [above(f'{dataset}, probability',
+                                *(figure(dataset, {group: 'AN'}, median) for group, median in _MEDIANS.items()))
+                          for dataset in _DATA], figure='9'),
     Claim('em_apl-distinguishable', 'Section F.2, Fig. 11', 'EM parts positive and negative labels better than AN.',
           lambda figure: [above('coco14, pairs in the right order',
                                 *(figure('coco14', name, _parted) for name in ('EM', 'AN')))],

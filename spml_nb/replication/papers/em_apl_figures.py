@@ -152,8 +152,7 @@ figure11 = PaperFigure(
     "positives and negatives lie apart, the better they are told apart. Over each pair stands the class's average "
     'precision with AN and with EM, and the change in percent.',
     draw=_cumulative,
-    curves=_compared(('coco14',)),
-    measure=class_density,
+    curves=_compared(('coco14',)), measure=class_density, seeds=tuple(range(10)),
     printed='EM tells positives from negatives better, also in the rare class knife.',
     notes='The caption of the paper names densities on an axis that is cut off; cumulative shares show the same counts '
           'whole. The change is that of the mean over seeds. The classes are evenly spaced by their number of positive '

@@ -59,7 +59,7 @@ figure3 = PaperFigure(
     draw=_confidence_bars,
     curves=[Curve(dataset, name, {'loss': loss})
             for dataset in DATA for name, loss in (('BCE', 'an'), ('OPML', 'opml'))],
-    measure=confidence,
+    measure=confidence, seeds=tuple(range(10)),
     together='Bars are means over seeds, with a line from the lowest seed to the highest.',
     printed='OPML has more labels of high confidence and fewer of low than BCE.',
     notes='The text names no data set; VOC is taken, and CUB, where most positives are unannotated.')
