@@ -41,12 +41,12 @@ def _row(folder: Path) -> dict:
     config = completed(read_json(folder / 'config.json', ('loss', 'dataset', 'hparams')))
     config = {field.name: config.get(field.name) for field in dataclasses.fields(Config)}
     result = read_json(folder / 'result.json', ('scores', 'seconds', 'provenance', 'data'))
-    scores = {k: v for k, v in result['scores'].items() if not isinstance(v, list | dict)}
     key = science_key(Config(**config), result['data'])
     config |= {'dataset': Path(config['dataset']).name, 'side': Path(config['side']).name,
                'exclude': '|'.join(config['exclude']), 'hparams': json.dumps(config['hparams'], sort_keys=True)}
-    return {'run': folder.name, 'key': key, **config, **scores, 'seconds': result['seconds'],
-            'commit': result['provenance']['commit'], 'data': result['data']}
+    return {'run': folder.name, 'key': key, **config,
+            **{k: v for k, v in result['scores'].items() if not isinstance(v, list | dict)},
+            'seconds': result['seconds'], 'commit': result['provenance']['commit'], 'data': result['data']}
 
 # %% ../../nbs/runs/record.ipynb #a5cff45a
 def newest(root: Path | None = None) -> Path:
@@ -89,29 +89,31 @@ def read_record(file: Path, needed: tuple[str, ...] = RECORD, **options) -> pd.D
         raise SpmlError(f'{file} cannot be read: {error}. {_REMEDY}') from error
     lines = csv.reader(io.StringIO(text, newline=''), strict=True)
     try:
-        header = next(lines, [])
+        header, seen = next(lines, []), {}
         if missing := [name for name in needed if name not in header]:
             raise ValueError(f"the header has no column {', '.join(missing)}")
-        for line in lines: _check_line(header, line)
+        for line in lines: _check_line(header, line, seen)
         if not text.endswith('\n'): raise ValueError('the end of the file is cut off')
     except (csv.Error, ValueError) as error:
         raise SpmlError(f'{file}, line {lines.line_num}: {error}. {_REMEDY}') from error
-    # a folder of photos may be called 2019, or null
-    usual = {'dtype': dict.fromkeys(_TEXTS, str), 'keep_default_na': False, 'na_values': ['']}
-    return pd.read_csv(io.StringIO(text), **(options or usual))
+    return pd.read_csv(io.StringIO(text), **(options or _USUAL))
 
 _TEXTS = ('run', 'key', 'dataset', 'root', 'exclude', 'labels', 'hparams', 'side', 'weights', 'data', 'commit')
+# a folder of photos may be called 2019, or null
+_USUAL = {'dtype': dict.fromkeys(_TEXTS, str), 'keep_default_na': False, 'na_values': ['']}
 
 # how the names of columns of numbers begin
 _NUMBERS = ('val_', 'test_', 'observed_', 'pseudo_', 'seed', 'label_seed', 'seconds', 'lr', 'late', 'exercised',
             'best_epoch', 'diverged')
 
-def _check_line(header: list[str], line: list[str]):
-    "Refuse, with a ValueError, a line that does not fit its header."
+def _check_line(header: list[str], line: list[str], seen: dict[tuple, list[str]]):
+    "Refuse, with a ValueError, a line that does not fit its header, or another line of its run and key."
     if len(line) != len(header): raise ValueError(f'{len(line)} fields instead of {len(header)}')
     for name, value in zip(header, line, strict=True):
         numeric = value and name.startswith(_NUMBERS) and not name.endswith('_truth')
         if numeric and not math.isfinite(as_number(value)): raise ValueError(f'{name} is {value!r}, which is no number')
+    run, key = (line[header.index(name)] for name in ('run', 'key'))
+    if seen.setdefault((run, key), line) != line: raise ValueError(f'the run {run} has two lines that differ')
 
 # %% ../../nbs/runs/record.ipynb #730d6d1e
 def configuration(line: dict[str, str]) -> Config:

@@ -219,6 +219,7 @@ def test_claims_are_those_of_the_report(shared):
     (lambda lines: [*lines[:2], '<<<<<<< HEAD', *lines[2:]], 3, '1 fields instead of 8'),
     (lambda lines: [lines[0].replace('test_map', 'test'), *lines[1:]], 1, 'the header has no column test_map'),
     (lambda lines: [*lines[:2], lines[2].replace('50.0', 'inf'), *lines[3:]], 3, "val_map is 'inf'"),
+    (lambda lines: [*lines[:3], lines[2].replace('50.0', '50.1'), *lines[3:]], 4, 'has two lines that differ'),   # two branches merged
     (lambda lines: [*lines[:2], '"' + lines[2], *lines[3:]], None, 'runs.csv, line')])
 def test_a_damaged_table_of_record_is_refused_by_file_and_line(outputs, harm, line, message):
     file = outputs / 'runs.csv'
