@@ -69,9 +69,9 @@ def write_collected(file: Path, collected: Collected):
     Raises:
         SpmlError: if the file cannot be written.
     """
-    text = json.dumps(collected.about, ensure_ascii=False, sort_keys=True).encode()
     flat = {f'{part}/{name}': value for part, named in collected.arrays.items() for name, value in named.items()}
-    write_arrays(file, {'about': np.frombuffer(text, np.uint8), **flat})
+    write_arrays(file, {'about': np.frombuffer(
+        json.dumps(collected.about, ensure_ascii=False, sort_keys=True).encode(), np.uint8), **flat})
 
 def read_collected(file: Path) -> Collected:
     """Read a figure's arrays.
@@ -170,9 +170,12 @@ def to_svg(make: Callable[[], Figure], **options) -> bytes:
     svg = io.BytesIO()
     with style.context(['default', STYLE]):
         make().savefig(svg, format='svg', metadata={'Date': None, 'Creator': None}, **options)
-    # without indentation and turns by nothing; a hundredth of a point is more than the eye can see: half as large
-    return re.sub(rb' d="[^"]*"', lambda path: re.sub(rb'(\.\d\d)\d+', rb'\1', path[0]),
-                  re.sub(rb'(?<=\n) +| transform="rotate\(-0 [^"]*\)"', b'', svg.getvalue()))
+    # without indentation, turns by nothing and the font in every text, where one is enough
+    font = b"font-family: 'DejaVu Sans', 'Verdana', sans-serif"
+    small = re.sub(rb'(?<=\n) +| transform="rotate\(-0 [^"]*\)"|; ' + font, b'', svg.getvalue())
+    small = small.replace(b'<g id="figure_1">', b'<g id="figure_1" style="' + font + b'">', 1)
+    # a hundredth of a point is more than the eye can see
+    return re.sub(rb' (d|x|y)="[^"]*"', lambda places: re.sub(rb'(\.\d\d)\d+', rb'\1', places[0]), small)
 
 def _titled(picture: Figure, about: dict) -> Figure:
     for ax in picture.axes:
@@ -196,13 +199,13 @@ def _fewer_colours(svg: bytes) -> bytes:
 def _title(about: dict, width: int) -> list[str]:
     "The lines of a title: what it is, on what data, and what has to be known of its runs."
     data, parts = ', '.join(dict.fromkeys(ours for _, ours in about['data'])), about['parts'].values()
-    lone = ', one seed' if len({part['seed'] for part in parts}) == 1 else ''
-    lines = [f"{published.read(about['paper'])['short']} Fig. {about['figure']}{', on ' + data if data else ''}{lone}"]
+    lines = [f"{published.read(about['paper'])['short']} Fig. {about['figure']}{', on ' + data if data else ''}"
+             f"{', one seed' if len({part['seed'] for part in parts}) == 1 else ''}"]
     if about['missing']: lines.append(f"only {len(parts)} of {len(parts) + len(about['missing'])} parts are done")
     acted = [part['exercised'] for part in parts if part.get('exercised') is not None]
     if not all(acted):
-        runs = f'{acted.count(0)} of {len(acted)} run{"s" * (len(acted) > 1)}'
-        lines.append(f"not exercised in {runs}: the epoch was chosen before the method's own mechanism began")
+        lines.append(f"not exercised in {acted.count(0)} of {len(acted)} run{'s' * (len(acted) > 1)}: the epoch was "
+                     "chosen before the method's own mechanism began")
     return [short for line in lines for short in textwrap.wrap(line, width)]
 
 def legend(picture: Figure):
