@@ -583,11 +583,12 @@ def _number_of_runs(operand: Operand, suite: str, known: pd.DataFrame) -> Number
 def _number_of_part(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
     paper, (figure, dataset, series, quantity, tested) = operand.paper, operand.part
     used, file = stand_in(dataset, suite), figures.arrays_file(paper, figure, suite)
-    wanted = [dataset, *([series, []] if isinstance(series, str) else [series[0], [*series[1:]]])]
+    curve, *values = [series] if isinstance(series, str) else series
     about, arrays = drawing.read_collected(file) if file.is_file() else ({'parts': {}}, {})
     seeds = {int(known.at[place['key'], 'seed']): round(quantity(arrays[name]), 4)
              for name, place in about['parts'].items()
-             if [place[n] for n in ('dataset', 'series', 'values')] == wanted and place['key'] in known.index}
+             if (place['dataset'], place['series'], place['values']) == (dataset, curve, values)
+             and place['key'] in known.index}
     return Number(seeds, '' if suite == 'paper' else f'{used} for ', (used, series, quantity), tested)
 
 @lru_cache

@@ -121,7 +121,7 @@ class PaperFigure(NamedTuple):
         curves: its runs; none where a formula is drawn.
         measure: from a finished run to its arrays; None: the run's score on test.
         observed: whether `measure` reads the notes of an observed run.
-        seeds: of observed labels and training of each of its runs.
+        seeds: of observed labels and training of each of its runs; ten where a run takes seconds and claims are close.
         together: how the seeds are shown.
         printed: what the paper's text says of the figure's numbers.
         notes: what was chosen here.
@@ -171,7 +171,7 @@ def to_svg(make: Callable[[], Figure], **options) -> bytes:
     with style.context(['default', STYLE]):
         make().savefig(svg, format='svg', metadata={'Date': None, 'Creator': None}, **options)
     # without indentation, turns by nothing and the font in every text, where one is enough
-    font = b"font-family: 'DejaVu Sans', 'Verdana', sans-serif"
+    font = f"font-family: {str(STYLE['font.sans-serif'])[1:-1]}, sans-serif".encode()
     small = re.sub(rb'(?<=\n) +| transform="rotate\(-0 [^"]*\)"|; ' + font, b'', svg.getvalue())
     small = small.replace(b'<g id="figure_1">', b'<g id="figure_1" style="' + font + b'">', 1)
     # a hundredth of a point is more than the eye can see

@@ -1,10 +1,13 @@
 """A figure's arrays in their file, and the pens that several figures are drawn with."""
+import io
 import json
+import re
 from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import style
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.replication import drawing, figures
@@ -27,6 +30,23 @@ def test_arrays_come_back_from_their_file_as_they_were(tmp_path):
     assert found == given and found.parts('voc12', 's = 20', (0.4,)) == [{}] and found.parts('voc12', 's = 40') == []
     summary = [[81.5, np.nan], [80, np.nan], [83, np.nan]]                  # mean, lowest and highest of the seeds
     assert np.array_equal(found.along('voc12', 's = 20', [(0.2,), (0.6,)], 'test_map'), summary, equal_nan=True)
+
+
+def test_a_small_picture_looks_as_matplotlib_wrote_it():
+    def make():
+        picture, axes = drawing.sheet(1, 1)
+        axes[0, 0].plot([0, 1, 3], [2, 5.123, 4], marker='o')
+        axes[0, 0].set(title='a title', xlabel='x')
+        return picture
+    whole, small = io.BytesIO(), drawing.to_svg(make)
+    with style.context(['default', drawing.STYLE]): make().savefig(whole, format='svg', metadata={'Date': None, 'Creator': None})
+    before, after = (list(ElementTree.fromstring(svg).iter()) for svg in (whole.getvalue(), small))
+    assert len(small) < len(whole.getvalue()) and [e.tag for e in before] == [e.tag for e in after]
+    for one, other in zip(before, after, strict=True):
+        for name in {'x', 'y'} & set(one.attrib): assert float(other.get(name)) == pytest.approx(float(one.get(name)), abs=0.01)
+    fonts = {match for e in before for match in re.findall('font-family: [^;]*', e.get('style', ''))}   # every text's own
+    named = [e for e in after if 'font-family' in e.get('style', '')]
+    assert [e.get('id') for e in named] == ['figure_1'] and {named[0].get('style')} == fonts
 
 
 def test_a_curve_over_epochs_ends_where_the_first_of_its_seeds_stopped():
