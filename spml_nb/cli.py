@@ -416,7 +416,7 @@ def completions() -> dict[str, str]:
     cases = ' '.join(f'{name}) {words(of)};;' for name, of in values.items())
     return {kind: words(of) for kind, of in lists.items()} | {
         'file': 'compgen -f -- "$1"',
-        'run': f'compgen -W "$(command ls {runs} 2> /dev/null)" -- "$1"; compgen -f -- "$1"',
+        'run': f'(cd {runs} 2> /dev/null && compgen -d -- "$1"); compgen -f -- "$1"',
         'fields': f'case "${{COMP_WORDS[COMP_CWORD-1]}}" in -p) {words(Config.__annotations__)};; {cases} esac'}
 
 class _PrintCompletion(argparse.Action):

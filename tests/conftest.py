@@ -2,6 +2,7 @@
 import json
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,17 @@ class Golden:
         return fields
 
 
+def pytest_configure(config):
+    "Features and decoded photos of the tests are theirs alone: what an older or a broken state of the code has kept is not read, and none is left behind."
+    if hasattr(config, 'workerinput'): return   # a process of pytest-xdist shares the folder of its parent
+    config.cache_of_tests = TemporaryDirectory(prefix='spml_nb-tests-')
+    os.environ['SPML_NB_CACHE'] = config.cache_of_tests.name
+
+
+def pytest_unconfigure(config):
+    if hasattr(config, 'cache_of_tests'): config.cache_of_tests.cleanup()
+
+
 @pytest.fixture(scope='session')
 def golden():
     with np.load(ROOT / 'tests' / 'golden.npz') as arrays: return Golden(dict(arrays))
@@ -48,7 +60,7 @@ def label_matrices():
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path, monkeypatch):
-    "Every test writes runs and outputs into its own folder; the data cache is shared by a session."
+    "Every test writes runs and outputs into its own folder; the cache is shared by a session."
     monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'runs'))
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path / 'outputs'))
     monkeypatch.setenv('SPML_NB_DEVICE', os.environ.get('SPML_NB_DEVICE', 'cpu'))

@@ -100,6 +100,8 @@ def test_the_shell_completes_commands_losses_data_sets_and_runs(complete, tmp_pa
     assert complete('spml data voc') == ['voc12', 'voc07', 'voc12_animals']
     (tmp_path / 'em-mini_voc-1234').mkdir()
     assert complete('spml predict em', SPML_NB_RUNS=str(tmp_path)) == ['em-mini_voc-1234']
+    (tmp_path / 'an-$(echo executed)').mkdir()
+    assert 'an-executed' not in complete('spml predict an', SPML_NB_RUNS=str(tmp_path))
 
 
 @pytest.mark.skipif(sys.platform == 'win32', reason='needs a pipe that closes')

@@ -292,7 +292,7 @@ def _from(url, file, part, wanted, about, tell, patience):
         if not (wrong := _wrong(part, wanted)):
             sums = {**checksums(part), 'url': url}
             part.replace(file)
-            _beside(file, '.ok').write_text(json.dumps(sums))
+            with contextlib.suppress(OSError): _beside(file, '.ok').write_text(json.dumps(sums))   # only saves time
             for ending in ('.ok', '.json'): _beside(part, ending).unlink(missing_ok=True)
             return file
         bad = set_aside(part, file)

@@ -99,7 +99,7 @@ UNSIGNED = {
     'autocontrast': lambda images, m: F.autocontrast(images),
     'equalize': lambda images, m: F.equalize(images)}
 OPERATIONS = SIGNED | UNSIGNED
-# the last three of them turn one hue into another, because they treat red, green and blue alike whatever the colour
+# the last three of them turn one hue into another, because they change red, green and blue each on its own
 CHANGE_HUE = 3
 
 # %% ../../nbs/data/views.ipynb #68999595
@@ -299,8 +299,8 @@ def view(name: str):
         name: A key of `VIEWS`.
 
     Returns:
-        A function from (B, 3, H, W) uint8 to (B, 3, H, W) float32 in [0, 1] on the same device, channels_last if its
-        input is.
+        A function from (B, 3, H, W) uint8 to (B, 3, H, W) float32 in [0, 1] ('crop': a few hundredths beyond at most)
+        on the same device, channels_last if its input is.
 
     Raises:
         SpmlError: For an unknown name.

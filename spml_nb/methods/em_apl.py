@@ -173,7 +173,7 @@ class EmApl(Method):
     @property
     def first(self) -> int:
         "The epoch after which selection starts: T_w of ten epochs, stretched to T."
-        return math.ceil(self.warm_up * self.epochs / 10)
+        return max(1, math.ceil(self.warm_up * self.epochs / 10))
 
     def start_stage(self, k):
         super().start_stage(k)

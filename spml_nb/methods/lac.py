@@ -301,7 +301,8 @@ class LAC(PLC):
         stage2_threshold: δ of the second stage, in [0.5, 1].
         temperature: τ > 0, without unit.
         queue: K entries, 0 for none.
-        two_stage: False trains all three losses from the start, in one stage, so that no mechanism begins later.
+        two_stage: False trains all three losses from the start, in one stage and at its `threshold`, so that no
+            mechanism begins later.
         form: 'paper' or 'code'.
         projection: the width of what is compared, at least 1.
 

@@ -19,7 +19,7 @@ def outside_labels(z: Tensor, scores: Tensor, threshold: float = 0.9) -> Tensor:
     Args:
         z: observed labels (B, C) in {1, 0, −1}.
         scores: (B, C) in [0, 1].
-        threshold: t in [½, 1]; from it on a label is positive, up to 1 − t negative.
+        threshold: t in [½, 1]; from it on a label is positive, up to 1 − t negative; a score of ½ says nothing.
 
     Returns:
         (B, C) in {1, 0, −1}, of the type of z where that can hold −1, else of a signed one.

@@ -98,7 +98,7 @@ def of_those_with_positives(losses: Tensor, has: Tensor, form: str) -> Tensor:
     Raises:
         SpmlError: for another form.
 
-    Source: Two-way loss, Eq. 17, and the authors' code.
+    Source: Two-way loss, Eq. 17, and the author's code.
     """
     weights = has.to(losses.dtype)
     if one_of(form, FORMS, 'form') == 'code': weights = weights * has.numel() / weights.sum().clamp(min=1)

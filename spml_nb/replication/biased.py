@@ -16,7 +16,7 @@ from scipy import stats
 
 from ..base import settings
 from . import site
-from .statistics import paired, signed
+from .statistics import paired, seed_draws, seed_interval, signed
 from ..sweeps import queue
 from ..sweeps.search import Row, candidates, finals, half_interval, scores
 
@@ -74,10 +74,10 @@ def outcome(scored: pd.DataFrame) -> pd.DataFrame:
         DataFrame, one row per data set, label setting and method that has a run: dataset, labels, loss, n seeds,
         test_map (mean, percent), half (half its 95 % interval over seeds), rank (1 is best, within data set and
         setting), over_an and over_half (gain over AN with the same labels, and half its interval over seeds and test
-        images).
+        images, whose chance is measured for labels drawn evenly and a usual one for the others).
     """
     done = scored.dropna(subset='test_map')
-    each = {place: part.set_index('seed').test_map
+    each = {place: part.set_index('seed').test_map.rename(queue.key(part.config.iloc[0]))
             for place, part in done.groupby(['dataset', 'labels', 'loss'], sort=False)}
     lines = []
     for (dataset, labels, loss), values in each.items():
@@ -93,7 +93,7 @@ def agreement(scored: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
 
     Args:
         scored: as from `planned`.
-        repeats: bootstrap samples of seeds.
+        repeats: bootstrap samples of more than six seeds; of fewer all are taken.
 
     Returns:
         DataFrame, one row per data set and other setting: dataset, labels, seeds (that have every run), spearman, low
@@ -101,7 +101,7 @@ def agreement(scored: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
         points), best and before (the best method there, and under even labels).
 
     Source:
-        Spearman's rank correlation (SciPy); percentile bootstrap (Efron 1979).
+        Spearman's rank correlation (SciPy); the interval: `statistics.seed_interval`.
     """
     wide, lines = scored.set_index(['dataset', 'labels', 'loss', 'seed']).test_map.unstack(), []
     for dataset in scored.dataset.unique():
@@ -109,10 +109,10 @@ def agreement(scored: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
             pair = wide.loc[dataset].reindex([(setting, loss) for setting in (LABELS[0], labels) for loss in METHODS])
             pair = pair.dropna(axis=1).to_numpy().reshape(2, len(METHODS), -1)   # seeds that have every run
             if not pair.shape[2]: continue
-            draws = np.random.RandomState(0).randint(pair.shape[2], size=(repeats, pair.shape[2]))
+            draws, weights = seed_draws(pair.shape[2], repeats)
             rho, *drawn = (float(stats.spearmanr(*pair[:, :, draw].mean(2)).statistic)
                            for draw in (np.arange(pair.shape[2]), *draws))
-            low, high = np.nanpercentile(drawn, [2.5, 97.5]) if pair.shape[2] > 1 else (np.nan, np.nan)
+            low, high = seed_interval(np.array(drawn), weights, pair.shape[2])
             before, best = (METHODS[k] for k in pair.mean(2).argmax(1))
             lines.append((dataset, labels, pair.shape[2], rho, low, high, (pair[1] - pair[0]).mean(), best, before))
     return pd.DataFrame(lines, columns=['dataset', 'labels', 'seeds', 'spearman', 'low', 'high', 'change', 'best',

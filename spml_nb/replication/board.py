@@ -131,8 +131,8 @@ def printed(tables: Iterable[Table]) -> list[dict]:
         tables: of all papers.
 
     Returns: list of dicts, one per row of a table: loss ('' for a method without runs here), name, paper (its short
-        name), table, labels, note (where the paper copies it from, say), cells {data set of `PLACES`: {'level' (in
-        percent), 'theirs' and 'ours' (the gains, NaN without one), 'half' (half the interval of ours), 'state' (as
+        name), table, labels, head, note (where the paper copies it from, say), cells {data set of `PLACES`: {'level'
+        (in percent), 'theirs' and 'ours' (the gains, NaN without one), 'half' (half the interval of ours), 'state' (as
         in `tables.Table`, '' for later methods)}}.
 
     Source: the papers' tables.
@@ -148,7 +148,8 @@ def printed(tables: Iterable[Table]) -> list[dict]:
         if cell['source'].startswith('quoted from') and _copied(cell) in firsts: continue
         names = {'loss': cell['config']['loss'], 'name': cell['row'].rpartition(' / ')[2], 'note': cell['source'],
                  'paper': published.read(cell['paper'])['short'], 'table': cell['table'],
-                 'labels': cell['config']['labels']}
+                 'labels': cell['config']['labels'],
+                 'head': cell['config'].get('head') or find(cell['config']['loss']).head}
         told.setdefault(tuple(names.values()), names | {'cells': {}})['cells'].setdefault(
             cell['dataset'], {'level': line['published'], 'theirs': line['gain_published'], 'ours': line['gain'],
                               'half': line['gain_half'], 'state': line['state']})
@@ -168,7 +169,8 @@ def _copied(cell: dict) -> tuple:
 def _later(entry: dict) -> dict:
     none = dict.fromkeys(('theirs', 'ours', 'half'), math.nan) | {'state': ''}
     cells = {dataset: {'level': level, **none} for dataset, level in entry['levels'].items()}
-    return {'table': '', 'labels': 'single', 'note': '', **entry, 'paper': entry['by'], 'cells': cells}
+    head = entry['loss'] and find(entry['loss']).head
+    return {'table': '', 'labels': 'single', 'head': head, 'note': '', **entry, 'paper': entry['by'], 'cells': cells}
 
 # %% ../../nbs/replication/board.ipynb #1c8afcc2
 @lru_cache

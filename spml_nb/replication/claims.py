@@ -52,7 +52,7 @@ class Number(NamedTuple):
         prefix: The data set that stands in for the paper's. It begins the name of a place: 'mini_voc for '.
         runs: Equal for equal runs, None where there can be no run.
         dataset: Whose test images it was measured on, '' for other images.
-        metric: Of `published.METRICS`.
+        metric: Of `published.METRICS`, '' for what else a curve has, of which half a point need not be little.
         printed: (mean, standard deviation, runs) as the paper prints them, NaN for what it does not print.
         exercised: Whether the method's own mechanism acted before selection stopped. Without it the number decides
             nothing.
@@ -400,7 +400,8 @@ def verdict_of(places: list[Place]) -> Verdict:
     data = [place.numbers[0].dataset or place.numbers[0].prefix or place.name for place in places]
     each = [{f'{k}.{data[:n].count(data[n])} {c.between}': (c, c.effect()) for k, c in enumerate(place.contrasts)}
             for n, place in enumerate(places)]   # several places on one data set are conditions of their own
-    margin = not any(c.bound for place in places for c in place.contrasts)
+    margin = not any(c.bound for place in places for c in place.contrasts) and all(
+        number.metric for place in places for number in place.numbers)
     decision = statistics.decide([{name: effect for name, (_, effect) in one.items()} for one in each], margin)
     judged = [PlaceVerdict(place, word, *min((both for both in one.values() if both[1]), default=(),
                                              key=lambda both: both[1].mean))
@@ -589,7 +590,7 @@ def _number_of_part(operand: Operand, suite: str, known: pd.DataFrame) -> Number
              for name, place in about['parts'].items()
              if (place['dataset'], place['series'], place['values']) == (dataset, curve, values)
              and place['key'] in known.index}
-    return Number(seeds, '' if suite == 'paper' else f'{used} for ', (used, series, quantity), tested)
+    return Number(seeds, '' if suite == 'paper' else f'{used} for ', (used, series, quantity), tested, 'mAP' * bool(tested))
 
 @lru_cache
 def _sources(paper: str, table: str, suite: str) -> dict[tuple[str, str], tuple]:

@@ -146,12 +146,15 @@ def judge(lines: Sequence[Line], seeds: int = 0) -> tuple[pd.DataFrame, str]:
            for each in through if len(each.runs) < wanted]
     if few and shared: few.append(f'All numbers are of the seeds that the methods share: {len(shared)} of {wanted}.')
     waiting = ', '.join(each.row.loss for each in lines if not len(each.runs))
-    notes = [*few, *[f'Not through: {waiting}.'] * bool(waiting)]
+    gone = not all(each.resampled for each in through)
+    notes = [*few, *[f'Not through: {waiting}.'] * bool(waiting),
+             *['The scores of some runs are gone, so that intervals are over seeds alone.'] * gone]
     if not shared:
         return pd.DataFrame(), '\n'.join(['No seed is done with every method, so nothing is advised.', *notes])
     through = [replace(each, runs=each.runs.loc[shared]) for each in through]   # else luck with seeds would choose
     base = next((each for each in through if each.row.loss == 'an'), through[0])
-    table = pd.DataFrame([_judged(each, base) for each in through]).sort_values('val_map', ascending=False)
+    table = pd.DataFrame([_judged(each, base) for each in through])
+    table = table.sort_values('val_map', ascending=False, kind='stable')
     tested = table.p.notna()
     table.loc[tested, 'p'] = holm(table.p[tested])
     return table.reset_index(drop=True), '\n'.join([_advice(table.iloc[0], base, through), *notes])
@@ -177,14 +180,16 @@ def _advice(best, base, lines):
                 '' if best.p < LEVEL else ', which may be chance')
         said.append(f'On the test images, against {kind}, it is {how} points {where} {base.row.loss}{sure}.')
     elif best.seeds == 1: said.append('One seed decides nothing.')
-    near = {each.row.loss: over for each in lines   # what is shown is theirs over the best
-            if each is not row and (over := each.over(row)).low <= 0 <= over.high}
+    others = {each.row.loss: each.over(row) for each in lines if each is not row}   # theirs over the best
+    equal = ', '.join(name for name, over in others.items() if over.error == 0)
+    near = {name: over for name, over in others.items() if over.error and over.low <= 0 <= over.high}
     if near:
         seeds = max((over.seeds - 1) / over.freedom for over in near.values()) ** 0.5   # their share of the variance
         tell = f'more seeds would tell, --seeds {max(10, 2 * best.seeds)}' if seeds > 0.5 else \
             'more test photos would tell, more seeds hardly'
         named = ', '.join(f'{name} ({over})' for name, over in near.items())
         said.append(f'Not surely different from it there: {named}; {tell}.')
+    said += [f'The same runs here: {equal}.'] * bool(equal)
     return ' '.join([*said, *[f'For new photos: spml predict {shlex.quote(best.run)} PHOTOS'] * bool(best.run)])
 
 # %% ../../nbs/replication/comparison.ipynb #441c8033

@@ -85,7 +85,7 @@ def _method(loss: str, head: str, part: pd.DataFrame) -> dict:
 # %% ../../nbs/replication/verdicts.ipynb #5c1e8a02
 WHOLE = 'photos_finetune'
 _KEYS = ['dataset', 'loss', 'head', 'labels']
-_SHOWN = ['level', 'level_half', 'plain', 'plain_half', 'late', 'acted']
+_SHOWN = ['level', 'level_half', 'gain', 'gain_half', 'plain', 'plain_half', 'late', 'acted']
 
 def end_to_end(known: pd.DataFrame, printed: list[dict]) -> pd.DataFrame:
     """What methods gain where the whole network is trained, beside a head on frozen features and the papers.
@@ -96,18 +96,18 @@ def end_to_end(known: pd.DataFrame, printed: list[dict]) -> pd.DataFrame:
 
     Returns:
         DataFrame by dataset, loss, head and labels, the highest test mAP of a set first: level and level_half (test mAP
-        in percent, half its interval over seeds), plain and plain_half (over AN on the linear head, with the
-        interval over seeds and test images), late (share of runs whose best epoch is one of the last two) and acted
-        (whether the method's own mechanism did); the same with `_alone` behind the name, of the head alone; tried_low
-        and tried_high (range of the test mAP over the runs of the search); published, lowest and highest (mean and
-        range of the gains over AN that the papers print, NaN without one).
+        in percent, half its interval over seeds), gain and gain_half (over AN on the same head, with the interval over
+        seeds and test images), plain and plain_half (the same over AN on the linear head), late (share of runs whose
+        best epoch is one of the last two) and acted (whether the method's own mechanism did); the same with `_alone`
+        behind the name, of the head alone; tried_low and tried_high (range of the test mAP over the runs of the search);
+        published, lowest and highest (mean and range of the gains over AN that the papers print, NaN without one).
     """
     whole, alone = (found[found.choice == 'clean'].set_index(_KEYS)[_SHOWN]
                     for found in (board.cells(suite, known) for suite in (WHOLE, SUITE)))
-    theirs = pd.DataFrame([(published.stand_in(place, SUITE), line['loss'], line['labels'], cell['theirs'])
+    theirs = pd.DataFrame([(published.stand_in(place, SUITE), *(line[name] for name in _KEYS[1:]), cell['theirs'])
                            for line in printed for place, cell in line['cells'].items()],
-                          columns=['dataset', 'loss', 'labels', 'published'])
-    gained = theirs.groupby(['dataset', 'loss', 'labels']).published.agg(published='mean', lowest='min', highest='max')
+                          columns=[*_KEYS, 'published'])
+    gained = theirs.groupby(_KEYS).published.agg(published='mean', lowest='min', highest='max')
     tried = [scores(candidates(Row(*line), WHOLE, dataset), known).test_map for dataset, *line in whole.index]
     whole = whole.assign(tried_low=[t.min() for t in tried], tried_high=[t.max() for t in tried])
     found = whole.join(alone.add_suffix('_alone')).join(gained)
@@ -127,6 +127,7 @@ def agreement(found: pd.DataFrame, other: str) -> tuple[float, float, float]:
     both = found.acted if other == 'published' else found.acted & found.acted_alone.eq(True)
     part = found[both].reset_index()
     part = part[(part.labels == 'single') & ((part.loss != 'an') | (part['head'] != 'linear'))]
+    if other == 'published': part['plain'] = part.gain.where(part['head'] == 'labelwise', part.plain)   # as LAC has it
     wide = part.pivot(index=['loss', 'head'], columns='dataset', values=[other, 'plain'])
     if len(wide) < 5: return (float('nan'),) * 3   # as under the papers' tables
     return statistics.rank_correlation(wide[other].to_numpy(float), wide['plain'].to_numpy(float))
@@ -143,12 +144,12 @@ def whole_network(found: pd.DataFrame) -> str:
     if not len(found): return 'None has runs yet.\n'
     lines = [[_linked(loss), head, labels, dataset, f'{each.level:.1f} ± {each.level_half:.1f}',
               f'{each.tried_low:.1f} to {each.tried_high:.1f}', number(each.level_alone, '.1f') or '–',
-              _over_an(each.plain, each.plain_half, each.acted),
+              _over_an(each.plain, each.plain_half, each.acted), _over_an(each.gain, each.gain_half, each.acted),
               _over_an(each.plain_alone, each.plain_half_alone, each.acted_alone),
               _range(each.lowest, each.highest) or '–', number(each.late, '.0%')]
              for (dataset, loss, head, labels), each in found.iterrows()]
     table = grid([['method', 'head', 'labels', 'photos', 'test mAP', 'search', 'a head alone', 'over plain AN',
-                   'over plain AN, a head alone', 'over AN, papers', 'late'], *lines])
+                   'over AN, same head', 'over plain AN, a head alone', 'over AN, papers', 'late'], *lines])
     orders = [(agreement(found, other), words) for other, words in _OTHERS.items()]
     said = ' '.join(f'Rank correlation of the gains {words}: {rho:+.2f} ({low:+.2f} to {high:+.2f}).'
                     for (rho, low, high), words in orders if rho == rho).replace('-', '−')

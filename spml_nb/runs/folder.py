@@ -252,7 +252,8 @@ def digest(file: str | Path) -> str | None:
     Returns:
         Its SHA-256 in hexadecimal digits, None if there is no such file.
     """
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if Path(file).is_file() else None
+    file = Path(file).expanduser()   # of a configuration in a file, where no shell does it
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
 
 def provenance() -> dict:
     """Commit, versions and machine.
@@ -270,8 +271,8 @@ def provenance() -> dict:
 def _commit() -> str | None:
     "The commit of the package's checkout, with '+' behind it when files differ from it; None outside a checkout."
     folder = Path(__file__).resolve().parents[2] if '__file__' in globals() else Path.cwd()
-    # No lock of git's is taken: a kill would leave it.
-    words = 'git --no-optional-locks status --porcelain=v2 --branch --untracked-files=no -- spml_nb'
+    # No other project's checkout above it is asked, and no lock of git's is taken: a kill would leave it.
+    words = 'git --git-dir=.git --no-optional-locks status --porcelain=v2 --branch --untracked-files=no -- spml_nb'
     try: lines = subprocess.run(words.split(), cwd=folder, capture_output=True, text=True).stdout.splitlines()
     except OSError: return None   # there is no git
     commit = next((line.split()[-1][:12] for line in lines if line.startswith('# branch.oid ')), None)

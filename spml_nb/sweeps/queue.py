@@ -244,10 +244,11 @@ def _images(dataset: str) -> float:
         counts = registry.find(dataset).counts
         return counts.get('train', 0.8 * counts.get('images', math.nan))
     if dataset in loading.names() or not first_there(places(dataset)).is_dir(): return math.nan
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), contextlib.suppress(SpmlError):   # what is there now need not be of photos any more
         warnings.simplefilter('ignore')   # whoever trains on the folder is warned
         data = loading.load(dataset)
-    return len(data) - len(data.rows('test'))
+        return len(data) - len(data.rows('test'))
+    return math.nan
 
 
 # %% ../../nbs/sweeps/queue.ipynb #7e6f2bbb

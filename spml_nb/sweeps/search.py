@@ -480,7 +480,7 @@ def record(suite: str, dataset: str, known: pd.DataFrame,
     """
     name = settings.path('outputs') / 'methods' / (dataset + suite.removeprefix('photos').removeprefix('mini'))
     table = outcome(rows_of(suite), suite, dataset, known).query('n > 0')
-    table = table.sort_values('test_map', ascending=False, ignore_index=True)
+    table = table.sort_values('test_map', ascending=False, ignore_index=True, kind='stable')
     every = pd.concat([searched(row, suite, dataset, known) for row in rows_of(suite)], ignore_index=True)
     search, rates_tried = every.dropna(subset='val_map'), _rates(suite)
     at_end = every[every.chosen & every.lr.isin((min(rates_tried), max(rates_tried)))]
@@ -493,7 +493,7 @@ def record(suite: str, dataset: str, known: pd.DataFrame,
         lambda values: pd.Series(best_of_k(values), range(1, len(values) + 1))).rename_axis(
             ['loss', 'head', 'labels', 'k']).dropna().reset_index()
     for end, content in (('.csv', table), ('_search.csv', search), ('_best_of_k.csv', curves)):
-        text = content.round(4).to_csv(index=False, lineterminator='\n')
+        text = content.round(4).assign(**content.filter(['lr'])).to_csv(index=False, lineterminator='\n')
         files.write_atomically(name.with_name(name.name + end), text)
     rounded = table.drop(columns='test_maps').round(1).assign(lr=table.lr, late=table.late.round(2))
     ends = f' The lowest or highest rate tried is the best, so a wider search could find a better one: {where}.'

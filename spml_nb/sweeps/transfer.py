@@ -121,8 +121,10 @@ def pretrained(run: str | Path) -> Model:
     run.result()   # refuses a run that is not done
     state = run.best()['network']
     kept = {name.removeprefix('backbone.'): value for name, value in state.items() if name.startswith('backbone.')}
-    model = create(run.config.backbone, 1, weights='none' if kept else run.config.weights,
-                   normalise=run.config.normalise)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(run.config.seed)   # draws a frozen backbone without pretrained weights again
+        model = create(run.config.backbone, 1, weights='none' if kept else run.config.weights,
+                       normalise=run.config.normalise)
     if kept: model.backbone.load_state_dict(kept)
     else: training.check_backbone(run, model)   # a linear run has kept its head alone
     return model.eval()

@@ -101,7 +101,7 @@ def _row(folder) -> dict | None:
     return row if os.path.lexists(folder) else None
 
 # %% ../../nbs/tools/cleanup.ipynb #fa869c22
-def listing(root: Path | None = None, *, state: str | None = None, pattern: str | None = None,
+def listing(root: Path | None = None, /, *, state: str | None = None, pattern: str | None = None,
             days: float | None = None, **filters) -> pd.DataFrame:
     """Every run folder, the newest first.
 

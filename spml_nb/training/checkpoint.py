@@ -59,7 +59,7 @@ def compare(run, kept: dict, now: dict):
     for part, words in {'data': 'data', 'task': 'rows or observed labels', 'weights': 'weights'}.items():
         if None not in (kept.get(part), now.get(part)) and kept[part] != now[part]:
             raise SpmlError(f'{run.folder} was begun on {words} that have changed since. Remove that folder to train '
-                            'anew.')
+                            'anew; if another folder of the same name was meant, give its whole path.')
 
 def save(trainer):
     """Write everything that the next epoch depends on.

@@ -110,7 +110,7 @@ def data_of(run: Run, config: Config, own: bool) -> datasets.Dataset:
     with warnings.catch_warnings():
         if own: warnings.simplefilter('ignore')
         data = datasets.load(config.dataset, root=config.root, min_positives=config.min_positives,
-                             exclude=config.exclude)
+                             exclude=config.exclude, scored=not own)
     if own and (trained_on := run.result().get('data', data.fingerprint)) != data.fingerprint:
         raise SpmlError(f'{run.folder} was trained on {config.dataset!r} with the fingerprint {trained_on}; what is '
                         f'found there now has {data.fingerprint}. Put the old data back, or name the data set to be '

@@ -72,9 +72,10 @@ def make_task(config: Config) -> Task:
                         f'labels={config.labels!r}: there is nothing to learn from. '
                         "Check the table's labels, or observe more (labels: single, full, partial-F, "
                         "single+negatives).")
-    if not (data.labels[val] > 0).any() and config.selection != 'last':   # else mAP is 0 or undefined in every epoch
-        raise SpmlError(f"selection={config.selection!r} needs validation images that have labels, and {data.name!r} "
-                        'has none. Add some, or give selection: last.')
+    seen = (data.labels[train] > 0).any(0)
+    if not (data.labels[val][:, seen] > 0).any() and config.selection != 'last':   # else every epoch has a mAP of 0
+        raise SpmlError(f"selection={config.selection!r} needs validation images with labels that training images have "
+                        f'too, and {data.name!r} has none. Add some, or give selection: last.')
     known = side.read(config.side, data, train) if config.side else {}
     return Task(data, train, val, test, observed[train], observed[val], whole, known)
 

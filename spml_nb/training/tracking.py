@@ -6,6 +6,7 @@
 __all__ = ['TRACKERS', 'TensorBoard', 'tracker']
 
 # %% ../../nbs/training/tracking.ipynb #804d60d4
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,7 +34,9 @@ class TensorBoard:
         self.folder, self.make, self.writer, self.written = folder, SummaryWriter, None, 0
 
     def __call__(self, curves: pd.DataFrame):
-        if self.writer is None: self.writer = self.make(self.folder, purge_step=1)
+        if self.writer is None:
+            self.writer = self.make(self.folder, purge_step=1)
+            weakref.finalize(self, self.writer.close)   # a sweep trains many runs in one process
         for step, row in enumerate(curves.to_dict('records')[self.written:], self.written + 1):
             for name, value in row.items(): self.writer.add_scalar(name, value, step)
         self.written = len(curves)

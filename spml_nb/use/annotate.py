@@ -63,6 +63,8 @@ class Sheet:
         self.folder, self.file = Path(folder), Path(folder) / 'labels.csv'
         self.images = sorted(find_images(photos_of(self.folder))[0],
                              key=lambda name: hashlib.sha256(name.encode('utf-8', 'surrogateescape')).digest())
+        if strange := [name for name in self.images if name != name.encode('utf-8', 'ignore').decode()]:
+            raise SpmlError(f'no table can hold names that are not UTF-8: {listed(map(ascii, strange))}. Rename them.')
         table = _read(self.file, self.images)
         self.class_names = usable_names([*table.columns.drop('split'), *classes])
         if not self.class_names:

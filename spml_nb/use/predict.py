@@ -65,9 +65,10 @@ def refuse_other(file: str | Path):
     Raises:
         SpmlError: if something else lies there.
     """
-    if not Path(file).is_file(): return
-    with open(file, encoding='utf-8', errors='replace') as lines: first, *rest = lines.readline().strip().split(',')
-    if first != 'image' or not rest or rest[-1] != 'labels' or len(rest) < 2:
+    file = Path(file)
+    if not file.exists(): return
+    head = file.read_text('utf-8', 'replace').partition('\n')[0].strip().split(',') if file.is_file() else []
+    if len(head) < 3 or (head[0], head[-1]) != ('image', 'labels'):
         raise SpmlError(f'{file} is there and is no table of predictions. Name another file, or move that one away.')
 
 def write_csv(table: pd.DataFrame, file: str | Path):

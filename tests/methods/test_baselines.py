@@ -144,7 +144,7 @@ def test_every_name_makes_a_method_for_every_family(name):
     (lambda s, z: b.an_loss(s, z, reduction='max'), ('max', 'mean')), (lambda s, z: b.zlpr_loss(s, z, unknown='no'), ('no', 'ignore')),
     (lambda s, z: b.asymmetric_loss(s, z, margin=1.5), ('margin', '1.5')), (lambda s, z: b.focal_loss(s, z, gamma=-1.), ('gamma', '-1')),
     (lambda s, z: b.label_smoothing_loss(s, z, smoothing=2.), ('smoothing', '2')), (lambda s, z: b.wan_loss(s, z, negative_weight=-1.), ('negative_weight', '-1')),
-    (lambda s, z: b.epr_loss(s, z, k=-1.), ('k', '-1')), (lambda s, z: b.entropy_minimization_loss(s, z, weight=-1.), ('weight', '-1')),
+    (lambda s, z: b.epr_loss(s, z, k=-1.), ('k must', '-1')), (lambda s, z: b.entropy_minimization_loss(s, z, weight=-1.), ('weight', '-1')),
     (lambda s, z: create('l1', z, epochs=1, weight=-1.), ('weight', '-1')), (lambda s, z: create('wbce', z, epochs=1, unknown='no'), ('no', 'ignore'))])
 def test_wrong_values_are_named(attempt, words):
     with pytest.raises(SpmlError) as error: attempt(*labels())

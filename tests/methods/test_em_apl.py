@@ -63,6 +63,14 @@ def test_two_selections_equal_the_authors(golden):
         assert relative(method.soft.numpy(), np.where(state < 0, -state, 0)) < 1e-6
 
 
+@pytest.mark.parametrize('warm_up', [0, 1, 5, 9])
+def test_every_warm_up_ends_with_the_whole_share(warm_up):
+    method = create('em_apl', torch.zeros(400, 3, dtype=torch.int8), epochs=10, warm_up=warm_up, proportion=0.9)
+    score, _ = scorer(torch.randn(400, 3))
+    for e in range(1, 11): method.end_epoch(e, score)
+    assert (method.pseudo < 0).sum(0).tolist() == [400 * 0.9 // (10 - max(1, warm_up)) * (10 - max(1, warm_up))] * 3
+
+
 def test_pseudo_labels_of_unknown_truth_are_neither_right_nor_wrong():
     method = create('em_apl', torch.tensor([[1, 0, 0, 0]], dtype=torch.int8), epochs=5)
     method.pseudo.copy_(torch.tensor([[0, -1, -1, -1]]))

@@ -66,7 +66,7 @@ def test_the_method_uses_the_epochs_values_and_its_rows():
 
 @pytest.mark.parametrize(('attempt', 'word'), [
     (lambda s, z: gr_loss(s, z, sigma=0.), 'sigma'), (lambda s, z: gr_loss(s, z, q2=2.), '2'), (lambda s, z: create('gr', z, epochs=1, mu=[1]), 'mu'),
-    (lambda s, z: create('gr', z, epochs=1, w=[0, 'two']), 'two'), (lambda s, z: create('gr', z, epochs=1, w=3), 'w'), (lambda s, z: create('gr', z, epochs=1, form='papre'), 'papre'),
+    (lambda s, z: create('gr', z, epochs=1, w=[0, 'two']), 'two'), (lambda s, z: create('gr', z, epochs=1, w=3), "'w' of 'gr' must be a list"), (lambda s, z: create('gr', z, epochs=1, form='papre'), 'papre'),
     (lambda s, z: gr_loss(s, z[:1]), '(1, 5)')])
 def test_wrong_values_are_named(attempt, word):
     with pytest.raises(SpmlError) as error: attempt(*problem())

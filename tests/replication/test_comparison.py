@@ -1,4 +1,5 @@
 "A comparison on photos of one's own: one search for each method, paired intervals, and what to take."
+import dataclasses
 import math
 import re
 import shlex
@@ -210,6 +211,17 @@ def test_validation_chooses_and_the_test_images_only_say_what_it_is_worth():
 def test_a_difference_that_may_be_chance_is_called_so_with_the_seeds_to_add():
     table, said = judge([AN, made_up('em', [52.0, 52.1, 52.4], [60.5, 60.2, 61.0])])
     assert 'which may be chance' in said and 'Not surely different from it there: an (' in said and '--seeds 10' in said and table.p[0] > 0.05
+
+
+def test_methods_that_train_the_same_are_called_so():
+    same = [52.0, 52.1, 52.4], [63.0, 64.1, 63.2]
+    _, said = judge([AN, made_up('zlpr', *same), made_up('multi_similarity', *same)])
+    assert 'Take zlpr' in said and 'The same runs here: multi_similarity.' in said and 'Not surely' not in said   # of equals the first
+
+
+def test_intervals_over_seeds_alone_are_called_so():
+    lines = [AN, made_up('em', [52.0, 52.1, 52.4], [63.0, 64.1, 63.2])]
+    assert 'over seeds alone' not in judge(lines)[1] and 'The scores of some runs are gone, so that intervals are over seeds alone.' in judge([*lines[:1], dataclasses.replace(lines[1], resampled={})])[1]
 
 
 def test_more_seeds_are_advised_only_where_they_would_tell():

@@ -1,12 +1,15 @@
 "Scores on samples of the test images: by counting images twice, from the files of outputs/, and trained again."
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from spml_nb import metrics
 from spml_nb.base import settings
+from spml_nb.data.loading import load
 from spml_nb.replication import resampling, statistics
 from spml_nb.replication.tables import record
 from spml_nb.runs.config import Config
@@ -59,6 +62,21 @@ def test_methods_are_trained_again_once_and_what_nobody_compares_goes(tmp_path, 
     assert set(scores) == {f'{name} mAP', f'{name} micro-F1'} and all(x.shape == (100,) and 0 < x.std() < 20 for x in scores.values())
     resampling.resample(pd.DataFrame(), told.append)
     assert len(told) == 1
+
+
+def test_what_is_kept_is_the_mean_over_all_runs_in_the_metric_that_is_named(tmp_path, monkeypatch):
+    configs = [Config(loss='an', dataset='mini_voc', regime='linear', seed=s, label_seed=s) for s in (0, 1, 2)]
+    names, logits = [f'{key(configs[0])} {metric}' for metric in resampling.MEASURED], {}
+    def made_up(config, task, root):
+        logits[config.seed] = torch.randn(len(task.test), task.observed.shape[1], generator=torch.Generator().manual_seed(config.seed))
+        return SimpleNamespace(logits={'test': logits[config.seed].numpy()})
+    monkeypatch.setattr(resampling, 'train', made_up)
+    found = resampling._trained(names, configs)
+    data = load('mini_voc')
+    true = data.labels[data.rows('test')]
+    for name in names:
+        expected = np.mean([resampling.resampled(name.split(' ')[1], each.numpy(), true, statistics.image_draws(len(true)), 0.5) for each in logits.values()], axis=0)
+        assert set(logits) == {0, 1, 2} and found[name] == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.skipif(not (OUTPUTS / statistics.RESAMPLED).is_file(), reason='no record')

@@ -149,10 +149,10 @@ def test_draws_repeat_and_weights_equal_copies():
         mean_average_precision(scores.repeat(draws[1], 0), targets.repeat(draws[1], 0)))
 
 
-@pytest.mark.parametrize('wrong', [lambda: effect([]), lambda: effect([1.0, 2.0], np.zeros((3, 5))),
-                                   lambda: resampled_map(np.zeros((3, 1)), np.ones((2, 1)), np.ones((1, 3), int))])
-def test_what_does_not_belong_together_is_refused(wrong):
-    with pytest.raises(SpmlError): wrong()
+@pytest.mark.parametrize(('wrong', 'told'), [(lambda: effect([]), 'no differences'), (lambda: effect([1.0, 2.0], np.zeros((3, 5))), '2 differences and 3 rows'),
+                                             (lambda: resampled_map(np.zeros((3, 1)), np.ones((2, 1)), np.ones((1, 3), int)), 'must be of the same images')])
+def test_what_does_not_belong_together_is_refused(wrong, told):
+    with pytest.raises(SpmlError, match=told): wrong()
 
 
 def test_ranks_of_one_table_agree_and_two_rows_say_nothing():

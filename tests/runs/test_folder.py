@@ -10,6 +10,7 @@ import torch
 
 from spml_nb import runs
 from spml_nb.base.errors import SpmlError
+from spml_nb.runs import folder as folder_module
 from spml_nb.runs.config import Config, resolve
 from spml_nb.runs.folder import Run
 
@@ -63,6 +64,22 @@ with run.lock(): print("got it", flush=True)
         assert 'waiting' in other.stdout.readline()
         assert other.poll() is None
     assert 'got it' in other.communicate(timeout=60)[0]
+
+
+def test_a_package_below_another_checkout_names_no_commit(tmp_path, monkeypatch):
+    place = tmp_path / 'venv' / 'spml_nb' / 'runs'
+    place.mkdir(parents=True)
+    for words in ('init -q', '-c user.name=a -c user.email=a@b commit -q --allow-empty -m first'): subprocess.run(['git', *words.split()], cwd=tmp_path, check=True)
+    monkeypatch.setattr(folder_module, '__file__', str(place / 'folder.py'))
+    assert runs.provenance()['commit'] is None
+    (tmp_path / '.git').rename(tmp_path / 'venv' / '.git')
+    assert len(runs.provenance()['commit'].rstrip('+')) == 12
+
+
+def test_weights_in_the_home_folder_are_told_apart(tmp_path, monkeypatch):
+    monkeypatch.setenv('HOME', str(tmp_path))
+    (tmp_path / 'pre.pt').write_bytes(b'1')
+    assert folder_module.digest('~/pre.pt') == folder_module.digest(tmp_path / 'pre.pt') != None   # noqa: E711
 
 
 def test_provenance_names_commit_and_versions():

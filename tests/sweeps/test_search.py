@@ -192,6 +192,7 @@ def test_a_board_is_resumed_nothing_runs_twice_and_its_files_are_written(own_fol
     assert 'of which 0 are missing; 8 runs with fresh seeds are chosen by now, of which 0 are missing' in (sweeps.sweep('mini', ['mini_voc'], dry_run=True, tell=told.append), told)[1][-3]
     folder = settings.path('outputs') / 'methods'
     assert {file.name for file in folder.iterdir()} == {'mini_voc.csv', 'mini_voc.md', 'mini_voc_search.csv', 'mini_voc_best_of_k.csv'}
+    assert set(pd.read_csv(folder / 'mini_voc_search.csv').lr) <= set(search._rates('mini'))   # not rounded
     board, curves = pd.read_csv(folder / 'mini_voc.csv'), pd.read_csv(folder / 'mini_voc_best_of_k.csv')
     assert list(board) == search.COLUMNS and (board.n == 2).all() and curves.k.tolist() == [1, 2] * 4
     head = (folder / 'mini_voc.md').read_text().splitlines()[0]

@@ -231,7 +231,11 @@ def test_only_a_finished_run_gives_its_backbone():
     with pytest.raises(SpmlError, match='no DONE'): pretrained(folder)
 
 
-def test_the_backbone_of_a_linear_run_is_the_one_it_started_from(photo_folder):
-    config = runs.Config(loss='an', dataset=str(photo_folder), backbone='mini', image_size=40, regime='linear', epochs=1)
-    model = pretrained(training.train(config).folder)
-    assert all(torch.equal(a, b) for a, b in zip(model.backbone.state_dict().values(), models.create('mini', 1).backbone.state_dict().values(), strict=True))
+@pytest.mark.parametrize('weights', ['default', 'none'])
+def test_the_backbone_of_a_linear_run_is_the_one_it_started_from(photo_folder, weights):
+    config = runs.Config(weights=weights, seed=5, loss='an', dataset=str(photo_folder), backbone='mini', image_size=40, regime='linear', epochs=1)
+    folder, random = training.train(config).folder, torch.get_rng_state()
+    model = pretrained(folder)
+    assert torch.equal(torch.get_rng_state(), random)
+    torch.manual_seed(5)
+    assert all(torch.equal(a, b) for a, b in zip(model.backbone.state_dict().values(), models.create('mini', 1, weights=weights).backbone.state_dict().values(), strict=True))

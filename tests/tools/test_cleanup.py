@@ -177,6 +177,9 @@ def test_filters():
     assert list(keeping.listing().seed) == [1, 0]   # newest first
     for given in ({'loss': 'em'}, {'hparams': {'alpha': 0.3}}, {'pattern': 'em-*'}, {'days': 30}, {'state': 'done'}, {'seed': '0'}):
         assert list(states(**given)) == [old.folder.name], given
+    elsewhere = stand_in(loss='an', root='/mnt/data')
+    assert list(states(root='/mnt/data')) == [elsewhere.folder.name]
+    shutil.rmtree(elsewhere.folder)
     for given in ({'seed': 1, 'dataset': 'mini_voc'}, {'state': 'begun'}): assert list(states(**given)) == [new.folder.name], given
     assert not len(keeping.listing(loss='em', seed=1)) and keeping.text(keeping.listing(loss='gr')) == 'none'
     for given, words in (({'los': 'em'}, "unknown parameter 'los'"), ({'state': 'dnoe'}, "Did you mean 'done'?"),

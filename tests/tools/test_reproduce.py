@@ -142,5 +142,5 @@ def test_what_cannot_be_reproduced(photo_folder):
         with pytest.raises(SpmlError, match="'cuda' is not here"): reproduction.reproduce(done, device='cuda')
     with pytest.raises(SpmlError, match='no run'): reproduction.reproduce('em-none')
     for file in photo_folder.rglob('*.png'): file.unlink()
-    with pytest.raises(SpmlError): reproduction.reproduce(done)
+    with pytest.raises(SpmlError, match='photos.images is empty'): reproduction.reproduce(done)
     assert not list(settings.path('cache').glob('reproduction-*'))

@@ -40,6 +40,12 @@ def test_a_run_is_not_scored_on_its_own_data_when_these_have_changed(folder, tmp
     assert training.evaluate(result.folder)[0]['map'] >= 0
 
 
+def test_photos_that_are_all_for_the_test_are_scored(folder):
+    result = training.train(config(folder, regime='linear', epochs=1))
+    pd.read_csv(folder / 'labels.csv').assign(split='test').to_csv(folder / 'labels.csv', index=False)
+    assert len(training.evaluate(result.folder, folder)[1]) == 60
+
+
 def test_the_root_of_a_runs_own_data_can_be_another(folder, tmp_path):
     result = training.train(config(folder, dataset=folder.name, root=str(tmp_path), regime='linear', epochs=1))
     score = training.evaluate(result.folder)[0]['map']

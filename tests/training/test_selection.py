@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 import torch
 from quick import config, empty_zeros, told
+from scipy.special import expit
+from sklearn.metrics import f1_score
 
 from spml_nb import metrics, runs, training
 from spml_nb.training import selection
@@ -125,6 +127,19 @@ def test_a_run_tells_what_a_choice_by_observed_labels_would_have_been(folder):
         assert clean.scores[f'observed_{name}'] == pytest.approx(observed.scores[name]), name
     assert 'observed_test_map' not in observed.scores and clean.scores['observed_best_epoch'] != clean.scores['best_epoch']
     assert not list(clean.folder.glob('val_observed*'))
+
+
+def test_f1_and_its_threshold_are_those_of_scikit_learn(folder):
+    "At the threshold of validation, at 0.5 and at 0.75, of all entries together and class by class."
+    result = training.train(config(folder, regime='linear', epochs=4))
+    data = training.make_task(config(folder)).data
+    true, p = ({part: f(part) for part in ('val', 'test')} for f in (lambda part: data.labels[data.rows(part)] > 0, lambda part: expit(result.logits[part].astype(float))))
+    by_threshold = {t: f1_score(true['val'].ravel(), (p['val'] >= t).ravel(), zero_division=0) for t in p['val'].ravel()}
+    assert by_threshold[min(by_threshold, key=lambda t: abs(t - result.scores['threshold']))] == max(by_threshold.values())
+    for name, t in (('', result.scores['threshold']), ('_at_0.5', 0.5), ('_at_0.75', 0.75)):
+        for kind in ('micro', 'macro'):
+            assert result.scores[f'test_{kind}_f1{name}'] == pytest.approx(f1_score(true['test'], p['test'] >= t, average=kind, zero_division=0)), (kind, name)
+    assert len({result.scores[f'test_{kind}_f1{name}'] for kind in ('micro', 'macro') for name in ('', '_at_0.75')}) >= 3
 
 
 def test_a_class_that_no_training_image_has_does_not_choose_the_epoch(folder):

@@ -93,13 +93,20 @@ def test_validation_images_without_any_label_choose_no_epoch(folder, given):
     table = pd.read_csv(folder / 'labels.csv').assign(split=np.repeat(['train', 'val', 'test'], [36, 12, 12]))
     table.loc[table.split == 'val', 'labels'] = ''
     table.to_csv(folder / 'labels.csv', index=False)
-    with pytest.raises(SpmlError, match='needs validation images that have labels, and .photos. has none. Add some, or give selection: last'), warnings.catch_warnings():
+    with pytest.raises(SpmlError, match='needs validation images with labels that training images have too, and .photos. has none. Add some, or give selection: last'), warnings.catch_warnings():
         warnings.simplefilter('ignore')
         training.train(config(folder, regime='linear', **given))
     assert not [p for p in settings.path('runs').glob('*') if p.is_dir()]
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         assert len(training.train(config(folder, regime='linear', **given | {'selection': 'last'})).curves) == 2
+
+
+def test_validation_images_whose_classes_no_training_image_has_choose_no_epoch(folder):
+    names = np.repeat(['red', 'bright', 'red|bright'], [36, 12, 12])
+    pd.read_csv(folder / 'labels.csv').assign(labels=names, split=np.repeat(['train', 'val', 'test'], [36, 12, 12])).to_csv(folder / 'labels.csv', index=False)
+    with pytest.raises(SpmlError, match='validation images with labels that training images have too'): training.make_task(config(folder))
+    assert len(training.make_task(config(folder, selection='last')).val) == 12
 
 
 # ---- a part of the training images

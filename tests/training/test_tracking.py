@@ -1,4 +1,6 @@
 "The curves that TensorBoard shows are those of the run, each epoch once, and a missing package is told before anything is written."
+import gc
+import os
 import sys
 
 import pytest
@@ -26,6 +28,14 @@ def test_curves_are_those_of_the_run_also_after_an_interruption(photo_folder, mo
     for name, points in drawn(result.folder).items():
         assert [step for step, _ in points] == [1, 2, 3, 4]
         assert [value for _, value in points] == pytest.approx(result.curves[name].tolist(), rel=1e-6)
+
+
+def test_a_run_that_has_ended_leaves_no_file_open(photo_folder, monkeypatch):
+    monkeypatch.setenv('SPML_NB_TRACKER', 'tensorboard')
+    folder = training.train(config(photo_folder, regime='linear')).folder
+    gc.collect()
+    held = [os.readlink(f'/proc/self/fd/{number}') for number in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{number}')]
+    assert list(folder.glob('events*')) and not [name for name in held if name.startswith(str(folder))]
 
 
 def test_without_the_setting_nothing_is_written(photo_folder):

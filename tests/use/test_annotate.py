@@ -59,6 +59,11 @@ def test_an_answer_that_cannot_be_written_leaves_the_table_as_it_was(folder, mon
     assert sheet.file.read_bytes() == before and sheet.waiting()[0] == second and {f.name for f in folder.iterdir()} <= {'images', 'labels.csv', '.labels.csv.lock'}
 
 
+def test_a_name_that_no_table_can_hold_is_told(folder):
+    os.rename(folder / 'images' / '07.png', os.fsencode(folder / 'images') + b'/caf\xe9.png')
+    with pytest.raises(SpmlError, match=r"names that are not UTF-8: 'caf\\udce9.png'. Rename"): Sheet(folder, CLASSES)
+
+
 def test_two_windows_on_one_folder_lose_nothing(folder):
     one, other = Sheet(folder, CLASSES, sample=4), Sheet(folder, ['bird'], sample=4)
     for sheet, names in ((one, ['cat']), (other, ['bird']), (one, ['dog'])): sheet.answer(sheet.waiting()[0], names)

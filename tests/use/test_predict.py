@@ -22,7 +22,7 @@ from spml_nb import data as datasets
 from spml_nb import runs
 from spml_nb.base.errors import SpmlError, SpmlWarning
 from spml_nb.use import predictor
-from spml_nb.use.predict import open_model, predict, write_csv
+from spml_nb.use.predict import open_model, predict, refuse_other, write_csv
 from spml_nb.use.predictor import find_images
 
 
@@ -218,6 +218,12 @@ def test_a_table_of_somebodys_labels_is_never_replaced(made, tmp_path, text):
     file.write_text(text)
     with pytest.raises(SpmlError, match='labels.csv is there and is no table of predictions'): write_csv(predict(made.run('linear').folder, made.test[:1]), file)
     assert file.read_text() == text
+
+
+def test_what_is_no_file_is_refused_before_the_work(tmp_path):
+    for place in (tmp_path, '/dev/null'):
+        with pytest.raises(SpmlError, match='is there and is no table of predictions'): refuse_other(place)
+    refuse_other(tmp_path / 'new.csv')
 
 
 def test_classes_may_be_called_like_the_other_columns():

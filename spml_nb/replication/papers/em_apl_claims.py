@@ -88,7 +88,7 @@ CLAIMS += [
           'In early training the loss of annotated positives rises with AN.',
           lambda figure: [between(f'{dataset}, rise', figure(dataset, 'AN', _early_rise), low=0) for dataset in _DATA],
           figure='7',
-          note='Asked of the first epoch: its mean behind the first fifth beside the first fifth, in percent.'),
+          note='Asked of the first epoch: the mean after its first fifth against that of its first fifth, in percent.'),
     Claim('em_apl-loss-falls', 'Section B.1, Fig. 7', 'The loss of annotated positives falls with EM.',
           lambda figure: [between(f'{dataset}, fall', figure(dataset, 'EM', _fall), low=0) for dataset in _DATA],
           figure='7', note='From the first fifth of the first epoch to the last epoch, in percent.'),
@@ -115,4 +115,5 @@ CLAIMS += [
           lambda figure: [above('coco14, pairs in the right order',
                                 *(figure('coco14', name, _parted) for name in ('EM', 'AN')))],
           figure='11',
-          note='Asked of the test images, as the share of pairs in the right order, in the classes shown.')]
+          note='Asked of the test images, as the share of pairs in the right order, in the eight classes counted, of '
+               'which the figure shows four.')]

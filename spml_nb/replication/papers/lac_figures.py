@@ -17,7 +17,7 @@ from ...runs.config import resolve
 from ...runs.folder import Run
 
 # %% ../../../nbs/replication/papers/lac_figures.ipynb #0ffb7720
-LEM = {'loss': 'lac', **published.read('lac')['tables']['2']['groups']['LEM']['config']}   # the paper's second setting
+LEM = {'loss': 'lac', **published.read('lac')['tables']['2']['groups']['LEM']['config']}   # the label-wise model
 THRESHOLDS, TEMPERATURES, QUEUES = (0.5, 0.6, 0.7, 0.8, 0.9), (0.1, 0.5, 1, 1.5, 2), (512, 1024, 2048, 4096, 8192)
 
 def _varied(caption: str, axis: str, values: tuple, fields: tuple, printed: str, notes: str = '') -> PaperFigure:

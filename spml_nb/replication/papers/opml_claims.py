@@ -18,7 +18,8 @@ _OTHERS = [f'1 P. & 0 N. / {method}' for method in (
 CLAIMS = [
     Claim('opml-sp-best', 'Section IV-B, Table II',
           'OPML-SP is above every other method with single positives on all four data sets.',
-          lambda table: table.everywhere(above, _BEST, _OTHERS), tables=('II',), note='On VOC it is so by 0.01.',
+          lambda table: table.everywhere(above, _BEST, [*_OTHERS, _OURS]), tables=('II',),
+          note='On VOC it is above the others by 0.01.',
           main=True),
     Claim('opml-sp-negatives', 'Section IV-B, Table II',
           'OPML-SP, which knows no negative, is above BCE that knows all negatives.',
@@ -47,6 +48,11 @@ _PARTS = ['OPML + high rank', 'OPML + smoothing', 'OPML + correction']
 
 def _validation_drop(curve): return float(curve['val_map'].max() - curve['val_map'][-1])
 
+def _stable(figure, other):
+    return [above(f'{dataset}, validation drop', *(figure(dataset, name, _validation_drop)
+                                                   for name in (other, 'OPML + high rank')))
+            for dataset in ('voc12', 'cub')]
+
 def _share(bins): return lambda histogram: 100 * float(histogram['counts'][bins].sum() / histogram['counts'].sum())
 
 def _confidence(figure):
@@ -74,11 +80,11 @@ CLAIMS += [
           inferred=True),
     Claim('opml-stable', 'Section IV-C, Fig. 4',
           'In long training high rank slows the fall of the mAP that OPML suffers.',
-          lambda figure: [above(f'{dataset}, validation drop', figure(dataset, 'OPML', _validation_drop),
-                                figure(dataset, 'OPML + high rank', _validation_drop))
-                          for dataset in ('voc12', 'cub')], figure='4',
-          note="The text does not say on which images the figure's mAP is measured; validation images are taken. The "
-               'figure shows BCE as well. It is not asked, because on cub_crops it hardly falls within 40 epochs.'),
+          lambda figure: _stable(figure, 'OPML'), figure='4',
+          note="The text does not say on which images the figure's mAP is measured; validation images are taken."),
+    Claim('opml-stable-bce', 'Section IV-C, Fig. 4',
+          'In long training the mAP of OPML with high rank falls less than that of BCE.',
+          lambda figure: _stable(figure, 'BCE'), figure='4', note='Measured as for OPML without high rank.'),
     Claim('opml-confidence', 'Section IV-B, Fig. 3',
           'OPML is sure of more positive labels of the test images than BCE, and unsure of fewer.', _confidence,
           figure='3',
