@@ -590,7 +590,7 @@ def _number_of_part(operand: Operand, suite: str, known: pd.DataFrame) -> Number
              for name, place in about['parts'].items()
              if (place['dataset'], place['series'], place['values']) == (dataset, curve, values)
              and place['key'] in known.index}
-    return Number(seeds, '' if suite == 'paper' else f'{used} for ', (used, series, quantity), tested, 'mAP' * bool(tested))
+    return Number(seeds, f'{used} for ' * (suite != 'paper'), (used, series, quantity), tested, 'mAP' * bool(tested))
 
 @lru_cache
 def _sources(paper: str, table: str, suite: str) -> dict[tuple[str, str], tuple]:

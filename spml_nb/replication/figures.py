@@ -67,7 +67,7 @@ def figures(paper: str) -> list[str]:
     return list(FIGURES[one_of(paper, FIGURES, 'paper')])
 
 def _figure(paper: str, figure: str | int) -> drawing.PaperFigure:
-    return FIGURES[paper][one_of(str(figure), figures(paper), f'figure of {paper!r}')]
+    return FIGURES.get(paper)[one_of(str(figure), figures(paper), f'figure of {paper!r}')]   # `figures` refuses a paper
 
 def description(paper: str, figure: str | int) -> dict[str, str]:
     """What a figure shows, what the paper says of it, and what was chosen here.

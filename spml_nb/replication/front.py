@@ -270,11 +270,11 @@ def part(measured: pd.DataFrame, picture: str) -> str:
     missing = f' Still missing: {(wanted.n == 0).sum()} of {len(wanted)} cells.' if (wanted.n == 0).any() else ''
     text = ('Points of mAP gained over AN. Rings are the papers’ gains on VOC, COCO, NUS-WIDE and CUB. Dots are ours, '
             'on the photos that stand in for these, over AN on the same head, ± half the 95 % interval over seeds and '
-            'test images. Crosses are ours over plain AN, on a linear head, which is how HML’s published gain is taken. The table gives our gain '
-            'over the baseline that the paper uses and, in brackets, over the other one where both differ. Not '
-            'exercised: in most runs the best epoch came before the method’s own mechanism began. \\*Two-way is '
-            'trained with all labels; its gains are over binary cross-entropy weighted by class frequencies and, in '
-            'brackets, over plain binary cross-entropy. '
+            'test images. Crosses are ours over plain AN, on a linear head, which is how HML’s published gain is '
+            'taken. The table gives our gain over the baseline that the paper uses and, in brackets, over the other '
+            'one where both differ. Not exercised: in most runs the best epoch came before the method’s own mechanism '
+            'began. \\*Two-way is trained with all labels; its gains are over binary cross-entropy weighted by class '
+            'frequencies and, in brackets, over plain binary cross-entropy. '
             f'{site.protocol(SUITE)}{missing}')
     image = f'![What each method gains over assume negative, as published and here]({picture})'
     found = findings(measured)

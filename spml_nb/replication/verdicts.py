@@ -99,7 +99,7 @@ def end_to_end(known: pd.DataFrame, printed: list[dict]) -> pd.DataFrame:
         in percent, half its interval over seeds), gain and gain_half (over AN on the same head, with the interval over
         seeds and test images), plain and plain_half (the same over AN on the linear head), late (share of runs whose
         best epoch is one of the last two) and acted (whether the method's own mechanism did); the same with `_alone`
-        behind the name, of the head alone; tried_low and tried_high (range of the test mAP over the runs of the search);
+        behind the name, of the head alone; tried_low and tried_high (range of the test mAP in its search);
         published, lowest and highest (mean and range of the gains over AN that the papers print, NaN without one).
     """
     whole, alone = (found[found.choice == 'clean'].set_index(_KEYS)[_SHOWN]
