@@ -1,5 +1,6 @@
 "The house rules that keep the tree readable: three trees of one shape, imports that point downwards, and a size."
 import ast
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -85,6 +86,7 @@ def test_the_package_stays_small():
     assert statements <= 10494   # Each change should leave fewer
     assert sum(len(file.read_text(encoding='utf-8').splitlines()) for file in PACKAGE.rglob('*.yml')) <= 1000
     assert all(file.stat().st_size <= 300 * 1024 for file in NOTEBOOKS.rglob('*.ipynb'))
+    assert not [file for file in NOTEBOOKS.rglob('*.ipynb') if 'widgets' in json.loads(file.read_text(encoding='utf-8'))['metadata']]   # state of no use
 
 
 @pytest.mark.parametrize('module', MODULES)
