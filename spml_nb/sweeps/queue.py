@@ -96,7 +96,7 @@ class _Worker:
         self.number, self.jobs, self.process = number, jobs, None
 
     def start(self, config: Config):
-        environment = {**os.environ, 'OMP_NUM_THREADS': str(max(1, settings.cores() // self.jobs))}
+        environment = {'OMP_NUM_THREADS': str(max(1, settings.cores() // self.jobs)), **os.environ}   # or as given
         gpus = _gpus()
         if gpus and ':' not in config.device: environment['CUDA_VISIBLE_DEVICES'] = gpus[self.number % len(gpus)]
         words = [sys.executable, '-c', 'from spml_nb.sweeps.queue import work; work()']

@@ -169,6 +169,17 @@ def test_each_worker_sees_one_gpu_unless_the_run_names_it(monkeypatch, device, s
     assert started == [seen]
 
 
+@pytest.mark.parametrize(('given', 'threads'), [(None, '2'), ('1', '1')])
+def test_a_worker_has_its_share_of_the_cores_or_as_many_threads_as_asked_for(monkeypatch, given, threads):
+    started = []
+    if given is None: monkeypatch.delenv('OMP_NUM_THREADS', raising=False)
+    else: monkeypatch.setenv('OMP_NUM_THREADS', given)   # as TROUBLESHOOTING advises where two commands share a machine
+    monkeypatch.setattr(queue.settings, 'cores', lambda: 8)
+    monkeypatch.setattr(queue.subprocess, 'Popen', lambda words, env, **more: started.append(env['OMP_NUM_THREADS']))
+    queue._Worker(0, 4).start(Config())
+    assert started == [threads]
+
+
 def test_a_worker_that_cannot_start_is_a_failure_and_no_wait_without_end(place, monkeypatch):
     def refuse(worker, config): raise OSError('no more processes')
     monkeypatch.setattr(queue._Worker, 'start', refuse)
