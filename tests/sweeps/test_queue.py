@@ -187,7 +187,7 @@ def test_a_worker_that_cannot_start_is_a_failure_and_no_wait_without_end(place, 
     assert table.state.tolist() == ['failed'] and 'OSError: no more processes' in table.message[0]
 
 
-def test_time_left_is_learnt_from_like_runs(photo_folder):
+def test_time_left_is_learnt_from_like_runs(photo_folder, tmp_path, monkeypatch):
     alike = {'regime': 'linear', 'head': 'linear', 'backbone': 'mini', 'image_size': 40, 'device': 'cpu', 'dataset': 'mini_voc'}
     known = pd.DataFrame([alike | given for given in (
         {'loss': 'an', 'seconds': 2.0}, {'loss': 'an', 'seconds': 4.0}, {'loss': 'em', 'seconds': 30.0}, {'loss': 'em', 'seconds': 900.0, 'regime': 'finetune'},
@@ -198,7 +198,8 @@ def test_time_left_is_learnt_from_like_runs(photo_folder):
     own = {'dataset': str(photo_folder), 'backbone': 'mini', 'image_size': 40}
     assert seconds(**own) == pytest.approx(4000 * 48 / (0.8 * 6000)) and math.isnan(seconds(**own, regime='finetune'))   # 48 of its photos are for training
     assert sweeps.plan([QUICK], pd.DataFrame()).expected.isna().all()
-    (settings.path('data') / 'holiday').mkdir(parents=True)   # called like the photos of an earlier run, and without any
+    monkeypatch.setenv('SPML_NB_DATA', str(tmp_path))
+    (tmp_path / 'holiday').mkdir()   # called like the photos of an earlier run, and without any
     alone = pd.DataFrame([alike | {'loss': 'em', 'seconds': 5.0, 'dataset': 'holiday'}])
     assert math.isnan(sweeps.plan([replace(QUICK, dataset='mini_cub')], alone).expected[0])
 
