@@ -198,7 +198,7 @@ def test_time_left_is_learnt_from_like_runs(photo_folder, tmp_path, monkeypatch)
     own = {'dataset': str(photo_folder), 'backbone': 'mini', 'image_size': 40}
     assert seconds(**own) == pytest.approx(4000 * 48 / (0.8 * 6000)) and math.isnan(seconds(**own, regime='finetune'))   # 48 of its photos are for training
     assert sweeps.plan([QUICK], pd.DataFrame()).expected.isna().all()
-    monkeypatch.setenv('SPML_NB_DATA', str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     (tmp_path / 'holiday').mkdir()   # called like the photos of an earlier run, and without any
     alone = pd.DataFrame([alike | {'loss': 'em', 'seconds': 5.0, 'dataset': 'holiday'}])
     assert math.isnan(sweeps.plan([replace(QUICK, dataset='mini_cub')], alone).expected[0])
