@@ -146,9 +146,9 @@ def judge(lines: Sequence[Line], seeds: int = 0) -> tuple[pd.DataFrame, str]:
            for each in through if len(each.runs) < wanted]
     if few and shared: few.append(f'All numbers are of the seeds that the methods share: {len(shared)} of {wanted}.')
     waiting = ', '.join(each.row.loss for each in lines if not len(each.runs))
-    gone = not all(each.resampled for each in through)
     notes = [*few, *[f'Not through: {waiting}.'] * bool(waiting),
-             *['The scores of some runs are gone, so that intervals are over seeds alone.'] * gone]
+             *['The scores of some runs are gone, so that intervals are over seeds alone.']
+             * any(not each.resampled for each in through)]
     if not shared:
         return pd.DataFrame(), '\n'.join(['No seed is done with every method, so nothing is advised.', *notes])
     through = [replace(each, runs=each.runs.loc[shared]) for each in through]   # else luck with seeds would choose

@@ -67,7 +67,8 @@ def figures(paper: str) -> list[str]:
     return list(FIGURES[one_of(paper, FIGURES, 'paper')])
 
 def _figure(paper: str, figure: str | int) -> drawing.PaperFigure:
-    return FIGURES.get(paper)[one_of(str(figure), figures(paper), f'figure of {paper!r}')]   # `figures` refuses a paper
+    numbers = figures(paper)
+    return FIGURES[paper][one_of(str(figure), numbers, f'figure of {paper!r}')]
 
 def description(paper: str, figure: str | int) -> dict[str, str]:
     """What a figure shows, what the paper says of it, and what was chosen here.
