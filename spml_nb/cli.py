@@ -190,7 +190,13 @@ def _train(args):
     result = launch.launch(Config(**given), args.nproc, tell=say)
     val, test = (f"{result.scores[f'{part}_map']:.2f} against {against(result.scores[f'{part}_truth'])}"
                  if f'{part}_map' in result.scores else 'not measured' for part in ('val', 'test'))
-    print(f'{result.folder}: validation mAP {val}; test mAP {test}')
+    print(f'{result.folder}: validation mAP {val}; test mAP {test}' + _seen(result.scores))
+
+def _seen(scores: dict) -> str:
+    "What the choice of the epoch went by, where it is another number."
+    seen = scores.get('val_map_seen')
+    if seen is None or seen == scores['val_map']: return ''
+    return f'. Over the classes that training photos have, by which the epoch was chosen: validation mAP {seen:.2f}'
 
 # %% ../nbs/cli.ipynb #8c4c9464
 _MODEL = ("a finished run's name or folder, a .safetensors or .onnx file or a folder of `spml export`, or a model that "
@@ -302,14 +308,15 @@ _LAUNCH = (
     _argument('--address', help='of the Ray cluster, such as auto (unset: Ray on this machine alone)'),
     _argument('--dry-run', action='store_true', help='only say how many runs are missing and how long they will take'))
 
-_BOARDS = ('methods', 'biased', 'worth')   # what `spml sweep` knows besides papers
+_BOARDS = ('methods', 'biased', 'choice', 'worth')   # what `spml sweep` knows besides papers
 
 def _launched(args) -> dict: return {name: getattr(args, name) for name in ('jobs', 'engine', 'address', 'dry_run')}
 
 @_command("run what a paper's tables or figures, or the board of all methods, still need",
           'Search on validation, then train the choice with fresh seeds; finished runs are never run again.',
           _argument('paper', help='hml, opml, lac, two_way or em_apl; methods, for the board of all methods; biased, '
-                         'for labels that are not drawn at random; or worth, for what a label is worth',
+                         'for labels that are not drawn at random; choice, for AN at other rates of its search; or '
+                         'worth, for what a label is worth',
                     completes='swept'),
           _argument('--table', help='one table of it, such as 2 or IV (unset: all)'),
           _argument('--figure',
@@ -318,14 +325,14 @@ def _launched(args) -> dict: return {name: getattr(args, name) for name in ('job
                     help="paper: the papers' own data sets; photos: sets of photos that stand for them, a head on "
                          'frozen features (unset: photos). The board of methods also has photos_finetune and mini'),
           _argument('--dataset', nargs='+', default=(), metavar='NAME',
-                    help="of methods, biased or worth: some of the suite's data sets (unset: all)"),
+                    help="of methods, biased, choice or worth: some of the suite's data sets (unset: all)"),
           _argument('--loss', nargs='+', default=(), metavar='NAME', completes='loss',
                     help='of methods: some of them (unset: all)'),
           _argument('--seeds', type=int, nargs='+', metavar='S',
                     help="of observed labels and training (unset: the suite's number from 0; a figure takes its own)"),
           *_LAUNCH)
 def _sweep(args) -> bool | None:
-    from spml_nb.replication import biased, figures, tables, worth
+    from spml_nb.replication import biased, choice, figures, tables, worth
     from spml_nb.sweeps import presets, search
     one_of(args.paper, [*presets.PAPERS, *_BOARDS], 'paper')
     own_suite, of_paper = args.paper in _BOARDS[1:], args.table or args.figure or args.seeds
@@ -335,12 +342,12 @@ def _sweep(args) -> bool | None:
             (args.loss and args.paper != 'methods',
              SpmlError('--loss goes with methods alone: `spml sweep methods --loss em hml`.')),
             ((own_suite and args.suite) or (of_paper if args.paper in _BOARDS else args.dataset),
-             SpmlError('--dataset goes with methods, biased and worth, --table, --figure and --seeds with a paper, '
+             SpmlError('--dataset goes with methods, biased, choice and worth, --table, --figure and --seeds with a paper, '
                        '--suite with a paper or methods: `spml sweep methods --dataset voc12_animals`.'))):
         if wrong: raise error
     options, suite = _launched(args) | {'tell': say}, args.suite or 'photos'
     if own_suite:
-        done = {'biased': biased, 'worth': worth}[args.paper].sweep(args.dataset, **options)
+        done = {'biased': biased, 'choice': choice, 'worth': worth}[args.paper].sweep(args.dataset, **options)
     elif args.paper == 'methods': done = search.sweep(suite, args.dataset, args.loss, **options)
     elif args.figure:
         done = figures.sweep(args.paper, args.figure, suite, **options)

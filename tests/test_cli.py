@@ -124,11 +124,12 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
 
 
 @pytest.mark.parametrize(('words', 'message'), [
-    (['sweep', 'hmm'], "unknown paper 'hmm'; allowed: hml, em_apl, opml, lac, two_way, methods, biased, worth"),
+    (['sweep', 'hmm'], "unknown paper 'hmm'; allowed: hml, em_apl, opml, lac, two_way, methods, biased, choice, worth"),
     (['sweep', 'hml', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: paper, photos"),
     (['sweep', 'methods', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: photos, photos_finetune, mini"),
     (['sweep', 'hml', '--dataset', 'ccp'], '--dataset goes with methods'), (['sweep', 'hml', '--loss', 'em'], '--loss goes with methods alone'), (['sweep', 'biased', '--suite', 'mini'], '--suite with a paper or methods'), (['sweep', 'worth', '--loss', 'em'], '--loss goes with methods alone'), (['sweep', 'methods', '--table', '2'], '--dataset goes with methods'),
-    (['sweep', 'worth', '--seeds', '0'], '--dataset goes with methods, biased and worth'),
+    (['sweep', 'worth', '--seeds', '0'], '--dataset goes with methods, biased, choice and worth'),
+    (['sweep', 'choice', '--dataset', 'voc'], "unknown set of photos 'voc'; allowed: "),
     (['sweep', 'worth', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"), (['sweep', 'biased', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"),
     (['sweep', 'methods', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"),
     (['compare', 'ccp', 'an', 'em'], 'ccp is no folder of photos'), (['compare', '.', '--suite', 'mini'], "unknown suite 'mini'; allowed: photos, photos_finetune"),

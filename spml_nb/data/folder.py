@@ -58,7 +58,7 @@ def _read_rows(file):
     "The lines of a table as lists of str, without the blank ones."
     try:
         with open(file, encoding='utf-8-sig', newline='') as lines:
-            rows = [row for row in csv.reader(lines, strict=True) if row]
+            rows = [row for row in csv.reader(lines, strict=True) if any(cell.strip() for cell in row)]
     except (csv.Error, UnicodeDecodeError, OSError) as error:
         raise SpmlError(f'{file} cannot be read as a comma-separated table in UTF-8: {error}. ' + (
             'Make it readable.' if isinstance(error, OSError) else 'Save it as CSV UTF-8, with commas between columns.'
@@ -135,6 +135,7 @@ def _advice(header):
     first, rest = header[0], [name for name in header[1:] if name != 'split']
     if os.path.splitext(first)[1].lower() in PHOTOS: return f'The first line must name the columns: {HEADERS}. '
     if not first: return 'The first column may be row numbers: from pandas, write the table with index=False. '
+    if first.lower().startswith('sep='): return 'Remove the first line, which is for Excel alone. '
     if first != 'image':
         return f'Rename the first column {first!r} to `image`. ' if 'image' not in rest else 'Put `image` first. '
     if beside := [name for name in rest if name not in NAMED] if set(NAMED) & set(rest) else []:
@@ -235,8 +236,8 @@ def _image_paths(given, folder, file):
     paths = [_image_path(folder, name) for name in names]
     absent = [name for name, path in zip(names, paths, strict=True) if path is None]
     if absent:
-        raise SpmlError(f'{file} names {len(absent):,} images that are not in {folder}: {_elsewhere(absent, folder)}. '
-                        'Add them, mend the names, or remove the rows.')
+        raise SpmlError(f'{file} names {len(absent):,} image{"s" * (len(absent) > 1)} not to be found in {folder}: '
+                        f'{_elsewhere(absent, folder)}. Add them, mend the names, or remove the rows.')
     twice = pd.Series(names)[pd.Series(map(str, paths)).duplicated()].unique()
     if len(twice): raise SpmlError(f'{file} has more than one row for: {listed(twice)}. Join them: one row an image.')
     return paths
@@ -456,7 +457,7 @@ def doubts(data: Dataset, folder: Path) -> list[str]:
     Returns:
         Sentences, each with a remedy.
     """
-    found = [*_without_row(data, folder), *_without_label(data), *_near_names(data), *_no_classes(data)]
+    found = [*_without_row(data, folder), *_without_label(data, folder), *_near_names(data), *_no_classes(data)]
     return [f'{data.name}: {text}' for text in found]
 
 def _without_row(data, folder):
@@ -466,8 +467,8 @@ def _without_row(data, folder):
         yield (f'labels.csv has no row for {len(there):,} photos of images/, which are not used: {listed(there)}. Add '
                'rows, or move the photos away.')
 
-def _without_label(data):
-    names = np.array(data.image_names)
+def _without_label(data, folder):
+    names = np.array([path.relative_to(folder).as_posix() for path in data.images])
     for value, what in ((-1, 'no label, so that every class counts as absent'), (0, 'no label, and nothing is known')):
         rows = (data.labels == value).all(1)
         if rows.any():
@@ -502,7 +503,7 @@ def _near_names(data):
         near += [f'{name!r} (did you mean {u}?)' for u in get_close_matches(name, like, 1, 0.8)]
     if near: yield f'names that stand once beside a near one that stands often: {listed(near)}. Mend the table if so.'
     joined = [name for name in counts
-              if all(parts := re.split(' *[,;/+&] *', name)) and len(parts) > 1 and set(parts) & set(counts)]
+              if all(parts := re.split(' *[,;/+&] *| and | und ', name)) and len(parts) > 1 and set(parts) & set(counts)]
     joined += [name for name in counts if len(words := name.split()) > 1 and set(words) <= set(counts)]
     if joined: yield f'classes that are made of others: {listed(map(repr, joined))}. Write `|` between names.'
 

@@ -6,6 +6,7 @@
 __all__ = ['SIDE', 'ALIKE', 'FEWEST', 'parts', 'observed', 'sheet', 'look', 'same', 'Checked', 'check']
 
 # %% ../../nbs/data/glance.ipynb #d25ac022
+import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,15 +34,16 @@ def parts(data: Dataset) -> pd.DataFrame:
 
     Returns:
         DataFrame, a row for each part that has images: photos, positives and negatives (means of a photo), unknown
-        (percent of the labels), unlabelled (photos without a positive), scores (what they are measured against).
+        (percent of the labels), unlabelled (photos without a positive), counted (photos that count in a score), scores
+        (what they are measured against).
     """
     rows = {}
     for part in PARTS:
         if len(y := data.labels[data.rows(part)]):
-            positive, negative = (y > 0).sum(1), (y < 0).sum(1)
+            positive, negative, (targets, truth) = (y > 0).sum(1), (y < 0).sum(1), for_scoring(y)
             rows[part] = {'photos': len(y), 'positives': positive.mean(), 'negatives': negative.mean(),
                           'unknown': 100 * (y == 0).mean(), 'unlabelled': int((positive == 0).sum()),
-                          'scores': against(for_scoring(y)[1])}
+                          'counted': int((targets != 0).any(1).sum()), 'scores': against(truth)}
     return pd.DataFrame.from_dict(rows, 'index')
 
 def observed(data: Dataset) -> str:
@@ -164,18 +166,19 @@ def check(folder: str | Path, root: str | Path | None = None) -> Checked:
         warnings.simplefilter('always')
         data = load(folder, root)
     unusable, plain, *alike = look(data.images)
+    names = _in_table(data)
     known = parts(data)
     blind = [part for part, words in known.scores.items() if part != 'train' and words == against(TRUTHS[2])]
     lines = [repr(data), '', known.round({'positives': 2, 'negatives': 2, 'unknown': 1}).to_string(), '',
              observed(data), *_classes(data), *_across(data, *alike)]
     if blind: lines.append(missing(TRUTHS[2], ' and '.join(blind)))
     if unusable:
-        named = [f'{data.image_names[k]} ({why})' for k, why in unusable.items()]
+        named = [f'{names[k]} ({why})' for k, why in unusable.items()]
         lines.append(f'Photos that cannot be used: {len(unusable):,} of {len(data):,}, {listed(named, 20)}. Repair or '
                      'replace them, or remove their rows.')
     if plain:
         lines.append(f'Photos of one colour, as a network sees them: {len(plain):,} of {len(data):,}, '
-                     f'{listed([data.image_names[k] for k in plain])}. Transparency is '
+                     f'{listed([names[k] for k in plain])}. Transparency is '
                      'dropped: save those that show something on a ground of another colour.')
     lines += [f'warning: {warning.message}' for warning in told]
     return Checked('\n'.join(lines), not unusable and bool((data.labels[data.rows('train')] > 0).any()))
@@ -189,7 +192,8 @@ def _classes(data):
         stay = len(counts) - len(few)
         rest = '1 class stays' if stay == 1 else f'{stay:,} classes stay'
         yield (f'Rare, with fewer than {FEWEST} positives: {listed([f"{name} {n}" for name, n in few.items()], 20)}. '
-               + (f'`-p min_positives {FEWEST}` leaves them out; {rest}.' if stay else 'Add photos.'))
+               + (f'`-p min_positives {FEWEST}` leaves them out; {rest}{_bare(data, few.index)}.' if stay else
+                  'Add photos.'))
     for part in [part for part in PARTS[1:] if part in data.split]:
         y, names = for_scoring(data.labels[data.rows(part)])[0], np.array(data.class_names)
         unscored = (y == 0).any(0) & ~(y < 0).any(0)
@@ -198,13 +202,27 @@ def _classes(data):
         if unscored.any():
             yield f'No {part} photo is known to lack: {listed(names[unscored])}. Such a class has no AP there.'
 
+def _bare(data, names):
+    "How many photos have no label without those classes, as the end of a sentence."
+    of_others = ~np.isin(data.class_names, names)
+    bare = ((data.labels > 0).any(1) & ~(data.labels[:, of_others] > 0).any(1)).sum()
+    return f', and {bare:,} photos have no label then' if bare else ''
+
+def _in_table(data):
+    "The names of the photos as the column `image` has them."
+    if data.images_in_memory: return data.image_names
+    shared = Path(os.path.commonpath([Path(path).parent for path in data.images]))
+    below = [folder for folder in (shared, *shared.parents) if folder.name == 'images']
+    return [Path(path).relative_to(below[0]).as_posix() for path in data.images] if below else data.image_names
+
 def _across(data, groups, equal):
     "Lines about photos that are there more than once, or look so; those in different parts come first."
+    names = _in_table(data)
     groups = sorted(zip(groups, equal, strict=True), key=lambda group: len(set(data.split[group[0]])) == 1)
     for exact, sign, what, remedy in ((True, ' = ', 'are there more than once', 'Keep one row of each.'),
                                       (False, ' ≈ ', 'look nearly the same', 'Keep one row where it is one photo.')):
         chosen = [rows for rows, pixels in groups if pixels == exact]
-        words = [sign.join(f'{data.image_names[k]} ({data.split[k]})' for k in rows) for rows in chosen]
+        words = [sign.join(f'{names[k]} ({data.split[k]})' for k in rows) for rows in chosen]
         between = sum(len(set(data.split[rows])) > 1 for rows in chosen)
         where = f', {between:,} of them in different parts, which makes scores better than they are' if between else ''
         if chosen: yield f'Photos that {what}: {len(chosen):,}{where}: {listed(words, 5)}. {remedy}'

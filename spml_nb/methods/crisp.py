@@ -35,15 +35,16 @@ def class_priors(scores: Tensor, z: Tensor, *, tau: float = 0.01, delta: float =
     """
     same_shape(scores, z, 'scores and labels'), all_finite(scores)
     above_zero(in_range(delta, 0, 1, 'delta'), 'delta', 'its logarithm is taken.')
+    scores, z, device = scores.cpu(), z.cpu(), scores.device   # not every device has float64
     order = scores.argsort(0, descending=True)
     s, P, n = scores.gather(0, order), (z > 0).gather(0, order).double(), len(scores)
     n_p = P.sum(0).clamp_min(1)
-    q, q_p = torch.arange(1, n + 1, device=s.device).double()[:, None] / n, P.cumsum(0) / n_p
+    q, q_p = torch.arange(1, n + 1).double()[:, None] / n, P.cumsum(0) / n_p
     slack = math.sqrt(math.log(4 / delta) / (2 * n)) + (math.log(4 / delta) / (2 * n_p)).sqrt()
     bound = (q + (1 + in_range(tau, 0, math.inf, 'tau')) * slack) / q_p   # infinite above the first positive
     bound[:-1].masked_fill_(s[:-1] == s[1:], math.inf)
     best = bound.argmin(0, keepdim=True)
-    return (q / q_p).gather(0, best)[0].clamp(max=1) * (z > 0).any(0)
+    return ((q / q_p).gather(0, best)[0].clamp(max=1) * (z > 0).any(0)).to(device)
 
 # %% ../../nbs/methods/crisp.ipynb #f941ea3d
 def crisp_loss(logits: Tensor, z: Tensor, prior: Tensor, *, share: Tensor | None = None, weight: float = 1.,

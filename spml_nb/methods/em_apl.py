@@ -118,7 +118,7 @@ def em_apl_loss(logits: Tensor, z: Tensor, soft_negative: Tensor, alpha: float =
     same_shape(logits, z), same_shape(logits, soft_negative, 'logits and soft_negative')
     s, unknown = promote(logits), z == 0
     frozen = unknown & (soft_negative > 0)
-    t = torch.where(unknown, torch.where(frozen, soft_negative.to(s.dtype), torch.sigmoid(s)), (z > 0).to(s.dtype))
+    t = torch.where(unknown, torch.where(frozen, soft_negative.detach().to(s.dtype), torch.sigmoid(s)), (z > 0).to(s.dtype))
     w = torch.ones_like(s).masked_fill(unknown, -alpha).masked_fill(frozen, beta)
     return reduce(w * F.binary_cross_entropy_with_logits(s, t, reduction='none'), reduction)
 
@@ -191,7 +191,7 @@ class EmApl(Method):
 
     def quota(self, sign: int) -> Tensor:
         "How many pseudo-labels of a sign (−1 or 1) an epoch adds in each class, (C,) long."
-        unknown, taken = (self.z == 0).sum(0).double(), (self.pseudo == sign).sum(0)
+        unknown, taken = (self.z == 0).sum(0).cpu().double(), (self.pseudo == sign).sum(0).cpu()
         share = self.proportion[sign] * unknown
         per_epoch = (share / (self.epochs - self.first)).floor().long()
         return torch.minimum(per_epoch, share.floor().long() - taken).clamp(min=0)
@@ -201,7 +201,7 @@ class EmApl(Method):
         hidden = true[(self.z == 0) & (true != 0)]
         if not ((hidden > 0).any() and (hidden < 0).any()): return {}
         marked = {sign: (self.pseudo == sign) & (true != 0) for sign in (-1, 1)}
-        return {f'pseudo_{name}_precision': 100 * ((sign * true) > 0)[marked[sign]].double().mean().item()
+        return {f'pseudo_{name}_precision': 100 * ((sign * true) > 0)[marked[sign]].float().mean().item()
                 for sign, name in ((-1, 'negative'), (1, 'positive')) if marked[sign].any()}
 
     def _pseudo_label(self, logits: Tensor, sign: int):

@@ -130,5 +130,7 @@ class LLCp(LargeLoss):
         loss, z = super().loss(outputs, index), self.z[index]
         written = large_loss_mask(outputs.logits, z, 'permanent', self.fraction)
         if self.fraction: self.acts(self.e, written.any())
-        self.z[index] = torch.where(written, 1, z)
+        if self.training:
+            rows, classes = written.nonzero(as_tuple=True)
+            self.z[index[rows], classes] = 1   # entry by entry: a small set has an image twice in a batch
         return loss

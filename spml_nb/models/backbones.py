@@ -101,6 +101,7 @@ def feature_map(net: nn.Module, images: Tensor) -> Tensor:
     try: features = net.forward_features(images) if hasattr(net, 'forward_features') else net(images)
     except (torch.OutOfMemoryError, torch.AcceleratorError): raise
     except (AssertionError, RuntimeError) as error:
+        if any(word in str(error) for word in ('allocate', 'CUDA', 'cuDNN', 'CUBLAS', 'Input type')): raise
         raise SpmlError(f'{getattr(net, "called", type(net).__name__)} does not take images of {images.shape[2]}×'
                         f'{images.shape[3]} pixels ({" ".join(str(error).split())[:200]}); choose another image_size.'
                         ) from error

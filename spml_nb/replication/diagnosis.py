@@ -35,9 +35,10 @@ def pulls(run: Run) -> tuple[Tensor, np.ndarray, np.ndarray, Tensor]:
     method = seen.method.train()
     method.epochs = seen.config.epochs
     method.start_epoch(method.epochs)
+    z = method.z.cpu().numpy().copy()   # LL-Cp writes into it
     parts = [_pull(seen, index) for index in torch.arange(len(seen.index)).split(seen.config.batch_size)]
     pull, logits = (torch.cat(part).cpu() for part in zip(*parts, strict=True))
-    return pull, method.z.cpu().numpy(), seen.true, logits
+    return pull, z, seen.true, logits
 
 def _pull(seen, index: Tensor) -> tuple[Tensor, Tensor]:
     method = seen.method

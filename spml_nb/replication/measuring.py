@@ -62,7 +62,7 @@ class Notes:
 
     def end_epoch(self, trainer: Trainer):
         "Note the scores of the training images, and write all notes to the run's folder."
-        s, task = trainer.score().double().cpu().numpy(), trainer.task
+        s, task = trainer.score().cpu().double().numpy(), trainer.task
         groups = group_masks(trainer.method.z.cpu().numpy(), task.data.labels[task.train])
         self.epochs.append([[np.quantile(x[g], QUANTILES).tolist() if g.any() else [float('nan')] * 3 for g in groups]
                             for x in (abs(s), expit(s))])
@@ -150,7 +150,7 @@ def examine(run: Run, part: str = 'train') -> Opened:
         SpmlError: if its files are damaged.
     """
     seen = opened(run, part)
-    seen.logits = predict(seen.module, seen.method, seen.source, seen.index).double().cpu().numpy()
+    seen.logits = predict(seen.module, seen.method, seen.source, seen.index).cpu().double().numpy()
     return seen
 
 def histograms(x: np.ndarray, groups: list[np.ndarray], edges: np.ndarray) -> np.ndarray:

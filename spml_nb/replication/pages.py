@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..base import files, settings
-from . import board, claims, drawing, figures, published, site, statistics, verdicts
+from . import board, choice, claims, drawing, figures, published, site, statistics, verdicts
 from .published import SUITE
 from .site import escape, grid
 from .tables import Table, cell_text, command, record, table
@@ -383,6 +383,7 @@ def readme(results: Results, folder: Path) -> str:
     said = escape(site.headline(SUITE, site.SUITES[SUITE]['datasets']))
     parts = {'headline': said, 'verdicts': verdicts.markdown(results.claims, results.methods), 'state': grid(state),
              'papers': papers, 'whole': whole, 'photos': _photos(),
+             'choice': choice.markdown(choice.outcome(choice.planned(results.known))),
              'boards': f"The boards: {', '.join(boards)}. " if boards else ''}
     for name, text in parts.items(): template = template.replace(f'{{{{{name}}}}}', text)
     return template

@@ -139,13 +139,15 @@ def ranking(tidy: pd.DataFrame) -> str:
     wide, ours = (tidy.assign(method=method, place=place).pivot_table(what, 'method', 'place', sort=False, dropna=False)
                   for what in ('published', 'ours'))
     ours = ours.reindex(index=wide.index, columns=wide.columns)
-    if not len(tidy) or (wide + ours).notna().sum().max() < 5: return ''
+    most = (wide + ours).notna().sum().max() if len(tidy) else 0
+    if most < 5: return ''
     found = statistics.rank_correlation(wide.to_numpy(float), ours.to_numpy(float), repeats=300)
     if np.isnan(found[0]): return ''
     rho, low, high = (signed(value, '+.2f') for value in found)
+    interval = f'95 % interval {low} to {high}' if most > 7 else f'of {most}, too few for an interval'
     return ('Rank correlation of the methods that learn from the same labels (without cells that were not exercised; '
             'runs shown twice count once), paper and ours, all columns together: '
-            f'{rho}, 95 % interval {low} to {high}.')
+            f'{rho}, {interval}.')
 
 def lacking(part: pd.DataFrame) -> str:
     """What cells have in common: no run, runs without a number, or a mechanism that did not act: those are named.

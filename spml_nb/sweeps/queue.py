@@ -73,8 +73,10 @@ def _close(run: Run, error: SpmlError, seconds: float):
     "Finish a run that has diverged: no weights, and validation 0, so that a search can go on without it."
     config = run.config
     data = loading.load(config.dataset, config.root, config.min_positives, config.exclude).fingerprint
-    run.finish({'scores': {'val_map': 0.0, 'diverged': 1}, 'diverged': error.message, 'class_names': [],
-                'seconds': seconds, 'data': data, 'provenance': provenance()})
+    result = {'scores': {'val_map': 0.0, 'diverged': 1}, 'diverged': error.message, 'class_names': [],
+              'seconds': seconds, 'data': data, 'provenance': provenance()}
+    with run.lock():
+        if not run.done: run.finish(result)
 
 def work():
     "What a worker process does: it reads a configuration per line from its input and prints an answer per line."

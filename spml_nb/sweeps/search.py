@@ -523,7 +523,7 @@ def _about(suite: str, dataset: str) -> str:
             f"{given['config'].get('backbone', 'mini')}. Search: {len(_rates(suite))} draws for every method, seed "
             f'{SEARCH_SEED}, the paper’s values first; the best mAP on fully labelled validation images is chosen. '
             f'Then fresh seeds, by head: {seeds}. mAP in percent; half: half the 95 % interval over seeds; '
-            'test_map_observed: had observed labels alone chosen the epoch; late, exercised: shares of runs. A late '
+            'test_map_observed: had observed labels alone chosen the epoch, not the settings; late, exercised: shares of runs. A late '
             'run has its best epoch among the last two, so that a longer one could have been better.')
 
 def _markdown(table: pd.DataFrame) -> str:

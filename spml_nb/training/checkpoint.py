@@ -105,6 +105,9 @@ def restore(trainer, saved: dict):
     for name in ('epoch', 'history', 'seconds', 'late'): setattr(trainer, name, saved.get(name, False))   # late is new
     begun = saved['choices'] if 'choices' in saved else [[saved['best'], saved['stopped']]]   # of one rule
     for choice, (best, over) in zip(trainer.choices, begun, strict=False): choice.best, choice.over = best, over
+    for choice in trainer.choices:   # killed between its weights and its checkpoint, an epoch is done again
+        kept = (trainer.run.restore(trainer.file_of(choice)) or {}).get('best') or {}
+        if kept.get('stage') == trainer.k: choice.best = kept
     every = parts(trainer)
     missing = [name for name in every if name not in saved]
     if missing:

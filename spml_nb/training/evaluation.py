@@ -89,7 +89,7 @@ def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str
     kind = {'unknown': 'ignore', **metrics.definition(config.map_definition)}
     numbers = {'map': metrics.mean_average_precision(logits, true, **kind),
                'ap': metrics.average_precision(logits, true, unknown='ignore').tolist(), 'threshold': threshold}
-    p = torch.sigmoid(logits.double())
+    p = torch.sigmoid(logits.cpu().double())
     f1 = {f'{k}_f1': metrics.f1(p, true, average=k, threshold=threshold, unknown='ignore') for k in ('micro', 'macro')}
     return {**numbers, **f1, 'truth': truth[part]}, logits, data
 

@@ -188,7 +188,7 @@ def _threshold(logits: dict[str, Tensor], task: Task, selection: str) -> float:
     "The probability that maximises micro-F1 on validation, by the labels that the selection uses."
     by, _ = next(iter(targets(task, selection).values()))
     if 'val' not in logits or not (by > 0).any(): return 0.5
-    return float(metrics.best_threshold(torch.sigmoid(logits['val'].double()), by, unknown='ignore'))
+    return float(metrics.best_threshold(torch.sigmoid(logits['val'].cpu().double()), by, unknown='ignore'))
 
 def scores_by_observed(logits: dict[str, Tensor], task: Task, map_definition: str = 'cole') -> dict:
     """What the choice by observed labels alone comes to on the test images.
@@ -203,7 +203,7 @@ def scores_by_observed(logits: dict[str, Tensor], task: Task, map_definition: st
     """
     numbers = {'observed_threshold': _threshold(logits, task, 'val_observed')}
     if 'test' not in logits: return numbers
-    true, p = labels.for_scoring(task.data.labels[task.test])[0], torch.sigmoid(logits['test'].double())
+    true, p = labels.for_scoring(task.data.labels[task.test])[0], torch.sigmoid(logits['test'].cpu().double())
     f1 = {f'observed_test_{kind}_f1': metrics.f1(p, true, kind, numbers['observed_threshold'], unknown='ignore')
           for kind in ('micro', 'macro')}
     return numbers | {'observed_test_map': mean_ap(logits['test'], true, map_definition)} | f1
@@ -218,7 +218,7 @@ def _of_test(logits: Tensor, true: np.ndarray, threshold: float) -> dict:
     if len(true) and ((true > 0).sum(1) == 1).all() and (true != 0).all():
         guess = logits.argmax(1, keepdim=True).cpu().numpy()
         numbers['test_top1'] = 100 * float((np.take_along_axis(true, guess, 1) > 0).mean())
-    p = torch.sigmoid(logits.double())
+    p = torch.sigmoid(logits.cpu().double())
     for name, t in (('', threshold), ('_at_0.5', 0.5), ('_at_0.75', 0.75)):
         numbers |= {f'test_{kind}_f1{name}': metrics.f1(p, true, average=kind, threshold=t, unknown='ignore')
                     for kind in ('micro', 'macro')}

@@ -42,15 +42,18 @@ class LossWatch:
 
     Args:
         method: its name, for the message.
-        lr: the learning rate, for the remedy.
+        remedy: what to do then.
         folder: of the run, which keeps the last good checkpoint.
     """
-    def __init__(self, method: str, lr: float, folder: Path): self.method, self.lr, self.folder = method, lr, folder
+    def __init__(self, method: str, remedy: str, folder: Path):
+        self.method, self.remedy, self.folder = method, remedy, folder
 
     def start(self, epoch: int): self.epoch, self.losses = epoch, []
 
     def add(self, loss: Tensor):
-        "Note the loss of a step, a scalar."
+        "Note the loss of a step."
+        if loss.ndim: raise SpmlError(f"the loss of {self.method!r} has the shape {tuple(loss.shape)}; a step needs one "
+                                      "number. Give its hyper-parameter `reduction` another value than 'none'.")
         self.losses.append(loss.detach())
         if len(self.losses) % 50 == 0: self.look()
 
@@ -63,14 +66,13 @@ class LossWatch:
         Raises:
             Diverged: for a loss that is not finite, naming method, epoch and step.
         """
-        values = torch.stack(self.losses).double().cpu() if self.losses else torch.zeros(1)
+        values = torch.stack(self.losses).cpu().double() if self.losses else torch.zeros(1)
         bad = torch.nonzero(~torch.isfinite(values)).flatten().tolist()
         if not bad: return values.mean().item()
         kept = (f'The last good checkpoint is kept in {self.folder}' if (self.folder / 'last.pt').is_file()
                 else 'There is no checkpoint yet')
         raise Diverged(f'the loss of {self.method!r} became {values[bad[0]].item()} at step {bad[0] + 1} of epoch '
-                       f'{self.epoch}. {kept}. Lower the learning rate (lr is {self.lr:g}) or train in precision '
-                       'float32.')
+                       f'{self.epoch}. {kept}. {self.remedy}')
 
 # %% ../../nbs/training/trainer.ipynb #6b1d8077
 HALF = {'bf16': torch.bfloat16, 'fp16': torch.float16}
@@ -145,7 +147,8 @@ class Trainer:
             averaging = get_ema_multi_avg_fn(min(config.ema, max(0.0, 1 - 10 / steps)))
             self.averaged = AveragedModel(self.module, multi_avg_fn=averaging, use_buffers=True)
             self.averaged.update_parameters(self.module)
-        self.watch = LossWatch(config.loss, stage.lr, self.run.folder)
+        narrow = '' if config.precision == 'float32' else ' or train in precision float32'
+        self.watch = LossWatch(config.loss, f'Lower the learning rate (lr is {stage.lr:g}){narrow}.', self.run.folder)
 
     def frozen_features(self):
         "What a head alone is trained on: a FeatureSource."
@@ -214,7 +217,12 @@ class Trainer:
 
     def score(self, view: str = 'plain') -> Tensor:
         "(N_train, C) float32 logits of the training images, as handed to `Method.end_epoch`."
-        return self.predict(self.module, self.task.train, view)
+        return self.finite(self.predict(self.module, self.task.train, view))
+
+    def finite(self, logits: Tensor) -> Tensor:
+        "The same. Raises: Diverged, if one is not finite though the last loss was."
+        if torch.isfinite(logits).all(): return logits
+        raise Diverged(f'the scores of {self.config.loss!r} are not finite after epoch {self.epoch}. {self.watch.remedy}')
 
     def predict(self, module: torch.nn.Module, rows: np.ndarray, view: str = 'plain') -> Tensor:
         "(n, C) float32 logits of any images, each of them computed by one process."
@@ -225,10 +233,7 @@ class Trainer:
     def validate(self) -> float:
         "Score validation; keep the weights that a rule takes for the best. Returns: mAP in percent by the first rule."
         candidates = {'raw': self.module, **({'averaged': self.averaged.module} if self.averaged is not None else {})}
-        logits = {name: self.predict(module, self.task.val) for name, module in candidates.items()}
-        if not all(torch.isfinite(each).all() for each in logits.values()):   # the last step's loss looked well
-            raise Diverged(f'the scores of {self.config.loss!r} are not finite after epoch {self.epoch}. Lower the '
-                           f'learning rate (lr is {self.stage.lr:g}) or train in precision float32.')
+        logits = {name: self.finite(self.predict(module, self.task.val)) for name, module in candidates.items()}
         values = []
         for choice, (labels, classes) in zip(self.choices, self.targets.values(), strict=True):
             found = {name: mean_ap(each, labels, self.config.map_definition, classes)

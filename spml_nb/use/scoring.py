@@ -189,8 +189,8 @@ def evaluate(model: str | Path, dataset: str | Path, part: str = 'test', *, root
     if named and not other and tested not in (None, here):
         warn(f'{data.name}: these are not the test photos that the model was tested on. If labels.csv was sorted or '
              'has grown since, and has no column `split`, some of them may have been trained on. Give it one.')
-    seen = (' (trained or chosen on photos of these names)' if named or tested == here else
-            ' (whether the model was trained on some of them is not known)') if other else ''
+    seen = ' (whether the model was trained on some of them is not known)'
+    if named or tested == here: seen = ' (trained or chosen on photos of these names)' if other else ''
     return score(p, data.labels[np.ix_(rows, [data.class_names.index(name) for name in both])], both, opened.threshold,
                  heading=f'{data.name}, part {part}{seen}: ',
                  absent=tuple(name for name in opened.class_names if name not in both))

@@ -213,6 +213,7 @@ REFUSED = {   # name: (table, what the message says, files, what is done to the 
     'semicolons between columns': ('image;labels\n0.jpg;a', ['separated by semicolons', "'image;labels'", 'Save it with commas']),
     'tabs between columns': ('image\tlabels\n0.jpg\ta', ['separated by tabs']),
     'the line sep= of a spreadsheet': ('sep=;\nimage;labels\n0.jpg;a', ['separated by semicolons', "'sep=;'"]),
+    'the line sep= above columns with commas': ('sep=,\nimage,labels\n0.jpg,a', ['Remove the first line, which is for Excel alone']),
     'commas between names': (rows('"Action,Crime,Thriller"', '"Crime,Drama"', 'Drama'), ['has commas between names', "'Action,Crime,Thriller'", 'Write `|`', 'end one cell with `|`']),
     'semicolons between names': (rows('Action; Crime', 'Drama; Crime', 'Drama'), ['has semicolons between names', "'Action; Crime'"]),
     'a comma between two names that stand alone elsewhere': (rows('a', 'b', 'a', 'b', '"b, a"'), ['has commas between names', "'b, a'"]),
@@ -249,6 +250,7 @@ WARNED = {
     'a class misspelt once': (rows(*['Drama|b'] * 9, 'Darma'), ["'Darma' (did you mean Drama?)", 'Mend the table']),
     'a class in two cases': (rows('hat', 'Hat', 'sun-hat', 'sun hat'), ["'Hat' and 'hat', 'sun hat' and 'sun-hat'", 'one way']),
     'classes made of others': (rows('a|b', '"a,b"', 'b'), ["made of others: 'a,b'", 'Write `|`']),
+    'names with a word between': (rows('a', 'a and b', 'b', 'b und a'), ["made of others: 'a and b', 'b und a'", 'Write `|`']),
     'one of the others never alone': (rows('a|c', '"a, b"', 'c+b'), ["made of others: 'a, b', 'c+b'", 'Write `|`']),
     'blanks between names': (rows('haze', 'haze primary', 'primary'), ["made of others: 'haze primary'", 'Write `|`']),
     'empty cells of labels': (rows('a|b', '', 'b'), ['no label, so that every class counts as absent: 3 of 10, 1.jpg, 4.jpg, 7.jpg', 'Fill in']),
@@ -294,6 +296,16 @@ def test_a_likely_mistake_is_a_warning_by_name(mistake, folder):
 def test_what_is_meant_passes_without_a_word(table, folder):
     path = folder(table, TEN)
     assert doubts(read_folder(path, 'set'), path / 'images') == []
+
+
+def test_rows_that_a_spreadsheet_leaves_empty_are_no_rows(folder):
+    table = rows('a|b', 'b')
+    assert len(load(folder(f'{table.rstrip()}\n,\n , \n', TEN))) == len(TEN)
+
+
+def test_photos_in_one_folder_are_named_as_in_the_table(folder):
+    path = folder(rows('a|b', '', names=[f'2019/{name}' for name in TEN]), [f'2019/{name}' for name in TEN])
+    assert any('5 of 10, 2019/1.jpg, 2019/3.jpg' in text for text in doubts(read_folder(path, 'set'), path / 'images'))
 
 
 def test_all_parts_of_a_table_are_looked_at_before_it_is_refused(folder):

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from spml_nb.data import glance
 from spml_nb.data.dataset import Dataset
 from spml_nb.data.glance import ALIKE, check, look, observed, parts, same, sheet
+from spml_nb.data.loading import load
 
 
 @pytest.fixture
@@ -50,12 +52,28 @@ MIXED = '\n'.join(['image,rose,bee,split', *(f'{k}.jpg,{"1," if k % 2 else ",1"}
 
 
 def test_parts_are_counted_with_what_their_scores_are_against(photos):
-    from spml_nb.data.loading import load
     data = load(photos(MIXED))
     table = parts(data)
     assert table.photos.tolist() == [6, 2, 4] and table.positives.tolist() == [1, 1, 1.5] and table.negatives.tolist() == [0, 0, 0.5]
     assert table.unknown.tolist() == [50, 50, 0] and table.scores.tolist() == ['observed labels (unknown ones as negatives)'] * 2 + ['all labels']
     assert observed(data) == 'A run will see 1.0 of the 1.0 known positives of a photo (labels: single).'
+
+
+def test_photos_that_count_in_no_score_are_counted(photos):
+    "Six test photos, two of them annotated in full: of the others positives alone are known."
+    rows = [f'{k}.jpg,{"1,0" if k % 6 == 0 else "0,1" if k % 6 == 1 else "1," if k % 2 else ",1"},{"test" if k > 5 else "train"}' for k in range(12)]
+    table = parts(load(photos('\n'.join(['image,rose,bee,split', *rows]))))
+    assert table.loc['test', ['photos', 'counted']].tolist() == [6, 2]
+
+
+def test_what_lies_in_one_folder_is_named_as_in_the_table_and_who_would_lose_all_labels_is_counted(photos):
+    folder = photos('\n'.join(['image,positives', *(f'2019/{k}.jpg,{"rose" if k < 11 else "bee"}' for k in range(12))]), copies={11: 10})
+    files = list((folder / 'images').iterdir())
+    (folder / 'images' / '2019').mkdir()
+    for file in files: file.rename(folder / 'images' / '2019' / file.name)
+    text = check(folder).text
+    assert '2019/10.jpg (' in text and ' 10.jpg' not in text
+    assert glance._bare(load(folder), ['bee']) == ', and 1 photos have no label then' and glance._bare(load(folder), []) == ''
 
 
 def test_what_will_be_observed_is_said_with_the_setting_that_uses_all(data):

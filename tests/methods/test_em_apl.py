@@ -51,6 +51,14 @@ def test_em_apl_loss_and_gradient_equal_the_authors(golden):
     assert relative(value.item(), case['loss']) < 1e-6 and relative(s.grad, case['grad']) < 1e-6
 
 
+def test_a_soft_label_is_frozen_even_if_it_comes_from_the_logits():
+    z, gradients = torch.tensor([[1., 0.]]), []
+    for label in (lambda s: s.sigmoid(), lambda s: s.sigmoid().detach()):
+        s = torch.tensor([[1., -1.]], requires_grad=True)
+        gradients.append(torch.autograd.grad(em_apl_loss(s, z, label(s), beta=1.0), s)[0])
+    assert torch.equal(*gradients)
+
+
 def test_two_selections_equal_the_authors(golden):
     case = golden.case('apl')
     hp = case['hp']

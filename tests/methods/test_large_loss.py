@@ -90,6 +90,16 @@ def test_permanent_corrections_reach_only_the_batchs_rows_and_the_checkpoint():
     assert not z.any()
 
 
+def test_permanent_corrections_reach_an_image_that_is_twice_in_a_batch_and_are_made_in_training_alone():
+    method = create('llcp', torch.zeros(5, 4, dtype=torch.int8), epochs=3, delta=0.5)
+    method.start_epoch(2)
+    s, index = torch.tensor([[4., 3., 2., 1.], [0., -1., -2., -3.]]), torch.tensor([3, 3])
+    run(method.eval(), s, index)
+    assert not method.z.any()
+    run(method.train(), s, index)
+    assert entries(method.z == 1) == {(3, 0), (3, 1), (3, 2)}
+
+
 def since(method, s, epochs=3):
     "`acts_since` after each epoch of one batch."
     seen = []

@@ -133,7 +133,8 @@ def test_a_size_that_the_network_does_not_take_is_told_with_its_reason(name, siz
     assert '\n' not in str(caught.value) and isinstance(caught.value.__cause__, AssertionError | RuntimeError)
 
 
-@pytest.mark.parametrize('error', [torch.OutOfMemoryError('CUDA out of memory'), torch.AcceleratorError('CUDA error'), ValueError('one value per channel')])
+@pytest.mark.parametrize('error', [torch.OutOfMemoryError('CUDA out of memory'), torch.AcceleratorError('CUDA error'), ValueError('one value per channel'),
+                                   RuntimeError("DefaultCPUAllocator: can't allocate memory"), RuntimeError('Input type (float) and bias type (c10::Half) should be the same')])
 def test_what_has_nothing_to_do_with_the_size_is_raised_as_it_is(error):
     class Net(nn.Module):
         def forward(self, images): raise error

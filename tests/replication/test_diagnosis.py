@@ -8,6 +8,7 @@ from sklearn.metrics import average_precision_score
 
 from spml_nb import training
 from spml_nb.replication.diagnosis import diagnose, pulls
+from spml_nb.replication.measuring import opened
 from spml_nb.runs.folder import open_run
 
 
@@ -29,3 +30,9 @@ def test_what_nobody_knows_is_on_neither_side(photo_folder, complete, truth):
         if any(signs) and not all(signs): hidden.append(average_precision_score(signs, [logits[i, c].item() for i in kept]))
     assert found['share_false'] == pytest.approx(false / (false + right))
     assert found['hidden_map'] == pytest.approx(100 * np.mean(hidden) if hidden else np.nan, nan_ok=True)
+
+
+def test_labels_that_a_loss_corrects_for_good_are_those_of_the_run(photo_folder):
+    run = open_run(training.train(config(photo_folder, loss='llcp', labels='single', regime='linear', hparams={'delta': 0.2})).folder)
+    _, z, true, _ = pulls(run)
+    assert np.array_equal(z, opened(run).method.z.numpy()) and (z == 1).sum() >= len(true)

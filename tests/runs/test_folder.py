@@ -88,3 +88,13 @@ def test_provenance_names_commit_and_versions():
     assert json.dumps(found)
     inside = subprocess.run(['git', 'rev-parse', '--short=12', 'HEAD'], cwd=Path(runs.__file__).parent, capture_output=True, text=True)
     if inside.returncode == 0: assert found['commit'].startswith(inside.stdout.strip())
+
+
+@pytest.mark.parametrize(('words', 'error'), [('CUDA error: device-side assert triggered', RuntimeError), ('[enforce fail at inline_container.cc:668] . unexpected pos', SpmlError)])
+def test_only_what_torch_says_of_a_file_is_a_full_disk(tmp_path, monkeypatch, words, error):
+    def save(state, file): raise RuntimeError(words)
+    monkeypatch.setattr(torch, 'save', save)
+    run = Run(resolve(Config(loss='an')), tmp_path)
+    run.folder.mkdir()
+    with pytest.raises(error, match='device-side' if error is RuntimeError else 'the disk is full or refuses'): run.save('x.pt', {})
+    assert not list(run.folder.iterdir())

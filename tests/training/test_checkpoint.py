@@ -10,6 +10,7 @@ from quick import config
 from spml_nb import training
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
+from spml_nb.training import checkpoint, trainer
 
 
 @pytest.fixture
@@ -60,3 +61,21 @@ def test_full_disk_keeps_the_last_checkpoint(folder, monkeypatch):
     run = training.open_run(next(settings.path('runs').glob('an-*')))
     assert run.restore('last.pt')['epoch'] == 1
     assert len(training.train(c).curves) == 3
+
+
+def test_killed_between_the_weights_and_the_checkpoint_it_says_whose_weights_it_kept(folder, monkeypatch):
+    "The epoch is done again, and may score otherwise in the last bits; here it scores less."
+    class Stop(Exception): pass
+    given, now, save = config(folder, regime='linear', epochs=2), {'value': 10.0}, checkpoint.save
+    def killed(trained):
+        if trained.epoch == 2: raise Stop
+        save(trained)
+        now['value'] = 20.0
+    monkeypatch.setattr(trainer, 'mean_ap', lambda *given: now['value'])
+    monkeypatch.setattr(checkpoint, 'save', killed)
+    with pytest.raises(Stop): training.train(given)
+    monkeypatch.setattr(checkpoint, 'save', save)
+    now['value'] = 5.0
+    result = training.train(given)
+    best = training.open_run(result.folder).best()['best']
+    assert (best['epoch'], best['value']) == (2, 20.0) and result.scores['best_epoch'] == 2

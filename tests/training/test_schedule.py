@@ -9,7 +9,7 @@ from quick import config
 
 from spml_nb import methods, models, runs, training
 from spml_nb.data import views
-from spml_nb.training.schedule import Stage, make_optimizer
+from spml_nb.training.schedule import Stage, make_optimizer, make_schedule
 
 
 def groups(regime, loss='an', **given):
@@ -88,3 +88,14 @@ def test_the_strong_view_is_as_strong_as_the_paper_and_its_code_say():
     "LAC, section 4.1: Cutout and RandAugment; half the sides, two operations of magnitude 9, and the jitter are the code's."
     assert {name: p.default for name, p in signature(views.strong).parameters.items() if name != 'images'} == {
         'p': 0.5, 'pixels': 0, 'cutout': 0.5, 'operations': 2, 'magnitude': 9, 'jitter': 0.4, 'jitter_p': 0.8, 'grey_p': 0.2, 'keep_hue': False}
+
+
+@pytest.mark.parametrize(('optimizer', 'at_peak'), [('sgd', 0.3), ('adamw', 0.85)])   # Adam's first moment takes the usual course
+def test_one_cycle_leaves_a_given_momentum_alone(optimizer, at_peak):
+    given = runs.resolve(runs.Config(loss='an', optimizer=optimizer, schedule='onecycle', momentum=0.3))
+    weights = torch.nn.Parameter(torch.zeros(1))
+    made = torch.optim.SGD([weights], lr=0.1, momentum=0.3) if optimizer == 'sgd' else torch.optim.AdamW([weights], lr=0.1)
+    course = make_schedule(given, made, 10)
+    for _ in range(1): made.step(), course.step()
+    group = made.param_groups[0]
+    assert (group['momentum'] if optimizer == 'sgd' else group['betas'][0]) == pytest.approx(at_peak, abs=0.05)

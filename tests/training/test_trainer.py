@@ -55,10 +55,16 @@ def test_progress_within_an_epoch_is_shown_on_a_terminal_alone(folder, capfd, mo
     assert all((f'epoch {k}: ' in told) == bars for k in (1, 2)) and ('steps' in told) == bars
 
 
-def test_what_goes_wrong_in_the_last_step_is_divergence_too(folder):
+@pytest.mark.parametrize('loss', ['an', 'crisp'])   # the second looks at the scores itself, when the epoch ends
+def test_what_goes_wrong_in_the_last_step_is_divergence_too(folder, loss):
     "One step an epoch: its loss is computed before the weights become useless."
-    with pytest.raises(trainer.Diverged, match="scores of 'an' are not finite after epoch 1. Lower the learning rate .lr is 1e.38"):
-        training.train(config(folder, regime='linear', lr=1e38, batch_size=64))
+    with pytest.raises(trainer.Diverged, match=f"scores of '{loss}' are not finite after epoch 1. Lower the learning rate .lr is 1e.38.[.]"):
+        training.train(config(folder, loss=loss, regime='linear', lr=1e38, batch_size=64))
+
+
+def test_a_loss_that_is_no_number_is_refused(folder):
+    with pytest.raises(SpmlError, match=r"the loss of 'an' has the shape \(\d+, \d+\); a step needs one number. Give its hyper-parameter `reduction`"):
+        training.train(config(folder, regime='linear', hparams={'reduction': 'none'}))
 
 
 @pytest.mark.parametrize('loss', ['an', 'bce', 'em'])

@@ -119,7 +119,7 @@ def test_a_copy_under_another_name_is_known_by_its_test_photos(made, tmp_path):
     model, copy = export(made.run('linear').folder, tmp_path / 'model.safetensors'), table(made, tmp_path, lambda rows: rows)
     assert 'trained or chosen on photos of these names' in evaluate(model, copy, 'all').heading and evaluate(model, copy).heading == 'sample, part test: '
     pd.read_csv(copy / 'labels.csv')[::-1].to_csv(copy / 'labels.csv', index=False)   # other test photos
-    for part in ('all', 'train'): assert 'whether the model was trained on some of them is not known' in evaluate(model, copy, part).heading
+    for part in ('all', 'train', 'test'): assert 'whether the model was trained on some of them is not known' in evaluate(model, copy, part).heading
 
 
 def test_a_folder_that_is_test_only(made, tmp_path):

@@ -1,0 +1,38 @@
+"""How much another rate of AN's own search would change: the three that validation likes best, with all seeds."""
+import numpy as np
+import pandas as pd
+import pytest
+
+from spml_nb import sweeps
+from spml_nb.replication import choice
+
+
+def search(dataset='ccp', head='linear'): return sweeps.candidates(sweeps.Row('an', head), choice.SUITE, dataset)
+
+
+@pytest.fixture(scope='module')
+def known():
+    "A search on ccp whose validation mAP falls from the third rate on, and final runs at three rates: 30, then one more, then two less."
+    lines = {sweeps.key(c): {'val_map': 50.0 - abs(k - 2), 'test_map': 0.0} for k, c in enumerate(search())}
+    first = choice.planned(pd.DataFrame.from_dict(lines, orient='index'))
+    for run in first.itertuples(): lines[sweeps.key(run.config)] = {'val_map': 0.0, 'test_map': {1: 30.0, 2: 31.0, 3: 28.0}[run.place] + run.seed * (1 + run.place)}
+    return pd.DataFrame.from_dict(lines, orient='index')
+
+
+def test_the_three_best_rates_are_trained_with_every_seed(known):
+    planned = choice.planned(known, ['ccp'])
+    rates = planned.groupby('place').config.first().map(lambda c: c.lr)
+    tried = search()
+    assert rates.tolist() == [tried[2].lr, tried[1].lr, tried[3].lr] and (planned.groupby('place').seed.apply(list).map(lambda s: s == list(range(10)))).all()
+    assert planned.config[0] == sweeps.finals(sweeps.Row('an', 'linear'), choice.SUITE, 'ccp', known)[0]   # the board's own run
+    assert not len(choice.planned(known.drop(sweeps.key(tried[9]))))   # a search that is not through has chosen nothing
+
+
+def test_changes_are_paired_by_seed_over_seeds_alone(known):
+    found = choice.outcome(choice.planned(known)).set_index('place')
+    by_hand = np.array([1 + s for s in range(10)]), np.array([-2 + 2 * s for s in range(10)])
+    for place, d in zip((2, 3), by_hand, strict=True):
+        assert (found.change[place].mean, found.change[place].error) == pytest.approx((d.mean(), d.std(ddof=1) / 10 ** 0.5))
+    text = choice.markdown(found.reset_index())
+    assert 'The largest rise is +7.0 ± ' in text and 'on ccp with the linear head' in text and '| ccp | linear | ' in text
+    assert choice.markdown(found.reset_index()[:1]).startswith('No runs yet: `spml sweep choice`')
