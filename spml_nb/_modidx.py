@@ -1403,6 +1403,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                                      'spml_nb/replication/papers/em_apl_claims.py'),
                                                           'spml_nb.replication.papers.em_apl_claims._logits': ( 'replication/papers/em_apl_claims.html#_logits',
                                                                                                                 'spml_nb/replication/papers/em_apl_claims.py'),
+                                                          'spml_nb.replication.papers.em_apl_claims._on_cosine': ( 'replication/papers/em_apl_claims.html#_on_cosine',
+                                                                                                                   'spml_nb/replication/papers/em_apl_claims.py'),
                                                           'spml_nb.replication.papers.em_apl_claims._parted': ( 'replication/papers/em_apl_claims.html#_parted',
                                                                                                                 'spml_nb/replication/papers/em_apl_claims.py'),
                                                           'spml_nb.replication.papers.em_apl_claims._parts': ( 'replication/papers/em_apl_claims.html#_parts',
