@@ -342,8 +342,8 @@ def _sweep(args) -> bool | None:
             (args.loss and args.paper != 'methods',
              SpmlError('--loss goes with methods alone: `spml sweep methods --loss em hml`.')),
             ((own_suite and args.suite) or (of_paper if args.paper in _BOARDS else args.dataset),
-             SpmlError('--dataset goes with methods, biased, choice and worth, --table, --figure and --seeds with a paper, '
-                       '--suite with a paper or methods: `spml sweep methods --dataset voc12_animals`.'))):
+             SpmlError('--dataset goes with methods, biased, choice and worth, --table, --figure and --seeds with a '
+                       'paper, --suite with a paper or methods: `spml sweep methods --dataset voc12_animals`.'))):
         if wrong: raise error
     options, suite = _launched(args) | {'tell': say}, args.suite or 'photos'
     if own_suite:

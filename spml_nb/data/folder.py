@@ -444,6 +444,7 @@ def _class_folders(folder):
             f'on, with a table whose first line is {HEADERS}, then rows like `{names[0]}/photo.jpg,{names[0]}`. ')
 
 # %% ../../nbs/data/folder.ipynb #938cb90b
+_BETWEEN = ' *[,;/+&] *| and | und '   # what people write between two names
 OFTEN = 5   # images that make a name the usual one beside a name that stands once
 PLACEHOLDERS = {'nan', 'none', 'null', 'n/a', 'na', 'unknown', 'unlabelled', 'unlabeled', '?', '-'}
 
@@ -503,7 +504,7 @@ def _near_names(data):
         near += [f'{name!r} (did you mean {u}?)' for u in get_close_matches(name, like, 1, 0.8)]
     if near: yield f'names that stand once beside a near one that stands often: {listed(near)}. Mend the table if so.'
     joined = [name for name in counts
-              if all(parts := re.split(' *[,;/+&] *| and | und ', name)) and len(parts) > 1 and set(parts) & set(counts)]
+              if all(parts := re.split(_BETWEEN, name)) and len(parts) > 1 and set(parts) & set(counts)]
     joined += [name for name in counts if len(words := name.split()) > 1 and set(words) <= set(counts)]
     if joined: yield f'classes that are made of others: {listed(map(repr, joined))}. Write `|` between names.'
 

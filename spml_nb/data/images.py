@@ -135,8 +135,8 @@ def _kept(dataset, file, size, needed, progress, opened, write):
         full = error.errno in FULL
         why = 'there is not enough space' if full else f'it cannot be used ({error.strerror or error})'
         raise SpmlError(f'the decoded images of {dataset.name} need {needed:,} bytes ({needed / 2**30:.2f} GiB) in '
-                        f'{file.parent}, and {why}. {"Make room there, or name" if full else "Name"} another folder: the '
-                        'line `cache` of settings.ini, or the environment variable SPML_NB_CACHE.') from error
+                        f'{file.parent}, and {why}. {"Make room there, or name" if full else "Name"} another folder: '
+                        'the line `cache` of settings.ini, or the environment variable SPML_NB_CACHE.') from error
 
 def _build(dataset, file, size, progress, write):
     start = time.perf_counter()

@@ -118,7 +118,8 @@ def em_apl_loss(logits: Tensor, z: Tensor, soft_negative: Tensor, alpha: float =
     same_shape(logits, z), same_shape(logits, soft_negative, 'logits and soft_negative')
     s, unknown = promote(logits), z == 0
     frozen = unknown & (soft_negative > 0)
-    t = torch.where(unknown, torch.where(frozen, soft_negative.detach().to(s.dtype), torch.sigmoid(s)), (z > 0).to(s.dtype))
+    own = torch.where(frozen, soft_negative.detach().to(s.dtype), torch.sigmoid(s))
+    t = torch.where(unknown, own, (z > 0).to(s.dtype))
     w = torch.ones_like(s).masked_fill(unknown, -alpha).masked_fill(frozen, beta)
     return reduce(w * F.binary_cross_entropy_with_logits(s, t, reduction='none'), reduction)
 

@@ -115,6 +115,6 @@ def markdown(found: pd.DataFrame) -> str:
 
 def _mean(part: pd.DataFrame) -> Effect: return pooled(list(part.change))
 
-_ABOUT = ('A search trains each rate once, and intervals take its choice as given. Every gain is over AN, so here is AN at '
-          'the rates that were second and third best on validation too, each with all final seeds: the change of its test '
-          'mAP, with the interval over seeds. Rates in brackets; `spml sweep choice` trains these runs.')
+_ABOUT = ('A search trains each rate once, and intervals take its choice as given. Every gain is over AN, so here is '
+          'AN at the rates that were second and third best on validation too, each with all final seeds: the change of '
+          'its test mAP, with the interval over seeds. Rates in brackets; `spml sweep choice` trains these runs.')

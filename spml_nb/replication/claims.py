@@ -357,7 +357,8 @@ def _effect_text(effect: Effect, of: Contrast, more: str = '') -> str:
     "'+1.50 ± 0.80 (against AN)'"
     known = ', 1 seed' if effect.seeds == 1 else f' ± {effect.half_width:.2f}{more}'
     told = of.told(effect.mean)
-    return statistics.signed(told, '+.2f' if abs(told) >= 0.005 or not told else '+.1g') + known + (f' ({of.between})' if of.between else '')
+    form = '+.2f' if abs(told) >= 0.005 or not told else '+.1g'
+    return statistics.signed(told, form) + known + (f' ({of.between})' if of.between else '')
 
 class Verdict(NamedTuple):
     """What became of a claim. `str()` tells it in words.

@@ -308,8 +308,8 @@ def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.D
     chosen = outcome(rows, suite, folder, known, range(seeds)).set_index('loss')[['lr', 'hparams', 'late']]
     table = table.join(chosen, 'loss').assign(against=against(truth))
     gaps = [missing(for_scoring(data.labels[data.rows(part)])[1], part) for part in ('val', 'test')]
-    gaps += [f'Of {known.photos} {part} photos {known.counted} count: of the others nothing is known to be absent. More '
-             'photos annotated in full make scores surer.'
+    gaps += [f'Of {known.photos} {part} photos {known.counted} count: of the others nothing is known to be absent. '
+             'More photos annotated in full make scores surer.'
              for part, known in parts(data).iloc[1:].iterrows() if known.counted < known.photos]
     asked = hashlib.sha256('\n'.join([folder, rows[0].labels, suite, str(rows[0].min_positives)]).encode()).hexdigest()
     place = settings.path('runs') / 'compare' / f'{Path(folder).name}-{asked[:6]}'
@@ -323,7 +323,8 @@ def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.D
         write_atomically(place / name, content)
     return f'{text}\nTable and picture: {place}'
 
-_LEGEND = ('mAP in percent; val_map over the classes that training photos have, test_map over all, a class that no test '
-           'photo has as 0. over: gain in test mAP over the method with 0. half, over_half: half the 95 % interval, '
+_LEGEND = ('mAP in percent; val_map over the classes that training photos have, test_map over all, a class that no '
+           'test photo has as 0. over: gain in test mAP over the method with 0. half, over_half: half the 95 % '
+           'interval, '
            'over seeds and test images.\np: that there is no difference, adjusted for the number of methods (Holm). '
            'late: share of runs whose best epoch is one of the last two.')

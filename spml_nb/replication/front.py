@@ -202,9 +202,10 @@ def _highest(levels: dict) -> str:
     top, linear = order[0], [each for each in order if each[1] == 'linear']
     same = over.get(('an', head_of_an(top[1])))
     said = (f"Of {len({loss for loss, _ in order} - {'an'})} methods, "
-            f"{len({loss for loss, head in order if head == 'cosine'} - {'an'})} of them with runs on HML's cosine head, "
-            f'{_name(*top)} has the highest mAP: {over[top]} over plain AN, the mean over {len(levels[top])} sets of '
-            'photos' + (f'; {signed(same.mean)} of it is due to its head, as AN with that head shows' if same else ''))
+            f"{len({loss for loss, head in order if head == 'cosine'} - {'an'})} of them with runs on HML's "
+            f'cosine head, {_name(*top)} has the highest mAP: {over[top]} over plain AN, the mean over '
+            f'{len(levels[top])} sets of photos')
+    if same: said += f'; {signed(same.mean)} of it is due to its head, as AN with that head shows'
     said += f'. {_ahead(levels, order)}'
     if not linear or linear[0] == top: return said.strip()
     return f'{said}With a linear head it is {_name(*linear[0])}: {over[linear[0]]}. {_ahead(levels, linear)}'.strip()
@@ -276,7 +277,8 @@ def _cell(line) -> str:
 
 _FOUND = ('**What was found.** *AN*, assume negative, takes every unknown label for a negative; *plain AN* does so '
           'with a linear head. (A head is what is trained on frozen features.) Gains are points of mAP ± half the 95 % '
-          'interval over seeds and test images; the settings that validation chose are taken as given. ')
+          'interval over seeds and test images; the settings that validation chose are taken as given ([another choice '
+          "of AN's rate](outputs/README.md#the-choice-of-the-rate)). ")
 
 def part(measured: pd.DataFrame, levels: dict, picture: str) -> str:
     """What README.md shows between the marks.
@@ -323,7 +325,8 @@ def write(root: Path | None = None) -> list[Path]:
     known = record(outputs / 'runs.csv')
     measured = gains(known)
     texts = {outputs / 'front.svg': draw(measured).decode()}
-    if enclosing: texts[readme] = enclosing[0] + part(measured, standing(known), f'{outputs.name}/front.svg') + enclosing[1]
+    if enclosing:
+        texts[readme] = part(measured, standing(known), f'{outputs.name}/front.svg').join(enclosing)
     return site.put(texts)
 
 def around(readme: Path, begin: str = BEGIN, end: str = END) -> tuple[str, str] | None:

@@ -144,10 +144,10 @@ def ranking(tidy: pd.DataFrame) -> str:
     found = statistics.rank_correlation(wide.to_numpy(float), ours.to_numpy(float), repeats=300)
     if np.isnan(found[0]): return ''
     rho, low, high = (signed(value, '+.2f') for value in found)
-    interval = f'95 % interval {low} to {high}' if most > 7 else f'of {most}, too few for an interval'
+    interval = f', 95 % interval {low} to {high}' if most > 7 else f'; {most} are too few for an interval'
     return ('Rank correlation of the methods that learn from the same labels (without cells that were not exercised; '
             'runs shown twice count once), paper and ours, all columns together: '
-            f'{rho}, {interval}.')
+            f'{rho}{interval}.')
 
 def lacking(part: pd.DataFrame) -> str:
     """What cells have in common: no run, runs without a number, or a mechanism that did not act: those are named.

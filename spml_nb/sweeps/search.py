@@ -128,7 +128,8 @@ _PHOTOS = {'backbone': 'efficientnet_lite0', 'min_positives': 20}
 
 # methods and heads of which, with single labels, four in five final runs or more were best in the last two of 60 epochs
 _LONGER = {'ccp': {'em linear'}, 'coco18': {'epr cosine', 'wbce linear'}, 'corel5k': {'hill linear', 'llr linear'},
-           'cub_crops': {'asl linear', 'dw linear', 'llr linear', 'llr cosine', 'nls linear', 'wan linear', 'wan cosine'},
+           'cub_crops': {'asl linear', 'dw linear', 'llr linear', 'llr cosine', 'nls linear', 'wan linear',
+                         'wan cosine'},
            'voc12_animals': {'entmin cosine', 'nls cosine'}}
 
 # of methods whose own schedule has an end, so that they reach it; end to end as long as in EM/APL
@@ -523,8 +524,8 @@ def _about(suite: str, dataset: str) -> str:
             f"{given['config'].get('backbone', 'mini')}. Search: {len(_rates(suite))} draws for every method, seed "
             f'{SEARCH_SEED}, the paper’s values first; the best mAP on fully labelled validation images is chosen. '
             f'Then fresh seeds, by head: {seeds}. mAP in percent; half: half the 95 % interval over seeds; '
-            'test_map_observed: had observed labels alone chosen the epoch, not the settings; late, exercised: shares of runs. A late '
-            'run has its best epoch among the last two, so that a longer one could have been better.')
+            'test_map_observed: had observed labels alone chosen the epoch, not the settings; late, exercised: shares '
+            'of runs. A late run has its best epoch among the last two, so that a longer one could have been better.')
 
 def _markdown(table: pd.DataFrame) -> str:
     "A table as GitHub shows it; missing numbers are left empty."

@@ -95,7 +95,7 @@ def make_schedule(config: Config, optimizer: torch.optim.Optimizer, steps: int) 
     if config.schedule == 'constant': return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
     rising = 0.2 if 0.2 * steps != 1 else 0.4   # of 5 steps a fifth would end where it began, which torch divides by
     return torch.optim.lr_scheduler.OneCycleLR(optimizer, [g['lr'] for g in optimizer.param_groups], total_steps=steps,
-                                               pct_start=rising, cycle_momentum=config.optimizer != 'sgd')   # SGD's is given
+                                               pct_start=rising, cycle_momentum=config.optimizer != 'sgd')
 
 # %% ../../nbs/training/schedule.ipynb #08a4d373
 def compiled(module: nn.Module, device: torch.device) -> Callable:

@@ -52,8 +52,9 @@ class LossWatch:
 
     def add(self, loss: Tensor):
         "Note the loss of a step."
-        if loss.ndim: raise SpmlError(f"the loss of {self.method!r} has the shape {tuple(loss.shape)}; a step needs one "
-                                      "number. Give its hyper-parameter `reduction` another value than 'none'.")
+        if loss.ndim:
+            raise SpmlError(f'the loss of {self.method!r} has the shape {tuple(loss.shape)}; a step needs one number. '
+                            "Give its hyper-parameter `reduction` another value than 'none'.")
         self.losses.append(loss.detach())
         if len(self.losses) % 50 == 0: self.look()
 
@@ -222,7 +223,8 @@ class Trainer:
     def finite(self, logits: Tensor) -> Tensor:
         "The same. Raises: Diverged, if one is not finite though the last loss was."
         if torch.isfinite(logits).all(): return logits
-        raise Diverged(f'the scores of {self.config.loss!r} are not finite after epoch {self.epoch}. {self.watch.remedy}')
+        raise Diverged(f'the scores of {self.config.loss!r} are not finite after epoch {self.epoch}. '
+                       f'{self.watch.remedy}')
 
     def predict(self, module: torch.nn.Module, rows: np.ndarray, view: str = 'plain') -> Tensor:
         "(n, C) float32 logits of any images, each of them computed by one process."
