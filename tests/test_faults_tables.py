@@ -110,8 +110,8 @@ def test_a_photo_is_found_however_its_accent_was_saved(folder, in_table, on_disk
 
 def test_a_name_too_long_for_any_file_is_only_absent(folder):
     table, names = numbered(['a'] * 10)
-    refused(folder(table + 'x' * 5000 + '.png,a,train\n', names), '1 images that are not in', 'xxx')
-    refused(folder(table + 'nul\0.png,a,train\n', names), '1 images that are not in')
+    refused(folder(table + 'x' * 5000 + '.png,a,train\n', names), '1 image not to be found in', 'xxx')
+    refused(folder(table + 'nul\0.png,a,train\n', names), '1 image not to be found in')
 
 
 @pytest.mark.parametrize('labels', [['cat'] * 10, ['cat', ''] * 5])
