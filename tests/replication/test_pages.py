@@ -99,7 +99,7 @@ def test_a_table_holds_what_the_runs_say(shared):
     part = table.loc['photos'].reset_index()
     wide = [part.pivot(index='row', columns='column', values=which).to_numpy() for which in ('published', 'ours')]
     rho = f'{statistics.rank_correlation(*wide, repeats=10)[0]:+.2f}'.replace('-', '−')
-    assert f'all columns together: {rho}, 95 % interval' in text and 'Data: voc12_animals, coco18' in text and 'search budget' in text
+    assert f'all columns together: {rho}; 6 are too few for an interval' in text and 'Data: voc12_animals, coco18' in text and 'search budget' in text
 
 
 def test_what_is_missing_shows_the_command_that_fills_it(shared):
@@ -313,9 +313,10 @@ def test_what_was_not_exercised_or_is_shown_twice_has_no_rank():
     fair = [line(row, 60.0 + k, 60.0 + k) for k, row in enumerate(('AN', 'LS', 'EM', 'ROLE', 'HML'))]
     more = [line('APL', 50.0, 99.0, state='not exercised'), line('Ours', 10.0, 64.0, runs=fair[-1]['runs'])]
     plain, both = pd.DataFrame(fair), pd.DataFrame(fair + more)
-    assert site.alike(both).row.tolist() == plain.row.tolist() and site.ranking(both) == site.ranking(plain) and ': +1.00, 95 %' in site.ranking(both)
+    assert site.alike(both).row.tolist() == plain.row.tolist() and site.ranking(both) == site.ranking(plain) and ': +1.00; 5 are too few for an interval.' in site.ranking(both)
     assert site.ranking(both.rename(columns={'runs': 'seeds'})) == site.ranking(plain)   # as in the csv file, which the tutorial reads
     assert pages._leaders(both) == pages._leaders(plain) and 'VOC: HML, in both.' in pages._leaders(both)
+    assert ': +1.00, 95 % interval +1.00 to ' in site.ranking(pd.DataFrame([line(f'loss {k}', 60.0 + k, 60.0 + k) for k in range(8)]))
 
 
 def test_text_is_escaped_in_every_page(tmp_path, monkeypatch):
