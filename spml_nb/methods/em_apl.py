@@ -202,7 +202,7 @@ class EmApl(Method):
         hidden = true[(self.z == 0) & (true != 0)]
         if not ((hidden > 0).any() and (hidden < 0).any()): return {}
         marked = {sign: (self.pseudo == sign) & (true != 0) for sign in (-1, 1)}
-        return {f'pseudo_{name}_precision': 100 * ((sign * true) > 0)[marked[sign]].float().mean().item()
+        return {f'pseudo_{name}_precision': 100 * ((sign * true) > 0)[marked[sign]].cpu().double().mean().item()
                 for sign, name in ((-1, 'negative'), (1, 'positive')) if marked[sign].any()}
 
     def _pseudo_label(self, logits: Tensor, sign: int):
