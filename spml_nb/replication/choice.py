@@ -50,7 +50,7 @@ def _searches(datasets: Iterable[str]) -> list[tuple[Row, str]]:
 
 def _best(row: Row, dataset: str, known: pd.DataFrame) -> list[Config]:
     tried = candidates(row, SUITE, dataset)
-    reached = scores(tried, known).val_map
+    reached = scores(tried, known).pipe(lambda runs: runs.val_map_seen.fillna(runs.val_map))   # as `search.choose`
     return [] if reached.isna().any() else [tried[k] for k in (-reached).argsort(kind='stable')[:BEST]]
 
 def sweep(datasets: Iterable[str] = (), **launch) -> pd.DataFrame:
