@@ -325,5 +325,5 @@ def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.D
 
 _LEGEND = ('mAP in percent; val_map over the classes that training photos have, test_map over all, a class that no '
            'test photo has as 0. over: gain in test mAP over the method with 0. half, over_half: half the 95 % '
-           'interval, over seeds and test images.\np: that there is no difference, adjusted for the number of methods (Holm). '
-           'late: share of runs whose best epoch is one of the last two.')
+           'interval, over seeds and test images.\np: that there is no difference, adjusted for the number of methods '
+           '(Holm). late: share of runs whose best epoch is one of the last two.')
