@@ -206,7 +206,7 @@ def _bare(data, names):
     "How many photos have no label without those classes, as the end of a sentence."
     of_others = ~np.isin(data.class_names, names)
     bare = ((data.labels > 0).any(1) & ~(data.labels[:, of_others] > 0).any(1)).sum()
-    return f', and {bare:,} photos have no label then' if bare else ''
+    return f', and {bare:,} {"photo has" if bare == 1 else "photos have"} no label then' if bare else ''
 
 def _in_table(data):
     "The names of the photos as the column `image` has them."

@@ -14,9 +14,8 @@ import pandas as pd
 from ..base.errors import one_of
 from .site import grid
 from .statistics import Effect, paired, pooled, signed
-from ..runs.config import Config
 from ..sweeps import queue
-from ..sweeps.search import Row, candidates, scores, seeds_of
+from ..sweeps.search import Row, candidates, ranked, scores, seeds_of
 
 # %% ../../nbs/replication/choice.ipynb #a6a3a450
 SUITE, BEST = 'photos', 3
@@ -40,18 +39,14 @@ def planned(known: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.DataFrame:
     rows = [{'dataset': dataset, 'head': row.head, 'place': place, 'seed': seed,
              'config': replace(config, seed=seed, label_seed=seed)}
             for row, dataset in _searches(datasets)
-            for place, config in enumerate(_best(row, dataset, known), 1) for seed in seeds_of(row, SUITE)]
+            for place, config in enumerate(ranked(candidates(row, SUITE, dataset), known)[:BEST], 1)
+            for seed in seeds_of(row, SUITE)]
     table = pd.DataFrame(rows, columns=['dataset', 'head', 'place', 'seed', 'config'])
     return table.assign(test_map=scores(table.config, known).test_map.to_numpy())
 
 def _searches(datasets: Iterable[str]) -> list[tuple[Row, str]]:
     asked = {one_of(name, ROWS['linear'], 'set of photos') for name in datasets}
     return [(Row('an', head), name) for head, names in ROWS.items() for name in names if name in asked or not asked]
-
-def _best(row: Row, dataset: str, known: pd.DataFrame) -> list[Config]:
-    tried = candidates(row, SUITE, dataset)
-    reached = scores(tried, known).pipe(lambda runs: runs.val_map_seen.fillna(runs.val_map))   # as `search.choose`
-    return [] if reached.isna().any() else [tried[k] for k in (-reached).argsort(kind='stable')[:BEST]]
 
 def sweep(datasets: Iterable[str] = (), **launch) -> pd.DataFrame:
     """Train what is still needed; what is done is never run again.

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SEARCH_SEED', 'SPACE', 'SUITES', 'COLUMNS', 'space', 'drawn', 'rates', 'Row', 'candidates', 'own_folder',
-           'head_of_an', 'seeds_of', 'choose', 'scores', 'best_of_k', 'trained', 'finals', 'searched', 'half_interval',
-           'outcome', 'every_method', 'rows_of', 'sweep', 'record', 'boards']
+           'head_of_an', 'seeds_of', 'choose', 'ranked', 'scores', 'best_of_k', 'trained', 'finals', 'searched',
+           'half_interval', 'outcome', 'every_method', 'rows_of', 'sweep', 'record', 'boards']
 
 # %% ../../nbs/sweeps/search.ipynb #6ed01581
 import hashlib
@@ -259,10 +259,22 @@ def choose(configs: Iterable[Config], known: pd.DataFrame) -> Config | None:
     Returns:
         The first of the best; None while one of them is not done, or without any.
     """
+    return next(iter(ranked(configs, known)), None)
+
+def ranked(configs: Iterable[Config], known: pd.DataFrame) -> list[Config]:
+    """Configurations by validation mAP, as `choose` compares them.
+
+    Args:
+        configs: what was tried.
+        known: finished runs, as from `finished`.
+
+    Returns:
+        The best first, equal ones as given; none while one of them is not done.
+    """
     configs = list(configs)
-    if not configs or key(configs[0]) not in known.index: return None   # most that is not done is not begun
+    if not configs or key(configs[0]) not in known.index: return []   # most that is not done is not begun
     values = _validation(scores(configs, known))
-    return None if values.isna().any() else configs[values.argmax()]
+    return [] if values.isna().any() else [configs[k] for k in (-values).argsort(kind='stable')]
 
 def scores(configs: Iterable[Config], known: pd.DataFrame) -> pd.DataFrame:
     """The scores of runs.

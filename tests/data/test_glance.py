@@ -73,7 +73,7 @@ def test_what_lies_in_one_folder_is_named_as_in_the_table_and_who_would_lose_all
     for file in files: file.rename(folder / 'images' / '2019' / file.name)
     text = check(folder).text
     assert '2019/10.jpg (' in text and ' 10.jpg' not in text
-    assert glance._bare(load(folder), ['bee']) == ', and 1 photos have no label then' and glance._bare(load(folder), []) == ''
+    assert glance._bare(load(folder), ['bee']) == ', and 1 photo has no label then' and glance._bare(load(folder), []) == ''
 
 
 def test_what_will_be_observed_is_said_with_the_setting_that_uses_all(data):

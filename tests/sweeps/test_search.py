@@ -116,6 +116,7 @@ def test_the_best_by_validation_is_chosen_and_fresh_seeds_follow():
         finish(config, val, test)
     known = sweeps.finished()
     assert sweeps.choose(tried, known) == tried[1]   # the test scores play no part; the first of equals
+    assert search.ranked(tried, known) == [tried[k] for k in (1, 3, 2, 0)]
     assert [(c.lr, c.seed, c.label_seed) for c in sweeps.finals(Row('an'), 'mini', 'mini_voc', known)] == [(tried[1].lr, s, s) for s in (0, 1, 2)]
     record = sweeps.searched(Row('an'), 'mini', 'mini_voc', known)
     assert record.chosen.tolist() == [False, True, False, False] and record.val_map.tolist() == [50, 70, 60, 70]
