@@ -170,7 +170,7 @@ def check(folder: str | Path, root: str | Path | None = None) -> Checked:
     known = parts(data)
     blind = [part for part, words in known.scores.items() if part != 'train' and words == against(TRUTHS[2])]
     lines = [repr(data), '', known.round({'positives': 2, 'negatives': 2, 'unknown': 1}).to_string(), '',
-             observed(data), *_classes(data), *_across(data, *alike)]
+             observed(data), *_classes(data), *_across(data, names, *alike)]
     if blind: lines.append(missing(TRUTHS[2], ' and '.join(blind)))
     if unusable:
         named = [f'{names[k]} ({why})' for k, why in unusable.items()]
@@ -215,9 +215,8 @@ def _in_table(data):
     below = [folder for folder in (shared, *shared.parents) if folder.name == 'images']
     return [Path(path).relative_to(below[0]).as_posix() for path in data.images] if below else data.image_names
 
-def _across(data, groups, equal):
+def _across(data, names, groups, equal):
     "Lines about photos that are there more than once, or look so; those in different parts come first."
-    names = _in_table(data)
     groups = sorted(zip(groups, equal, strict=True), key=lambda group: len(set(data.split[group[0]])) == 1)
     for exact, sign, what, remedy in ((True, ' = ', 'are there more than once', 'Keep one row of each.'),
                                       (False, ' ≈ ', 'look nearly the same', 'Keep one row where it is one photo.')):
