@@ -415,7 +415,7 @@ def test_a_number_is_a_text_where_the_field_is_one(monkeypatch):
     monkeypatch.setattr(parallel, 'launch', launch)
     assert main(['train', '-p', 'dataset', '2024', '-p', 'seed', '7', '-p', 'exclude', '3', '-p', 'root', 'null', '-p', 'device', 'cpu']) == 130
     assert (asked[0].dataset, asked[0].seed, asked[0].exclude, asked[0].root) == ('2024', 7, ('3',), None)
-    for text, names in (('null', ('null',)), ('-', ('-',)), ('?, cat', ('?', 'cat')), ('[a, "b, c"]', ('a', 'b, c'))):
+    for text, names in (('null', ('null',)), ('-', ('-',)), ('?, cat', ('?', 'cat')), ('[a, "b, c"]', ('a', 'b, c')), ('[2019, b]', ('2019', 'b'))):
         main(['train', '-p', 'exclude', text])
         assert asked[-1].exclude == names
 

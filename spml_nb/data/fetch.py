@@ -23,6 +23,7 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
+from ..base import settings
 from ..base.errors import SpmlError
 from ..base.files import alone
 from ..base.progress import meter
@@ -317,7 +318,7 @@ def mirrored(urls, path: str, mirror: str | None = None) -> list[str]:
     mirror = mirror or os.environ.get('SPML_NB_MIRROR')
     if not mirror: return list(urls)
     if not re.match(r'(https?|file)://', str(mirror)):
-        folder = Path(mirror).expanduser()
+        folder = settings.expanded(mirror)
         if not folder.is_dir():
             raise SpmlError(f'the mirror {mirror!r} is neither an address (http://, https://) nor a folder.')
         mirror = folder.resolve().as_uri()

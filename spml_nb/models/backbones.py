@@ -24,6 +24,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from ..base import settings
 from ..base.errors import SpmlError
 from .mini import SHIPPED, MiniNet
 
@@ -143,7 +144,7 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
     Raises:
         SpmlError: when there is no such file, or it holds anything but named tensors.
     """
-    file = Path(str(file)).expanduser()
+    file = settings.expanded(file)
     if not file.is_file():
         raise SpmlError(f"weights {str(file)!r}: no such file; "
                         "allowed: 'default', 'none', or the path of a state dict.")

@@ -132,9 +132,10 @@ def rates(measured: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
     lines = []
     for (dataset, head), part in measured.groupby(['dataset', 'head'], sort=False):
         wide = part.set_index(['loss', 'labels', 'photos', 'seed']).test_map.unstack()
-        if WHOLE.loss not in wide.index: continue
-        wide = wide.loc[:, wide.loc[WHOLE.loss].notna().all()].dropna()   # seeds with a whole curve, then whole rows
-        whole, rest, n = wide.loc[WHOLE.loss], wide.drop(WHOLE.loss), wide.shape[1]
+        full = (WHOLE.loss, WHOLE.labels)
+        if full not in wide.index: continue
+        wide = wide.loc[:, wide.loc[full].notna().all()].dropna()   # seeds with a whole curve, then whole rows
+        whole, rest, n = wide.loc[full], wide.drop(full), wide.shape[1]
         if not n or not len(rest): continue
         sizes = whole.index.get_level_values('photos').to_numpy()
         draws, weights = statistics.seed_draws(n, repeats)
@@ -204,7 +205,7 @@ def _curves(ax, part: pd.DataFrame, of_set: pd.DataFrame):
         values = runs.groupby('photos').test_map.agg(['mean', 'min', 'max']).dropna()
         drawing.curve(ax, values.index, values.to_numpy().T, ink, marker='o', label=name)
     for head, ink in zip(of_set['head'].unique(), ('black', '#999999', '#cccccc'), strict=False):
-        whole = of_set[(of_set.loss == WHOLE.loss) & (of_set['head'] == head)]
+        whole = of_set[(of_set.loss == WHOLE.loss) & (of_set.labels == WHOLE.labels) & (of_set['head'] == head)]
         if len(whole): line(whole, ink, f'all labels, {head} head')
     for loss, ink in zip(part.loss.unique(), drawing.INK, strict=False):
         line(of_set[(of_set.loss == loss) & (of_set.labels == 'single')], ink, f'one label, {loss.upper()}')

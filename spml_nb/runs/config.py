@@ -131,6 +131,8 @@ def _as_field(name: str, value, kind: type, may_be_unset: bool):
     if isinstance(value, os.PathLike): value = os.fspath(value)
     if name == 'exclude' and isinstance(value, str):
         value = [part.strip() for part in value.split(',') if part.strip()]
+    elif name == 'exclude' and isinstance(value, list | tuple):
+        value = [str(part) if type(part) is int else part for part in value]   # a class may be called 2019
     return as_kind(value, kind, f'parameter {name!r}')
 
 # %% ../../nbs/runs/config.ipynb #6dda8d70

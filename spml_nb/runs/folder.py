@@ -253,7 +253,7 @@ def digest(file: str | Path) -> str | None:
     Returns:
         Its SHA-256 in hexadecimal digits, None if there is no such file.
     """
-    file = Path(file).expanduser()   # of a configuration in a file, where no shell does it
+    file = settings.expanded(file)   # of a configuration in a file, where no shell does it
     return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
 
 def provenance() -> dict:

@@ -25,7 +25,7 @@ from ..base import progress, settings
 from ..base.errors import SpmlError, as_kind, one_of, warn
 from ..data import images
 from ..data.dataset import listed
-from ..data.folder import PHOTOS
+from ..data.folder import PHOTOS, reason
 from ..training.network import Network
 
 # %% ../../nbs/use/predictor.ipynb #b0b061b2
@@ -138,7 +138,7 @@ def _attempt(source, fit, keep):
             with Image.open(source) as image: pixels = fit(image)
         return pixels if keep else None
     except Exception as error:   # decoders raise a dozen different types for damaged files
-        return (getattr(error, 'strerror', None) or str(error) or type(error).__name__).splitlines()[0][:120]
+        return reason(error, source)
 
 def read_images(names: list[str], sources: list, size: int, resize: str, keep: bool = True,
                 show: bool = False) -> list[np.ndarray | None]:

@@ -5,6 +5,9 @@ import torch
 from spml_nb import data as datasets
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
+from spml_nb.data import fetch
+from spml_nb.models import backbones
+from spml_nb.runs.folder import digest
 
 
 def written(folder, text):
@@ -42,6 +45,9 @@ def test_a_home_folder_of_nobody_is_told(monkeypatch):
     monkeypatch.setenv('SPML_NB_RUNS', '~nosuchuser/x')
     refused(lambda: settings.path('runs'), "'~nosuchuser/x' begins with a home folder")
     refused(lambda: datasets.load('~nosuchuser/photos'), "'~nosuchuser/photos' begins with a home folder")
+    refused(lambda: fetch.mirrored([], 'x.zip', '~nosuchuser/m'), "'~nosuchuser/m' begins with a home folder")
+    refused(lambda: digest('~nosuchuser/x.pt'), "'~nosuchuser/x.pt' begins with a home folder")
+    refused(lambda: backbones.read_weights('~nosuchuser/x.pt'), "'~nosuchuser/x.pt' begins with a home folder")
 
 
 @pytest.mark.parametrize('name', ['cpu:abc', 'cpu:', 'auto:0', 'cuda:7', 'cuda:x'])

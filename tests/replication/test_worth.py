@@ -63,6 +63,13 @@ def test_a_method_is_weighed_against_all_labels_on_its_own_head():
     assert worth.rates(both[both['head'].eq('linear') | both.loss.ne('bce')]).loss.unique().tolist() == ['em']   # without its curve nothing is said of HML
 
 
+def test_a_method_that_shares_its_loss_with_all_labels_is_weighed_as_any_other():
+    both = worth.rates(curves({'an': 3, 'bce': 2})).set_index(['loss', 'photos'])
+    alone = worth.rates(curves({'an': 3})).set_index(['loss', 'photos'])
+    assert both.loc['bce'].rate[480:].to_numpy() == pytest.approx(2, rel=0.02)
+    assert both.loc['an'].rate.tolist() == alone.loc['an'].rate.tolist()
+
+
 def test_the_interval_is_the_bootstrap_over_seeds_that_all_curves_share():
     measured = curves({'em': 2}, noise=0.3)
     line = worth.rates(measured).set_index('photos').loc[3840]

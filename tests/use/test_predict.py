@@ -148,7 +148,7 @@ def test_all_unreadable_images_are_named_before_anything_is_predicted(made, tmp_
     shutil.copy(made.test[0], tmp_path / 'good.png')
     (tmp_path / 'text.gif').write_text('no image')
     monkeypatch.setattr(predictor.Network, 'forward', lambda *_: pytest.fail('predicted'))
-    with pytest.raises(SpmlError, match=r'3 of 4 images cannot be used: cut\.webp \(.*empty\.png \(.*text\.gif \(') as told: predict(made.run('linear').folder, tmp_path)
+    with pytest.raises(SpmlError, match=r'3 of 4 images cannot be used: cut\.webp \(.*empty\.png \(an empty file\).*text\.gif \(not an image') as told: predict(made.run('linear').folder, tmp_path)
     assert 'good.png' not in str(told.value)
     with pytest.raises(SpmlError, match=r'1 of 2 images.*gone\.png \(No such file'): predict(made.run('linear').folder, [tmp_path / 'good.png', tmp_path / 'gone.png'])
 

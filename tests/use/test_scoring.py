@@ -55,6 +55,12 @@ def test_they_are_those_of_scikit_learn(seed):
     assert np.allclose(part.classes.ap, [one.classes.ap['x'] for one in whole]) and part.classes.right.tolist() == [one.classes.right['x'] for one in whole]
 
 
+@pytest.mark.filterwarnings('error')
+def test_where_nothing_is_named_precision_has_no_value_and_no_warning():
+    total = score(np.full((4, 2), 0.1), np.array([[1, -1], [-1, 1], [1, 1], [-1, -1]], np.int8), ['a', 'b'], 0.5).total
+    assert np.isnan(total.value['precision']) and total.value['recall'] == 0
+
+
 def test_classes_without_a_photo_are_named_since_the_runs_own_map_counts_them_as_0():
     p, y = drawn(0)
     assert 'mAP over' not in str(score(p, y, list('abcd'), 0.6))

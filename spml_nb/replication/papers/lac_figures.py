@@ -13,7 +13,6 @@ from scipy.special import expit
 from ...models.model import attention_maps
 from .. import measuring, published
 from ..drawing import Collected, Curve, PaperFigure, maps, scores
-from ...runs.config import resolve
 from ...runs.folder import Run
 
 # %% ../../../nbs/replication/papers/lac_figures.ipynb #0ffb7720
@@ -52,8 +51,8 @@ def attention(run: Run) -> dict:
     Source: LAC, Fig. 6.
     """
     seen = measuring.examine(run)
-    p, z, hparams = expit(seen.logits), seen.task.observed, resolve(run.config).hparams
-    identified = (z == 0) & (p >= hparams.get('stage2_threshold', hparams.get('threshold', 0.5)))
+    p, z = expit(seen.logits), seen.task.observed
+    identified = (z == 0) & (p >= seen.config.hparams['stage2_threshold'])
     order = [k for k in np.lexsort((-np.where(z == 0, p, 0).max(1), -identified.sum(1))) if (z[k] > 0).any()]
     chosen = [(int(k), [int(np.flatnonzero(z[k] > 0)[0]), *measuring.surest(p[k], z[k] == 0, measuring.MAPS - 1)])
               for k in order[:measuring.IMAGES - 1]]
