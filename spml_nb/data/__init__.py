@@ -3,6 +3,6 @@ from spml_nb.base import lazily
 
 __getattr__ = lazily(__name__, {
     'dataset': 'Dataset MINIATURES PARTS listed',
-    'loading': 'load names',
+    'loading': 'load names own_folder',
     'official.registry': 'BENCHMARKS',
 })

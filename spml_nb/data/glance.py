@@ -107,8 +107,7 @@ def look(files: list[Path]) -> tuple[dict[int, str], list[int], list[np.ndarray]
         {number of a file that cannot be used: why}; the numbers of files of one colour; arrays of the numbers of files
         that look nearly the same; for each of these, whether all have the same pixels.
     """
-    with ThreadPoolExecutor() as pool, warnings.catch_warnings():
-        warnings.simplefilter('ignore')   # of Pillow, about large or odd photos that it can read
+    with ThreadPoolExecutor() as pool, warnings.catch_warnings(action='ignore'):   # Pillow's, of large or odd photos
         small = list(progress.bar(pool.map(_small, files), len(files), 'looking at photos'))
         unusable = {k: v for k, v in enumerate(small) if isinstance(v, str)}
         plain = [k for k, v in enumerate(small) if k not in unusable and np.linalg.norm(v) < 0.99]   # see `_small`
@@ -162,8 +161,7 @@ def check(folder: str | Path, root: str | Path | None = None) -> Checked:
     Raises:
         SpmlError: As `load`: for mistakes that leave nothing to look at.
     """
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter('always')
+    with warnings.catch_warnings(record=True, action='always') as told:
         data = load(folder, root)
     unusable, plain, *alike = look(data.images)
     names = _in_table(data)

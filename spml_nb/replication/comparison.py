@@ -33,7 +33,7 @@ from .statistics import LEVEL, Effect, effect, holm, image_draws, resampled_map
 from ..runs.config import Config
 from ..runs.folder import Run, read_result
 from ..sweeps.queue import canonical, check_launch, duration, finished, key, plan, stale
-from ..sweeps.search import SUITES, Row, candidates, finals, outcome, own_folder, trained
+from ..sweeps.search import SUITES, Row, candidates, finals, outcome, trained
 
 # %% ../../nbs/replication/comparison.ipynb #bd0b1314
 def needed(rows: Iterable[Row], suite: str, folder: str, seeds: Sequence[int], known: pd.DataFrame) -> pd.DataFrame:
@@ -248,7 +248,7 @@ def compare(folder: str | Path, methods: Iterable[str] = (), labels: str = 'full
     setting(labels)
     check_launch(**launch)
     if seeds < 1: raise SpmlError(f'seeds={seeds}; allowed: 1 or more, and 3 or more to say how sure a difference is.')
-    if not own_folder(str(folder)):
+    if not loading.own_folder(str(folder)):
         raise SpmlError(f'{folder} is no folder of photos. Give one that has images/ and labels.csv; the sets of the '
                         'papers are compared by `spml sweep methods --dataset NAME`.')
     folder = str(first_there(places(folder)))   # known by its content

@@ -86,7 +86,7 @@ def read_collected(file: Path) -> Collected:
         SpmlError: if the file is missing, damaged or something else.
     """
     try:
-        with np.load(file) as arrays: flat = dict(arrays)
+        flat = dict(np.load(file))
         about = json.loads(flat.pop('about').tobytes())
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise SpmlError(f'{file} cannot be read as the arrays of a figure: {error}. '

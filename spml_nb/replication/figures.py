@@ -7,7 +7,6 @@ __all__ = ['FIGURES', 'NOT_DRAWN', 'VERSION', 'not_drawn', 'figures', 'descripti
            'arrays_file', 'collect', 'sweep', 'draw']
 
 # %% ../../nbs/replication/figures.ipynb #5f5c6ff0
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from ..base import settings
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, one_of, warn
 from ..base.files import write_atomically
 from . import drawing, measuring, published, tables
 from .papers import em_apl_figures, hml_figures, lac_figures, opml_figures, two_way_figures
@@ -246,7 +245,7 @@ def _measured(about: drawing.PaperFigure, part: Part, finished: pd.DataFrame) ->
               settings.path('runs') / finished.at[part.key, 'run'])
     if not (folder / 'DONE').is_file(): return None
     try: return about.measure(open_run(folder))
-    except SpmlError as error: warnings.warn(f'{part.name} is left out: {error}', stacklevel=3)
+    except SpmlError as error: warn(f'{part.name} is left out: {error}')
 
 def _kept(file: Path, finished: pd.DataFrame) -> dict[tuple[str, str], dict]:
     "What the file has of finished runs: {(name of the part, key of its run): arrays}."

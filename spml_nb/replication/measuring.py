@@ -112,7 +112,7 @@ def notes(run: Run) -> dict[str, np.ndarray]:
     Returns:
         The arrays of `Notes.arrays`.
     """
-    with np.load(run.folder / 'observed.npz') as arrays: return dict(arrays)
+    return dict(np.load(run.folder / 'observed.npz'))
 
 # %% ../../nbs/replication/measuring.ipynb #a1e79e3a
 def opened(run: Run, part: str = 'train') -> Opened:

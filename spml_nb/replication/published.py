@@ -249,6 +249,6 @@ def photos() -> pd.DataFrame:
     Returns: DataFrame by name: for (of the papers, '' for none), classes, used (those that runs are about), train, val
         and test (photos), positives (labels of a training photo, of the classes used).
     """
-    with (files('spml_nb') / 'assets' / 'photos.csv').open() as file: counted = pd.read_csv(file, index_col='name')
+    counted = pd.read_csv(files('spml_nb') / 'assets' / 'photos.csv', index_col='name')
     counted.insert(0, 'for', [in_place_of(name) for name in counted.index])
     return counted

@@ -127,7 +127,7 @@ RESAMPLED = 'test_images.npz'   # in the setting `outputs`, written by `resampli
 
 @lru_cache(maxsize=1)
 def _read(file: Path, changed: int) -> dict[str, np.ndarray]:
-    with np.load(file) as arrays: return dict(arrays)
+    return dict(np.load(file))
 
 def image_error(names: Sequence[str], weights: Sequence[float], fallback: float) -> float:
     """The standard error that the choice of the test images gives a weighted sum of scores.

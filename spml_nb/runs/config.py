@@ -289,8 +289,7 @@ def stamp(dataset: str, root: str | None = None) -> tuple:
 @cache
 def _fingerprint(changed: tuple, *place) -> str:
     from spml_nb.data.loading import load
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore')   # whoever trains on the folder is warned
+    with warnings.catch_warnings(action='ignore'):   # whoever trains on the folder is warned
         return load(*place).fingerprint
 
 # %% ../../nbs/runs/config.ipynb #c8aefb0a

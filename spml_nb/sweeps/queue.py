@@ -30,7 +30,6 @@ from ..base import settings
 from ..base.errors import SpmlError, one_of
 from ..data import loading
 from ..data.dataset import listed
-from ..data.folder import first_there, places
 from ..data.official import registry
 from ..runs import record
 from ..runs.config import Config, as_dict, resolve, science_key, stamp
@@ -245,9 +244,9 @@ def _images(dataset: str) -> float:
     if dataset in registry.BENCHMARKS:
         counts = registry.find(dataset).counts
         return counts.get('train', 0.8 * counts.get('images', math.nan))
-    if dataset in loading.names() or not first_there(places(dataset)).is_dir(): return math.nan
-    with warnings.catch_warnings(), contextlib.suppress(SpmlError):   # what is there now need not be of photos any more
-        warnings.simplefilter('ignore')   # whoever trains on the folder is warned
+    if not loading.own_folder(dataset): return math.nan
+    # whoever trains on the folder is warned; what is there now need not be of photos any more
+    with warnings.catch_warnings(action='ignore'), contextlib.suppress(SpmlError):
         data = loading.load(dataset)
         return len(data) - len(data.rows('test'))
     return math.nan

@@ -99,8 +99,7 @@ def choose_penalty(features: np.ndarray, classes: np.ndarray, train: np.ndarray,
 
 def _fit(model: LogisticRegression, features: np.ndarray, classes: np.ndarray) -> bool:
     "Train; a search's weakest penalties need not converge. Gives whether it did."
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore', ConvergenceWarning)
+    with warnings.catch_warnings(action='ignore', category=ConvergenceWarning):
         model.fit(features, classes)
     return bool(model.n_iter_.max() < model.max_iter)
 

@@ -107,8 +107,7 @@ def data_of(run: Run, config: Config, own: bool) -> datasets.Dataset:
     Raises:
         SpmlError: if it is not there, or should be the run's own and has changed.
     """
-    with warnings.catch_warnings():
-        if own: warnings.simplefilter('ignore')
+    with warnings.catch_warnings(action='ignore' if own else None):
         data = datasets.load(config.dataset, root=config.root, min_positives=config.min_positives,
                              exclude=config.exclude, scored=not own)
     if own and (trained_on := run.result().get('data', data.fingerprint)) != data.fingerprint:

@@ -118,7 +118,8 @@ def _total(mean: float, maps: Callable, right: np.ndarray, named: np.ndarray, pr
     hits, guesses, truths = (np.append(of.sum(), draws @ of.sum(1)) for of in (right, named, present))   # (1 + R,)
     total = {'mAP': np.append(mean, maps(draws)), 'micro-F1': _shares(2 * hits, guesses + truths),
              'precision': _shares(hits, guesses), 'recall': _shares(hits, truths)}
-    table = pd.DataFrame({name: {'value': each[0], 'half': Z * pd.Series(each[1:]).std(ddof=0)} for name, each in total.items()}).T
+    table = pd.DataFrame({name: {'value': each[0], 'half': Z * pd.Series(each[1:]).std(ddof=0)}
+                          for name, each in total.items()}).T
     return pd.DataFrame({'value': table.value, 'low': (table.value - table.half).clip(0, 100),
                          'high': (table.value + table.half).clip(0, 100)})
 

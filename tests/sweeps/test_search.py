@@ -12,6 +12,7 @@ from side_files import PINNED, side_of
 from spml_nb import methods, runs, sweeps
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
+from spml_nb.data import loading
 from spml_nb.methods import core
 from spml_nb.runs.config import HEADS, config_hash, resolve
 from spml_nb.runs.folder import Run
@@ -224,7 +225,7 @@ def test_a_folder_is_searched_with_the_recipe_of_the_suite_and_every_class(photo
     assert [[getattr(c, n) for n in same] for c in tried] == [[getattr(c, n) for n in same] for c in theirs]
     with pytest.raises(SpmlError, match="'photos' 'nowhere'; allowed: .* Or give one folder that has images/"): sweeps.candidates(Row('em'), 'photos', 'nowhere')
     assert {c.min_positives for c in sweeps.candidates(Row('em', min_positives=7), 'photos', str(photo_folder))} == {7}
-    assert sweeps.own_folder(str(photo_folder)) and not sweeps.own_folder('ccp') and not sweeps.own_folder('nowhere')
+    assert loading.own_folder(str(photo_folder)) and not loading.own_folder('ccp') and not loading.own_folder('nowhere')
 
 
 def test_a_run_without_numbers_does_not_hold_up_a_search():
