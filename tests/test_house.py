@@ -89,6 +89,18 @@ def test_the_package_stays_small():
     assert not [file for file in NOTEBOOKS.rglob('*.ipynb') if 'widgets' in json.loads(file.read_text(encoding='utf-8'))['metadata']]   # state of no use
 
 
+MACHINE = re.compile(r'(?<![\w.])/(?:work|home|root|tmp|usr|var|Users|private)/')
+
+
+def test_no_notebook_shows_the_paths_of_a_machine():
+    assert MACHINE.search("saved in '/tmp/x/run'") and not MACHINE.search('outputs/runs.csv, nbs/work/x, and/or')
+    for file in NOTEBOOKS.rglob('*.ipynb'):
+        for cell in json.loads(file.read_text(encoding='utf-8'))['cells']:
+            for output in cell.get('outputs', []):
+                shown = {kind: text for kind, text in output.get('data', {}).items() if not kind.startswith('image/')}
+                assert not MACHINE.search(json.dumps([shown, output.get('text')])), file
+
+
 @pytest.mark.parametrize('module', MODULES)
 def test_lines_and_functions_fit_a_screen(module):
     lines = (PACKAGE / f'{module}.py').read_text(encoding='utf-8').splitlines()
