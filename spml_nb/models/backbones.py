@@ -144,7 +144,7 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
     Raises:
         SpmlError: when there is no such file, or it holds anything but named tensors.
     """
-    file = settings.expanded(file)
+    file = settings.expanded(str(file))
     if not file.is_file():
         raise SpmlError(f"weights {str(file)!r}: no such file; "
                         "allowed: 'default', 'none', or the path of a state dict.")
