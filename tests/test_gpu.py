@@ -123,6 +123,16 @@ def test_a_data_set_that_fits_is_resident(photo_folder):
     assert batch.is_contiguous(memory_format=torch.channels_last)
 
 
+def test_kept_maps_that_fit_are_resident():
+    maps = np.random.RandomState(0).rand(6, 3, 2, 5).astype(np.float16)
+    rows, drawn = np.array([3, 0, 3]), {'strong': [maps[[0, 3]]]}
+    here, there = (sources.FeatureSource(maps, drawn, np.array([0, 3]), torch.device(device)) for device in ('cpu', DEVICE))
+    assert isinstance(there.plain, torch.Tensor) == (DEVICE != 'cpu')
+    for role in ('plain', 'strong'):
+        batch = there.batch(rows, role)
+        assert torch.equal(batch.cpu(), here.batch(rows, role)) and batch.is_contiguous(memory_format=torch.channels_last)
+
+
 def images_per_second(given: Config, n=512):
     "Training steps on noise, after a warm-up."
     from spml_nb.data.dataset import Dataset

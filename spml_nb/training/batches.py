@@ -227,12 +227,14 @@ class FeatureSource:
         self.position[rows] = np.arange(len(rows))
 
     def _hold(self, features: np.ndarray):
-        "Vectors live on the device, maps stay memory-mapped."
-        return torch.from_numpy(np.array(features)).to(self.device) if features.ndim == 2 else features
+        "Vectors live on the device, and maps too if it is a GPU that has room; else these stay memory-mapped."
+        there = features.ndim == 2 or has_room(features.nbytes, self.device)
+        return torch.from_numpy(np.array(features)).to(self.device) if there else features
 
     def _take(self, features, index: np.ndarray) -> Tensor:
-        if isinstance(features, Tensor): return features[onto(index, self.device)]
-        return onto(features[index], self.device).permute(0, 3, 1, 2).float()   # which keeps channels last
+        there = isinstance(features, Tensor)
+        taken = features[onto(index, self.device)] if there else onto(features[index], self.device)
+        return taken if taken.ndim == 2 else taken.permute(0, 3, 1, 2).float()   # which keeps channels last
 
     def batch(self, rows: np.ndarray, role: str) -> Tensor:
         "(B, D) or (B, D, h, w) float32 for (B,) row numbers of the data set and the role of a view."
