@@ -61,7 +61,8 @@ def one_loss(name, device):
 def test_every_loss_is_that_of_the_cpu(name):
     (here, ours), (there, theirs) = one_loss(name, 'cpu'), one_loss(name, DEVICE)
     assert there == pytest.approx(here, rel=1e-4, abs=1e-5)
-    for a, b in zip(ours, theirs, strict=True): torch.testing.assert_close(b, a, rtol=1e-3, atol=1e-3 * float(a.abs().max() + 1e-6))
+    noise = 1e-3 * max(float(g.abs().max()) for g in ours)   # some gradients are 0 but for rounding
+    for a, b in zip(ours, theirs, strict=True): torch.testing.assert_close(b, a, rtol=1e-3, atol=noise)
 
 
 def trained(folder, loss, **given): return training.train(config(folder, loss, **given))

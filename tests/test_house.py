@@ -83,7 +83,7 @@ def test_the_package_stays_small():
     welcome = re.compile(r'methods/(?!core$)|replication/papers/.*_claims$')   # another method, and another claim of a paper
     rest = [module for module in every if not welcome.match(module)]
     statements = sum(isinstance(node, ast.stmt) for module in rest for node in ast.walk(tree(module)))
-    assert statements <= 10598   # Each change should leave fewer
+    assert statements <= 10597   # Each change should leave fewer
     assert sum(len(file.read_text(encoding='utf-8').splitlines()) for file in PACKAGE.rglob('*.yml')) <= 1000
     assert all(file.stat().st_size <= 300 * 1024 for file in NOTEBOOKS.rglob('*.ipynb'))
     assert not [file for file in NOTEBOOKS.rglob('*.ipynb') if 'widgets' in json.loads(file.read_text(encoding='utf-8'))['metadata']]   # state of no use

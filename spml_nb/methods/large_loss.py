@@ -130,7 +130,7 @@ class LLCp(LargeLoss):
         loss, z = super().loss(outputs, index), self.z[index]
         written = large_loss_mask(outputs.logits, z, 'permanent', self.fraction)
         if self.fraction: self.acts(self.e, written.any())
-        if self.training:
-            rows, classes = written.nonzero(as_tuple=True)
-            self.z[index[rows], classes] = 1   # entry by entry: a small set has an image twice in a batch
+        if self.training:   # the maximum, as a small set has an image twice in a batch
+            corrected = torch.where(written, 1, -1).to(self.z.dtype)
+            self.z.scatter_reduce_(0, index[:, None].expand_as(corrected), corrected, 'amax')
         return loss

@@ -26,12 +26,10 @@ class Value:
         value: the value, or in the tables of `PAPERS` a mapping from data set to value.
         origin: a key of `ORIGINS`.
         where: section or table of the paper, or what a choice rests on.
-        among: what the paper searched, if it says so.
     """
     value: object
     origin: str
     where: str
-    among: tuple = ()
 
     @property
     def source(self) -> str:
@@ -39,7 +37,7 @@ class Value:
         return ORIGINS[self.origin].format(where=self.where, value=self.value)
 
 def _origin(origin: str):
-    return lambda value, where, among=(): Value(value, origin, where, among)
+    return lambda value, where: Value(value, origin, where)
 
 printed, in_code, by_cole, cited, chosen, lost = map(_origin, ORIGINS)
 
@@ -91,9 +89,9 @@ PAPERS['hml'] = Paper(
         optimizer=printed('adam', '4.1'),
         epochs=printed(10, '4.1'),
         batch_size=chosen(four(8, 16, 16, 8),
-                          '4.1 prints the search only; the choices of EM/APL, Table 5, from the same one', (8, 16)),
-        lr=chosen(four(1e-5, 1e-5, 1e-5, 1e-4), '4.1 prints the search only; the choices of EM/APL, Table 5',
-                  (1e-2, 1e-3, 1e-4, 1e-5)),
+                          '4.1 prints the search only (8, 16); the choices of EM/APL, Table 5, from the same'),
+        lr=chosen(four(1e-5, 1e-5, 1e-5, 1e-4),
+                  '4.1 prints the search only (1e-5 to 1e-2); the choices of EM/APL, Table 5'),
         head_lr_multiplier=chosen(1, 'one learning rate is stated'),
         selection=printed('val_clean', '4.1; fully labelled as in Cole et al.')),
     losses=dict(
@@ -128,9 +126,9 @@ PAPERS['em_apl'] = Paper(
         optimizer=in_code('adam', 'training script'),
         epochs=in_code(10, 'training script'),
         patience=in_code(1, 'stops at the first epoch whose validation mAP does not rise'),
-        batch_size=chosen(four(8, 16, 16, 8), 'Table 5 gives those of EM and APL; the same for all', (8, 16)),
-        lr=chosen(four(1e-5, 1e-5, 1e-5, 1e-4), 'Table 5 gives those of EM and APL; the same for all',
-                  (1e-2, 1e-3, 1e-4, 1e-5)),
+        batch_size=chosen(four(8, 16, 16, 8), 'Table 5 gives those of EM and APL, of 8 and 16; the same for all'),
+        lr=chosen(four(1e-5, 1e-5, 1e-5, 1e-4),
+                  'Table 5 gives those of EM and APL, of 1e-5 to 1e-2; the same for all'),
         head_lr_multiplier=chosen(1, 'one learning rate is stated'),
         selection=printed('val_clean', 'C.3')),
     losses=dict(
@@ -206,10 +204,9 @@ PAPERS['opml'] = Paper(
     copied=dict(em_apl=('an', 'bce', 'dw', 'l1', 'l2', 'ls', 'nls', 'role', 'em', 'em_apl', 'focal', 'asl')))
 
 # %% ../../nbs/sweeps/presets.ipynb #0fbe38de
-_THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
 _PLC = dict(
     lambda_plc=printed(1, '4.1'),
-    threshold=[chosen(dict(voc12=0.6, nus=0.6), 'the paper names the search; the value of COCO', _THRESHOLDS),
+    threshold=[chosen(dict(voc12=0.6, nus=0.6), 'the paper names the search, 0.5 to 0.9; the value of COCO'),
                in_code(dict(coco14=0.6, cub=0.5), 'first stage')],
     form=in_code('code', 'mask and mean of the PLC loss'))
 
@@ -234,7 +231,7 @@ PAPERS['lac'] = Paper(
         head_lr_multiplier=chosen(1, 'one learning rate is stated'),
         epochs=printed(40, '4.1; in the code at most, of each stage'),
         patience=in_code(8, 'early stopping'),
-        batch_size=in_code(32, 'the paper names the search only', (8, 16, 32, 64)),
+        batch_size=in_code(32, 'the paper names the search only, 8 to 64'),
         ema=printed(0.9997, '4.1'),
         precision=in_code('fp16', 'AMP'),
         selection=printed('val_clean', '4.1')),
@@ -242,10 +239,10 @@ PAPERS['lac'] = Paper(
         lac=_PLC | dict(
             lambda_lac=printed(1, '4.1'),
             stage2_threshold=[
-                chosen(dict(voc12=0.9, nus=0.9), 'the paper searches δ of stage 1; the value of COCO', _THRESHOLDS),
+                chosen(dict(voc12=0.9, nus=0.9), 'the paper searches δ of stage 1, 0.5 to 0.9; the value of COCO'),
                 in_code(dict(coco14=0.9, cub=0.5), 'second stage')],
-            temperature=in_code(0.5, 'the paper shows a sweep only, Fig. 4', (0.1, 0.5, 1.0, 1.5, 2.0)),
-            queue=in_code(512, 'the paper names the search only', (512, 1024, 2048, 4096, 8192)),
+            temperature=in_code(0.5, 'the paper shows a sweep only, 0.1 to 2, Fig. 4'),
+            queue=in_code(512, 'the paper names the search only, 512 to 8192'),
             projection=in_code(128, 'projection head')),
         lac_plc=_PLC,
         an={},
