@@ -125,7 +125,7 @@ def _like(name: str, given: dict) -> dict:
     if own.is_file(): fields, elsewhere = completed(read_json(own, ('loss', 'dataset', 'hparams'))), ('device',)
     else:
         line = lines[lines.run == found.iloc[0]].iloc[0].to_dict()
-        config, elsewhere = record.configuration(line), ('device', 'root')
+        config, elsewhere = Config(**vars(record.configuration(line)) | {'device': None}), ('device', 'root')
         if 'dataset' not in given and science_key(resolve(config)) != line['key']:   # the record has no paths
             raise SpmlError(f"{name} was trained on other photos or labels than {line['dataset']!r} has here. Give "
                             'theirs: -p dataset FOLDER.')

@@ -44,7 +44,7 @@ def test_the_papers_notebooks_need_no_run(tmp_path):
     for paper in published.papers():
         text = said(parts[paper])
         for number in published.tables(paper):
-            missing = tables.table(paper, number, pd.DataFrame(), ['photos']).progress('photos')['todo'] > 0
+            missing = tables.table(paper, number, pd.DataFrame()).progress('photos')['todo'] > 0
             assert (tables.command(paper, number, 'photos') in text) == missing
         for number in figures.figures(paper):
             assert f'spml sweep {paper} --figure {number} --suite photos' in text

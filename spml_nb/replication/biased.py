@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ..base import settings
+from ..base import files, settings
 from . import site
 from .statistics import paired, seed_draws, seed_interval, signed
 from ..sweeps import queue
@@ -137,7 +137,7 @@ def markdown(scored: pd.DataFrame) -> str:
         cells = {(line.loss, line.labels): f'{line.test_map:.1f} ± {line.half:.1f} ({line.rank:g})'
                  for line in part.itertuples()}
         rows = [[loss, *(cells.get((loss, labels), 'missing') for labels in LABELS)] for loss in METHODS]
-        parts.append(f"## {dataset}\n\n{site.grid([['method', *LABELS], *rows])}")
+        parts.append(f"## {dataset}\n\n{files.grid([['method', *LABELS], *rows])}")
         for line in orders[orders.dataset == dataset].itertuples():
             rho, low, high = (signed(value, '+.2f') for value in (line.spearman, line.low, line.high))
             parts.append(f'Rank correlation with `{LABELS[0]}`: `{line.labels}` {rho}, 95 % interval over seeds {low} '

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pandas as pd
 
 from ..base.errors import one_of
-from .site import grid
+from ..base.files import grid
 from .statistics import Effect, paired, pooled, signed
 from ..sweeps import queue
 from ..sweeps.search import Row, candidates, ranked, scores, seeds_of

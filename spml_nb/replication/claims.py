@@ -564,7 +564,7 @@ def our_value(suite: str, known: pd.DataFrame, tables: dict | None = None) -> Va
         if operand.part: return _number_of_part(operand, suite, known)
         if operand.config: return _number_of_runs(operand, suite, known)
         name = operand.paper, operand.cell[0]
-        if name not in made: made[name] = _by_cell(papers.table(*name, known, [suite]).cells)
+        if name not in made: made[name] = _by_cell(papers.table(*name, known, suite).cells)
         seeds, *acted_and_first = made[name][operand.cell[1:]]
         return Number(seeds, *_sources(*name, suite)[operand.cell[1:]], published_value(operand).printed,
                       *acted_and_first)

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ..base import settings
+from ..base import files, settings
 from ..base.errors import SpmlError
 from ..methods.core import find
 from . import board, drawing, published, site, statistics
 from .published import SUITE
-from .site import escape, grid
+from .site import escape
 from .statistics import signed
 from .tables import acted, finals, plan, record, values
 from ..sweeps.search import head_of_an, key, rows_of
@@ -264,7 +264,7 @@ def table(measured: pd.DataFrame) -> str:
              *map(_cell, by_method[method.name].itertuples())]
             for method in METHODS if method.own]
     head = [f'{panel} <br>{published.stand_in(dataset, SUITE)}' for panel, dataset in PANELS.items()]
-    return grid([['published / ours', *head], ['AN itself here, mAP in %', *base], *rows])
+    return files.grid([['published / ours', *head], ['AN itself here, mAP in %', *base], *rows])
 
 def _cell(line) -> str:
     if line.n < 0: return '–'

@@ -18,7 +18,7 @@ import pandas as pd
 from ..base import files, settings
 from . import board, choice, claims, drawing, figures, published, site, statistics, verdicts
 from .published import SUITE
-from .site import escape, grid
+from .site import escape
 from .tables import Table, cell_text, command, record, table
 
 # %% ../../nbs/replication/pages.ipynb #c304af61
@@ -31,7 +31,7 @@ def block(whole: Table) -> str:
     data = list(dict.fromkeys(cells.stand_in.dropna()))
     after = [escape(site.protocol(SUITE, data)) if data else '', site.ranking(cells), _leaders(cells),
              *_state_text(whole)]
-    return grid([['', *head], *body]) + ''.join(f'\n{line}\n' for line in after if line)
+    return files.grid([['', *head], *body]) + ''.join(f'\n{line}\n' for line in after if line)
 
 def _leaders(tidy: pd.DataFrame) -> str:
     "The highest row in the paper and here, of those `site.alike`, for each column with both numbers in two or more."
@@ -57,7 +57,7 @@ def _photos() -> str:
     "Our sets, counted as the papers count theirs."
     counted = published.photos().reset_index().astype(str).rename(columns=str.capitalize)
     return ('The photos that runs of ours are about (used: classes with enough positives; positives: labels of a '
-            f'training photo among them):\n\n{grid([[*counted], *counted.to_numpy().tolist()])}')
+            f'training photo among them):\n\n{files.grid([[*counted], *counted.to_numpy().tolist()])}')
 
 # %% ../../nbs/replication/pages.ipynb #d8b7744c
 def markdown(whole: Table) -> str:
@@ -204,7 +204,7 @@ def _claim_grid(title: str, asked: pd.DataFrame) -> str:
     "Claims, with our verdicts in a column of that title."
     body = [[escape(line['claim']) + ' *Inferred.*' * line['inferred'] + _small(line['note']), escape(line['where']),
              line['published'], _verdict(line)] for line in asked.to_dict('records')]
-    return grid([['claim', 'where', 'the paper’s numbers', title], *body])
+    return files.grid([['claim', 'where', 'the paper’s numbers', title], *body])
 
 def _small(note: str) -> str: return f'<br><small>{escape(note)}</small>' if note else ''
 
@@ -381,7 +381,8 @@ def readme(results: Results, folder: Path) -> str:
     whole = verdicts.whole_network(verdicts.end_to_end(results.known, board.printed(results.tables)))
     boards = [f'[{file.stem}](methods/{file.name})' for file in sorted((folder / 'methods').glob('*.md'))]
     said = escape(site.headline(SUITE, site.SUITES[SUITE]['datasets']))
-    parts = {'headline': said, 'verdicts': verdicts.markdown(results.claims, results.methods), 'state': grid(state),
+    parts = {'headline': said, 'verdicts': verdicts.markdown(results.claims, results.methods),
+             'state': files.grid(state),
              'papers': papers, 'whole': whole, 'photos': _photos(),
              'choice': choice.markdown(choice.outcome(choice.planned(results.known))),
              'boards': f"The boards: {', '.join(boards)}. " if boards else ''}
@@ -395,9 +396,9 @@ def _of_paper(paper: str, results: Results, folder: Path) -> str:
         done = f"{count['done']} of {count['total']}" if count['total'] else '–'
         lines.append([f'[{whole.number}]({file}.md) ([csv]({file}.csv))', escape(whole.title), done])
     drawn = [[figure.number, escape(figure.caption), _figure_link(figure, folder)] for figure in results.figures]
-    pictures = grid([['figure', 'what it shows', SUITE], *drawn])
+    pictures = files.grid([['figure', 'what it shows', SUITE], *drawn])
     authors = f"{escape(about['authors'])}, {about['venue']}"
-    return f"\n### {escape(about['title'])}\n{authors}\n\n{grid(lines)}\n{pictures}\n{figures.not_drawn(paper)}\n"
+    return f"\n### {escape(about['title'])}\n{authors}\n\n{files.grid(lines)}\n{pictures}\n{figures.not_drawn(paper)}\n"
 
 def _figure_link(figure: Figure, folder: Path) -> str:
     if figure.file is None: return f'`{figure.command}`'

@@ -249,14 +249,14 @@ def command(paper: str, number: str, suite: str) -> str:
     return f'spml sweep {paper} --table {number} --suite {suite}'
 
 def table(paper: str, number: str, known: pd.DataFrame | None = None,
-          suites: Iterable[str] = (published.SUITE,)) -> Table:
+          suite: str = published.SUITE) -> Table:
     """A published table beside ours.
 
     Args:
         paper: one of `published.papers()`.
         number: one of its tables.
         known: as from `record` (unset: that) or `sweeps.finished`.
-        suites: of 'paper' and 'photos'.
+        suite: 'paper' or 'photos'.
 
     Returns: Table.
 
@@ -267,12 +267,10 @@ def table(paper: str, number: str, known: pd.DataFrame | None = None,
     """
     known = record() if known is None else known
     cells = published.cells(paper, number).to_dict('records')
-    joined = []
-    for suite in suites:
-        each = [_joined(cell, suite, known) for cell in cells]
-        lines = {(line['row'], line['column']): line for line in each}
-        joined += [line | _gain(cell, published.baseline(cell, cells), lines)
-                   for cell, line in zip(cells, each, strict=True)]
+    each = [_joined(cell, suite, known) for cell in cells]
+    lines = {(line['row'], line['column']): line for line in each}
+    joined = [line | _gain(cell, published.baseline(cell, cells), lines)
+              for cell, line in zip(cells, each, strict=True)]
     return Table(paper, str(number), pd.DataFrame(joined))
 
 def _gain(cell: dict, base: dict | None, lines: dict[tuple[str, str], dict]) -> dict:

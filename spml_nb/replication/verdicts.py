@@ -8,10 +8,11 @@ __all__ = ['WORDS', 'WHOLE', 'of_paper', 'gains', 'of_methods', 'end_to_end', 'a
 # %% ../../nbs/replication/verdicts.ipynb #98525649
 import pandas as pd
 
+from ..base.files import grid
 from ..methods.core import find, names
 from . import board, published, statistics
 from .published import SUITE
-from .site import escape, grid, headline
+from .site import escape, headline
 from .statistics import number, signed
 from ..sweeps.search import SUITES, Row, candidates, rows_of, scores
 
@@ -208,5 +209,6 @@ _METHODS = ('Each on its own head with single positive labels, over AN on that h
             'sets contradict each other. *No different*: the 90 % interval lies within half a point. Each word is '
             'about one method alone, not corrected for the number of methods ({}), so one in twenty may be wrong. '
             'With one positive multi_similarity is zlpr: these are the same runs. EPR and ROLE are told how many '
-            'positives a photo has on average.')
+            'positives a photo has on average. On the label-wise head AN is below plain AN, so that a gain there need '
+            'not reach above plain AN: the boards have both gains.')
 _REST = '\nNot compared yet, because runs of the method or of AN on its head are missing: {}.\n'

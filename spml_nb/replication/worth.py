@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from scipy.interpolate import PchipInterpolator
 from sklearn.isotonic import isotonic_regression
 
-from ..base import settings
+from ..base import files, settings
 from ..base.errors import SpmlError
 from ..data import loading
 from ..data.folder import first_there, places
@@ -287,7 +287,7 @@ def _table(part: pd.DataFrame, column: str, head: str) -> str:
     "Rates of methods over a column, with their intervals."
     cells = {(getattr(line, column), line.loss): _interval(line) for line in part.itertuples()}
     across, down = list(part.loss.unique()), sorted(part[column].unique())
-    return site.grid([[head, *map(str.upper, across)],
+    return files.grid([[head, *map(str.upper, across)],
                       *[[str(value), *(cells.get((value, loss), '') for loss in across)] for value in down]])
 
 def markdown(found: pd.DataFrame) -> str:

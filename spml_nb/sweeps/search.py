@@ -499,9 +499,10 @@ def record(suite: str, dataset: str, known: pd.DataFrame,
         text = content.round(4).assign(**content.filter(['lr'])).to_csv(index=False, lineterminator='\n')
         files.write_atomically(name.with_name(name.name + end), text)
     rounded = table.drop(columns='test_maps').round(1).assign(lr=table.lr, late=table.late.round(2))
+    lines = rounded.astype(object).where(rounded.notna(), '').to_numpy().tolist()
     ends = f' The lowest or highest rate tried is the best, so a wider search could find a better one: {where}.'
     about = _about(suite, dataset) + ends * bool(where)
-    files.write_atomically(name.with_name(f'{name.name}.md'), f'{about}\n\n{_markdown(rounded)}')
+    files.write_atomically(name.with_name(f'{name.name}.md'), f'{about}\n\n{files.grid([[*rounded], *lines])}')
     return table
 
 def boards(known: pd.DataFrame):
@@ -528,7 +529,4 @@ def _about(suite: str, dataset: str) -> str:
             'test_map_observed: had observed labels alone chosen the epoch, not the settings; late, exercised: shares '
             'of runs. A late run has its best epoch among the last two, so that a longer one could have been better.')
 
-def _markdown(table: pd.DataFrame) -> str:
-    "A table as GitHub shows it; missing numbers are left empty."
-    lines = [list(table), ['---'] * table.shape[1], *table.astype(object).where(table.notna(), '').to_numpy().tolist()]
-    return ''.join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+

@@ -9,6 +9,7 @@ __all__ = ['VERSION', 'onto', 'has_room', 'ImageSource', 'CropSource', 'image_so
 # %% ../../nbs/training/batches.ipynb #c9175b67
 import contextlib
 import hashlib
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -62,8 +63,12 @@ class ImageSource:
     def __init__(self, store: np.ndarray, names: dict[str, str], device: torch.device):
         self.store, self.names, self.device = store, names, device
         self.views = {role: views.view(name) for role, name in names.items()}
-        resident = isinstance(store, np.ndarray) and has_room(store.nbytes, device)
-        self.resident = torch.tensor(store, device=device) if resident else None
+
+    @cached_property
+    def resident(self) -> Tensor | None:
+        "All images on the device; only looked for when a batch is asked for, as kept features may be all that is."
+        there = isinstance(self.store, np.ndarray) and has_room(self.store.nbytes, self.device)
+        return torch.tensor(self.store, device=self.device) if there else None
 
     def batch(self, rows: np.ndarray, role: str) -> Tensor:
         "(B, 3, S, S) float32 in [0, 1] for (B,) row numbers of the data set and the role of a view."
@@ -229,7 +234,7 @@ class FeatureSource:
     def _hold(self, features: np.ndarray):
         "Vectors live on the device, and maps too if it is a GPU that has room; else these stay memory-mapped."
         there = features.ndim == 2 or has_room(features.nbytes, self.device)
-        return torch.from_numpy(np.array(features)).to(self.device) if there else features
+        return torch.tensor(features, device=self.device) if there else features
 
     def _take(self, features, index: np.ndarray) -> Tensor:
         there = isinstance(features, Tensor)

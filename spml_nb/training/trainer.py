@@ -129,7 +129,7 @@ class Trainer:
     def begin(self, k: int, stage: Stage):
         "Set up stage k (from 1): source, trained module, optimiser, schedule, averaged copy."
         config, linear = self.config, stage.name == 'linear'
-        self.k, self.stage, self.epoch = k, stage, 0
+        self.k, self.stage, self.epoch, self.source = k, stage, 0, None   # the last stage's may fill the device
         self.choices = [Choice(rule, stage.patience, config.stop_below) for rule in self.targets]
         self.source = self.frozen_features() if linear else self.images
         for p in self.model.backbone_parameters(): p.requires_grad_(not linear)

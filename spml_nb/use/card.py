@@ -93,8 +93,7 @@ def markdown(table: pd.DataFrame, corner: str) -> str:
     Returns:
         A line for the head, one below it, and one a row.
     """
-    lines = [[corner, *table], ['---'] * (table.shape[1] + 1), *table.reset_index().to_numpy().tolist()]
-    return '\n'.join(f"| {' | '.join(map(str, line))} |" for line in lines)
+    return files.grid([[corner, *table], *table.reset_index().to_numpy().tolist()]).rstrip()
 
 def _of_data(run: Run, data: Dataset) -> dict:
     "What the card says about training."

@@ -49,7 +49,7 @@ def operands(claim):
 # Form
 
 def test_there_are_claims_of_every_paper_and_none_twice():
-    assert len(CLAIMS) == 77 and list(dict.fromkeys(claim.paper for claim in CLAIMS)) == list(published.ORDER)
+    assert len(CLAIMS) == 80 and list(dict.fromkeys(claim.paper for claim in CLAIMS)) == list(published.ORDER)
     assert len({claim.id for claim in CLAIMS}) == len({claim.sentence for claim in CLAIMS}) == len(CLAIMS)
     assert claims.claims('lac') == [claim for claim in CLAIMS if claim.paper == 'lac']
     with pytest.raises(SpmlError, match="unknown paper 'hmm'"): claims.claims('hmm')
@@ -279,13 +279,13 @@ def test_words_are_those_of_a_paired_t_test(monkeypatch):
 
 def test_a_report_gives_effects_intervals_and_seeds(opml):
     report = claims.report('photos', opml, 'opml').set_index('id')
-    n = len(json.loads(papers.table('opml', 'III', opml, ['photos']).cells.seeds[0]))
+    n = len(json.loads(papers.table('opml', 'III', opml).cells.seeds[0]))
     tie, losses = report.loc['opml-zlpr'], report.loc['opml-losses']
     assert (tie.ours, tie.effect, tie.half_width, tie.seeds, tie.reproduced) == (NONE, 0, 0, n, 0) and tie.decided == tie.places
     assert tie.summary.startswith(f'no difference on the mean of {tie.places} of {tie.places} places; {tie.places} decide alone: +0.00 ± 0.00, {n} seeds, power 80 % from 0.0 on, the paper +')
     assert losses.ours == REVERSED and '(against ASL)' in losses.measured and losses.inferred and losses.detectable > 0
     assert report.ours['opml-bce'] == REPRODUCED and report.ours['opml-cub'] == NOT_RUN and np.isnan(report.effect['opml-cub'])
-    tables = {('opml', number): papers.table('opml', number, opml, ['photos']).cells for number in published.tables('opml')}
+    tables = {('opml', number): papers.table('opml', number, opml).cells for number in published.tables('opml')}
     from_tables = claims.report('photos', opml, 'opml', claims.our_value('photos', opml, tables=tables))
     pd.testing.assert_frame_equal(from_tables.set_index('id'), report)
 

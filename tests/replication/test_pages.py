@@ -288,9 +288,9 @@ def test_cells_that_were_not_exercised_are_named_on_both_pages():
 def test_a_table_whose_runs_lack_the_measure_says_so_and_gives_no_command():
     made = lines_for('hml', '5', 'photos', lambda row, column, seed: np.nan)
     known = pd.DataFrame(made, columns=HEADER).set_index('key')
-    text = pages.block(tables.table('hml', '5', known, ['photos']))
+    text = pages.block(tables.table('hml', '5', known))
     assert 'this fills them' not in text and 'Not measured: 10 of 10 finished runs were recorded without test' in text
-    text = pages.block(tables.table('hml', '5', known.assign(diverged=1), ['photos']))
+    text = pages.block(tables.table('hml', '5', known.assign(diverged=1)))
     assert 'Not measured: 10 of 10 final runs diverged.' in text and 'spml sweep' not in text
 
 

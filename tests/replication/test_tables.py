@@ -92,9 +92,9 @@ def test_a_table_counts_seeds():
     ((3, 4), (3,), 'partly', '1 of 10 final runs diverged; 1 of 10 finished runs were recorded without test_map; remove')])
 def test_runs_that_are_done_without_a_number_are_told_and_ask_for_no_command(lacking, diverged, state, why):
     both = complete('hml', '2', 'WAN', 'VOC12', lambda c: math.nan if c.seed in lacking else 70.0 + c.seed, diverged=lambda c: 1 if c.seed in diverged else math.nan)
-    one = tables.table('hml', '2', both, ['photos']).of('photos').set_index(['row', 'column']).loc[('WAN', 'VOC12')]
+    one = tables.table('hml', '2', both).of('photos').set_index(['row', 'column']).loc[('WAN', 'VOC12')]
     assert (one.state, one.n, one.command) == (state, 10 - len(lacking), '') and one.why.startswith(why)
-    untrained = tables.table('hml', '2', both.iloc[:-1], ['photos']).of('photos').set_index(['row', 'column']).loc[('WAN', 'VOC12')]
+    untrained = tables.table('hml', '2', both.iloc[:-1]).of('photos').set_index(['row', 'column']).loc[('WAN', 'VOC12')]
     assert untrained.command == 'spml sweep hml --table 2 --suite photos'   # a seed is missing
 
 
@@ -145,7 +145,7 @@ def test_f1_is_taken_at_the_papers_threshold():
 
 
 def test_wrong_names_are_refused():
-    with pytest.raises(SpmlError, match="unknown suite 'maxi'; allowed: paper, photos"): tables.table('hml', '2', pd.DataFrame(), ['maxi'])
+    with pytest.raises(SpmlError, match="unknown suite 'maxi'; allowed: paper, photos"): tables.table('hml', '2', pd.DataFrame(), 'maxi')
     with pytest.raises(SpmlError, match="unknown table of 'hml' '9'"): tables.needed('hml', '9', 'photos', pd.DataFrame())
     with pytest.raises(SpmlError, match="unknown paper 'hmm'"): tables.needed('hmm', None, 'photos', pd.DataFrame())
     with pytest.raises(SpmlError, match="nothing of hml, table 1 can be run in the suite 'photos'"): tables.sweep('hml', '1', 'photos')
@@ -185,7 +185,7 @@ def test_gains_are_of_paired_seeds_over_the_row_of_an_and_none_of_another_kind_o
         plan = tables.plan(one, 'photos')
         tried = known(*[(c, 60.0, 1.0) for c in plan.search])
         lines += [(c, 60.0, 1.0) for c in plan.search] + [(c, 60.0, score(one, c)) for c in tables.finals(plan, tried, range(2 if one['row'] == 'LS' else 3))]
-    cells = tables.table('hml', '2', known(*lines), ['photos']).cells.set_index(['row', 'column'])
+    cells = tables.table('hml', '2', known(*lines)).cells.set_index(['row', 'column'])
     assert cells.loc[('LS', 'COCO')].gain == pytest.approx(((51 - 50) + (53 - 51)) / 2)      # the seeds that both have
     assert cells.loc[('WAN', 'COCO')].gain == pytest.approx((4 + 5 + 6) / 3) and cells.loc[('WAN', 'COCO')].gain_published == pytest.approx(64.8 - 64.1)
     assert cells.loc['AN'][['gain', 'gain_published', 'gain_half']].isna().all(axis=None) and (cells.loc['WAN'].gain_half > 0).all()
