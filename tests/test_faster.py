@@ -27,10 +27,10 @@ def test_without_a_compiler_the_error_says_so(photo_folder, monkeypatch):
 
 def test_batches_of_a_resident_data_set_are_those_of_the_cache(monkeypatch):
     store, rows = np.random.RandomState(0).randint(0, 256, (9, 8, 8, 3), dtype=np.uint8), np.array([3, 0, 7])
-    copied = sources.ImageSource(store, {'plain': 'plain'}, torch.device('cpu'))
+    copied, resident = (sources.ImageSource(store, {'plain': 'plain'}, torch.device('cpu')) for _ in range(2))
+    a = copied.batch(rows, 'plain')   # which looks for room
     monkeypatch.setattr(sources, 'has_room', lambda size, device: True)
-    resident = sources.ImageSource(store, {'plain': 'plain'}, torch.device('cpu'))
-    a, b = copied.batch(rows, 'plain'), resident.batch(rows, 'plain')
+    b = resident.batch(rows, 'plain')
     assert copied.resident is None and resident.resident is not None and torch.equal(a, b) and a.stride() == b.stride()
 
 

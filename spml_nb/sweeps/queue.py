@@ -87,7 +87,6 @@ def work():
     while True:
         message = attempt(Config(**json.loads(orders.get())))
         print(json.dumps(message), file=answers, flush=True)
-        if 'CUDA error' in message: os._exit(1)   # after which every run of this process would fail
 
 # %% ../../nbs/sweeps/queue.ipynb #3cc79840
 _AGAIN = 'Give the same command again to go on from its last checkpoint.'
@@ -108,10 +107,11 @@ class _Worker:
     def train(self, config: Config) -> str:
         "Gives '' or what went wrong; a worker that dies is replaced."
         try:
-            if self.process is None or self.process.poll() is not None: self.start(config)
+            if self.process is None: self.start(config)
             self.process.stdin.write(json.dumps(as_dict(config)) + '\n')
             self.process.stdin.flush()
             answer = self.process.stdout.readline()
+            if 'CUDA error' in answer: self.process = self.stop()   # every later run of that process would fail as well
             if answer: return json.loads(answer)
         except BrokenPipeError: pass
         except Exception as error: return f'{type(error).__name__}: {error}'   # no process could be started, say

@@ -105,6 +105,19 @@ def test_a_killed_worker_is_replaced_and_its_run_named(place, monkeypatch):
     worker.stop()
 
 
+def test_a_worker_whose_gpu_has_failed_is_replaced_before_the_next_run():
+    code = "from spml_nb.sweeps import queue; queue.attempt = lambda config: ['', 'AcceleratorError: CUDA error: out of luck'][config.seed]; queue.work()"
+    class Worker(queue._Worker):
+        def start(self, config): self.process = subprocess.Popen([sys.executable, '-c', code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    worker = Worker(0, 1)
+    assert worker.train(Config(seed=0)) == ''
+    first = worker.process
+    assert worker.train(Config(seed=0)) == '' and worker.process is first
+    assert worker.train(Config(seed=1)) == 'AcceleratorError: CUDA error: out of luck' and first.wait(20)
+    assert worker.train(Config(seed=0)) == '' and worker.process is not first
+    worker.stop()
+
+
 def test_a_worker_ends_with_its_launcher(place):
     worker = queue._Worker(0, 1)
     worker.start(QUICK)
