@@ -149,3 +149,11 @@ def test_the_fronts_gain_of_em_is_that_of_the_record(panel):
     line = front.gains(known[known.loss.isin(['em', 'an'])]).set_index(['method', 'panel']).loc[('EM', panel)]
     m, v, f = difference(('em', *SINGLE), ('an', *SINGLE), SETS[panel])
     assert (line.ours, line.half, line.our_base) == pytest.approx((m, half(v, f), scores('an', SETS[panel]).mean()), abs=2e-3)
+
+
+def test_the_note_on_lacs_contrast_counts_the_kept_epochs():
+    known = record()[lambda d: (d.loss == 'lac') & (d.seed < SEARCH) & d.dataset.isin(['voc12_animals', 'coco18']) & (d.regime == 'linear')]
+    hparams = known.hparams.map(json.loads)
+    two = known[[h['two_stage'] and not h['queue'] for h in hparams]]
+    note = next(claim for claim in claims.claims('lac') if claim.id == 'lac-contrast').note
+    assert f'In {((two.best_stage == 2) & (two.best_epoch == 1)).sum()} of the {len(two)} runs' in note
