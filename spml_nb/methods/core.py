@@ -246,7 +246,8 @@ class Method(nn.Module):
         if missing := [kind for kind in self.side if kind not in side]:
             raise SpmlError(f"the method needs {' and '.join(missing)} of each training image, and the file of side "
                             f"information holds {' and '.join(side) or 'none'}. Add it: nbs/data/side.ipynb.")
-        for kind in self.side: self.register_buffer(f'side_{kind}', torch.as_tensor(side[kind]), persistent=False)
+        for kind in self.side:
+            self.register_buffer(f'side_{kind}', torch.as_tensor(side[kind], device=self.z.device), persistent=False)
 
     def loss(self, outputs: ViewOutputs, index: Tensor) -> Tensor:
         "The loss of a batch, a scalar. outputs: of the B images; index: (B,) their rows in `z`."
@@ -476,18 +477,14 @@ def same_loss(loss: str, hparams: dict, labels: str) -> tuple[str, dict]:
 
 
 # %% ../../nbs/methods/core.ipynb #869f6bff
-def register_loss(name: str, loss: Callable, *, values: dict | None = None, recipe: dict | None = None,
-                  head: str = 'linear', heads: tuple | None = None, search: dict | None = None, source: str = '',
-                  **fixed):
+def register_loss(name: str, loss: Callable, *, values: dict | None = None, search: dict | None = None,
+                  source: str = '', **fixed):
     """Make a pure loss a method.
 
     Args:
         name: the name, as in `-p loss NAME`.
         loss: `loss(logits, z, *, ...)`; its keyword arguments become the hyper-parameters.
         values: see `register`.
-        recipe: see `register`.
-        head: the default head.
-        heads: the heads it can work with, None for any.
         search: see `register`.
         source: see `register`.
         fixed: keyword arguments of `loss` that this name pins.
@@ -510,5 +507,4 @@ def register_loss(name: str, loss: Callable, *, values: dict | None = None, reci
     LossMethod.__init__.__signature__ = inspect.Signature([*common, *own])
     LossMethod.__name__ = LossMethod.__qualname__ = f'{loss.__name__}_method'
     LossMethod.__module__, LossMethod.__doc__ = loss.__module__, loss.__doc__
-    LossMethod.head, LossMethod.heads = head, heads
-    register(name, values=values, recipe=recipe, search=search, source=source)(LossMethod)
+    register(name, values=values, search=search, source=source)(LossMethod)

@@ -133,6 +133,7 @@ def opened(run: Run, part: str = 'train') -> Opened:
     task = make_task(config)
     seen, index = rebuild(run, config, task.data), getattr(task, part)
     seen.task, seen.index, seen.true = task, index, task.data.labels[index]
+    seen.method.take(task.side)   # no checkpoint holds it
     if seen.config.regime == 'linear':   # features that training has left in the cache
         seen.source = feature_source(seen.model, seen.images, index, ('plain',), seen.config)
     return seen

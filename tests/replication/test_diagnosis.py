@@ -4,6 +4,7 @@ import warnings
 import numpy as np
 import pytest
 from quick import config, empty_zeros
+from side_files import draw_side
 from sklearn.metrics import average_precision_score
 
 from spml_nb import training
@@ -36,3 +37,11 @@ def test_labels_that_a_loss_corrects_for_good_are_those_of_the_run(photo_folder)
     run = open_run(training.train(config(photo_folder, loss='llcp', labels='single', regime='linear', hparams={'delta': 0.2})).folder)
     _, z, true, _ = pulls(run)
     assert np.array_equal(z, opened(run).method.z.numpy()) and (z == 1).sum() >= len(true)
+
+
+@pytest.mark.parametrize('loss', ['epr_count', 'pseudo_scores'])
+def test_a_loss_that_reads_side_information_is_examined_with_it(photo_folder, tmp_path, loss):
+    side = str(draw_side(photo_folder, tmp_path / 'side.csv'))
+    run = open_run(training.train(config(photo_folder, loss=loss, side=side, labels='single', regime='linear')).folder)
+    pull, *_ = pulls(run)
+    assert pull.abs().sum() > 0 and diagnose(run)['test_truth'] == 'complete'
