@@ -181,7 +181,7 @@ def findings(measured: pd.DataFrame, levels: dict) -> str:
         measured: as from `gains`.
         levels: as from `standing`.
 
-    Returns: a few sentences on the methods that learn from single positives, '' without runs.
+    Returns: a list in Markdown, one question a point, on the methods that learn from single positives; '' without runs.
     """
     ran = measured[(measured.n > 1) & measured.exercised.eq(True) & measured.full.eq(False)]
     if not len(ran): return ''
@@ -189,8 +189,10 @@ def findings(measured: pd.DataFrame, levels: dict) -> str:
     decided = {name: statistics.decide(list(part.effect)) for name, part in ran.groupby('method', sort=False)
                if len(part) == most}
     learning = measured[measured.full.eq(False) & (measured.n >= 0)].method.nunique()
-    said = (_highest(levels), _who(decided, learning, most), _beside(ran.dropna(subset='published')), _order(ran))
-    return ' '.join(filter(None, said))
+    said = {'Which is the highest?': _highest(levels), 'Which are above AN?': _who(decided, learning, most),
+            'Are the gains as large?': _beside(ran.dropna(subset='published')), 'Is the order the same?': _order(ran)}
+    return '\n'.join(textwrap.fill(f'- **{asked}** {text}', 140, subsequent_indent='  ')
+                     for asked, text in said.items() if text)
 
 _PLAIN = ('an', 'linear')
 
@@ -303,7 +305,7 @@ def part(measured: pd.DataFrame, levels: dict, picture: str) -> str:
             f'{site.protocol(SUITE)}{missing}')
     image = f'![What each method gains over assume negative, as published and here]({picture})'
     found = findings(measured, levels)
-    said = f'{textwrap.fill(_FOUND + found, 140)}\n\n' if found else ''
+    said = f'{textwrap.fill(_FOUND, 140)}\n\n{found}\n\n' if found else ''
     return f'{BEGIN}\n{said}{image}\n\n{textwrap.fill(text, 140)}\n\n{table(measured)}{END}'
 
 def write(root: Path | None = None) -> list[Path]:

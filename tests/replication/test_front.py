@@ -76,15 +76,15 @@ def measured(rows):
 def test_what_was_found_is_made_from_the_numbers():
     up, none, wide, down = [2.0, 2.1, 1.9], [0.0, 0.1, -0.1], [3.0, -2.0, 1.0], [-2.0, -2.1, -1.9]
     rows = [(m, p, theirs, d, m != 'EM+APL') for m, theirs, d in (('EM', 4.0, up), ('EM+APL', 5.0, up), ('WAN', 0.05, none), ('LS', 0.5, wide), ('EPR', -2.0, down), ('Two-way*', 9.0, up)) for p in ('VOC', 'CUB')]
-    said = front.findings(measured(rows), {})
-    first, words, second, third, _ = said.split('. ')
-    assert first == 'The picture shows 5 methods that learn from single positives'
+    above, second, third = (point.replace('\n ', '') for point in front.findings(measured(rows), {}).split('\n- '))
+    first, words = above.split('. ')
+    assert first == '- **Which are above AN?** The picture shows 5 methods that learn from single positives'
     assert words == ("For 4 of them the method's own mechanism was at work on 2 sets of photos; over AN on the same head, over these sets together, "
-                     '1 is above AN, 1 is below it, 1 is no different from it, 1 is undecided')
-    assert second == ('Our gains are smaller than the published ones, +0.2 against +0.6 on average: of 8 cells the published gain lies within our interval in 6, '
-                      'above it in 2 and below it in 0')
-    assert third.startswith('The rank correlation between published and our gains is +1.00, with a 95 % interval from ')
-    larger = front.findings(measured([(m, p, 0.1, d, a) for m, p, _, d, a in rows if m == 'EM']), {})
+                     '1 is above AN, 1 is below it, 1 is no different from it, 1 is undecided.')
+    assert second == ('**Are the gains as large?** Our gains are smaller than the published ones, +0.2 against +0.6 on average: of 8 cells the published gain lies within our interval in 6, '
+                      'above it in 2 and below it in 0.')
+    assert third.startswith('**Is the order the same?** The rank correlation between published and our gains is +1.00, with a 95 % interval from ')
+    larger = front.findings(measured([(m, p, 0.1, d, a) for m, p, _, d, a in rows if m == 'EM']), {}).replace('\n ', '')
     assert 'Our gains are larger than the published ones, +2.0 against +0.1' in larger and 'rank correlation' not in larger and 'below it in 2.' in larger
     assert front.findings(front.gains(pd.DataFrame()), {}) == ''
 
