@@ -37,7 +37,7 @@ NOT_DRAWN = {   # {paper: {numbers: (what they show, why there is nothing to red
     'lac': {'1': ('consistency of images beside that of labels', _DRAWING),
             '2': ('the two branches of training', _DRAWING)},
     'two_way': {'2': ('the matrix of logits with its two ways', _DRAWING)},
-    'em_apl': {'1-6': ('the figures of the main paper', 'its text is not at hand, only the supplement')}}
+    'em_apl': {'1 to 6': ('the figures of the main paper', 'its text is not at hand, only the supplement')}}
 
 def not_drawn(paper: str) -> str:
     """Which figures of a paper are not drawn here, and why.
@@ -49,7 +49,7 @@ def not_drawn(paper: str) -> str:
         A sentence.
     """
     each = [f'{number} ({what}: {why})' for number, (what, why) in NOT_DRAWN[one_of(paper, NOT_DRAWN, 'paper')].items()]
-    return f"Not redrawn: Figure{'s' * (len(each) > 1)} {', '.join(each)}."
+    return f"Not redrawn: Figure{'s' * (len(each) > 1 or ' to ' in each[0])} {', '.join(each)}."
 
 def figures(paper: str) -> list[str]:
     """The figures of a paper that are drawn here.

@@ -268,9 +268,10 @@ def test_an_interrupted_sweep_collects_nothing(small, monkeypatch):
 def test_every_figure_of_a_paper_is_drawn_or_named_with_the_reason():
     counts = {'hml': 6, 'opml': 7, 'lac': 6, 'two_way': 2, 'em_apl': 11}
     for paper, last in counts.items():
-        named = [range(*(int(end) + k for k, end in enumerate((numbers + '-' + numbers).split('-')[:2]))) for numbers in figures.NOT_DRAWN[paper]]
+        named = [range(*(int(end) + k for k, end in enumerate((numbers + ' to ' + numbers).split(' to ')[:2]))) for numbers in figures.NOT_DRAWN[paper]]
         there = {int(n) for n in figures.figures(paper) if n != 'T8'} | {n for some in named for n in some}
         assert there == set(range(1, last + 1)), paper
+    assert figures.not_drawn('em_apl').startswith('Not redrawn: Figures 1 to 6 (')
     assert figures.not_drawn('lac') == ('Not redrawn: Figures 1 (consistency of images beside that of labels: a drawing without numbers), '
                                         '2 (the two branches of training: a drawing without numbers).')
 
