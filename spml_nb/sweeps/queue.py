@@ -24,6 +24,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from ..base import settings
@@ -226,31 +227,33 @@ _ALIKE = (['dataset', 'head', 'loss'], ['dataset', 'head'], ['head', 'loss'], ['
 def _expected(configs: Iterable[Config], known: pd.DataFrame) -> list[float]:
     "For each configuration, median seconds of the finished runs that are most like it."
     if not len(known) or not len(configs): return [math.nan] * len(configs)
+    sizes = {name: _size(name) for name in set(known.dataset)}
     known = known.assign(device=known.device.str.split(':').str[0],
-                         pace=known.seconds / known.dataset.map({name: _images(name) for name in set(known.dataset)}))
-    medians = [(names, 'seconds' if 'dataset' in names else 'pace',
-                known.groupby(_KIND + names)[['seconds', 'pace']].median().to_dict('index')) for names in _ALIKE]
+                         pace=known.seconds / known.dataset.map({name: images for name, (images, _) in sizes.items()}),
+                         classes=known.dataset.map({name: classes for name, (_, classes) in sizes.items()}))
+    medians = [(names, known.groupby(_KIND + names).seconds.median() if 'dataset' in names else
+                known.groupby([*_KIND, *names, 'classes']).pace.median()) for names in _ALIKE]
     def of(config):
         its = vars(config) | {'dataset': Path(config.dataset).name, 'device': config.device.split(':')[0]}
-        for names, unit, like in medians:
-            seconds = like.get(tuple(its[name] for name in _KIND + names), {}).get(unit, math.nan)
-            if unit == 'pace': seconds *= _images(config.dataset)
-            if seconds == seconds: return seconds
+        images, classes = _size(config.dataset)
+        for names, like in medians:   # of another set that with about as many classes, by which attention takes longer
+            if (found := like.get(tuple(its[name] for name in _KIND + names))) is not None:
+                return found if 'dataset' in names else images * found.iloc[
+                    np.abs(np.log(found.index.to_numpy() / classes)).argmin()]
         return math.nan
     return [of(config) for config in configs]
 
 @cache
-def _images(dataset: str) -> float:
-    "About how many images a run on a data set trains on; NaN where that is not at hand."
-    if dataset in registry.BENCHMARKS:
-        counts = registry.find(dataset).counts
-        return counts.get('train', 0.8 * counts.get('images', math.nan))
-    if not loading.own_folder(dataset): return math.nan
+def _size(dataset: str) -> tuple[float, float]:
+    "About how many images a run on a data set trains on, and its classes; NaN where that is not at hand."
+    counts = registry.find(dataset).counts if dataset in registry.BENCHMARKS else {}
+    if counts: return counts.get('train', 0.8 * counts.get('images', math.nan)), counts.get('classes', math.nan)
+    if not loading.own_folder(dataset): return math.nan, math.nan
     # whoever trains on the folder is warned; what is there now need not be of photos any more
     with warnings.catch_warnings(action='ignore'), contextlib.suppress(SpmlError):
         data = loading.load(dataset)
-        return len(data) - len(data.rows('test'))
-    return math.nan
+        return len(data) - len(data.rows('test')), len(data.class_names)
+    return math.nan, math.nan
 
 
 # %% ../../nbs/sweeps/queue.ipynb #7e6f2bbb

@@ -211,6 +211,14 @@ def test_time_left_is_learnt_from_like_runs(photo_folder, tmp_path, monkeypatch)
     own = {'dataset': str(photo_folder), 'backbone': 'mini', 'image_size': 40}
     assert seconds(**own) == pytest.approx(4000 * 48 / (0.8 * 6000)) and math.isnan(seconds(**own, regime='finetune'))   # 48 of its photos are for training
     assert sweeps.plan([QUICK], pd.DataFrame()).expected.isna().all()
+    many = pd.concat([known, pd.DataFrame([alike | {'loss': 'em', 'seconds': 90_000.0, 'dataset': 'corel5k'}])])   # 4,500 photos, 260 classes
+    def of_own(): return sweeps.plan([replace(QUICK, **own)], many).expected[0]
+    assert of_own() == pytest.approx(4000 * 48 / (0.8 * 6000))   # its 3 classes are nearer to the 18 of coco18
+    table = pd.read_csv(photo_folder / 'labels.csv')
+    table['labels'] = [f'{names}|{k} a|{k} b|{k} c|{k} d' for k, names in enumerate(table.labels)]
+    table.to_csv(photo_folder / 'labels.csv', index=False)   # 243 classes
+    queue._size.cache_clear()
+    assert of_own() == pytest.approx(90_000 * 48 / 4500)
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'holiday').mkdir()   # called like the photos of an earlier run, and without any
     alone = pd.DataFrame([alike | {'loss': 'em', 'seconds': 5.0, 'dataset': 'holiday'}])
