@@ -181,9 +181,9 @@ class Table(NamedTuple):
             `published.baseline` in the paper and here, with half the interval of ours over seeds and test images; NaN
             without such a row, and for it), state ('done', 'partly', 'missing',
             'not exercised' where the method's mechanism never acted in half of the seeds, 'none' where no run can fill
-            it), why (of the last two, and of runs that are done but have no number), notes, dataset (the paper's),
-            stand_in (ours), printed (the published number as text), labels (what is observed, as in `Config`),
-            command (what fills the cell, '' where nothing is left to train).
+            it), why (of the last two; of runs that are done but have no number; in how many runs the mechanism never
+            acted), notes, dataset (the paper's), stand_in (ours), printed (the published number as text), labels (what
+            is observed, as in `Config`), command (what fills the cell, '' where nothing is left to train).
             Numbers in the measure's unit, NaN if missing.
     """
     paper: str
@@ -292,8 +292,8 @@ def _joined(cell: dict, suite: str, known: pd.DataFrame) -> dict:
     each = values(final, cell['metric'], known)
     runs = known.reindex([key(c) for c in final if c.seed in each]).set_axis(each.index)
     done = [c for c in final if key(c) in known.index]
-    idle, lost = _not_exercised(cell, runs), _without_number(cell, suite, final, done, known)
-    state = ('none' if needed.why else 'missing' if not len(each) else 'not exercised' if idle else
+    idle, lost = _idle(cell, runs), _without_number(cell, suite, final, done, known)
+    state = ('none' if needed.why else 'missing' if not len(each) else 'not exercised' if idle and not acted(runs) else
              'done' if len(each) == len(final) else 'partly')
     untrained = state in ('missing', 'partly') and (len(done) < len(final) or not done)
     return {'suite': suite, **{name: cell[name] for name in ('row', 'column', 'metric', 'unit')},
@@ -321,10 +321,10 @@ def _without_number(cell: dict, suite: str, final: list[Config], done: list[Conf
                     f"{command(cell['paper'], cell['table'], suite)} trains them again")
     return '; '.join(said)
 
-def _not_exercised(cell: dict, runs: pd.DataFrame) -> str:
-    "Why a number is not the method's: '' where its mechanism acted in more than half of the runs, or it has none."
-    if cell['metric'] == 'pseudo-label precision' or acted(runs): return ''   # it counts the labels of every epoch
-    idle = runs[runs.exercised == 0]
+def _idle(cell: dict, runs: pd.DataFrame) -> str:
+    "In how many runs the method's mechanism never acted before the best epoch; '' where there is none."
+    idle = runs[runs.exercised == 0] if 'exercised' in runs else runs[:0]
+    if cell['metric'] == 'pseudo-label precision' or not len(idle): return ''   # it counts the labels of every epoch
     return (f"in {len(idle)} of {len(runs)} runs the best epoch (median {idle.best_epoch.median():g}) came before "
             f"{find(cell['config']['loss']).mechanism} began")
 
