@@ -97,7 +97,8 @@ def _fields(args) -> dict:
         plain = name == 'exclude' and not text.lstrip().startswith('[')   # a class may be called null
         value = text if plain else _yaml(
             text, f"""it as -p {name} "'{text}'" if it is a text, or as -p {name} '[a, b]' if it is a list""")
-        if worded and not isinstance(value, str | list | dict | None): value = text   # YAML reads 010 as 8
+        if worded and (' #' in text or not isinstance(value, str | list | dict | None)):   # YAML reads 010 as 8
+            value = text
         given = _over(given, {name: value})
     return given
 
@@ -470,7 +471,8 @@ def main(argv: list[str] | None = None) -> int:
     """
     args = None
     warnings.formatwarning = lambda message, *_, **__: sentence(message)   # those of other libraries as well
-    if hasattr(sys.stdout, 'reconfigure'): sys.stdout.reconfigure(errors='surrogateescape')   # names that are not UTF-8
+    if hasattr(sys.stdout, 'reconfigure'): sys.stdout.reconfigure(   # names that are not UTF-8
+        errors='surrogateescape' if sys.stdout.encoding.lower() == 'utf-8' else 'backslashreplace')
     try:
         args = parser().parse_args(argv)
         wrong = args.do(args)

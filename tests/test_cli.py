@@ -269,6 +269,8 @@ def test_like_of_a_run_of_an_older_version_has_what_its_fields_stood_for(asked):
 def test_numbers_are_read_as_they_are_written_and_mappings_come_together(asked, capsys):
     main(['train', '-p', 'loss', 'em', '-p', 'seed', '010', '-p', 'lr', '1e-3', '-p', 'hparams', '{alpha: 0.1}', '-p', 'hparams', '{reduction: sum}', '-p', 'image_size', 'null'])
     assert (asked[0].seed, asked[0].lr, asked[0].image_size) == (10, 1e-3, None) and asked[0].hparams == {'alpha': 0.1, 'reduction': 'sum'}
+    main(['train', '-p', 'dataset', 'shoot #2'])
+    assert asked[1].dataset == 'shoot #2'   # for YAML a comment begins there
     for wrong in ('1:30', '0x10', 'true'): assert main(['train', '-p', 'seed', wrong]) == 2 and f"not '{wrong}'" in capsys.readouterr().err
 
 
@@ -452,3 +454,11 @@ def test_output_to_a_full_disk_is_told():
     code = 'import sys; from spml_nb import cli; cli.COMMANDS["doctor"] = (lambda args: print("a line"), *cli.COMMANDS["doctor"][1:]); sys.exit(cli.main(["doctor"]))'
     with open('/dev/full', 'w') as full: done = subprocess.run([sys.executable, '-c', code], stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2 and done.stderr.startswith('error: what this command prints could not be written: the disk is full') and done.stderr.count('\n') == 1
+
+
+def test_a_report_reaches_an_output_that_lacks_its_letters(photo_folder, monkeypatch):
+    output = io.TextIOWrapper(io.BytesIO(), encoding='latin-1')
+    monkeypatch.setattr(sys, 'stdout', output)
+    assert main(['data', str(photo_folder), '--check']) == 0
+    output.seek(0)
+    assert '60' in output.read() and '\\u' in output.buffer.getvalue().decode('latin-1')

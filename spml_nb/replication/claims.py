@@ -346,7 +346,7 @@ class PlaceVerdict(NamedTuple):
         operands = list({id(number): number for number in self.place.numbers}.values())
         counts = ((sum(not number.seeds for number in operands), 'missing'),
                   (sum(not number.exercised for number in operands), 'not exercised'))
-        lacking = ', '.join(f'{k} of {len(operands)} operands {what}' for k, what in counts if 0 < k
+        lacking = ', '.join(f'{k} of {len(operands)} numbers {what}' for k, what in counts if 0 < k
                             and (k < len(operands) or what != 'missing'))
         name = self.place.name + (f' ({lacking})' if lacking else '')
         if not self.effect: return name

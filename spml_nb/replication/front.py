@@ -204,9 +204,9 @@ def _highest(levels: dict) -> str:
     top, linear = order[0], [each for each in order if each[1] == 'linear']
     same = over.get(('an', head_of_an(top[1])))
     said = (f"Of {len({loss for loss, _ in order} - {'an'})} methods, "
-            f"{len({loss for loss, head in order if head == 'cosine'} - {'an'})} of them with runs on HML's "
-            f'cosine head, {_name(*top)} has the highest mAP: {over[top]} over plain AN, the mean over '
-            f'{len(levels[top])} sets of photos')
+            f"{len({loss for loss, head in order if head == 'cosine'} - {'an'})} of them on HML's "
+            f'cosine head on all these sets too, {_name(*top)} has the highest mAP: {over[top]} over plain AN, the '
+            f'mean over {len(levels[top])} sets of photos')
     if same: said += f'; {signed(same.mean)} of it is due to its head, as AN with that head shows'
     said += f'. {_ahead(levels, order)}'
     if not linear or linear[0] == top: return said.strip()
@@ -301,7 +301,7 @@ def part(measured: pd.DataFrame, levels: dict, picture: str) -> str:
             'one where both differ. Not exercised: in most runs the best epoch came before the method’s own mechanism '
             'began. \\*Two-way is trained with all labels; its gains are over binary cross-entropy weighted by class '
             'frequencies and, in brackets, over plain binary cross-entropy. EPR and ROLE are told how many positives a '
-            'photo has on average. '
+            'photo has on average. EM/APL’s numbers are those that OPML’s Table II copies. '
             f'{site.protocol(SUITE)}{missing}')
     image = f'![What each method gains over assume negative, as published and here]({picture})'
     found = findings(measured, levels)

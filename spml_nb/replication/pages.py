@@ -42,7 +42,8 @@ def _leaders(tidy: pd.DataFrame) -> str:
         both_say = f'{theirs} → {ours}' if theirs != ours else f'{ours}, in both'
         if len(part) > 1: lines.append(f'{escape(column)}: {both_say}')
     return ('Highest row, in the paper → here, of those that have both numbers and learn from the same labels, without '
-            f"cells that were not exercised. {'; '.join(lines)}.") if lines else ''
+            f"cells that were not exercised, by the mean alone, however small the lead. {'; '.join(lines)}."
+            ) if lines else ''
 
 def _state_text(whole: Table) -> list[str]:
     "What is not there, and why or how to get it."

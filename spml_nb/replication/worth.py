@@ -276,7 +276,8 @@ def summary(found: pd.DataFrame) -> str:
     whole = found[(found.labels == 'single') & (found.photos == found.largest)]
     if not len(whole): return ''
     return (f'Photos with one label each that do what one photo with all its labels does ({WHOLE.loss.upper()} on the '
-            f"same head), with the 95 % interval over seeds:\n\n{_table(whole, 'dataset', 'photos')}")
+            'same head), with the 95 % interval over seeds (*more than*: the smallest number of fully labelled photos '
+            f"tried still does better):\n\n{_table(whole, 'dataset', 'photos')}")
 
 def _interval(line) -> str:
     rate, low, high = (times(value, line.photos, line.smallest, line.largest)

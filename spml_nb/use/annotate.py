@@ -103,13 +103,13 @@ class Sheet:
         Raises:
             SpmlError: for another name, and if the table cannot be read or written.
         """
-        names = list(names)
+        names, shown = list(names), list(self.class_names)   # without what another window has added since
         if wrong := [name for name in names if name not in self.class_names]:
             raise SpmlError(f'{wrong[0]!r} is no class; there are {listed(self.class_names)}. Add it first.')
         tested = image in self.sample
         with alone(self.file, None):
             table = self.table()
-            cells = dict.fromkeys(self.class_names, '0' if tested or not names else '') | dict.fromkeys(names, '1')
+            cells = dict.fromkeys(shown, '0' if tested or not names else '') | dict.fromkeys(names, '1')
             table.loc[image] = cells | {'split': 'test' if tested else table.split.get(image, 'train')}
             if (table.split == 'train').all(): table = table.drop(columns='split')   # the split is drawn then
             write_atomically(self.file, table.rename_axis('image').to_csv(lineterminator='\n'))
@@ -175,7 +175,8 @@ def judged(config: Config, task: Task, root: Path | None = None) -> np.ndarray:
     probability = np.empty(task.observed.shape)
     for k, half in enumerate(split(len(task.train), 0.5)):
         taught = np.setdiff1d(np.arange(len(task.train)), half)
-        other = replace(task, train=task.train[taught], observed=task.observed[taught], test=task.train[half])
+        other = replace(task, train=task.train[taught], observed=task.observed[taught], test=task.train[half],
+                        side={kind: known[taught] for kind, known in task.side.items()})
         probability[half] = expit(train(config, task=other, root=place / f'half-{k}').logits['test'].astype(float))
     return probability
 

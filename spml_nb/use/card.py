@@ -193,7 +193,8 @@ def write_folder(run: str | Path, folder: str | Path = '', facts: Facts | None =
             or have changed; for a folder that holds other files, or cannot be written.
     """
     folder, model = Path(folder or Path(run).name), exported(run)
-    others = {path.name for path in folder.iterdir()} - {WEIGHTS, CONFIG, CARD} if folder.is_dir() else ()
+    others = {path.name for path in folder.iterdir()} - (
+        {WEIGHTS, CONFIG, CARD} if (folder / WEIGHTS).is_file() else set()) if folder.is_dir() else ()
     if others: raise SpmlError(f'{folder} holds other files ({listed(sorted(others), 3)}). Name a folder that is new.')
     network = any_network(run)
     if calibration is not None: network.calibrate(calibration, 0.5)

@@ -68,7 +68,7 @@ def refuse_other(file: str | Path):
     file = Path(file)
     if not file.exists(): return
     head = file.read_text('utf-8', 'replace').partition('\n')[0].strip().split(',') if file.is_file() else []
-    if len(head) < 3 or (head[0], head[-1]) != ('image', 'labels'):
+    if len(head) < 3 or head[1] == 'split' or (head[0], head[-1]) != ('image', 'labels'):   # own labels
         raise SpmlError(f'{file} is there and is no table of predictions. Name another file, or move that one away.')
 
 def write_csv(table: pd.DataFrame, file: str | Path):

@@ -346,7 +346,7 @@ def test_the_protocol_on_the_page_is_that_of_the_suites():
     photos, whole = (sweeps.SUITES[suite] for suite in ('photos', 'photos_finetune'))
 
     def tried(suite, head='linear'): return [runs.resolve(c) for c in sweeps.candidates(sweeps.Row('an', head), suite, 'voc12_animals')]
-    def rates(suite): return ' to '.join(f'{rate:.0e}'.replace('e-0', 'e-') for rate in (min(c.lr for c in tried(suite)), max(c.lr for c in tried(suite))))
+    def rates(suite): return ' to '.join(f'{rate:.1e}'.replace('e-0', 'e-') for rate in (min(c.lr for c in tried(suite)), max(c.lr for c in tried(suite))))
     head, maps, network = tried('photos')[0], tried('photos', 'labelwise')[0], tried('photos_finetune')[0]
     longest = {runs.resolve(c).epochs for dataset, rows in photos['longer'].items() for row in rows for c in sweeps.candidates(sweeps.Row(*row.split()), 'photos', dataset)}
     assert len(tried('photos')) == 10 and len(tried('photos_finetune')) == 3 and sum(map(len, photos['longer'].values())) == 14 and set(photos['scheduled']) == {'em_apl', 'gr'}

@@ -1,6 +1,7 @@
 "Labelling: nothing that was answered is lost, the sample is a fair draw, doubtful labels and intervals are those of plain loops."
 import os
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -69,6 +70,18 @@ def test_two_windows_on_one_folder_lose_nothing(folder):
     for sheet, names in ((one, ['cat']), (other, ['bird']), (one, ['dog'])): sheet.answer(sheet.waiting()[0], names)
     table = Sheet(folder).table()
     assert len(table) == 3 and (table.drop(columns='split') == '1').sum().sum() == 3 and {'bird', *CLASSES} <= set(table)
+
+
+def test_a_class_that_another_window_has_added_is_unknown_and_not_absent(folder):
+    one, another, other = (Sheet(folder, CLASSES, sample=2) for _ in range(3))
+    tested, plain = one.sample[0], one.waiting()[0]
+    other.add('owl')
+    other.answer(other.waiting()[1], ['owl'])
+    one.answer(tested, ['cat'])
+    another.answer(plain, [])
+    table = Sheet(folder, sample=2).table().loc[[tested, plain]]
+    assert (table.owl == '').all() and (table.dog == '0').all() and table.cat.tolist() == ['1', '0']
+    assert tested in Sheet(folder, sample=2).waiting(full=True)
 
 
 def test_an_answer_may_be_given_again_and_none_means_absent(folder):
@@ -182,9 +195,10 @@ def test_what_is_not_understood_is_told(text, told):
 
 def test_nobody_judges_a_photo_it_was_trained_on(photo_folder, monkeypatch):
     task = training.make_task(config(photo_folder, labels='full'))
-    seen = []
+    task, seen = replace(task, side={'row': task.train}), []
     def train(given, *, task, root):
         seen.append((set(task.train), set(task.test), len(task.observed)))
+        assert task.side['row'].tolist() == task.train.tolist()   # what is known of a photo stays with it
         return SimpleNamespace(logits={'test': np.repeat(task.test[:, None], 3, axis=1) / 10})
     monkeypatch.setattr(annotate, 'train', train)
     said = annotate.judged(config(photo_folder), task)

@@ -103,6 +103,9 @@ def test_another_file_in_the_folder_is_not_lost(made, tmp_path):
     (tmp_path / 'full' / 'letter.txt').write_text('mine')
     with pytest.raises(SpmlError, match=r'holds other files \(letter.txt\)'): write_folder(made.run('linear').folder, tmp_path / 'full')
     assert [path.name for path in (tmp_path / 'full').iterdir()] == ['letter.txt']
+    (tmp_path / 'full' / 'letter.txt').rename(tmp_path / 'full' / 'README.md')   # beside no model, it is nobody's card
+    with pytest.raises(SpmlError, match=r'holds other files \(README.md\)'): write_folder(made.run('linear').folder, tmp_path / 'full')
+    assert (tmp_path / 'full' / 'README.md').read_text() == 'mine'
     write_folder(made.run('linear').folder, tmp_path / 'm'), write_folder(made.run('cosine').folder, tmp_path / 'm')   # an earlier model is replaced
     assert open_model(tmp_path / 'm').description['method'] == 'hml'
 

@@ -212,7 +212,7 @@ def test_the_service_of_the_readme_refuses_what_is_no_photo(made):
         server.shutdown()
 
 
-@pytest.mark.parametrize('text', ['image,labels\na.png,red\n', 'image,positives,split\na.png,red,train\n', 'image,red,blue\na.png,1,0\n', '', 'a diary'])
+@pytest.mark.parametrize('text', ['image,labels\na.png,red\n', 'image,positives,split\na.png,red,train\n', 'image,split,labels\na.png,train,red\n', 'image,red,blue\na.png,1,0\n', '', 'a diary'])
 def test_a_table_of_somebodys_labels_is_never_replaced(made, tmp_path, text):
     file = tmp_path / 'labels.csv'
     file.write_text(text)

@@ -363,12 +363,13 @@ def table(name: str, folder: Path, validation: str | None = None) -> Dataset:
     return replace(data, split=np.where(data.split == 'val', 'train', data.split)) if none else data
 
 def _write_table(listing, folder):
-    "Write the table unless it is there; one that differs is overwritten only if this command wrote it."
+    "Write the table unless it is there; one that differs, which may hold somebody's corrections, is never overwritten."
     large = listing.labels.size > MOST_CELLS
     file = folder / ('labels.npz' if large else 'labels.csv')
     if file.exists() and _same_table(file, listing): return
-    if file.exists() and not (folder / 'ready.json').exists():
-        raise SpmlError(f'{file} differs from the official labels and is not overwritten. Move it away.')
+    if file.exists():
+        raise SpmlError(f'{file} differs from the official labels and is not overwritten. Move it away; if the changes '
+                        'are yours, move the folder away to train on it as your own.')
     write_atomically(file, (lambda target: _save_matrix(target, listing)) if large else table_text(listing))
 
 def _same_table(file, listing):

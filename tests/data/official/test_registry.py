@@ -105,6 +105,10 @@ def test_a_table_of_ones_own_is_not_overwritten(voc12, tmp_path):
         (tmp_path / 'voc12' / 'ready.json').unlink()
         (tmp_path / 'voc12' / 'labels.csv').write_text('mine')
         with refused('differs from the official labels'): prepare(benchmark, tmp_path, **TELL)
+        (tmp_path / 'voc12' / 'labels.csv').unlink()
+        prepare(benchmark, tmp_path, **TELL)
+        (tmp_path / 'voc12' / 'labels.csv').write_text('mine')   # corrections after it was verified
+        with refused('differs from the official labels'): prepare(benchmark, tmp_path, **TELL)
     assert (tmp_path / 'voc12' / 'labels.csv').read_text() == 'mine'
 
 
