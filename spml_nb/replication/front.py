@@ -203,10 +203,9 @@ def _highest(levels: dict) -> str:
     if not order: return ''
     top, linear = order[0], [each for each in order if each[1] == 'linear']
     same = over.get(('an', head_of_an(top[1])))
-    said = (f"Of {len({loss for loss, _ in order} - {'an'})} methods, "
-            f"{len({loss for loss, head in order if head == 'cosine'} - {'an'})} of them on HML's "
-            f'cosine head on all these sets too, {_name(*top)} has the highest mAP: {over[top]} over plain AN, the '
-            f'mean over {len(levels[top])} sets of photos')
+    said = (f"Of {len({loss for loss, _ in order} - {'an'})} methods on {len(levels[top])} sets of photos, "
+            f"{len({loss for loss, head in order if head == 'cosine'} - {'an'})} of them on HML's cosine head too, "
+            f'{_name(*top)} has the highest mAP: {over[top]} over plain AN, the mean over these sets')
     if same: said += f'; {signed(same.mean)} of it is due to its head, as AN with that head shows'
     said += f'. {_ahead(levels, order)}'
     if not linear or linear[0] == top: return said.strip()

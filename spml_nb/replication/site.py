@@ -156,7 +156,8 @@ def lacking(part: pd.DataFrame) -> str:
     if set(part.state) == {'none'}: return 'No run of ours'
     if set(part.state) == {'missing'}: return 'Not measured'
     if set(part.state) <= {'missing', 'partly'}: return 'Measured in part'
-    return 'Not exercised, ' + '; '.join(f'{each.row} on {each.column}' for each in part.itertuples())
+    return (f"{'Not exercised' if 'not exercised' in set(part.state) else 'Exercised in part'}, "
+            + '; '.join(f'{each.row} on {each.column}' for each in part.itertuples()))
 
 # %% ../../nbs/replication/site.ipynb #dd237b42
 def page(results, folder: Path) -> str:

@@ -97,11 +97,11 @@ def levels(**means):
 def test_what_a_head_adds_is_told_apart_from_its_method(monkeypatch):
     monkeypatch.setattr(statistics, 'image_error', lambda *given: 0.0)   # the seeds move together, so that differences are exact
     said = front._highest(levels(an_linear=50.0, an_cosine=51.4, em_linear=52.0, hml_cosine=53.0, wan_linear=51.0))
-    assert said == ('Of 3 methods, 1 of them with runs on HML\'s cosine head, HML has the highest mAP: +3.0 ± 0.0 over plain AN, the mean over 2 sets of photos; +1.4 of it is due to its '
+    assert said == ('Of 3 methods on 2 sets of photos, 1 of them on HML\'s cosine head too, HML has the highest mAP: +3.0 ± 0.0 over plain AN, the mean over these sets; +1.4 of it is due to its '
                     'head, as AN with that head shows. The next, EM, is 1.0 ± 0.0 below and is told apart from it. With a linear head it is EM: +2.0 ± 0.0. The next, WAN, is 1.0 ± 0.0 '
                     'below and is told apart from it.')
     same = front._highest(levels(an_linear=50.0, em_linear=52.0, em_cosine=52.0))
-    assert same.endswith('EM has the highest mAP: +2.0 ± 0.0 over plain AN, the mean over 2 sets of photos. The next, EM on the cosine head, is 0.0 ± 0.0 below and is not told apart from it.')
+    assert same.endswith('EM has the highest mAP: +2.0 ± 0.0 over plain AN, the mean over these sets. The next, EM on the cosine head, is 0.0 ± 0.0 below and is not told apart from it.')
     assert front._highest(levels(em_linear=52.0)) == front._highest({}) == ''
 
 

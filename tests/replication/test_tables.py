@@ -2,6 +2,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,8 @@ from spml_nb.methods import core
 from spml_nb.replication import pages, published, site, tables
 from spml_nb.replication.papers import two_way_figures
 from spml_nb.runs.config import Config, resolve
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def cell(paper, table, row, column):
@@ -202,3 +205,19 @@ def test_the_facade_gives_the_table():
     assert isinstance(whole, replication.Table) and whole.title == 'Ablation study on positives and negatives for VOC12'
     assert list(whole.rows('photos')) == ['No Margin', 'Only Positives', 'Only Negatives', 'Positives & Negatives'] and whole.columns('photos') == {'mAP': 'VOC 2012, photos with animals'}
     assert whole.notes()[0][0] == 'Only Positives'
+
+
+@pytest.mark.skipif(not (ROOT / 'outputs' / 'runs.csv').is_file(), reason='no table of record')
+def test_what_the_pages_say_of_lacs_second_stage_is_so():
+    "How often its first epoch was the best, and that two queues were not full: in verdicts.ipynb, lac_claims.ipynb, lac_figures.ipynb and papers/lac.ipynb."
+    known = tables.record(ROOT / 'outputs' / 'runs.csv')
+    def at_once(configs):
+        runs = known.loc[[tables.key(c) for c in configs]]
+        return int(((runs.best_stage == 2) & (runs.best_epoch == 1)).sum()), len(runs)
+    board = {name: at_once(sweeps.search.finals(sweeps.Row('lac'), 'photos', name, known)) for name in sweeps.SUITES['photos']['datasets']}
+    assert tuple(map(sum, zip(*board.values(), strict=True))) == (13, 30) and board['corel5k'] == (5, 5)
+    def of_table(row): return [at_once(tables.finals(tables.plan(cell('lac', '3', row, name), 'photos'), known)) for name in ('VOC', 'COCO')]
+    parts = 'AN + PLC + LAC + two-stage'
+    assert tuple(map(sum, zip(*of_table(parts), strict=True))) == (9, 10) and of_table(f'{parts} + memory queue') == [(0, 5), (3, 5)]
+    large = known[(known.loss == 'lac') & (known.dataset == 'voc12_animals') & (known.seed == 0) & known.hparams.str.contains(r'"queue": (?:4096|8192)')]
+    assert len(large) == 2 and large.test_map.nunique() == 1
