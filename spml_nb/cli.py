@@ -97,7 +97,8 @@ def _fields(args) -> dict:
         plain = name == 'exclude' and not text.lstrip().startswith('[')   # a class may be called null
         value = text if plain else _yaml(
             text, f"""it as -p {name} "'{text}'" if it is a text, or as -p {name} '[a, b]' if it is a list""")
-        if worded and (' #' in text or not isinstance(value, str | list | dict | None)):   # YAML reads 010 as 8
+        if worded and ((' #' in text and text[0] not in '\'"[')   # a comment for YAML, which reads 010 as 8
+                       or not isinstance(value, str | list | dict | None)):
             value = text
         given = _over(given, {name: value})
     return given

@@ -270,7 +270,8 @@ def test_numbers_are_read_as_they_are_written_and_mappings_come_together(asked, 
     main(['train', '-p', 'loss', 'em', '-p', 'seed', '010', '-p', 'lr', '1e-3', '-p', 'hparams', '{alpha: 0.1}', '-p', 'hparams', '{reduction: sum}', '-p', 'image_size', 'null'])
     assert (asked[0].seed, asked[0].lr, asked[0].image_size) == (10, 1e-3, None) and asked[0].hparams == {'alpha': 0.1, 'reduction': 'sum'}
     main(['train', '-p', 'dataset', 'shoot #2'])
-    assert asked[1].dataset == 'shoot #2'   # for YAML a comment begins there
+    main(['train', '-p', 'dataset', "'shoot #2'", '-p', 'exclude', "['a #1', b]"])
+    assert asked[1].dataset == asked[2].dataset == 'shoot #2' and list(asked[2].exclude) == ['a #1', 'b']   # for YAML a comment begins there
     for wrong in ('1:30', '0x10', 'true'): assert main(['train', '-p', 'seed', wrong]) == 2 and f"not '{wrong}'" in capsys.readouterr().err
 
 
