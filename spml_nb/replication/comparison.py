@@ -94,9 +94,10 @@ class Line:
         "The mean test mAP over seeds, or the mean difference to another method, which shares a seed at least."
         values = (self.runs.test_map - (0 if other is None else other.runs.test_map)).dropna()
         both = [self.resampled] if other is None else [self.resampled, other.resampled]
-        if not all(seed in each for each in both for seed in values.index): return effect(values)
-        each = [[line[seed] for seed in values.index] for line in both]
-        return effect(values, np.array(each[0]) - (np.array(each[1]) if len(each) > 1 else 0))
+        there = [seed for seed in values.index if all(seed in each for each in both)]
+        if not there: return effect(values)
+        own, *base = [np.mean([each[seed] for seed in there], 0) for each in both]   # seeds whose scores are at hand
+        return effect(values, None, np.std(own - sum(base), ddof=1))
 
 def line(row: Row, configs: Sequence[Config], known: pd.DataFrame, draws: np.ndarray, targets: np.ndarray) -> Line:
     """Read the final runs of a method.
@@ -111,7 +112,7 @@ def line(row: Row, configs: Sequence[Config], known: pd.DataFrame, draws: np.nda
     Returns:
         Line.
     """
-    names = ['val_map', 'val_map_seen', 'test_map', 'val_truth', 'test_truth', 'run']
+    names = ['val_map', 'val_map_seen', 'test_map', 'val_truth', 'test_truth', 'run', 'exercised']
     runs = known.reindex([key(c) for c in configs], columns=names).set_axis([c.seed for c in configs])
     runs, root, resampled = runs.dropna(subset='test_map'), settings.path('runs'), {}
     runs = runs.assign(val_map=runs.val_map_seen.fillna(runs.val_map),   # as its search has it: classes it can learn
@@ -149,7 +150,10 @@ def judge(lines: Sequence[Line], seeds: int = 0) -> tuple[pd.DataFrame, str]:
     waiting = ', '.join(each.row.loss for each in lines if not len(each.runs))
     notes = [*few, *[f'Not through: {waiting}.'] * bool(waiting),
              *['The scores of some runs are gone, so that intervals are over seeds alone.']
-             * any(not each.resampled for each in through)]
+             * (bool(shared) and not set(shared).intersection(*(each.resampled for each in through))),
+             *[f'{each.row.loss}: in {idle} of {len(each.runs)} runs the best epoch came before '
+               f'{find(each.row.loss).mechanism} began.'
+               for each in through if (idle := (each.runs.exercised == 0).sum())]]
     if not shared:
         return pd.DataFrame(), '\n'.join(['No seed is done with every method, so nothing is advised.', *notes])
     through = [replace(each, runs=each.runs.loc[shared]) for each in through]   # else luck with seeds would choose

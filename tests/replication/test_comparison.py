@@ -193,7 +193,7 @@ def test_methods_that_need_side_information_take_part_where_it_is_given(photo_fo
 
 def made_up(loss, val, test, noise=0.3):
     rng, seeds = np.random.default_rng(0), range(len(test))
-    runs = pd.DataFrame({'val_map': val, 'test_map': test, 'val_truth': 'complete', 'test_truth': 'complete', 'run': [f'{loss}-{s}' for s in seeds]})
+    runs = pd.DataFrame({'val_map': val, 'test_map': test, 'val_truth': 'complete', 'test_truth': 'complete', 'run': [f'{loss}-{s}' for s in seeds], 'exercised': math.nan})
     return Line(Row(loss), runs, {s: test[s] + rng.normal(0, noise, 50) for s in seeds})
 
 
@@ -222,6 +222,21 @@ def test_methods_that_train_the_same_are_called_so():
 def test_intervals_over_seeds_alone_are_called_so():
     lines = [AN, made_up('em', [52.0, 52.1, 52.4], [63.0, 64.1, 63.2])]
     assert 'over seeds alone' not in judge(lines)[1] and 'The scores of some runs are gone, so that intervals are over seeds alone.' in judge([*lines[:1], dataclasses.replace(lines[1], resampled={})])[1]
+
+
+def test_where_the_scores_of_some_runs_are_gone_the_others_say_what_the_images_do():
+    em = made_up('em', [52.0, 52.1, 52.4], [63.0, 63.1, 62.9], noise=9.0)
+    left = dataclasses.replace(em, resampled={1: em.resampled[1]})
+    alone = statistics.effect([3.0, 2.1, 2.6], None, (em.resampled[1] - AN.resampled[1]).std(ddof=1))
+    assert left.over(AN).half_width == pytest.approx(alone.half_width) and alone.half_width > 10 > dataclasses.replace(em, resampled={}).over(AN).half_width
+    assert 'over seeds alone' not in judge([AN, left])[1] and 'may be chance' in judge([AN, left])[1]
+    assert 'over seeds alone' in judge([dataclasses.replace(AN, resampled={0: AN.resampled[0]}), left])[1]   # no seed has both
+
+
+def test_a_mechanism_that_never_acted_is_named():
+    idle = made_up('em_apl', [52.0, 52.1, 52.4], [63.0, 64.1, 63.2])
+    said = judge([AN, dataclasses.replace(idle, runs=idle.runs.assign(exercised=[0.0, 1.0, 0.0]))])[1]
+    assert said.startswith('Take em_apl') and "em_apl: in 2 of 3 runs the best epoch came before APL's choice of negatives began." in said and ' began.' not in judge([AN, idle])[1]
 
 
 def test_more_seeds_are_advised_only_where_they_would_tell():

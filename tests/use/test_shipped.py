@@ -3,13 +3,14 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from PIL import Image
 from safetensors import safe_open
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.replication import tables
+from spml_nb.runs.config import resolve
+from spml_nb.runs.folder import Run
 from spml_nb.use import shipped as made_of
 from spml_nb.use.export import SHIPPED, WEIGHTS, any_network, export, shipped
 from spml_nb.use.predict import open_model, predict
@@ -43,19 +44,7 @@ def test_the_record_has_the_run_and_its_scores(name, monkeypatch):
     run = known[known.run == said['run']].iloc[0]
     assert (run.loss, run['head'], run.labels, run.seed, run.dataset) == (said['method'], said['head'], 'single', 0, name)
     assert abs(run.test_map - said['map']) < 1e-9 and f'| mAP | {run.test_map:.1f} |' in (SHIPPED / name / 'README.md').read_text()
-    config = made_of.choice(name)
-    assert (config.seed, config.labels, config.dataset) == (0, 'single', name) and config.head in (None, 'linear', 'cosine')
-
-
-def test_validation_alone_chooses(monkeypatch):
-    "Whatever the test scores are, the method with the best validation is taken, never one that sees all labels or needs the label-wise head."
-    asked = []
-    def outcome(rows, suite, dataset, known):
-        asked.extend(rows)
-        return pd.DataFrame({'val_map': [90.0 if row.loss == 'role' else np.nan if row.loss == 'an' else 50.0 for row in rows], 'test_map': [0.0 if row.loss == 'role' else 99.0 for row in rows]})
-    monkeypatch.setattr(made_of.search, 'outcome', outcome)
-    monkeypatch.setattr(made_of.search, 'finals', lambda row, *words: [row, 'seed 1'])
-    assert made_of.choice('coco18').loss == 'role' and {row.head for row in asked} == {'linear', 'cosine'} and {row.labels for row in asked} == {'single'}
+    assert Run(resolve(made_of.choice(name))).folder.name == said['run'] == made_of.RUNS[name]   # what `pack` trains again
 
 
 def test_they_name_photos_without_training(tmp_path):
