@@ -169,9 +169,9 @@ def _levels(found: pd.DataFrame) -> str:
     return (f'In {(behind > 0).sum()} of {len(behind)} rows the whole network stays below a head alone, by '
             f'{behind[behind > 0].min():.1f} to {behind.max():.1f} points: its runs are short and see smaller photos, '
             'so that a gain here may also be a loss that AN suffers more. *Search*: the test mAP of its three rates, '
-            'each tried with one seed; where the range is wide, the rate weighs as much as the method. The papers’ '
-            'gains are the range over the tables that print the method, over their AN. *Late*: runs whose best epoch '
-            'is one of the last two.')
+            'each tried with one seed; where the range is wide, the rate weighs as much as the method, and *The choice '
+            'of the rate*, below, says how much it does for AN. The papers’ gains are the range over the tables that '
+            'print the method, over their AN. *Late*: runs whose best epoch is one of the last two.')
 
 def _range(low: float, high: float) -> str:
     return signed(low) if round(low, 1) == round(high, 1) else ' to '.join(filter(None, map(signed, (low, high))))
