@@ -349,9 +349,9 @@ def test_the_protocol_on_the_page_is_that_of_the_suites():
     def rates(suite): return ' to '.join(f'{rate:.1e}'.replace('e-0', 'e-') for rate in (min(c.lr for c in tried(suite)), max(c.lr for c in tried(suite))))
     head, maps, network = tried('photos')[0], tried('photos', 'labelwise')[0], tried('photos_finetune')[0]
     longest = {runs.resolve(c).epochs for dataset, rows in photos['longer'].items() for row in rows for c in sweeps.candidates(sweeps.Row(*row.split()), 'photos', dataset)}
-    assert len(tried('photos')) == 10 and len(tried('photos_finetune')) == 3 and sum(map(len, photos['longer'].values())) == 14 and set(photos['scheduled']) == {'em_apl', 'gr'}
+    assert len(tried('photos')) == 10 and len(tried('photos_finetune')) == 3 and sum(map(len, photos['longer'].values())) == 15 and set(photos['scheduled']) == {'em_apl', 'gr'}
     for words in (f'photos of {head.image_size} pixels a side in batches of {head.batch_size}, for at most {head.epochs} epochs: {maps.epochs} in each stage of the label-wise',
-                  f"{photos['scheduled']['gr']['epochs']} for `em_apl` and `gr`", f'up to {longest.pop()} for fourteen rows', f"ten learning rates from {rates('photos')}",
+                  f"{photos['scheduled']['gr']['epochs']} for `em_apl` and `gr`", f'up to {longest.pop()} for fifteen rows', f"ten learning rates from {rates('photos')}",
                   f'{network.image_size} pixels in batches of {network.batch_size}, for at most {network.epochs} epochs, with three rates from {rates("photos_finetune")}'):
         assert words in text, words
     assert not longest and max(c.epochs for c in tried('photos_finetune', 'labelwise')) == network.epochs >= whole['scheduled']['gr']['epochs']
