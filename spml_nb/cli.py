@@ -310,15 +310,15 @@ _LAUNCH = (
     _argument('--address', help='of the Ray cluster, such as auto (unset: Ray on this machine alone)'),
     _argument('--dry-run', action='store_true', help='only say how many runs are missing and how long they will take'))
 
-_BOARDS = ('methods', 'biased', 'choice', 'worth')   # what `spml sweep` knows besides papers
+_BOARDS = ('methods', 'biased', 'choice', 'worth', 'observed_choice')   # what `spml sweep` knows besides papers
 
 def _launched(args) -> dict: return {name: getattr(args, name) for name in ('jobs', 'engine', 'address', 'dry_run')}
 
 @_command("run what a paper's tables or figures, or the board of all methods, still need",
           'Search on validation, then train the choice with fresh seeds; finished runs are never run again.',
           _argument('paper', help='hml, opml, lac, two_way or em_apl; methods, for the board of all methods; biased, '
-                         'for labels that are not drawn at random; choice, for AN at other rates of its search; or '
-                         'worth, for what a label is worth',
+                         'for labels that are not drawn at random; choice, for AN at other rates of its search; '
+                         'worth, for what a label is worth; or observed_choice, for choosing without clean labels',
                     completes='swept'),
           _argument('--table', help='one table of it, such as 2 or IV (unset: all)'),
           _argument('--figure',
@@ -327,14 +327,14 @@ def _launched(args) -> dict: return {name: getattr(args, name) for name in ('job
                     help="paper: the papers' own data sets; photos: sets of photos that stand for them, a head on "
                          'frozen features (unset: photos). The board of methods also has photos_finetune and mini'),
           _argument('--dataset', nargs='+', default=(), metavar='NAME',
-                    help="of methods, biased, choice or worth: some of the suite's data sets (unset: all)"),
+                    help="of all but papers: some of the suite's data sets (unset: all)"),
           _argument('--loss', nargs='+', default=(), metavar='NAME', completes='loss',
                     help='of methods: some of them (unset: all)'),
           _argument('--seeds', type=int, nargs='+', metavar='S',
                     help="of observed labels and training (unset: the suite's number from 0; a figure takes its own)"),
           *_LAUNCH)
 def _sweep(args) -> bool | None:
-    from spml_nb.replication import biased, choice, figures, tables, worth
+    from spml_nb.replication import biased, choice, figures, observed_choice, tables, worth
     from spml_nb.sweeps import presets, search
     one_of(args.paper, [*presets.PAPERS, *_BOARDS], 'paper')
     own_suite, of_paper = args.paper in _BOARDS[1:], args.table or args.figure or args.seeds
@@ -344,12 +344,13 @@ def _sweep(args) -> bool | None:
             (args.loss and args.paper != 'methods',
              SpmlError('--loss goes with methods alone: `spml sweep methods --loss em hml`.')),
             ((own_suite and args.suite) or (of_paper if args.paper in _BOARDS else args.dataset),
-             SpmlError('--dataset goes with methods, biased, choice and worth, --table, --figure and --seeds with a '
-                       'paper, --suite with a paper or methods: `spml sweep methods --dataset voc12_animals`.'))):
+             SpmlError(f"--dataset goes with {', '.join(_BOARDS)}, --table, --figure and --seeds with a paper, "
+                       '--suite with a paper or methods: `spml sweep methods --dataset voc12_animals`.'))):
         if wrong: raise error
     options, suite = _launched(args) | {'tell': say}, args.suite or 'photos'
     if own_suite:
-        done = {'biased': biased, 'choice': choice, 'worth': worth}[args.paper].sweep(args.dataset, **options)
+        modules = {'biased': biased, 'choice': choice, 'worth': worth, 'observed_choice': observed_choice}
+        done = modules[args.paper].sweep(args.dataset, **options)
     elif args.paper == 'methods': done = search.sweep(suite, args.dataset, args.loss, **options)
     elif args.figure:
         done = figures.sweep(args.paper, args.figure, suite, **options)
@@ -386,13 +387,13 @@ def _compare(args) -> bool | None:
           'Rebuild outputs/ from runs.csv and the arrays of the figures, without training; '
           'open outputs/index.html then.')
 def _tables(args):
-    from spml_nb.replication import biased, front, pages, tables, worth
+    from spml_nb.replication import biased, front, observed_choice, pages, tables, worth
     from spml_nb.sweeps import search
     known = tables.record()
     search.boards(known)   # first, since the pages link what is there
     pages.write(known, tell=say)
     front.write()
-    for each in (biased.write, worth.write): each(known)
+    for each in (biased.write, worth.write, observed_choice.write): each(known)
 
 # %% ../nbs/cli.ipynb #22d33966
 @_command('check environment, GPU, disk, data and versions',

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['IMAGE_SD', 'SAMPLE_SD', 'RESAMPLED', 'MARGIN', 'LEVEL', 'WORDS', 'image_draws', 'seed_draws', 'seed_interval',
-           'resampled_map', 'image_sd', 'image_error', 'number', 'signed', 'Effect', 'effect', 'paired', 'from_error',
-           'pooled', 'holm', 'Decision', 'counted', 'decide', 'rank_correlation']
+           'resampled_map', 'image_sd', 'image_error', 'resampled_auc', 'number', 'signed', 'Effect', 'effect',
+           'paired', 'from_error', 'pooled', 'holm', 'Decision', 'counted', 'decide', 'rank_correlation']
 
 # %% ../../nbs/replication/statistics.ipynb #c5990c60
 import math
@@ -87,10 +87,7 @@ def resampled_map(scores, targets, draws: np.ndarray) -> np.ndarray:
     Raises:
         SpmlError: for shapes that do not belong together.
     """
-    scores, targets = matrix(scores, 'scores'), matrix(targets, 'targets')
-    if scores.shape != targets.shape or draws.shape[1] != len(scores):
-        raise SpmlError(f'scores {scores.shape}, targets {targets.shape} and draws {draws.shape} must be of the same '
-                        'images.')
+    scores, targets = _of_same_images(scores, targets, draws)
     columns = [_weighted_ap(scores[:, c], targets[:, c], draws) for c in range(scores.shape[1])]
     return 100 * np.mean(columns, axis=0)
 
@@ -144,6 +141,50 @@ def image_error(names: Sequence[str], weights: Sequence[float], fallback: float)
     scores = _read(file, file.stat().st_mtime_ns) if file.is_file() else {}
     if not all(name in scores for name in names): return fallback * max(np.square(weights).sum() / 2, 1) ** 0.5
     return float(np.dot(weights, np.array([scores[name] for name in names], float)).std(ddof=1))
+
+# %% ../../nbs/replication/statistics.ipynb #98eda237
+def resampled_auc(scores: np.ndarray, targets: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Mean ROC-AUC over classes on samples of the images.
+
+    Args:
+        scores: (N, C).
+        targets: (N, C) in {1, 0, −1}; 0 is left out.
+        draws: (R, N), as from `image_draws`.
+
+    Returns:
+        (R,) percent; a class without a positive or a negative in a sample is left out of that sample's mean, and a
+        sample without any class counts as chance, 50.
+
+    Raises:
+        SpmlError: for shapes that do not belong together.
+    """
+    scores, targets = _of_same_images(scores, targets, draws)
+    areas = np.array([_weighted_auc(scores[:, c], targets[:, c], draws) for c in range(scores.shape[1])])
+    defined = ~np.isnan(areas)
+    count = defined.sum(0)
+    return 100 * np.where(count, np.where(defined, areas, 0).sum(0) / np.maximum(count, 1), 0.5)
+
+def _weighted_auc(scores, targets, draws):
+    "(R,) ROC-AUC of one class, NaN where it is undefined."
+    rows = np.flatnonzero(targets)
+    rows = rows[np.argsort(scores[rows], kind='stable')]
+    if not len(rows):
+        return np.full(len(draws), np.nan)
+    starts = np.flatnonzero(np.append(True, np.diff(scores[rows]) != 0))   # of groups of equal scores
+    weights = draws[:, rows]
+    positives = np.add.reduceat(weights * (targets[rows] > 0), starts, axis=1)
+    negatives = np.add.reduceat(weights * (targets[rows] < 0), starts, axis=1)
+    below = negatives.cumsum(1) - negatives / 2
+    pairs = positives.sum(1) * negatives.sum(1)
+    return np.divide((positives * below).sum(1), pairs, out=np.full(len(draws), np.nan), where=pairs > 0)
+
+def _of_same_images(scores, targets, draws):
+    "The scores and targets as matrices. Raises: SpmlError, for other shapes."
+    scores, targets = matrix(scores, 'scores'), matrix(targets, 'targets')
+    if scores.shape != targets.shape or draws.shape[1] != len(scores):
+        raise SpmlError(f'scores {scores.shape}, targets {targets.shape} and draws {draws.shape} must be of the same '
+                        'images.')
+    return scores, targets
 
 # %% ../../nbs/replication/statistics.ipynb #fb6f17a9
 MARGIN = 0.5   # mAP below which a difference is none

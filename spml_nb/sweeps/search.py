@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SEARCH_SEED', 'SPACE', 'SUITES', 'COLUMNS', 'space', 'drawn', 'rates', 'Row', 'candidates', 'head_of_an', 'seeds_of',
-           'choose', 'ranked', 'scores', 'best_of_k', 'trained', 'finals', 'searched', 'half_interval', 'outcome',
-           'every_method', 'rows_of', 'sweep', 'record', 'boards']
+           'choose', 'ranked', 'scores', 'validation_scores', 'best_of_k', 'trained', 'finals', 'searched',
+           'half_interval', 'outcome', 'every_method', 'rows_of', 'sweep', 'record', 'boards']
 
 # %% ../../nbs/sweeps/search.ipynb #6ed01581
 import hashlib
@@ -20,8 +20,9 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from ..base import files, settings
-from ..base.errors import one_of
+from ..base.errors import SpmlError, one_of
 from ..data import loading
+from ..data.dataset import listed
 from ..methods.core import Choice, LogUniform, Uniform, find, names
 from ..runs import record as runs_record
 from ..runs.config import CHOICES, HEADS, Config
@@ -239,7 +240,7 @@ def seeds_of(row: Row, suite: str) -> range:
 
 # %% ../../nbs/sweeps/search.ipynb #24bb501a
 def choose(configs: Iterable[Config], known: pd.DataFrame) -> Config | None:
-    """The configuration with the best validation mAP.
+    """The configuration with the best validation score: mAP, or observed AUC where no label of validation is clean.
 
     Args:
         configs: what was tried.
@@ -251,7 +252,7 @@ def choose(configs: Iterable[Config], known: pd.DataFrame) -> Config | None:
     return next(iter(ranked(configs, known)), None)
 
 def ranked(configs: Iterable[Config], known: pd.DataFrame) -> list[Config]:
-    """Configurations by validation mAP, as `choose` compares them.
+    """Configurations by validation score, as `choose` compares them.
 
     Args:
         configs: what was tried.
@@ -259,10 +260,13 @@ def ranked(configs: Iterable[Config], known: pd.DataFrame) -> list[Config]:
 
     Returns:
         The best first, equal ones as given; none while one of them is not done.
+
+    Raises:
+        SpmlError: if some were chosen by another measure than the others.
     """
     configs = list(configs)
     if not configs or key(configs[0]) not in known.index: return []   # most that is not done is not begun
-    values = _validation(scores(configs, known))
+    values = scores(configs, known).validation
     return [] if values.isna().any() else [configs[k] for k in (-values).argsort(kind='stable')]
 
 def scores(configs: Iterable[Config], known: pd.DataFrame) -> pd.DataFrame:
@@ -274,15 +278,39 @@ def scores(configs: Iterable[Config], known: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         DataFrame by `key`: val_map, val_map_seen, test_map and test_map_observed in percent, late and exercised (0 or
-        1); NaN where a run is not done or has no such score.
+        1), validation (percent, what compares the runs of a search); NaN where a run is not done or has no such score.
+
+    Raises:
+        SpmlError: if some were chosen by another measure than the others.
     """
     known = known.rename(columns={'observed_test_map': 'test_map_observed'})
     names = ['val_map', 'val_map_seen', 'test_map', 'test_map_observed', 'late', 'exercised']
-    return known.reindex(index=[key(c) for c in configs], columns=names).astype(float)
+    runs = known.reindex(index=[key(c) for c in configs])
+    return runs.reindex(columns=names).astype(float).assign(validation=validation_scores(runs))
 
-def _validation(runs: pd.DataFrame) -> pd.Series:
-    "What decides: classes without a training image are left out where the run says so."
-    return runs.val_map_seen.fillna(runs.val_map)
+def validation_scores(runs: pd.DataFrame) -> pd.Series:
+    """What compares runs of one data set: the measure that chose their epochs.
+
+    Args:
+        runs: finished ones, with the columns of the record; NaN in all of them for what is not done.
+
+    Returns:
+        Percent: observed AUC where no label of validation is clean, else mAP, without classes that no training image
+        has where a run says so.
+
+    Raises:
+        SpmlError: if some were chosen by observed labels in another measure, as versions before 0.2 did.
+    """
+    runs = runs.reindex(columns=['val_map', 'val_map_seen', 'observed_val_auc', 'selected_by', 'selection',
+                                 'val_truth', 'run'])
+    by_auc = runs.selected_by == 'observed_auc'
+    blind = (runs.selection == 'val_observed') | (runs.val_truth == 'observed only')
+    earlier = runs.run[blind & runs.selected_by.isna() & runs.val_truth.notna()]   # a diverged run has neither
+    if len(earlier):
+        raise SpmlError(f"{len(earlier)} runs chose their epoch by mAP against observed labels, and today's choose by "
+                        f'ROC-AUC, which finds better ones. Remove them to train anew: {listed(earlier, 99)}.')
+    maps = runs.val_map_seen.fillna(runs.val_map).astype(float)
+    return maps.mask(by_auc, runs.observed_val_auc.astype(float))
 
 def best_of_k(values: Iterable[float]) -> list[float]:
     """Expected best of k random draws.
@@ -345,7 +373,7 @@ def searched(row: Row, suite: str, dataset: str, known: pd.DataFrame) -> pd.Data
         (as `choose` compares it; NaN if missing), chosen, key.
     """
     tried = candidates(row, suite, dataset)
-    chosen, values = choose(tried, known), _validation(scores(tried, known))
+    chosen, values = choose(tried, known), scores(tried, known).validation
     return pd.DataFrame([
         {'suite': suite, 'dataset': dataset, 'loss': c.loss, 'head': c.head, 'labels': c.labels, 'lr': c.lr,
          'hparams': json.dumps(c.hparams), 'val_map': value, 'chosen': c == chosen, 'key': name}

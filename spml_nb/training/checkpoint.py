@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..base.errors import SpmlError
 from ..runs.folder import digest
+from .selection import MEASURES
 
 # %% ../../nbs/training/checkpoint.ipynb #d1c0a7e4
 def parts(trainer) -> dict:
@@ -72,6 +73,7 @@ def save(trainer):
     """
     place = {name: getattr(trainer, name) for name in ('k', 'epoch', 'history', 'seconds', 'late')} | trainer.origin
     place['choices'], device = [[choice.best, choice.over] for choice in trainer.choices], trainer.device
+    place['measures'] = [MEASURES[choice.rule] for choice in trainer.choices]
     place['rng'] = {'cpu': torch.get_rng_state(),
                     'cuda': torch.cuda.get_rng_state(device) if device.type == 'cuda' else None}
     trainer.run.save('last.pt', place | {name: part.state_dict() for name, part in parts(trainer).items()})
@@ -104,10 +106,28 @@ def restore(trainer, saved: dict):
     """
     for name in ('epoch', 'history', 'seconds', 'late'): setattr(trainer, name, saved.get(name, False))   # late is new
     begun = saved['choices'] if 'choices' in saved else [[saved['best'], saved['stopped']]]   # of one rule
+    comparable = _comparable(trainer, saved)
     for choice, (best, over) in zip(trainer.choices, begun, strict=False): choice.best, choice.over = best, over
     for choice in trainer.choices:   # killed between its weights and its checkpoint, an epoch is done again
         kept = (trainer.run.restore(trainer.file_of(choice)) or {}).get('best') or {}
         if kept.get('stage') == trainer.k: choice.best = kept
+        if choice.rule not in comparable:
+            choice.best, choice.over = None, True   # rather no answer than one from the later epochs alone
+    _restore_parts(trainer, saved)
+
+def _comparable(trainer, saved: dict) -> set[str]:
+    "The rules whose scores so far are in the measure of today."
+    earlier = {'val_observed': 'observed mAP'}   # in checkpoints that do not say
+    measures = saved.get('measures') or [earlier.get(c.rule, MEASURES[c.rule]) for c in trainer.choices]
+    same = {choice.rule for choice, measure in zip(trainer.choices, measures, strict=False)
+            if measure == MEASURES[choice.rule]}
+    if trainer.choices[0].rule not in same:
+        raise SpmlError(f'{trainer.run.folder} was begun when {measures[0]} chose the epoch; now it is '
+                        f'{MEASURES[trainer.choices[0].rule]}. Remove that folder to train anew.')
+    return same
+
+def _restore_parts(trainer, saved: dict):
+    "Weights, optimiser and random numbers."
     every = parts(trainer)
     missing = [name for name in every if name not in saved]
     if missing:

@@ -30,7 +30,7 @@ from .batches import feature_source, image_source, onto, weights_key
 from .group import Group
 from .network import head_options
 from .schedule import Stage, compiled, make_optimizer, make_schedule, stages
-from .selection import Choice, blind, mean_ap, predict, scores, scores_by_observed, targets
+from .selection import MEASURES, Choice, blind, mean_ap, predict, score_by, scores, scores_by_observed, targets
 from .task import Task, make_task
 from .tracking import tracker
 
@@ -163,10 +163,10 @@ class Trainer:
         self.epoch += 1
         loss = self.one_epoch()
         if hasattr(self.on_step, 'end_epoch'): self.on_step.end_epoch(self)
-        value = self.validate()
+        validation = self.validate()
         taken, lr = time.perf_counter() - began, self.optimizer.param_groups[0]['lr']
         self.seconds += taken
-        self.history.append({'stage': self.k, 'epoch': self.epoch, 'loss': loss, 'val_map': value, 'lr': lr,
+        self.history.append({'stage': self.k, 'epoch': self.epoch, 'loss': loss, **validation, 'lr': lr,
                              'seconds': taken})
         if self.group.first: self.write()
 
@@ -232,17 +232,21 @@ class Trainer:
             own = predict(module, self.method, self.source, self.group.share(rows), view)
         return self.group.gather(own, len(rows))
 
-    def validate(self) -> float:
-        "Score validation; keep the weights that a rule takes for the best. Returns: mAP in percent by the first rule."
+    def validate(self) -> dict[str, float]:
+        "Score validation; keep the weights that a rule takes for the best. Returns: val_map; val_auc where it chooses."
         candidates = {'raw': self.module, **({'averaged': self.averaged.module} if self.averaged is not None else {})}
         logits = {name: self.finite(self.predict(module, self.task.val)) for name, module in candidates.items()}
         values = []
         for choice, (labels, classes) in zip(self.choices, self.targets.values(), strict=True):
-            found = {name: mean_ap(each, labels, self.config.map_definition, classes)
+            found = {name: score_by(choice.rule, each, labels, classes, self.config.map_definition)
                      for name, each in logits.items()}
             values.append(max(found.values()))
             if choice.see(found, self.k, self.epoch) and self.group.first: self.keep(choice, candidates)
-        return values[0]
+        if self.choices[0].rule != 'val_observed':
+            return {'val_map': values[0]}
+        labels, classes = self.targets['val_observed']
+        maps = [mean_ap(each, labels, self.config.map_definition, classes) for each in logits.values()]
+        return {'val_map': max(maps), 'val_auc': values[0]}
 
     def own_scores(self) -> dict[str, float]:
         "What the method reports about its own labels of the training images, as they are now."
@@ -267,8 +271,9 @@ class Trainer:
             warn('precision: fp16 is several times slower than bf16 or float32 on a CPU. Give one of these.')
         if self.group.first and self.config.selection == 'val_clean' and blind(self.task, 'val_clean'):
             warn(f'{self.task.data.name}: no class of val has known positives and known negatives, so the epoch and '
-                 'the threshold are chosen by observed labels, with every unknown counted as negative, as selection: '
-                 'val_observed does. Annotate some validation images in full for a true choice.')
+                 'the threshold are chosen by observed labels, as selection: val_observed does: the epoch by the '
+                 'ROC-AUC of observed positives against everything else. Annotate some validation images in full for '
+                 'a true choice.')
 
     # ---- what is written
 
@@ -279,9 +284,10 @@ class Trainer:
         files.write_atomically(self.run.folder / 'metrics.csv', self.curves().to_csv(index=False))
         checkpoint.save(self)
         row, best = self.history[-1], self.choices[0].best
+        measure, score = MEASURES[self.choices[0].rule], row.get('val_auc', row['val_map'])
         stage = f'stage {self.k} ({self.stage.name}) ' if len(self.stages) > 1 else ''
         print(f"{stage}epoch {row['epoch']:2d}/{self.stage.epochs}  loss {row['loss']:.4f}  "
-              f"val mAP {row['val_map']:.2f}  best {best['value']:.2f} at {best['epoch']}  "
+              f"val {measure} {score:.2f}  best {best['value']:.2f} at {best['epoch']}  "
               f"{row['seconds']:.1f} s", flush=True)
         self.track(self.curves())
         if self.on_epoch is not None: self.on_epoch(self.curves())

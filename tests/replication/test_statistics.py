@@ -2,6 +2,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.metrics import mean_average_precision
@@ -19,6 +20,7 @@ from spml_nb.replication.statistics import (
     paired,
     pooled,
     rank_correlation,
+    resampled_auc,
     resampled_map,
 )
 
@@ -158,3 +160,14 @@ def test_what_does_not_belong_together_is_refused(wrong, told):
 def test_ranks_of_one_table_agree_and_two_rows_say_nothing():
     table = np.array([[1.0, 5], [2, 6], [3, 4], [np.nan, 9]])
     assert rank_correlation(table, table, 50)[0] == 1 and np.isnan(rank_correlation(table[:2], table[:2], 50)[0])
+
+
+def test_the_resampled_auc_is_that_of_repeated_images():
+    random = np.random.default_rng(0)
+    scores, targets = random.integers(0, 8, (40, 3)).astype(float), random.choice([-1, 0, 1], (40, 3))
+    draws = image_draws(40, 5)
+    for drawn, value in zip(draws, resampled_auc(scores, targets, draws), strict=True):
+        rows = np.repeat(np.arange(40), drawn)
+        areas = [roc_auc_score(targets[rows, c][targets[rows, c] != 0], scores[rows, c][targets[rows, c] != 0]) for c in range(3)]
+        assert value == pytest.approx(100 * np.mean(areas))
+    assert resampled_auc(scores, np.ones_like(targets), draws).tolist() == [50] * 5   # nothing to part

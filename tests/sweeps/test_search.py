@@ -14,7 +14,7 @@ from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import loading
 from spml_nb.methods import core
-from spml_nb.runs.config import HEADS, config_hash, resolve
+from spml_nb.runs.config import HEADS, Config, config_hash, resolve
 from spml_nb.runs.folder import Run
 from spml_nb.sweeps import search
 from spml_nb.sweeps.search import Choice, LogUniform, Row, Uniform
@@ -239,3 +239,17 @@ def test_a_run_without_numbers_does_not_hold_up_a_search():
     for folder in settings.path('runs').iterdir():
         if folder.is_dir(): (folder / 'DONE').unlink()
     assert sweeps.choose(tried, sweeps.finished()) == tried[3]
+
+
+@pytest.mark.silent('A1')
+def test_runs_without_clean_labels_are_ranked_by_observed_auc():
+    configs = [Config(loss='an', dataset='mini_voc', lr=lr, device='cpu') for lr in (1e-3, 2e-3, 3e-3)]
+    lines = [{'run': f'r{k}', 'selection': 'val_clean', 'val_truth': 'observed only', 'selected_by': 'observed_auc', 'val_map': val_map,
+              'val_map_seen': val_map, 'observed_val_auc': auc} for k, (val_map, auc) in enumerate([(50.0, 80.0), (40.0, 90.0), (30.0, 70.0)])]
+    known = pd.DataFrame(lines, index=[sweeps.key(c) for c in configs])
+    assert [c.lr for c in search.ranked(configs, known)] == [2e-3, 1e-3, 3e-3]
+    clean = known.assign(val_truth='complete', selected_by='clean_map')
+    assert [c.lr for c in search.ranked(configs, clean)] == [1e-3, 2e-3, 3e-3]
+    earlier = known.assign(selected_by=[np.nan, 'observed_auc', 'observed_auc'])
+    with pytest.raises(SpmlError, match='r0'):
+        search.ranked(configs, earlier)

@@ -71,7 +71,7 @@ def test_killed_between_the_weights_and_the_checkpoint_it_says_whose_weights_it_
         if trained.epoch == 2: raise Stop
         save(trained)
         now['value'] = 20.0
-    monkeypatch.setattr(trainer, 'mean_ap', lambda *given: now['value'])
+    monkeypatch.setattr(trainer, 'score_by', lambda *given: now['value'])
     monkeypatch.setattr(checkpoint, 'save', killed)
     with pytest.raises(Stop): training.train(given)
     monkeypatch.setattr(checkpoint, 'save', save)

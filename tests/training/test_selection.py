@@ -8,7 +8,7 @@ import pytest
 import torch
 from quick import config, empty_zeros, told
 from scipy.special import expit
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, roc_auc_score
 
 from spml_nb import metrics, runs, training
 from spml_nb.training import selection
@@ -135,7 +135,7 @@ def test_f1_and_its_threshold_are_those_of_scikit_learn(folder):
     data = training.make_task(config(folder)).data
     true, p = ({part: f(part) for part in ('val', 'test')} for f in (lambda part: data.labels[data.rows(part)] > 0, lambda part: expit(result.logits[part].astype(float))))
     by_threshold = {t: f1_score(true['val'].ravel(), (p['val'] >= t).ravel(), zero_division=0) for t in p['val'].ravel()}
-    assert by_threshold[min(by_threshold, key=lambda t: abs(t - result.scores['threshold']))] == max(by_threshold.values())
+    assert by_threshold[min(t for t in by_threshold if t >= result.scores['threshold'])] == max(by_threshold.values())
     for name, t in (('', result.scores['threshold']), ('_at_0.5', 0.5), ('_at_0.75', 0.75)):
         for kind in ('micro', 'macro'):
             assert result.scores[f'test_{kind}_f1{name}'] == pytest.approx(f1_score(true['test'], p['test'] >= t, average=kind, zero_division=0)), (kind, name)
@@ -181,3 +181,67 @@ def test_accuracy_is_of_images_with_one_label_each():
     logits, one = torch.tensor([[3., 1, 2], [0, 2, 1], [1, 0, 5], [4, 0, 1]]), np.array([[1, -1, -1], [-1, -1, 1], [-1, -1, 1], [1, -1, -1]], np.int8)
     assert selection._of_test(logits, one, 0.5)['test_top1'] == 75
     for first in ([1, 1, -1], [-1, -1, -1], [1, 0, -1]): assert 'test_top1' not in selection._of_test(logits, np.vstack([first, one[1:]]).astype(np.int8), 0.5)
+
+
+@pytest.mark.silent('A1')
+def test_observed_labels_choose_by_roc_auc_and_say_so(folder):
+    "Average precision against observed labels falls where a classifier finds what nobody observed; ROC-AUC does not."
+    given = {'regime': 'linear', 'epochs': 30, 'lr': 3e-3, 'patience': 0, 'selection': 'val_observed'}
+    result = training.train(config(folder, **given))
+    task = training.make_task(config(folder, **given))
+    observed = task.observed_val > 0
+    counts = observed.sum(0)
+    areas = [roc_auc_score(observed[:, c], result.logits['val'][:, c]) for c in range(len(counts))]
+    overall = np.average(areas, weights=counts)
+    expected = 100 * np.mean([(n * area + 10 * overall) / (n + 10) for n, area in zip(counts, areas, strict=True)])
+    assert result.scores['selected_by'] == 'observed_auc'
+    assert result.scores['observed_val_auc'] == pytest.approx(expected) == pytest.approx(result.curves.val_auc.max(), abs=1e-4)
+    assert result.scores['best_epoch'] == result.curves.val_auc.idxmax() + 1
+    assert result.scores['observed_val_map'] == pytest.approx(metrics.mean_average_precision(result.logits['val'], np.where(observed, 1, -1)))
+
+
+@pytest.mark.silent('A1')
+def test_the_auc_of_observed_labels_orders_classifiers_as_the_truth_does():
+    "Hidden positives draw mAP against observed labels down the more, the better a classifier is."
+    random = np.random.default_rng(0)
+    true = random.random((3000, 1)) < 0.4
+    observed = np.where(true & (random.random(true.shape) < 0.25), 1, -1).astype(np.int8)
+    good, poor = (signal * true + random.normal(size=true.shape) for signal in (2.0, 1.0))
+    by_auc = [selection.observed_auc(torch.tensor(scores), observed) for scores in (good, poor)]
+    assert by_auc[0] > by_auc[1] + 5
+    assert np.isnan(selection.observed_auc(torch.tensor(good), np.ones_like(observed)))
+
+
+def test_a_class_with_few_positives_is_drawn_towards_the_others():
+    assert selection.shrunk_mean(np.array([0.9, 0.5]), np.array([1000, 1000])) == pytest.approx(0.7)
+    few = selection.shrunk_mean(np.array([0.9, 0.5]), np.array([1000, 1]))
+    assert few == pytest.approx(((1000 * 0.9 + 10 * (900.5 / 1001)) / 1010 + (0.5 + 10 * (900.5 / 1001)) / 11) / 2)
+    assert np.isnan(selection.shrunk_mean(np.array([]), np.array([])))
+
+
+@pytest.mark.silent('A2')
+def test_without_clean_labels_the_threshold_does_not_name_one_label_a_photo(folder):
+    "The best F1 against one observed label a photo names about one label a photo; r²/Pr(named) names what is there."
+    empty_zeros(folder)
+    given = config(folder, labels='single', regime='linear', epochs=20, lr=3e-3)
+    with pytest.warns(UserWarning): result = training.train(given)
+    task = training.make_task(given)
+    p, observed = expit(result.logits['val'].astype(float)), task.observed_val > 0
+    value = {t: (observed & (p >= t)).sum() ** 2 / (p >= t).sum() for t in np.unique(p[observed])}
+    threshold = result.scores['threshold']
+    assert value[min(t for t in value if t >= threshold)] == max(value.values())
+    assert p[p < threshold].max(initial=0) < threshold < p[p > threshold].min()   # between two scores, so that rounding flips none
+
+
+@pytest.mark.silent('A2')
+def test_the_threshold_from_positives_alone_comes_close_to_the_best():
+    random = np.random.default_rng(0)
+    true = random.random((400, 8)) < 0.35
+    p = expit(random.normal(size=true.shape) + 2.5 * true - 1)
+    observed = np.zeros(true.shape, int)
+    for row, photo in enumerate(true):
+        if photo.any(): observed[row, random.choice(np.flatnonzero(photo))] = 1
+    best = metrics.f1(p, true, threshold=metrics.best_threshold(p, true))
+    by_positives = metrics.f1(p, true, threshold=metrics.positive_threshold(p, observed))
+    by_observed = metrics.f1(p, true, threshold=metrics.best_threshold(p, observed, 'negative'))
+    assert by_positives > best - 0.03 and by_positives > by_observed + 0.1

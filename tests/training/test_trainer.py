@@ -145,7 +145,7 @@ def test_who_looks_on_sees_every_step_changes_nothing_and_goes_on_where_the_run_
 
 def test_the_methods_labels_are_judged_at_the_best_epoch_and_at_the_last(folder, monkeypatch):
     falling, marks = iter(range(90, 0, -1)), []
-    monkeypatch.setattr(trainer, 'mean_ap', lambda *_: next(falling))   # so that the first epoch is the best
+    monkeypatch.setattr(trainer, 'score_by', lambda *_: next(falling))   # so that the first epoch is the best
     class Watch(Notes):
         def end_epoch(self, run): marks.append(run.method.pseudo.numpy().copy())
     scores = training.train(config(folder, loss='em_apl', regime='linear', epochs=4, hparams={'positive_proportion': 0.1}), on_step=Watch()).scores
@@ -211,7 +211,7 @@ def test_runs_of_older_versions_say_less_and_are_handed_back(folder):
 def test_late_speaks_of_the_epochs_that_were_kept(folder, monkeypatch, interrupted):
     "The rule by true labels is over in epoch 3; the other one goes on, and by then validation is better."
     values = iter([50, 50, 40, 60, 30, 70, 90, 80, 95, 85] + [99] * 20)
-    monkeypatch.setattr(trainer, 'mean_ap', lambda *_: next(values))
+    monkeypatch.setattr(trainer, 'score_by', lambda *_: next(values))
     given = config(folder, regime='linear', epochs=4, patience=0, stop_below=5)
     if interrupted: begun(given)
     result = training.train(given)
