@@ -237,11 +237,11 @@ def test_without_clean_labels_the_threshold_does_not_name_one_label_a_photo(fold
 def test_the_threshold_from_positives_alone_comes_close_to_the_best():
     random = np.random.default_rng(0)
     true = random.random((400, 8)) < 0.35
-    p = expit(random.normal(size=true.shape) + 2.5 * true - 1)
+    p = expit(random.normal(size=true.shape) + 1.5 * true - 1)
     observed = np.zeros(true.shape, int)
     for row, photo in enumerate(true):
         if photo.any(): observed[row, random.choice(np.flatnonzero(photo))] = 1
     best = metrics.f1(p, true, threshold=metrics.best_threshold(p, true))
     by_positives = metrics.f1(p, true, threshold=metrics.positive_threshold(p, observed))
     by_observed = metrics.f1(p, true, threshold=metrics.best_threshold(p, observed, 'negative'))
-    assert by_positives > best - 0.03 and by_positives > by_observed + 0.1
+    assert by_positives > best - 0.02 and by_positives > by_observed + 0.02
