@@ -17,7 +17,7 @@ import warnings
 from . import __version__
 from .base import settings
 from .base.errors import SpmlError, one_of, sentence
-from .base.files import say
+from .base.files import refuse_existing, say
 from .runs.config import CHOICES, PROTOCOL, Config
 
 # %% ../nbs/cli.ipynb #c15633f4
@@ -209,15 +209,18 @@ _MODEL = ("a finished run's name or folder, a .safetensors or .onnx file or a fo
           _argument('run', completes='run', help=_MODEL),
           _argument('images', nargs='+', completes='file', help='a folder, or image files'),
           _argument('--out', completes='file',
-                    help='a CSV file for the whole table (unset: image and labels are printed)'))
-def _predict(args):
+                    help='a new CSV file for the whole table (unset: image and labels are printed)'),
+          _argument('--threshold', type=float, metavar='T',
+                    help="the probability from which on a label is named, between 0 and 1 (unset: the model's own)"))
+def _predict(args) -> bool:
     from spml_nb.use import predict
     if args.out:   # before the work
         if os.path.splitext(args.out)[1].lower() not in ('.csv', ''):
             raise SpmlError(f'{args.out}: predictions are written as comma-separated text. Name a file that ends in '
                             '.csv.')
-        predict.refuse_other(args.out)
-    table = predict.predict(args.run, args.images[0] if len(args.images) == 1 else args.images)
+        refuse_existing(args.out)
+    images = args.images[0] if len(args.images) == 1 else args.images
+    table = predict.predict(args.run, images, threshold=args.threshold, skip_unreadable=True)
     said = f"threshold {table.attrs['threshold']:.4g}: a label is named from this probability on"
     if args.out:
         predict.write_csv(table, args.out)
@@ -225,18 +228,24 @@ def _predict(args):
     else:
         print(said, file=sys.stderr)   # the table alone goes where output is sent to
         print(table[['image', 'labels']].to_csv(index=False, lineterminator='\n'), end='')
+    unusable = table.attrs['unusable']
+    if unusable: print(f'{len(unusable):,} images cannot be used and are left out:', file=sys.stderr)
+    for name, why in unusable.items(): print(f'{name} ({why})', file=sys.stderr)
+    return bool(unusable)
 
 @_command('a run as one file, or as a folder with a card',
           'Write a finished run as .safetensors, .pt2 (torch.export) or .onnx; with --card as a folder for a hub.',
           _argument('run', completes='run', help="a finished run's name or folder"),
           _argument('file', nargs='?', completes='file',
-                    help="what to write; its suffix says how; with --card a folder (unset: the run's name)"),
+                    help="a new file; its suffix says how; with --card a new folder (unset: the run's name)"),
           _argument('--card', action='store_true', help='write weights, configuration and card into a folder'))
 def _export(args):
     from spml_nb.use import card, export
     if not (args.file or args.card):
         raise SpmlError('spml export wants a file, or --card: `spml export RUN model.onnx`, `spml export RUN --card`.')
-    print(card.write_folder(args.run, args.file or '') if args.card else export.export(args.run, args.file))
+    file = args.file or os.path.basename(os.path.normpath(args.run))
+    refuse_existing(file)
+    print(card.write_folder(args.run, file) if args.card else export.export(args.run, file))
 
 # %% ../nbs/cli.ipynb #3fd84307
 @_command('how well a model names labels that are known',

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from PIL import Image
 from side_files import draw_side
 
 import spml_nb
@@ -433,10 +434,55 @@ def test_only_what_goes_on_is_said_to_go_on(monkeypatch, capsys, words, module, 
     assert capsys.readouterr().err == ('stopped; the same command goes on from here\n' if resumed else 'stopped\n')
 
 
+@pytest.mark.silent('C8')
+def test_a_photo_that_cannot_be_read_is_listed_and_the_status_says_so(tmp_path, capsys):
+    photos, file = tmp_path / 'photos', tmp_path / 'found.csv'
+    photos.mkdir()
+    for k in range(3): Image.new('RGB', (40, 30), (90 * k, 80, 60)).save(photos / f'{k}.png')
+    assert main(['predict', 'coco18', str(photos)]) == 0
+    (photos / '1.png').write_bytes(b'no image')
+    assert main(['predict', 'coco18', str(photos), '--out', str(file)]) == 1
+    assert pd.read_csv(file).image.tolist() == ['0.png', '2.png'] and '1.png (not an image' in capsys.readouterr().err
+
+
+@pytest.mark.silent('C8')
+@pytest.mark.parametrize('words', [['predict', 'coco18', '.', '--out', 'there.csv'], ['export', 'coco18', 'there.safetensors'],
+                                   ['export', 'coco18', 'there', '--card'], ['export', 'coco18', '--card']])
+def test_no_command_overwrites_a_file_that_is_named(tmp_path, capsys, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    for folder in ('there', 'coco18'):
+        (tmp_path / folder).mkdir()
+        shutil.copy(exporting.SHIPPED / 'coco18' / exporting.WEIGHTS, tmp_path / folder)
+        (tmp_path / folder / 'README.md').write_text('by hand')
+    Image.new('RGB', (40, 30)).save(tmp_path / 'x.png')
+    for name in ('there.csv', 'there.safetensors'): (tmp_path / name).write_text('image,cat,labels\nx.png,0.4,cat\n')
+    before = {file: file.read_bytes() for file in tmp_path.rglob('*') if file.is_file()}
+    monkeypatch.setattr(scoring, 'open_model', lambda *_: pytest.fail('work was done'))
+    assert main(words) == 2
+    told = capsys.readouterr().err
+    assert (words[2] if words[0] == 'export' and words[2] != '--card' else words[-1] if words[0] == 'predict' else 'coco18') in told
+    assert {file: file.read_bytes() for file in tmp_path.rglob('*') if file.is_file()} == before
+
+
+@pytest.mark.silent('A3')
+def test_a_threshold_is_given_for_one_call(tmp_path, capsys):
+    Image.new('RGB', (40, 30), 'green').save(tmp_path / 'x.png')
+    labels = []
+    for threshold in ('0.0001', '0.9999'):
+        assert main(['predict', 'coco18', str(tmp_path), '--threshold', threshold]) == 0
+        shown = capsys.readouterr()
+        assert f'threshold {threshold}:' in shown.err
+        labels.append(pd.read_csv(io.StringIO(shown.out), keep_default_na=False).labels[0])
+    assert labels[0].count('|') > 5 and labels[1] == ''
+    for threshold in ('0', '1', '-0.5', 'nan'):
+        assert main(['predict', 'coco18', str(tmp_path), f'--threshold={threshold}']) == 2
+        assert f'threshold={float(threshold)!r}' in capsys.readouterr().err
+
+
 def test_names_that_are_not_utf_8_are_printed_as_they_are(monkeypatch):
     table = pd.DataFrame({'image': ['caf\udce9.png'], 'labels': ['red']})
-    table.attrs['threshold'] = 0.5
-    monkeypatch.setattr(prediction, 'predict', lambda *words: table)
+    table.attrs |= {'threshold': 0.5, 'unusable': {}}
+    monkeypatch.setattr(prediction, 'predict', lambda *words, **options: table)
     with io.TextIOWrapper(io.BytesIO(), encoding='utf-8') as out:
         monkeypatch.setattr(sys, 'stdout', out)
         assert main(['predict', 'r', '.']) == 0

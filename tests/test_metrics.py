@@ -240,10 +240,12 @@ def test_best_threshold_beats_every_other(problem, unknown):
     known = targets != 0 if unknown is None and (targets < 0).any() else np.ones(targets.shape, bool)
     if not any((t > 0).any() for t, k in zip(targets.T, known.T, strict=True) if not free(t, k)): return
     best = best_threshold(scores, targets, unknown)
-    assert best in scores
     values = {t: f1(scores, targets, 'micro', t, scale='logit', unknown=unknown) for t in np.unique(scores).tolist()}
-    assert values[best] == max(values.values())
-    assert best == max(t for t in values if values[t] == values[best])
+    assert f1(scores, targets, 'micro', best, scale='logit', unknown=unknown) == max(values.values())
+    highest = max(t for t in values if values[t] == max(values.values()))
+    counted = known & [[not free(t, k) for t, k in zip(targets.T, known.T, strict=True)]]
+    lower = scores[counted & (scores < highest)].max(initial=-np.inf)
+    assert lower < best <= highest
 
 
 def test_best_threshold_at_large_is_the_best_of_all_scores():
@@ -252,6 +254,64 @@ def test_best_threshold_at_large_is_the_best_of_all_scores():
     scores = (random.randn(400, 6) + 2 * targets).astype(np.float32)
     values = [f1(scores, targets, 'micro', t, scale='logit') for t in scores.ravel()]
     assert f1(scores, targets, 'micro', best_threshold(scores, targets), scale='logit') == max(values) > 0.5
+
+
+def named(scores, targets):
+    "The best threshold, and the labels that it names."
+    threshold = best_threshold(scores, targets)
+    return threshold, scores >= threshold
+
+
+@pytest.mark.silent('A3')
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+@pytest.mark.parametrize('seed', range(10))
+def test_noise_of_rounding_moves_no_label_across_the_threshold(dtype, seed):
+    "Float32 sums in another order, as in another batch size or in ONNX Runtime, differ by about 1e-7."
+    random = np.random.default_rng(seed)
+    targets = random.random((200, 5)) < 0.2
+    probabilities = (1 / (1 + np.exp(-random.normal(size=targets.shape) - 2 * targets + 1))).astype(dtype)
+    threshold, before = named(probabilities, targets)
+    for _ in range(20):
+        noise = random.uniform(-1e-7, 1e-7, targets.shape)
+        assert np.array_equal(probabilities * (1 + noise) >= threshold, before)
+
+
+@pytest.mark.silent('A3')
+@pytest.mark.parametrize('scores, targets, threshold', [
+    ([[0.9, 0.5, 0.1]], [[1, 1, 0]], 0.3),   # the middle between the lowest positive and the next lower score
+    ([[0.9, 0.5, 0.1]], [[1, 0, 0]], 0.7),
+    ([[0.9, 0.5]], [[1, 1]], 0.25),   # no lower score: half of a probability
+    ([[3.0, 2.0]], [[1, 1]], 1.0),   # no lower score: a logit less 1
+    ([[-3.0, -5.0]], [[1, 1]], -6.0),
+    ([[0.0, 0.0]], [[1, 1]], 0.0),   # below probability 0 there is nothing
+    ([[7, 4, 1]], [[1, 1, 0]], 2.5),
+    ([[0.9, 0.6, 0.5, 0.2]], [[1, 1, 0, -1]], 0.4),   # 0.5 is unknown and counts nowhere
+])
+def test_the_threshold_is_the_middle_between_two_scores_that_count(scores, targets, threshold):
+    assert best_threshold(scores, targets) == pytest.approx(threshold, abs=1e-12)
+
+
+@pytest.mark.silent('A3')
+@quick
+@given(problems(values=(1, 0)))
+def test_the_middle_names_the_labels_of_the_best_score(problem):
+    scores, targets = problem
+    if not targets.any(): return
+    threshold, labels = named(scores, targets)
+    best = scores[labels].min()
+    assert threshold <= best and np.array_equal(labels, scores >= best)
+    lower = scores[~labels]
+    if len(lower):
+        middle = lower.max() / 2 + best / 2   # rounded as the scores are, or the upper score if they have no middle
+        assert threshold == (middle if lower.max() < middle else best)
+
+
+@pytest.mark.silent('A3')
+def test_infinite_and_neighbouring_scores_have_no_middle():
+    inf, one = np.inf, np.float32(1)
+    assert best_threshold([[inf, -inf]], [[1, 0]]) == inf
+    assert best_threshold([[inf, 3.0]], [[1, 0]]) == inf
+    assert best_threshold(np.array([[np.nextafter(one, 2 * one), one]]), [[1, 0]]) == np.nextafter(one, 2 * one)
 
 
 # ---- pseudo-labels

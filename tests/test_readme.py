@@ -10,8 +10,10 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
+import pytest
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,7 +60,7 @@ def test_the_recipe_for_onnx_runtime_names_what_the_model_names(made, tmp_path):
     from spml_nb.use.export import export
     from spml_nb.use.predict import open_model
     code, run = recipe('onnxruntime'), made.run('cosine').folder
-    assert len(code.splitlines()) <= 10 and 'spml_nb' not in code
+    assert len(code.splitlines()) <= 11 and 'spml_nb' not in code
     export(run, tmp_path / 'model.onnx')
     for seed in range(3):
         photo = lying_photo(tmp_path / 'photo.jpg', seed)
@@ -71,6 +73,75 @@ def test_the_recipe_for_onnx_runtime_names_what_the_model_names(made, tmp_path):
         straight = Image.open(photo).convert('RGB')
         straight.save(tmp_path / 'straight.png')   # the tag matters to this model
         assert np.abs(open_model(run).predict(tmp_path / 'straight.png').iloc[0, 1:-1].to_numpy(float) - np.array(json.loads(p))).max() > 1e-4
+
+
+@pytest.mark.silent('C3')
+def test_the_recipe_for_onnx_runtime_sees_white_where_a_picture_is_transparent(made, tmp_path):
+    from spml_nb.use.export import export
+    from spml_nb.use.predict import open_model
+    run, said = made.run('cosine').folder, []
+    export(run, tmp_path / 'model.onnx')
+    for hidden in (0, 200):
+        pixels = np.random.RandomState(0).randint(0, 255, (60, 90, 4), dtype=np.uint8)
+        pixels[:, :45] = hidden, hidden, hidden, 0
+        Image.fromarray(pixels).save(tmp_path / 'photo.jpg', 'png')
+        done = subprocess.run([sys.executable, '-c', recipe('onnxruntime') + "\nprint(json.dumps(probabilities.tolist()))"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        said.append(json.loads(done.stdout.splitlines()[1]))
+        assert np.abs(np.array(said[-1]) - open_model(run).predict(tmp_path / 'photo.jpg').iloc[0, 1:-1].to_numpy(float)).max() < 1e-5
+    assert said[0] == said[1]
+
+
+@pytest.fixture
+def service():
+    "The service of README.md on a free port, with three seconds for a request. Returns: its port."
+    code = recipe('HTTPServer').rstrip().rpartition('\n')
+    names = {}
+    exec(code[0], names)   # all but the line that serves for ever
+    names['Answer'].log_message = lambda *_: None
+    assert names['Answer'].timeout, 'a slow request would stay for ever'
+    names['Answer'].timeout = 3
+    kind = names.get('ThreadingHTTPServer') or names['HTTPServer']
+    assert kind.__name__ in code[2]
+    with kind(('localhost', 0), names['Answer']) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+def ask(port, head, sent=b''):
+    "Send a request as it stands. Returns: what comes back before the connection is closed."
+    with socket.create_connection(('localhost', port), timeout=20) as connection:
+        connection.sendall(head + b'\r\n\r\n' + sent)
+        return b''.join(iter(lambda: connection.recv(4096), b''))
+
+
+@pytest.mark.silent('C10')
+def test_the_service_reads_no_photo_that_is_too_large(service):
+    assert b' 413 ' in ask(service, b'POST / HTTP/1.0\r\nContent-Length: 3000000000').splitlines()[0]
+    for length in (b'', b'\r\nContent-Length: -1', b'\r\nContent-Length: many'):
+        assert b' 411 ' in ask(service, b'POST / HTTP/1.0' + length).splitlines()[0]
+
+
+@pytest.mark.silent('C10')
+def test_a_slow_request_is_closed_and_holds_up_no_other(service, tmp_path):
+    photo = lying_photo(tmp_path / 'photo.jpg').read_bytes()
+    with socket.create_connection(('localhost', service), timeout=20) as slow:
+        slow.sendall(b'POST / HTTP/1.0\r\nContent-Length: 1000\r\n\r\nhalf')
+        assert 'person' in json.load(urllib.request.urlopen(f'http://localhost:{service}', photo, timeout=20))
+        slow.setblocking(False)
+        with pytest.raises(BlockingIOError): slow.recv(4096)   # still open: the other did not wait for its end
+        slow.settimeout(20)
+        assert slow.recv(4096) == b''   # closed without an answer
+
+
+@pytest.mark.silent('C10')
+def test_the_service_gives_no_other_format_to_a_decoder(service, monkeypatch):
+    from PIL import EpsImagePlugin
+    started = []
+    monkeypatch.setattr(EpsImagePlugin, 'Ghostscript', lambda *_, **__: started.append(1) or Image.new('RGB', (9, 9)).im)
+    sent = b'%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n'
+    assert b' 400 ' in ask(service, f'POST / HTTP/1.0\r\nContent-Length: {len(sent)}'.encode(), sent).splitlines()[0] and not started
 
 
 def test_the_recipe_for_a_service_answers(tmp_path):

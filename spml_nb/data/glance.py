@@ -19,8 +19,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from ..base import progress
+from . import images
 from .dataset import PARTS, Dataset, listed
-from .folder import reason, upright
+from .folder import open_photo, reason, upright
 from .labels import TRUTHS, against, for_scoring, missing, observe
 from .loading import load
 
@@ -78,7 +79,7 @@ def sheet(data: Dataset, count: int = 12, columns: int = 6, side: int = 96) -> I
     rows = data.rows('train')[np.linspace(0, len(data.rows('train')) - 1, count).astype(int)]
     whole = Image.new('RGB', (columns * side, -(-count // columns) * side), 'white')
     for k, row in enumerate(rows):
-        with Image.fromarray(data.images[row]) if data.images_in_memory else Image.open(data.images[row]) as picture:
+        with Image.fromarray(data.images[row]) if data.images_in_memory else open_photo(data.images[row]) as picture:
             fitted = ImageOps.fit(upright(picture), (side, side))
         whole.paste(fitted, (k % columns * side, k // columns * side))
     return whole
@@ -89,13 +90,16 @@ SIDE, ALIKE = 16, 0.98   # pixels of a small copy, and the correlation of two th
 def _small(file):
     "(3·SIDE²,) float32 of mean 0 and length 1, or a str saying why the photo cannot be used."
     try:
-        with Image.open(file) as image:
+        with open_photo(file) as image:
             image.draft('RGB', (4 * SIDE, 4 * SIDE))
-            pixels = upright(image).resize((SIDE, SIDE), Image.Resampling.BOX)
+            with images.budget.hold(image): pixels = upright(image).resize((SIDE, SIDE), Image.Resampling.BOX)
     except Exception as error: return reason(error, file)   # decoders raise a dozen types for damaged files
     v = np.asarray(pixels, np.float32).ravel()
     v = v - v.mean()
     return v / max(np.linalg.norm(v), SIDE)   # shorter: a plain surface
+
+def _digest(file):
+    with open_photo(file) as image, images.budget.hold(image): return hash(upright(image).tobytes())
 
 def look(files: list[Path]) -> tuple[dict[int, str], list[int], list[np.ndarray], list[bool]]:
     """Decode every photo, and find those of one colour and those that look nearly the same.
@@ -114,7 +118,7 @@ def look(files: list[Path]) -> tuple[dict[int, str], list[int], list[np.ndarray]
         groups = same(np.stack([np.zeros(3 * SIDE ** 2, np.float32) if k in unusable else v
                                 for k, v in enumerate(small)]))
         return unusable, plain, groups, [
-            len({*pool.map(lambda k: hash(upright(Image.open(files[k])).tobytes()), rows)}) == 1 for rows in groups]
+            len({*pool.map(lambda k: _digest(files[k]), rows)}) == 1 for rows in groups]
 
 def same(vectors: np.ndarray) -> list[np.ndarray]:
     """Group vectors whose correlation is at least `ALIKE`, directly or over others.
@@ -176,8 +180,8 @@ def check(folder: str | Path, root: str | Path | None = None) -> Checked:
                      'replace them, or remove their rows.')
     if plain:
         lines.append(f'Photos of one colour, as a network sees them: {len(plain):,} of {len(data):,}, '
-                     f'{listed([names[k] for k in plain])}. Transparency is '
-                     'dropped: save those that show something on a ground of another colour.')
+                     f'{listed([names[k] for k in plain])}. What is transparent '
+                     'becomes white: save those that show something on a ground of another colour.')
     lines += [f'warning: {warning.message}' for warning in told]
     return Checked('\n'.join(lines), not unusable and bool((data.labels[data.rows('train')] > 0).any()))
 

@@ -13,11 +13,11 @@ import textwrap
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from PIL import Image
 from scipy.special import expit, logit
 from torch import Tensor
 
 from ..data.dataset import Dataset
+from ..data.folder import open_photo
 from ..data.images import reduced
 from ..data.labels import TRUTHS, against, for_scoring, statistics
 
@@ -167,7 +167,7 @@ def open_thumbnail(images, row: int, size: int = 160) -> np.ndarray:
         SpmlError: as `spml_nb.data.images.upright`.
     """
     if isinstance(images, np.ndarray): return images[row]
-    with Image.open(images[row]) as image: return reduced(image, size)
+    with open_photo(images[row]) as image: return reduced(image, size)
 
 _COLOURS = {1: '#117733', -1: '#cc3311', 0: '#997700'}   # of a predicted label that is right, wrong, or not known
 

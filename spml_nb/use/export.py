@@ -22,7 +22,7 @@ from ..base import files, settings
 from ..base.errors import SpmlError, one_of
 from ..training.batches import weights_key
 from ..training.network import FORMAT, Network, open_network
-from .predictor import RESIZES, Predictor, as_predictor
+from .predictor import RESIZES, Predictor, as_predictor, refuse_non_finite
 
 # %% ../../nbs/use/export.ipynb #6841d46c
 KEY = 'spml_nb'   # of the description
@@ -300,10 +300,16 @@ def any_network(run: str | Path) -> Network:
         Network in evaluation mode, on the CPU.
 
     Raises:
-        SpmlError: for a run that is not there, not finished or damaged, and as `read_safetensors`.
+        SpmlError: for a run that is not there, not finished or damaged, and as `read_safetensors` and
+            `spml_nb.use.predictor.refuse_non_finite`.
     """
     kept = exported(run)
-    return read_safetensors(kept) if kept and kept.suffix == '.safetensors' and kept.is_file() else open_network(run)
+    of_file = kept and kept.suffix == '.safetensors' and kept.is_file()
+    network = read_safetensors(kept) if of_file else open_network(run)
+    size = network.description['image_size']
+    with torch.no_grad(): logits = network(torch.full((1, 3, size, size), 128, dtype=torch.uint8))   # a grey image
+    refuse_non_finite(logits.numpy(), network.description['class_names'])
+    return network
 
 def export(run: str | Path, file: str | Path) -> Path:
     """A finished run as one file.

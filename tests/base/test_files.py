@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from spml_nb.base.errors import SpmlError
-from spml_nb.base.files import write_arrays, write_atomically
+from spml_nb.base.files import refuse_existing, write_arrays, write_atomically
 
 
 def test_atomic_write_leaves_the_old_file_when_it_fails(tmp_path):
@@ -53,3 +53,14 @@ def test_files_of_arrays_hold_no_date(tmp_path):
     write_arrays(tmp_path / 'a.npz', {'x': np.arange(3)})
     assert np.load(tmp_path / 'a.npz')['x'].tolist() == [0, 1, 2]
     assert {i.date_time[:3] for i in zipfile.ZipFile(tmp_path / 'a.npz').infolist()} == {(1980, 1, 1)}
+
+
+@pytest.mark.silent('C8')
+def test_what_is_there_is_not_overwritten(tmp_path):
+    (tmp_path / 'full').mkdir()
+    (tmp_path / 'full' / 'a.txt').write_text('a')
+    (tmp_path / 'dangling').symlink_to(tmp_path / 'gone')
+    for name in ('full', 'full/a.txt', 'dangling', '/dev/null'):
+        with pytest.raises(SpmlError, match=name): refuse_existing(tmp_path / name)
+    (tmp_path / 'empty').mkdir()
+    for name in ('empty', 'new', 'new/file.csv'): refuse_existing(str(tmp_path / name))

@@ -116,12 +116,14 @@ def test_photos_are_looked_at_as_training_decodes_them(tmp_path, monkeypatch):
     assert look(files[:1])[0] == {0: 'ValueError'}
 
 
+@pytest.mark.silent('C3')
 def test_photos_that_become_plain_are_named(photos):
-    "A black drawing on nothing: transparency is dropped."
+    "A white drawing on nothing: what is transparent becomes white. A black one is seen."
     folder = photos(MIXED)
-    drawing = np.zeros((40, 60, 4), np.uint8)
-    drawing[10:30, 20:40, 3] = 255
-    Image.fromarray(drawing).save(folder / 'images' / '2.jpg', 'png')
+    for name, ink in (('2.jpg', 255), ('3.jpg', 0)):
+        drawing = np.zeros((40, 60, 4), np.uint8)
+        drawing[10:30, 20:40] = ink, ink, ink, 255
+        Image.fromarray(drawing).save(folder / 'images' / name, 'png')
     found = check(folder)
     assert found.ready and 'Photos of one colour, as a network sees them: 1 of 12, 2.jpg.' in found.text
     assert 'nearly the same' not in found.text and 'more than once' not in found.text

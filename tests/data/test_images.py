@@ -11,6 +11,7 @@ import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import pytest
@@ -84,15 +85,95 @@ def test_more_photos_than_wait_at_once_stay_in_order(tmp_path, monkeypatch):
     assert open_images(dataset(files), 2, progress=False)[:, 0, 0, 0].tolist() == list(range(50))
 
 
-@pytest.mark.parametrize('mode, suffix', [('CMYK', 'jpg'), ('L', 'jpg'), ('L', 'png'), ('P', 'png'), ('P', 'gif'), ('1', 'png'), ('RGBA', 'png'),
+@pytest.mark.parametrize('mode, suffix', [('CMYK', 'jpg'), ('L', 'jpg'), ('L', 'png'), ('P', 'png'), ('P', 'gif'), ('1', 'png'),
                                           ('LA', 'png'), ('RGB', 'bmp'), ('RGB', 'tif'), ('RGB', 'webp')])
 def test_every_common_mode_becomes_rgb_as_pillow_does_it(tmp_path, mode, suffix):
     file = tmp_path / f'x.{suffix}'
     image = Image.fromarray(noise()).convert(mode)
-    if mode == 'RGBA': image.putalpha(Image.fromarray(noise(channels=1)))
     image.save(file)
     with Image.open(file) as opened: expected = resized(opened, 20)
     assert np.array_equal(open_images(dataset([file]), 20, progress=False)[0], expected) and expected.std() > 5
+
+
+@pytest.mark.silent('C3')
+def test_training_and_prediction_see_a_transparent_picture_alike_and_no_hidden_colour(tmp_path):
+    from spml_nb.use.predictor import square
+    alpha, seen = np.zeros((37, 50), np.uint8), []
+    alpha[:, :25] = 255
+    for hidden in (0, 200):
+        pixels = noise()
+        pixels[alpha == 0] = hidden
+        file = tmp_path / f'{hidden}.png'
+        Image.fromarray(np.dstack([pixels, alpha])).save(file)
+        seen.append(open_images(dataset([file]), 16, progress=False)[0])
+        with Image.open(file) as image: assert np.array_equal(square(image, 16, 'squash'), seen[-1])
+        assert (open_photos(dataset([file]), progress=False)[0][:, 25:] == 255).all()
+    assert np.array_equal(*seen) and (seen[0][:, 9:] == 255).all() and seen[0][:, :7].std() > 5
+
+
+@pytest.mark.silent('C3')
+def test_a_cache_of_pixels_without_transparency_is_not_read(photos, monkeypatch):
+    now = cache_file(dataset(photos), 16)
+    monkeypatch.setattr(images, 'CACHE_VERSION', 1)   # the version that dropped it
+    assert cache_file(dataset(photos), 16) != now
+
+
+@pytest.mark.silent('C10')
+def test_nothing_that_opens_photos_starts_ghostscript(tmp_path, monkeypatch):
+    from PIL import EpsImagePlugin
+
+    from spml_nb.data.glance import look
+    from spml_nb.use.predictor import read_images
+    started, file = [], tmp_path / 'x.jpg'
+    monkeypatch.setattr(EpsImagePlugin, 'Ghostscript', lambda *_, **__: started.append(1) or Image.new('RGB', (9, 9)).im)
+    file.write_bytes(b'%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n')
+    for use in (lambda: open_images(dataset([file]), 4, progress=False), lambda: read_images(['x.jpg'], [file], 4, 'squash')):
+        with pytest.raises(SpmlError, match=r'x\.jpg \(EPS; allowed: JPEG, PNG'): use()
+    assert look([file])[0][0].startswith('EPS; allowed: JPEG') and not started
+
+
+class Counted:
+    "Counts the pixels that are being decoded at the same time."
+    def __init__(self, monkeypatch, *modules):
+        self.now, self.most, self.lock, self.upright = 0, 0, Lock(), images.upright
+        for module in modules: monkeypatch.setattr(module, 'upright', self)
+
+    def __call__(self, image):
+        pixels = image.width * image.height
+        with self.lock:
+            self.now += pixels
+            self.most = max(self.most, self.now)
+        time.sleep(0.02)   # so that others would come in
+        try: return self.upright(image)
+        finally:
+            with self.lock: self.now -= pixels
+
+
+@pytest.mark.silent('C8')
+@pytest.mark.parametrize('how', ['training', 'whole', 'look', 'prediction'])
+def test_no_more_pixels_are_decoded_at_a_time_than_there_is_room_for(tmp_path, monkeypatch, how):
+    "One photo has more than that by itself, and is decoded alone."
+    from spml_nb.data import glance
+    from spml_nb.use.predictor import read_images
+    monkeypatch.setattr(settings, 'cores', lambda: 8)
+    limit, sizes = 3000, [(40, 25)] * 12 + [(70, 50)] + [(30, 20)] * 6
+    monkeypatch.setattr(images, 'budget', images.PixelBudget(limit) if hasattr(images, 'PixelBudget') else None, raising=False)
+    files = [tmp_path / f'{k}.png' for k in range(len(sizes))]
+    for file, (width, height) in zip(files, sizes, strict=True): Image.fromarray(noise(width, height)).save(file)
+    counted = Counted(monkeypatch, images, glance)
+    if how == 'training': open_images(dataset(files), 8, progress=False)
+    if how == 'whole': open_photos(dataset(files), progress=False)
+    if how == 'look': glance.look(files)
+    if how == 'prediction': read_images([*map(str, files[:10])], files[:10], 8, 'squash'), read_images([*map(str, files[10:])], [Image.open(file) for file in files[10:]], 8, 'squash')
+    assert 2000 <= counted.most <= 3500 and counted.now == 0   # several at a time, and the large one alone
+
+
+@pytest.mark.silent('C8')
+def test_a_photo_that_cannot_be_decoded_gives_its_room_back(tmp_path, photos, monkeypatch):
+    monkeypatch.setattr(images, 'budget', images.PixelBudget(100))
+    photos[0].write_bytes(photos[0].read_bytes()[:-200])
+    with pytest.raises(SpmlError, match='1 of 6'): open_images(dataset(photos), 8, progress=False)
+    assert images.budget.used == 0
 
 
 def test_sixteen_bit_grey_keeps_its_high_byte(tmp_path):

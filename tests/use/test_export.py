@@ -274,3 +274,28 @@ def test_a_torch_program_with_an_attack_in_it_is_refused_and_not_executed(export
         for use in (load, lambda file: predict(file, tmp_path), lambda file: export(file, tmp_path / 'out.onnx')):
             with pytest.raises(SpmlError, match=r'not loaded here, because|no run .*attack\.pt2'): use(attack)
     assert not trap.exists()
+
+
+@pytest.mark.silent('C8')
+@pytest.mark.parametrize('value', [float('nan'), float('inf')])
+def test_a_network_of_weights_that_are_no_numbers_is_neither_exported_nor_used(made, exported, tmp_path, value):
+    with safe_open(exported, framework='pt') as opened: said = opened.metadata()
+    state = load_file(exported)
+    name = next(name for name in state if name.startswith('backbone.') and name.endswith('weight'))
+    state[name] = torch.full_like(state[name], value)
+    save_file(state, tmp_path / 'broken.safetensors', metadata=said)
+    with pytest.raises(SpmlError, match='3 of its 3 classes'): load(tmp_path / 'broken.safetensors', device='cpu').predict(made.test[0])
+    for suffix in ('.safetensors', '.onnx', '.pt2'):
+        with pytest.raises(SpmlError, match='3 of its 3 classes'): export(tmp_path / 'broken.safetensors', tmp_path / f'new{suffix}')
+    with pytest.raises(SpmlError, match='3 of its 3 classes'): write_folder(tmp_path / 'broken.safetensors', tmp_path / 'hub')
+    assert {path.name for path in tmp_path.iterdir()} == {'model.safetensors', 'broken.safetensors'}
+
+
+@pytest.mark.silent('C8')
+def test_an_onnx_model_that_gives_nan_names_no_labels(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(exporting, 'refuse_non_finite', lambda *_: None, raising=False)   # a file of an older version
+    with safe_open(export(made.run('linear').folder, tmp_path / 'whole.safetensors'), framework='pt') as opened: said = opened.metadata()
+    state = load_file(tmp_path / 'whole.safetensors')
+    save_file({name: torch.full_like(value, float('nan')) if name.startswith('head.') else value for name, value in state.items()}, tmp_path / 'broken.safetensors', metadata=said)
+    model = load(export(tmp_path / 'broken.safetensors', tmp_path / 'broken.onnx'))
+    with pytest.raises(SpmlError, match='3 of its 3 classes'): model.predict(made.test[0])

@@ -21,8 +21,9 @@ from trained import CLASSES, CONFIGS
 from spml_nb import data as datasets
 from spml_nb import runs
 from spml_nb.base.errors import SpmlError, SpmlWarning
+from spml_nb.data.folder import PHOTOS
 from spml_nb.use import predictor
-from spml_nb.use.predict import open_model, predict, refuse_other, write_csv
+from spml_nb.use.predict import open_model, predict, write_csv
 from spml_nb.use.predictor import find_images
 
 
@@ -86,9 +87,9 @@ def test_a_folder_is_searched_with_all_below_it_in_order(made, tmp_path):
 
 def test_photos_of_formats_that_are_left_out_are_counted(tmp_path):
     for name in ('a.jfif', 'b.jpg'): Image.new('RGB', (4, 4)).save(tmp_path / name, 'jpeg')
-    for name in ('c.HEIC', 'd.heic', 'e.avif', '.f.heic', 'g.txt'): (tmp_path / name).touch()
-    with pytest.warns(SpmlWarning, match=r'has 3 photos that are left out \(\.avif, \.heic\)'): assert find_images(tmp_path)[0] == ['a.jfif', 'b.jpg']
-    for name in ('c.HEIC', 'd.heic', 'e.avif'): (tmp_path / name).unlink()
+    for name in ('c.HEIC', 'd.heic', 'e.jxl', '.f.heic', 'g.txt'): (tmp_path / name).touch()
+    with pytest.warns(SpmlWarning, match=r'has 3 photos that are left out \(\.heic, \.jxl\)'): assert find_images(tmp_path)[0] == ['a.jfif', 'b.jpg']
+    for name in ('c.HEIC', 'd.heic', 'e.jxl'): (tmp_path / name).unlink()
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         assert find_images(tmp_path)[0] == ['a.jfif', 'b.jpg']
@@ -180,18 +181,21 @@ def test_bytes_of_another_shape_are_refused(made):
 def test_the_table_is_written_whole_or_not_at_all(made, tmp_path, monkeypatch):
     table = predict(made.run('linear').folder, made.test).rename(columns={'red': 'röt, "dark"'})
     file = tmp_path / 'new' / 'labels.csv'
+    folder = file.parent
     write_csv(table, file)
     again = pd.read_csv(file, keep_default_na=False)
     assert again.columns.tolist() == table.columns.tolist() and again.labels.tolist() == table.labels.tolist() and again.image.tolist() == table.image.tolist()
     assert np.allclose(again[['blue', 'bright', 'röt, "dark"']], table[['blue', 'bright', 'röt, "dark"']], atol=1e-6)
     before = file.read_bytes()
-    def full(table, path, **_):
-        Path(path).write_text('half a table')
+    def full(path, content):
+        path.write_text('half a table')
         raise OSError(28, 'No space left on device')
     with monkeypatch.context() as patched:
-        patched.setattr(pd.DataFrame, 'to_csv', full)
-        with pytest.raises(SpmlError, match='labels.csv could not be written.*No space left'): write_csv(table[:2], file)
-    assert file.read_bytes() == before and [path.name for path in file.parent.iterdir()] == ['labels.csv']
+        patched.setattr(Path, 'write_bytes', full)
+        with pytest.raises(SpmlError, match='more.csv could not be written.*No space left'): write_csv(table[:2], folder / 'more.csv')
+    assert file.read_bytes() == before and [path.name for path in folder.iterdir()] == ['labels.csv']
+    write_csv(table, file)   # the same again
+    file.unlink()
     write_csv(table[:2], file)
     assert len(pd.read_csv(file)) == 2
 
@@ -212,18 +216,73 @@ def test_the_service_of_the_readme_refuses_what_is_no_photo(made):
         server.shutdown()
 
 
-@pytest.mark.parametrize('text', ['image,labels\na.png,red\n', 'image,positives,split\na.png,red,train\n', 'image,split,labels\na.png,train,red\n', 'image,red,blue\na.png,1,0\n', '', 'a diary'])
-def test_a_table_of_somebodys_labels_is_never_replaced(made, tmp_path, text):
+@pytest.mark.parametrize('text', ['image,labels\na.png,red\n', 'image,positives,split\na.png,red,train\n', 'image,split,labels\na.png,train,red\n', 'image,red,blue\na.png,1,0\n', '', 'a diary',
+                                  'image,blue,bright,red,labels\na.png,0.1,0.9,0.2,red\n'])   # predictions, corrected by hand
+@pytest.mark.silent('C8')
+def test_a_table_that_is_there_is_never_replaced(made, tmp_path, text):
     file = tmp_path / 'labels.csv'
     file.write_text(text)
-    with pytest.raises(SpmlError, match='labels.csv is there and is no table of predictions'): write_csv(predict(made.run('linear').folder, made.test[:1]), file)
-    assert file.read_text() == text
+    with pytest.raises(SpmlError, match=r'labels\.csv'): write_csv(predict(made.run('linear').folder, made.test[:1]), file)
+    assert file.read_text() == text and [path.name for path in tmp_path.iterdir()] == ['labels.csv']
 
 
-def test_what_is_no_file_is_refused_before_the_work(tmp_path):
-    for place in (tmp_path, '/dev/null'):
-        with pytest.raises(SpmlError, match='is there and is no table of predictions'): refuse_other(place)
-    refuse_other(tmp_path / 'new.csv')
+@pytest.mark.silent('C8')
+def test_one_unreadable_photo_does_not_cost_the_others_their_labels(made, tmp_path, monkeypatch):
+    names = [f'{k}.png' for k in range(4)]
+    for name in names: shutil.copy(made.test[0], tmp_path / name)
+    (tmp_path / '1.png').write_bytes(b'no image')
+    expected = predict(made.run('linear').folder, [tmp_path / name for name in names if name != '1.png'])
+    for kept in (predictor.KEPT, 0):   # decoded once or twice
+        monkeypatch.setattr(predictor, 'KEPT', kept)
+        table = predict(made.run('linear').folder, tmp_path, batch_size=2, skip_unreadable=True)
+        assert table.image.tolist() == ['0.png', '2.png', '3.png'] and list(table.attrs['unusable']) == ['1.png']
+        assert np.allclose(table[CLASSES], expected[CLASSES], atol=1e-6) and table.labels.tolist() == expected.labels.tolist()
+    assert expected.attrs['unusable'] == {}
+    with pytest.raises(SpmlError, match=r'1 of 1.*1\.png'): predict(made.run('linear').folder, tmp_path / '1.png', skip_unreadable=True)
+
+
+@pytest.mark.silent('C8')
+def test_a_photo_of_every_suffix_that_trains_is_predicted(made, tmp_path):
+    names = {f'x{suffix}' for suffix in PHOTOS | {'.avif', '.jfif'}}
+    for name in names: shutil.copy(made.test[0], tmp_path / name)   # the suffix does not say the format
+    assert predict(made.run('linear').folder, tmp_path).image.tolist() == sorted(names)
+
+
+@pytest.mark.silent('C8')
+@pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
+def test_a_model_that_gives_no_numbers_names_no_labels(value):
+    description = {'class_names': ['cat', 'dog'], 'threshold': 0.5, 'image_size': 8, 'resize': 'squash', 'normalise': False, 'mean': [0.0] * 3, 'std': [1.0] * 3}
+    class Broken(torch.nn.Module):
+        def forward(self, pixels): return torch.tensor([[1.0, value]]).expand(len(pixels), 2)
+    network = Broken()
+    network.description = description
+    with pytest.raises(SpmlError, match=r'1 of its 2 classes \(dog\)'): predictor.as_predictor(network, 'cpu').predict(Image.new('RGB', (9, 9)))
+
+
+@pytest.mark.silent('A3')
+def test_a_threshold_of_the_caller_comes_before_the_models(made):
+    model = open_model(made.run('linear').folder)
+    own = model.predict(made.test)
+    threshold = float(np.median(own[CLASSES]))
+    table = model.predict(made.test, threshold=threshold)
+    assert table.attrs['threshold'] == threshold and own.attrs['threshold'] == model.threshold == made.run('linear').scores['threshold']
+    assert table.labels.tolist() == ['|'.join(c for c, p in zip(CLASSES, row, strict=True) if p >= threshold) for row in own[CLASSES].to_numpy()]
+    assert model.predict(made.test).labels.tolist() == own.labels.tolist()
+
+
+@pytest.mark.silent('A3')
+@pytest.mark.parametrize('threshold', [0, 1, -0.1, 1.5, float('nan'), float('inf'), 'much', True])
+def test_a_threshold_that_is_no_probability_is_refused(made, threshold):
+    with pytest.raises(SpmlError, match=f'threshold={threshold!r}'): predict(made.run('linear').folder, made.test, threshold=threshold)
+
+
+@pytest.mark.silent('C3')
+def test_a_hidden_colour_changes_no_probability(made):
+    pixels, tables = np.random.default_rng(0).integers(0, 256, (40, 40, 4), dtype=np.uint8), []
+    for hidden in ([0, 0, 0], [240, 30, 10]):
+        pixels[:, 20:] = *hidden, 0
+        tables.append(predict(made.run('linear').folder, Image.fromarray(pixels)))
+    assert np.array_equal(tables[0][CLASSES], tables[1][CLASSES])
 
 
 def test_classes_may_be_called_like_the_other_columns():

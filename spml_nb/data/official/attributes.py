@@ -12,19 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from ...base import progress
 from ...base.errors import SpmlError
 from .. import fetch
 from ..dataset import listed
-from ..folder import PHOTOS, Listing, label_matrix
+from ..folder import PHOTOS, Listing, label_matrix, open_photo
 from .registry import Archive, Benchmark, inside, read_json, reading, register
 
 # %% ../../../nbs/data/official/attributes.ipynb #1374a794
 def _cut(photo, boxes, target):
     "Cut boxes {name: (x, y, width, height)} in pixels out of one photo."
-    image = reading(photo, lambda: Image.open(photo).convert('RGB'))
+    image = reading(photo, lambda: open_photo(photo).convert('RGB'))
     for name, (x, y, width, height) in boxes.items():
         left, top = max(math.floor(x), 0), max(math.floor(y), 0)
         right, bottom = min(math.ceil(x + width), image.width), min(math.ceil(y + height), image.height)

@@ -20,14 +20,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from PIL import Image
 
 from ...base import settings
 from ...base.errors import SpmlError, one_of
 from ...base.files import alone, write_atomically
 from .. import fetch
 from ..dataset import Dataset, listed
-from ..folder import RESERVED, Listing, assemble, first_there, places, read_folder
+from ..folder import RESERVED, Listing, assemble, first_there, open_photo, places, read_folder
 from .shrink import Small, shrink
 
 # %% ../../../nbs/data/official/registry.ipynb #4133c620
@@ -243,7 +242,7 @@ def read_matlab(file: Path, key: str | None = None, squeeze: bool = False):
 def _fault(file):
     "What is wrong with an image, '' if nothing is."
     try:
-        with Image.open(file) as image:
+        with open_photo(file) as image:
             image.draft('RGB', (1, 1))
             image.load()
     except Exception as error:

@@ -15,7 +15,7 @@ from PIL import Image
 
 from ...base.errors import SpmlError
 from .. import fetch
-from ..folder import Listing
+from ..folder import Listing, open_photo
 
 # %% ../../../nbs/data/official/shrink.ipynb #9bed2bf7
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def shrink(listing: Listing, folder: Path, small: Small):
     def make(name, original):
         file, box = original
         try:
-            with Image.open(file) as image: photo = image.convert('RGB').crop(box)
+            with open_photo(file) as image: photo = image.convert('RGB').crop(box)
             photo = photo.resize(small.size(*photo.size), Image.Resampling.LANCZOS)
         except Exception as error:   # Pillow's plugins raise many types
             raise SpmlError(f'{file} cannot be read as a photo: {error or type(error).__name__}. Remove the archive it '
