@@ -1,6 +1,7 @@
 """What holds for every loss: finite values and gradients, untouched inputs, symmetry, the sign on positives, and where losses meet."""
 import inspect
 import re
+import warnings
 from pathlib import Path
 
 import nbformat
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 
 from spml_nb import losses as L
 from spml_nb import methods
-from spml_nb.base.errors import SpmlError
-from spml_nb.methods.core import REDUCTIONS, ViewOutputs, find
+from spml_nb.base.errors import SpmlError, SpmlWarning
+from spml_nb.methods.core import REDUCTIONS, ViewOutputs, create, find
 from spml_nb.models.heads import Outputs
 
 NOTEBOOK = Path(__file__).resolve().parents[1] / 'nbs' / 'losses.ipynb'
@@ -263,3 +264,71 @@ def test_the_notebook_says_which_losses_take_no_logits():
     losses = [name for name in L.__all__ if name.endswith('_loss')]
     others = [name for name in losses if 'logits' not in next(iter(inspect.signature(getattr(L, name)).parameters))]
     assert len(others) == 3 and all(re.search(rf'Three take something else than logits:.*`{name}`', first, re.S) for name in others)
+
+
+# ---- what is no label
+
+OF_LABELS = sorted((name, what) for name in TAKES if name not in ALONE for what in TAKES[name] if what.endswith('labels'))
+
+
+@pytest.mark.silent('C6')
+@pytest.mark.parametrize(('name', 'what'), OF_LABELS)
+def test_labels_that_are_no_labels_are_refused(name, what):
+    call, s, z = TAKES[name][what], torch.randn(8, 5), torch.eye(8, 5)
+    for value in (2.0, 0.9, float('nan')):
+        wrong = z.clone()
+        wrong[3, 4] = value
+        with pytest.raises(SpmlError, match=f'labels hold {value:g};'): call(s, wrong)
+    stored = z.to(torch.int8).fill_diagonal_(-1).to(torch.uint8)
+    assert stored.max() == 255
+    for kind in (torch.uint8, torch.bool):
+        with pytest.raises(SpmlError, match=f'{kind}, which cannot hold −1.*int8'): call(s, stored.to(kind))
+
+
+@pytest.mark.silent('C6')
+def test_on_other_devices_only_the_type_is_looked_at():
+    "`meta` has no values to look at, and a GPU would have to be waited for."
+    s = torch.randn(8, 5, device='meta')
+    assert L.an_loss(s, torch.full((8, 5), 2, device='meta')).ndim == 0
+    assert L.bce_loss(s, torch.zeros(8, 5, device='meta')).ndim == 0
+    with pytest.raises(SpmlError, match='torch.uint8, which cannot hold −1'): L.an_loss(s, torch.zeros(8, 5, device='meta', dtype=torch.uint8))
+
+
+@pytest.mark.silent('C6')
+def test_labels_are_looked_at_within_vmap_too():
+    s, z = torch.randn(2, 8, 5), torch.zeros(2, 8, 5)
+    z[1, 0, 0] = 2
+    with pytest.raises(SpmlError, match='labels hold 2;'): torch.func.vmap(L.an_loss)(s, z)
+
+
+@pytest.mark.silent('C6')
+def test_bce_says_so_when_targets_of_0_and_1_leave_it_nothing_to_push_down():
+    s, targets = torch.randn(8, 5, requires_grad=True), torch.eye(8, 5)
+    with pytest.warns(SpmlWarning, match='no label is −1'): silent = L.bce_loss(s, targets)
+    assert torch.autograd.grad(silent, s)[0][targets == 0].abs().max() == 0
+    with pytest.warns(SpmlWarning, match='no label is −1'): create('bce', targets, epochs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert torch.equal(L.bce_loss(s, targets, unknown='ignore'), silent)
+        assert torch.equal(L.bce_loss(s, targets, unknown='negative'), L.an_loss(s, targets))
+        labels = 2 * targets - 1
+        expected = torch.nn.functional.binary_cross_entropy_with_logits(s, targets)
+        torch.testing.assert_close(L.bce_loss(s, labels), expected)
+        create('bce', labels, epochs=1)
+        for name in ('epr', 'role', 'epr_count', 'pseudo_scores', 'an'): create(name, targets, epochs=1)
+        for call in (L.epr_loss, lambda s, z: L.role_loss(s, s, z), lambda s, z: L.epr_count_loss(s, z, torch.ones(8))): call(s, targets)
+    with pytest.raises(SpmlError, match='unknown treatment of unknown labels'): L.bce_loss(s, targets, unknown='no')
+
+
+def test_unknown_is_no_hyper_parameter_of_the_method_bce():
+    "Its runs keep their names."
+    assert set(methods.resolve_hparams('bce', 'other', {})) == {'reduction'}
+
+
+@pytest.mark.parametrize('name', sorted(name for name in LOSSES if 'ignore' not in name and name != 'gradient balance'))
+def test_bce_is_the_only_loss_that_learns_nothing_from_unknown_labels(name):
+    s, z = batch()
+    z = z.clamp(min=0)
+    s = s.clone().requires_grad_()
+    gradient, = torch.autograd.grad(LOSSES[name](s, z).sum(), s)
+    assert (gradient[z == 0].abs().max() > 0) == (name != 'bce')

@@ -7,7 +7,7 @@ __all__ = ['UNKNOWN', 'POSITIVES', 'softplus', 'wrong_logits', 'count_unknown', 
            'bce_loss', 'wan_loss', 'dw_loss', 'weighted_bce_loss', 'class_frequency_weights', 'WeightedBCE',
            'label_smoothing_loss', 'negative_label_smoothing_loss', 'focusing', 'focal_loss', 'asymmetric_loss',
            'zlpr_loss', 'expected_positive_penalty', 'epr_loss', 'binary_entropy', 'entropy_minimization_loss',
-           'WeightPenalty', 'L1R', 'L2R']
+           'decay_parameters', 'WeightPenalty', 'L1R', 'L2R']
 
 # %% ../../nbs/methods/baselines.ipynb #35b9c3c4
 import math
@@ -30,6 +30,8 @@ from spml_nb.methods.core import (
     register,
     register_loss,
     same_shape,
+    values_at_hand,
+    warn_without_negatives,
 )
 
 # %% ../../nbs/methods/baselines.ipynb #3380efe0
@@ -134,12 +136,17 @@ def an_loss(logits: Tensor, z: Tensor, *, unknown: str = 'negative', reduction: 
     """
     return reduce(count_unknown(softplus(wrong_logits(logits, z)), z, unknown), reduction)
 
-def bce_loss(logits: Tensor, z: Tensor, *, reduction: str = 'mean') -> Tensor:
+def bce_loss(logits: Tensor, z: Tensor, *, unknown: str | None = None,
+             reduction: str = 'mean') -> Tensor:
     """Binary cross-entropy on what is observed, and nothing on unknown labels.
+
+    Targets of 1 (present) and 0 (absent) become such labels by 2 * z - 1.
 
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
+        unknown: 'ignore', or 'negative' for `an_loss`; None for 'ignore', with a warning if no
+            label on the CPU is −1, as this loss then only pushes positives up.
         reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; the mean
             counts the unknown entries too.
 
@@ -147,14 +154,17 @@ def bce_loss(logits: Tensor, z: Tensor, *, reduction: str = 'mean') -> Tensor:
         A scalar, or (B, C) for 'none'.
 
     Raises:
-        SpmlError: for an unknown reduction, or unequal shapes.
+        SpmlError: for an unknown word, or unequal shapes.
 
     Source: Cole et al. 2021, BCE; OPML, Eq. 7.
     """
-    return an_loss(logits, z, unknown='ignore', reduction=reduction)
+    value = an_loss(logits, z, unknown=unknown or 'ignore', reduction=reduction)
+    labels = values_at_hand(z) if unknown is None else None
+    if labels is not None: warn_without_negatives(labels, 'bce_loss')
+    return value
 
 register_loss('an', an_loss, source='Cole et al. 2021')
-register_loss('bce', bce_loss, source='Cole et al. 2021')
+register_loss('bce', bce_loss, unknown='ignore', source='Cole et al. 2021')
 
 # %% ../../nbs/methods/baselines.ipynb #d8fc51a5
 def wan_loss(logits: Tensor, z: Tensor, *, negative_weight: float | None = None, unknown: str = 'negative',
@@ -510,7 +520,7 @@ def epr_loss(logits: Tensor, z: Tensor, *, k: float | None = None, reduction: st
 
     Source: Cole et al. 2021, EPR.
     """
-    losses = bce_loss(logits, z, reduction='none')
+    losses = bce_loss(logits, z, unknown='ignore', reduction='none')
     k = (z > 0).sum() / len(z) if k is None else in_range(k, 0, math.inf, 'k')
     return reduce(losses + expected_positive_penalty(logits, k), reduction)
 
@@ -558,6 +568,26 @@ register_loss('entmin', entropy_minimization_loss, values=per_family(weight=(0.0
               source='EM/APL supplement C.3')
 
 # %% ../../nbs/methods/baselines.ipynb #cda1fc89
+def decay_parameters(network: nn.Module) -> list[nn.Parameter]:
+    """What L1 and L2 penalties act on: trained matrices and filters, and nothing else.
+
+    Args:
+        network: any.
+
+    Returns:
+        Its trained parameters that are called weight and have two axes or more; no biases, norms,
+        queries or position codes.
+
+    Raises:
+        SpmlError: if it has none.
+    """
+    named = network.named_parameters() if isinstance(network, nn.Module) else ()
+    trained = ((name, p) for name, p in named if p.requires_grad)
+    weights = [p for name, p in trained if name.endswith('weight') and p.ndim >= 2]
+    if weights: return weights
+    raise SpmlError(f'{type(network).__name__} has no weights for a penalty: no trained parameter '
+                    'with two or more axes is called weight. Name them so, or take another loss.')
+
 class WeightPenalty(Method):
     """AN and a penalty λ Σ measure(w) on the weights of the network.
 
@@ -570,7 +600,7 @@ class WeightPenalty(Method):
         reduction: see `an_loss`.
 
     Raises:
-        SpmlError: for λ < 0.
+        SpmlError: for λ < 0, or a network without such weights.
 
     Source: EM/APL supplement, C.2.
     """
@@ -583,7 +613,7 @@ class WeightPenalty(Method):
         return an_loss(outputs.logits, self.z[index], unknown=self.unknown, reduction=self.reduction)
 
     def penalty(self, model: nn.Module) -> Tensor:
-        return self.weight * sum(self.measure(w).sum() for w in model.decay_parameters() if w.requires_grad)
+        return self.weight * sum(self.measure(w).sum() for w in decay_parameters(model))
 
 @register('l1', values=per_family(weight=(1e-6, 1e-7, 1e-7, 1e-9)), source='EM/APL supplement C.3')
 class L1R(WeightPenalty):

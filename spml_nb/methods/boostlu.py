@@ -53,7 +53,7 @@ class BoostLU(LargeLoss):
 
     Source: Kim et al. 2023.
     """
-    head, heads = 'maps', ('maps',)
+    head, heads, needs = 'maps', ('maps',), ('maps',)
 
     def __init__(self, observed, *, epochs, features=None, delta: float = 0.005, alpha: float = 5.,
                  reduction: str = 'mean'):

@@ -32,7 +32,7 @@ def epr_count_loss(logits: Tensor, z: Tensor, count: Tensor, *, reduction: str =
 
     Source: Cole et al. 2021, EPR, with the penalty of each image in place of the batch's.
     """
-    losses = bce_loss(logits, z, reduction='none')
+    losses = bce_loss(logits, z, unknown='ignore', reduction='none')
     if count.shape != logits.shape[:1]:
         raise SpmlError(f'count {tuple(count.shape)} must be one number for each image: {tuple(logits.shape[:1])}.')
     expected = promote(logits).sigmoid().sum(1)

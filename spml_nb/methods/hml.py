@@ -136,7 +136,7 @@ class HmlFixed(Method):
 
     Source: HML, Eq. 1 and 4.
     """
-    head, heads = 'cosine', ('cosine',)
+    head, heads, needs = 'cosine', ('cosine',), ('cosine',)
 
     def __init__(self, observed, *, epochs, features=None, scale: float = 20.0, margin: float = 0.3,
                  margin_on: str = 'both', unknown: str = 'negative', reduction: str = 'mean'):

@@ -312,6 +312,7 @@ class LAC(PLC):
     Source: LAC, Eq. 3 and 5-7, sections 3.2 and 4.1.
     """
     heads, stages, mechanism = ('labelwise',), 2, 'the second stage'
+    needs = ('logits', 'embeddings')
 
     def __init__(self, observed, *, epochs, features=None, lambda_plc: float = 1.0, lambda_lac: float = 1.0,
                  threshold: float = 0.6, stage2_threshold: float = 0.9, temperature: float = 0.5, queue: int = 512,

@@ -56,7 +56,8 @@ def pseudo_scores_loss(logits: Tensor, z: Tensor, scores: Tensor, *, threshold: 
     Source: the idea of VLPL (Xing et al. 2024), without its model.
     """
     same_shape(logits, z)
-    return bce_loss(logits, outside_labels(z, scores, threshold), reduction=reduction)
+    labels = outside_labels(z, scores, threshold)
+    return bce_loss(logits, labels, unknown='ignore', reduction=reduction)
 
 # %% ../../nbs/methods/pseudo_scores.ipynb #e8199a43
 @register('pseudo_scores', search={'threshold': Uniform(0.5, 0.99)}, source='the idea of VLPL, Xing et al. 2024')

@@ -42,7 +42,8 @@ def role_loss(logits: Tensor, estimate_logits: Tensor, z: Tensor, k: float | Ten
 
     def half(a, b):
         agreement = F.binary_cross_entropy_with_logits(a, b.detach().sigmoid(), reduction='none')
-        return bce_loss(a, z, reduction='none') + agreement + expected_positive_penalty(a, k)
+        observed = bce_loss(a, z, unknown='ignore', reduction='none')
+        return observed + agreement + expected_positive_penalty(a, k)
 
     return reduce((half(s, r) + half(r, s)) / 2, reduction)
 

@@ -7,7 +7,6 @@ __all__ = ['stages', 'Model', 'create', 'class_activation', 'attention_maps']
 
 # %% ../../nbs/models/model.ipynb #eb105527
 import inspect
-from collections.abc import Iterator
 from numbers import Integral
 from pathlib import Path
 
@@ -113,9 +112,6 @@ class Model(nn.Module):
         "The backbone's parameters but those frozen at creation (also while training holds the whole backbone still)."
         return [p for name, p in self.backbone.named_parameters() if name not in self.frozen]
 
-    def decay_parameters(self) -> Iterator[nn.Parameter]:
-        "What L1 and L2 penalties act on: trained matrices and filters; no biases, norms, queries or position codes."
-        return (p for name, p in self.named_parameters() if p.ndim >= 2 and name.endswith('weight') and p.requires_grad)
 
 # %% ../../nbs/models/model.ipynb #9f478fa9
 def create(backbone: str, num_classes: int, head: str = 'linear', weights: str | Path = 'default', *,

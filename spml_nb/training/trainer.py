@@ -21,7 +21,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from .. import methods, models
 from ..base import files, progress
 from ..base.errors import SpmlError, warn
-from ..methods.core import ViewOutputs
+from ..methods.core import ViewOutputs, forward_views
 from ..models.heads import Outputs
 from ..runs.config import Config, resolve
 from ..runs.folder import Result, Run, provenance, read_result
@@ -189,8 +189,7 @@ class Trainer:
     def step(self, index: Tensor):
         "Train on one batch: (B,) rows of the observed labels."
         outputs = self.outputs(self.task.train[index.numpy()])
-        loss, penalty = self.method.loss(outputs, onto(index, self.device)), self.method.penalty(self.model)
-        if penalty is not None: loss = loss + penalty
+        loss = self.method.total_loss(outputs, onto(index, self.device), self.module)
         self.watch.add(loss)
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(loss).backward()
@@ -204,15 +203,15 @@ class Trainer:
         "What the network says about every view, in one pass: faster, and one batch normalisation for all."
         roles, mine = self.method.views, self.group.share(rows)
         with self.group.own_randomness(len(self.watch.losses)):
-            batches = [self.source.batch(mine, role) for role in roles]   # views are drawn in full precision
+            views = {role: self.source.batch(mine, role) for role in roles}   # in full precision
             with torch.autocast(self.device.type, HALF.get(self.config.precision), self.config.precision in HALF):
-                try: joint = self.forward(torch.cat(batches) if len(batches) > 1 else batches[0])
+                try: local = forward_views(self.forward, views)
                 except SpmlError: raise
                 except ValueError as error:   # torch's, for a batch norm that gets one value a channel
                     raise SpmlError(f'the network cannot train on a batch of {len(mine)}: {error}. Give another '
                                     'batch_size, a larger image_size, or freeze_batchnorm: true.') from error
-        views = [Outputs(*(self.group.gather(part, len(rows)) for part in view)) for view in joint.split(len(mine))]
-        return ViewOutputs(zip(roles, views, strict=True))
+        return ViewOutputs({role: Outputs(*(self.group.gather(part, len(rows)) for part in view))
+                            for role, view in local.items()})
 
     # ---- scores and the best weights
 

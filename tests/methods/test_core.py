@@ -1,4 +1,7 @@
 """The registry; every registered method gives gradients and trains through the loop; its state survives an interruption."""
+import copy
+import multiprocessing
+import pickle
 import warnings
 
 import numpy as np
@@ -7,12 +10,26 @@ import torch
 from conftest import check_resumes_equally
 from side_files import draw_side, invented, side_of
 
-from spml_nb import methods, training
-from spml_nb.base.errors import SpmlError
-from spml_nb.methods.core import Method, Uniform, ViewOutputs, family, find, register, resolve_hparams, same_loss
+from spml_nb import methods, models, training
+from spml_nb.base.errors import SpmlError, SpmlWarning
+from spml_nb.methods.baselines import decay_parameters
+from spml_nb.methods.core import (
+    Method,
+    Uniform,
+    ViewOutputs,
+    check_labels,
+    family,
+    find,
+    forward_views,
+    register,
+    register_loss,
+    resolve_hparams,
+    same_loss,
+)
 from spml_nb.models.heads import Outputs
 from spml_nb.replication import published
 from spml_nb.runs.config import Config, resolve
+from spml_nb.training.batches import image_source
 
 STATEFUL = {'role': {}, 'em_apl': {'warm_up': 1}, 'llcp': {'delta': 0.02}, 'opml_sp': {}, 'hml': {}, 'lac': {'threshold': 0.5}, 'gr': {}, 'splc': {}, 'boostlu_llcp': {'delta': 0.02},
             'crisp': {}}
@@ -62,7 +79,6 @@ def test_every_method_gives_a_finite_loss_with_gradients(name):
     method = methods.create(name, z, epochs=4, features=8)
     method.take(invented(20, 6))
     model = torch.nn.Linear(4, 6)
-    model.decay_parameters = lambda: iter([model.weight])
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')   # em_apl: too few epochs to select
         method.start_stage(1)
@@ -250,3 +266,314 @@ def test_a_hyper_parameter_becomes_what_its_annotation_says(loss, given, value):
     ('opml_sp', {'smoothing': 1}, 'must be true or false'), ('em', {'alpha': None}, 'must be a number')])
 def test_wrong_names_and_kinds_are_told(loss, given, message):
     with pytest.raises(SpmlError, match=message): resolve_hparams(loss, 'voc', given)
+
+
+# ---- a loop of one's own: what it leaves out is refused, and what it does is what the trainer does
+
+IN_PACKAGE = [name for name in methods.names() if find(name).__module__.startswith('spml_nb.')]
+AS_PLAIN = {
+    'backbone': 'mini',
+    'epochs': 2,
+    'lr': 1e-3,
+    'optimizer': 'adam',
+    'weight_decay': 0.0,
+    'schedule': 'constant',
+    'ema': 0.0,
+    'patience': 0,
+    'selection': 'last',
+    'head_lr_multiplier': 1.0,
+}
+
+
+def plain_loop(config, task):
+    "A loop as somebody would write it. Returns: logits of the test images."
+    torch.manual_seed(config.seed)
+    network = models.create(config.backbone, 3, head=config.head).to(memory_format=torch.channels_last)
+    observed, features = torch.from_numpy(task.observed), network.embedding_dim
+    method = methods.create(config.loss, observed, epochs=config.epochs, features=features, **config.hparams)
+    if method.side: method.take(task.side)
+    photos = image_source(task.data, config, torch.device('cpu'))
+    def score(view='plain'): return method.scores(network, photos.batch(task.train, view))
+
+    for stage in range(1, method.stages + 1):
+        method.start_stage(stage)
+        groups = [{'params': network.parameters()}, *method.parameter_groups(config.lr)]
+        optimizer = torch.optim.Adam(groups, lr=config.lr, fused=True)
+        for epoch in range(1, method.epochs + 1):
+            method.start_epoch(epoch)
+            network.train()
+            for index in torch.randperm(len(observed)).split(config.batch_size):
+                views = {role: photos.batch(task.train[index], role) for role in method.views}
+                loss = method.step(network, views, index)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            method.end_epoch(epoch, score)
+    return method.scores(network, photos.batch(task.test, 'plain'))
+
+
+@pytest.mark.silent('C6')
+@pytest.mark.parametrize('loss', IN_PACKAGE)
+def test_a_plain_loop_trains_as_the_trainer_does_bit_for_bit(photo_folder, loss):
+    hparams = STATEFUL.get(loss, {'weight': 0.01} if loss in ('l1', 'l2') else {})
+    given = resolve(config(photo_folder, loss, **AS_PLAIN, regime='finetune', hparams=hparams))
+    trained = training.train(given).logits['test']
+    assert np.array_equal(plain_loop(given, training.make_task(given)).numpy(), trained)
+
+
+class Toy(torch.nn.Module):
+    "Gives logits alone."
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 6)
+
+    def forward(self, x): return self.layer(x)
+
+
+class Cosines(Toy):
+    def forward(self, x): return Outputs(self.layer(x), cosine=torch.tanh(self.layer(x)))
+
+
+OBSERVED = torch.eye(6, dtype=torch.int8)[torch.arange(12) % 6]
+OBSERVED[1::6, 0] = -1   # one class has negatives
+
+
+def begun(name, **hparams):
+    "A method that is ready for its first step."
+    method = methods.create(name, OBSERVED, epochs=4, features=8, **hparams)
+    if method.side: method.take(invented(12, 6))
+    method.parameter_groups(0.1)
+    method.start_stage(1)
+    method.start_epoch(1)
+    return method
+
+
+def views_of(method, rows=3): return {role: torch.randn(rows, 4) for role in method.views}
+
+
+@pytest.mark.silent('C6')
+@pytest.mark.parametrize('name', IN_PACKAGE)
+def test_a_network_that_gives_logits_will_do_or_is_refused(name):
+    torch.manual_seed(0)
+    method, network, index = begun(name), Toy(), torch.tensor([1, 7, 5])
+    reads = {'hml': 'cosine', 'hml_fixed': 'cosine', 'lac': 'embeddings'} | dict.fromkeys(('boostlu_llr', 'boostlu_llct', 'boostlu_llcp'), 'maps')
+    if name in reads:
+        with pytest.raises(SpmlError, match=f'reads {reads[name]} of the network'): method.step(network, views_of(method), index)
+        return
+    loss = method.step(network, views_of(method), index)
+    loss.backward()
+    assert loss.ndim == 0 and network.layer.weight.grad.abs().sum() > 0
+    images = torch.randn(5, 4)
+    scores = method.scores(network, images)
+    assert torch.equal(scores, network(images)) and not scores.requires_grad
+    network.layer.eval()   # as somebody's frozen batch norm would be
+    method.scores(network, images)
+    assert network.training and not network.layer.training
+
+
+@pytest.mark.silent('C6')
+def test_scores_are_what_the_method_ranks_by():
+    method, network, images = begun('hml', margin=0.5), Cosines(), torch.randn(5, 4)
+    scores = method.scores(network, images)
+    assert torch.equal(scores, method.predict(forward_views(network, {'plain': images})))
+    assert not torch.allclose(scores, network(images).logits)
+    with pytest.raises(SpmlError, match='cosine'): method.scores(Toy(), images)
+
+
+@pytest.mark.silent('C6')
+@pytest.mark.parametrize(('name', 'measure'), [('l1', torch.abs), ('l2', torch.square)])
+def test_a_step_has_the_penalty_on_any_network(name, measure):
+    torch.manual_seed(0)
+    parts = [torch.nn.Conv2d(1, 4, 2), torch.nn.BatchNorm2d(4), torch.nn.Flatten(), torch.nn.Linear(16, 6), torch.nn.LayerNorm(6)]
+    network, index, images = torch.nn.Sequential(*parts), torch.tensor([1, 7, 5]), torch.randn(3, 1, 3, 3)
+    loss, plain = (begun(n, **h).step(network, {'weak': images}, index) for n, h in ((name, {'weight': 0.5}), ('an', {})))
+    penalty = 0.5 * (measure(parts[0].weight).sum() + measure(parts[3].weight).sum())
+    torch.testing.assert_close(loss - plain, penalty)
+
+
+@pytest.mark.silent('C6')
+@pytest.mark.parametrize('network', [torch.nn.BatchNorm1d(6), torch.relu, Toy().requires_grad_(False)], ids=['norm', 'function', 'frozen'])
+def test_a_penalty_without_weights_is_refused(network):
+    images = torch.randn(3, 4 if isinstance(network, Toy) else 6)
+    with pytest.raises(SpmlError, match='has no weights for a penalty'): begun('l2').step(network, {'weak': images}, torch.tensor([1, 7, 5]))
+
+
+@pytest.mark.parametrize('head', models.HEADS)
+def test_penalised_are_matrices_and_filters_alone(head):
+    model = models.create('mini', 3, head=head)
+    names = {id(p): name for name, p in model.named_parameters()}
+    chosen = [names[id(p)] for p in decay_parameters(model)]
+    wanted = [name for name, p in model.named_parameters() if p.ndim >= 2 and name.endswith('weight')]
+    assert chosen == wanted and 'head.weight' in chosen
+    model.backbone.requires_grad_(False)
+    assert [names[id(p)] for p in decay_parameters(model)] == [name for name in wanted if name.startswith('head.')]
+
+
+def fresh(name='em_apl', **hparams): return methods.create(name, OBSERVED, epochs=4, features=8, **hparams)
+
+
+def step(method, **given):
+    views = given.get('views', views_of(method))
+    return method.step(given.get('network', Toy()), views, given.get('index', torch.tensor([1, 7, 5])))
+
+
+@pytest.mark.silent('C6')
+def test_what_a_loop_leaves_out_is_refused_before_it_can_matter():
+    method = fresh('splc')
+    with pytest.raises(SpmlError, match=r'method\.start_stage'): step(method)
+    method.start_stage(1)
+    with pytest.raises(SpmlError, match=r'method\.start_epoch'): step(method)
+    method.start_epoch(1)
+    step(method)
+    method.start_epoch(2)
+    with pytest.raises(SpmlError, match=r'method\.end_epoch'): step(method)
+    method.end_epoch(1, None)
+    with pytest.raises(SpmlError, match=r'method\.start_epoch'): step(method)   # once before all epochs is not enough
+    method.start_epoch(2)
+    step(method)
+    method.start_stage(1)   # begins anew
+    method.start_epoch(1)
+    step(method)
+    method.eval()
+    with pytest.raises(SpmlError, match='evaluation mode'): step(method)
+
+
+@pytest.mark.silent('C6')
+def test_parameters_that_nobody_trains_are_refused():
+    method = fresh('role')
+    method.start_stage(1)
+    method.start_epoch(1)
+    with pytest.raises(SpmlError, match=r'method\.parameter_groups'): step(method)
+    method.estimate.requires_grad_(False)
+    step(method)
+
+
+@pytest.mark.silent('C6')
+@pytest.mark.parametrize('side', ['count', 'scores'])
+def test_side_information_that_is_missing_or_of_other_images_is_refused(side):
+    name = {'count': 'epr_count', 'scores': 'pseudo_scores'}[side]
+    method = fresh(name)
+    method.start_stage(1)
+    method.start_epoch(1)
+    with pytest.raises(SpmlError, match=f'learns from {side} of each training image'): step(method)
+    with pytest.raises(SpmlError, match=f'{side} has 13 rows, and there are 12 training images'): method.take(invented(13, 6))
+    method.take(invented(12, 6))
+    step(method)
+
+
+@pytest.mark.silent('C6')
+@pytest.mark.parametrize(('views', 'given'), [({'weak': torch.zeros(3, 4)}, 'weak'), ({}, 'dict'), (torch.zeros(3, 4), 'Tensor')])
+def test_a_missing_view_is_refused(views, given):
+    with pytest.raises(SpmlError, match=f'needs the view .*strong of its images, not {given}'): step(begun('lac_plc'), views=views)
+
+
+@pytest.mark.silent('C6')
+@pytest.mark.parametrize(('network', 'words'), [(lambda x: (x, x), 'gives tuple'), (lambda x: x[:2], r'logits \(2, 4\) for 3 images')])
+def test_a_network_that_gives_something_else_is_refused(network, words):
+    with pytest.raises(SpmlError, match=words): step(begun('an'), network=network)
+
+
+@pytest.mark.silent('C6')
+def test_scores_of_a_stage_that_is_not_the_last_are_announced():
+    class LabelWise(Toy):
+        def forward(self, x): return Outputs(self.layer(x), embeddings=self.layer(x)[..., None].expand(-1, -1, 8))
+    method, images = begun('lac', threshold=0.5), torch.randn(2, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        for e in range(1, 5):
+            method.scores(LabelWise(), images)
+            method.end_epoch(e, None)
+    with pytest.warns(SpmlWarning, match='stage 1 of 2'): method.scores(LabelWise(), images)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        method.start_stage(2)
+        for e in range(1, 5): method.end_epoch(e, None)
+        method.scores(LabelWise(), images)
+
+
+@pytest.mark.silent('C6')
+def test_hooks_of_a_subclass_count_whether_or_not_they_call_the_overridden_one():
+    class Counter:
+        def start_epoch(self, e): self.seen = e
+
+    class Mine(Counter, find('splc')):
+        def start_stage(self, k): super().start_stage(k)
+        def end_epoch(self, e, score):
+            super().end_epoch(e, score)
+            return 'ended'
+
+    method = Mine(OBSERVED, epochs=4)
+    method.start_stage(1)
+    method.start_epoch(e=1)
+    step(method)
+    assert method.end_epoch(1, None) == 'ended' and method.seen == 1
+    assert (method._calls.stages, method._calls.epochs) == (1, 1)
+
+
+# ---- other processes
+
+@pytest.mark.silent('C6')
+@pytest.mark.parametrize('name', IN_PACKAGE)
+@pytest.mark.parametrize('copied', [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy], ids=['pickle', 'deepcopy'])
+def test_a_copy_of_a_method_goes_on_as_the_original_does(name, copied):
+    method = begun(name)
+    other = copied(method)
+    assert type(other) is type(method) and other.z.data_ptr() != method.z.data_ptr()
+    torch.manual_seed(0)
+    logits = torch.randn(3, 6)
+    outputs = Outputs(logits, logits.tanh(), torch.randn(3, 6, 8), None, torch.randn(3, 6, 2, 2))
+    index, network = torch.tensor([1, 7, 5]), Toy()
+    one, two = (m.total_loss(ViewOutputs(dict.fromkeys(m.views, outputs)), index, network) for m in (method, other))
+    assert torch.equal(one, two)
+    for (key, mine), theirs in zip(method.state_dict().items(), other.state_dict().values(), strict=True): assert torch.equal(mine, theirs), key
+
+
+@pytest.mark.silent('C6')
+def test_a_spawned_process_can_take_and_save_every_method(tmp_path):
+    made = {name: begun(name) for name in IN_PACKAGE}
+    process = multiprocessing.get_context('spawn').Process(target=torch.save, args=(made, tmp_path / 'methods.pt'))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    saved = torch.load(tmp_path / 'methods.pt', weights_only=False)
+    assert {name: type(method) for name, method in saved.items()} == {name: find(name) for name in IN_PACKAGE}
+
+
+def doubled_loss(logits, z, *, weight: float = 2.0): return weight * logits.sigmoid().mean()
+
+
+@pytest.mark.silent('C6')
+def test_a_method_is_restored_where_its_name_is_not_registered(monkeypatch):
+    from spml_nb.methods import core
+    monkeypatch.setattr(core, '_registry', dict(core._registry))
+    register_loss('doubled', doubled_loss)
+    state = begun('doubled', weight=3.0).__reduce__()
+    del core._registry['doubled']
+    restored = state[0](*state[1])
+    restored.__setstate__(state[2])
+    assert restored.hparams == {'weight': 3.0} and torch.equal(restored.z, OBSERVED)
+    assert step(restored).ndim == 0
+
+
+# ---- labels
+
+@pytest.mark.silent('C6')
+@pytest.mark.parametrize('dtype', [torch.bool, torch.uint8, torch.uint16, torch.complex64], ids=str)
+def test_a_type_that_cannot_hold_minus_one_is_refused(dtype):
+    with pytest.raises(SpmlError, match=f'{dtype}, which cannot hold −1.*int8'): check_labels(torch.ones(3, 4).to(dtype))
+    with pytest.raises(SpmlError, match=f'{dtype}, which cannot hold −1'): methods.create('an', torch.ones(3, 4).to(dtype), epochs=1)
+
+
+@pytest.mark.silent('C6')
+@pytest.mark.parametrize('dtype', [torch.int8, torch.int16, torch.int64, torch.float16, torch.float32, torch.float64], ids=str)
+def test_other_values_than_three_are_refused(dtype):
+    values = torch.tensor([[1, 0, -1], [-1, 1, 0]]).to(dtype)
+    check_labels(values)
+    check_labels(values[:0])
+    wrong = [2, -2, 127] + ([0.9, 1e-6, float('nan'), float('inf')] if dtype.is_floating_point else [])
+    for value in wrong:
+        z = values.clone()
+        z[1, 2] = value
+        shown = f'{z[1, 2].item():g}'
+        with pytest.raises(SpmlError, match=f'labels hold {shown};'): check_labels(z)
+        with pytest.raises(SpmlError, match='observed labels must be'): methods.create('an', z, epochs=1)

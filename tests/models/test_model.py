@@ -9,6 +9,7 @@ from torch import nn
 
 from spml_nb import models
 from spml_nb.base.errors import SpmlError
+from spml_nb.methods.baselines import decay_parameters
 
 
 @pytest.mark.parametrize('case', CASES, ids='-'.join)
@@ -156,12 +157,12 @@ def test_normalisation_can_be_left_out():
 
 def test_penalties_act_on_weights_only(built):
     model = built['mini', 'labelwise']
-    chosen = {id(p) for p in model.decay_parameters()}
+    chosen = {id(p) for p in decay_parameters(model)}
     names = {name for name, p in model.named_parameters() if id(p) in chosen}
     assert {'head.weight', 'head.project.weight', 'head.encoder.hidden.weight', 'backbone.stem.0.weight'} <= names
     assert not any(name.endswith(('bias', 'queries')) or '.norm' in name for name in names) and 'backbone.stem.1.weight' not in names
     cosine = built['mini', 'cosine']
-    assert any(p is cosine.head.weight for p in cosine.decay_parameters())
+    assert any(p is cosine.head.weight for p in decay_parameters(cosine))
 
 
 @pytest.mark.parametrize('backbone', BACKBONES)
