@@ -2199,6 +2199,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                        'spml_nb/training/selection.py'),
                                             'spml_nb.training.selection._against_observed': ( 'training/selection.html#_against_observed',
                                                                                               'spml_nb/training/selection.py'),
+                                            'spml_nb.training.selection._of_choice': ( 'training/selection.html#_of_choice',
+                                                                                       'spml_nb/training/selection.py'),
                                             'spml_nb.training.selection._of_test': ( 'training/selection.html#_of_test',
                                                                                      'spml_nb/training/selection.py'),
                                             'spml_nb.training.selection._scored': ( 'training/selection.html#_scored',

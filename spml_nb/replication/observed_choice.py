@@ -268,7 +268,7 @@ def sweep(datasets: Iterable[str] = (), *, dry_run: bool = False, tell: Callable
     Raises:
         SpmlError: for another set of photos or engine.
     """
-    check_launch(one_of(engine, ('local',), 'engine for this sweep'), address, jobs)
+    check_launch(one_of(engine, ('local',), 'engine'), address, jobs)
     names = [one_of(name, DATASETS, 'set of photos') for name in datasets] or list(DATASETS)
     lines = read()
     recorded = set(lines.dataset + '-' + lines.loss + '-' + lines.draw.astype(str) + '-' + lines.seed.astype(str))

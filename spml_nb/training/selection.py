@@ -234,10 +234,7 @@ def scores(logits: dict[str, Tensor], task: Task, map_definition: str = 'cole', 
     """
     told = ['val'] if blind(task, selection) else []   # the choice of the epoch has said so
     true, truth = scoring_labels(task.data, {part: getattr(task, part) for part in logits}, told)
-    rule = next(iter(targets(task, selection)))
-    numbers = {'map_definition': map_definition, 'selected_by': SELECTED_BY[rule]}
-    if rule == 'val_observed' and 'val' in logits:
-        numbers |= _against_observed(logits['val'], task, map_definition)
+    numbers = {'map_definition': map_definition, **_of_choice(logits, task, map_definition, selection)}
     numbers |= {f'{part}_truth': word for part, word in truth.items()}
     numbers |= {f'{part}_left_out': int((target == 0).sum()) for part, target in true.items()}
     classes = seen_classes(task)
@@ -260,6 +257,13 @@ def _threshold(logits: dict[str, Tensor], task: Task, selection: str) -> float:
     if rule == 'val_observed' and not (task.observed_val < 0).any():
         return metrics.positive_threshold(probabilities, by)
     return metrics.best_threshold(probabilities, by, unknown='ignore')
+
+def _of_choice(logits: dict[str, Tensor], task: Task, map_definition: str, selection: str) -> dict:
+    "What chose the epoch, with its scores where no clean label did."
+    rule = next(iter(targets(task, selection)))
+    blindly = rule == 'val_observed' and 'val' in logits
+    return {'selected_by': SELECTED_BY[rule],
+            **(_against_observed(logits['val'], task, map_definition) if blindly else {})}
 
 SELECTED_BY = {'val_clean': 'clean_map', 'val_observed': 'observed_auc', 'last': 'last'}
 
