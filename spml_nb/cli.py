@@ -44,7 +44,9 @@ def _command(help: str, description: str, *arguments, below=str):
                     'labels.csv', completes='benchmark'),
           _argument('--root', help='folder of data sets (unset: `data` in settings.ini)'),
           _argument('--check', action='store_true',
-                    help='only say what is missing, or what is wrong with your folder; exit status 1 if something is'),
+                    help='only say what is missing, or what is wrong with your folder; exit status 1 if '
+                         'something is missing, photos cannot be used or are in two parts, or there is '
+                         'nothing to learn'),
           _argument('--mirror', help='address or folder to try first, with files as NAME/FILE (unset: SPML_NB_MIRROR)'))
 def _data(args) -> bool | None:
     from spml_nb.data import glance
@@ -252,8 +254,10 @@ def _export(args):
           'Score a model on a folder with images/ and labels.csv: counts, precision, recall and mAP, with intervals.',
           _argument('run', completes='run', help=_MODEL),
           _argument('folder', completes='file', help='photos with known labels, or the name of a data set'),
-          _argument('--part', default='test',
-                    help='train, val, test, or all photos whatever the column `split` says (unset: test)'))
+          _argument('--part',
+                    help='train, val, test, or all photos whatever the column `split` says (unset: test '
+                         'for the data that the model was trained on, for a named set, and for a folder '
+                         'with a column `split`; else all)'))
 def _evaluate(args):
     from spml_nb.use import scoring
     print(scoring.evaluate(args.run, args.folder, args.part))

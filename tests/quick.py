@@ -4,7 +4,7 @@ import pandas as pd
 
 from spml_nb.runs.config import Config
 
-QUICK = {'dataset': 'folder', 'backbone': 'mini', 'epochs': 2}
+QUICK = {'dataset': 'folder', 'labels': 'single', 'backbone': 'mini', 'epochs': 2}
 
 
 def config(folder, **given): return Config(**{**QUICK, 'loss': 'an', **given, 'dataset': str(given.get('dataset', folder))})

@@ -61,7 +61,7 @@ class Made:
 
     def run(self, name):
         if name not in self.results:
-            config = {'dataset': str(self.folder), 'backbone': 'mini', 'image_size': 32, 'epochs': 1, 'lr': 3e-3, **CONFIGS[name]}
+            config = {'dataset': str(self.folder), 'labels': 'single', 'backbone': 'mini', 'image_size': 32, 'epochs': 1, 'lr': 3e-3, **CONFIGS[name]}
             with mock.patch.dict(os.environ, SPML_NB_RUNS=str(self.work / 'runs'), SPML_NB_CACHE=str(self.work / 'cache'), SPML_NB_DEVICE='cpu'):
                 self.results[name] = training.train(runs.Config(**config))
         return self.results[name]

@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['LAYOUT', 'NAMED', 'HEADERS', 'RESERVED', 'CELLS', 'FORMATS', 'PHOTOS', 'FORM', 'OFTEN', 'PLACEHOLDERS', 'Listing',
-           'read_cells', 'usable_names', 'label_matrix', 'read_labels', 'open_photo', 'upright', 'reason', 'assemble',
-           'photos_of', 'read_folder', 'doubts', 'places', 'first_there']
+           'read_cells', 'usable_names', 'label_matrix', 'read_labels', 'open_photo', 'upright', 'reason',
+           'split_by_row', 'explain_split', 'assemble', 'photos_of', 'read_folder', 'doubts', 'places', 'first_there']
 
 # %% ../../nbs/data/folder.ipynb #e0cce245
 import csv
+import hashlib
 import os
 import posixpath
 import re
@@ -16,7 +17,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import BinaryIO
@@ -359,8 +360,8 @@ def _other_format(file):
     return next((name for name in named if name not in FORMATS), None)
 
 # %% ../../nbs/data/folder.ipynb #da9de600
-def _read_split(given, images, file, scored=False):
-    "The part of each image: as given, with validation rows drawn where there are none; all drawn if `given` is None."
+def _read_split(given, images, file, scored=False, by_row=False):
+    "The part of each image, and the parts that were drawn: validation if the table names none, all if it has no split."
     split = np.full(len(images), 'train', '<U5')
     if given is not None:
         words = [word.strip() for word in given]
@@ -376,16 +377,62 @@ def _read_split(given, images, file, scored=False):
             if part not in words and not scored:
                 raise SpmlError(f'{file}: the column `split` names no {part} row. Mark some, or remove the '
                                 f'column{remedy}.')
-    else: split[_last_fifth(split, file, 4)] = 'test'
-    if 'val' not in split and 'train' in split: split[_last_fifth(split, file, 3)] = 'val'
-    return split
+    elif scored and len(images) < _LEAST['test']: split[:] = 'test'
+    drawn = ('test', 'val') if given is None else ('val',)
+    if 'val' in split or 'train' not in split: drawn = ()
+    for part in drawn: split[_draw_part(part, split, None if by_row else images, file)] = part
+    return split, drawn
 
-def _last_fifth(split, file, least):
+_SEED = 7069   # of the hash: another one draws other parts
+_LEAST = {'test': 4, 'val': 3}   # training rows that a part can be drawn from: one is left for each other part
+
+def _draw_part(part, split, names, file):
+    "The training rows that become another part: by the names of the photos, by row where these are None."
     rows = np.flatnonzero(split == 'train')
-    if len(rows) < least:
+    if len(rows) < _LEAST[part]:
         raise SpmlError(f"{file}: {len(rows)} {'train ' * (len(rows) < len(split))}rows are too few to split; needed: "
-                        f'{least} or more. Add photos, or mark train, val and test in a column `split`.')
-    return rows[split_rows(len(rows))[1]]
+                        f'{_LEAST[part]} or more. Add photos, or mark train, val and test in a column `split`.')
+    if names is None: return rows[split_rows(len(rows))[1]]
+    numbers = np.array([_number(part, names[row]) for row in rows])
+    count = np.clip((numbers < 0.2).sum(), 1, len(rows) - _LEAST[part] + 1)
+    return rows[numbers.argsort()[:count]]
+
+def _number(part, name):
+    "A number in [0, 1) that follows from the name of a photo alone, another one for each part."
+    name = unicodedata.normalize('NFC', posixpath.normpath(name))
+    return int.from_bytes(hashlib.sha256(f'{_SEED} {part} {name}'.encode()).digest()[:8], 'big') / 2**64
+
+def split_by_row(data: Dataset) -> Dataset:
+    """Give a data set the split that earlier versions drew, by row.
+
+    Args:
+        data: Any.
+
+    Returns:
+        The same images and labels, with the parts of `data.drawn` drawn by row.
+
+    Source:
+        Cole et al. (2021).
+    """
+    split = np.where(np.isin(data.split, data.drawn), 'train', data.split)
+    for part in data.drawn: split[_draw_part(part, split, None, data.name)] = part
+    return replace(data, split=split, drawn=())
+
+def explain_split(data: Dataset, seen: str) -> str:
+    """Say so where a run saw the same photos and labels, with the split by row of earlier versions.
+
+    Args:
+        data: As they are now.
+        seen: The fingerprint of what the run saw, or `photos_of` its test part.
+
+    Returns:
+        Two sentences, the second with the remedy; '' where something else differs.
+    """
+    before = split_by_row(data) if data.drawn else data
+    return '' if not data.drawn or seen not in (before.fingerprint, before.photos_of('test')) else (
+        'Photos and labels are the same, but the split has changed: parts were drawn by row, and are drawn by the '
+        "photos' names now. A column `split` with the parts that `spml_nb.data.folder.split_by_row` gives keeps the "
+        'old ones.')
 
 # %% ../../nbs/data/folder.ipynb #b040bc6a
 def assemble(name: str, listing: Listing, folder: Path, file: Path) -> Dataset:
@@ -398,13 +445,13 @@ def assemble(name: str, listing: Listing, folder: Path, file: Path) -> Dataset:
         file: The table, for messages.
 
     Returns:
-        The data set, with validation rows drawn where the table has none.
+        The data set, with validation rows drawn by row where the table has none.
 
     Raises:
         SpmlError: If images are missing, outside the folder or listed twice, or the split is no split.
     """
-    return Dataset(name, _image_paths(listing.images, folder, file), listing.labels, listing.class_names,
-                   _read_split(listing.split, listing.images, file))
+    split, _ = _read_split(listing.split, listing.images, file, by_row=True)
+    return Dataset(name, _image_paths(listing.images, folder, file), listing.labels, listing.class_names, split)
 
 FORM = f'A data set is a folder with images/ and labels.csv. {LAYOUT}'
 
@@ -430,14 +477,15 @@ def photos_of(folder: Path, expected: str = '') -> Path:
                         f'{_other_images(folder) or _class_folders(folder)}{FORM}')
     return images
 
-def read_folder(folder: Path, name: str, expected: str = '', scored: bool = False) -> Dataset:
+def read_folder(folder: Path, name: str, expected: str = '', scored: bool = False, by_row: bool = False) -> Dataset:
     """Read a folder with images/ and labels.csv.
 
     Args:
         folder: The folder.
         name: What tables call the data set.
         expected: Opens the message if there is no such folder.
-        scored: A column `split` may leave out training or test rows.
+        scored: A column `split` may leave out training or test rows, and a table without it may have few.
+        by_row: Draw parts by row, as those of the papers' sets are, not by the names of the photos.
 
     Returns:
         The data set.
@@ -451,11 +499,11 @@ def read_folder(folder: Path, name: str, expected: str = '', scored: bool = Fals
     table = read_cells(file)
     if table.empty: raise SpmlError(f'{file} has a header and no rows. Add a row for each photo.')
     names, split = table['image'].tolist(), table['split'].tolist() if 'split' in table else None
-    paths, parts, (labels, class_names) = _each(
-        lambda: _image_paths(names, images, file), lambda: _read_split(split, names, file, scored),
+    paths, (parts, drawn), (labels, class_names) = _each(
+        lambda: _image_paths(names, images, file), lambda: _read_split(split, names, file, scored, by_row),
         lambda: read_labels(table, file))
     if not class_names: raise SpmlError(f'{file} names no label at all. Write names of classes beside the images.')
-    return Dataset(name, paths, labels, class_names, parts)
+    return Dataset(name, paths, labels, class_names, parts, () if by_row else drawn)
 
 def _each(*readers):
     "What each reader gives; what several of them refuse is one message."

@@ -72,15 +72,10 @@ def cache_file(dataset: Dataset, size: int) -> Path:
     Raises:
         SpmlError: If the settings cannot be read.
     """
-    key = [CACHE_VERSION, size, *map(_stamp, dataset.image_names, dataset.images)]
+    key = [CACHE_VERSION, size, *dataset.photo_hashes]
     digest = hashlib.sha256(json.dumps(key).encode())
     name = re.sub(r'[^\w.-]', '_', dataset.name)[:60]
     return settings.path('cache') / 'images' / f'{name}-{size}-{digest.hexdigest()[:16]}.npy'
-
-def _stamp(name, file):
-    try: stat = os.stat(file)
-    except OSError: return name, None  # decoding will say what is wrong
-    return name, stat.st_size, stat.st_mtime_ns
 
 # %% ../../nbs/data/images.ipynb #ec99d275
 def _opened(file, shape):

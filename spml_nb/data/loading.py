@@ -47,6 +47,11 @@ def _drawn(name):
     for array in (images, labels, split): array.flags.writeable = False
     return Dataset(name, images, labels, class_names, split)
 
+def _is_benchmark(folder):
+    "Whether a folder, named by its path, is that of a set of the papers: its parts are those of the set."
+    if folder.name not in BENCHMARKS: return False
+    return (folder / 'ready.json').is_file() or folder.resolve() == folder_of(folder.name).resolve()
+
 def _find(name, root, scored=False):
     "The Dataset before any class is left out."
     if not isinstance(name, str | os.PathLike) or not str(name):
@@ -56,7 +61,7 @@ def _find(name, root, scored=False):
     candidates = places(name, root)
     folder = first_there(candidates)
     if folder.exists():
-        data = read_folder(folder, folder.name, scored=scored)
+        data = read_folder(folder, folder.name, scored=scored, by_row=_is_benchmark(folder))
         for sentence in doubts(data, folder / 'images'): warn(sentence)
         return data
     if isinstance(name, str) and not {'/', os.sep} & set(name):
@@ -87,7 +92,7 @@ def load(name_or_folder: str | Path, root: str | Path | None = None, min_positiv
             and if no class is left.
 
     Source:
-        The split of Cole et al. 2021 (20 % of the training rows validate), drawn with seed 1200.
+        The split of Cole et al. 2021 for named sets (20 % of the training rows validate), drawn with seed 1200.
     """
     return _choose_classes(_find(name_or_folder, root, scored), min_positives, exclude)
 

@@ -26,7 +26,7 @@ from ..base.files import write_atomically
 from ..data import loading
 from ..data.dataset import listed
 from ..data.folder import first_there, places
-from ..data.glance import parts
+from ..data.glance import describe_shared, parts
 from ..data.labels import against, for_scoring, missing, setting
 from ..data.side import kinds, pinned
 from ..methods.core import find, names
@@ -365,16 +365,17 @@ def _opening(data, rows):
     idle = '.\nNo training label is unknown, so methods for missing labels have nothing to do here'
     shown = ('; all labels in the table are used, unknown ones stay unknown; seeds change the training only'
              + idle * bool((data.labels[data.rows('train')] != 0).all()))
-    return (f'{data!r}\n{len(rows)} method{"s" * (len(rows) > 1)}'
+    said = (f'{data!r}\n{len(rows)} method{"s" * (len(rows) > 1)}'
             f'{shown if rows[0].labels == "full" else f", labels {rows[0].labels}"}.')
+    return '\n'.join(filter(None, [said, describe_shared(data)]))
 
 def _left(rows, suite, folder, seeds):
     "What is to be trained. Refused where a run, any that a search may come to, had other photos or labels."
     tried = [config for row in rows for config in candidates(row, suite, folder)]
     later = [replace(config, seed=seed, label_seed=seed) for config in tried for seed in seeds]
     if old := stale(tried + later):
-        raise SpmlError(f'{len(old)} runs of {folder} were trained before its photos or labels changed. Remove them '
-                        f"from {settings.path('runs')} to compare anew: {listed(old, 99)}.")
+        raise SpmlError(f'{len(old)} runs of {folder} were trained before its photos, labels or split changed. Remove '
+                        f"them from {settings.path('runs')} to compare anew: {listed(old, 99)}.")
     return needed(rows, suite, folder, seeds, finished())
 
 def _rows(methods: Iterable[str] | None, side: str, **given) -> list[Row]:
@@ -406,6 +407,7 @@ def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.D
     chosen = outcome(rows, suite, folder, known, range(seeds)).set_index('loss')[['lr', 'hparams', 'late']]
     table = table.join(chosen, 'loss').assign(against=against(truth))
     gaps = [missing(for_scoring(data.labels[data.rows(part)])[1], part) for part in ('val', 'test')]
+    gaps += [describe_shared(data)]
     gaps += [f'Of {known.photos} {part} photos {known.counted} count: of the others nothing is known to be absent. '
              'More photos annotated in full make scores surer.'
              for part, known in parts(data).iloc[1:].iterrows() if known.counted < known.photos]

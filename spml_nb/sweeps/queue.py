@@ -72,9 +72,9 @@ def attempt(config: Config) -> str:
 def _close(run: Run, error: SpmlError, seconds: float):
     "Finish a run that has diverged: no weights, and validation 0, so that a search can go on without it."
     config = run.config
-    data = loading.load(config.dataset, config.root, config.min_positives, config.exclude).fingerprint
+    data = loading.load(config.dataset, config.root, config.min_positives, config.exclude)
     result = {'scores': {'val_map': 0.0, 'diverged': 1}, 'diverged': error.message, 'class_names': [],
-              'seconds': seconds, 'data': data, 'provenance': provenance()}
+              'seconds': seconds, 'data': data.fingerprint, 'photos': data.content, 'provenance': provenance()}
     with run.lock():
         if not run.done: run.finish(result)
 
@@ -180,7 +180,10 @@ def plan(configs: Iterable[Config], known: pd.DataFrame | None = None) -> pd.Dat
     """
     root = settings.path('runs')
     each = {run.folder.name: run for run in (Run(canonical(c), root) for c in configs)}
-    def state(run): return 'done' if _finished(run) else 'begun' if (run.folder / 'last.pt').is_file() else 'missing'
+    photos = cache(_photos_now)   # one look at the files for all runs
+    def state(run):
+        if _finished(run, photos): return 'done'
+        return 'begun' if (run.folder / 'last.pt').is_file() else 'missing'
     rows = [{'config': run.config, 'run': name, 'state': state(run)} for name, run in each.items()]
     table, known = pd.DataFrame(rows, columns=['config', 'run', 'state']), finished() if known is None else known
     return table.assign(expected=_expected(table.config, known))
@@ -195,14 +198,23 @@ def stale(configs: Iterable[Config]) -> list[str]:
         Their names in the setting `runs`.
     """
     runs = {run.folder.name: run for run in map(Run, map(canonical, configs))}
-    return [name for name, run in runs.items() if run.done and not _finished(run)]
+    photos = cache(_photos_now)
+    return [name for name, run in runs.items() if run.done and not _finished(run, photos)]
 
-def _finished(run: Run) -> bool:
+def _finished(run: Run, photos: Callable) -> bool:
     "Whether a run is done, with the data that its folder of photos and the weights that their file hold now."
     if not run.done: return False
-    result, weights = read_json(run.folder / 'result.json', ('data',)), digest(run.config.weights)
-    same = None in (weights, result.get('weights')) or weights == result['weights']   # older versions wrote none
-    return same and science_key(run.config, result['data']) == science_key(run.config)
+    result = read_json(run.folder / 'result.json', ('data',))
+    if science_key(run.config, result['data']) != science_key(run.config): return False
+    now = {'weights': digest(run.config.weights), 'photos': photos(run.config.dataset, run.config.root)}
+    return all(None in (value, result.get(name)) or value == result[name]   # older versions wrote none
+               for name, value in now.items())
+
+def _photos_now(dataset: str, root: str | None) -> str | None:
+    "The content of a folder's photos, None for a named data set."
+    if dataset in loading.names(): return None
+    with warnings.catch_warnings(action='ignore'):   # whoever trains on the folder is warned
+        return loading.load(dataset, root).content
 
 def finished() -> pd.DataFrame:
     """Every finished run at hand, in the setting `runs` and in the table of record.
@@ -384,7 +396,8 @@ def run(configs: Iterable[Config], *, engine: str = 'local', address: str | None
                     tell(f'{progress(messages, expected, time.perf_counter() - began, jobs)}  {name}')
     except KeyboardInterrupt: tell('interrupted: the same command goes on from here.')
     message = [messages.get(name, '') for name in table.run]
-    state = ['done' if _finished(Run(config)) else 'failed' if why else 'missing'
+    photos = cache(_photos_now)
+    state = ['done' if _finished(Run(config), photos) else 'failed' if why else 'missing'
              for config, why in zip(table.config, message, strict=True)]
     table = table.assign(state=state, message=message).drop(columns='expected')
     for (why, state), rows in table[table.message != ''].groupby(['message', 'state'], sort=False):

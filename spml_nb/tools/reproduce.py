@@ -37,8 +37,8 @@ def facts(result: dict, config: Config) -> dict:
     Returns:
         {name: value}.
     """
-    kept = {'data': result['data'], 'device': config.device, 'seed': config.seed, 'label_seed': config.label_seed,
-            **result['provenance']}
+    kept = {'data': result['data'], **({'photos': result['photos']} if 'photos' in result else {}),
+            'device': config.device, 'seed': config.seed, 'label_seed': config.label_seed, **result['provenance']}
     return kept | kept.pop('versions', {})
 
 # %% ../../nbs/tools/reproduce.ipynb #b03219b2

@@ -9,6 +9,7 @@ __all__ = ['VERSION', 'onto', 'has_room', 'ImageSource', 'CropSource', 'image_so
 # %% ../../nbs/training/batches.ipynb #c9175b67
 import contextlib
 import hashlib
+import zlib
 from functools import cached_property
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ..base import progress, settings
-from ..base.errors import SpmlError
+from ..base.errors import SpmlError, warn
 from ..base.files import alone, remove_leftovers, write_atomically
 from ..data import images, views
 from ..data.dataset import Dataset
@@ -198,12 +199,23 @@ def cached_features(model: nn.Module, source: ImageSource, rows: np.ndarray, rol
     return np.load(file, mmap_mode='r')
 
 def _opened(file, n):
-    "The memory map, or None where there is no whole file; its numbers are taken as they are."
+    "The memory map, or None where there is no file, or one that does not hold what was written."
+    if not file.exists(): return None
     try: features = np.load(file, mmap_mode='r')
-    except Exception: return None   # absent, or a header whose damage raises one of a dozen types: computed again
-    size, kind = file.stat().st_size, (features.ndim, features.dtype)
-    whole = isinstance(features, np.memmap) and len(features) == n and features.offset + features.nbytes == size
-    return features if whole and kind in ((2, np.float32), (4, np.float16)) else None
+    except Exception: features = None   # a header whose damage raises one of a dozen types
+    if features is not None and _is_whole(features, file, n): return features
+    warn(f'{file} does not hold the features that were written there, so they are computed again. If this happens '
+         'often, check the disk of the cache.')
+    return None
+
+def _is_whole(features, file, n):
+    if not isinstance(features, np.memmap) or len(features) != n: return False
+    if (features.ndim, features.dtype) not in ((2, np.float32), (4, np.float16)): return False
+    with open(file, 'rb') as handle:
+        handle.seek(features.offset + features.nbytes)
+        return handle.read() in (b'', _checksum(features))   # older versions wrote no checksum
+
+def _checksum(features): return zlib.crc32(features).to_bytes(4, 'little')
 
 def _keep(file, model, source, rows, role, draw):
     remove_leftovers(file.parent)
@@ -211,7 +223,9 @@ def _keep(file, model, source, rows, role, draw):
         torch.manual_seed(1000 + draw)
         features = extract(model, source, rows, role)
     def save(path):
-        with open(path, 'wb') as handle: np.save(handle, features)
+        with open(path, 'wb') as handle:
+            np.save(handle, features)
+            handle.write(_checksum(features))
     write_atomically(file, save)
 
 # %% ../../nbs/training/batches.ipynb #1269d6ac

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import SpmlError
+from ..data.folder import explain_split
 from ..runs.folder import digest
 from .selection import MEASURES
 
@@ -38,29 +39,33 @@ def origin(config, task) -> dict:
         task: a `Task`.
 
     Returns:
-        {'data': fingerprint of photos and labels, 'task': digest of rows and observed labels, 'weights': digest of the
-        file that `weights` names, None where it names none}.
+        {'data': fingerprint of photos and labels, 'photos': content of the photos, 'task': digest of rows and observed
+        labels, 'weights': digest of the file that `weights` names, None where it names none}.
     """
     drawn = b''.join(f'{part.shape}'.encode() + part.tobytes() for part in (
         task.train, task.val, task.test, task.observed, task.observed_val))
-    return {'data': task.data.fingerprint, 'task': hashlib.sha256(drawn).hexdigest(),
+    return {'data': task.data.fingerprint, 'photos': task.data.content, 'task': hashlib.sha256(drawn).hexdigest(),
             'weights': digest(config.weights)}
 
-def compare(run, kept: dict, now: dict):
+def compare(run, kept: dict, now: dict, data):
     """Refuse a run that comes from something else. Runs of older versions say less, or nothing.
 
     Args:
         run: a `Run`, begun or done.
         kept: what it has written down.
         now: as from `origin`.
+        data: the `Dataset` as it is now.
 
     Raises:
         SpmlError: for another origin.
     """
-    for part, words in {'data': 'data', 'task': 'rows or observed labels', 'weights': 'weights'}.items():
+    for part, words in {'data': 'data', 'photos': 'photos', 'task': 'rows or observed labels',
+                        'weights': 'weights'}.items():
         if None not in (kept.get(part), now.get(part)) and kept[part] != now[part]:
-            raise SpmlError(f'{run.folder} was begun on {words} that have changed since. Remove that folder to train '
-                            'anew; if another folder of the same name was meant, give its whole path.')
+            why = f' {explain_split(data, kept[part])}'.rstrip() if part == 'data' else ''
+            raise SpmlError(f'{run.folder} was begun on {words} that have changed since.{why} Remove '
+                            'that folder to train anew; if another folder of the same name was meant, '
+                            'give its whole path.')
 
 def save(trainer):
     """Write everything that the next epoch depends on.
@@ -91,7 +96,7 @@ def load(trainer) -> dict | None:
         SpmlError: if the checkpoint is damaged, or as `compare`.
     """
     saved = trainer.run.restore('last.pt')
-    compare(trainer.run, saved or {}, trainer.origin)
+    compare(trainer.run, saved or {}, trainer.origin, trainer.task.data)
     return saved
 
 def restore(trainer, saved: dict):

@@ -17,6 +17,8 @@ from torch import Tensor
 from .. import data as datasets
 from .. import metrics
 from ..base.errors import SpmlError
+from ..data.dataset import default_part
+from ..data.folder import explain_split
 from ..runs.config import Config, resolve
 from ..runs.folder import Run, open_run
 from .batches import image_source
@@ -57,19 +59,19 @@ def rebuild(run: Run, config: Config, data: datasets.Dataset) -> Opened:
     return opened
 
 # %% ../../nbs/training/evaluation.ipynb #ca6eb9dc
-def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str = 'test',
+def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str | None = None,
              root: str | None = None) -> tuple[dict, Tensor, datasets.Dataset]:
     """Score a finished run on any data set of the same classes. Warns of a part without a known negative.
 
     Args:
         folder: of the run, or its name in the setting `runs`.
         dataset: a name or folder; unset: the run's own.
-        part: 'train', 'val' or 'test'.
+        part: 'train', 'val', 'test' or 'all'; unset: as in `default_part`.
         root: where named data sets live; unset: for the run's own, where it found them.
 
     Returns:
-        dict of map (percent), ap (C in [0, 1]), threshold, micro_f1, macro_f1 and truth (how much is known of the
-        labels, as from `labels.for_scoring`); (N, C) logits; the data set.
+        dict of map (percent), ap (C in [0, 1]), threshold, micro_f1, macro_f1, truth (how much is known of the labels,
+        as from `labels.for_scoring`) and part; (N, C) logits; the data set.
 
     Raises:
         SpmlError: if the run is not done, the classes differ, or the run's own data have changed.
@@ -78,6 +80,8 @@ def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str
     result, config = run.result(), replace(run.config, device=None, root=root or run.config.root)
     if dataset is not None: config = replace(config, dataset=str(dataset), root=root, min_positives=0, exclude=())
     data = _same_classes(data_of(run, config, dataset is None), result['class_names'])
+    own = dataset is None or data.name == Path(run.config.dataset).name
+    part = part or default_part(data, own or data.photos_of('test') == result.get('tested'))
     rows = data.rows(part)
     if not len(rows):
         raise SpmlError(f'{data.name!r} has no image in the part {part!r}. Choose another, or mark rows in the column '
@@ -91,7 +95,7 @@ def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str
                'ap': metrics.average_precision(logits, true, unknown='ignore').tolist(), 'threshold': threshold}
     p = torch.sigmoid(logits.cpu().double())
     f1 = {f'{k}_f1': metrics.f1(p, true, average=k, threshold=threshold, unknown='ignore') for k in ('micro', 'macro')}
-    return {**numbers, **f1, 'truth': truth[part]}, logits, data
+    return {**numbers, **f1, 'truth': truth[part], 'part': part}, logits, data
 
 def data_of(run: Run, config: Config, own: bool) -> datasets.Dataset:
     """The data set of a configuration.
@@ -110,10 +114,13 @@ def data_of(run: Run, config: Config, own: bool) -> datasets.Dataset:
     with warnings.catch_warnings(action='ignore' if own else None):
         data = datasets.load(config.dataset, root=config.root, min_positives=config.min_positives,
                              exclude=config.exclude, scored=not own)
-    if own and (trained_on := run.result().get('data', data.fingerprint)) != data.fingerprint:
-        raise SpmlError(f'{run.folder} was trained on {config.dataset!r} with the fingerprint {trained_on}; what is '
-                        f'found there now has {data.fingerprint}. Put the old data back, or name the data set to be '
-                        'scored.')
+    kept = run.result() if own else {}
+    for trained_on, now in ((kept.get('data'), data.fingerprint), (kept.get('photos'), data.content)):
+        if trained_on not in (None, now):
+            why = f'{explain_split(data, trained_on)} '.lstrip()
+            raise SpmlError(f'{run.folder} was trained on {config.dataset!r} with the fingerprint '
+                            f'{trained_on}; what is found there now has {now}. {why}Put the old data '
+                            'back, or name the data set to be scored.')
     return data
 
 def _same_classes(data: datasets.Dataset, names: list[str]) -> datasets.Dataset:

@@ -14,7 +14,7 @@ from .. import data as datasets
 from ..base.errors import SpmlError
 from ..data import labels, side
 from ..data.official.boxes import box_weights
-from ..runs.config import Config
+from ..runs.config import Config, default_labels
 
 # %% ../../nbs/training/task.ipynb #e14b759d
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ def make_task(config: Config) -> Task:
     data = datasets.load(config.dataset, root=config.root, min_positives=config.min_positives, exclude=config.exclude)
     train, val, test = (data.rows(part) for part in ('train', 'val', 'test'))
     drawn = np.sort(np.concatenate([train, val]))
-    observed, setting = np.zeros_like(data.labels), labels.setting(config.labels)
+    kind_of_labels = config.labels or default_labels(config.dataset)
+    observed, setting = np.zeros_like(data.labels), labels.setting(kind_of_labels)
     if (kind := setting.get('weights')) in labels.OF_BOXES:
         setting['weights'] = box_weights(config.dataset, data, kind, config.root)[drawn]
     observed[drawn] = labels.observe(data.labels[drawn], **setting, seed=config.label_seed, unknown='ignore')
@@ -69,7 +70,7 @@ def make_task(config: Config) -> Task:
         raise SpmlError(f'{data.name!r} has no training image. Mark rows `train` in the column `split` of its table.')
     if not observed[train].any():
         raise SpmlError(f'nothing is observed in the {len(train)} training images of {data.name!r} with '
-                        f'labels={config.labels!r}: there is nothing to learn from. '
+                        f'labels={kind_of_labels!r}: there is nothing to learn from. '
                         "Check the table's labels, or observe more (labels: single, full, partial-F, "
                         "single+negatives).")
     seen = (data.labels[train] > 0).any(0)

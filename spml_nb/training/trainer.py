@@ -21,6 +21,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from .. import methods, models
 from ..base import files, progress
 from ..base.errors import SpmlError, warn
+from ..data.glance import count_shared, describe_shared
 from ..methods.core import ViewOutputs, forward_views
 from ..models.heads import Outputs
 from ..runs.config import Config, resolve
@@ -265,7 +266,8 @@ class Trainer:
         for part, name in ((self.module, 'network'), (self.method, 'method')): part.load_state_dict(best[name])
 
     def warn(self):
-        "Say so when the best epoch cannot be chosen by true labels, or the precision is slow."
+        "Say so when test photos are training photos, the epoch cannot be chosen by true labels, or precision is slow."
+        if self.group.first and (shared := describe_shared(self.task.data)): warn(shared)
         if self.group.first and self.config.precision == 'fp16' and self.device.type == 'cpu':
             warn('precision: fp16 is several times slower than bf16 or float32 on a CPU. Give one of these.')
         if self.group.first and self.config.selection == 'val_clean' and blind(self.task, 'val_clean'):
@@ -315,7 +317,7 @@ def train(config: Config, *, task: Task | None = None, root: Path | None = None,
     run, task, group = Run(config, root), task or make_task(config), Group(config.device)
     with run.lock() if group.first else nullcontext():
         group.wait()   # the others look when the first holds the folder
-        if run.done: return _finished(run, checkpoint.origin(config, task))
+        if run.done: return _finished(run, checkpoint.origin(config, task), task)
         trainer = Trainer(config, run, task, on_epoch, on_step)
         if group.first: run.start()
         trainer.fit()
@@ -323,9 +325,9 @@ def train(config: Config, *, task: Task | None = None, root: Path | None = None,
     group.wait()
     return read_result(run)
 
-def _finished(run: Run, origin: dict) -> Result:
+def _finished(run: Run, origin: dict, task: Task) -> Result:
     "The result of a run that was done before, if it comes from the same data, labels and weights."
-    checkpoint.compare(run, run.result(), origin)
+    checkpoint.compare(run, run.result(), origin, task.data)
     _remove_checkpoints(run)   # left by a process killed in its very last step
     print(f'already done: {run.folder.name}', flush=True)
     return read_result(run)
@@ -347,7 +349,8 @@ def finish(trainer: Trainer):
     other = _logits_by_other_rule(trainer, logits)
     if not trainer.group.first: return
     numbers = {**scores(logits, task, config.map_definition, config.selection), **trainer.own_scores(),
-               **trainer.at_end, **{f'best_{k}': v for k, v in best.items() if k != 'value'}, **_how_it_ended(trainer)}
+               **trainer.at_end, **{f'best_{k}': v for k, v in best.items() if k != 'value'}, **_how_it_ended(trainer),
+               'test_in_train': count_shared(task.data)}
     if other is not None:
         numbers |= {'observed_best_epoch': trainer.choices[1].best['epoch'],
                     **scores_by_observed(other, task, config.map_definition)}

@@ -16,9 +16,10 @@ import pandas as pd
 from PIL import Image
 
 from .. import metrics
-from ..base.errors import SpmlError, one_of, warn
+from ..base.errors import SpmlError, warn
 from ..data import labels as label_values
-from ..data.dataset import PARTS, listed
+from ..data.dataset import default_part, listed
+from ..data.folder import explain_split
 from ..data.loading import load
 from ..replication.statistics import image_draws, resampled_map
 from .predict import open_model
@@ -156,14 +157,34 @@ def score(probabilities: np.ndarray, labels: np.ndarray, names: list[str], thres
                   int((targets == 0).all(1).sum()), truth, int((targets == 0).sum()), threshold, **words)
 
 # %% ../../nbs/use/scoring.ipynb #7e3f5527
-def evaluate(model: str | Path, dataset: str | Path, part: str = 'test', *, root: str | None = None,
+def _is_own(description, data):
+    "Whether a model was trained on a data set of this name, or one with these test photos."
+    tested = description.get('tested')
+    return (description['dataset'] == data.name or tested == data.photos_of('test')
+            or bool(explain_split(data, tested)))
+
+def _describe_training(description, data, rows):
+    "For the heading: what is known of a model's training on rows. Warns of test photos that it was not tested on."
+    if not _is_own(description, data):
+        return ' (whether the model was trained on some of them is not known)'
+    if (data.split[rows] != 'test').any(): return ' (trained or chosen on photos of these names)'
+    tested = description.get('tested')
+    if tested not in (None, data.photos_of('test')):
+        remedy = explain_split(data, tested) or (
+            'If the parts have changed since, give the old ones in a column `split`; if these are other '
+            'photos, take all of them (--part all).')
+        warn(f'{data.name}: these are not the test photos that the model was tested on, so that some '
+             f'of them may have been trained on. {remedy}')
+    return ''
+
+def evaluate(model: str | Path, dataset: str | Path, part: str | None = None, *, root: str | None = None,
              device: str | None = None) -> Scores:
     """Score a model on photos with known labels.
 
     Args:
         model: as in `spml_nb.use.predict.open_model`.
         dataset: a name, or a folder with images/ and labels.csv.
-        part: 'train', 'val', 'test' or 'all'.
+        part: 'train', 'val', 'test' or 'all'; unset: as in `default_part`.
         root: where named data sets live.
         device: unset: the setting `device`.
 
@@ -174,8 +195,8 @@ def evaluate(model: str | Path, dataset: str | Path, part: str = 'test', *, root
         SpmlError: as `open_model` and `load`; where the part is empty, or no class is common to both.
     """
     opened, data = open_model(model, device), load(dataset, root, scored=True)
-    one_of(part, (*PARTS, 'all'), 'part of a data set')
-    rows = np.arange(len(data)) if part == 'all' else data.rows(part)
+    part = part or default_part(data, _is_own(opened.description, data))
+    rows = data.rows(part)
     if not len(rows):
         raise SpmlError(f'{data.name!r} has no photo in the part {part!r}. Take all of them (--part all), or mark rows '
                         'in the column `split`.')
@@ -185,13 +206,7 @@ def evaluate(model: str | Path, dataset: str | Path, part: str = 'test', *, root
                         f'({listed(opened.class_names)}). Rename those in labels.csv that mean the same.')
     photos = [Image.fromarray(data.images[row]) if data.images_in_memory else data.images[row] for row in rows]
     p = opened.predict(photos).iloc[:, 1:-1].to_numpy(float)[:, [opened.class_names.index(name) for name in both]]
-    named, tested = opened.description['dataset'] == data.name, opened.description.get('tested')
-    here, other = data.photos_of('test'), (data.split[rows] != 'test').any()
-    if named and not other and tested not in (None, here):
-        warn(f'{data.name}: these are not the test photos that the model was tested on. If labels.csv was sorted or '
-             'has grown since, and has no column `split`, some of them may have been trained on. Give it one.')
-    seen = ' (whether the model was trained on some of them is not known)'
-    if named or tested == here: seen = ' (trained or chosen on photos of these names)' if other else ''
+    seen = _describe_training(opened.description, data, rows)
     return score(p, data.labels[np.ix_(rows, [data.class_names.index(name) for name in both])], both, opened.threshold,
                  heading=f'{data.name}, part {part}{seen}: ',
                  absent=tuple(name for name in opened.class_names if name not in both))

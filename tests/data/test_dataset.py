@@ -3,6 +3,7 @@ import re
 
 import numpy as np
 import pytest
+from redrawn import as_bitmaps, redraw
 from tables import ROWS
 
 from spml_nb.base.errors import SpmlError
@@ -52,3 +53,30 @@ def test_the_fingerprint_of_images_in_memory_covers_their_pixels():
     brighter = np.zeros((3, 4, 4, 3), np.uint8); brighter[2, 3, 3, 2] = 1
     assert small().fingerprint == small(name='t').fingerprint != small(images=brighter).fingerprint
     assert small(split=np.array(['train', 'val', 'test'], dtype='<U9')).fingerprint == small().fingerprint
+
+
+@pytest.mark.silent('C1')
+def test_the_content_follows_every_byte_of_every_photo_whatever_their_sizes_and_times(photo_folder):
+    as_bitmaps(photo_folder)
+    def read():
+        data = load(photo_folder)
+        return data.fingerprint, data.content, data.photo_hashes
+    photo = load(photo_folder).images[7]
+    first = read()
+    redraw(photo)
+    second = read()
+    redraw(photo)
+    assert first == read() and first[0] == second[0] and first[1] != second[1] and re.fullmatch('[0-9a-f]{16}', first[1])
+    assert [k for k, (a, b) in enumerate(zip(first[2], second[2], strict=True)) if a != b] == [7]
+
+
+@pytest.mark.silent('C1')
+def test_photos_that_cannot_be_read_have_no_checksum_and_equal_ones_have_equal_checksums(photo_folder):
+    data = load(photo_folder)
+    data.images[1].write_bytes(data.images[0].read_bytes())
+    data.images[2].unlink()
+    assert data.photo_hashes[0] == data.photo_hashes[1] != data.photo_hashes[3] and data.photo_hashes[2] == ''
+    pixels = np.zeros((3, 4, 4, 3), np.uint8)
+    pixels[2] = 1
+    first, second, third = small(images=pixels).photo_hashes
+    assert first == second != third

@@ -1,15 +1,17 @@
 """A folder of photos: what is read from its table, how it is split, and how each wrong input is answered."""
 import shutil
+import unicodedata
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image, ImageOps, features
 from tables import NAMES, ROWS, numbered, refused
 
 from spml_nb.base.errors import SpmlError, SpmlWarning
 from spml_nb.data import folder as folders
-from spml_nb.data.folder import LAYOUT, Listing, doubts, read_folder, reason, upright
+from spml_nb.data.folder import LAYOUT, Listing, doubts, explain_split, read_folder, reason, split_by_row, upright
 from spml_nb.data.loading import load
 from spml_nb.data.official.registry import table_text
 
@@ -89,21 +91,73 @@ def test_images_may_lie_in_subfolders_and_spare_files_do_not_matter(folder):
 
 # ---- split
 
-def test_without_a_split_the_protocol_is_used_twice(folder):
+def parts_of(path): return dict(zip(*(getattr(load(path), name) for name in ('image_names', 'split')), strict=True))
+
+
+def by_row(rows): return np.sort(rows[np.random.RandomState(1200).permutation(len(rows))[-round(0.2 * len(rows)):]])
+
+
+def test_by_row_the_protocol_is_used_twice(folder):
     table, names = numbered(50)
-    data = load(folder(table, names))
-    order = np.random.RandomState(1200).permutation(50)
-    test, rest = np.sort(order[40:]), np.sort(order[:40])
-    val = np.sort(rest[np.random.RandomState(1200).permutation(40)[32:]])
-    assert data.rows('test').tolist() == test.tolist() and data.rows('val').tolist() == val.tolist() and len(data.rows('train')) == 32
+    path = folder(table, names)
+    test = by_row(np.arange(50))
+    val = by_row(np.setdiff1d(np.arange(50), test))
+    for data in (read_folder(path, 'set', by_row=True), split_by_row(load(path))):
+        assert data.rows('test').tolist() == test.tolist() and data.rows('val').tolist() == val.tolist() and len(data.rows('train')) == 32 and data.drawn == ()
 
 
-def test_a_split_without_validation_takes_it_from_train_alone(folder):
+@pytest.mark.parametrize('rows', [True, False])
+def test_a_split_without_validation_takes_it_from_train_alone(folder, rows):
     table, names = numbered(50, split=['test' if k % 5 == 0 else 'train' for k in range(50)])
-    data = load(folder(table, names))
+    data = read_folder(folder(table, names), 'set', by_row=rows)
     train = np.array([k for k in range(50) if k % 5])
-    assert data.rows('test').tolist() == list(range(0, 50, 5))
-    assert data.rows('val').tolist() == np.sort(train[np.random.RandomState(1200).permutation(40)[32:]]).tolist()
+    assert data.rows('test').tolist() == list(range(0, 50, 5)) and data.drawn == (() if rows else ('val',))
+    assert not rows or data.rows('val').tolist() == by_row(train).tolist()
+    assert split_by_row(data).rows('val').tolist() == by_row(train).tolist()
+
+
+@pytest.mark.silent('C7')
+@pytest.mark.parametrize('marked', [False, True])
+def test_a_photo_keeps_its_part_when_the_table_grows_or_is_sorted(folder, marked):
+    table, names = numbered(400, **({'split': ['test' if k % 5 == 0 else 'train' for k in range(400)]} if marked else {}))
+    header, *lines = table.split('\n')
+    first = parts_of(folder(table, names))
+    for k, rows in enumerate([lines[::-1], sorted(lines), lines[7:], lines[:1], lines[100:] + lines[:100]]):
+        if len(rows) > 1: assert first.items() >= parts_of(folder('\n'.join([header, *rows]), names, at=f'at{k}')).items()
+    longer = '\n'.join([header, f'first.jpg,x{",train" * marked}', *lines, f'last.jpg,y{",test" * marked}'])
+    assert parts_of(folder(longer, [*names, 'first.jpg', 'last.jpg'], at='longer')).items() >= first.items()
+    share = {part: sum(each == part for each in first.values()) / 400 for part in ('train', 'val', 'test')}
+    assert abs(share['test'] - 0.2) < 0.05 and abs(share['val'] - 0.16) < 0.05
+
+
+def test_a_part_is_that_of_the_name_in_the_table(folder):
+    "Of its photo's place below images/, however é is typed and whatever other folders there are."
+    names = [f'été/{k}.jpg' for k in range(30)]
+    first = load(folder('\n'.join(['image,labels', *(f'{name},u' for name in names)]), names)).split
+    typed = [unicodedata.normalize('NFD', f'./{name}') for name in names]
+    assert load(folder('\n'.join(['image,labels', *(f'{name},u' for name in typed)]), names, at='other')).split.tolist() == first.tolist()
+    some = [*names, 'winter/1.jpg']
+    assert load(folder('\n'.join(['image,labels', *(f'{name},u' for name in some)]), some, at='third')).split[:30].tolist() == first.tolist()
+
+
+@pytest.mark.parametrize('n', range(4, 12))
+def test_small_folders_have_a_photo_in_each_part(folder, n):
+    for k in range(20):
+        names = [f'{k}-{row}.jpg' for row in range(n)]
+        data = load(folder('\n'.join(['image,labels', *(f'{name},u' for name in names)]), names, at=f'at{k}'))
+        assert set(data.split) == {'train', 'val', 'test'} and data.drawn == ('test', 'val')
+
+
+@pytest.mark.silent('C7')
+def test_a_run_on_the_split_by_row_is_told_from_other_changes(folder):
+    path = folder(*numbered(50))
+    data = load(path)
+    before = split_by_row(data)
+    assert all('split_by_row' in explain_split(data, seen) for seen in (before.fingerprint, before.photos_of('test')))
+    assert explain_split(data, data.fingerprint) == explain_split(data, '0123456789abcdef') == explain_split(before, before.fingerprint) == ''
+    table = pd.read_csv(path / 'labels.csv').assign(split=before.split)   # the remedy
+    table.to_csv(path / 'labels.csv', index=False)
+    assert load(path).fingerprint == before.fingerprint
 
 
 def test_a_split_without_test_rows_is_refused_with_the_two_remedies(folder):

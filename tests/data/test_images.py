@@ -18,6 +18,7 @@ import pytest
 import torch
 from noise import noise_photos, opened
 from PIL import Image, ImageOps
+from redrawn import redraw
 from torchvision.transforms import CenterCrop, RandomResizedCrop, Resize
 
 from spml_nb import data as datasets
@@ -270,16 +271,31 @@ def test_without_a_terminal_there_is_one_line_and_no_bar(photos, capfd):
     assert out.count('\n') == 1 and err == ''
 
 
-def test_the_key_follows_names_sizes_times_and_the_version(photos, monkeypatch, tmp_path):
+def test_the_key_follows_the_photos_the_size_and_the_version(photos, monkeypatch, tmp_path):
     def key(): return cache_file(dataset(photos), 16)
     seen = [key(), cache_file(dataset(photos), 17), cache_file(dataset(photos[:-1]), 16), cache_file(dataset(photos[::-1]), 16), cache_file(dataset(photos, 'b'), 16)]
-    stat = photos[2].stat(); os.utime(photos[2], ns=(stat.st_atime_ns, stat.st_mtime_ns + 1)); seen.append(key())
-    os.utime(photos[2], ns=(stat.st_atime_ns, stat.st_mtime_ns)); assert key() == seen[0]
+    stat = photos[2].stat()
+    os.utime(photos[2], ns=(stat.st_atime_ns, stat.st_mtime_ns + 1)); assert key() == seen[0]
     photos[2].write_bytes(photos[2].read_bytes() + b' '); os.utime(photos[2], ns=(stat.st_atime_ns, stat.st_mtime_ns)); seen.append(key())
     monkeypatch.setattr(images, 'CACHE_VERSION', 0); seen.append(key())
     assert len(set(seen)) == len(seen)
-    shutil.copytree(tmp_path / 'photos', tmp_path / 'moved')  # keeps times
+    shutil.copytree(tmp_path / 'photos', tmp_path / 'moved', copy_function=shutil.copyfile)   # other times
     assert cache_file(dataset([tmp_path / 'moved' / file.name for file in photos]), 16) == seen[-1]
+
+
+@pytest.mark.silent('C1')
+@pytest.mark.parametrize('whole', [False, True])
+def test_photos_of_the_same_sizes_and_times_do_not_share_pixels(tmp_path, whole):
+    def pixels(): return np.array(open_photos(dataset([file]), progress=False)[0] if whole else open_images(dataset([file]), 16, progress=False))
+    for name in ('mine', 'yours'): (tmp_path / name).mkdir()
+    file = tmp_path / 'mine' / 'a.bmp'
+    Image.fromarray(noise()).save(file)
+    mine = pixels()
+    file = Path(shutil.copy2(file, tmp_path / 'yours' / 'a.bmp'))   # of another folder with the same names, sizes and times
+    redraw(file)
+    yours = pixels()
+    redraw(file)   # in place
+    assert not np.array_equal(mine, yours) and np.array_equal(pixels(), mine)
 
 
 def test_a_replaced_photo_gives_new_pixels(photos):

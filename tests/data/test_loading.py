@@ -1,14 +1,16 @@
 """Loading: names, folders and the places where they are looked for, and classes that are left out."""
 import re
+import shutil
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tables import ROWS, refused
+from tables import ROWS, numbered, refused
 
 from spml_nb import data as datasets
 from spml_nb.data import loading, miniatures
+from spml_nb.data.folder import split_by_row
 from spml_nb.data.loading import load
 from spml_nb.data.official.registry import BENCHMARKS
 
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings('ignore:.*no training image has it')  # 
 # ---- the real photos
 
 def test_clothing_photos_have_the_protocols_numbers(ccp):
-    data = load(ccp, min_positives=40, exclude=['skin', 'hair'])
+    data = load('ccp', root=ccp.parent, min_positives=40, exclude=['skin', 'hair'])
     assert len(data) == 2098 and len(data.class_names) == 47 and [len(data.rows(part)) for part in datasets.PARTS] == [1342, 336, 420]
     assert round((data.labels > 0).sum() / len(data), 1) == 5.5 and set(np.unique(data.labels)) == {-1, 1}
     whole = load(ccp)
@@ -28,6 +30,16 @@ def test_clothing_photos_have_the_protocols_numbers(ccp):
 def test_a_named_benchmark_is_read_from_the_data_folder(ccp, monkeypatch):
     monkeypatch.setenv('SPML_NB_DATA', str(ccp.parent))
     assert load('ccp').fingerprint == load('ccp', root=ccp.parent).fingerprint == load(ccp).fingerprint
+
+
+def test_the_folder_of_a_named_set_has_the_split_of_the_set(folder, monkeypatch, tmp_path):
+    path = folder(*numbered(50), at='data/ccp')
+    assert load(path).drawn == ('test', 'val')   # somebody's folder that has the name
+    monkeypatch.setenv('SPML_NB_DATA', str(path.parent))
+    assert load(path).fingerprint == load('ccp').fingerprint == split_by_row(load(shutil.copytree(path, tmp_path / 'photos'))).fingerprint
+    monkeypatch.delenv('SPML_NB_DATA')
+    (path / 'ready.json').write_text('{}')   # of `spml data`
+    assert load(path).drawn == ()
 
 
 # ---- classes

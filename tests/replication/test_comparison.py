@@ -107,7 +107,7 @@ def test_after_a_correction_of_the_table_old_runs_do_not_pass_for_new_ones(one_l
     table.loc[0, 'positives'] = 'blue'
     table.to_csv(one_label_each / 'labels.csv', index=False)
     old = [folder.parent.name for folder in settings.path('runs').glob('*/DONE')]
-    with pytest.raises(SpmlError, match='4 runs of .*photos were trained before its photos or labels changed. Remove them from') as refused:
+    with pytest.raises(SpmlError, match='4 runs of .*photos were trained before its photos, labels or split changed. Remove them from') as refused:
         compare(one_label_each, ('an',), seeds=2, tell=lambda line: None)
     named = [name for name in old if name in str(refused.value)]
     assert len(named) == 4   # seeds that are not chosen yet stand there with the first of the search
@@ -119,6 +119,14 @@ def test_where_no_training_label_is_unknown_that_is_said(photo_folder, quick):
     told = []
     for labels in ('full', 'single'): compare(photo_folder, ('an', 'an'), labels=labels, dry_run=True, tell=told.append)
     assert 'No training label is unknown' in told[0] and '\n1 method;' in told[0] and 'No training label' not in told[2]
+
+
+@pytest.mark.silent('C2')
+def test_test_photos_that_are_training_photos_are_told_before_and_after(photo_folder, quick):
+    data, told = load(photo_folder), []
+    data.images[data.rows('test')[0]].write_bytes(data.images[data.rows('train')[0]].read_bytes())
+    compare(photo_folder, ['an'], seeds=1, tell=told.append)
+    assert all(f'of {len(data.rows("test"))} test photos 1 are' in said for said in (told[0], told[-1]))
 
 
 def test_an_interrupted_comparison_gives_no_verdict_and_leaves_what_was_kept(one_label_each, monkeypatch, capsys):

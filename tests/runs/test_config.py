@@ -196,3 +196,17 @@ def test_runs_whose_code_has_changed_since_have_new_names():
     assert configs._revised(plain) == {} and configs._revised(labelwise) == {'decoder': 2}
     sgd = resolve(Config(optimizer='sgd', **given))
     assert sgd.nesterov is False and config_hash(sgd) != config_hash(replace(sgd, nesterov=True))
+
+
+@pytest.mark.silent('A5')
+@pytest.mark.parametrize('dataset', ['mini_voc', 'coco14', 'ccp'])
+def test_named_sets_show_one_label_unless_told_otherwise(dataset):
+    assert Config().labels is None and resolve(Config(dataset=dataset)).labels == 'single' and resolve(Config(dataset=dataset, labels='full')).labels == 'full'
+    assert config_hash(resolve(Config(dataset=dataset))) == config_hash(resolve(Config(dataset=dataset, labels='single')))
+
+
+@pytest.mark.silent('A5')
+def test_a_folder_of_ones_own_shows_all_labels_unless_told_otherwise(photo_folder, tmp_path):
+    own = str(photo_folder)
+    assert resolve(Config(dataset=own)).labels == 'full' and resolve(Config(dataset=own, labels='single')).labels == 'single'
+    assert resolve(Config(dataset=str(tmp_path / 'coco14'))).labels == 'full'   # a path is no name

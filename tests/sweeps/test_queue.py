@@ -16,6 +16,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import torch
+from quick import config as quick
+from redrawn import as_bitmaps, redraw
 
 from spml_nb import runs, sweeps, training
 from spml_nb.base import settings
@@ -50,6 +52,15 @@ def test_what_is_done_is_not_run_again_and_a_failure_stops_nothing(place):
     folder = Run(resolve(QUICK)).folder
     assert queue.attempt(QUICK) == ''   # as after the death of a node that had just ended the run
     assert re.search(r'(?s)epoch  1/1.*already done', (folder / 'log.txt').read_text()) and not list(folder.parent.glob(f'{folder.name}.log'))
+
+
+@pytest.mark.silent('C1')
+def test_a_run_on_photos_that_were_redrawn_in_place_is_stale(photo_folder):
+    given = quick(as_bitmaps(photo_folder), regime='linear', epochs=1)
+    training.train(given)
+    assert queue.stale([given]) == [] and sweeps.plan([given]).state.tolist() == ['done']
+    redraw(*(photo_folder / 'images').glob('00?.bmp'))
+    assert queue.stale([given]) == sweeps.plan([given]).run.tolist() and sweeps.plan([given]).state.tolist() == ['missing']
 
 
 def test_a_run_on_other_weights_at_the_same_place_is_not_done(place, tmp_path):

@@ -150,6 +150,32 @@ def test_other_classes_and_a_copy_of_the_folder_cost_no_features(photo_folder, m
     assert calls == ['plain', 'plain']
 
 
+@pytest.mark.silent('C11')
+@pytest.mark.parametrize('dtype, shape', [(np.float32, (50, 8)), (np.float16, (50, 2, 2, 8))])
+def test_features_that_were_damaged_in_the_middle_are_computed_again(monkeypatch, cache, dtype, shape):
+    features, calls = np.ones(shape, dtype), []
+    monkeypatch.setattr(sources, 'extract', lambda *given: calls.append(1) or features)
+    source = ImageSource(np.zeros((50, 40, 40, 3), np.uint8), runs.VIEW_SETS['flip'], torch.device('cpu'))
+    def get(): return np.array(cached_features(models.create('mini', 2), source, np.arange(50), 'plain', 0, 'damaged'))
+    assert np.array_equal(get(), features) and np.array_equal(get(), features) and len(calls) == 1
+    file, = (cache.parent / 'features').glob('*.npy')
+    content = bytearray(file.read_bytes())
+    content[400:404] = np.float32(np.nan).tobytes()
+    file.write_bytes(content)
+    with pytest.warns(UserWarning, match=file.name): assert np.array_equal(get(), features)
+    assert len(calls) == 2 and np.array_equal(get(), features) and len(calls) == 2
+
+
+def test_features_of_before_the_checksum_are_taken_as_they_are(monkeypatch, cache):
+    monkeypatch.setattr(sources, 'extract', lambda *given: np.ones((5, 8), np.float32))
+    source = ImageSource(np.zeros((5, 40, 40, 3), np.uint8), runs.VIEW_SETS['flip'], torch.device('cpu'))
+    def get(): return np.array(cached_features(models.create('mini', 2), source, np.arange(5), 'plain', 0, 'older'))
+    get()
+    file, = (cache.parent / 'features').glob('*.npy')
+    np.save(file, np.full((5, 8), 2, np.float32))
+    assert (get() == 2).all()
+
+
 def test_the_content_of_images_is_that_of_their_pixels(photo_folder, cache):
     data = load(photo_folder)
     squares, whole = images.open_images(data, 20), images.open_photos(data)

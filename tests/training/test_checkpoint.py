@@ -1,4 +1,5 @@
 """A run that was interrupted ends with the same bits; checkpoints of other data and a full disk are told."""
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -6,10 +7,13 @@ import pytest
 import torch
 from conftest import check_resumes_equally
 from quick import config
+from redrawn import as_bitmaps, redraw
 
 from spml_nb import training
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
+from spml_nb.data import load, loading
+from spml_nb.data.folder import split_by_row
 from spml_nb.training import checkpoint, trainer
 
 
@@ -31,6 +35,51 @@ def test_a_checkpoint_of_other_data_is_not_taken_up(folder):
     table.loc[0, 'labels'] = 'blue'
     table.to_csv(folder / 'labels.csv', index=False)
     with pytest.raises(SpmlError, match='was begun on data that have changed since'): training.train(config(folder, regime='linear'))
+
+
+@pytest.mark.silent('C1')
+@pytest.mark.parametrize('done', [False, True])
+def test_a_run_does_not_go_on_with_photos_that_were_redrawn_in_place(folder, done):
+    class Stop(Exception): pass
+    def stop(curves): raise Stop
+    given = config(as_bitmaps(folder), epochs=2)
+    if done: training.train(given)
+    else:
+        with pytest.raises(Stop): training.train(given, on_epoch=stop)
+    photo = load(folder).images[5]
+    redraw(photo)
+    with pytest.raises(SpmlError, match='was begun on photos that have changed since'): training.train(given)
+    redraw(photo)   # as it was
+    assert len(training.train(given).curves) == 2
+
+
+@pytest.mark.silent('C7')
+@pytest.mark.parametrize('done', [False, True])
+def test_a_run_on_the_split_by_row_says_what_has_changed_and_goes_on_with_it(folder, done, monkeypatch):
+    class Stop(Exception): pass
+    def stop(curves): raise Stop
+    given = config(folder, regime='linear', epochs=2)
+    with monkeypatch.context() as older:
+        older.setattr(loading, '_is_benchmark', lambda folder: True, raising=False)
+        if done: result = training.train(given)
+        else:
+            with pytest.raises(Stop): training.train(given, on_epoch=stop)
+    with pytest.raises(SpmlError, match='begun on data that have changed since.*the split has changed.*split_by_row'): training.train(given)
+    if done:
+        with pytest.raises(SpmlError, match='the split has changed.*split_by_row'): training.evaluate(result.folder)
+    table = pd.read_csv(folder / 'labels.csv')
+    table.assign(split=split_by_row(load(folder)).split).to_csv(folder / 'labels.csv', index=False)   # the remedy
+    assert len(training.train(given).curves) == 2
+
+
+def test_a_run_of_before_the_photos_were_compared_is_not_compared_on_them(folder):
+    result = training.train(config(as_bitmaps(folder), regime='linear', epochs=1))
+    file = result.folder / 'result.json'
+    written = json.loads(file.read_text())
+    assert written.pop('photos') == load(folder).content
+    file.write_text(json.dumps(written))
+    redraw(*load(folder).images)
+    assert training.train(config(folder, regime='linear', epochs=1)).scores == result.scores
 
 
 def test_a_hook_that_was_not_there_from_the_start_is_told(folder):

@@ -5,9 +5,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from quick import config
+from redrawn import as_bitmaps, redraw
 
 from spml_nb import runs, training
 from spml_nb.base.errors import SpmlError
+from spml_nb.data import load
 
 
 @pytest.fixture
@@ -38,6 +40,32 @@ def test_a_run_is_not_scored_on_its_own_data_when_these_have_changed(folder, tmp
     assert training.evaluate(result.folder, folder)[0]['map'] >= 0   # named, any data will do
     (result.folder / 'result.json').write_text(json.dumps({k: v for k, v in runs.read_json(result.folder / 'result.json').items() if k != 'data'}))
     assert training.evaluate(result.folder)[0]['map'] >= 0
+
+
+@pytest.mark.silent('C1')
+def test_a_run_is_not_scored_on_its_own_photos_when_they_were_redrawn_in_place(folder):
+    result = training.train(config(as_bitmaps(folder), regime='linear', epochs=1))
+    stored = runs.read_json(result.folder / 'result.json')['photos']
+    redraw(folder / 'images' / '007.bmp')
+    with pytest.raises(SpmlError, match=f'{stored}; what is found there now has .*Put the old data back'): training.evaluate(result.folder)
+
+
+@pytest.mark.silent('A6')
+def test_of_another_folder_all_photos_are_scored_unless_a_column_says_which(folder, tmp_path):
+    result = training.train(config(folder, regime='linear', epochs=1))
+    other = tmp_path / 'other'
+    other.mkdir()
+    (other / 'images').symlink_to(folder / 'images')
+    table = pd.read_csv(folder / 'labels.csv').drop(index=load(folder).rows('test')[:4])
+    def scored(**given):
+        scores, logits, _ = training.evaluate(result.folder, other, **given)
+        return scores['part'], len(logits)
+    table.to_csv(other / 'labels.csv', index=False)
+    assert scored() == ('all', 56) and scored(part='test') == ('test', len(load(other).rows('test'))) and scored(part='all') == ('all', 56)
+    table.assign(split=['train'] * 36 + ['test'] * 20).to_csv(other / 'labels.csv', index=False)
+    assert scored() == ('test', 20)
+    scores, logits, data = training.evaluate(result.folder)
+    assert (scores['part'], len(logits)) == ('test', len(data.rows('test'))) == ('test', len(result.logits['test']))
 
 
 def test_photos_that_are_all_for_the_test_are_scored(folder):

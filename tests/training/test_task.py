@@ -8,7 +8,7 @@ from quick import config, empty_zeros
 from side_files import draw_side
 from sklearn.metrics import average_precision_score
 
-from spml_nb import training
+from spml_nb import runs, training
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import labels
@@ -35,11 +35,21 @@ def test_wrong_input_is_told_and_leaves_nothing(folder, given, words):
     assert not [p for p in settings.path('runs').glob('*') if p.is_dir()]
 
 
+@pytest.mark.silent('A5')
+def test_a_folder_of_ones_own_hides_no_label(folder):
+    unset = config(folder, labels=None)
+    for given in (unset, runs.resolve(unset), config(folder, labels='full')):
+        task = training.make_task(given)
+        assert np.array_equal(task.observed, task.data.labels[task.train]) and np.array_equal(task.observed_val, task.data.labels[task.val])
+    task = training.make_task(config(folder, labels='single'))
+    assert ((task.observed > 0).sum(1) == 1).all() and not (task.observed < 0).any()
+
+
 def test_nothing_observed_is_refused(folder):
     table = pd.read_csv(folder / 'labels.csv').assign(labels='', split=['train'] * 40 + ['test'] * 20)
     table.loc[50:, 'labels'] = 'red'
     table.to_csv(folder / 'labels.csv', index=False)
-    with pytest.warns(UserWarning), pytest.raises(SpmlError, match='nothing is observed in the 32 training images'): training.train(config(folder))
+    with pytest.warns(UserWarning), pytest.raises(SpmlError, match='nothing is observed in the 32 training images'): training.train(config(folder, labels='single'))
 
 
 def observes_its_table(task):

@@ -15,6 +15,7 @@ from side_files import draw_side
 from spml_nb import models, runs, training
 from spml_nb.base import progress, settings
 from spml_nb.base.errors import SpmlError
+from spml_nb.data import load
 from spml_nb.methods.core import promote, reduce, register_loss
 from spml_nb.training import trainer
 from spml_nb.training.batches import weights_key
@@ -70,6 +71,17 @@ def test_a_loss_that_is_no_number_is_refused(folder):
 @pytest.mark.parametrize('loss', ['an', 'bce', 'em'])
 def test_the_first_methods_train(folder, loss):
     assert np.isfinite(training.train(config(folder, loss=loss, regime='linear')).curves['loss']).all()
+
+
+@pytest.mark.silent('C2')
+def test_test_photos_that_are_training_photos_are_told_and_recorded(folder):
+    data = load(folder)
+    assert training.train(config(folder, regime='linear', epochs=1)).scores['test_in_train'] == 0
+    for tested, trained in zip(data.rows('test')[:3], data.rows('train'), strict=False):
+        data.images[tested].write_bytes(data.images[trained].read_bytes())
+    with pytest.warns(UserWarning, match=f'of {len(data.rows("test"))} test photos 3 are training photos'):
+        assert training.train(config(folder, regime='linear', epochs=1, seed=1)).scores['test_in_train'] == 3
+    assert sorted(runs.load().test_in_train) == [0, 3]
 
 
 def test_same_command_gives_the_finished_result(folder, capsys):
@@ -219,7 +231,7 @@ def test_late_speaks_of_the_epochs_that_were_kept(folder, monkeypatch, interrupt
 
 
 def test_late_speaks_of_every_stage_after_an_interruption_too(folder, tmp_path):
-    given = config(folder, regime='linear_init', linear_epochs=2, epochs=6, lr=1e-30)   # the second stage keeps its first epoch
+    given = config(folder, regime='linear_init', linear_epochs=2, epochs=6, lr=1e-30, freeze_batchnorm=True)   # the second stage keeps its first epoch
     whole = training.train(given)
     class Stop(Exception): pass
     def stop(curves):

@@ -78,7 +78,7 @@ def test_onnx_and_torch_programs_say_the_same_as_the_run(made, tmp_path, name):
     pixels = pixels_of(made.test, said['preprocessing'])
     for n in (1, 5, len(pixels)):   # any number of images at once
         assert np.abs(session.run(None, {'images': pixels[:n]})[0] - own[CLASSES][:n].to_numpy()).max() < 1e-5
-        assert np.abs(program(torch.from_numpy(pixels[:n])).detach().numpy() - own[CLASSES][:n].to_numpy()).max() < 1e-5
+        assert np.abs(program(torch.from_numpy(pixels[:n])).detach().numpy() - own[CLASSES][:n].to_numpy()).max() < 3e-5   # maps are rounded to halves
 
 
 # ---- everything inside

@@ -205,7 +205,7 @@ def test_the_service_of_the_readme_refuses_what_is_no_photo(made):
     code = next(part for part in (Path(__file__).resolve().parents[2] / 'README.md').read_text(encoding='utf-8').split('```') if 'HTTPServer(' in part)
     names = {}
     exec(code.removeprefix('python').rstrip().rpartition('\n')[0], names)   # all but the line that serves for ever
-    photo = next(path for path in made.test if path.suffix == '.png').read_bytes()
+    photo = next((made.folder / 'images').rglob('*.png')).read_bytes()
     with HTTPServer(('localhost', 0), names['Answer']) as server:
         names['Answer'].log_message = lambda *_: None
         Thread(target=server.serve_forever, daemon=True).start()

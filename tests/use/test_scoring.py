@@ -6,8 +6,9 @@ import pandas as pd
 import pytest
 from sklearn.metrics import average_precision_score, precision_recall_fscore_support
 
+from spml_nb import runs, training
 from spml_nb.base.errors import SpmlError
-from spml_nb.data import load
+from spml_nb.data import load, loading
 from spml_nb.training import evaluate as evaluate_run
 from spml_nb.use.export import export
 from spml_nb.use.scoring import evaluate, score
@@ -107,24 +108,24 @@ def table(made, tmp_path, change):
 
 
 def test_other_test_photos_than_the_run_had_are_said(made, tmp_path, recwarn):
-    "Without a column `split` a sorted table has other test photos, which the run may have been trained on."
+    "Without a column `split` a sorted table has the same test photos; a column can name others, which the run may have been trained on."
     model, places = export(made.run('linear').folder, tmp_path / 'model.safetensors'), []
-    for name, order in (('same', 1), ('turned', -1)):
+    for name, order, more in (('same', 1, {}), ('turned', -1, {}), ('marked', 1, {'split': ['test'] * 12 + ['train'] * 36})):
         place = tmp_path / name / made.folder.name
         place.mkdir(parents=True)
         (place / 'images').symlink_to(made.folder / 'images')
-        pd.read_csv(made.folder / 'labels.csv').drop(columns='split', errors='ignore')[::order].to_csv(place / 'labels.csv', index=False)
+        pd.read_csv(made.folder / 'labels.csv').drop(columns='split', errors='ignore')[::order].assign(**more).to_csv(place / 'labels.csv', index=False)
         places.append(place)
-    evaluate(model, places[0])
+    for place in places[:2]: evaluate(model, place)
     assert not [w for w in recwarn if 'other' in str(w.message) or 'not the test photos' in str(w.message)]
-    with pytest.warns(UserWarning, match='not the test photos that the model was tested on'): evaluate(model, places[1])
-    evaluate(model, places[1], 'all')
+    with pytest.warns(UserWarning, match='not the test photos that the model was tested on'): evaluate(model, places[2])
+    evaluate(model, places[2], 'all')
 
 
 def test_a_copy_under_another_name_is_known_by_its_test_photos(made, tmp_path):
     model, copy = export(made.run('linear').folder, tmp_path / 'model.safetensors'), table(made, tmp_path, lambda rows: rows)
     assert 'trained or chosen on photos of these names' in evaluate(model, copy, 'all').heading and evaluate(model, copy).heading == 'sample, part test: '
-    pd.read_csv(copy / 'labels.csv')[::-1].to_csv(copy / 'labels.csv', index=False)   # other test photos
+    pd.read_csv(copy / 'labels.csv').assign(split=['test'] * 12 + ['train'] * 36).to_csv(copy / 'labels.csv', index=False)   # other test photos
     for part in ('all', 'train', 'test'): assert 'whether the model was trained on some of them is not known' in evaluate(model, copy, part).heading
 
 
@@ -139,10 +140,38 @@ def test_a_folder_that_is_test_only(made, tmp_path):
     with pytest.raises(SpmlError, match='names no train row'): load(folder)   # it cannot be trained on
 
 
+@pytest.mark.silent('A6')
+def test_of_another_folder_all_photos_are_scored_unless_a_column_says_which(made, tmp_path):
+    model = export(made.run('linear').folder, tmp_path / 'model.safetensors')
+    folder = table(made, tmp_path, lambda rows: rows.drop(index=load(made.folder).rows('test')[0]))
+    drawn = load(folder)
+    found = evaluate(model, folder)
+    assert found.photos == 47 and 'part all' in found.heading and '47 photos' in str(found)
+    assert [evaluate(model, folder, part).photos for part in ('train', 'val', 'test', 'all')] == [*(len(drawn.rows(part)) for part in ('train', 'val', 'test')), 47]
+    pd.read_csv(folder / 'labels.csv').assign(split=['train'] * 32 + ['test'] * 15).to_csv(folder / 'labels.csv', index=False)
+    assert evaluate(model, folder).photos == 15 and 'part test' in evaluate(model, folder).heading
+
+
+def test_of_its_own_folder_the_test_photos_are_scored_under_any_name_and_with_the_older_split(made, tmp_path, monkeypatch):
+    model = export(made.run('linear').folder, tmp_path / 'model.safetensors')
+    assert evaluate(model, table(made, tmp_path, lambda rows: rows)).photos == evaluate(model, made.folder).photos == len(load(made.folder).rows('test'))
+    monkeypatch.setattr(loading, '_is_benchmark', lambda folder: True)   # what earlier versions tested
+    older = training.train(runs.Config(loss='an', dataset=str(made.folder), backbone='mini', regime='linear', epochs=1), root=tmp_path).folder
+    monkeypatch.undo()
+    with pytest.warns(UserWarning, match='not the test photos that the model was tested on.*split_by_row'): found = evaluate(older, made.folder)
+    assert found.photos == len(load(made.folder).rows('test'))
+
+
+@pytest.mark.silent('A6')
+def test_two_photos_are_scored(made, tmp_path):
+    model = export(made.run('linear').folder, tmp_path / 'model.safetensors')
+    assert evaluate(model, table(made, tmp_path, lambda rows: rows[:2])).photos == 2
+
+
 def test_the_part_all_looks_at_every_photo_and_validation_rows_stay_where_training_has_them(made, tmp_path):
     split = ['train'] * 30 + ['test'] * 18
     folder = table(made, tmp_path, lambda rows: rows.assign(split=split))
-    assert [evaluate(made.run('linear').folder, folder, part).photos for part in ('all', 'test', 'val', 'train')] == [48, 18, 6, 24]
+    assert [evaluate(made.run('linear').folder, folder, part).photos for part in ('all', 'test', 'val', 'train')] == [48, 18, *(len(load(folder).rows(part)) for part in ('val', 'train'))]
     assert (load(folder).split == load(folder, scored=True).split).all()
 
 

@@ -357,7 +357,7 @@ def table(name: str, folder: Path, validation: str | None = None) -> Dataset:
     if file.is_file(): data = assemble(name, _load_matrix(file), folder / 'images', file)
     else:
         data = read_folder(folder, name, f'data set {name!r} ({BENCHMARKS[name]}) is not ready; '
-                                         f'`spml data {name}` prepares it: ')
+                                         f'`spml data {name}` prepares it: ', by_row=True)
     none = (validation or fetch.read_note(folder / 'ready.json').get('validation')) == 'none'
     return replace(data, split=np.where(data.split == 'val', 'train', data.split)) if none else data
 
