@@ -100,14 +100,23 @@ def test_a_partly_known_part_leaves_its_unknowns_out(folder):
     with pytest.warns(UserWarning) as caught: result = training.train(config(folder, labels='full', regime='linear'))
     task = training.make_task(config(folder, labels='full'))
     assert result.scores['val_truth'] == 'partly known' and result.scores['test_truth'] == 'observed only'
-    message, = told(caught)
-    assert 'no class of test has known positives and known negatives' in message
+    few, message = told(caught)
+    assert 'only 4 of 12 validation photos have known negatives' in few and 'no class of test has known positives and known negatives' in message
     known = task.data.labels[task.val].copy()
     known[(known == 0).any(1) & ~(known < 0).any(1)] = 0   # positives alone do not count beside the four
     for part, expected in (('val', metrics.mean_average_precision(result.logits['val'], known, unknown='ignore')),
                            ('test', metrics.mean_average_precision(result.logits['test'], task.data.labels[task.test], unknown='negative'))):
         assert result.scores[f'{part}_map'] == expected
-    assert result.curves.val_map.max() == pytest.approx(result.scores['val_map'], abs=1e-4)   # chosen by the same labels
+    assert result.scores['selected_by'] == 'observed_auc'
+
+
+@pytest.mark.silent('A1')
+@pytest.mark.parametrize(('judged', 'rule'), [(5, 'observed_auc'), (6, 'clean_map')])
+def test_true_labels_choose_where_half_of_validation_has_them(folder, judged, rule):
+    "A few photos that are labelled in full choose worse than one label each of all the others does."
+    empty_zeros(folder, complete=range(36, 36 + judged))   # rows 36 to 47 are validation
+    with pytest.warns(UserWarning): result = training.train(config(folder, labels='full', regime='linear', epochs=3))
+    assert result.scores['selected_by'] == rule
 
 
 def test_a_complete_table_is_complete_without_a_word(folder):
