@@ -187,6 +187,7 @@ def _described() -> str:
 def _train(args):
     from spml_nb.data.labels import against
     from spml_nb.training import launch
+    from spml_nb.training.summary import absent_classes, named_in_words, named_on_validation
     given = _of_file(args.config) if args.config else {}
     for text in args.yaml: given = _over(given, _mapping(text, "-y 'name: value', such as -y 'hparams: {alpha: 0.1}'"))
     given = _over(given, _fields(args))
@@ -194,7 +195,11 @@ def _train(args):
     result = launch.launch(Config(**given), args.nproc, tell=say)
     val, test = (f"{result.scores[f'{part}_map']:.2f} against {against(result.scores[f'{part}_truth'])}"
                  if f'{part}_map' in result.scores else 'not measured' for part in ('val', 'test'))
-    print(f'{result.folder}: validation mAP {val}; test mAP {test}' + _seen(result.scores))
+    print(f'{result.folder}: validation mAP {val}; test mAP {test}' + absent_classes(result.scores)
+          + _seen(result.scores))
+    if named := named_on_validation(result.scores):
+        threshold = result.scores['threshold']
+        print(f'On validation the threshold {threshold:.4g} names {named_in_words(named)}.')
 
 def _seen(scores: dict) -> str:
     "What the choice of the epoch went by, where it is another number."
@@ -224,6 +229,7 @@ def _predict(args) -> bool:
     images = args.images[0] if len(args.images) == 1 else args.images
     table = predict.predict(args.run, images, threshold=args.threshold, skip_unreadable=True)
     said = f"threshold {table.attrs['threshold']:.4g}: a label is named from this probability on"
+    said += f'\n{_named(table)}'
     if args.out:
         predict.write_csv(table, args.out)
         print(f'{len(table)} images: {args.out}', said, sep='\n')
@@ -234,6 +240,15 @@ def _predict(args) -> bool:
     if unusable: print(f'{len(unusable):,} images cannot be used and are left out:', file=sys.stderr)
     for name, why in unusable.items(): print(f'{name} ({why})', file=sys.stderr)
     return bool(unusable)
+
+def _named(table) -> str:
+    "How many labels are named here, and on validation photos with one label each."
+    from spml_nb.training.summary import named_in_words
+    count = table.iloc[:, -1].map(lambda labels: labels.count('|') + 1 if labels else 0)
+    here = {'labels_a_photo': count.mean(), 'without_label': (count == 0).mean()}
+    text = f'named: {named_in_words(here)}'
+    on_validation = table.attrs.get('on_validation')
+    return f'{text}; on validation {named_in_words(on_validation)}' if on_validation else text
 
 @_command('a run as one file, or as a folder with a card',
           'Write a finished run as .safetensors, .pt2 (torch.export) or .onnx; with --card as a folder for a hub.',
@@ -261,6 +276,16 @@ def _export(args):
 def _evaluate(args):
     from spml_nb.use import scoring
     print(scoring.evaluate(args.run, args.folder, args.part))
+
+# %% ../nbs/cli.ipynb #ca11b8a7
+@_command('the threshold of a run, from a few photos that are labelled in full',
+          'Set the threshold of a finished run to the one with the best micro-F1 on fully labelled '
+          'photos. It is kept with the run, and predict, evaluate and export use it.',
+          _argument('run', completes='run', help="a finished run's name or folder"),
+          _argument('folder', completes='file', help='a folder with images/ and labels.csv'))
+def _calibrate(args):
+    from spml_nb.use import calibrate
+    print(calibrate.calibrate(args.run, args.folder))
 
 # %% ../nbs/cli.ipynb #540ba4a7
 @_command('list, filter and remove runs',

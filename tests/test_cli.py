@@ -336,6 +336,35 @@ def test_scores_against_observed_labels_are_marked_where_a_run_is_trained(capsys
     assert warnings.formatwarning('no end', UserWarning, 'file.py', 7) == 'warning: no end\n'
 
 
+@pytest.mark.silent('A4')
+@pytest.mark.filterwarnings('ignore:.*known negative')
+def test_predictions_say_how_many_labels_a_photo_the_threshold_names(capsys, photo_folder, tmp_path):
+    "And, of a run with one label a photo, what it names on validation, if the run has counted that."
+    table = photo_folder / 'labels.csv'
+    table.write_text(table.read_text().replace('image,labels', 'image,positives'))
+    words = ['train', '-p', 'dataset', str(photo_folder), '-p', 'labels', 'full', '-p', 'backbone', 'mini', '-p', 'regime', 'linear', '-p', 'epochs', '1']
+    assert main(words) == 0
+    run, = settings.path('runs').glob('*/result.json')
+    result = json.loads(run.read_text())
+    result['scores'] |= {'val_labels_a_photo': 1.25, 'val_without_label': 0.5, 'val_observed_recall': 0.75}
+    run.write_text(json.dumps(result))
+    assert main(words) == 0 and '1.25 labels a photo, none on 50 % of the photos, and 75 % of the observed labels' in capsys.readouterr().out
+    assert main(['predict', run.parent.name, str(photo_folder / 'images'), '--out', str(tmp_path / 'said.csv')]) == 0
+    said = capsys.readouterr().out
+    named = pd.read_csv(tmp_path / 'said.csv', keep_default_na=False).labels.map(lambda labels: len([*filter(None, labels.split('|'))]))
+    assert f'named: {named.mean():.2f} labels a photo, none on {100 * (named == 0).mean():.0f} %' in said and 'on validation 1.25 labels a photo' in said
+
+
+@pytest.mark.silent('C4')
+def test_a_test_map_that_counts_classes_without_a_photo_as_0_says_so(capsys, photo_folder):
+    table = pd.read_csv(photo_folder / 'labels.csv')
+    split = ['train' if 'blue' in labels else ('train', 'test')[k % 4 == 0] for k, labels in enumerate(table.labels)]
+    table.assign(split=split).to_csv(photo_folder / 'labels.csv', index=False)
+    words = ['train', '-p', 'dataset', str(photo_folder), '-p', 'loss', 'an', '-p', 'backbone', 'mini', '-p', 'regime', 'linear', '-p', 'epochs', '1']
+    assert main([*words, '-p', 'map_definition', 'cole']) == 0 and 'classes that no test photo has count 0' in capsys.readouterr().out
+    assert main(words) == 0 and 'count 0' not in capsys.readouterr().out
+
+
 def test_the_board_of_all_methods_is_swept(capsys, monkeypatch):
     asked = []
     def sweep(suite, datasets, losses, **options):

@@ -113,6 +113,7 @@ def _choose_classes(data, min_positives, exclude):
                         (untaught, 'cannot be learned, because no training image has it')):
         if which.any():
             warn(f'{data.name}: a class {what}: {listed(np.array(data.class_names)[which])}. It is kept and counts in '
-                 'the mean AP (with 0 where all lack it), but not in the choice of the epoch. Add photos of it, '
+                 'the mean AP (where all lack it: left out, or with map_definition cole 0), but not '
+                 'in the choice of the epoch. Add photos of it, '
                  'or leave it out: remove its column, or `exclude` it.')
     return data

@@ -92,7 +92,7 @@ class Config:
     compile: bool = False                # let torch compile the network, with CUDA graphs on a GPU
     views: str | None = None             # of VIEW_SETS, unset: flip, or for miniatures shift (strong views: shift_hue)
     hold_out: bool = True                # False: train on the validation images too, which leaves only selection: last
-    map_definition: str = 'cole'         # cole: a class without positives counts 0; two_way: it is left out
+    map_definition: str | None = None    # a class without positives: cole: 0; two_way: left out (a folder)
     embedding_dim: int | None = None     # width of a label-wise head, unset: from that of the backbone, at most 2048
     side: str = ''                       # a file with what a method needs beyond labels, see nbs/data/side.ipynb
     hparams: dict = dataclasses.field(default_factory=dict)   # the method's own; unset ones at the paper's value
@@ -178,14 +178,16 @@ def resolve(config: Config) -> Config:
             information that it needs and is not given, or the other way round.
     """
     from spml_nb.data.dataset import MINIATURES
+    from spml_nb.data.loading import names
     from spml_nb.methods.core import FAMILIES, find, resolve_hparams  # so that tables of runs need no torch
     method, drawn = find(config.loss), config.dataset in MINIATURES   # never a folder of the user's
     backbone = config.backbone or ('mini' if drawn else 'resnet50')
     views = ('shift_hue' if 'strong' in method.views else 'shift') if drawn else 'flip'
     hparams = resolve_hparams(   # a folder named voc is no family
         config.loss, 'other' if config.dataset in FAMILIES.values() else config.dataset, config.hparams)
+    definition = 'cole' if config.dataset in names() else 'two_way'   # the papers' for their sets
     unset = {**_protocol(config, backbone), **method.recipe, 'labels': default_labels(config.dataset),
-             'backbone': backbone, 'head': method.head, 'views': views}
+             'backbone': backbone, 'head': method.head, 'views': views, 'map_definition': definition}
     values = vars(config) | {k: v for k, v in unset.items() if getattr(config, k) is None}
     values |= {'hparams': hparams, 'device': str(settings.device(config.device)), 'side': _side(config, method)}
     if method.heads is not None: one_of(values['head'], method.heads, f'head for {config.loss!r}')

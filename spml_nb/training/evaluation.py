@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,6 +25,7 @@ from ..runs.folder import Run, open_run
 from .batches import image_source
 from .network import open_network
 from .selection import predict, scoring_labels
+from .summary import named_labels
 
 # %% ../../nbs/training/evaluation.ipynb #3c84b859
 class Opened(SimpleNamespace):
@@ -70,15 +72,20 @@ def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str
         root: where named data sets live; unset: for the run's own, where it found them.
 
     Returns:
-        dict of map (percent), ap (C in [0, 1]), threshold, micro_f1, macro_f1, truth (how much is known of the labels,
-        as from `labels.for_scoring`) and part; (N, C) logits; the data set.
+        dict of map (percent), ap (C in [0, 1]), threshold, micro_f1, macro_f1, truth (how much is known of the
+        labels, as from `labels.for_scoring`; where it is 'observed only', map, ap and F1 say how well the observed
+        labels are found), map_definition (of the data that are scored), part, and what `named_labels` counts;
+        (N, C) logits; the data set.
 
     Raises:
         SpmlError: if the run is not done, the classes differ, or the run's own data have changed.
     """
     run = open_run(folder)
     result, config = run.result(), replace(run.config, device=None, root=root or run.config.root)
-    if dataset is not None: config = replace(config, dataset=str(dataset), root=root, min_positives=0, exclude=())
+    if dataset is not None:
+        config = replace(config, dataset=str(dataset), root=root, min_positives=0, exclude=(),
+                         map_definition=None)
+    config = resolve(config)
     data = _same_classes(data_of(run, config, dataset is None), result['class_names'])
     own = dataset is None or data.name == Path(run.config.dataset).name
     part = part or default_part(data, own or data.photos_of('test') == result.get('tested'))
@@ -89,13 +96,19 @@ def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str
     opened = rebuild(run, config, data)
     logits = predict(opened.module, opened.method, opened.source, rows)
     targets, truth = scoring_labels(data, {part: rows})
-    true, threshold = targets[part], result['scores']['threshold']
-    kind = {'unknown': 'ignore', **metrics.definition(config.map_definition)}
-    numbers = {'map': metrics.mean_average_precision(logits, true, **kind),
+    numbers = _numbers(logits, targets[part], run.threshold(), config.map_definition)
+    named = named_labels(logits, data.labels[rows], numbers['threshold'])
+    return {**numbers, **named, 'truth': truth[part], 'part': part}, logits, data
+
+def _numbers(logits: Tensor, true: np.ndarray, threshold: float, map_definition: str) -> dict:
+    "mAP, AP and F1 of (N, C) logits against (N, C) targets of which unknown ones are left out."
+    kind = {'unknown': 'ignore', **metrics.definition(map_definition)}
+    numbers = {'map_definition': map_definition,
+               'map': metrics.mean_average_precision(logits, true, **kind),
                'ap': metrics.average_precision(logits, true, unknown='ignore').tolist(), 'threshold': threshold}
     p = torch.sigmoid(logits.cpu().double())
     f1 = {f'{k}_f1': metrics.f1(p, true, average=k, threshold=threshold, unknown='ignore') for k in ('micro', 'macro')}
-    return {**numbers, **f1, 'truth': truth[part], 'part': part}, logits, data
+    return {**numbers, **f1}
 
 def data_of(run: Run, config: Config, own: bool) -> datasets.Dataset:
     """The data set of a configuration.

@@ -19,6 +19,7 @@ from ..methods.core import Method, ViewOutputs
 from ..runs.config import Config, resolve
 from ..runs.folder import Run, open_run
 from .batches import weights_key
+from .summary import named_on_validation, true_map
 
 # %% ../../nbs/training/network.ipynb #d1c0b7e5
 FORMAT = 1   # of the description: raise it when an older version of this library could not use it
@@ -52,7 +53,7 @@ def describe(run: Run) -> dict:
         SpmlError: if the run is not done or damaged.
     """
     result, config = run.result(), resolve(replace(run.config, device='cpu'))
-    try: names, scores, threshold = list(result['class_names']), result['scores'], float(result['scores']['threshold'])
+    try: names, scores, threshold = list(result['class_names']), result['scores'], run.threshold()
     except (KeyError, TypeError, ValueError) as error:
         raise SpmlError(f"{run.folder / 'result.json'} is damaged ({type(error).__name__}: {error}). Remove "
                         f'{run.folder} and train again.', see='using-a-trained-model') from error
@@ -63,7 +64,16 @@ def describe(run: Run) -> dict:
             'backbone': config.backbone, 'head': config.head, 'head_options': head_options(config),
             'frozen_features': config.regime == 'linear', 'normalise': config.normalise,
             'image_size': config.image_size, 'resize': 'centre' if config.views == 'crop' else 'squash',
-            'class_names': names, 'threshold': threshold, 'map': scores.get('test_map')}
+            'class_names': names, 'threshold': threshold, 'map': true_map(scores),
+            **_of_threshold(run, scores)}
+
+def _of_threshold(run: Run, scores: dict) -> dict:
+    "Which photos set the threshold, or what it names on validation; empty without either."
+    if calibration := run.calibration():
+        kept = ('dataset', 'data', 'photos')
+        return {'threshold_from': {name: calibration.get(name) for name in kept}}
+    named = named_on_validation(scores)
+    return {'on_validation': named} if named else {}
 
 # %% ../../nbs/training/network.ipynb #d1c0b7e7
 class Network(nn.Module):

@@ -66,13 +66,16 @@ def score_table(scores: dict) -> pd.DataFrame:
         scores: as from `spml_nb.training.selection.scores`.
 
     Returns:
-        DataFrame with one row per part of the data, in percent, '–' for what was not measured; its last column says
-        what was measured against.
+        DataFrame with one row per part of the data, in percent, '–' for what was not measured, such as F1 where only
+        some labels are known; its last column says what was measured against.
     """
     names = {'mAP (%)': ('map', 1), 'micro-F1 (%)': ('micro_f1', 100), 'macro-F1 (%)': ('macro_f1', 100)}
     rows = {part: {name: scale * scores.get(f'{part}_{key}', np.nan) for name, (key, scale) in names.items()}
             | {'against': against(scores.get(f'{part}_truth', TRUTHS[0]), scores.get(f'{part}_left_out'))}
             for part in ('val', 'test') if f'{part}_map' in scores}
+    for part in rows:
+        if scores.get(f'{part}_truth') == TRUTHS[2]:
+            rows[part] |= {'micro-F1 (%)': np.nan, 'macro-F1 (%)': np.nan}
     return pd.DataFrame.from_dict(rows, orient='index').round(4).astype(object).fillna('–')
 
 def label_table(**matrices: np.ndarray) -> pd.DataFrame:
@@ -95,7 +98,7 @@ def class_plot(ap: list[float], class_names: list[str], labels: np.ndarray, most
     """Average precision per class, best first, with the share of images that have the class.
 
     Args:
-        ap: (C,) in [0, 1], NaN where there is none.
+        ap: (C,) in [0, 1]; a class without a positive has no bar.
         class_names: C texts.
         labels: (N, C) in {1, 0, −1} of the images that were scored; the share of positives among those that count is
             the AP of random scores.
@@ -106,6 +109,7 @@ def class_plot(ap: list[float], class_names: list[str], labels: np.ndarray, most
     """
     targets, truth = for_scoring(labels)
     positives, counted = (targets > 0).sum(0), (targets != 0).sum(0)
+    ap = np.where(positives > 0, ap, np.nan)   # a class that no image has was not measured
     order, _ = _ends(ap, most)
     figure, axis = plt.subplots(figsize=(np.clip(2 + 0.2 * len(order), 4, 9), 3), layout='constrained')
     x = np.arange(len(order))
@@ -135,6 +139,7 @@ def class_table(ap: list[float], class_names: list[str], labels: np.ndarray, mos
         DataFrame, the best first: average precision (percent) and photos (how many have the class), by name; without
         a row where the plot shows all.
     """
+    ap = np.where((for_scoring(labels)[0] > 0).any(0), ap, np.nan)
     _, between = _ends(ap, most)
     values = {'average precision (%)': (100 * np.asarray(ap)[between]).round(1),
               'photos': (np.asarray(labels)[:, between] > 0).sum(0)}

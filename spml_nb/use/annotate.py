@@ -9,6 +9,7 @@ __all__ = ['PRIOR', 'Sheet', 'understood', 'judged', 'doubtful']
 import hashlib
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -49,11 +50,13 @@ class Sheet:
     Args:
         folder: with images/; its labels.csv is gone on with, in any of the three layouts.
         classes: names to choose from, behind those of the table.
-        sample: how many photos are labelled in full. Those marked `test` come first.
+        sample: how many photos are labelled in full, half of them for validation, half for testing.
+            Those marked `test` come first, and those marked `val` that have been labelled in full.
 
     Attributes:
         images: all photos, paths below images/, in the order in which they are asked about.
         sample: those of them to be labelled in full.
+        part: {photo of the sample: 'val' or 'test'}.
         class_names: C names.
 
     Raises:
@@ -70,8 +73,13 @@ class Sheet:
         if not self.class_names:
             raise SpmlError('no class to choose from. Name some: classes = "cat|dog" in the notebook label_photos, '
                             'classes=["cat", "dog"] in Python.')
-        marked = set(table.index[table.split == 'test']) & set(self.images)
+        cells = table.drop(columns='split')
+        # as only photos of the sample are
+        answered = (cells == '0').any(axis=1) | (cells != '').all(axis=1)
+        marked = table.split[(table.split == 'test') | ((table.split == 'val') & answered)]
+        marked = marked[marked.index.isin(self.images)].to_dict()
         self.sample = sorted(self.images, key=lambda name: name not in marked)[:max(sample, len(marked))]
+        self.part = _halves(self.sample, marked)
 
     def table(self) -> pd.DataFrame:
         "What is known so far: by image, a column a class with '1', '0' or '', and `split`."
@@ -106,11 +114,12 @@ class Sheet:
         names, shown = list(names), list(self.class_names)   # without what another window has added since
         if wrong := [name for name in names if name not in self.class_names]:
             raise SpmlError(f'{wrong[0]!r} is no class; there are {listed(self.class_names)}. Add it first.')
-        tested = image in self.sample
+        full = image in self.part
         with alone(self.file, None):
             table = self.table()
-            cells = dict.fromkeys(shown, '0' if tested or not names else '') | dict.fromkeys(names, '1')
-            table.loc[image] = cells | {'split': 'test' if tested else table.split.get(image, 'train')}
+            cells = dict.fromkeys(shown, '0' if full or not names else '') | dict.fromkeys(names, '1')
+            part = self.part[image] if full else table.split.get(image, 'train')
+            table.loc[image] = cells | {'split': part}
             if (table.split == 'train').all(): table = table.drop(columns='split')   # the split is drawn then
             write_atomically(self.file, table.rename_axis('image').to_csv(lineterminator='\n'))
 
@@ -129,6 +138,16 @@ class Sheet:
         name, = usable_names([name])
         self.class_names = usable_names([*self.class_names, name])
         return name
+
+def _halves(sample: list[str], marked: dict[str, str]) -> dict[str, str]:
+    "The part of each photo of a sample: as it is marked, else the one with fewer photos, test first."
+    part = {name: marked[name] for name in sample if name in marked}
+    size = Counter(part.values())
+    for name in sample:
+        if name in marked: continue
+        part[name] = 'test' if size['test'] <= size['val'] else 'val'
+        size[part[name]] += 1
+    return part
 
 # %% ../../nbs/use/annotate.ipynb #363dafd4
 def understood(text: str, shown: list[str]) -> list[str]:

@@ -80,7 +80,8 @@ def _of_scores(scores: Scores) -> dict:
             'never': listed(present.index[scores.classes.named == 0], 99),
             'weak': listed(present.index[present < FEW], 99),
             'poor': listed(ap.index[(ap < 50) & (present >= FEW)], 99),
-            'total': '\n\n'.join(filter(None, [markdown(in_words(scores.total), 'in percent'), scores.over])),
+            'total': '\n\n'.join(filter(None, [
+                markdown(in_words(scores.total), 'in percent'), scores.over, scores.bounds])),
             'each': markdown(in_words(scores.classes), 'label')}
 
 def markdown(table: pd.DataFrame, corner: str) -> str:
@@ -101,7 +102,8 @@ def _of_data(run: Run, data: Dataset) -> dict:
     split = data.split if run.config.hold_out else np.where(data.split == 'val', 'train', data.split)
     parts = [(part, len(rows), (data.labels[rows] > 0).sum() / len(rows))
              for part in PARTS if len(rows := np.flatnonzero(split == part))]
-    return {'parts': parts, 'bare': (~(data.labels > 0).any(1)).sum(), 'shown': {
+    return {'parts': parts, 'partly_labelled': (data.labels == 0).any(),
+            'bare': (~(data.labels > 0).any(1)).sum(), 'shown': {
                 'full': 'All labels that the table knows were shown in training.',
                 'single': 'Of each training photo one of its labels was shown, and nothing was said of the rest.'
             }.get(run.config.labels, f'Shown in training: {run.config.labels} labels.'),
@@ -138,7 +140,7 @@ def card(name: str, run: Run, said: dict, facts: Facts) -> str:
         Path(files.__file__).parents[1].joinpath('assets', 'card.md').read_text(encoding='utf-8'))
     return _head(name, said, scores, facts) + template.render(
         said, **_of_scores(scores), **_of_data(run, data), name=name, facts=facts, seed=run.config.seed,
-        calibrated='calibration' in said,
+        calibrated='calibration' in said, threshold_from=said.get('threshold_from'),
         settings=', '.join(f'{key} {value}' for key, value in run.config.hparams.items()),
         preprocessing=Predictor(said, None).preprocessing, commit=result['provenance']['commit'],
         command=facts.command or _command(run.config)) + '\n'
@@ -146,8 +148,12 @@ def card(name: str, run: Run, said: dict, facts: Facts) -> str:
 def _head(name: str, said: dict, scores: Scores, facts: Facts) -> str:
     "What a hub reads, as YAML."
     kinds = {'mAP': 'mean_average_precision', 'micro-F1': 'f1', 'precision': 'precision', 'recall': 'recall'}
-    numbers = [{'type': kind, 'name': f'{of} in percent', 'value': round(float(scores.total.value[of]), 2)}
-               for of, kind in kinds.items()]
+    measured = {of: of for of in kinds}
+    if scores.observed_only:   # nothing else was measured against true labels
+        measured = {'recall': 'recall of observed labels'}
+    numbers = [{'type': kinds[of], 'name': f'{name} in percent',
+                'value': round(float(scores.total.value[of]), 2)}
+               for of, name in measured.items()]
     results = {'task': {'type': 'image-classification', 'name': 'multi-label image classification'},
                'dataset': {'type': said['dataset'], 'name': said['dataset'], 'split': 'test'}, 'metrics': numbers}
     head = {'library_name': KEY, 'license': facts.license, 'pipeline_tag': 'image-classification',

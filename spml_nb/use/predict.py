@@ -51,6 +51,8 @@ def predict(run: str | Path, images, *, batch_size: int = BATCH, device: str | N
     Returns:
         DataFrame with one row per image: `image`; for each class a column with its probability in [0, 1]; and `labels`,
         the names, joined by '|', whose probability reaches the threshold, which is `attrs['threshold']`.
+        `attrs['on_validation']` says what it names on validation where only some labels are known, as
+        `spml_nb.training.summary.named_on_validation` has it.
 
     Raises:
         SpmlError: for a run that is not there, not finished or damaged, or gives no finite numbers; for a threshold out

@@ -200,8 +200,8 @@ class Predictor:
         function: (B, 3, S, S) uint8 tensor → (B, C) float64 array of probabilities.
 
     `class_names`: C texts, in the order of the probabilities. `threshold`: the probability from which on a label counts
-    as present; it gave the best micro-F1 on validation. `preprocessing`: image_size (pixels), resize, steps in words;
-    mean and std, which are applied inside the network.
+    as present, chosen on validation or by `spml calibrate`. `preprocessing`: image_size (pixels),
+    resize, steps in words; mean and std, which are applied inside the network.
     """
     def __init__(self, description: dict, function: Callable | None):
         self.description, self.function = description, function
@@ -250,6 +250,7 @@ class Predictor:
             probabilities.append(self(torch.from_numpy(pixels).permute(0, 3, 1, 2)))
         table = _table(names, np.concatenate(probabilities), self.class_names, threshold)
         table.attrs['unusable'] = unusable
+        table.attrs['on_validation'] = self.description.get('on_validation')
         return table
 
 def _checked_threshold(threshold):

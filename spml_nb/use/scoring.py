@@ -18,7 +18,7 @@ from PIL import Image
 from .. import metrics
 from ..base.errors import SpmlError, warn
 from ..data import labels as label_values
-from ..data.dataset import default_part, listed
+from ..data.dataset import Dataset, default_part, listed
 from ..data.folder import explain_split
 from ..data.loading import load
 from ..replication.statistics import image_draws, resampled_map
@@ -33,9 +33,13 @@ class Scores:
 
     Attributes:
         total: DataFrame of value, low and high (95 % interval over photos), in percent, for 'mAP', 'micro-F1',
-            'precision' and 'recall', the last three over all entries.
+            'precision' and 'recall', the last three over all entries. Where the truth is 'observed only': 'recall' of
+            the observed labels, and 'precision at least', the share of the named labels that are observed.
         classes: DataFrame, one row per class: the counts present, named and right; precision with low and high,
-            recall, and ap, in percent; NaN where a number has nothing to stand on.
+            recall, and ap, in percent; NaN where a number has nothing to stand on. In the classes marked in `at_least`
+            a named label that is not in the table may be right, so that right and precision are lower bounds.
+        labels_a_photo: how many labels are named on a photo, on average.
+        without_label: the share of the photos for which none is named, in percent.
         photos: how many.
         unused: how many of them count nowhere, as in `labels.for_scoring`.
         truth, left_out: as from `labels.for_scoring`, and how many entries are unknown.
@@ -50,26 +54,49 @@ class Scores:
     truth: str
     left_out: int
     threshold: float
+    labels_a_photo: float
+    without_label: float
     heading: str = ''
     absent: tuple = ()
 
     @property
+    def observed_only(self) -> bool:
+        "Whether precision, F1 and mAP cannot be measured, since in no class a label is known to be absent."
+        return self.truth == label_values.TRUTHS[2]
+
+    @property
     def over(self) -> str:
-        "Which classes the mAP leaves out, and what the run's own mAP does with them; '' if it has all."
+        "Which classes the mAP leaves out, and what the run's own mAP does with them; '' if it has all, or is none."
         out = self.classes.index[self.classes.ap.isna()]
-        return '' if out.empty else (
+        return '' if out.empty or self.observed_only else (
             f'mAP over {len(self.classes) - len(out)} of {len(self.classes)} classes: {listed(out, 20)} cannot be '
-            'scored here, since no photo has it or none is known to lack it; `spml train` and `spml runs` count a '
-            'class that no photo has as 0, unless map_definition is two_way')
+            'scored here, since no photo has it or none is known to lack it; with map_definition '
+            'cole, that of named data sets and of earlier versions, `spml train` and `spml runs` '
+            'count a class that no photo has as 0')
+
+    @property
+    def bounds(self) -> str:
+        "What is a lower bound, and why; '' if nothing is."
+        classes = self.classes.index[self.classes.at_least]
+        if classes.empty: return ''
+        of = '' if self.observed_only else f'of {listed(classes, 20)} '
+        rest = '; mAP and F1 cannot be measured' if self.observed_only else ''
+        return (f'{of}no label is known to be absent, so what is named beside the observed labels '
+                f'may be right as well, and the numbers of right labels and the precision are lower '
+                f'bounds{rest}. Recall is that of the observed labels.')
 
     def __str__(self):
-        lines = [f'{self.heading}{self.photos:,} photos, against {label_values.against(self.truth, self.left_out)}; '
-                 f'a label is named from a probability of {self.threshold:.4g} on (threshold)']
+        kind = f'against {label_values.against(self.truth, self.left_out)}'
+        if self.observed_only: kind = 'of which only some labels are known'
+        lines = [f'{self.heading}{self.photos:,} photos, {kind}; '
+                 f'a label is named from a probability of {self.threshold:.4g} on (threshold)',
+                 f'named: {self.labels_a_photo:.2f} labels a photo, none on '
+                 f'{self.without_label:.1f} % of the photos']
         lines.append(self.unused and
                      f'{self.unused:,} of them count nowhere: no label is known to be absent there, so that nothing '
                      'could be named wrongly')
         lines.append(self.absent and f'not scored, because the data do not have them: {listed(self.absent, 20)}')
-        return '\n'.join([*filter(None, [*lines, self.over]),
+        return '\n'.join([*filter(None, [*lines, self.over, self.bounds]),
                           '', in_words(self.total).to_string(), '', in_words(self.classes).to_string()])
 
 def in_words(table: pd.DataFrame) -> pd.DataFrame:
@@ -79,10 +106,15 @@ def in_words(table: pd.DataFrame) -> pd.DataFrame:
         table: `total` or `classes`.
 
     Returns:
-        Its cells as texts: whole counts, one digit behind the point, low and high as '95 % interval', a dash for NaN.
+        Its cells as texts: whole counts, one digit behind the point, low and high as '95 % interval', a dash for NaN,
+        'at least' before what is a lower bound.
     """
     def word(value): return '–' if value != value else f'{value:,.1f}' if isinstance(value, float) else f'{value:,}'
-    one = table.map(word)
+    one = table.drop(columns='at_least', errors='ignore').map(word)
+    if 'at_least' in table:
+        for name in ('right', 'precision'):
+            bounded = table.at_least & table[name].notna()
+            one[name] = one[name].mask(bounded, 'at least ' + one[name])
     one.insert(one.columns.get_loc('low'), '95 % interval', (one.low + ' to ' + one.high).where(table.low.notna(), '–'))
     return one.drop(columns=['low', 'high'])
 
@@ -113,12 +145,16 @@ def _resampled(probabilities: np.ndarray, targets: np.ndarray, draws: np.ndarray
     there = draws @ (targets > 0) > 0
     return np.sum(each, axis=0) / np.where(there.any(1), there.sum(1), np.nan)
 
-def _total(mean: float, maps: Callable, right: np.ndarray, named: np.ndarray, present: np.ndarray) -> pd.DataFrame:
-    "`Scores.total`, from the mAP, the function that gives it for draws of photos, and three (N, C) masks."
+def _total(right: np.ndarray, named: np.ndarray, present: np.ndarray, mean: float | None = None,
+           maps: Callable | None = None) -> pd.DataFrame:
+    "`Scores.total`, from (N, C) masks, and from the mAP and its function of draws of photos if it can be measured."
     draws = image_draws(len(right), REPEATS)
     hits, guesses, truths = (np.append(of.sum(), draws @ of.sum(1)) for of in (right, named, present))   # (1 + R,)
-    total = {'mAP': np.append(mean, maps(draws)), 'micro-F1': _shares(2 * hits, guesses + truths),
-             'precision': _shares(hits, guesses), 'recall': _shares(hits, truths)}
+    precision, recall = _shares(hits, guesses), _shares(hits, truths)
+    total = {'recall': recall, 'precision at least': precision}
+    if maps is not None:
+        total = {'mAP': np.append(mean, maps(draws)), 'micro-F1': _shares(2 * hits, guesses + truths),
+                 'precision': precision, 'recall': recall}
     table = pd.DataFrame({name: {'value': each[0], 'half': Z * pd.Series(each[1:]).std(ddof=0)}
                           for name, each in total.items()}).T
     return pd.DataFrame({'value': table.value, 'low': (table.value - table.half).clip(0, 100),
@@ -141,20 +177,31 @@ def score(probabilities: np.ndarray, labels: np.ndarray, names: list[str], thres
         SpmlError: where no photo has any of the classes.
     """
     targets, truth = label_values.for_scoring(labels)
-    positive, negative = targets > 0, targets < 0
-    counted = (positive | negative) & ((targets != 0).all(0) | negative.any(0))   # elsewhere nothing could be wrong
-    if not (positive & counted).any():
+    at_least = _are_bounds(labels, truth)
+    counted = np.where(at_least, labels > 0, targets != 0)
+    said, present = probabilities >= threshold, (labels > 0) & counted
+    if not present.any():
         raise SpmlError('no photo is known to have any of the classes, so nothing can be scored. Check the labels.')
-    named, present = (probabilities >= threshold) & counted, positive & counted
-    right, ranked = named & present, present.any(0)
-    ap = np.where(ranked, 100 * metrics.average_precision(probabilities, targets, unknown='ignore'), np.nan)
-    maps = partial(_resampled, probabilities[:, ranked], targets[:, ranked])
+    named, right = said & (counted | at_least), said & present
+    ranked = present.any(0) & ~at_least & (truth != label_values.TRUTHS[2])
     counts = {'present': present.sum(0), 'named': named.sum(0), 'right': right.sum(0)}
-    low, high = wilson(counts['right'], counts['named'])
+    low, high = np.where(at_least, np.nan, wilson(counts['right'], counts['named']))
+    ap = np.where(ranked, 100 * metrics.average_precision(probabilities, targets, unknown='ignore'), np.nan)
     table = {**counts, 'precision': _shares(counts['right'], counts['named']), 'low': low, 'high': high,
-             'recall': _shares(counts['right'], counts['present']), 'ap': ap}
-    return Scores(_total(ap[ranked].mean(), maps, right, named, present), pd.DataFrame(table, names), len(targets),
-                  int((targets == 0).all(1).sum()), truth, int((targets == 0).sum()), threshold, **words)
+             'recall': _shares(counts['right'], counts['present']), 'ap': ap, 'at_least': at_least}
+    if ranked.any():
+        maps = partial(_resampled, probabilities[:, ranked], targets[:, ranked])
+        masks = (mask[:, ~at_least] for mask in (right, named, present))
+        total = _total(*masks, ap[ranked].mean(), maps)
+    else: total = _total(right, named, present)
+    return Scores(total, pd.DataFrame(table, names), len(targets), int((targets == 0).all(1).sum()), truth,
+                  int((targets == 0).sum()), threshold, float(said.sum(1).mean()),
+                  float(100 * (~said.any(1)).mean()), **words)
+
+def _are_bounds(labels: np.ndarray, truth: str) -> np.ndarray:
+    "(C,) bool: the classes in which a label that is named beside the observed ones may be right as well."
+    unknown = (labels == 0).any(0)
+    return unknown if truth == label_values.TRUTHS[2] else unknown & ~(labels < 0).any(0)
 
 # %% ../../nbs/use/scoring.ipynb #7e3f5527
 def _is_own(description, data):
@@ -208,5 +255,10 @@ def evaluate(model: str | Path, dataset: str | Path, part: str | None = None, *,
     p = opened.predict(photos).iloc[:, 1:-1].to_numpy(float)[:, [opened.class_names.index(name) for name in both]]
     seen = _describe_training(opened.description, data, rows)
     return score(p, data.labels[np.ix_(rows, [data.class_names.index(name) for name in both])], both, opened.threshold,
-                 heading=f'{data.name}, part {part}{seen}: ',
+                 heading=f'{data.name}, part {part}{seen}{_chosen_here(opened.description, data)}: ',
                  absent=tuple(name for name in opened.class_names if name not in both))
+
+def _chosen_here(description: dict, data: Dataset) -> str:
+    "A remark, where the threshold of a model was set by photos of this folder."
+    here = description.get('threshold_from', {}).get('data') == data.fingerprint
+    return ' (its threshold was chosen on photos of this folder)' if here else ''

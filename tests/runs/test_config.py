@@ -210,3 +210,13 @@ def test_a_folder_of_ones_own_shows_all_labels_unless_told_otherwise(photo_folde
     own = str(photo_folder)
     assert resolve(Config(dataset=own)).labels == 'full' and resolve(Config(dataset=own, labels='single')).labels == 'single'
     assert resolve(Config(dataset=str(tmp_path / 'coco14'))).labels == 'full'   # a path is no name
+
+
+@pytest.mark.silent('C4')
+def test_a_class_without_positives_is_left_out_on_folders_and_named_sets_keep_their_names():
+    folder, named = (resolve(Config(dataset=dataset, device='cpu')) for dataset in ('/photos/of/mine', 'voc12_animals'))
+    assert folder.map_definition == 'two_way' and named.map_definition == 'cole' and resolve(named) == named
+    assert config_hash(named) == config_hash(replace(named, map_definition=None))   # as it was before the field existed
+    old = replace(folder, map_definition='cole')   # what a run on a folder stood for
+    assert config_hash(folder) != config_hash(old) and resolve(old).map_definition == 'cole'
+    assert configs.completed({'dataset': '/photos/of/mine', 'loss': 'an'})['map_definition'] == 'cole'

@@ -98,3 +98,13 @@ def test_only_what_torch_says_of_a_file_is_a_full_disk(tmp_path, monkeypatch, wo
     run.folder.mkdir()
     with pytest.raises(error, match='device-side' if error is RuntimeError else 'the disk is full or refuses'): run.save('x.pt', {})
     assert not list(run.folder.iterdir())
+
+
+@pytest.mark.silent('C4')
+def test_a_run_of_an_older_version_keeps_its_definition_of_map(tmp_path):
+    run = Run(resolve(Config(dataset='/photos/of/mine', map_definition='cole')), tmp_path)
+    run.start()
+    fields = json.loads((run.folder / 'config.json').read_text())
+    del fields['map_definition']
+    (run.folder / 'config.json').write_text(json.dumps(fields))
+    assert runs.open_run(run.folder).config == run.config

@@ -10,6 +10,7 @@ from redrawn import as_bitmaps, redraw
 from spml_nb import runs, training
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import load
+from spml_nb.use import scoring
 
 
 @pytest.fixture
@@ -84,3 +85,34 @@ def test_the_root_of_a_runs_own_data_can_be_another(folder, tmp_path):
     table = tmp_path / 'moved' / folder.name / 'labels.csv'
     table.write_text(table.read_text().replace('red', 'blue', 1))
     with pytest.raises(SpmlError, match='with the fingerprint'): training.evaluate(result.folder, root=str(tmp_path / 'moved'))
+
+
+@pytest.fixture
+def without_a_blue_test_photo(photo_folder):
+    "The table with a split whose test photos are all red, bright or not."
+    table = pd.read_csv(photo_folder / 'labels.csv')
+    blue = table.labels.str.contains('blue')
+    table['split'] = np.where(blue, 'train', np.resize(['train', 'val', 'test', 'test'], len(table)))
+    table.loc[blue & (table.index % 5 == 0), 'split'] = 'val'
+    table.to_csv(photo_folder / 'labels.csv', index=False)
+    return photo_folder
+
+
+@pytest.mark.silent('C4')
+def test_a_class_that_no_test_photo_has_is_left_out_by_all_who_score_a_folder(without_a_blue_test_photo):
+    folder = without_a_blue_test_photo
+    result = training.train(config(folder, regime='linear'))
+    scores, _, data = training.evaluate(result.folder)
+    counted = scoring.evaluate(result.folder, folder)
+    assert not (data.labels[data.rows('test')] > 0).any(0)[data.class_names.index('blue')] and np.isnan(counted.classes.ap['blue'])
+    assert result.scores['map_definition'] == scores['map_definition'] == 'two_way'
+    assert result.scores['test_map'] == result.scores['test_map_class'] == pytest.approx(100 * np.mean([ap for ap in scores['ap'] if ap > 0]))
+    assert scores['map'] == pytest.approx(result.scores['test_map'], abs=1e-4) and counted.total.value['mAP'] == pytest.approx(result.scores['test_map'], abs=1e-4)
+
+
+@pytest.mark.silent('C4')
+def test_a_run_of_the_papers_definition_is_scored_on_a_folder_without_classes_that_no_photo_has(without_a_blue_test_photo, tmp_path):
+    folder = without_a_blue_test_photo
+    result = training.train(config(folder, regime='linear', epochs=1, map_definition='cole'))
+    assert result.scores['test_map'] == pytest.approx(training.evaluate(result.folder)[0]['map'], abs=1e-4)   # its own number again
+    assert training.evaluate(result.folder, folder)[0]['map'] == pytest.approx(result.scores['test_map_class'], abs=1e-4) != result.scores['test_map']

@@ -57,6 +57,20 @@ def test_scores_stand_beside_what_they_were_measured_against():
     assert report.score_table({'test_map': 1.0})['against'].tolist() == ['all labels']   # of a run from before this was stored
 
 
+@pytest.mark.silent('A4')
+def test_f1_against_observed_labels_is_not_shown():
+    scores = {'test_map': 70.0, 'test_micro_f1': 0.5, 'test_macro_f1': 0.4}
+    for truth, f1 in (('observed only', ['–', '–']), ('partly known', [50, 40])):
+        assert report.score_table(scores | {'test_truth': truth})[['micro-F1 (%)', 'macro-F1 (%)']].iloc[0].tolist() == f1
+
+
+@pytest.mark.silent('C4')
+def test_a_class_that_no_image_has_gets_no_bar_and_comes_last():
+    figure = report.class_plot([0.0, 0.6], NAMES, np.array([[-1, 1], [-1, -1]], np.int8))
+    heights = [bar.get_height() for bar in figure.axes[0].patches]
+    assert heights[0] == 60 and np.isnan(heights[1])
+
+
 @pytest.mark.parametrize('labels, chance, title', [
     ([[1, -1], [-1, 1], [-1, -1], [-1, 1]], [50, 25], ''),
     ([[1, -1], [-1, 1], [0, -1], [-1, 0]], [100 / 3, 100 / 3], 'against known labels (2 unknown ones left out)'),
@@ -108,14 +122,14 @@ def test_the_legend_of_the_classes_covers_no_bar(classes):
 
 def test_twenty_classes_are_drawn_and_the_rest_stands_in_a_table():
     names = [f'the quite long name of a class that nobody can read, {k}' for k in range(50)]
-    ap, labels = np.random.RandomState(0).permutation(50) / 50, np.where(np.arange(50) % 3 == 0, 1, -1)[None].repeat(4, 0)
+    ap, labels = np.random.RandomState(0).permutation(50) / 50, np.where((np.arange(50) + np.arange(4)[:, None]) % 3 == 0, 1, -1)
     figure, table = report.class_plot(ap, names, labels), report.class_table(ap, names, labels)
     drawn = [text.get_text().replace('\n', ' ') for text in figure.axes[0].get_xticklabels()]
     assert len(drawn) == 20 and len(table) == 30 and not len(report.class_table(ap[:20], names[:20], labels[:, :20]))
     assert all(len(line) <= 18 for text in figure.axes[0].get_xticklabels() for line in text.get_text().split('\n'))
     left_out = sorted(range(50), key=lambda c: -ap[c])[10:40]
     assert table.index.tolist() == [names[c] for c in left_out] and table['average precision (%)'].tolist() == pytest.approx([100 * ap[c] for c in left_out])
-    assert table.photos.tolist() == [4 if c % 3 == 0 else 0 for c in left_out]
+    assert table.photos.tolist() == [2 if c % 3 == 0 else 1 for c in left_out]
 
 
 def test_the_worst_mistakes_are_those_farthest_beyond_the_threshold():

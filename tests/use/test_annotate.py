@@ -1,6 +1,7 @@
 "Labelling: nothing that was answered is lost, the sample is a fair draw, doubtful labels and intervals are those of plain loops."
 import os
 import re
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -44,8 +45,9 @@ def test_what_is_answered_is_read_back_and_the_rest_waits(folder):
     data = read_folder(folder, 'photos')
     row = {name: k for k, name in enumerate(data.image_names)}
     for image, names in given.items(): assert data.labels[row[image]].tolist() == [int(name in names) for name in CLASSES]
-    assert sorted(np.array(data.image_names)[data.rows('test')]) == sorted(sheet.sample)
-    assert (data.labels[data.rows('test')] == [1, -1, 1]).all() and not set(data.image_names) ^ set(sheet.images)
+    sample = np.flatnonzero(data.split != 'train')
+    assert sorted(np.array(data.image_names)[sample]) == sorted(sheet.sample) and len(data.rows('val')) == len(data.rows('test')) == 3
+    assert (data.labels[sample] == [1, -1, 1]).all() and not set(data.image_names) ^ set(sheet.images)
 
 
 def test_an_answer_that_cannot_be_written_leaves_the_table_as_it_was(folder, monkeypatch):
@@ -276,4 +278,26 @@ def test_a_photo_of_the_sample_trains_nobody(folder):
     for k, image in enumerate(sheet.waiting()): sheet.answer(image, [CLASSES[k % 3]])
     for k, image in enumerate(sheet.waiting(full=True)): sheet.answer(image, [CLASSES[k % 3]])
     data = datasets.load(folder)
-    assert {data.image_names[row] for row in data.rows('test')} == set(sheet.sample) and len(data.rows('val')) == round(0.2 * 22)
+    assert {data.image_names[row] for row in np.flatnonzero(data.split != 'train')} == set(sheet.sample) and len(data.rows('val')) == len(data.rows('test')) == 4
+
+
+@pytest.mark.silent('A3')
+def test_one_half_of_the_sample_chooses_and_the_other_measures(folder):
+    "By photo: an answer moves no other one, whoever goes on finds each where it was, and an older sample, all of it for testing, stays."
+    sheet = Sheet(folder, CLASSES, sample=8)
+    assert sheet.part.keys() == set(sheet.sample) and sorted(sheet.part.values()) == ['test'] * 4 + ['val'] * 4
+    for k, image in enumerate(sheet.waiting()): sheet.answer(image, [CLASSES[k % 3]])
+    for k, image in enumerate(sheet.sample[::-1]):
+        sheet.answer(image, CLASSES[:k % 4])
+        again = Sheet(folder, sample=8)
+        table = again.table()
+        assert sorted(again.sample) == sorted(sheet.sample) and again.part[image] == sheet.part[image] == table.split[image]
+        assert Counter(again.part.values()) == {'val': 4, 'test': 4}
+    data = datasets.load(folder)
+    for part in ('val', 'test'):
+        assert {data.image_names[row] for row in data.rows(part)} == {name for name, own in sheet.part.items() if own == part}
+        assert (data.labels[data.rows(part)] != 0).all()
+    larger = Sheet(folder, sample=12)
+    assert larger.part.items() > sheet.part.items() and Counter(larger.part.values()) == {'val': 6, 'test': 6}
+    sheet.file.write_text(sheet.file.read_text().replace(',val', ',test'))
+    assert Counter(Sheet(folder, sample=12).part.values()) == {'test': 8, 'val': 4}

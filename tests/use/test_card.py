@@ -3,6 +3,7 @@ import json
 import shlex
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from safetensors.torch import load_file
@@ -125,3 +126,26 @@ def test_a_calibration_goes_along(made, tmp_path):
     said = json.loads((folder / 'config.json').read_text())['description']
     for wrong in ([[1.0], [0.0]], [slope, [0.0, 0.0, float('nan')]], slope):
         with pytest.raises(SpmlError, match=r'not whole \(calibration\)'): read_description(json.dumps(said | {'calibration': wrong}), folder)
+
+
+def positives_only(folder):
+    "The photos with the first of their labels each, in a column `positives`."
+    table = pd.read_csv(folder / 'labels.csv')
+    table.assign(positives=table.labels.str.split('|').str[-1]).drop(columns='labels').to_csv(folder / 'labels.csv', index=False)
+    return folder
+
+
+@pytest.mark.silent('A4')
+@pytest.mark.filterwarnings('ignore:.*known negative')
+def test_a_card_of_labels_that_are_observed_only_claims_nothing_that_was_not_measured(photo_folder):
+    config = Config(dataset=str(positives_only(photo_folder)), loss='an', backbone='mini', image_size=32, epochs=2, regime='linear', labels='full')
+    run = training.train(config)
+    folder = write_folder(run.folder, photo_folder / 'm')
+    text = (folder / 'README.md').read_text()
+    head = yaml.safe_load(text.split('---\n')[1])
+    assert [metric['type'] for metric in head['model-index'][0]['results'][0]['metrics']] == ['recall']
+    rows = [line for line in text.split('## Trained on')[0].splitlines() if line.startswith('|')]
+    assert not [row for row in rows if row.split('|')[1].strip() in ('mAP', 'micro-F1', 'precision')]
+    assert [row for row in rows if row.startswith('| precision at least |')] and 'lower bounds; mAP and F1 cannot be measured' in text
+    assert 'labels a photo, and none to' in text and 'of which only some labels are known' in text
+    assert any_network(run.folder).description['map'] is None   # nor does an exported file

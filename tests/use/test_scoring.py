@@ -25,7 +25,8 @@ def test_counts_by_hand():
     p = np.array([[0.9, 0.2, 0.1], [0.5, 0.9, 0.1], [0.7, 0.4, 0.1], [0.1, 0.1, 0.9]])
     y = np.array([[1, -1, 0], [-1, 1, 0], [1, 0, 0], [1, 1, 1]], np.int8)
     found = score(p, y, ['a', 'b', 'only positive'], 0.5)
-    assert found.classes[['present', 'named', 'right']].values.tolist() == [[3, 3, 2], [2, 1, 1], [0, 0, 0]]   # in the third nothing can be wrong
+    assert found.classes[['present', 'named', 'right']].values.tolist() == [[3, 3, 2], [2, 1, 1], [1, 1, 1]]
+    assert found.classes.at_least.tolist() == [False, False, True]   # in the third nothing can be wrong
     assert np.isnan(found.classes.ap['only positive']) and found.left_out == 4 and found.truth == 'partly known' and found.photos == 4
     assert np.allclose(found.total.value[['precision', 'recall', 'micro-F1']], [75, 60, 200 * 3 / 9])
     assert '–' in str(found) and '(threshold)' in str(found) and '4 unknown ones left out' in str(found)
@@ -67,7 +68,7 @@ def test_classes_without_a_photo_are_named_since_the_runs_own_map_counts_them_as
     assert 'mAP over' not in str(score(p, y, list('abcd'), 0.6))
     y[:, 1] = -1
     found = str(score(p, y, list('abcd'), 0.6))
-    assert 'mAP over 3 of 4 classes: b cannot be scored here' in found and 'as 0, unless' in found
+    assert 'mAP over 3 of 4 classes: b cannot be scored here' in found
 
 
 def test_intervals_shrink_with_the_root_of_the_number_of_photos_and_are_near_the_binomial():
@@ -189,3 +190,39 @@ def test_classes_are_matched_by_name(made, tmp_path):
 
 def test_photos_without_any_of_the_classes_are_refused():
     with pytest.raises(SpmlError, match='no photo is known to have any of the classes'): score(np.full((5, 2), 0.7), np.full((5, 2), -1, np.int8), ['a', 'b'], 0.5)
+
+
+def single_positives(random, n=2000, classes=6):
+    "A model on photos of which the truth is known: 3 of 6 labels apply, chance observes one. Returns: probabilities, truth, observed labels."
+    truth = np.argsort(random.random((n, classes)), axis=1) < classes // 2
+    observed = (truth * random.random(truth.shape)).argmax(1)[:, None] == np.arange(classes)
+    logits = random.normal(np.where(truth, 1.5, -2.5))
+    return 1 / (1 + np.exp(-logits)), truth, observed
+
+
+@pytest.mark.silent('A4')
+def test_labels_that_are_observed_only_give_no_precision_f1_or_map_but_their_recall():
+    p, truth, observed = single_positives(np.random.default_rng(0))
+    true, found = score(p, np.where(truth, 1, -1), list('abcdef'), 0.5), score(p, observed.astype(np.int8), list('abcdef'), 0.5)
+    assert found.truth == 'observed only' and found.observed_only and not true.observed_only
+    assert not {'mAP', 'micro-F1', 'precision'} & set(found.total.index) and found.classes.ap.isna().all()
+    assert true.total.value['precision'] > 95 and found.total.value['precision at least'] < 40   # a third of the labels is observed
+    assert abs(found.total.value['recall'] - true.total.value['recall']) < 2
+    assert (found.classes.right <= true.classes.right).all() and (found.classes.named == true.classes.named).all() and found.classes.at_least.all()
+    text = str(found)
+    assert f'at least {found.classes.right["a"]:,}' in text and 'mAP and F1 cannot be measured' in text and 'at least' not in str(true)
+    assert found.labels_a_photo == true.labels_a_photo == pytest.approx((p >= 0.5).sum(1).mean()) and f'{found.labels_a_photo:.2f} labels a photo' in text
+    assert found.without_label == true.without_label == pytest.approx(100 * (~(p >= 0.5).any(1)).mean())
+
+
+@pytest.mark.silent('A4')
+def test_classes_of_which_nothing_is_known_to_be_absent_are_lower_bounds_beside_the_others():
+    p, truth, observed = single_positives(np.random.default_rng(1), 400)
+    labels = np.where(truth, 1, -1)
+    labels[:, :2] = observed[:, :2]
+    found, rest = score(p, labels, list('abcdef'), 0.5), score(p[:, 2:], labels[:, 2:], list('cdef'), 0.5)
+    assert found.truth == 'partly known' and found.classes.at_least.tolist() == [True, True, False, False, False, False]
+    assert found.total.equals(rest.total) and found.classes[2:].equals(rest.classes)   # the total is over what can be measured
+    assert found.classes.present[:2].tolist() == observed[:, :2].sum(0).tolist() and found.classes.named[:2].tolist() == (p >= 0.5)[:, :2].sum(0).tolist()
+    assert found.classes.right[:2].tolist() == ((p >= 0.5) & observed)[:, :2].sum(0).tolist()
+    assert 'of a, b no label is known to be absent' in str(found)
