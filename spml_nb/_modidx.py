@@ -2234,6 +2234,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                        'spml_nb/training/selection.py'),
                                             'spml_nb.training.selection._of_test': ( 'training/selection.html#_of_test',
                                                                                      'spml_nb/training/selection.py'),
+                                            'spml_nb.training.selection._of_threshold': ( 'training/selection.html#_of_threshold',
+                                                                                          'spml_nb/training/selection.py'),
                                             'spml_nb.training.selection._rest_absent': ( 'training/selection.html#_rest_absent',
                                                                                          'spml_nb/training/selection.py'),
                                             'spml_nb.training.selection._scored': ( 'training/selection.html#_scored',

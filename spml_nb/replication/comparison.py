@@ -30,7 +30,7 @@ from ..data.glance import describe_shared, parts
 from ..data.labels import against, for_scoring, missing, setting
 from ..data.side import kinds, pinned
 from ..methods.core import find, names
-from ..metrics import average_precision
+from ..metrics import DEFINITIONS, average_precision
 from .drawing import sheet, to_svg
 from .statistics import LEVEL, Effect, effect, holm, image_draws, resampled_auc, resampled_map, signed
 from ..runs.config import Config
@@ -139,17 +139,18 @@ def line(row: Row, configs: Sequence[Config], known: pd.DataFrame, draws: np.nda
         run = Run(canonical(config))
         if config.seed in runs.index and run.done:
             logits = read_result(run).logits
-            of_test[config.seed] = _resampled(logits['test'], targets, draws, blind_test.any())
+            empty = DEFINITIONS[run.config.map_definition]
+            of_test[config.seed] = _resampled(logits['test'], targets, draws, blind_test.any(), empty)
             by, classes = next(iter(selection.targets(make_task(run.config), run.config.selection).values()))
             scores, draws_val = logits['val'][:, classes], image_draws(len(by))
-            of_val[config.seed] = _resampled(scores, by[:, classes], draws_val, blind_val.any())
+            of_val[config.seed] = _resampled(scores, by[:, classes], draws_val, blind_val.any(), empty)
     return Line(row, runs, of_test, of_val)
 
-def _resampled(scores: np.ndarray, targets: np.ndarray, draws: np.ndarray, blind: bool) -> np.ndarray:
+def _resampled(scores: np.ndarray, targets: np.ndarray, draws: np.ndarray, blind: bool, empty: str) -> np.ndarray:
     "(R,) observed AUC or mAP on samples of the images."
     if blind:
         return resampled_auc(scores, targets, draws)
-    measured = ~np.isnan(average_precision(scores, targets, unknown='ignore'))   # as in the run's mAP
+    measured = ~np.isnan(average_precision(scores, targets, empty=empty, unknown='ignore'))   # as in the run's mAP
     return resampled_map(scores[:, measured], targets[:, measured], draws)
 
 # %% ../../nbs/replication/comparison.ipynb #d9071a4c
@@ -425,7 +426,8 @@ def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.D
     return f'{text}\nTable and picture: {place}'
 
 _LEGEND = ('validation and test: mAP in percent where labels are clean (validation over the classes that training '
-           'photos have), else observed AUC in percent: how often an observed positive scores above another photo. '
+           'photos have, test over those that test photos have), else observed AUC in percent: how often an observed '
+           'positive scores above another photo. '
            'over: gain in the test score over the method with 0. half, over_half: half the 95 % interval, over seeds '
            'and test images.\np: that there is no difference, adjusted for the number of methods (Holm). late: share '
            'of runs whose best epoch is one of the last two.')

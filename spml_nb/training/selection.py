@@ -20,6 +20,7 @@ from .. import metrics
 from ..base.errors import warn
 from ..data import labels
 from ..methods.core import Method, ViewOutputs
+from .summary import named_labels
 from .task import Task
 
 # %% ../../nbs/training/selection.ipynb #04b571a3
@@ -242,8 +243,7 @@ def scores(logits: dict[str, Tensor], task: Task, map_definition: str = 'cole', 
     Args:
         logits: {'val', 'test': (N, C)}.
         task: with their labels.
-        map_definition: whether a class without positives counts 0 in the mean ('cole') or is left out ('two_way').
-        selection: by which labels of validation the threshold is chosen; true ones unless it is 'val_observed'.
+        map_definition, selection: as in a configuration.
 
     Returns:
         `selected_by`: what chose the epoch, and compares runs in a search: 'clean_map', 'observed_auc' or 'last'. With
@@ -257,6 +257,7 @@ def scores(logits: dict[str, Tensor], task: Task, map_definition: str = 'cole', 
         `observed_test_auc`: percent, where no label of the test images is clean.
         `threshold`: the probability that maximises micro-F1 on validation, over the photos with known negatives; where
         fewer than `FEWEST_JUDGED` have any, `metrics.positive_threshold`; 0.5 without validation.
+        `val_labels_a_photo` and others: what it names on validation, as from `named_labels`, with 'observed_auc'.
         `test_micro_f1`, `test_macro_f1`: in [0, 1], with that threshold, and with 0.5 and 0.75 (`_at_0.5`, `_at_0.75`).
 
     Source: Cole et al. (mAP); EM/APL supplement (F1 with a stated threshold); Two-way, Eq. 23 and 24.
@@ -270,12 +271,21 @@ def scores(logits: dict[str, Tensor], task: Task, map_definition: str = 'cole', 
     for part, values in logits.items():
         numbers[f'{part}_map'] = mean_ap(values, true[part], map_definition)
         numbers[f'{part}_map_seen'] = mean_ap(values, true[part], map_definition, classes)
-    numbers['threshold'] = _threshold(logits, task, selection)
+    numbers |= _of_threshold(logits, task, selection)
     if 'test' not in logits:
         return numbers
     if truth['test'] == 'observed only':
         numbers['observed_test_auc'] = observed_auc(logits['test'], true['test'])
     return numbers | _of_test(logits['test'], true['test'], numbers['threshold'])
+
+def _of_threshold(logits: dict[str, Tensor], task: Task, selection: str) -> dict:
+    "The threshold, and what it names on validation where no clean label says how good that is."
+    threshold = _threshold(logits, task, selection)
+    numbers = {'threshold': threshold}
+    if 'val' in logits and 'val_clean' not in targets(task, selection):
+        counts = named_labels(logits['val'], task.observed_val, threshold)
+        numbers |= {f'val_{name}': value for name, value in counts.items()}
+    return numbers
 
 def _threshold(logits: dict[str, Tensor], task: Task, selection: str) -> float:
     "The probability from which a label is named, by the labels of validation that the selection uses."

@@ -31,7 +31,18 @@ from .batches import feature_source, image_source, onto, weights_key
 from .group import Group
 from .network import head_options
 from .schedule import Stage, compiled, make_optimizer, make_schedule, stages
-from .selection import MEASURES, Choice, blind, explain_blind, mean_ap, predict, score_by, scores, scores_by_observed, targets
+from spml_nb.training.selection import (
+    MEASURES,
+    Choice,
+    blind,
+    explain_blind,
+    mean_ap,
+    predict,
+    score_by,
+    scores,
+    scores_by_observed,
+    targets,
+)
 from .task import Task, make_task
 from .tracking import tracker
 
