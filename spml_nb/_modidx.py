@@ -903,6 +903,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                  'spml_nb.metrics._free': ('metrics.html#_free', 'spml_nb/metrics.py'),
                                  'spml_nb.metrics._in_order': ('metrics.html#_in_order', 'spml_nb/metrics.py'),
                                  'spml_nb.metrics._midpoint': ('metrics.html#_midpoint', 'spml_nb/metrics.py'),
+                                 'spml_nb.metrics._roc_auc': ('metrics.html#_roc_auc', 'spml_nb/metrics.py'),
                                  'spml_nb.metrics._scores_and_targets': ('metrics.html#_scores_and_targets', 'spml_nb/metrics.py'),
                                  'spml_nb.metrics._sorted': ('metrics.html#_sorted', 'spml_nb/metrics.py'),
                                  'spml_nb.metrics._threshold': ('metrics.html#_threshold', 'spml_nb/metrics.py'),

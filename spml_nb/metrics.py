@@ -130,16 +130,26 @@ def roc_auc(scores, targets, unknown=None) -> np.ndarray:
 
     Source: Mann and Whitney (1947); scikit-learn's `roc_auc_score`.
     """
-    from scipy.stats import rankdata  # takes long to import
-    scores, positive, known = _scores_and_targets(scores, targets, unknown)
-    places = rankdata(scores, axis=0)
-    places[~known] = 0   # what is left out ranks below all that counts
-    ranks = rankdata(places, axis=0) - (~known).sum(0)
-    positives = (positive & known).sum(0)
-    negatives = (~positive & known).sum(0)
-    above = np.where(positive & known, ranks, 0).sum(0) - positives * (positives + 1) / 2
-    pairs = positives * negatives
-    return np.divide(above, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
+    arrays = [np.ascontiguousarray(a.T) for a in _scores_and_targets(scores, targets, unknown)]
+    step = max(1, BLOCK // len(arrays[0][0]))
+    return np.concatenate([_roc_auc(*(a[k:k + step] for a in arrays)) for k in range(0, len(arrays[0]), step)])
+
+def _roc_auc(values, positive, known):
+    "AUC of every row of (R, L) arrays; NaN for a row without a known positive or a known negative."
+    tagged = _in_order(values, positive, known)
+    place = np.arange(tagged.shape[1])
+    counted = place >= (~known).sum(1, keepdims=True)   # what is unknown comes first
+    negatives = np.cumsum(counted & (tagged & 1 == 1), axis=1)
+    differs = np.diff(tagged >> 1, axis=1) != 0
+    edge = np.ones((len(tagged), 1), bool)
+    begins, ends = np.hstack([edge, differs]), np.hstack([differs, edge])   # of groups of equal scores
+    first = np.maximum.accumulate(np.where(begins, place, 0), axis=1)
+    last = np.minimum.accumulate(np.where(ends, place, place[-1])[:, ::-1], axis=1)[:, ::-1]
+    before = np.pad(negatives, ((0, 0), (1, 0)))
+    below = np.take_along_axis(before, first, 1) + np.take_along_axis(negatives, last, 1)
+    found = counted & (tagged & 1 == 0)
+    pairs = found.sum(1) * negatives[:, -1]
+    return np.divide(np.where(found, below, 0).sum(1) / 2, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
 
 # %% ../nbs/metrics.ipynb #a873634b
 DEFINITIONS = {'cole': 'zero', 'two_way': 'skip'}

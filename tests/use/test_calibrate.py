@@ -41,7 +41,7 @@ def test_the_threshold_is_the_best_of_the_sample_and_everybody_reads_it(made, ru
     data = made.data.labels[rows] > 0
     p = predict(run, [made.data.images[row] for row in rows])[made.data.class_names].to_numpy()
     scores = {t: metrics.f1(p, data, threshold=t) for t in np.unique(p)}
-    assert found.f1 == max(scores.values()) == scores[min(t for t in scores if t >= found.threshold)] and found.f1_before == metrics.f1(p, data, threshold=before) < found.f1
+    assert found.f1 == max(scores.values()) == scores[min(t for t in scores if t >= found.threshold)] and found.f1_before == metrics.f1(p, data, threshold=before) <= found.f1
     assert (found.before, found.photos, found.labels_a_photo) == (before, 16, data.sum(1).mean()) and found.named == (p >= found.threshold).sum(1).mean()
     assert predict(run, made.test).attrs['threshold'] == training.evaluate(run)[0]['threshold'] == evaluate(run, made.folder).threshold == found.threshold
     assert open_model(export(run, tmp_path / 'm.safetensors')).threshold == found.threshold == open_run(run).threshold() != before
