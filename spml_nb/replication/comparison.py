@@ -280,17 +280,17 @@ def _gain(chosen: pd.Series, base: Line, line: Line, others: int) -> str:
 
 def _settling(near: dict[str, Effect], best: pd.Series) -> str:
     "The sentence on what would tell them apart."
-    photos = experience()['photos']
-    if best.val_measure == 'observed AUC' and photos:
-        mean, worst = experience()['observed']
-        with_50, worst_50 = photos['50']
-        return (f"What would settle it: validation photos labelled in full. On the project's sets of photos the choice "
-                f'with 50 of them lost {with_50:.1f} points of mAP in the mean ({worst_50:.1f} at worst), with '
-                f'observed labels alone {mean:.1f} ({worst:.1f}).')
     share = max((over.seeds - 1) / over.freedom for over in near.values()) ** 0.5   # of seeds in the variance
     if share > 0.5:
         return f'More seeds would tell: --seeds {max(10, 2 * best.seeds)}.'
-    return 'More validation photos would tell, more seeds hardly.'
+    remedy = 'More validation photos would tell, more seeds hardly.'
+    photos = experience()['photos']
+    if best.val_measure != 'observed AUC' or not photos:
+        return remedy
+    (mean, worst), (mean_50, worst_50) = experience()['observed'], photos['50']
+    return (f'{remedy} To label a few of them in full helps the threshold and not this choice: on the project\'s sets '
+            f'of photos, choosing by 50 such photos lost {mean_50:.1f} points of mAP in the mean ({worst_50:.1f} at '
+            f'worst), choosing by the observed labels of all validation photos {mean:.1f} ({worst:.1f}).')
 
 # %% ../../nbs/replication/comparison.ipynb #441c8033
 def draw(table: pd.DataFrame, title: str) -> bytes:

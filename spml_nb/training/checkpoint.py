@@ -126,7 +126,7 @@ def _comparable(trainer, saved: dict) -> set[str]:
     measures = saved.get('measures') or [earlier.get(c.rule, MEASURES[c.rule]) for c in trainer.choices]
     same = {choice.rule for choice, measure in zip(trainer.choices, measures, strict=False)
             if measure == MEASURES[choice.rule]}
-    if trainer.choices[0].rule not in same:
+    if trainer.choices and trainer.choices[0].rule not in same:
         raise SpmlError(f'{trainer.run.folder} was begun when {measures[0]} chose the epoch; now it is '
                         f'{MEASURES[trainer.choices[0].rule]}. Remove that folder to train anew.')
     return same
