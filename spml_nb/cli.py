@@ -10,14 +10,18 @@ import argparse
 import contextlib
 import errno
 import os
+import re
+import shlex
 import sys
 import typing
 import warnings
+from pathlib import Path
 
 from . import __version__
 from .base import settings
 from .base.errors import SpmlError, one_of, sentence
-from .base.files import refuse_existing, say
+from .base.escaping import csv_for_spreadsheet, escape_for_terminal
+from .base.files import refuse_existing, regular, say
 from .runs.config import CHOICES, PROTOCOL, Config
 
 # %% ../nbs/cli.ipynb #c15633f4
@@ -57,17 +61,17 @@ def _data(args) -> bool | None:
         raise SpmlError('--check needs the name of a data set, and --mirror that of a benchmark: '
                         '`spml data ccp --check`.')
     if args.name is None:
-        print(registry.overview(args.root), f'Drawn when they are used, without files: {listed(MINIATURES)}', sep='\n')
+        say(f'{registry.overview(args.root)}\nDrawn when they are used, without files: {listed(MINIATURES)}')
     elif args.name not in registry.BENCHMARKS and os.path.isdir(first_there(places(args.name, args.root))):
         found = glance.check(args.name, args.root)
-        print(found.text)
+        say(found.text)
         return not found.ready
     elif args.name not in registry.BENCHMARKS:
         one_of(args.name, registry.names(), 'benchmark',
                f'Nor is there a folder {listed(places(args.name, args.root))}. Miniatures need no files.')
     elif args.check:
         missing = registry.check(args.name, args.root)
-        print('\n'.join(missing) or f'{args.name} is ready.')
+        say('\n'.join(missing) or f'{args.name} is ready.')
         return bool(missing)
     else: registry.prepare(args.name, args.root, args.mirror, tell=say)
 
@@ -79,16 +83,31 @@ def _fields_argument(meaning: str):
 def _yaml(text: str, form: str, source: str = ''):
     "What a text says. form: how it ought to be written; source: the file that it comes from."
     import yaml
-    try: return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:   # ValueError: a date that does not exist
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise ValueError('it uses an alias (*name), by which a short text may stand for an endless one')
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:   # ValueError: a date that does not exist
         why = f": {' '.join(str(error).split())}" if source else ''
         raise SpmlError(f'{source or repr(text)} cannot be read as YAML{why}. Write {form}.') from error
 
 def _mapping(text: str, form: str, source: str = '') -> dict:
     "The fields that a text names."
     fields = _yaml(text, form, source)
+    _refuse_misread(text, source)
     if isinstance(fields, dict) and all(isinstance(name, str) for name in fields): return fields
     raise SpmlError(f'{source or repr(text)} holds no fields. Write {form}.')
+
+_MISREAD = re.compile(r'[-+]?(0[0-7_]+|[1-9][0-9_]*(:[0-5]?[0-9])+)')
+
+def _refuse_misread(text: str, source: str = ''):
+    "Refuse what YAML takes for another number than a person: 010 for 8, 1:30 for 90."
+    import yaml
+    for event in yaml.parse(text, yaml.SafeLoader):
+        if isinstance(event, yaml.ScalarEvent) and event.style is None and _MISREAD.fullmatch(event.value):
+            raise SpmlError(f'{source or repr(text)} holds {event.value}, which YAML reads as '
+                            f'{yaml.safe_load(event.value)}. Write a number without 0 in front and without a colon, '
+                            f"or '{event.value}' in quotation marks for a text.")
 
 def _fields(args) -> dict:
     "What -p gave, each value read as YAML; where the field is a text or a number, a number or a date stays a text."
@@ -97,11 +116,13 @@ def _fields(args) -> dict:
         kind = Config.__annotations__.get(name)
         worded = {str, tuple, int, float} & {kind, *typing.get_args(kind)}
         plain = name == 'exclude' and not text.lstrip().startswith('[')   # a class may be called null
+        plain |= str in worded and not text.isprintable()   # a name that is not UTF-8 is no YAML
         value = text if plain else _yaml(
             text, f"""it as -p {name} "'{text}'" if it is a text, or as -p {name} '[a, b]' if it is a list""")
         if worded and ((' #' in text and text[0] not in '\'"[')   # a comment for YAML, which reads 010 as 8
                        or not isinstance(value, str | list | dict | None)):
             value = text
+        elif isinstance(value, list | dict): _refuse_misread(text)
         given = _over(given, {name: value})
     return given
 
@@ -154,7 +175,7 @@ def _over(given: dict, more: dict) -> dict:
 def _of_file(file: str) -> dict:
     "The fields in a YAML file."
     try:
-        with open(file, encoding='utf-8') as opened: text = opened.read()
+        text = regular(Path(file)).read_text(encoding='utf-8')
     except (OSError, UnicodeDecodeError) as error:
         raise SpmlError(f'{file} cannot be read: {error}. Name a file with lines such as `loss: em`.') from error
     return _mapping(text, 'lines such as `loss: em`', file)
@@ -163,7 +184,6 @@ def _described() -> str:
     "Every field of a configuration with its kind, its default and its meaning, from the source of the class."
     import dataclasses
     import inspect
-    import re
     meaning = dict(re.findall(r'^    (\w+): .*?# (.*)$', inspect.getsource(Config), re.M))
     lines = ['fields (-p NAME VALUE); loss, data and regime decide those without a default, a loss may change others:']
     for field in dataclasses.fields(Config):
@@ -195,11 +215,11 @@ def _train(args):
     result = launch.launch(Config(**given), args.nproc, tell=say)
     val, test = (f"{result.scores[f'{part}_map']:.2f} against {against(result.scores[f'{part}_truth'])}"
                  if f'{part}_map' in result.scores else 'not measured' for part in ('val', 'test'))
-    print(f'{result.folder}: validation mAP {val}; test mAP {test}' + absent_classes(result.scores)
-          + _seen(result.scores))
+    say(f'{result.folder}: validation mAP {val}; test mAP {test}' + absent_classes(result.scores)
+        + _seen(result.scores))
     if named := named_on_validation(result.scores):
         threshold = result.scores['threshold']
-        print(f'On validation the threshold {threshold:.4g} names {named_in_words(named)}.')
+        say(f'On validation the threshold {threshold:.4g} names {named_in_words(named)}.')
 
 def _seen(scores: dict) -> str:
     "What the choice of the epoch went by, where it is another number."
@@ -208,6 +228,10 @@ def _seen(scores: dict) -> str:
     return f'. Over the classes that training photos have, by which the epoch was chosen: validation mAP {seen:.2f}'
 
 # %% ../nbs/cli.ipynb #8c4c9464
+def _print_csv(text: str):
+    "A file of comma-separated text as it is; a person at a terminal sees control characters written out."
+    print(escape_for_terminal(text) if sys.stdout.isatty() else text, end='')
+
 _MODEL = ("a finished run's name or folder, a .safetensors or .onnx file or a folder of `spml export`, or a model that "
           'comes with the package: coco18, mirflickr14 or voc12_animals')
 
@@ -232,10 +256,10 @@ def _predict(args) -> bool:
     said += f'\n{_named(table)}'
     if args.out:
         predict.write_csv(table, args.out)
-        print(f'{len(table)} images: {args.out}', said, sep='\n')
+        say(f'{len(table)} images: {args.out}\n{said}')
     else:
         print(said, file=sys.stderr)   # the table alone goes where output is sent to
-        print(table[['image', 'labels']].to_csv(index=False, lineterminator='\n'), end='')
+        _print_csv(predict.as_csv(table[['image', 'labels']]))
     unusable = table.attrs['unusable']
     if unusable: print(f'{len(unusable):,} images cannot be used and are left out:', file=sys.stderr)
     for name, why in unusable.items(): print(f'{name} ({why})', file=sys.stderr)
@@ -262,7 +286,7 @@ def _export(args):
         raise SpmlError('spml export wants a file, or --card: `spml export RUN model.onnx`, `spml export RUN --card`.')
     file = args.file or os.path.basename(os.path.normpath(args.run))
     refuse_existing(file)
-    print(card.write_folder(args.run, file) if args.card else export.export(args.run, file))
+    say(str(card.write_folder(args.run, file) if args.card else export.export(args.run, file)))
 
 # %% ../nbs/cli.ipynb #3fd84307
 @_command('how well a model names labels that are known',
@@ -275,7 +299,7 @@ def _export(args):
                          'with a column `split`; else all)'))
 def _evaluate(args):
     from spml_nb.use import scoring
-    print(scoring.evaluate(args.run, args.folder, args.part))
+    say(str(scoring.evaluate(args.run, args.folder, args.part)))
 
 # %% ../nbs/cli.ipynb #ca11b8a7
 @_command('the threshold of a run, from a few photos that are labelled in full',
@@ -314,10 +338,11 @@ def _runs(args) -> bool | None:
     if args.leftovers: table = cleanup.leftovers(30 if args.days is None else args.days)
     else: table = cleanup.listing(state=args.state, pattern=args.name, days=args.days, **_fields(args))
     if args.sort: table = cleanup.by(table, args.sort)
-    print(table.to_csv(index=False, lineterminator='\n').rstrip() if args.csv else cleanup.text(table))
+    if args.csv: _print_csv(csv_for_spreadsheet(table))
+    else: say(cleanup.text(table))
     if not args.remove: return None
     done = cleanup.remove(table, dry_run=not args.yes)
-    print(cleanup.freed(done), '' if args.yes else 'Add --yes to remove them.', sep='\n')
+    say('\n'.join([cleanup.freed(done), '' if args.yes else 'Add --yes to remove them.']))
     return (done.outcome == 'refused').any()
 
 @_command('train a finished run again and compare',
@@ -326,7 +351,7 @@ def _runs(args) -> bool | None:
           _argument('--device', help='train it there (unset: where the run was trained)'))
 def _reproduce(args):
     from spml_nb.tools import reproduce
-    print(reproduce.text(reproduce.reproduce(args.run, device=args.device)))
+    say(reproduce.text(reproduce.reproduce(args.run, device=args.device)))
 
 # %% ../nbs/cli.ipynb #33e6576c
 @_command("the papers' hyper-parameters, each with its source",
@@ -440,7 +465,7 @@ def _tables(args):
 def _doctor(args) -> bool:
     from spml_nb.tools import doctor
     table = doctor.check(quick=args.quick)
-    print(doctor.text(table))
+    say(doctor.text(table))
     return (table.state == 'problem').any()
 
 # %% ../nbs/cli.ipynb #65e57920
@@ -455,16 +480,19 @@ def completions() -> dict[str, str]:
     from spml_nb.replication import comparison
     from spml_nb.sweeps import presets, queue, search
     from spml_nb.tools import cleanup
-    def words(of): return f'compgen -W "{" ".join(of)}" -- "$1"'
+    def words(of):   # bash expands each word once more, so each has quotes of its own
+        return f'compgen -W {shlex.quote(shlex.join(of))} -- "$1"'
     lists = {'loss': methods.names(), 'benchmark': registry.names(), 'paper': presets.PAPERS,
              'swept': [*_BOARDS, *presets.PAPERS], 'engine': queue.ENGINES, 'state': cleanup.STATES,
              'suite': ('paper', *search.SUITES), 'taken': comparison.TAKEN}
-    runs = f'"${{SPML_NB_RUNS:-{settings.path("runs")}}}"'
+    runs = f'local runs="$SPML_NB_RUNS" name; [ -n "$runs" ] || runs={shlex.quote(str(settings.path("runs")))}'
+    found = '(cd -- "$runs" > /dev/null 2>&1 && compgen -d -- "$1"); compgen -f -- "$1"'
+    quoted = r'while IFS= read -r name; do printf "%q\n" "$name"; done'
     values = {'loss': methods.names(), 'dataset': data.names(), **CHOICES}   # of the fields of a configuration
     cases = ' '.join(f'{name}) {words(of)};;' for name, of in values.items())
     return {kind: words(of) for kind, of in lists.items()} | {
         'file': 'compgen -f -- "$1"',
-        'run': f'(cd {runs} 2> /dev/null && compgen -d -- "$1"); compgen -f -- "$1"',
+        'run': f'{runs}; {{ {found}; }} | {quoted}',
         'fields': f'case "${{COMP_WORDS[COMP_CWORD-1]}}" in -p) {words(Config.__annotations__)};; {cases} esac'}
 
 class _PrintCompletion(argparse.Action):
@@ -510,6 +538,7 @@ def main(argv: list[str] | None = None) -> int:
         Exit status: 0; 1 as the command says; 2 for bad input; 130 after Ctrl-C; 141 where nobody reads the output.
     """
     args = None
+    _open_closed()
     warnings.formatwarning = lambda message, *_, **__: sentence(message)   # those of other libraries as well
     if hasattr(sys.stdout, 'reconfigure'): sys.stdout.reconfigure(   # names that are not UTF-8
         errors='surrogateescape' if sys.stdout.encoding.lower() == 'utf-8' else 'backslashreplace')
@@ -526,6 +555,10 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         _drop_output()
         return 141
+    except PermissionError as error:
+        barred = SpmlError(f'{error.filename} may not be read or written ({error.strerror}). Give yourself the right '
+                           'to, or name another place.')
+        print(f'error: {barred}', file=sys.stderr)
     except OSError as error:
         if error.errno != errno.ENOSPC: raise
         _drop_output()
@@ -533,6 +566,12 @@ def main(argv: list[str] | None = None) -> int:
                          'Free space there, or let it print elsewhere.')
         print(f'error: {full}', file=sys.stderr)
     return 2
+
+def _open_closed():
+    "What a shell has closed (`>&-`) is thrown away; the next file to be opened would otherwise take its place."
+    for name in ('stdin', 'stdout', 'stderr'):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, 'r' if name == 'stdin' else 'w'))
 
 def _drop_output():
     "What Python still holds would fail again when it ends."

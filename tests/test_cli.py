@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from patience import within
 from PIL import Image
 from side_files import draw_side
 
@@ -17,7 +18,7 @@ import spml_nb
 from spml_nb import data, methods
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.cli import main
+from spml_nb.cli import completions, main
 from spml_nb.data import load
 from spml_nb.replication import comparison, figures
 from spml_nb.replication import tables as papers
@@ -103,6 +104,36 @@ def test_the_shell_completes_commands_losses_data_sets_and_runs(complete, tmp_pa
     assert complete('spml predict em', SPML_NB_RUNS=str(tmp_path)) == ['em-mini_voc-1234']
     (tmp_path / 'an-$(echo executed)').mkdir()
     assert 'an-executed' not in complete('spml predict an', SPML_NB_RUNS=str(tmp_path))
+
+
+HOSTILE = ('$(touch {})', '`touch {}`', '"; touch {}; "', "'; touch {}; '", '}}; touch {}; {{', '$(touch {})\n')
+
+
+@pytest.mark.silent('C10')
+@pytest.mark.skipif(sys.platform == 'win32', reason='needs bash')
+@pytest.mark.parametrize('hostile', HOSTILE)
+def test_the_completion_executes_nothing_that_it_was_given(hostile, tmp_path, monkeypatch):
+    pytest.importorskip('shtab')
+    touched, folder = tmp_path / 'touched', tmp_path / 'here'
+    text = hostile.format('../touched')
+    folder.mkdir()
+    (folder / 'settings.ini').write_text(f'[spml_nb]\nruns = x{text}\n')
+    for name in ('SPML_NB_RUNS', 'SPML_NB_SETTINGS'): monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(folder)
+    for module in (methods, data): monkeypatch.setattr(module, 'names', lambda: [f'b{text}', 'plain'])
+    bodies = completions()
+    script = '\n'.join(f'_spml_{kind}() {{ {body}; }}' for kind, body in bodies.items())
+    for kind in bodies: script += f'\nCOMP_WORDS=(spml train -p dataset b) COMP_CWORD=4; _spml_{kind} b; _spml_{kind} ""'
+    done = subprocess.run(['bash', '-c', script], capture_output=True, text=True)
+    assert not touched.exists() and done.returncode == 0 and 'syntax error' not in done.stderr, done.stderr
+    assert 'plain' in done.stdout
+
+
+@pytest.mark.silent('C10')
+@pytest.mark.skipif(sys.platform == 'win32', reason='needs bash')
+def test_a_completed_name_is_a_word_for_the_shell(complete, tmp_path):
+    (tmp_path / 'an-$(echo executed)').mkdir()
+    assert ' '.join(complete('spml predict an', SPML_NB_RUNS=str(tmp_path))) == r'an-\$\(echo\ executed\)'
 
 
 @pytest.mark.skipif(sys.platform == 'win32', reason='needs a pipe that closes')
@@ -538,3 +569,89 @@ def test_a_report_reaches_an_output_that_lacks_its_letters(photo_folder, monkeyp
     assert main(['data', str(photo_folder), '--check']) == 0
     output.seek(0)
     assert '60' in output.read() and '\\u' in output.buffer.getvalue().decode('latin-1')
+
+
+# ---- names from elsewhere
+
+@pytest.mark.silent('C9')
+def test_names_are_shown_and_not_obeyed(photo_folder, tmp_path, capsys, monkeypatch):
+    hostile = '\x1b[2Jred'
+    (photo_folder / 'labels.csv').write_text((photo_folder / 'labels.csv').read_text().replace('red', hostile))
+    (photo_folder / 'images' / '\x1b]0;x\x07.png').write_bytes(b'no photo')
+    with warnings.catch_warnings(): main(['data', str(photo_folder), '--check'])
+    out, err = capsys.readouterr()
+    assert not set(out + err) & {'\x1b', '\x07'} and r'\x1b' in out + err
+    folder = tmp_path / 'runs' / 'an-\x1b[2J-0123456789ab'
+    folder.mkdir(parents=True)
+    (folder / 'config.json').write_text('{')
+    assert main(['runs']) == 0 and '\x1b' not in capsys.readouterr().out
+
+
+@pytest.mark.silent('C9')
+def test_a_table_for_a_program_is_exact_and_holds_no_formula(tmp_path, capsys):
+    folder = tmp_path / 'runs' / '=cmd-x-0123456789ab'
+    folder.mkdir(parents=True)
+    (folder / 'config.json').write_text('{')
+    assert main(['runs', '--csv']) == 0
+    assert "\n'=cmd-x-0123456789ab,damaged," in capsys.readouterr().out
+
+
+# ---- hostile files
+
+@pytest.mark.silent('C10')
+@pytest.mark.parametrize('field', ['lr', 'loss', 'exclude', 'nothing'])
+def test_a_short_text_does_not_become_an_endless_message(field, tmp_path, capsys):
+    lines = ['a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]']
+    lines += [f'a{k}: &a{k} [{", ".join(10 * [f"*a{k - 1}"])}]' for k in range(1, 7)]
+    (tmp_path / 'run.yml').write_text('\n'.join([*lines, f'{field}: *a6']))
+    with within(30): assert main(['train', '--config', str(tmp_path / 'run.yml')]) == 2
+    assert 'alias' in (said := capsys.readouterr().err) and len(said) < 2000
+
+
+@pytest.mark.silent('C10')
+@pytest.mark.parametrize('text', ['a: ' + '[' * 5000, 'lr: 1' + '0' * 5000, 'lr: 0x' + 'f' * 5000, 'seed: [' + '1, ' * 100_000 + ']', 'loss: ' + 'x' * 10 ** 6])
+def test_a_large_or_deep_value_is_one_short_error(text, tmp_path, capsys):
+    (tmp_path / 'run.yml').write_text(text)
+    assert main(['train', '--config', str(tmp_path / 'run.yml')]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith('error: ') and len(said) < 12_000
+
+
+@pytest.mark.silent('C10')
+def test_a_pipe_for_a_configuration_is_named_and_not_waited_for(tmp_path, capsys):
+    os.mkfifo(tmp_path / 'run.yml')
+    with within(20): assert main(['train', '--config', str(tmp_path / 'run.yml')]) == 2
+    assert 'run.yml cannot be read' in capsys.readouterr().err
+
+
+@pytest.mark.silent('C11')
+@pytest.mark.skipif(sys.platform == 'win32', reason='needs a shell that closes')
+@pytest.mark.parametrize('closed', ['>&-', '2>&-', '<&-', '>&- 2>&- <&-'])
+def test_what_the_shell_has_closed_stops_nothing(closed):
+    code = 'import sys; from spml_nb.cli import main; sys.exit(main(["runs"]))'
+    done = subprocess.run(f"{sys.executable} -c '{code}' {closed}", shell=True, capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr
+
+
+@pytest.mark.silent('C11')
+def test_what_may_not_be_read_is_one_error(monkeypatch, capsys):
+    from spml_nb.tools import cleanup
+    def barred(*_, **__): raise PermissionError(13, 'Permission denied', 'there')
+    monkeypatch.setattr(cleanup, 'listing', barred)
+    assert main(['runs']) == 2 and 'error: there may not be read or written (Permission denied)' in capsys.readouterr().err
+
+
+@pytest.mark.silent('C11')
+@pytest.mark.parametrize('words', [['-y', 'seed: 010'], ['-y', 'epochs: 1:30'], ['-p', 'exclude', '[010]'], ['-y', 'hparams: {alpha: 012}']])
+def test_what_yaml_reads_otherwise_than_a_person_is_refused(words, capsys):
+    assert main(['train', *words]) == 2
+    assert 'which YAML reads as' in capsys.readouterr().err
+
+
+@pytest.mark.silent('C11')
+def test_plain_numbers_and_texts_with_zeros_are_what_they_look_like(tmp_path, monkeypatch):
+    given = []
+    monkeypatch.setattr(parallel, 'launch', lambda config, *_, **__: given.append(config) or sys.exit(0))
+    for words in (['-y', "seed: 0", '-p', 'lr', '0.01'], ['-p', 'seed', '010'], ['-y', "dataset: '010'"], ['-p', 'dataset', '010']):
+        with pytest.raises(SystemExit): main(['train', *words])
+    assert [given[0].seed, given[0].lr, given[1].seed, given[2].dataset, given[3].dataset] == [0, 0.01, 10, '010', '010']

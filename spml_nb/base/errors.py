@@ -14,6 +14,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from math import isfinite, nan
 from numbers import Real
+from reprlib import Repr
+
+from .escaping import escape_for_terminal
 
 # %% ../../nbs/base/errors.ipynb #7050b589
 PAGE, GENERAL = 'TROUBLESHOOTING.md', 'anything-else'
@@ -53,6 +56,15 @@ def _section_of_caller() -> str:
 
 # %% ../../nbs/base/errors.ipynb #0e2a694e
 _LINK = re.compile(rf' Help: {re.escape(PAGE)}#([\w-]*)')
+_MOST = 8000  # characters of a message
+
+
+def _bounded(message: str) -> str:
+    "A message that fits on a screen or two: its beginning, and its end with the remedy."
+    if len(message) <= _MOST:
+        return message
+    return f'{message[: 3 * _MOST // 4]} … ({len(message):,} characters in all) … {message[-_MOST // 8 :]}'
+
 
 
 class SpmlError(ValueError):
@@ -69,6 +81,7 @@ class SpmlError(ValueError):
     """
 
     def __init__(self, message: str, see: str | None = None):
+        message = escape_for_terminal(_bounded(message))
         inner = (link for link in _LINK.findall(message) if link in (*SECTIONS.values(), GENERAL))
         self.message = _LINK.sub('', message)
         self.see = see or next(inner, None) or _section_of_caller()
@@ -100,7 +113,7 @@ def sentence(message) -> str:
     Returns:
         A line; '' for what was said before.
     """
-    if (text := str(message)) in _said:
+    if (text := escape_for_terminal(_bounded(str(message)))) in _said:
         return ''
     _said.add(text)
     return f'warning: {text}\n'
@@ -115,6 +128,19 @@ if warnings.formatwarning.__module__ != __name__:  # loaded again, it would call
 
 
 # %% ../../nbs/base/errors.ipynb #ade2f3e1
+_REPR = Repr()
+_REPR.maxlevel, _REPR.maxdict, _REPR.maxlist, _REPR.maxtuple, _REPR.maxset = 3, 10, 10, 10, 10
+_REPR.maxstring = _REPR.maxlong = _REPR.maxother = 200
+
+
+def _shown(value) -> str:
+    "A value in a message: as in code, without its inner parts where it is large."
+    try:
+        return _REPR.repr(value)
+    except ValueError:  # Python refuses to write out whole numbers of thousands of digits
+        return 'a number of thousands of digits'
+
+
 def one_of(value, allowed: Iterable, what: str, remedy: str = ''):
     """Return `value` if it is allowed.
 
@@ -133,10 +159,11 @@ def one_of(value, allowed: Iterable, what: str, remedy: str = ''):
     allowed = list(allowed)
     if value in allowed:
         return value
-    near = get_close_matches(str(value), [str(a) for a in allowed], n=1, cutoff=0.5)
+    word = value if isinstance(value, str) else _shown(value)
+    near = get_close_matches(word[:200], [str(a) for a in allowed], n=1, cutoff=0.5)
     guess = f' Did you mean {near[0]!r}?' if near else ''
     raise SpmlError(
-        f"unknown {what} {value!r}; allowed: {', '.join(map(str, allowed))}.{guess} {remedy}".rstrip(),
+        f"unknown {what} {_shown(value)}; allowed: {', '.join(map(str, allowed))}.{guess} {remedy}".rstrip(),
         _section_of_caller(),
     )
 
@@ -154,7 +181,7 @@ def as_number(value) -> float:
         return nan
     try:
         return float(value)
-    except ValueError:
+    except (ValueError, OverflowError):  # a whole number may be too large for a float
         return nan
 
 
@@ -191,4 +218,7 @@ def as_kind(value, kind: type, what: str):
         return tuple(value)
     elif isinstance(value, kind):
         return value
-    raise SpmlError(f'{what} must be {_WORDS[kind]}, not {value!r} ({type(value).__name__}).', _section_of_caller())
+    raise SpmlError(
+        f'{what} must be {_WORDS[kind]}, not {_shown(value)} ({type(value).__name__}).',
+        _section_of_caller(),
+    )

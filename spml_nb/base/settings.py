@@ -63,8 +63,11 @@ def read() -> dict:
     if file is not None:
         parser = ConfigParser(interpolation=None)
         try:
-            parser.read_string(_content(file).decode('utf-8-sig'), source=str(file))
-        except (ConfigError, UnicodeDecodeError) as error:
+            text = _content(file).decode('utf-8-sig')
+            if '\0' in text:
+                raise ValueError('it holds a NUL character')
+            parser.read_string(text, source=str(file))
+        except (ConfigError, ValueError) as error:
             raise SpmlError(f'{file} cannot be read: {error}. Mend or remove it.') from error
         if 'spml_nb' not in parser:
             raise SpmlError(f'{file} has no section [spml_nb]. Write that line above its settings.')

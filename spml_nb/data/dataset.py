@@ -19,6 +19,7 @@ import numpy as np
 
 from ..base import settings
 from ..base.errors import SpmlError, one_of
+from ..base.escaping import escape_for_terminal
 
 # %% ../../nbs/data/dataset.ipynb #4bab3519
 PARTS = ('train', 'val', 'test')
@@ -181,5 +182,5 @@ def listed(items, limit: int = 10) -> str:
     Returns:
         Text such as 'a, b, … (12 in all)'.
     """
-    items = [str(item) for item in items]
+    items = [escape_for_terminal(str(item)).replace('\n', r'\n') for item in items]
     return ', '.join(items[:limit]) + (f', … ({len(items):,} in all)' if len(items) > limit else '')

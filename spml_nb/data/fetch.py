@@ -25,7 +25,7 @@ from pathlib import Path
 
 from ..base import settings
 from ..base.errors import SpmlError
-from ..base.files import alone
+from ..base.files import alone, regular, write_atomically
 from ..base.progress import meter
 
 # %% ../../nbs/data/fetch.ipynb #6d27ef90
@@ -62,26 +62,28 @@ def read_note(file: Path) -> dict:
         file: Its path.
 
     Returns:
-        Its content, an empty dict if it is not there or damaged.
+        Its content, an empty dict if it is not there, damaged or another kind of JSON.
     """
-    try: return json.loads(file.read_text())
-    except (OSError, ValueError): return {}
+    try: content = json.loads(regular(file).read_text())
+    except (OSError, ValueError, RecursionError): return {}
+    return content if isinstance(content, dict) else {}
 
 def checksums(file: Path) -> dict:
-    """Take MD5 and SHA-256 of a file, once: the record beside it is used as long as size and time stamp agree.
+    """Take MD5 and SHA-256 of a file, once: the record beside it is used as long as it is of that very file.
 
     Args:
         file: Its path.
 
     Returns:
-        'bytes', 'mtime_ns', 'md5' and 'sha256'.
+        'md5' and 'sha256'; and what tells the file from others and from its own later content: 'name', 'bytes',
+        'inode', 'mtime_ns' and 'ctime_ns'. The last cannot be set: a copy of file and record is read anew.
 
     Raises:
         SpmlError: If it cannot be read.
     """
     file, record = Path(file), _beside(Path(file), '.ok')
     try:
-        now, note = {'bytes': file.stat().st_size, 'mtime_ns': file.stat().st_mtime_ns}, read_note(record)
+        now, note = _identity(file), read_note(record)
         if 'sha256' in note and now.items() <= note.items(): return note
         sums = {name: hashlib.new(name, usedforsecurity=False) for name in ('md5', 'sha256')}
         with open(file, 'rb') as content:
@@ -89,9 +91,15 @@ def checksums(file: Path) -> dict:
                 for each in sums.values(): each.update(block)
     except OSError as error: raise SpmlError(f'{file} cannot be read: {error.strerror or error}.') from error
     note = {**now, **{name: each.hexdigest() for name, each in sums.items()}}
-    # only saves time: a folder that is read-only will do
-    with contextlib.suppress(OSError): record.write_text(json.dumps(note))
+    with contextlib.suppress(SpmlError):   # it only saves time: a folder that is read-only will do
+        write_atomically(record, json.dumps(note))
     return note
+
+def _identity(file):
+    "What tells a file from others: a copy has another inode, and a change of its content another time of change."
+    now = file.stat()
+    return {'name': file.name, 'bytes': now.st_size, 'inode': now.st_ino, 'mtime_ns': now.st_mtime_ns,
+            'ctime_ns': now.st_ctime_ns}
 
 def agrees(file: Path, *, sha256: str | None = None, md5: str | None = None) -> bool:
     """Tell whether a file has the published checksums.
@@ -186,6 +194,8 @@ def _number(text): return int(text) if str(text).isdigit() else None
 
 def _transfer(url, part, trusted, about, tell, timeout):
     "One connection: returns when `part` is complete. Raises Dropped; SpmlError: refused, or a full disk."
+    for file in (part, _beside(part, '.json')):
+        if file.is_symlink(): file.unlink()   # what it leads to is no part of this download
     have, note = size_of(part), read_note(_beside(part, '.json'))
     with _open(url, _headers(url, have, note, trusted), timeout) as response:
         have, total = _start(response, part, have, note, url)
@@ -293,7 +303,8 @@ def _from(url, file, part, wanted, about, tell, patience):
         if not (wrong := _wrong(part, wanted)):
             sums = {**checksums(part), 'url': url}
             part.replace(file)
-            with contextlib.suppress(OSError): _beside(file, '.ok').write_text(json.dumps(sums))   # only saves time
+            with contextlib.suppress(OSError, SpmlError):   # only saves time
+                write_atomically(_beside(file, '.ok'), json.dumps(sums | _identity(file)))
             for ending in ('.ok', '.json'): _beside(part, ending).unlink(missing_ok=True)
             return file
         bad = set_aside(part, file)

@@ -28,6 +28,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from ..base import settings
 from ..base.errors import SpmlError
+from ..base.files import regular
 from .dataset import PARTS, Dataset, listed
 from .labels import split as split_rows
 
@@ -59,7 +60,7 @@ class Listing:
 def _read_rows(file):
     "The lines of a table as lists of str, without the blank ones."
     try:
-        with open(file, encoding='utf-8-sig', newline='') as lines:
+        with open(regular(file), encoding='utf-8-sig', newline='') as lines:
             rows = [row for row in csv.reader(lines, strict=True) if any(cell.strip() for cell in row)]
     except (csv.Error, UnicodeDecodeError, OSError) as error:
         raise SpmlError(f'{file} cannot be read as a comma-separated table in UTF-8: {error}. ' + (
@@ -253,8 +254,9 @@ def _image_path(folder, name):
 # %% ../../nbs/data/folder.ipynb #b5e19200
 def _photos_below(folder):
     "Paths below a folder of all files that a photo's suffix ends, sorted."
+    def refuse(error): raise _unreadable(error) from error
     return sorted(os.path.relpath(os.path.join(base, name), folder).replace(os.sep, '/')
-                  for base, _, names in os.walk(folder) for name in names
+                  for base, _, names in os.walk(folder, onerror=refuse) for name in names
                   if name[0] != '.' and os.path.splitext(name)[1].lower() in PHOTOS)
 
 def _elsewhere(names, folder):
@@ -466,8 +468,15 @@ def photos_of(folder: Path, expected: str = '') -> Path:
         The folder images/.
 
     Raises:
-        SpmlError: If it is not there, or is empty.
+        SpmlError: If it is not there, is empty, or may not be read.
     """
+    try: return _photos_of(folder, expected)
+    except OSError as error: raise _unreadable(error) from error
+
+def _unreadable(error: OSError) -> SpmlError:
+    return SpmlError(f'{error.filename} cannot be read: {error.strerror or error}. Give yourself the right to read it.')
+
+def _photos_of(folder, expected):
     images = folder / 'images'
     if not folder.is_dir() or not any(folder.iterdir()):
         raise SpmlError(f"{expected}the folder {folder} is "

@@ -79,5 +79,6 @@ def write_scores(data: Dataset, file: str | Path, rows: np.ndarray | None = None
                  for part in torch.as_tensor(rows).split(64)]
     scores = joined(torch.cat(parts).numpy(), data.class_names)
     names = [data.image_names[row] for row in rows]
-    write_arrays(Path(file), {'images': names, 'scores': scores, 'class_names': data.class_names})
+    arrays = {'images': names, 'scores': scores, 'class_names': data.class_names}
+    write_arrays(Path(file), arrays, follow=True)
     return scores

@@ -8,9 +8,7 @@ __all__ = ['escape', 'put', 'protocol', 'headline', 'alike', 'ranking', 'lacking
 # %% ../../nbs/replication/site.ipynb #5c0c4699
 import base64
 import hashlib
-import html
 import json
-import re
 from collections.abc import Iterable
 from importlib.resources import files as packaged
 from pathlib import Path
@@ -20,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from ..base import files
+from ..base.escaping import escape_for_markdown
 from . import board, figures, published, statistics
 from .statistics import number, signed
 from ..sweeps.search import SUITES
@@ -27,7 +26,7 @@ from ..sweeps.search import SUITES
 # %% ../../nbs/replication/site.ipynb #a42cf8ee
 def escape(text: str) -> str:
     """Text that Markdown shows as it is. Args: text: any. Returns: str."""
-    return re.sub(r'[\\`*|\[\]#~]', r'\\\g<0>', html.escape(text, quote=False))
+    return escape_for_markdown(text)
 
 def put(texts: dict[Path, str]) -> list[Path]:
     """Write files; those that have their text already are left alone.

@@ -9,6 +9,7 @@ __all__ = ['IMAGE_SD', 'SAMPLE_SD', 'RESAMPLED', 'MARGIN', 'LEVEL', 'WORDS', 'im
 
 # %% ../../nbs/replication/statistics.ipynb #c5990c60
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -191,8 +192,9 @@ MARGIN = 0.5   # mAP below which a difference is none
 LEVEL = 0.05
 
 def number(value: float, form: str) -> str:
-    """A number as text. Args: value; form: as in `format`. Returns: str, '' for NaN."""
-    return '' if math.isnan(value) else f'{value:{form}}'
+    """A number as text. Args: value; form: as in `format`. Returns: str, '' for NaN; 0 has no minus."""
+    text = '' if math.isnan(value) else f'{value:{form}}'
+    return text[1:] if re.fullmatch('-[0.]+', text) else text
 
 def signed(value: float, form: str = '+.1f') -> str:
     """A number with its sign (+ for 0). Args: value; form: as in `format`, with a '+'. Returns: str, '' for NaN."""

@@ -152,7 +152,7 @@ def whole_network(found: pd.DataFrame) -> str:
     table = grid([['method', 'head', 'labels', 'photos', 'test mAP', 'search', 'a head alone', 'over plain AN',
                    'over AN, same head', 'over plain AN, a head alone', 'over AN, papers', 'late'], *lines])
     orders = [(agreement(found, other), words) for other, words in _OTHERS.items()]
-    said = ' '.join(f'Rank correlation of the gains {words}: {rho:+.2f} ({low:+.2f} to {high:+.2f}).'
+    said = ' '.join(f'Rank correlation of the gains {words}: {rho:+z.2f} ({low:+z.2f} to {high:+z.2f}).'
                     for (rho, low, high), words in orders if rho == rho).replace('-', '−')
     rest = {dataset: [f'{row.loss} ({row.head})' for row in rows_of(WHOLE)
                       if (dataset, row.loss, row.head, row.labels) not in found.index]

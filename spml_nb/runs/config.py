@@ -128,6 +128,11 @@ def _kinds() -> dict[str, tuple[type, bool]]:
 def _as_field(name: str, value, kind: type, may_be_unset: bool):
     "A field's value in the field's kind."
     if value is None and may_be_unset: return None
+    if isinstance(value, str) and '\0' in value:
+        raise SpmlError(f'parameter {name!r} must be without NUL characters, not {value!r}.')
+    if isinstance(value, int | float) and kind in (str, tuple):
+        raise SpmlError(f'parameter {name!r} must be {"a text" if kind is str else "a list"}, not {value!r} '
+                        f'({type(value).__name__}). From papermill, -r {name} {value} gives it as a text.')
     if type(value) is kind and kind not in (int, float): return value   # numbers may be out of range
     if isinstance(value, os.PathLike): value = os.fspath(value)
     if name == 'exclude' and isinstance(value, str):
@@ -229,8 +234,12 @@ def completed(fields: dict) -> dict:
 
     Returns:
         The same; what did not exist yet or was unset has the value that it stood for.
+
+    Raises:
+        SpmlError: where the data set is no text.
     """
-    return fields | {name: value for name, value in neutral(fields['dataset']).items() if fields.get(name) is None}
+    before = neutral(as_kind(fields['dataset'], str, "parameter 'dataset'"))
+    return fields | {name: value for name, value in before.items() if fields.get(name) is None}
 
 def as_dict(config: Config) -> dict:
     """A configuration as plain data, as in `config.json`.
@@ -262,7 +271,8 @@ def config_hash(config: Config, without: tuple[str, ...] = ()) -> str:
     counts = {name: value for name, value in as_dict(config).items()
               if name not in without and (name not in before or value not in (before[name], None))} | _revised(config)
     if config.side: counts['side'] = Path(config.side).name   # its content, wherever it lies
-    return hashlib.sha256(json.dumps(counts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:12]
+    text = json.dumps(counts, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()[:12]
 
 def science_key(config: Config, data: str | None = None) -> str:
     """What tables look a run up by; it is the same on every machine.

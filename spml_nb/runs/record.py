@@ -17,7 +17,8 @@ import pandas as pd
 
 from ..base import settings
 from ..base.errors import SpmlError, as_number
-from ..base.files import alone, write_atomically
+from ..base.escaping import escape_bytes
+from ..base.files import alone, regular, write_atomically
 from .config import ADDED, Config, completed, neutral, science_key
 from .folder import read_json
 
@@ -84,7 +85,7 @@ def read_record(file: Path, needed: tuple[str, ...] = RECORD, **options) -> pd.D
     Raises:
         SpmlError: for a damaged file; the message names the file and the line.
     """
-    try: text = Path(file).read_text(encoding='utf-8')
+    try: text = regular(Path(file)).read_text(encoding='utf-8')
     except (OSError, UnicodeDecodeError) as error:
         raise SpmlError(f'{file} cannot be read: {error}. {_REMEDY}') from error
     lines = csv.reader(io.StringIO(text, newline=''), strict=True)
@@ -155,6 +156,7 @@ def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFra
             if len(old) and name not in old: old[name] = [str(neutral(dataset)[name]) for dataset in old.dataset]
         new = load(root)
         if len(new): new = new.astype(str).where(new.notna(), '')   # before pandas 3, astype writes nan and None
+        new = new.map(escape_bytes)
         both = pd.concat([old, new], ignore_index=True)
         if len(both): both = both.drop_duplicates(['run', 'key']).sort_values(['run', 'key'], ignore_index=True)
         write_atomically(file, both.to_csv(index=False, lineterminator='\n'))

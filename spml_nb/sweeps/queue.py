@@ -37,6 +37,10 @@ from ..runs.config import Config, as_dict, resolve, science_key, stamp
 from ..runs.folder import Run, digest, provenance, read_json
 
 # %% ../../nbs/sweeps/queue.ipynb #aa1e2e72
+def _no_link(file: str, flags: int) -> int:
+    "Opens a log, but not the file behind a link."
+    return os.open(file, flags | getattr(os, 'O_NOFOLLOW', 0), 0o666)
+
 def attempt(config: Config) -> str:
     """Train one run; its output goes to a file beside its folder and in the end inside it (`log.txt`).
 
@@ -52,7 +56,7 @@ def attempt(config: Config) -> str:
         folder, began = run.folder, time.perf_counter()
         folder.parent.mkdir(parents=True, exist_ok=True)
         file = folder.parent / f'{folder.name}.log'
-        with open(file, 'a') as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+        with open(file, 'a', opener=_no_link) as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
             try: train(config)
             except Diverged as error:
                 _close(run, error, time.perf_counter() - began)
@@ -62,7 +66,8 @@ def attempt(config: Config) -> str:
                 raise
         with contextlib.suppress(FileNotFoundError):   # another sweep that waited for this run has moved it
             said = file.read_bytes()
-            with open(folder / 'log.txt', 'ab') as log: log.write(said)   # after what an earlier attempt left there
+            with open(folder / 'log.txt', 'ab', opener=_no_link) as log:   # after what an earlier attempt left there
+                log.write(said)
             file.unlink()
     except SpmlError as error: return str(error)
     except OSError as error: return f'{error}. Free space or point the setting `runs` elsewhere (settings.ini).'

@@ -527,11 +527,16 @@ def record(suite: str, dataset: str, known: pd.DataFrame,
         text = content.round(4).assign(**content.filter(['lr'])).to_csv(index=False, lineterminator='\n')
         files.write_atomically(name.with_name(name.name + end), text)
     rounded = table.drop(columns='test_maps').round(1).assign(lr=table.lr, late=table.late.round(2))
-    lines = rounded.astype(object).where(rounded.notna(), '').to_numpy().tolist()
     ends = f' The lowest or highest rate tried is the best, so a wider search could find a better one: {where}.'
     about = _about(suite, dataset) + ends * bool(where)
-    files.write_atomically(name.with_name(f'{name.name}.md'), f'{about}\n\n{files.grid([[*rounded], *lines])}')
+    grid = files.grid([[*rounded], *_cells(rounded)])
+    files.write_atomically(name.with_name(f'{name.name}.md'), f'{about}\n\n{grid}')
     return table
+
+def _cells(table: pd.DataFrame) -> list[list]:
+    "The lines of a table, with nothing for what is missing, and no minus before 0."
+    unsigned = table.map(lambda value: value + 0.0 if isinstance(value, float) else value)
+    return unsigned.astype(object).where(table.notna(), '').to_numpy().tolist()
 
 def boards(known: pd.DataFrame):
     """Write every board that has a run, as `record` does.

@@ -30,6 +30,11 @@ from ..runs.folder import read_json
 STATES = ('done', 'begun', 'damaged', 'running')
 
 
+def _truth(value) -> str | None:
+    if value is None or isinstance(value, str): return value
+    raise TypeError(f'{value!r} says nothing of what a score was measured against')
+
+
 def _state(folder) -> dict:
     "State, note, scores and seconds of a run that no process holds."
     done = (folder / 'DONE').is_file()
@@ -47,7 +52,7 @@ def _state(folder) -> dict:
         scores = {name: result['scores'].get(name) for name in ('val_map', 'test_map')}
         scores = {name: float(score) for name, score in scores.items() if score is not None}
         return {'state': 'done', 'seconds': float(result['seconds']), **scores,
-                **{name: result['scores'].get(name) for name in ('val_truth', 'test_truth')}}
+                **{name: _truth(result['scores'].get(name)) for name in ('val_truth', 'test_truth')}}
     except Exception as error:  # a damaged file may raise anything
         return {'state': 'damaged', 'note': f'{file.name} cannot be read: {error}'}
 

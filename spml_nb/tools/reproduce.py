@@ -39,6 +39,7 @@ def facts(result: dict, config: Config) -> dict:
     """
     kept = {'data': result['data'], **({'photos': result['photos']} if 'photos' in result else {}),
             'device': config.device, 'seed': config.seed, 'label_seed': config.label_seed, **result['provenance']}
+    if len(kept.get('sessions', ())) < 2: kept.pop('sessions', None)   # threads and versions say it already
     return kept | kept.pop('versions', {})
 
 # %% ../../nbs/tools/reproduce.ipynb #b03219b2

@@ -76,7 +76,8 @@ def save(trainer):
     Raises:
         SpmlError: if the disk is full.
     """
-    place = {name: getattr(trainer, name) for name in ('k', 'epoch', 'history', 'seconds', 'late')} | trainer.origin
+    names = ('k', 'epoch', 'history', 'seconds', 'late', 'sessions')
+    place = {name: getattr(trainer, name) for name in names} | trainer.origin
     place['choices'], device = [[choice.best, choice.over] for choice in trainer.choices], trainer.device
     place['measures'] = [MEASURES[choice.rule] for choice in trainer.choices]
     place['rng'] = {'cpu': torch.get_rng_state(),

@@ -25,7 +25,7 @@ from ..data.glance import count_shared, describe_shared
 from ..methods.core import ViewOutputs, forward_views
 from ..models.heads import Outputs
 from ..runs.config import Config, resolve
-from ..runs.folder import Result, Run, provenance, read_result
+from ..runs.folder import Result, Run, continued, provenance, read_result
 from . import checkpoint
 from .batches import feature_source, image_source, onto, weights_key
 from .group import Group
@@ -127,6 +127,7 @@ class Trainer:
         "All stages, from the start or from the last checkpoint."
         self.origin = checkpoint.origin(self.config, self.task)   # now: the file of weights may change meanwhile
         saved = checkpoint.load(self)
+        self.sessions = continued((saved or {}).get('sessions', []))
         self.warn()
         for k, stage in enumerate(self.stages, 1):
             if saved is not None and k < saved['k']: continue
@@ -340,7 +341,7 @@ def _finished(run: Run, origin: dict, task: Task) -> Result:
     "The result of a run that was done before, if it comes from the same data, labels and weights."
     checkpoint.compare(run, run.result(), origin, task.data)
     _remove_checkpoints(run)   # left by a process killed in its very last step
-    print(f'already done: {run.folder.name}', flush=True)
+    files.say(f'already done: {run.folder.name}')
     return read_result(run)
 
 def _remove_checkpoints(run: Run):
@@ -367,7 +368,8 @@ def finish(trainer: Trainer):
                     **scores_by_observed(other, task, config.map_definition)}
     files.write_arrays(run.folder / 'logits.npz', {part: values.cpu().numpy() for part, values in logits.items()})
     result = {'scores': numbers, 'class_names': task.data.class_names, 'seconds': trainer.seconds,
-              **trainer.origin, 'tested': task.data.photos_of('test'), 'provenance': provenance()}
+              **trainer.origin, 'tested': task.data.photos_of('test'),
+              'provenance': {**provenance(), 'sessions': trainer.sessions}}
     if config.regime == 'linear': result['backbone'] = weights_key(trainer.model)   # best.pt holds the head alone
     run.finish(result)
     _remove_checkpoints(run)

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,10 @@ def _read(file: Path, photos: list[str]) -> pd.DataFrame:
     return pd.DataFrame(np.array(['', '1', '0'], object)[labels], images, names).assign(
         split=table.split.str.strip().to_numpy() if 'split' in table else 'train')
 
+def _content(table: pd.DataFrame) -> list:
+    "What a table of answers says, whatever types pandas keeps it in."
+    return [table.columns.tolist(), table.index.tolist(), table.to_numpy(object).tolist()]
+
 class Sheet:
     """The answers about a folder of photos, kept in its labels.csv.
 
@@ -68,6 +73,9 @@ class Sheet:
                              key=lambda name: hashlib.sha256(name.encode('utf-8', 'surrogateescape')).digest())
         if strange := [name for name in self.images if name != name.encode('utf-8', 'ignore').decode()]:
             raise SpmlError(f'no table can hold names that are not UTF-8: {listed(map(ascii, strange))}. Rename them.')
+        if strange := [name for name in self.images if re.search(r'[\x00-\x1f\x7f-\x9f]', name)]:
+            raise SpmlError('no table can hold names with line breaks or other control characters: '
+                            f'{listed(map(ascii, strange))}. Rename these photos.')
         table = _read(self.file, self.images)
         self.class_names = usable_names([*table.columns.drop('split'), *classes])
         if not self.class_names:
@@ -120,8 +128,20 @@ class Sheet:
             cells = dict.fromkeys(shown, '0' if full or not names else '') | dict.fromkeys(names, '1')
             part = self.part[image] if full else table.split.get(image, 'train')
             table.loc[image] = cells | {'split': part}
-            if (table.split == 'train').all(): table = table.drop(columns='split')   # the split is drawn then
-            write_atomically(self.file, table.rename_axis('image').to_csv(lineterminator='\n'))
+            write_atomically(self.file, partial(self._write, table.fillna('')), follow=self.file.is_file())
+
+    def _write(self, table: pd.DataFrame, file: Path):
+        "Write a table, unless other answers than these would be read from it."
+        drawn = (table.split == 'train').all()   # the split is drawn then
+        shown = table.drop(columns='split') if drawn else table
+        shown.rename_axis('image').to_csv(file, lineterminator='\n')
+        try:
+            same = _content(_read(file, self.images)) == _content(table)
+        except SpmlError:
+            same = False
+        if not same:
+            raise SpmlError(f'{self.file} stays as it is: with this answer it could not be read any more. Remove '
+                            'control characters from the names of photos and classes in it.')
 
     def add(self, name: str) -> str:
         """A class more to choose from. Photos of the sample are asked about again, for it is unknown there.

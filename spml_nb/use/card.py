@@ -8,7 +8,7 @@ __all__ = ['FEW', 'CONFIG', 'CARD', 'Facts', 'scores_of', 'markdown', 'card', 'c
 # %% ../../nbs/use/card.ipynb #64d5f9cb
 import json
 import shlex
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import jinja2
@@ -19,11 +19,12 @@ from scipy.special import expit
 
 from ..base import files
 from ..base.errors import SpmlError
+from ..base.escaping import code_span, escape_for_markdown
 from ..data import labels as label_values
 from ..data import loading
 from ..data.dataset import PARTS, Dataset, listed
 from ..runs.config import Config, as_dict
-from ..runs.folder import Run, open_run, read_result
+from ..runs.folder import Run, as_json, open_run, read_result
 from ..training.evaluation import data_of
 from ..training.network import Network
 from .export import KEY, WEIGHTS, any_network, exported, write_safetensors
@@ -75,6 +76,7 @@ def scores_of(run: Run, data: Dataset, said: dict) -> Scores:
 
 def _of_scores(scores: Scores) -> dict:
     "What the card says about test photos."
+    scores = replace(scores, classes=scores.classes.rename(index=escape_for_markdown))
     present, ap = scores.classes.present, scores.classes.ap
     return {'scores': scores, 'truth': label_values.against(scores.truth, scores.left_out), 'few': FEW,
             'never': listed(present.index[scores.classes.named == 0], 99),
@@ -136,7 +138,9 @@ def card(name: str, run: Run, said: dict, facts: Facts) -> str:
     """
     data, result = data_of(run, run.config, True), run.result()
     scores = scores_of(run, data, said)
-    template = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined).from_string(
+    environment = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
+    environment.filters |= {'code': code_span, 'plain': escape_for_markdown}
+    template = environment.from_string(
         Path(files.__file__).parents[1].joinpath('assets', 'card.md').read_text(encoding='utf-8'))
     return _head(name, said, scores, facts) + template.render(
         said, **_of_scores(scores), **_of_data(run, data), name=name, facts=facts, seed=run.config.seed,
@@ -178,7 +182,7 @@ def configuration(network: Network) -> str:
             'id2label': dict(enumerate(model.class_names)),
             'label2id': {name: c for c, name in enumerate(model.class_names)},
             'preprocessing': model.preprocessing, 'description': network.description}
-    return json.dumps(said, indent=1, ensure_ascii=False) + '\n'
+    return as_json(said) + '\n'
 
 def write_folder(run: str | Path, folder: str | Path = '', facts: Facts | None = None, head_only: bool = False,
                  calibration: list[list[float]] | None = None) -> Path:
@@ -199,7 +203,7 @@ def write_folder(run: str | Path, folder: str | Path = '', facts: Facts | None =
             or have changed; for a folder that holds other files, or cannot be written.
     """
     folder, model = Path(folder or Path(run).name), exported(run)
-    others = {path.name for path in folder.iterdir()} - (
+    others = {path.name for path in folder.iterdir() if not files.TEMPORARY.match(path.name)} - (
         {WEIGHTS, CONFIG, CARD} if (folder / WEIGHTS).is_file() else set()) if folder.is_dir() else ()
     if others: raise SpmlError(f'{folder} holds other files ({listed(sorted(others), 3)}). Name a folder that is new.')
     network = any_network(run)

@@ -20,6 +20,7 @@ from torch import nn
 
 from ..base import files, settings
 from ..base.errors import SpmlError, one_of
+from ..base.escaping import escape_bytes
 from ..training.batches import weights_key
 from ..training.network import FORMAT, Network, open_network
 from .predictor import RESIZES, Predictor, as_predictor, refuse_non_finite
@@ -38,7 +39,7 @@ def carried(description: dict) -> dict[str, str]:
     """
     model = Predictor(description, None)
     parts = {KEY: description, **{name: getattr(model, name) for name in ('class_names', 'threshold', 'preprocessing')}}
-    return {name: json.dumps(part, ensure_ascii=False) for name, part in parts.items()}
+    return {name: escape_bytes(json.dumps(part, ensure_ascii=False)) for name, part in parts.items()}
 
 # %% ../../nbs/use/export.ipynb #3809a878
 KINDS = {'run': str, 'dataset': str, 'method': str, 'hparams': dict, 'ranks_by': str, 'backbone': str, 'head': str,
@@ -71,7 +72,7 @@ def read_description(text: str | None, file: Path) -> dict:
         version, wrong = said['format'], [name for name, kind in KINDS.items() if type(said.get(name)) is not kind
                                           or (name in CHECKS and not CHECKS[name](said[name]))]
         if not wrong and not _is_fitted(said.get('calibration'), len(said['class_names'])): wrong = ['calibration']
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise _damaged(file, f'its description cannot be read ({error})') from error
     if version != FORMAT:
         raise SpmlError(f'{file} has format {version!r}, this library reads {FORMAT}. Use the version that wrote it.')
@@ -329,5 +330,5 @@ def export(run: str | Path, file: str | Path) -> Path:
     file = Path(file)
     write = WRITERS[one_of(file.suffix, WRITERS, f'suffix (of {file})')]
     network = any_network(run)
-    files.write_atomically(file, lambda temporary: write(network, temporary))
+    files.write_atomically(file, lambda temporary: write(network, temporary), follow=True)
     return file

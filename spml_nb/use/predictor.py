@@ -23,6 +23,7 @@ from PIL import Image
 
 from ..base import progress, settings
 from ..base.errors import SpmlError, as_kind, as_number, one_of, warn
+from ..base.files import regular
 from ..data import images
 from ..data.dataset import listed
 from ..data.folder import PHOTOS, open_photo, reason
@@ -136,7 +137,7 @@ def _attempt(source, fit, keep):
                 with _one_at_a_time: image = source.copy()   # turning it upright must not change the caller's
                 pixels = fit(image)
         else:
-            with open_photo(source) as image, images.budget.hold(image): pixels = fit(image)
+            with open_photo(regular(source)) as image, images.budget.hold(image): pixels = fit(image)
         return pixels if keep else None
     except Exception as error:   # decoders raise a dozen different types for damaged files
         return reason(error, source)

@@ -109,7 +109,7 @@ def in_words(table: pd.DataFrame) -> pd.DataFrame:
         Its cells as texts: whole counts, one digit behind the point, low and high as '95 % interval', a dash for NaN,
         'at least' before what is a lower bound.
     """
-    def word(value): return '–' if value != value else f'{value:,.1f}' if isinstance(value, float) else f'{value:,}'
+    def word(value): return '–' if value != value else f'{value:z,.1f}' if isinstance(value, float) else f'{value:,}'
     one = table.drop(columns='at_least', errors='ignore').map(word)
     if 'at_least' in table:
         for name in ('right', 'precision'):

@@ -56,3 +56,9 @@ def test_a_device_with_a_number_that_is_not_there_is_told(monkeypatch, name):
     monkeypatch.setattr(torch.cuda, 'device_count', lambda: 2)
     refused(lambda: settings.device(name), f"unknown device '{name}'", 'SPML_NB_DEVICE')
     assert settings.device('cuda:1') == torch.device('cuda:1') and settings.device('cpu:0') == torch.device('cpu:0')
+
+
+@pytest.mark.silent('C11')
+def test_a_nul_character_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv('SPML_NB_SETTINGS', str(written(tmp_path, '[spml_nb]\nruns = a\0b\n')))
+    refused(settings.read, 'settings.ini cannot be read', 'NUL')

@@ -355,3 +355,45 @@ def test_a_download_says_how_much_there_is_and_how_much_is_to_come(source, tmp_p
     told = []
     with serve(source, drop={'a.bin': [300_000]}) as server: download([f'{server.url}/a.bin'], tmp_path / 'x.tar', tell=told.append, wait=0.01)
     assert told[0] == 'x.tar: fetching 700 kB' and told[-1] == 'x.tar: going on after 300 kB of 700 kB'
+
+
+# ---- a record of checksums vouches for one file
+
+@pytest.mark.silent('C10')
+@pytest.mark.parametrize('kept', ['nothing', 'times'])
+def test_a_copied_record_vouches_for_no_other_file(tmp_path, kept):
+    genuine, other = tmp_path / 'a.bin', tmp_path / 'there' / 'a.bin'
+    other.parent.mkdir()
+    genuine.write_bytes(CONTENT)
+    assert fetch.agrees(genuine, **SUMS)
+    other.write_bytes(CONTENT[::-1])
+    if kept == 'times': shutil.copystat(genuine, other)
+    shutil.copy2(genuine.with_name('a.bin.ok'), other.with_name('a.bin.ok'))
+    assert not fetch.agrees(other, **SUMS)
+    stamp = genuine.stat()
+    genuine.write_bytes(CONTENT[::-1])   # of the same size, with the old time stamp
+    os.utime(genuine, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert not fetch.agrees(genuine, **SUMS)
+
+
+@pytest.mark.silent('C10')
+def test_a_file_is_read_once_as_long_as_it_stays(source, tmp_path, monkeypatch):
+    file = download([(source / 'a.bin').as_uri()], tmp_path / 'a.bin', **SUMS, **quiet)
+    monkeypatch.setattr(hashlib, 'new', lambda *_, **__: pytest.fail('it was read again'))
+    assert fetch.agrees(file, **SUMS)
+
+
+@pytest.mark.silent('C11')
+@pytest.mark.parametrize('text', ['[1, 2]', '"x"', '7', 'null', '[' * 100_000])
+def test_a_record_of_another_kind_counts_as_none(tmp_path, text):
+    (tmp_path / 'a.bin').write_bytes(CONTENT)
+    (tmp_path / 'a.bin.ok').write_text(text)
+    assert fetch.agrees(tmp_path / 'a.bin', **SUMS) and fetch.read_note(tmp_path / 'a.bin.ok')['sha256'] == SUMS['sha256']
+
+
+@pytest.mark.silent('C10')
+def test_a_download_follows_no_link(source, tmp_path):
+    (tmp_path / 'victim').write_bytes(b'precious')
+    for name in ('a.bin.part', 'a.bin.part.json', 'a.bin.ok'): (tmp_path / name).symlink_to(tmp_path / 'victim')
+    with serve(source) as server: file = download([server.url + '/a.bin'], tmp_path / 'a.bin', **SUMS, **quiet)
+    assert (tmp_path / 'victim').read_bytes() == b'precious' and file.read_bytes() == CONTENT and not file.is_symlink()

@@ -1,4 +1,5 @@
 """A folder of photos: what is read from its table, how it is split, and how each wrong input is answered."""
+import os
 import shutil
 import unicodedata
 import warnings
@@ -6,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from patience import within
 from PIL import Image, ImageOps, features
 from tables import NAMES, ROWS, numbered, refused
 
@@ -482,3 +484,29 @@ def test_a_file_of_another_format_reaches_no_decoder_and_is_named(tmp_path, monk
     with pytest.raises(OSError) as told, folders.open_photo(file) as image: image.load()
     why = reason(told.value, file)
     assert why.startswith(found) and all(name in why for name in folders.FORMATS)
+
+
+# ---- what has no end
+
+@pytest.mark.silent('C10')
+def test_a_pipe_for_a_table_or_a_photo_is_named_and_not_waited_for(folder):
+    made = folder()
+    (made / 'labels.csv').rename(made / 'kept.csv')
+    os.mkfifo(made / 'labels.csv')
+    with within(20), pytest.raises(SpmlError, match='labels.csv.*pipe'): read_folder(made, 'set')
+    (made / 'labels.csv').unlink()
+    (made / 'kept.csv').rename(made / 'labels.csv')
+    (made / 'images' / 'a.jpg').unlink()
+    os.mkfifo(made / 'images' / 'a.jpg')
+    with within(20), pytest.raises(SpmlError, match='a.jpg'): read_folder(made, 'set')
+
+
+@pytest.mark.silent('C11')
+@pytest.mark.parametrize('name', ['listdir', 'scandir'])
+def test_photos_that_may_not_be_read_are_told(folder, monkeypatch, name):
+    made, usual = folder('image,labels\nnone.jpg,cat\n'), getattr(os, name)
+    def barred(path='.'):
+        if str(path).endswith('images'): raise PermissionError(13, 'Permission denied', str(path))
+        return usual(path)
+    monkeypatch.setattr(os, name, barred)
+    with pytest.raises(SpmlError, match='images cannot be read: Permission denied'): read_folder(made, 'set')

@@ -17,6 +17,7 @@ from spml_nb.replication.statistics import (
     holm,
     image_draws,
     image_sd,
+    number,
     paired,
     pooled,
     rank_correlation,
@@ -171,3 +172,8 @@ def test_the_resampled_auc_is_that_of_repeated_images():
         areas = [roc_auc_score(targets[rows, c][targets[rows, c] != 0], scores[rows, c][targets[rows, c] != 0]) for c in range(3)]
         assert value == pytest.approx(100 * np.mean(areas))
     assert resampled_auc(scores, np.ones_like(targets), draws).tolist() == [50] * 5   # nothing to part
+
+
+@pytest.mark.silent('C11')
+@pytest.mark.parametrize(('value', 'form', 'text'), [(-0.04, '.1f', '0.0'), (-1e-9, '.2f', '0.00'), (-0.0, '.0f', '0'), (-0.06, '.1f', '-0.1'), (-10, '.0f', '-10')])
+def test_zero_has_no_minus(value, form, text): assert number(value, form) == text

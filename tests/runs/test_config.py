@@ -220,3 +220,19 @@ def test_a_class_without_positives_is_left_out_on_folders_and_named_sets_keep_th
     old = replace(folder, map_definition='cole')   # what a run on a folder stood for
     assert config_hash(folder) != config_hash(old) and resolve(old).map_definition == 'cole'
     assert configs.completed({'dataset': '/photos/of/mine', 'loss': 'an'})['map_definition'] == 'cole'
+
+
+@pytest.mark.silent('C11')
+@pytest.mark.parametrize(('name', 'value'), [('dataset', 2024), ('exclude', 2019), ('weights', 1.5)])
+def test_a_number_for_a_text_names_the_option_of_papermill(name, value):
+    with pytest.raises(SpmlError, match=f'-r {name} {value}'): Config(**{name: value})
+
+
+@pytest.mark.silent('C11')
+def test_a_nul_character_is_refused():
+    with pytest.raises(SpmlError, match="'dataset'.*NUL"): Config(dataset='a\0b')
+
+
+@pytest.mark.silent('C11')
+def test_a_name_that_is_not_utf_8_can_be_hashed():
+    assert len(config_hash(Config(dataset='ph\udcff'))) == 12

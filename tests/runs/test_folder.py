@@ -5,12 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from patience import within
 
 from spml_nb import runs
 from spml_nb.base.errors import SpmlError
 from spml_nb.runs import folder as folder_module
+from spml_nb.runs import record
 from spml_nb.runs.config import Config, resolve
 from spml_nb.runs.folder import Run
 
@@ -108,3 +111,60 @@ def test_a_run_of_an_older_version_keeps_its_definition_of_map(tmp_path):
     del fields['map_definition']
     (run.folder / 'config.json').write_text(json.dumps(fields))
     assert runs.open_run(run.folder).config == run.config
+
+
+# ---- files that somebody else has made
+
+@pytest.mark.silent('C10')
+def test_links_in_a_run_folder_lead_no_write_elsewhere(tmp_path):
+    run, names = Run(resolve(Config()), tmp_path / 'runs'), ('config.json', 'result.json', 'DONE', 'best.pt')
+    run.folder.mkdir(parents=True)
+    for name in names:
+        (tmp_path / name).write_text('precious')
+        (run.folder / name).symlink_to(tmp_path / name)
+    run.start()
+    run.save('best.pt', {'a': torch.zeros(2)})
+    run.finish({'scores': {}})
+    assert all((tmp_path / name).read_text() == 'precious' and not (run.folder / name).is_symlink() for name in names)
+
+
+@pytest.mark.silent('C10')
+@pytest.mark.parametrize('name', ['config.json', 'result.json', 'metrics.csv', 'logits.npz'])
+def test_a_pipe_in_a_run_folder_is_named_and_not_waited_for(tmp_path, name):
+    run = Run(resolve(Config()), tmp_path)
+    run.start()
+    (run.folder / 'metrics.csv').write_text('epoch\n1\n')
+    np.savez(run.folder / 'logits.npz', test=np.zeros(1))
+    run.finish({'scores': {}})
+    (run.folder / name).unlink()
+    os.mkfifo(run.folder / name)
+    with within(20), pytest.raises(SpmlError, match=name):
+        folder_module.read_json(run.folder / 'config.json')
+        folder_module.read_result(run)
+
+
+@pytest.mark.silent('C10')
+@pytest.mark.parametrize('text', ['[' * 200_000, '{"a":' * 100_000, '1' * 5000, '[]'])
+def test_json_of_any_shape_is_a_damaged_file(tmp_path, text):
+    (tmp_path / 'a.json').write_text(text)
+    with pytest.raises(SpmlError, match='a.json cannot be read'): folder_module.read_json(tmp_path / 'a.json')
+
+
+@pytest.mark.silent('C11')
+def test_a_folder_whose_name_is_not_utf_8_is_written_down_and_read_back(tmp_path):
+    run = Run(resolve(Config(dataset=str(tmp_path / 'ph\udcff'), backbone='mini', image_size=32)), tmp_path / 'runs')
+    run.start()
+    run.finish({'scores': {'val_map': 1.0}, 'seconds': 1.0, 'data': 'x', 'provenance': {'commit': None}})
+    assert runs.open_run(run.folder).config == run.config and run.result()['scores'] == {'val_map': 1.0}
+    assert b'ph\\udcff' in (run.folder / 'config.json').read_bytes()
+    table = record.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs')
+    assert table.dataset.tolist() == [r'ph\udcff'] and len(record.read_record(tmp_path / 'runs.csv')) == 1
+
+
+@pytest.mark.silent('C11')
+def test_sessions_under_other_threads_are_noted(monkeypatch):
+    first = folder_module.continued([])
+    assert type(first[0]['torch']) is str   # a checkpoint takes plain values alone
+    assert first == [{'torch': torch.__version__, 'threads': torch.get_num_threads()}] and folder_module.continued(first) == first
+    monkeypatch.setattr(torch, 'get_num_threads', lambda: 77)
+    assert folder_module.continued(first) == [*first, {'torch': torch.__version__, 'threads': 77}]

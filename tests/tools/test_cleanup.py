@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from patience import within
 
 from spml_nb import runs
 from spml_nb.base import files, settings
@@ -87,8 +88,8 @@ def test_scores_that_are_not_against_all_labels_are_marked():
     (lambda folder: changed(folder / 'config.json', seed='abc'), "'seed' must be a whole number"),
     (lambda folder: changed(folder / 'config.json', seed=[1, 2]), "'seed' must be a whole number"),
     (lambda folder: changed(folder / 'config.json', hparams=None), "'hparams' must be a mapping"),
-    (lambda folder: changed(folder / 'config.json', dataset=['mini_voc']), 'TypeError'),
-    (lambda folder: changed(folder / 'config.json', epochs=10 ** 400), 'OverflowError'),
+    (lambda folder: changed(folder / 'config.json', dataset=['mini_voc']), "'dataset' must be a text"),
+    (lambda folder: changed(folder / 'config.json', epochs=10 ** 400), "'epochs' must be a whole number"),
     (lambda folder: changed(folder / 'result.json', scores=[]), 'result.json cannot be read'),
     (lambda folder: changed(folder / 'result.json', scores={'val_map': 'high'}), 'result.json cannot be read'),
     (lambda folder: changed(folder / 'result.json', seconds=None), 'result.json cannot be read')])
@@ -100,6 +101,38 @@ def test_damage_is_named_and_hides_nothing_else(damage, words):
     assert keeping.text(table).splitlines()[-1].startswith('1 ')
     for filters in ({'dataset': 'mini_voc'}, {'hparams': {'a': 1}}, {'seed': 1}): keeping.text(keeping.listing(**filters))
     assert keeping.listing(hparams={'a': 1}).empty and keeping.listing(seed=1).state.tolist() == ['done']
+
+
+def replaced(file, kind):
+    file.unlink()
+    os.mkfifo(file) if kind == 'pipe' else file.mkdir()
+
+
+@pytest.mark.silent('C10')
+@pytest.mark.parametrize('name', ['a-mini_voc-0123456789ab', 'called otherwise'])
+@pytest.mark.parametrize('damage', [
+    lambda file: file.write_text('[' * 200_000), lambda file: file.write_text('{"loss": ' + '[' * 200_000), lambda file: file.write_text('{"loss": 1' + '0' * 5000 + '}'),
+    lambda file: file.write_bytes(b'\xff\xfe'), lambda file: file.write_text('NaN'), lambda file: replaced(file, 'pipe'), lambda file: replaced(file, 'folder'),
+    lambda file: changed(file, lr=float('nan')), lambda file: changed(file, dataset={}), lambda file: changed(file, hparams=[1])],
+    ids=['deep', 'deep in a field', 'huge number', 'not UTF-8', 'no object', 'pipe', 'folder', 'NaN', 'a mapping for a text', 'a list for a mapping'])
+def test_a_configuration_of_any_content_hides_no_other_run(damage, name):
+    folder = stand_in().folder
+    damage(folder / 'config.json')
+    folder.rename(folder.with_name(name))
+    stand_in(seed=1)
+    with within(20): table = keeping.listing()
+    assert 'done' in list(table.state) and set(table.state) <= {'done', 'damaged'} and len(table) in (1, 2)
+    if name.startswith('a-'): assert sorted(table.state) == ['damaged', 'done']
+    assert keeping.text(table)
+
+
+@pytest.mark.silent('C10')
+@pytest.mark.parametrize('scores', [{'val_map': 1, 'val_truth': ['full']}, {'val_map': 10 ** 400}, {'val_map': {}}, None])
+def test_a_result_of_any_content_hides_no_other_run(scores):
+    changed(stand_in().folder / 'result.json', scores=scores)
+    stand_in(seed=1)
+    table = keeping.listing()
+    assert sorted(table.state) == ['damaged', 'done'] and keeping.text(table)
 
 
 def changed(file, **values): file.write_text(json.dumps({**runs.read_json(file), **values}))

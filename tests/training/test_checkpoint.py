@@ -14,6 +14,7 @@ from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import load, loading
 from spml_nb.data.folder import split_by_row
+from spml_nb.runs.folder import read_json
 from spml_nb.training import checkpoint, trainer
 
 
@@ -128,3 +129,19 @@ def test_killed_between_the_weights_and_the_checkpoint_it_says_whose_weights_it_
     result = training.train(given)
     best = training.open_run(result.folder).best()['best']
     assert (best['epoch'], best['value']) == (2, 20.0) and result.scores['best_epoch'] == 2
+
+
+@pytest.mark.silent('C11')
+def test_a_run_gone_on_with_under_other_threads_says_so(folder):
+    class Stop(Exception): pass
+    def stop(curves): raise Stop
+    given, before = config(folder, regime='linear', epochs=3), torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        for _ in range(2):
+            with pytest.raises(Stop): training.train(given, on_epoch=stop)
+        torch.set_num_threads(2)
+        result = training.train(given)
+    finally: torch.set_num_threads(before)
+    noted = read_json(result.folder / 'result.json')['provenance']['sessions']
+    assert noted == [{'torch': torch.__version__, 'threads': threads} for threads in (1, 2)]

@@ -301,3 +301,37 @@ def test_one_half_of_the_sample_chooses_and_the_other_measures(folder):
     assert larger.part.items() > sheet.part.items() and Counter(larger.part.values()) == {'val': 6, 'test': 6}
     sheet.file.write_text(sheet.file.read_text().replace(',val', ',test'))
     assert Counter(Sheet(folder, sample=12).part.values()) == {'test': 8, 'val': 4}
+
+
+# ---- names that no table can hold
+
+@pytest.mark.silent('C9')
+@pytest.mark.parametrize('name', ['a\rb.png', 'a\nb.png', '\x1b[2J.png', 'a\x85b.png'])
+def test_a_photo_whose_name_would_break_the_table_is_refused_before_anything_is_asked(folder, name):
+    (folder / 'images' / '05.png').rename(folder / 'images' / name)
+    with pytest.raises(SpmlError) as caught: Sheet(folder, CLASSES)
+    assert ascii(name)[1:-1] in str(caught.value) and not (folder / 'labels.csv').exists()
+
+
+@pytest.mark.silent('C9')
+def test_a_table_that_could_not_be_read_any_more_does_not_replace_the_old_one(folder, monkeypatch):
+    sheet = Sheet(folder, CLASSES)
+    first, second, *_ = sheet.waiting()
+    sheet.answer(first, ['cat'])
+    before = sheet.file.read_bytes()
+    def careless(table, file, **_): file.write_text('image,cat\na\rb.png,1\n')
+    with monkeypatch.context() as patched:
+        patched.setattr(pd.DataFrame, 'to_csv', careless)
+        with pytest.raises(SpmlError, match='labels.csv stays as it is'): sheet.answer(second, ['dog'])
+    assert sheet.file.read_bytes() == before and sheet.waiting()[0] == second
+    sheet.answer(second, ['dog'])
+    assert sheet.table().loc[second, 'dog'] == '1'
+
+
+@pytest.mark.silent('C9')
+def test_labels_keep_exact_names(folder):
+    (folder / 'images' / '05.png').rename(folder / 'images' / "=x.png")
+    sheet = Sheet(folder, ['=1+1', '-a', '<b>'])
+    for image in sheet.waiting(): sheet.answer(image, ['=1+1', '<b>'])
+    data = read_folder(folder, 'photos')
+    assert data.class_names == ['=1+1', '-a', '<b>'] and '=x.png' in data.image_names and data.labels[:, [0, 2]].all()

@@ -1,5 +1,6 @@
 "The folder for a model hub: a card that the hubs can read, whose numbers are the run's, and a model that works from it."
 import json
+import re
 import shlex
 
 import numpy as np
@@ -149,3 +150,18 @@ def test_a_card_of_labels_that_are_observed_only_claims_nothing_that_was_not_mea
     assert [row for row in rows if row.startswith('| precision at least |')] and 'lower bounds; mAP and F1 cannot be measured' in text
     assert 'labels a photo, and none to' in text and 'of which only some labels are known' in text
     assert any_network(run.folder).description['map'] is None   # nor does an exported file
+
+
+@pytest.mark.silent('C9')
+def test_no_name_is_markup_in_a_card(photo_folder, tmp_path):
+    classes = {'red': '<img src=x onerror=alert(1)>', 'blue': '[b](javascript:x)', 'bright': 'c`d'}
+    table = (photo_folder / 'labels.csv').read_text()
+    for old, new in classes.items(): table = table.replace(old, new)
+    (photo_folder / 'labels.csv').write_text(table)
+    config = Config(dataset=str(photo_folder), loss='an', backbone='mini', image_size=32, epochs=1, exclude=('c`d',))
+    run = training.train(config).folder
+    folder = write_folder(run, tmp_path / '<b>model')
+    text = (folder / 'README.md').read_text().split('---\n', 2)[2]
+    assert '<' not in re.sub('`+ ?.*?(c`d.*?)? ?`+', '', text, flags=re.S) and '[b](' not in text
+    assert '&lt;img src=x onerror=alert(1)&gt;' in text and r'\[b\](javascript:x)' in text and '# &lt;b&gt;model' in text
+    assert json.loads((folder / 'config.json').read_text())['id2label'] == {'0': '<img src=x onerror=alert(1)>', '1': '[b](javascript:x)'}

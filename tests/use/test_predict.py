@@ -1,4 +1,5 @@
 """A trained run on any images: the same numbers as its evaluation, whole tables, and one clear message for what cannot be done."""
+import csv
 import json
 import os
 import shutil
@@ -15,13 +16,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from patience import within
 from PIL import Image
 from trained import CLASSES, CONFIGS
 
 from spml_nb import data as datasets
 from spml_nb import runs
 from spml_nb.base.errors import SpmlError, SpmlWarning
-from spml_nb.data.folder import PHOTOS
+from spml_nb.data.folder import PHOTOS, read_cells, read_labels
+from spml_nb.use import predict as prediction
 from spml_nb.use import predictor
 from spml_nb.use.predict import open_model, predict, write_csv
 from spml_nb.use.predictor import find_images
@@ -288,3 +291,36 @@ def test_a_hidden_colour_changes_no_probability(made):
 def test_classes_may_be_called_like_the_other_columns():
     table = predictor._table(['a.png'], np.array([[0.5, 0.2]]), ['image', 'labels'], 0.5)
     assert table.columns.tolist() == ['image', 'image', 'labels', 'labels'] and table.iloc[0].tolist() == ['a.png', 0.5, 0.2, 'image']
+
+
+# ---- spreadsheets
+
+@pytest.mark.silent('C9')
+def test_predictions_hold_no_formula_and_are_read_back_as_labels(tmp_path):
+    images, classes = ['=x.png', '-y.png', 'a/+z.png', 'a\rb.png', 'q,"r".png'], ['=1+1', '@b', 'c, d']
+    (tmp_path / 'images' / 'a').mkdir(parents=True)
+    for image in images: Image.new('RGB', (4, 4)).save(tmp_path / 'images' / image)
+    there = np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 0], [0, 1, 0]])
+    table = predictor._table(images, there.astype(float), classes, 0.5)
+    write_csv(table, tmp_path / 'found.csv')
+    write_csv(table, tmp_path / 'found.csv')   # it is known as a table of predictions
+    with open(tmp_path / 'found.csv', newline='') as file: rows = list(csv.reader(file, strict=True))
+    assert len(rows) == 6 and not [cell for row in rows for cell in row if cell[:1] in tuple('=+-@')]
+    (tmp_path / 'labels.csv').write_text(prediction.as_csv(table[['image', 'labels']]), encoding='utf-8', newline='')
+    listing = read_cells(tmp_path / 'labels.csv')
+    labels, names = read_labels(listing, tmp_path / 'labels.csv')
+    assert names == sorted(classes) and ((labels > 0) == there[:, np.argsort(classes)]).all()
+    assert [os.path.normpath(name) for name in listing.image] == images
+
+
+@pytest.mark.silent('C9')
+def test_plain_predictions_are_written_as_before(tmp_path):
+    table = predictor._table(['a/1.png', '2.png'], np.array([[0.25, 1e-7], [1, 0]]), ['cat', 'dog'], 0.2)
+    write_csv(table, tmp_path / 'found.csv')
+    assert (tmp_path / 'found.csv').read_text() == 'image,cat,dog,labels\na/1.png,0.25,1e-07,cat\n2.png,1,0,cat\n'
+
+
+@pytest.mark.silent('C10')
+def test_a_pipe_for_a_photo_is_named_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / 'a.png')
+    with within(20), pytest.raises(SpmlError, match='a.png.*pipe'): predictor.read_images(['a.png'], [tmp_path / 'a.png'], 8, 'squash')

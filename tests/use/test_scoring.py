@@ -11,7 +11,7 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.data import load, loading
 from spml_nb.training import evaluate as evaluate_run
 from spml_nb.use.export import export
-from spml_nb.use.scoring import evaluate, score
+from spml_nb.use.scoring import evaluate, in_words, score, wilson
 
 
 def drawn(seed, n=150, classes=4, unknown=0.0):
@@ -226,3 +226,10 @@ def test_classes_of_which_nothing_is_known_to_be_absent_are_lower_bounds_beside_
     assert found.classes.present[:2].tolist() == observed[:, :2].sum(0).tolist() and found.classes.named[:2].tolist() == (p >= 0.5)[:, :2].sum(0).tolist()
     assert found.classes.right[:2].tolist() == ((p >= 0.5) & observed)[:, :2].sum(0).tolist()
     assert 'of a, b no label is known to be absent' in str(found)
+
+
+@pytest.mark.silent('C11')
+def test_zero_has_no_minus():
+    low, high = wilson(np.array([0, 0, 0]), np.array([67, 13, 7]))
+    table = in_words(pd.DataFrame({'value': [-0.0, -0.04, 0.0], 'low': np.minimum(low, -1e-15), 'high': high}))
+    assert not [cell for cell in table.to_numpy().ravel() if '-0.0' in cell or '−0.0' in cell]

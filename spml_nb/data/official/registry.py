@@ -418,7 +418,7 @@ def check(name: str | Benchmark, root: Path | None = None) -> list[str]:
                if not (archive.optional or (ready and benchmark.small) or _there(archive, _base(benchmark, folder)))]
     if not ready: missing.append(f'{folder} has not been verified: give `spml data {benchmark.name}`.')
     if missing: return missing
-    try: same = table(benchmark.name, folder).fingerprint == ready['fingerprint']
+    try: same = table(benchmark.name, folder).fingerprint == ready.get('fingerprint')
     except SpmlError as error: return [str(error)]
     return [] if same else [f'images or table in {folder} have changed since they were verified. Give `spml data '
                             f'{benchmark.name}`.']

@@ -138,7 +138,7 @@ def _cumulative(collected: Collected) -> Figure:
     for column, name in enumerate(names):
         an, em = (np.mean([part['ap'][column * (CLASSES // SHOWN)] for part in parts]) if parts else np.nan
                   for parts in found)
-        change = f'\nAP {an:.1f} → {em:.1f} ({100 * (em / an - 1):+.0f} %)'.replace('-', '−') if all(found) else ''
+        change = f'\nAP {an:.1f} → {em:.1f} ({100 * (em / an - 1):+z.0f} %)'.replace('-', '−') if all(found) else ''
         axes[0, column].set_title(f'{name}{change}', fontsize=7)
         axes[-1, column].set_xlabel('probability up to', fontsize=7)
     legend(picture)
