@@ -28,7 +28,9 @@ def test_every_folder_of_notebooks_is_named_in_readme():
 
 def test_readme_begins_with_what_people_look_for():
     text = (ROOT / 'README.md').read_text()
-    assert text.index('one positive label') < text.index('](outputs/front.svg)') < text.index('| published / ours |') < text.index('```')
+    assert text.index('one positive label') < text.index('make demo') < text.index('](outputs/front.svg)') < text.index('| published / ours |')
+    first = '\n'.join(text.splitlines()[:30])
+    assert all(words in first for words in ('make demo', 'make test', 'Python 3.11', '(#your-photos)', 'TROUBLESHOOTING.md'))
     assert [line.split('#')[0].strip() for line in text.split('```')[1].strip().splitlines()[:2]] == ['make demo', 'make test']
 
 

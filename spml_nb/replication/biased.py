@@ -16,7 +16,7 @@ from scipy import stats
 
 from ..base import files, settings
 from . import site
-from .statistics import paired, seed_draws, seed_interval, signed
+from .statistics import Scores, image_sd, paired, seed_draws, seed_interval, signed
 from ..sweeps import queue
 from ..sweeps.search import Row, candidates, finals, half_interval, scores
 
@@ -77,12 +77,13 @@ def outcome(scored: pd.DataFrame) -> pd.DataFrame:
         images, whose chance is measured for labels drawn evenly and a usual one for the others).
     """
     done = scored.dropna(subset='test_map')
-    each = {place: part.set_index('seed').test_map.rename(queue.key(part.config.iloc[0]))
+    each = {place: Scores(part.set_index('seed').test_map, queue.key(part.config.iloc[0]))
             for place, part in done.groupby(['dataset', 'labels', 'loss'], sort=False)}
     lines = []
-    for (dataset, labels, loss), values in each.items():
-        other = values[:0] if loss == 'an' else each.get((dataset, labels, 'an'), values[:0])
-        gain = paired(values, other, dataset)
+    nothing = Scores(pd.Series(dtype=float), '')
+    for (dataset, labels, loss), scored_here in each.items():
+        other = nothing if loss == 'an' else each.get((dataset, labels, 'an'), nothing)
+        gain, values = paired(scored_here, other, fallback=image_sd(dataset)), scored_here.by_seed
         lines.append({'dataset': dataset, 'labels': labels, 'loss': loss, 'n': len(values), 'test_map': values.mean(),
                       'half': half_interval(values), 'over_an': gain.mean, 'over_half': gain.half_width})
     table = pd.DataFrame(lines, columns=['dataset', 'labels', 'loss', 'n', 'test_map', 'half', 'over_an', 'over_half'])

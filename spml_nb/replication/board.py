@@ -20,7 +20,7 @@ import yaml
 
 from ..methods.core import find
 from . import claims, published
-from .statistics import paired
+from .statistics import Scores, image_sd, paired
 from .tables import Table, acted
 from ..runs.config import Config
 from ..sweeps import search
@@ -68,10 +68,13 @@ def runs(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> pd.D
 
 # %% ../../nbs/replication/board.ipynb #9d9072d7
 def _numbers(own: pd.DataFrame, same: pd.DataFrame, plain: pd.DataFrame, measure: str, dataset: str) -> dict:
-    each = [runs[measure].rename(next(iter(runs['first']), None) if measure == MEASURES['clean'] else None)
-            for runs in (own, same, plain)]   # test images were resampled for the epoch of the clean choice
-    level = each[0].dropna()
-    gain, beside = (paired(level, other, dataset) for other in each[1:])
+    def scores(runs):
+        # test images were resampled for the epoch of the clean choice alone
+        resampled = len(runs) and measure == MEASURES['clean']
+        return Scores(runs[measure].dropna(), runs['first'].iloc[0] if resampled else '')
+    each, *others = map(scores, (own, same, plain))
+    level = each.by_seed
+    gain, beside = (paired(each, other, fallback=image_sd(dataset)) for other in others)
     return {'level': level.mean(), 'level_half': search.half_interval(level), 'n': len(level), 'paired': gain,
             'gain': gain.mean, 'gain_half': gain.half_width, 'plain': beside.mean, 'plain_half': beside.half_width}
 
@@ -132,8 +135,8 @@ def printed(tables: Iterable[Table]) -> list[dict]:
 
     Returns: list of dicts, one per row of a table: loss ('' for a method without runs here), name, paper (its short
         name), table, labels, head, note (where the paper copies it from, say), cells {data set of `PLACES`: {'level'
-        (in percent), 'theirs' and 'ours' (the gains, NaN without one), 'half' (half the interval of ours), 'state' (as
-        in `tables.Table`, '' for later methods)}}.
+        (in percent), 'theirs' and 'ours' (the gains, NaN without one), 'half' (half the interval of
+        ours), 'state' and 'uncounted' (as in `tables.Table`, '' for later methods)}}.
 
     Source: the papers' tables.
     """
@@ -143,17 +146,20 @@ def printed(tables: Iterable[Table]) -> list[dict]:
         lines = {(line['row'], line['column']): line for line in whole.of('photos').to_dict('records')}
         every += [(cell, lines[cell['row'], cell['column']]) for cell in cells if (cell['row'], cell['column']) in lines
                   and _whole(cell) and published.baseline(cell, cells) not in (None, cell)]
-    firsts = {_copied(cell) for cell, _ in every if not cell['source'].startswith('quoted from')}
+    firsts = {_copied(cell) for cell, _ in every if cell['source'] == _short(cell)}
     for cell, line in every:
-        if cell['source'].startswith('quoted from') and _copied(cell) in firsts: continue
-        names = {'loss': cell['config']['loss'], 'name': cell['row'].rpartition(' / ')[2], 'note': cell['source'],
-                 'paper': published.read(cell['paper'])['short'], 'table': cell['table'],
+        if cell['source'] != _short(cell) and _copied(cell) in firsts: continue
+        names = {'loss': cell['config']['loss'], 'name': cell['row'].rpartition(' / ')[2],
+                 'note': cell['quoted'], 'paper': _short(cell), 'table': cell['table'],
                  'labels': cell['config']['labels'],
                  'head': cell['config'].get('head') or find(cell['config']['loss']).head}
         told.setdefault(tuple(names.values()), names | {'cells': {}})['cells'].setdefault(
             cell['dataset'], {'level': line['published'], 'theirs': line['gain_published'], 'ours': line['gain'],
-                              'half': line['gain_half'], 'state': line['state']})
+                              'half': line['gain_half'], 'state': line['state'],
+                              'uncounted': line['uncounted']})
     return [*told.values(), *map(_later, _words()['later'])]
+
+def _short(cell: dict) -> str: return published.read(cell['paper'])['short']
 
 def _whole(cell: dict) -> bool:
     "Whether a cell is a whole method on one of the four data sets, trained end to end."
@@ -167,7 +173,7 @@ def _copied(cell: dict) -> tuple:
     return cell['config']['loss'], cell['config']['labels'], cell['dataset'], math.floor(10 * cell['mean'] + 0.5 + 1e-6)
 
 def _later(entry: dict) -> dict:
-    none = dict.fromkeys(('theirs', 'ours', 'half'), math.nan) | {'state': ''}
+    none = dict.fromkeys(('theirs', 'ours', 'half'), math.nan) | {'state': '', 'uncounted': ''}
     cells = {dataset: {'level': level, **none} for dataset, level in entry['levels'].items()}
     head = entry['loss'] and find(entry['loss']).head
     return {'table': '', 'labels': 'single', 'head': head, 'note': '', **entry, 'paper': entry['by'], 'cells': cells}

@@ -13,7 +13,7 @@ import pandas as pd
 
 from ..base.errors import one_of
 from ..base.files import grid
-from .statistics import paired, pooled, signed
+from .statistics import Scores, paired, pooled, signed
 from ..sweeps import queue
 from ..sweeps.search import Row, candidates, ranked, scores, seeds_of
 
@@ -83,10 +83,11 @@ def outcome(scored: pd.DataFrame) -> pd.DataFrame:
     """
     lines = []
     for (what, dataset), part in scored.dropna(subset='test_map').groupby(['what', 'dataset'], sort=False):
-        by_seed = {place: runs.set_index('seed').test_map for place, runs in part.groupby('place')}
+        by_place = {place: Scores(runs.set_index('seed').test_map, '')
+                    for place, runs in part.groupby('place')}
         lines += [{'what': what, 'dataset': dataset, 'place': place, 'lr': part.config[part.place == place].iloc[0].lr,
-                   'level': own.mean(), 'change': paired(own, by_seed[1], None)}
-                  for place, own in by_seed.items() if 1 in by_seed]
+                   'level': own.by_seed.mean(), 'change': paired(own, by_place[1], fallback=0.0)}
+                  for place, own in by_place.items() if 1 in by_place]
     return pd.DataFrame(lines, columns=['what', 'dataset', 'place', 'lr', 'level', 'change'])
 
 # %% ../../nbs/replication/choice.ipynb #5d9dc9f8

@@ -24,7 +24,7 @@ from scipy import stats
 from ..base.errors import one_of
 from . import drawing, figures, statistics
 from . import tables as papers
-from .published import ORDER, by_place, merge, read, stand_in
+from .published import ORDER, UNCOUNTED, by_place, merge, read, stand_in
 from .statistics import LEVEL, MARGIN, WORDS, Effect, image_sd
 from ..sweeps.queue import key
 
@@ -57,6 +57,7 @@ class Number(NamedTuple):
         exercised: Whether the method's own mechanism acted before selection stopped. Without it the number decides
             nothing.
         first: The key of the first run, '' if it is of curves.
+        source: Who trained what the paper prints, as in `published.cells`; '' for no such number.
     """
     seeds: dict
     prefix: str = ''
@@ -66,6 +67,7 @@ class Number(NamedTuple):
     printed: tuple[float, float, float] = (math.nan, math.nan, math.nan)
     exercised: bool = True
     first: str = ''
+    source: str = ''
 
 Value = Callable[[Operand], Number]
 
@@ -175,6 +177,11 @@ class Contrast(NamedTuple):
     def published(self) -> float:
         """How far the paper's own numbers are on the claimed side of the bound; NaN where one is not printed."""
         return self.sign * (float(np.dot(self.weights, [number.printed[0] for number in self.numbers])) - self.bound)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the printed numbers come from several sources, and so perhaps other set-ups."""
+        return len({number.source for number in self.numbers}) > 1
 
     def told(self, excess: float) -> float:
         """The sum itself. Args: excess: how far it is on the claimed side of the bound. Returns: A float."""
@@ -385,6 +392,7 @@ class Verdict(NamedTuple):
         words, text = [each.word for each in self.places], ''
         if self.effect:
             theirs = statistics.signed(self.contrast.told(self.published), '+.2f')
+            if theirs and self.contrast.mixed: theirs += UNCOUNTED
             more = f', {self.effect.seeds} seeds, power 80 % from {self.effect.detectable:.1f} on'
             text = f": {_effect_text(self.effect, self.contrast, more + f', the paper {theirs}' * bool(theirs))}"
         return f'{self.word} {statistics.counted(self.word, words, self.pooled, self.tested)}{text}'
@@ -508,7 +516,7 @@ def published_value(operand: Operand) -> Number:
     """
     if not operand.cell: return Number({})
     cell = by_place(operand.paper, operand.cell[0])[operand.cell[1:]]
-    return Number({}, printed=(cell['mean'], cell['std'], cell['runs']))
+    return Number({}, printed=(cell['mean'], cell['std'], cell['runs']), source=cell['source'])
 
 def _printed_sign(contrast: Contrast) -> int | None:
     "+1: the claim holds, -1: it does not, 0: equal. None: a number is not printed."
@@ -566,8 +574,9 @@ def our_value(suite: str, known: pd.DataFrame, tables: dict | None = None) -> Va
         name = operand.paper, operand.cell[0]
         if name not in made: made[name] = _by_cell(papers.table(*name, known, suite).cells)
         seeds, *acted_and_first = made[name][operand.cell[1:]]
-        return Number(seeds, *_sources(*name, suite)[operand.cell[1:]], published_value(operand).printed,
-                      *acted_and_first)
+        theirs = published_value(operand)
+        return Number(seeds, *_sources(*name, suite)[operand.cell[1:]], theirs.printed,
+                      *acted_and_first, theirs.source)
     return value
 
 def _by_cell(tidy: pd.DataFrame) -> dict[tuple[str, str], tuple[dict, bool, str]]:
@@ -580,8 +589,9 @@ def _number_of_runs(operand: Operand, suite: str, known: pd.DataFrame) -> Number
             'search': {}, 'pretraining': None, 'no_run': ''}
     configs = papers.finals(papers.plan(cell, suite), known)
     scores = papers.values(configs, cell['metric'], known)
-    return Number({s: round(v, 4) for s, v in scores.items()}, *_source(cell, suite),
-                  exercised=papers.acted(known[known.index.isin([key(c) for c in configs])]), first=scores.name)
+    return Number({s: round(v, 4) for s, v in scores.by_seed.items()}, *_source(cell, suite),
+                  exercised=papers.acted(known[known.index.isin([key(c) for c in configs])]),
+                  first=scores.key)
 
 def _number_of_part(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
     paper, (figure, dataset, series, quantity, tested) = operand.paper, operand.part
@@ -625,8 +635,9 @@ def report(suite: str, known: pd.DataFrame, paper: str | None = None, value: Val
         places, from the claim's bound on; NaN under two seeds), seeds (the fewest), reproduced, decided and places (how
         many), summary (all this in words), measured (the places with runs, in words) and missing (the others), joined
         by '; '; forest (JSON, what `drawing.forest` draws: first the places together, with the place '', then each
-        with runs, as place, between, word, mean, low and high of the effect, seeds, published, the paper's effect, and
-        both without the bound, as mean_told and published_told).
+        with runs, as place, between, word, mean, low and high of the effect, seeds, published, the
+        paper's effect, both without the bound, as mean_told and published_told, and mixed, as in
+        `Contrast`).
 
     Raises:
         SpmlError: For another suite or paper.
@@ -660,4 +671,6 @@ def _line(place: str, of: Contrast, word: str, effect: Effect | None, published:
     numbers |= {f'{name}_told': of.told(numbers[name]) for name in ('mean', 'published')}
     known = {name: None if math.isnan(value) else round(float(value), 4) + 0.0 for name, value in numbers.items()}
     word = 'incomplete' if effect and word == WORDS[4] else word
-    return {'place': place, 'between': of.between, 'word': word, **known, 'seeds': getattr(effect, 'seeds', 0)}
+    return {'place': place, 'between': of.between, 'word': word, **known,
+            'seeds': getattr(effect, 'seeds', 0),
+            'mixed': of.mixed and known['published'] is not None}

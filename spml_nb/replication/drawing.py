@@ -458,6 +458,9 @@ WORD_INK = dict(zip(WORDS, ('#1b6b3a', '#b3501c', INK[0], '#444444', '#6b6b6b', 
 _MARKS = (('D', WORD_INK[WORDS[0]], 'ours, places together'), ('o', WORD_INK[WORDS[0]], 'ours, one place'),
           ('o', '#b5b5b5', 'one seed, decides nothing'), ('o', 'white', 'published'))   # of the legend
 
+_MIXED = (f'\n({published.UNCOUNTED}: the paper compares rows of several sources, so part of it '
+          'may be the set-up)')
+
 def forest(claims: pd.DataFrame) -> bytes:
     """Draw claims with their effects, published and ours.
 
@@ -488,6 +491,7 @@ def _forest(lines: list[dict]) -> Figure:
     far = 1.15 * np.quantile(abs(ends), 0.9)
     ax.set(xlim=(max(ends.min() - 0.3, -far), min(ends.max() + 0.3, far)), ylim=(bottoms[-1], 0), yticks=[],
            xlabel='points in favour of the claim, beyond what it asks')
+    if any(line['mixed'] for line in lines): ax.set_xlabel(ax.get_xlabel() + _MIXED)
     ax.axvspan(-MARGIN, MARGIN, color='#eeeeee')
     ax.axvline(0, color='#999999', linewidth=0.8)
     for line, bottom in zip(lines, bottoms, strict=True): _forest_line(ax, line, bottom - 0.5)
@@ -506,7 +510,9 @@ def _forest_line(ax, line: dict, y: float):
     ax.text(left, first, line['text'], fontsize=size, weight=weight, linespacing=1.3, **beside)
     if line['published'] is not None:
         _mark(ax, line['published'], y, 'o', markerfacecolor='white', markeredgecolor='black', zorder=3)
-        ax.text(1.37, y, f"paper {signed(line['published_told'])}", fontsize=size, color='#555555', **beside)
+        dagger = published.UNCOUNTED if line['mixed'] else ''
+        theirs = f"paper {signed(line['published_told'])}{dagger}"
+        ax.text(1.37, y, theirs, fontsize=size, color='#555555', **beside)
     ax.text(1.68, y, line['word'], fontsize=size, color=ink, weight=weight, **beside)
     if line['mean'] is None: return
     half = f" ± {(line['high'] - line['low']) / 2:.1f}" if line['low'] is not None else ', 1 seed'

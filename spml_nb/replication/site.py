@@ -180,7 +180,7 @@ def page(results, folder: Path) -> str:
             'protocol': protocol, 'ranking': ranking, 'headline': headline, 'run_on': published.run_on,
             'in_place_of': published.in_place_of, 'style': style, 'script': script, 'style_hash': _digest(style),
             'script_hash': _digest(script),
-            'not_drawn': figures.not_drawn, 'lacking': lacking}
+            'not_drawn': figures.not_drawn, 'lacking': lacking, 'uncounted': published.UNCOUNTED}
     data = {'groups': groups, 'rows': {row['id']: row for row in rows}}
     found = {'results': results, 'folder': folder, 'rows': rows, 'printed': printed, 'data': _json(data),
              'cards': board.cards(rows, results.known, results.claims, printed),

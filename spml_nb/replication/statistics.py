@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['IMAGE_SD', 'SAMPLE_SD', 'RESAMPLED', 'MARGIN', 'LEVEL', 'WORDS', 'image_draws', 'seed_draws', 'seed_interval',
            'resampled_map', 'image_sd', 'image_error', 'resampled_auc', 'number', 'signed', 'Effect', 'effect',
-           'paired', 'from_error', 'pooled', 'holm', 'Decision', 'counted', 'decide', 'rank_correlation']
+           'Scores', 'paired', 'from_error', 'pooled', 'holm', 'Decision', 'counted', 'decide', 'rank_correlation']
 
 # %% ../../nbs/replication/statistics.ipynb #c5990c60
 import math
@@ -127,20 +127,30 @@ RESAMPLED = 'test_images.npz'   # in the setting `outputs`, written by `resampli
 def _read(file: Path, changed: int) -> dict[str, np.ndarray]:
     return dict(np.load(file))
 
-def image_error(names: Sequence[str], weights: Sequence[float], fallback: float) -> float:
+def image_error(names: Sequence[str], weights: Sequence[float], fallback: float | None) -> float:
     """The standard error that the choice of the test images gives a weighted sum of scores.
 
     Args:
         names: of the scores in `RESAMPLED`: the key of a method's first run, and the metric.
         weights: as many.
-        fallback: as from `image_sd`, for scores of which one is not there.
+        fallback: the error of a difference, as from `image_sd`, to take where one of the scores is
+            not there; None if they have to be there.
 
     Returns:
         Points of the metric.
+
+    Raises:
+        SpmlError: without a fallback, for scores that are not there.
     """
     file = settings.path('outputs') / RESAMPLED
     scores = _read(file, file.stat().st_mtime_ns) if file.is_file() else {}
-    if not all(name in scores for name in names): return fallback * max(np.square(weights).sum() / 2, 1) ** 0.5
+    missing = [name for name in names if name not in scores]
+    if missing and fallback is None:
+        raise SpmlError(f'{file} has no scores on other test images under {missing[0]!r}; needed: '
+                        'the key of the first run and the metric, with a space between. Give the '
+                        "run's key, let `resampling.resample()` make the scores, or give "
+                        '`image_sd(dataset)` as the fallback.')
+    if missing: return fallback * max(np.square(weights).sum() / 2, 1) ** 0.5
     return float(np.dot(weights, np.array([scores[name] for name in names], float)).std(ddof=1))
 
 # %% ../../nbs/replication/statistics.ipynb #98eda237
@@ -255,22 +265,38 @@ def effect(differences: Sequence[float], resampled: np.ndarray | None = None, im
     images = image_error ** 2 if resampled is None else np.mean(resampled, axis=0).var(ddof=1)
     return from_error(d.mean(), seeds, len(d) - 1, images, len(d))
 
-def paired(own: pd.Series, other: pd.Series, dataset: str | None, metric: str = 'mAP') -> Effect:
+@dataclass(frozen=True)
+class Scores:
+    """What the runs of a method scored, and where their scores on other test images are.
+
+    Attributes:
+        by_seed: the metric by seed, in percent.
+        key: of the first run, under which `RESAMPLED` has them; '' if they were not resampled.
+        metric: of `published.METRICS`.
+    """
+    by_seed: pd.Series
+    key: str
+    metric: str = 'mAP'
+
+def paired(own: Scores, other: Scores, fallback: float | None = None) -> Effect:
     """What recorded runs gain over others with the same seeds.
 
     Args:
-        own, other: the metric by seed, in percent; their names are keys of runs, as in `image_error`.
-        dataset: whose test images they share, for `image_sd`; None: the images add no chance.
-        metric: as in `image_sd`.
+        own, other: of the same metric and test images.
+        fallback: standard error that the test images give the difference, for runs that were not
+            resampled: as from `image_sd`, or 0 where the images add no chance. None if both were.
 
     Returns:
         Effect; without a common seed it has 0 seeds and NaN for every number. Gains that are all 0 come from equal
         runs, which no test image can part.
+
+    Raises:
+        SpmlError: without a fallback, for runs that were not resampled.
     """
-    d = (own - other).dropna()
+    d = (own.by_seed - other.by_seed).dropna()
     if not len(d): return Effect(*[math.nan] * 8, 0)
-    names = [f'{each.name} {metric}' for each in (own, other)]
-    return effect(d, None, image_error(names, (1, -1), image_sd(dataset, metric)) if dataset and d.any() else 0.0)
+    names = [f'{each.key} {each.metric}' for each in (own, other)]
+    return effect(d, None, image_error(names, (1, -1), fallback) if d.any() else 0.0)
 
 def from_error(mean: float, seeds: float, freedom: float, images: float, count: int) -> Effect:
     """An effect from its mean and the two parts of its variance.

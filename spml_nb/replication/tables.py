@@ -21,7 +21,7 @@ from ..base import settings
 from ..base.errors import SpmlError, one_of
 from ..methods.core import find
 from . import published
-from .statistics import paired, signed
+from .statistics import Scores, image_sd, paired, signed
 from ..runs.config import Config
 from ..runs.record import RECORD, read_record
 from ..sweeps import presets, queue
@@ -143,7 +143,7 @@ def measure(metric: str, loss: str) -> tuple[str, float]:
         return f"test_{metric[:5]}_f1_at_{0.75 if loss in ('em', 'em_apl') else 0.5}", 100.0
     return MEASURES[one_of(metric, MEASURES, 'measure')], 1.0
 
-def values(configs: list[Config], metric: str, known: pd.DataFrame) -> pd.Series:
+def values(configs: list[Config], metric: str, known: pd.DataFrame) -> Scores:
     """The measure of every run that is done.
 
     Args:
@@ -151,12 +151,13 @@ def values(configs: list[Config], metric: str, known: pd.DataFrame) -> pd.Series
         metric: as in `measure`.
         known: as from `record`.
 
-    Returns: Series by seed, in the measure's unit, named by the key of the first run.
+    Returns: `statistics.Scores`, in the measure's unit.
     """
-    if not configs: return pd.Series(dtype=float)
+    if not configs: return Scores(pd.Series(dtype=float), '', metric)
     name, factor = measure(metric, configs[0].loss)
     found = known.reindex(index=[key(c) for c in configs], columns=[name])[name].astype(float)
-    return factor * found.set_axis([c.seed for c in configs]).dropna().rename(key(configs[0]))
+    by_seed = factor * found.set_axis([c.seed for c in configs]).dropna()
+    return Scores(by_seed, key(configs[0]), metric)
 
 def acted(runs: pd.DataFrame) -> bool:
     """Whether a method's own mechanism acted before selection stopped, in more than half of its runs.
@@ -179,7 +180,8 @@ class Table(NamedTuple):
             ours (mean), sd, n, seeds ({seed: value} as JSON), interval (half the width of our mean's 95 % interval over
             seeds), runs ({seed: name} as JSON), gain_published, gain and gain_half (over the row of
             `published.baseline` in the paper and here, with half the interval of ours over seeds and test images; NaN
-            without such a row, and for it), state ('done', 'partly', 'missing',
+            without such a row, and for it), uncounted (why gain_published enters no mean or count,
+            as from `published.uncounted`), state ('done', 'partly', 'missing',
             'not exercised' where the method's mechanism never acted in half of the seeds, 'none' where no run can fill
             it), why (of the last two; of runs that are done but have no number; in how many runs the mechanism never
             acted), notes, dataset (the paper's), stand_in (ours), printed (the published number as text), labels (what
@@ -224,9 +226,17 @@ class Table(NamedTuple):
         """What has to be said about the published numbers. Returns: [(the rows and columns it speaks of, text)]."""
         cells = published.cells(self.paper, self.number)
         each = dict.fromkeys(note for notes in cells.notes for note in notes)
-        sources = [source for source in cells.source.unique() if source]
-        return [(_where(cells, cells.notes.map(lambda notes, note=note: note in notes)), note) for note in each] + \
-            [(_where(cells, cells.source == source), source[0].upper() + source[1:] + '.') for source in sources]
+        sources = [quoted for quoted in cells.quoted.unique() if quoted]
+        said = [(_where(cells, cells.notes.map(lambda notes, note=note: note in notes)), note)
+                for note in each]
+        for quoted in sources:
+            text = f'{quoted[0].upper()}{quoted[1:]}.'
+            said.append((_where(cells, cells.quoted == quoted), text))
+        for why in filter(None, self.cells.uncounted.unique()):
+            text = f'{published.UNCOUNTED} {why[0].upper()}{why[1:]}'
+            said.append((_where(cells, self.cells.uncounted == why),
+                         f'{text}; it enters no mean, count or correlation.'))
+        return said
 
 def _where(cells: pd.DataFrame, chosen: pd.Series) -> str:
     "The rows and columns of the chosen cells, short."
@@ -268,28 +278,37 @@ def table(paper: str, number: str, known: pd.DataFrame | None = None,
     known = record() if known is None else known
     cells = published.cells(paper, number).to_dict('records')
     each = [_joined(cell, suite, known) for cell in cells]
-    lines = {(line['row'], line['column']): line for line in each}
-    joined = [line | _gain(cell, published.baseline(cell, cells), lines)
-              for cell, line in zip(cells, each, strict=True)]
+    lines = {_place(cell): line for cell, line in zip(cells, each, strict=True)}
+    joined = []
+    for cell, line in zip(cells, each, strict=True):
+        base = published.baseline(cell, cells)
+        if base and _place(base) not in lines: lines[_place(base)] = _joined(base, suite, known)
+        joined.append(line | _gain(cell, base, lines))
     return Table(paper, str(number), pd.DataFrame(joined))
 
-def _gain(cell: dict, base: dict | None, lines: dict[tuple[str, str], dict]) -> dict:
+def _place(cell: dict) -> tuple[str, str, str]: return cell['table'], cell['row'], cell['column']
+
+def _gain(cell: dict, base: dict | None, lines: dict[tuple[str, str, str], dict]) -> dict:
     "What a cell has more than the cell it is measured from: printed, and of our runs with the same seeds."
-    nothing = dict.fromkeys(('gain_published', 'gain', 'gain_half'), math.nan)
+    nothing = dict.fromkeys(('gain_published', 'gain', 'gain_half'), math.nan) | {'uncounted': ''}
     if base is None or base is cell: return nothing
-    own, other = (lines[one['row'], one['column']] for one in (cell, base))
-    seeds = [pd.Series(json.loads(each['seeds']), dtype=float, name=each['first']) for each in (own, other)]
-    on = None if cell['metric'] == 'pseudo-label precision' else own['stand_in']
-    ours = paired(*seeds, on, cell['metric'])
+    own, other = (lines[_place(one)] for one in (cell, base))
+    metric = cell['metric']
+    scores = [Scores(pd.Series(json.loads(each['seeds']), dtype=float), each['first'], metric)
+              for each in (own, other)]
+    of_training = metric == 'pseudo-label precision'   # no test image adds to its chance
+    ours = paired(*scores, fallback=0.0 if of_training else image_sd(own['stand_in'], metric))
     idle = own['state'] == 'not exercised'
     return {'gain_published': cell['mean'] - base['mean'], 'gain': math.nan if idle else ours.mean,
-            'gain_half': math.nan if idle else ours.half_width}
+            'gain_half': math.nan if idle else ours.half_width,
+            'uncounted': published.uncounted(cell, base)}
 
 def _joined(cell: dict, suite: str, known: pd.DataFrame) -> dict:
     "A published cell beside ours in a suite."
     needed = plan(cell, suite)
     final = finals(needed, known)
-    each = values(final, cell['metric'], known)
+    scores = values(final, cell['metric'], known)
+    each = scores.by_seed
     runs = known.reindex([key(c) for c in final if c.seed in each]).set_axis(each.index)
     done = [c for c in final if key(c) in known.index]
     idle, lost = _idle(cell, runs), _without_number(cell, suite, final, done, known)
@@ -301,7 +320,7 @@ def _joined(cell: dict, suite: str, known: pd.DataFrame) -> dict:
             'ours': each.mean(), 'sd': each.std(), 'n': len(each),
             'seeds': json.dumps({str(s): round(v, 4) for s, v in each.items()}), 'interval': half_interval(each),
             'runs': json.dumps({str(s): run for s, run in runs.run.items()} if 'run' in runs else {}),
-            'first': each.name,
+            'first': scores.key,
             'state': state, 'why': needed.why or idle or lost,
             'notes': ' '.join(cell['notes']), 'dataset': cell['dataset'], 'printed': cell['printed'],
             'labels': (cell['config'] or {}).get('labels'),
@@ -310,7 +329,7 @@ def _joined(cell: dict, suite: str, known: pd.DataFrame) -> dict:
 
 def _without_number(cell: dict, suite: str, final: list[Config], done: list[Config], known: pd.DataFrame) -> str:
     "Why runs that are done have no number: they diverged, or were recorded without the measure. '' where all have one."
-    each = values(done, cell['metric'], known)
+    each = values(done, cell['metric'], known).by_seed
     lines = known.loc[[key(c) for c in done if c.seed not in each]]
     diverged = int((lines.diverged == 1).sum()) if 'diverged' in lines else 0
     unmeasured, said = len(lines) - diverged, []
@@ -346,6 +365,7 @@ def cell_text(cell: dict, bold: str = '') -> str:
     if math.isnan(cell['gain']): return f"{cell['printed']} / {ours}"
     half = '' if math.isnan(cell['gain_half']) else f" ± {cell['gain_half']:.1f}"
     theirs = signed(cell['gain_published']) or 'lost'
+    if cell['uncounted']: theirs += published.UNCOUNTED
     return f"{cell['printed']} / {ours}; gain {theirs} / {bold}{signed(cell['gain'])}{bold}{half}"
 
 # %% ../../nbs/replication/tables.ipynb #c2efcff8

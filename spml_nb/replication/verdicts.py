@@ -101,12 +101,14 @@ def end_to_end(known: pd.DataFrame, printed: list[dict]) -> pd.DataFrame:
         seeds and test images), plain and plain_half (the same over AN on the linear head), late (share of runs whose
         best epoch is one of the last two) and acted (whether the method's own mechanism did); the same with `_alone`
         behind the name, of the head alone; tried_low and tried_high (range of the test mAP in its search);
-        published, lowest and highest (mean and range of the gains over AN that the papers print, NaN without one).
+        published, lowest and highest (mean and range of the gains that the papers print over AN of
+        their own set-up, NaN without one).
     """
     whole, alone = (found[found.choice == 'clean'].set_index(_KEYS)[_SHOWN]
                     for found in (board.cells(suite, known) for suite in (WHOLE, SUITE)))
     theirs = pd.DataFrame([(published.stand_in(place, SUITE), *(line[name] for name in _KEYS[1:]), cell['theirs'])
-                           for line in printed for place, cell in line['cells'].items()],
+                           for line in printed for place, cell in line['cells'].items()
+                           if not cell['uncounted']],
                           columns=[*_KEYS, 'published'])
     gained = theirs.groupby(_KEYS).published.agg(published='mean', lowest='min', highest='max')
     tried = [scores(candidates(Row(*line), WHOLE, dataset), known).test_map for dataset, *line in whole.index]
@@ -171,7 +173,8 @@ def _levels(found: pd.DataFrame) -> str:
             'so that a gain here may also be a loss that AN suffers more. *Search*: the test mAP of its three rates, '
             'each tried with one seed; where the range is wide, the rate weighs as much as the method, and *The choice '
             'of the rate*, below, says how much it does for AN. The papers’ gains are the range over the tables that '
-            'print the method, over their AN. *Late*: runs whose best epoch is one of the last two.')
+            'print the method, over AN of their own set-up. *Late*: runs whose best epoch is one '
+            'of the last two.')
 
 def _range(low: float, high: float) -> str:
     return signed(low) if round(low, 1) == round(high, 1) else ' to '.join(filter(None, map(signed, (low, high))))

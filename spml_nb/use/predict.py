@@ -7,7 +7,6 @@ __all__ = ['open_model', 'predict', 'as_csv', 'write_csv']
 
 # %% ../../nbs/use/predict.ipynb #5eb5902f
 import csv
-from functools import partial
 from pathlib import Path
 
 import pandas as pd

@@ -102,6 +102,15 @@ def test_what_claims_follow_stands_in_the_texts():
 
 # From numbers to a word
 
+@pytest.mark.silent('B')
+def test_a_papers_difference_between_rows_of_two_sources_is_marked():
+    hml, opml = claim_named('hml-single'), claim_named('opml-zlpr')   # HML beside rows of Cole et al.; OPML and its own ZLPR
+    assert all(contrast.mixed for place in hml.places(claims.published_value) for contrast in place.contrasts)
+    assert not any(contrast.mixed for place in opml.places(claims.published_value) for contrast in place.contrasts)
+    def value(operand): return claims.published_value(operand)._replace(seeds=seeds(*([3.0, 3.1, 3.2] if 'Ours' in operand.cell[1] else [1.0, 1.1, 1.2])))
+    assert '†' in str(decide(hml, value)) and '†' not in str(decide(opml, value))
+
+
 def seeds(*values): return dict(enumerate(values))
 def side(**values): return {name: Number(each, 'mini_voc for ', name) for name, each in values.items()}
 def one(place): return verdict_of([place]).places[0]

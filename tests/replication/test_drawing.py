@@ -81,9 +81,9 @@ def test_half_filled_figures_say_what_is_missing(number, part):
     assert svg.count('>missing<') == 1 and 'only 1 of 2 parts are done' in svg and 'EM/APL Fig. ' + number in svg and 'mirflickr14' in svg
 
 
-def line(place='', word='reproduced', mean=1.2, half=0.7, published=2.1, n=10):
+def line(place='', word='reproduced', mean=1.2, half=0.7, published=2.1, n=10, mixed=False):
     low, high = (None, None) if half is None else (mean - half, mean + half)
-    return {'place': place, 'between': '', 'word': word, 'mean': mean, 'low': low, 'high': high, 'published': published, 'seeds': n, 'mean_told': mean + 1, 'published_told': published and published + 1}
+    return {'place': place, 'between': '', 'word': word, 'mean': mean, 'low': low, 'high': high, 'published': published, 'seeds': n, 'mean_told': mean + 1, 'published_told': published and published + 1, 'mixed': mixed}
 
 
 def test_a_forest_plot_has_every_claim_and_place_with_its_numbers_and_words():
@@ -95,6 +95,12 @@ def test_a_forest_plot_has_every_claim_and_place_with_its_numbers_and_words():
     text = ''.join(ElementTree.fromstring(svg).itertext())
     assert svg == drawing.forest(claims.copy()) and all(words in text for words in (
         'A costs $5 & more <than> B.', '+2.2 ± 0.7', 'paper +3.1', 'cub_crops for CUB', '+0.7 ± 0.8', 'paper +41.0', '+1.5, 1 seed', 'undecided', 'not run', 'incomplete'))
+
+
+@pytest.mark.silent('B')
+def test_a_forest_plot_marks_what_the_paper_compares_between_two_sources():
+    def words(mixed): return ''.join(ElementTree.fromstring(drawing.forest(pd.DataFrame({'claim': ['A'], 'forest': [json.dumps([line(mixed=mixed)])]}))).itertext())
+    assert 'paper +3.1†' in words(True) and 'several sources' in words(True) and '†' not in words(False)
 
 
 def test_a_mark_beyond_the_axis_becomes_an_arrowhead_at_its_edge():

@@ -107,7 +107,7 @@ def test_what_a_number_is(text, expected):
     assert numbers(text) == expected
 
 
-PIECE = {'config', 'stand_in', 'pretraining', 'search', 'runs', 'metric', 'unit', 'decimals', 'no_run', 'source'}
+PIECE = {'config', 'stand_in', 'pretraining', 'search', 'runs', 'metric', 'unit', 'decimals', 'no_run', 'source', 'quoted_by', 'baseline'}
 KEYS = {'paper': PIECE | {'paper', 'short', 'title', 'authors', 'venue', 'notes', 'tables'}, 'row': PIECE | {'mean', 'std'}, 'column': PIECE,
         'table': PIECE | {'title', 'groups', 'columns', 'rows', 'cells', 'notes'}, 'cell': PIECE | {'rows', 'columns'}, 'note': {'text', 'tables', 'rows', 'columns'}}
 
@@ -175,13 +175,34 @@ def test_lost_numbers_are_exactly_these():
 def test_cells_carry_everything_that_a_comparison_needs():
     cell = published.cells('em_apl', '1').set_index(['row', 'column']).loc[('ROLE+LI', 'CUB')]
     assert (cell['mean'], cell['std'], cell.metric, cell.unit, cell.runs, cell.decimals) == (14.86, 0.72, 'mAP', 'percent', 3, 2)
-    assert cell.source == 'quoted by OPML Table II' and not cell.lost and cell.dataset == 'cub'
+    assert (cell.source, cell.quoted) == ('EM/APL', 'quoted by OPML Table II') and not cell.lost and cell.dataset == 'cub'
     assert cell.config == {'regime': 'linear_init', 'backbone': 'resnet50', 'image_size': 448, 'epochs': 10, 'optimizer': 'adam', 'patience': 1,
                            'selection': 'val_clean', 'labels': 'single', 'dataset': 'cub', 'lr': 1e-4, 'batch_size': 8, 'loss': 'role'}
     margin = published.cells('hml', '5').set_index('row').loc['Only Positives']
     assert margin.config['hparams'] == {'margin_on': 'positives'} and margin.search['batch_size'] == [8, 16]
     dash = published.cells('lac', '2').set_index(['row', 'column']).loc[('L_EN + L_CL', 'LEM / VOC')]
     assert math.isnan(dash['mean']) and not dash.lost and dash.config is None and 'could not reproduce' in dash.no_run
+
+
+@pytest.mark.silent('B')
+def test_every_number_has_a_source_and_a_gain_over_another_source_says_so():
+    every = [cell for key in EVERY_TABLE for cell in published.cells(*key).to_dict('records')]
+    shorts = {published.read(paper)['short'] for paper in PAPERS}
+    assert {cell['source'] for cell in every} == shorts | {'Cole et al. 2021', 'Verelst et al. 2022'}
+    assert {cell['quoted'] for cell in every if cell['source'] == published.read(cell['paper'])['short']} == {'', 'quoted by OPML Table II', 'quoted by OPML Table III'}
+    marked = {}
+    for paper, table in EVERY_TABLE:
+        cells = published.cells(paper, table).to_dict('records')
+        for cell in cells:
+            base = published.baseline(cell, cells)
+            why = published.uncounted(cell, base)
+            if base is None or base is cell: assert not why
+            else: assert bool(why) == (base['source'] != cell['source'] or base['row'] == 'ZLPR')
+            if why: marked.setdefault((paper, table), set()).add(cell['row'].rpartition(' / ')[2])
+    assert marked == {('hml', '2'): {'HML (Ours)'}, ('hml', '3'): {'HML (Ours)'}, ('lac', '2'): {'L_EM', 'L_EM + L_APL'}, ('opml', 'II'): {'LL-R', 'LL-Ct', 'LL-Cp', 'OPML (Ours)', 'OPML-SP (Ours)'},
+                      ('opml', 'III'): {'ZLPR', 'OPML'}, ('opml', 'V'): {'FOCAL', 'ASY', 'ZLPR', 'OPML'}}
+    opml = published.by_place('opml', 'II')['1 P. & 0 N. / OPML-SP (Ours)', 'NUS']
+    assert opml['mean'] - published.baseline(opml, [])['mean'] == pytest.approx(50.14 - 47.72)
 
 
 def test_later_pieces_win_and_empty_ones_take_back():

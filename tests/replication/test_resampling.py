@@ -9,8 +9,9 @@ import torch
 
 from spml_nb import metrics
 from spml_nb.base import settings
+from spml_nb.base.errors import SpmlError
 from spml_nb.data.loading import load
-from spml_nb.replication import resampling, statistics
+from spml_nb.replication import front, resampling, statistics
 from spml_nb.replication.tables import record
 from spml_nb.runs.config import Config
 from spml_nb.sweeps.queue import key
@@ -47,8 +48,35 @@ def test_the_error_of_a_sum_is_that_of_its_resampled_scores(tmp_path, monkeypatc
     assert statistics.image_error(['em mAP', 'an mAP'], (1, -1), 9.0) == pytest.approx((a - b).std(ddof=1), rel=1e-6)
     assert statistics.image_error(['em mAP', 'hml mAP'], (1, -1), 9.0) == 9.0                       # one is not there
     assert statistics.image_error(['hml mAP'] * 4, (1, -1, -1, 1), 9.0) == pytest.approx(9.0 * 2 ** 0.5)
-    one, other = (pd.Series([50.0, 51.0], [0, 1], name=name) for name in ('em', 'an'))
-    assert statistics.paired(one.add([1.0, 0.9]), other, 'coco18').half_width != statistics.paired(one.add([1.0, 0.9]), other.rename('hml'), 'coco18').half_width
+
+
+@pytest.mark.silent('C5')
+def test_a_lost_key_never_widens_an_interval_in_silence(tmp_path, monkeypatch):
+    monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
+    a, b = np.random.RandomState(0).randn(2, 100).astype(np.float32)
+    np.savez(tmp_path / statistics.RESAMPLED, **{'em mAP': a, 'an mAP': b})
+    one, other = pd.Series([51.0, 51.5], [0, 1], name='em'), pd.Series([50.0, 51.0], [0, 1], name='an')
+    def compared(own, key, **fallback): return statistics.paired(statistics.Scores(own, key), statistics.Scores(other, 'an'), **fallback)
+    measured = compared(one, 'em')
+    assert measured.half_width == pytest.approx(statistics.effect([1.0, 0.5], None, (a - b).std(ddof=1)).half_width, rel=1e-5)
+    lost = pd.Series(one.to_numpy(), one.index)   # as many operations of pandas leave it: without a name
+    assert lost.name is None and compared(lost, 'em') == measured == compared(one.rename('hml'), 'em', fallback=9.0)
+    for wrong in ('', 'hml', 'em mAP'):
+        with pytest.raises(SpmlError) as told: compared(one, wrong)
+        assert repr(f'{wrong} mAP') in str(told.value) and 'image_sd' in str(told.value)
+        assert compared(one, wrong, fallback=9.0) == statistics.effect([1.0, 0.5], None, 9.0)
+    assert compared(one, '', fallback=0.0) == statistics.effect([1.0, 0.5]) and compared(other, '').half_width == 0   # equal runs
+
+
+@pytest.mark.silent('C5')
+@pytest.mark.skipif(not (OUTPUTS / 'runs.csv').is_file(), reason='no table of record')
+def test_every_linear_head_of_the_front_has_its_measured_error(monkeypatch):
+    "Where a fallback is given it is taken by the label-wise head and by whole networks alone."
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(OUTPUTS))
+    names = np.load(OUTPUTS / statistics.RESAMPLED).files
+    levels = front.standing(record(OUTPUTS / 'runs.csv'))
+    bare = {method for method, sets in levels.items() for scores in sets.values() if f'{scores.key} {scores.metric}' not in names}
+    assert len(levels) > 30 and {head for _, head in bare} <= {'labelwise', 'maps'}
 
 
 def test_methods_are_trained_again_once_and_what_nobody_compares_goes(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from spml_nb.replication.statistics import (
     MARGIN,
     WORDS,
     Effect,
+    Scores,
     counted,
     decide,
     effect,
@@ -124,8 +125,8 @@ def test_the_chance_of_the_test_images_is_counted_where_only_scores_are_known():
     assert np.isfinite(effect([1.1, 1.1, 1.1 + 1e-15], None, 0.7).low) and isinstance(counted, Effect) and counted.error == pytest.approx((alone.error ** 2 + 0.49) ** 0.5)
     assert image_sd('mini_voc') == IMAGE_SD['mini_voc'] and image_sd('my own photos') == max(IMAGE_SD.values())
     assert image_sd('coco18', 'mAP@sample') == 0.5 == image_sd('my own photos', 'mAP@sample') < image_sd('coco18', 'mAP@class') == IMAGE_SD['coco18']
-    a, b = pd.Series(d), pd.Series([0.0] * 3)
-    assert paired(a, b, 'coco18', 'mAP@sample').error < paired(a, b, 'coco18').error
+    a, b = (Scores(pd.Series(each), '') for each in (d, [0.0] * 3))
+    assert paired(a, b, image_sd('coco18', 'mAP@sample')).error < paired(a, b, image_sd('coco18')).error
 
 
 def test_equal_differences_have_no_width():

@@ -200,6 +200,26 @@ def test_gains_are_of_paired_seeds_over_the_row_of_an_and_none_of_another_kind_o
     assert {kind: base['config']['labels'] for kind, base in by_kind.items()} == {'single': 'single', 'full': 'full'}
 
 
+@pytest.mark.silent('B')
+def test_a_gain_over_a_row_of_another_source_is_marked_and_opmls_is_over_its_own_zlpr():
+    def score(cell, config): return {'ZLPR': 51.0, 'BCE': 48.0}.get(cell['row'].rpartition(' / ')[2], 54.0)
+    lines = []
+    for one in [*published.cells('opml', 'II').to_dict('records'), *published.cells('opml', 'III').to_dict('records')]:
+        plan = tables.plan(one, 'photos')
+        if one['column'] != 'CUB' or one['row'].rpartition(' / ')[2] not in ('BCE', 'ZLPR', 'OPML-SP (Ours)', 'BCE+EntMax'): continue
+        tried = known(*[(c, 60.0, 1.0) for c in plan.search])
+        lines += [(c, 60.0, 1.0) for c in plan.search] + [(c, 60.0, score(one, c)) for c in tables.finals(plan, tried, range(2))]
+    two, three = (tables.table('opml', number, known(*{tables.key(c): (c, *rest) for c, *rest in lines}.values())) for number in ('II', 'III'))
+    cells = two.cells.set_index(['row', 'column'])
+    opml, em = cells.loc[('1 P. & 0 N. / OPML-SP (Ours)', 'CUB')], cells.loc[('1 P. & 0 N. / BCE+EntMax', 'CUB')]
+    assert (opml.gain_published, opml.gain) == pytest.approx((24.11 - 21.02, 3.0)) and opml.uncounted
+    assert (em.gain_published, em.gain, em.uncounted) == (pytest.approx(20.85 - 18.31), 6.0, '')
+    assert f'gain +3.1{published.UNCOUNTED} / +3.0' in tables.cell_text(opml.to_dict()) and published.UNCOUNTED not in tables.cell_text(em.to_dict())
+    zlpr = three.cells.set_index(['row', 'column']).loc[('ZLPR', 'CUB')]
+    assert zlpr.gain_published == pytest.approx(21.02 - 18.31) and 'EM/APL' in zlpr.uncounted
+    assert [where for where, note in two.notes() if note.startswith(published.UNCOUNTED)] == [', '.join(f'1 P. & 0 N. / {row}' for row in ('LL-R', 'LL-Ct', 'LL-Cp', 'OPML (Ours)', 'OPML-SP (Ours)'))]
+
+
 def test_the_facade_gives_the_table():
     whole = replication.table('hml', '5', pd.DataFrame())
     assert isinstance(whole, replication.Table) and whole.title == 'Ablation study on positives and negatives for VOC12'

@@ -99,6 +99,16 @@ def test_the_order_of_whole_networks_is_compared_with_a_head_alone_and_with_the_
     assert first.startswith('an (linear), an (cosine), bce (linear)') and ' em (linear)' not in first and ' em (linear)' in second and 'lac (labelwise)' in second
 
 
+@pytest.mark.silent('B')
+def test_gains_over_a_row_of_another_source_are_not_among_the_papers_gains(monkeypatch):
+    line = {'loss': 'em', 'head': 'linear', 'labels': 'single'}
+    def cell(gain, why=''): return {'cub': {'theirs': gain, 'uncounted': why}}
+    monkeypatch.setattr(verdicts, 'WHOLE', 'photos')
+    found = verdicts.end_to_end(fabricated(an=[20.0, 21.0], em=[21.0, 23.0]), [line | {'cells': cell(2.0)}, line | {'cells': cell(9.0, 'over another row')}])
+    em = found.loc['cub_crops', 'em', 'linear', 'single']
+    assert (em.published, em.lowest, em.highest) == (2.0, 2.0, 2.0)
+
+
 def test_the_order_leaves_out_all_labels_and_what_was_not_exercised():
     five = [4.0, 3.0, 2.0, 1.0, 0.5]
     assert math.isnan(verdicts.agreement(whole(five, five, five).iloc[:4], 'plain_alone')[0])   # too few for an order
