@@ -425,9 +425,10 @@ def markdown(lines: pd.DataFrame, photos: pd.DataFrame) -> str:
         Markdown.
     """
     losses = count_losses(lines)
-    sets, seeds = losses.dataset.nunique(), losses.seed.nunique()
+    lines = lines.merge(losses[['dataset', 'seed']].drop_duplicates())   # of sets and seeds that are whole
+    seeds = ', '.join(f'{name} {part.seed.nunique()}' for name, part in losses.groupby('dataset'))
     parts = ['# Choosing without clean labels', _ABOUT.format(
-        methods=len(METHODS), draws=lines.draw.nunique(), sets=sets, seeds=seeds, rule=RULES[TAKEN], runs=len(lines),
+        methods=len(METHODS), draws=lines.draw.nunique(), seeds=seeds, rule=RULES[TAKEN], runs=len(lines),
         hours=lines.seconds.sum() / 3600)]
     titles = {'within': '## Points of test mAP lost within a method',
               'pick': '## Points of test mAP lost by one pick among all runs',
@@ -440,11 +441,11 @@ def markdown(lines: pd.DataFrame, photos: pd.DataFrame) -> str:
         parts += ['## Fully labelled validation photos that choose among all runs', _table(average_photos(photos), 2)]
     return '\n\n'.join(parts) + '\n'
 
-_ABOUT = ('{methods} methods × {draws} draws on {sets} sets of photos, {seeds} seeds, each with its own draw of the '
-          'one observed label: {runs} runs of a head on frozen features, {hours:.1f} h. Every rule keeps its own epoch '
-          'and its own setting. The rule in use where no clean label decides: *{rule}*. How the rules are defined, and '
-          'why AUC: `nbs/replication/observed_choice.ipynb`. The numbers are from `observed_choice.csv`, made by '
-          '`spml sweep observed_choice`.')
+_ABOUT = ('{methods} methods × {draws} draws on sets of photos, with so many seeds each: {seeds}. Every seed has its own '
+          'draw of the one observed label. {runs} runs of a head on frozen features, {hours:.1f} h. Every rule keeps its '
+          'own epoch and its own setting. The rule in use where no clean label decides: *{rule}*. How the rules are '
+          'defined, and why AUC: `nbs/replication/observed_choice.ipynb`. The numbers are from `observed_choice.csv`, '
+          'made by `spml sweep observed_choice`.')
 
 def _table(table: pd.DataFrame, digits: int) -> str:
     rows = [[str(name), *(f'{value:.{digits}f}' for value in row)] for name, *row in table.itertuples()]
