@@ -216,8 +216,8 @@ def experience() -> dict:
 
     Returns:
         {'methods': {loss: mean gain over AN with a linear head, in points of mAP}, 'sets': over how many sets of
-        photos, 'photos': {n: [mean, worst] points of mAP lost by a choice with n fully labelled validation photos},
-        'observed': [mean, worst] of a choice by observed labels}. `spml tables` writes it from the record.
+        photos, 'photos': {n: mean points of mAP lost by a choice with n fully labelled validation photos}, 'observed':
+        the same of a choice by the observed labels of all validation photos}. `spml tables` writes it from the record.
     """
     return json.loads((files('spml_nb') / 'assets' / 'experience.json').read_text(encoding='utf-8'))
 
@@ -287,10 +287,9 @@ def _settling(near: dict[str, Effect], best: pd.Series) -> str:
     photos = experience()['photos']
     if best.val_measure != 'observed AUC' or not photos:
         return remedy
-    (mean, worst), (mean_50, worst_50) = experience()['observed'], photos['50']
     return (f'{remedy} To label a few of them in full helps the threshold and not this choice: on the project\'s sets '
-            f'of photos, choosing by 50 such photos lost {mean_50:.1f} points of mAP in the mean ({worst_50:.1f} at '
-            f'worst), choosing by the observed labels of all validation photos {mean:.1f} ({worst:.1f}).')
+            f"of photos, choosing by 50 such photos lost {photos['50']:.1f} points of mAP in the mean, choosing by the "
+            f"observed labels of all validation photos {experience()['observed']:.1f}.")
 
 # %% ../../nbs/replication/comparison.ipynb #441c8033
 def draw(table: pd.DataFrame, title: str) -> bytes:

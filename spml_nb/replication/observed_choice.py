@@ -411,7 +411,7 @@ def average_photos(photos: pd.DataFrame) -> pd.DataFrame:
         DataFrame by number of photos: right (percentage of samples within half a point of the best), lost (mean, points
         of test mAP) and worst (the mean loss of the set and seed where it is largest).
     """
-    by_size = photos.groupby('photos')
+    by_size = photos.groupby(photos.photos.astype(int))
     return pd.DataFrame({'right': by_size.right.mean(), 'lost': by_size.lost.mean(), 'worst': by_size.lost.max()})
 
 # %% ../../nbs/replication/observed_choice.ipynb #2c181589
@@ -466,11 +466,11 @@ def experience(known: pd.DataFrame, lines: pd.DataFrame, photos: pd.DataFrame) -
     own = own[[row.head == find(row.loss).head for row in own.itertuples()]]
     by_loss = own.groupby('loss').plain
     gains = by_loss.mean()[by_loss.size() == len(DATASETS)]
-    pick = average_losses(count_losses(lines), 'pick').loc[TAKEN]
-    table = average_photos(photos).round(2)
+    pick = average_losses(count_losses(lines), 'pick').loc[TAKEN, 'mean']
+    lost = average_photos(photos).lost
     return {'methods': {loss: round(float(gain), 2) for loss, gain in gains.items()} | {'an': 0.0},
-            'sets': len(DATASETS), 'photos': {str(n): [row.lost, row.worst] for n, row in table.iterrows()},
-            'observed': [round(float(pick['mean']), 2), round(float(pick['worst']), 2)]}
+            'sets': len(DATASETS), 'photos': {str(n): round(float(value), 2) for n, value in lost.items()},
+            'observed': round(float(pick), 2)}
 
 def write(known: pd.DataFrame) -> list[Path]:
     """Write the page in the setting `outputs` and `assets/experience.json` of the package.
