@@ -160,7 +160,7 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
     (['sweep', 'hml', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: paper, photos"),
     (['sweep', 'methods', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: photos, photos_finetune, mini"),
     (['sweep', 'hml', '--dataset', 'ccp'], '--dataset goes with methods'), (['sweep', 'hml', '--loss', 'em'], '--loss goes with methods alone'), (['sweep', 'biased', '--suite', 'mini'], '--suite with a paper or methods'), (['sweep', 'worth', '--loss', 'em'], '--loss goes with methods alone'), (['sweep', 'methods', '--table', '2'], '--dataset goes with methods'),
-    (['sweep', 'worth', '--seeds', '0'], '--dataset goes with methods, biased, choice and worth'),
+    (['sweep', 'worth', '--seeds', '0'], '--dataset goes with methods, biased, choice, worth, observed_choice'),
     (['sweep', 'choice', '--dataset', 'voc'], "unknown set of photos 'voc'; allowed: "),
     (['sweep', 'worth', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"), (['sweep', 'biased', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"),
     (['sweep', 'methods', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"),
@@ -423,7 +423,7 @@ def test_a_folder_of_ones_own_is_compared_by_one_command(monkeypatch, photo_fold
 def test_a_folder_of_ones_own_is_checked(capsys, photo_folder):
     assert main(['data', str(photo_folder), '--check']) == main(['data', str(photo_folder)]) == 0
     told = capsys.readouterr().out
-    assert '60 images' in told and '(labels: single)' in told and 'Positives of each class' in told
+    assert '60 images' in told and '(labels: full)' in told and 'Positives of each class' in told
     (photo_folder / 'images' / '007.png').write_bytes(b'')
     assert main(['data', str(photo_folder), '--check']) == 1 and '007.png (an empty file)' in capsys.readouterr().out
     (photo_folder / 'labels.csv').write_text('image;labels\n')

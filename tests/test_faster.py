@@ -43,6 +43,7 @@ def test_views_are_drawn_in_full_precision(photo_folder, monkeypatch):
     def noted(call): return lambda *given: half.append(torch.is_autocast_enabled('cpu')) or call(*given)
     trainer.source.batch, trainer.forward = noted(batch), noted(forward)
     trainer.watch.start(1)
+    trainer.method.start_epoch(1)
     trainer.step(torch.arange(6))
     assert half == [False, True]
 

@@ -20,7 +20,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from ..base import progress
-from . import images
+from . import folder as folders
 from .dataset import PARTS, Dataset, listed
 from .folder import open_photo, reason, upright
 from .labels import TRUTHS, against, for_scoring, missing, observe
@@ -93,14 +93,14 @@ def _small(file):
     try:
         with open_photo(file) as image:
             image.draft('RGB', (4 * SIDE, 4 * SIDE))
-            with images.budget.hold(image): pixels = upright(image).resize((SIDE, SIDE), Image.Resampling.BOX)
+            with folders.budget.hold(image): pixels = upright(image).resize((SIDE, SIDE), Image.Resampling.BOX)
     except Exception as error: return reason(error, file)   # decoders raise a dozen types for damaged files
     v = np.asarray(pixels, np.float32).ravel()
     v = v - v.mean()
     return v / max(np.linalg.norm(v), SIDE)   # shorter: a plain surface
 
 def _digest(file):
-    with open_photo(file) as image, images.budget.hold(image): return hash(upright(image).tobytes())
+    with open_photo(file) as image, folders.budget.hold(image): return hash(upright(image).tobytes())
 
 def look(files: list[Path]) -> tuple[dict[int, str], list[int], list[np.ndarray], list[bool]]:
     """Decode every photo, and find those of one colour and those that look nearly the same.

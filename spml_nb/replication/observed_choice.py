@@ -441,10 +441,10 @@ def markdown(lines: pd.DataFrame, photos: pd.DataFrame) -> str:
         parts += ['## Fully labelled validation photos that choose among all runs', _table(average_photos(photos), 2)]
     return '\n\n'.join(parts) + '\n'
 
-_ABOUT = ('{methods} methods × {draws} draws on sets of photos, with so many seeds each: {seeds}. Every seed has its own '
-          'draw of the one observed label. {runs} runs of a head on frozen features, {hours:.1f} h. Every rule keeps its '
-          'own epoch and its own setting. The rule in use where no clean label decides: *{rule}*. How the rules are '
-          'defined, and why AUC: `nbs/replication/observed_choice.ipynb`. The numbers are from `observed_choice.csv`, '
+_ABOUT = ('{methods} methods × {draws} draws on sets of photos, with so many seeds each: {seeds}. Every seed has its '
+          'own draw of the one observed label. {runs} runs of a head on frozen features, {hours:.1f} h. Every rule '
+          'keeps its own epoch and its own setting. The rule in use where no clean label decides: *{rule}*. How the rules '
+          'are defined, and why AUC: `nbs/replication/observed_choice.ipynb`. The numbers are from `observed_choice.csv`, '
           'made by `spml sweep observed_choice`.')
 
 def _table(table: pd.DataFrame, digits: int) -> str:

@@ -24,6 +24,7 @@ from PIL import Image
 from ..base import progress, settings
 from ..base.errors import SpmlError, as_kind, as_number, one_of, warn
 from ..base.files import regular
+from ..data import folder as photo_folder
 from ..data import images
 from ..data.dataset import listed
 from ..data.folder import PHOTOS, open_photo, reason
@@ -133,11 +134,11 @@ def _attempt(source, fit, keep):
     "Decoded pixels (None where they are not kept), or a str that says why there are none."
     try:
         if isinstance(source, Image.Image):
-            with images.budget.hold(source):
+            with photo_folder.budget.hold(source):
                 with _one_at_a_time: image = source.copy()   # turning it upright must not change the caller's
                 pixels = fit(image)
         else:
-            with open_photo(regular(source)) as image, images.budget.hold(image): pixels = fit(image)
+            with open_photo(regular(source)) as image, photo_folder.budget.hold(image): pixels = fit(image)
         return pixels if keep else None
     except Exception as error:   # decoders raise a dozen different types for damaged files
         return reason(error, source)

@@ -25,6 +25,7 @@ from spml_nb import data as datasets
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.base.files import TEMPORARY
+from spml_nb.data import folder as folders
 from spml_nb.data import images
 from spml_nb.data.dataset import Dataset
 from spml_nb.data.images import Photos, batch, cache_file, centre_crops, open_images, open_photos, random_crops, squash
@@ -158,7 +159,7 @@ def test_no_more_pixels_are_decoded_at_a_time_than_there_is_room_for(tmp_path, m
     from spml_nb.use.predictor import read_images
     monkeypatch.setattr(settings, 'cores', lambda: 8)
     limit, sizes = 3000, [(40, 25)] * 12 + [(70, 50)] + [(30, 20)] * 6
-    monkeypatch.setattr(images, 'budget', images.PixelBudget(limit) if hasattr(images, 'PixelBudget') else None, raising=False)
+    monkeypatch.setattr(folders, 'budget', folders.PixelBudget(limit))
     files = [tmp_path / f'{k}.png' for k in range(len(sizes))]
     for file, (width, height) in zip(files, sizes, strict=True): Image.fromarray(noise(width, height)).save(file)
     counted = Counted(monkeypatch, images, glance)
@@ -171,10 +172,10 @@ def test_no_more_pixels_are_decoded_at_a_time_than_there_is_room_for(tmp_path, m
 
 @pytest.mark.silent('C8')
 def test_a_photo_that_cannot_be_decoded_gives_its_room_back(tmp_path, photos, monkeypatch):
-    monkeypatch.setattr(images, 'budget', images.PixelBudget(100))
+    monkeypatch.setattr(folders, 'budget', folders.PixelBudget(100))
     photos[0].write_bytes(photos[0].read_bytes()[:-200])
     with pytest.raises(SpmlError, match='1 of 6'): open_images(dataset(photos), 8, progress=False)
-    assert images.budget.used == 0
+    assert folders.budget.used == 0
 
 
 def test_sixteen_bit_grey_keeps_its_high_byte(tmp_path):

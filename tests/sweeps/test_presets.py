@@ -52,6 +52,7 @@ def test_every_loss_of_a_paper_takes_a_training_step_with_its_preset(paper, tmp_
         trainer = Trainer(config, Run(config, tmp_path / str(k)), drawn_task(dataset, 20, 45 if config.views == 'crop' else 40))
         trainer.begin(len(trainer.stages), trainer.stages[-1])
         trainer.watch.start(1)
+        trainer.method.start_epoch(1)
         trainer.module.train()
         before = [p.detach().clone() for p in trainer.model.head.parameters()]
         trainer.step(torch.arange(2))

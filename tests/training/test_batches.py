@@ -227,6 +227,7 @@ def test_frozen_stages_batch_norms_and_raw_images_reach_the_network(photo_folder
     trainer = training.Trainer(config, runs.Run(config), training.make_task(config))
     trainer.begin(1, trainer.stages[0])
     trainer.watch.start(1)
+    trainer.method.start_epoch(1)
     trainer.module.train()
     fixed = [name for group in models.stages(trainer.model.backbone)[:2] for name in group]
     before = {name: value.clone() for name, value in trainer.model.backbone.state_dict().items()}

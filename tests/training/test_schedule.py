@@ -77,6 +77,7 @@ def test_a_method_is_trained_on_its_views_and_scored_on_the_plain_one(photo_fold
         return batch(rows, role)
     trainer.source.batch = noted
     trainer.watch.start(1)
+    trainer.method.start_epoch(1)
     trainer.step(torch.arange(6))
     assert asked == roles
     asked.clear()

@@ -14,7 +14,7 @@ from serving import jpeg, local, ready, serve, tar_of, zip_of
 from small_copies import TELL, ccp_members, mat, refused
 
 from spml_nb import data as datasets
-from spml_nb.data.folder import Listing
+from spml_nb.data.folder import Listing, split_by_row
 from spml_nb.data.official import registry, small_photos
 from spml_nb.data.official.registry import check, find, prepare
 
@@ -148,7 +148,7 @@ def test_a_set_is_the_same_as_the_photos_at_hand(served, tmp_path, photos_at_han
         return encoded(whole)
 
     benchmark, _ = served(name, rows, photo)                     # the protocol's own counts and digest
-    data, there = ready(benchmark, tmp_path / 'data'), datasets.load(folder)
+    data, there = ready(benchmark, tmp_path / 'data'), split_by_row(datasets.load(folder))   # a folder elsewhere is split by names
     assert np.array_equal(data.labels, there.labels) and data.labels.dtype == there.labels.dtype
     assert (data.name, data.image_names, data.class_names) == (there.name, there.image_names, there.class_names)
     assert np.array_equal(data.split, there.split)
