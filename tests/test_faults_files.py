@@ -107,8 +107,8 @@ def test_no_room_for_a_later_checkpoint_keeps_the_one_before(config_of_all):
 def test_no_room_for_the_result(config, whole, name, monkeypatch):
     whole_file = files.whole
     @contextmanager
-    def full(file, **more):
-        with room(100) if file.name == name else nullcontext(), whole_file(file, **more) as temporary: yield temporary
+    def full(file, *more):
+        with room(100) if file.name == name else nullcontext(), whole_file(file, *more) as temporary: yield temporary
     with monkeypatch.context() as patch:
         patch.setattr(files, 'whole', full)
         refused(lambda: training.train(config), folder_of(config) / name, FULL)

@@ -443,9 +443,9 @@ def markdown(lines: pd.DataFrame, photos: pd.DataFrame) -> str:
 
 _ABOUT = ('{methods} methods × {draws} draws on sets of photos, with so many seeds each: {seeds}. Every seed has its '
           'own draw of the one observed label. {runs} runs of a head on frozen features, {hours:.1f} h. Every rule '
-          'keeps its own epoch and its own setting. The rule in use where no clean label decides: *{rule}*. How the rules '
-          'are defined, and why AUC: `nbs/replication/observed_choice.ipynb`. The numbers are from `observed_choice.csv`, '
-          'made by `spml sweep observed_choice`.')
+          'keeps its own epoch and its own setting. The rule in use where no clean label decides: *{rule}*. How the '
+          'rules are defined, and why AUC: `nbs/replication/observed_choice.ipynb`. The numbers are from '
+          '`observed_choice.csv`, made by `spml sweep observed_choice`.')
 
 def _table(table: pd.DataFrame, digits: int) -> str:
     rows = [[str(name), *(f'{value:.{digits}f}' for value in row)] for name, *row in table.itertuples()]
