@@ -145,6 +145,7 @@ def images_per_second(given: Config, n=512):
     trainer.begin(1, trainer.stages[0])
     trainer.module.train()
     trainer.watch.start(1)
+    trainer.method.start_epoch(1)
     def once():
         for index in torch.arange(n).split(given.batch_size): trainer.step(index)
         trainer.watch.look()   # waits for the device

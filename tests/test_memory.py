@@ -32,6 +32,7 @@ task = training.Task(data, train, val, val[:0], observed, labels[val])
 trainer = training.Trainer(config, runs.Run(config), task)
 trainer.begin(1, trainer.stages[0])
 trainer.watch.start(1)
+trainer.method.start_epoch(1)
 for index in torch.randperm(len(train))[:48].split(16): trainer.step(index)
 scores = training.predict(trainer.module, trainer.method, trainer.source, val[:100])
 assert scores.shape == (100, C) and torch.isfinite(scores).all() and trainer.images.store.nbytes > 80 * 2**30
