@@ -116,14 +116,16 @@ def _choosing(task: Task) -> np.ndarray:
     return val[:, seen] if seen.any() else val
 
 def explain_blind(task: Task) -> str:
-    """Why the labels of validation that are known do not choose.
+    """Why the labels of validation that are known do not choose, though the selection is 'val_clean'.
 
     Args:
-        task: of which `blind` is true though the selection is 'val_clean'.
+        task: what a run learns from.
 
     Returns:
-        The first half of a sentence.
+        The first half of a sentence; '' if they do choose.
     """
+    if not blind(task, 'val_clean'):
+        return ''
     counted = _choosing(task)
     if labels.for_scoring(counted)[1] == 'observed only':
         return 'no class of val has known positives and known negatives'

@@ -31,18 +31,7 @@ from .batches import feature_source, image_source, onto, weights_key
 from .group import Group
 from .network import head_options
 from .schedule import Stage, compiled, make_optimizer, make_schedule, stages
-from spml_nb.training.selection import (
-    MEASURES,
-    Choice,
-    blind,
-    explain_blind,
-    mean_ap,
-    predict,
-    score_by,
-    scores,
-    scores_by_observed,
-    targets,
-)
+from .selection import MEASURES, Choice, explain_blind, mean_ap, predict, score_by, scores, scores_by_observed, targets
 from .task import Task, make_task
 from .tracking import tracker
 
@@ -282,8 +271,8 @@ class Trainer:
         if self.group.first and (shared := describe_shared(self.task.data)): warn(shared)
         if self.group.first and self.config.precision == 'fp16' and self.device.type == 'cpu':
             warn('precision: fp16 is several times slower than bf16 or float32 on a CPU. Give one of these.')
-        if self.group.first and self.config.selection == 'val_clean' and blind(self.task, 'val_clean'):
-            warn(f'{self.task.data.name}: {explain_blind(self.task)}, so the epoch and the threshold are chosen by '
+        if self.group.first and self.config.selection == 'val_clean' and (why := explain_blind(self.task)):
+            warn(f'{self.task.data.name}: {why}, so the epoch and the threshold are chosen by '
                  'observed labels, as selection: val_observed does: the epoch by the ROC-AUC of observed positives '
                  'against everything else. Annotate at least half of the validation images in full for a choice by '
                  'mAP; twenty are enough for the threshold.')

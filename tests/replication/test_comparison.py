@@ -251,13 +251,13 @@ def test_without_clean_labels_it_says_what_would_settle_it():
 
 @pytest.mark.silent('A3')
 def test_a_gain_and_its_doubt_do_not_contradict_each_other():
-    "+5.5 ± 4.5 of one method among six: its interval leaves out 0, and yet six comparisons bring forth as much by chance."
-    rivals = [made_up(f'm{k}', [40.0 + k] * 3, [60.0 + k / 10] * 3) for k in range(6)]
-    for k, each in enumerate(rivals): each.row.__dict__['loss'] = ('ls', 'nls', 'dw', 'wan', 'asl', 'gr')[k]
-    em = made_up('em', [72.0, 72.1, 72.4], [62.5, 65.5, 64.6])
-    said = judge([AN, *rivals, em])[1]
-    if 'chance alone' in said: assert 'when 7 methods are compared' in said
-    assert 'may be chance' not in said
+    "An interval that leaves out 0, and yet as many comparisons bring forth as much by chance: both are said as what they are."
+    rivals = [made_up(loss, [40.0 + k] * 3, [60.0, 61.0, 60.2 + k / 10]) for k, loss in enumerate(('ls', 'nls', 'dw', 'wan', 'asl', 'gr'))]
+    em = made_up('em', [72.0, 72.1, 72.4], [62.5, 66.5, 64.6])
+    table, said = judge([AN, *rivals, em])
+    alone, adjusted = em.over(AN), table.set_index('loss').p['em']
+    assert alone.low > 0 and alone.p < 0.05 < adjusted
+    assert f'; chance alone does as much in {100 * adjusted:.0f} % of cases when 7 methods are compared.' in said and 'may be chance' not in said
 
 
 def test_a_difference_that_may_be_chance_is_called_so_with_the_seeds_to_add():
