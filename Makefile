@@ -3,12 +3,13 @@
 # make test-all   everything, as continuous integration does
 # make tables     rebuild outputs/ and the top of README.md from the table of record
 # make docs       the reference of every function, into docs/
+# make export     write the modules from their notebooks, after a change to one
 # make bench      speed beside other libraries, on an otherwise idle machine, into outputs/
 PYTHON ?= python3
 BIN = .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test test-all tables docs bench setup check notebooks clean-venv
+.PHONY: demo test test-all tables docs bench setup check export notebooks clean-venv
 
 demo: setup
 	papermill nbs/train.ipynb out.ipynb -p loss em
@@ -37,12 +38,16 @@ setup: .venv/.ready
 	touch $@
 
 # Notebooks are the source: exporting and cleaning them must change nothing that is committed, and leave no module that has no notebook.
-check:
-	nbdev_export
-	nbdev_clean
+check: export
 	git diff --exit-code -- nbs spml_nb
 	test -z "$$(git ls-files --others --exclude-standard -- nbs spml_nb)"
+	ruff format --check
 	ruff check
+
+export:
+	nbdev_export
+	ruff format --quiet spml_nb
+	nbdev_clean
 
 notebooks:
 	OMP_NUM_THREADS=1 nbdev_test --n-workers 2 --timing

@@ -1,4 +1,5 @@
 """Fixtures that several test files share. What lies outside the checkout is optional: without it the tests that use it are skipped."""
+
 import json
 import os
 from pathlib import Path
@@ -19,43 +20,55 @@ SHARED = ROOT.parent / 'shared'
 class Golden:
     "Inputs and outputs of the papers' released code: golden.case('em') → dict of arrays, `hp` decoded."
 
-    def __init__(self, arrays): self.arrays = arrays
-    def names(self): return sorted({k.split('/')[0] for k in self.arrays})
+    def __init__(self, arrays):
+        self.arrays = arrays
+
+    def names(self):
+        return sorted({k.split('/')[0] for k in self.arrays})
 
     def case(self, name):
-        fields = {k.split('/', 1)[1]: self.arrays[k] for k in self.arrays if k.split('/')[0] == name}
-        if 'hp' in fields: fields['hp'] = json.loads(str(fields['hp']))
+        fields = {
+            k.split('/', 1)[1]: self.arrays[k] for k in self.arrays if k.split('/')[0] == name
+        }
+        if 'hp' in fields:
+            fields['hp'] = json.loads(str(fields['hp']))
         return fields
 
 
 def pytest_configure(config):
     "Features and decoded photos of the tests are theirs alone: what an older or a broken state of the code has kept is not read, and none is left behind."
-    if hasattr(config, 'workerinput'): return   # a process of pytest-xdist shares the folder of its parent
+    if hasattr(config, 'workerinput'):
+        return  # a process of pytest-xdist shares the folder of its parent
     config.cache_of_tests = TemporaryDirectory(prefix='spml_nb-tests-')
     os.environ['SPML_NB_CACHE'] = config.cache_of_tests.name
 
 
 def pytest_unconfigure(config):
-    if hasattr(config, 'cache_of_tests'): config.cache_of_tests.cleanup()
+    if hasattr(config, 'cache_of_tests'):
+        config.cache_of_tests.cleanup()
 
 
 @pytest.fixture(scope='session')
 def golden():
-    with np.load(ROOT / 'tests' / 'golden.npz') as arrays: return Golden(dict(arrays))
+    with np.load(ROOT / 'tests' / 'golden.npz') as arrays:
+        return Golden(dict(arrays))
 
 
 @pytest.fixture(scope='session')
 def ccp():
     folder = SHARED / 'data' / 'ccp'
-    if not folder.is_dir(): pytest.skip('the Clothing Co-Parsing photos are not here')
+    if not folder.is_dir():
+        pytest.skip('the Clothing Co-Parsing photos are not here')
     return folder
 
 
 @pytest.fixture(scope='session')
 def label_matrices():
     file = SHARED / 'data' / 'label_matrices.npz'
-    if not file.is_file(): pytest.skip('the label matrices are not here')
-    with np.load(file) as arrays: return dict(arrays)
+    if not file.is_file():
+        pytest.skip('the label matrices are not here')
+    with np.load(file) as arrays:
+        return dict(arrays)
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +88,8 @@ def draw_photo_folder(folder):
         names = [('red', 'blue')[i % 2], *(['bright'] if i % 3 else [])]
         pixels = rng.randint(0, 60, (40, 40, 3), dtype=np.uint8)
         pixels[:20, :, 0 if i % 2 == 0 else 2] = 220
-        if i % 3: pixels[20:] = 230
+        if i % 3:
+            pixels[20:] = 230
         Image.fromarray(pixels).save(folder / 'images' / f'{i:03}.png')
         rows.append({'image': f'{i:03}.png', 'labels': '|'.join(names)})
     pd.DataFrame(rows).to_csv(folder / 'labels.csv', index=False)
@@ -86,11 +100,13 @@ def draw_photo_folder(folder):
 def made(tmp_path_factory):
     "Photos and small runs on them, shared by a session."
     from trained import Made
+
     return Made(tmp_path_factory.mktemp('made'))
 
 
 @pytest.fixture
-def photo_folder(tmp_path): return draw_photo_folder(tmp_path / 'photos')
+def photo_folder(tmp_path):
+    return draw_photo_folder(tmp_path / 'photos')
 
 
 def check_resumes_equally(config, monkeypatch):
@@ -98,10 +114,19 @@ def check_resumes_equally(config, monkeypatch):
     whole = training.train(config)
     monkeypatch.setenv('SPML_NB_RUNS', str(settings.path('runs')) + '-resumed')
 
-    class Stop(Exception): pass
-    def stop(curves): raise Stop
+    class Stop(Exception):
+        pass
+
+    def stop(curves):
+        raise Stop
+
     for _ in range(len(whole.curves)):
-        with pytest.raises(Stop): training.train(config, on_epoch=stop)
+        with pytest.raises(Stop):
+            training.train(config, on_epoch=stop)
     resumed = training.train(config)
     assert np.array_equal(whole.logits['test'], resumed.logits['test'])
-    pd.testing.assert_frame_equal(whole.curves.drop(columns='seconds'), resumed.curves.drop(columns='seconds'), check_exact=True)
+    pd.testing.assert_frame_equal(
+        whole.curves.drop(columns='seconds'),
+        resumed.curves.drop(columns='seconds'),
+        check_exact=True,
+    )

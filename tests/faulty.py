@@ -1,6 +1,7 @@
 """What the fault tests share: tasks in processes of their own, which can be killed; a small disk; and what a run is compared by.
 
 The processes are forked from one that has imported the whole library, so that each starts at once."""
+
 import contextlib
 import hashlib
 import importlib
@@ -33,14 +34,20 @@ from spml_nb.runs.config import Config
 from spml_nb.sweeps import queue
 from spml_nb.training import batches as sources
 
-for module in pkgutil.walk_packages(spml_nb.__path__, 'spml_nb.'): importlib.import_module(module.name)   # packages load their modules late
+for module in pkgutil.walk_packages(spml_nb.__path__, 'spml_nb.'):
+    importlib.import_module(module.name)  # packages load their modules late
 
-needs_fork = pytest.mark.skipif('forkserver' not in multiprocessing.get_all_start_methods(), reason='needs a system that forks processes')
+needs_fork = pytest.mark.skipif(
+    'forkserver' not in multiprocessing.get_all_start_methods(),
+    reason='needs a system that forks processes',
+)
 
 
 # ---- tasks
 
-def train(config): training.train(Config(**config))
+
+def train(config):
+    training.train(Config(**config))
 
 
 def command(words, pause=0.0):
@@ -53,16 +60,20 @@ def build_images(folder, size=24, whole=False, pause=0.0):
     "The image cache, each photo decoded slowly."
     slowly(images, '_decode', pause)
     data = datasets.load(Path(folder))
-    if whole: images.open_photos(data, size)
-    else: images.open_images(data, size)
+    if whole:
+        images.open_photos(data, size)
+    else:
+        images.open_images(data, size)
 
 
 def keep_features(config, pause=0.0):
     "The features that a run on frozen ones needs, a few images at a time and slowly; said: a line each time that they are computed."
     extract = sources.extract
+
     def few(*words):
         print('computing', flush=True)
         return extract(*words, batch_size=8)
+
     slowly(sources.ImageSource, 'batch', pause)
     sources.extract = few
     config = runs.resolve(Config(**config))
@@ -75,49 +86,67 @@ def sweep(configs, pause=0.0):
     slowly(training.Trainer, 'write', pause)
     table = sweeps.run([Config(**c) for c in configs], tell=lambda line: print(line, flush=True))
     runs.export_csv()
-    if (table.state != 'done').any(): sys.exit(1)
+    if (table.state != 'done').any():
+        sys.exit(1)
 
 
 def fork_worker(worker, config):
     orders, answers = os.pipe(), os.pipe()
     pid = os.fork()
     if not pid:
-        os.close(orders[1])   # or it would keep its own input open
+        os.close(orders[1])  # or it would keep its own input open
         sys.stdin, sys.stdout = os.fdopen(orders[0]), os.fdopen(answers[1], 'w')
         queue.work()
-    for end in (orders[0], answers[1]): os.close(end)
+    for end in (orders[0], answers[1]):
+        os.close(end)
     print('worker', pid, flush=True)
-    worker.process = types.SimpleNamespace(stdin=os.fdopen(orders[1], 'w'), stdout=os.fdopen(answers[0]), pid=pid, wait=lambda: -os.waitpid(pid, 0)[1],
-                                           terminate=lambda: os.kill(pid, signal.SIGTERM))
+    worker.process = types.SimpleNamespace(
+        stdin=os.fdopen(orders[1], 'w'),
+        stdout=os.fdopen(answers[0]),
+        pid=pid,
+        wait=lambda: -os.waitpid(pid, 0)[1],
+        terminate=lambda: os.kill(pid, signal.SIGTERM),
+    )
 
 
 def build_pages(pause=0.0):
     "The pages of one paper, each file written slowly and by halves."
     published_tables.papers = lambda: ['hml']
     write = files.write_atomically
+
     def by_halves(file, content):
-        if callable(content): return write(file, content)   # a figure
+        if callable(content):
+            return write(file, content)  # a figure
+
         def save(path):
-            path.write_text(content[:len(content) // 2])
+            path.write_text(content[: len(content) // 2])
             time.sleep(pause)
             path.write_text(content, encoding='utf-8')
+
         write(file, save)
+
     files.write_atomically = by_halves
     pages.write()
 
 
 def slowly(place, name, pause):
     do = getattr(place, name)
+
     def slow(*words):
         time.sleep(pause)
         return do(*words)
+
     setattr(place, name, slow)
 
 
-TASKS = {task.__name__: task for task in (train, command, build_images, keep_features, sweep, build_pages)}
+TASKS = {
+    task.__name__: task
+    for task in (train, command, build_images, keep_features, sweep, build_pages)
+}
 
 
 # ---- processes
+
 
 @cache
 def context():
@@ -125,18 +154,22 @@ def context():
     found = multiprocessing.get_context('forkserver')
     found.set_forkserver_preload(['faulty'])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv('PYTHONPATH', os.pathsep.join(filter(None, sys.path)))   # or it would not find it
+        patch.setenv(
+            'PYTHONPATH', os.pathsep.join(filter(None, sys.path))
+        )  # or it would not find it
         forkserver.ensure_running()
     first = found.Process(target=os.getpid)
     first.start()
-    first.join()   # the imports are done, so that what follows is timed without them
+    first.join()  # the imports are done, so that what follows is timed without them
     return found
 
 
 def start(task, *, said=os.devnull, dies_at=None, **words):
     "A process that does a task. said: the file for its output; dies_at: it kills itself before its n-th file gets its name. Returns: the process."
     environment = {name: value for name, value in os.environ.items() if name.startswith('SPML_NB_')}
-    process = context().Process(target=_do, args=(task, environment, str(said), dies_at, words), daemon=True)
+    process = context().Process(
+        target=_do, args=(task, environment, str(said), dies_at, words), daemon=True
+    )
     process.start()
     return process
 
@@ -144,9 +177,15 @@ def start(task, *, said=os.devnull, dies_at=None, **words):
 def _do(task, environment, said, dies_at, words):
     os.environ.update(environment)
     torch.set_num_threads(1)
-    with open(said, 'a', buffering=1) as out, contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        if dies_at is not None: _die_at(dies_at)
-        try: TASKS[task](**words)
+    with (
+        open(said, 'a', buffering=1) as out,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(out),
+    ):
+        if dies_at is not None:
+            _die_at(dies_at)
+        try:
+            TASKS[task](**words)
         except SpmlError as error:
             print(f'error: {error}')
             sys.exit(2)
@@ -154,9 +193,12 @@ def _do(task, environment, said, dies_at, words):
 
 def _die_at(n):
     replace, count = os.replace, itertools.count(1)
+
     def counted(*words):
-        if next(count) == n: os.kill(os.getpid(), signal.SIGKILL)
+        if next(count) == n:
+            os.kill(os.getpid(), signal.SIGKILL)
         replace(*words)
+
     os.replace = counted
 
 
@@ -198,36 +240,58 @@ def timed(task, **words):
 
 # ---- a disk without room
 
+
 @contextlib.contextmanager
 def room(size):
     "No file may grow beyond `size` bytes, as on a full disk."
     resource = pytest.importorskip('resource')
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try: yield
-    finally: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 # ---- what is compared
 
-def leftovers(folder): return sorted(str(file.relative_to(folder)) for file in Path(folder).rglob('*.tmp'))
+
+def leftovers(folder):
+    return sorted(str(file.relative_to(folder)) for file in Path(folder).rglob('*.tmp'))
 
 
 def of_run(folder):
     "All that a finished run holds and that must not depend on what happened on the way: numbers to the last bit, and which files there are."
-    with open(folder / 'logits.npz', 'rb') as file: logits = hashlib.sha256(file.read()).hexdigest()
+    with open(folder / 'logits.npz', 'rb') as file:
+        logits = hashlib.sha256(file.read()).hexdigest()
     best = torch.load(folder / 'best.pt', weights_only=True)
-    weights = {name: value.numpy().tobytes() for part in ('network', 'method') for name, value in best[part].items()}
+    weights = {
+        name: value.numpy().tobytes()
+        for part in ('network', 'method')
+        for name, value in best[part].items()
+    }
     result = json.loads((folder / 'result.json').read_text(encoding='utf-8'))
     curves = pd.read_csv(folder / 'metrics.csv').drop(columns='seconds').to_csv()
-    return {'logits': logits, 'weights': weights, 'best': best['best'], 'scores': result['scores'], 'data': result['data'], 'curves': curves,
-            'config': (folder / 'config.json').read_text(encoding='utf-8'), 'files': sorted(file.name for file in folder.iterdir() if file.name != 'log.txt')}
+    return {
+        'logits': logits,
+        'weights': weights,
+        'best': best['best'],
+        'scores': result['scores'],
+        'data': result['data'],
+        'curves': curves,
+        'config': (folder / 'config.json').read_text(encoding='utf-8'),
+        'files': sorted(file.name for file in folder.iterdir() if file.name != 'log.txt'),
+    }
 
 
 def of_runs():
     "Every run in the setting `runs`, finished or not. Returns: {name: as from `of_run`, None if it is not done}."
     root = settings.path('runs')
-    return {folder.name: of_run(folder) if (folder / 'DONE').is_file() else None for folder in sorted(root.glob('*')) if folder.is_dir()}
+    return {
+        folder.name: of_run(folder) if (folder / 'DONE').is_file() else None
+        for folder in sorted(root.glob('*'))
+        if folder.is_dir()
+    }
 
 
 def of_record():
@@ -236,4 +300,9 @@ def of_record():
     return table.drop(columns=['seconds', 'commit']).to_csv()
 
 
-def bytes_of(folder): return {file.relative_to(folder).as_posix(): file.read_bytes() for file in sorted(Path(folder).rglob('*')) if file.is_file()}
+def bytes_of(folder):
+    return {
+        file.relative_to(folder).as_posix(): file.read_bytes()
+        for file in sorted(Path(folder).rglob('*'))
+        if file.is_file()
+    }

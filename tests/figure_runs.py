@@ -1,4 +1,5 @@
 """Small runs for the tests of figures: 40 drawn photos with three classes, and runs of two epochs that the tests of a file share."""
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,9 +18,15 @@ def world(tmp_path_factory):
     for i in range(40):
         pixels = rng.randint(0, 60, (40, 40, 3), dtype=np.uint8)
         pixels[:20, :, 2 * (i % 2)] = 220
-        if i % 3: pixels[20:] = 230
+        if i % 3:
+            pixels[20:] = 230
         Image.fromarray(pixels).save(folder / 'photos' / 'images' / f'{i:03}.png')
-        rows.append({'image': f'{i:03}.png', 'labels': ('red', 'blue')[i % 2] + ('|bright' if i % 3 else '')})
+        rows.append(
+            {
+                'image': f'{i:03}.png',
+                'labels': ('red', 'blue')[i % 2] + ('|bright' if i % 3 else ''),
+            }
+        )
     pd.DataFrame(rows).to_csv(folder / 'photos' / 'labels.csv', index=False)
     return folder
 
@@ -32,6 +39,17 @@ def photos(world, monkeypatch):
 
 def trained(photos, **given):
     "A finished run of two epochs on the photos."
-    config = Config(**{'loss': 'an', 'dataset': str(photos), 'backbone': 'mini', 'epochs': 2, 'labels': 'single', 'label_seed': 0, 'lr': 2e-3, **given})
+    config = Config(
+        **{
+            'loss': 'an',
+            'dataset': str(photos),
+            'backbone': 'mini',
+            'epochs': 2,
+            'labels': 'single',
+            'label_seed': 0,
+            'lr': 2e-3,
+            **given,
+        }
+    )
     training.train(config)
     return Run(resolve(config))

@@ -1,9 +1,10 @@
 """Small networks that several tests of models use."""
+
 import torch
 
 from spml_nb import models
 
-BACKBONES = {'mini': 40, 'squeezenet1_1': 64, 'test_vit': 160}   # and the pixels of their images
+BACKBONES = {'mini': 40, 'squeezenet1_1': 64, 'test_vit': 160}  # and the pixels of their images
 CASES = [(backbone, head) for backbone in BACKBONES for head in models.HEADS]
 
 

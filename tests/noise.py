@@ -1,4 +1,5 @@
 "Photos of noise in all shapes, and how Pillow sees them."
+
 import numpy as np
 from PIL import Image
 
@@ -10,10 +11,16 @@ def noise_photos(folder):
     (folder / 'photos').mkdir()
     files = []
     for k, (width, height) in enumerate(SHAPES):
-        pixels = np.random.RandomState(k).randint(0, 256, (height // 4 + 1, width // 4 + 1, 3), dtype=np.uint8)
-        image, file = Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC), folder / 'photos' / f'{k}.{"png" if k % 2 else "jpg"}'
+        pixels = np.random.RandomState(k).randint(
+            0, 256, (height // 4 + 1, width // 4 + 1, 3), dtype=np.uint8
+        )
+        image, file = (
+            Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC),
+            folder / 'photos' / f'{k}.{"png" if k % 2 else "jpg"}',
+        )
         exif = image.getexif()
-        if k == 2: exif[0x0112] = 6
+        if k == 2:
+            exif[0x0112] = 6
         image.save(file, exif=exif)
         files.append(file)
     return files
@@ -21,5 +28,6 @@ def noise_photos(folder):
 
 def opened(file):
     with Image.open(file) as image:
-        if image.getexif().get(0x0112) == 6: image = image.transpose(Image.Transpose.ROTATE_270)
+        if image.getexif().get(0x0112) == 6:
+            image = image.transpose(Image.Transpose.ROTATE_270)
         return image.convert('RGB')

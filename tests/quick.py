@@ -1,4 +1,5 @@
 """Configurations that train in a moment, on the photos of the fixture `photo_folder`; and tables of these photos with empty cells."""
+
 import numpy as np
 import pandas as pd
 
@@ -7,17 +8,21 @@ from spml_nb.runs.config import Config
 QUICK = {'dataset': 'folder', 'labels': 'single', 'backbone': 'mini', 'epochs': 2}
 
 
-def config(folder, **given): return Config(**{**QUICK, 'loss': 'an', **given, 'dataset': str(given.get('dataset', folder))})
+def config(folder, **given):
+    return Config(**{**QUICK, 'loss': 'an', **given, 'dataset': str(given.get('dataset', folder))})
 
 
 def empty_zeros(folder, complete=()):
     "Write the table as columns of 1 and empty cells; rows of `complete` (numbers, or parts) keep their 0. 36 rows train, 12 val, 12 test."
     names = pd.read_csv(folder / 'labels.csv')['labels'].str.get_dummies()
     split = np.repeat(['train', 'val', 'test'], [36, 12, 12])
-    keep = np.isin(split, [c for c in complete if isinstance(c, str)]) | np.isin(np.arange(60), [c for c in complete if isinstance(c, int)])
+    keep = np.isin(split, [c for c in complete if isinstance(c, str)]) | np.isin(
+        np.arange(60), [c for c in complete if isinstance(c, int)]
+    )
     cells = names.astype(str).where(names.eq(1) | keep[:, None], '')
     cells.insert(0, 'image', [f'{i:03}.png' for i in range(60)])
     cells.assign(split=split).to_csv(folder / 'labels.csv', index=False)
 
 
-def told(caught): return [str(w.message) for w in caught if 'known negative' in str(w.message)]
+def told(caught):
+    return [str(w.message) for w in caught if 'known negative' in str(w.message)]

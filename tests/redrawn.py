@@ -1,4 +1,5 @@
 """Photos that change in place: same names, byte sizes and times, other pixels."""
+
 import os
 
 import pandas as pd
@@ -11,7 +12,9 @@ def as_bitmaps(folder):
         Image.open(file).save(file.with_suffix('.bmp'))
         file.unlink()
     table = pd.read_csv(folder / 'labels.csv')
-    table.assign(image=table.image.str.replace('.png', '.bmp')).to_csv(folder / 'labels.csv', index=False)
+    table.assign(image=table.image.str.replace('.png', '.bmp')).to_csv(
+        folder / 'labels.csv', index=False
+    )
     return folder
 
 
@@ -19,7 +22,8 @@ def redraw(*files):
     "Inverts photos, and sets their times back as an archive would."
     for file in files:
         before = file.stat()
-        with Image.open(file) as image: inverted = ImageOps.invert(image.convert('RGB'))
+        with Image.open(file) as image:
+            inverted = ImageOps.invert(image.convert('RGB'))
         inverted.save(file)
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
         assert file.stat().st_size == before.st_size

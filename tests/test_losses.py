@@ -1,4 +1,5 @@
 """What holds for every loss: finite values and gradients, untouched inputs, symmetry, the sign on positives, and where losses meet."""
+
 import inspect
 import re
 import warnings
@@ -24,56 +25,134 @@ PATTERNS = ('single', 'none', 'all', 'negatives', 'mixed', 'one row', 'one colum
 def observed(pattern, B, C, generator):
     "Observed labels of a kind that breaks careless code."
     z = torch.zeros(B, C, dtype=torch.int8)
-    if pattern == 'single': z[torch.arange(B), torch.randint(C, (B,), generator=generator)] = 1
-    if pattern == 'all': z[:] = 1
-    if pattern == 'negatives': z[:] = -1
-    if pattern == 'mixed': z = torch.randint(-1, 2, (B, C), generator=generator).to(torch.int8)
-    if pattern == 'one row': z[0] = 1
-    if pattern == 'one column': z[:, -1] = 1
+    if pattern == 'single':
+        z[torch.arange(B), torch.randint(C, (B,), generator=generator)] = 1
+    if pattern == 'all':
+        z[:] = 1
+    if pattern == 'negatives':
+        z[:] = -1
+    if pattern == 'mixed':
+        z = torch.randint(-1, 2, (B, C), generator=generator).to(torch.int8)
+    if pattern == 'one row':
+        z[0] = 1
+    if pattern == 'one column':
+        z[:, -1] = 1
     return z
 
 
 LOSSES = {
-    'an': L.an_loss, 'an, unknown ignored': lambda s, z: L.an_loss(s, z, unknown='ignore'), 'bce': L.bce_loss, 'wan': L.wan_loss, 'dw': L.dw_loss,
+    'an': L.an_loss,
+    'an, unknown ignored': lambda s, z: L.an_loss(s, z, unknown='ignore'),
+    'bce': L.bce_loss,
+    'wan': L.wan_loss,
+    'dw': L.dw_loss,
     'wbce': lambda s, z: L.weighted_bce_loss(s, z, positive_weight=0.3, negative_weight=1.7),
-    'ls': L.label_smoothing_loss, 'nls': L.negative_label_smoothing_loss, 'epr': lambda s, z: L.epr_loss(s, z, k=2.9),
-    'entmin': L.entropy_minimization_loss, 'focal': L.focal_loss, 'asl': lambda s, z: L.asymmetric_loss(s, z, gamma_neg=4, gamma_pos=1, margin=0.05),
-    'zlpr': L.zlpr_loss, 'll reject': lambda s, z: L.large_loss(s, z, scheme='reject', fraction=0.1),
-    'll correct': lambda s, z: L.large_loss(s, z, scheme='correct', fraction=0.1), 'em': L.em_loss,
-    'em_apl': lambda s, z: L.em_apl_loss(s, z, 0.3 * (z == 0).to(s.dtype), alpha=0.1, beta=0.4), 'opml': lambda s, z: L.opml_loss(s, z, alpha=0.7, beta=0.2),
-    'soft opml': lambda s, z: L.soft_opml_loss(s, z, torch.where(z == 0, 0.4, 0.0), alpha=0.5, beta=0.5),
-    'two_way': L.two_way_loss, 'two_way paper': lambda s, z: L.two_way_loss(s, z, form='paper'), 'two_way ignore': lambda s, z: L.two_way_loss(s, z, unknown='ignore'),
-    'two_way T=0': lambda s, z: L.two_way_loss(s, z, T_pos=0.0), 'joint': L.joint_loss, 'softmax': lambda s, z: L.softmax_two_way_loss(s, z, ways='both'),
-    'multi_similarity': L.multi_similarity_loss, 'gr': L.gr_loss, 'role': lambda s, z: L.role_loss(s, s.detach() * 0.1, z, k=2.9),
-    'plc': lambda s, z: L.plc_loss(s.detach().flip(0), s, z, 0.7), 'plc code': lambda s, z: L.plc_loss(s.detach().flip(0), s, z, 0.7, 'code'),
-    'gr q=0': lambda s, z: L.gr_loss(s, z, q2=0.0, q3=0.0), 'joint ignore': lambda s, z: L.joint_loss(s, z, unknown='ignore'),
-    'softmax ignore': lambda s, z: L.softmax_two_way_loss(s, z, unknown='ignore'), 'two_way T=100': lambda s, z: L.two_way_loss(s, z, T_pos=100.0),
-    'opml ignore': lambda s, z: L.opml_loss(s, z, alpha=0.1, unknown='ignore'), 'em_apl soft': lambda s, z: L.em_apl_loss(s, z, torch.rand(s.shape)),
+    'ls': L.label_smoothing_loss,
+    'nls': L.negative_label_smoothing_loss,
+    'epr': lambda s, z: L.epr_loss(s, z, k=2.9),
+    'entmin': L.entropy_minimization_loss,
+    'focal': L.focal_loss,
+    'asl': lambda s, z: L.asymmetric_loss(s, z, gamma_neg=4, gamma_pos=1, margin=0.05),
+    'zlpr': L.zlpr_loss,
+    'll reject': lambda s, z: L.large_loss(s, z, scheme='reject', fraction=0.1),
+    'll correct': lambda s, z: L.large_loss(s, z, scheme='correct', fraction=0.1),
+    'em': L.em_loss,
+    'em_apl': lambda s, z: L.em_apl_loss(s, z, 0.3 * (z == 0).to(s.dtype), alpha=0.1, beta=0.4),
+    'opml': lambda s, z: L.opml_loss(s, z, alpha=0.7, beta=0.2),
+    'soft opml': lambda s, z: L.soft_opml_loss(
+        s, z, torch.where(z == 0, 0.4, 0.0), alpha=0.5, beta=0.5
+    ),
+    'two_way': L.two_way_loss,
+    'two_way paper': lambda s, z: L.two_way_loss(s, z, form='paper'),
+    'two_way ignore': lambda s, z: L.two_way_loss(s, z, unknown='ignore'),
+    'two_way T=0': lambda s, z: L.two_way_loss(s, z, T_pos=0.0),
+    'joint': L.joint_loss,
+    'softmax': lambda s, z: L.softmax_two_way_loss(s, z, ways='both'),
+    'multi_similarity': L.multi_similarity_loss,
+    'gr': L.gr_loss,
+    'role': lambda s, z: L.role_loss(s, s.detach() * 0.1, z, k=2.9),
+    'plc': lambda s, z: L.plc_loss(s.detach().flip(0), s, z, 0.7),
+    'plc code': lambda s, z: L.plc_loss(s.detach().flip(0), s, z, 0.7, 'code'),
+    'gr q=0': lambda s, z: L.gr_loss(s, z, q2=0.0, q3=0.0),
+    'joint ignore': lambda s, z: L.joint_loss(s, z, unknown='ignore'),
+    'softmax ignore': lambda s, z: L.softmax_two_way_loss(s, z, unknown='ignore'),
+    'two_way T=100': lambda s, z: L.two_way_loss(s, z, T_pos=100.0),
+    'opml ignore': lambda s, z: L.opml_loss(s, z, alpha=0.1, unknown='ignore'),
+    'em_apl soft': lambda s, z: L.em_apl_loss(s, z, torch.rand(s.shape)),
     'high rank': lambda s, z: L.high_rank_loss(torch.sigmoid(s.float())),
-    'gradient balance': L.gradient_balance, 'hill': L.hill_loss, 'splc': L.splc_loss, 'splc first': lambda s, z: L.splc_loss(s, z, correct=False),
-    'hill λ=1': lambda s, z: L.hill_loss(s, z, lam=1.0, gamma=0.5), 'crisp': lambda s, z: L.crisp_loss(s, z, torch.full((s.shape[1],), 0.3)),
-    'epr_count': lambda s, z: L.epr_count_loss(s, z, torch.full((len(s),), 2.9)), 'pseudo_scores': lambda s, z: L.pseudo_scores_loss(s, z, s.detach().sigmoid(), threshold=0.6),
-    'hml': lambda s, z: L.hml_loss(s.tanh(), z), 'hml positives': lambda s, z: L.hml_loss(s.tanh(), z, margin_on='positives'),
+    'gradient balance': L.gradient_balance,
+    'hill': L.hill_loss,
+    'splc': L.splc_loss,
+    'splc first': lambda s, z: L.splc_loss(s, z, correct=False),
+    'hill λ=1': lambda s, z: L.hill_loss(s, z, lam=1.0, gamma=0.5),
+    'crisp': lambda s, z: L.crisp_loss(s, z, torch.full((s.shape[1],), 0.3)),
+    'epr_count': lambda s, z: L.epr_count_loss(s, z, torch.full((len(s),), 2.9)),
+    'pseudo_scores': lambda s, z: L.pseudo_scores_loss(s, z, s.detach().sigmoid(), threshold=0.6),
+    'hml': lambda s, z: L.hml_loss(s.tanh(), z),
+    'hml positives': lambda s, z: L.hml_loss(s.tanh(), z, margin_on='positives'),
 }
 
 
-def as_registered(name): return lambda s, z: methods.create(name, z, epochs=4).loss(ViewOutputs(weak=Outputs(s)), torch.arange(len(z)))
+def as_registered(name):
+    return lambda s, z: methods.create(name, z, epochs=4).loss(
+        ViewOutputs(weak=Outputs(s)), torch.arange(len(z))
+    )
 
 
 # every method that is a pure loss, so that a new one is tested without a line here
-LOSSES |= {name: as_registered(name) for name in methods.names() if find(name).__name__.endswith('_method') and name not in LOSSES}
+LOSSES |= {
+    name: as_registered(name)
+    for name in methods.names()
+    if find(name).__name__.endswith('_method') and name not in LOSSES
+}
 # where a positive is never pushed down; LS, softmax, ROLE, EPR and high rank may
-UP = ['an', 'bce', 'wbce', 'wan', 'dw', 'nls', 'em', 'focal', 'asl', 'zlpr', 'll reject', 'll correct', 'opml', 'two_way', 'two_way paper', 'joint', 'multi_similarity', 'gr', 'hill', 'splc', 'splc first', 'pseudo_scores']
+UP = [
+    'an',
+    'bce',
+    'wbce',
+    'wan',
+    'dw',
+    'nls',
+    'em',
+    'focal',
+    'asl',
+    'zlpr',
+    'll reject',
+    'll correct',
+    'opml',
+    'two_way',
+    'two_way paper',
+    'joint',
+    'multi_similarity',
+    'gr',
+    'hill',
+    'splc',
+    'splc first',
+    'pseudo_scores',
+]
 SYMMETRIC = [name for name in LOSSES if name not in ('plc', 'plc code', 'em_apl soft')]
 
-inputs = st.tuples(st.integers(1, 64), st.integers(1, 312), st.sampled_from(PATTERNS), st.sampled_from(DTYPES), st.sampled_from([0.1, 1.0, 30.0, 1e3, 1e4]), st.integers(0, 2**31))
-quick = settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+inputs = st.tuples(
+    st.integers(1, 64),
+    st.integers(1, 312),
+    st.sampled_from(PATTERNS),
+    st.sampled_from(DTYPES),
+    st.sampled_from([0.1, 1.0, 30.0, 1e3, 1e4]),
+    st.integers(0, 2**31),
+)
+quick = settings(
+    max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 
 
 def draw(case, grad=True):
     B, C, pattern, dtype, size, seed = case
     generator = torch.Generator().manual_seed(seed)
-    logits = (torch.randn(B, C, generator=generator, dtype=torch.float64) * size).clamp(-1e4, 1e4).to(dtype)
+    logits = (
+        (torch.randn(B, C, generator=generator, dtype=torch.float64) * size)
+        .clamp(-1e4, 1e4)
+        .to(dtype)
+    )
     return logits.requires_grad_(grad), observed(pattern, B, C, generator)
 
 
@@ -85,9 +164,11 @@ def test_finite_and_inputs_untouched(name, case):
     before, z_before = logits.detach().clone(), z.clone()
     value = LOSSES[name](logits, z)
     assert value.ndim == 0 and torch.isfinite(value), value
-    assert value.dtype == (torch.float64 if logits.dtype == torch.float64 and name != 'high rank' else torch.float32)
+    assert value.dtype == (
+        torch.float64 if logits.dtype == torch.float64 and name != 'high rank' else torch.float32
+    )
     if value.requires_grad:
-        gradient, = torch.autograd.grad(value, logits)
+        (gradient,) = torch.autograd.grad(value, logits)
         assert torch.isfinite(gradient).all() and gradient.dtype == logits.dtype
     assert torch.equal(logits.detach(), before) and torch.equal(z, z_before)
 
@@ -98,8 +179,9 @@ def test_finite_and_inputs_untouched(name, case):
 def test_a_positive_is_never_pushed_down(name, case):
     logits, z = draw(case)
     value = LOSSES[name](logits, z)
-    if not value.requires_grad: return
-    gradient, = torch.autograd.grad(value, logits)
+    if not value.requires_grad:
+        return
+    (gradient,) = torch.autograd.grad(value, logits)
     assert (gradient[z > 0] <= 0).all(), gradient[z > 0].max()
 
 
@@ -118,7 +200,9 @@ def test_order_of_samples_and_classes_does_not_matter(name, case, order):
 
 def batch(seed=0, B=12, C=7):
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(B, C, dtype=torch.float64, generator=generator), observed('single', B, C, generator)
+    return torch.randn(B, C, dtype=torch.float64, generator=generator), observed(
+        'single', B, C, generator
+    )
 
 
 @pytest.mark.parametrize('seed', range(5))
@@ -126,54 +210,116 @@ def test_where_losses_meet(seed):
     s, z = batch(seed)
     an, zlpr = L.an_loss(s, z), L.zlpr_loss(s, z)
     full = torch.where(z > 0, 1, -1)
-    pairs = {'LS 0 = AN': (L.label_smoothing_loss(s, z, smoothing=0.0), an), 'N-LS 0 = AN': (L.negative_label_smoothing_loss(s, z, smoothing=0.0), an),
-             'DW 1 = AN': (L.dw_loss(s, z, negative_weight=1.0), an), 'WAN 1 = AN': (L.wan_loss(s, z, negative_weight=1.0), an),
-             'weights 1 = AN': (L.weighted_bce_loss(s, z, positive_weight=1.0, negative_weight=1.0), an), 'LL 0 = AN': (L.large_loss(s, z, fraction=0.0), an),
-             'BCE on full = AN': (L.bce_loss(s, full), an), 'ASL 0 0 0 = AN summed': (L.asymmetric_loss(s, z, gamma_neg=0, gamma_pos=0, margin=0), L.an_loss(s, z, reduction='sum')),
-             'focal γ=0 α=½ = AN/2': (L.focal_loss(s, z, gamma=0, alpha=0.5), an / 2), 'OPML ½ ½ = ZLPR': (L.opml_loss(s, z, alpha=0.5, beta=0.5), zlpr),
-             'soft OPML w=0 = OPML': (L.soft_opml_loss(s, z, torch.zeros_like(s), alpha=0.3, beta=0.6), L.opml_loss(s, z, alpha=0.3, beta=0.6)),
-             'multi-similarity T=1 = ZLPR': (L.multi_similarity_loss(s, z, T_pos=1.0), zlpr),
-             'two-way by sample = softmax': (L.two_way_loss(s, z, ways='sample', T_pos=1.0), torch.nn.functional.cross_entropy(s, z.argmax(1))),
-             'EM on full = BCE': (L.em_loss(s, full, alpha=0.3), L.bce_loss(s, full)),
-             'EM+APL nothing selected = EM': (L.em_apl_loss(s, z, torch.zeros_like(s), alpha=0.2, beta=0.4), L.em_loss(s, z, alpha=0.2)),
-             'Hill on full, m=0, γ=0 = BCE summed': (L.hill_loss(s, full, margin=0.0, gamma=0.0), L.bce_loss(s, full, reduction='sum')),
-             'SPLC first, m=0 = 2 focal summed': (L.splc_loss(s, z, margin=0.0, correct=False), 2 * L.focal_loss(s, z, alpha=0.5, reduction='sum')),
-             'HML m=0 = scaled': (L.an_loss(L.hyperspherical_logits(s.tanh(), scale=20.0, margin=0.0), z), L.an_loss(20 * s.tanh(), z))}
-    for name, (a, b) in pairs.items(): assert torch.isclose(a, b, rtol=1e-12, atol=1e-12), (name, a.item(), b.item())
+    pairs = {
+        'LS 0 = AN': (L.label_smoothing_loss(s, z, smoothing=0.0), an),
+        'N-LS 0 = AN': (L.negative_label_smoothing_loss(s, z, smoothing=0.0), an),
+        'DW 1 = AN': (L.dw_loss(s, z, negative_weight=1.0), an),
+        'WAN 1 = AN': (L.wan_loss(s, z, negative_weight=1.0), an),
+        'weights 1 = AN': (L.weighted_bce_loss(s, z, positive_weight=1.0, negative_weight=1.0), an),
+        'LL 0 = AN': (L.large_loss(s, z, fraction=0.0), an),
+        'BCE on full = AN': (L.bce_loss(s, full), an),
+        'ASL 0 0 0 = AN summed': (
+            L.asymmetric_loss(s, z, gamma_neg=0, gamma_pos=0, margin=0),
+            L.an_loss(s, z, reduction='sum'),
+        ),
+        'focal γ=0 α=½ = AN/2': (L.focal_loss(s, z, gamma=0, alpha=0.5), an / 2),
+        'OPML ½ ½ = ZLPR': (L.opml_loss(s, z, alpha=0.5, beta=0.5), zlpr),
+        'soft OPML w=0 = OPML': (
+            L.soft_opml_loss(s, z, torch.zeros_like(s), alpha=0.3, beta=0.6),
+            L.opml_loss(s, z, alpha=0.3, beta=0.6),
+        ),
+        'multi-similarity T=1 = ZLPR': (L.multi_similarity_loss(s, z, T_pos=1.0), zlpr),
+        'two-way by sample = softmax': (
+            L.two_way_loss(s, z, ways='sample', T_pos=1.0),
+            torch.nn.functional.cross_entropy(s, z.argmax(1)),
+        ),
+        'EM on full = BCE': (L.em_loss(s, full, alpha=0.3), L.bce_loss(s, full)),
+        'EM+APL nothing selected = EM': (
+            L.em_apl_loss(s, z, torch.zeros_like(s), alpha=0.2, beta=0.4),
+            L.em_loss(s, z, alpha=0.2),
+        ),
+        'Hill on full, m=0, γ=0 = BCE summed': (
+            L.hill_loss(s, full, margin=0.0, gamma=0.0),
+            L.bce_loss(s, full, reduction='sum'),
+        ),
+        'SPLC first, m=0 = 2 focal summed': (
+            L.splc_loss(s, z, margin=0.0, correct=False),
+            2 * L.focal_loss(s, z, alpha=0.5, reduction='sum'),
+        ),
+        'HML m=0 = scaled': (
+            L.an_loss(L.hyperspherical_logits(s.tanh(), scale=20.0, margin=0.0), z),
+            L.an_loss(20 * s.tanh(), z),
+        ),
+    }
+    for name, (a, b) in pairs.items():
+        assert torch.isclose(a, b, rtol=1e-12, atol=1e-12), (name, a.item(), b.item())
 
 
 def test_some_losses_may_push_a_positive_down():
     "When: a positive already beyond its smoothed target; the smaller of two positives' rival; more predicted positives than expected."
+
     def gradient(loss, s, z):
         s = torch.tensor(s, dtype=torch.float64, requires_grad=True)
         return torch.autograd.grad(loss(s, torch.tensor(z)), s)[0]
+
     assert gradient(L.label_smoothing_loss, [[5.0, 0.0]], [[1, 0]])[0, 0] > 0
-    assert gradient(lambda s, z: L.softmax_two_way_loss(s, z, ways='sample'), [[3.0, -3.0]], [[1, 1]])[0, 0] > 0
+    assert (
+        gradient(lambda s, z: L.softmax_two_way_loss(s, z, ways='sample'), [[3.0, -3.0]], [[1, 1]])[
+            0, 0
+        ]
+        > 0
+    )
     assert gradient(lambda s, z: L.epr_loss(s, z, k=1.0), [[4.0, 4.0, 4.0]], [[1, 0, 0]])[0, 0] > 0
 
 
 def test_a_loss_that_is_not_listed_is_found_by_its_name(monkeypatch):
     from spml_nb.methods import core, hml
+
     monkeypatch.setattr(hml, 'unlisted_loss', L.an_loss, raising=False)
     assert 'unlisted_loss' not in vars(L) and L.unlisted_loss is L.an_loss
     for name in ('no_such_loss', 'same_loss', 'Method'):
         assert name == 'no_such_loss' or hasattr(core, name)
-        with pytest.raises(AttributeError, match=f"module 'spml_nb.losses' has no attribute '{name}'"): getattr(L, name)
+        with pytest.raises(
+            AttributeError, match=f"module 'spml_nb.losses' has no attribute '{name}'"
+        ):
+            getattr(L, name)
 
 
 # each public function with every matrix that must fit its logits: (its name in the message, a call with that matrix)
 TAKES = {name: {'labels': getattr(L, name)} for name in L.__all__} | {
     'apl_select': {'remaining': lambda s, m: L.apl_select(s, m > 0, 1)},
-    'em_apl_loss': {'labels': lambda s, m: L.em_apl_loss(s, m, torch.zeros_like(s)), 'soft_negative': lambda s, m: L.em_apl_loss(s, torch.zeros_like(s), m)},
-    'soft_opml_loss': {'labels': lambda s, m: L.soft_opml_loss(s, m, torch.zeros_like(s)), 'soft_positive': lambda s, m: L.soft_opml_loss(s, torch.zeros_like(s), m)},
-    'crisp_loss': {'labels': lambda s, m: L.crisp_loss(s, m, torch.tensor(0.3))}, 'epr_count_loss': {'labels': lambda s, m: L.epr_count_loss(s, m, torch.ones(8))},
-    'pseudo_scores_loss': {'labels': lambda s, m: L.pseudo_scores_loss(s, m, torch.zeros_like(m)), 'scores': lambda s, m: L.pseudo_scores_loss(s, torch.zeros_like(s), m)},
+    'em_apl_loss': {
+        'labels': lambda s, m: L.em_apl_loss(s, m, torch.zeros_like(s)),
+        'soft_negative': lambda s, m: L.em_apl_loss(s, torch.zeros_like(s), m),
+    },
+    'soft_opml_loss': {
+        'labels': lambda s, m: L.soft_opml_loss(s, m, torch.zeros_like(s)),
+        'soft_positive': lambda s, m: L.soft_opml_loss(s, torch.zeros_like(s), m),
+    },
+    'crisp_loss': {'labels': lambda s, m: L.crisp_loss(s, m, torch.tensor(0.3))},
+    'epr_count_loss': {'labels': lambda s, m: L.epr_count_loss(s, m, torch.ones(8))},
+    'pseudo_scores_loss': {
+        'labels': lambda s, m: L.pseudo_scores_loss(s, m, torch.zeros_like(m)),
+        'scores': lambda s, m: L.pseudo_scores_loss(s, torch.zeros_like(s), m),
+    },
     'outside_labels': {'scores': lambda s, m: L.outside_labels(torch.zeros_like(s), m)},
-    'role_loss': {'labels': lambda s, m: L.role_loss(s, s, m), 'estimates': lambda s, m: L.role_loss(s, m, torch.zeros_like(s))},
-    'plc_loss': {'labels': lambda s, m: L.plc_loss(s, s, m, 0.7), 'strong_logits': lambda s, m: L.plc_loss(m, s, m, 0.7)},
+    'role_loss': {
+        'labels': lambda s, m: L.role_loss(s, s, m),
+        'estimates': lambda s, m: L.role_loss(s, m, torch.zeros_like(s)),
+    },
+    'plc_loss': {
+        'labels': lambda s, m: L.plc_loss(s, s, m, 0.7),
+        'strong_logits': lambda s, m: L.plc_loss(m, s, m, 0.7),
+    },
     'large_loss_mask': {'labels': lambda s, m: L.large_loss_mask(s, m, 'reject', 0.1)},
-    'correct_labels': {'labels': lambda s, m: L.correct_labels(s, m, torch.ones(5), 0.1, 0.5)}}
-ALONE = ('boosted_logits', 'high_rank_loss', 'hyperspherical_logits', 'lac_loss')   # without labels (B, C); shapes of the first and the last are tested below
+    'correct_labels': {'labels': lambda s, m: L.correct_labels(s, m, torch.ones(5), 0.1, 0.5)},
+}
+ALONE = (
+    'boosted_logits',
+    'high_rank_loss',
+    'hyperspherical_logits',
+    'lac_loss',
+)  # without labels (B, C); shapes of the first and the last are tested below
 WRONG = ((8, 1), (5,), (8,), (), (7, 5), (8, 4), (1, 5), (8, 5, 1))
 
 
@@ -181,94 +327,157 @@ WRONG = ((8, 1), (5,), (8,), (), (7, 5), (8, 4), (1, 5), (8, 5, 1))
 @pytest.mark.parametrize('name', [name for name in L.__all__ if name not in ALONE])
 def test_shapes_that_do_not_fit_are_refused_by_name(name, shape):
     for what, call in TAKES[name].items():
-        with pytest.raises(SpmlError) as caught: call(torch.randn(8, 5), torch.zeros(shape))
+        with pytest.raises(SpmlError) as caught:
+            call(torch.randn(8, 5), torch.zeros(shape))
         said = caught.value.message
-        assert f'{what} {shape}' in said or (what == 'strong_logits' and f'labels {shape}' in said), said
-        assert 'same shape (B, C): one row per image, one column per class.' in said and ('one_hot' in said) == (f'and labels {shape}' in said) and caught.value.see == 'methods-and-hyper-parameters'
+        assert f'{what} {shape}' in said or (
+            what == 'strong_logits' and f'labels {shape}' in said
+        ), said
+        assert (
+            'same shape (B, C): one row per image, one column per class.' in said
+            and ('one_hot' in said) == (f'and labels {shape}' in said)
+            and caught.value.see == 'methods-and-hyper-parameters'
+        )
 
 
 @pytest.mark.parametrize('name', [name for name in L.__all__ if name not in ALONE])
 def test_two_of_one_shape_are_refused_unless_they_are_matrices(name):
     for call in TAKES[name].values():
         for shape in ((5,), (8, 5, 1), ()):
-            with pytest.raises(SpmlError, match='same shape'): call(torch.randn(shape), torch.zeros(shape))
+            with pytest.raises(SpmlError, match='same shape'):
+                call(torch.randn(shape), torch.zeros(shape))
 
 
 def test_other_shapes_are_refused_by_name_too():
     s, z = batch()
     for shape in ((5,), (), (2, 3, 4)):
-        with pytest.raises(SpmlError, match='probabilities .* must be a matrix'): L.high_rank_loss(torch.rand(shape))
-    with pytest.raises(SpmlError, match=r'maps \(8, 5\) must be \(B, C, h, w\)'): L.boosted_logits(torch.randn(8, 5))
+        with pytest.raises(SpmlError, match='probabilities .* must be a matrix'):
+            L.high_rank_loss(torch.rand(shape))
+    with pytest.raises(SpmlError, match=r'maps \(8, 5\) must be \(B, C, h, w\)'):
+        L.boosted_logits(torch.randn(8, 5))
     for shape in ((4, 2), (4, 3, 6)):
-        with pytest.raises(SpmlError, match='embeddings and labels must be'): L.lac_loss(torch.rand(shape), torch.ones(4), temperature=0.5)
+        with pytest.raises(SpmlError, match='embeddings and labels must be'):
+            L.lac_loss(torch.rand(shape), torch.ones(4), temperature=0.5)
     entries = torch.nn.functional.normalize(torch.rand(4, 2, 6), dim=-1)
-    with pytest.raises(SpmlError, match='queue and queue_labels must be'): L.lac_loss(entries, torch.ones(4), torch.rand(3, 2, 7), torch.ones(3), temperature=0.5)
+    with pytest.raises(SpmlError, match='queue and queue_labels must be'):
+        L.lac_loss(entries, torch.ones(4), torch.rand(3, 2, 7), torch.ones(3), temperature=0.5)
     for side in ('positive_weight', 'negative_weight'):
-        with pytest.raises(SpmlError, match=r'weights \(4,\) must be one number, or \(7,\)'): L.weighted_bce_loss(s, z, **{side: torch.ones(4)})
+        with pytest.raises(SpmlError, match=r'weights \(4,\) must be one number, or \(7,\)'):
+            L.weighted_bce_loss(s, z, **{side: torch.ones(4)})
         assert torch.isclose(L.weighted_bce_loss(s, z, **{side: torch.ones(7)}), L.an_loss(s, z))
-    with pytest.raises(SpmlError, match=r'count \(4,\) must be one number for each image: \(12,\)'): L.epr_count_loss(s, z, torch.ones(4))
-    with pytest.raises(SpmlError, match=r'ap \(4,\)'): L.correct_labels(s, z, torch.ones(4), 0.1, 0.5)
+    with pytest.raises(SpmlError, match=r'count \(4,\) must be one number for each image: \(12,\)'):
+        L.epr_count_loss(s, z, torch.ones(4))
+    with pytest.raises(SpmlError, match=r'ap \(4,\)'):
+        L.correct_labels(s, z, torch.ones(4), 0.1, 0.5)
 
 
-@pytest.mark.parametrize('name', ['em', 'an', 'opml', 'two_way paper', 'soft opml', 'role', 'gr', 'plc', 'hml'])
+@pytest.mark.parametrize(
+    'name', ['em', 'an', 'opml', 'two_way paper', 'soft opml', 'role', 'gr', 'plc', 'hml']
+)
 def test_the_check_lets_a_loss_be_compiled_and_batched(name):
     "One graph without a break; and many batches at once, where the loss has no hand-written gradient."
     s, z = batch()
     loss = LOSSES[name]
     assert torch.equal(torch.compile(loss, backend='eager', fullgraph=True)(s, z), loss(s, z))
-    if name == 'two_way paper': return
+    if name == 'two_way paper':
+        return
     stacked = torch.stack([s, s.flip(0), -s]), torch.stack([z, z.flip(0), z])
-    assert torch.allclose(torch.func.vmap(loss)(*stacked), torch.stack([loss(*pair) for pair in zip(*stacked, strict=True)]), rtol=1e-12)
+    assert torch.allclose(
+        torch.func.vmap(loss)(*stacked),
+        torch.stack([loss(*pair) for pair in zip(*stacked, strict=True)]),
+        rtol=1e-12,
+    )
 
 
 @pytest.mark.parametrize('first', ['asl', 'two_way', 'joint', 'lac'])
 def test_a_second_derivative_that_would_be_wrong_is_refused(first):
     "By `grad` with inputs, which leaves out the node that torch's own check would be in; the gradient itself is still there."
     s, z = batch()
-    s, x = s.requires_grad_(), torch.nn.functional.normalize(torch.randn(9, 2, 4, dtype=torch.float64), dim=-1).requires_grad_()
-    value, of = (L.lac_loss(x, torch.arange(9) % 3 + 1, temperature=0.5), x) if first == 'lac' else (LOSSES[first](s, z), s)
+    s, x = (
+        s.requires_grad_(),
+        torch.nn.functional.normalize(
+            torch.randn(9, 2, 4, dtype=torch.float64), dim=-1
+        ).requires_grad_(),
+    )
+    value, of = (
+        (L.lac_loss(x, torch.arange(9) % 3 + 1, temperature=0.5), x)
+        if first == 'lac'
+        else (LOSSES[first](s, z), s)
+    )
     with pytest.raises(SpmlError, match='no second derivative.*create_graph=False'):
-        gradient, = torch.autograd.grad(value, of, create_graph=True)
+        (gradient,) = torch.autograd.grad(value, of, create_graph=True)
         torch.autograd.grad(gradient.square().sum() + of.square().sum(), of)
     assert torch.autograd.grad(LOSSES['asl'](s, z), s)[0].isfinite().all()
 
 
 def test_what_is_no_floating_tensor_is_refused_by_name():
     s, z = batch()
-    with pytest.raises(SpmlError, match=r'logits must be a floating tensor and labels a tensor, not torch.int64 and torch.int8\.'): L.an_loss(s.long(), z)
-    with pytest.raises(SpmlError, match='not torch.float64 and list'): L.two_way_loss(s, z.tolist())
-    with pytest.raises(SpmlError, match='not ndarray and torch.int8|not float64 and torch.int8'): L.em_loss(s.numpy(), z)
+    with pytest.raises(
+        SpmlError,
+        match=r'logits must be a floating tensor and labels a tensor, not torch.int64 and torch.int8\.',
+    ):
+        L.an_loss(s.long(), z)
+    with pytest.raises(SpmlError, match='not torch.float64 and list'):
+        L.two_way_loss(s, z.tolist())
+    with pytest.raises(SpmlError, match='not ndarray and torch.int8|not float64 and torch.int8'):
+        L.em_loss(s.numpy(), z)
     for k in (torch.ones(12), torch.ones(7)):
-        with pytest.raises(SpmlError, match='must be one number of positives for all images'): L.role_loss(s, s, z, k)
+        with pytest.raises(SpmlError, match='must be one number of positives for all images'):
+            L.role_loss(s, s, z, k)
     square = torch.randn(3, 3), torch.randn(3, 3), torch.eye(3)
-    with pytest.raises(SpmlError, match=r'k \(3,\)'): L.role_loss(*square, torch.arange(3.))
-    assert torch.equal(L.role_loss(*square, torch.tensor(2.)), L.role_loss(*square, 2.))
+    with pytest.raises(SpmlError, match=r'k \(3,\)'):
+        L.role_loss(*square, torch.arange(3.0))
+    assert torch.equal(L.role_loss(*square, torch.tensor(2.0)), L.role_loss(*square, 2.0))
 
 
-@pytest.mark.parametrize('name', [name for name in L.__all__ if 'reduction' in inspect.signature(getattr(L, name)).parameters])
+@pytest.mark.parametrize(
+    'name',
+    [name for name in L.__all__ if 'reduction' in inspect.signature(getattr(L, name)).parameters],
+)
 def test_the_reference_names_every_reduction(name):
     said = inspect.getdoc(getattr(L, name)).split('reduction: ')[1].split('Returns:')[0]
     for reduction in REDUCTIONS:
-        if name in ('crisp_loss', 'gradient_balance') and reduction == 'none': continue   # one number of the whole batch
+        if name in ('crisp_loss', 'gradient_balance') and reduction == 'none':
+            continue  # one number of the whole batch
         assert repr(reduction) in said, reduction
 
 
 def test_the_notebook_lists_every_name_with_the_notebook_that_defines_it():
     first = nbformat.read(NOTEBOOK, 4).cells[0].source
-    listed = {name: row[-2].strip(' `') for row in (line.split('|') for line in first.splitlines() if line.startswith('| `')) for name in re.findall(r'`(\w+)`', row[1])}
-    assert listed == {name: f'nbs/methods/{getattr(L, name).__module__.rpartition(".")[2]}.ipynb' for name in L.__all__}
+    listed = {
+        name: row[-2].strip(' `')
+        for row in (line.split('|') for line in first.splitlines() if line.startswith('| `'))
+        for name in re.findall(r'`(\w+)`', row[1])
+    }
+    assert listed == {
+        name: f'nbs/methods/{getattr(L, name).__module__.rpartition(".")[2]}.ipynb'
+        for name in L.__all__
+    }
 
 
 def test_the_notebook_says_which_losses_take_no_logits():
     first = nbformat.read(NOTEBOOK, 4).cells[0].source
     losses = [name for name in L.__all__ if name.endswith('_loss')]
-    others = [name for name in losses if 'logits' not in next(iter(inspect.signature(getattr(L, name)).parameters))]
-    assert len(others) == 3 and all(re.search(rf'Three take something else than logits:.*`{name}`', first, re.S) for name in others)
+    others = [
+        name
+        for name in losses
+        if 'logits' not in next(iter(inspect.signature(getattr(L, name)).parameters))
+    ]
+    assert len(others) == 3 and all(
+        re.search(rf'Three take something else than logits:.*`{name}`', first, re.S)
+        for name in others
+    )
 
 
 # ---- what is no label
 
-OF_LABELS = sorted((name, what) for name in TAKES if name not in ALONE for what in TAKES[name] if what.endswith('labels'))
+OF_LABELS = sorted(
+    (name, what)
+    for name in TAKES
+    if name not in ALONE
+    for what in TAKES[name]
+    if what.endswith('labels')
+)
 
 
 @pytest.mark.silent('C6')
@@ -278,11 +487,13 @@ def test_labels_that_are_no_labels_are_refused(name, what):
     for value in (2.0, 0.9, float('nan')):
         wrong = z.clone()
         wrong[3, 4] = value
-        with pytest.raises(SpmlError, match=f'labels hold {value:g};'): call(s, wrong)
+        with pytest.raises(SpmlError, match=f'labels hold {value:g};'):
+            call(s, wrong)
     stored = z.to(torch.int8).fill_diagonal_(-1).to(torch.uint8)
     assert stored.max() == 255
     for kind in (torch.uint8, torch.bool):
-        with pytest.raises(SpmlError, match=f'{kind}, which cannot hold −1.*int8'): call(s, stored.to(kind))
+        with pytest.raises(SpmlError, match=f'{kind}, which cannot hold −1.*int8'):
+            call(s, stored.to(kind))
 
 
 @pytest.mark.silent('C6')
@@ -291,22 +502,26 @@ def test_on_other_devices_only_the_type_is_looked_at():
     s = torch.randn(8, 5, device='meta')
     assert L.an_loss(s, torch.full((8, 5), 2, device='meta')).ndim == 0
     assert L.bce_loss(s, torch.zeros(8, 5, device='meta')).ndim == 0
-    with pytest.raises(SpmlError, match='torch.uint8, which cannot hold −1'): L.an_loss(s, torch.zeros(8, 5, device='meta', dtype=torch.uint8))
+    with pytest.raises(SpmlError, match='torch.uint8, which cannot hold −1'):
+        L.an_loss(s, torch.zeros(8, 5, device='meta', dtype=torch.uint8))
 
 
 @pytest.mark.silent('C6')
 def test_labels_are_looked_at_within_vmap_too():
     s, z = torch.randn(2, 8, 5), torch.zeros(2, 8, 5)
     z[1, 0, 0] = 2
-    with pytest.raises(SpmlError, match='labels hold 2;'): torch.func.vmap(L.an_loss)(s, z)
+    with pytest.raises(SpmlError, match='labels hold 2;'):
+        torch.func.vmap(L.an_loss)(s, z)
 
 
 @pytest.mark.silent('C6')
 def test_bce_says_so_when_targets_of_0_and_1_leave_it_nothing_to_push_down():
     s, targets = torch.randn(8, 5, requires_grad=True), torch.eye(8, 5)
-    with pytest.warns(SpmlWarning, match='no label is −1'): silent = L.bce_loss(s, targets)
+    with pytest.warns(SpmlWarning, match='no label is −1'):
+        silent = L.bce_loss(s, targets)
     assert torch.autograd.grad(silent, s)[0][targets == 0].abs().max() == 0
-    with pytest.warns(SpmlWarning, match='no label is −1'): create('bce', targets, epochs=1)
+    with pytest.warns(SpmlWarning, match='no label is −1'):
+        create('bce', targets, epochs=1)
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         assert torch.equal(L.bce_loss(s, targets, unknown='ignore'), silent)
@@ -315,9 +530,16 @@ def test_bce_says_so_when_targets_of_0_and_1_leave_it_nothing_to_push_down():
         expected = torch.nn.functional.binary_cross_entropy_with_logits(s, targets)
         torch.testing.assert_close(L.bce_loss(s, labels), expected)
         create('bce', labels, epochs=1)
-        for name in ('epr', 'role', 'epr_count', 'pseudo_scores', 'an'): create(name, targets, epochs=1)
-        for call in (L.epr_loss, lambda s, z: L.role_loss(s, s, z), lambda s, z: L.epr_count_loss(s, z, torch.ones(8))): call(s, targets)
-    with pytest.raises(SpmlError, match='unknown treatment of unknown labels'): L.bce_loss(s, targets, unknown='no')
+        for name in ('epr', 'role', 'epr_count', 'pseudo_scores', 'an'):
+            create(name, targets, epochs=1)
+        for call in (
+            L.epr_loss,
+            lambda s, z: L.role_loss(s, s, z),
+            lambda s, z: L.epr_count_loss(s, z, torch.ones(8)),
+        ):
+            call(s, targets)
+    with pytest.raises(SpmlError, match='unknown treatment of unknown labels'):
+        L.bce_loss(s, targets, unknown='no')
 
 
 def test_unknown_is_no_hyper_parameter_of_the_method_bce():
@@ -325,10 +547,12 @@ def test_unknown_is_no_hyper_parameter_of_the_method_bce():
     assert set(methods.resolve_hparams('bce', 'other', {})) == {'reduction'}
 
 
-@pytest.mark.parametrize('name', sorted(name for name in LOSSES if 'ignore' not in name and name != 'gradient balance'))
+@pytest.mark.parametrize(
+    'name', sorted(name for name in LOSSES if 'ignore' not in name and name != 'gradient balance')
+)
 def test_bce_is_the_only_loss_that_learns_nothing_from_unknown_labels(name):
     s, z = batch()
     z = z.clamp(min=0)
     s = s.clone().requires_grad_()
-    gradient, = torch.autograd.grad(LOSSES[name](s, z).sum(), s)
+    (gradient,) = torch.autograd.grad(LOSSES[name](s, z).sum(), s)
     assert (gradient[z == 0].abs().max() > 0) == (name != 'bce')

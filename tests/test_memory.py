@@ -1,4 +1,5 @@
 """What does not fit into memory is trained from the disk: 150,000 images of 448 pixels within 8 GiB."""
+
 import os
 import shutil
 import subprocess
@@ -41,14 +42,18 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != 'linux', reason='sparse files and peak memory as Linux has them')
+@pytest.mark.skipif(
+    sys.platform != 'linux', reason='sparse files and peak memory as Linux has them'
+)
 def test_150_000_images_at_448_pixels_train_within_8_gib(tmp_path):
     environment = os.environ | {'SPML_NB_CACHE': str(tmp_path / 'cache')}
-    done = subprocess.run([sys.executable, '-c', CODE], capture_output=True, text=True, env=environment, timeout=600)
+    done = subprocess.run(
+        [sys.executable, '-c', CODE], capture_output=True, text=True, env=environment, timeout=600
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     peak = int(done.stdout.split()[-1])
     print(f'peak {peak / GIB:.2f} GiB')
     assert peak < 8 * GIB
     written = sum(file.stat().st_blocks * 512 for file in (tmp_path / 'cache').rglob('*.npy'))
-    assert written < GIB   # the test itself takes no room
+    assert written < GIB  # the test itself takes no room
     shutil.rmtree(tmp_path / 'cache')

@@ -1,4 +1,5 @@
 "nbs/papers: whatever has been run or not, every table and figure of a paper has its place."
+
 from pathlib import Path
 
 import nbformat
@@ -12,7 +13,8 @@ from spml_nb.replication import figures, published, tables
 NOTEBOOKS = Path(__file__).resolve().parents[1] / 'nbs' / 'papers'
 
 
-def notebook(paper): return nbformat.read(NOTEBOOKS / f'{paper}.ipynb', 4)
+def notebook(paper):
+    return nbformat.read(NOTEBOOKS / f'{paper}.ipynb', 4)
 
 
 def code_of(paper):
@@ -21,14 +23,21 @@ def code_of(paper):
     return [new_code_cell(source) for source in ('%reset -f', *code)]
 
 
-def said(cells): return '\n'.join(str(output.get('data', output.get('evalue', ''))) for cell in cells for output in cell.outputs)
+def said(cells):
+    return '\n'.join(
+        str(output.get('data', output.get('evalue', '')))
+        for cell in cells
+        for output in cell.outputs
+    )
 
 
 @pytest.mark.parametrize('paper', published.papers())
 def test_a_papers_notebook_shows_every_table_and_figure(paper):
     source = '\n'.join(cell.source for cell in notebook(paper).cells)
-    for number in published.tables(paper): assert f"pages.section('{paper}', '{number}', known)" in source
-    for number in figures.figures(paper): assert f"pages.Picture('{paper}', '{number}')" in source
+    for number in published.tables(paper):
+        assert f"pages.section('{paper}', '{number}', known)" in source
+    for number in figures.figures(paper):
+        assert f"pages.Picture('{paper}', '{number}')" in source
 
 
 @pytest.mark.slow
@@ -36,10 +45,12 @@ def test_the_papers_notebooks_need_no_run(tmp_path):
     "All of them in one kernel, in a folder without outputs."
     parts = {paper: code_of(paper) for paper in published.papers()}
     whole = new_notebook(cells=[cell for cells in parts.values() for cell in cells])
-    NotebookClient(whole, timeout=300, kernel_name='python3', resources={'metadata': {'path': str(tmp_path)}}).execute()
+    NotebookClient(
+        whole, timeout=300, kernel_name='python3', resources={'metadata': {'path': str(tmp_path)}}
+    ).execute()
     at = 0
-    for cells in parts.values():   # the executed cells are others than those given
-        cells[:] = whole.cells[at:at + len(cells)]
+    for cells in parts.values():  # the executed cells are others than those given
+        cells[:] = whole.cells[at : at + len(cells)]
         at += len(cells)
     for paper in published.papers():
         text = said(parts[paper])
@@ -48,4 +59,8 @@ def test_the_papers_notebooks_need_no_run(tmp_path):
             assert (tables.command(paper, number, 'photos') in text) == missing
         for number in figures.figures(paper):
             assert f'spml sweep {paper} --figure {number} --suite photos' in text
-        assert 'not run' in text and 'chosen on fully labelled validation images' in text and "'text/html'" not in text
+        assert (
+            'not run' in text
+            and 'chosen on fully labelled validation images' in text
+            and "'text/html'" not in text
+        )

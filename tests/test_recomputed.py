@@ -2,6 +2,7 @@
 
 The one import from the package is what is tested: the claims with the numbers of their forest plots, the verdicts on methods and the front's gains.
 """
+
 import json
 from functools import cache
 from pathlib import Path
@@ -18,30 +19,54 @@ RECORD = Path(__file__).resolve().parents[1] / 'outputs' / 'runs.csv'
 pytestmark = pytest.mark.skipif(not RECORD.is_file(), reason='no table of record')
 
 PHOTOS = ('voc12_animals', 'coco18', 'mirflickr14', 'cub_crops', 'corel5k', 'ccp')
-SETS = {'VOC12': 'voc12_animals', 'VOC': 'voc12_animals', 'COCO': 'coco18', 'CUB': 'cub_crops', 'NUS': 'mirflickr14'}
-SEARCH = 1000   # the seed of every search
-ALIKE = {'opml': 'zlpr'}   # its first draw is ZLPR and was run once, under that name
+SETS = {
+    'VOC12': 'voc12_animals',
+    'VOC': 'voc12_animals',
+    'COCO': 'coco18',
+    'CUB': 'cub_crops',
+    'NUS': 'mirflickr14',
+}
+SEARCH = 1000  # the seed of every search
+ALIKE = {'opml': 'zlpr'}  # its first draw is ZLPR and was run once, under that name
 
 
 @pytest.fixture(autouse=True)
-def beside_the_record(monkeypatch): monkeypatch.setenv('SPML_NB_OUTPUTS', str(RECORD.parent))   # test_images.npz
+def beside_the_record(monkeypatch):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(RECORD.parent))  # test_images.npz
 
 
 @cache
-def record(): return pd.read_csv(RECORD, dtype={'hparams': str}, low_memory=False)
+def record():
+    return pd.read_csv(RECORD, dtype={'hparams': str}, low_memory=False)
 
 
 @cache
 def scores(loss, dataset, head='linear', labels='single', column='test_map'):
     "The score by seed of the runs that the search has chosen: the settings with the best validation mAP."
     runs = record()
-    runs = runs[runs.loss.isin([loss, ALIKE.get(loss)]) & (runs.dataset == dataset) & (runs['head'] == head) & (runs.labels == labels) & (runs.regime == 'linear') & (runs.batch_size == 64) & runs.train_images.fillna(0).eq(0)]
+    runs = runs[
+        runs.loss.isin([loss, ALIKE.get(loss)])
+        & (runs.dataset == dataset)
+        & (runs['head'] == head)
+        & (runs.labels == labels)
+        & (runs.regime == 'linear')
+        & (runs.batch_size == 64)
+        & runs.train_images.fillna(0).eq(0)
+    ]
     tried = runs[runs.seed == SEARCH].drop_duplicates('key')
     own = tried[tried.loss == loss]
     tried = pd.concat([own, tried[(tried.loss != loss) & ~tried.lr.isin(own.lr)]])
-    if own.empty: return pd.Series(dtype=float)
+    if own.empty:
+        return pd.Series(dtype=float)
     best = tried.loc[tried.val_map_seen.fillna(tried.val_map).idxmax()]
-    final = runs[(runs.seed < SEARCH) & (runs.loss == best.loss) & (runs.lr == best.lr) & (runs.hparams == best.hparams) & (runs.epochs == best.epochs) & (runs.patience == best.patience)]
+    final = runs[
+        (runs.seed < SEARCH)
+        & (runs.loss == best.loss)
+        & (runs.lr == best.lr)
+        & (runs.hparams == best.hparams)
+        & (runs.epochs == best.epochs)
+        & (runs.patience == best.patience)
+    ]
     final = final.drop_duplicates('seed').set_index('seed').sort_index()
     return final[column].astype(float).rename(final.key.get(0))
 
@@ -49,25 +74,31 @@ def scores(loss, dataset, head='linear', labels='single', column='test_map'):
 @cache
 def resampled():
     "The scores on samples of the test images, which tests/replication/test_resampling.py makes again."
-    with np.load(RECORD.with_name('test_images.npz')) as found: return dict(found)
+    with np.load(RECORD.with_name('test_images.npz')) as found:
+        return dict(found)
 
 
 def effect(differences, image_sd):
     "(mean, variance, degrees of freedom): over seeds, and over the test images, which all seeds share."
     d = np.asarray(differences)
     of_seeds = d.var(ddof=1) / len(d)
-    variance = of_seeds + image_sd ** 2 * (d != 0).any()
-    return d.mean(), variance, min((len(d) - 1) * (variance / of_seeds) ** 2, 1e9) if of_seeds else 1e9
+    variance = of_seeds + image_sd**2 * (d != 0).any()
+    return (
+        d.mean(),
+        variance,
+        min((len(d) - 1) * (variance / of_seeds) ** 2, 1e9) if of_seeds else 1e9,
+    )
 
 
-def half(variance, freedom): return stats.t.ppf(0.975, freedom) * variance ** 0.5
+def half(variance, freedom):
+    return stats.t.ppf(0.975, freedom) * variance**0.5
 
 
 def pooled(effects):
     "The mean of independent effects, by Welch and Satterthwaite."
     means, variances, freedoms = map(np.array, zip(*effects, strict=True))
     whole = variances.sum() / len(means) ** 2
-    return means.mean(), whole, whole ** 2 / (variances ** 2 / len(means) ** 4 / freedoms).sum()
+    return means.mean(), whole, whole**2 / (variances**2 / len(means) ** 4 / freedoms).sum()
 
 
 def difference(better, other, dataset):
@@ -77,57 +108,96 @@ def difference(better, other, dataset):
     return effect((one - two).dropna(), (a - b).std(ddof=1))
 
 
-def complete(methods, datasets): return all(len(scores(loss, dataset, *rest)) > 1 for loss, *rest in methods for dataset in datasets)
+def complete(methods, datasets):
+    return all(
+        len(scores(loss, dataset, *rest)) > 1 for loss, *rest in methods for dataset in datasets
+    )
 
 
 SINGLE = ('linear', 'single')
-CLAIMS = {   # claim: method, those it is compared with, columns
-    'hml-single': (('hml', 'cosine', 'single'), [(loss, *SINGLE) for loss in ('an', 'ls', 'wan', 'epr', 'role')], ('VOC12', 'COCO', 'CUB', 'NUS')),
+CLAIMS = {  # claim: method, those it is compared with, columns
+    'hml-single': (
+        ('hml', 'cosine', 'single'),
+        [(loss, *SINGLE) for loss in ('an', 'ls', 'wan', 'epr', 'role')],
+        ('VOC12', 'COCO', 'CUB', 'NUS'),
+    ),
     'opml-zlpr': (('opml', *SINGLE), [('zlpr', *SINGLE)], ('VOC', 'COCO', 'NUS', 'CUB')),
-    'em_apl-em': (('em', *SINGLE), [('an', *SINGLE)], ('VOC', 'COCO', 'NUS', 'CUB'))}
+    'em_apl-em': (('em', *SINGLE), [('an', *SINGLE)], ('VOC', 'COCO', 'NUS', 'CUB')),
+}
 
 
 @cache
-def report(paper): return claims.report('photos', tables.record(RECORD), paper).set_index('id')
+def report(paper):
+    return claims.report('photos', tables.record(RECORD), paper).set_index('id')
 
 
 @pytest.mark.parametrize('id', CLAIMS)
 def test_a_claims_numbers_are_those_of_the_record(id):
     method, others, columns = CLAIMS[id]
-    if not complete([method, *others], map(SETS.get, columns)): pytest.skip('not all of its runs are recorded')
+    if not complete([method, *others], map(SETS.get, columns)):
+        pytest.skip('not all of its runs are recorded')
     shown = report(id.partition('-')[0]).loc[id]
     whole, *places = json.loads(shown.forest)
-    each = {column: [difference(method, other, SETS[column]) for other in others] for column in columns}
+    each = {
+        column: [difference(method, other, SETS[column]) for other in others] for column in columns
+    }
     means = [pooled([each[column][k] for column in columns]) for k in range(len(others))]
     mean, variance, freedom = min(means)
-    assert (whole['mean'], whole['low'], whole['high']) == pytest.approx((mean, mean - half(variance, freedom), mean + half(variance, freedom)), abs=2e-3)
-    assert (shown.effect, shown.half_width) == pytest.approx((mean, half(variance, freedom)), abs=2e-3)
+    assert (whole['mean'], whole['low'], whole['high']) == pytest.approx(
+        (mean, mean - half(variance, freedom), mean + half(variance, freedom)), abs=2e-3
+    )
+    assert (shown.effect, shown.half_width) == pytest.approx(
+        (mean, half(variance, freedom)), abs=2e-3
+    )
     assert f'{mean:+.2f} ± {half(variance, freedom):.2f}'.replace('-', '−') in shown.summary
-    p = {column: max(2 * stats.t.sf(m / v ** 0.5, f) if m > 0 else 1 for m, v, f in found) for column, found in each.items()}
-    alone, worst = set(), 0   # Holm's steps
+    p = {
+        column: max(2 * stats.t.sf(m / v**0.5, f) if m > 0 else 1 for m, v, f in found)
+        for column, found in each.items()
+    }
+    alone, worst = set(), 0  # Holm's steps
     for step, column in enumerate(sorted(p, key=p.get)):
         worst = max(worst, (len(p) - step) * p[column])
-        if worst < 0.05: alone.add(column)
+        if worst < 0.05:
+            alone.add(column)
     for column, place in zip(columns, places, strict=True):
         m, v, f = min(each[column])
         assert place['place'] == f'{SETS[column]} for {column}'
-        assert (place['mean'], place['low'], place['high']) == pytest.approx((m, m - half(v, f), m + half(v, f)), abs=2e-3)
-        assert place['seeds'] == len((scores(method[0], SETS[column], *method[1:]) - scores(others[0][0], SETS[column], *others[0][1:])).dropna())
+        assert (place['mean'], place['low'], place['high']) == pytest.approx(
+            (m, m - half(v, f), m + half(v, f)), abs=2e-3
+        )
+        assert place['seeds'] == len(
+            (
+                scores(method[0], SETS[column], *method[1:])
+                - scores(others[0][0], SETS[column], *others[0][1:])
+            ).dropna()
+        )
         assert (place['word'] == 'reproduced') == (column in alone)
-    reproduced = all(m > 0 and 2 * stats.t.sf(m / v ** 0.5, f) < 0.05 for m, v, f in means)
-    assert (shown.ours == 'reproduced') == (reproduced and not any(place['word'].startswith('not') for place in places))
+    reproduced = all(m > 0 and 2 * stats.t.sf(m / v**0.5, f) < 0.05 for m, v, f in means)
+    assert (shown.ours == 'reproduced') == (
+        reproduced and not any(place['word'].startswith('not') for place in places)
+    )
 
 
 def test_the_papers_side_of_a_forest_plot_is_what_its_table_prints():
     "EM/APL, Table 1 (as OPML's Table II prints it): EM minus AN."
-    printed = {'VOC': 89.09 - 85.89, 'COCO': 70.70 - 64.92, 'NUS': 47.15 - 42.27, 'CUB': 20.85 - 18.31}
+    printed = {
+        'VOC': 89.09 - 85.89,
+        'COCO': 70.70 - 64.92,
+        'NUS': 47.15 - 42.27,
+        'CUB': 20.85 - 18.31,
+    }
     whole, *places = json.loads(report('em_apl').loc['em_apl-em'].forest)
-    for place in places: assert place['published'] == pytest.approx(printed[place['place'].rpartition(' ')[2]], abs=1e-3)
-    if len(places) == 4: assert whole['published'] == pytest.approx(np.mean(list(printed.values())), abs=1e-3)
+    for place in places:
+        assert place['published'] == pytest.approx(
+            printed[place['place'].rpartition(' ')[2]], abs=1e-3
+        )
+    if len(places) == 4:
+        assert whole['published'] == pytest.approx(np.mean(list(printed.values())), abs=1e-3)
 
 
 @cache
-def methods(): return verdicts.of_methods(verdicts.gains(tables.record(RECORD))).set_index('loss')
+def methods():
+    return verdicts.of_methods(verdicts.gains(tables.record(RECORD))).set_index('loss')
 
 
 @pytest.mark.parametrize('loss', ['em', 'gr', 'wan', 'epr', 'opml'])
@@ -136,84 +206,197 @@ def test_a_methods_verdict_is_that_of_the_record(loss):
     assert len(sets) == 6 and loss in methods().index
     shown = methods().loc[loss]
     found = {name: difference((loss, *SINGLE), ('an', *SINGLE), name) for name in sets}
-    for name, (m, v, f) in found.items(): assert f'{name} {m:+z.1f} ± {half(v, f):.1f}'.replace('-', '−') in shown.each
+    for name, (m, v, f) in found.items():
+        assert f'{name} {m:+z.1f} ± {half(v, f):.1f}'.replace('-', '−') in shown.each
     assert shown.each.count('±') == len(sets)
     m, v, f = pooled(list(found.values()))
     assert (shown['mean'], shown.half_width) == pytest.approx((m, half(v, f)), abs=2e-3)
-    assert (shown.word == 'above AN') == (m > 0 and 2 * stats.t.sf(m / v ** 0.5, f) < 0.05)
+    assert (shown.word == 'above AN') == (m > 0 and 2 * stats.t.sf(m / v**0.5, f) < 0.05)
 
 
 @pytest.mark.parametrize('panel', ['VOC', 'CUB'])
 def test_the_fronts_gain_of_em_is_that_of_the_record(panel):
-    if not complete([('em', *SINGLE), ('an', *SINGLE)], [SETS[panel]]): pytest.skip('no runs are recorded')
+    if not complete([('em', *SINGLE), ('an', *SINGLE)], [SETS[panel]]):
+        pytest.skip('no runs are recorded')
     known = tables.record(RECORD)
-    line = front.gains(known[known.loss.isin(['em', 'an'])]).set_index(['method', 'panel']).loc[('EM', panel)]
+    line = (
+        front.gains(known[known.loss.isin(['em', 'an'])])
+        .set_index(['method', 'panel'])
+        .loc[('EM', panel)]
+    )
     m, v, f = difference(('em', *SINGLE), ('an', *SINGLE), SETS[panel])
-    assert (line.ours, line.half, line.our_base) == pytest.approx((m, half(v, f), scores('an', SETS[panel]).mean()), abs=2e-3)
+    assert (line.ours, line.half, line.our_base) == pytest.approx(
+        (m, half(v, f), scores('an', SETS[panel]).mean()), abs=2e-3
+    )
 
 
 def test_the_note_on_lacs_contrast_counts_the_kept_epochs():
-    known = record()[lambda d: (d.loss == 'lac') & (d.seed < SEARCH) & d.dataset.isin(['voc12_animals', 'coco18']) & (d.regime == 'linear')]
+    known = record()[
+        lambda d: (
+            (d.loss == 'lac')
+            & (d.seed < SEARCH)
+            & d.dataset.isin(['voc12_animals', 'coco18'])
+            & (d.regime == 'linear')
+        )
+    ]
     hparams = known.hparams.map(json.loads)
     two = known[[h['two_stage'] and not h['queue'] for h in hparams]]
     note = next(claim for claim in claims.claims('lac') if claim.id == 'lac-contrast').note
-    assert f'In {((two.best_stage == 2) & (two.best_epoch == 1)).sum()} of the {len(two)} runs' in note
+    assert (
+        f'In {((two.best_stage == 2) & (two.best_epoch == 1)).sum()} of the {len(two)} runs' in note
+    )
 
 
 PANELS = ('VOC', 'COCO', 'NUS', 'CUB')
-LOSSES = {'WAN': 'wan', 'LS': 'ls', 'EPR': 'epr', 'ROLE': 'role', 'DW': 'dw', 'L1R': 'l1', 'L2R': 'l2', 'N-LS': 'nls', 'EM': 'em', 'EM+APL': 'em_apl', 'Focal loss': 'focal', 'ASL': 'asl',
-          'L_WAN': 'wan', 'L_EPR': 'epr', 'L_AN-LS': 'ls', 'L_ROLE': 'role', 'L_EM': 'em', 'L_EM + L_APL': 'em_apl', 'Ours': 'lac', 'HL + AL': 'hml'}
+LOSSES = {
+    'WAN': 'wan',
+    'LS': 'ls',
+    'EPR': 'epr',
+    'ROLE': 'role',
+    'DW': 'dw',
+    'L1R': 'l1',
+    'L2R': 'l2',
+    'N-LS': 'nls',
+    'EM': 'em',
+    'EM+APL': 'em_apl',
+    'Focal loss': 'focal',
+    'ASL': 'asl',
+    'L_WAN': 'wan',
+    'L_EPR': 'epr',
+    'L_AN-LS': 'ls',
+    'L_ROLE': 'role',
+    'L_EM': 'em',
+    'L_EM + L_APL': 'em_apl',
+    'Ours': 'lac',
+    'HL + AL': 'hml',
+}
 
 
-def printed(paper, table): return yaml.safe_load((RECORD.parents[1] / 'spml_nb' / 'assets' / 'papers' / f'{paper}.yml').read_text())['tables'][table]['rows']
+def printed(paper, table):
+    return yaml.safe_load(
+        (RECORD.parents[1] / 'spml_nb' / 'assets' / 'papers' / f'{paper}.yml').read_text()
+    )['tables'][table]['rows']
 
 
 def ours(loss, dataset, head):
     "The gain over AN with its own head (HML: the linear one, as its Table 4 has it); NaN where the best epochs came before the mechanism."
-    if (scores(loss, dataset, head, column='exercised') == 0).mean() >= 0.5: return np.nan
-    return (scores(loss, dataset, head) - scores('an', dataset, 'linear' if head == 'cosine' else head)).mean()
+    if (scores(loss, dataset, head, column='exercised') == 0).mean() >= 0.5:
+        return np.nan
+    return (
+        scores(loss, dataset, head) - scores('an', dataset, 'linear' if head == 'cosine' else head)
+    ).mean()
 
 
 def gains_of(paper, table, baseline, columns, names, head='linear'):
     rows = printed(paper, table)
-    return [(LOSSES[name], panel, rows[name]['mean'][k] - rows[baseline]['mean'][k], ours(LOSSES[name], SETS[panel], head)) for name in names for panel, k in columns.items()]
+    return [
+        (
+            LOSSES[name],
+            panel,
+            rows[name]['mean'][k] - rows[baseline]['mean'][k],
+            ours(LOSSES[name], SETS[panel], head),
+        )
+        for name in names
+        for panel, k in columns.items()
+    ]
 
 
 @cache
 def over_own_an():
     "Gains over AN that the same people trained, published and ours: (source, loss, panel)."
-    cole = gains_of('hml', '2', 'AN', dict(zip(('VOC', 'COCO', 'CUB', 'NUS'), range(4), strict=True)), ('WAN', 'LS', 'EPR', 'ROLE'))
+    cole = gains_of(
+        'hml',
+        '2',
+        'AN',
+        dict(zip(('VOC', 'COCO', 'CUB', 'NUS'), range(4), strict=True)),
+        ('WAN', 'LS', 'EPR', 'ROLE'),
+    )
     here = dict(zip(PANELS, range(4), strict=True))
-    em = gains_of('em_apl', '1', 'AN', here, ('DW', 'L1R', 'L2R', 'LS', 'N-LS', 'ROLE', 'EM', 'EM+APL', 'Focal loss', 'ASL'))
-    lac = gains_of('lac', '2', 'L_AN', here, ('L_WAN', 'L_EPR', 'L_AN-LS', 'L_ROLE', 'L_EM', 'L_EM + L_APL', 'Ours'), 'labelwise')
-    hml = gains_of('hml', '4', 'neither', dict(zip(('VOC', 'COCO', 'CUB', 'NUS'), range(4), strict=True)), ('HL + AL',), 'cosine')
-    lines = [(source, *line) for source, part in (('Cole', cole), ('EM/APL', em), ('LAC', lac), ('HML', hml)) for line in part]
+    em = gains_of(
+        'em_apl',
+        '1',
+        'AN',
+        here,
+        ('DW', 'L1R', 'L2R', 'LS', 'N-LS', 'ROLE', 'EM', 'EM+APL', 'Focal loss', 'ASL'),
+    )
+    lac = gains_of(
+        'lac',
+        '2',
+        'L_AN',
+        here,
+        ('L_WAN', 'L_EPR', 'L_AN-LS', 'L_ROLE', 'L_EM', 'L_EM + L_APL', 'Ours'),
+        'labelwise',
+    )
+    hml = gains_of(
+        'hml',
+        '4',
+        'neither',
+        dict(zip(('VOC', 'COCO', 'CUB', 'NUS'), range(4), strict=True)),
+        ('HL + AL',),
+        'cosine',
+    )
+    lines = [
+        (source, *line)
+        for source, part in (('Cole', cole), ('EM/APL', em), ('LAC', lac), ('HML', hml))
+        for line in part
+    ]
     return pd.DataFrame(lines, columns=['source', 'loss', 'panel', 'theirs', 'ours'])
 
 
 def pooled_spearman(table, columns, one, other):
     "Ranks within each column, of columns with three methods or more, then Pearson's correlation of all of them."
     groups = table.dropna(subset=[one, other]).groupby(columns)
-    ranks = groups[[one, other]].rank() - groups[[one, other]].transform('size').add(1).div(2).to_numpy()[:, None]
+    ranks = (
+        groups[[one, other]].rank()
+        - groups[[one, other]].transform('size').add(1).div(2).to_numpy()[:, None]
+    )
     return ranks[groups[one].transform('size') > 2].corr().iloc[0, 1]
 
 
 @pytest.mark.silent('B')
 def test_the_fronts_correlations_are_those_of_gains_over_an_of_the_same_source():
-    if not complete([('em', *SINGLE), ('an', *SINGLE)], SETS.values()): pytest.skip('no runs are recorded')
+    if not complete([('em', *SINGLE), ('an', *SINGLE)], SETS.values()):
+        pytest.skip('no runs are recorded')
     known, every = tables.record(RECORD), over_own_an()
-    said = front.findings(front.gains(known), {}, front.by_source(known)).replace('\n ', '').replace('−', '-')
-    in_picture = every[((every.source == 'Cole') | (every.source == 'HML') | every.loss.isin(['em', 'lac']) & ((every.source == 'EM/APL') == (every.loss == 'em'))) & every.ours.notna()]
+    said = (
+        front.findings(front.gains(known), {}, front.by_source(known))
+        .replace('\n ', '')
+        .replace('−', '-')
+    )
+    in_picture = every[
+        (
+            (every.source == 'Cole')
+            | (every.source == 'HML')
+            | every.loss.isin(['em', 'lac']) & ((every.source == 'EM/APL') == (every.loss == 'em'))
+        )
+        & every.ours.notna()
+    ]
     assert len(in_picture) == 28 and in_picture.loss.nunique() == 7
     rho = pooled_spearman(in_picture, ['panel'], 'theirs', 'ours')
-    assert f'7 of these methods have published gains over AN of the same source ({len(in_picture)} cells' in said
-    assert f'{in_picture.ours.mean():+.1f} against {in_picture.theirs.mean():+.1f} on average' in said
+    assert (
+        f'7 of these methods have published gains over AN of the same source ({len(in_picture)} cells'
+        in said
+    )
+    assert (
+        f'{in_picture.ours.mean():+.1f} against {in_picture.theirs.mean():+.1f} on average' in said
+    )
     assert f'of these published gains with ours is {rho:+.2f} (' in said and rho > 0.5
     three = every[(every.source != 'HML')]
     both = three[three.ours.notna()]
-    assert f'each over its own AN, it is {pooled_spearman(both, ["source", "panel"], "theirs", "ours"):+.2f} (' in said
-    assert f'{len(both)} cells, on average {both.theirs.mean():+.1f} published and {both.ours.mean():+.1f} here' in said
-    pairs = three.merge(three, on=['loss', 'panel'], suffixes=('', '_other')).query('source < source_other')
+    assert (
+        f'each over its own AN, it is {pooled_spearman(both, ["source", "panel"], "theirs", "ours"):+.2f} ('
+        in said
+    )
+    assert (
+        f'{len(both)} cells, on average {both.theirs.mean():+.1f} published and {both.ours.mean():+.1f} here'
+        in said
+    )
+    pairs = three.merge(three, on=['loss', 'panel'], suffixes=('', '_other')).query(
+        'source < source_other'
+    )
     ceiling = pooled_spearman(pairs, ['source', 'source_other', 'panel'], 'theirs', 'theirs_other')
-    assert f'agree with each other at {ceiling:+.2f} ({len(pairs)} cells, {(pairs.theirs - pairs.theirs_other).abs().mean():.1f} points' in said
+    assert (
+        f'agree with each other at {ceiling:+.2f} ({len(pairs)} cells, {(pairs.theirs - pairs.theirs_other).abs().mean():.1f} points'
+        in said
+    )
     assert f'ours and theirs: {(both.theirs - both.ours).abs().mean():.1f})' in said

@@ -1,4 +1,5 @@
 "The tutorials: what a reader meets first, what is kept in them, and that what they say follows from what they computed."
+
 import json
 import os
 import re
@@ -22,12 +23,17 @@ FOLDER = ROOT / 'nbs' / 'tutorials'
 NAMES = ('choose_a_method', 'label_photos', 'your_own_data', 'your_own_method')
 
 
-def read(name): return nbformat.read(FOLDER / f'{name}.ipynb', 4)
+def read(name):
+    return nbformat.read(FOLDER / f'{name}.ipynb', 4)
 
 
 def environment():
     "What a tutorial must leave alone; scikit-learn and torch set these others themselves, once a process."
-    return {key: value for key, value in os.environ.items() if not key.startswith(('KMP_', 'TORCHINDUCTOR_'))}
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(('KMP_', 'TORCHINDUCTOR_'))
+    }
 
 
 def run(name, tmp_path, outputs=ROOT / 'outputs', **changed):
@@ -40,20 +46,25 @@ def run(name, tmp_path, outputs=ROOT / 'outputs', **changed):
         patch.chdir(tmp_path)
         inside = environment()
         for cell in read(name).cells:
-            if cell.cell_type != 'code': continue
+            if cell.cell_type != 'code':
+                continue
             exec(compile(cell.source, f'{name}.ipynb', 'exec'), names)
-            if 'parameters' in cell.metadata.get('tags', []): names |= changed
-            for number in plt.get_fignums(): plt.figure(number).canvas.draw()   # as a notebook shows it
+            if 'parameters' in cell.metadata.get('tags', []):
+                names |= changed
+            for number in plt.get_fignums():
+                plt.figure(number).canvas.draw()  # as a notebook shows it
             plt.close('all')
         assert environment() == inside, 'the environment is not as it was'
     assert (environment(), methods.names(), set(sweeps.SUITES)) == before
-    assert set(names['parameters']()) <= set(parameters(name)), 'a name of a later cell would be refused when all cells are run again'
+    assert set(names['parameters']()) <= set(parameters(name)), (
+        'a name of a later cell would be refused when all cells are run again'
+    )
     return names
 
 
 def parameters(name):
     "What the parameters cell of a tutorial sets."
-    cell, = (cell for cell in read(name).cells if 'parameters' in cell.metadata.get('tags', []))
+    (cell,) = (cell for cell in read(name).cells if 'parameters' in cell.metadata.get('tags', []))
     names = {}
     exec(cell.source, names)
     return names.keys() - {'__builtins__'}
@@ -61,35 +72,62 @@ def parameters(name):
 
 # ---- parameters
 
+
 def begin(name, given, where):
     "Execute the first cells of a tutorial, with names set as papermill does: behind the parameters cell, or first where the tag is missing."
     names = {'__name__': '__main__'} | (given if where == 'first' else {})
     for cell in [cell for cell in read(name).cells if cell.cell_type == 'code'][:3]:
         exec(compile(cell.source, f'{name}.ipynb', 'exec'), names)
-        if where in cell.metadata.get('tags', []): names |= given
+        if where in cell.metadata.get('tags', []):
+            names |= given
 
 
 @pytest.mark.parametrize('name', NAMES)
 def test_a_wrong_name_or_a_lost_tag_stops_a_tutorial(name):
     begin(name, {'dataset': 'x'}, 'parameters')
-    with pytest.raises(SpmlError, match=f"unknown parameter of {name}.ipynb 'datset'; allowed: .*Did you mean 'dataset'"): begin(name, {'datset': 'x'}, 'parameters')
-    with pytest.raises(SpmlError, match="lost its tag 'parameters'"): begin(name, {'dataset': 'x'}, 'first')
+    with pytest.raises(
+        SpmlError,
+        match=f"unknown parameter of {name}.ipynb 'datset'; allowed: .*Did you mean 'dataset'",
+    ):
+        begin(name, {'datset': 'x'}, 'parameters')
+    with pytest.raises(SpmlError, match="lost its tag 'parameters'"):
+        begin(name, {'dataset': 'x'}, 'first')
 
 
 def test_a_wrong_name_ends_papermill_with_an_error(tmp_path):
-    process, _ = test_notebooks.papermill(tmp_path, '-p', 'folder', 'photos', notebook='tutorials/your_own_data.ipynb')
-    assert process.returncode != 0 and "unknown parameter of your_own_data.ipynb 'folder'" in process.stderr
+    process, _ = test_notebooks.papermill(
+        tmp_path, '-p', 'folder', 'photos', notebook='tutorials/your_own_data.ipynb'
+    )
+    assert (
+        process.returncode != 0
+        and "unknown parameter of your_own_data.ipynb 'folder'" in process.stderr
+    )
 
 
-@pytest.mark.parametrize('file', [FOLDER.parent / 'train.ipynb', *(FOLDER / f'{name}.ipynb' for name in NAMES)], ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    'file',
+    [FOLDER.parent / 'train.ipynb', *(FOLDER / f'{name}.ipynb' for name in NAMES)],
+    ids=lambda file: file.stem,
+)
 def test_the_size_of_photos_that_is_unset_is_the_one_told(file):
-    line, = (line for cell in nbformat.read(file, 4).cells for line in cell.source.splitlines() if line.startswith('image_size = None'))
-    told = re.search(r'None: (\d+) for mini, (\d+) for efficientnet_lite0, else (\d+)$', line).groups()
-    sizes = [runs.resolve(runs.Config(dataset='folder', backbone=backbone)).image_size for backbone in ('mini', 'efficientnet_lite0', 'resnet18')]
+    (line,) = (
+        line
+        for cell in nbformat.read(file, 4).cells
+        for line in cell.source.splitlines()
+        if line.startswith('image_size = None')
+    )
+    told = re.search(
+        r'None: (\d+) for mini, (\d+) for efficientnet_lite0, else (\d+)$', line
+    ).groups()
+    sizes = [
+        runs.resolve(runs.Config(dataset='folder', backbone=backbone)).image_size
+        for backbone in ('mini', 'efficientnet_lite0', 'resnet18')
+    ]
     assert [int(size) for size in told] == sizes
 
 
 # ---- folders of a reader
+
 
 def draw_set(folder, kind):
     "A few drawn photos: 25 cells of a grid, of which one to three are lit. Returns: the folder."
@@ -99,17 +137,30 @@ def draw_set(folder, kind):
     (folder / 'images').mkdir(parents=True)
     true = np.zeros((count, classes), int)
     for row in range(count):
-        true[row, random.choice(classes, random.integers(1, min(3, classes) + 1), replace=False, p=share)] = 1
+        true[
+            row,
+            random.choice(classes, random.integers(1, min(3, classes) + 1), replace=False, p=share),
+        ] = 1
         pixels = random.integers(0, 60, (40, 40, 3), dtype=np.uint8)
-        for c in np.flatnonzero(true[row]): pixels[8 * (c // 5):8 * (c // 5) + 8, 8 * (c % 5):8 * (c % 5) + 8] = [250, 40 * (c % 6), 200 - 40 * (c % 5)]
+        for c in np.flatnonzero(true[row]):
+            pixels[8 * (c // 5) : 8 * (c // 5) + 8, 8 * (c % 5) : 8 * (c % 5) + 8] = [
+                250,
+                40 * (c % 6),
+                200 - 40 * (c % 5),
+            ]
         Image.fromarray(pixels).save(folder / 'images' / f'{row:03}.png')
     names = [f'a class with a long name and the number {c}' for c in range(classes)]
     table = pd.DataFrame({'image': [f'{row:03}.png' for row in range(count)]})
     first = [random.choice(np.flatnonzero(row)) for row in true]
-    if kind == 'positives': table['positives'] = [names[c] for c in first]                           # one label each, nothing in full
-    elif kind == 'two classes': table['labels'] = ['|'.join(np.array(names)[row > 0]) for row in true]   # complete
-    else:                                                                                            # one label each to train on, the rest in full
-        split, single = np.repeat(['train', 'val', 'test'], [140, 40, 60]), np.arange(classes) == np.array(first)[:, None]
+    if kind == 'positives':
+        table['positives'] = [names[c] for c in first]  # one label each, nothing in full
+    elif kind == 'two classes':
+        table['labels'] = ['|'.join(np.array(names)[row > 0]) for row in true]  # complete
+    else:  # one label each to train on, the rest in full
+        split, single = (
+            np.repeat(['train', 'val', 'test'], [140, 40, 60]),
+            np.arange(classes) == np.array(first)[:, None],
+        )
         cells = np.where((split == 'train')[:, None], np.where(single, '1', ''), true.astype(str))
         table = pd.concat([table, pd.DataFrame(cells, columns=names)], axis=1).assign(split=split)
     table.to_csv(folder / 'labels.csv', index=False)
@@ -128,33 +179,72 @@ def test_a_tutorial_runs_on_the_folder_of_its_reader(tmp_path, name, kind):
     before = (folder / 'labels.csv').read_bytes()
     names = run(name, tmp_path, dataset=str(folder), backbone='mini', image_size=40)
     data = names['data']
-    assert len(data.class_names) == {'25 classes': 25, 'positives': 4, 'two classes': 2}[kind] and Path(data.images[0]).parent.parent == folder
+    assert (
+        len(data.class_names) == {'25 classes': 25, 'positives': 4, 'two classes': 2}[kind]
+        and Path(data.images[0]).parent.parent == folder
+    )
     if name == 'your_own_data':
         result = names['chosen']
-        assert result.scores['test_truth'] == KINDS[kind] and names['truth'] is None and set(names['best']) == {'an', 'em', 'hml'}
+        assert (
+            result.scores['test_truth'] == KINDS[kind]
+            and names['truth'] is None
+            and set(names['best']) == {'an', 'em', 'hml'}
+        )
         assert len(names['doubtful']) == (names['observed'] > 0).sum() and len(names['again']) == 12
         listed = pd.read_csv(result.folder / 'missing.csv')
         assert set(listed.label) <= set(data.class_names) and listed.label[:30].nunique() > 1
-        assert names['first'].groupby('class').size().max() <= 3   # no class fills the pictures
-        assert names['words'] == ['compare', str(folder), 'an', 'em', 'hml', '--seeds', '3']   # the command as one can give it: the folder as the reader gave it
-    if name == 'your_own_method': assert (names['table'].n == 2).all() and names['observed'] == ('single' if kind == 'two classes' else 'full')
+        assert names['first'].groupby('class').size().max() <= 3  # no class fills the pictures
+        assert names['words'] == [
+            'compare',
+            str(folder),
+            'an',
+            'em',
+            'hml',
+            '--seeds',
+            '3',
+        ]  # the command as one can give it: the folder as the reader gave it
+    if name == 'your_own_method':
+        assert (names['table'].n == 2).all() and names['observed'] == (
+            'single' if kind == 'two classes' else 'full'
+        )
     if name == 'choose_a_method':
-        assert set(names['effects']) | {'an'} == set(names['own_table'].loss) and (names['own_table'].n == 2).all() and names['truth'][0] == KINDS[kind]
+        assert (
+            set(names['effects']) | {'an'} == set(names['own_table'].loss)
+            and (names['own_table'].n == 2).all()
+            and names['truth'][0] == KINDS[kind]
+        )
         assert all(e.low < e.mean < e.high for e in names['effects'].values())
-    if name == 'label_photos': assert names['result'].scores['test_truth'] == KINDS[kind] and names['scores'].notna().all(axis=None)
-    assert (folder / 'labels.csv').read_bytes() == before   # reading a folder changes nothing in it
+    if name == 'label_photos':
+        assert names['result'].scores['test_truth'] == KINDS[kind] and names['scores'].notna().all(
+            axis=None
+        )
+    assert (folder / 'labels.csv').read_bytes() == before  # reading a folder changes nothing in it
 
 
 @pytest.mark.slow
 def test_one_command_goes_all_the_way_on_a_folder(tmp_path):
     folder = draw_set(tmp_path / 'photos', 'positives')
-    process, outputs = test_notebooks.papermill(tmp_path, '-p', 'dataset', str(folder), '-p', 'backbone', 'mini', '-p', 'image_size', '40',
-                                                notebook='tutorials/your_own_data.ipynb')
+    process, outputs = test_notebooks.papermill(
+        tmp_path,
+        '-p',
+        'dataset',
+        str(folder),
+        '-p',
+        'backbone',
+        'mini',
+        '-p',
+        'image_size',
+        '40',
+        notebook='tutorials/your_own_data.ipynb',
+    )
     assert process.returncode == 0, process.stderr
     assert 'unknown parameter' not in process.stderr
     said = ''.join(o.get('data', {}).get('text/markdown', '') for o in outputs)
     assert 'In short' in said and 'against observed labels' in said
-    assert len(list((tmp_path / 'runs').glob('*/DONE'))) == 6 and len(list((tmp_path / 'runs').glob('*/missing.csv'))) == 1
+    assert (
+        len(list((tmp_path / 'runs').glob('*/DONE'))) == 6
+        and len(list((tmp_path / 'runs').glob('*/missing.csv'))) == 1
+    )
 
 
 @pytest.mark.parametrize('name', NAMES)
@@ -172,13 +262,20 @@ def test_what_is_kept_is_small_and_whole(name):
     assert (FOLDER / f'{name}.ipynb').stat().st_size <= 300 * 1024
     code = [cell for cell in read(name).cells if cell.cell_type == 'code']
     outputs = [output for cell in code for output in cell.outputs]
-    assert sum(any(kind.startswith('image/') for kind in o.get('data', {})) for o in outputs) >= 3, 'it was not run'
+    assert (
+        sum(any(kind.startswith('image/') for kind in o.get('data', {})) for o in outputs) >= 3
+    ), 'it was not run'
     assert not [o for o in outputs if o.output_type == 'error' or o.get('name') == 'stderr']
-    texts = [json.dumps({k: v for k, v in o.get('data', {}).items() if not k.startswith('image/')}) + o.get('text', '') for o in outputs]
+    texts = [
+        json.dumps({k: v for k, v in o.get('data', {}).items() if not k.startswith('image/')})
+        + o.get('text', '')
+        for o in outputs
+    ]
     assert 'In short' in texts[-1] or 'In short' in ''.join(texts[-3:])
 
 
 # ---- your own data
+
 
 @pytest.fixture(scope='module')
 def own_data(tmp_path_factory):
@@ -194,16 +291,28 @@ def test_wrong_and_missing_labels_are_found_better_than_by_chance(own_data):
 
 def test_the_lists_say_what_the_table_and_the_truth_say(own_data):
     names, kept = own_data
-    table = pd.read_csv(kept / 'photos' / 'labels.csv', dtype=str, keep_default_na=False).set_index('image')
+    table = pd.read_csv(kept / 'photos' / 'labels.csv', dtype=str, keep_default_na=False).set_index(
+        'image'
+    )
     train = table[table.split == 'train'].drop(columns='split')
     assert ((train == '1').sum(axis=1) == 1).all() and set(np.unique(train)) == {'', '1'}
-    wrong, missing = (pd.read_csv(names['chosen'].folder / f'{name}.csv') for name in ('doubtful', 'missing'))
-    assert sorted(wrong.image) == sorted(train.index) and (wrong.given == [train.columns[(train.loc[i] == '1').argmax()] for i in wrong.image]).all()
+    wrong, missing = (
+        pd.read_csv(names['chosen'].folder / f'{name}.csv') for name in ('doubtful', 'missing')
+    )
+    assert (
+        sorted(wrong.image) == sorted(train.index)
+        and (
+            wrong.given == [train.columns[(train.loc[i] == '1').argmax()] for i in wrong.image]
+        ).all()
+    )
     assert wrong.support.is_monotonic_increasing and missing.probability.is_monotonic_decreasing
     assert all(train.at[i, c] == '' for i, c in zip(missing.image, missing.label, strict=True))
     truth, data = names['truth'], names['data']
     row = {name: k for k, name in enumerate(data.image_names)}
-    first = [truth[row[i], data.class_names.index(g)] < 0 for i, g in zip(wrong.image, wrong.given, strict=True)][:names['k']]
+    first = [
+        truth[row[i], data.class_names.index(g)] < 0
+        for i, g in zip(wrong.image, wrong.given, strict=True)
+    ][: names['k']]
     assert np.mean(first) == names['found']
 
 
@@ -213,48 +322,80 @@ def test_predictions_are_probabilities_of_the_chosen_run(own_data):
     p = table[names['data'].class_names].to_numpy()
     assert p.shape == (12, 10) and p.min() >= 0 and p.max() <= 1
     threshold = names['chosen'].scores['threshold']
-    above = [{c for c, v in zip(names['data'].class_names, row, strict=True) if v >= threshold} for row in p]
+    above = [
+        {c for c, v in zip(names['data'].class_names, row, strict=True) if v >= threshold}
+        for row in p
+    ]
     assert [set(text.split('|')) - {''} for text in table.labels] == above
 
 
 def test_a_folder_of_the_readers_whose_names_hold_any_sign(tmp_path, photo_folder):
     table = photo_folder / 'labels.csv'
     table.write_text(table.read_text().replace('red', '$\\red$'))
-    names = run('your_own_data', tmp_path, dataset=photo_folder, image_size=64, methods=['an', 'em'], runs_folder=tmp_path / 'kept', new_photos=photo_folder / 'images')
+    names = run(
+        'your_own_data',
+        tmp_path,
+        dataset=photo_folder,
+        image_size=64,
+        methods=['an', 'em'],
+        runs_folder=tmp_path / 'kept',
+        new_photos=photo_folder / 'images',
+    )
     assert set(names['best']) == {'an', 'em'} and len(names['again']) == 60
     assert names['chosen'].folder.parent == tmp_path / 'kept' / 'runs'
 
 
 # ---- label photos
 
+
 @pytest.fixture(scope='module')
-def labelled(tmp_path_factory): return run('label_photos', tmp_path_factory.mktemp('label'), sample=20)
+def labelled(tmp_path_factory):
+    return run('label_photos', tmp_path_factory.mktemp('label'), sample=20)
 
 
 def test_the_answers_of_the_program_are_in_the_table_and_train(labelled):
     sheet, truth = labelled['sheet'], labelled['truth']
     table = sheet.table()
-    assert len(sheet.waiting(full=True)) == 0 and (table.split != 'train').sum() == len(sheet.sample) == 30 and (table.split == 'test').sum() == 15
+    assert (
+        len(sheet.waiting(full=True)) == 0
+        and (table.split != 'train').sum() == len(sheet.sample) == 30
+        and (table.split == 'test').sum() == 15
+    )
     for image, row in table.iterrows():
         there = {name for name in sheet.class_names if row[name] == '1'}
-        assert there == set(truth[image]) if image in sheet.sample else len(there) == bool(truth[image]) and there <= set(truth[image])
-    assert labelled['result'].scores['test_truth'] == 'complete' and labelled['got'] > 2 * labelled['random_share']
+        assert (
+            there == set(truth[image])
+            if image in sheet.sample
+            else len(there) == bool(truth[image]) and there <= set(truth[image])
+        )
+    assert (
+        labelled['result'].scores['test_truth'] == 'complete'
+        and labelled['got'] > 2 * labelled['random_share']
+    )
     line = labelled['scores'].loc['mAP']
     assert line.low < line.value < line.high
 
 
 def test_the_models_first_guess_is_number_one(labelled):
-    labeller, guesses = labelled['labeller'], pd.read_csv(labelled['result'].folder / 'guesses.csv', index_col='image')
+    labeller, guesses = (
+        labelled['labeller'],
+        pd.read_csv(labelled['result'].folder / 'guesses.csv', index_col='image'),
+    )
     likely = guesses.loc[labeller.image].sort_values(ascending=False).index
-    assert labeller.shown[0] == likely[0] and labeller.buttons[0].description.startswith(f'1 {likely[0]} ')
+    assert labeller.shown[0] == likely[0] and labeller.buttons[0].description.startswith(
+        f'1 {likely[0]} '
+    )
 
 
 @pytest.fixture
 def labeller(tmp_path, labelled):
     "The labeller of the notebook, before a person, on eight photos."
     (tmp_path / 'photos' / 'images').mkdir(parents=True)
-    for k in range(8): Image.new('RGB', (20, 20), (30 * k, 0, 0)).save(tmp_path / 'photos' / 'images' / f'{k}.png')
-    return labelled['Labeller'](labelled['annotate'].Sheet(tmp_path / 'photos', ['cat', 'car', 'dog'], sample=2))
+    for k in range(8):
+        Image.new('RGB', (20, 20), (30 * k, 0, 0)).save(tmp_path / 'photos' / 'images' / f'{k}.png')
+    return labelled['Labeller'](
+        labelled['annotate'].Sheet(tmp_path / 'photos', ['cat', 'car', 'dog'], sample=2)
+    )
 
 
 def enter(labeller, text):
@@ -266,33 +407,59 @@ def enter(labeller, text):
 def test_keys_answer_and_a_wrong_one_changes_nothing(labeller):
     sheet, first = labeller.sheet, labeller.image
     enter(labeller, 'ca')
-    assert labeller.image == first and 'may mean cat, car' in labeller.wrong.value and labeller.field.value == '' and not len(sheet.table())
+    assert (
+        labeller.image == first
+        and 'may mean cat, car' in labeller.wrong.value
+        and labeller.field.value == ''
+        and not len(sheet.table())
+    )
     enter(labeller, '3')
-    assert labeller.image != first and labeller.wrong.value == '' and sheet.table().loc[first, 'dog'] == '1'
+    assert (
+        labeller.image != first
+        and labeller.wrong.value == ''
+        and sheet.table().loc[first, 'dog'] == '1'
+    )
     second = labeller.image
-    labeller.field.value = 'cat'   # somebody clicked elsewhere: no Enter, no answer
+    labeller.field.value = 'cat'  # somebody clicked elsewhere: no Enter, no answer
     assert labeller.image == second and labeller.field.value == ''
     enter(labeller, '-')
     assert labeller.image == first and labeller.marked == {'dog'}
     enter(labeller, '0')
-    assert (sheet.table().loc[first, ['cat', 'car', 'dog']] == '0').all() and labeller.image == second
+    assert (
+        sheet.table().loc[first, ['cat', 'car', 'dog']] == '0'
+    ).all() and labeller.image == second
     enter(labeller, '?')
     third = labeller.image
     enter(labeller, '+ bird')
-    assert third != second and sheet.table().loc[third, 'bird'] == '1' and [b.description for b in labeller.buttons] == ['1 cat', '2 car', '3 dog', '4 bird']
-    for _ in range(4): enter(labeller, '1')
-    assert sheet.waiting() == [] and labeller.image is None and 'all of them are labelled' in labeller.told.value
+    assert (
+        third != second
+        and sheet.table().loc[third, 'bird'] == '1'
+        and [b.description for b in labeller.buttons] == ['1 cat', '2 car', '3 dog', '4 bird']
+    )
+    for _ in range(4):
+        enter(labeller, '1')
+    assert (
+        sheet.waiting() == []
+        and labeller.image is None
+        and 'all of them are labelled' in labeller.told.value
+    )
 
 
 def test_back_shows_a_photo_in_its_own_mode(labeller):
     "A click on a photo of the sample in the mode of one label would take its other labels away."
     labeller.kind.value = True
     image = labeller.image
-    for k in (0, 1): labeller.buttons[k].click()
+    for k in (0, 1):
+        labeller.buttons[k].click()
     labeller.done.click()
     labeller.kind.value = False
     enter(labeller, '-')
-    assert labeller.image == image and labeller.kind.value and labeller.marked == {'cat', 'car'} and not labeller.done.disabled
+    assert (
+        labeller.image == image
+        and labeller.kind.value
+        and labeller.marked == {'cat', 'car'}
+        and not labeller.done.disabled
+    )
     labeller.buttons[2].click()
     labeller.done.click()
     assert labeller.sheet.table().loc[image].tolist() == ['1', '1', '1', 'test']
@@ -301,8 +468,13 @@ def test_back_shows_a_photo_in_its_own_mode(labeller):
 def test_clicks_mark_all_that_is_on_a_photo_of_the_sample(labeller):
     labeller.kind.value = True
     image = labeller.image
-    for k in (0, 2, 1, 1): labeller.buttons[k].click()
-    assert labeller.marked == {'cat', 'dog'} and [b.button_style for b in labeller.buttons] == ['success', '', 'success'] and not len(labeller.sheet.table())
+    for k in (0, 2, 1, 1):
+        labeller.buttons[k].click()
+    assert (
+        labeller.marked == {'cat', 'dog'}
+        and [b.button_style for b in labeller.buttons] == ['success', '', 'success']
+        and not len(labeller.sheet.table())
+    )
     labeller.done.click()
     assert labeller.sheet.table().loc[image].tolist() == ['1', '0', '1', 'test']
     labeller.kind.value = False
@@ -313,14 +485,22 @@ def test_clicks_mark_all_that_is_on_a_photo_of_the_sample(labeller):
 
 # ---- your own method
 
+
 @pytest.fixture(scope='module')
-def own_method(tmp_path_factory): return run('your_own_method', tmp_path_factory.mktemp('method'))
+def own_method(tmp_path_factory):
+    return run('your_own_method', tmp_path_factory.mktemp('method'))
 
 
 def test_the_loss_has_the_gradient_of_its_formula(own_method):
     s = torch.linspace(-8, 8, 161, dtype=torch.float64, requires_grad=True)
-    for z, slope in ((0, lambda p: 3 * p ** 2 * (1 - p) ** 2), (1, lambda p: p - 1), (-1, lambda p: p)):
-        gradient, = torch.autograd.grad(own_method['my_hill_loss'](s[None], torch.full((1, 161), z), reduction='sum'), s)
+    for z, slope in (
+        (0, lambda p: 3 * p**2 * (1 - p) ** 2),
+        (1, lambda p: p - 1),
+        (-1, lambda p: p),
+    ):
+        (gradient,) = torch.autograd.grad(
+            own_method['my_hill_loss'](s[None], torch.full((1, 161), z), reduction='sum'), s
+        )
         assert torch.allclose(gradient, slope(torch.sigmoid(s)).detach(), atol=1e-12)
 
 
@@ -330,16 +510,25 @@ def test_all_had_the_same_search_and_are_compared_by_seed(own_method):
     tests = own_method['tests']
     mine, plain = (np.array(table.set_index('loss').test_maps[name]) for name in ('my_hill', 'an'))
     line = tests.loc['an']
-    assert line.difference == pytest.approx((mine - plain).mean(), abs=0.02) and line.low < line.difference < line.high
-    assert line['p paired'] == pytest.approx(own_method['stats'].ttest_rel(mine, plain).pvalue, rel=0.2)
+    assert (
+        line.difference == pytest.approx((mine - plain).mean(), abs=0.02)
+        and line.low < line.difference < line.high
+    )
+    assert line['p paired'] == pytest.approx(
+        own_method['stats'].ttest_rel(mine, plain).pvalue, rel=0.2
+    )
 
 
-@pytest.mark.parametrize('others, all_of_them', [('em', ['an', 'em']), ('em an', ['em', 'an']), (['gr', 'em'], ['an', 'gr', 'em'])])
+@pytest.mark.parametrize(
+    'others, all_of_them',
+    [('em', ['an', 'em']), ('em an', ['em', 'an']), (['gr', 'em'], ['an', 'gr', 'em'])],
+)
 def test_an_is_always_among_the_others(others, all_of_them):
     names = {'__name__': '__main__'}
     for cell in [cell for cell in read('your_own_method').cells if cell.cell_type == 'code'][:4]:
         exec(compile(cell.source, 'your_own_method.ipynb', 'exec'), names)
-        if 'parameters' in cell.metadata.get('tags', []): names['others'] = others
+        if 'parameters' in cell.metadata.get('tags', []):
+            names['others'] = others
     names['environment'].stop()
     assert names['others'] == all_of_them
 
@@ -347,7 +536,7 @@ def test_an_is_always_among_the_others(others, all_of_them):
 def test_the_number_of_seeds_is_that_of_a_simulation(own_method):
     random = np.random.default_rng(0)
     draws = random.normal(1.0, 1.0, (20000, 10))
-    t = draws.mean(1) / (draws.std(1, ddof=1) / 10 ** 0.5)
+    t = draws.mean(1) / (draws.std(1, ddof=1) / 10**0.5)
     found = (abs(t) > own_method['stats'].t.ppf(0.975, 9)).mean()
     assert own_method['power'](10, 1.0) == pytest.approx(found, abs=0.015)
     assert own_method['seeds_needed'](1.0, 1.0) == 10
@@ -355,8 +544,10 @@ def test_the_number_of_seeds_is_that_of_a_simulation(own_method):
 
 # ---- choose a method
 
+
 @pytest.fixture(scope='module')
-def choose(tmp_path_factory): return run('choose_a_method', tmp_path_factory.mktemp('choose'))
+def choose(tmp_path_factory):
+    return run('choose_a_method', tmp_path_factory.mktemp('choose'))
 
 
 def test_gains_are_those_of_the_record(choose):
@@ -365,36 +556,65 @@ def test_gains_are_those_of_the_record(choose):
     assert len(both) and np.allclose(both.gain, both.over_an, atol=0.011)
     clear = compared[compared.verdict == choose['above']]
     assert len(clear) and (clear.gain > clear.gain_half).all() and (clear.n >= 2).all()
-    one = clear[clear.effect.notna()].iloc[0]   # seeds and test images, as everywhere
-    assert one.gain_half == pytest.approx(one.effect.half_width) and one.gain == pytest.approx(one.effect.mean)
+    one = clear[clear.effect.notna()].iloc[0]  # seeds and test images, as everywhere
+    assert one.gain_half == pytest.approx(one.effect.half_width) and one.gain == pytest.approx(
+        one.effect.mean
+    )
 
 
 def test_claims_and_classes_are_told_without_any_data(choose):
     claims, share, facts = (choose[name] for name in ('claims', 'share', 'facts'))
-    assert share.to_numpy().sum() == len(claims) and share.sum()['reproduced'] == (claims.ours == 'reproduced').sum() > 0
-    assert facts[['classes', 'false negatives']].notna().all(axis=None) and facts['false negatives'].between(0, 100).all()
+    assert (
+        share.to_numpy().sum() == len(claims)
+        and share.sum()['reproduced'] == (claims.ours == 'reproduced').sum() > 0
+    )
+    assert (
+        facts[['classes', 'false negatives']].notna().all(axis=None)
+        and facts['false negatives'].between(0, 100).all()
+    )
 
 
 def test_advice_is_backed_or_withheld(choose):
     decision, compared = choose['decision'], choose['compared']
     for _, line in decision.iterrows():
         if line.advice in set(compared.method):
-            verdicts = compared[(compared.method == line.advice) & compared.dataset.isin(line['evidence from'].split(', '))].verdict
-            assert len(verdicts) and choose['below'] not in set(verdicts) and line['gain over AN'].startswith('+')
-        if line['evidence from'].startswith(('no ', 'fewer')): assert line.advice == 'no advice'
-    assert decision.advice.iloc[0] != 'no advice'   # of photos of which nothing is known: every method has run on every set
+            verdicts = compared[
+                (compared.method == line.advice)
+                & compared.dataset.isin(line['evidence from'].split(', '))
+            ].verdict
+            assert (
+                len(verdicts)
+                and choose['below'] not in set(verdicts)
+                and line['gain over AN'].startswith('+')
+            )
+        if line['evidence from'].startswith(('no ', 'fewer')):
+            assert line.advice == 'no advice'
+    assert (
+        decision.advice.iloc[0] != 'no advice'
+    )  # of photos of which nothing is known: every method has run on every set
     assert not compared.dataset.str.endswith('_finetune').any()
 
 
 def test_advice_follows_the_numbers(tmp_path):
     "With the numbers of two methods exchanged in the files, the advice names the other one; with one data set alone, nothing breaks."
     outputs, numbers = tmp_path / 'outputs', ['val_map', 'test_map', 'sd', 'over_an', 'test_maps']
-    shutil.copytree(ROOT / 'outputs', outputs, ignore=shutil.ignore_patterns('*.svg', '*.npz', '*.html'))
-    file = min(f for f in (outputs / 'methods').glob('*.csv') if not f.stem.endswith(('_search', '_best_of_k')))
+    shutil.copytree(
+        ROOT / 'outputs', outputs, ignore=shutil.ignore_patterns('*.svg', '*.npz', '*.html')
+    )
+    file = min(
+        f
+        for f in (outputs / 'methods').glob('*.csv')
+        if not f.stem.endswith(('_search', '_best_of_k'))
+    )
     for other in (outputs / 'methods').glob('*'):
-        if not re.fullmatch(f'{file.stem}(_search|_best_of_k)?.csv', other.name): other.unlink()
+        if not re.fullmatch(f'{file.stem}(_search|_best_of_k)?.csv', other.name):
+            other.unlink()
     table = pd.read_csv(file)
-    table = table[(table['head'] == 'linear') & (table.n == table.n.max()) & ~(table.get('exercised', pd.Series(1.0, table.index)) < 0.5)]
+    table = table[
+        (table['head'] == 'linear')
+        & (table.n == table.n.max())
+        & ~(table.get('exercised', pd.Series(1.0, table.index)) < 0.5)
+    ]
     others = table[(table.labels == 'single') & (table.loss != 'an')]
     top, low = others.val_map.idxmax(), others.val_map.idxmin()
     table.loc[[top, low], numbers] = table.loc[[low, top], numbers].to_numpy()

@@ -1,4 +1,5 @@
 """How many times as fast one call is as another, on a machine that may be busy."""
+
 import time
 
 import torch
@@ -18,5 +19,6 @@ def ratio(slow, fast, rounds=9):
                 start = time.thread_time()
                 call()
                 best[call] = min(best[call], time.thread_time() - start)
-    finally: torch.set_num_threads(threads)
+    finally:
+        torch.set_num_threads(threads)
     return best[slow] / best[fast]

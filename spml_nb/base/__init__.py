@@ -1,4 +1,5 @@
 """What every other part uses and what knows none of them: errors, settings, progress, files."""
+
 from collections.abc import Callable
 from importlib import import_module
 
@@ -16,7 +17,8 @@ def lazily(package: str, homes: dict[str, str]) -> Callable:
     home = {name: module for module, names in homes.items() for name in names.split()}
 
     def get(name):
-        if name not in home: raise AttributeError(f'module {package!r} has no attribute {name!r}')
+        if name not in home:
+            raise AttributeError(f'module {package!r} has no attribute {name!r}')
         return getattr(import_module(f'{package}.{home[name]}'), name)
 
     return get

@@ -34,6 +34,7 @@ def place() -> str:
         return 'notebook' if getattr(kernel, '_allow_stdin', False) else 'log'
     return 'terminal' if getattr(sys.stderr, 'isatty', lambda: False)() else 'log'
 
+
 # %% ../../nbs/base/progress.ipynb #899f9790
 class Lines:
     """Progress as lines on stderr, in a notebook on stdout: one every `EVERY` seconds, and one at the end of
@@ -74,7 +75,11 @@ class Lines:
         amounts = ' of '.join(self._amount(n) for n in (self.n, self.total) if n is not None)
         unit = f' {self.unit}' if self.unit not in ('', 'B') else ''
         where = sys.stderr if _kernel() is None else sys.stdout
-        print(f'{self.what}: {amounts}{unit} in {tqdm.format_interval(seconds)}{rest}', file=where, flush=True)
+        print(
+            f'{self.what}: {amounts}{unit} in {tqdm.format_interval(seconds)}{rest}',
+            file=where,
+            flush=True,
+        )
 
     def _amount(self, n):
         return tqdm.format_sizeof(n, 'B', 1000) if self.unit == 'B' else f'{n:,}'
@@ -84,9 +89,12 @@ class Lines:
         if time.monotonic() - self.began >= EVERY and self.n != self.last_count:
             self.tell()
 
+
 # %% ../../nbs/base/progress.ipynb #a135d60f
 @contextmanager
-def meter(what: str, total: int | None = None, *, start: int = 0, unit: str = '', show: bool = True):
+def meter(
+    what: str, total: int | None = None, *, start: int = 0, unit: str = '', show: bool = True
+):
     """Something to call `update(count)` on while work is done.
 
     Args:
@@ -120,7 +128,14 @@ def meter(what: str, total: int | None = None, *, start: int = 0, unit: str = ''
         shown.close()
 
 
-def bar(iterable: Iterable, total: int | None = None, what: str = '', *, unit: str = '', show: bool = True) -> Iterator:
+def bar(
+    iterable: Iterable,
+    total: int | None = None,
+    what: str = '',
+    *,
+    unit: str = '',
+    show: bool = True,
+) -> Iterator:
     """Go through something and show how far that is.
 
     Args:

@@ -15,8 +15,14 @@ from pathlib import Path
 from .errors import SpmlError, one_of
 
 # %% ../../nbs/base/settings.ipynb #44179587
-DEFAULTS = {'data': 'data', 'cache': '~/.cache/spml_nb', 'runs': 'runs', 'outputs': 'outputs', 'device': 'auto',
-            'tracker': 'none'}
+DEFAULTS = {
+    'data': 'data',
+    'cache': '~/.cache/spml_nb',
+    'runs': 'runs',
+    'outputs': 'outputs',
+    'device': 'auto',
+    'tracker': 'none',
+}
 PATHS = ('data', 'cache', 'runs', 'outputs')
 
 
@@ -32,10 +38,16 @@ def settings_file() -> Path | None:
     """
     named, here = os.environ.get('SPML_NB_SETTINGS'), Path.cwd().resolve()
     if named and not Path(named).is_file():
-        raise SpmlError(f'SPML_NB_SETTINGS names {named!r}, which is no file. Unset it, or write that file.')
+        raise SpmlError(
+            f'SPML_NB_SETTINGS names {named!r}, which is no file. Unset it, or write that file.'
+        )
     if named:
         return Path(named).resolve()
-    for folder in (here, *here.parents, Path(__file__).resolve().parents[2] if '__file__' in globals() else here):
+    for folder in (
+        here,
+        *here.parents,
+        Path(__file__).resolve().parents[2] if '__file__' in globals() else here,
+    ):
         file = folder / 'settings.ini'
         if file.is_file() and re.search(rb'^(\xef\xbb\xbf)?\s*\[spml_nb\]', _content(file), re.M):
             return file
@@ -47,6 +59,7 @@ def _content(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise SpmlError(f'{file} cannot be read: {error}. Mend or remove it.') from error
+
 
 # %% ../../nbs/base/settings.ipynb #31da694f
 def read() -> dict:
@@ -73,8 +86,13 @@ def read() -> dict:
             raise SpmlError(f'{file} has no section [spml_nb]. Write that line above its settings.')
         for key, value in parser['spml_nb'].items():
             values[one_of(key, DEFAULTS, f'setting in {file}')] = value or DEFAULTS[key]
-    values |= {key: os.environ[name] for key in DEFAULTS if os.environ.get(name := f'SPML_NB_{key.upper()}')}
+    values |= {
+        key: os.environ[name]
+        for key in DEFAULTS
+        if os.environ.get(name := f'SPML_NB_{key.upper()}')
+    }
     return {**values, 'base': file.parent if file else Path.cwd()}
+
 
 # %% ../../nbs/base/settings.ipynb #6a02f8be
 def path(kind: str) -> Path:
@@ -112,10 +130,12 @@ def expanded(folder: str | Path) -> Path:
             f'{str(folder)!r} begins with a home folder that is not known here. Write the whole path.'
         ) from error
 
+
 # %% ../../nbs/base/settings.ipynb #b4fdf938
 def cores() -> int:
     "How many processor cores this process may use. Returns: int."
     return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
+
 
 def device(name: str | None = None):
     """The device to train on.
@@ -142,6 +162,13 @@ def device(name: str | None = None):
         return torch.device(next(kind for kind, count in counts.items() if count))
     allowed = [
         'auto',
-        *(each for kind, count in counts.items() if count for each in (kind, *(f'{kind}:{k}' for k in range(count)))),
+        *(
+            each
+            for kind, count in counts.items()
+            if count
+            for each in (kind, *(f'{kind}:{k}' for k in range(count)))
+        ),
     ]
-    return torch.device(one_of(name, allowed, 'device', 'Set `device` in settings.ini or SPML_NB_DEVICE.'))
+    return torch.device(
+        one_of(name, allowed, 'device', 'Set `device` in settings.ini or SPML_NB_DEVICE.')
+    )

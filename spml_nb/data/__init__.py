@@ -1,8 +1,12 @@
 """Data sets: labels, photos, folders, and the official layouts of the papers' benchmarks."""
+
 from spml_nb.base import lazily
 
-__getattr__ = lazily(__name__, {
-    'dataset': 'Dataset MINIATURES PARTS listed',
-    'loading': 'load names own_folder',
-    'official.registry': 'BENCHMARKS',
-})
+__getattr__ = lazily(
+    __name__,
+    {
+        'dataset': 'Dataset MINIATURES PARTS listed',
+        'loading': 'load names own_folder',
+        'official.registry': 'BENCHMARKS',
+    },
+)

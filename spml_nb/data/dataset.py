@@ -23,7 +23,8 @@ from ..base.escaping import escape_for_terminal
 
 # %% ../../nbs/data/dataset.ipynb #4bab3519
 PARTS = ('train', 'val', 'test')
-MINIATURES = ('mini_voc', 'mini_coco', 'mini_nus', 'mini_cub')   # drawn by `spml_nb.data.miniatures`
+MINIATURES = ('mini_voc', 'mini_coco', 'mini_nus', 'mini_cub')  # drawn by `spml_nb.data.miniatures`
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
@@ -40,6 +41,7 @@ class Dataset:
     Raises:
         SpmlError: If shapes, types or values do not fit together.
     """
+
     name: str
     images: list[Path] | np.ndarray
     labels: np.ndarray
@@ -49,21 +51,40 @@ class Dataset:
 
     def __post_init__(self):
         def need(holds, message):
-            if not holds: raise SpmlError(f'data set {self.name!r}: {message}')
-        n, labels, split = len(self.images), self.labels, self.split
-        need(not self.images_in_memory
-             or (self.images.dtype == np.uint8 and self.images.ndim == 4 and self.images.shape[3] == 3),
-             'images in memory must be (N, H, W, 3) uint8.')
-        need(isinstance(labels, np.ndarray) and labels.dtype == np.int8 and labels.shape == (n, len(self.class_names)),
-             f'labels must be an int8 array of shape ({n}, {len(self.class_names)}): one row per image, one column per '
-             'class name.')
-        need(not labels.size or (labels.min() >= -1 and labels.max() <= 1),
-             'labels must be 1 (present), 0 (unknown) or -1 (absent).')
-        need(len(set(self.class_names)) == len(self.class_names), 'two classes have the same name.')
-        need(isinstance(split, np.ndarray) and split.shape == (n,) and set(split.tolist()) <= set(PARTS),
-             f"split must be an array of {n} words out of {', '.join(PARTS)}.")
+            if not holds:
+                raise SpmlError(f'data set {self.name!r}: {message}')
 
-    def __len__(self): return len(self.labels)
+        n, labels, split = len(self.images), self.labels, self.split
+        need(
+            not self.images_in_memory
+            or (
+                self.images.dtype == np.uint8
+                and self.images.ndim == 4
+                and self.images.shape[3] == 3
+            ),
+            'images in memory must be (N, H, W, 3) uint8.',
+        )
+        need(
+            isinstance(labels, np.ndarray)
+            and labels.dtype == np.int8
+            and labels.shape == (n, len(self.class_names)),
+            f'labels must be an int8 array of shape ({n}, {len(self.class_names)}): one row per image, one column per '
+            'class name.',
+        )
+        need(
+            not labels.size or (labels.min() >= -1 and labels.max() <= 1),
+            'labels must be 1 (present), 0 (unknown) or -1 (absent).',
+        )
+        need(len(set(self.class_names)) == len(self.class_names), 'two classes have the same name.')
+        need(
+            isinstance(split, np.ndarray)
+            and split.shape == (n,)
+            and set(split.tolist()) <= set(PARTS),
+            f"split must be an array of {n} words out of {', '.join(PARTS)}.",
+        )
+
+    def __len__(self):
+        return len(self.labels)
 
     def __repr__(self):
         parts = ', '.join(f'{part} {len(self.rows(part)):,}' for part in PARTS)
@@ -95,7 +116,8 @@ class Dataset:
     @cached_property
     def image_names(self) -> list[str]:
         "N names: paths below the folder that all images share, or row numbers for images in memory."
-        if self.images_in_memory or not len(self): return [str(row) for row in range(len(self))]
+        if self.images_in_memory or not len(self):
+            return [str(row) for row in range(len(self))]
         shared = os.path.commonpath([os.path.dirname(path) for path in self.images])
         return [os.path.relpath(path, shared).replace(os.sep, '/') for path in self.images]
 
@@ -106,14 +128,24 @@ class Dataset:
         Raises:
             SpmlError: If a file is gone.
         """
-        try: sizes = [] if self.images_in_memory else [os.path.getsize(file) for file in self.images]
+        try:
+            sizes = [] if self.images_in_memory else [os.path.getsize(file) for file in self.images]
         except OSError as error:
-            raise SpmlError(f'the image {error.filename} cannot be read: {error.strerror}. Load the data set '
-                            'again.') from error
-        files = self.images.shape if self.images_in_memory else [*zip(self.image_names, sizes, strict=True)]
-        digest = hashlib.sha256(json.dumps([files, self.labels.shape, self.class_names, self.split.tolist()]).encode())
+            raise SpmlError(
+                f'the image {error.filename} cannot be read: {error.strerror}. Load the data set '
+                'again.'
+            ) from error
+        files = (
+            self.images.shape
+            if self.images_in_memory
+            else [*zip(self.image_names, sizes, strict=True)]
+        )
+        digest = hashlib.sha256(
+            json.dumps([files, self.labels.shape, self.class_names, self.split.tolist()]).encode()
+        )
         digest.update(self.labels.tobytes())
-        if self.images_in_memory: digest.update(self.images.tobytes())
+        if self.images_in_memory:
+            digest.update(self.images.tobytes())
         return digest.hexdigest()[:16]
 
     @property
@@ -133,6 +165,7 @@ class Dataset:
         names = sorted(self.image_names[row] for row in self.rows(part))
         return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:12]
 
+
 # %% ../../nbs/data/dataset.ipynb #22574f75
 def default_part(data: Dataset, own: bool) -> str:
     """Choose the images that a model is scored on unless a part is named.
@@ -146,6 +179,7 @@ def default_part(data: Dataset, own: bool) -> str:
     """
     return 'test' if own or 'test' not in data.drawn else 'all'
 
+
 def hash_photos(files: Iterable[Path]) -> list[str]:
     """Take a checksum of every byte of each file.
 
@@ -158,18 +192,21 @@ def hash_photos(files: Iterable[Path]) -> list[str]:
     with ThreadPoolExecutor(settings.cores()) as pool:
         return list(pool.map(_hash_photo, files))
 
+
 def _hash_photo(file):
     try:
         stat = os.stat(file)
         return _hash_file(file, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-    except OSError:   # whoever opens the photo says what is wrong
+    except OSError:  # whoever opens the photo says what is wrong
         return ''
+
 
 @cache
 def _hash_file(file, *state):
     "The checksum of a file. state: what changes when it is written, so that it is read again then."
     with open(file, 'rb') as photo:
         return hashlib.file_digest(photo, 'sha256').hexdigest()[:16]
+
 
 # %% ../../nbs/data/dataset.ipynb #4908df75
 def listed(items, limit: int = 10) -> str:

@@ -18,6 +18,7 @@ from .dataset import MINIATURES, Dataset, listed
 from .folder import doubts, first_there, places, read_folder
 from .official.registry import BENCHMARKS, folder_of, table
 
+
 # %% ../../nbs/data/loading.ipynb #8c105e98
 def names() -> list[str]:
     """List all names that `load` accepts.
@@ -26,6 +27,7 @@ def names() -> list[str]:
         The miniatures, then the benchmarks.
     """
     return [*MINIATURES, *BENCHMARKS]
+
 
 def own_folder(dataset: str) -> bool:
     """Say whether a data set is a folder of one's own, with images/ and labels.csv.
@@ -38,40 +40,57 @@ def own_folder(dataset: str) -> bool:
     """
     return dataset not in names() and first_there(places(dataset)).is_dir()
 
+
 # %% ../../nbs/data/loading.ipynb #04b23f37
 @lru_cache(maxsize=4)
 def _drawn(name):
     "A miniature, drawn once per process; nobody may write into it."
     from spml_nb.data import miniatures
+
     images, labels, class_names, split = miniatures.draw(name)
-    for array in (images, labels, split): array.flags.writeable = False
+    for array in (images, labels, split):
+        array.flags.writeable = False
     return Dataset(name, images, labels, class_names, split)
+
 
 def _is_benchmark(folder):
     "Whether a folder, named by its path, is that of a set of the papers: its parts are those of the set."
-    if folder.name not in BENCHMARKS: return False
+    if folder.name not in BENCHMARKS:
+        return False
     return (folder / 'ready.json').is_file() or folder.resolve() == folder_of(folder.name).resolve()
+
 
 def _find(name, root, scored=False):
     "The Dataset before any class is left out."
     if not isinstance(name, str | os.PathLike) or not str(name):
         raise SpmlError(f'a data set is named by a word or a folder, not by {name!r}.')
-    if isinstance(name, str) and name in MINIATURES: return _drawn(name)
-    if isinstance(name, str) and name in BENCHMARKS: return table(name, folder_of(name, root))
+    if isinstance(name, str) and name in MINIATURES:
+        return _drawn(name)
+    if isinstance(name, str) and name in BENCHMARKS:
+        return table(name, folder_of(name, root))
     candidates = places(name, root)
     folder = first_there(candidates)
     if folder.exists():
         data = read_folder(folder, folder.name, scored=scored, by_row=_is_benchmark(folder))
-        for sentence in doubts(data, folder / 'images'): warn(sentence)
+        for sentence in doubts(data, folder / 'images'):
+            warn(sentence)
         return data
     if isinstance(name, str) and not {'/', os.sep} & set(name):
         one_of(name, names(), 'data set', f'Nor is there a folder {listed(candidates)}.')
-    raise SpmlError(f'no folder {name} (looked for {listed(candidates)}). Give a folder, or one of: '
-                    f'{listed(names(), 99)}.')
+    raise SpmlError(
+        f'no folder {name} (looked for {listed(candidates)}). Give a folder, or one of: '
+        f'{listed(names(), 99)}.'
+    )
+
 
 # %% ../../nbs/data/loading.ipynb #afb1c756
-def load(name_or_folder: str | Path, root: str | Path | None = None, min_positives: int = 0, exclude=(),
-         scored: bool = False) -> Dataset:
+def load(
+    name_or_folder: str | Path,
+    root: str | Path | None = None,
+    min_positives: int = 0,
+    exclude=(),
+    scored: bool = False,
+) -> Dataset:
     """Read a data set by name, or from a folder with images/ and labels.csv.
 
     Classes without a positive, anywhere or in training, are kept with a warning, as is what `doubts` finds in a folder.
@@ -96,24 +115,36 @@ def load(name_or_folder: str | Path, root: str | Path | None = None, min_positiv
     """
     return _choose_classes(_find(name_or_folder, root, scored), min_positives, exclude)
 
+
 def _choose_classes(data, min_positives, exclude):
     exclude = [exclude] if isinstance(exclude, str) else list(exclude)
-    for name in exclude: one_of(name, data.class_names, f'class to exclude from {data.name}')
+    for name in exclude:
+        one_of(name, data.class_names, f'class to exclude from {data.name}')
     positives = (data.labels > 0).sum(axis=0)
     keep = np.flatnonzero((positives >= min_positives) & ~np.isin(data.class_names, exclude))
     if not len(keep):
-        raise SpmlError(f'min_positives={min_positives} and exclude leave no class of {data.name}: the most frequent '
-                        f'of its {len(data.class_names)} classes has {positives.max()} positives. Lower min_positives '
-                        'or exclude fewer.')
+        raise SpmlError(
+            f'min_positives={min_positives} and exclude leave no class of {data.name}: the most frequent '
+            f'of its {len(data.class_names)} classes has {positives.max()} positives. Lower min_positives '
+            'or exclude fewer.'
+        )
     if len(keep) < len(positives):
-        data = replace(data, labels=data.labels[:, keep], class_names=[data.class_names[c] for c in keep])
+        data = replace(
+            data, labels=data.labels[:, keep], class_names=[data.class_names[c] for c in keep]
+        )
     never = (data.labels > 0).sum(axis=0) == 0
-    untaught = ('train' in data.split) & ((data.labels[data.rows('train')] > 0).sum(axis=0) == 0) & ~never
-    for which, what in ((never, 'is never used, because no image has it'),
-                        (untaught, 'cannot be learned, because no training image has it')):
+    untaught = (
+        ('train' in data.split) & ((data.labels[data.rows('train')] > 0).sum(axis=0) == 0) & ~never
+    )
+    for which, what in (
+        (never, 'is never used, because no image has it'),
+        (untaught, 'cannot be learned, because no training image has it'),
+    ):
         if which.any():
-            warn(f'{data.name}: a class {what}: {listed(np.array(data.class_names)[which])}. It is kept and counts in '
-                 'the mean AP (where all lack it: left out, or with map_definition cole 0), but not '
-                 'in the choice of the epoch. Add photos of it, '
-                 'or leave it out: remove its column, or `exclude` it.')
+            warn(
+                f'{data.name}: a class {what}: {listed(np.array(data.class_names)[which])}. It is kept and counts in '
+                'the mean AP (where all lack it: left out, or with map_definition cole 0), but not '
+                'in the choice of the epoch. Add photos of it, '
+                'or leave it out: remove its column, or `exclude` it.'
+            )
     return data

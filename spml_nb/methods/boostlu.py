@@ -15,8 +15,9 @@ from ..base.errors import SpmlError
 from .core import above_zero, promote, register
 from .large_loss import LLR, RECIPE, LargeLoss, LLCp, LLCt
 
+
 # %% ../../nbs/methods/boostlu.ipynb #4f0e5aa7
-def boosted_logits(maps: Tensor, alpha: float = 5.) -> Tensor:
+def boosted_logits(maps: Tensor, alpha: float = 5.0) -> Tensor:
     """The mean of class activation maps whose positive values are multiplied by α (BoostLU).
 
     Args:
@@ -33,8 +34,12 @@ def boosted_logits(maps: Tensor, alpha: float = 5.) -> Tensor:
     """
     above_zero(alpha, 'alpha', 'it multiplies the positive values of the maps (5 in the paper).')
     M = promote(maps)
-    if M.ndim != 4: raise SpmlError(f'maps {tuple(M.shape)} must be (B, C, h, w): a map for each image and class.')
+    if M.ndim != 4:
+        raise SpmlError(
+            f'maps {tuple(M.shape)} must be (B, C, h, w): a map for each image and class.'
+        )
     return torch.where(M > 0, alpha * M, M).mean((2, 3))
+
 
 # %% ../../nbs/methods/boostlu.ipynb #1fc16324
 class BoostLU(LargeLoss):
@@ -53,33 +58,55 @@ class BoostLU(LargeLoss):
 
     Source: Kim et al. 2023.
     """
+
     head, heads, needs = 'maps', ('maps',), ('maps',)
 
-    def __init__(self, observed, *, epochs, features=None, delta: float = 0.005, alpha: float = 5.,
-                 reduction: str = 'mean'):
-        super().__init__(observed, epochs=epochs, features=features, delta=delta, reduction=reduction)
-        self.alpha = above_zero(alpha, 'alpha', 'it multiplies the positive values of the maps (5 in the paper).')
+    def __init__(
+        self,
+        observed,
+        *,
+        epochs,
+        features=None,
+        delta: float = 0.005,
+        alpha: float = 5.0,
+        reduction: str = 'mean',
+    ):
+        super().__init__(
+            observed, epochs=epochs, features=features, delta=delta, reduction=reduction
+        )
+        self.alpha = above_zero(
+            alpha, 'alpha', 'it multiplies the positive values of the maps (5 in the paper).'
+        )
 
     def predict(self, outputs):
-        if outputs.maps is None: raise SpmlError("boostlu_* needs class activation maps: the head 'maps'.")
+        if outputs.maps is None:
+            raise SpmlError("boostlu_* needs class activation maps: the head 'maps'.")
         return boosted_logits(outputs.maps, self.alpha)
 
-    def loss(self, outputs, index): return super().loss(SimpleNamespace(logits=self.predict(outputs)), index)
+    def loss(self, outputs, index):
+        return super().loss(SimpleNamespace(logits=self.predict(outputs)), index)
+
 
 def _values(delta: float) -> dict:
-    return {name: {'delta': delta, 'alpha': 5.} for name in ('voc', 'coco', 'nus', 'cub', 'other')}
+    return {name: {'delta': delta, 'alpha': 5.0} for name in ('voc', 'coco', 'nus', 'cub', 'other')}
 
-@register('boostlu_llr', recipe=RECIPE, values=_values(0.005),
-          source='Kim et al. 2023, LL-R + BoostLU')
+
+@register(
+    'boostlu_llr', recipe=RECIPE, values=_values(0.005), source='Kim et al. 2023, LL-R + BoostLU'
+)
 class BoostLULLR(BoostLU, LLR):
     """LL-R with boosted maps, see `BoostLU`. Source: Kim et al. 2023."""
 
-@register('boostlu_llct', recipe=RECIPE, values=_values(0.002),
-          source='Kim et al. 2023, LL-Ct + BoostLU')
+
+@register(
+    'boostlu_llct', recipe=RECIPE, values=_values(0.002), source='Kim et al. 2023, LL-Ct + BoostLU'
+)
 class BoostLULLCt(BoostLU, LLCt):
     """LL-Ct with boosted maps, see `BoostLU`. Source: Kim et al. 2023."""
 
-@register('boostlu_llcp', recipe=RECIPE, values=_values(0.001),
-          source='Kim et al. 2023, LL-Cp + BoostLU')
+
+@register(
+    'boostlu_llcp', recipe=RECIPE, values=_values(0.001), source='Kim et al. 2023, LL-Cp + BoostLU'
+)
 class BoostLULLCp(BoostLU, LLCp):
     """LL-Cp with boosted maps, see `BoostLU`. Source: Kim et al. 2023."""

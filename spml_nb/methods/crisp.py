@@ -13,7 +13,18 @@ from torch import Tensor
 
 from ..base.errors import one_of
 from .baselines import softplus, wrong_logits
-from .core import Method, above_zero, all_finite, in_range, per_class, positive_mask, promote, register, same_shape
+from spml_nb.methods.core import (
+    Method,
+    above_zero,
+    all_finite,
+    in_range,
+    per_class,
+    positive_mask,
+    promote,
+    register,
+    same_shape,
+)
+
 
 # %% ../../nbs/methods/crisp.ipynb #0e35ba9b
 def class_priors(scores: Tensor, z: Tensor, *, tau: float = 0.01, delta: float = 0.1) -> Tensor:
@@ -35,20 +46,30 @@ def class_priors(scores: Tensor, z: Tensor, *, tau: float = 0.01, delta: float =
     """
     same_shape(scores, z, 'scores and labels'), all_finite(scores)
     above_zero(in_range(delta, 0, 1, 'delta'), 'delta', 'its logarithm is taken.')
-    scores, z, device = scores.cpu(), z.cpu(), scores.device   # not every device has float64
+    scores, z, device = scores.cpu(), z.cpu(), scores.device  # not every device has float64
     order = scores.argsort(0, descending=True)
     s, P, n = scores.gather(0, order), (z > 0).gather(0, order).double(), len(scores)
     n_p = P.sum(0).clamp_min(1)
     q, q_p = torch.arange(1, n + 1).double()[:, None] / n, P.cumsum(0) / n_p
     slack = math.sqrt(math.log(4 / delta) / (2 * n)) + (math.log(4 / delta) / (2 * n_p)).sqrt()
-    bound = (q + (1 + in_range(tau, 0, math.inf, 'tau')) * slack) / q_p   # infinite above the first positive
+    bound = (
+        q + (1 + in_range(tau, 0, math.inf, 'tau')) * slack
+    ) / q_p  # infinite above the first positive
     bound[:-1].masked_fill_(s[:-1] == s[1:], math.inf)
     best = bound.argmin(0, keepdim=True)
     return ((q / q_p).gather(0, best)[0].clamp(max=1) * (z > 0).any(0)).to(device)
 
+
 # %% ../../nbs/methods/crisp.ipynb #f941ea3d
-def crisp_loss(logits: Tensor, z: Tensor, prior: Tensor, *, share: Tensor | None = None, weight: float = 1.,
-               reduction: str = 'sample') -> Tensor:
+def crisp_loss(
+    logits: Tensor,
+    z: Tensor,
+    prior: Tensor,
+    *,
+    share: Tensor | None = None,
+    weight: float = 1.0,
+    reduction: str = 'sample',
+) -> Tensor:
     """CRISP's risk: observed positives are pulled up, the mean prediction of a class is held at its prior.
 
     Args:
@@ -78,6 +99,7 @@ def crisp_loss(logits: Tensor, z: Tensor, prior: Tensor, *, share: Tensor | None
     risk = pull + in_range(weight, 0, math.inf, 'weight') * gap + (softplus(s) * (z < 0)).mean(0)
     return risk.sum() * {'mean': 1 / s.shape[1], 'sum': len(s), 'sample': 1}[reduction]
 
+
 # %% ../../nbs/methods/crisp.ipynb #12dd17ec
 @register('crisp', source='Liu et al. 2023 (arXiv 2309.13886)')
 class Crisp(Method):
@@ -99,21 +121,38 @@ class Crisp(Method):
 
     Source: Liu et al. 2023, CRISP; start of the priors, λ, τ and δ are a choice.
     """
+
     mechanism = 'estimated class priors'
 
-    def __init__(self, observed, *, epochs, features=None, weight: float = 1., tau: float = 0.01, delta: float = 0.1,
-                 reduction: str = 'sample'):
+    def __init__(
+        self,
+        observed,
+        *,
+        epochs,
+        features=None,
+        weight: float = 1.0,
+        tau: float = 0.01,
+        delta: float = 0.1,
+        reduction: str = 'sample',
+    ):
         super().__init__(observed, epochs=epochs, features=features)
         self.weight, self.reduction = weight, reduction
         self.bound = {'tau': tau, 'delta': delta}
         self.register_buffer('share', (self.z > 0).float().mean(0))
         self.register_buffer('prior', self.share.clone())
 
-    def start_epoch(self, e): self.acts(e, (self.prior != self.share).any())
+    def start_epoch(self, e):
+        self.acts(e, (self.prior != self.share).any())
 
     def loss(self, outputs, index):
-        return crisp_loss(outputs.logits, self.z[index], self.prior, share=self.share, weight=self.weight,
-                          reduction=self.reduction)
+        return crisp_loss(
+            outputs.logits,
+            self.z[index],
+            self.prior,
+            share=self.share,
+            weight=self.weight,
+            reduction=self.reduction,
+        )
 
     def end_epoch(self, e, score):
         self.prior.copy_(class_priors(score().to(self.z.device), self.z, **self.bound))

@@ -28,6 +28,7 @@ from spml_nb.methods.core import (
     same_shape,
 )
 
+
 # %% ../../nbs/methods/em_apl.ipynb #cdcbd27c
 def em_loss(logits: Tensor, z: Tensor, *, alpha: float = 0.1, reduction: str = 'mean') -> Tensor:
     """EM loss: −log p on positives, −α·H(p) on unknown labels (H is the entropy in nats), −log(1−p) on negatives.
@@ -48,14 +49,20 @@ def em_loss(logits: Tensor, z: Tensor, *, alpha: float = 0.1, reduction: str = '
     """
     same_shape(logits, z)
     s = promote(logits)
-    U = 1 - z.to(s.dtype).square()    # 1 on unknown labels, 0 on observed ones
+    U = 1 - z.to(s.dtype).square()  # 1 on unknown labels, 0 on observed ones
     t = torch.addcmul(positive_mask(z, s), U, torch.sigmoid(s))
     w = torch.add(1 - U, U, alpha=-alpha)
     return reduce(w * F.binary_cross_entropy_with_logits(s, t, reduction='none'), reduction)
 
+
 # %% ../../nbs/methods/em_apl.ipynb #c7c782b8
-register_loss('em', em_loss, values=per_family(alpha=(0.2, 0.1, 0.1, 0.01)),
-              source='Zhou et al. 2022 (ECCV), EM loss; values: supplement, Table 5')
+register_loss(
+    'em',
+    em_loss,
+    values=per_family(alpha=(0.2, 0.1, 0.1, 0.01)),
+    source='Zhou et al. 2022 (ECCV), EM loss; values: supplement, Table 5',
+)
+
 
 # %% ../../nbs/methods/em_apl.ipynb #ea80f61a
 def apl_select(scores: Tensor, remaining: Tensor, quota: Tensor | int) -> Tensor:
@@ -76,27 +83,40 @@ def apl_select(scores: Tensor, remaining: Tensor, quota: Tensor | int) -> Tensor
     """
     same_shape(scores, remaining, 'scores and remaining'), all_finite(scores)
     s, left = promote(scores.detach()).cpu().numpy(), remaining.bool().cpu().numpy()
-    x = np.ascontiguousarray(np.where(left, s, s.dtype.type(np.inf)).T)    # (C, N); infinity: not to be chosen
+    x = np.ascontiguousarray(
+        np.where(left, s, s.dtype.type(np.inf)).T
+    )  # (C, N); infinity: not to be chosen
     n = np.broadcast_to(torch.as_tensor(quota).cpu().numpy(), len(x))
     n = np.clip(n, 0, np.count_nonzero(x < np.inf, axis=1)).astype(np.int64)
     return torch.from_numpy(np.ascontiguousarray(_lowest(x, n).T)).to(scores.device)
+
 
 # %% ../../nbs/methods/em_apl.ipynb #5d8ab4ab
 def _lowest(x: np.ndarray, n: np.ndarray) -> np.ndarray:
     "The n[c] lowest entries of each row c of x (C, N), leftmost first among equals, as (C, N) bool."
     rank = n.max(initial=0)
-    if rank == 0: return np.zeros(x.shape, bool)
+    if rank == 0:
+        return np.zeros(x.shape, bool)
     short = rank - n
     pad = np.where(np.arange(short.max()) < short[:, None], -np.inf, np.inf).astype(x.dtype)
     threshold = np.partition(np.hstack([x, pad]), rank - 1, axis=1)[:, rank - 1]
     chosen = x <= threshold[:, None]
-    surplus = np.count_nonzero(chosen, axis=1) - n    # only where scores tie with the last one
-    for c in np.flatnonzero(surplus): chosen[c, np.flatnonzero(x[c] == threshold[c])[-surplus[c]:]] = False
+    surplus = np.count_nonzero(chosen, axis=1) - n  # only where scores tie with the last one
+    for c in np.flatnonzero(surplus):
+        chosen[c, np.flatnonzero(x[c] == threshold[c])[-surplus[c] :]] = False
     return chosen
 
+
 # %% ../../nbs/methods/em_apl.ipynb #eb24f708
-def em_apl_loss(logits: Tensor, z: Tensor, soft_negative: Tensor, alpha: float = 0.1, beta: float = 0.2, *,
-                reduction: str = 'mean') -> Tensor:
+def em_apl_loss(
+    logits: Tensor,
+    z: Tensor,
+    soft_negative: Tensor,
+    alpha: float = 0.1,
+    beta: float = 0.2,
+    *,
+    reduction: str = 'mean',
+) -> Tensor:
     """The EM loss, where a frozen soft label t makes an unknown label cost β·[−t log p − (1−t) log(1−p)].
 
     Args:
@@ -123,13 +143,22 @@ def em_apl_loss(logits: Tensor, z: Tensor, soft_negative: Tensor, alpha: float =
     w = torch.ones_like(s).masked_fill(unknown, -alpha).masked_fill(frozen, beta)
     return reduce(w * F.binary_cross_entropy_with_logits(s, t, reduction='none'), reduction)
 
+
 # %% ../../nbs/methods/em_apl.ipynb #3aa892b0
-_HARD_NEGATIVE = torch.finfo(torch.float32).tiny      # a label of 0 that is still marked as one
+_HARD_NEGATIVE = torch.finfo(torch.float32).tiny  # a label of 0 that is still marked as one
+
 
 # %% ../../nbs/methods/em_apl.ipynb #3d2e33eb
-@register('em_apl', source='Zhou et al. 2022 (ECCV), Eq. 8; values: supplement, Table 5',
-          values=per_family(alpha=(0.2, 0.1, 0.1, 0.01), beta=(0.02, 0.9, 0.2, 0.4),
-                            warm_up=(5, 5, 4, 3), proportion=(0.9,) * 4))
+@register(
+    'em_apl',
+    source='Zhou et al. 2022 (ECCV), Eq. 8; values: supplement, Table 5',
+    values=per_family(
+        alpha=(0.2, 0.1, 0.1, 0.01),
+        beta=(0.02, 0.9, 0.2, 0.4),
+        warm_up=(5, 5, 4, 3),
+        proportion=(0.9,) * 4,
+    ),
+)
 class EmApl(Method):
     """EM loss with asymmetric pseudo-labelling.
 
@@ -152,17 +181,34 @@ class EmApl(Method):
 
     Source: Zhou et al. 2022, Eq. 8, section D.
     """
+
     mechanism = "APL's choice of negatives"
 
-    def __init__(self, observed, *, epochs, features=None, alpha: float = 0.1, beta: float = 0.2, warm_up: int = 5,
-                 proportion: float = 0.9, labels: str = 'soft', positive_proportion: float = 0.0,
-                 reduction: str = 'mean'):
+    def __init__(
+        self,
+        observed,
+        *,
+        epochs,
+        features=None,
+        alpha: float = 0.1,
+        beta: float = 0.2,
+        warm_up: int = 5,
+        proportion: float = 0.9,
+        labels: str = 'soft',
+        positive_proportion: float = 0.0,
+        reduction: str = 'mean',
+    ):
         super().__init__(observed, epochs=epochs, features=features)
         if min(proportion, positive_proportion) < 0 or proportion + positive_proportion > 1:
-            raise SpmlError(f'proportion {proportion} and positive_proportion {positive_proportion} are shares of the '
-                            'unknown labels: neither may be negative, and together they may not exceed 1.')
+            raise SpmlError(
+                f'proportion {proportion} and positive_proportion {positive_proportion} are shares of the '
+                'unknown labels: neither may be negative, and together they may not exceed 1.'
+            )
         self.alpha, self.beta, self.warm_up = alpha, beta, in_range(warm_up, 0, math.inf, 'warm_up')
-        self.labels, self.reduction = one_of(labels, ('soft', 'hard'), 'kind of pseudo-label'), reduction
+        self.labels, self.reduction = (
+            one_of(labels, ('soft', 'hard'), 'kind of pseudo-label'),
+            reduction,
+        )
         self.proportion = {-1: proportion, 1: positive_proportion}
         self.register_buffer('soft', torch.zeros(self.z.shape, dtype=torch.float32))
         self.register_buffer('pseudo', torch.zeros_like(self.z))
@@ -179,16 +225,22 @@ class EmApl(Method):
     def start_stage(self, k):
         super().start_stage(k)
         if self.first >= self.epochs:
-            warnings.warn(f'em_apl selects from epoch {self.first} on, but there are only {self.epochs}: this is the '
-                          'EM loss alone. Lower warm_up, which counts in tenths of the epochs.', stacklevel=2)
+            warnings.warn(
+                f'em_apl selects from epoch {self.first} on, but there are only {self.epochs}: this is the '
+                'EM loss alone. Lower warm_up, which counts in tenths of the epochs.',
+                stacklevel=2,
+            )
 
-    def start_epoch(self, e): self.acts(e, self.pseudo.any())
+    def start_epoch(self, e):
+        self.acts(e, self.pseudo.any())
 
     def end_epoch(self, e, score):
-        if not self.first <= e < self.epochs: return
+        if not self.first <= e < self.epochs:
+            return
         logits = score(view='weak').detach().to(self.z.device)
         for sign in (-1, 1):
-            if self.proportion[sign]: self._pseudo_label(logits, sign)
+            if self.proportion[sign]:
+                self._pseudo_label(logits, sign)
 
     def quota(self, sign: int) -> Tensor:
         "How many pseudo-labels of a sign (−1 or 1) an epoch adds in each class, (C,) long."
@@ -200,14 +252,23 @@ class EmApl(Method):
     def own_scores(self, true):
         # pseudo-labels of unknown truth are neither right nor wrong, nor is any where only one answer is ever known
         hidden = true[(self.z == 0) & (true != 0)]
-        if not ((hidden > 0).any() and (hidden < 0).any()): return {}
+        if not ((hidden > 0).any() and (hidden < 0).any()):
+            return {}
         marked = {sign: (self.pseudo == sign) & (true != 0) for sign in (-1, 1)}
-        return {f'pseudo_{name}_precision': 100 * ((sign * true) > 0)[marked[sign]].cpu().double().mean().item()
-                for sign, name in ((-1, 'negative'), (1, 'positive')) if marked[sign].any()}
+        return {
+            f'pseudo_{name}_precision': 100
+            * ((sign * true) > 0)[marked[sign]].cpu().double().mean().item()
+            for sign, name in ((-1, 'negative'), (1, 'positive'))
+            if marked[sign].any()
+        }
 
     def _pseudo_label(self, logits: Tensor, sign: int):
         "Freeze the quota of a sign: the lowest scores as negatives, the highest as positives."
         chosen = apl_select(-sign * logits, (self.z == 0) & (self.pseudo == 0), self.quota(sign))
-        labels = torch.sigmoid(logits.float()) if self.labels == 'soft' else torch.full_like(self.soft, max(sign, 0))
+        labels = (
+            torch.sigmoid(logits.float())
+            if self.labels == 'soft'
+            else torch.full_like(self.soft, max(sign, 0))
+        )
         self.soft.copy_(torch.where(chosen, labels.clamp(min=_HARD_NEGATIVE), self.soft))
         self.pseudo.masked_fill_(chosen, sign)

@@ -13,6 +13,7 @@ from ..base.errors import SpmlError
 from .baselines import bce_loss
 from .core import Method, promote, reduce, register
 
+
 # %% ../../nbs/methods/epr_count.ipynb #01f71c03
 def epr_count_loss(logits: Tensor, z: Tensor, count: Tensor, *, reduction: str = 'mean') -> Tensor:
     """EPR with a count for each image: binary cross-entropy on what is observed, and Σ_c p near the count.
@@ -34,9 +35,12 @@ def epr_count_loss(logits: Tensor, z: Tensor, count: Tensor, *, reduction: str =
     """
     losses = bce_loss(logits, z, unknown='ignore', reduction='none')
     if count.shape != logits.shape[:1]:
-        raise SpmlError(f'count {tuple(count.shape)} must be one number for each image: {tuple(logits.shape[:1])}.')
+        raise SpmlError(
+            f'count {tuple(count.shape)} must be one number for each image: {tuple(logits.shape[:1])}.'
+        )
     expected = promote(logits).sigmoid().sum(1)
     return reduce(losses + ((expected - count) / logits.shape[1]).square()[:, None], reduction)
+
 
 # %% ../../nbs/methods/epr_count.ipynb #f1e5e00f
 @register('epr_count', source='Cole et al. 2021, EPR, with a count for each image')
@@ -51,6 +55,7 @@ class EPRCount(Method):
 
     Source: Cole et al. 2021, EPR, with a count for each image.
     """
+
     side = ('count',)
 
     def __init__(self, observed, *, epochs, features=None, reduction: str = 'mean'):
@@ -58,4 +63,6 @@ class EPRCount(Method):
         self.reduction = reduction
 
     def loss(self, outputs, index):
-        return epr_count_loss(outputs.logits, self.z[index], self.side_count[index], reduction=self.reduction)
+        return epr_count_loss(
+            outputs.logits, self.z[index], self.side_count[index], reduction=self.reduction
+        )

@@ -15,6 +15,7 @@ from ..base.errors import SpmlError, as_kind, one_of
 from .baselines import softplus, wrong_logits
 from .core import Method, above_zero, in_range, promote, reduce, register
 
+
 # %% ../../nbs/methods/gr.ipynb #a0db4a26
 def generalised_cross_entropy(log_p: Tensor, q: float) -> Tensor:
     """(1 − pᵠ)/q: −log p at q = 0, 1 − p at q = 1.
@@ -33,8 +34,19 @@ def generalised_cross_entropy(log_p: Tensor, q: float) -> Tensor:
     """
     return -torch.expm1(q * log_p) / q if in_range(q, 0, 1, 'q') else -log_p
 
-def gr_loss(logits: Tensor, z: Tensor, *, w: float = 2., b: float = -2., mu: float = 0.8, sigma: float = 0.5,
-            q2: float = 0.01, q3: float = 1., reduction: str = 'mean') -> Tensor:
+
+def gr_loss(
+    logits: Tensor,
+    z: Tensor,
+    *,
+    w: float = 2.0,
+    b: float = -2.0,
+    mu: float = 0.8,
+    sigma: float = 0.5,
+    q2: float = 0.01,
+    q3: float = 1.0,
+    reduction: str = 'mean',
+) -> Tensor:
     """Generalised robust (GR) loss: an unknown label is a mixture of positive and negative, weighted by trust.
 
     Args:
@@ -61,15 +73,28 @@ def gr_loss(logits: Tensor, z: Tensor, *, w: float = 2., b: float = -2., mu: flo
     p = s.detach().sigmoid()
     K = torch.sigmoid(w * p + b)
     V = torch.exp(-((p - mu) / sigma).square() / 2)
-    positive, negative = generalised_cross_entropy(-softplus(-s), q2), generalised_cross_entropy(-softplus(s), q3)
-    return reduce(torch.where(z == 0, V * (K * positive + (1 - K) * negative), softplus(x)), reduction)
+    positive, negative = (
+        generalised_cross_entropy(-softplus(-s), q2),
+        generalised_cross_entropy(-softplus(s), q3),
+    )
+    return reduce(
+        torch.where(z == 0, V * (K * positive + (1 - K) * negative), softplus(x)), reduction
+    )
+
 
 # %% ../../nbs/methods/gr.ipynb #17c71610
-ENDS = {'w': (0., 2.), 'b': (-2., -2.), 'mu': (0.5, 0.8), 'sigma': (2., 0.5)}   # VOC
+ENDS = {'w': (0.0, 2.0), 'b': (-2.0, -2.0), 'mu': (0.5, 0.8), 'sigma': (2.0, 0.5)}  # VOC
 
-@register('gr', source='Chen et al. 2024, GR loss', recipe={'head_lr_multiplier': 10.},
-          values={'voc': {**ENDS, 'q2': 0.01, 'q3': 1.},
-                  'coco': {**ENDS, 'w': (0., 10.), 'b': (-2., -8.), 'q2': 0.01, 'q3': 1.}})
+
+@register(
+    'gr',
+    source='Chen et al. 2024, GR loss',
+    recipe={'head_lr_multiplier': 10.0},
+    values={
+        'voc': {**ENDS, 'q2': 0.01, 'q3': 1.0},
+        'coco': {**ENDS, 'w': (0.0, 10.0), 'b': (-2.0, -8.0), 'q2': 0.01, 'q3': 1.0},
+    },
+)
 class GR(Method):
     """GR loss on its schedule: w, b, mu and sigma are pairs (first value, last value), linear in between.
 
@@ -92,25 +117,47 @@ class GR(Method):
 
     Source: Chen et al. 2024, and the authors' code.
     """
-    def __init__(self, observed, *, epochs, features=None, w: tuple = ENDS['w'], b: tuple = ENDS['b'],
-                 mu: tuple = ENDS['mu'], sigma: tuple = ENDS['sigma'], q2: float = 0.01, q3: float = 1.,
-                 form: str = 'code', reduction: str = 'mean'):
+
+    def __init__(
+        self,
+        observed,
+        *,
+        epochs,
+        features=None,
+        w: tuple = ENDS['w'],
+        b: tuple = ENDS['b'],
+        mu: tuple = ENDS['mu'],
+        sigma: tuple = ENDS['sigma'],
+        q2: float = 0.01,
+        q3: float = 1.0,
+        form: str = 'code',
+        reduction: str = 'mean',
+    ):
         super().__init__(observed, epochs=epochs, features=features)
-        self.ends = {name: _pair(value, name) for name, value in (('w', w), ('b', b), ('mu', mu), ('sigma', sigma))}
-        self.fixed, self.form = {'q2': q2, 'q3': q3, 'reduction': reduction}, one_of(form, ('code', 'paper'), 'form')
+        self.ends = {
+            name: _pair(value, name)
+            for name, value in (('w', w), ('b', b), ('mu', mu), ('sigma', sigma))
+        }
+        self.fixed, self.form = (
+            {'q2': q2, 'q3': q3, 'reduction': reduction},
+            one_of(form, ('code', 'paper'), 'form'),
+        )
         self.start_epoch(1)
 
     def start_epoch(self, e):
         T, code = self.epochs, self.form == 'code'
         of_K = (e - 1) / (T if code else max(T - 1, 1))
         t = {'w': of_K, 'b': of_K, **dict.fromkeys(('mu', 'sigma'), e / T if code else of_K)}
-        self.now = {name: a + min(t[name], 1.) * (b - a) for name, (a, b) in self.ends.items()}
+        self.now = {name: a + min(t[name], 1.0) * (b - a) for name, (a, b) in self.ends.items()}
 
     def loss(self, outputs, index):
         return gr_loss(outputs.logits, self.z[index], **self.now, **self.fixed)
 
+
 def _pair(value, name: str) -> tuple[float, float]:
     "A hyper-parameter's first and last value."
     if not isinstance(value, list | tuple) or len(value) != 2:
-        raise SpmlError(f'{name} must be a pair (value in the first epoch, value in the last), not {value!r}.')
+        raise SpmlError(
+            f'{name} must be a pair (value in the first epoch, value in the last), not {value!r}.'
+        )
     return tuple(as_kind(v, float, f'each value of {name}') for v in value)

@@ -14,9 +14,17 @@ from torch import Tensor
 from .baselines import focusing, softplus, wrong_logits
 from .core import in_range, per_family, positive_mask, reduce, register_loss
 
+
 # %% ../../nbs/methods/hill.ipynb #006faba4
-def hill_loss(logits: Tensor, z: Tensor, *, lam: float = 1.5, margin: float = 1., gamma: float = 2.,
-              reduction: str = 'sum') -> Tensor:
+def hill_loss(
+    logits: Tensor,
+    z: Tensor,
+    *,
+    lam: float = 1.5,
+    margin: float = 1.0,
+    gamma: float = 2.0,
+    reduction: str = 'sum',
+) -> Tensor:
     """Hill loss: focal loss with a margin on positives, (λ − p)·p² on unknown labels, −log(1−p) on negatives.
 
     Args:
@@ -38,10 +46,15 @@ def hill_loss(logits: Tensor, z: Tensor, *, lam: float = 1.5, margin: float = 1.
     """
     in_range(lam, 0, math.inf, 'lam')
     x = wrong_logits(logits, z)
-    p = x.sigmoid()   # of unknown labels
+    p = x.sigmoid()  # of unknown labels
     x = x + margin * positive_mask(z, x)
     known = softplus(x) * torch.where(z > 0, focusing(x.sigmoid(), gamma), 1)
     return reduce(torch.where(z == 0, (lam - p) * p.square(), known), reduction)
 
-register_loss('hill', hill_loss, source='Zhang et al. 2021, Hill loss',
-              values=per_family(lam=(1.5,) * 4, margin=(1.,) * 4, gamma=(2.,) * 4))
+
+register_loss(
+    'hill',
+    hill_loss,
+    source='Zhang et al. 2021, Hill loss',
+    values=per_family(lam=(1.5,) * 4, margin=(1.0,) * 4, gamma=(2.0,) * 4),
+)

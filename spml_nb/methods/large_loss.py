@@ -18,6 +18,7 @@ from .core import Method, in_range, per_family, promote, reduce, register, same_
 # %% ../../nbs/methods/large_loss.ipynb #f4be377d
 SCHEMES = ('reject', 'correct', 'permanent')
 
+
 def large_loss_mask(logits: Tensor, z: Tensor, scheme: str, fraction: float) -> Tensor:
     """The unknown labels with the largest losses of the batch, k = ⌈B·C·fraction⌉ of them, or all if there are fewer.
 
@@ -39,15 +40,25 @@ def large_loss_mask(logits: Tensor, z: Tensor, scheme: str, fraction: float) -> 
     one_of(scheme, SCHEMES, 'large-loss scheme'), same_shape(logits, z)
     s = promote(logits.detach())
     candidates = s.masked_fill(z != 0, -math.inf)
-    k = math.ceil(round(in_range(fraction, 0, 1, 'fraction') * s.numel(), 6))   # 0.1·3·160 is 48, not 48.00000000000001
-    if not k: return torch.zeros_like(s, dtype=torch.bool)
-    lowest = s.masked_fill(z != 0, math.inf).amin()   # for k beyond the number of unknown labels
+    k = math.ceil(
+        round(in_range(fraction, 0, 1, 'fraction') * s.numel(), 6)
+    )  # 0.1·3·160 is 48, not 48.00000000000001
+    if not k:
+        return torch.zeros_like(s, dtype=torch.bool)
+    lowest = s.masked_fill(z != 0, math.inf).amin()  # for k beyond the number of unknown labels
     bound = candidates.flatten().topk(k).values[-1].maximum(lowest)
     return candidates > bound if scheme == 'permanent' else candidates >= bound
 
+
 # %% ../../nbs/methods/large_loss.ipynb #db1ccdab
-def large_loss(logits: Tensor, z: Tensor, *, scheme: str = 'reject', fraction: float = 0.002,
-               reduction: str = 'mean') -> Tensor:
+def large_loss(
+    logits: Tensor,
+    z: Tensor,
+    *,
+    scheme: str = 'reject',
+    fraction: float = 0.002,
+    reduction: str = 'mean',
+) -> Tensor:
     """AN with the largest losses of unknown labels rejected (LL-R) or corrected (LL-Ct, LL-Cp).
 
     Args:
@@ -68,8 +79,10 @@ def large_loss(logits: Tensor, z: Tensor, *, scheme: str = 'reject', fraction: f
     """
     one_of(scheme, SCHEMES, 'large-loss scheme')
     large = large_loss_mask(logits, z, 'correct', fraction)
-    if scheme == 'reject': return reduce(softplus(wrong_logits(logits, z)) * ~large, reduction)
+    if scheme == 'reject':
+        return reduce(softplus(wrong_logits(logits, z)) * ~large, reduction)
     return reduce(softplus(wrong_logits(logits, torch.where(large, 1, z))), reduction)
+
 
 # %% ../../nbs/methods/large_loss.ipynb #dfbe4c8e
 class LargeLoss(Method):
@@ -90,47 +103,74 @@ class LargeLoss(Method):
 
     Source: Kim et al. 2022.
     """
+
     scheme, mechanism = 'reject', 'label edits'
 
-    def __init__(self, observed, *, epochs, features=None, delta: float = 0.002, reduction: str = 'mean'):
+    def __init__(
+        self, observed, *, epochs, features=None, delta: float = 0.002, reduction: str = 'mean'
+    ):
         super().__init__(observed, epochs=epochs, features=features)
-        self.delta, self.reduction, self.fraction = in_range(delta, 0, 1, 'delta'), reduction, 0.
+        self.delta, self.reduction, self.fraction = in_range(delta, 0, 1, 'delta'), reduction, 0.0
 
     def start_epoch(self, e):
-        self.fraction = min((e - 1) * self.delta, 1.)
+        self.fraction = min((e - 1) * self.delta, 1.0)
         self.acts(e, self.fraction > 0 and (self.z == 0).any())
 
     def loss(self, outputs, index):
-        return large_loss(outputs.logits, self.z[index], scheme=self.scheme, fraction=self.fraction,
-                          reduction=self.reduction)
+        return large_loss(
+            outputs.logits,
+            self.z[index],
+            scheme=self.scheme,
+            fraction=self.fraction,
+            reduction=self.reduction,
+        )
 
-RECIPE = {'head_lr_multiplier': 10.}
 
-@register('llr', recipe=RECIPE, values=per_family(delta=(0.002, 0.004, 0.004, 0.004)),
-          source='Kim et al. 2022, LL-R')
+RECIPE = {'head_lr_multiplier': 10.0}
+
+
+@register(
+    'llr',
+    recipe=RECIPE,
+    values=per_family(delta=(0.002, 0.004, 0.004, 0.004)),
+    source='Kim et al. 2022, LL-R',
+)
 class LLR(LargeLoss):
     """LL-R: large losses are rejected, see `LargeLoss`. Source: Kim et al. 2022."""
 
-@register('llct', recipe=RECIPE, values=per_family(delta=(0.002, 0.002, 0.002, 0.004)),
-          source='Kim et al. 2022, LL-Ct')
+
+@register(
+    'llct',
+    recipe=RECIPE,
+    values=per_family(delta=(0.002, 0.002, 0.002, 0.004)),
+    source='Kim et al. 2022, LL-Ct',
+)
 class LLCt(LargeLoss):
     """LL-Ct: large losses are corrected for the step, see `LargeLoss`. Source: Kim et al. 2022."""
+
     scheme = 'correct'
 
-@register('llcp', recipe=RECIPE, values=per_family(delta=(0.001, 0.002, 0.002, 0.002)),
-          source='Kim et al. 2022, LL-Cp')
+
+@register(
+    'llcp',
+    recipe=RECIPE,
+    values=per_family(delta=(0.001, 0.002, 0.002, 0.002)),
+    source='Kim et al. 2022, LL-Cp',
+)
 class LLCp(LargeLoss):
     """LL-Cp: large losses are corrected for good, in the buffer `z`, see `LargeLoss`. Source: Kim et al. 2022."""
+
     scheme = 'permanent'
 
     def start_epoch(self, e):
-        self.fraction, self.e = self.delta if e > 1 else 0., e
+        self.fraction, self.e = self.delta if e > 1 else 0.0, e
 
     def loss(self, outputs, index):
         loss, z = super().loss(outputs, index), self.z[index]
         written = large_loss_mask(outputs.logits, z, 'permanent', self.fraction)
-        if self.fraction: self.acts(self.e, written.any())
-        if self.training:   # the maximum, as a small set has an image twice in a batch
+        if self.fraction:
+            self.acts(self.e, written.any())
+        if self.training:  # the maximum, as a small set has an image twice in a batch
             corrected = torch.where(written, 1, -1).to(self.z.dtype)
             self.z.scatter_reduce_(0, index[:, None].expand_as(corrected), corrected, 'amax')
         return loss

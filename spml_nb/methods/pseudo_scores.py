@@ -12,6 +12,7 @@ from torch import Tensor
 from .baselines import bce_loss
 from .core import Method, Uniform, in_range, register, same_shape
 
+
 # %% ../../nbs/methods/pseudo_scores.ipynb #e2baa3c1
 def outside_labels(z: Tensor, scores: Tensor, threshold: float = 0.9) -> Tensor:
     """Observed labels, and for unknown ones what outside scores are sure of.
@@ -31,12 +32,16 @@ def outside_labels(z: Tensor, scores: Tensor, threshold: float = 0.9) -> Tensor:
     """
     same_shape(scores, z, 'scores and observed labels')
     in_range(threshold, 0.5, 1, 'threshold')
-    sure = (scores >= threshold).to(torch.int8) - (scores <= 1 - threshold).to(torch.int8)   # signed, whatever z is
+    sure = (scores >= threshold).to(torch.int8) - (scores <= 1 - threshold).to(
+        torch.int8
+    )  # signed, whatever z is
     return torch.where(z == 0, sure, z)
 
+
 # %% ../../nbs/methods/pseudo_scores.ipynb #bcb7a97a
-def pseudo_scores_loss(logits: Tensor, z: Tensor, scores: Tensor, *, threshold: float = 0.9,
-                       reduction: str = 'mean') -> Tensor:
+def pseudo_scores_loss(
+    logits: Tensor, z: Tensor, scores: Tensor, *, threshold: float = 0.9, reduction: str = 'mean'
+) -> Tensor:
     """Binary cross-entropy on observed labels and on what outside scores are sure of.
 
     Args:
@@ -59,8 +64,13 @@ def pseudo_scores_loss(logits: Tensor, z: Tensor, scores: Tensor, *, threshold: 
     labels = outside_labels(z, scores, threshold)
     return bce_loss(logits, labels, unknown='ignore', reduction=reduction)
 
+
 # %% ../../nbs/methods/pseudo_scores.ipynb #e8199a43
-@register('pseudo_scores', search={'threshold': Uniform(0.5, 0.99)}, source='the idea of VLPL, Xing et al. 2024')
+@register(
+    'pseudo_scores',
+    search={'threshold': Uniform(0.5, 0.99)},
+    source='the idea of VLPL, Xing et al. 2024',
+)
 class PseudoScores(Method):
     """Pseudo-labels from outside scores.
 
@@ -76,12 +86,20 @@ class PseudoScores(Method):
 
     Source: the idea of VLPL (Xing et al. 2024).
     """
+
     side = ('scores',)
 
-    def __init__(self, observed, *, epochs, features=None, threshold: float = 0.9, reduction: str = 'mean'):
+    def __init__(
+        self, observed, *, epochs, features=None, threshold: float = 0.9, reduction: str = 'mean'
+    ):
         super().__init__(observed, epochs=epochs, features=features)
         self.threshold, self.reduction = in_range(threshold, 0.5, 1, 'threshold'), reduction
 
     def loss(self, outputs, index):
-        return pseudo_scores_loss(outputs.logits, self.z[index], self.side_scores[index], threshold=self.threshold,
-                                  reduction=self.reduction)
+        return pseudo_scores_loss(
+            outputs.logits,
+            self.z[index],
+            self.side_scores[index],
+            threshold=self.threshold,
+            reduction=self.reduction,
+        )

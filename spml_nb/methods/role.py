@@ -15,9 +15,16 @@ from torch.nn import functional as F
 from .baselines import POSITIVES, bce_loss, expected_positive_penalty
 from .core import Method, in_range, promote, reduce, register, same_shape
 
+
 # %% ../../nbs/methods/role.ipynb #106007b6
-def role_loss(logits: Tensor, estimate_logits: Tensor, z: Tensor, k: float | Tensor | None = None, *,
-              reduction: str = 'mean') -> Tensor:
+def role_loss(
+    logits: Tensor,
+    estimate_logits: Tensor,
+    z: Tensor,
+    k: float | Tensor | None = None,
+    *,
+    reduction: str = 'mean',
+) -> Tensor:
     """ROLE: network and label estimates are each trained on the observed labels, the other, and k expected positives.
 
     Args:
@@ -37,7 +44,8 @@ def role_loss(logits: Tensor, estimate_logits: Tensor, z: Tensor, k: float | Ten
     Source: Cole et al. 2021, ROLE.
     """
     same_shape(logits, z), same_shape(logits, estimate_logits, 'logits and estimates')
-    if k is None: k = (z > 0).sum() / len(z)
+    if k is None:
+        k = (z > 0).sum() / len(z)
     s, r = promote(logits), promote(estimate_logits)
 
     def half(a, b):
@@ -46,6 +54,7 @@ def role_loss(logits: Tensor, estimate_logits: Tensor, z: Tensor, k: float | Ten
         return observed + agreement + expected_positive_penalty(a, k)
 
     return reduce((half(s, r) + half(r, s)) / 2, reduction)
+
 
 # %% ../../nbs/methods/role.ipynb #467ba883
 def initial_estimates(z: Tensor) -> Tensor:
@@ -64,6 +73,7 @@ def initial_estimates(z: Tensor) -> Tensor:
     unknown = (2 * torch.rand(z.shape, device=z.device) - 1) * math.log(0.6 / (1 - 0.6))
     return torch.where(z == 0, unknown, z.float() * math.log(0.995 / (1 - 0.995)))
 
+
 @register('role', values=POSITIVES, source='Cole et al. 2021, ROLE')
 class ROLE(Method):
     """Regularised online label estimation. The parameter `estimate`, (N, C) float32, is the table in logits.
@@ -81,15 +91,33 @@ class ROLE(Method):
 
     Source: Cole et al. 2021, ROLE.
     """
-    def __init__(self, observed, *, epochs, features=None, k: float | None = None, estimate_lr: float = 10.,
-                 reduction: str = 'mean'):
+
+    def __init__(
+        self,
+        observed,
+        *,
+        epochs,
+        features=None,
+        k: float | None = None,
+        estimate_lr: float = 10.0,
+        reduction: str = 'mean',
+    ):
         super().__init__(observed, epochs=epochs, features=features)
-        self.k = (self.z > 0).sum().item() / max(len(self.z), 1) if k is None else in_range(k, 0, math.inf, 'k')
-        self.estimate_lr, self.reduction = in_range(estimate_lr, 0, math.inf, 'estimate_lr'), reduction
+        self.k = (
+            (self.z > 0).sum().item() / max(len(self.z), 1)
+            if k is None
+            else in_range(k, 0, math.inf, 'k')
+        )
+        self.estimate_lr, self.reduction = (
+            in_range(estimate_lr, 0, math.inf, 'estimate_lr'),
+            reduction,
+        )
         self.estimate = nn.Parameter(initial_estimates(self.z))
 
     def loss(self, outputs, index):
-        return role_loss(outputs.logits, self.estimate[index], self.z[index], self.k, reduction=self.reduction)
+        return role_loss(
+            outputs.logits, self.estimate[index], self.z[index], self.k, reduction=self.reduction
+        )
 
     def parameter_groups(self, lr):
-        return [{'params': [self.estimate], 'lr': lr * self.estimate_lr, 'weight_decay': 0.}]
+        return [{'params': [self.estimate], 'lr': lr * self.estimate_lr, 'weight_decay': 0.0}]

@@ -10,7 +10,17 @@ import torch
 from torch import Tensor
 
 from .baselines import focusing, softplus, wrong_logits
-from .core import Method, in_range, per_family, positive_mask, promote, reduce, register, same_shape
+from spml_nb.methods.core import (
+    Method,
+    in_range,
+    per_family,
+    positive_mask,
+    promote,
+    reduce,
+    register,
+    same_shape,
+)
+
 
 # %% ../../nbs/methods/splc.ipynb #a9be00c2
 def missing_positives(logits: Tensor, z: Tensor, threshold: float = 0.6) -> Tensor:
@@ -33,9 +43,18 @@ def missing_positives(logits: Tensor, z: Tensor, threshold: float = 0.6) -> Tens
     in_range(threshold, 0, 1, 'threshold')
     return (z == 0) & (promote(logits.detach()).sigmoid() > threshold)
 
+
 # %% ../../nbs/methods/splc.ipynb #8cc53b7d
-def splc_loss(logits: Tensor, z: Tensor, *, threshold: float = 0.6, margin: float = 1., gamma: float = 2.,
-              correct: bool = True, reduction: str = 'sum') -> Tensor:
+def splc_loss(
+    logits: Tensor,
+    z: Tensor,
+    *,
+    threshold: float = 0.6,
+    margin: float = 1.0,
+    gamma: float = 2.0,
+    correct: bool = True,
+    reduction: str = 'sum',
+) -> Tensor:
     """Self-paced loss correction (SPLC): focal loss in which unknown labels with p > τ count as positive.
 
     Args:
@@ -57,13 +76,18 @@ def splc_loss(logits: Tensor, z: Tensor, *, threshold: float = 0.6, margin: floa
     Source: Zhang et al. 2021, SPLC.
     """
     x = wrong_logits(logits, z)
-    if correct: x = torch.where(missing_positives(logits, z, threshold), -x, x)
+    if correct:
+        x = torch.where(missing_positives(logits, z, threshold), -x, x)
     x = x + margin * positive_mask(z, x)
     return reduce(focusing(x.sigmoid(), gamma) * softplus(x), reduction)
 
+
 # %% ../../nbs/methods/splc.ipynb #8a9b32bb
-@register('splc', source='Zhang et al. 2021, SPLC',
-          values=per_family(threshold=(0.6,) * 4, margin=(1.,) * 4, gamma=(2.,) * 4))
+@register(
+    'splc',
+    source='Zhang et al. 2021, SPLC',
+    values=per_family(threshold=(0.6,) * 4, margin=(1.0,) * 4, gamma=(2.0,) * 4),
+)
 class SPLC(Method):
     """SPLC: the first epoch without correction, every later one with it.
 
@@ -83,17 +107,29 @@ class SPLC(Method):
 
     Source: Zhang et al. 2021, SPLC.
     """
+
     mechanism = 'label correction'
 
-    def __init__(self, observed, *, epochs, features=None, threshold: float = 0.6, margin: float = 1.,
-                 gamma: float = 2., reduction: str = 'sum'):
+    def __init__(
+        self,
+        observed,
+        *,
+        epochs,
+        features=None,
+        threshold: float = 0.6,
+        margin: float = 1.0,
+        gamma: float = 2.0,
+        reduction: str = 'sum',
+    ):
         super().__init__(observed, epochs=epochs, features=features)
         self.threshold, self.e = in_range(threshold, 0, 1, 'threshold'), 1
         self.others = {'margin': margin, 'gamma': gamma, 'reduction': reduction}
 
-    def start_epoch(self, e): self.e = e
+    def start_epoch(self, e):
+        self.e = e
 
     def loss(self, outputs, index):
         s, z, later = outputs.logits, self.z[index], self.e > 1
-        if later: self.acts(self.e, missing_positives(s, z, self.threshold).any())
+        if later:
+            self.acts(self.e, missing_positives(s, z, self.threshold).any())
         return splc_loss(s, z, threshold=self.threshold, correct=later, **self.others)

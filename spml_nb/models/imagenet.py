@@ -20,15 +20,33 @@ from ..data.views import plain
 from .backbones import efficientnet_lite0_weights
 
 # %% ../../nbs/models/imagenet.ipynb #6c7ab921
-COUNTERPARTS = {   # class: numbers among ImageNet's 1,000
-    'airplane': (404, 895), 'bench': (703,), 'bicycle': (444, 671),
+COUNTERPARTS = {  # class: numbers among ImageNet's 1,000
+    'airplane': (404, 895),
+    'bench': (703,),
+    'bicycle': (444, 671),
     'bird': (*range(7, 25), *range(80, 101), *range(127, 147)),
-    'boat': (472, 484, 510, 554, 576, 625, 628, 724, 780, 814, 871, 914), 'bottle': (440, 737, 898, 907),
-    'bus': (654, 779, 874), 'car': (436, 468, 511, 609, 627, 656, 661, 751, 817), 'cat': (*range(281, 286),),
-    'chair': (423, 559, 765), 'cow': (345,), 'diningtable': (532,), 'dog': (*range(151, 269),), 'horse': (339, 603),
-    'motorbike': (665, 670), 'motorcycle': (665, 670), 'parking meter': (704,), 'pottedplant': (738,),
-    'sheep': (348, 349), 'sofa': (831,), 'traffic light': (920,), 'train': (466, 547, 565, 705, 820),
-    'truck': (555, 569, 675, 717, 864, 867), 'tvmonitor': (664, 782, 851)}
+    'boat': (472, 484, 510, 554, 576, 625, 628, 724, 780, 814, 871, 914),
+    'bottle': (440, 737, 898, 907),
+    'bus': (654, 779, 874),
+    'car': (436, 468, 511, 609, 627, 656, 661, 751, 817),
+    'cat': (*range(281, 286),),
+    'chair': (423, 559, 765),
+    'cow': (345,),
+    'diningtable': (532,),
+    'dog': (*range(151, 269),),
+    'horse': (339, 603),
+    'motorbike': (665, 670),
+    'motorcycle': (665, 670),
+    'parking meter': (704,),
+    'pottedplant': (738,),
+    'sheep': (348, 349),
+    'sofa': (831,),
+    'traffic light': (920,),
+    'train': (466, 547, 565, 705, 820),
+    'truck': (555, 569, 675, 717, 864, 867),
+    'tvmonitor': (664, 782, 851),
+}
+
 
 # %% ../../nbs/models/imagenet.ipynb #1794e98b
 def classifier() -> nn.Module:
@@ -41,9 +59,11 @@ def classifier() -> nn.Module:
         SpmlError: when the weights are not installed.
     """
     import timm
+
     net = timm.create_model('tf_efficientnet_lite0', pretrained=False)
     net.load_state_dict(efficientnet_lite0_weights(net))
     return net.eval()
+
 
 def joined(probabilities: np.ndarray, class_names: Iterable[str]) -> np.ndarray:
     """The probabilities of ImageNet's classes as scores of others.
@@ -55,9 +75,14 @@ def joined(probabilities: np.ndarray, class_names: Iterable[str]) -> np.ndarray:
     Returns:
         (N, C) in [0, 1]; ½ for a class without a counterpart.
     """
-    columns = [probabilities[:, list(COUNTERPARTS[name])].sum(1) if name in COUNTERPARTS
-               else np.full(len(probabilities), 0.5) for name in class_names]
+    columns = [
+        probabilities[:, list(COUNTERPARTS[name])].sum(1)
+        if name in COUNTERPARTS
+        else np.full(len(probabilities), 0.5)
+        for name in class_names
+    ]
     return np.stack(columns, 1).clip(0, 1)
+
 
 def write_scores(data: Dataset, file: str | Path, rows: np.ndarray | None = None) -> np.ndarray:
     """Write what the classifier says about photos as a file of side information.
@@ -73,10 +98,16 @@ def write_scores(data: Dataset, file: str | Path, rows: np.ndarray | None = None
     Raises:
         SpmlError: when the weights are not installed, an image cannot be used, or the file cannot be written.
     """
-    net, store, rows = classifier(), open_images(data, 224), data.rows('train') if rows is None else rows
+    net, store, rows = (
+        classifier(),
+        open_images(data, 224),
+        data.rows('train') if rows is None else rows,
+    )
     with torch.no_grad():
-        parts = [net((plain(batch(store, part)) * 255 - 127) / 128).softmax(1)
-                 for part in torch.as_tensor(rows).split(64)]
+        parts = [
+            net((plain(batch(store, part)) * 255 - 127) / 128).softmax(1)
+            for part in torch.as_tensor(rows).split(64)
+        ]
     scores = joined(torch.cat(parts).numpy(), data.class_names)
     names = [data.image_names[row] for row in rows]
     arrays = {'images': names, 'scores': scores, 'class_names': data.class_names}

@@ -11,17 +11,27 @@ from pathlib import Path
 
 from torch import nn
 
+
 # %% ../../nbs/models/mini.ipynb #9808bd42
 class _Block(nn.Module):
     def __init__(self, inputs, outputs, stride):
         super().__init__()
-        self.conv1, self.norm1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs)
-        self.conv2, self.norm2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs)
-        self.short = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+        self.conv1, self.norm1 = (
+            nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
+        self.conv2, self.norm2 = (
+            nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
+        self.short = nn.Sequential(
+            nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+        )
 
     def forward(self, x):
         y = self.norm2(self.conv2(self.norm1(self.conv1(x)).relu()))
         return (y + self.short(x)).relu()
+
 
 # %% ../../nbs/models/mini.ipynb #ee0c4d1f
 class MiniNet(nn.Module):
@@ -32,14 +42,19 @@ class MiniNet(nn.Module):
 
     Source: residual blocks of He et al. 2016; the sizes are a choice.
     """
+
     feature_dim, mean, std = 96, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
 
     def __init__(self):
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()
+        )
         self.blocks = nn.Sequential(_Block(16, 24, 2), _Block(24, 48, 1), _Block(48, 96, 2))
 
-    def forward(self, images): return self.blocks(self.stem(images))
+    def forward(self, images):
+        return self.blocks(self.stem(images))
+
 
 # %% ../../nbs/models/mini.ipynb #37b7fcee
 SHIPPED = Path(str(files('spml_nb') / 'assets' / 'mini_backbone.safetensors'))

@@ -20,6 +20,7 @@ from .heads import HEADS, LabelWiseHead, Outputs
 # %% ../../nbs/models/model.ipynb #35ab28a8
 _CONTAINERS = ('features', 'layers', 'blocks', 'stages', 'trunk_output')
 
+
 def stages(net: nn.Module) -> list[list[str]]:
     """The backbone cut into consecutive stages. Leaf modules join the stage before them.
 
@@ -31,14 +32,22 @@ def stages(net: nn.Module) -> list[list[str]]:
     """
     parts = []
     for name, child in net.named_children():
-        inside = [(f'{name}.{k}', m) for k, m in child.named_children()] if name in _CONTAINERS else [(name, child)]
+        inside = (
+            [(f'{name}.{k}', m) for k, m in child.named_children()]
+            if name in _CONTAINERS
+            else [(name, child)]
+        )
         parts += [(k, m) for k, m in inside if next(m.parameters(), None) is not None]
     groups = [[]]
     for name, module in parts:
-        if not groups[-1] or all(next(child.parameters(), None) is None for child in module.children()):
-            groups[-1].append(name)   # a leaf
-        else: groups.append([name])
+        if not groups[-1] or all(
+            next(child.parameters(), None) is None for child in module.children()
+        ):
+            groups[-1].append(name)  # a leaf
+        else:
+            groups.append([name])
     return groups
+
 
 # %% ../../nbs/models/model.ipynb #517b9d31
 class Model(nn.Module):
@@ -56,45 +65,74 @@ class Model(nn.Module):
     Raises:
         SpmlError: for more frozen stages than there are, or no whole number of them.
     """
-    def __init__(self, backbone: Backbone, head: nn.Module, *, normalise: bool = True, freeze_batchnorm: bool = False,
-                 frozen_stages: int = 0):
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        head: nn.Module,
+        *,
+        normalise: bool = True,
+        freeze_batchnorm: bool = False,
+        frozen_stages: int = 0,
+    ):
         super().__init__()
         self.backbone, self.head, self.normalise = backbone.net, head, normalise
         self.feature_dim, self.embedding_dim = backbone.feature_dim, head.embedding_dim
         self.num_classes = head.weight.shape[0]
-        mean, std = (torch.tensor(v, dtype=torch.float32)[:, None, None] for v in (backbone.mean, backbone.std))
+        mean, std = (
+            torch.tensor(v, dtype=torch.float32)[:, None, None]
+            for v in (backbone.mean, backbone.std)
+        )
         self.register_buffer('scale', 1 / std, persistent=False)
         self.register_buffer('shift', -mean / std, persistent=False)
         self.fixed = self._freeze(freeze_batchnorm, frozen_stages)
-        self.frozen = frozenset(name for name, p in self.backbone.named_parameters() if not p.requires_grad)
+        self.frozen = frozenset(
+            name for name, p in self.backbone.named_parameters() if not p.requires_grad
+        )
         self.train()
 
     def _freeze(self, freeze_batchnorm, frozen_stages):
         "The names of the backbone's modules that stay as they are; their parameters no longer ask for gradients."
         groups = stages(self.backbone)
         if frozen_stages not in range(len(groups) + 1):
-            raise SpmlError(f'frozen_stages is {frozen_stages!r}; this backbone has {len(groups)} stages: {groups}.')
-        fixed = [name for group in groups[:int(frozen_stages)] for name in group]
+            raise SpmlError(
+                f'frozen_stages is {frozen_stages!r}; this backbone has {len(groups)} stages: {groups}.'
+            )
+        fixed = [name for group in groups[: int(frozen_stages)] for name in group]
         if freeze_batchnorm:
-            fixed += [k for k, m in self.backbone.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-        for name in fixed: self.backbone.get_submodule(name).requires_grad_(False)
+            fixed += [
+                k
+                for k, m in self.backbone.named_modules()
+                if isinstance(m, nn.modules.batchnorm._BatchNorm)
+            ]
+        for name in fixed:
+            self.backbone.get_submodule(name).requires_grad_(False)
         if frozen_stages:  # class tokens and position embeddings belong to the stem
-            for p in self.backbone.parameters(recurse=False): p.requires_grad_(False)
+            for p in self.backbone.parameters(recurse=False):
+                p.requires_grad_(False)
         return tuple(fixed)
 
     def train(self, mode: bool = True):
         "As in torch, but what is frozen stays in eval mode."
         super().train(mode)
-        for name in self.fixed: self.backbone.get_submodule(name).eval()
+        for name in self.fixed:
+            self.backbone.get_submodule(name).eval()
         return self
 
     def feature_map(self, images: Tensor) -> Tensor:
         "(B, 3, H, W) floats in [0, 1] → (B, D, h, w). Raises SpmlError: for another shape, or for integers."
         if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
-            raise SpmlError(f'images are {tuple(images.shape)} {images.dtype}; expected (B, 3, H, W) floats in [0, 1]: '
-                            'divide uint8 by 255.')
-        images = images.to(self.scale.dtype)   # numpy's are float64, and the network may be of half precision
-        return feature_map(self.backbone, torch.addcmul(self.shift, images, self.scale) if self.normalise else images)
+            raise SpmlError(
+                f'images are {tuple(images.shape)} {images.dtype}; expected (B, 3, H, W) floats in [0, 1]: '
+                'divide uint8 by 255.'
+            )
+        images = images.to(
+            self.scale.dtype
+        )  # numpy's are float64, and the network may be of half precision
+        return feature_map(
+            self.backbone,
+            torch.addcmul(self.shift, images, self.scale) if self.normalise else images,
+        )
 
     def pool(self, features: Tensor) -> Tensor:
         "What the head takes of (B, D, h, w) features: their mean (B, D), or themselves."
@@ -114,8 +152,17 @@ class Model(nn.Module):
 
 
 # %% ../../nbs/models/model.ipynb #9f478fa9
-def create(backbone: str, num_classes: int, head: str = 'linear', weights: str | Path = 'default', *,
-           normalise: bool = True, freeze_batchnorm: bool = False, frozen_stages: int = 0, **head_options) -> Model:
+def create(
+    backbone: str,
+    num_classes: int,
+    head: str = 'linear',
+    weights: str | Path = 'default',
+    *,
+    normalise: bool = True,
+    freeze_batchnorm: bool = False,
+    frozen_stages: int = 0,
+    **head_options,
+) -> Model:
     """A model by the names of its parts.
 
     Args:
@@ -136,12 +183,19 @@ def create(backbone: str, num_classes: int, head: str = 'linear', weights: str |
     """
     make_head = HEADS[one_of(head, HEADS, 'head')]
     allowed = list(inspect.signature(make_head).parameters)[2:] or ['none']
-    for option in head_options: one_of(option, allowed, f'option of head {head!r}')
+    for option in head_options:
+        one_of(option, allowed, f'option of head {head!r}')
     if isinstance(num_classes, bool) or not isinstance(num_classes, Integral) or num_classes < 1:
         raise SpmlError(f'num_classes is {num_classes!r}; it must be an integer of at least 1.')
     parts = build_backbone(backbone, weights)
-    return Model(parts, make_head(parts.feature_dim, int(num_classes), **head_options), normalise=normalise,
-                 freeze_batchnorm=freeze_batchnorm, frozen_stages=frozen_stages)
+    return Model(
+        parts,
+        make_head(parts.feature_dim, int(num_classes), **head_options),
+        normalise=normalise,
+        freeze_batchnorm=freeze_batchnorm,
+        frozen_stages=frozen_stages,
+    )
+
 
 # %% ../../nbs/models/model.ipynb #24467b8e
 def class_activation(model: Model, images: Tensor, class_index: int | Tensor) -> Tensor:
@@ -161,19 +215,30 @@ def class_activation(model: Model, images: Tensor, class_index: int | Tensor) ->
     Source: Selvaraju et al., ICCV 2017; used in OPML, Fig. 7.
     """
     index, shapes = torch.as_tensor(class_index, device=images.device), ((), (1,), images.shape[:1])
-    if index.is_floating_point() or index.shape not in shapes or ((index < 0) | (index >= model.num_classes)).any():
-        raise SpmlError(f'class_index is {class_index!r}; give a whole number for all {len(images)} images or for '
-                        f'each: this model has the classes 0 to {model.num_classes - 1}.')
+    if (
+        index.is_floating_point()
+        or index.shape not in shapes
+        or ((index < 0) | (index >= model.num_classes)).any()
+    ):
+        raise SpmlError(
+            f'class_index is {class_index!r}; give a whole number for all {len(images)} images or for '
+            f'each: this model has the classes 0 to {model.num_classes - 1}.'
+        )
     training = model.training
     model.eval()
     try:
-        with torch.no_grad(): maps = model.feature_map(images)
+        with torch.no_grad():
+            maps = model.feature_map(images)
         maps.requires_grad_()
         with torch.enable_grad():
-            score = model.head(model.pool(maps)).logits[torch.arange(len(images)), index.long()].sum()
+            score = (
+                model.head(model.pool(maps)).logits[torch.arange(len(images)), index.long()].sum()
+            )
         alpha = torch.autograd.grad(score, maps)[0].mean((2, 3), keepdim=True)
-    finally: model.train(training)
+    finally:
+        model.train(training)
     return (alpha * maps.detach()).sum(1).relu()
+
 
 # %% ../../nbs/models/model.ipynb #0920458c
 @torch.no_grad()
@@ -193,9 +258,13 @@ def attention_maps(model: Model, images: Tensor) -> Tensor:
     Source: LAC, Fig. 6.
     """
     if not isinstance(model.head, LabelWiseHead):
-        raise SpmlError(f"{type(model.head).__name__} has no attention; create the model with head='labelwise', "
-                        'or use class_activation.')
+        raise SpmlError(
+            f"{type(model.head).__name__} has no attention; create the model with head='labelwise', "
+            'or use class_activation.'
+        )
     training = model.training
     model.eval()
-    try: return model.head(model.features(images), attention=True).attention
-    finally: model.train(training)
+    try:
+        return model.head(model.features(images), attention=True).attention
+    finally:
+        model.train(training)

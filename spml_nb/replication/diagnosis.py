@@ -18,6 +18,7 @@ from ..models.heads import Outputs
 from .measuring import opened
 from ..runs.folder import Run
 
+
 # %% ../../nbs/replication/diagnosis.ipynb #8e27e92a
 def pulls(run: Run) -> tuple[Tensor, np.ndarray, np.ndarray, Tensor]:
     """What the loss of a finished run asks of each entry of its training set, at the run's best weights.
@@ -35,24 +36,34 @@ def pulls(run: Run) -> tuple[Tensor, np.ndarray, np.ndarray, Tensor]:
     method = seen.method.train()
     method.epochs = seen.config.epochs
     method.start_epoch(method.epochs)
-    z = method.z.cpu().numpy().copy()   # LL-Cp writes into it
-    parts = [_pull(seen, index) for index in torch.arange(len(seen.index)).split(seen.config.batch_size)]
+    z = method.z.cpu().numpy().copy()  # LL-Cp writes into it
+    parts = [
+        _pull(seen, index) for index in torch.arange(len(seen.index)).split(seen.config.batch_size)
+    ]
     pull, logits = (torch.cat(part).cpu() for part in zip(*parts, strict=True))
     return pull, z, seen.true, logits
 
+
 def _pull(seen, index: Tensor) -> tuple[Tensor, Tensor]:
     method = seen.method
-    with torch.no_grad(): outputs = seen.module.eval()(seen.source.batch(seen.index[index.numpy()], 'plain'))
-    leaves = Outputs(*(t.detach().clone().requires_grad_(t.is_floating_point()) if isinstance(t, Tensor) else t
-                       for t in outputs))
+    with torch.no_grad():
+        outputs = seen.module.eval()(seen.source.batch(seen.index[index.numpy()], 'plain'))
+    leaves = Outputs(
+        *(
+            t.detach().clone().requires_grad_(t.is_floating_point()) if isinstance(t, Tensor) else t
+            for t in outputs
+        )
+    )
     loss = method.loss(ViewOutputs(dict.fromkeys(method.views, leaves)), index.to(seen.device))
     ranked = method.predict(ViewOutputs(plain=leaves))
     by_maps = leaves.cosine is None and ranked is not leaves.logits
     scored = leaves.logits if ranked is leaves.logits else leaves.maps if by_maps else leaves.cosine
     logits = ranked.detach() if by_maps else outputs.logits
-    grad, = torch.autograd.grad(loss, scored, allow_unused=True)
-    if grad is None: return torch.zeros_like(logits), logits
+    (grad,) = torch.autograd.grad(loss, scored, allow_unused=True)
+    if grad is None:
+        return torch.zeros_like(logits), logits
     return -len(index) * (grad.sum((2, 3)) if by_maps else grad), logits
+
 
 # %% ../../nbs/replication/diagnosis.ipynb #3f02b04e
 def diagnose(run: Run) -> dict:
@@ -71,19 +82,30 @@ def diagnose(run: Run) -> dict:
     Source: the false-negative gradients of EM/APL, supplement, and LL (Kim et al. 2022, memorisation).
     """
     pull, z, true, logits = pulls(run)
-    hidden = np.where(z == 0, true, 0)   # what nobody knows stays 0, on neither side
+    hidden = np.where(z == 0, true, 0)  # what nobody knows stays 0, on neither side
     false, right = pull[torch.from_numpy(hidden > 0)], pull[torch.from_numpy(hidden < 0)]
-    average_precisions = metrics.average_precision(logits.numpy(), hidden, empty='skip', unknown='ignore')
+    average_precisions = metrics.average_precision(
+        logits.numpy(), hidden, empty='skip', unknown='ignore'
+    )
     targets, truth = labels.for_scoring(true)
     curves, scores = pd.read_csv(run.folder / 'metrics.csv'), run.result()['scores']
-    return {'share_false': _share(false.abs(), torch.cat([false, right]).abs()),
-            'up_false': _share(false.clamp(min=0), false.abs()), 'up_true': _share(right.clamp(min=0), right.abs()),
-            'hidden_map': 100 * pd.Series(average_precisions).mean(),
-            'train_map': metrics.mean_average_precision(logits, targets, unknown='ignore'),
-            'val_map': scores['val_map'], 'test_map': scores['test_map'], 'train_truth': truth,
-            'val_truth': scores.get('val_truth'), 'test_truth': scores.get('test_truth'),
-            'best_epoch': scores['best_epoch'],
-            'epochs': len(curves), 'train_loss_first': float(curves.loss.iloc[0]),
-            'train_loss_last': float(curves.loss.iloc[-1])}
+    return {
+        'share_false': _share(false.abs(), torch.cat([false, right]).abs()),
+        'up_false': _share(false.clamp(min=0), false.abs()),
+        'up_true': _share(right.clamp(min=0), right.abs()),
+        'hidden_map': 100 * pd.Series(average_precisions).mean(),
+        'train_map': metrics.mean_average_precision(logits, targets, unknown='ignore'),
+        'val_map': scores['val_map'],
+        'test_map': scores['test_map'],
+        'train_truth': truth,
+        'val_truth': scores.get('val_truth'),
+        'test_truth': scores.get('test_truth'),
+        'best_epoch': scores['best_epoch'],
+        'epochs': len(curves),
+        'train_loss_first': float(curves.loss.iloc[0]),
+        'train_loss_last': float(curves.loss.iloc[-1]),
+    }
 
-def _share(part: Tensor, whole: Tensor) -> float: return part.sum().item() / (whole.sum().item() or float('nan'))
+
+def _share(part: Tensor, whole: Tensor) -> float:
+    return part.sum().item() / (whole.sum().item() or float('nan'))

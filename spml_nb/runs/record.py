@@ -22,6 +22,7 @@ from ..base.files import alone, regular, write_atomically
 from .config import ADDED, Config, completed, neutral, science_key
 from .folder import read_json
 
+
 # %% ../../nbs/runs/record.ipynb #55200dd5
 def load(root: Path | None = None) -> pd.DataFrame:
     """Every finished run: its configuration, scores, seconds and commit.
@@ -35,7 +36,10 @@ def load(root: Path | None = None) -> pd.DataFrame:
     Raises:
         SpmlError: for a run whose files are damaged.
     """
-    return pd.DataFrame([_row(done.parent) for done in sorted((root or settings.path('runs')).glob('*/DONE'))])
+    return pd.DataFrame(
+        [_row(done.parent) for done in sorted((root or settings.path('runs')).glob('*/DONE'))]
+    )
+
 
 def _row(folder: Path) -> dict:
     "A finished run as a row; fields that it was trained without have the value that they stood for."
@@ -43,11 +47,22 @@ def _row(folder: Path) -> dict:
     config = {field.name: config.get(field.name) for field in dataclasses.fields(Config)}
     result = read_json(folder / 'result.json', ('scores', 'seconds', 'provenance', 'data'))
     key = science_key(Config(**config), result['data'])
-    config |= {'dataset': Path(config['dataset']).name, 'side': Path(config['side']).name,
-               'exclude': '|'.join(config['exclude']), 'hparams': json.dumps(config['hparams'], sort_keys=True)}
-    return {'run': folder.name, 'key': key, **config,
-            **{k: v for k, v in result['scores'].items() if not isinstance(v, list | dict)},
-            'seconds': result['seconds'], 'commit': result['provenance']['commit'], 'data': result['data']}
+    config |= {
+        'dataset': Path(config['dataset']).name,
+        'side': Path(config['side']).name,
+        'exclude': '|'.join(config['exclude']),
+        'hparams': json.dumps(config['hparams'], sort_keys=True),
+    }
+    return {
+        'run': folder.name,
+        'key': key,
+        **config,
+        **{k: v for k, v in result['scores'].items() if not isinstance(v, list | dict)},
+        'seconds': result['seconds'],
+        'commit': result['provenance']['commit'],
+        'data': result['data'],
+    }
+
 
 # %% ../../nbs/runs/record.ipynb #a5cff45a
 def newest(root: Path | None = None) -> Path:
@@ -64,12 +79,22 @@ def newest(root: Path | None = None) -> Path:
     """
     root = root or settings.path('runs')
     done = max(root.glob('*/DONE'), key=lambda file: file.stat().st_mtime_ns, default=None)
-    if done is None: raise SpmlError(f"no finished run in {root}. Train one with nbs/train.ipynb.")
+    if done is None:
+        raise SpmlError(f"no finished run in {root}. Train one with nbs/train.ipynb.")
     return done.parent
 
+
 # %% ../../nbs/runs/record.ipynb #4e1a7c20
-RECORD = ('run', 'key', 'loss', 'dataset', 'seed', 'seconds')   # columns that every table of record has
+RECORD = (
+    'run',
+    'key',
+    'loss',
+    'dataset',
+    'seed',
+    'seconds',
+)  # columns that every table of record has
 _REMEDY = 'Take the file back from version control, or remove the line and give `spml sweep` again.'
+
 
 def read_record(file: Path, needed: tuple[str, ...] = RECORD, **options) -> pd.DataFrame:
     """Read a table of record.
@@ -85,7 +110,8 @@ def read_record(file: Path, needed: tuple[str, ...] = RECORD, **options) -> pd.D
     Raises:
         SpmlError: for a damaged file; the message names the file and the line.
     """
-    try: text = regular(Path(file)).read_text(encoding='utf-8')
+    try:
+        text = regular(Path(file)).read_text(encoding='utf-8')
     except (OSError, UnicodeDecodeError) as error:
         raise SpmlError(f'{file} cannot be read: {error}. {_REMEDY}') from error
     lines = csv.reader(io.StringIO(text, newline=''), strict=True)
@@ -93,28 +119,60 @@ def read_record(file: Path, needed: tuple[str, ...] = RECORD, **options) -> pd.D
         header, seen = next(lines, []), {}
         if missing := [name for name in needed if name not in header]:
             raise ValueError(f"the header has no column {', '.join(missing)}")
-        for line in lines: _check_line(header, line, seen)
-        if not text.endswith('\n'): raise ValueError('the end of the file is cut off')
+        for line in lines:
+            _check_line(header, line, seen)
+        if not text.endswith('\n'):
+            raise ValueError('the end of the file is cut off')
     except (csv.Error, ValueError) as error:
         raise SpmlError(f'{file}, line {lines.line_num}: {error}. {_REMEDY}') from error
     return pd.read_csv(io.StringIO(text), **(options or _USUAL))
 
-_TEXTS = ('run', 'key', 'dataset', 'root', 'exclude', 'labels', 'hparams', 'side', 'weights', 'data', 'commit')
+
+_TEXTS = (
+    'run',
+    'key',
+    'dataset',
+    'root',
+    'exclude',
+    'labels',
+    'hparams',
+    'side',
+    'weights',
+    'data',
+    'commit',
+)
 # a folder of photos may be called 2019, or null
 _USUAL = {'dtype': dict.fromkeys(_TEXTS, str), 'keep_default_na': False, 'na_values': ['']}
 
 # how the names of columns of numbers begin
-_NUMBERS = ('val_', 'test_', 'observed_', 'pseudo_', 'seed', 'label_seed', 'seconds', 'lr', 'late', 'exercised',
-            'best_epoch', 'diverged')
+_NUMBERS = (
+    'val_',
+    'test_',
+    'observed_',
+    'pseudo_',
+    'seed',
+    'label_seed',
+    'seconds',
+    'lr',
+    'late',
+    'exercised',
+    'best_epoch',
+    'diverged',
+)
+
 
 def _check_line(header: list[str], line: list[str], seen: dict[tuple, list[str]]):
     "Refuse, with a ValueError, a line that does not fit its header, or another line of its run and key."
-    if len(line) != len(header): raise ValueError(f'{len(line)} fields instead of {len(header)}')
+    if len(line) != len(header):
+        raise ValueError(f'{len(line)} fields instead of {len(header)}')
     for name, value in zip(header, line, strict=True):
         numeric = value and name.startswith(_NUMBERS) and not name.endswith('_truth')
-        if numeric and not math.isfinite(as_number(value)): raise ValueError(f'{name} is {value!r}, which is no number')
+        if numeric and not math.isfinite(as_number(value)):
+            raise ValueError(f'{name} is {value!r}, which is no number')
     run, key = (line[header.index(name)] for name in ('run', 'key'))
-    if seen.setdefault((run, key), line) != line: raise ValueError(f'the run {run} has two lines that differ')
+    if seen.setdefault((run, key), line) != line:
+        raise ValueError(f'the run {run} has two lines that differ')
+
 
 # %% ../../nbs/runs/record.ipynb #730d6d1e
 def configuration(line: dict[str, str]) -> Config:
@@ -129,10 +187,13 @@ def configuration(line: dict[str, str]) -> Config:
     Raises:
         SpmlError: for a value that no field can have.
     """
-    given = {field.name: line[field.name] for field in dataclasses.fields(Config) if line.get(field.name)}
+    given = {
+        field.name: line[field.name] for field in dataclasses.fields(Config) if line.get(field.name)
+    }
     given |= {name: text == 'True' for name, text in given.items() if text in ('True', 'False')}
     exclude = [name for name in line['exclude'].split('|') if name]
     return Config(**given | {'hparams': json.loads(line['hparams']), 'exclude': exclude})
+
 
 # %% ../../nbs/runs/record.ipynb #9fb2157d
 def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFrame:
@@ -150,14 +211,23 @@ def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFra
         SpmlError: for a run or a table that is damaged; then the table stays as it is.
     """
     file = file or settings.path('outputs') / 'runs.csv'
-    with alone(file):   # two at once would each write without the other's new lines
-        old = read_record(file, dtype=str, keep_default_na=False) if file.exists() else pd.DataFrame()
-        for name in ADDED:   # lines written before the field existed
-            if len(old) and name not in old: old[name] = [str(neutral(dataset)[name]) for dataset in old.dataset]
+    with alone(file):  # two at once would each write without the other's new lines
+        old = (
+            read_record(file, dtype=str, keep_default_na=False) if file.exists() else pd.DataFrame()
+        )
+        for name in ADDED:  # lines written before the field existed
+            if len(old) and name not in old:
+                old[name] = [str(neutral(dataset)[name]) for dataset in old.dataset]
         new = load(root)
-        if len(new): new = new.astype(str).where(new.notna(), '')   # before pandas 3, astype writes nan and None
+        if len(new):
+            new = new.astype(str).where(
+                new.notna(), ''
+            )  # before pandas 3, astype writes nan and None
         new = new.map(escape_bytes)
         both = pd.concat([old, new], ignore_index=True)
-        if len(both): both = both.drop_duplicates(['run', 'key']).sort_values(['run', 'key'], ignore_index=True)
+        if len(both):
+            both = both.drop_duplicates(['run', 'key']).sort_values(
+                ['run', 'key'], ignore_index=True
+            )
         write_atomically(file, both.to_csv(index=False, lineterminator='\n'))
     return both

@@ -23,6 +23,7 @@ from ..base.errors import SpmlError
 from ..runs.folder import installed
 from . import cleanup
 
+
 # %% ../../nbs/tools/doctor.ipynb #5c04662d
 class Finding(NamedTuple):
     """What a check found.
@@ -32,6 +33,7 @@ class Finding(NamedTuple):
         found: in words.
         do: the remedy, '' where nothing is to be done.
     """
+
     state: str
     found: str
     do: str = ''
@@ -52,8 +54,10 @@ def check(*, quick: bool = False) -> pd.DataFrame:
 
 
 def _findings(function) -> list[Finding]:
-    try: return list(function())
-    except SpmlError as error: return [Finding('problem', str(error))]  # it names the remedy
+    try:
+        return list(function())
+    except SpmlError as error:
+        return [Finding('problem', str(error))]  # it names the remedy
     except Exception as error:  # the other checks go on
         return [Finding('problem', f'the check itself failed: {type(error).__name__}: {error}')]
 
@@ -68,61 +72,104 @@ def text(table: pd.DataFrame) -> str:
         str, remedies on lines of their own, the last line a sum.
     """
     width = max(map(len, table.check), default=0)
-    lines = [f'{row.state:8} {row.check:{width}}  {row.found}' + f'\n{"":{width + 10}} → {row.do}' * bool(row.do)
-             for row in table.itertuples()]
+    lines = [
+        f'{row.state:8} {row.check:{width}}  {row.found}'
+        + f'\n{"":{width + 10}} → {row.do}' * bool(row.do)
+        for row in table.itertuples()
+    ]
     counts = table.state.value_counts()
-    return '\n'.join([*lines, ', '.join(f'{counts.get(state, 0)} {state}' for state in ('ok', 'warning', 'problem'))])
+    return '\n'.join(
+        [
+            *lines,
+            ', '.join(f'{counts.get(state, 0)} {state}' for state in ('ok', 'warning', 'problem')),
+        ]
+    )
+
 
 # %% ../../nbs/tools/doctor.ipynb #f20d64b8
 def _packages():
     fitting, optional = [], []
     for one in map(Requirement, dict.fromkeys(requires('spml_nb') or [])):
         have, needed = installed(one.name), not one.marker or one.marker.evaluate({'extra': ''})
-        if have and one.specifier.contains(have, prereleases=True): fitting.append(f'{one.name} {have}')
+        if have and one.specifier.contains(have, prereleases=True):
+            fitting.append(f'{one.name} {have}')
         elif have:
-            yield Finding('problem' if needed else 'warning', f'{one.name} {have}, but {one.specifier} is needed',
-                          f"Run `pip install '{one.name}{one.specifier}'`.")
-        elif needed: yield Finding('problem', f'{one.name} not installed', f'Run `pip install {one.name}`.')
-        else: optional.append(f"{one.name} ({str(one.marker).partition('extra == ')[2]})")
+            yield Finding(
+                'problem' if needed else 'warning',
+                f'{one.name} {have}, but {one.specifier} is needed',
+                f"Run `pip install '{one.name}{one.specifier}'`.",
+            )
+        elif needed:
+            yield Finding('problem', f'{one.name} not installed', f'Run `pip install {one.name}`.')
+        else:
+            optional.append(f"{one.name} ({str(one.marker).partition('extra == ')[2]})")
     yield Finding('ok', ', '.join(fitting))
-    if optional: yield Finding('ok', f"not installed, and optional (with its extra): {', '.join(optional)}")
+    if optional:
+        yield Finding('ok', f"not installed, and optional (with its extra): {', '.join(optional)}")
 
 
 def _kernel():
-    if find_spec('jupyter_client') is None: return
+    if find_spec('jupyter_client') is None:
+        return
     from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
-    try: program = KernelSpecManager().get_kernel_spec('python3').argv[0]
-    except NoSuchKernel: program = 'not there'
+
+    try:
+        program = KernelSpecManager().get_kernel_spec('python3').argv[0]
+    except NoSuchKernel:
+        program = 'not there'
     program = shutil.which(program) or program
     ours = Path(program).parent.resolve() == Path(sys.executable).parent.resolve()
-    yield Finding('ok', program) if ours else Finding(
-        'warning', f'the kernel python3 of notebooks is {program}, not {sys.executable}',
-        f'Run `{sys.executable} -m ipykernel install --sys-prefix --name python3`.')
+    yield (
+        Finding('ok', program)
+        if ours
+        else Finding(
+            'warning',
+            f'the kernel python3 of notebooks is {program}, not {sys.executable}',
+            f'Run `{sys.executable} -m ipykernel install --sys-prefix --name python3`.',
+        )
+    )
+
 
 # %% ../../nbs/tools/doctor.ipynb #2c7be6ad
 def _torch():
     import torch
     import torchvision
+
     torch.ops.torchvision.nms(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), torch.tensor([1.0]), 0.5)
-    yield Finding('ok', f'{torch.__version__} and torchvision {torchvision.__version__} work together, with '
-                        f'{torch.get_num_threads()} threads; runs train on {settings.device()}')
+    yield Finding(
+        'ok',
+        f'{torch.__version__} and torchvision {torchvision.__version__} work together, with '
+        f'{torch.get_num_threads()} threads; runs train on {settings.device()}',
+    )
 
 
 def _gpu():
     import torch
     from torch.utils import collect_env
+
     driver = collect_env.get_nvidia_driver_version(collect_env.run)
     if torch.cuda.is_available():
         for k in range(torch.cuda.device_count()):
             free, total = torch.cuda.mem_get_info(k)
             words = f'{torch.cuda.get_device_name(k)}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB free'
-            yield (Finding('ok', words) if free > 2 * 2**30
-                   else Finding('warning', words, 'Another process holds its memory: `nvidia-smi` names it.'))
-    elif driver is None: yield Finding('ok', 'none; runs train on the CPU')
+            yield (
+                Finding('ok', words)
+                if free > 2 * 2**30
+                else Finding(
+                    'warning', words, 'Another process holds its memory: `nvidia-smi` names it.'
+                )
+            )
+    elif driver is None:
+        yield Finding('ok', 'none; runs train on the CPU')
     else:
-        yield Finding('warning', f'there is one, but torch (CUDA {torch.version.cuda}) cannot use it with the driver '
-                      f'{driver}', 'Install torch with CUDA, as its web page says, or update the driver. Unset '
-                      'CUDA_VISIBLE_DEVICES if it hides the GPU.')
+        yield Finding(
+            'warning',
+            f'there is one, but torch (CUDA {torch.version.cuda}) cannot use it with the driver '
+            f'{driver}',
+            'Install torch with CUDA, as its web page says, or update the driver. Unset '
+            'CUDA_VISIBLE_DEVICES if it hides the GPU.',
+        )
+
 
 # %% ../../nbs/tools/doctor.ipynb #5dfafdb3
 FREE = 5  # GiB
@@ -130,9 +177,15 @@ FREE = 5  # GiB
 
 def _settings():
     file = settings.settings_file()
-    yield (Finding('ok', str(file)) if file
-           else Finding('warning', f'no settings.ini at or above {Path.cwd()}: the built-in settings hold',
-                        'Start in the folder of the project, or set SPML_NB_SETTINGS.'))
+    yield (
+        Finding('ok', str(file))
+        if file
+        else Finding(
+            'warning',
+            f'no settings.ini at or above {Path.cwd()}: the built-in settings hold',
+            'Start in the folder of the project, or set SPML_NB_SETTINGS.',
+        )
+    )
     settings.read()
 
 
@@ -142,18 +195,28 @@ def _folders():
         place = next(each for each in (path, *path.parents) if os.path.lexists(each))
         remedy = f'Choose another folder in settings.ini or SPML_NB_{kind.upper()}.'
         try:
-            with tempfile.TemporaryFile(dir=place): free = shutil.disk_usage(place).free / 2**30
+            with tempfile.TemporaryFile(dir=place):
+                free = shutil.disk_usage(place).free / 2**30
             words = f'{kind}: {path}, {free:.1f} GiB free'
             yield Finding('ok', words) if free >= FREE else Finding('warning', words, remedy)
         except OSError as error:
-            yield Finding('warning' if kind == 'data' else 'problem',
-                          f'{kind}: {place} cannot be written ({error.strerror})', remedy)
+            yield Finding(
+                'warning' if kind == 'data' else 'problem',
+                f'{kind}: {place} cannot be written ({error.strerror})',
+                remedy,
+            )
+
 
 # %% ../../nbs/tools/doctor.ipynb #e5a4a3c0
 def _data_sets():
     from spml_nb.data import official
+
     root = settings.path('data')
-    missing = {name: official.check(name, root) for name in official.names() if (root / name / 'ready.json').is_file()}
+    missing = {
+        name: official.check(name, root)
+        for name in official.names()
+        if (root / name / 'ready.json').is_file()
+    }
     ready = ', '.join(name for name in missing if not missing[name])
     yield Finding('ok', f"{ready or 'none prepared'}; the miniatures need no files")
     for name in filter(missing.get, missing):
@@ -162,9 +225,12 @@ def _data_sets():
 
 def _weights():
     from spml_nb.use import export
+
     names = export.shipped()
-    for name in names: export.any_network(name)
+    for name in names:
+        export.any_network(name)
     yield Finding('ok', f"{', '.join(names)} and the weights of their backbone are as published")
+
 
 # %% ../../nbs/tools/doctor.ipynb #df7bbde0
 def _runs():
@@ -174,7 +240,16 @@ def _runs():
     yield Finding('warning', words, remedy) if 'damaged' in counts else Finding('ok', words)
 
 
-CHECKS = {'python': lambda: [Finding('ok', sys.version.split()[0])], 'packages': _packages, 'kernel': _kernel,
-          'torch': _torch, 'GPU': _gpu, 'settings': _settings, 'folders': _folders, 'data sets': _data_sets,
-          'weights': _weights, 'runs': _runs}
+CHECKS = {
+    'python': lambda: [Finding('ok', sys.version.split()[0])],
+    'packages': _packages,
+    'kernel': _kernel,
+    'torch': _torch,
+    'GPU': _gpu,
+    'settings': _settings,
+    'folders': _folders,
+    'data sets': _data_sets,
+    'weights': _weights,
+    'runs': _runs,
+}
 SLOW = {'torch', 'GPU', 'data sets', 'weights'}  # these load torch

@@ -26,6 +26,7 @@ from ..runs.config import Config, completed, resolve
 from ..runs.folder import Result, open_run, read_json, read_result
 from ..runs.record import configuration, read_record
 
+
 # %% ../../nbs/tools/reproduce.ipynb #eeec5bce
 def facts(result: dict, config: Config) -> dict:
     """What could change a run's numbers.
@@ -37,10 +38,18 @@ def facts(result: dict, config: Config) -> dict:
     Returns:
         {name: value}.
     """
-    kept = {'data': result['data'], **({'photos': result['photos']} if 'photos' in result else {}),
-            'device': config.device, 'seed': config.seed, 'label_seed': config.label_seed, **result['provenance']}
-    if len(kept.get('sessions', ())) < 2: kept.pop('sessions', None)   # threads and versions say it already
+    kept = {
+        'data': result['data'],
+        **({'photos': result['photos']} if 'photos' in result else {}),
+        'device': config.device,
+        'seed': config.seed,
+        'label_seed': config.label_seed,
+        **result['provenance'],
+    }
+    if len(kept.get('sessions', ())) < 2:
+        kept.pop('sessions', None)  # threads and versions say it already
     return kept | kept.pop('versions', {})
+
 
 # %% ../../nbs/tools/reproduce.ipynb #b03219b2
 @dataclass(frozen=True)
@@ -71,7 +80,9 @@ class Reproduction:
         return self.facts.fact[~self.facts.same].tolist()
 
 
-def reproduce(run: str | Path, *, device: str | None = None, threads: int | None = None) -> Reproduction:
+def reproduce(
+    run: str | Path, *, device: str | None = None, threads: int | None = None
+) -> Reproduction:
     """Train a finished run's configuration again and compare; the run itself is not touched.
 
     Args:
@@ -86,12 +97,18 @@ def reproduce(run: str | Path, *, device: str | None = None, threads: int | None
         SpmlError: if the run is not done or damaged, if its data are gone, or for a device that is not here.
     """
     if line := _recorded(run):
-        first, given, scores = None, configuration(line), {name: as_number(text) for name, text in line.items() if text}
+        first, given, scores = (
+            None,
+            configuration(line),
+            {name: as_number(text) for name, text in line.items() if text},
+        )
         before = {name: line[name] for name in ('commit', 'data', 'device')}
     else:
         first = read_result(open_run(run))
         given, scores = first.config, first.scores
-        before = facts(read_json(first.folder / 'result.json', ('scores', 'data', 'provenance')), given)
+        before = facts(
+            read_json(first.folder / 'result.json', ('scores', 'data', 'provenance')), given
+        )
     config = _config(given, device)
     with _elsewhere(threads or before.get('threads') or torch.get_num_threads()):
         again = training.train(config)
@@ -102,7 +119,8 @@ def reproduce(run: str | Path, *, device: str | None = None, threads: int | None
 def _recorded(run: str | Path) -> dict | None:
     "The line of the record for a run whose folder is not here."
     file = settings.path('outputs') / 'runs.csv'
-    if Path(run).exists() or (settings.path('runs') / run).exists() or not file.exists(): return None
+    if Path(run).exists() or (settings.path('runs') / run).exists() or not file.exists():
+        return None
     lines = read_record(file, dtype=str, keep_default_na=False)
     return next(iter(lines[lines.run == str(run)].to_dict('records')), None)
 
@@ -110,10 +128,13 @@ def _recorded(run: str | Path) -> dict | None:
 def _config(config, device) -> Config:
     "A run's configuration as it would be resolved today; fields that it lacks have the value that they stood for."
     wanted = device or config.device
-    try: settings.device(wanted)
+    try:
+        settings.device(wanted)
     except SpmlError as error:
-        raise SpmlError(f'the run was trained on {config.device!r}, and {wanted!r} is not here: {error} '
-                        'Another is given with --device, such as --device cpu (in Python device="cpu").') from error
+        raise SpmlError(
+            f'the run was trained on {config.device!r}, and {wanted!r} is not here: {error} '
+            'Another is given with --device, such as --device cpu (in Python device="cpu").'
+        ) from error
     return resolve(Config(**completed(vars(config)) | {'device': wanted}))
 
 
@@ -125,30 +146,54 @@ def _elsewhere(threads: int) -> Iterator[None]:
         (cache / 'images').mkdir(parents=True, exist_ok=True)
         temporary = tempfile.TemporaryDirectory(dir=cache, prefix='reproduction-')
     except OSError as error:
-        raise SpmlError(f'{cache} cannot be written: {error.strerror}. Name another: `cache` in settings.ini, or '
-                        'SPML_NB_CACHE.') from error
-    with (temporary as folder, alone(Path(folder) / 'run'),
-          patch.dict(os.environ, SPML_NB_RUNS=folder, SPML_NB_CACHE=folder)):
-        with contextlib.suppress(OSError): (Path(folder) / 'images').symlink_to(cache / 'images')  # else decoded again
+        raise SpmlError(
+            f'{cache} cannot be written: {error.strerror}. Name another: `cache` in settings.ini, or '
+            'SPML_NB_CACHE.'
+        ) from error
+    with (
+        temporary as folder,
+        alone(Path(folder) / 'run'),
+        patch.dict(os.environ, SPML_NB_RUNS=folder, SPML_NB_CACHE=folder),
+    ):
+        with contextlib.suppress(OSError):
+            (Path(folder) / 'images').symlink_to(cache / 'images')  # else decoded again
         torch.set_num_threads(threads)
-        try: yield
-        finally: torch.set_num_threads(threads_before)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads_before)
+
 
 # %% ../../nbs/tools/reproduce.ipynb #45a65282
-def _compared(name: str, before: dict, now: dict, scores: dict, first: Result | None, second: Result) -> Reproduction:
+def _compared(
+    name: str, before: dict, now: dict, scores: dict, first: Result | None, second: Result
+) -> Reproduction:
     "before, now: facts of the two runs; scores: of the first; first: None where only a line of the record is left."
-    pairs = [(fact, before.get(fact), now.get(fact)) for fact in (before | now if first else before)]
-    table = pd.DataFrame([(*pair, pair[1] == pair[2]) for pair in pairs], columns=['fact', 'first', 'second', 'same'])
-    numbers = [(score, scores[score], value) for score, value in second.scores.items()
-               if isinstance(value, int | float) and score in scores]
+    pairs = [
+        (fact, before.get(fact), now.get(fact)) for fact in (before | now if first else before)
+    ]
+    table = pd.DataFrame(
+        [(*pair, pair[1] == pair[2]) for pair in pairs], columns=['fact', 'first', 'second', 'same']
+    )
+    numbers = [
+        (score, scores[score], value)
+        for score, value in second.scores.items()
+        if isinstance(value, int | float) and score in scores
+    ]
     numbers = pd.DataFrame(numbers, columns=['score', 'first', 'second'])
     numbers['difference'] = numbers['second'] - numbers['first']
     if first is None:
-        return Reproduction(name, table, pd.DataFrame(), numbers, {}, bool((numbers.difference == 0).all()))
+        return Reproduction(
+            name, table, pd.DataFrame(), numbers, {}, bool((numbers.difference == 0).all())
+        )
     epochs = first.curves.merge(second.curves, on=['stage', 'epoch'], how='outer')
-    epochs = epochs.rename(columns={'val_map_x': 'first', 'val_map_y': 'second'})[['stage', 'epoch', 'first', 'second']]
+    epochs = epochs.rename(columns={'val_map_x': 'first', 'val_map_y': 'second'})[
+        ['stage', 'epoch', 'first', 'second']
+    ]
     epochs['difference'] = epochs['second'] - epochs['first']
-    logits = {part: _largest(values, second.logits.get(part)) for part, values in first.logits.items()}
+    logits = {
+        part: _largest(values, second.logits.get(part)) for part, values in first.logits.items()
+    }
     return Reproduction(name, table, epochs, numbers, logits, _bits(first) == _bits(second))
 
 
@@ -160,7 +205,12 @@ def _bits(result: Result) -> tuple:
 
 def _largest(a, b) -> float:
     "The largest difference of two arrays, NaN where they cannot be compared."
-    return float(np.abs(a.astype(float) - b).max()) if b is not None and a.shape == b.shape else float('nan')
+    return (
+        float(np.abs(a.astype(float) - b).max())
+        if b is not None and a.shape == b.shape
+        else float('nan')
+    )
+
 
 # %% ../../nbs/tools/reproduce.ipynb #f5247b99
 def text(found: Reproduction) -> str:
@@ -174,17 +224,26 @@ def text(found: Reproduction) -> str:
     """
     others = found.facts[~found.facts.same]
     others = others.where(others.notna(), 'not recorded')
-    lines = [f"{found.run}: {'the same' if found.identical else 'not the same'} {'bits' if found.logits else 'scores'}",
-             *(f'  {row.fact}: {row.first} then, {row.second} now' for row in others.itertuples())]
-    if any(row.fact == 'commit' and '+' in f'{row.first}{row.second}' for row in found.facts.itertuples()):
+    lines = [
+        f"{found.run}: {'the same' if found.identical else 'not the same'} {'bits' if found.logits else 'scores'}",
+        *(f'  {row.fact}: {row.first} then, {row.second} now' for row in others.itertuples()),
+    ]
+    if any(
+        row.fact == 'commit' and '+' in f'{row.first}{row.second}'
+        for row in found.facts.itertuples()
+    ):
         lines.append('  a commit with + had changes that are in no commit: the code may differ')
     if not found.differs and found.logits:
-        lines.append('  no known difference between the two: same commit, versions, data, device and threads')
-    if found.identical: return '\n'.join(lines)
+        lines.append(
+            '  no known difference between the two: same commit, versions, data, device and threads'
+        )
+    if found.identical:
+        return '\n'.join(lines)
     if 'data' in found.differs:
         lines.append('  the data have changed since: what follows compares runs on different data')
     for part, value in found.logits.items():
         size = 'other images or classes' if np.isnan(value) else f'{value:.3g}'
         lines.append(f'  largest difference of a logit, {part}: {size}')
-    if len(found.epochs): lines += ['validation mAP by epoch:', found.epochs.to_string(index=False)]
+    if len(found.epochs):
+        lines += ['validation mAP by epoch:', found.epochs.to_string(index=False)]
     return '\n'.join([*lines, found.scores.to_string(index=False)])

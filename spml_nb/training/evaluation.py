@@ -27,6 +27,7 @@ from .network import open_network
 from .selection import predict, scoring_labels
 from .summary import named_labels
 
+
 # %% ../../nbs/training/evaluation.ipynb #3c84b859
 class Opened(SimpleNamespace):
     """A finished run that reads the images of a data set, on one device.
@@ -34,6 +35,7 @@ class Opened(SimpleNamespace):
     `config`: resolved; `device`; `model`: with the best weights; `method`: with all that it has learnt; `images`:
     source of batches of images; `module`: the model, or its head on frozen features; `source`: source of what it eats.
     """
+
 
 def rebuild(run: Run, config: Config, data: datasets.Dataset) -> Opened:
     """Open a finished run on the images of a data set.
@@ -53,16 +55,32 @@ def rebuild(run: Run, config: Config, data: datasets.Dataset) -> Opened:
     device = torch.device(config.device)
     network = open_network(run, whole_method=True).to(device, memory_format=torch.channels_last)
     images, model = image_source(data, config, device), network.model
-    parts = {'model': model, 'method': network.method, 'images': images, 'source': images, 'module': model}
+    parts = {
+        'model': model,
+        'method': network.method,
+        'images': images,
+        'source': images,
+        'module': model,
+    }
     opened = Opened(config=config, device=device, **parts)
-    if config.regime == 'linear':   # a head that was trained on features eats images seen through the frozen backbone
-        opened.source = SimpleNamespace(batch=lambda rows, role: network.features(images.batch(rows, role)))
+    if (
+        config.regime == 'linear'
+    ):  # a head that was trained on features eats images seen through the frozen backbone
+        opened.source = SimpleNamespace(
+            batch=lambda rows, role: network.features(images.batch(rows, role))
+        )
         opened.module = model.head
     return opened
 
+
 # %% ../../nbs/training/evaluation.ipynb #ca6eb9dc
-def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str | None = None,
-             root: str | None = None) -> tuple[dict, Tensor, datasets.Dataset]:
+def evaluate(
+    folder: str | Path,
+    dataset: str | Path | None = None,
+    *,
+    part: str | None = None,
+    root: str | None = None,
+) -> tuple[dict, Tensor, datasets.Dataset]:
     """Score a finished run on any data set of the same classes. Warns of a part without a known negative.
 
     Args:
@@ -83,16 +101,24 @@ def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str
     run = open_run(folder)
     result, config = run.result(), replace(run.config, device=None, root=root or run.config.root)
     if dataset is not None:
-        config = replace(config, dataset=str(dataset), root=root, min_positives=0, exclude=(),
-                         map_definition=None)
+        config = replace(
+            config,
+            dataset=str(dataset),
+            root=root,
+            min_positives=0,
+            exclude=(),
+            map_definition=None,
+        )
     config = resolve(config)
     data = _same_classes(data_of(run, config, dataset is None), result['class_names'])
     own = dataset is None or data.name == Path(run.config.dataset).name
     part = part or default_part(data, own or data.photos_of('test') == result.get('tested'))
     rows = data.rows(part)
     if not len(rows):
-        raise SpmlError(f'{data.name!r} has no image in the part {part!r}. Choose another, or mark rows in the column '
-                        '`split`.')
+        raise SpmlError(
+            f'{data.name!r} has no image in the part {part!r}. Choose another, or mark rows in the column '
+            '`split`.'
+        )
     opened = rebuild(run, config, data)
     logits = predict(opened.module, opened.method, opened.source, rows)
     targets, truth = scoring_labels(data, {part: rows})
@@ -100,15 +126,23 @@ def evaluate(folder: str | Path, dataset: str | Path | None = None, *, part: str
     named = named_labels(logits, data.labels[rows], numbers['threshold'])
     return {**numbers, **named, 'truth': truth[part], 'part': part}, logits, data
 
+
 def _numbers(logits: Tensor, true: np.ndarray, threshold: float, map_definition: str) -> dict:
     "mAP, AP and F1 of (N, C) logits against (N, C) targets of which unknown ones are left out."
     kind = {'unknown': 'ignore', **metrics.definition(map_definition)}
-    numbers = {'map_definition': map_definition,
-               'map': metrics.mean_average_precision(logits, true, **kind),
-               'ap': metrics.average_precision(logits, true, unknown='ignore').tolist(), 'threshold': threshold}
+    numbers = {
+        'map_definition': map_definition,
+        'map': metrics.mean_average_precision(logits, true, **kind),
+        'ap': metrics.average_precision(logits, true, unknown='ignore').tolist(),
+        'threshold': threshold,
+    }
     p = torch.sigmoid(logits.cpu().double())
-    f1 = {f'{k}_f1': metrics.f1(p, true, average=k, threshold=threshold, unknown='ignore') for k in ('micro', 'macro')}
+    f1 = {
+        f'{k}_f1': metrics.f1(p, true, average=k, threshold=threshold, unknown='ignore')
+        for k in ('micro', 'macro')
+    }
     return {**numbers, **f1}
+
 
 def data_of(run: Run, config: Config, own: bool) -> datasets.Dataset:
     """The data set of a configuration.
@@ -125,22 +159,39 @@ def data_of(run: Run, config: Config, own: bool) -> datasets.Dataset:
         SpmlError: if it is not there, or should be the run's own and has changed.
     """
     with warnings.catch_warnings(action='ignore' if own else None):
-        data = datasets.load(config.dataset, root=config.root, min_positives=config.min_positives,
-                             exclude=config.exclude, scored=not own)
+        data = datasets.load(
+            config.dataset,
+            root=config.root,
+            min_positives=config.min_positives,
+            exclude=config.exclude,
+            scored=not own,
+        )
     kept = run.result() if own else {}
-    for trained_on, now in ((kept.get('data'), data.fingerprint), (kept.get('photos'), data.content)):
+    for trained_on, now in (
+        (kept.get('data'), data.fingerprint),
+        (kept.get('photos'), data.content),
+    ):
         if trained_on not in (None, now):
             why = f'{explain_split(data, trained_on)} '.lstrip()
-            raise SpmlError(f'{run.folder} was trained on {config.dataset!r} with the fingerprint '
-                            f'{trained_on}; what is found there now has {now}. {why}Put the old data '
-                            'back, or name the data set to be scored.')
+            raise SpmlError(
+                f'{run.folder} was trained on {config.dataset!r} with the fingerprint '
+                f'{trained_on}; what is found there now has {now}. {why}Put the old data '
+                'back, or name the data set to be scored.'
+            )
     return data
+
 
 def _same_classes(data: datasets.Dataset, names: list[str]) -> datasets.Dataset:
     "`data` with its label columns in the order of `names`."
     missing = [n for n in names if n not in data.class_names]
     if missing:
-        raise SpmlError(f"{data.name!r} lacks {len(missing)} of the run's {len(names)} classes: "
-                        f"{', '.join(missing[:10])}. A run can be evaluated only where all its classes are annotated; "
-                        'add the columns to the table.')
-    return replace(data, labels=data.labels[:, [data.class_names.index(n) for n in names]], class_names=list(names))
+        raise SpmlError(
+            f"{data.name!r} lacks {len(missing)} of the run's {len(names)} classes: "
+            f"{', '.join(missing[:10])}. A run can be evaluated only where all its classes are annotated; "
+            'add the columns to the table.'
+        )
+    return replace(
+        data,
+        labels=data.labels[:, [data.class_names.index(n) for n in names]],
+        class_names=list(names),
+    )

@@ -17,27 +17,32 @@ from torch import Tensor, nn
 
 from ..base.errors import SpmlError
 
+
 # %% ../../nbs/training/group.ipynb #3c36d15d
 class GatherRows(torch.autograd.Function):
     """The rows of all processes, one behind the other: `apply(own (b, ...), sizes)` gives (sum of sizes, ...).
 
     The gradient is that of the own rows alone, times the number of processes; the average over them undoes that.
     """
+
     @staticmethod
     def forward(ctx, own: Tensor, sizes: list[int]) -> Tensor:
-        ctx.first, ctx.rows, ctx.processes = sum(sizes[:dist.get_rank()]), len(own), len(sizes)
+        ctx.first, ctx.rows, ctx.processes = sum(sizes[: dist.get_rank()]), len(own), len(sizes)
         return _gather(own, sizes)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor): return ctx.processes * gradient[ctx.first:ctx.first + ctx.rows], None
+    def backward(ctx, gradient: Tensor):
+        return ctx.processes * gradient[ctx.first : ctx.first + ctx.rows], None
+
 
 def _gather(own: Tensor, sizes: list[int]) -> Tensor:
     "Rows of unequal number, padded to the largest on the way."
     padded = own.new_zeros((max(sizes), *own.shape[1:]))
-    padded[:len(own)] = own
+    padded[: len(own)] = own
     all_rows = [torch.empty_like(padded) for _ in sizes]
     dist.all_gather(all_rows, padded.contiguous())
     return torch.cat([rows[:n] for rows, n in zip(all_rows, sizes, strict=True)])
+
 
 # %% ../../nbs/training/group.ipynb #3359a68e
 class Group:
@@ -49,18 +54,23 @@ class Group:
     Raises:
         SpmlError: if they cannot meet.
     """
+
     def __init__(self, device: torch.device | str = 'cpu'):
         self.size, self.rank = int(os.environ.get('WORLD_SIZE', 1)), int(os.environ.get('RANK', 0))
         self.device = torch.device(device)
-        if self.size == 1: return
+        if self.size == 1:
+            return
         if self.device.type == 'cuda':
             self.device = torch.device('cuda', int(os.environ.get('LOCAL_RANK', 0)))
             torch.cuda.set_device(self.device)
         if not dist.is_initialized():
-            try: dist.init_process_group('nccl' if self.device.type == 'cuda' else 'gloo')
+            try:
+                dist.init_process_group('nccl' if self.device.type == 'cuda' else 'gloo')
             except (ValueError, RuntimeError) as error:
-                raise SpmlError(f'process {self.rank} of {self.size} cannot meet the others: {error}. Start them all '
-                                'with `spml train --nproc N` or torchrun.') from error
+                raise SpmlError(
+                    f'process {self.rank} of {self.size} cannot meet the others: {error}. Start them all '
+                    'with `spml train --nproc N` or torchrun.'
+                ) from error
 
     @property
     def first(self) -> bool:
@@ -69,7 +79,11 @@ class Group:
 
     def sizes(self, n: int) -> list[int]:
         "How many of n rows each process takes. Fewer rows than processes are taken by all."
-        return [n] * self.size if n < self.size else [len(part) for part in np.array_split(np.empty(n), self.size)]
+        return (
+            [n] * self.size
+            if n < self.size
+            else [len(part) for part in np.array_split(np.empty(n), self.size)]
+        )
 
     def share(self, rows: np.ndarray) -> np.ndarray:
         "The own part (b,) of some rows (n,); all of them if there are fewer than processes."
@@ -77,14 +91,25 @@ class Group:
 
     def gather(self, own: Tensor | None, n: int) -> Tensor | None:
         "The rows (n, ...) of all processes, differentiable. own: those of `share`, or None; n: of them all."
-        return own if own is None or self.size == 1 or n < self.size else GatherRows.apply(own, self.sizes(n))
+        return (
+            own
+            if own is None or self.size == 1 or n < self.size
+            else GatherRows.apply(own, self.sizes(n))
+        )
 
     def wrap(self, module: nn.Module) -> nn.Module:
         "The module as training calls it: gradients are averaged over processes."
-        if self.size == 1: return module
-        if self.device.type != 'cuda': return nn.parallel.DistributedDataParallel(module)
-        from timm.layers import convert_sync_batchnorm  # unlike torch's, it keeps the activations of timm's norm layers
-        return nn.parallel.DistributedDataParallel(convert_sync_batchnorm(module), device_ids=[self.device.index])
+        if self.size == 1:
+            return module
+        if self.device.type != 'cuda':
+            return nn.parallel.DistributedDataParallel(module)
+        from timm.layers import (
+            convert_sync_batchnorm,
+        )  # unlike torch's, it keeps the activations of timm's norm layers
+
+        return nn.parallel.DistributedDataParallel(
+            convert_sync_batchnorm(module), device_ids=[self.device.index]
+        )
 
     @contextlib.contextmanager
     def own_randomness(self, step: int):
@@ -92,18 +117,23 @@ class Group:
         if self.size == 1:
             yield
             return
-        common = zlib.crc32(torch.get_rng_state().numpy().tobytes())   # an epoch's permutation has changed it
+        common = zlib.crc32(
+            torch.get_rng_state().numpy().tobytes()
+        )  # an epoch's permutation has changed it
         with torch.random.fork_rng([self.device.index] if self.device.type == 'cuda' else []):
             torch.manual_seed((common << 31) + step * self.size + self.rank)
             yield
 
     def agree(self, *modules: nn.Module, parameters: bool = True):
         "Give every process the buffers of the first one, and its parameters unless told otherwise."
-        if self.size == 1: return
+        if self.size == 1:
+            return
         with torch.no_grad():
             for module in modules:
-                for value in [*module.buffers(), *(module.parameters() if parameters else ())]: dist.broadcast(value, 0)
+                for value in [*module.buffers(), *(module.parameters() if parameters else ())]:
+                    dist.broadcast(value, 0)
 
     def wait(self):
         "Wait until all have come here."
-        if self.size > 1: dist.barrier()
+        if self.size > 1:
+            dist.barrier()

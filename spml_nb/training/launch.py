@@ -19,6 +19,7 @@ from ..base.errors import SpmlError
 from ..runs.config import Config, as_dict
 from .trainer import train
 
+
 # %% ../../nbs/training/launch.ipynb #d7d41a6a
 def command(config: Config, processes: int) -> list[str]:
     """The command line that trains a configuration with several processes of this machine.
@@ -33,10 +34,12 @@ def command(config: Config, processes: int) -> list[str]:
     Raises:
         SpmlError: for less than one process.
     """
-    if processes < 1: raise SpmlError(f'processes must be 1 or more, not {processes}.')
+    if processes < 1:
+        raise SpmlError(f'processes must be 1 or more, not {processes}.')
     torchrun = ['-m', 'torch.distributed.run', '--standalone', f'--nproc-per-node={processes}']
     given = json.dumps({k: v for k, v in as_dict(config).items() if v is not None})
     return [sys.executable, *torchrun, '-m', 'spml_nb.training.launch', given]
+
 
 def launch(config: Config, processes: int, tell: Callable[[str], None] = print):
     """Train a run with several processes of this machine.
@@ -53,28 +56,40 @@ def launch(config: Config, processes: int, tell: Callable[[str], None] = print):
         SpmlError: if a process fails, with what it said.
     """
     words = command(config, processes)
-    if processes == 1: return train(config)
+    if processes == 1:
+        return train(config)
     environment = {'OMP_NUM_THREADS': str(max(1, settings.cores() // processes)), **os.environ}
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          env=environment) as process:
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
         lines = []
         for line in process.stdout:
             lines.append(line.rstrip())
-            if not line.startswith('['): tell(lines[-1])
+            if not line.startswith('['):
+                tell(lines[-1])
     if process.returncode:
-        said = [line for line in lines if line.startswith('error: ')][:1] or lines[-30:]   # torchrun adds a page
-        raise SpmlError(f'{processes} processes ended with exit status {process.returncode}. ' + ' '.join(said))
+        said = [line for line in lines if line.startswith('error: ')][:1] or lines[
+            -30:
+        ]  # torchrun adds a page
+        raise SpmlError(
+            f'{processes} processes ended with exit status {process.returncode}. ' + ' '.join(said)
+        )
     return train(config)
+
 
 def _main(words: list[str]) -> int:
     "What each of the processes does. words: the configuration as JSON."
-    try: train(Config(**json.loads(words[0])))
+    try:
+        train(Config(**json.loads(words[0])))
     except SpmlError as error:
         print(f'error: {error}', file=sys.stderr)
         return 2
     finally:
-        if dist.is_initialized(): dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
     return 0
 
+
 # %% ../../nbs/training/launch.ipynb #6b579098
-if __name__ == '__main__' and '__file__' in globals(): sys.exit(_main(sys.argv[1:]))
+if __name__ == '__main__' and '__file__' in globals():
+    sys.exit(_main(sys.argv[1:]))

@@ -22,7 +22,8 @@ from .batches import weights_key
 from .summary import named_on_validation, true_map
 
 # %% ../../nbs/training/network.ipynb #d1c0b7e5
-FORMAT = 1   # of the description: raise it when an older version of this library could not use it
+FORMAT = 1  # of the description: raise it when an older version of this library could not use it
+
 
 def head_options(config: Config) -> dict:
     """What a configuration says about its head.
@@ -36,9 +37,11 @@ def head_options(config: Config) -> dict:
     Raises:
         SpmlError: for the width of a head that has none.
     """
-    if config.embedding_dim is None: return {}
+    if config.embedding_dim is None:
+        return {}
     one_of(config.head, ('labelwise',), f'head for embedding_dim={config.embedding_dim}')
     return {'d': config.embedding_dim}
+
 
 def describe(run: Run) -> dict:
     """What the network of a run is made of, and what its outputs mean.
@@ -53,19 +56,36 @@ def describe(run: Run) -> dict:
         SpmlError: if the run is not done or damaged.
     """
     result, config = run.result(), resolve(replace(run.config, device='cpu'))
-    try: names, scores, threshold = list(result['class_names']), result['scores'], run.threshold()
+    try:
+        names, scores, threshold = list(result['class_names']), result['scores'], run.threshold()
     except (KeyError, TypeError, ValueError) as error:
-        raise SpmlError(f"{run.folder / 'result.json'} is damaged ({type(error).__name__}: {error}). Remove "
-                        f'{run.folder} and train again.', see='using-a-trained-model') from error
+        raise SpmlError(
+            f"{run.folder / 'result.json'} is damaged ({type(error).__name__}: {error}). Remove "
+            f'{run.folder} and train again.',
+            see='using-a-trained-model',
+        ) from error
     own = methods.core.find(config.loss).predict is not Method.predict
-    return {'format': FORMAT, 'run': run.folder.name, 'dataset': Path(config.dataset).name,
-            'tested': result.get('tested'), 'method': config.loss,
-            'hparams': config.hparams if own else {}, 'ranks_by': 'method' if own else 'logits',
-            'backbone': config.backbone, 'head': config.head, 'head_options': head_options(config),
-            'frozen_features': config.regime == 'linear', 'normalise': config.normalise,
-            'image_size': config.image_size, 'resize': 'centre' if config.views == 'crop' else 'squash',
-            'class_names': names, 'threshold': threshold, 'map': true_map(scores),
-            **_of_threshold(run, scores)}
+    return {
+        'format': FORMAT,
+        'run': run.folder.name,
+        'dataset': Path(config.dataset).name,
+        'tested': result.get('tested'),
+        'method': config.loss,
+        'hparams': config.hparams if own else {},
+        'ranks_by': 'method' if own else 'logits',
+        'backbone': config.backbone,
+        'head': config.head,
+        'head_options': head_options(config),
+        'frozen_features': config.regime == 'linear',
+        'normalise': config.normalise,
+        'image_size': config.image_size,
+        'resize': 'centre' if config.views == 'crop' else 'squash',
+        'class_names': names,
+        'threshold': threshold,
+        'map': true_map(scores),
+        **_of_threshold(run, scores),
+    }
+
 
 def _of_threshold(run: Run, scores: dict) -> dict:
     "Which photos set the threshold, or what it names on validation; empty without either."
@@ -74,6 +94,7 @@ def _of_threshold(run: Run, scores: dict) -> dict:
         return {'threshold_from': {name: calibration.get(name) for name in kept}}
     named = named_on_validation(scores)
     return {'on_validation': named} if named else {}
+
 
 # %% ../../nbs/training/network.ipynb #d1c0b7e7
 class Network(nn.Module):
@@ -87,21 +108,32 @@ class Network(nn.Module):
     Raises:
         SpmlError: for an unknown part.
     """
+
     def __init__(self, description: dict, weights: str = 'none'):
         super().__init__()
         names = description['class_names']
         parts = models.build_backbone(description['backbone'], weights)
-        parts = parts._replace(**{k: tuple(description[k]) for k in ('mean', 'std') if k in description})
+        parts = parts._replace(
+            **{k: tuple(description[k]) for k in ('mean', 'std') if k in description}
+        )
         make_head = models.HEADS[one_of(description['head'], models.HEADS, 'head')]
         head = make_head(parts.feature_dim, len(names), **description['head_options'])
-        self.model, self.method = models.Model(parts, head, normalise=description['normalise']), None
+        self.model, self.method = (
+            models.Model(parts, head, normalise=description['normalise']),
+            None,
+        )
         if description['ranks_by'] == 'method':
             z, hparams = torch.zeros(1, len(names), dtype=torch.int8), description['hparams']
             self.method = _last_stage(description['method'], z, 1, head.embedding_dim, hparams)
-        self.half_maps = description['frozen_features'] and head.needs == 'map'   # trained on such
+        self.half_maps = description['frozen_features'] and head.needs == 'map'  # trained on such
         fitted = description.get('calibration')
-        self.register_buffer('calibration', None if fitted is None else torch.tensor(fitted), persistent=False)
-        self.description = {**description, **{k: [float(v) for v in getattr(parts, k)] for k in ('mean', 'std')}}
+        self.register_buffer(
+            'calibration', None if fitted is None else torch.tensor(fitted), persistent=False
+        )
+        self.description = {
+            **description,
+            **{k: [float(v) for v in getattr(parts, k)] for k in ('mean', 'std')},
+        }
 
     def features(self, images: Tensor) -> Tensor:
         """What the head eats.
@@ -128,7 +160,11 @@ class Network(nn.Module):
             SpmlError: for another shape or type.
         """
         outputs = self.model.head(self.features(views.plain(pixels)))
-        s = (outputs.logits if self.method is None else self.method.predict(ViewOutputs(plain=outputs))).float()
+        s = (
+            outputs.logits
+            if self.method is None
+            else self.method.predict(ViewOutputs(plain=outputs))
+        ).float()
         return s if self.calibration is None else s * self.calibration[0] + self.calibration[1]
 
     def calibrate(self, calibration: list[list[float]], threshold: float):
@@ -141,11 +177,13 @@ class Network(nn.Module):
         self.description |= {'calibration': calibration, 'threshold': threshold}
         self.calibration = torch.tensor(calibration)
 
+
 def _last_stage(name: str, observed: Tensor, epochs: int, features: int, hparams: dict) -> Method:
     "A method as it is in its last stage."
     method = methods.create(name, observed, epochs=epochs, features=features, **hparams)
     method.start_stage(method.stages)
     return method
+
 
 def open_network(folder: str | Path | Run, whole_method: bool = False) -> Network:
     """The network of a finished run, with its best weights.
@@ -165,20 +203,25 @@ def open_network(folder: str | Path | Run, whole_method: bool = False) -> Networ
     description, best, config = describe(run), run.best(), run.config
     linear = description['frozen_features']
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)   # draws a frozen backbone without pretrained weights again
+        torch.manual_seed(config.seed)  # draws a frozen backbone without pretrained weights again
         network = Network(description, config.weights if linear else 'none')
-    if linear: check_backbone(run, network.model)
+    if linear:
+        check_backbone(run, network.model)
     try:
         if whole_method:
             z, features = best['method']['z'], network.model.embedding_dim
             network.method = _last_stage(config.loss, z, config.epochs, features, config.hparams)
         (network.model.head if linear else network.model).load_state_dict(best['network'])
-        if network.method is not None: network.method.load_state_dict({**best['method'], 'z': network.method.z})
+        if network.method is not None:
+            network.method.load_state_dict({**best['method'], 'z': network.method.z})
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
-        raise SpmlError(f"{run.folder / 'best.pt'} does not hold this run's weights ({type(error).__name__}: "
-                        f'{str(error)[:300]}). Remove {run.folder} and train again.',
-                        see='using-a-trained-model') from error
+        raise SpmlError(
+            f"{run.folder / 'best.pt'} does not hold this run's weights ({type(error).__name__}: "
+            f'{str(error)[:300]}). Remove {run.folder} and train again.',
+            see='using-a-trained-model',
+        ) from error
     return network.eval()
+
 
 def check_backbone(run: Run, model: nn.Module):
     """Refuse a frozen backbone that is not the one that a run's head was trained on. Runs of older versions do not say.
@@ -192,6 +235,9 @@ def check_backbone(run: Run, model: nn.Module):
     """
     kept, now = run.result().get('backbone') if run.done else None, weights_key(model)
     if kept not in (None, now):
-        raise SpmlError(f'{run.folder} was trained on a frozen backbone {run.config.backbone!r} with other weights '
-                        f'({kept}) than weights={run.config.weights!r} gives now ({now}). Put the old weights back, or '
-                        f'remove {run.folder} and train again.', see='using-a-trained-model')
+        raise SpmlError(
+            f'{run.folder} was trained on a frozen backbone {run.config.backbone!r} with other weights '
+            f'({kept}) than weights={run.config.weights!r} gives now ({now}). Put the old weights back, or '
+            f'remove {run.folder} and train again.',
+            see='using-a-trained-model',
+        )

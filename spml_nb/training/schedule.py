@@ -18,6 +18,7 @@ from ..base.errors import SpmlError
 from ..methods.core import Method
 from ..runs.config import LONG, Config
 
+
 # %% ../../nbs/training/schedule.ipynb #8cb2d932
 @dataclass(frozen=True)
 class Stage:
@@ -30,11 +31,13 @@ class Stage:
         patience: epochs without a better validation score after which it ends; 0: never.
         number: of the method's own stages, from 1; LinearInit belongs to the first.
     """
+
     name: str
     epochs: int
     lr: float
     patience: int = 0
     number: int = 1
+
 
 def stages(config: Config, method: Method) -> list[Stage]:
     """The stages of a run, in order.
@@ -49,13 +52,22 @@ def stages(config: Config, method: Method) -> list[Stage]:
     Source: Cole et al. (LinearInit), LAC section 3.2 (two stages).
     """
     name = 'linear' if config.regime == 'linear' else 'finetune'
-    main = [Stage(name, config.epochs, config.lr, config.patience, k) for k in range(1, method.stages + 1)]
-    if config.regime != 'linear_init': return main
-    patience = config.patience and max(config.patience, LONG['patience'])   # an epoch of a head costs little
+    main = [
+        Stage(name, config.epochs, config.lr, config.patience, k)
+        for k in range(1, method.stages + 1)
+    ]
+    if config.regime != 'linear_init':
+        return main
+    patience = config.patience and max(
+        config.patience, LONG['patience']
+    )  # an epoch of a head costs little
     return [Stage('linear', config.linear_epochs, config.linear_lr, patience), *main]
 
+
 # %% ../../nbs/training/schedule.ipynb #86ae3522
-def make_optimizer(config: Config, stage: Stage, model: nn.Module, method: Method) -> torch.optim.Optimizer:
+def make_optimizer(
+    config: Config, stage: Stage, model: nn.Module, method: Method
+) -> torch.optim.Optimizer:
     """The optimiser of a stage, over head and method and, end to end, the backbone.
 
     Args:
@@ -68,17 +80,30 @@ def make_optimizer(config: Config, stage: Stage, model: nn.Module, method: Metho
         Adam, AdamW, or SGD with momentum.
     """
     head, lr = list(model.head.parameters()), stage.lr
-    if stage.name == 'linear': groups = [{'params': head, 'lr': lr}]
-    else: groups = [{'params': [p for p in model.backbone_parameters() if p.requires_grad], 'lr': lr},
-                    {'params': head, 'lr': lr * config.head_lr_multiplier}]
+    if stage.name == 'linear':
+        groups = [{'params': head, 'lr': lr}]
+    else:
+        groups = [
+            {'params': [p for p in model.backbone_parameters() if p.requires_grad], 'lr': lr},
+            {'params': head, 'lr': lr * config.head_lr_multiplier},
+        ]
     groups += method.parameter_groups(lr)
     shared = {'lr': lr, 'weight_decay': config.weight_decay}
     if config.optimizer == 'sgd':
-        shared |= {'momentum': config.momentum, 'nesterov': config.nesterov, 'fused': head[0].is_cuda}
+        shared |= {
+            'momentum': config.momentum,
+            'nesterov': config.nesterov,
+            'fused': head[0].is_cuda,
+        }
         return torch.optim.SGD(groups, **shared)
-    return {'adam': torch.optim.Adam, 'adamw': torch.optim.AdamW}[config.optimizer](groups, fused=True, **shared)
+    return {'adam': torch.optim.Adam, 'adamw': torch.optim.AdamW}[config.optimizer](
+        groups, fused=True, **shared
+    )
 
-def make_schedule(config: Config, optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LRScheduler:
+
+def make_schedule(
+    config: Config, optimizer: torch.optim.Optimizer, steps: int
+) -> torch.optim.lr_scheduler.LRScheduler:
     """The course of the learning rate over a stage.
 
     Args:
@@ -91,11 +116,21 @@ def make_schedule(config: Config, optimizer: torch.optim.Optimizer, steps: int) 
 
     Source: LAC section 4.1 (one-cycle, a fifth of it rising), Two-way section 4 (cosine to 0).
     """
-    if config.schedule == 'cosine': return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    if config.schedule == 'constant': return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
-    rising = 0.2 if 0.2 * steps != 1 else 0.4   # of 5 steps a fifth would end where it began, which torch divides by
-    return torch.optim.lr_scheduler.OneCycleLR(optimizer, [g['lr'] for g in optimizer.param_groups], total_steps=steps,
-                                               pct_start=rising, cycle_momentum=config.optimizer != 'sgd')
+    if config.schedule == 'cosine':
+        return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    if config.schedule == 'constant':
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+    rising = (
+        0.2 if 0.2 * steps != 1 else 0.4
+    )  # of 5 steps a fifth would end where it began, which torch divides by
+    return torch.optim.lr_scheduler.OneCycleLR(
+        optimizer,
+        [g['lr'] for g in optimizer.param_groups],
+        total_steps=steps,
+        pct_start=rising,
+        cycle_momentum=config.optimizer != 'sgd',
+    )
+
 
 # %% ../../nbs/training/schedule.ipynb #08a4d373
 def compiled(module: nn.Module, device: torch.device) -> Callable:
@@ -112,12 +147,19 @@ def compiled(module: nn.Module, device: torch.device) -> Callable:
         SpmlError: where a CPU has no C++ compiler.
     """
     cuda = device.type == 'cuda'
-    if device.type == 'cpu' and not any(map(shutil.which, (os.environ.get('CXX', 'g++'), 'g++', 'clang++', 'cl'))):
-        raise SpmlError('compile: true needs a C++ compiler on a CPU, and there is none. Install g++ or clang, or '
-                        'leave compile out.')
-    torch.compiler.reset()   # torch counts variants over all runs of a process, and stops compiling after a few
+    if device.type == 'cpu' and not any(
+        map(shutil.which, (os.environ.get('CXX', 'g++'), 'g++', 'clang++', 'cl'))
+    ):
+        raise SpmlError(
+            'compile: true needs a C++ compiler on a CPU, and there is none. Install g++ or clang, or '
+            'leave compile out.'
+        )
+    torch.compiler.reset()  # torch counts variants over all runs of a process, and stops compiling after a few
     fused = torch.compile(module, dynamic=False, mode='reduce-overhead' if cuda else 'default')
+
     def call(batch):
-        if cuda: torch.compiler.cudagraph_mark_step_begin()   # a step's outputs may be overwritten by the next
+        if cuda:
+            torch.compiler.cudagraph_mark_step_begin()  # a step's outputs may be overwritten by the next
         return fused(batch)
+
     return call

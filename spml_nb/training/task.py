@@ -16,6 +16,7 @@ from ..data import labels, side
 from ..data.official.boxes import box_weights
 from ..runs.config import Config, default_labels
 
+
 # %% ../../nbs/training/task.ipynb #e14b759d
 @dataclass(frozen=True)
 class Task:
@@ -29,6 +30,7 @@ class Task:
         whole: images that an epoch goes through, where that is not N_train.
         side: {kind: (N_train, …) of what is known besides labels}, as from `spml_nb.data.side.read`.
     """
+
     data: datasets.Dataset
     train: np.ndarray
     val: np.ndarray
@@ -39,7 +41,9 @@ class Task:
     side: dict = field(default_factory=dict)
 
     @property
-    def length(self) -> int: return self.whole or len(self.train)
+    def length(self) -> int:
+        return self.whole or len(self.train)
+
 
 def make_task(config: Config) -> Task:
     """Load a data set and draw its observed labels.
@@ -56,34 +60,50 @@ def make_task(config: Config) -> Task:
 
     Source: Cole et al. (2021), section 4 and code.
     """
-    data = datasets.load(config.dataset, root=config.root, min_positives=config.min_positives, exclude=config.exclude)
+    data = datasets.load(
+        config.dataset, root=config.root, min_positives=config.min_positives, exclude=config.exclude
+    )
     train, val, test = (data.rows(part) for part in ('train', 'val', 'test'))
     drawn = np.sort(np.concatenate([train, val]))
     kind_of_labels = config.labels or default_labels(config.dataset)
     observed, setting = np.zeros_like(data.labels), labels.setting(kind_of_labels)
     if (kind := setting.get('weights')) in labels.OF_BOXES:
         setting['weights'] = box_weights(config.dataset, data, kind, config.root)[drawn]
-    observed[drawn] = labels.observe(data.labels[drawn], **setting, seed=config.label_seed, unknown='ignore')
-    if not config.hold_out: train, val = drawn, val[:0]
+    observed[drawn] = labels.observe(
+        data.labels[drawn], **setting, seed=config.label_seed, unknown='ignore'
+    )
+    if not config.hold_out:
+        train, val = drawn, val[:0]
     whole, train = len(train), _some(train, config, data.name)
     if not len(train):
-        raise SpmlError(f'{data.name!r} has no training image. Mark rows `train` in the column `split` of its table.')
+        raise SpmlError(
+            f'{data.name!r} has no training image. Mark rows `train` in the column `split` of its table.'
+        )
     if not observed[train].any():
-        raise SpmlError(f'nothing is observed in the {len(train)} training images of {data.name!r} with '
-                        f'labels={kind_of_labels!r}: there is nothing to learn from. '
-                        "Check the table's labels, or observe more (labels: single, full, partial-F, "
-                        "single+negatives).")
+        raise SpmlError(
+            f'nothing is observed in the {len(train)} training images of {data.name!r} with '
+            f'labels={kind_of_labels!r}: there is nothing to learn from. '
+            "Check the table's labels, or observe more (labels: single, full, partial-F, "
+            "single+negatives)."
+        )
     seen = (data.labels[train] > 0).any(0)
-    if not (data.labels[val][:, seen] > 0).any() and config.selection != 'last':   # else every epoch has a mAP of 0
-        raise SpmlError(f"selection={config.selection!r} needs validation images with labels that training images have "
-                        f'too, and {data.name!r} has none. Add some, or give selection: last.')
+    if (
+        not (data.labels[val][:, seen] > 0).any() and config.selection != 'last'
+    ):  # else every epoch has a mAP of 0
+        raise SpmlError(
+            f"selection={config.selection!r} needs validation images with labels that training images have "
+            f'too, and {data.name!r} has none. Add some, or give selection: last.'
+        )
     known = side.read(config.side, data, train) if config.side else {}
     return Task(data, train, val, test, observed[train], observed[val], whole, known)
+
 
 def _some(train: np.ndarray, config: Config, name: str) -> np.ndarray:
     "The training rows that a run learns from."
     if config.train_images > len(train):
-        raise SpmlError(f'train_images={config.train_images}, and {name!r} has {len(train)} training images. Give that '
-                        'many or fewer, or 0 for all.')
+        raise SpmlError(
+            f'train_images={config.train_images}, and {name!r} has {len(train)} training images. Give that '
+            'many or fewer, or 0 for all.'
+        )
     order = np.random.RandomState(config.label_seed).permutation(len(train))
-    return np.sort(train[order[:config.train_images]]) if config.train_images else train
+    return np.sort(train[order[: config.train_images]]) if config.train_images else train

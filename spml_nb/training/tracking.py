@@ -15,6 +15,7 @@ import pandas as pd
 from ..base import settings
 from ..base.errors import SpmlError, one_of
 
+
 # %% ../../nbs/training/tracking.ipynb #622688b2
 class TensorBoard:
     """Writes curves as events of TensorBoard: `train(config, on_epoch=TensorBoard(folder))`.
@@ -25,25 +26,31 @@ class TensorBoard:
     Raises:
         SpmlError: if TensorBoard is not installed.
     """
+
     def __init__(self, folder: Path):
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise SpmlError("tracker 'tensorboard' needs TensorBoard, which is not installed. "
-                            "Install it with: pip install 'spml_nb[tracking]'") from error
+            raise SpmlError(
+                "tracker 'tensorboard' needs TensorBoard, which is not installed. "
+                "Install it with: pip install 'spml_nb[tracking]'"
+            ) from error
         self.folder, self.make, self.writer, self.written = folder, SummaryWriter, None, 0
 
     def __call__(self, curves: pd.DataFrame):
         if self.writer is None:
             self.writer = self.make(self.folder, purge_step=1)
-            weakref.finalize(self, self.writer.close)   # a sweep trains many runs in one process
-        for step, row in enumerate(curves.to_dict('records')[self.written:], self.written + 1):
-            for name, value in row.items(): self.writer.add_scalar(name, value, step)
+            weakref.finalize(self, self.writer.close)  # a sweep trains many runs in one process
+        for step, row in enumerate(curves.to_dict('records')[self.written :], self.written + 1):
+            for name, value in row.items():
+                self.writer.add_scalar(name, value, step)
         self.written = len(curves)
         self.writer.flush()
 
+
 # %% ../../nbs/training/tracking.ipynb #31d07a60
 TRACKERS = {'none': lambda folder: lambda curves: None, 'tensorboard': TensorBoard}
+
 
 def tracker(folder: Path) -> Callable[[pd.DataFrame], None]:
     """What the setting `tracker` asks for.

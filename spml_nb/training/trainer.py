@@ -31,12 +31,25 @@ from .batches import feature_source, image_source, onto, weights_key
 from .group import Group
 from .network import head_options
 from .schedule import Stage, compiled, make_optimizer, make_schedule, stages
-from .selection import MEASURES, Choice, explain_blind, mean_ap, predict, score_by, scores, scores_by_observed, targets
+from spml_nb.training.selection import (
+    MEASURES,
+    Choice,
+    explain_blind,
+    mean_ap,
+    predict,
+    score_by,
+    scores,
+    scores_by_observed,
+    targets,
+)
 from .task import Task, make_task
 from .tracking import tracker
 
+
 # %% ../../nbs/training/trainer.ipynb #b970c1c8
-class Diverged(SpmlError): "A loss or a score that is not finite."
+class Diverged(SpmlError):
+    "A loss or a score that is not finite."
+
 
 class LossWatch:
     """Collects the losses of a stage and stops the run at the first that is not finite.
@@ -46,18 +59,23 @@ class LossWatch:
         remedy: what to do then.
         folder: of the run, which keeps the last good checkpoint.
     """
+
     def __init__(self, method: str, remedy: str, folder: Path):
         self.method, self.remedy, self.folder = method, remedy, folder
 
-    def start(self, epoch: int): self.epoch, self.losses = epoch, []
+    def start(self, epoch: int):
+        self.epoch, self.losses = epoch, []
 
     def add(self, loss: Tensor):
         "Note the loss of a step."
         if loss.ndim:
-            raise SpmlError(f'the loss of {self.method!r} has the shape {tuple(loss.shape)}; a step needs one number. '
-                            "Give its hyper-parameter `reduction` another value than 'none'.")
+            raise SpmlError(
+                f'the loss of {self.method!r} has the shape {tuple(loss.shape)}; a step needs one number. '
+                "Give its hyper-parameter `reduction` another value than 'none'."
+            )
         self.losses.append(loss.detach())
-        if len(self.losses) % 50 == 0: self.look()
+        if len(self.losses) % 50 == 0:
+            self.look()
 
     def look(self) -> float:
         """Check what has come in.
@@ -70,14 +88,22 @@ class LossWatch:
         """
         values = torch.stack(self.losses).cpu().double() if self.losses else torch.zeros(1)
         bad = torch.nonzero(~torch.isfinite(values)).flatten().tolist()
-        if not bad: return values.mean().item()
-        kept = (f'The last good checkpoint is kept in {self.folder}' if (self.folder / 'last.pt').is_file()
-                else 'There is no checkpoint yet')
-        raise Diverged(f'the loss of {self.method!r} became {values[bad[0]].item()} at step {bad[0] + 1} of epoch '
-                       f'{self.epoch}. {kept}. {self.remedy}')
+        if not bad:
+            return values.mean().item()
+        kept = (
+            f'The last good checkpoint is kept in {self.folder}'
+            if (self.folder / 'last.pt').is_file()
+            else 'There is no checkpoint yet'
+        )
+        raise Diverged(
+            f'the loss of {self.method!r} became {values[bad[0]].item()} at step {bad[0] + 1} of epoch '
+            f'{self.epoch}. {kept}. {self.remedy}'
+        )
+
 
 # %% ../../nbs/training/trainer.ipynb #6b1d8077
 HALF = {'bf16': torch.bfloat16, 'fp16': torch.float16}
+
 
 class Trainer:
     """Trains one run; `train` is the way to use it.
@@ -92,18 +118,41 @@ class Trainer:
     Raises:
         SpmlError: as `train`.
     """
-    def __init__(self, config: Config, run: Run, task: Task, on_epoch: Callable | None = None,
-                 on_step: Callable | None = None):
-        self.config, self.run, self.task, self.on_epoch, self.on_step = config, run, task, on_epoch, on_step
+
+    def __init__(
+        self,
+        config: Config,
+        run: Run,
+        task: Task,
+        on_epoch: Callable | None = None,
+        on_step: Callable | None = None,
+    ):
+        self.config, self.run, self.task, self.on_epoch, self.on_step = (
+            config,
+            run,
+            task,
+            on_epoch,
+            on_step,
+        )
         self.track = tracker(run.folder)
         self.group = Group(config.device)
         self.device = self.group.device
         torch.manual_seed(config.seed)
-        model = models.create(config.backbone, len(task.data.class_names), head=config.head, weights=config.weights,
-                              normalise=config.normalise, freeze_batchnorm=config.freeze_batchnorm,
-                              frozen_stages=config.frozen_stages, **head_options(config))
+        model = models.create(
+            config.backbone,
+            len(task.data.class_names),
+            head=config.head,
+            weights=config.weights,
+            normalise=config.normalise,
+            freeze_batchnorm=config.freeze_batchnorm,
+            frozen_stages=config.frozen_stages,
+            **head_options(config),
+        )
         self.model = model.to(self.device, memory_format=torch.channels_last)
-        observed, given = torch.from_numpy(task.observed), {'features': model.embedding_dim, **config.hparams}
+        observed, given = (
+            torch.from_numpy(task.observed),
+            {'features': model.embedding_dim, **config.hparams},
+        )
         method = methods.create(config.loss, observed, epochs=config.epochs, **given)
         method.take(task.side)
         self.method = method.to(self.device)
@@ -114,16 +163,22 @@ class Trainer:
 
     def fit(self):
         "All stages, from the start or from the last checkpoint."
-        self.origin = checkpoint.origin(self.config, self.task)   # now: the file of weights may change meanwhile
+        self.origin = checkpoint.origin(
+            self.config, self.task
+        )  # now: the file of weights may change meanwhile
         saved = checkpoint.load(self)
         self.sessions = continued((saved or {}).get('sessions', []))
         self.warn()
         for k, stage in enumerate(self.stages, 1):
-            if saved is not None and k < saved['k']: continue
+            if saved is not None and k < saved['k']:
+                continue
             self.begin(k, stage)
-            if saved is not None and k == saved['k']: checkpoint.restore(self, saved)
-            elif k > 1 and self.group.first: checkpoint.save(self)   # from here on best.pt is this stage's
-            while self.epoch < stage.epochs and not all(choice.over for choice in self.choices): self.run_epoch()
+            if saved is not None and k == saved['k']:
+                checkpoint.restore(self, saved)
+            elif k > 1 and self.group.first:
+                checkpoint.save(self)  # from here on best.pt is this stage's
+            while self.epoch < stage.epochs and not all(choice.over for choice in self.choices):
+                self.run_epoch()
             self.late |= self.choices[0].best['epoch'] >= stage.epochs - 1
             self.at_end = {f'{name}_at_end': value for name, value in self.own_scores().items()}
             self.load_best()
@@ -131,13 +186,20 @@ class Trainer:
     def begin(self, k: int, stage: Stage):
         "Set up stage k (from 1): source, trained module, optimiser, schedule, averaged copy."
         config, linear = self.config, stage.name == 'linear'
-        self.k, self.stage, self.epoch, self.source = k, stage, 0, None   # the last stage's may fill the device
+        self.k, self.stage, self.epoch, self.source = (
+            k,
+            stage,
+            0,
+            None,
+        )  # the last stage's may fill the device
         self.choices = [Choice(rule, stage.patience, config.stop_below) for rule in self.targets]
         self.source = self.frozen_features() if linear else self.images
-        for p in self.model.backbone_parameters(): p.requires_grad_(not linear)
+        for p in self.model.backbone_parameters():
+            p.requires_grad_(not linear)
         self.module = self.model.head if linear else self.model
         self.forward = self.group.wrap(self.module)
-        if config.compile: self.forward = compiled(self.forward, self.device)
+        if config.compile:
+            self.forward = compiled(self.forward, self.device)
         self.method.epochs = stage.epochs
         self.method.start_stage(stage.number)
         self.optimizer = make_optimizer(config, stage, self.model, self.method)
@@ -145,17 +207,21 @@ class Trainer:
         self.schedule = make_schedule(config, self.optimizer, steps)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == 'fp16')
         self.averaged = None
-        if config.ema:   # the first update copies, so it is made before the first step
+        if config.ema:  # the first update copies, so it is made before the first step
             # the average spans a tenth of the stage; LAC, section 4.1, has 0.9997 at its length
             averaging = get_ema_multi_avg_fn(min(config.ema, max(0.0, 1 - 10 / steps)))
             self.averaged = AveragedModel(self.module, multi_avg_fn=averaging, use_buffers=True)
             self.averaged.update_parameters(self.module)
         narrow = '' if config.precision == 'float32' else ' or train in precision float32'
-        self.watch = LossWatch(config.loss, f'Lower the learning rate (lr is {stage.lr:g}){narrow}.', self.run.folder)
+        self.watch = LossWatch(
+            config.loss, f'Lower the learning rate (lr is {stage.lr:g}){narrow}.', self.run.folder
+        )
 
     def frozen_features(self):
         "What a head alone is trained on: a FeatureSource."
-        return feature_source(self.model, self.images, self.task.train, self.method.views, self.config)
+        return feature_source(
+            self.model, self.images, self.task.train, self.method.views, self.config
+        )
 
     # ---- one epoch
 
@@ -164,13 +230,23 @@ class Trainer:
         began = time.perf_counter()
         self.epoch += 1
         loss = self.one_epoch()
-        if hasattr(self.on_step, 'end_epoch'): self.on_step.end_epoch(self)
+        if hasattr(self.on_step, 'end_epoch'):
+            self.on_step.end_epoch(self)
         validation = self.validate()
         taken, lr = time.perf_counter() - began, self.optimizer.param_groups[0]['lr']
         self.seconds += taken
-        self.history.append({'stage': self.k, 'epoch': self.epoch, 'loss': loss, **validation, 'lr': lr,
-                             'seconds': taken})
-        if self.group.first: self.write()
+        self.history.append(
+            {
+                'stage': self.k,
+                'epoch': self.epoch,
+                'loss': loss,
+                **validation,
+                'lr': lr,
+                'seconds': taken,
+            }
+        )
+        if self.group.first:
+            self.write()
 
     def one_epoch(self) -> float:
         "Train on as many images as the epoch has, in random order. Returns: the mean loss."
@@ -178,12 +254,21 @@ class Trainer:
         self.method.train()
         self.watch.start(self.epoch)
         self.method.start_epoch(self.epoch)
-        order = torch.randperm(self.task.length) % len(self.task.train)   # each once, unless the run has fewer images
+        order = torch.randperm(self.task.length) % len(
+            self.task.train
+        )  # each once, unless the run has fewer images
         batches = order.split(self.config.batch_size)
-        seen = self.group.first and progress.place() == 'terminal'   # elsewhere the line of the epoch is enough
-        for index in progress.bar(batches, what=f'epoch {self.epoch}', unit='steps', show=seen): self.step(index)
+        seen = (
+            self.group.first and progress.place() == 'terminal'
+        )  # elsewhere the line of the epoch is enough
+        for index in progress.bar(batches, what=f'epoch {self.epoch}', unit='steps', show=seen):
+            self.step(index)
         loss = self.watch.look()
-        self.group.agree(self.module, *([self.averaged.module] if self.averaged is not None else ()), parameters=False)
+        self.group.agree(
+            self.module,
+            *([self.averaged.module] if self.averaged is not None else ()),
+            parameters=False,
+        )
         self.method.end_epoch(self.epoch, self.score)
         self.group.agree(self.method)
         return loss
@@ -198,22 +283,36 @@ class Trainer:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.schedule.step()
-        if self.averaged is not None: self.averaged.update_parameters(self.module)
-        if self.on_step is not None: self.on_step(self, index, outputs, loss.detach())
+        if self.averaged is not None:
+            self.averaged.update_parameters(self.module)
+        if self.on_step is not None:
+            self.on_step(self, index, outputs, loss.detach())
 
     def outputs(self, rows: np.ndarray) -> ViewOutputs:
         "What the network says about every view, in one pass: faster, and one batch normalisation for all."
         roles, mine = self.method.views, self.group.share(rows)
         with self.group.own_randomness(len(self.watch.losses)):
-            views = {role: self.source.batch(mine, role) for role in roles}   # in full precision
-            with torch.autocast(self.device.type, HALF.get(self.config.precision), self.config.precision in HALF):
-                try: local = forward_views(self.forward, views)
-                except SpmlError: raise
-                except ValueError as error:   # torch's, for a batch norm that gets one value a channel
-                    raise SpmlError(f'the network cannot train on a batch of {len(mine)}: {error}. Give another '
-                                    'batch_size, a larger image_size, or freeze_batchnorm: true.') from error
-        return ViewOutputs({role: Outputs(*(self.group.gather(part, len(rows)) for part in view))
-                            for role, view in local.items()})
+            views = {role: self.source.batch(mine, role) for role in roles}  # in full precision
+            with torch.autocast(
+                self.device.type, HALF.get(self.config.precision), self.config.precision in HALF
+            ):
+                try:
+                    local = forward_views(self.forward, views)
+                except SpmlError:
+                    raise
+                except (
+                    ValueError
+                ) as error:  # torch's, for a batch norm that gets one value a channel
+                    raise SpmlError(
+                        f'the network cannot train on a batch of {len(mine)}: {error}. Give another '
+                        'batch_size, a larger image_size, or freeze_batchnorm: true.'
+                    ) from error
+        return ViewOutputs(
+            {
+                role: Outputs(*(self.group.gather(part, len(rows)) for part in view))
+                for role, view in local.items()
+            }
+        )
 
     # ---- scores and the best weights
 
@@ -223,63 +322,99 @@ class Trainer:
 
     def finite(self, logits: Tensor) -> Tensor:
         "The same. Raises: Diverged, if one is not finite though the last loss was."
-        if torch.isfinite(logits).all(): return logits
-        raise Diverged(f'the scores of {self.config.loss!r} are not finite after epoch {self.epoch}. '
-                       f'{self.watch.remedy}')
+        if torch.isfinite(logits).all():
+            return logits
+        raise Diverged(
+            f'the scores of {self.config.loss!r} are not finite after epoch {self.epoch}. '
+            f'{self.watch.remedy}'
+        )
 
     def predict(self, module: torch.nn.Module, rows: np.ndarray, view: str = 'plain') -> Tensor:
         "(n, C) float32 logits of any images, each of them computed by one process."
-        with self.group.own_randomness(self.task.length):   # shares use up different amounts; no step has that number
+        with self.group.own_randomness(
+            self.task.length
+        ):  # shares use up different amounts; no step has that number
             own = predict(module, self.method, self.source, self.group.share(rows), view)
         return self.group.gather(own, len(rows))
 
     def validate(self) -> dict[str, float]:
         "Score validation; keep the weights that a rule takes for the best. Returns: val_map; val_auc where it chooses."
-        candidates = {'raw': self.module, **({'averaged': self.averaged.module} if self.averaged is not None else {})}
-        logits = {name: self.finite(self.predict(module, self.task.val)) for name, module in candidates.items()}
+        candidates = {
+            'raw': self.module,
+            **({'averaged': self.averaged.module} if self.averaged is not None else {}),
+        }
+        logits = {
+            name: self.finite(self.predict(module, self.task.val))
+            for name, module in candidates.items()
+        }
         values = []
         for choice, (labels, classes) in zip(self.choices, self.targets.values(), strict=True):
-            found = {name: score_by(choice.rule, each, labels, classes, self.config.map_definition)
-                     for name, each in logits.items()}
+            found = {
+                name: score_by(choice.rule, each, labels, classes, self.config.map_definition)
+                for name, each in logits.items()
+            }
             values.append(max(found.values()))
-            if choice.see(found, self.k, self.epoch) and self.group.first: self.keep(choice, candidates)
+            if choice.see(found, self.k, self.epoch) and self.group.first:
+                self.keep(choice, candidates)
         if self.choices[0].rule != 'val_observed':
             return {'val_map': values[0]}
         labels, classes = self.targets['val_observed']
-        maps = [mean_ap(each, labels, self.config.map_definition, classes) for each in logits.values()]
+        maps = [
+            mean_ap(each, labels, self.config.map_definition, classes) for each in logits.values()
+        ]
         return {'val_map': max(maps), 'val_auc': values[0]}
 
     def own_scores(self) -> dict[str, float]:
         "What the method reports about its own labels of the training images, as they are now."
-        return self.method.own_scores(torch.from_numpy(self.task.data.labels[self.task.train]).to(self.device))
+        return self.method.own_scores(
+            torch.from_numpy(self.task.data.labels[self.task.train]).to(self.device)
+        )
 
     def keep(self, choice: Choice, candidates: dict[str, torch.nn.Module]):
         "Save the weights of this epoch as the best by a rule."
-        self.run.save(self.file_of(choice), {'network': candidates[choice.best['weights']].state_dict(),
-                                             'method': self.method.state_dict(), 'best': choice.best})
+        self.run.save(
+            self.file_of(choice),
+            {
+                'network': candidates[choice.best['weights']].state_dict(),
+                'method': self.method.state_dict(),
+                'best': choice.best,
+            },
+        )
 
-    def file_of(self, choice: Choice) -> str: return 'best.pt' if choice is self.choices[0] else f'{choice.rule}.pt'
+    def file_of(self, choice: Choice) -> str:
+        return 'best.pt' if choice is self.choices[0] else f'{choice.rule}.pt'
 
     def load_best(self, choice: Choice | None = None):
         "Go back to the best weights of this stage, by the first rule unless another is given."
         self.group.wait()
         best = self.run.best(self.file_of(choice or self.choices[0]))
-        for part, name in ((self.module, 'network'), (self.method, 'method')): part.load_state_dict(best[name])
+        for part, name in ((self.module, 'network'), (self.method, 'method')):
+            part.load_state_dict(best[name])
 
     def warn(self):
         "Say so when test photos are training photos, the epoch cannot be chosen by true labels, or precision is slow."
-        if self.group.first and (shared := describe_shared(self.task.data)): warn(shared)
+        if self.group.first and (shared := describe_shared(self.task.data)):
+            warn(shared)
         if self.group.first and self.config.precision == 'fp16' and self.device.type == 'cpu':
-            warn('precision: fp16 is several times slower than bf16 or float32 on a CPU. Give one of these.')
-        if self.group.first and self.config.selection == 'val_clean' and (why := explain_blind(self.task)):
-            warn(f'{self.task.data.name}: {why}, so the epoch and the threshold are chosen by '
-                 'observed labels, as selection: val_observed does: the epoch by the ROC-AUC of observed positives '
-                 'against everything else. Annotate at least half of the validation images in full for a choice by '
-                 'mAP; twenty are enough for the threshold.')
+            warn(
+                'precision: fp16 is several times slower than bf16 or float32 on a CPU. Give one of these.'
+            )
+        if (
+            self.group.first
+            and self.config.selection == 'val_clean'
+            and (why := explain_blind(self.task))
+        ):
+            warn(
+                f'{self.task.data.name}: {why}, so the epoch and the threshold are chosen by '
+                'observed labels, as selection: val_observed does: the epoch by the ROC-AUC of observed positives '
+                'against everything else. Annotate at least half of the validation images in full for a choice by '
+                'mAP; twenty are enough for the threshold.'
+            )
 
     # ---- what is written
 
-    def curves(self) -> pd.DataFrame: return pd.DataFrame(self.history)
+    def curves(self) -> pd.DataFrame:
+        return pd.DataFrame(self.history)
 
     def write(self):
         "Keep the curves and a checkpoint, and tell the reader, the tracker and `on_epoch` how the epoch went."
@@ -288,15 +423,26 @@ class Trainer:
         row, best = self.history[-1], self.choices[0].best
         measure, score = MEASURES[self.choices[0].rule], row.get('val_auc', row['val_map'])
         stage = f'stage {self.k} ({self.stage.name}) ' if len(self.stages) > 1 else ''
-        print(f"{stage}epoch {row['epoch']:2d}/{self.stage.epochs}  loss {row['loss']:.4f}  "
-              f"val {measure} {score:.2f}  best {best['value']:.2f} at {best['epoch']}  "
-              f"{row['seconds']:.1f} s", flush=True)
+        print(
+            f"{stage}epoch {row['epoch']:2d}/{self.stage.epochs}  loss {row['loss']:.4f}  "
+            f"val {measure} {score:.2f}  best {best['value']:.2f} at {best['epoch']}  "
+            f"{row['seconds']:.1f} s",
+            flush=True,
+        )
         self.track(self.curves())
-        if self.on_epoch is not None: self.on_epoch(self.curves())
+        if self.on_epoch is not None:
+            self.on_epoch(self.curves())
+
 
 # %% ../../nbs/training/trainer.ipynb #669ec091
-def train(config: Config, *, task: Task | None = None, root: Path | None = None, on_epoch: Callable | None = None,
-          on_step: Callable | None = None) -> Result:
+def train(
+    config: Config,
+    *,
+    task: Task | None = None,
+    root: Path | None = None,
+    on_epoch: Callable | None = None,
+    on_step: Callable | None = None,
+) -> Result:
     """Train a run, or go on with it, or give back its result if it is done.
 
     Args:
@@ -317,24 +463,30 @@ def train(config: Config, *, task: Task | None = None, root: Path | None = None,
     config = resolve(config)
     run, task, group = Run(config, root), task or make_task(config), Group(config.device)
     with run.lock() if group.first else nullcontext():
-        group.wait()   # the others look when the first holds the folder
-        if run.done: return _finished(run, checkpoint.origin(config, task), task)
+        group.wait()  # the others look when the first holds the folder
+        if run.done:
+            return _finished(run, checkpoint.origin(config, task), task)
         trainer = Trainer(config, run, task, on_epoch, on_step)
-        if group.first: run.start()
+        if group.first:
+            run.start()
         trainer.fit()
         finish(trainer)
     group.wait()
     return read_result(run)
 
+
 def _finished(run: Run, origin: dict, task: Task) -> Result:
     "The result of a run that was done before, if it comes from the same data, labels and weights."
     checkpoint.compare(run, run.result(), origin, task.data)
-    _remove_checkpoints(run)   # left by a process killed in its very last step
+    _remove_checkpoints(run)  # left by a process killed in its very last step
     files.say(f'already done: {run.folder.name}')
     return read_result(run)
 
+
 def _remove_checkpoints(run: Run):
-    for name in ('last.pt', 'val_observed.pt'): (run.folder / name).unlink(missing_ok=True)
+    for name in ('last.pt', 'val_observed.pt'):
+        (run.folder / name).unlink(missing_ok=True)
+
 
 def finish(trainer: Trainer):
     """Score a trained run and close its folder.
@@ -348,39 +500,66 @@ def finish(trainer: Trainer):
     task, run, config = trainer.task, trainer.run, trainer.config
     logits, best = _logits(trainer), trainer.choices[0].best
     other = _logits_by_other_rule(trainer, logits)
-    if not trainer.group.first: return
-    numbers = {**scores(logits, task, config.map_definition, config.selection), **trainer.own_scores(),
-               **trainer.at_end, **{f'best_{k}': v for k, v in best.items() if k != 'value'}, **_how_it_ended(trainer),
-               'test_in_train': count_shared(task.data)}
+    if not trainer.group.first:
+        return
+    numbers = {
+        **scores(logits, task, config.map_definition, config.selection),
+        **trainer.own_scores(),
+        **trainer.at_end,
+        **{f'best_{k}': v for k, v in best.items() if k != 'value'},
+        **_how_it_ended(trainer),
+        'test_in_train': count_shared(task.data),
+    }
     if other is not None:
-        numbers |= {'observed_best_epoch': trainer.choices[1].best['epoch'],
-                    **scores_by_observed(other, task, config.map_definition)}
-    files.write_arrays(run.folder / 'logits.npz', {part: values.cpu().numpy() for part, values in logits.items()})
-    result = {'scores': numbers, 'class_names': task.data.class_names, 'seconds': trainer.seconds,
-              **trainer.origin, 'tested': task.data.photos_of('test'),
-              'provenance': {**provenance(), 'sessions': trainer.sessions}}
-    if config.regime == 'linear': result['backbone'] = weights_key(trainer.model)   # best.pt holds the head alone
+        numbers |= {
+            'observed_best_epoch': trainer.choices[1].best['epoch'],
+            **scores_by_observed(other, task, config.map_definition),
+        }
+    files.write_arrays(
+        run.folder / 'logits.npz', {part: values.cpu().numpy() for part, values in logits.items()}
+    )
+    result = {
+        'scores': numbers,
+        'class_names': task.data.class_names,
+        'seconds': trainer.seconds,
+        **trainer.origin,
+        'tested': task.data.photos_of('test'),
+        'provenance': {**provenance(), 'sessions': trainer.sessions},
+    }
+    if config.regime == 'linear':
+        result['backbone'] = weights_key(trainer.model)  # best.pt holds the head alone
     run.finish(result)
     _remove_checkpoints(run)
 
+
 def _logits(trainer: Trainer) -> dict[str, Tensor]:
     "{'val', 'test': (N, C) logits} of the weights as they are."
-    return {part: trainer.predict(trainer.module, rows)
-            for part, rows in (('val', trainer.task.val), ('test', trainer.task.test)) if len(rows)}
+    return {
+        part: trainer.predict(trainer.module, rows)
+        for part, rows in (('val', trainer.task.val), ('test', trainer.task.test))
+        if len(rows)
+    }
+
 
 def _logits_by_other_rule(trainer: Trainer, logits: dict[str, Tensor]) -> dict[str, Tensor] | None:
     "The logits of what observed labels alone would have chosen, None if the run has no such rule."
-    if len(trainer.choices) == 1 or trainer.choices[1].best is None: return None
+    if len(trainer.choices) == 1 or trainer.choices[1].best is None:
+        return None
     own, other = trainer.choices
-    if own.best | {'value': 0} == other.best | {'value': 0}: return logits
+    if own.best | {'value': 0} == other.best | {'value': 0}:
+        return logits
     trainer.load_best(other)
     found = _logits(trainer)
     trainer.load_best()
     return found
 
+
 def _how_it_ended(trainer: Trainer) -> dict:
     "Whether a kept epoch was among the last two of its stage's allowance, and whether the mechanism had acted."
     ended = {} if trainer.choices[0].rule == 'last' else {'late': int(trainer.late)}
     since = getattr(trainer.method, 'acts_since', None)
-    if since is None: return ended
-    return ended | {'exercised': int(since >= 0)} | ({'acts_since': int(since)} if since >= 0 else {})
+    if since is None:
+        return ended
+    return (
+        ended | {'exercised': int(since >= 0)} | ({'acts_since': int(since)} if since >= 0 else {})
+    )

@@ -25,6 +25,7 @@ from .export import exported
 from .predict import open_model
 from .predictor import Predictor
 
+
 # %% ../../nbs/use/calibrate.ipynb #a062ebca
 def _labels_for(names: list[str], data: Dataset, folder: str | Path) -> np.ndarray:
     "(N, C) labels of a data set, in the order of the classes of a model."
@@ -35,6 +36,7 @@ def _labels_for(names: list[str], data: Dataset, folder: str | Path) -> np.ndarr
         if name in data.class_names:
             labels[:, c] = data.labels[:, data.class_names.index(name)]
     return labels
+
 
 def _usable(run: Run, data: Dataset, folder: str | Path, labels: np.ndarray) -> np.ndarray:
     "The rows of the photos that may set the threshold."
@@ -53,9 +55,11 @@ def _usable(run: Run, data: Dataset, folder: str | Path, labels: np.ndarray) -> 
         'Label some in full: nbs/tutorials/label_photos.ipynb.'
     )
 
+
 # %% ../../nbs/use/calibrate.ipynb #dc14b61c
-FEW = 10         # fully labelled photos, below which a threshold depends much on which they are
+FEW = 10  # fully labelled photos, below which a threshold depends much on which they are
 RESAMPLES = 200
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -69,6 +73,7 @@ class Calibration:
         named, named_before: how many labels the model gives a photo on average.
         f1, f1_before: micro-F1 in [0, 1].
     """
+
     threshold: float
     before: float
     dataset: str
@@ -90,6 +95,7 @@ class Calibration:
             f'micro-F1 there: {f1:.1f} % (before: {f1_before:.1f} %); as the threshold was chosen '
             'on these photos, expect less on others'
         )
+
 
 def calibrate(run: str | Path, folder: str | Path, *, device: str | None = None) -> Calibration:
     """Set the threshold of a finished run from fully labelled photos, and keep it with the run.
@@ -128,6 +134,7 @@ def calibrate(run: str | Path, folder: str | Path, *, device: str | None = None)
     write_atomically(of_run.folder / CALIBRATION, text)
     return found
 
+
 def _open(run: str | Path) -> Run:
     "The run of a name, which an exported model is not."
     if exported(run) is None:
@@ -136,6 +143,7 @@ def _open(run: str | Path) -> Run:
         f'{run} is an exported model, and its threshold stays as it is. Calibrate the run, and '
         'export it again.'
     )
+
 
 def _best(p: np.ndarray, labels: np.ndarray, before: float, data: Dataset) -> Calibration:
     "The threshold with the best micro-F1 on (n, C) probabilities of fully labelled photos."
@@ -153,12 +161,14 @@ def _best(p: np.ndarray, labels: np.ndarray, before: float, data: Dataset) -> Ca
         f1_before=metrics.f1(p, labels, threshold=before),
     )
 
+
 def _probabilities(model: Predictor, data: Dataset, rows: np.ndarray) -> np.ndarray:
     "(n, C) float64 of some photos of a data set."
     photos = [data.images[row] for row in rows]
     if data.images_in_memory:
         photos = [Image.fromarray(pixels) for pixels in photos]
     return model.predict(photos).iloc[:, 1:-1].to_numpy(float)
+
 
 def _few(p: np.ndarray, labels: np.ndarray) -> str:
     "A warning: how far the threshold of other photos may lie."

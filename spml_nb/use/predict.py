@@ -18,6 +18,7 @@ from ..training.network import open_network
 from .export import exported, load
 from .predictor import BATCH, Predictor, as_predictor
 
+
 # %% ../../nbs/use/predict.ipynb #6b3a0dd1
 def open_model(run: str | Path, device: str | None = None) -> Predictor:
     """A trained model, ready for use.
@@ -33,12 +34,21 @@ def open_model(run: str | Path, device: str | None = None) -> Predictor:
     Raises:
         SpmlError: as `spml_nb.training.network.open_network` and `spml_nb.use.export.load`.
     """
-    if (file := exported(run)) is not None: return load(file, device=device)
+    if (file := exported(run)) is not None:
+        return load(file, device=device)
     return as_predictor(open_network(run), device)
 
+
 # %% ../../nbs/use/predict.ipynb #1405913c
-def predict(run: str | Path, images, *, batch_size: int = BATCH, device: str | None = None,
-            threshold: float | None = None, skip_unreadable: bool = False) -> pd.DataFrame:
+def predict(
+    run: str | Path,
+    images,
+    *,
+    batch_size: int = BATCH,
+    device: str | None = None,
+    threshold: float | None = None,
+    skip_unreadable: bool = False,
+) -> pd.DataFrame:
     """Probabilities and labels of any images, by a trained run.
 
     Args:
@@ -64,7 +74,10 @@ def predict(run: str | Path, images, *, batch_size: int = BATCH, device: str | N
     Source: EM/APL's supplement, for the way in which the threshold is tuned.
     """
     model = open_model(run, device)
-    return model.predict(images, batch_size=batch_size, threshold=threshold, skip_unreadable=skip_unreadable)
+    return model.predict(
+        images, batch_size=batch_size, threshold=threshold, skip_unreadable=skip_unreadable
+    )
+
 
 def as_csv(table: pd.DataFrame, file: Path | None = None) -> str | None:
     """Predictions as comma-separated text that a spreadsheet can open: no cell is a formula.
@@ -77,16 +90,25 @@ def as_csv(table: pd.DataFrame, file: Path | None = None) -> str | None:
         The text; None if it went into a file. As a labels.csv, its columns `image` and `labels` say what the table
         says.
     """
-    before = {'image': './', 'labels': '|'}   # a table of labels is read as without them
+    before = {'image': './', 'labels': '|'}  # a table of labels is read as without them
     shown = table.copy()
     shown.columns = [escape_for_spreadsheet(name) for name in table]
-    for place in {0, len(table.columns) - 1}:   # a class may be called image
+    for place in {0, len(table.columns) - 1}:  # a class may be called image
         if sign := before.get(table.columns[place]):
-            shown.isetitem(place, [escape_for_spreadsheet(str(cell), sign) for cell in table.iloc[:, place]])
-    broken = any('\r' in cell for cell in map(str, table.iloc[:, 0]))   # Python before 3.13 leaves it bare
-    form = {'index': False, 'lineterminator': '\n', 'float_format': '%.7g'}   # single precision, as networks compute
+            shown.isetitem(
+                place, [escape_for_spreadsheet(str(cell), sign) for cell in table.iloc[:, place]]
+            )
+    broken = any(
+        '\r' in cell for cell in map(str, table.iloc[:, 0])
+    )  # Python before 3.13 leaves it bare
+    form = {
+        'index': False,
+        'lineterminator': '\n',
+        'float_format': '%.7g',
+    }  # single precision, as networks compute
     form['quoting'] = csv.QUOTE_NONNUMERIC if broken else csv.QUOTE_MINIMAL
     return shown.to_csv(file, **form, errors='surrogateescape')
+
 
 def write_csv(table: pd.DataFrame, file: str | Path):
     """Keep predictions as a comma-separated table in UTF-8, whole or not at all.
@@ -103,6 +125,7 @@ def write_csv(table: pd.DataFrame, file: str | Path):
     """
     file = Path(file)
     content = as_csv(table).encode('utf-8', 'surrogateescape')
-    if file.is_file() and file.read_bytes() == content: return
+    if file.is_file() and file.read_bytes() == content:
+        return
     files.refuse_existing(file)
     files.write_atomically(file, lambda path: path.write_bytes(content))

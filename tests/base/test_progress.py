@@ -1,4 +1,5 @@
 "Progress: a bar for a person, whole lines for a log, nothing for what is quick."
+
 import fcntl
 import os
 import pty
@@ -31,10 +32,15 @@ def test_what_is_quick_shows_nothing(log):
 
 def test_a_log_gets_a_line_each_half_minute_and_one_at_the_end(log):
     told, clock = log
-    for _ in progress.bar(range(10), what='features', unit='images'): clock[0] += 10
+    for _ in progress.bar(range(10), what='features', unit='images'):
+        clock[0] += 10
     lines = told()
-    assert lines == ['features: 3 of 10 images in 00:30, about 01:10 left', 'features: 6 of 10 images in 01:00, about 00:40 left',
-                     'features: 9 of 10 images in 01:30, about 00:10 left', 'features: 10 of 10 images in 01:40']
+    assert lines == [
+        'features: 3 of 10 images in 00:30, about 01:10 left',
+        'features: 6 of 10 images in 01:00, about 00:40 left',
+        'features: 9 of 10 images in 01:30, about 00:10 left',
+        'features: 10 of 10 images in 01:40',
+    ]
 
 
 def test_bytes_go_on_from_where_they_were(log):
@@ -56,7 +62,8 @@ def test_a_loop_without_a_length_and_one_that_fails(log):
 
 def test_nothing_is_shown_when_told_so(log):
     told, clock = log
-    for _ in progress.bar(range(3), what='rows', show=False): clock[0] += 100
+    for _ in progress.bar(range(3), what='rows', show=False):
+        clock[0] += 100
     assert told() == []
 
 
@@ -66,9 +73,13 @@ def test_a_terminal_gets_a_bar_that_goes():
     try:
         subprocess.run([sys.executable, '-c', SLOW], stderr=writer, check=True, timeout=60)
         shown = os.read(reader, 10_000).decode()
-    finally: os.close(reader); os.close(writer)
+    finally:
+        os.close(reader)
+        os.close(writer)
     assert 'work: ' in shown and '/4 ' in shown and shown.endswith('\r') and '\n' not in shown
-    log = subprocess.run([sys.executable, '-c', SLOW], stderr=subprocess.PIPE, text=True, check=True).stderr
+    log = subprocess.run(
+        [sys.executable, '-c', SLOW], stderr=subprocess.PIPE, text=True, check=True
+    ).stderr
     assert 'work: 4 of 4 in ' in log and '\r' not in log
 
 
@@ -83,6 +94,11 @@ def outputs(asking):
 
 
 def test_a_notebook_gets_a_bar_only_where_a_person_has_it_open():
-    assert any('application/vnd.jupyter.widget-view+json' in output.get('data', {}) for output in outputs(True))
+    assert any(
+        'application/vnd.jupyter.widget-view+json' in output.get('data', {})
+        for output in outputs(True)
+    )
     left = outputs(False)
-    assert {output.get('name') for output in left} == {'stdout'} and 'work: 4 of 4 in ' in left[-1].text
+    assert {output.get('name') for output in left} == {'stdout'} and 'work: 4 of 4 in ' in left[
+        -1
+    ].text

@@ -1,4 +1,5 @@
 "Where folders lie and which device is used: the file, the environment, and what is wrong in either."
+
 import pytest
 import torch
 
@@ -17,8 +18,10 @@ def written(folder, text):
 
 
 def refused(call, *parts):
-    with pytest.raises(SpmlError) as caught: call()
-    for part in parts: assert part in str(caught.value), str(caught.value)
+    with pytest.raises(SpmlError) as caught:
+        call()
+    for part in parts:
+        assert part in str(caught.value), str(caught.value)
 
 
 def test_a_named_file_without_the_section_is_told(tmp_path, monkeypatch):
@@ -27,7 +30,7 @@ def test_a_named_file_without_the_section_is_told(tmp_path, monkeypatch):
 
 
 def test_a_file_that_speaks_of_the_section_only_in_a_comment_is_passed_over(tmp_path, monkeypatch):
-    ours = written(tmp_path, '\ufeff[spml_nb]\nruns = here\n')   # as an editor of Windows writes it
+    ours = written(tmp_path, '\ufeff[spml_nb]\nruns = here\n')  # as an editor of Windows writes it
     written(tmp_path / 'inner', '# unlike [spml_nb]\n[tool]\nx = 1\n')
     monkeypatch.chdir(tmp_path / 'inner')
     monkeypatch.delenv('SPML_NB_RUNS')
@@ -36,18 +39,33 @@ def test_a_file_that_speaks_of_the_section_only_in_a_comment_is_passed_over(tmp_
 
 
 def test_empty_values_are_unset(tmp_path, monkeypatch):
-    monkeypatch.setenv('SPML_NB_SETTINGS', str(written(tmp_path, '[spml_nb]\nruns = mine\noutputs =\n')))
-    for name in ('RUNS', 'OUTPUTS'): monkeypatch.setenv(f'SPML_NB_{name}', '')
-    assert (settings.path('runs'), settings.path('outputs')) == (tmp_path / 'mine', tmp_path / 'outputs')
+    monkeypatch.setenv(
+        'SPML_NB_SETTINGS', str(written(tmp_path, '[spml_nb]\nruns = mine\noutputs =\n'))
+    )
+    for name in ('RUNS', 'OUTPUTS'):
+        monkeypatch.setenv(f'SPML_NB_{name}', '')
+    assert (settings.path('runs'), settings.path('outputs')) == (
+        tmp_path / 'mine',
+        tmp_path / 'outputs',
+    )
 
 
 def test_a_home_folder_of_nobody_is_told(monkeypatch):
     monkeypatch.setenv('SPML_NB_RUNS', '~nosuchuser/x')
     refused(lambda: settings.path('runs'), "'~nosuchuser/x' begins with a home folder")
-    refused(lambda: datasets.load('~nosuchuser/photos'), "'~nosuchuser/photos' begins with a home folder")
-    refused(lambda: fetch.mirrored([], 'x.zip', '~nosuchuser/m'), "'~nosuchuser/m' begins with a home folder")
+    refused(
+        lambda: datasets.load('~nosuchuser/photos'),
+        "'~nosuchuser/photos' begins with a home folder",
+    )
+    refused(
+        lambda: fetch.mirrored([], 'x.zip', '~nosuchuser/m'),
+        "'~nosuchuser/m' begins with a home folder",
+    )
     refused(lambda: digest('~nosuchuser/x.pt'), "'~nosuchuser/x.pt' begins with a home folder")
-    refused(lambda: backbones.read_weights('~nosuchuser/x.pt'), "'~nosuchuser/x.pt' begins with a home folder")
+    refused(
+        lambda: backbones.read_weights('~nosuchuser/x.pt'),
+        "'~nosuchuser/x.pt' begins with a home folder",
+    )
 
 
 @pytest.mark.parametrize('name', ['cpu:abc', 'cpu:', 'auto:0', 'cuda:7', 'cuda:x'])
@@ -55,7 +73,9 @@ def test_a_device_with_a_number_that_is_not_there_is_told(monkeypatch, name):
     monkeypatch.setattr(torch.cuda, 'is_available', lambda: True)
     monkeypatch.setattr(torch.cuda, 'device_count', lambda: 2)
     refused(lambda: settings.device(name), f"unknown device '{name}'", 'SPML_NB_DEVICE')
-    assert settings.device('cuda:1') == torch.device('cuda:1') and settings.device('cpu:0') == torch.device('cpu:0')
+    assert settings.device('cuda:1') == torch.device('cuda:1') and settings.device(
+        'cpu:0'
+    ) == torch.device('cpu:0')
 
 
 @pytest.mark.silent('C11')

@@ -1,4 +1,5 @@
 "The measurements of speed: on little data every pair agrees, and the record keeps what is not measured again."
+
 from pathlib import Path
 
 import pandas as pd
@@ -16,10 +17,18 @@ def test_every_pair_is_measured_and_the_record_continued(tmp_path):
     outputs.mkdir()
     older = pd.read_csv(ROOT / 'outputs' / 'benchmarks.csv')
     older.to_csv(outputs / 'benchmarks.csv', index=False)
-    papermill.execute_notebook(ROOT / 'benchmarks' / 'speed.ipynb', tmp_path / 'out.ipynb', {'quick': True}, progress_bar=False)
+    papermill.execute_notebook(
+        ROOT / 'benchmarks' / 'speed.ipynb',
+        tmp_path / 'out.ipynb',
+        {'quick': True},
+        progress_bar=False,
+    )
     record = pd.read_csv(outputs / 'benchmarks.csv')
-    pd.testing.assert_frame_equal(record[:len(older)], older)
-    new = record[len(older):]
+    pd.testing.assert_frame_equal(record[: len(older)], older)
+    new = record[len(older) :]
     assert len(new) == 11 and new.machine.nunique() == 1 and (new.ratio > 0).all()
     page = (outputs / 'benchmarks.md').read_text()
-    assert page.startswith((ROOT / 'outputs' / 'benchmarks.md').read_text()) and page.count('\n| ') == len(record) + record.machine.nunique()
+    assert (
+        page.startswith((ROOT / 'outputs' / 'benchmarks.md').read_text())
+        and page.count('\n| ') == len(record) + record.machine.nunique()
+    )

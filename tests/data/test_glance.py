@@ -1,4 +1,5 @@
 """A folder of photos, looked at before training: what is known of each part, what is there twice, what cannot be used."""
+
 import tracemalloc
 
 import numpy as np
@@ -15,65 +16,110 @@ from spml_nb.data.loading import load
 def data():
     labels = np.array([[1, 1, -1, -1], [1, 0, -1, -1], [-1, -1, 1, -1], [1, -1, 1, 0]], np.int8)
     pixels = np.arange(4, dtype=np.uint8)[:, None, None, None] * np.full((4, 8, 8, 3), 60, np.uint8)
-    return Dataset('four', pixels, labels, list('abcd'), np.array(['train', 'train', 'val', 'test']))
+    return Dataset(
+        'four', pixels, labels, list('abcd'), np.array(['train', 'train', 'val', 'test'])
+    )
 
 
 def test_a_sheet_shows_training_images_in_their_order(data, tmp_path):
     for images in (data.images, [tmp_path / f'{k}.png' for k in range(4)]):
         if images is not data.images:
-            for path, pixels in zip(images, data.images, strict=True): Image.fromarray(pixels).resize((20, 12)).save(path)
-        shown = np.asarray(sheet(Dataset('four', images, data.labels, data.class_names, data.split), count=3, columns=2, side=10))
-        assert shown.shape == (20, 20, 3) and shown[5, [5, 15], 0].tolist() == [0, 0] and shown[15, [5, 15], 0].tolist() == [60, 255]
+            for path, pixels in zip(images, data.images, strict=True):
+                Image.fromarray(pixels).resize((20, 12)).save(path)
+        shown = np.asarray(
+            sheet(
+                Dataset('four', images, data.labels, data.class_names, data.split),
+                count=3,
+                columns=2,
+                side=10,
+            )
+        )
+        assert (
+            shown.shape == (20, 20, 3)
+            and shown[5, [5, 15], 0].tolist() == [0, 0]
+            and shown[15, [5, 15], 0].tolist() == [60, 255]
+        )
 
 
 # ---- a folder, checked
 
+
 @pytest.fixture
 def photos(tmp_path):
     "A function that writes noisy photos of 60 × 40 pixels; `copies`: {number: of which it is a smaller copy}."
+
     def write(table, n=12, copies=(), damage=()):
         rng, folder = np.random.default_rng(0), tmp_path / 'garden'
         (folder / 'images').mkdir(parents=True)
         pixels = rng.integers(0, 255, (n, 4, 6, 3), np.uint8)
         for k in range(n):
-            picture = Image.fromarray(pixels[dict(copies).get(k, k)]).resize((60, 40), Image.Resampling.BICUBIC)
-            if k in dict(copies): picture = picture.resize((45, 30))
+            picture = Image.fromarray(pixels[dict(copies).get(k, k)]).resize(
+                (60, 40), Image.Resampling.BICUBIC
+            )
+            if k in dict(copies):
+                picture = picture.resize((45, 30))
             picture.save(folder / 'images' / f'{k}.jpg', quality=60 if k in dict(copies) else 90)
         for k, content in dict(damage).items():
             file = folder / 'images' / f'{k}.jpg'
             file.write_bytes(file.read_bytes()[:content] if isinstance(content, int) else content)
         (folder / 'labels.csv').write_text(table)
         return folder
+
     return write
 
 
-MIXED = '\n'.join(['image,rose,bee,split', *(f'{k}.jpg,{"1," if k % 2 else ",1"},{"train" if k < 6 else "val"}' for k in range(8)),
-                   *(f'{k}.jpg,1,{k % 2},test' for k in range(8, 12))])
+MIXED = '\n'.join(
+    [
+        'image,rose,bee,split',
+        *(f'{k}.jpg,{"1," if k % 2 else ",1"},{"train" if k < 6 else "val"}' for k in range(8)),
+        *(f'{k}.jpg,1,{k % 2},test' for k in range(8, 12)),
+    ]
+)
 
 
 def test_parts_are_counted_with_what_their_scores_are_against(photos):
     data = load(photos(MIXED))
     table = parts(data)
-    assert table.photos.tolist() == [6, 2, 4] and table.positives.tolist() == [1, 1, 1.5] and table.negatives.tolist() == [0, 0, 0.5]
-    assert table.unknown.tolist() == [50, 50, 0] and table.scores.tolist() == ['observed labels (unknown ones as negatives)'] * 2 + ['all labels']
+    assert (
+        table.photos.tolist() == [6, 2, 4]
+        and table.positives.tolist() == [1, 1, 1.5]
+        and table.negatives.tolist() == [0, 0, 0.5]
+    )
+    assert table.unknown.tolist() == [50, 50, 0] and table.scores.tolist() == [
+        'observed labels (unknown ones as negatives)'
+    ] * 2 + ['all labels']
     assert '1.0 positives' in observed(data) and 'single' not in observed(data)
 
 
 def test_photos_that_count_in_no_score_are_counted(photos):
     "Six test photos, two of them annotated in full: of the others positives alone are known."
-    rows = [f'{k}.jpg,{"1,0" if k % 6 == 0 else "0,1" if k % 6 == 1 else "1," if k % 2 else ",1"},{"test" if k > 5 else "train"}' for k in range(12)]
+    rows = [
+        f'{k}.jpg,{"1,0" if k % 6 == 0 else "0,1" if k % 6 == 1 else "1," if k % 2 else ",1"},{"test" if k > 5 else "train"}'
+        for k in range(12)
+    ]
     table = parts(load(photos('\n'.join(['image,rose,bee,split', *rows]))))
     assert table.loc['test', ['photos', 'counted']].tolist() == [6, 2]
 
 
-def test_what_lies_in_one_folder_is_named_as_in_the_table_and_who_would_lose_all_labels_is_counted(photos):
-    folder = photos('\n'.join(['image,positives', *(f'2019/{k}.jpg,{"rose" if k < 11 else "bee"}' for k in range(12))]), copies={11: 10})
+def test_what_lies_in_one_folder_is_named_as_in_the_table_and_who_would_lose_all_labels_is_counted(
+    photos,
+):
+    folder = photos(
+        '\n'.join(
+            ['image,positives', *(f'2019/{k}.jpg,{"rose" if k < 11 else "bee"}' for k in range(12))]
+        ),
+        copies={11: 10},
+    )
     files = list((folder / 'images').iterdir())
     (folder / 'images' / '2019').mkdir()
-    for file in files: file.rename(folder / 'images' / '2019' / file.name)
+    for file in files:
+        file.rename(folder / 'images' / '2019' / file.name)
     text = check(folder).text
     assert '2019/10.jpg (' in text and ' 10.jpg' not in text
-    assert glance._bare(load(folder), ['bee']) == ', and 1 photo has no label then' and glance._bare(load(folder), []) == ''
+    assert (
+        glance._bare(load(folder), ['bee']) == ', and 1 photo has no label then'
+        and glance._bare(load(folder), []) == ''
+    )
 
 
 def test_what_will_be_observed_is_said_with_the_setting_that_hides_some(data):
@@ -83,13 +129,27 @@ def test_what_will_be_observed_is_said_with_the_setting_that_hides_some(data):
 def test_the_same_photo_is_found_in_another_size_and_a_damaged_one_is_named(photos):
     folder = photos(MIXED, copies={9: 2, 5: 4, 7: 4}, damage={0: 700, 1: b'', 3: b'no photo'})
     unusable, plain, groups, equal = look([folder / 'images' / f'{k}.jpg' for k in range(12)])
-    assert set(unusable) == {0, 1, 3} and not plain and unusable[1] == 'an empty file' and 'truncated' in unusable[0]
+    assert (
+        set(unusable) == {0, 1, 3}
+        and not plain
+        and unusable[1] == 'an empty file'
+        and 'truncated' in unusable[0]
+    )
     assert [rows.tolist() for rows in groups] == [[2, 9], [4, 5, 7]] and equal == [False, False]
     found = check(folder)
     assert not found.ready and 'cannot be used: 3 of 12, 0.jpg (' in found.text
-    assert 'look nearly the same: 2, 2 of them in different parts, which makes scores better than they are: 2.jpg (train) ≈ 9.jpg (test)' in found.text
-    assert 'more than once: 1, 1 of them in different parts' in found.text and '5.jpg (train) = 7.jpg (val)' in found.text   # copies of 4, the same bytes
-    assert 'rose 8, bee 6' in found.text and 'Rare, with fewer than 20 positives: rose 8, bee 6. Add photos.' in found.text
+    assert (
+        'look nearly the same: 2, 2 of them in different parts, which makes scores better than they are: 2.jpg (train) ≈ 9.jpg (test)'
+        in found.text
+    )
+    assert (
+        'more than once: 1, 1 of them in different parts' in found.text
+        and '5.jpg (train) = 7.jpg (val)' in found.text
+    )  # copies of 4, the same bytes
+    assert (
+        'rose 8, bee 6' in found.text
+        and 'Rare, with fewer than 20 positives: rose 8, bee 6. Add photos.' in found.text
+    )
     assert 'of val are missing' in found.text and 'of test are missing' not in found.text
 
 
@@ -97,47 +157,83 @@ def test_equal_photos_are_told_from_those_that_only_look_alike(photos):
     folder = photos(MIXED, copies={7: 4})
     (folder / 'images' / '9.jpg').write_bytes((folder / 'images' / '2.jpg').read_bytes())
     text = check(folder).text
-    assert 'more than once: 1, 1 of them in different parts, which makes scores better than they are: 2.jpg (train) = 9.jpg (test). Keep one row of each.' in text
-    assert 'look nearly the same: 1, 1 of them in different parts, which makes scores better than they are: 4.jpg (train) ≈ 7.jpg (val). Keep one row where' in text
+    assert (
+        'more than once: 1, 1 of them in different parts, which makes scores better than they are: 2.jpg (train) = 9.jpg (test). Keep one row of each.'
+        in text
+    )
+    assert (
+        'look nearly the same: 1, 1 of them in different parts, which makes scores better than they are: 4.jpg (train) ≈ 7.jpg (val). Keep one row where'
+        in text
+    )
 
 
 @pytest.mark.silent('C2')
 def test_a_folder_with_one_photo_in_two_parts_is_not_ready(photos):
     folder = photos(MIXED)
-    assert check(folder).ready and glance.count_shared(load(folder)) == 0 and glance.describe_shared(load(folder)) == ''
-    for copy, original, shared in (('1.jpg', '0.jpg', 0), ('9.jpg', '2.jpg', 1), ('10.jpg', '2.jpg', 2), ('11.jpg', '7.jpg', 2)):   # 7 is in val
+    assert (
+        check(folder).ready
+        and glance.count_shared(load(folder)) == 0
+        and glance.describe_shared(load(folder)) == ''
+    )
+    for copy, original, shared in (
+        ('1.jpg', '0.jpg', 0),
+        ('9.jpg', '2.jpg', 1),
+        ('10.jpg', '2.jpg', 2),
+        ('11.jpg', '7.jpg', 2),
+    ):  # 7 is in val
         (folder / 'images' / copy).write_bytes((folder / 'images' / original).read_bytes())
-        assert check(folder).ready == (copy == '1.jpg') and glance.count_shared(load(folder)) == shared
+        assert (
+            check(folder).ready == (copy == '1.jpg') and glance.count_shared(load(folder)) == shared
+        )
     assert ' 4 test photos 2 ' in glance.describe_shared(load(folder))
 
 
 @pytest.mark.silent('C2')
 def test_copies_among_photos_that_look_alike_are_named(photo_folder):
-    data = load(photo_folder)   # photos of few kinds, so that a group holds many that are not the same
+    data = load(
+        photo_folder
+    )  # photos of few kinds, so that a group holds many that are not the same
     tested, trained = (data.rows(part)[0] for part in ('test', 'train'))
     data.images[tested].write_bytes(data.images[trained].read_bytes())
     found = check(photo_folder)
     first, second = sorted((tested, trained))
-    assert not found.ready and f'{first:03}.png ({data.split[first]}) = {second:03}.png ({data.split[second]})' in found.text
+    assert (
+        not found.ready
+        and f'{first:03}.png ({data.split[first]}) = {second:03}.png ({data.split[second]})'
+        in found.text
+    )
 
 
 def test_photos_that_cannot_be_read_are_not_shared(photos):
     data = load(photos(MIXED))
-    for k in (1, 9): data.images[k].unlink()
+    for k in (1, 9):
+        data.images[k].unlink()
     assert glance.count_shared(data) == 0
 
 
 def test_photos_are_looked_at_as_training_decodes_them(tmp_path, monkeypatch):
     "16 bits a pixel: all values are above 255. And a decoder may give no reason at all."
-    pixels, files = np.random.default_rng(0).integers(300, 65536, (2, 32, 32)).astype(np.uint16), [tmp_path / f'{k}.png' for k in range(4)]
-    for file, k in zip(files, (0, 1, 0, 0), strict=True): Image.fromarray(pixels[k]).save(file)
+    pixels, files = (
+        np.random.default_rng(0).integers(300, 65536, (2, 32, 32)).astype(np.uint16),
+        [tmp_path / f'{k}.png' for k in range(4)],
+    )
+    for file, k in zip(files, (0, 1, 0, 0), strict=True):
+        Image.fromarray(pixels[k]).save(file)
     Image.fromarray((pixels[0] >> 8).astype(np.uint8)).save(files[3])
     unusable, plain, groups, equal = look(files)
-    assert not unusable and not plain and [rows.tolist() for rows in groups] == [[0, 2, 3]] and equal == [True]
+    assert (
+        not unusable
+        and not plain
+        and [rows.tolist() for rows in groups] == [[0, 2, 3]]
+        and equal == [True]
+    )
     Image.fromarray(pixels[0].astype(np.float32)).save(tmp_path / 'deep.tif')
     unusable = look([tmp_path / 'deep.tif'])[0]
     assert unusable[0] == 'grey values of 32 bits have no fixed range: save it with 8 or 16 bits'
-    def silent(image): raise ValueError
+
+    def silent(image):
+        raise ValueError
+
     monkeypatch.setattr('spml_nb.data.glance.upright', silent)
     assert look(files[:1])[0] == {0: 'ValueError'}
 
@@ -151,16 +247,29 @@ def test_photos_that_become_plain_are_named(photos):
         drawing[10:30, 20:40] = ink, ink, ink, 255
         Image.fromarray(drawing).save(folder / 'images' / name, 'png')
     found = check(folder)
-    assert found.ready and 'Photos of one colour, as a network sees them: 1 of 12, 2.jpg.' in found.text
+    assert (
+        found.ready
+        and 'Photos of one colour, as a network sees them: 1 of 12, 2.jpg.' in found.text
+    )
     assert 'nearly the same' not in found.text and 'more than once' not in found.text
 
 
 def test_a_class_that_nobody_is_known_to_lack_has_no_ap_and_one_that_all_lack_counts_as_0(photos):
-    cells = [',0,1', ',1,0'] * 2 + [',1,'] * 2   # rose, bee, leaf of two photos each
-    rows = [f'{k}.jpg,{"1,0,0" if k % 2 else "0,1,1"},train' for k in range(6)] + [f'{k}.jpg{cells[k - 6]},{"val" if k < 8 else "test"}' for k in range(6, 12)]
-    table = '\n'.join(['image,rose,bee,leaf,split', *(row if row.endswith('train') else row.replace('.jpg,', '.jpg,,', 1) for row in rows)])
+    cells = [',0,1', ',1,0'] * 2 + [',1,'] * 2  # rose, bee, leaf of two photos each
+    rows = [f'{k}.jpg,{"1,0,0" if k % 2 else "0,1,1"},train' for k in range(6)] + [
+        f'{k}.jpg{cells[k - 6]},{"val" if k < 8 else "test"}' for k in range(6, 12)
+    ]
+    table = '\n'.join(
+        [
+            'image,rose,bee,leaf,split',
+            *(row if row.endswith('train') else row.replace('.jpg,', '.jpg,,', 1) for row in rows),
+        ]
+    )
     text = check(photos(table)).text
-    assert 'No val photo is known to lack: rose. Such a class has no AP there.' in text and 'No val photo is known to have' not in text
+    assert (
+        'No val photo is known to lack: rose. Such a class has no AP there.' in text
+        and 'No val photo is known to have' not in text
+    )
     assert 'No test photo is known to lack: rose.' in text
 
 
@@ -171,21 +280,52 @@ def test_what_no_run_could_learn_from_is_not_ready(photos):
 
 def test_what_a_part_lacks_and_one_label_each_are_said_once(photos):
     cells = ['rose', 'bee', 'leaf'] * 2 + ['rose', 'bee'] * 3
-    table = '\n'.join(['image,positives,split', *(f'{k}.jpg,{cells[k]},{"train" if k < 6 else "val" if k < 9 else "test"}' for k in range(12))])
+    table = '\n'.join(
+        [
+            'image,positives,split',
+            *(
+                f'{k}.jpg,{cells[k]},{"train" if k < 6 else "val" if k < 9 else "test"}'
+                for k in range(12)
+            ),
+        ]
+    )
     folder = photos(table)
     text = check(folder).text
-    assert text.count('The true mAP and F1 of val and test are missing') == text.count('are missing, because') == 1
-    assert 'No val photo is known to have: leaf. The AP of such a class counts as 0 there.' in text and 'No test photo is known to have: leaf.' in text
+    assert (
+        text.count('The true mAP and F1 of val and test are missing')
+        == text.count('are missing, because')
+        == 1
+    )
+    assert (
+        'No val photo is known to have: leaf. The AP of such a class counts as 0 there.' in text
+        and 'No test photo is known to have: leaf.' in text
+    )
     assert 'No train photo' not in text and 'exactly one label' not in text
     (folder / 'labels.csv').write_text(table.replace('positives', 'labels'))
     text = check(folder).text
-    assert 'warning: garden: every photo has exactly one label' in text and 'name the column `positives`' in text and 'are missing' not in text
+    assert (
+        'warning: garden: every photo has exactly one label' in text
+        and 'name the column `positives`' in text
+        and 'are missing' not in text
+    )
 
 
 def test_a_folder_in_order_is_ready_and_doubts_are_said(photos):
-    found = check(photos('\n'.join(['image,labels', *(f'{k}.jpg,{("rose|leaf", "leaf", "")[k % 3]}' for k in range(11))])))
+    found = check(
+        photos(
+            '\n'.join(
+                [
+                    'image,labels',
+                    *(f'{k}.jpg,{("rose|leaf", "leaf", "")[k % 3]}' for k in range(11)),
+                ]
+            )
+        )
+    )
     assert found.ready and 'more than once' not in found.text and 'cannot be used' not in found.text
-    assert 'warning: garden: labels.csv has no row for 1 photos' in found.text and 'warning: garden: photos with no label' in found.text
+    assert (
+        'warning: garden: labels.csv has no row for 1 photos' in found.text
+        and 'warning: garden: photos with no label' in found.text
+    )
 
 
 def test_like_photos_are_grouped_as_plain_loops_do():
@@ -193,18 +333,24 @@ def test_like_photos_are_grouped_as_plain_loops_do():
     v = rng.normal(size=(700, 8)).astype(np.float32)
     v[[600, 20, 699]], v[550] = v[3] + 1e-3, v[1]
     v /= np.linalg.norm(v, axis=1, keepdims=True)
-    v[5] = 0   # a plain surface
+    v[5] = 0  # a plain surface
     pairs = {(i, j) for i in range(700) for j in range(i) if float(v[i] @ v[j]) >= ALIKE}
-    assert [rows.tolist() for rows in same(v)] == [[1, 550], [3, 20, 600, 699]] and len(pairs) == 1 + 6
+    assert [rows.tolist() for rows in same(v)] == [[1, 550], [3, 20, 600, 699]] and len(
+        pairs
+    ) == 1 + 6
 
 
 def test_a_chain_of_like_photos_is_one_group_and_many_like_ones_fit_into_memory():
-    angle = np.arange(1300) * 0.15   # each is like its neighbours alone: cos 0.15 is above ALIKE, cos 0.3 below
-    chain = np.stack([np.cos(angle), np.sin(angle)], 1).astype(np.float32)[np.random.default_rng(0).permutation(1300)]
+    angle = (
+        np.arange(1300) * 0.15
+    )  # each is like its neighbours alone: cos 0.15 is above ALIKE, cos 0.3 below
+    chain = np.stack([np.cos(angle), np.sin(angle)], 1).astype(np.float32)[
+        np.random.default_rng(0).permutation(1300)
+    ]
     assert [len(rows) for rows in same(chain)] == [1300]
     alike = np.tile(chain[:1], (4000, 1))
     tracemalloc.start()
     assert [len(rows) for rows in same(alike)] == [4000]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 150e6   # 16 million pairs would take 256
+    assert peak < 150e6  # 16 million pairs would take 256

@@ -1,4 +1,5 @@
 """The miniatures: statistics, determinism, digit pools."""
+
 import hashlib
 import os
 import subprocess
@@ -12,11 +13,17 @@ import torch
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import labels, loading, miniatures
 
-CLASSES = {'mini_voc': (20, 1.46), 'mini_coco': (80, 2.94), 'mini_nus': (81, 1.89), 'mini_cub': (312, 31.4)}
+CLASSES = {
+    'mini_voc': (20, 1.46),
+    'mini_coco': (80, 2.94),
+    'mini_nus': (81, 1.89),
+    'mini_cub': (312, 31.4),
+}
 
 
 @cache
-def drawn(name): return miniatures.draw(name)
+def drawn(name):
+    return miniatures.draw(name)
 
 
 HASHES = '''
@@ -31,23 +38,40 @@ for name in miniatures.NAMES:
 @pytest.mark.slow
 def test_other_threads_and_another_processors_instructions_draw_the_same_bytes(capsys):
     threads = str(torch.get_num_threads() + 1)
-    older = {'ATEN_CPU_CAPABILITY': 'avx2', 'MKL_ENABLE_INSTRUCTIONS': 'AVX2', 'NPY_DISABLE_CPU_FEATURES': 'X86_V4'}
+    older = {
+        'ATEN_CPU_CAPABILITY': 'avx2',
+        'MKL_ENABLE_INSTRUCTIONS': 'AVX2',
+        'NPY_DISABLE_CPU_FEATURES': 'X86_V4',
+    }
     env = {**os.environ, 'OMP_NUM_THREADS': threads, 'MKL_NUM_THREADS': threads, **older}
-    there = subprocess.Popen([sys.executable, '-c', HASHES], env=env, stdout=subprocess.PIPE, text=True)
+    there = subprocess.Popen(
+        [sys.executable, '-c', HASHES], env=env, stdout=subprocess.PIPE, text=True
+    )
     exec(HASHES, {})
     here = capsys.readouterr().out
-    assert there.communicate()[0] == here and len(here.splitlines()) == 4 and len(set(here.split()[1::2])) == 4
+    assert (
+        there.communicate()[0] == here
+        and len(here.splitlines()) == 4
+        and len(set(here.split()[1::2])) == 4
+    )
 
 
 def test_the_sets_are_those_of_the_record():
     "A run can be continued, and evaluated, on another machine than the one that began it."
     prints = {name: loading.load(name).fingerprint for name in CLASSES}
-    assert prints == {'mini_voc': 'a68ce1d8c5408b38', 'mini_coco': 'fe2c52ab50b23025', 'mini_nus': 'ed378626163eb63f',
-                      'mini_cub': '327e8b006beae065'}
+    assert prints == {
+        'mini_voc': 'a68ce1d8c5408b38',
+        'mini_coco': 'fe2c52ab50b23025',
+        'mini_nus': 'ed378626163eb63f',
+        'mini_cub': '327e8b006beae065',
+    }
 
 
 def test_the_seed_draws_another_sample_of_the_same_classes():
-    a, b = miniatures.draw('mini_coco', train=30, test=10), miniatures.draw('mini_coco', train=30, test=10, seed=1)
+    a, b = (
+        miniatures.draw('mini_coco', train=30, test=10),
+        miniatures.draw('mini_coco', train=30, test=10, seed=1),
+    )
     assert not np.array_equal(a[0], b[0]) and not np.array_equal(a[1], b[1])
     assert a[2] == b[2] and np.array_equal(a[3], b[3])
 
@@ -55,19 +79,31 @@ def test_the_seed_draws_another_sample_of_the_same_classes():
 def test_each_digit_belongs_to_one_pool():
     pools = miniatures.digit_pools()
     assert sorted(np.concatenate(list(pools.values()))) == list(range(1797))
-    assert {name: round(len(rows) / 1797, 2) for name, rows in pools.items()} == {'pretrain': 0.4, 'train': 0.35, 'test': 0.25}
+    assert {name: round(len(rows) / 1797, 2) for name, rows in pools.items()} == {
+        'pretrain': 0.4,
+        'train': 0.35,
+        'test': 0.25,
+    }
 
 
 def test_pools_share_no_mask_of_a_symbol():
-    seen = {pool: {hashlib.md5(m.numpy().tobytes()).digest() for m in miniatures.symbol_masks(pool)[0]} for pool in miniatures.POOLS}
-    assert not seen['train'] & seen['test'] and not seen['pretrain'] & (seen['train'] | seen['test'])
-    for pool in miniatures.POOLS: assert set(miniatures.symbol_masks(pool)[1]) == set(range(len(miniatures.SYMBOLS)))
+    seen = {
+        pool: {hashlib.md5(m.numpy().tobytes()).digest() for m in miniatures.symbol_masks(pool)[0]}
+        for pool in miniatures.POOLS
+    }
+    assert not seen['train'] & seen['test'] and not seen['pretrain'] & (
+        seen['train'] | seen['test']
+    )
+    for pool in miniatures.POOLS:
+        assert set(miniatures.symbol_masks(pool)[1]) == set(range(len(miniatures.SYMBOLS)))
 
 
 def test_training_rows_are_drawn_from_the_training_pool_only(monkeypatch):
     asked = []
     masks = miniatures.symbol_masks
-    monkeypatch.setattr(miniatures, 'symbol_masks', lambda pool: (asked.append(pool), masks(pool))[1])
+    monkeypatch.setattr(
+        miniatures, 'symbol_masks', lambda pool: (asked.append(pool), masks(pool))[1]
+    )
     miniatures.draw('mini_voc', train=10, test=5)
     assert asked == ['train', 'test']
 
@@ -79,13 +115,15 @@ def test_class_count_and_positives_per_image_are_those_of_the_namesake(name):
     assert images.shape == (3000, 40, 40, 3) and images.dtype == np.uint8
     assert z.shape == (3000, count) and z.dtype == np.int8 and set(np.unique(z)) == {-1, 1}
     assert len(classes) == len(set(classes)) == count and all(isinstance(c, str) for c in classes)
-    for rows in (split != 'test', split == 'test'): assert abs((z[rows] > 0).sum(1).mean() / positives - 1) < 0.05
+    for rows in (split != 'test', split == 'test'):
+        assert abs((z[rows] > 0).sum(1).mean() / positives - 1) < 0.05
 
 
 @pytest.mark.parametrize('name', miniatures.NAMES)
 def test_every_class_has_a_positive_in_each_part(name):
     _, z, _, split = drawn(name)
-    for part in ('train', 'test'): assert (z[split == part] > 0).any(0).all()
+    for part in ('train', 'test'):
+        assert (z[split == part] > 0).any(0).all()
 
 
 @pytest.mark.parametrize('name', ['mini_voc', 'mini_coco', 'mini_nus'])
@@ -109,18 +147,50 @@ def test_only_mini_nus_has_images_without_a_positive():
 def test_validation_rows_are_those_of_the_split():
     split = drawn('mini_voc')[3]
     train, val = labels.split(2000)
-    assert np.array_equal(np.flatnonzero(split == 'train'), train) and np.array_equal(np.flatnonzero(split == 'val'), val)
+    assert np.array_equal(np.flatnonzero(split == 'train'), train) and np.array_equal(
+        np.flatnonzero(split == 'val'), val
+    )
     assert (split[2000:] == 'test').all()
 
 
 def test_the_bird_has_the_attribute_groups_of_cub():
-    sizes = [9, 15, 15, 15, 4, 15, 6, 15, 11, 15, 15, 14, 3, 15, 15, 15, 15, 5, 5, 14, 4, 4, 4, 15, 15, 15, 15, 4]  # in CUB's order
+    sizes = [
+        9,
+        15,
+        15,
+        15,
+        4,
+        15,
+        6,
+        15,
+        11,
+        15,
+        15,
+        14,
+        3,
+        15,
+        15,
+        15,
+        15,
+        5,
+        5,
+        14,
+        4,
+        4,
+        4,
+        15,
+        15,
+        15,
+        15,
+        4,
+    ]  # in CUB's order
     assert [len(values) for values in miniatures.GROUPS.values()] == sizes
     assert len(miniatures.ATTRIBUTES) == 312
 
 
 def test_annotators_miss_three_tenths_and_swap_some_of_the_rest_within_a_group():
-    has = np.zeros((4000, 312), bool); has[:, 0] = True  # one value of the first group, 9 values
+    has = np.zeros((4000, 312), bool)
+    has[:, 0] = True  # one value of the first group, 9 values
     reported = miniatures._report(has, np.random.RandomState(0)) > 0
     assert abs(reported[:, 0].mean() - 0.7 * 0.85) < 0.03
     assert abs(reported[:, 1:9].sum(1).mean() - 0.7 * 0.15) < 0.03 and not reported[:, 9:].any()
@@ -141,20 +211,30 @@ def test_single_objects_have_matching_targets():
     bird = targets['symbol'] == len(miniatures.SYMBOLS)
     assert images.shape == (101, 40, 40, 3) and bird.sum() == 25
     assert (targets['hue'][bird] == -1).all() and (targets['hue'][~bird] >= 0).all()
-    assert not targets['attributes'][~bird].any() and (targets['attributes'][bird].sum(1) >= 28).all()
+    assert (
+        not targets['attributes'][~bird].any() and (targets['attributes'][bird].sum(1) >= 28).all()
+    )
 
 
-WRONG = [({'name': 'mini_vox'}, "unknown miniature 'mini_vox'.*mini_voc"), ({'name': 'mini_voc', 'seed': -1}, 'unknown seed -1'),
-         ({'name': 'mini_voc', 'seed': 0.5}, 'unknown seed 0.5'), ({'name': 'mini_voc', 'train': 4}, 'train=4'),
-         ({'name': 'mini_voc', 'test': 0}, 'test=0')]
+WRONG = [
+    ({'name': 'mini_vox'}, "unknown miniature 'mini_vox'.*mini_voc"),
+    ({'name': 'mini_voc', 'seed': -1}, 'unknown seed -1'),
+    ({'name': 'mini_voc', 'seed': 0.5}, 'unknown seed 0.5'),
+    ({'name': 'mini_voc', 'train': 4}, 'train=4'),
+    ({'name': 'mini_voc', 'test': 0}, 'test=0'),
+]
 
 
 @pytest.mark.parametrize('wrong, told', WRONG)
 def test_wrong_arguments_of_draw_are_named(wrong, told):
-    with pytest.raises(SpmlError, match=told): miniatures.draw(**wrong)
+    with pytest.raises(SpmlError, match=told):
+        miniatures.draw(**wrong)
 
 
 def test_wrong_pool_and_wrong_name_are_named():
-    with pytest.raises(SpmlError, match="unknown pool of digits 'val'"): miniatures.draw_objects(4, 0, pool='val')
-    with pytest.raises(SpmlError, match='n=0'): miniatures.draw_objects(0, 0)
-    with pytest.raises(SpmlError, match='unknown miniature'): miniatures.class_names('voc')
+    with pytest.raises(SpmlError, match="unknown pool of digits 'val'"):
+        miniatures.draw_objects(4, 0, pool='val')
+    with pytest.raises(SpmlError, match='n=0'):
+        miniatures.draw_objects(0, 0)
+    with pytest.raises(SpmlError, match='unknown miniature'):
+        miniatures.class_names('voc')

@@ -27,21 +27,43 @@ X = torch.from_numpy(np.stack([noise(11, 8, seed=k) for k in range(28)])).permut
 @pytest.mark.parametrize('name', VIEWS)
 def test_every_view_gives_floats_in_range_channels_last_and_repeats_with_the_seed(name):
     before, function = X.clone(), view(name)
-    torch.manual_seed(3); first = function(X)
-    torch.manual_seed(3); again = function(X)
+    torch.manual_seed(3)
+    first = function(X)
+    torch.manual_seed(3)
+    again = function(X)
     other = function(X)
-    assert first.dtype == torch.float32 and first.shape == X.shape and first.is_contiguous(memory_format=torch.channels_last)
-    low, high = (-0.2, 1.2) if name == 'crop' else (0, 1)   # PCA lighting is added last
-    assert low <= first.min() and first.max() <= high and torch.equal(first, again) and torch.equal(X, before)
+    assert (
+        first.dtype == torch.float32
+        and first.shape == X.shape
+        and first.is_contiguous(memory_format=torch.channels_last)
+    )
+    low, high = (-0.2, 1.2) if name == 'crop' else (0, 1)  # PCA lighting is added last
+    assert (
+        low <= first.min()
+        and first.max() <= high
+        and torch.equal(first, again)
+        and torch.equal(X, before)
+    )
     assert torch.equal(first, other) == (name in ('plain', 'centre'))
     assert function(X[:1]).shape == (1, 3, 8, 11)
 
 
 def test_the_views_have_their_fixed_names():
-    assert set(VIEWS) == {'plain', 'flip', 'shift', 'strong', 'strong_bare', 'strong_shift', 'strong_shift_hue', 'crop', 'centre'}
+    assert set(VIEWS) == {
+        'plain',
+        'flip',
+        'shift',
+        'strong',
+        'strong_bare',
+        'strong_shift',
+        'strong_shift_hue',
+        'crop',
+        'centre',
+    }
 
 
-def test_plain_is_the_bytes_over_255(): assert torch.equal(view('plain')(X), X.float() / 255)
+def test_plain_is_the_bytes_over_255():
+    assert torch.equal(view('plain')(X), X.float() / 255)
 
 
 @pytest.mark.parametrize('name', ['flip'])
@@ -59,30 +81,57 @@ def test_shift_draws_every_offset_up_to_three_and_never_mirrors(name):
     ramp = torch.arange(8)[:, None] * 20 + torch.arange(11)
     out = (view(name)(ramp.to(torch.uint8).expand(600, 3, 8, 11)) * 255).round()
     offsets = 4 * 20 + 5 - out[:, 0, 4, 5]  # of the centre, which no shift moves out
-    assert {(round(float(o) / 20), float(o) - 20 * round(float(o) / 20)) for o in offsets} == {(i, j) for i in range(-3, 4) for j in range(-3, 4)}
+    assert {(round(float(o) / 20), float(o) - 20 * round(float(o) / 20)) for o in offsets} == {
+        (i, j) for i in range(-3, 4) for j in range(-3, 4)
+    }
     assert (out[..., 1:] >= out[..., :-1]).all() and (out[:, :, 1:] >= out[:, :, :-1]).all()
 
 
 def test_mirror_shift_and_cutout_equal_loops_over_pixels():
     x, which = X[:4, :, :7, :9], torch.tensor([True, False, True, False])
     down, right = torch.tensor([0, -3, 2, 1]), torch.tensor([3, 0, -1, -3])
-    y, z, colour = torch.tensor([0, 6, 3, 2]), torch.tensor([0, 8, 4, 7]), torch.randint(0, 256, (4, 3), dtype=torch.uint8)
-    mirrored, moved, holed = views.mirror(x, which), views.translate(x, down, right), views.cut_out(x, y, z, colour, 0.5)
+    y, z, colour = (
+        torch.tensor([0, 6, 3, 2]),
+        torch.tensor([0, 8, 4, 7]),
+        torch.randint(0, 256, (4, 3), dtype=torch.uint8),
+    )
+    mirrored, moved, holed = (
+        views.mirror(x, which),
+        views.translate(x, down, right),
+        views.cut_out(x, y, z, colour, 0.5),
+    )
     for b, c, i, j in np.ndindex(*x.shape):
         assert mirrored[b, c, i, j] == x[b, c, i, 8 - j if which[b] else j]
-        assert moved[b, c, i, j] == x[b, c, min(max(i - down[b], 0), 6), min(max(j - right[b], 0), 8)]
-        assert holed[b, c, i, j] == (colour[b, c] if y[b] - 2 <= i < y[b] + 2 and z[b] - 2 <= j < z[b] + 3 else x[b, c, i, j])
-    assert torch.equal(views.cut_out(x, y, z, colour, 0), x) and torch.equal(views.translate(x, 0 * down, 0 * right), x)
+        assert (
+            moved[b, c, i, j] == x[b, c, min(max(i - down[b], 0), 6), min(max(j - right[b], 0), 8)]
+        )
+        assert holed[b, c, i, j] == (
+            colour[b, c] if y[b] - 2 <= i < y[b] + 2 and z[b] - 2 <= j < z[b] + 3 else x[b, c, i, j]
+        )
+    assert torch.equal(views.cut_out(x, y, z, colour, 0), x) and torch.equal(
+        views.translate(x, 0 * down, 0 * right), x
+    )
 
 
 @pytest.mark.parametrize('name', v2.RandAugment._AUGMENTATION_SPACE)
 def test_each_operation_is_torchvisions_randaugment(name):
-    class Only(v2.RandAugment): _AUGMENTATION_SPACE = {name: v2.RandAugment._AUGMENTATION_SPACE[name]}  # noqa: RUF012
+    class Only(v2.RandAugment):
+        _AUGMENTATION_SPACE = {name: v2.RandAugment._AUGMENTATION_SPACE[name]}  # noqa: RUF012
+
     index = [key.replace('_', '') for key in views.OPERATIONS].index(name.lower())
     for magnitude in (0, 9, 30):
         torch.manual_seed(magnitude)
         signs = {tuple(Only(1, magnitude)(X[:1]).flatten().tolist()) for _ in range(8)}
-        ours = {tuple(views.rand_augment(X[:1], torch.tensor([[index]]), torch.tensor([[sign]]), magnitude).flatten().tolist()) for sign in (1, -1)}
+        ours = {
+            tuple(
+                views.rand_augment(
+                    X[:1], torch.tensor([[index]]), torch.tensor([[sign]]), magnitude
+                )
+                .flatten()
+                .tolist()
+            )
+            for sign in (1, -1)
+        }
         assert ours == signs, magnitude
     assert len(views.OPERATIONS) == 14
 
@@ -94,8 +143,13 @@ def test_what_an_image_becomes_does_not_depend_on_its_batch():
     together, factors = views.rand_augment(X, operations, signs), 2 * torch.rand(3, 28)
     jittered = views.colour_jitter(X / 255, *factors)
     for b in range(28):
-        assert torch.equal(together[b], views.rand_augment(X[b:b + 1], operations[:, b:b + 1], signs[:, b:b + 1])[0])
-        torch.testing.assert_close(jittered[b:b + 1], views.colour_jitter(X[b:b + 1] / 255, *factors[:, b:b + 1]))
+        assert torch.equal(
+            together[b],
+            views.rand_augment(X[b : b + 1], operations[:, b : b + 1], signs[:, b : b + 1])[0],
+        )
+        torch.testing.assert_close(
+            jittered[b : b + 1], views.colour_jitter(X[b : b + 1] / 255, *factors[:, b : b + 1])
+        )
 
 
 def test_colour_jitter_is_torchvisions_with_a_factor_an_image():
@@ -103,7 +157,10 @@ def test_colour_jitter_is_torchvisions_with_a_factor_an_image():
     out = views.colour_jitter(X[:3] / 255, *factors)
     for b in range(3):
         f = [float(value) for value in factors[:, b]]
-        expected = v2.functional.adjust_saturation(v2.functional.adjust_contrast(v2.functional.adjust_brightness(X[b] / 255, f[0]), f[1]), f[2])
+        expected = v2.functional.adjust_saturation(
+            v2.functional.adjust_contrast(v2.functional.adjust_brightness(X[b] / 255, f[0]), f[1]),
+            f[2],
+        )
         torch.testing.assert_close(out[b], expected, atol=2e-4, rtol=0)
     assert torch.equal(out[1], X[1] / 255) and (out[0, 0] - out[0, 1]).abs().max() < 1e-6
     assert ColorJitter(0.4).brightness == (0.6, 1.4)  # the range that 0.4 stands for
@@ -114,13 +171,21 @@ def test_each_part_of_the_strong_view_can_be_seen_alone():
     many, off = X.repeat(20, 1, 1, 1), dict(p=0, cutout=0, operations=0, jitter=0, grey_p=0)
     n = len(many)
     assert torch.equal(partial(VIEWS['strong'], **off)(many), many.float() / 255)
-    moved = partial(VIEWS['strong'], **off | {'p': 1.0})(many); assert torch.equal(moved, many.flip(3) / 255)
+    moved = partial(VIEWS['strong'], **off | {'p': 1.0})(many)
+    assert torch.equal(moved, many.flip(3) / 255)
     changed = (partial(VIEWS['strong'], **off | {'cutout': 0.5})(many) * 255).round() != many
-    assert 0.05 < changed.float().mean() < 0.25 and changed.any(1)[:, :, 0].any() and changed.any(1)[:, 7].any()
+    assert (
+        0.05 < changed.float().mean() < 0.25
+        and changed.any(1)[:, :, 0].any()
+        and changed.any(1)[:, 7].any()
+    )
     grey = partial(VIEWS['strong'], **off | {'grey_p': 0.2})(many)
     assert 0.15 < ((grey.amax(1) - grey.amin(1)).flatten(1).amax(1) < 1e-6).float().mean() < 0.25
     jittered = partial(VIEWS['strong'], **off | {'jitter': 0.4})(many)
-    assert 0.15 < (jittered == many.float() / 255).flatten(1).all(1).float().mean() < 0.25 and len(jittered) == n
+    assert (
+        0.15 < (jittered == many.float() / 255).flatten(1).all(1).float().mean() < 0.25
+        and len(jittered) == n
+    )
     shifted = partial(VIEWS['strong_shift'], **{**off, 'p': 0.0})(many)
     assert ((shifted * 255).round() != many).flatten(1).any(1).float().mean() > 0.9
 
@@ -133,13 +198,16 @@ def test_strong_shift_never_mirrors():
 
 
 def test_views_refuse_what_they_do_not_know():
-    with pytest.raises(SpmlError, match=r"unknown view 'stron'.*Did you mean 'strong'"): view('stron')
+    with pytest.raises(SpmlError, match=r"unknown view 'stron'.*Did you mean 'strong'"):
+        view('stron')
     for wrong in (X.float(), X[0], X[:, :1]):
-        with pytest.raises(SpmlError, match='uint8 images'): view('plain')(wrong)
+        with pytest.raises(SpmlError, match='uint8 images'):
+            view('plain')(wrong)
 
 
 def test_a_saved_generator_state_repeats_a_view():
-    state = torch.get_rng_state(); first = view('strong')(X)
+    state = torch.get_rng_state()
+    first = view('strong')(X)
     torch.set_rng_state(state)
     assert torch.equal(view('strong')(X), first)
 
@@ -148,22 +216,34 @@ def test_a_saved_generator_state_repeats_a_view():
 def test_on_a_gpu_the_same_seed_gives_the_same_views():
     store = np.stack([noise(40, 40, seed=k) for k in range(8)])
     here, there = batch(store, range(8)), batch(store, range(8), 'cuda')
-    assert there.is_cuda and there.is_contiguous(memory_format=torch.channels_last) and torch.equal(there.cpu(), here)
+    assert (
+        there.is_cuda
+        and there.is_contiguous(memory_format=torch.channels_last)
+        and torch.equal(there.cpu(), here)
+    )
     for name in VIEWS:
-        torch.manual_seed(0); expected = view(name)(here)
-        torch.manual_seed(0); assert (view(name)(there).cpu() - expected).abs().mean() < 0.02, name
+        torch.manual_seed(0)
+        expected = view(name)(here)
+        torch.manual_seed(0)
+        assert (view(name)(there).cpu() - expected).abs().mean() < 0.02, name
 
 
 # ---- Two-way's colours
 
+
 def test_jitter_in_order_is_torchvisions_steps_one_after_another():
     torch.manual_seed(0)
-    x, factors, order = torch.rand(6, 3, 9, 8), 0.5 + torch.rand(3, 6), torch.tensor([[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1], [2, 1, 2, 0, 1, 0]])
+    x, factors, order = (
+        torch.rand(6, 3, 9, 8),
+        0.5 + torch.rand(3, 6),
+        torch.tensor([[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1], [2, 1, 2, 0, 1, 0]]),
+    )
     steps = [F.adjust_brightness, F.adjust_contrast, F.adjust_saturation]
     out = jitter_in_order(x.clone(), factors, order)
     for b in range(6):
         expected = x[b]
-        for k in order[:, b].tolist(): expected = steps[k](expected, float(factors[k, b]))
+        for k in order[:, b].tolist():
+            expected = steps[k](expected, float(factors[k, b]))
         assert torch.allclose(out[b], expected, atol=1e-5), b
 
 
@@ -172,7 +252,9 @@ def test_lighting_adds_one_colour_an_image_along_the_principal_axes():
     grey = torch.full((4000, 3, 2, 2), 128, dtype=torch.uint8)
     added = partial(VIEWS['crop'], p=0.0, jitter=0.0)(grey) - 128 / 255
     assert (added.flatten(2).amax(2) - added.flatten(2).amin(2)).max() < 1e-6
-    axes = torch.tensor([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])
+    axes = torch.tensor(
+        [[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]]
+    )
     expected = axes @ torch.diag((0.1 * torch.tensor([0.2175, 0.0188, 0.0045])) ** 2) @ axes.T
     assert torch.allclose(torch.cov(added[:, :, 0, 0].T), expected, rtol=0.15, atol=2e-6)
 
@@ -181,24 +263,31 @@ def test_without_jitter_and_lighting_a_crop_is_mirrored_or_not():
     torch.manual_seed(0)
     x = torch.randint(0, 256, (300, 3, 6, 5), dtype=torch.uint8)
     out = partial(VIEWS['crop'], jitter=0.0, lighting=0.0)(x)
-    same, mirrored = (torch.isclose(out, y / 255, atol=1e-6).flatten(1).all(1) for y in (x, x.flip(3)))
+    same, mirrored = (
+        torch.isclose(out, y / 255, atol=1e-6).flatten(1).all(1) for y in (x, x.flip(3))
+    )
     assert (same ^ mirrored).all() and 0.4 < mirrored.float().mean() < 0.6
 
 
 # ---- LAC's strong views
 
+
 def test_the_bare_strong_view_has_neither_jitter_nor_grey():
     torch.manual_seed(0)
-    x, off = torch.randint(0, 256, (200, 3, 6, 5), dtype=torch.uint8), dict(p=0.0, cutout=0.0, operations=0)
+    x, off = (
+        torch.randint(0, 256, (200, 3, 6, 5), dtype=torch.uint8),
+        dict(p=0.0, cutout=0.0, operations=0),
+    )
     assert torch.equal(partial(VIEWS['strong_bare'], **off)(x), x / 255)
     assert not torch.isclose(partial(VIEWS['strong'], **off)(x), x / 255, atol=1e-6).all()
     changed = (partial(VIEWS['strong_bare'], p=0.0)(x) != x / 255).flatten(1).any(1).float().mean()
-    assert changed > 0.9   # Cutout and RandAugment are there
+    assert changed > 0.9  # Cutout and RandAugment are there
 
 
 def named_hue(floats):
     "(B, H, W) number of the nearest named hue, and saturation."
     from matplotlib.colors import rgb_to_hsv
+
     hsv = rgb_to_hsv(floats.permute(0, 2, 3, 1).clamp(0, 1).numpy())
     apart = np.abs((hsv[..., :1] - np.array([*miniatures.HUES.values()]) / 360 + 0.5) % 1 - 0.5)
     return apart.argmin(-1), hsv[..., 1]
@@ -206,12 +295,26 @@ def named_hue(floats):
 
 def test_the_miniatures_strong_view_keeps_the_hue_and_the_photos_does_not():
     torch.manual_seed(0)
-    hues = torch.tensor([[200, 30, 30], [200, 110, 30], [200, 190, 30], [30, 190, 40], [30, 190, 190], [40, 70, 200], [130, 30, 200], [200, 30, 130]], dtype=torch.uint8)
+    hues = torch.tensor(
+        [
+            [200, 30, 30],
+            [200, 110, 30],
+            [200, 190, 30],
+            [30, 190, 40],
+            [30, 190, 190],
+            [40, 70, 200],
+            [130, 30, 200],
+            [200, 30, 130],
+        ],
+        dtype=torch.uint8,
+    )
     x = hues.repeat(60, 1)[:, :, None, None].repeat(1, 1, 9, 9).clone()
-    x[:, :, :2] = 90   # a grey border, so that there is something to stretch
+    x[:, :, :2] = 90  # a grey border, so that there is something to stretch
     before, _ = named_hue(x / 255)
+
     def kept(name):
         after, saturation = named_hue(partial(VIEWS[name], cutout=0.0)(x))
         inner = (after[:, 4:7, 4:7], before[:, 4:7, 4:7], saturation[:, 4:7, 4:7])
         return ((inner[0] == inner[1]) & (inner[2] > 0.15)).mean()
+
     assert kept('strong_shift_hue') > 0.9 > 0.75 > kept('strong_shift')

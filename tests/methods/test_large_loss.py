@@ -1,4 +1,5 @@
 """Large loss: the authors' values, ties, and labels that are corrected for good. The formula is checked in the notebook."""
+
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,8 +20,12 @@ def value_and_gradient(loss, s, *rest, **hparams):
     return value.detach(), torch.autograd.grad(value, s)[0]
 
 
-def run(method, s, index): return method.loss(ViewOutputs(weak=SimpleNamespace(logits=s)), index)
-def entries(mask): return {tuple(e) for e in mask.nonzero().tolist()}
+def run(method, s, index):
+    return method.loss(ViewOutputs(weak=SimpleNamespace(logits=s)), index)
+
+
+def entries(mask):
+    return {tuple(e) for e in mask.nonzero().tolist()}
 
 
 @pytest.mark.parametrize('name', NAMES)
@@ -30,42 +35,55 @@ def test_golden_through_the_method(golden, name, epoch):
     z = torch.tensor(data['z'])
     method = create(NAMES[name], z, epochs=5, delta=data['hp']['delta_rel'])
     method.start_epoch(epoch)
-    value, gradient = value_and_gradient(lambda s: run(method, s, torch.arange(len(z))), torch.tensor(data['logits']))
+    value, gradient = value_and_gradient(
+        lambda s: run(method, s, torch.arange(len(z))), torch.tensor(data['logits'])
+    )
     assert abs(value.item() - data['loss']) <= 1e-6 * abs(data['loss'])
     assert np.abs(gradient.numpy() - data['grad']).max() <= 1e-6 * np.abs(data['grad']).max()
     edited = set(zip(*data['edited'].tolist(), strict=True))
-    assert entries(large_loss_mask(torch.tensor(data['logits']), z, 'permanent', method.fraction)) == edited
+    assert (
+        entries(large_loss_mask(torch.tensor(data['logits']), z, 'permanent', method.fraction))
+        == edited
+    )
     assert entries((method.z == 1) & (z != 1)) == (edited if name == 'LL-Cp' else set())
 
 
 def test_ties_with_the_kth_value_change_the_loss_and_no_label():
-    s, z = torch.tensor([[3., 2., 2., 2.], [0., 5., 1., -1.]]), torch.tensor([[0, 0, 0, 0], [0, 1, 0, 0]])
+    s, z = (
+        torch.tensor([[3.0, 2.0, 2.0, 2.0], [0.0, 5.0, 1.0, -1.0]]),
+        torch.tensor([[0, 0, 0, 0], [0, 1, 0, 0]]),
+    )
     assert entries(large_loss_mask(s, z, 'reject', 2 / 8)) == {(0, 0), (0, 1), (0, 2), (0, 3)}
     assert entries(large_loss_mask(s, z, 'permanent', 2 / 8)) == {(0, 0)}
 
 
 def test_k_is_rounded_up_but_not_by_rounding_errors():
-    s, z = torch.arange(480.).reshape(6, 80), torch.zeros(6, 80)
-    assert 480 * (0.1 * 3) > 144   # in floating point
+    s, z = torch.arange(480.0).reshape(6, 80), torch.zeros(6, 80)
+    assert 480 * (0.1 * 3) > 144  # in floating point
     assert large_loss_mask(s, z, 'reject', 0.1 * 3).sum() == 144
     assert large_loss_mask(s, z, 'reject', 144.2 / 480).sum() == 145
 
 
 @pytest.mark.parametrize('scheme', SCHEMES)
 def test_known_labels_are_never_touched(scheme):
-    s = torch.tensor([[9., 8., 7., -5.]])
-    mask = large_loss_mask(s, torch.tensor([[1, -1, 0, 0]]), scheme, 1.)
+    s = torch.tensor([[9.0, 8.0, 7.0, -5.0]])
+    mask = large_loss_mask(s, torch.tensor([[1, -1, 0, 0]]), scheme, 1.0)
     assert entries(mask) == ({(0, 2)} if scheme == 'permanent' else {(0, 2), (0, 3)})
-    assert not large_loss_mask(s, torch.tensor([[1, -1, 1, -1]]), scheme, 1.).any()
+    assert not large_loss_mask(s, torch.tensor([[1, -1, 1, -1]]), scheme, 1.0).any()
 
 
 def test_the_recipe_is_a_head_at_ten_times_the_rate():
-    for name in NAMES.values(): assert resolve(Config(loss=name)).head_lr_multiplier == 10
+    for name in NAMES.values():
+        assert resolve(Config(loss=name)).head_lr_multiplier == 10
     assert resolve(Config(loss='an')).head_lr_multiplier == 1
 
 
 def test_the_share_grows_for_two_and_is_constant_for_the_third():
-    for name, wanted in (('llr', [0, 0.25, 0.5, 0.75, 1, 1]), ('llct', [0, 0.25, 0.5, 0.75, 1, 1]), ('llcp', [0, 0.25, 0.25, 0.25, 0.25, 0.25])):
+    for name, wanted in (
+        ('llr', [0, 0.25, 0.5, 0.75, 1, 1]),
+        ('llct', [0, 0.25, 0.5, 0.75, 1, 1]),
+        ('llcp', [0, 0.25, 0.25, 0.25, 0.25, 0.25]),
+    ):
         method, got = create(name, torch.eye(3), epochs=6, delta=0.25), []
         for e in range(1, 7):
             method.start_epoch(e)
@@ -77,7 +95,7 @@ def test_permanent_corrections_reach_only_the_batchs_rows_and_the_checkpoint():
     z = torch.zeros(5, 4, dtype=torch.int8)
     method = create('llcp', z, epochs=3, delta=0.5)
     method.start_epoch(1)
-    s = torch.tensor([[4., 3., 2., 1.], [0., -1., -2., -3.]])
+    s = torch.tensor([[4.0, 3.0, 2.0, 1.0], [0.0, -1.0, -2.0, -3.0]])
     run(method, s, torch.tensor([3, 1]))
     assert not method.z.any()
     method.start_epoch(2)
@@ -93,7 +111,7 @@ def test_permanent_corrections_reach_only_the_batchs_rows_and_the_checkpoint():
 def test_permanent_corrections_reach_an_image_that_is_twice_in_a_batch_and_are_made_in_training_alone():
     method = create('llcp', torch.zeros(5, 4, dtype=torch.int8), epochs=3, delta=0.5)
     method.start_epoch(2)
-    s, index = torch.tensor([[4., 3., 2., 1.], [0., -1., -2., -3.]]), torch.tensor([3, 3])
+    s, index = torch.tensor([[4.0, 3.0, 2.0, 1.0], [0.0, -1.0, -2.0, -3.0]]), torch.tensor([3, 3])
     run(method.eval(), s, index)
     assert not method.z.any()
     run(method.train(), s, index)
@@ -114,11 +132,19 @@ def test_edits_act_from_the_second_epoch_on_and_for_the_third_from_the_first_wri
     z, s = torch.eye(5, 4), torch.randn(5, 4, generator=torch.manual_seed(0))
     for name in ('llr', 'llct'):
         assert since(create(name, z, epochs=3, delta=0.05), s) == [-1, 2, 2]
-        assert since(create(name, z, epochs=3, delta=0.0), s) == since(create(name, 2 * z - 1, epochs=3, delta=0.05), s) == [-1, -1, -1]
+        assert (
+            since(create(name, z, epochs=3, delta=0.0), s)
+            == since(create(name, 2 * z - 1, epochs=3, delta=0.05), s)
+            == [-1, -1, -1]
+        )
     assert since(create('llcp', z, epochs=3, delta=0.1), s) == [-1, 2, 2]
-    assert since(create('llcp', z, epochs=3, delta=0.05), s) == [-1, -1, -1]   # k = 1: nothing lies strictly above the largest
+    assert since(create('llcp', z, epochs=3, delta=0.05), s) == [
+        -1,
+        -1,
+        -1,
+    ]  # k = 1: nothing lies strictly above the largest
     late = create('llcp', z, epochs=4, delta=0.1)
-    assert since(late, torch.zeros(5, 4), epochs=3) == [-1, -1, -1]            # ties are not written
+    assert since(late, torch.zeros(5, 4), epochs=3) == [-1, -1, -1]  # ties are not written
     late.start_epoch(4)
     run(late, s, torch.arange(5))
     assert late.acts_since == 4
@@ -132,9 +158,17 @@ def test_temporary_schemes_leave_the_labels_alone(name):
     assert torch.equal(method.z, torch.eye(5, 4).to(torch.int8))
 
 
-@pytest.mark.parametrize(('attempt', 'words'), [
-    (lambda s, z: large_loss(s, z, scheme='corect'), ('corect', "Did you mean 'correct'?")), (lambda s, z: large_loss(s, z, fraction=1.5), ('fraction', '1.5')),
-    (lambda s, z: large_loss_mask(s, z, 'drop', 0.), ('drop', 'permanent')), (lambda s, z: create('llr', z, epochs=1, delta=-0.1), ('delta', '-0.1'))])
+@pytest.mark.parametrize(
+    ('attempt', 'words'),
+    [
+        (lambda s, z: large_loss(s, z, scheme='corect'), ('corect', "Did you mean 'correct'?")),
+        (lambda s, z: large_loss(s, z, fraction=1.5), ('fraction', '1.5')),
+        (lambda s, z: large_loss_mask(s, z, 'drop', 0.0), ('drop', 'permanent')),
+        (lambda s, z: create('llr', z, epochs=1, delta=-0.1), ('delta', '-0.1')),
+    ],
+)
 def test_wrong_values_are_named(attempt, words):
-    with pytest.raises(SpmlError) as error: attempt(torch.zeros(2, 3), torch.zeros(2, 3))
-    for word in words: assert word in str(error.value)
+    with pytest.raises(SpmlError) as error:
+        attempt(torch.zeros(2, 3), torch.zeros(2, 3))
+    for word in words:
+        assert word in str(error.value)

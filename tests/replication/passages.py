@@ -1,4 +1,5 @@
 "Whether the numbers of spml_nb/assets/papers are those that the papers' texts print; passages.yml says where each table stands."
+
 import hashlib
 import math
 import re
@@ -13,7 +14,8 @@ NUMBER = re.compile(r'(?<![A-Za-z\d])\d+(?:,\d{3})*(?:\.\d+)?(?:\s?e\s?[-−]\s?
 
 
 @lru_cache
-def passages(): return yaml.safe_load(Path(__file__).with_name('passages.yml').read_text(encoding='utf-8'))
+def passages():
+    return yaml.safe_load(Path(__file__).with_name('passages.yml').read_text(encoding='utf-8'))
 
 
 def numbers(text):
@@ -30,19 +32,35 @@ def others(text):
 def values(cells, row, column):
     "A cell's mean and standard deviation, those that are numbers: [(value, decimals, what)]."
     cell = cells.loc[(row, column)]
-    return [(cell[part], cell.decimals, f'{row}, {column}, {part}') for part in ('mean', 'std') if not math.isnan(cell[part])]
+    return [
+        (cell[part], cell.decimals, f'{row}, {column}, {part}')
+        for part in ('mean', 'std')
+        if not math.isnan(cell[part])
+    ]
 
 
 def expected_lines(paper, table):
     "The numbers that each line of a table's text should have. As a rule a line is a row; where a text has merged lines, `lines` says what stands in each."
-    place, cells = passages()[paper]['tables'][table], published.cells(paper, table).set_index(['row', 'column'])
+    place, cells = (
+        passages()[paper]['tables'][table],
+        published.cells(paper, table).set_index(['row', 'column']),
+    )
     columns, rows = list(cells.index.unique('column')), list(cells.index.unique('row'))
     if 'lines' in place:
         body = []
         for line in place['lines']:
-            at = [(r, c) for c in columns for r in line['rows']] if 'rows' in line else [(r, c) for r, c, *_ in line['cells']]
+            at = (
+                [(r, c) for c in columns for r in line['rows']]
+                if 'rows' in line
+                else [(r, c) for r, c, *_ in line['cells']]
+            )
             body.append(others(line.get('other')) + [v for r, c in at for v in values(cells, r, c)])
-    else: body = [others(place.get('other', {}).get(row)) + [v for c in columns for v in values(cells, row, c)] for row in rows]
+    else:
+        body = [
+            others(place.get('other', {}).get(row))
+            + [v for c in columns for v in values(cells, row, c)]
+            for row in rows
+        ]
     lines = [*map(others, place.get('header', [])), *body, *map(others, place.get('footer', []))]
     return [line for line in lines if line]
 
@@ -51,30 +69,53 @@ def text_of(paper, table, folder):
     "The part of a paper's text that holds a table."
     parts = []
     for place in passages()[paper]['tables'][table]['blocks']:
-        text = (Path(folder) / place.get('file', passages()[paper]['text'])).read_text(encoding='utf-8')
-        assert text.count(place['start']) == 1, f'{paper}, table {table}: {place["start"]!r} is in the text {text.count(place["start"])} times'
+        text = (Path(folder) / place.get('file', passages()[paper]['text'])).read_text(
+            encoding='utf-8'
+        )
+        assert text.count(place['start']) == 1, (
+            f'{paper}, table {table}: {place["start"]!r} is in the text {text.count(place["start"])} times'
+        )
         begin = text.index(place['start'])
-        parts.append(text[begin:text.index(place['end'], begin + len(place['start']))])
+        parts.append(text[begin : text.index(place['end'], begin + len(place['start']))])
     return '\n'.join(parts)
 
 
 def _equal(text, number):
     value, decimals, _ = number
-    return float(text) == value and (decimals is None or 'e' in text or len(text.partition('.')[2]) == decimals)
+    return float(text) == value and (
+        decimals is None or 'e' in text or len(text.partition('.')[2]) == decimals
+    )
 
 
 def problems(paper, table, folder):
     "How a table differs from its text: messages, none if all is well."
-    lines, wanted = [n for n in map(numbers, text_of(paper, table, folder).splitlines()) if n], expected_lines(paper, table)
-    wrong = [f'the text has {len(lines)} lines with numbers, the file {len(wanted)}'] if len(lines) != len(wanted) else []
+    lines, wanted = (
+        [n for n in map(numbers, text_of(paper, table, folder).splitlines()) if n],
+        expected_lines(paper, table),
+    )
+    wrong = (
+        [f'the text has {len(lines)} lines with numbers, the file {len(wanted)}']
+        if len(lines) != len(wanted)
+        else []
+    )
     for line, want in zip(lines, wanted, strict=False):
-        if len(line) == len(want) and all(map(_equal, line, want)): continue
-        first = next((w[2] for n, w in zip(line, want, strict=False) if not _equal(n, w)), 'the number of numbers')
-        wrong.append(f"the text has {' '.join(line)}; the file has {' '.join(f'{w[0]:g}' for w in want)}; first difference: {first}")
+        if len(line) == len(want) and all(map(_equal, line, want)):
+            continue
+        first = next(
+            (w[2] for n, w in zip(line, want, strict=False) if not _equal(n, w)),
+            'the number of numbers',
+        )
+        wrong.append(
+            f"the text has {' '.join(line)}; the file has {' '.join(f'{w[0]:g}' for w in want)}; first difference: {first}"
+        )
     return wrong
 
 
 def digest(paper):
     "A fingerprint of all numbers of a paper, so that a changed one is noticed where the texts are not at hand."
-    lines = [' '.join(repr(float(number[0])) for number in line) for table in published.tables(paper) for line in expected_lines(paper, table)]
+    lines = [
+        ' '.join(repr(float(number[0])) for number in line)
+        for table in published.tables(paper)
+        for line in expected_lines(paper, table)
+    ]
     return hashlib.sha256('\n'.join(lines).encode()).hexdigest()[:16]

@@ -1,4 +1,5 @@
 """How much another rate of AN's own search would change: the three that validation likes best, with all seeds."""
+
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +12,23 @@ from spml_nb.replication import choice, tables
 RECORD = Path(__file__).resolve().parents[2] / 'outputs' / 'runs.csv'
 
 
-def search(): return sweeps.candidates(sweeps.Row('an', 'linear'), 'photos', 'ccp')
+def search():
+    return sweeps.candidates(sweeps.Row('an', 'linear'), 'photos', 'ccp')
 
 
 @pytest.fixture(scope='module')
 def known():
     "A search on ccp whose validation mAP falls from the third rate on, and final runs at three rates: 30, then one more, then two less."
-    lines = {sweeps.key(c): {'val_map': 50.0 - abs(k - 2), 'test_map': 0.0} for k, c in enumerate(search())}
+    lines = {
+        sweeps.key(c): {'val_map': 50.0 - abs(k - 2), 'test_map': 0.0}
+        for k, c in enumerate(search())
+    }
     first = choice.planned(pd.DataFrame.from_dict(lines, orient='index'))
-    for run in first.itertuples(): lines[sweeps.key(run.config)] = {'val_map': 0.0, 'test_map': {1: 30.0, 2: 31.0, 3: 28.0}[run.place] + run.seed * (1 + run.place)}
+    for run in first.itertuples():
+        lines[sweeps.key(run.config)] = {
+            'val_map': 0.0,
+            'test_map': {1: 30.0, 2: 31.0, 3: 28.0}[run.place] + run.seed * (1 + run.place),
+        }
     return pd.DataFrame.from_dict(lines, orient='index')
 
 
@@ -27,20 +36,35 @@ def test_the_three_best_rates_are_trained_with_every_seed(known):
     planned = choice.planned(known, ['ccp'])
     rates = planned.groupby('place').config.first().map(lambda c: c.lr)
     tried = search()
-    assert rates.tolist() == [tried[2].lr, tried[1].lr, tried[3].lr] and (planned.groupby('place').seed.apply(list).map(lambda s: s == list(range(10)))).all()
-    assert planned.config[0] == sweeps.finals(sweeps.Row('an', 'linear'), 'photos', 'ccp', known)[0]   # the board's own run
-    assert not len(choice.planned(known.drop(sweeps.key(tried[9]))))   # a search that is not through has chosen nothing
+    assert (
+        rates.tolist() == [tried[2].lr, tried[1].lr, tried[3].lr]
+        and (planned.groupby('place').seed.apply(list).map(lambda s: s == list(range(10)))).all()
+    )
+    assert (
+        planned.config[0] == sweeps.finals(sweeps.Row('an', 'linear'), 'photos', 'ccp', known)[0]
+    )  # the board's own run
+    assert not len(
+        choice.planned(known.drop(sweeps.key(tried[9])))
+    )  # a search that is not through has chosen nothing
 
 
 def test_changes_are_paired_by_seed_over_seeds_alone(known):
     found = choice.outcome(choice.planned(known)).set_index('place')
     by_hand = np.array([1 + s for s in range(10)]), np.array([-2 + 2 * s for s in range(10)])
     for place, d in zip((2, 3), by_hand, strict=True):
-        assert (found.change[place].mean, found.change[place].error) == pytest.approx((d.mean(), d.std(ddof=1) / 10 ** 0.5))
+        assert (found.change[place].mean, found.change[place].error) == pytest.approx(
+            (d.mean(), d.std(ddof=1) / 10**0.5)
+        )
     text = choice.markdown(found.reset_index())
-    assert 'The largest rises: AN, linear head, +7.0 ± ' in text and ' on ccp. Gains over that AN' in text and '| ccp | AN, linear head | ' in text
+    assert (
+        'The largest rises: AN, linear head, +7.0 ± ' in text
+        and ' on ccp. Gains over that AN' in text
+        and '| ccp | AN, linear head | ' in text
+    )
     assert choice.markdown(found.reset_index()[:1]).startswith('No runs yet: `spml sweep choice`')
-    without = choice.markdown(found.reset_index().query('place != 2'))   # the third stays in its column
+    without = choice.markdown(
+        found.reset_index().query('place != 2')
+    )  # the third stays in its column
     assert ' | – | +7.0 ± ' in without and ' | – | ' not in text
 
 
@@ -48,8 +72,21 @@ def test_changes_are_paired_by_seed_over_seeds_alone(known):
 def test_what_the_claims_say_of_ems_rates_is_so():
     "em_apl-apl: EM with APL against EM at its three best rates, on the cosine head."
     known = tables.record(RECORD)
-    def level(configs): return known.test_map.reindex([sweeps.key(c) for c in configs]).mean()
+
+    def level(configs):
+        return known.test_map.reindex([sweeps.key(c) for c in configs]).mean()
+
     em = choice.planned(known, ['voc12_animals']).query("what == 'EM, cosine head'")
-    apl, own = ({name: level(sweeps.finals(sweeps.Row(loss, 'cosine'), 'photos', name, known)) for name in ('voc12_animals', 'coco18')} for loss in ('em_apl', 'em'))
-    assert (apl['voc12_animals'] - em.groupby('place').test_map.mean()).round(1).tolist() == [2.5, -0.3, 0.7] and em.config.iloc[0].lr > 0.09
+    apl, own = (
+        {
+            name: level(sweeps.finals(sweeps.Row(loss, 'cosine'), 'photos', name, known))
+            for name in ('voc12_animals', 'coco18')
+        }
+        for loss in ('em_apl', 'em')
+    )
+    assert (apl['voc12_animals'] - em.groupby('place').test_map.mean()).round(1).tolist() == [
+        2.5,
+        -0.3,
+        0.7,
+    ] and em.config.iloc[0].lr > 0.09
     assert abs(apl['coco18'] - own['coco18']) < 0.4

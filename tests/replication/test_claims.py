@@ -1,4 +1,5 @@
 """The claims of the papers' texts: each a sentence about names that exist, decided by numbers in the same way as by hand."""
+
 import json
 import re
 
@@ -33,10 +34,12 @@ REPRODUCED, REVERSED, NONE, UNDECIDED, NOT_RUN, NOT_EXERCISED = WORDS
 CLAIMS = claims.claims()
 
 
-def claim_named(id): return next(claim for claim in CLAIMS if claim.id == id)
+def claim_named(id):
+    return next(claim for claim in CLAIMS if claim.id == id)
 
 
-def decide(claim, value): return verdict_of(claim.places(value))
+def decide(claim, value):
+    return verdict_of(claim.places(value))
 
 
 def operands(claim):
@@ -48,120 +51,257 @@ def operands(claim):
 
 # Form
 
+
 def test_there_are_claims_of_every_paper_and_none_twice():
-    assert len(CLAIMS) == 79 and list(dict.fromkeys(claim.paper for claim in CLAIMS)) == list(published.ORDER)
-    assert len({claim.id for claim in CLAIMS}) == len({claim.sentence for claim in CLAIMS}) == len(CLAIMS)
+    assert len(CLAIMS) == 79 and list(dict.fromkeys(claim.paper for claim in CLAIMS)) == list(
+        published.ORDER
+    )
+    assert (
+        len({claim.id for claim in CLAIMS})
+        == len({claim.sentence for claim in CLAIMS})
+        == len(CLAIMS)
+    )
     assert claims.claims('lac') == [claim for claim in CLAIMS if claim.paper == 'lac']
-    with pytest.raises(SpmlError, match="unknown paper 'hmm'"): claims.claims('hmm')
+    with pytest.raises(SpmlError, match="unknown paper 'hmm'"):
+        claims.claims('hmm')
 
 
 @pytest.mark.parametrize('claim', CLAIMS, ids=lambda claim: claim.id)
 def test_a_claim_is_a_sentence_about_runs_that_exist(claim):
-    assert claim.where and claim.sentence[0].isupper() and claim.sentence.endswith('.') and claim.sentence.count('. ') == 0
+    assert (
+        claim.where
+        and claim.sentence[0].isupper()
+        and claim.sentence.endswith('.')
+        and claim.sentence.count('. ') == 0
+    )
     asked, places = operands(claim)
     assert places and len({place.name for place in places}) == len(places)
     for place in places:
-        assert place.contrasts and all(len(c.numbers) == len(c.weights) and c.effect() for c in place.contrasts)
-        differences = [c for c in place.contrasts if len(c.numbers) > 1 and not c.between.endswith('% of the other')]
+        assert place.contrasts and all(
+            len(c.numbers) == len(c.weights) and c.effect() for c in place.contrasts
+        )
+        differences = [
+            c
+            for c in place.contrasts
+            if len(c.numbers) > 1 and not c.between.endswith('% of the other')
+        ]
         assert all(sum(c.weights) == pytest.approx(0, abs=1e-9) for c in differences)
-    cells = {(table, row, column): config or pretraining for table in claim.tables for row, column, config, pretraining in
-             published.cells(claim.paper, table)[['row', 'column', 'config', 'pretraining']].itertuples(index=False)}
+    cells = {
+        (table, row, column): config or pretraining
+        for table in claim.tables
+        for row, column, config, pretraining in published.cells(claim.paper, table)[
+            ['row', 'column', 'config', 'pretraining']
+        ].itertuples(index=False)
+    }
     assert all(cells[operand.cell] for operand in asked if operand.cell)
-    if claim.inferred: assert claim.tables and not claim.lost
+    if claim.inferred:
+        assert claim.tables and not claim.lost
     resolved = [resolve(Config(**operand.config)) for operand in asked if operand.config]
     assert all(a != b for k, a in enumerate(resolved) for b in resolved[:k])
-    assert {operand.config['dataset'] for operand in asked if operand.config} <= {dataset for dataset, (photos, _) in published.STAND_INS.items() if photos}
+    assert {operand.config['dataset'] for operand in asked if operand.config} <= {
+        dataset for dataset, (photos, _) in published.STAND_INS.items() if photos
+    }
 
 
 def test_a_name_that_its_table_lacks_is_refused():
     table = TableScores('two_way', '2', lambda operand: Number({}))
-    for where, message in ((('ε = 4', 'ε = 4'), "unknown row of table 2 of 'two_way' 'ε = 4'; allowed: mAP@class, mAP@sample"),
-                           (('mAP@class', ['ε = 4', 'ε = 5']), "unknown column of table 2 of 'two_way' 'ε = 5'")):
-        with pytest.raises(SpmlError, match=message): table[where]
+    for where, message in (
+        (
+            ('ε = 4', 'ε = 4'),
+            "unknown row of table 2 of 'two_way' 'ε = 4'; allowed: mAP@class, mAP@sample",
+        ),
+        (('mAP@class', ['ε = 4', 'ε = 5']), "unknown column of table 2 of 'two_way' 'ε = 5'"),
+    ):
+        with pytest.raises(SpmlError, match=message):
+            table[where]
 
 
-TEXTS = {'hml': 'hml', 'opml': 'opml', 'lac': 'lac', 'two_way': 'two_way', 'em_apl': 'em_apl_supplement'}
+TEXTS = {
+    'hml': 'hml',
+    'opml': 'opml',
+    'lac': 'lac',
+    'two_way': 'two_way',
+    'em_apl': 'em_apl_supplement',
+}
 PASSAGES = SHARED / 'papers'
-SAID = {   # what the texts say, word by word, where a claim follows a wording closely
+SAID = {  # what the texts say, word by word, where a claim follows a wording closely
     'hml-partial': 'our method performs better with any proportion of positive labels',
     'hml-partial-trend': 'the smaller the number of positives, the more significant the improvement',
     'hml-partial-drop': 'the performance drops 40% in the VOC12 dataset with 10% positive labels',
-    'hml-adaptive': 'performs slightly better than the fixed variant', 'hml-margin-peak': 'firstly strengthened and then weakened',
-    'two_way-bias-helps': 'The logit bias slightly improves performance', 'two_way-imagenet': 'three losses produce similar performances on ImageNet',
-    'opml-confidence': 'the frequency of OPML is larger than BCE', 'opml-weight': 'keeps stable when', 'em_apl-f1-cub': 'both micro-F1 and macro-F1 are 0',
-    'em_apl-loss-rises': 'would increase in early training', 'em_apl-loss-falls': 'can gradually decrease',
-    'em_apl-logits': 'relatively large logits for unannotated positive labels', 'em_apl-distinguishable': 'more distinguishable predictions for positive and negative labels'}
+    'hml-adaptive': 'performs slightly better than the fixed variant',
+    'hml-margin-peak': 'firstly strengthened and then weakened',
+    'two_way-bias-helps': 'The logit bias slightly improves performance',
+    'two_way-imagenet': 'three losses produce similar performances on ImageNet',
+    'opml-confidence': 'the frequency of OPML is larger than BCE',
+    'opml-weight': 'keeps stable when',
+    'em_apl-f1-cub': 'both micro-F1 and macro-F1 are 0',
+    'em_apl-loss-rises': 'would increase in early training',
+    'em_apl-loss-falls': 'can gradually decrease',
+    'em_apl-logits': 'relatively large logits for unannotated positive labels',
+    'em_apl-distinguishable': 'more distinguishable predictions for positive and negative labels',
+}
 
 
 @pytest.mark.skipif(not PASSAGES.is_dir(), reason='the texts of the papers are not at hand')
 def test_what_claims_follow_stands_in_the_texts():
     for id, words in SAID.items():
-        text = ' '.join((PASSAGES / f'{TEXTS[claim_named(id).paper]}.txt').read_text(encoding='utf-8').split())
+        text = ' '.join(
+            (PASSAGES / f'{TEXTS[claim_named(id).paper]}.txt').read_text(encoding='utf-8').split()
+        )
         assert re.sub(r'[$\\]', '', words) in text, id
 
 
 # From numbers to a word
 
+
 @pytest.mark.silent('B')
 def test_a_papers_difference_between_rows_of_two_sources_is_marked():
-    hml, opml = claim_named('hml-single'), claim_named('opml-zlpr')   # HML beside rows of Cole et al.; OPML and its own ZLPR
-    assert all(contrast.mixed for place in hml.places(claims.published_value) for contrast in place.contrasts)
-    assert not any(contrast.mixed for place in opml.places(claims.published_value) for contrast in place.contrasts)
-    def value(operand): return claims.published_value(operand)._replace(seeds=seeds(*([3.0, 3.1, 3.2] if 'Ours' in operand.cell[1] else [1.0, 1.1, 1.2])))
+    hml, opml = (
+        claim_named('hml-single'),
+        claim_named('opml-zlpr'),
+    )  # HML beside rows of Cole et al.; OPML and its own ZLPR
+    assert all(
+        contrast.mixed
+        for place in hml.places(claims.published_value)
+        for contrast in place.contrasts
+    )
+    assert not any(
+        contrast.mixed
+        for place in opml.places(claims.published_value)
+        for contrast in place.contrasts
+    )
+
+    def value(operand):
+        return claims.published_value(operand)._replace(
+            seeds=seeds(*([3.0, 3.1, 3.2] if 'Ours' in operand.cell[1] else [1.0, 1.1, 1.2]))
+        )
+
     assert '†' in str(decide(hml, value)) and '†' not in str(decide(opml, value))
 
 
-def seeds(*values): return dict(enumerate(values))
-def side(**values): return {name: Number(each, 'mini_voc for ', name) for name, each in values.items()}
-def one(place): return verdict_of([place]).places[0]
-def word(place): return verdict_of([place]).word
+def seeds(*values):
+    return dict(enumerate(values))
 
 
-@pytest.mark.parametrize(('left', 'right', 'expected'), [
-    (seeds(3, 3.1, 3.2), seeds(2, 2.1, 2.2), REPRODUCED), (seeds(2, 2.1, 2.2), seeds(3, 3.1, 3.2), REVERSED),
-    (seeds(19, 18.9, 18.95), seeds(18.9, 18.95, 19), NONE), (seeds(1, 2, 3), seeds(1, 2, 3), NONE),   # the same training twice
-    (seeds(17, 21, 18), seeds(18, 17, 19), UNDECIDED), (seeds(1.1), seeds(1), UNDECIDED), (seeds(1.1, 5), seeds(1), UNDECIDED),
-    (seeds(1, 9, 5), seeds(0.9, 8.9, 4.95), REPRODUCED),                     # seeds are paired: what they share does not count
-    ({}, seeds(1, 2), NOT_RUN), ({0: 1.0}, {1: 0.5}, NOT_RUN)])
-def test_a_difference_gets_one_of_the_words(left, right, expected): assert word(above('VOC', side(a=left), side(b=right))) == expected
+def side(**values):
+    return {name: Number(each, 'mini_voc for ', name) for name, each in values.items()}
+
+
+def one(place):
+    return verdict_of([place]).places[0]
+
+
+def word(place):
+    return verdict_of([place]).word
+
+
+@pytest.mark.parametrize(
+    ('left', 'right', 'expected'),
+    [
+        (seeds(3, 3.1, 3.2), seeds(2, 2.1, 2.2), REPRODUCED),
+        (seeds(2, 2.1, 2.2), seeds(3, 3.1, 3.2), REVERSED),
+        (seeds(19, 18.9, 18.95), seeds(18.9, 18.95, 19), NONE),
+        (seeds(1, 2, 3), seeds(1, 2, 3), NONE),  # the same training twice
+        (seeds(17, 21, 18), seeds(18, 17, 19), UNDECIDED),
+        (seeds(1.1), seeds(1), UNDECIDED),
+        (seeds(1.1, 5), seeds(1), UNDECIDED),
+        (
+            seeds(1, 9, 5),
+            seeds(0.9, 8.9, 4.95),
+            REPRODUCED,
+        ),  # seeds are paired: what they share does not count
+        ({}, seeds(1, 2), NOT_RUN),
+        ({0: 1.0}, {1: 0.5}, NOT_RUN),
+    ],
+)
+def test_a_difference_gets_one_of_the_words(left, right, expected):
+    assert word(above('VOC', side(a=left), side(b=right))) == expected
 
 
 def test_an_effect_is_told_with_its_interval_its_seeds_and_what_could_have_been_seen():
     place = one(above('VOC', side(a=seeds(4, 5, 6)), side(b=seeds(2, 2, 2))))
-    assert (place.effect.mean, place.effect.seeds) == (3, 3) and place.effect.half_width == pytest.approx(4.302653 / 3 ** 0.5)
+    assert (place.effect.mean, place.effect.seeds) == (
+        3,
+        3,
+    ) and place.effect.half_width == pytest.approx(4.302653 / 3**0.5)
     assert str(place) == 'mini_voc for VOC: reproduced, +3.00 ± 2.48'
-    assert str(verdict_of([place.place])) == f'reproduced on 1 of 1 place: +3.00 ± 2.48, 3 seeds, power 80 % from {place.effect.detectable:.1f} on'
+    assert (
+        str(verdict_of([place.place]))
+        == f'reproduced on 1 of 1 place: +3.00 ± 2.48, 3 seeds, power 80 % from {place.effect.detectable:.1f} on'
+    )
 
 
 def test_the_test_images_widen_the_interval_where_a_number_is_measured_on_them():
-    def error(dataset): return one(above('', {'a': Number(seeds(4, 5, 6), dataset=dataset)}, {'b': Number(seeds(2, 2, 2.1), dataset=dataset)})).effect.error
-    assert error('mini_voc') == pytest.approx((error('') ** 2 + statistics.image_sd('mini_voc') ** 2) ** 0.5)
+    def error(dataset):
+        return one(
+            above(
+                '',
+                {'a': Number(seeds(4, 5, 6), dataset=dataset)},
+                {'b': Number(seeds(2, 2, 2.1), dataset=dataset)},
+            )
+        ).effect.error
+
+    assert error('mini_voc') == pytest.approx(
+        (error('') ** 2 + statistics.image_sd('mini_voc') ** 2) ** 0.5
+    )
 
 
 def test_a_measure_has_test_images_of_its_own_and_two_measures_the_larger():
     seed = {'a': seeds(4, 5, 6), 'b': seeds(2, 2, 2.1)}
-    def error(*metrics): return one(above('', *({name: Number(seed[name], dataset='coco18', metric=metric)} for name, metric in zip('ab', metrics, strict=True)))).effect.error
+
+    def error(*metrics):
+        return one(
+            above(
+                '',
+                *(
+                    {name: Number(seed[name], dataset='coco18', metric=metric)}
+                    for name, metric in zip('ab', metrics, strict=True)
+                ),
+            )
+        ).effect.error
+
     apart = error('mAP@class', 'mAP@class') ** 2 - error('mAP@sample', 'mAP@sample') ** 2
-    assert apart == pytest.approx(0.67 ** 2 - 0.50 ** 2) and error('mAP@class', 'mAP@sample') == error('mAP@class', 'mAP@class')
+    assert apart == pytest.approx(0.67**2 - 0.50**2) and error('mAP@class', 'mAP@sample') == error(
+        'mAP@class', 'mAP@class'
+    )
 
 
 def test_a_number_of_a_table_knows_its_measure():
-    ask = claims.our_value('photos', pd.DataFrame(columns=['loss', 'dataset', 'val_map', 'test_map_sample', 'seed']))
-    for operand in operands(claim_named('two_way-ways'))[0]: assert ask(operand).metric == operand.cell[1]
+    ask = claims.our_value(
+        'photos', pd.DataFrame(columns=['loss', 'dataset', 'val_map', 'test_map_sample', 'seed'])
+    )
+    for operand in operands(claim_named('two_way-ways'))[0]:
+        assert ask(operand).metric == operand.cell[1]
 
 
 def test_only_common_seeds_are_compared_and_their_number_is_told():
-    assert str(one(above('VOC', side(a=seeds(5)), side(b=seeds(4, 9, 9))))) == 'mini_voc for VOC: undecided, +1.00, 1 seed'
+    assert (
+        str(one(above('VOC', side(a=seeds(5)), side(b=seeds(4, 9, 9)))))
+        == 'mini_voc for VOC: undecided, +1.00, 1 seed'
+    )
     assert one(above('VOC', side(a=seeds(5, 6, 7)), side(b=seeds(4, 5)))).effect.seeds == 2
 
 
 def test_a_claim_against_many_needs_all_of_them_and_falls_with_one():
-    left, low, high, gone = side(a=seeds(5, 5.1, 5.2)), side(low=seeds(4, 4.1, 4.25)), side(high=seeds(6, 6.1, 6.25)), side(gone={}, lost={})
-    assert str(one(above('VOC', left, low | side(gone={})))) == 'mini_voc for VOC (1 of 3 numbers missing): incomplete, ' + str(one(above('VOC', left, low))).partition('reproduced, ')[2] + ' (against low)'
+    left, low, high, gone = (
+        side(a=seeds(5, 5.1, 5.2)),
+        side(low=seeds(4, 4.1, 4.25)),
+        side(high=seeds(6, 6.1, 6.25)),
+        side(gone={}, lost={}),
+    )
+    assert (
+        str(one(above('VOC', left, low | side(gone={}))))
+        == 'mini_voc for VOC (1 of 3 numbers missing): incomplete, '
+        + str(one(above('VOC', left, low))).partition('reproduced, ')[2]
+        + ' (against low)'
+    )
     assert word(above('VOC', left, low)) == REPRODUCED
     against = one(above('VOC', left, low | gone | high))
     assert against.word == REVERSED and against.contrast.between == 'against high'
-    assert one(above('VOC', left | high, low)).contrast.between == 'a' and one(above('VOC', left | low, high | low)).contrast.between == 'low against high'
+    assert (
+        one(above('VOC', left | high, low)).contrast.between == 'a'
+        and one(above('VOC', left | low, high | low)).contrast.between == 'low against high'
+    )
 
 
 def test_what_was_not_exercised_decides_nothing():
@@ -170,154 +310,360 @@ def test_what_was_not_exercised_decides_nothing():
     assert place.word == NOT_RUN and str(place) == 'mini_voc for VOC (1 of 2 numbers not exercised)'
 
 
-SIDES = side(a=seeds(1, 1.5, 2), b=seeds(1.1, 1.4, 2), c=seeds(2, 2.5, 3.1), d=seeds(4, 4.5, 5.1), noise=seeds(0, 7, 2))
-def of(names): return {name: SIDES[name] for name in names.split()}
-
-@pytest.mark.parametrize(('place', 'expected'), [
-    (above('', of('b'), of('a'), by=-MARGIN), REPRODUCED), (above('', of('d'), of('a'), by=2), REPRODUCED), (above('', of('c'), of('a'), by=2), REVERSED),
-    (between('', of('c'), of('a'), low=0.5, high=2), REPRODUCED), (between('', of('c'), of('a'), high=0.5), REVERSED), (between('', of('noise'), low=0, high=4), UNDECIDED),
-    (share('', of('c'), of('d'), 0.3, 0.8), REPRODUCED), (share('', of('c'), of('d'), 0.1, 0.2), REVERSED),
-    (steady('', of('a b'), within=MARGIN), REPRODUCED), (steady('', of('a c'), within=MARGIN), REVERSED), (steady('', of('a noise'), within=MARGIN), UNDECIDED),
-    (rising('', of('a c d')), REPRODUCED), (rising('', of('a d c')), REVERSED), (rising('', of('a noise d')), UNDECIDED),
-    (trend('', of('a c d')), REPRODUCED), (trend('', of('a noise d')), REPRODUCED), (trend('', of('a c d'), of('a b noise')), UNDECIDED),
-    (trend('', of('a c d'), falling=True), REVERSED), (trend('', of('a d b')), NONE),
-    (peak('', of('a d c'), best=range(1, 2)), REPRODUCED), (peak('', of('a c d'), best=range(1, 2)), REVERSED)])
-def test_every_kind_knows_its_bound(place, expected): assert word(place) == expected, str(one(place))
+SIDES = side(
+    a=seeds(1, 1.5, 2),
+    b=seeds(1.1, 1.4, 2),
+    c=seeds(2, 2.5, 3.1),
+    d=seeds(4, 4.5, 5.1),
+    noise=seeds(0, 7, 2),
+)
 
 
-@pytest.mark.parametrize(('place', 'told'), [
-    (steady('', of('a b'), within=MARGIN), ' at most 0.5)'), (trend('', of('d c a'), falling=True), '(from last to first)'),
-    (share('', of('c'), of('d'), 0.3, 0.8), '(below 80 % of the other)'), (share('', of('c'), of('d'), 0.3, 0.95), '(above 30 % of the other)')])
+def of(names):
+    return {name: SIDES[name] for name in names.split()}
+
+
+@pytest.mark.parametrize(
+    ('place', 'expected'),
+    [
+        (above('', of('b'), of('a'), by=-MARGIN), REPRODUCED),
+        (above('', of('d'), of('a'), by=2), REPRODUCED),
+        (above('', of('c'), of('a'), by=2), REVERSED),
+        (between('', of('c'), of('a'), low=0.5, high=2), REPRODUCED),
+        (between('', of('c'), of('a'), high=0.5), REVERSED),
+        (between('', of('noise'), low=0, high=4), UNDECIDED),
+        (share('', of('c'), of('d'), 0.3, 0.8), REPRODUCED),
+        (share('', of('c'), of('d'), 0.1, 0.2), REVERSED),
+        (steady('', of('a b'), within=MARGIN), REPRODUCED),
+        (steady('', of('a c'), within=MARGIN), REVERSED),
+        (steady('', of('a noise'), within=MARGIN), UNDECIDED),
+        (rising('', of('a c d')), REPRODUCED),
+        (rising('', of('a d c')), REVERSED),
+        (rising('', of('a noise d')), UNDECIDED),
+        (trend('', of('a c d')), REPRODUCED),
+        (trend('', of('a noise d')), REPRODUCED),
+        (trend('', of('a c d'), of('a b noise')), UNDECIDED),
+        (trend('', of('a c d'), falling=True), REVERSED),
+        (trend('', of('a d b')), NONE),
+        (peak('', of('a d c'), best=range(1, 2)), REPRODUCED),
+        (peak('', of('a c d'), best=range(1, 2)), REVERSED),
+    ],
+)
+def test_every_kind_knows_its_bound(place, expected):
+    assert word(place) == expected, str(one(place))
+
+
+@pytest.mark.parametrize(
+    ('place', 'told'),
+    [
+        (steady('', of('a b'), within=MARGIN), ' at most 0.5)'),
+        (trend('', of('d c a'), falling=True), '(from last to first)'),
+        (share('', of('c'), of('d'), 0.3, 0.8), '(below 80 % of the other)'),
+        (share('', of('c'), of('d'), 0.3, 0.95), '(above 30 % of the other)'),
+    ],
+)
 def test_the_number_that_is_told_is_that_of_its_words(place, told):
     "Without a bound, or below one, a claim that holds is told with a +."
-    said, each = re.sub(r', \d seeds, power 80 % from [\d.]+ on', '', str(verdict_of([place]))), str(one(place))
-    assert said.startswith('reproduced on 1 of 1 place: +') and each.endswith(f": reproduced, {said.partition(': ')[2]}") and said.endswith(told)
+    said, each = (
+        re.sub(r', \d seeds, power 80 % from [\d.]+ on', '', str(verdict_of([place]))),
+        str(one(place)),
+    )
+    assert (
+        said.startswith('reproduced on 1 of 1 place: +')
+        and each.endswith(f": reproduced, {said.partition(': ')[2]}")
+        and said.endswith(told)
+    )
 
 
 def test_several_places_on_one_data_set_must_all_hold():
-    def place(measure, by, dataset): return above(f'{dataset}, {measure}', {'a': Number(seeds(by, by + 0.2, by + 0.1), dataset=dataset)}, {'b': Number(seeds(0, 0.1, 0))})
-    by_class, by_sample = ([place(measure, by, name) for name in ('coco18', 'ccp')] for measure, by in (('mAP@class', 0.0), ('mAP@sample', 8.0)))
+    def place(measure, by, dataset):
+        return above(
+            f'{dataset}, {measure}',
+            {'a': Number(seeds(by, by + 0.2, by + 0.1), dataset=dataset)},
+            {'b': Number(seeds(0, 0.1, 0))},
+        )
+
+    by_class, by_sample = (
+        [place(measure, by, name) for name in ('coco18', 'ccp')]
+        for measure, by in (('mAP@class', 0.0), ('mAP@sample', 8.0))
+    )
     both = verdict_of([*by_class, *by_sample])
-    assert verdict_of(by_sample).word == REPRODUCED and both.word != REPRODUCED and both.pooled == 2 and both.effect.mean == pytest.approx(0.07, abs=0.01)
+    assert (
+        verdict_of(by_sample).word == REPRODUCED
+        and both.word != REPRODUCED
+        and both.pooled == 2
+        and both.effect.mean == pytest.approx(0.07, abs=0.01)
+    )
 
 
 def test_a_trend_is_the_gain_of_the_straight_line():
     values = [3.0, 1.0, 4.0, 1.5, 5.0]
-    got = trend('', {str(k): Number(seeds(v)) for k, v in enumerate(values)}).contrasts[0].by_seed[0]
+    got = (
+        trend('', {str(k): Number(seeds(v)) for k, v in enumerate(values)}).contrasts[0].by_seed[0]
+    )
     assert got == pytest.approx(4 * np.polyfit(range(5), values, 1)[0])
 
 
 def test_equal_runs_are_one_place_and_equal_data_one_share_of_the_mean():
-    def number(value, runs, dataset): return Number(seeds(value, value + 0.1, value + 0.3), f'{dataset} for ', runs, dataset)
-    def place(name, run, dataset='mini_voc', gain=2.0): return above(name, {'a': number(50 + gain, ('a', run), dataset)}, {'b': number(50, ('b', run), dataset)})
-    assert [p.place.name for p in verdict_of([place('Full / VOC', 1), place('Full / NUS', 1)]).places] == ['mini_voc for Full / VOC = NUS']
-    lone, twice = verdict_of([place('x', 1)]).effect, verdict_of([place('x', 1), place('y', 2)]).effect
-    assert twice.error == pytest.approx(lone.error) and verdict_of([place('x', 1), place('y', 2, 'mini_cub')]).effect.error < 0.8 * lone.error
+    def number(value, runs, dataset):
+        return Number(seeds(value, value + 0.1, value + 0.3), f'{dataset} for ', runs, dataset)
+
+    def place(name, run, dataset='mini_voc', gain=2.0):
+        return above(
+            name,
+            {'a': number(50 + gain, ('a', run), dataset)},
+            {'b': number(50, ('b', run), dataset)},
+        )
+
+    assert [
+        p.place.name for p in verdict_of([place('Full / VOC', 1), place('Full / NUS', 1)]).places
+    ] == ['mini_voc for Full / VOC = NUS']
+    lone, twice = (
+        verdict_of([place('x', 1)]).effect,
+        verdict_of([place('x', 1), place('y', 2)]).effect,
+    )
+    assert (
+        twice.error == pytest.approx(lone.error)
+        and verdict_of([place('x', 1), place('y', 2, 'mini_cub')]).effect.error < 0.8 * lone.error
+    )
 
 
 @pytest.mark.parametrize('seeds_of_each', [3, 10])
-def test_claims_are_seldom_wrong_about_tables_without_a_difference_and_find_one_of_two_points(seeds_of_each, monkeypatch):
+def test_claims_are_seldom_wrong_about_tables_without_a_difference_and_find_one_of_two_points(
+    seeds_of_each, monkeypatch
+):
     "The noise is that of mini_voc: sd of seeds 0.56, of test images 0.75 mAP."
-    for name in ('VOC', 'COCO', 'NUS', 'CUB'): monkeypatch.setitem(statistics.IMAGE_SD, name, 0.75)
+    for name in ('VOC', 'COCO', 'NUS', 'CUB'):
+        monkeypatch.setitem(statistics.IMAGE_SD, name, 0.75)
     random = np.random.RandomState(seeds_of_each)
+
     def decided(gain):
-        shift, noise = random.normal(gain, 0.75, 4), random.normal(0, 0.56 / 2 ** 0.5, (2, 4, seeds_of_each))
+        shift, noise = (
+            random.normal(gain, 0.75, 4),
+            random.normal(0, 0.56 / 2**0.5, (2, 4, seeds_of_each)),
+        )
+
         def value(operand):
-            row, column = operand.cell[1] == 'EM', ('VOC', 'COCO', 'NUS', 'CUB').index(operand.cell[2])
-            return Number(dict(enumerate(60 + row * shift[column] + noise[int(row), column])), dataset=operand.cell[2])
+            row, column = (
+                operand.cell[1] == 'EM',
+                ('VOC', 'COCO', 'NUS', 'CUB').index(operand.cell[2]),
+            )
+            return Number(
+                dict(enumerate(60 + row * shift[column] + noise[int(row), column])),
+                dataset=operand.cell[2],
+            )
+
         return decide(claim_named('em_apl-em'), value)
+
     null, found = [decided(0) for _ in range(1000)], [decided(2).word for _ in range(200)]
     for wrong in (REPRODUCED, REVERSED):
         assert sum(verdict.word == wrong for verdict in null) <= 50
-        assert sum(any(place.word == wrong for place in verdict.places) for verdict in null) <= 50   # Holm over the places
-    assert 0.93 <= np.mean([place.effect.low <= 0 <= place.effect.high for verdict in null for place in verdict.places]) <= 0.97
-    print(f'{seeds_of_each} seeds: a gain of 2 mAP is found in {found.count(REPRODUCED) / 2:.0f} % of tables')
+        assert (
+            sum(any(place.word == wrong for place in verdict.places) for verdict in null) <= 50
+        )  # Holm over the places
+    assert (
+        0.93
+        <= np.mean(
+            [
+                place.effect.low <= 0 <= place.effect.high
+                for verdict in null
+                for place in verdict.places
+            ]
+        )
+        <= 0.97
+    )
+    print(
+        f'{seeds_of_each} seeds: a gain of 2 mAP is found in {found.count(REPRODUCED) / 2:.0f} % of tables'
+    )
     assert found.count(REPRODUCED) > 180
 
 
 # The papers' numbers
 
+
 def test_what_the_papers_own_numbers_say():
     verdicts = {claim.id: claims.published_verdict(claim) for claim in CLAIMS}
-    def of(word): return {id for id, verdict in verdicts.items() if verdict.partition(',')[0] == word}
-    assert of('does not hold') == {'hml-full-ls', 'lac-role', 'two_way-others'} and verdicts['two_way-others'] == 'does not hold, 47 of 48'
-    lost = {'two_way-bucket', 'two_way-bucket-sample', 'em_apl-parts', 'em_apl-f1', 'em_apl-f1-full'}
-    assert of('lost') == lost and of('not in a table') == {claim.id for claim in CLAIMS if not claim.tables} - lost
-    assert verdicts['hml-adaptive'] == 'holds in part, 6 of 8'   # equal on VOC12
+
+    def of(word):
+        return {id for id, verdict in verdicts.items() if verdict.partition(',')[0] == word}
+
+    assert (
+        of('does not hold') == {'hml-full-ls', 'lac-role', 'two_way-others'}
+        and verdicts['two_way-others'] == 'does not hold, 47 of 48'
+    )
+    lost = {
+        'two_way-bucket',
+        'two_way-bucket-sample',
+        'em_apl-parts',
+        'em_apl-f1',
+        'em_apl-f1-full',
+    }
+    assert (
+        of('lost') == lost
+        and of('not in a table') == {claim.id for claim in CLAIMS if not claim.tables} - lost
+    )
+    assert verdicts['hml-adaptive'] == 'holds in part, 6 of 8'  # equal on VOC12
     related = claim_named('two_way-related').places(claims.published_value)
-    assert [round(min(c.published for c in place.contrasts), 2) for place in related] == [2.29, 0.71]
+    assert [round(min(c.published for c in place.contrasts), 2) for place in related] == [
+        2.29,
+        0.71,
+    ]
 
 
 def test_printed_deviations_are_compared_by_welchs_test():
     "OPML-SP leads by 0.01 ± 0.31 on VOC, and far on COCO."
     table = published.cells('opml', 'II').set_index(['row', 'column'])
-    def printed(row, column): return tuple(table.loc[(row, column), ['mean', 'std', 'runs']])
+
+    def printed(row, column):
+        return tuple(table.loc[(row, column), ['mean', 'std', 'runs']])
+
     best, other = '1 P. & 0 N. / OPML-SP (Ours)', '1 P. & 0 N. / BCE+EntMax+APL'
-    p = {column: ttest_ind_from_stats(*printed(best, column), *printed(other, column), equal_var=False).pvalue for column in ('VOC', 'COCO')}
-    assert p['COCO'] < 0.05 < p['VOC'] and claims.published_verdict(claim_named('opml-sp-best')) == 'holds, 4 of 4, 3 beyond the printed deviations'
+    p = {
+        column: ttest_ind_from_stats(
+            *printed(best, column), *printed(other, column), equal_var=False
+        ).pvalue
+        for column in ('VOC', 'COCO')
+    }
+    assert (
+        p['COCO'] < 0.05 < p['VOC']
+        and claims.published_verdict(claim_named('opml-sp-best'))
+        == 'holds, 4 of 4, 3 beyond the printed deviations'
+    )
 
 
 # Our numbers, from records made here
+
 
 def known_of(paper, table, suite, score, **more):
     "Made-up finished runs of a table. score: function of (row, column, seed)."
     lines = {}
     for cell in published.cells(paper, table).to_dict('records'):
         plan = papers.plan(cell, suite)
-        lines = {sweeps.key(c): {'run': sweeps.key(c), 'val_map': 50.0, 'test_map': 50.0} for c in plan.search} | lines
+        lines = {
+            sweeps.key(c): {'run': sweeps.key(c), 'val_map': 50.0, 'test_map': 50.0}
+            for c in plan.search
+        } | lines
         for config in papers.finals(plan, pd.DataFrame.from_dict(lines, orient='index')):
-            lines[sweeps.key(config)] = {'run': sweeps.key(config), 'val_map': 50.0, 'test_map': score(cell['row'], cell['column'], config.seed), 'loss': config.loss, **more}
+            lines[sweeps.key(config)] = {
+                'run': sweeps.key(config),
+                'val_map': 50.0,
+                'test_map': score(cell['row'], cell['column'], config.seed),
+                'loss': config.loss,
+                **more,
+            }
     return pd.DataFrame.from_dict(lines, orient='index')
 
 
 @pytest.fixture(scope='module')
-def opml(): return known_of('opml', 'III', 'photos', lambda row, column, seed: {'OPML': 60.0, 'ZLPR': 60.0, 'ASL': 66.0 + seed, 'BCE': 50.0}.get(row, 55.0) + seed)
+def opml():
+    return known_of(
+        'opml',
+        'III',
+        'photos',
+        lambda row, column, seed: (
+            {'OPML': 60.0, 'ZLPR': 60.0, 'ASL': 66.0 + seed, 'BCE': 50.0}.get(row, 55.0) + seed
+        ),
+    )
 
 
 def test_words_are_those_of_a_paired_t_test(monkeypatch):
     monkeypatch.setattr(claims, 'image_sd', lambda dataset, metric: 0.0)
     random = np.random.RandomState(0)
-    scores = {(row, seed): 50 + 2 * (row == 'EM') + random.normal() for row in ('AN', 'EM') for seed in range(50)}
-    known = known_of('em_apl', '1', 'photos', lambda row, column, seed: scores.get((row, seed), 40.0))
+    scores = {
+        (row, seed): 50 + 2 * (row == 'EM') + random.normal()
+        for row in ('AN', 'EM')
+        for seed in range(50)
+    }
+    known = known_of(
+        'em_apl', '1', 'photos', lambda row, column, seed: scores.get((row, seed), 40.0)
+    )
     value = claims.our_value('photos', known)
-    ours, theirs = (value(claims.Operand('em_apl', ('1', row, 'VOC'))).seeds for row in ('EM', 'AN'))
+    ours, theirs = (
+        value(claims.Operand('em_apl', ('1', row, 'VOC'))).seeds for row in ('EM', 'AN')
+    )
     interval = ttest_rel([*ours.values()], [*theirs.values()]).confidence_interval(0.95)
     place = decide(claim_named('em_apl-em'), value).places[0]
-    assert (place.effect.low, place.effect.high) == pytest.approx((interval.low, interval.high), abs=1e-3)
+    assert (place.effect.low, place.effect.high) == pytest.approx(
+        (interval.low, interval.high), abs=1e-3
+    )
 
 
 def test_a_report_gives_effects_intervals_and_seeds(opml):
     report = claims.report('photos', opml, 'opml').set_index('id')
     n = len(json.loads(papers.table('opml', 'III', opml).cells.seeds[0]))
     tie, losses = report.loc['opml-zlpr'], report.loc['opml-losses']
-    assert (tie.ours, tie.effect, tie.half_width, tie.seeds, tie.reproduced) == (NONE, 0, 0, n, 0) and tie.decided == tie.places
-    assert tie.summary.startswith(f'no difference on the mean of {tie.places} of {tie.places} places; {tie.places} decide alone: +0.00 ± 0.00, {n} seeds, power 80 % from 0.0 on, the paper +')
-    assert losses.ours == REVERSED and '(against ASL)' in losses.measured and losses.inferred and losses.detectable > 0
-    assert report.ours['opml-bce'] == REPRODUCED and report.ours['opml-cub'] == NOT_RUN and np.isnan(report.effect['opml-cub'])
-    tables = {('opml', number): papers.table('opml', number, opml).cells for number in published.tables('opml')}
-    from_tables = claims.report('photos', opml, 'opml', claims.our_value('photos', opml, tables=tables))
+    assert (tie.ours, tie.effect, tie.half_width, tie.seeds, tie.reproduced) == (
+        NONE,
+        0,
+        0,
+        n,
+        0,
+    ) and tie.decided == tie.places
+    assert tie.summary.startswith(
+        f'no difference on the mean of {tie.places} of {tie.places} places; {tie.places} decide alone: +0.00 ± 0.00, {n} seeds, power 80 % from 0.0 on, the paper +'
+    )
+    assert (
+        losses.ours == REVERSED
+        and '(against ASL)' in losses.measured
+        and losses.inferred
+        and losses.detectable > 0
+    )
+    assert (
+        report.ours['opml-bce'] == REPRODUCED
+        and report.ours['opml-cub'] == NOT_RUN
+        and np.isnan(report.effect['opml-cub'])
+    )
+    tables = {
+        ('opml', number): papers.table('opml', number, opml).cells
+        for number in published.tables('opml')
+    }
+    from_tables = claims.report(
+        'photos', opml, 'opml', claims.our_value('photos', opml, tables=tables)
+    )
     pd.testing.assert_frame_equal(from_tables.set_index('id'), report)
 
 
 def test_a_claim_that_no_place_decides_alone_is_told_so():
-    def place(name, *values): return above(name, {'a': Number(seeds(*values), dataset=name)}, {'b': Number(seeds(0, 0.1, 0))})
+    def place(name, *values):
+        return above(
+            name, {'a': Number(seeds(*values), dataset=name)}, {'b': Number(seeds(0, 0.1, 0))}
+        )
+
     weak = verdict_of([place(name, 1.5, 1.8, 1.0) for name in 'abc'])
-    assert [p.word for p in weak.places] == [UNDECIDED] * 3 and str(weak).startswith('reproduced on the mean of 3 of 3 places; none decides alone: +1.40 ± ')
+    assert [p.word for p in weak.places] == [UNDECIDED] * 3 and str(weak).startswith(
+        'reproduced on the mean of 3 of 3 places; none decides alone: +1.40 ± '
+    )
     apart = verdict_of([place('a', 9.0, 9.3, 9.1), place('b', -9.0, -9.3, -9.1)])
-    assert str(apart).startswith(f'undecided on the mean of 2 of 2 places; 2 decide alone (1 {REPRODUCED}, 1 {REVERSED})')
-    assert str(verdict_of([above('VOC', side(a=seeds(5)), side(b=seeds(4)))])) == 'undecided on 0 of 1 place with more than one seed'
+    assert str(apart).startswith(
+        f'undecided on the mean of 2 of 2 places; 2 decide alone (1 {REPRODUCED}, 1 {REVERSED})'
+    )
+    assert (
+        str(verdict_of([above('VOC', side(a=seeds(5)), side(b=seeds(4)))]))
+        == 'undecided on 0 of 1 place with more than one seed'
+    )
 
 
 def test_a_forest_plot_sets_the_same_comparison_of_the_paper_beside_ours():
-    def number(ours, printed): return Number(seeds(ours, ours + 0.1, ours), printed=(printed, np.nan, np.nan))
-    places = [above(name, {'a': number(60, 70)}, {'b': number(57, 64), 'c': number(55 + k, 69)}) for k, name in enumerate(('VOC', 'COCO'))]
+    def number(ours, printed):
+        return Number(seeds(ours, ours + 0.1, ours), printed=(printed, np.nan, np.nan))
+
+    places = [
+        above(name, {'a': number(60, 70)}, {'b': number(57, 64), 'c': number(55 + k, 69)})
+        for k, name in enumerate(('VOC', 'COCO'))
+    ]
     verdict = verdict_of(places)
-    assert (verdict.contrast.between, verdict.pooled, verdict.published) == ('against b', 2, 6)          # ours is least against b: 3 points; the paper is against c
+    assert (verdict.contrast.between, verdict.pooled, verdict.published) == (
+        'against b',
+        2,
+        6,
+    )  # ours is least against b: 3 points; the paper is against c
     assert [p.contrast.published for p in verdict.places] == [6, 6]
     unprinted = verdict_of([above('VOC', {'a': Number(seeds(1, 2, 3))}, {'b': number(1, 64)})])
-    assert np.isnan(unprinted.published) and np.isnan(above('VOC', {'a': Number({})}, {'b': Number({})}).contrasts[0].published)
+    assert np.isnan(unprinted.published) and np.isnan(
+        above('VOC', {'a': Number({})}, {'b': Number({})}).contrasts[0].published
+    )
     low = between('VOC', {'a': number(60, 70)}, high=80).contrasts[0]
-    assert low.published == 10                                                                  # on the claimed side of the bound
+    assert low.published == 10  # on the claimed side of the bound
 
 
 def test_a_report_has_every_line_of_its_forest_plot(opml):
@@ -325,32 +671,66 @@ def test_a_report_has_every_line_of_its_forest_plot(opml):
     for line in report.itertuples():
         whole, *places = json.loads(line.forest)
         assert whole['place'] == '' and whole['word'] == line.ours
-        assert (whole['mean'] is None) == np.isnan(line.effect) and (line.ours == NOT_RUN or whole['mean'] == line.effect)
+        assert (whole['mean'] is None) == np.isnan(line.effect) and (
+            line.ours == NOT_RUN or whole['mean'] == line.effect
+        )
         decided = [place['place'] for place in places if place['word'] != 'incomplete']
-        assert decided == [text.partition(': ')[0].partition(' (')[0] for text in filter(None, line.measured.split('; '))] and len(decided) == line.decided
-        assert all(f"{place['place']} (" in line.missing for place in places if place['word'] == 'incomplete')
+        assert (
+            decided
+            == [
+                text.partition(': ')[0].partition(' (')[0]
+                for text in filter(None, line.measured.split('; '))
+            ]
+            and len(decided) == line.decided
+        )
+        assert all(
+            f"{place['place']} (" in line.missing
+            for place in places
+            if place['word'] == 'incomplete'
+        )
 
 
 def test_a_claim_is_called_idle_where_no_run_could_decide_it():
     "Beside comparisons that have numbers, runs that are missing come first."
-    idle, ours = Number(seeds(5, 5.1, 5.2), 'mini_voc for ', exercised=False), side(ours=seeds(6, 6.1, 6.2))
-    for others, word in (({'apl': idle}, NOT_EXERCISED), (side(b=seeds(1, 1, 1)) | {'apl': idle}, NOT_EXERCISED),
-                         ({'c': Number({}, ''), 'apl': idle}, NOT_EXERCISED), (side(b=seeds(1, 1, 1)) | {'c': Number({}, ''), 'apl': idle}, NOT_RUN)):
+    idle, ours = (
+        Number(seeds(5, 5.1, 5.2), 'mini_voc for ', exercised=False),
+        side(ours=seeds(6, 6.1, 6.2)),
+    )
+    for others, word in (
+        ({'apl': idle}, NOT_EXERCISED),
+        (side(b=seeds(1, 1, 1)) | {'apl': idle}, NOT_EXERCISED),
+        ({'c': Number({}, ''), 'apl': idle}, NOT_EXERCISED),
+        (side(b=seeds(1, 1, 1)) | {'c': Number({}, ''), 'apl': idle}, NOT_RUN),
+    ):
         assert verdict_of([above('VOC', ours, others)]).word == word
 
 
 def test_the_record_says_what_was_not_exercised(opml):
     idle = opml.assign(exercised=np.where(opml.loss == 'asl', 0.0, np.nan), best_epoch=3)
     report = claims.report('photos', idle, 'opml').set_index('id')
-    assert report.ours['opml-losses'] == NOT_EXERCISED and 'not exercised' in report.missing['opml-losses'] and report.ours['opml-zlpr'] == NONE
+    assert (
+        report.ours['opml-losses'] == NOT_EXERCISED
+        and 'not exercised' in report.missing['opml-losses']
+        and report.ours['opml-zlpr'] == NONE
+    )
 
 
 def test_the_data_sets_of_a_comparison_with_other_losses_have_their_mean_in_common():
     def value(operand):
         dataset, _, loss = operand.cell[1].partition(' / ')
-        return Number(seeds(*(k / 9 + 3 * (loss == 'Ours') for k in range(3))), runs=operand.cell, dataset=dataset)
+        return Number(
+            seeds(*(k / 9 + 3 * (loss == 'Ours') for k in range(3))),
+            runs=operand.cell,
+            dataset=dataset,
+        )
+
     verdict = decide(claim_named('two_way-others'), value)
-    assert len(verdict.places) == 48 and verdict.pooled == 6 and verdict.contrast.between.startswith('against ') and '/' not in verdict.contrast.between
+    assert (
+        len(verdict.places) == 48
+        and verdict.pooled == 6
+        and verdict.contrast.between.startswith('against ')
+        and '/' not in verdict.contrast.between
+    )
 
 
 def test_a_claim_about_runs_reads_them():
@@ -359,101 +739,239 @@ def test_a_claim_about_runs_reads_them():
     height = {0: 60, 0.1: 62, 0.2: 65, 0.3: 66, 0.4: 65, 0.5: 63, 0.6: 61}
     lines = {}
     for operand in asked:
-        cell = {'paper': 'hml', 'metric': 'mAP', 'dataset': 'voc12', 'config': operand.config, 'search': {}, 'pretraining': None, 'no_run': ''}
+        cell = {
+            'paper': 'hml',
+            'metric': 'mAP',
+            'dataset': 'voc12',
+            'config': operand.config,
+            'search': {},
+            'pretraining': None,
+            'no_run': '',
+        }
         plan = papers.plan(cell, 'photos')
         lines = {sweeps.key(c): {'val_map': 50.0, 'test_map': 0.0} for c in plan.search} | lines
         for c in papers.finals(plan, pd.DataFrame.from_dict(lines, orient='index')):
-            lines[sweeps.key(c)] = {'val_map': 50.0, 'test_map': height[operand.config['hparams']['margin']] + 0.1 * c.seed % 0.3}
+            lines[sweeps.key(c)] = {
+                'val_map': 50.0,
+                'test_map': height[operand.config['hparams']['margin']] + 0.1 * c.seed % 0.3,
+            }
     known = pd.DataFrame.from_dict(lines, orient='index')
     assert decide(claim, claims.our_value('photos', known)).word == REPRODUCED
-    assert decide(claim, claims.our_value('photos', known.assign(test_map=-known.test_map))).word == REVERSED
+    assert (
+        decide(claim, claims.our_value('photos', known.assign(test_map=-known.test_map))).word
+        == REVERSED
+    )
 
 
 # What is read from the curves of figures
+
 
 def collected(paper, number, parts):
     "A file of arrays and its record. parts: {(dataset, series, *values): arrays}."
     file = figures.arrays_file(paper, number, 'photos')
     file.parent.mkdir(parents=True, exist_ok=True)
     names = {' | '.join(map(str, where)): where for where in parts}
-    about = {'version': 1, 'data': [], 'missing': [],
-             'parts': {name: {'dataset': d, 'series': s, 'values': values, 'key': name} for name, (d, s, *values) in names.items()}}
-    drawing.write_collected(file, drawing.Collected(about, {name: parts[where] for name, where in names.items()}))
+    about = {
+        'version': 1,
+        'data': [],
+        'missing': [],
+        'parts': {
+            name: {'dataset': d, 'series': s, 'values': values, 'key': name}
+            for name, (d, s, *values) in names.items()
+        },
+    }
+    drawing.write_collected(
+        file, drawing.Collected(about, {name: parts[where] for name, where in names.items()})
+    )
     return pd.DataFrame({'seed': 0}, index=list(names))
 
 
-def effects_of(id, known): return {p.place.name.split(' for ')[1]: p.effect and p.effect.mean for p in decide(claim_named(id), claims.our_value('photos', known)).places}
+def effects_of(id, known):
+    return {
+        p.place.name.split(' for ')[1]: p.effect and p.effect.mean
+        for p in decide(claim_named(id), claims.our_value('photos', known)).places
+    }
 
 
 def test_a_fall_in_long_training_is_read_from_the_curves_of_the_figure():
     curves = {'BCE': [50, 60, 40], 'OPML': [50, 60, 52], 'OPML + high rank': [50, 61, 60]}
-    known = collected('opml', '4', {('voc12', name): {'val_map': np.float32(curve)} for name, curve in curves.items()})
-    assert effects_of('opml-stable', known) == {'voc12, validation drop': 8 - 1, 'cub, validation drop': None}
+    known = collected(
+        'opml',
+        '4',
+        {('voc12', name): {'val_map': np.float32(curve)} for name, curve in curves.items()},
+    )
+    assert effects_of('opml-stable', known) == {
+        'voc12, validation drop': 8 - 1,
+        'cub, validation drop': None,
+    }
     assert set(effects_of('opml-stable', known.iloc[:0]).values()) == {None}
 
 
 def test_intervals_of_what_is_read_from_figures_are_over_seeds_alone_but_for_transfer():
     for claim in CLAIMS:
         tested = {operand.part[4] for operand in operands(claim)[0] if operand.part}
-        assert tested in (set(), {''}) or (claim.figure == 'T8' and tested == set(two_way_figures.TARGETS)), claim.id
+        assert tested in (set(), {''}) or (
+            claim.figure == 'T8' and tested == set(two_way_figures.TARGETS)
+        ), claim.id
 
 
 def test_transfer_is_judged_on_the_test_images_of_each_target():
-    known = collected('two_way', 'T8', {('imagenet', row): {name: np.array([value + k, 90.0]) for k, name in enumerate(two_way_figures.TARGETS)}
-                                        for row, value in (('ASL', 20), ('Softmax', 25), ('Ours', 27))})
-    places = [place for place in decide(claim_named('two_way-transfer'), claims.our_value('photos', known)).places if place.effect]
-    assert {place.place.name: place.effect.mean for place in places} == {f'corel5k_themes for {name}': 2 for name in two_way_figures.TARGETS}
-    assert [{number.dataset for number in place.place.numbers} for place in places] == [{name} for name in two_way_figures.TARGETS]
+    known = collected(
+        'two_way',
+        'T8',
+        {
+            ('imagenet', row): {
+                name: np.array([value + k, 90.0]) for k, name in enumerate(two_way_figures.TARGETS)
+            }
+            for row, value in (('ASL', 20), ('Softmax', 25), ('Ours', 27))
+        },
+    )
+    places = [
+        place
+        for place in decide(
+            claim_named('two_way-transfer'), claims.our_value('photos', known)
+        ).places
+        if place.effect
+    ]
+    assert {place.place.name: place.effect.mean for place in places} == {
+        f'corel5k_themes for {name}': 2 for name in two_way_figures.TARGETS
+    }
+    assert [{number.dataset for number in place.place.numbers} for place in places] == [
+        {name} for name in two_way_figures.TARGETS
+    ]
 
 
 def test_losses_logits_and_probabilities_are_read_as_the_notes_say():
-    annotated, quantiles = np.array([1, 2, 2, 2, 2, 1, 1, 1, 1, 1], np.float32), np.zeros((2, 3, 3), np.float32)
+    annotated, quantiles = (
+        np.array([1, 2, 2, 2, 2, 1, 1, 1, 1, 1], np.float32),
+        np.zeros((2, 3, 3), np.float32),
+    )
     quantiles[-1, :, 1] = 0.9, 0.7, 0.2
     em, an = ({'logit': quantiles * 10, 'probability': quantiles * (1 - k / 2)} for k in (0, 1))
-    known = collected('em_apl', '7', {('voc12', 'AN'): {'annotated': annotated}, ('voc12', 'EM'): {'annotated': np.array([2, *[1] * 9], np.float32)}})
-    assert effects_of('em_apl-loss-rises', known)['voc12, rise'] == pytest.approx(100) and effects_of('em_apl-loss-falls', known)['voc12, fall'] == pytest.approx(50)
+    known = collected(
+        'em_apl',
+        '7',
+        {
+            ('voc12', 'AN'): {'annotated': annotated},
+            ('voc12', 'EM'): {'annotated': np.array([2, *[1] * 9], np.float32)},
+        },
+    )
+    assert effects_of('em_apl-loss-rises', known)['voc12, rise'] == pytest.approx(
+        100
+    ) and effects_of('em_apl-loss-falls', known)['voc12, fall'] == pytest.approx(50)
     known = collected('em_apl', '8', {('voc12', 'EM'): em})
-    assert effects_of('em_apl-logits', known)['voc12, σ(|logit|)'] == pytest.approx(100 / (1 + np.exp(-7)) - 100 / (1 + np.exp(-2)), abs=1e-3)
-    assert effects_of('em_apl-ambiguous', known)['voc12, σ(|logit|)'] == pytest.approx(100 / (1 + np.exp(-1)) - 100 / (1 + np.exp(-2)), abs=1e-3)
+    assert effects_of('em_apl-logits', known)['voc12, σ(|logit|)'] == pytest.approx(
+        100 / (1 + np.exp(-7)) - 100 / (1 + np.exp(-2)), abs=1e-3
+    )
+    assert effects_of('em_apl-ambiguous', known)['voc12, σ(|logit|)'] == pytest.approx(
+        100 / (1 + np.exp(-1)) - 100 / (1 + np.exp(-2)), abs=1e-3
+    )
     known = collected('em_apl', '9', {('voc12', 'EM'): em, ('voc12', 'AN'): an})
-    assert effects_of('em_apl-positives', known)['voc12, probability of unannotated positives'] == pytest.approx(35, abs=1e-3)
-    for id, above_half in (('em_apl-sure', (40, 20)), ('em_apl-unsure', (5, 15))):   # AN has the halves of 0.9 and 0.7
-        assert [v for name, v in effects_of(id, known).items() if 'voc12' in name] == pytest.approx(above_half, abs=1e-3)
-    assert effects_of('em_apl-unsure-hidden', known)['voc12, probability'] == pytest.approx(45 - 35, abs=1e-3)
+    assert effects_of('em_apl-positives', known)[
+        'voc12, probability of unannotated positives'
+    ] == pytest.approx(35, abs=1e-3)
+    for id, above_half in (
+        ('em_apl-sure', (40, 20)),
+        ('em_apl-unsure', (5, 15)),
+    ):  # AN has the halves of 0.9 and 0.7
+        assert [v for name, v in effects_of(id, known).items() if 'voc12' in name] == pytest.approx(
+            above_half, abs=1e-3
+        )
+    assert effects_of('em_apl-unsure-hidden', known)['voc12, probability'] == pytest.approx(
+        45 - 35, abs=1e-3
+    )
 
 
 def test_gradients_of_groups_and_their_balance_are_read_from_the_curves():
     counts = {name: np.zeros((3, 60), int) for name in ('m = 0', 'm = 0.1')}
-    for group, bins in enumerate(([10, 20], [30], [0, 0, 3])): np.add.at(counts['m = 0'][group], bins, 1)
-    for group, bins in enumerate(([20, 20], [20], [0, 0, 0])): np.add.at(counts['m = 0.1'][group], bins, 1)
-    known = collected('hml', '2', {('voc12', f'single positives, {name}'): {'gradient': each} for name, each in counts.items()})
+    for group, bins in enumerate(([10, 20], [30], [0, 0, 3])):
+        np.add.at(counts['m = 0'][group], bins, 1)
+    for group, bins in enumerate(([20, 20], [20], [0, 0, 0])):
+        np.add.at(counts['m = 0.1'][group], bins, 1)
+    known = collected(
+        'hml',
+        '2',
+        {
+            ('voc12', f'single positives, {name}'): {'gradient': each}
+            for name, each in counts.items()
+        },
+    )
     width = 100 * 1.5 / 60
-    assert effects_of('hml-false-negatives', known)['voc12, gradient'] == pytest.approx(width * (30.5 - 1.5), abs=1e-3)
-    assert list(effects_of('hml-margin-gradients', known).values()) == pytest.approx([width * 5, width * 10, width * 1], abs=1e-3)
+    assert effects_of('hml-false-negatives', known)['voc12, gradient'] == pytest.approx(
+        width * (30.5 - 1.5), abs=1e-3
+    )
+    assert list(effects_of('hml-margin-gradients', known).values()) == pytest.approx(
+        [width * 5, width * 10, width * 1], abs=1e-3
+    )
     far = {0: 0.09, 0.1: 0.05, 0.2: 0.02, 0.3: 0.01, 0.4: 0.03, 0.5: 0.06, 0.6: 0.2}
-    known = collected('hml', '3', {('voc12', 's = 20', margin): {'imbalance': np.float32(value)} for margin, value in far.items()})
-    assert effects_of('hml-balance', known)['voc12, −|Σ gradients|'] == pytest.approx(9 - 2, abs=1e-3)
-    assert decide(claim_named('hml-balance'), claims.our_value('photos', known.drop('voc12 | s = 20 | 0.6'))).word == NOT_RUN
+    known = collected(
+        'hml',
+        '3',
+        {
+            ('voc12', 's = 20', margin): {'imbalance': np.float32(value)}
+            for margin, value in far.items()
+        },
+    )
+    assert effects_of('hml-balance', known)['voc12, −|Σ gradients|'] == pytest.approx(
+        9 - 2, abs=1e-3
+    )
+    assert (
+        decide(
+            claim_named('hml-balance'),
+            claims.our_value('photos', known.drop('voc12 | s = 20 | 0.6')),
+        ).word
+        == NOT_RUN
+    )
 
 
 def test_a_scale_that_rises_and_does_not_stay_does_not_converge():
     claim, height = claim_named('hml-scale'), {5: 37, 10: 45, 20: 49, 30: 50.0, 40: 50.2, 50: 50.4}
-    def value(operand): return Number(seeds(*(height[operand.config['hparams']['scale']] + k / 50 for k in range(3))), runs=str(operand.config))
+
+    def value(operand):
+        return Number(
+            seeds(*(height[operand.config['hparams']['scale']] + k / 50 for k in range(3))),
+            runs=str(operand.config),
+        )
+
     assert decide(claim, value).word == REPRODUCED
     height[50] = 47
     assert [place.word for place in decide(claim, value).places] == [REPRODUCED, REVERSED]
 
 
 def test_histograms_become_shares_and_classes_one_mean():
-    known = collected('em_apl', '11', {('coco14', 'EM'): {'ap': np.float32([80, 20])}, ('coco14', 'AN'): {'ap': np.float32([60, 30])}})
-    assert effects_of('em_apl-distinguishable', known)['coco14, mAP of eight classes'] == pytest.approx(50 - 45)
+    known = collected(
+        'em_apl',
+        '11',
+        {
+            ('coco14', 'EM'): {'ap': np.float32([80, 20])},
+            ('coco14', 'AN'): {'ap': np.float32([60, 30])},
+        },
+    )
+    assert effects_of('em_apl-distinguishable', known)[
+        'coco14, mAP of eight classes'
+    ] == pytest.approx(50 - 45)
     sure, unsure = (np.eye(20, dtype=int)[k] * 3 + np.eye(20, dtype=int)[10] for k in (19, 0))
-    known = collected('opml', '3', {('cub', 'OPML'): {'counts': sure}, ('cub', 'BCE'): {'counts': unsure}})
-    assert [v for name, v in effects_of('opml-confidence', known).items() if 'cub' in name] == [75, 75]
+    known = collected(
+        'opml', '3', {('cub', 'OPML'): {'counts': sure}, ('cub', 'BCE'): {'counts': unsure}}
+    )
+    assert [v for name, v in effects_of('opml-confidence', known).items() if 'cub' in name] == [
+        75,
+        75,
+    ]
 
 
 @pytest.mark.parametrize(('suite', 'paper'), [('photos', None), ('paper', 'hml')])
 def test_without_runs_nothing_is_decided_and_every_place_is_named(suite, paper):
     report = claims.report(suite, pd.DataFrame(), paper).set_index('id')
-    assert set(report.ours) == {NOT_RUN} and (report.decided == 0).all() and set(report.measured) == {''} and (report.missing != '').all()
-    assert set(report.summary) == {NOT_RUN} and not {'published', 'inferred', 'note', 'detectable'} - set(report)
+    assert (
+        set(report.ours) == {NOT_RUN}
+        and (report.decided == 0).all()
+        and set(report.measured) == {''}
+        and (report.missing != '').all()
+    )
+    assert set(report.summary) == {NOT_RUN} and not {
+        'published',
+        'inferred',
+        'note',
+        'detectable',
+    } - set(report)

@@ -1,4 +1,5 @@
 "A comparison on photos of one's own: one search for each method, paired intervals, and what to take."
+
 import dataclasses
 import math
 import re
@@ -31,15 +32,32 @@ from spml_nb.use import predict
 @pytest.fixture
 def quick(monkeypatch):
     "The suite photos with two draws on the mini backbone."
-    monkeypatch.setitem(search.SUITES, 'photos', search.SUITES['photos'] | {
-        'config': {'backbone': 'mini', 'image_size': 40, 'regime': 'linear', 'epochs': 2, 'cached_views': 1, 'min_positives': 20}, 'draws': 2, 'widened': 0})
+    monkeypatch.setitem(
+        search.SUITES,
+        'photos',
+        search.SUITES['photos']
+        | {
+            'config': {
+                'backbone': 'mini',
+                'image_size': 40,
+                'regime': 'linear',
+                'epochs': 2,
+                'cached_views': 1,
+                'min_positives': 20,
+            },
+            'draws': 2,
+            'widened': 0,
+        },
+    )
 
 
 @pytest.fixture
 def one_label_each(photo_folder, quick):
     "Photos with one known label each and no clean label anywhere."
     table = pd.read_csv(photo_folder / 'labels.csv')
-    table.assign(positives=table.pop('labels').str.split('|').str[-1]).to_csv(photo_folder / 'labels.csv', index=False)
+    table.assign(positives=table.pop('labels').str.split('|').str[-1]).to_csv(
+        photo_folder / 'labels.csv', index=False
+    )
     return photo_folder
 
 
@@ -51,7 +69,11 @@ def complete_test(photo_folder, quick):
     rows = [['image', *names, 'split']]
     for k, (image, labels) in enumerate(zip(table.image, table.labels, strict=True)):
         there, part = labels.split('|'), ('train', 'train', 'val', 'test')[k % 4]
-        cells = ['1' if name in there else '0' for name in names] if part == 'test' else ['1' if name == there[-1] else '' for name in names]
+        cells = (
+            ['1' if name in there else '0' for name in names]
+            if part == 'test'
+            else ['1' if name == there[-1] else '' for name in names]
+        )
         rows.append([image, *cells, part])
     (photo_folder / 'labels.csv').write_text('\n'.join(map(','.join, rows)))
     return photo_folder
@@ -59,47 +81,110 @@ def complete_test(photo_folder, quick):
 
 def test_one_call_searches_chooses_and_says_what_to_take(one_label_each):
     told = []
-    assert (compare(one_label_each, ('an', 'em'), seeds=2, dry_run=True, tell=told.append).state == 'missing').all()
-    assert '60 images' in told[0] and told[0].endswith('2 methods; all labels in the table are used, unknown ones stay unknown; seeds change the training only.') and told[1].startswith('8 runs to train: no run of this kind is recorded') and len(told) == 2
+    assert (
+        compare(one_label_each, ('an', 'em'), seeds=2, dry_run=True, tell=told.append).state
+        == 'missing'
+    ).all()
+    assert (
+        '60 images' in told[0]
+        and told[0].endswith(
+            '2 methods; all labels in the table are used, unknown ones stay unknown; seeds change the training only.'
+        )
+        and told[1].startswith('8 runs to train: no run of this kind is recorded')
+        and len(told) == 2
+    )
     done = compare(one_label_each, ('an', 'em'), seeds=2, tell=told.append)
-    assert len(done) == 8 and set(done.state) == {'done'}   # what a table leaves open is unknown: AN and EM are two losses there
+    assert len(done) == 8 and set(done.state) == {
+        'done'
+    }  # what a table leaves open is unknown: AN and EM are two losses there
     said, known = told[-1], sweeps.finished()
-    assert said.count('The true mAP and F1 of') == 2 and 'of val are missing, because no class' in said and 'of test are missing' in said
+    assert (
+        said.count('The true mAP and F1 of') == 2
+        and 'of val are missing, because no class' in said
+        and 'of test are missing' in said
+    )
     finals = known[known.seed != sweeps.SEARCH_SEED]
-    assert set(finals.labels) == {'full'} and set(finals.loss) == {'an', 'em'} and set(finals.seed) == {0, 1}
+    assert (
+        set(finals.labels) == {'full'}
+        and set(finals.loss) == {'an', 'em'}
+        and set(finals.seed) == {0, 1}
+    )
     means = finals.groupby('loss').observed_val_auc.mean()
-    assert f'is the best on validation, {means.max():.1f} % observed AUC against observed labels' in said
+    assert (
+        f'is the best on validation, {means.max():.1f} % observed AUC against observed labels'
+        in said
+    )
     best = re.search(r'For new photos: spml predict (\S+) PHOTOS', said)[1]
     taken = re.search(r'Take (\w+):', said)[1]
     theirs = finals[finals.loss == taken].set_index('run').observed_val_auc
-    assert theirs[best] == theirs.max() and len(predict.predict(best, one_label_each / 'images')) == 60
-    place, = (settings.path('runs') / 'compare').glob('photos-*')
+    assert (
+        theirs[best] == theirs.max() and len(predict.predict(best, one_label_each / 'images')) == 60
+    )
+    (place,) = (settings.path('runs') / 'compare').glob('photos-*')
     table = pd.read_csv(place / 'table.csv').set_index('loss')
-    assert table.over['an'] == 0 and table.over['em'] == pytest.approx(table.test['em'] - table.test['an']) and table.over_half['em'] >= 0
+    assert (
+        table.over['an'] == 0
+        and table.over['em'] == pytest.approx(table.test['em'] - table.test['an'])
+        and table.over_half['em'] >= 0
+    )
     assert all(f' {lr:g} ' in said for lr in table.lr)
-    assert (place / 'picture.svg').read_bytes().startswith(b'<?xml') and said.startswith((place / 'said.txt').read_text())
+    assert (place / 'picture.svg').read_bytes().startswith(b'<?xml') and said.startswith(
+        (place / 'said.txt').read_text()
+    )
     told.clear()
-    assert len(compare(one_label_each, ('an', 'em'), seeds=2, tell=told.append)) == 0 and told[1:] == ['Every run is done.', said]   # resumed: nothing is run twice
+    assert len(compare(one_label_each, ('an', 'em'), seeds=2, tell=told.append)) == 0 and told[
+        1:
+    ] == ['Every run is done.', said]  # resumed: nothing is run twice
 
 
 def test_with_complete_test_labels_the_interval_is_that_of_the_runs_own_scores(complete_test):
     told = []
     compare(complete_test, ('an', 'em'), seeds=2, tell=told.append)
     said = told[-1]
-    assert 'of val are missing' in said and 'of test are missing' not in said and said.count('against all labels') == (0 if 'Take an' in said else 1)
-    assert 'against observed labels' in said and 'all labels' in said.splitlines()[1]   # each number has its kind
-    rows, known, data = [Row(name, labels='full') for name in ('an', 'em')], sweeps.finished(), load(complete_test)
+    assert (
+        'of val are missing' in said
+        and 'of test are missing' not in said
+        and said.count('against all labels') == (0 if 'Take an' in said else 1)
+    )
+    assert (
+        'against observed labels' in said and 'all labels' in said.splitlines()[1]
+    )  # each number has its kind
+    rows, known, data = (
+        [Row(name, labels='full') for name in ('an', 'em')],
+        sweeps.finished(),
+        load(complete_test),
+    )
     targets, truth = for_scoring(data.labels[data.rows('test')])
     draws, each = statistics.image_draws(len(targets)), {}
-    there = (targets > 0).any(0)   # a class that no test photo has is left out
-    lines = [line(row, sweeps.finals(row, 'photos', str(complete_test), known, range(2)), known, draws, targets) for row in rows]
+    there = (targets > 0).any(0)  # a class that no test photo has is left out
+    lines = [
+        line(
+            row,
+            sweeps.finals(row, 'photos', str(complete_test), known, range(2)),
+            known,
+            draws,
+            targets,
+        )
+        for row in rows
+    ]
     for row in rows:
         for config in sweeps.finals(row, 'photos', str(complete_test), known, range(2)):
-            scores, true = read_result(Run(sweeps.canonical(config))).logits['test'][:, there], targets[:, there]
-            each[row.loss, config.seed] = [mean_average_precision(scores.repeat(d, 0), true.repeat(d, 0)) for d in draws], mean_average_precision(scores, true)
-    own = statistics.effect([each['em', s][1] - each['an', s][1] for s in (0, 1)], np.array([np.subtract(each['em', s][0], each['an', s][0]) for s in (0, 1)]))
+            scores, true = (
+                read_result(Run(sweeps.canonical(config))).logits['test'][:, there],
+                targets[:, there],
+            )
+            each[row.loss, config.seed] = (
+                [mean_average_precision(scores.repeat(d, 0), true.repeat(d, 0)) for d in draws],
+                mean_average_precision(scores, true),
+            )
+    own = statistics.effect(
+        [each['em', s][1] - each['an', s][1] for s in (0, 1)],
+        np.array([np.subtract(each['em', s][0], each['an', s][0]) for s in (0, 1)]),
+    )
     found = lines[1].over(lines[0])
-    assert truth == 'complete' and (found.mean, found.low, found.high) == pytest.approx((own.mean, own.low, own.high), abs=1e-4)
+    assert truth == 'complete' and (found.mean, found.low, found.high) == pytest.approx(
+        (own.mean, own.low, own.high), abs=1e-4
+    )
 
 
 def test_after_a_correction_of_the_table_old_runs_do_not_pass_for_new_ones(one_label_each):
@@ -108,18 +193,27 @@ def test_after_a_correction_of_the_table_old_runs_do_not_pass_for_new_ones(one_l
     table.loc[0, 'positives'] = 'blue'
     table.to_csv(one_label_each / 'labels.csv', index=False)
     old = [folder.parent.name for folder in settings.path('runs').glob('*/DONE')]
-    with pytest.raises(SpmlError, match='4 runs of .*photos were trained before its photos, labels or split changed. Remove them from') as refused:
+    with pytest.raises(
+        SpmlError,
+        match='4 runs of .*photos were trained before its photos, labels or split changed. Remove them from',
+    ) as refused:
         compare(one_label_each, ('an',), seeds=2, tell=lambda line: None)
     named = [name for name in old if name in str(refused.value)]
-    assert len(named) == 4   # seeds that are not chosen yet stand there with the first of the search
-    for name in named: shutil.rmtree(settings.path('runs') / name)
+    assert len(named) == 4  # seeds that are not chosen yet stand there with the first of the search
+    for name in named:
+        shutil.rmtree(settings.path('runs') / name)
     assert set(compare(one_label_each, ('an',), seeds=2, tell=lambda line: None).state) == {'done'}
 
 
 def test_where_no_training_label_is_unknown_that_is_said(photo_folder, quick):
     told = []
-    for labels in ('full', 'single'): compare(photo_folder, ('an', 'an'), labels=labels, dry_run=True, tell=told.append)
-    assert 'No training label is unknown' in told[0] and '\n1 method;' in told[0] and 'No training label' not in told[2]
+    for labels in ('full', 'single'):
+        compare(photo_folder, ('an', 'an'), labels=labels, dry_run=True, tell=told.append)
+    assert (
+        'No training label is unknown' in told[0]
+        and '\n1 method;' in told[0]
+        and 'No training label' not in told[2]
+    )
 
 
 @pytest.mark.silent('C2')
@@ -127,86 +221,202 @@ def test_test_photos_that_are_training_photos_are_told_before_and_after(photo_fo
     data, told = load(photo_folder), []
     data.images[data.rows('test')[0]].write_bytes(data.images[data.rows('train')[0]].read_bytes())
     compare(photo_folder, ['an'], seeds=1, tell=told.append)
-    assert all(f'of {len(data.rows("test"))} test photos 1 are' in said for said in (told[0], told[-1]))
+    assert all(
+        f'of {len(data.rows("test"))} test photos 1 are' in said for said in (told[0], told[-1])
+    )
 
 
-def test_an_interrupted_comparison_gives_no_verdict_and_leaves_what_was_kept(one_label_each, monkeypatch, capsys):
+def test_an_interrupted_comparison_gives_no_verdict_and_leaves_what_was_kept(
+    one_label_each, monkeypatch, capsys
+):
     compare(one_label_each, ('an',), seeds=1, tell=lambda line: None)
     kept = {file: file.read_bytes() for file in (settings.path('runs') / 'compare').glob('*/*')}
     told = []
+
     def say(line):
         told.append(line)
-        if '1/2 done' in line: raise KeyboardInterrupt
+        if '1/2 done' in line:
+            raise KeyboardInterrupt
+
     monkeypatch.setattr(cli, 'say', say)
-    assert cli.main(['compare', str(one_label_each), 'an', '--seeds', '3']) == 130   # as of every command after Ctrl-C
-    assert told[-1].startswith('interrupted') and capsys.readouterr().err == 'stopped; the same command goes on from here\n'
-    assert len(kept) == 3 and {file: file.read_bytes() for file in (settings.path('runs') / 'compare').glob('*/*')} == kept
-    assert cli.main(['compare', str(one_label_each), 'an', '--seeds', '3']) == 0 and 'Only an has finished' in told[-1]
+    assert (
+        cli.main(['compare', str(one_label_each), 'an', '--seeds', '3']) == 130
+    )  # as of every command after Ctrl-C
+    assert (
+        told[-1].startswith('interrupted')
+        and capsys.readouterr().err == 'stopped; the same command goes on from here\n'
+    )
+    assert (
+        len(kept) == 3
+        and {file: file.read_bytes() for file in (settings.path('runs') / 'compare').glob('*/*')}
+        == kept
+    )
+    assert (
+        cli.main(['compare', str(one_label_each), 'an', '--seeds', '3']) == 0
+        and 'Only an has finished' in told[-1]
+    )
 
 
 def test_only_a_run_that_is_at_hand_is_recommended(one_label_each):
     told = []
-    def best(): return re.findall(r'spml predict (\S+) PHOTOS', told[-1])
+
+    def best():
+        return re.findall(r'spml predict (\S+) PHOTOS', told[-1])
+
     compare(one_label_each, ('an',), seeds=2, tell=told.append)
     record.export_csv()
-    first, = best()
+    (first,) = best()
     shutil.rmtree(settings.path('runs') / first)
-    assert len(compare(one_label_each, ('an',), seeds=2, tell=told.append)) == 0 and len(best()) == 1 and best() != [first]
+    assert (
+        len(compare(one_label_each, ('an',), seeds=2, tell=told.append)) == 0
+        and len(best()) == 1
+        and best() != [first]
+    )
     shutil.rmtree(settings.path('runs') / best()[0])
-    assert len(compare(one_label_each, ('an',), seeds=2, tell=told.append)) == 0 and 'Only an has finished' in told[-1] and not best()
+    assert (
+        len(compare(one_label_each, ('an',), seeds=2, tell=told.append)) == 0
+        and 'Only an has finished' in told[-1]
+        and not best()
+    )
 
 
 def test_places_do_not_overwrite_one_another(photo_folder, quick):
-    for labels in ('full', 'single'): compare(photo_folder, ('an',), labels=labels, seeds=1, tell=lambda line: None)
+    for labels in ('full', 'single'):
+        compare(photo_folder, ('an',), labels=labels, seeds=1, tell=lambda line: None)
     assert len([*(settings.path('runs') / 'compare').glob('photos-*/table.csv')]) == 2
 
 
 @pytest.mark.parametrize('jobs', [0, -2])
 def test_no_jobs_are_refused_before_anything_is_planned(photo_folder, jobs):
-    with pytest.raises(SpmlError, match=f'^jobs must be 1 or more, not {jobs}'): compare(photo_folder, ('an', 'em'), jobs=jobs, dry_run=True)
+    with pytest.raises(SpmlError, match=f'^jobs must be 1 or more, not {jobs}'):
+        compare(photo_folder, ('an', 'em'), jobs=jobs, dry_run=True)
 
 
 def test_classes_that_nobody_could_learn_do_not_choose():
     names = {'val_truth': 'complete', 'test_truth': 'complete', 'run': 'r'}
-    known = {'an': {'val_map': 50.0, 'val_map_seen': 70.0, 'test_map': 60.0}, 'em': {'val_map': 55.0, 'val_map_seen': 60.0, 'test_map': 50.0}}
+    known = {
+        'an': {'val_map': 50.0, 'val_map_seen': 70.0, 'test_map': 60.0},
+        'em': {'val_map': 55.0, 'val_map_seen': 60.0, 'test_map': 50.0},
+    }
     lines = []
     for loss, scores in known.items():
         given = Config(loss=loss, dataset='mini_voc', backbone='mini', device='cpu')
-        lines.append(line(Row(loss), [given], pd.DataFrame([scores | names], index=[sweeps.key(given)]), np.zeros((1, 2)), np.ones((2, 2))))
+        lines.append(
+            line(
+                Row(loss),
+                [given],
+                pd.DataFrame([scores | names], index=[sweeps.key(given)]),
+                np.zeros((1, 2)),
+                np.ones((2, 2)),
+            )
+        )
     table, said = judge(lines)
-    assert table.loss.tolist() == ['an', 'em'] and table.validation.tolist() == [70, 60] and 'an is the best on validation, 70.0 %' in said
+    assert (
+        table.loss.tolist() == ['an', 'em']
+        and table.validation.tolist() == [70, 60]
+        and 'an is the best on validation, 70.0 %' in said
+    )
 
 
 def test_the_best_on_validation_may_be_below_and_who_is_not_through_is_named():
-    table, said = judge([AN, made_up('em', [52.0, 52.1, 52.4], [50.0, 51.1, 50.2]), made_up('hml', [], [])])
-    assert 'it is 10.0 ± ' in said and ' points of mAP below an.' in said and said.endswith('\nNot through: hml.') and len(table) == 2
+    table, said = judge(
+        [AN, made_up('em', [52.0, 52.1, 52.4], [50.0, 51.1, 50.2]), made_up('hml', [], [])]
+    )
+    assert (
+        'it is 10.0 ± ' in said
+        and ' points of mAP below an.' in said
+        and said.endswith('\nNot through: hml.')
+        and len(table) == 2
+    )
 
 
-def test_methods_that_need_side_information_take_part_where_it_is_given(photo_folder, quick, tmp_path):
-    told, every, plain = [], set(methods.names()), {name for name in methods.names() if not find(name).side}
-    def asked(**given): return set(compare(photo_folder, seeds=1, dry_run=True, tell=told.append, labels='single', **given).run.str.split('-photos-').str[0])
-    assert asked() < plain and told[0].endswith(f'{len(plain)} methods, labels single.')   # some losses are one loss
+def test_methods_that_need_side_information_take_part_where_it_is_given(
+    photo_folder, quick, tmp_path
+):
+    told, every, plain = (
+        [],
+        set(methods.names()),
+        {name for name in methods.names() if not find(name).side},
+    )
+
+    def asked(**given):
+        return set(
+            compare(photo_folder, seeds=1, dry_run=True, tell=told.append, labels='single', **given)
+            .run.str.split('-photos-')
+            .str[0]
+        )
+
+    assert asked() < plain and told[0].endswith(
+        f'{len(plain)} methods, labels single.'
+    )  # some losses are one loss
     file = draw_side(photo_folder, tmp_path / 'side.csv')
     assert asked(side=str(file)) - asked() == every - plain == {'epr_count', 'pseudo_scores'}
     pd.read_csv(file).loc[:, ['image', 'count']].to_csv(file, index=False)
     assert asked(side=str(file)) - asked() == {'epr_count'}
-    with pytest.raises(SpmlError, match="'pseudo_scores' learns from more than labels"): asked(methods=('an', 'pseudo_scores'))
-    done = compare(photo_folder, ('an', 'epr_count'), labels='single', seeds=1, side=str(file), tell=told.append)
+    with pytest.raises(SpmlError, match="'pseudo_scores' learns from more than labels"):
+        asked(methods=('an', 'pseudo_scores'))
+    done = compare(
+        photo_folder,
+        ('an', 'epr_count'),
+        labels='single',
+        seeds=1,
+        side=str(file),
+        tell=told.append,
+    )
     assert set(done.state) == {'done'} and len(done) == 6 and 'epr_count' in told[-1]
     known = sweeps.finished()
     assert (known.side.fillna('').str.startswith('side.csv@') == (known.loss == 'epr_count')).all()
-    assert len(compare(photo_folder, ('an', 'epr_count'), labels='single', seeds=1, side=str(file), tell=told.append)) == 0   # nothing runs twice
+    assert (
+        len(
+            compare(
+                photo_folder,
+                ('an', 'epr_count'),
+                labels='single',
+                seeds=1,
+                side=str(file),
+                tell=told.append,
+            )
+        )
+        == 0
+    )  # nothing runs twice
     table = pd.read_csv(file)
     table.assign(count=1).to_csv(file, index=False)
-    left = compare(photo_folder, ('an', 'epr_count'), labels='single', seeds=1, side=str(file), dry_run=True, tell=told.append)
-    assert len(left) == 3 and set(left.run.str.split('-').str[0]) == {'epr_count'}   # other counts are other runs
+    left = compare(
+        photo_folder,
+        ('an', 'epr_count'),
+        labels='single',
+        seeds=1,
+        side=str(file),
+        dry_run=True,
+        tell=told.append,
+    )
+    assert len(left) == 3 and set(left.run.str.split('-').str[0]) == {
+        'epr_count'
+    }  # other counts are other runs
 
 
 def made_up(loss, val, test, noise=0.3):
-    rng, seeds = np.random.default_rng(len(loss) + round(100 * sum(val))), range(len(test))   # noise of its own
-    runs = pd.DataFrame({'validation': val, 'test': test, 'val_truth': 'complete', 'test_truth': 'complete', 'val_measure': 'mAP', 'test_measure': 'mAP',
-                         'run': [f'{loss}-{s}' for s in seeds], 'exercised': math.nan})
-    return Line(Row(loss), runs, *({s: part[s] + rng.normal(0, noise, 50) for s in seeds} for part in (test, val)))
+    rng, seeds = (
+        np.random.default_rng(len(loss) + round(100 * sum(val))),
+        range(len(test)),
+    )  # noise of its own
+    runs = pd.DataFrame(
+        {
+            'validation': val,
+            'test': test,
+            'val_truth': 'complete',
+            'test_truth': 'complete',
+            'val_measure': 'mAP',
+            'test_measure': 'mAP',
+            'run': [f'{loss}-{s}' for s in seeds],
+            'exercised': math.nan,
+        }
+    )
+    return Line(
+        Row(loss),
+        runs,
+        *({s: part[s] + rng.normal(0, noise, 50) for s in seeds} for part in (test, val)),
+    )
 
 
 AN = made_up('an', [50.0, 51.0, 50.5], [60.0, 61.0, 60.3])
@@ -215,54 +425,111 @@ AN = made_up('an', [50.0, 51.0, 50.5], [60.0, 61.0, 60.3])
 @pytest.fixture(autouse=True)
 def experience(monkeypatch):
     "What six sets of photos taught, made up."
-    taught = {'methods': {'hml': 3.0, 'em': 2.0, 'an': 0.0}, 'sets': 6, 'photos': {'50': 2.6}, 'observed': 1.5}
+    taught = {
+        'methods': {'hml': 3.0, 'em': 2.0, 'an': 0.0},
+        'sets': 6,
+        'photos': {'50': 2.6},
+        'observed': 1.5,
+    }
     monkeypatch.setattr(comparison, 'experience', lambda: taught)
 
 
 def test_validation_chooses_and_the_test_images_only_say_what_it_is_worth():
-    em, hml = made_up('em', [52.0, 53.1, 52.4], [63.0, 64.1, 63.2]), made_up('hml', [48.0, 49.0, 48.5], [69.0, 70.0, 69.5])
+    em, hml = (
+        made_up('em', [52.0, 53.1, 52.4], [63.0, 64.1, 63.2]),
+        made_up('hml', [48.0, 49.0, 48.5], [69.0, 70.0, 69.5]),
+    )
     table, said = judge([AN, em, hml])
-    assert table.loss.tolist() == ['em', 'an', 'hml'] and said.startswith('Take em: it is the best on validation, 52.5 % mAP against all labels.')
-    assert '+3.0 ± ' in said and 'points of mAP above an.' in said and 'by chance' not in said and 'tell it apart' not in said and 'spml predict em-1' in said
+    assert table.loss.tolist() == ['em', 'an', 'hml'] and said.startswith(
+        'Take em: it is the best on validation, 52.5 % mAP against all labels.'
+    )
+    assert (
+        '+3.0 ± ' in said
+        and 'points of mAP above an.' in said
+        and 'by chance' not in said
+        and 'tell it apart' not in said
+        and 'spml predict em-1' in said
+    )
     own = statistics.holm([em.over(AN).p, hml.over(AN).p])
-    assert table.set_index('loss').p[['em', 'hml']].tolist() == pytest.approx(own, rel=1e-6) and math.isnan(table.set_index('loss').p['an'])
+    assert table.set_index('loss').p[['em', 'hml']].tolist() == pytest.approx(
+        own, rel=1e-6
+    ) and math.isnan(table.set_index('loss').p['an'])
 
 
 @pytest.mark.silent('A3')
 def test_where_validation_cannot_tell_what_other_photos_taught_decides():
     "The test images, on which AN is far ahead here, have no say."
-    em, hml = made_up('em', [52.0, 52.1, 52.4], [50.0, 50.1, 50.2]), made_up('hml', [51.9, 52.2, 52.3], [55.0, 55.1, 55.2])
+    em, hml = (
+        made_up('em', [52.0, 52.1, 52.4], [50.0, 50.1, 50.2]),
+        made_up('hml', [51.9, 52.2, 52.3], [55.0, 55.1, 55.2]),
+    )
     table, said = judge([AN, em, hml])
-    assert table.loss[0] == 'em' and said.startswith('Take hml: em is the best on validation') and 'spml predict hml-2 ' in said
+    assert (
+        table.loss[0] == 'em'
+        and said.startswith('Take hml: em is the best on validation')
+        and 'spml predict hml-2 ' in said
+    )
     assert '+3.0 points of mAP over AN' in said and 'em +2.0' in said and 'below an.' in said
-    assert judge([AN, em, made_up('zlpr', [51.9, 52.2, 52.3], [55.0, 55.1, 55.2])])[1].startswith('Take em: ')   # nothing is known of ZLPR
+    assert judge([AN, em, made_up('zlpr', [51.9, 52.2, 52.3], [55.0, 55.1, 55.2])])[1].startswith(
+        'Take em: '
+    )  # nothing is known of ZLPR
 
 
 @pytest.mark.silent('A3')
 def test_without_clean_labels_it_says_what_would_settle_it():
-    blind = [dataclasses.replace(each, runs=each.runs.assign(val_measure='observed AUC', val_truth='observed only'))
-             for each in (AN, made_up('em', [52.0, 52.1, 52.4], [60.5, 60.2, 61.0]), made_up('hml', [51.9, 52.2, 52.3], [55.0, 55.1, 55.2]))]
-    blind = [dataclasses.replace(each, resampled_val={seed: values + np.random.default_rng(len(each.row.loss)).normal(0, 9, 50) for seed, values in each.resampled_val.items()})
-             for each in blind]
+    blind = [
+        dataclasses.replace(
+            each, runs=each.runs.assign(val_measure='observed AUC', val_truth='observed only')
+        )
+        for each in (
+            AN,
+            made_up('em', [52.0, 52.1, 52.4], [60.5, 60.2, 61.0]),
+            made_up('hml', [51.9, 52.2, 52.3], [55.0, 55.1, 55.2]),
+        )
+    ]
+    blind = [
+        dataclasses.replace(
+            each,
+            resampled_val={
+                seed: values + np.random.default_rng(len(each.row.loss)).normal(0, 9, 50)
+                for seed, values in each.resampled_val.items()
+            },
+        )
+        for each in blind
+    ]
     said = judge(blind)[1]
-    assert 'observed AUC against observed labels' in said and 'More validation photos would tell' in said and '--seeds' not in said
+    assert (
+        'observed AUC against observed labels' in said
+        and 'More validation photos would tell' in said
+        and '--seeds' not in said
+    )
     assert 'lost 2.6 points of mAP' in said and 'all validation photos 1.5.' in said
 
 
 @pytest.mark.silent('A3')
 def test_a_gain_and_its_doubt_do_not_contradict_each_other():
     "An interval that leaves out 0, and yet as many comparisons bring forth as much by chance: both are said as what they are."
-    rivals = [made_up(loss, [40.0 + k] * 3, [60.0, 61.0, 60.2 + k / 10]) for k, loss in enumerate(('ls', 'nls', 'dw', 'wan', 'asl', 'gr'))]
+    rivals = [
+        made_up(loss, [40.0 + k] * 3, [60.0, 61.0, 60.2 + k / 10])
+        for k, loss in enumerate(('ls', 'nls', 'dw', 'wan', 'asl', 'gr'))
+    ]
     em = made_up('em', [72.0, 72.1, 72.4], [62.5, 66.5, 64.6])
     table, said = judge([AN, *rivals, em])
     alone, adjusted = em.over(AN), table.set_index('loss').p['em']
     assert alone.low > 0 and alone.p < 0.05 < adjusted
-    assert f'; chance alone does as much in {100 * adjusted:.0f} % of cases when 7 methods are compared.' in said and 'may be chance' not in said
+    assert (
+        f'; chance alone does as much in {100 * adjusted:.0f} % of cases when 7 methods are compared.'
+        in said
+        and 'may be chance' not in said
+    )
 
 
 def test_a_difference_that_may_be_chance_is_called_so_with_the_seeds_to_add():
     table, said = judge([AN, made_up('em', [52.0, 50.1, 51.4], [60.5, 60.2, 61.0])])
-    assert f'chance alone does as much in {100 * table.p[0]:.0f} % of cases' in said and 'does not tell it apart from an (' in said
+    assert (
+        f'chance alone does as much in {100 * table.p[0]:.0f} % of cases' in said
+        and 'does not tell it apart from an (' in said
+    )
     assert 'More seeds would tell: --seeds 10.' in said and table.p[0] > 0.05
 
 
@@ -270,68 +537,149 @@ def test_methods_that_train_the_same_are_called_so():
     same = [62.0, 62.1, 62.4], [63.0, 64.1, 63.2]
     zlpr = made_up('zlpr', *same)
     _, said = judge([AN, zlpr, dataclasses.replace(zlpr, row=Row('multi_similarity'))])
-    assert 'Take zlpr' in said and 'The same runs here: multi_similarity.' in said and 'tell it apart from multi' not in said   # of equals the first
+    assert (
+        'Take zlpr' in said
+        and 'The same runs here: multi_similarity.' in said
+        and 'tell it apart from multi' not in said
+    )  # of equals the first
 
 
 def test_intervals_over_seeds_alone_are_called_so():
     lines = [AN, made_up('em', [52.0, 52.1, 52.4], [63.0, 64.1, 63.2])]
-    assert 'over seeds alone' not in judge(lines)[1] and 'The scores of some runs are gone, so that intervals are over seeds alone.' in judge([*lines[:1], dataclasses.replace(lines[1], resampled={})])[1]
+    assert (
+        'over seeds alone' not in judge(lines)[1]
+        and 'The scores of some runs are gone, so that intervals are over seeds alone.'
+        in judge([*lines[:1], dataclasses.replace(lines[1], resampled={})])[1]
+    )
 
 
 def test_where_the_scores_of_some_runs_are_gone_the_others_say_what_the_images_do():
     em = made_up('em', [52.0, 52.1, 52.4], [63.0, 63.1, 62.9], noise=9.0)
     left = dataclasses.replace(em, resampled={1: em.resampled[1]})
-    alone = statistics.effect([3.0, 2.1, 2.6], None, (em.resampled[1] - AN.resampled[1]).std(ddof=1))
-    assert left.over(AN).half_width == pytest.approx(alone.half_width) and alone.half_width > 10 > dataclasses.replace(em, resampled={}).over(AN).half_width
-    assert 'over seeds alone' not in judge([AN, left])[1] and 'chance alone does as much' in judge([AN, left])[1]
-    assert 'over seeds alone' in judge([dataclasses.replace(AN, resampled={0: AN.resampled[0]}), left])[1]   # no seed has both
+    alone = statistics.effect(
+        [3.0, 2.1, 2.6], None, (em.resampled[1] - AN.resampled[1]).std(ddof=1)
+    )
+    assert (
+        left.over(AN).half_width == pytest.approx(alone.half_width)
+        and alone.half_width > 10 > dataclasses.replace(em, resampled={}).over(AN).half_width
+    )
+    assert (
+        'over seeds alone' not in judge([AN, left])[1]
+        and 'chance alone does as much' in judge([AN, left])[1]
+    )
+    assert (
+        'over seeds alone'
+        in judge([dataclasses.replace(AN, resampled={0: AN.resampled[0]}), left])[1]
+    )  # no seed has both
 
 
 def test_a_mechanism_that_never_acted_is_named():
     idle = made_up('em_apl', [62.0, 62.1, 62.4], [63.0, 64.1, 63.2])
-    said = judge([AN, dataclasses.replace(idle, runs=idle.runs.assign(exercised=[0.0, 1.0, 0.0]))])[1]
-    assert said.startswith('Take em_apl') and "em_apl: in 2 of 3 runs the best epoch came before APL's choice of negatives began." in said and ' began.' not in judge([AN, idle])[1]
+    said = judge([AN, dataclasses.replace(idle, runs=idle.runs.assign(exercised=[0.0, 1.0, 0.0]))])[
+        1
+    ]
+    assert (
+        said.startswith('Take em_apl')
+        and "em_apl: in 2 of 3 runs the best epoch came before APL's choice of negatives began."
+        in said
+        and ' began.' not in judge([AN, idle])[1]
+    )
 
 
 def test_more_seeds_are_advised_only_where_they_would_tell():
-    noisy = [made_up(name, val, test, noise=9.0) for name, val, test in (('an', [51.9, 52.0, 52.1], [60.0] * 3), ('em', [52.0, 52.1, 52.2], [60.5] * 3))]
-    assert judge(noisy)[1].count('More validation photos would tell, more seeds hardly.') == 1 and '--seeds' not in judge(noisy)[1]
+    noisy = [
+        made_up(name, val, test, noise=9.0)
+        for name, val, test in (
+            ('an', [51.9, 52.0, 52.1], [60.0] * 3),
+            ('em', [52.0, 52.1, 52.2], [60.5] * 3),
+        )
+    ]
+    assert (
+        judge(noisy)[1].count('More validation photos would tell, more seeds hardly.') == 1
+        and '--seeds' not in judge(noisy)[1]
+    )
 
 
 def test_one_seed_decides_nothing():
     table, said = judge([made_up('an', [50.0], [60.0]), made_up('em', [52.0], [63.0])])
-    assert 'it is +3.0 points of mAP above an, with one seed, which decides nothing.' in said and table.p.isna().all() and math.isnan(table.over_half[0])
+    assert (
+        'it is +3.0 points of mAP above an, with one seed, which decides nothing.' in said
+        and table.p.isna().all()
+        and math.isnan(table.over_half[0])
+    )
 
 
-def only(line, *seeds): return Line(line.row, line.runs.loc[list(seeds)], line.resampled, line.resampled_val)
+def only(line, *seeds):
+    return Line(line.row, line.runs.loc[list(seeds)], line.resampled, line.resampled_val)
 
 
-LATE, LUCKY = made_up('an', [50.0, 51.0, 58.0], [60.0, 61.0, 62.0]), made_up('em', [40.0, 55.0, 55.0], [50.0, 64.0, 65.0])
+LATE, LUCKY = (
+    made_up('an', [50.0, 51.0, 58.0], [60.0, 61.0, 62.0]),
+    made_up('em', [40.0, 55.0, 55.0], [50.0, 64.0, 65.0]),
+)
 
 
 def test_methods_are_compared_on_the_seeds_that_all_share():
     table, said = judge([LATE, only(LUCKY, 2)])
-    assert table.loss.tolist() == ['an', 'em'] and table.seeds.tolist() == [1, 1] and table.test.tolist() == [62, 65]   # with its seeds alone EM would be first
-    assert 'with one seed, which decides nothing' in said and said.splitlines()[1:] == ['em: 1 of 3 seeds (the others diverged or are not done).', 'All numbers are of the seeds that the methods share: 1 of 3.']
+    assert (
+        table.loss.tolist() == ['an', 'em']
+        and table.seeds.tolist() == [1, 1]
+        and table.test.tolist() == [62, 65]
+    )  # with its seeds alone EM would be first
+    assert 'with one seed, which decides nothing' in said and said.splitlines()[1:] == [
+        'em: 1 of 3 seeds (the others diverged or are not done).',
+        'All numbers are of the seeds that the methods share: 1 of 3.',
+    ]
     table, said = judge([LATE, only(LUCKY, 2, 1), made_up('hml', [], [])], 5)
-    assert table.equals(judge([only(LATE, 1, 2), only(LUCKY, 1, 2)])[0]) and 'Take em: em is the best on validation, 55.0 %' in said and said.endswith('Not through: hml.')
-    assert 'an: 3 of 5 seeds' in said and 'em: 2 of 5 seeds' in said and 'share: 2 of 5' in said and 'decides nothing' not in said
+    assert (
+        table.equals(judge([only(LATE, 1, 2), only(LUCKY, 1, 2)])[0])
+        and 'Take em: em is the best on validation, 55.0 %' in said
+        and said.endswith('Not through: hml.')
+    )
+    assert (
+        'an: 3 of 5 seeds' in said
+        and 'em: 2 of 5 seeds' in said
+        and 'share: 2 of 5' in said
+        and 'decides nothing' not in said
+    )
     table, said = judge([only(LATE, 0), made_up('em', [52.0] * 3, [62.0, 63.0, 64.0])])
-    assert 'it is +2.0 points of mAP above an, with one seed, which decides nothing.' in said and 'an: 1 of 3 seeds' in said and 'nan' not in said
+    assert (
+        'it is +2.0 points of mAP above an, with one seed, which decides nothing.' in said
+        and 'an: 1 of 3 seeds' in said
+        and 'nan' not in said
+    )
     assert 'of 3 seeds' not in judge([LATE, LUCKY], 3)[1]
 
 
 def test_without_a_common_seed_nothing_is_advised():
     table, said = judge([only(LATE, 0, 1), only(LUCKY, 2)], 3)
-    assert not len(table) and said.splitlines() == ['No seed is done with every method, so nothing is advised.', *(f'{name} seeds (the others diverged or are not done).' for name in ('an: 2 of 3', 'em: 1 of 3'))]
+    assert not len(table) and said.splitlines() == [
+        'No seed is done with every method, so nothing is advised.',
+        *(
+            f'{name} seeds (the others diverged or are not done).'
+            for name in ('an: 2 of 3', 'em: 1 of 3')
+        ),
+    ]
 
 
 def test_a_run_that_diverged_counts_for_no_seed(photo_folder):
-    configs = [Config(loss='an', dataset=str(photo_folder), backbone='mini', device='cpu', seed=seed) for seed in range(2)]
+    configs = [
+        Config(loss='an', dataset=str(photo_folder), backbone='mini', device='cpu', seed=seed)
+        for seed in range(2)
+    ]
     names = {'val_truth': 'complete', 'test_truth': 'complete', 'val_map_seen': math.nan}
-    known = pd.DataFrame([names | {'run': 'a', 'val_map': 50.0, 'test_map': 60.0}, names | {'run': 'b', 'val_map': 0.0, 'diverged': 1}], index=[sweeps.key(c) for c in configs])
+    known = pd.DataFrame(
+        [
+            names | {'run': 'a', 'val_map': 50.0, 'test_map': 60.0},
+            names | {'run': 'b', 'val_map': 0.0, 'diverged': 1},
+        ],
+        index=[sweeps.key(c) for c in configs],
+    )
     said = judge([line(Row('an'), configs, known, np.zeros((1, 2)), np.ones((2, 2)))], 2)[1]
-    assert said.splitlines()[0].endswith('50.0 % mAP against all labels. One seed decides nothing.') and 'an: 1 of 2 seeds' in said
+    assert (
+        said.splitlines()[0].endswith('50.0 % mAP against all labels. One seed decides nothing.')
+        and 'an: 1 of 2 seeds' in said
+    )
 
 
 def test_one_seed_decides_nothing_where_the_base_is_the_best():
@@ -344,7 +692,11 @@ def test_a_rival_has_the_sign_of_the_table():
     em = made_up('em', [20.0, 42.0, 65.0], [40.0] * 3)
     table, said = judge([AN, em])
     rival = em.over(AN, 'validation')
-    assert table.loss[0] == 'an' and rival.mean < -8 and f'does not tell it apart from em (−{-rival.mean:.1f} ± {rival.half_width:.1f}).' in said
+    assert (
+        table.loss[0] == 'an'
+        and rival.mean < -8
+        and f'does not tell it apart from em (−{-rival.mean:.1f} ± {rival.half_width:.1f}).' in said
+    )
 
 
 def test_a_run_of_a_folder_with_a_space_is_quoted():
@@ -354,32 +706,69 @@ def test_a_run_of_a_folder_with_a_space_is_quoted():
 
 
 def test_without_an_the_first_method_is_what_the_others_are_compared_with():
-    table, said = judge([made_up('em', [52.0] * 3, [63.0, 63.1, 63.2]), made_up('hml', [53.0] * 3, [65.0, 65.1, 65.0])])
-    assert 'points of mAP above em' in said and table.over[1] == 0 and b'over em' in comparison.draw(table, 'two')
-    assert judge([made_up('em', [52.0], [63.0]), AN])[1].startswith('Take em') and judge([AN])[1].startswith('Only an has finished, so there is nothing to compare: on validation, 50.5 % mAP')
+    table, said = judge(
+        [
+            made_up('em', [52.0] * 3, [63.0, 63.1, 63.2]),
+            made_up('hml', [53.0] * 3, [65.0, 65.1, 65.0]),
+        ]
+    )
+    assert (
+        'points of mAP above em' in said
+        and table.over[1] == 0
+        and b'over em' in comparison.draw(table, 'two')
+    )
+    assert judge([made_up('em', [52.0], [63.0]), AN])[1].startswith('Take em') and judge([AN])[
+        1
+    ].startswith('Only an has finished, so there is nothing to compare: on validation, 50.5 % mAP')
 
 
-@pytest.mark.parametrize(('folder', 'given', 'message'), [('ccp', {}, 'ccp is no folder of photos. Give one'), ('nowhere', {}, 'nowhere is no folder'),
-                                                          ('', {'seeds': 0}, 'seeds=0; allowed: 1 or more'), ('', {'suite': 'x'}, "unknown suite 'x'"), ('', {'methods': ['hmm']}, "unknown loss 'hmm'")])
+@pytest.mark.parametrize(
+    ('folder', 'given', 'message'),
+    [
+        ('ccp', {}, 'ccp is no folder of photos. Give one'),
+        ('nowhere', {}, 'nowhere is no folder'),
+        ('', {'seeds': 0}, 'seeds=0; allowed: 1 or more'),
+        ('', {'suite': 'x'}, "unknown suite 'x'"),
+        ('', {'methods': ['hmm']}, "unknown loss 'hmm'"),
+    ],
+)
 def test_wrong_orders_are_refused(photo_folder, folder, given, message):
-    with pytest.raises(SpmlError, match=message): compare(folder or photo_folder, tell=lambda line: None, **given)
+    with pytest.raises(SpmlError, match=message):
+        compare(folder or photo_folder, tell=lambda line: None, **given)
 
 
 def test_the_time_is_that_of_like_runs_shared_by_the_jobs():
     left = pd.DataFrame({'expected': [60.0, math.nan, 120.0]})
-    assert comparison.time_said(left, 2, 'finetune') == '3 runs to train: about 2 min, as recorded runs of this kind took; where those were of other photos or on another machine, yours may take several times as long.'
-    assert comparison.time_said(left.assign(expected=math.nan), 1, 'linear').endswith('after the first one. Before the first run the features of all photos are computed, once.')
+    assert (
+        comparison.time_said(left, 2, 'finetune')
+        == '3 runs to train: about 2 min, as recorded runs of this kind took; where those were of other photos or on another machine, yours may take several times as long.'
+    )
+    assert comparison.time_said(left.assign(expected=math.nan), 1, 'linear').endswith(
+        'after the first one. Before the first run the features of all photos are computed, once.'
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.silent('A1')
 @pytest.mark.parametrize('draw', range(3))
-def test_one_positive_label_a_photo_finds_a_method_within_a_point_of_the_best(tmp_path, monkeypatch, draw):
+def test_one_positive_label_a_photo_finds_a_method_within_a_point_of_the_best(
+    tmp_path, monkeypatch, draw
+):
     "Photos with 2.9 labels each, of which the table names one: what is taken is measured against all labels."
-    monkeypatch.setitem(search.SUITES, 'photos', search.SUITES['photos'] | {
-        'config': {'backbone': 'mini', 'image_size': 40, 'regime': 'linear', 'batch_size': 64}, 'draws': 4, 'widened': 0})
+    monkeypatch.setitem(
+        search.SUITES,
+        'photos',
+        search.SUITES['photos']
+        | {
+            'config': {'backbone': 'mini', 'image_size': 40, 'regime': 'linear', 'batch_size': 64},
+            'draws': 4,
+            'widened': 0,
+        },
+    )
     data = load('mini_coco')
-    rows = np.concatenate([data.rows(part)[:n] for part, n in (('train', 600), ('val', 200), ('test', 400))])
+    rows = np.concatenate(
+        [data.rows(part)[:n] for part, n in (('train', 600), ('val', 200), ('test', 400))]
+    )
     true, random = data.labels[rows] > 0, np.random.default_rng(draw)
     folder = tmp_path / 'photos'
     (folder / 'images').mkdir(parents=True)
@@ -395,7 +784,11 @@ def test_one_positive_label_a_photo_finds_a_method_within_a_point_of_the_best(tm
     columns = [data.class_names.index(name) for name in names]
     reached = {}
     for loss in losses:
-        finals = sweeps.finals(Row(loss, labels='full'), 'photos', str(folder), sweeps.finished(), range(2))
+        finals = sweeps.finals(
+            Row(loss, labels='full'), 'photos', str(folder), sweeps.finished(), range(2)
+        )
         logits = [read_result(Run(sweeps.canonical(config))).logits['test'] for config in finals]
-        reached[loss] = np.mean([mean_average_precision(scores, true[800:, columns], empty='skip') for scores in logits])
+        reached[loss] = np.mean(
+            [mean_average_precision(scores, true[800:, columns], empty='skip') for scores in logits]
+        )
     assert reached[taken] >= max(reached.values()) - 1, (taken, reached)

@@ -1,4 +1,5 @@
 """The papers' figures: what runs they take, and how runs become arrays and arrays become pictures, the same ones every time."""
+
 import os
 import subprocess
 import sys
@@ -21,10 +22,29 @@ from spml_nb.sweeps import queue, search
 
 OUTPUTS = Path(__file__).resolve().parents[2] / 'outputs'
 NONE = pd.DataFrame()
-COUNTS = {('hml', '2'): 9, ('hml', '3'): 70, ('hml', '4'): 120, ('hml', '5'): 180, ('hml', '6'): 1,
-          ('opml', '3'): 40, ('opml', '4'): 18, ('opml', '5'): 150, ('opml', '6'): 36, ('opml', '7'): 1,
-          ('lac', '3'): 15, ('lac', '4'): 15, ('lac', '5'): 15, ('lac', '6'): 1, ('two_way', '1'): 0, ('two_way', 'T8'): 9,
-          ('em_apl', '7'): 24, ('em_apl', '8'): 12, ('em_apl', '9'): 24, ('em_apl', '10'): 3, ('em_apl', '11'): 20}   # runs on photos
+COUNTS = {
+    ('hml', '2'): 9,
+    ('hml', '3'): 70,
+    ('hml', '4'): 120,
+    ('hml', '5'): 180,
+    ('hml', '6'): 1,
+    ('opml', '3'): 40,
+    ('opml', '4'): 18,
+    ('opml', '5'): 150,
+    ('opml', '6'): 36,
+    ('opml', '7'): 1,
+    ('lac', '3'): 15,
+    ('lac', '4'): 15,
+    ('lac', '5'): 15,
+    ('lac', '6'): 1,
+    ('two_way', '1'): 0,
+    ('two_way', 'T8'): 9,
+    ('em_apl', '7'): 24,
+    ('em_apl', '8'): 12,
+    ('em_apl', '9'): 24,
+    ('em_apl', '10'): 3,
+    ('em_apl', '11'): 20,
+}  # runs on photos
 EVERY = [pytest.param(*f, id='-'.join(f)) for f in COUNTS]
 
 
@@ -36,6 +56,7 @@ def pretended(paper, figure, suite='photos'):
 
 # ---- which runs
 
+
 def test_all_figures_are_there():
     assert [(p, f) for p in published.ORDER for f in figures.figures(p)] == list(COUNTS)
 
@@ -45,39 +66,85 @@ def test_a_figure_takes_as_many_valid_runs_as_it_should(paper, figure):
     known = pretended(paper, figure)
     configs = figures.needed(paper, figure, 'photos', known)[1]
     assert len(configs) == COUNTS[paper, figure] == len({queue.key(c) for c in configs})
-    for c in configs if figure != 'T8' else []:   # it trains from scratch
-        assert resolve(c).dataset in search.SUITES['photos']['datasets'] and c.regime == 'linear' and c.batch_size == 64 and c.min_positives == 20
-        assert c.seed == c.label_seed and c.seed in figures.FIGURES[paper][figure].seeds and c.selection == 'val_clean'
+    for c in configs if figure != 'T8' else []:  # it trains from scratch
+        assert (
+            resolve(c).dataset in search.SUITES['photos']['datasets']
+            and c.regime == 'linear'
+            and c.batch_size == 64
+            and c.min_positives == 20
+        )
+        assert (
+            c.seed == c.label_seed
+            and c.seed in figures.FIGURES[paper][figure].seeds
+            and c.selection == 'val_clean'
+        )
     curves = {(c.dataset, c.series): c.points for c in figures.FIGURES[paper][figure].curves}
     for part in figures.parts(paper, figure, 'photos', known):
         changes = curves[part.dataset, part.series][part.values]
         assert changes.get('hparams', {}).items() <= part.config.hparams.items()
-        assert all(getattr(part.config, field) == value for field, value in changes.items() if field != 'hparams') and part.config.seed == part.seed
-    assert {c.label_seed for c in figures.needed(paper, figure, 'paper', NONE)[0]} <= {1200}      # the papers' own data sets are planned too
+        assert (
+            all(
+                getattr(part.config, field) == value
+                for field, value in changes.items()
+                if field != 'hparams'
+            )
+            and part.config.seed == part.seed
+        )
+    assert {c.label_seed for c in figures.needed(paper, figure, 'paper', NONE)[0]} <= {
+        1200
+    }  # the papers' own data sets are planned too
     caption = ' '.join(figures.description(paper, figure).values())
-    said = [*{c.dataset for c in configs}, 'frozen features', 'search of 10 draws', 'fully labelled validation', ', '.join(map(str, sorted({c.seed for c in configs})))]
+    said = [
+        *{c.dataset for c in configs},
+        'frozen features',
+        'search of 10 draws',
+        'fully labelled validation',
+        ', '.join(map(str, sorted({c.seed for c in configs}))),
+    ]
     assert not configs or figure == 'T8' or all(words in caption for words in said)
 
 
 def test_all_figures_together_take_627_runs_and_no_search_that_the_board_has_not():
-    configs = [c for p in published.ORDER for c in figures.needed(p, None, 'photos', pretended(p, None))[1]]
+    configs = [
+        c for p in published.ORDER for c in figures.needed(p, None, 'photos', pretended(p, None))[1]
+    ]
     assert len({queue.key(c) for c in configs}) == 627
-    searches = [c for p in published.ORDER for c in figures.needed(p, None, 'photos', NONE)[0] if c.regime == 'linear']
+    searches = [
+        c
+        for p in published.ORDER
+        for c in figures.needed(p, None, 'photos', NONE)[0]
+        if c.regime == 'linear'
+    ]
     rows = [row for row in search.rows_of('photos') if row.loss in {c.loss for c in searches}]
-    board = {queue.key(c) for d in {c.dataset for c in searches} for row in rows for c in search.candidates(row, 'photos', d)}
+    board = {
+        queue.key(c)
+        for d in {c.dataset for c in searches}
+        for row in rows
+        for c in search.candidates(row, 'photos', d)
+    }
     assert {queue.key(c) for c in searches} <= board
 
 
-@pytest.mark.parametrize('paper, figure, table, row, column', [
-    ('hml', '6', '2', 'HML (Ours)', 'COCO'), ('opml', '3', 'III', 'OPML', 'VOC'), ('lac', '6', '2', 'Ours', 'LEM / COCO'),
-    ('em_apl', '7', '1', 'AN', 'CUB'), ('em_apl', '11', '1', 'EM', 'COCO'),
-    ('two_way', 'T8', '8', 'Ours', 'ImageNet'), ('two_way', 'T8', '8', 'ASL', 'ImageNet')])
+@pytest.mark.parametrize(
+    'paper, figure, table, row, column',
+    [
+        ('hml', '6', '2', 'HML (Ours)', 'COCO'),
+        ('opml', '3', 'III', 'OPML', 'VOC'),
+        ('lac', '6', '2', 'Ours', 'LEM / COCO'),
+        ('em_apl', '7', '1', 'AN', 'CUB'),
+        ('em_apl', '11', '1', 'EM', 'COCO'),
+        ('two_way', 'T8', '8', 'Ours', 'ImageNet'),
+        ('two_way', 'T8', '8', 'ASL', 'ImageNet'),
+    ],
+)
 def test_a_run_that_a_table_has_is_the_same_run(paper, figure, table, row, column):
     cells = published.cells(paper, table)
     cell = cells[(cells.row == row) & (cells.column == column)].iloc[0].to_dict()
     known = pretended(paper, figure)
     of_table = papers.finals(papers.plan(cell, 'photos'), known)
-    assert queue.key(of_table[0]) in {queue.key(c) for c in figures.needed(paper, figure, 'photos', known)[1]}
+    assert queue.key(of_table[0]) in {
+        queue.key(c) for c in figures.needed(paper, figure, 'photos', known)[1]
+    }
 
 
 def test_while_a_search_is_not_done_its_runs_are_wanted_and_no_others():
@@ -90,45 +157,74 @@ def test_photos_and_the_papers_own_data_too():
     assert {c.dataset for c in figures.needed('opml', 7, 'photos', NONE)[0]} == {'coco18'}
     assert {c.dataset for c in figures.needed('lac', None, 'paper', NONE)[0]} == {'voc12', 'coco14'}
     for p in published.ORDER:
-        for c in figures.needed(p, None, 'paper', NONE)[0]: resolve(c)
+        for c in figures.needed(p, None, 'paper', NONE)[0]:
+            resolve(c)
 
 
-@pytest.mark.parametrize('call, words', [
-    (lambda: figures.figures('hmll'), ["'hmll'", 'hml']), (lambda: figures.description('hmll', 1), ["'hmll'", 'hml']),
-    (lambda: figures.description('hml', 1), ["'1'", '2, 3, 4, 5, 6']),
-    (lambda: figures.needed('hml', 2, 'mini', NONE), ["'mini'", 'photos']), (lambda: figures.draw('lac', '6', 'poster'), ["'poster'", 'photos']),
-    (lambda: figures.collect('lac', 7, 'photos', NONE), ["'7'", '3, 4, 5, 6'])])
+@pytest.mark.parametrize(
+    'call, words',
+    [
+        (lambda: figures.figures('hmll'), ["'hmll'", 'hml']),
+        (lambda: figures.description('hmll', 1), ["'hmll'", 'hml']),
+        (lambda: figures.description('hml', 1), ["'1'", '2, 3, 4, 5, 6']),
+        (lambda: figures.needed('hml', 2, 'mini', NONE), ["'mini'", 'photos']),
+        (lambda: figures.draw('lac', '6', 'poster'), ["'poster'", 'photos']),
+        (lambda: figures.collect('lac', 7, 'photos', NONE), ["'7'", '3, 4, 5, 6']),
+    ],
+)
 def test_unknown_papers_figures_and_suites_are_refused(call, words):
-    with pytest.raises(SpmlError) as error: call()
-    for word in words: assert word in str(error.value)
+    with pytest.raises(SpmlError) as error:
+        call()
+    for word in words:
+        assert word in str(error.value)
 
 
 # ---- from the table of record to pictures
 
-@pytest.mark.parametrize('paper, figure', [('hml', 4), ('hml', 5), ('opml', 5), ('opml', 6), ('lac', 3)])
+
+@pytest.mark.parametrize(
+    'paper, figure', [('hml', 4), ('hml', 5), ('opml', 5), ('opml', 6), ('lac', 3)]
+)
 def test_scores_come_from_the_record_and_half_filled_figures_are_drawn(paper, figure):
     known = pretended(paper, figure)
     wanted = figures.parts(paper, figure, 'photos', known)
-    record = known.join(pd.Series({p.key: 50 + k / 4 for k, p in enumerate(wanted)}, name='test_map'), how='outer').fillna({'val_map': 1.0})
+    record = known.join(
+        pd.Series({p.key: 50 + k / 4 for k, p in enumerate(wanted)}, name='test_map'), how='outer'
+    ).fillna({'val_map': 1.0})
     file = figures.collect(paper, figure, 'photos', record)
     collected = drawing.read_collected(file)
-    for part in wanted: assert collected.arrays[part.name]['test_map'] == record.test_map[part.key]
-    again = figures.collect(paper, figure, 'photos', record.assign(val_map=60.0, exercised=0))       # what needs no network is read anew
+    for part in wanted:
+        assert collected.arrays[part.name]['test_map'] == record.test_map[part.key]
+    again = figures.collect(
+        paper, figure, 'photos', record.assign(val_map=60.0, exercised=0)
+    )  # what needs no network is read anew
     noted = drawing.read_collected(again)
-    assert all(noted.arrays[part.name]['val_map'] == 60 and noted.about['parts'][part.name]['exercised'] == 0 for part in wanted)
+    assert all(
+        noted.arrays[part.name]['val_map'] == 60
+        and noted.about['parts'][part.name]['exercised'] == 0
+        for part in wanted
+    )
     assert all(part['exercised'] is None for part in collected.about['parts'].values())
     first = [p for p in wanted if (p.dataset, p.series, p.values) == wanted[0][:3]]
     each = record.test_map[[p.key for p in first]]
-    assert len(first) == len(figures.FIGURES[paper][str(figure)].seeds) and collected.over_seeds(*wanted[0][:2], 'test_map', wanted[0].values)[:, 0].tolist() == [each.mean(), each.min(), each.max()]
+    assert len(first) == len(figures.FIGURES[paper][str(figure)].seeds) and collected.over_seeds(
+        *wanted[0][:2], 'test_map', wanted[0].values
+    )[:, 0].tolist() == [each.mean(), each.min(), each.max()]
     svg = check_picture(figures.draw(paper, figure, 'photos'))
-    assert 'parts are done' not in svg and f'not exercised in {len(wanted)} of {len(wanted)} runs' in ' '.join(ElementTree.fromstring(svg).itertext())
+    assert (
+        'parts are done' not in svg
+        and f'not exercised in {len(wanted)} of {len(wanted)} runs'
+        in ' '.join(ElementTree.fromstring(svg).itertext())
+    )
     file.unlink()
-    half = record.loc[sorted({*known.index, *(p.key for p in wanted[:len(wanted) // 2])})]
+    half = record.loc[sorted({*known.index, *(p.key for p in wanted[: len(wanted) // 2])})]
     done = [p for p in wanted if p.key in half.index]
     figures.collect(paper, figure, 'photos', half)
     svg = check_picture(figures.draw(paper, figure, 'photos'))
     assert f'only {len(done)} of {len(wanted)} parts' in svg and len(done) < len(wanted)
-    assert ('>missing<' in svg) == (len({p.dataset for p in done}) < len({p.dataset for p in wanted}))
+    assert ('>missing<' in svg) == (
+        len({p.dataset for p in done}) < len({p.dataset for p in wanted})
+    )
     assert all(ours in svg for _, ours in collected.about['data']) and 'mAP (%)' in svg
 
 
@@ -141,28 +237,64 @@ def check_picture(file):
 
 # ---- from runs to pictures, with small runs on drawn photos in the place of the suite's
 
+
 @pytest.fixture
 def small(photos, monkeypatch):  # noqa: F811
     """Every search is one run of two epochs on 40 photos, figures keep to two epochs and to two points a curve, and runs are trained here and not
     in another process."""
     vary = figures._varied
+
     def plan(cell, suite):
         given = {k: cell['config'][k] for k in ('loss', 'labels', 'head') if k in cell['config']}
-        return papers.Plan([Config(**given, dataset=str(photos), backbone='mini', epochs=2, lr=2e-3)], {})
+        return papers.Plan(
+            [Config(**given, dataset=str(photos), backbone='mini', epochs=2, lr=2e-3)], {}
+        )
+
     def run(configs, *, tell, **launch):
-        for c in configs: training.train(queue.canonical(c))
+        for c in configs:
+            training.train(queue.canonical(c))
         return pd.DataFrame(columns=['state'])
+
     monkeypatch.setattr(papers, 'plan', plan)
     monkeypatch.setattr(queue, 'run', run)
-    monkeypatch.setattr(figures, '_varied', lambda chosen, changes: vary(chosen, {k: v for k, v in changes.items() if k != 'epochs'}))
+    monkeypatch.setattr(
+        figures,
+        '_varied',
+        lambda chosen, changes: vary(chosen, {k: v for k, v in changes.items() if k != 'epochs'}),
+    )
+
     def few(figure):
-        return figure._replace(curves=[c._replace(points=dict([*c.points.items()][:2])) for c in figure.curves], seeds=figure.seeds[:2])
-    monkeypatch.setattr(figures, 'FIGURES', {p: {n: few(figure) for n, figure in own.items()} for p, own in figures.FIGURES.items()})
+        return figure._replace(
+            curves=[c._replace(points=dict([*c.points.items()][:2])) for c in figure.curves],
+            seeds=figure.seeds[:2],
+        )
+
+    monkeypatch.setattr(
+        figures,
+        'FIGURES',
+        {p: {n: few(figure) for n, figure in own.items()} for p, own in figures.FIGURES.items()},
+    )
     return photos
 
 
-@pytest.mark.parametrize('paper, figure', [('hml', 2), ('hml', 3), ('hml', 6), ('opml', 3), ('opml', 4), ('opml', 7), ('lac', 6), ('two_way', 1),
-                                           ('em_apl', 7), ('em_apl', 8), ('em_apl', 9), ('em_apl', 10), ('em_apl', 11)])
+@pytest.mark.parametrize(
+    'paper, figure',
+    [
+        ('hml', 2),
+        ('hml', 3),
+        ('hml', 6),
+        ('opml', 3),
+        ('opml', 4),
+        ('opml', 7),
+        ('lac', 6),
+        ('two_way', 1),
+        ('em_apl', 7),
+        ('em_apl', 8),
+        ('em_apl', 9),
+        ('em_apl', 10),
+        ('em_apl', 11),
+    ],
+)
 def test_from_runs_to_a_picture(small, paper, figure):
     figures.sweep(paper, figure, 'photos', tell=str)
     file = figures.arrays_file(paper, figure, 'photos')
@@ -188,19 +320,31 @@ def test_another_process_draws_the_same_bytes(small):
         ours.append(figures.draw(paper, figure, 'photos').read_bytes())
         figures.arrays_file(paper, figure, 'photos').with_suffix('.svg').unlink()
     command = "from spml_nb.replication import figures; [figures.draw(*f, 'photos') for f in (('hml', 3), ('lac', 6))]"
-    subprocess.run([sys.executable, '-c', command], check=True, env={**os.environ, 'PYTHONHASHSEED': '7', 'MPLBACKEND': 'agg'}, cwd=settings.path('outputs'))
-    assert [figures.arrays_file(*f, 'photos').with_suffix('.svg').read_bytes() for f in both] == ours
+    subprocess.run(
+        [sys.executable, '-c', command],
+        check=True,
+        env={**os.environ, 'PYTHONHASHSEED': '7', 'MPLBACKEND': 'agg'},
+        cwd=settings.path('outputs'),
+    )
+    assert [
+        figures.arrays_file(*f, 'photos').with_suffix('.svg').read_bytes() for f in both
+    ] == ours
 
 
 def test_the_users_style_changes_nothing():
     figures.collect('two_way', 1, 'photos', NONE)
     plain = figures.draw('two_way', 1, 'photos').read_bytes()
-    with matplotlib.rc_context({'lines.linewidth': 7, 'font.size': 20, 'svg.fonttype': 'path', 'axes.grid': True}):
+    with matplotlib.rc_context(
+        {'lines.linewidth': 7, 'font.size': 20, 'svg.fonttype': 'path', 'axes.grid': True}
+    ):
         assert figures.draw('two_way', 1, 'photos').read_bytes() == plain
 
 
 def test_nothing_to_draw_gives_the_command_that_fills_it():
-    assert figures.collect('opml', 7, 'photos', NONE) is None and figures.draw('opml', 7, 'photos') is None
+    assert (
+        figures.collect('opml', 7, 'photos', NONE) is None
+        and figures.draw('opml', 7, 'photos') is None
+    )
     assert not figures.arrays_file('opml', 7, 'photos').exists()
     assert figures.command('opml', 7, 'photos') == 'spml sweep opml --figure 7 --suite photos'
 
@@ -208,22 +352,36 @@ def test_nothing_to_draw_gives_the_command_that_fills_it():
 def test_a_part_that_is_missing_is_left_out_and_the_title_says_so(small):
     figures.sweep('hml', 3, 'photos', tell=str)
     known = queue.finished()
-    margin = next(p for p in figures.parts('hml', 3, 'photos', known) if p.values == (0.1,) and p.seed == 1)
-    file = figures.collect('hml', 3, 'photos', known.drop(margin.key))       # what the file has of it leads to no run
+    margin = next(
+        p for p in figures.parts('hml', 3, 'photos', known) if p.values == (0.1,) and p.seed == 1
+    )
+    file = figures.collect(
+        'hml', 3, 'photos', known.drop(margin.key)
+    )  # what the file has of it leads to no run
     collected = drawing.read_collected(file)
-    assert collected.about['missing'] == [margin.name] and margin.name not in collected.arrays and len(collected.arrays) == 3
+    assert (
+        collected.about['missing'] == [margin.name]
+        and margin.name not in collected.arrays
+        and len(collected.arrays) == 3
+    )
     assert 'only 3 of 4 parts are done' in check_picture(figures.draw('hml', 3, 'photos'))
     figures.collect('hml', 3, 'photos', known)
     after = drawing.read_collected(file)
-    assert after.about['missing'] == [] and all(after.arrays[n]['imbalance'] == a['imbalance'] for n, a in collected.arrays.items())
+    assert after.about['missing'] == [] and all(
+        after.arrays[n]['imbalance'] == a['imbalance'] for n, a in collected.arrays.items()
+    )
 
 
-def test_arrays_outlive_the_checkpoints_but_neither_the_choice_of_another_run_nor_the_loss_of_theirs(small, monkeypatch):
+def test_arrays_outlive_the_checkpoints_but_neither_the_choice_of_another_run_nor_the_loss_of_theirs(
+    small, monkeypatch
+):
     figures.sweep('hml', 6, 'photos', tell=str)
     known, file = queue.finished(), figures.arrays_file('hml', 6, 'photos')
     whole = file.read_bytes()
     monkeypatch.setenv('SPML_NB_RUNS', str(settings.path('outputs') / 'elsewhere'))
-    assert figures.collect('hml', 6, 'photos', known).read_bytes() == whole      # only the table of record is left
+    assert (
+        figures.collect('hml', 6, 'photos', known).read_bytes() == whole
+    )  # only the table of record is left
     own = figures.FIGURES['hml']
     other = own['6'].curves[0]._replace(points={(): {'hparams': {'scale': 30}}})
     monkeypatch.setitem(own, '6', own['6']._replace(curves=[other]))
@@ -231,20 +389,29 @@ def test_arrays_outlive_the_checkpoints_but_neither_the_choice_of_another_run_no
     file.write_bytes(whole)
     monkeypatch.setitem(own, '6', own['6']._replace(curves=[other._replace(points={(): {}})]))
     assert figures.collect('hml', 6, 'photos', known).read_bytes() == whole
-    assert figures.collect('hml', 6, 'photos', NONE) is None and not file.exists()                  # nothing leads to a run any more
+    assert (
+        figures.collect('hml', 6, 'photos', NONE) is None and not file.exists()
+    )  # nothing leads to a run any more
 
 
-def test_where_only_the_record_is_the_networks_a_figure_looks_at_are_trained_again(small, monkeypatch, tmp_path):
+def test_where_only_the_record_is_the_networks_a_figure_looks_at_are_trained_again(
+    small, monkeypatch, tmp_path
+):
     figures.sweep('hml', 6, 'photos', tell=str)
     figures.sweep('em_apl', 7, 'photos', tell=str)
     runs.export_csv()
     said, elsewhere = [], tmp_path / 'elsewhere'
     monkeypatch.setenv('SPML_NB_RUNS', str(elsewhere))
-    assert not len(figures.sweep('hml', 6, 'photos', tell=said.append)) and not elsewhere.exists()    # its arrays are there
+    assert (
+        not len(figures.sweep('hml', 6, 'photos', tell=said.append)) and not elsewhere.exists()
+    )  # its arrays are there
     figures.arrays_file('hml', 6, 'photos').unlink()
     figures.sweep('hml', 6, 'photos', tell=said.append)
-    assert figures.arrays_file('hml', 6, 'photos').is_file() and len(list(elsewhere.glob('*/DONE'))) == 1
-    figures.sweep('em_apl', 7, 'photos', tell=said.append)                                             # observed, and its arrays are there
+    assert (
+        figures.arrays_file('hml', 6, 'photos').is_file()
+        and len(list(elsewhere.glob('*/DONE'))) == 1
+    )
+    figures.sweep('em_apl', 7, 'photos', tell=said.append)  # observed, and its arrays are there
     assert len(list(elsewhere.glob('*/DONE'))) == 1 and not (elsewhere / 'observed').exists()
 
 
@@ -252,38 +419,64 @@ def test_a_dry_run_trains_nothing_and_counts(small, monkeypatch, tmp_path):
     said = []
     figures.sweep('em_apl', 7, 'photos', tell=said.append)
     figures.sweep('em_apl', 7, 'photos', dry_run=True, tell=said.append)
-    assert said[-2].startswith('2 runs of search, of which 0 are missing; 4 runs with fresh seeds are chosen by now, of which 0 are missing')
+    assert said[-2].startswith(
+        '2 runs of search, of which 0 are missing; 4 runs with fresh seeds are chosen by now, of which 0 are missing'
+    )
     assert said[-1].startswith('0 of these runs are then to be observed')
     monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'new'))
     figures.sweep('em_apl', 7, 'photos', dry_run=True, tell=said.append)
-    assert not settings.path('runs').exists() and said[-2].startswith('2 runs of search, of which 2 are missing; 0 runs with fresh seeds')
+    assert not settings.path('runs').exists() and said[-2].startswith(
+        '2 runs of search, of which 2 are missing; 0 runs with fresh seeds'
+    )
 
 
 def test_an_interrupted_sweep_collects_nothing(small, monkeypatch):
-    monkeypatch.setattr(queue, 'run', lambda configs, **launch: pd.DataFrame({'state': ['missing']}))
+    monkeypatch.setattr(
+        queue, 'run', lambda configs, **launch: pd.DataFrame({'state': ['missing']})
+    )
     monkeypatch.setattr(measuring, 'observe', None)
-    assert list(figures.sweep('em_apl', 7, 'photos', tell=str).state) == ['missing'] and not figures.arrays_file('em_apl', 7, 'photos').exists()
+    assert (
+        list(figures.sweep('em_apl', 7, 'photos', tell=str).state) == ['missing']
+        and not figures.arrays_file('em_apl', 7, 'photos').exists()
+    )
 
 
 def test_every_figure_of_a_paper_is_drawn_or_named_with_the_reason():
     counts = {'hml': 6, 'opml': 7, 'lac': 6, 'two_way': 2, 'em_apl': 11}
     for paper, last in counts.items():
-        named = [range(*(int(end) + k for k, end in enumerate((numbers + ' to ' + numbers).split(' to ')[:2]))) for numbers in figures.NOT_DRAWN[paper]]
-        there = {int(n) for n in figures.figures(paper) if n != 'T8'} | {n for some in named for n in some}
+        named = [
+            range(
+                *(
+                    int(end) + k
+                    for k, end in enumerate((numbers + ' to ' + numbers).split(' to ')[:2])
+                )
+            )
+            for numbers in figures.NOT_DRAWN[paper]
+        ]
+        there = {int(n) for n in figures.figures(paper) if n != 'T8'} | {
+            n for some in named for n in some
+        }
         assert there == set(range(1, last + 1)), paper
     assert figures.not_drawn('em_apl').startswith('Not redrawn: Figures 1 to 6 (')
-    assert figures.not_drawn('lac') == ('Not redrawn: Figures 1 (consistency of images beside that of labels: a drawing without numbers), '
-                                        '2 (the two branches of training: a drawing without numbers).')
+    assert figures.not_drawn('lac') == (
+        'Not redrawn: Figures 1 (consistency of images beside that of labels: a drawing without numbers), '
+        '2 (the two branches of training: a drawing without numbers).'
+    )
 
 
 def test_what_the_paper_says_stands_beside_a_figure_and_not_in_it_too():
     figures.collect('two_way', 1, 'photos', NONE)
     svg = figures.draw('two_way', 1, 'photos').read_text()
     about = figures.description('two_way', 1)
-    assert about['printed'][:20] not in svg and 'Left: ' in about['caption'] and 'Right: ' in about['caption']
+    assert (
+        about['printed'][:20] not in svg
+        and 'Left: ' in about['caption']
+        and 'Right: ' in about['caption']
+    )
 
 
 # ---- every number leads to a run of the record
+
 
 def astray(outputs):
     """What has no line in the table of record, or another score there: (file, part)."""
@@ -293,19 +486,29 @@ def astray(outputs):
         for name, arrays in collected.arrays.items():
             run = known.reindex([collected.about['parts'][name]['key']]).iloc[0]
             score = np.float32(run.get('test_map', np.nan))
-            if np.isnan(score) or arrays.get('test_map', score) != score: found.append((file.relative_to(outputs).as_posix(), name))
+            if np.isnan(score) or arrays.get('test_map', score) != score:
+                found.append((file.relative_to(outputs).as_posix(), name))
     return found
 
 
 def test_every_array_has_the_key_of_a_run_of_the_record(small):
-    for paper, figure in (('hml', 3), ('opml', 6), ('em_apl', 7), ('em_apl', 10), ('two_way', 1)): figures.sweep(paper, figure, 'photos', tell=str)
+    for paper, figure in (('hml', 3), ('opml', 6), ('em_apl', 7), ('em_apl', 10), ('two_way', 1)):
+        figures.sweep(paper, figure, 'photos', tell=str)
     record = runs.export_csv()
     outputs = settings.path('outputs')
     assert len(list(outputs.glob('*/fig*.npz'))) == 5 and astray(outputs) == []
-    first = next(iter(drawing.read_collected(figures.arrays_file('opml', 6, 'photos')).about['parts'].items()))
-    record[record.key != first[1]['key']].to_csv(outputs / 'runs.csv', index=False, lineterminator='\n')
+    first = next(
+        iter(
+            drawing.read_collected(figures.arrays_file('opml', 6, 'photos')).about['parts'].items()
+        )
+    )
+    record[record.key != first[1]['key']].to_csv(
+        outputs / 'runs.csv', index=False, lineterminator='\n'
+    )
     assert ('opml/fig6.npz', first[0]) in astray(outputs)
-    record.assign(test_map=record.test_map.where(record.key != first[1]['key'], '1.0')).to_csv(outputs / 'runs.csv', index=False, lineterminator='\n')
+    record.assign(test_map=record.test_map.where(record.key != first[1]['key'], '1.0')).to_csv(
+        outputs / 'runs.csv', index=False, lineterminator='\n'
+    )
     assert ('opml/fig6.npz', first[0]) in astray(outputs)
 
 

@@ -1,4 +1,5 @@
 "The top of README.md: made from the table of record, the same every time, and never out of date."
+
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 100 * 1024
 
 
-def between(text): return front.BEGIN + text.split(front.BEGIN)[1].split(front.END)[0] + front.END
+def between(text):
+    return front.BEGIN + text.split(front.BEGIN)[1].split(front.END)[0] + front.END
 
 
 METHOD = next(m for m in front.METHODS if m.name == 'HML')
@@ -26,110 +28,234 @@ HEADS = {'own': ('hml', None), 'same': ('an', 'cosine'), 'plain': ('an', 'linear
 def lines_for(panel, scores):
     "Fabricated runs of HML, of AN on its head and of plain AN. scores: {'own', 'same', 'plain': by seed}."
     row, _, column = METHOD.cells[panel]
-    cell, lines = published.cells('hml', '4').set_index(['row', 'column'], drop=False).loc[(row, column)].to_dict(), {}
+    cell, lines = (
+        published.cells('hml', '4')
+        .set_index(['row', 'column'], drop=False)
+        .loc[(row, column)]
+        .to_dict(),
+        {},
+    )
     for part, (loss, head) in HEADS.items():
-        plan = tables.plan({**cell, 'config': {**cell['config'], 'loss': loss, 'head': head}}, front.SUITE)
+        plan = tables.plan(
+            {**cell, 'config': {**cell['config'], 'loss': loss, 'head': head}}, front.SUITE
+        )
         lines = {sweeps.key(c): {'val_map': 50.0, 'test_map': 0.0} for c in plan.search} | lines
-        for config in tables.finals(plan, pd.DataFrame.from_dict(lines, orient='index'), tuple(scores[part])):
+        for config in tables.finals(
+            plan, pd.DataFrame.from_dict(lines, orient='index'), tuple(scores[part])
+        ):
             lines[sweeps.key(config)] = {'val_map': 50.0, 'test_map': scores[part][config.seed]}
     return pd.DataFrame.from_dict(lines, orient='index').rename_axis('key')
 
 
-SCORES = {'own': {0: 71.0, 1: 74.0, 2: 70.0}, 'same': {0: 70.0, 1: 70.0, 2: 70.5}, 'plain': {0: 66.0, 1: 67.0, 2: 68.0}}
+SCORES = {
+    'own': {0: 71.0, 1: 74.0, 2: 70.0},
+    'same': {0: 70.0, 1: 70.0, 2: 70.5},
+    'plain': {0: 66.0, 1: 67.0, 2: 68.0},
+}
 
 
 @pytest.fixture(scope='module')
-def found(): return front.gains(lines_for('VOC', SCORES))
+def found():
+    return front.gains(lines_for('VOC', SCORES))
 
 
 def test_two_pictures_are_the_same_bytes_small_and_self_contained(found):
     first = front.draw(found)
     assert first == front.draw(found.copy()) and len(first) <= LIMIT and b'<dc:date>' not in first
     tree = ElementTree.fromstring(first)
-    links = [value for element in tree.iter() for name, value in element.attrib.items() if name.endswith('href')]
+    links = [
+        value
+        for element in tree.iter()
+        for name, value in element.attrib.items()
+        if name.endswith('href')
+    ]
     assert all(link.startswith('#') for link in links)
     text = ''.join(tree.itertext())
-    assert all(method.name in text for method in front.METHODS) and all(panel in text for panel in front.PANELS)
+    assert all(method.name in text for method in front.METHODS) and all(
+        panel in text for panel in front.PANELS
+    )
     assert 'fully labelled validation images' in text and 'search budget' in text
 
 
 def test_a_gain_is_taken_seed_by_seed_over_the_same_head_and_over_plain_an(found):
     line = found.set_index(['method', 'panel']).loc[('HML', 'VOC')]
-    effect = statistics.effect([1.0, 4.0, -0.5], None, statistics.image_sd(published.stand_in('voc12', front.SUITE)))
-    assert (line.ours, line.half, line.n, line.plain, line.our_base) == pytest.approx((1.5, effect.half_width, 3, 14 / 3, 67), abs=1e-3)
-    assert line.published == pytest.approx(2.2) and found.set_index(['method', 'panel']).loc[('Two-way*', 'CUB'), 'n'] == -1
+    effect = statistics.effect(
+        [1.0, 4.0, -0.5], None, statistics.image_sd(published.stand_in('voc12', front.SUITE))
+    )
+    assert (line.ours, line.half, line.n, line.plain, line.our_base) == pytest.approx(
+        (1.5, effect.half_width, 3, 14 / 3, 67), abs=1e-3
+    )
+    assert (
+        line.published == pytest.approx(2.2)
+        and found.set_index(['method', 'panel']).loc[('Two-way*', 'CUB'), 'n'] == -1
+    )
     text = front.part(found, {}, NOTHING, 'front.svg')
     row = next(row for row in text.splitlines() if row.startswith('| HML'))
-    over_plain = statistics.effect([5.0, 7.0, 2.0], None, statistics.image_sd('voc12_animals'))   # as HML takes its gain
-    assert row.startswith(f'| HML (HML Table 4) | +2.2 / **+4.7 ± {over_plain.half_width:.1f} (+1.5)** | +4.5 / ')
-    assert next(row for row in text.splitlines() if row.startswith('| Two-way')).endswith('| – | – |')
-    for words in ('Still missing: ', 'plain AN', 'search budget', 'fully labelled'): assert words in ' '.join(text.split())
+    over_plain = statistics.effect(
+        [5.0, 7.0, 2.0], None, statistics.image_sd('voc12_animals')
+    )  # as HML takes its gain
+    assert row.startswith(
+        f'| HML (HML Table 4) | +2.2 / **+4.7 ± {over_plain.half_width:.1f} (+1.5)** | +4.5 / '
+    )
+    assert next(row for row in text.splitlines() if row.startswith('| Two-way')).endswith(
+        '| – | – |'
+    )
+    for words in ('Still missing: ', 'plain AN', 'search budget', 'fully labelled'):
+        assert words in ' '.join(text.split())
     assert b'missing' in front.draw(found)
 
 
 def measured(rows):
     "As from `gains`: (method, panel, published, differences by seed, exercised)."
     effects = [statistics.effect(d) for *_, d, _ in rows]
-    return pd.DataFrame([{'method': m, 'panel': p, 'published': theirs, 'printed': theirs, 'uncounted': '', 'ours': e.mean, 'like': e.mean, 'half': e.half_width, 'like_half': e.half_width, 'plain': e.mean - 1, 'n': len(d), 'exercised': acted, 'effect': e, 'beside': e if m == 'EM' else statistics.effect(np.subtract(d, 1)), 'full': m == 'Two-way*'}
-                         for (m, p, theirs, d, acted), e in zip(rows, effects, strict=True)])
+    return pd.DataFrame(
+        [
+            {
+                'method': m,
+                'panel': p,
+                'published': theirs,
+                'printed': theirs,
+                'uncounted': '',
+                'ours': e.mean,
+                'like': e.mean,
+                'half': e.half_width,
+                'like_half': e.half_width,
+                'plain': e.mean - 1,
+                'n': len(d),
+                'exercised': acted,
+                'effect': e,
+                'beside': e if m == 'EM' else statistics.effect(np.subtract(d, 1)),
+                'full': m == 'Two-way*',
+            }
+            for (m, p, theirs, d, acted), e in zip(rows, effects, strict=True)
+        ]
+    )
 
 
 def test_what_was_found_is_made_from_the_numbers():
     up, none, wide, down = [2.0, 2.1, 1.9], [0.0, 0.1, -0.1], [3.0, -2.0, 1.0], [-2.0, -2.1, -1.9]
-    rows = [(m, p, theirs, d, m != 'EM+APL') for m, theirs, d in (('EM', 4.0, up), ('EM+APL', 5.0, up), ('WAN', 0.05, none), ('LS', 0.5, wide), ('EPR', -2.0, down), ('Two-way*', 9.0, up)) for p in ('VOC', 'CUB')]
-    above, second, third = (point.replace('\n ', '') for point in front.findings(measured(rows), {}, NOTHING).split('\n- '))
+    rows = [
+        (m, p, theirs, d, m != 'EM+APL')
+        for m, theirs, d in (
+            ('EM', 4.0, up),
+            ('EM+APL', 5.0, up),
+            ('WAN', 0.05, none),
+            ('LS', 0.5, wide),
+            ('EPR', -2.0, down),
+            ('Two-way*', 9.0, up),
+        )
+        for p in ('VOC', 'CUB')
+    ]
+    above, second, third = (
+        point.replace('\n ', '')
+        for point in front.findings(measured(rows), {}, NOTHING).split('\n- ')
+    )
     first, words = above.split('. ')
-    assert first == '- **Which are above AN?** The picture shows 5 methods that learn from single positives'
-    assert words == ("For 4 of them the method's own mechanism was at work on 2 sets of photos; over AN on the same head, over these sets together, "
-                     '1 is above AN, 1 is below it, 1 is no different from it, 1 is undecided.')
-    assert second.startswith('**Are the gains as large?** 4 of these methods have published gains over AN of the same source (8 cells; ')
-    assert second.endswith('smaller, +0.2 against +0.6 on average: the published gain lies within our interval in 6 cells, above it in 2 and below it in 0.')
-    assert third.startswith('**Is the order the same?** The rank correlation of these published gains with ours is +1.00 (')
-    larger = front.findings(measured([(m, p, 0.1, d, a) for m, p, _, d, a in rows if m == 'EM']), {}, NOTHING).replace('\n ', '')
-    assert 'Ours are larger, +2.0 against +0.1' in larger and 'rank correlation' not in larger and 'below it in 2.' in larger
+    assert (
+        first
+        == '- **Which are above AN?** The picture shows 5 methods that learn from single positives'
+    )
+    assert words == (
+        "For 4 of them the method's own mechanism was at work on 2 sets of photos; over AN on the same head, over these sets together, "
+        '1 is above AN, 1 is below it, 1 is no different from it, 1 is undecided.'
+    )
+    assert second.startswith(
+        '**Are the gains as large?** 4 of these methods have published gains over AN of the same source (8 cells; '
+    )
+    assert second.endswith(
+        'smaller, +0.2 against +0.6 on average: the published gain lies within our interval in 6 cells, above it in 2 and below it in 0.'
+    )
+    assert third.startswith(
+        '**Is the order the same?** The rank correlation of these published gains with ours is +1.00 ('
+    )
+    larger = front.findings(
+        measured([(m, p, 0.1, d, a) for m, p, _, d, a in rows if m == 'EM']), {}, NOTHING
+    ).replace('\n ', '')
+    assert (
+        'Ours are larger, +2.0 against +0.1' in larger
+        and 'rank correlation' not in larger
+        and 'below it in 2.' in larger
+    )
     assert front.findings(front.gains(pd.DataFrame()), {}, NOTHING) == ''
 
 
 @pytest.mark.silent('B')
 def test_no_cell_that_counts_has_a_baseline_of_another_source():
-    every = front.gains(pd.DataFrame()).assign(n=10, exercised=True, ours=1.0, like=1.0, like_half=0.5)
+    every = front.gains(pd.DataFrame()).assign(
+        n=10, exercised=True, ours=1.0, like=1.0, like_half=0.5
+    )
     counted = front.comparable(every)
-    places = {method.name: (method, published.by_place(method.paper, method.table)) for method in front.METHODS}
+    places = {
+        method.name: (method, published.by_place(method.paper, method.table))
+        for method in front.METHODS
+    }
     for line in every[every.full.eq(False) & every.printed.notna()].itertuples():
         method, cells = places[line.method]
         row, printed, column = method.cells[line.panel]
         copied = cells[row, column]['source'] != cells[printed, column]['source']
-        assert copied == (line.Index not in counted.index) and copied == method.name.startswith(('LL-', 'OPML'))
-        if not copied: assert line.published == pytest.approx(cells[row, column]['mean'] - cells[printed, column]['mean'])
+        assert copied == (line.Index not in counted.index) and copied == method.name.startswith(
+            ('LL-', 'OPML')
+        )
+        if not copied:
+            assert line.published == pytest.approx(
+                cells[row, column]['mean'] - cells[printed, column]['mean']
+            )
     by_source = front.by_source(pd.DataFrame())
-    assert by_source.groupby('source').size().to_dict() == {'Cole et al. 2021': 16, 'EM/APL': 40, 'LAC': 28}
+    assert by_source.groupby('source').size().to_dict() == {
+        'Cole et al. 2021': 16,
+        'EM/APL': 40,
+        'LAC': 28,
+    }
 
 
 @pytest.mark.silent('B')
 def test_opmls_gains_are_over_its_own_zlpr_published_and_ours():
     line = front.gains(pd.DataFrame()).set_index(['method', 'panel']).loc[('OPML', 'VOC')]
     assert (line.published, line.printed) == pytest.approx((87.77 - 87.63, 87.77 - 85.89))
-    rows = [('OPML', p, 0.1, [0.5, 0.6, 0.4], True) for p in ('VOC', 'CUB')] + [(m, p, g, [g, g + 0.1, g - 0.1], True) for m, g in (('EM', 3.0), ('WAN', 1.0), ('LS', 2.0)) for p in ('VOC', 'CUB')]
+    rows = [('OPML', p, 0.1, [0.5, 0.6, 0.4], True) for p in ('VOC', 'CUB')] + [
+        (m, p, g, [g, g + 0.1, g - 0.1], True)
+        for m, g in (('EM', 3.0), ('WAN', 1.0), ('LS', 2.0))
+        for p in ('VOC', 'CUB')
+    ]
     frame = measured(rows)
     frame['uncounted'] = np.where(frame.method == 'OPML', 'over ZLPR', '')
     frame.loc[frame.method == 'OPML', 'printed'] = 9.0
     said = front.findings(frame, {}, NOTHING).replace('\n ', '')
-    assert '(6 cells; ' in said and '+2.0 against +2.0' in said and 'is +1.00 (' in said and 'over copied rows it would be −0.20' in said
+    assert (
+        '(6 cells; ' in said
+        and '+2.0 against +2.0' in said
+        and 'is +1.00 (' in said
+        and 'over copied rows it would be −0.20' in said
+    )
 
 
 def levels(**means):
     "As from `standing`, on two sets: {method_head: mean}, seeds apart by 0.1."
-    return {tuple(name.rsplit('_', 1)): {each: statistics.Scores(pd.Series([mean, mean + 0.1, mean - 0.1]), '') for each in ('coco18', 'ccp')} for name, mean in means.items()}
+    return {
+        tuple(name.rsplit('_', 1)): {
+            each: statistics.Scores(pd.Series([mean, mean + 0.1, mean - 0.1]), '')
+            for each in ('coco18', 'ccp')
+        }
+        for name, mean in means.items()
+    }
 
 
 def test_what_a_head_adds_is_told_apart_from_its_method(monkeypatch):
-    monkeypatch.setattr(statistics, 'image_error', lambda *given: 0.0)   # the seeds move together, so that differences are exact
-    said = front._highest(levels(an_linear=50.0, an_cosine=51.4, em_linear=52.0, hml_cosine=53.0, wan_linear=51.0))
-    assert said == ('Of 3 methods on 2 sets of photos, 1 of them on HML\'s cosine head too, HML has the highest mAP: +3.0 ± 0.0 over plain AN, the mean over these sets; +1.4 of it is due to its '
-                    'head, as AN with that head shows. The next, EM, is 1.0 ± 0.0 below and is told apart from it. With a linear head it is EM: +2.0 ± 0.0. The next, WAN, is 1.0 ± 0.0 '
-                    'below and is told apart from it.')
+    monkeypatch.setattr(
+        statistics, 'image_error', lambda *given: 0.0
+    )  # the seeds move together, so that differences are exact
+    said = front._highest(
+        levels(an_linear=50.0, an_cosine=51.4, em_linear=52.0, hml_cosine=53.0, wan_linear=51.0)
+    )
+    assert said == (
+        'Of 3 methods on 2 sets of photos, 1 of them on HML\'s cosine head too, HML has the highest mAP: +3.0 ± 0.0 over plain AN, the mean over these sets; +1.4 of it is due to its '
+        'head, as AN with that head shows. The next, EM, is 1.0 ± 0.0 below and is told apart from it. With a linear head it is EM: +2.0 ± 0.0. The next, WAN, is 1.0 ± 0.0 '
+        'below and is told apart from it.'
+    )
     same = front._highest(levels(an_linear=50.0, em_linear=52.0, em_cosine=52.0))
-    assert same.endswith('EM has the highest mAP: +2.0 ± 0.0 over plain AN, the mean over these sets. The next, EM on the cosine head, is 0.0 ± 0.0 below and is not told apart from it.')
+    assert same.endswith(
+        'EM has the highest mAP: +2.0 ± 0.0 over plain AN, the mean over these sets. The next, EM on the cosine head, is 0.0 ± 0.0 below and is not told apart from it.'
+    )
     assert front._highest(levels(em_linear=52.0)) == front._highest({}) == ''
 
 
@@ -137,23 +263,35 @@ def test_what_a_head_adds_is_told_apart_from_its_method(monkeypatch):
 def test_methods_outside_of_the_picture_stand_in_the_order_too():
     known = tables.record(ROOT / 'outputs' / 'runs.csv')
     found = front.standing(known)
-    assert {('an', 'linear'), ('an', 'cosine'), ('hml', 'cosine'), ('two_way_class', 'cosine')} <= found.keys() and ('em_apl', 'linear') not in found
+    assert {
+        ('an', 'linear'),
+        ('an', 'cosine'),
+        ('hml', 'cosine'),
+        ('two_way_class', 'cosine'),
+    } <= found.keys() and ('em_apl', 'linear') not in found
     seeds = found['hml', 'cosine']['coco18']
     assert list(seeds.by_seed.index) == list(range(10)) and seeds.key in known.index
 
 
 def test_a_gain_without_the_methods_own_mechanism_says_so():
     known = lines_for('VOC', SCORES).assign(exercised=0)
-    assert 'not exercised' in front.table(front.gains(known)) and 'not exercised' not in front.table(front.gains(known.assign(exercised=1)))
+    assert 'not exercised' in front.table(
+        front.gains(known)
+    ) and 'not exercised' not in front.table(front.gains(known.assign(exercised=1)))
 
 
 def test_without_any_run_everything_is_missing(monkeypatch):
     outputs, nothing = settings.path('outputs'), front.gains(pd.DataFrame())
     monkeypatch.setattr(front, 'gains', lambda known: nothing)
     (outputs.parent / 'README.md').write_text(f'# Mine\n\n{front.BEGIN}\n{front.END}\nThe rest.\n')
-    assert front.write() == [outputs / 'front.svg', outputs.parent / 'README.md'] and front.write() == []
+    assert (
+        front.write() == [outputs / 'front.svg', outputs.parent / 'README.md']
+        and front.write() == []
+    )
     text = (outputs.parent / 'README.md').read_text()
-    assert text.startswith(f'# Mine\n\n{front.BEGIN}') and text.endswith(f'{front.END}\nThe rest.\n')
+    assert text.startswith(f'# Mine\n\n{front.BEGIN}') and text.endswith(
+        f'{front.END}\nThe rest.\n'
+    )
     assert '(outputs/front.svg)' in text and '**' not in front.table(nothing)
 
 
@@ -161,38 +299,70 @@ def test_the_same_record_elsewhere_gives_the_same_files(tmp_path):
     for name in ('one', 'two'):
         (tmp_path / name / 'outputs').mkdir(parents=True)
         (tmp_path / name / 'README.md').write_text('no marks')
-        assert front.write(tmp_path / name) == [tmp_path / name / 'outputs' / 'front.svg'] and (tmp_path / name / 'README.md').read_text() == 'no marks'
-    assert (tmp_path / 'one' / 'outputs' / 'front.svg').read_bytes() == (tmp_path / 'two' / 'outputs' / 'front.svg').read_bytes()
+        assert (
+            front.write(tmp_path / name) == [tmp_path / name / 'outputs' / 'front.svg']
+            and (tmp_path / name / 'README.md').read_text() == 'no marks'
+        )
+    assert (tmp_path / 'one' / 'outputs' / 'front.svg').read_bytes() == (
+        tmp_path / 'two' / 'outputs' / 'front.svg'
+    ).read_bytes()
 
 
 @pytest.mark.skipif(not (ROOT / 'outputs' / 'runs.csv').is_file(), reason='no table of record')
 def test_what_readme_shows_is_what_the_record_says(monkeypatch):
-    monkeypatch.setenv('SPML_NB_OUTPUTS', str(ROOT / 'outputs'))   # with the resampled test images
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(ROOT / 'outputs'))  # with the resampled test images
     known = tables.record(ROOT / 'outputs' / 'runs.csv')
     found = front.gains(known)
     remedy = 'give `make tables`: README.md or outputs/front.svg is older than outputs/runs.csv'
-    assert between((ROOT / 'README.md').read_text()) == front.part(found, front.standing(known), front.by_source(known), 'outputs/front.svg'), remedy
+    assert between((ROOT / 'README.md').read_text()) == front.part(
+        found, front.standing(known), front.by_source(known), 'outputs/front.svg'
+    ), remedy
     assert (ROOT / 'outputs' / 'front.svg').read_bytes() == front.draw(found), remedy
-    two_way, compared = next(method for method in front.METHODS if method.name == 'Two-way*'), found.set_index(['method', 'panel'])
-    table = pd.read_csv(ROOT / 'outputs' / 'two_way' / 'table7.csv').set_index(['row', 'column'])   # in mAP@class, as the paper measures
+    two_way, compared = (
+        next(method for method in front.METHODS if method.name == 'Two-way*'),
+        found.set_index(['method', 'panel']),
+    )
+    table = pd.read_csv(ROOT / 'outputs' / 'two_way' / 'table7.csv').set_index(
+        ['row', 'column']
+    )  # in mAP@class, as the paper measures
     for panel, (row, _, column) in two_way.cells.items():
-        assert (compared.half[two_way.name, panel], compared.ours[two_way.name, panel]) == pytest.approx(table.loc[(row, column), ['gain_half', 'gain']].tolist(), abs=1e-4)
+        assert (
+            compared.half[two_way.name, panel],
+            compared.ours[two_way.name, panel],
+        ) == pytest.approx(table.loc[(row, column), ['gain_half', 'gain']].tolist(), abs=1e-4)
 
 
 def test_a_damaged_record_changes_nothing(tmp_path):
     (tmp_path / 'outputs').mkdir()
     (tmp_path / 'outputs' / 'runs.csv').write_text('nonsense\n')
     (tmp_path / 'README.md').write_text(f'{front.BEGIN}old{front.END}')
-    with pytest.raises(SpmlError, match='runs.csv, line 1'): front.write(tmp_path)
-    assert (tmp_path / 'README.md').read_text() == f'{front.BEGIN}old{front.END}' and not (tmp_path / 'outputs' / 'front.svg').exists()
+    with pytest.raises(SpmlError, match='runs.csv, line 1'):
+        front.write(tmp_path)
+    assert (tmp_path / 'README.md').read_text() == f'{front.BEGIN}old{front.END}' and not (
+        tmp_path / 'outputs' / 'front.svg'
+    ).exists()
 
 
-@pytest.mark.parametrize(('text', 'counts'), [
-    (f'before {front.BEGIN} old, and all the rest', '1 times and <!-- front:end --> 0 times'), (f'before {front.END} rest', '0 times and <!-- front:end --> 1 times'),
-    (f'{front.END} between {front.BEGIN} rest', '1 times and <!-- front:end --> 1 times'), (f'{front.BEGIN}{front.BEGIN}{front.END} rest', '2 times'),
-    (f'{front.BEGIN}{front.END} kept {front.BEGIN}{front.END} rest', '2 times and <!-- front:end --> 2 times')])
+@pytest.mark.parametrize(
+    ('text', 'counts'),
+    [
+        (f'before {front.BEGIN} old, and all the rest', '1 times and <!-- front:end --> 0 times'),
+        (f'before {front.END} rest', '0 times and <!-- front:end --> 1 times'),
+        (f'{front.END} between {front.BEGIN} rest', '1 times and <!-- front:end --> 1 times'),
+        (f'{front.BEGIN}{front.BEGIN}{front.END} rest', '2 times'),
+        (
+            f'{front.BEGIN}{front.END} kept {front.BEGIN}{front.END} rest',
+            '2 times and <!-- front:end --> 2 times',
+        ),
+    ],
+)
 def test_marks_that_do_not_enclose_one_part_change_nothing(tmp_path, text, counts):
     (tmp_path / 'README.md').write_text(text)
-    with pytest.raises(SpmlError) as error: front.write(tmp_path)
-    assert str(tmp_path / 'README.md') in str(error.value) and front.BEGIN in str(error.value) and counts in str(error.value)
+    with pytest.raises(SpmlError) as error:
+        front.write(tmp_path)
+    assert (
+        str(tmp_path / 'README.md') in str(error.value)
+        and front.BEGIN in str(error.value)
+        and counts in str(error.value)
+    )
     assert (tmp_path / 'README.md').read_text() == text and not (tmp_path / 'outputs').exists()

@@ -1,4 +1,5 @@
 "The pages in outputs/: made from the table of record alone, the same every time, never half."
+
 import csv
 import json
 import multiprocessing
@@ -13,7 +14,17 @@ import pytest
 from spml_nb import cli, runs, sweeps
 from spml_nb.base import files, settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import claims, drawing, figures, front, pages, published, site, statistics, tables
+from spml_nb.replication import (
+    claims,
+    drawing,
+    figures,
+    front,
+    pages,
+    published,
+    site,
+    statistics,
+    tables,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,10 +36,21 @@ def lines_for(paper, table, suite, score, seeds=None):
     found = {}
     for cell in published.cells(paper, table).to_dict('records'):
         plan = tables.plan(cell, suite)
-        tried = pd.DataFrame([{'key': sweeps.key(c), 'val_map': 50.0} for c in plan.search]).set_index('key')
+        tried = pd.DataFrame(
+            [{'key': sweeps.key(c), 'val_map': 50.0} for c in plan.search]
+        ).set_index('key')
         for config in [*plan.search, *tables.finals(plan, tried, seeds)]:
             key = sweeps.key(config)
-            found[key] = [f'{config.loss}-{len(found)}', key, config.loss, config.dataset, config.seed, 50.0, score(cell['row'], cell['column'], config.seed), 1.5]
+            found[key] = [
+                f'{config.loss}-{len(found)}',
+                key,
+                config.loss,
+                config.dataset,
+                config.seed,
+                50.0,
+                score(cell['row'], cell['column'], config.seed),
+                1.5,
+            ]
     return list(found.values())
 
 
@@ -36,16 +58,20 @@ def lines_for(paper, table, suite, score, seeds=None):
 def made():
     "Runs of HML's Table 2 on photos (AN lowest, the others in the paper's reverse order) and of its Table 5, one seed."
     order = ['AN', 'HML (Ours)', 'ROLE', 'EPR', 'WAN', 'LS']
-    main = lines_for('hml', '2', 'photos', lambda row, column, seed: 60.0 + 2 * order.index(row) + seed)
+    main = lines_for(
+        'hml', '2', 'photos', lambda row, column, seed: 60.0 + 2 * order.index(row) + seed
+    )
     return main + lines_for('hml', '5', 'photos', lambda row, column, seed: 70.0, seeds=(0,))
 
 
 def put_record(folder, lines):
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / 'runs.csv', 'w', newline='') as file: csv.writer(file, lineterminator='\n').writerows([HEADER, *lines])
+    with open(folder / 'runs.csv', 'w', newline='') as file:
+        csv.writer(file, lineterminator='\n').writerows([HEADER, *lines])
 
 
-def quiet(line): pass
+def quiet(line):
+    pass
 
 
 def only_hml(monkeypatch):
@@ -73,7 +99,12 @@ def shared(made, tmp_path_factory):
     return folder
 
 
-def bytes_of(folder): return {file.relative_to(folder).as_posix(): file.read_bytes() for file in sorted(folder.rglob('*')) if file.is_file()}
+def bytes_of(folder):
+    return {
+        file.relative_to(folder).as_posix(): file.read_bytes()
+        for file in sorted(folder.rglob('*'))
+        if file.is_file()
+    }
 
 
 @pytest.mark.slow
@@ -84,35 +115,78 @@ def test_without_a_run_every_table_is_written_and_all_is_missing():
         for number in published.tables(paper):
             table = pd.read_csv(folder / paper / f'table{number}.csv')
             assert len(table) == table.suite.nunique() * len(published.cells(paper, number))
-            assert set(table.state) <= {'missing', 'none'} and (table.command.notna() == (table.state == 'missing')).all()
+            assert (
+                set(table.state) <= {'missing', 'none'}
+                and (table.command.notna() == (table.state == 'missing')).all()
+            )
             assert (folder / paper / f'table{number}.md').read_text().startswith('# ')
-    assert told[0].startswith('hml: 0 cells done') and (folder / 'index.html').stat().st_size < 3_000_000
+    assert (
+        told[0].startswith('hml: 0 cells done')
+        and (folder / 'index.html').stat().st_size < 3_000_000
+    )
 
 
 def test_a_table_holds_what_the_runs_say(shared):
     table = pd.read_csv(shared / 'hml' / 'table2.csv').set_index(['suite', 'row', 'column'])
     wan = table.loc[('photos', 'WAN', 'COCO')]
-    assert (wan.ours, wan.sd, wan.n, wan.state, wan.stand_in, wan.published) == (72.5, 3.0277, 10, 'done', 'coco18', 64.8)
-    assert (wan.gain, round(wan.gain_published, 4)) == (8.0, 0.7) and json.loads(wan.seeds) == {str(seed): 68.0 + seed for seed in range(10)}
+    assert (wan.ours, wan.sd, wan.n, wan.state, wan.stand_in, wan.published) == (
+        72.5,
+        3.0277,
+        10,
+        'done',
+        'coco18',
+        64.8,
+    )
+    assert (wan.gain, round(wan.gain_published, 4)) == (8.0, 0.7) and json.loads(wan.seeds) == {
+        str(seed): 68.0 + seed for seed in range(10)
+    }
     text = (shared / 'hml' / 'table2.md').read_text()
-    assert '64.8 / **72.5** ± 2.2 (10 seeds); gain +0.7 / **+8.0** ± 1.3' in text and 'VOC12: HML (Ours) → LS' in text
+    assert (
+        '64.8 / **72.5** ± 2.2 (10 seeds); gain +0.7 / **+8.0** ± 1.3' in text
+        and 'VOC12: HML (Ours) → LS' in text
+    )
     part = table.loc['photos'].reset_index()
-    wide = [part.pivot(index='row', columns='column', values=which).to_numpy() for which in ('published', 'ours')]
+    wide = [
+        part.pivot(index='row', columns='column', values=which).to_numpy()
+        for which in ('published', 'ours')
+    ]
     rho = f'{statistics.rank_correlation(*wide, repeats=10)[0]:+.2f}'.replace('-', '−')
-    assert f'all columns together: {rho}; 6 are too few for an interval' in text and 'Data: voc12_animals, coco18' in text and 'search budget' in text
+    assert (
+        f'all columns together: {rho}; 6 are too few for an interval' in text
+        and 'Data: voc12_animals, coco18' in text
+        and 'search budget' in text
+    )
 
 
 def test_what_is_missing_shows_the_command_that_fills_it(shared):
-    missing, done = (pd.read_csv(shared / 'hml' / f'table{number}.csv').set_index(['suite', 'row', 'column']) for number in (3, 2))
+    missing, done = (
+        pd.read_csv(shared / 'hml' / f'table{number}.csv').set_index(['suite', 'row', 'column'])
+        for number in (3, 2)
+    )
     command = 'spml sweep hml --table 3 --suite photos'
     assert set(missing.state) == {'missing'} and set(missing.command) == {command}
     assert set(done.state) == {'done'} and done.command.isna().all()
-    for page in (shared / 'hml' / 'table3.md', shared / 'index.html'): assert command in page.read_text()
-    partly = pd.read_csv(shared / 'hml' / 'table5.csv').set_index(['suite', 'row']).loc[('photos', 'Only Positives')]
-    assert (partly.state, partly.n, partly.command) == ('partly', 1, 'spml sweep hml --table 5 --suite photos')
+    for page in (shared / 'hml' / 'table3.md', shared / 'index.html'):
+        assert command in page.read_text()
+    partly = (
+        pd.read_csv(shared / 'hml' / 'table5.csv')
+        .set_index(['suite', 'row'])
+        .loc[('photos', 'Only Positives')]
+    )
+    assert (partly.state, partly.n, partly.command) == (
+        'partly',
+        1,
+        'spml sweep hml --table 5 --suite photos',
+    )
 
 
-@pytest.mark.parametrize('words', [['sweep', 'hml', '--table', '2', '--suite', 'photos', '--dry-run'], ['sweep', 'opml', '--table', 'IV', '--dry-run']])
+@pytest.mark.parametrize(
+    'words',
+    [
+        ['sweep', 'hml', '--table', '2', '--suite', 'photos', '--dry-run'],
+        ['sweep', 'opml', '--table', 'IV', '--dry-run'],
+    ],
+)
 def test_the_commands_are_ones_that_the_command_line_knows(words, capsys):
     assert tables.command(words[1], words[3], 'photos').split()[1:5] == words[:4]
     assert cli.main(words) == 0 and 'runs of search' in capsys.readouterr().out
@@ -120,46 +194,97 @@ def test_the_commands_are_ones_that_the_command_line_knows(words, capsys):
 
 def test_claims_are_told_with_effect_interval_and_seeds(shared):
     claims = pd.read_csv(shared / 'claims.csv', keep_default_na=False).set_index('id')
-    single, text, page = claims.loc['hml-single'], (shared / 'claims.md').read_text(), (shared / 'index.html').read_text()
-    assert single.ours == 'not reproduced under this protocol' and (single.decided, single.places, single.reproduced, single.seeds) == (4, 4, 0, 10)
-    assert single.measured.startswith('voc12_animals for VOC12: not reproduced under this protocol, −8.00 ± ') and ' (against LS); coco18' in single.measured
-    assert float(single.effect) == -8 and single.summary.startswith('not reproduced under this protocol on the mean of 4 of 4 places; 4 decide alone: −8.00 ± ') and 'power 80 %' in single.summary
+    single, text, page = (
+        claims.loc['hml-single'],
+        (shared / 'claims.md').read_text(),
+        (shared / 'index.html').read_text(),
+    )
+    assert single.ours == 'not reproduced under this protocol' and (
+        single.decided,
+        single.places,
+        single.reproduced,
+        single.seeds,
+    ) == (4, 4, 0, 10)
+    assert (
+        single.measured.startswith(
+            'voc12_animals for VOC12: not reproduced under this protocol, −8.00 ± '
+        )
+        and ' (against LS); coco18' in single.measured
+    )
+    assert (
+        float(single.effect) == -8
+        and single.summary.startswith(
+            'not reproduced under this protocol on the mean of 4 of 4 places; 4 decide alone: −8.00 ± '
+        )
+        and 'power 80 %' in single.summary
+    )
     assert '</span><small> on the mean of 4 of 4 places; 4 decide alone: −8.00 ± ' in page
-    assert single.summary in text and '<br>voc12_animals for VOC12: not reproduced under this protocol, −8.00 ± ' in text
+    assert (
+        single.summary in text
+        and '<br>voc12_animals for VOC12: not reproduced under this protocol, −8.00 ± ' in text
+    )
     one = claims.loc['hml-both-margins']
-    assert (one.ours, one.seeds, one.measured) == ('undecided', 1, 'voc12_animals, mAP: undecided, +0.00, 1 seed (against No Margin)') and one.measured in page
+    assert (one.ours, one.seeds, one.measured) == (
+        'undecided',
+        1,
+        'voc12_animals, mAP: undecided, +0.00, 1 seed (against No Margin)',
+    ) and one.measured in page
     full = claims.loc['hml-full']
-    assert full.ours == 'not run' and full.command == 'spml sweep hml --table 3 --suite photos' and f'not run: `{full.command}`' in text
+    assert (
+        full.ours == 'not run'
+        and full.command == 'spml sweep hml --table 3 --suite photos'
+        and f'not run: `{full.command}`' in text
+    )
 
 
 def test_verdicts_and_the_forest_plot_stand_where_they_are_looked_for(shared):
     text, page = (shared / 'README.md').read_text(), (shared / 'index.html').read_text()
-    assert '## Verdicts' in text and 'reproduced under this protocol** on the mean of 4 of 4 places' in text and '| [wan](../nbs/methods/baselines.ipynb) |' in text
+    assert (
+        '## Verdicts' in text
+        and 'reproduced under this protocol** on the mean of 4 of 4 places' in text
+        and '| [wan](../nbs/methods/baselines.ipynb) |' in text
+    )
     svg = (shared / 'hml' / 'claims.svg').read_text()
-    assert '![The claims as a forest plot](hml/claims.svg)' in (shared / 'claims.md').read_text() and '<img src="hml/claims.svg" alt="Claims ' in page
-    assert 'voc12_animals for VOC12 (against LS)' in svg and '−8.0 ± ' in svg and 'paper +2.2' in svg
+    assert (
+        '![The claims as a forest plot](hml/claims.svg)' in (shared / 'claims.md').read_text()
+        and '<img src="hml/claims.svg" alt="Claims ' in page
+    )
+    assert (
+        'voc12_animals for VOC12 (against LS)' in svg and '−8.0 ± ' in svg and 'paper +2.2' in svg
+    )
 
 
 def test_the_conditions_stand_under_every_table_figure_and_claim(shared):
     page, text = (shared / 'index.html').read_text(), (shared / 'hml' / 'table2.md').read_text()
     for line in ('chosen on fully labelled validation images', 'search budget of every method'):
-        for where in (text, (shared / 'claims.md').read_text(), page): assert line in where
-    runs = [number for number in published.tables('hml') if tables.table('hml', number, pd.DataFrame()).progress('photos')['total']]
+        for where in (text, (shared / 'claims.md').read_text(), page):
+            assert line in where
+    runs = [
+        number
+        for number in published.tables('hml')
+        if tables.table('hml', number, pd.DataFrame()).progress('photos')['total']
+    ]
     assert page.count('search budget of every method') >= len(runs) + 1
-    assert 'Data: ccp' in site.protocol('photos', ['ccp']) and '1 seed' in site.protocol('photos', (), 1) and 'Clothing' not in page
+    assert (
+        'Data: ccp' in site.protocol('photos', ['ccp'])
+        and '1 seed' in site.protocol('photos', (), 1)
+        and 'Clothing' not in page
+    )
 
 
 def test_the_page_for_a_forge_links_to_files_that_exist(shared):
     text = (shared / 'README.md').read_text()
     links = set(part.split(')')[0] for part in text.split('](')[1:])
     assert {'hml/table2.md', 'hml/table5.csv', 'index.html', 'claims.md'} <= links
-    of_the_project = {link for link in links if link.startswith('../')}   # outputs/ lies in its root
+    of_the_project = {link for link in links if link.startswith('../')}  # outputs/ lies in its root
     assert of_the_project and all((ROOT / 'outputs' / link).is_file() for link in of_the_project)
     assert all((shared / link).exists() for link in links - of_the_project), links
     assert '{{' not in text and '| 24 of 24 |' in text
 
 
-def test_other_paths_other_runs_at_hand_and_a_second_build_change_no_byte(shared, outputs, monkeypatch):
+def test_other_paths_other_runs_at_hand_and_a_second_build_change_no_byte(
+    shared, outputs, monkeypatch
+):
     "A fresh clone has no folder of runs and lies somewhere else."
     monkeypatch.setattr(runs, 'load', lambda *words: pytest.fail('the folder of runs was read'))
     assert pages.write(tell=quiet)
@@ -170,18 +295,24 @@ def test_other_paths_other_runs_at_hand_and_a_second_build_change_no_byte(shared
 def dying_build(pipe):
     "Writes slowly, each file by halves, and says which it is at."
     write = files.write_atomically
+
     def halves(file, text):
         def content(temporary):
-            temporary.write_text(text[:len(text) // 2])
+            temporary.write_text(text[: len(text) // 2])
             pipe.send(file.name)
-            pipe.recv()   # it goes on when it is told to
+            pipe.recv()  # it goes on when it is told to
             temporary.write_text(text)
+
         write(file, content)
+
     files.write_atomically = halves
     pages.write(tell=quiet)
 
 
-@pytest.mark.skipif('fork' not in multiprocessing.get_all_start_methods(), reason='needs a system that forks processes')
+@pytest.mark.skipif(
+    'fork' not in multiprocessing.get_all_start_methods(),
+    reason='needs a system that forks processes',
+)
 def test_a_build_that_dies_leaves_old_files_or_new_ones(outputs, made):
     pages.write(tell=quiet)
     old = bytes_of(outputs)
@@ -190,8 +321,9 @@ def test_a_build_that_dies_leaves_old_files_or_new_ones(outputs, made):
     process = multiprocessing.get_context('fork').Process(target=dying_build, args=(there,))
     process.start()
     begun = []
-    while len(begun) < 3:   # two are written, the third is half
-        if begun: here.send('go on')
+    while len(begun) < 3:  # two are written, the third is half
+        if begun:
+            here.send('go on')
         assert here.poll(300)
         begun.append(here.recv())
     os.kill(process.pid, signal.SIGKILL)
@@ -201,7 +333,9 @@ def test_a_build_that_dies_leaves_old_files_or_new_ones(outputs, made):
     new = bytes_of(outputs)
     names = [name for name in old if new[name] != old[name] and name != 'runs.csv']
     assert len(names) > len(begun) and all(now[name] in (old[name], new[name]) for name in names)
-    assert any(now[name] == new[name] for name in names) and any(now[name] == old[name] for name in names)   # it was stopped on the way
+    assert any(now[name] == new[name] for name in names) and any(
+        now[name] == old[name] for name in names
+    )  # it was stopped on the way
 
 
 def test_claims_are_those_of_the_report(shared):
@@ -213,33 +347,62 @@ def test_claims_are_those_of_the_report(shared):
     pd.testing.assert_frame_equal(alone[list(expected)], expected)
 
 
-@pytest.mark.parametrize(('harm', 'line', 'message'), [
-    (lambda lines: [*lines[:3], lines[3].rsplit(',', 2)[0], *lines[4:]], 4, '6 fields instead of 8'),
-    (lambda lines: [*lines[:5], lines[5].replace('50.0', '5O.0'), *lines[6:]], 6, "val_map is '5O.0', which is no number"),
-    (lambda lines: [*lines[:2], '<<<<<<< HEAD', *lines[2:]], 3, '1 fields instead of 8'),
-    (lambda lines: [lines[0].replace('test_map', 'test'), *lines[1:]], 1, 'the header has no column test_map'),
-    (lambda lines: [*lines[:2], lines[2].replace('50.0', 'inf'), *lines[3:]], 3, "val_map is 'inf'"),
-    (lambda lines: [*lines[:3], lines[2].replace('50.0', '50.1'), *lines[3:]], 4, 'has two lines that differ'),   # two branches merged
-    (lambda lines: [*lines[:2], '"' + lines[2], *lines[3:]], None, 'runs.csv, line')])
+@pytest.mark.parametrize(
+    ('harm', 'line', 'message'),
+    [
+        (
+            lambda lines: [*lines[:3], lines[3].rsplit(',', 2)[0], *lines[4:]],
+            4,
+            '6 fields instead of 8',
+        ),
+        (
+            lambda lines: [*lines[:5], lines[5].replace('50.0', '5O.0'), *lines[6:]],
+            6,
+            "val_map is '5O.0', which is no number",
+        ),
+        (lambda lines: [*lines[:2], '<<<<<<< HEAD', *lines[2:]], 3, '1 fields instead of 8'),
+        (
+            lambda lines: [lines[0].replace('test_map', 'test'), *lines[1:]],
+            1,
+            'the header has no column test_map',
+        ),
+        (
+            lambda lines: [*lines[:2], lines[2].replace('50.0', 'inf'), *lines[3:]],
+            3,
+            "val_map is 'inf'",
+        ),
+        (
+            lambda lines: [*lines[:3], lines[2].replace('50.0', '50.1'), *lines[3:]],
+            4,
+            'has two lines that differ',
+        ),  # two branches merged
+        (lambda lines: [*lines[:2], '"' + lines[2], *lines[3:]], None, 'runs.csv, line'),
+    ],
+)
 def test_a_damaged_table_of_record_is_refused_by_file_and_line(outputs, harm, line, message):
     file = outputs / 'runs.csv'
     file.write_text('\n'.join(harm(file.read_text().split('\n'))))
-    with pytest.raises(SpmlError) as caught: pages.write(tell=quiet)
+    with pytest.raises(SpmlError) as caught:
+        pages.write(tell=quiet)
     told = str(caught.value)
     assert str(file) in told and message in told and '\n' not in told
-    if line: assert f'line {line}:' in told
-    assert [f.name for f in outputs.iterdir()] == ['runs.csv']   # nothing was written
+    if line:
+        assert f'line {line}:' in told
+    assert [f.name for f in outputs.iterdir()] == ['runs.csv']  # nothing was written
 
 
 def test_a_cut_off_or_unreadable_table_of_record_is_refused(outputs):
     file = outputs / 'runs.csv'
     whole = file.read_bytes()
     file.write_bytes(whole[:-3])
-    with pytest.raises(SpmlError, match='the end of the file is cut off'): tables.record()
+    with pytest.raises(SpmlError, match='the end of the file is cut off'):
+        tables.record()
     file.write_bytes(whole + b'\xff\xfe')
-    with pytest.raises(SpmlError, match='cannot be read'): tables.record()
+    with pytest.raises(SpmlError, match='cannot be read'):
+        tables.record()
     file.write_bytes(b'')
-    with pytest.raises(SpmlError, match='the header has no column'): tables.record()
+    with pytest.raises(SpmlError, match='the header has no column'):
+        tables.record()
 
 
 def test_the_table_of_record_is_what_sweeps_find(outputs):
@@ -248,60 +411,120 @@ def test_the_table_of_record_is_what_sweeps_find(outputs):
 
 def test_a_figure_is_shown_linked_and_asked_for(outputs, monkeypatch):
     def draw(paper, number, suite):
-        if (paper, number, suite) != ('hml', '3', 'photos'): return None
-        files.write_atomically(outputs / 'hml' / 'fig3.svg', '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
+        if (paper, number, suite) != ('hml', '3', 'photos'):
+            return None
+        files.write_atomically(
+            outputs / 'hml' / 'fig3.svg',
+            '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>',
+        )
         return outputs / 'hml' / 'fig3.svg'
+
     monkeypatch.setattr(figures, 'draw', draw, raising=False)
     pages.write(tell=quiet)
-    assert '[fig3.svg](hml/fig3.svg)' in (outputs / 'README.md').read_text() and '`spml sweep hml --figure 4 --suite photos`' in (outputs / 'README.md').read_text()
+    assert (
+        '[fig3.svg](hml/fig3.svg)' in (outputs / 'README.md').read_text()
+        and '`spml sweep hml --figure 4 --suite photos`' in (outputs / 'README.md').read_text()
+    )
     page = (outputs / 'index.html').read_text()
-    assert '<img src="hml/fig3.svg" alt="Figure 3: ' in page and '<a href="hml/fig3.svg">fig3.svg</a>' in page and 'spml sweep hml --figure 4 --suite photos' in page
-    assert pages.Picture('hml', '3').svg.startswith('<svg') and '--figure 4' in pages.Picture('hml', '4').words
+    assert (
+        '<img src="hml/fig3.svg" alt="Figure 3: ' in page
+        and '<a href="hml/fig3.svg">fig3.svg</a>' in page
+        and 'spml sweep hml --figure 4 --suite photos' in page
+    )
+    assert (
+        pages.Picture('hml', '3').svg.startswith('<svg')
+        and '--figure 4' in pages.Picture('hml', '4').words
+    )
 
 
 def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
     file, folder = figures.arrays_file('hml', '3', 'photos'), outputs / 'hml'
+
     def draw(paper, number, suite):
-        if (paper, number, suite) != ('hml', '3', 'photos'): return None
-        files.write_atomically(folder / 'fig3.svg', '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
+        if (paper, number, suite) != ('hml', '3', 'photos'):
+            return None
+        files.write_atomically(
+            folder / 'fig3.svg', '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>'
+        )
         return folder / 'fig3.svg'
+
     monkeypatch.setattr(figures, 'draw', draw)
     folder.mkdir(parents=True)
-    parts = {f'part {k}': {'dataset': '', 'series': '', 'values': [k], 'key': str(k)} for k in range(7)}
-    for there, done, link in ((1, 0, '[fig3.svg](hml/fig3.svg) (1 of 7 parts)'), (7, 1, '[fig3.svg](hml/fig3.svg) |')):
+    parts = {
+        f'part {k}': {'dataset': '', 'series': '', 'values': [k], 'key': str(k)} for k in range(7)
+    }
+    for there, done, link in (
+        (1, 0, '[fig3.svg](hml/fig3.svg) (1 of 7 parts)'),
+        (7, 1, '[fig3.svg](hml/fig3.svg) |'),
+    ):
         named = list(parts)[:there]
-        about = {'version': 1, 'parts': {name: parts[name] for name in named}, 'missing': [name for name in parts if name not in named]}
-        drawing.write_collected(file, drawing.Collected(about, {name: {'test_map': np.float32(50)} for name in named}))
+        about = {
+            'version': 1,
+            'parts': {name: parts[name] for name in named},
+            'missing': [name for name in parts if name not in named],
+        }
+        drawing.write_collected(
+            file, drawing.Collected(about, {name: {'test_map': np.float32(50)} for name in named})
+        )
         told = []
         pages.write(tell=told.append)
         text, page = (outputs / 'README.md').read_text(), (outputs / 'index.html').read_text()
-        assert link in text and told[0].endswith(f'{done} of 5 figures') and f'| {done} of 5 |' in text and f'<td>{done} of 5</td>' in page
+        assert (
+            link in text
+            and told[0].endswith(f'{done} of 5 figures')
+            and f'| {done} of 5 |' in text
+            and f'<td>{done} of 5</td>' in page
+        )
         assert ('1 of 7 parts. The rest: ' in page) == (there == 1)
 
 
 def test_cells_that_were_not_exercised_are_named_on_both_pages():
     idle = pd.DataFrame([{'row': 'EM+APL', 'column': 'VOC', 'state': 'not exercised'}])
-    assert site.lacking(idle) == 'Not exercised, EM+APL on VOC' and site.lacking(idle.assign(state='done')) == 'Exercised in part, EM+APL on VOC' and site.lacking(idle.assign(state='none')) == 'No run of ours'
-    for page in ('em_apl/table1.md', 'index.html'): assert 'Not exercised, EM+APL on VOC: in 10 of 10 runs' in (ROOT / 'outputs' / page).read_text()
+    assert (
+        site.lacking(idle) == 'Not exercised, EM+APL on VOC'
+        and site.lacking(idle.assign(state='done')) == 'Exercised in part, EM+APL on VOC'
+        and site.lacking(idle.assign(state='none')) == 'No run of ours'
+    )
+    for page in ('em_apl/table1.md', 'index.html'):
+        assert (
+            'Not exercised, EM+APL on VOC: in 10 of 10 runs'
+            in (ROOT / 'outputs' / page).read_text()
+        )
 
 
 def test_a_table_whose_runs_lack_the_measure_says_so_and_gives_no_command():
     made = lines_for('hml', '5', 'photos', lambda row, column, seed: np.nan)
     known = pd.DataFrame(made, columns=HEADER).set_index('key')
     text = pages.block(tables.table('hml', '5', known))
-    assert 'this fills them' not in text and 'Not measured: 10 of 10 finished runs were recorded without test' in text
+    assert (
+        'this fills them' not in text
+        and 'Not measured: 10 of 10 finished runs were recorded without test' in text
+    )
     text = pages.block(tables.table('hml', '5', known.assign(diverged=1)))
     assert 'Not measured: 10 of 10 final runs diverged.' in text and 'spml sweep' not in text
 
 
 def test_a_claim_shows_the_command_of_a_figure_only_while_the_figure_lacks_something(monkeypatch):
-    by_runs, by_curves = (next(claim for claim in claims.claims() if claim.id == id) for id in ('hml-margin-peak', 'opml-stable'))
-    key = figures.parts('hml', '3', 'photos', pd.DataFrame())[0]._replace(config=sweeps.candidates(sweeps.Row('an'), 'photos', 'coco18')[0])
+    by_runs, by_curves = (
+        next(claim for claim in claims.claims() if claim.id == id)
+        for id in ('hml-margin-peak', 'opml-stable')
+    )
+    key = figures.parts('hml', '3', 'photos', pd.DataFrame())[0]._replace(
+        config=sweeps.candidates(sweeps.Row('an'), 'photos', 'coco18')[0]
+    )
     monkeypatch.setattr(figures, 'parts', lambda paper, figure, suite, known: [key])
     done = pd.DataFrame(index=[key.key])
-    def command(claim, known): return pages._claim_command(claim, set(), known)
-    assert command(by_runs, done.iloc[:0]) == 'spml sweep hml --figure 3 --suite photos' and command(by_runs, done) == ''
-    assert command(by_curves, done) == 'spml sweep opml --figure 4 --suite photos'   # its arrays are not collected
+
+    def command(claim, known):
+        return pages._claim_command(claim, set(), known)
+
+    assert (
+        command(by_runs, done.iloc[:0]) == 'spml sweep hml --figure 3 --suite photos'
+        and command(by_runs, done) == ''
+    )
+    assert (
+        command(by_curves, done) == 'spml sweep opml --figure 4 --suite photos'
+    )  # its arrays are not collected
     file = figures.arrays_file('opml', '4', 'photos')
     file.parent.mkdir(parents=True)
     file.touch()
@@ -309,14 +532,41 @@ def test_a_claim_shows_the_command_of_a_figure_only_while_the_figure_lacks_somet
 
 
 def test_what_was_not_exercised_or_is_shown_twice_has_no_rank():
-    def line(row, published, ours, **more): return {'row': row, 'column': 'VOC', 'metric': 'mAP', 'dataset': 'VOC', 'state': 'done', 'labels': 'single', 'published': published, 'ours': ours, 'runs': f'{{"0": "{row}"}}'} | more
-    fair = [line(row, 60.0 + k, 60.0 + k) for k, row in enumerate(('AN', 'LS', 'EM', 'ROLE', 'HML'))]
-    more = [line('APL', 50.0, 99.0, state='not exercised'), line('Ours', 10.0, 64.0, runs=fair[-1]['runs'])]
+    def line(row, published, ours, **more):
+        return {
+            'row': row,
+            'column': 'VOC',
+            'metric': 'mAP',
+            'dataset': 'VOC',
+            'state': 'done',
+            'labels': 'single',
+            'published': published,
+            'ours': ours,
+            'runs': f'{{"0": "{row}"}}',
+        } | more
+
+    fair = [
+        line(row, 60.0 + k, 60.0 + k) for k, row in enumerate(('AN', 'LS', 'EM', 'ROLE', 'HML'))
+    ]
+    more = [
+        line('APL', 50.0, 99.0, state='not exercised'),
+        line('Ours', 10.0, 64.0, runs=fair[-1]['runs']),
+    ]
     plain, both = pd.DataFrame(fair), pd.DataFrame(fair + more)
-    assert site.alike(both).row.tolist() == plain.row.tolist() and site.ranking(both) == site.ranking(plain) and ': +1.00; 5 are too few for an interval.' in site.ranking(both)
-    assert site.ranking(both.rename(columns={'runs': 'seeds'})) == site.ranking(plain)   # as in the csv file, which the tutorial reads
-    assert pages._leaders(both) == pages._leaders(plain) and 'VOC: HML, in both.' in pages._leaders(both)
-    assert ': +1.00, 95 % interval +1.00 to ' in site.ranking(pd.DataFrame([line(f'loss {k}', 60.0 + k, 60.0 + k) for k in range(8)]))
+    assert (
+        site.alike(both).row.tolist() == plain.row.tolist()
+        and site.ranking(both) == site.ranking(plain)
+        and ': +1.00; 5 are too few for an interval.' in site.ranking(both)
+    )
+    assert site.ranking(both.rename(columns={'runs': 'seeds'})) == site.ranking(
+        plain
+    )  # as in the csv file, which the tutorial reads
+    assert pages._leaders(both) == pages._leaders(plain) and 'VOC: HML, in both.' in pages._leaders(
+        both
+    )
+    assert ': +1.00, 95 % interval +1.00 to ' in site.ranking(
+        pd.DataFrame([line(f'loss {k}', 60.0 + k, 60.0 + k) for k in range(8)])
+    )
 
 
 def test_text_is_escaped_in_every_page(tmp_path, monkeypatch):
@@ -324,9 +574,15 @@ def test_text_is_escaped_in_every_page(tmp_path, monkeypatch):
     hostile = '<script>alert("x")</script> | *a* `b`'
     assert '<script' not in pages.escape(hostile) and '\\|' in pages.escape(hostile)
     whole = tables.table('hml', '5', pd.DataFrame())
-    whole = whole._replace(cells=whole.cells.groupby('suite').head(1).assign(row=hostile, printed=hostile, why=hostile, column=hostile))
+    whole = whole._replace(
+        cells=whole.cells.groupby('suite')
+        .head(1)
+        .assign(row=hostile, printed=hostile, why=hostile, column=hostile)
+    )
     assert '<script' not in pages.block(whole)
-    verdicts = pages.claim_table('hml', pd.DataFrame()).assign(claim=hostile, where=hostile, measured=hostile)
+    verdicts = pages.claim_table('hml', pd.DataFrame()).assign(
+        claim=hostile, where=hostile, measured=hostile
+    )
     figure = pages.Figure('hml', '3', hostile, (hostile,), None, hostile)
     page = site.page(pages.Results([whole], verdicts, [figure]), tmp_path)
     assert page.count('<script') == 2 and page.count('&lt;script') > 10
@@ -342,16 +598,53 @@ def test_the_command_rebuilds_the_pages(outputs, capsys, monkeypatch):
 
 
 def test_the_protocol_on_the_page_is_that_of_the_suites():
-    text = ' '.join((Path(pages.__file__).parents[1] / 'assets' / 'outputs_readme.md').read_text(encoding='utf-8').split())
+    text = ' '.join(
+        (Path(pages.__file__).parents[1] / 'assets' / 'outputs_readme.md')
+        .read_text(encoding='utf-8')
+        .split()
+    )
     photos, whole = (sweeps.SUITES[suite] for suite in ('photos', 'photos_finetune'))
 
-    def tried(suite, head='linear'): return [runs.resolve(c) for c in sweeps.candidates(sweeps.Row('an', head), suite, 'voc12_animals')]
-    def rates(suite): return ' to '.join(f'{rate:.1e}'.replace('e-0', 'e-') for rate in (min(c.lr for c in tried(suite)), max(c.lr for c in tried(suite))))
-    head, maps, network = tried('photos')[0], tried('photos', 'labelwise')[0], tried('photos_finetune')[0]
-    longest = {runs.resolve(c).epochs for dataset, rows in photos['longer'].items() for row in rows for c in sweeps.candidates(sweeps.Row(*row.split()), 'photos', dataset)}
-    assert len(tried('photos')) == 10 and len(tried('photos_finetune')) == 3 and sum(map(len, photos['longer'].values())) == 15 and set(photos['scheduled']) == {'em_apl', 'gr'}
-    for words in (f'photos of {head.image_size} pixels a side in batches of {head.batch_size}, for at most {head.epochs} epochs: {maps.epochs} in each stage of the label-wise',
-                  f"{photos['scheduled']['gr']['epochs']} for `em_apl` and `gr`", f'up to {longest.pop()} for fifteen rows', f"ten learning rates from {rates('photos')}",
-                  f'{network.image_size} pixels in batches of {network.batch_size}, for at most {network.epochs} epochs, with three rates from {rates("photos_finetune")}'):
+    def tried(suite, head='linear'):
+        return [
+            runs.resolve(c)
+            for c in sweeps.candidates(sweeps.Row('an', head), suite, 'voc12_animals')
+        ]
+
+    def rates(suite):
+        return ' to '.join(
+            f'{rate:.1e}'.replace('e-0', 'e-')
+            for rate in (min(c.lr for c in tried(suite)), max(c.lr for c in tried(suite)))
+        )
+
+    head, maps, network = (
+        tried('photos')[0],
+        tried('photos', 'labelwise')[0],
+        tried('photos_finetune')[0],
+    )
+    longest = {
+        runs.resolve(c).epochs
+        for dataset, rows in photos['longer'].items()
+        for row in rows
+        for c in sweeps.candidates(sweeps.Row(*row.split()), 'photos', dataset)
+    }
+    assert (
+        len(tried('photos')) == 10
+        and len(tried('photos_finetune')) == 3
+        and sum(map(len, photos['longer'].values())) == 15
+        and set(photos['scheduled']) == {'em_apl', 'gr'}
+    )
+    for words in (
+        f'photos of {head.image_size} pixels a side in batches of {head.batch_size}, for at most {head.epochs} epochs: {maps.epochs} in each stage of the label-wise',
+        f"{photos['scheduled']['gr']['epochs']} for `em_apl` and `gr`",
+        f'up to {longest.pop()} for fifteen rows',
+        f"ten learning rates from {rates('photos')}",
+        f'{network.image_size} pixels in batches of {network.batch_size}, for at most {network.epochs} epochs, with three rates from {rates("photos_finetune")}',
+    ):
         assert words in text, words
-    assert not longest and max(c.epochs for c in tried('photos_finetune', 'labelwise')) == network.epochs >= whole['scheduled']['gr']['epochs']
+    assert (
+        not longest
+        and max(c.epochs for c in tried('photos_finetune', 'labelwise'))
+        == network.epochs
+        >= whole['scheduled']['gr']['epochs']
+    )

@@ -1,4 +1,5 @@
 "Scores on samples of the test images: by counting images twice, from the files of outputs/, and trained again."
+
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,7 +25,7 @@ def scored():
     random = np.random.RandomState(3)
     true = np.where(random.rand(60, 4) < 0.3, 1, -1)
     true[random.rand(60, 4) < 0.2] = 0
-    true[7] = -1   # an image without a positive
+    true[7] = -1  # an image without a positive
     return random.randn(60, 4), true
 
 
@@ -32,11 +33,21 @@ def scored():
 def test_an_image_that_is_drawn_twice_counts_twice(metric, scored):
     logits, true = scored
     draws = statistics.image_draws(60, 5)
-    for weights, got in zip(draws, resampling.resampled(metric, logits, true, draws, 0.4), strict=True):
+    for weights, got in zip(
+        draws, resampling.resampled(metric, logits, true, draws, 0.4), strict=True
+    ):
         rows = np.repeat(np.arange(60), weights)
         x, z = logits[rows], true[rows]
-        if metric.endswith('F1'): expected = 100 * metrics.f1(1 / (1 + np.exp(-x)), z, metric[:5], 0.4, unknown='ignore')
-        else: expected = metrics.mean_average_precision(x, z, axis='sample' if metric == 'mAP@sample' else 'class', unknown='ignore', empty='skip' if metric == 'mAP@sample' else 'zero')
+        if metric.endswith('F1'):
+            expected = 100 * metrics.f1(1 / (1 + np.exp(-x)), z, metric[:5], 0.4, unknown='ignore')
+        else:
+            expected = metrics.mean_average_precision(
+                x,
+                z,
+                axis='sample' if metric == 'mAP@sample' else 'class',
+                unknown='ignore',
+                empty='skip' if metric == 'mAP@sample' else 'zero',
+            )
         assert got == pytest.approx(expected, abs=1e-9)
 
 
@@ -45,9 +56,13 @@ def test_the_error_of_a_sum_is_that_of_its_resampled_scores(tmp_path, monkeypatc
     random = np.random.RandomState(0)
     a, b = random.randn(2, 100).astype(np.float32)
     np.savez(tmp_path / statistics.RESAMPLED, **{'em mAP': a, 'an mAP': b})
-    assert statistics.image_error(['em mAP', 'an mAP'], (1, -1), 9.0) == pytest.approx((a - b).std(ddof=1), rel=1e-6)
-    assert statistics.image_error(['em mAP', 'hml mAP'], (1, -1), 9.0) == 9.0                       # one is not there
-    assert statistics.image_error(['hml mAP'] * 4, (1, -1, -1, 1), 9.0) == pytest.approx(9.0 * 2 ** 0.5)
+    assert statistics.image_error(['em mAP', 'an mAP'], (1, -1), 9.0) == pytest.approx(
+        (a - b).std(ddof=1), rel=1e-6
+    )
+    assert statistics.image_error(['em mAP', 'hml mAP'], (1, -1), 9.0) == 9.0  # one is not there
+    assert statistics.image_error(['hml mAP'] * 4, (1, -1, -1, 1), 9.0) == pytest.approx(
+        9.0 * 2**0.5
+    )
 
 
 @pytest.mark.silent('C5')
@@ -55,17 +70,35 @@ def test_a_lost_key_never_widens_an_interval_in_silence(tmp_path, monkeypatch):
     monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
     a, b = np.random.RandomState(0).randn(2, 100).astype(np.float32)
     np.savez(tmp_path / statistics.RESAMPLED, **{'em mAP': a, 'an mAP': b})
-    one, other = pd.Series([51.0, 51.5], [0, 1], name='em'), pd.Series([50.0, 51.0], [0, 1], name='an')
-    def compared(own, key, **fallback): return statistics.paired(statistics.Scores(own, key), statistics.Scores(other, 'an'), **fallback)
+    one, other = (
+        pd.Series([51.0, 51.5], [0, 1], name='em'),
+        pd.Series([50.0, 51.0], [0, 1], name='an'),
+    )
+
+    def compared(own, key, **fallback):
+        return statistics.paired(
+            statistics.Scores(own, key), statistics.Scores(other, 'an'), **fallback
+        )
+
     measured = compared(one, 'em')
-    assert measured.half_width == pytest.approx(statistics.effect([1.0, 0.5], None, (a - b).std(ddof=1)).half_width, rel=1e-5)
-    lost = pd.Series(one.to_numpy(), one.index)   # as many operations of pandas leave it: without a name
-    assert lost.name is None and compared(lost, 'em') == measured == compared(one.rename('hml'), 'em', fallback=9.0)
+    assert measured.half_width == pytest.approx(
+        statistics.effect([1.0, 0.5], None, (a - b).std(ddof=1)).half_width, rel=1e-5
+    )
+    lost = pd.Series(
+        one.to_numpy(), one.index
+    )  # as many operations of pandas leave it: without a name
+    assert lost.name is None and compared(lost, 'em') == measured == compared(
+        one.rename('hml'), 'em', fallback=9.0
+    )
     for wrong in ('', 'hml', 'em mAP'):
-        with pytest.raises(SpmlError) as told: compared(one, wrong)
+        with pytest.raises(SpmlError) as told:
+            compared(one, wrong)
         assert repr(f'{wrong} mAP') in str(told.value) and 'image_sd' in str(told.value)
         assert compared(one, wrong, fallback=9.0) == statistics.effect([1.0, 0.5], None, 9.0)
-    assert compared(one, '', fallback=0.0) == statistics.effect([1.0, 0.5]) and compared(other, '').half_width == 0   # equal runs
+    assert (
+        compared(one, '', fallback=0.0) == statistics.effect([1.0, 0.5])
+        and compared(other, '').half_width == 0
+    )  # equal runs
 
 
 @pytest.mark.silent('C5')
@@ -75,35 +108,69 @@ def test_every_linear_head_of_the_front_has_its_measured_error(monkeypatch):
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(OUTPUTS))
     names = np.load(OUTPUTS / statistics.RESAMPLED).files
     levels = front.standing(record(OUTPUTS / 'runs.csv'))
-    bare = {method for method, sets in levels.items() for scores in sets.values() if f'{scores.key} {scores.metric}' not in names}
+    bare = {
+        method
+        for method, sets in levels.items()
+        for scores in sets.values()
+        if f'{scores.key} {scores.metric}' not in names
+    }
     assert len(levels) > 30 and {head for _, head in bare} <= {'labelwise', 'maps'}
 
 
 def test_methods_are_trained_again_once_and_what_nobody_compares_goes(tmp_path, monkeypatch):
-    configs = [Config(loss='an', dataset='mini_voc', regime='linear', epochs=1, seed=s, label_seed=s) for s in (0, 1)]
+    configs = [
+        Config(loss='an', dataset='mini_voc', regime='linear', epochs=1, seed=s, label_seed=s)
+        for s in (0, 1)
+    ]
     name, told = key(configs[0]), []
-    monkeypatch.setattr(resampling, 'compared', lambda known: {f'{name} mAP': configs, f'{name} micro-F1': configs})
-    monkeypatch.setattr(settings, 'path', lambda which, path=settings.path: tmp_path if which == 'outputs' else path(which))
+    monkeypatch.setattr(
+        resampling, 'compared', lambda known: {f'{name} mAP': configs, f'{name} micro-F1': configs}
+    )
+    monkeypatch.setattr(
+        settings,
+        'path',
+        lambda which, path=settings.path: tmp_path if which == 'outputs' else path(which),
+    )
     np.savez(tmp_path / statistics.RESAMPLED, gone=np.zeros(100, np.float32))
     resampling.resample(pd.DataFrame(), told.append)
-    with np.load(tmp_path / statistics.RESAMPLED) as found: scores = dict(found)
-    assert set(scores) == {f'{name} mAP', f'{name} micro-F1'} and all(x.shape == (100,) and 0 < x.std() < 20 for x in scores.values())
+    with np.load(tmp_path / statistics.RESAMPLED) as found:
+        scores = dict(found)
+    assert set(scores) == {f'{name} mAP', f'{name} micro-F1'} and all(
+        x.shape == (100,) and 0 < x.std() < 20 for x in scores.values()
+    )
     resampling.resample(pd.DataFrame(), told.append)
     assert len(told) == 1
 
 
 def test_what_is_kept_is_the_mean_over_all_runs_in_the_metric_that_is_named(tmp_path, monkeypatch):
-    configs = [Config(loss='an', dataset='mini_voc', regime='linear', seed=s, label_seed=s) for s in (0, 1, 2)]
+    configs = [
+        Config(loss='an', dataset='mini_voc', regime='linear', seed=s, label_seed=s)
+        for s in (0, 1, 2)
+    ]
     names, logits = [f'{key(configs[0])} {metric}' for metric in resampling.MEASURED], {}
+
     def made_up(config, task, root):
-        logits[config.seed] = torch.randn(len(task.test), task.observed.shape[1], generator=torch.Generator().manual_seed(config.seed))
+        logits[config.seed] = torch.randn(
+            len(task.test),
+            task.observed.shape[1],
+            generator=torch.Generator().manual_seed(config.seed),
+        )
         return SimpleNamespace(logits={'test': logits[config.seed].numpy()})
+
     monkeypatch.setattr(resampling, 'train', made_up)
     found = resampling._trained(names, configs)
     data = load('mini_voc')
     true = data.labels[data.rows('test')]
     for name in names:
-        expected = np.mean([resampling.resampled(name.split(' ')[1], each.numpy(), true, statistics.image_draws(len(true)), 0.5) for each in logits.values()], axis=0)
+        expected = np.mean(
+            [
+                resampling.resampled(
+                    name.split(' ')[1], each.numpy(), true, statistics.image_draws(len(true)), 0.5
+                )
+                for each in logits.values()
+            ],
+            axis=0,
+        )
         assert set(logits) == {0, 1, 2} and found[name] == pytest.approx(expected, rel=1e-5)
 
 
@@ -111,8 +178,12 @@ def test_what_is_kept_is_the_mean_over_all_runs_in_the_metric_that_is_named(tmp_
 def test_the_file_has_every_head_that_is_compared_and_lies_around_its_recorded_score():
     known = record(OUTPUTS / 'runs.csv')
     wanted = resampling.compared(known)
-    with np.load(OUTPUTS / statistics.RESAMPLED) as found: scores = dict(found)
+    with np.load(OUTPUTS / statistics.RESAMPLED) as found:
+        scores = dict(found)
     assert set(scores) == set(wanted)
-    off = [scores[name].mean() - known.loc[[key(c) for c in configs], 'test_map'].mean()
-           for name, configs in wanted.items() if name.endswith(' mAP')]
-    assert np.abs(off).max() < 2   # with images drawn twice average precision is a little higher
+    off = [
+        scores[name].mean() - known.loc[[key(c) for c in configs], 'test_map'].mean()
+        for name, configs in wanted.items()
+        if name.endswith(' mAP')
+    ]
+    assert np.abs(off).max() < 2  # with images drawn twice average precision is a little higher

@@ -1,4 +1,5 @@
 "index.html as a person meets it, in a browser without a window. Needs Chromium and its driver (Debian: chromium, chromium-driver) and selenium."
+
 import json
 import shutil
 
@@ -14,11 +15,28 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-CHROMIUM = next(filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome'))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome'))), None
+)
 DRIVER = shutil.which('chromedriver')
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (CHROMIUM and DRIVER), reason='chromium and chromedriver are not installed')]
-FLAGS = ('--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update',
-         '--disable-sync', '--force-prefers-reduced-motion', '--window-size=1300,900')
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (CHROMIUM and DRIVER), reason='chromium and chromedriver are not installed'
+    ),
+]
+FLAGS = (
+    '--headless',
+    '--no-sandbox',
+    '--disable-gpu',
+    '--disable-quic',
+    '--no-first-run',
+    '--disable-background-networking',
+    '--disable-component-update',
+    '--disable-sync',
+    '--force-prefers-reduced-motion',
+    '--window-size=1300,900',
+)
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="90" viewBox="0 0 {0} 90"><path d="M0 0L90 90" stroke="#147"/></svg>'
 
 
@@ -27,12 +45,25 @@ def page(tmp_path_factory):
     "The page of one paper whose Table 2 and a row of Table 3 are filled on photos, with one figure."
     folder = tmp_path_factory.mktemp('site')
     order = ['AN', 'HML (Ours)', 'ROLE', 'EPR', 'WAN', 'LS']
-    full = [line for line in lines_for('hml', '3', 'photos', lambda row, column, seed: 80.0 + seed) if line[2] == 'bce']
-    put_record(folder, lines_for('hml', '2', 'photos', lambda row, column, seed: 60.0 + 2 * order.index(row) + seed) + full)
+    full = [
+        line
+        for line in lines_for('hml', '3', 'photos', lambda row, column, seed: 80.0 + seed)
+        if line[2] == 'bce'
+    ]
+    put_record(
+        folder,
+        lines_for(
+            'hml', '2', 'photos', lambda row, column, seed: 60.0 + 2 * order.index(row) + seed
+        )
+        + full,
+    )
+
     def draw(paper, number, suite):
         file = settings.path('outputs') / paper / f'fig{number}.svg'
-        if number == '3': files.write_atomically(file, SVG.format(321))
+        if number == '3':
+            files.write_atomically(file, SVG.format(321))
         return file if number == '3' else None
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('SPML_NB_OUTPUTS', str(folder))
         patch.setattr(figures, 'draw', draw)
@@ -45,7 +76,8 @@ def page(tmp_path_factory):
 def chromium(tmp_path_factory):
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
-    for flag in (*FLAGS, f'--user-data-dir={tmp_path_factory.mktemp("profile")}'): options.add_argument(flag)
+    for flag in (*FLAGS, f'--user-data-dir={tmp_path_factory.mktemp("profile")}'):
+        options.add_argument(flag)
     options.set_capability('goog:loggingPrefs', {'browser': 'ALL', 'performance': 'ALL'})
     driver = webdriver.Chrome(service=Service(DRIVER), options=options)
     yield driver
@@ -56,12 +88,15 @@ def chromium(tmp_path_factory):
 def browser(chromium, page):
     "The page, just opened. Afterwards: nothing on the console, and nothing asked for but the page and its two pictures."
     chromium.get('about:blank')
-    for kind in ('browser', 'performance'): chromium.get_log(kind)
+    for kind in ('browser', 'performance'):
+        chromium.get_log(kind)
     chromium.get(page.as_uri())
     yield chromium
     assert chromium.get_log('browser') == []
     pictures = {(page.parent / 'hml' / name).as_uri() for name in ('fig3.svg', 'claims.svg')}
-    assert {url for url in asked(chromium) if not url.startswith('data:')} == {page.as_uri()} | pictures
+    assert {url for url in asked(chromium) if not url.startswith('data:')} == {
+        page.as_uri()
+    } | pictures
 
 
 def events(chromium, method):
@@ -70,24 +105,36 @@ def events(chromium, method):
     return [event['params'] for event in found if event['method'] == method]
 
 
-def asked(chromium): return [event['request']['url'].partition('#')[0].partition('?')[0] for event in events(chromium, 'Network.requestWillBeSent')]
+def asked(chromium):
+    return [
+        event['request']['url'].partition('#')[0].partition('?')[0]
+        for event in events(chromium, 'Network.requestWillBeSent')
+    ]
 
 
 def shown(browser, selector):
     "The texts of all visible elements of a kind."
-    return [element.text for element in browser.find_elements(By.CSS_SELECTOR, selector) if element.is_displayed()]
+    return [
+        element.text
+        for element in browser.find_elements(By.CSS_SELECTOR, selector)
+        if element.is_displayed()
+    ]
 
 
-def rows(browser): return shown(browser, '#hml-table-2 tbody th')
+def rows(browser):
+    return shown(browser, '#hml-table-2 tbody th')
 
 
 def header(browser, label):
-    button = browser.find_element(By.CSS_SELECTOR, f'#hml-table-2 button[aria-label="sort by {label}"]')
+    button = browser.find_element(
+        By.CSS_SELECTOR, f'#hml-table-2 button[aria-label="sort by {label}"]'
+    )
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
     return button
 
 
-def sorted_by(button): return button.find_element(By.XPATH, '..').get_attribute('aria-sort')
+def sorted_by(button):
+    return button.find_element(By.XPATH, '..').get_attribute('aria-sort')
 
 
 PAPERS_ORDER = ['AN', 'LS', 'WAN', 'EPR', 'ROLE', 'HML (Ours)']
@@ -97,13 +144,24 @@ def test_a_header_sorts_reverses_and_gives_the_papers_order_back(browser):
     button = header(browser, 'ours, COCO')
     assert rows(browser) == PAPERS_ORDER and sorted_by(button) == 'none'
     button.click()
-    assert rows(browser) == ['LS', 'WAN', 'EPR', 'ROLE', 'HML (Ours)', 'AN'] and sorted_by(button) == 'descending'
+    assert (
+        rows(browser) == ['LS', 'WAN', 'EPR', 'ROLE', 'HML (Ours)', 'AN']
+        and sorted_by(button) == 'descending'
+    )
     button.click()
-    assert rows(browser) == ['AN', 'HML (Ours)', 'ROLE', 'EPR', 'WAN', 'LS'] and sorted_by(button) == 'ascending'
+    assert (
+        rows(browser) == ['AN', 'HML (Ours)', 'ROLE', 'EPR', 'WAN', 'LS']
+        and sorted_by(button) == 'ascending'
+    )
     other = header(browser, 'paper, VOC12')
     other.click()
-    assert rows(browser)[0] == 'HML (Ours)' and sorted_by(button) == 'none' and sorted_by(other) == 'descending'
-    for _ in range(2): other.click()
+    assert (
+        rows(browser)[0] == 'HML (Ours)'
+        and sorted_by(button) == 'none'
+        and sorted_by(other) == 'descending'
+    )
+    for _ in range(2):
+        other.click()
     assert rows(browser) == PAPERS_ORDER and sorted_by(other) == 'none'
 
 
@@ -117,7 +175,9 @@ def test_the_keyboard_sorts_too(browser):
 
 
 def test_missing_cells_come_last_either_way(browser):
-    browser.execute_script("document.querySelector('#hml-table-2 td.ours').dataset.v = ''")   # AN on VOC12
+    browser.execute_script(
+        "document.querySelector('#hml-table-2 td.ours').dataset.v = ''"
+    )  # AN on VOC12
     button = header(browser, 'ours, VOC12')
     for _ in range(2):
         button.click()
@@ -126,14 +186,20 @@ def test_missing_cells_come_last_either_way(browser):
 
 def test_a_table_tells_its_state_its_order_and_its_conditions(browser):
     done, ranks, conditions = shown(browser, '#hml-table-2 .state')
-    assert done == '24 of 24 cells done' and ranks.startswith('Rank correlation') and conditions.startswith('Data: voc12_animals, coco18')
+    assert (
+        done == '24 of 24 cells done'
+        and ranks.startswith('Rank correlation')
+        and conditions.startswith('Data: voc12_animals, coco18')
+    )
 
 
 def test_the_filter_leaves_what_is_missing(browser):
     browser.find_element(By.ID, 'only-missing').click()
     assert rows(browser) == [] and shown(browser, '#hml-table-1') == []
     assert shown(browser, '#hml-table-3 tbody th') == ['LS', 'HML (Ours)']
-    assert shown(browser, '#hml-figure-3 img') == [] and shown(browser, '#hml-figure-4 code') == ['spml sweep hml --figure 4 --suite photos']
+    assert shown(browser, '#hml-figure-3 img') == [] and shown(browser, '#hml-figure-4 code') == [
+        'spml sweep hml --figure 4 --suite photos'
+    ]
     browser.find_element(By.ID, 'only-missing').click()
     assert rows(browser) == PAPERS_ORDER
 
@@ -142,32 +208,56 @@ def test_a_link_leads_to_a_figure_that_is_drawn(browser):
     link = browser.find_element(By.CSS_SELECTOR, 'nav a[href="#hml-figure-3"]')
     link.click()
     figure = browser.find_element(By.CSS_SELECTOR, '#hml-figure-3 img')
-    assert browser.current_url.endswith('#hml-figure-3') and figure.get_property('naturalWidth') == 321
-    browser.execute_script("document.documentElement.style.scrollBehavior = 'auto'; location.hash = ''; location.hash = '#hml-figure-3'")
-    WebDriverWait(browser, 60).until(lambda b: 0 <= b.execute_script("return document.querySelector('#hml-figure-3').getBoundingClientRect().top") < 300)
+    assert (
+        browser.current_url.endswith('#hml-figure-3') and figure.get_property('naturalWidth') == 321
+    )
+    browser.execute_script(
+        "document.documentElement.style.scrollBehavior = 'auto'; location.hash = ''; location.hash = '#hml-figure-3'"
+    )
+    WebDriverWait(browser, 60).until(
+        lambda b: (
+            0
+            <= b.execute_script(
+                "return document.querySelector('#hml-figure-3').getBoundingClientRect().top"
+            )
+            < 300
+        )
+    )
 
 
 def test_every_link_within_the_page_has_its_goal(browser):
-    lost = browser.execute_script("return [...document.querySelectorAll('a[href^=\"#\"]')].filter(a => !document.getElementById(a.hash.slice(1))).map(a => a.hash)")
+    lost = browser.execute_script(
+        "return [...document.querySelectorAll('a[href^=\"#\"]')].filter(a => !document.getElementById(a.hash.slice(1))).map(a => a.hash)"
+    )
     assert lost == []
 
 
 def test_a_command_is_copied_or_selected(browser):
     button = browser.find_element(By.CSS_SELECTOR, '#hml-table-3 .copy')
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
-    browser.execute_script("window.said = []; new MutationObserver(() => window.said.push(arguments[0].textContent)).observe(arguments[0], {childList: true})", button)
-    button.click()   # the word stays for a second and a half only
-    assert WebDriverWait(browser, 60).until(lambda b: b.execute_script('return window.said'))[0] in ('copied', 'selected')
+    browser.execute_script(
+        "window.said = []; new MutationObserver(() => window.said.push(arguments[0].textContent)).observe(arguments[0], {childList: true})",
+        button,
+    )
+    button.click()  # the word stays for a second and a half only
+    assert WebDriverWait(browser, 60).until(lambda b: b.execute_script('return window.said'))[
+        0
+    ] in ('copied', 'selected')
 
 
 def test_light_and_dark(browser):
-    def background(): return browser.execute_script('return getComputedStyle(document.body).backgroundColor')
+    def background():
+        return browser.execute_script('return getComputedStyle(document.body).backgroundColor')
+
     light = background()
     browser.find_element(By.ID, 'theme').click()
     assert background() != light
     browser.find_element(By.ID, 'theme').click()
     assert background() == light
-    browser.execute_cdp_cmd('Emulation.setEmulatedMedia', {'features': [{'name': 'prefers-color-scheme', 'value': 'dark'}]})
+    browser.execute_cdp_cmd(
+        'Emulation.setEmulatedMedia',
+        {'features': [{'name': 'prefers-color-scheme', 'value': 'dark'}]},
+    )
     browser.execute_script("delete document.documentElement.dataset.theme; localStorage.clear()")
     assert background() != light
     browser.execute_cdp_cmd('Emulation.setEmulatedMedia', {'features': []})
@@ -175,38 +265,72 @@ def test_light_and_dark(browser):
 
 # ---- the board
 
+
 def of_rows(browser, selector):
     "The texts of the board's visible rows, asked for at once."
     script = "return [...document.querySelectorAll('#board-table tbody tr')].filter(tr => tr.getClientRects().length).map(tr => tr.querySelector(arguments[0]).innerText)"
     return [' '.join(text.split()) for text in browser.execute_script(script, selector)]
 
 
-def board(browser): return of_rows(browser, 'th a')
+def board(browser):
+    return of_rows(browser, 'th a')
 
 
-def column(browser, k): return of_rows(browser, f'td:nth-child({k + 1})')
+def column(browser, k):
+    return of_rows(browser, f'td:nth-child({k + 1})')
 
 
-def choose(browser, name, value): Select(browser.find_element(By.CSS_SELECTOR, f'.switches [name={name}]')).select_by_value(value)
+def choose(browser, name, value):
+    Select(browser.find_element(By.CSS_SELECTOR, f'.switches [name={name}]')).select_by_value(value)
 
 
 def of_board(browser, label):
-    button = next(each for each in browser.find_elements(By.CSS_SELECTOR, '#board-table thead button') if label in each.text)
+    button = next(
+        each
+        for each in browser.find_elements(By.CSS_SELECTOR, '#board-table thead button')
+        if label in each.text
+    )
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
     return button
 
 
-BY_RANK = ['LS', 'WAN', 'EPR', 'ROLE', 'HML', 'AN', 'BCE']   # with all labels known there is no rank
+BY_RANK = ['LS', 'WAN', 'EPR', 'ROLE', 'HML', 'AN', 'BCE']  # with all labels known there is no rank
 BY_GAIN = ['BCE', *BY_RANK[:-1]]
 
 
 def test_the_board_is_the_first_screen_and_begins_with_the_best_mean_rank(browser):
-    assert board(browser) == BY_RANK and column(browser, 1) == ['1.0', '2.0', '3.0', '4.0', '5.0', '6.0', '–']
-    assert browser.execute_script("return document.querySelector('#board-table tbody').getBoundingClientRect().top") < 900
-    assert column(browser, 3) == ['+10.0 ±1.3', '+8.0 ±1.3', '+6.0 ±1.3', '+4.0 ±1.3', '+2.0 ±1.3 over linear AN', '0 baseline', '+20.0 ±1.3']
+    assert board(browser) == BY_RANK and column(browser, 1) == [
+        '1.0',
+        '2.0',
+        '3.0',
+        '4.0',
+        '5.0',
+        '6.0',
+        '–',
+    ]
+    assert (
+        browser.execute_script(
+            "return document.querySelector('#board-table tbody').getBoundingClientRect().top"
+        )
+        < 900
+    )
+    assert column(browser, 3) == [
+        '+10.0 ±1.3',
+        '+8.0 ±1.3',
+        '+6.0 ±1.3',
+        '+4.0 ±1.3',
+        '+2.0 ±1.3 over linear AN',
+        '0 baseline',
+        '+20.0 ±1.3',
+    ]
     assert 'Not run yet: Corel 5k; CCP' in browser.find_element(By.ID, 'board').text
     said = browser.find_element(By.CSS_SELECTOR, 'header b').text
-    assert said.startswith('Run on VOC 2012, photos with animals; COCO, 18 classes') and 'epoch' in said and '10 runs' in said and '10 seeds' in said
+    assert (
+        said.startswith('Run on VOC 2012, photos with animals; COCO, 18 classes')
+        and 'epoch' in said
+        and '10 runs' in said
+        and '10 seeds' in said
+    )
 
 
 def test_the_boards_headers_sort_by_mouse_and_keyboard(browser):
@@ -218,23 +342,39 @@ def test_the_boards_headers_sort_by_mouse_and_keyboard(browser):
     rank = of_board(browser, 'mean rank')
     browser.execute_script('arguments[0].focus()', rank)
     browser.switch_to.active_element.send_keys(Keys.ENTER)
-    assert board(browser) == BY_RANK and sorted_by(rank) == 'ascending'   # the best first, for a rank
+    assert (
+        board(browser) == BY_RANK and sorted_by(rank) == 'ascending'
+    )  # the best first, for a rank
 
 
 def test_the_board_switches_and_keeps_its_order(browser):
     first = [column(browser, k) for k in range(1, 6)]
     of_board(browser, 'COCO, 18 classes').click()
     choose(browser, 'show', 'level')
-    assert column(browser, 3)[:2] == ['84.5 ±2.2', '74.5 ±2.2'] and 'Test mAP' in browser.find_element(By.ID, 'board-says').text
+    assert (
+        column(browser, 3)[:2] == ['84.5 ±2.2', '74.5 ±2.2']
+        and 'Test mAP' in browser.find_element(By.ID, 'board-says').text
+    )
     choose(browser, 'show', 'plain')
     assert column(browser, 3)[5:] == ['+2.0 ±1.3', '0 baseline']
     choose(browser, 'show', 'seconds')
     assert set(column(browser, 3)) == {'1.5'}
-    for name, value in (('trained', 'photos_finetune'), ('choice', 'observed')):   # of which this record has nothing
-        usual = Select(browser.find_element(By.CSS_SELECTOR, f'.switches [name={name}]')).first_selected_option.get_attribute('value')
+    for name, value in (
+        ('trained', 'photos_finetune'),
+        ('choice', 'observed'),
+    ):  # of which this record has nothing
+        usual = Select(
+            browser.find_element(By.CSS_SELECTOR, f'.switches [name={name}]')
+        ).first_selected_option.get_attribute('value')
         choose(browser, name, value)
-        if name == 'trained': assert board(browser) == [] and 'spml sweep methods --suite photos_finetune' in browser.find_element(By.ID, 'board-says').text
-        else: assert set(column(browser, 3)) == {'not run'}
+        if name == 'trained':
+            assert (
+                board(browser) == []
+                and 'spml sweep methods --suite photos_finetune'
+                in browser.find_element(By.ID, 'board-says').text
+            )
+        else:
+            assert set(column(browser, 3)) == {'not run'}
         choose(browser, name, usual)
     choose(browser, 'show', 'gain')
     of_board(browser, 'mean rank').click()
@@ -245,34 +385,65 @@ def test_the_board_filters(browser):
     choose(browser, 'head', 'cosine')
     assert board(browser) == ['HML'] and '1 of ' in browser.find_element(By.ID, 'board-says').text
     browser.find_element(By.ID, 'idle').click()
-    assert 'HML (fixed)' in board(browser) and 'ROLE' in board(browser) and 'not run' in column(browser, 2)   # ROLE on the cosine head
+    assert (
+        'HML (fixed)' in board(browser)
+        and 'ROLE' in board(browser)
+        and 'not run' in column(browser, 2)
+    )  # ROLE on the cosine head
     browser.find_element(By.ID, 'idle').click()
     choose(browser, 'head', '')
     assert board(browser) == BY_RANK
     choose(browser, 'paper', 'hml')
-    assert board(browser) == BY_RANK and 'Not run: HML (fixed).' in browser.find_element(By.ID, 'board-says').text
+    assert (
+        board(browser) == BY_RANK
+        and 'Not run: HML (fixed).' in browser.find_element(By.ID, 'board-says').text
+    )
 
 
 def test_a_card_opens_and_closes_by_keyboard(browser):
     link = browser.find_element(By.CSS_SELECTOR, '#board-table tbody th a[href="#card-hml"]')
     browser.execute_script('arguments[0].focus()', link)
     browser.switch_to.active_element.send_keys(Keys.ENTER)
-    dialog, = shown(browser, 'dialog')
-    for part in ('HML', 'margin of the angle', 'Its notebook', 'VOC 2012, photos with animals', 'best of k', 'HML Table 2: VOC 2012 +4.0† (ours +2.0 ± ', 'Claims of its paper'): assert part in dialog
-    assert browser.find_element(By.CSS_SELECTOR, 'dialog a[href$=".ipynb"]').get_attribute('href').endswith('nbs/methods/hml.ipynb')
+    (dialog,) = shown(browser, 'dialog')
+    for part in (
+        'HML',
+        'margin of the angle',
+        'Its notebook',
+        'VOC 2012, photos with animals',
+        'best of k',
+        'HML Table 2: VOC 2012 +4.0† (ours +2.0 ± ',
+        'Claims of its paper',
+    ):
+        assert part in dialog
+    assert (
+        browser.find_element(By.CSS_SELECTOR, 'dialog a[href$=".ipynb"]')
+        .get_attribute('href')
+        .endswith('nbs/methods/hml.ipynb')
+    )
     browser.switch_to.active_element.send_keys(Keys.ESCAPE)
     assert shown(browser, 'dialog') == [] and browser.switch_to.active_element == link
 
 
 def test_a_number_opens_its_runs_and_the_command_by_keyboard(browser, page):
     known = tables.record(page.parent / 'runs.csv')
-    for selector, title in (('#board-table tbody tr:first-child td:nth-child(4) button', 'LS, linear head, on COCO, 18 classes'), ('#hml-table-2 tbody tr:nth-child(2) td.ours button', 'Table 2: LS')):
-        browser.execute_script('arguments[0].focus()', browser.find_element(By.CSS_SELECTOR, selector))
+    for selector, title in (
+        (
+            '#board-table tbody tr:first-child td:nth-child(4) button',
+            'LS, linear head, on COCO, 18 classes',
+        ),
+        ('#hml-table-2 tbody tr:nth-child(2) td.ours button', 'Table 2: LS'),
+    ):
+        browser.execute_script(
+            'arguments[0].focus()', browser.find_element(By.CSS_SELECTOR, selector)
+        )
         browser.switch_to.active_element.send_keys(Keys.SPACE)
         assert shown(browser, 'dialog h3') == [title]
         command = shown(browser, 'dialog code')[0]
         line = known[known.run == command.removeprefix('spml train --like ')]
-        assert command.startswith('spml train --like ') and (line.loss.item(), line.seed.item()) == ('ls', 0)
+        assert command.startswith('spml train --like ') and (
+            line.loss.item(),
+            line.seed.item(),
+        ) == ('ls', 0)
         runs = browser.find_element(By.CSS_SELECTOR, 'dialog details')
         runs.find_element(By.TAG_NAME, 'summary').send_keys(Keys.ENTER)
         assert len(runs.find_elements(By.CSS_SELECTOR, 'tbody tr')) == 10
@@ -283,33 +454,54 @@ def test_a_number_opens_its_runs_and_the_command_by_keyboard(browser, page):
 @pytest.mark.parametrize('theme', ['light', 'dark'])
 @pytest.mark.parametrize('opened', ['', '#board-table tbody th a', '#board-table tbody td button'])
 def test_axe_finds_nothing_serious(browser, theme, opened):
-    axe = pytest.importorskip('axe_core_python.selenium', reason='axe_core_python is not installed').Axe()
-    browser.execute_script(f"document.documentElement.dataset.theme = '{theme}'; document.getElementById('methods').open = true")
-    if opened: browser.execute_script('document.querySelector(arguments[0]).click()', opened)
-    browser.set_script_timeout(300)   # of a busy machine
+    axe = pytest.importorskip(
+        'axe_core_python.selenium', reason='axe_core_python is not installed'
+    ).Axe()
+    browser.execute_script(
+        f"document.documentElement.dataset.theme = '{theme}'; document.getElementById('methods').open = true"
+    )
+    if opened:
+        browser.execute_script('document.querySelector(arguments[0]).click()', opened)
+    browser.set_script_timeout(300)  # of a busy machine
     found = axe.run(browser)
-    worst = [(one['id'], [node['html'][:120] for node in one['nodes'][:3]]) for one in found['violations'] if one['impact'] in ('serious', 'critical')]
+    worst = [
+        (one['id'], [node['html'][:120] for node in one['nodes'][:3]])
+        for one in found['violations']
+        if one['impact'] in ('serious', 'critical')
+    ]
     assert worst == [] and len(found['passes']) > 15
 
 
 def test_the_page_stays_small_and_prints_without_its_switches(browser, page):
-    assert page.stat().st_size < 2 ** 20
+    assert page.stat().st_size < 2**20
     browser.execute_cdp_cmd('Emulation.setEmulatedMedia', {'media': 'print'})
-    assert shown(browser, '.switches') == shown(browser, '.bar') == [] and shown(browser, '#board-table')
+    assert shown(browser, '.switches') == shown(browser, '.bar') == [] and shown(
+        browser, '#board-table'
+    )
     browser.execute_cdp_cmd('Emulation.setEmulatedMedia', {'media': ''})
 
 
 def test_a_phone_shows_cards_within_its_width(browser):
-    browser.execute_cdp_cmd('Emulation.setDeviceMetricsOverride', {'width': 390, 'height': 800, 'deviceScaleFactor': 2, 'mobile': True})
+    browser.execute_cdp_cmd(
+        'Emulation.setDeviceMetricsOverride',
+        {'width': 390, 'height': 800, 'deviceScaleFactor': 2, 'mobile': True},
+    )
     browser.execute_script("document.querySelector('#board-table tbody th a').click()")
-    page, left, right = browser.execute_script("const box = document.querySelector('dialog').getBoundingClientRect(); return [document.documentElement.scrollWidth, box.left, box.right]")
+    page, left, right = browser.execute_script(
+        "const box = document.querySelector('dialog').getBoundingClientRect(); return [document.documentElement.scrollWidth, box.left, box.right]"
+    )
     browser.execute_cdp_cmd('Emulation.clearDeviceMetricsOverride', {})
     assert page <= 390 and 0 <= left and right <= 390
 
 
 def test_a_phone_scrolls_tables_not_the_page(browser):
-    browser.execute_cdp_cmd('Emulation.setDeviceMetricsOverride', {'width': 390, 'height': 800, 'deviceScaleFactor': 2, 'mobile': True})
-    wide, inside = browser.execute_script("return [document.documentElement.scrollWidth, document.querySelector('#hml-table-2 .scroll').scrollWidth]")
+    browser.execute_cdp_cmd(
+        'Emulation.setDeviceMetricsOverride',
+        {'width': 390, 'height': 800, 'deviceScaleFactor': 2, 'mobile': True},
+    )
+    wide, inside = browser.execute_script(
+        "return [document.documentElement.scrollWidth, document.querySelector('#hml-table-2 .scroll').scrollWidth]"
+    )
     browser.execute_cdp_cmd('Emulation.clearDeviceMetricsOverride', {})
     assert wide <= 390 < inside
 
@@ -317,22 +509,36 @@ def test_a_phone_scrolls_tables_not_the_page(browser):
 def test_the_policy_stops_what_is_not_the_pages_own(chromium, page):
     "The checks above can fail: a page with a foreign script and a foreign picture is noticed, and neither runs."
     harmed = page.with_name('harmed.html')
-    harmed.write_text(page.read_text().replace('</main>', '<script>document.title = "run"</script><img src="https://example.invalid/x.png"></main>'))
+    harmed.write_text(
+        page.read_text().replace(
+            '</main>',
+            '<script>document.title = "run"</script><img src="https://example.invalid/x.png"></main>',
+        )
+    )
     chromium.get('about:blank')
-    for kind in ('browser', 'performance'): chromium.get_log(kind)
+    for kind in ('browser', 'performance'):
+        chromium.get_log(kind)
     chromium.get(harmed.as_uri())
     assert chromium.title != 'run' and len(chromium.get_log('browser')) >= 2
-    assert [event.get('blockedReason') for event in events(chromium, 'Network.loadingFailed')] == ['csp']
+    assert [event.get('blockedReason') for event in events(chromium, 'Network.loadingFailed')] == [
+        'csp'
+    ]
 
 
 def test_without_a_script_the_page_still_reads_and_filters(chromium, page, tmp_path):
     bare = tmp_path / 'bare.html'
     bare.write_text(page.read_text().split('<script>')[0] + '</body></html>')
     chromium.get(bare.as_uri())
-    assert rows(chromium) == PAPERS_ORDER and board(chromium) == BY_RANK and shown(chromium, '.switches') == []
+    assert (
+        rows(chromium) == PAPERS_ORDER
+        and board(chromium) == BY_RANK
+        and shown(chromium, '.switches') == []
+    )
     without = [column(chromium, k) for k in range(1, 6)]
     chromium.get(page.as_uri())
-    assert without == [column(chromium, k) for k in range(1, 6)]   # the page's script writes the same cells again
+    assert without == [
+        column(chromium, k) for k in range(1, 6)
+    ]  # the page's script writes the same cells again
     chromium.get(bare.as_uri())
     chromium.find_element(By.ID, 'only-missing').click()
     assert rows(chromium) == [] and shown(chromium, '#hml-table-3 tbody th') == ['LS', 'HML (Ours)']

@@ -1,4 +1,5 @@
 "What may be said of a difference: intervals that cover, words that are seldom wrong, and errors for what does not belong together."
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,7 +27,7 @@ from spml_nb.replication.statistics import (
     resampled_map,
 )
 
-SEEDS_SD, TEST_SD = 0.56, 0.75   # EM over AN on mini_voc, heads on frozen features, ten seeds
+SEEDS_SD, TEST_SD = 0.56, 0.75  # EM over AN on mini_voc, heads on frozen features, ten seeds
 
 
 def invented(random, gain, seeds, places=4):
@@ -68,80 +69,159 @@ def test_one_seed_decides_nothing():
     both = decide([alone, effect([2.0, 2.1, 1.9])])
     assert both.words == (WORDS[3], WORDS[0]) and both.whole[''].mean == pytest.approx(2)
     assert decide([alone]).word == WORDS[3] and decide([alone]).whole == {}
-    with pytest.raises(SpmlError, match='no effects to pool'): pooled([])
+    with pytest.raises(SpmlError, match='no effects to pool'):
+        pooled([])
 
 
 UP, DOWN, NONE, WIDE = [2.0, 2.1, 1.9], [-2.0, -2.1, -1.9], [0.1, 0.0, -0.1], [3.0, -2.0, 1.0]
 
-@pytest.mark.parametrize(('place', 'word'), [
-    ({'a': UP, 'b': UP}, WORDS[0]), ({'a': UP, 'b': DOWN}, WORDS[1]), ({'a': NONE, 'b': NONE}, WORDS[2]), ({'a': UP, 'b': WIDE}, WORDS[3]),
-    ({'a': UP, 'b': [1.0]}, WORDS[3]), ({'a': UP, 'b': None}, WORDS[4]), ({'a': None}, WORDS[4]), ({'a': DOWN, 'b': None}, WORDS[1])])
+
+@pytest.mark.parametrize(
+    ('place', 'word'),
+    [
+        ({'a': UP, 'b': UP}, WORDS[0]),
+        ({'a': UP, 'b': DOWN}, WORDS[1]),
+        ({'a': NONE, 'b': NONE}, WORDS[2]),
+        ({'a': UP, 'b': WIDE}, WORDS[3]),
+        ({'a': UP, 'b': [1.0]}, WORDS[3]),
+        ({'a': UP, 'b': None}, WORDS[4]),
+        ({'a': None}, WORDS[4]),
+        ({'a': DOWN, 'b': None}, WORDS[1]),
+    ],
+)
 def test_a_place_is_as_good_as_all_of_its_comparisons(place, word):
     decision = decide([{name: d and effect(d) for name, d in place.items()}])
     assert decision.words == (word,) and decision.word == word
 
 
-@pytest.mark.parametrize(('words', 'pooled', 'text'), [
-    ((WORDS[0],) * 4, 4, 'on the mean of 4 of 4 places; 4 decide alone'), ((WORDS[0], WORDS[3]), 1, 'on the least favourable of 2 of 2 places; 1 decides alone (1 reproduced)'),
-    ((WORDS[0], WORDS[4], WORDS[4]), 1, 'on 1 of 3 places; 1 decides alone'), ((WORDS[0],) * 4, 2, 'on the least favourable mean, of 2 of 4 places; 4 decide alone'), ((WORDS[3],), 1, 'on 1 of 1 place'), ((WORDS[3],), 0, 'on 0 of 1 place with more than one seed')])
+@pytest.mark.parametrize(
+    ('words', 'pooled', 'text'),
+    [
+        ((WORDS[0],) * 4, 4, 'on the mean of 4 of 4 places; 4 decide alone'),
+        (
+            (WORDS[0], WORDS[3]),
+            1,
+            'on the least favourable of 2 of 2 places; 1 decides alone (1 reproduced)',
+        ),
+        ((WORDS[0], WORDS[4], WORDS[4]), 1, 'on 1 of 3 places; 1 decides alone'),
+        ((WORDS[0],) * 4, 2, 'on the least favourable mean, of 2 of 4 places; 4 decide alone'),
+        ((WORDS[3],), 1, 'on 1 of 1 place'),
+        ((WORDS[3],), 0, 'on 0 of 1 place with more than one seed'),
+    ],
+)
 def test_it_is_said_of_how_many_places_the_number_is(words, pooled, text):
-    assert counted(WORDS[3 if '(' in text else 0], words, pooled, len(words) - words.count(WORDS[4])) == text
+    assert (
+        counted(WORDS[3 if '(' in text else 0], words, pooled, len(words) - words.count(WORDS[4]))
+        == text
+    )
 
 
 def test_a_place_with_one_seed_is_not_counted_among_those_behind_a_number():
     decision = decide([{'a': effect(UP)}, {'b': effect([1.0])}])
-    assert decision.tested == 1 and counted(decision.word, decision.words, 1, decision.tested) == 'on 1 of 2 places; 1 decides alone (1 reproduced)'
+    assert (
+        decision.tested == 1
+        and counted(decision.word, decision.words, 1, decision.tested)
+        == 'on 1 of 2 places; 1 decides alone (1 reproduced)'
+    )
 
 
 def test_a_comparison_of_one_place_refutes_a_claim_only_with_that_place():
     wide, down, weak = effect(WIDE), effect([-1.0, -1.25, -0.75]), effect([-1.0, -1.3, -0.6])
     decision = decide([{'a': wide, 'b': down}, {'a': wide}, {'a': wide}])
-    assert 2 * down.p < 0.05 and decision.pooled == {'a': 3, 'b': 1} and set(decision.words) == {WORDS[3]} and decision.word == WORDS[3]
+    assert (
+        2 * down.p < 0.05
+        and decision.pooled == {'a': 3, 'b': 1}
+        and set(decision.words) == {WORDS[3]}
+        and decision.word == WORDS[3]
+    )
     alone = decide([{'a': wide, 'b': effect([-9.0, -9.1, -8.9])}, {'a': wide}, {'a': wide}])
     assert alone.words[0] == alone.word == WORDS[1]
-    several = decide([{'a': wide, 'b': weak}] * 3)   # a mean of three places is one
-    assert several.pooled['b'] == 3 and set(several.words) == {WORDS[3]} and several.word == WORDS[1]
+    several = decide([{'a': wide, 'b': weak}] * 3)  # a mean of three places is one
+    assert (
+        several.pooled['b'] == 3 and set(several.words) == {WORDS[3]} and several.word == WORDS[1]
+    )
 
 
 def test_places_that_contradict_each_other_leave_a_claim_undecided():
     up, down = effect([9.0, 9.1, 8.9]), effect(DOWN)
-    assert decide([up, down]).words == WORDS[:2] and decide([up, down]).word == WORDS[3] and decide([up, effect(WIDE)]).word == WORDS[0]
-    small = effect([0.6, 0.62, 0.58]), effect([-0.6, -0.62, -0.58])   # their mean is 0, and neither is
-    assert decide(small).whole[''].equivalent < 0.05 and decide(small).words == WORDS[:2] and decide(small).word == WORDS[3]
+    assert (
+        decide([up, down]).words == WORDS[:2]
+        and decide([up, down]).word == WORDS[3]
+        and decide([up, effect(WIDE)]).word == WORDS[0]
+    )
+    small = (
+        effect([0.6, 0.62, 0.58]),
+        effect([-0.6, -0.62, -0.58]),
+    )  # their mean is 0, and neither is
+    assert (
+        decide(small).whole[''].equivalent < 0.05
+        and decide(small).words == WORDS[:2]
+        and decide(small).word == WORDS[3]
+    )
 
 
 def test_a_bound_of_ones_own_leaves_no_difference_unsaid():
-    assert decide([effect(NONE)]).word == WORDS[2] and decide([effect(NONE)], margin=False).word == WORDS[3]
+    assert (
+        decide([effect(NONE)]).word == WORDS[2]
+        and decide([effect(NONE)], margin=False).word == WORDS[3]
+    )
 
 
 def test_more_places_need_more():
     one = effect([1.0, 1.3, 0.7])
-    assert 0.01 < one.p < 0.05 and decide([one]).words == (WORDS[0],) and decide([one] + [effect(WIDE)] * 6).words[0] == WORDS[3]
+    assert (
+        0.01 < one.p < 0.05
+        and decide([one]).words == (WORDS[0],)
+        and decide([one] + [effect(WIDE)] * 6).words[0] == WORDS[3]
+    )
 
 
 def test_the_chance_of_the_test_images_is_counted_where_only_scores_are_known():
     d = [1.0, 1.2, 0.8]
     alone, counted = effect(d), effect(d, None, 0.7)
-    assert np.isfinite(effect([1.1, 1.1, 1.1 + 1e-15], None, 0.7).low) and isinstance(counted, Effect) and counted.error == pytest.approx((alone.error ** 2 + 0.49) ** 0.5)
-    assert image_sd('mini_voc') == IMAGE_SD['mini_voc'] and image_sd('my own photos') == max(IMAGE_SD.values())
-    assert image_sd('coco18', 'mAP@sample') == 0.5 == image_sd('my own photos', 'mAP@sample') < image_sd('coco18', 'mAP@class') == IMAGE_SD['coco18']
+    assert (
+        np.isfinite(effect([1.1, 1.1, 1.1 + 1e-15], None, 0.7).low)
+        and isinstance(counted, Effect)
+        and counted.error == pytest.approx((alone.error**2 + 0.49) ** 0.5)
+    )
+    assert image_sd('mini_voc') == IMAGE_SD['mini_voc'] and image_sd('my own photos') == max(
+        IMAGE_SD.values()
+    )
+    assert (
+        image_sd('coco18', 'mAP@sample')
+        == 0.5
+        == image_sd('my own photos', 'mAP@sample')
+        < image_sd('coco18', 'mAP@class')
+        == IMAGE_SD['coco18']
+    )
     a, b = (Scores(pd.Series(each), '') for each in (d, [0.0] * 3))
-    assert paired(a, b, image_sd('coco18', 'mAP@sample')).error < paired(a, b, image_sd('coco18')).error
+    assert (
+        paired(a, b, image_sd('coco18', 'mAP@sample')).error
+        < paired(a, b, image_sd('coco18')).error
+    )
 
 
 def test_equal_differences_have_no_width():
     same = effect([1.0, 1.0, 1.0])
-    assert (same.low, same.high, same.p, same.equivalent) == (1, 1, 0, 1) and effect([0.0, 0.0]).equivalent == 0
+    assert (same.low, same.high, same.p, same.equivalent) == (1, 1, 0, 1) and effect(
+        [0.0, 0.0]
+    ).equivalent == 0
     assert MARGIN == 0.5
 
 
 def test_holm_is_monotone_and_never_above_one():
-    assert holm([0.01, 0.04, 0.03]).tolist() == pytest.approx([0.03, 0.06, 0.06]) and holm([0.9, 0.8]).max() == 1
+    assert (
+        holm([0.01, 0.04, 0.03]).tolist() == pytest.approx([0.03, 0.06, 0.06])
+        and holm([0.9, 0.8]).max() == 1
+    )
 
 
 def test_pooling_independent_places_narrows_the_interval():
     places = [effect([2.0, 1.0, 3.0]), effect([1.5, 2.5, 2.0])]
-    assert pooled(places).half_width < max(each.half_width for each in places) and pooled(places).mean == 2
+    assert (
+        pooled(places).half_width < max(each.half_width for each in places)
+        and pooled(places).mean == 2
+    )
 
 
 def test_draws_repeat_and_weights_equal_copies():
@@ -150,31 +230,64 @@ def test_draws_repeat_and_weights_equal_copies():
     random = np.random.RandomState(2)
     scores, targets = random.normal(size=(30, 2)), random.choice([-1, 1], (30, 2))
     assert resampled_map(scores, targets, draws)[1] == pytest.approx(
-        mean_average_precision(scores.repeat(draws[1], 0), targets.repeat(draws[1], 0)))
+        mean_average_precision(scores.repeat(draws[1], 0), targets.repeat(draws[1], 0))
+    )
 
 
-@pytest.mark.parametrize(('wrong', 'told'), [(lambda: effect([]), 'no differences'), (lambda: effect([1.0, 2.0], np.zeros((3, 5))), '2 differences and 3 rows'),
-                                             (lambda: resampled_map(np.zeros((3, 1)), np.ones((2, 1)), np.ones((1, 3), int)), 'must be of the same images')])
+@pytest.mark.parametrize(
+    ('wrong', 'told'),
+    [
+        (lambda: effect([]), 'no differences'),
+        (lambda: effect([1.0, 2.0], np.zeros((3, 5))), '2 differences and 3 rows'),
+        (
+            lambda: resampled_map(np.zeros((3, 1)), np.ones((2, 1)), np.ones((1, 3), int)),
+            'must be of the same images',
+        ),
+    ],
+)
 def test_what_does_not_belong_together_is_refused(wrong, told):
-    with pytest.raises(SpmlError, match=told): wrong()
+    with pytest.raises(SpmlError, match=told):
+        wrong()
 
 
 def test_ranks_of_one_table_agree_and_two_rows_say_nothing():
     table = np.array([[1.0, 5], [2, 6], [3, 4], [np.nan, 9]])
-    assert rank_correlation(table, table, 50)[0] == 1 and np.isnan(rank_correlation(table[:2], table[:2], 50)[0])
+    assert rank_correlation(table, table, 50)[0] == 1 and np.isnan(
+        rank_correlation(table[:2], table[:2], 50)[0]
+    )
 
 
 def test_the_resampled_auc_is_that_of_repeated_images():
     random = np.random.default_rng(0)
-    scores, targets = random.integers(0, 8, (40, 3)).astype(float), random.choice([-1, 0, 1], (40, 3))
+    scores, targets = (
+        random.integers(0, 8, (40, 3)).astype(float),
+        random.choice([-1, 0, 1], (40, 3)),
+    )
     draws = image_draws(40, 5)
     for drawn, value in zip(draws, resampled_auc(scores, targets, draws), strict=True):
         rows = np.repeat(np.arange(40), drawn)
-        areas = [roc_auc_score(targets[rows, c][targets[rows, c] != 0], scores[rows, c][targets[rows, c] != 0]) for c in range(3)]
+        areas = [
+            roc_auc_score(
+                targets[rows, c][targets[rows, c] != 0], scores[rows, c][targets[rows, c] != 0]
+            )
+            for c in range(3)
+        ]
         assert value == pytest.approx(100 * np.mean(areas))
-    assert resampled_auc(scores, np.ones_like(targets), draws).tolist() == [50] * 5   # nothing to part
+    assert (
+        resampled_auc(scores, np.ones_like(targets), draws).tolist() == [50] * 5
+    )  # nothing to part
 
 
 @pytest.mark.silent('C11')
-@pytest.mark.parametrize(('value', 'form', 'text'), [(-0.04, '.1f', '0.0'), (-1e-9, '.2f', '0.00'), (-0.0, '.0f', '0'), (-0.06, '.1f', '-0.1'), (-10, '.0f', '-10')])
-def test_zero_has_no_minus(value, form, text): assert number(value, form) == text
+@pytest.mark.parametrize(
+    ('value', 'form', 'text'),
+    [
+        (-0.04, '.1f', '0.0'),
+        (-1e-9, '.2f', '0.00'),
+        (-0.0, '.0f', '0'),
+        (-0.06, '.1f', '-0.1'),
+        (-10, '.0f', '-10'),
+    ],
+)
+def test_zero_has_no_minus(value, form, text):
+    assert number(value, form) == text

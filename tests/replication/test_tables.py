@@ -1,4 +1,5 @@
 "Published beside ours: which runs stand behind a cell, and what the table makes of those that are there."
+
 import json
 import math
 from dataclasses import replace
@@ -25,7 +26,11 @@ def cell(paper, table, row, column):
 
 def known(*runs, **scores):
     "A table of record made of (configuration, val mAP, test mAP)."
-    lines = [{'key': sweeps.key(c), 'val_map': val, 'test_map': test} | {name: of(c) for name, of in scores.items()} for c, val, test in runs]
+    lines = [
+        {'key': sweeps.key(c), 'val_map': val, 'test_map': test}
+        | {name: of(c) for name, of in scores.items()}
+        for c, val, test in runs
+    ]
     return pd.DataFrame(lines, columns=['key', 'val_map', 'test_map', *scores]).set_index('key')
 
 
@@ -37,37 +42,69 @@ def test_every_cell_has_runs_or_says_why(paper, suite):
         for each in published.cells(paper, table).to_dict('records'):
             needed = tables.plan(each, suite)
             assert bool(needed.search) != bool(needed.why), each
-            configs |= {json.dumps({**c.__dict__, 'hparams': {**c.hparams, **needed.stated}}): None for c in needed.search}
-            if needed.search and suite != 'paper' and each['config'].get('weights') != 'none': assert len(needed.search) == sweeps.SUITES[suite]['draws'] == 10 and max(needed.seeds) in (4, 9)
+            configs |= {
+                json.dumps({**c.__dict__, 'hparams': {**c.hparams, **needed.stated}}): None
+                for c in needed.search
+            }
+            if needed.search and suite != 'paper' and each['config'].get('weights') != 'none':
+                assert len(needed.search) == sweeps.SUITES[suite]['draws'] == 10 and max(
+                    needed.seeds
+                ) in (4, 9)
             assert not {c.seed for c in needed.search} & set(needed.seeds)
-    for config in configs: assert resolve(Config(**json.loads(config)))
+    for config in configs:
+        assert resolve(Config(**json.loads(config)))
 
 
 def test_what_the_cell_states_wins_over_what_was_searched():
     needed = tables.plan(cell('two_way', '1', 'T_P = 4', 'mAP@class / T_N = 1'), 'photos')
-    tried = known(*[(c, 50 + 10 * (c.hparams == needed.search[3].hparams), 1) for c in needed.search])
+    tried = known(
+        *[(c, 50 + 10 * (c.hparams == needed.search[3].hparams), 1) for c in needed.search]
+    )
     final = tables.finals(needed, tried, seeds=(0, 7))
-    assert [(c.seed, c.label_seed, c.lr, c.hparams) for c in final] == [(s, s, needed.search[3].lr, {'T_pos': 4, 'T_neg': 1, 'bucket': 128}) for s in (0, 7)]
-    assert tables.finals(needed, tried.iloc[:3]) == []   # the search has a run missing
+    assert [(c.seed, c.label_seed, c.lr, c.hparams) for c in final] == [
+        (s, s, needed.search[3].lr, {'T_pos': 4, 'T_neg': 1, 'bucket': 128}) for s in (0, 7)
+    ]
+    assert tables.finals(needed, tried.iloc[:3]) == []  # the search has a run missing
 
 
-@pytest.mark.parametrize(('where', 'expected'), [
-    (('opml', 'II', '1 P. & 0 N. / OPML-SP (Ours)', 'VOC'), {'optimizer': 'sgd', 'lr': 5e-3, 'head_lr_multiplier': 1.0, 'batch_size': 8}),
-    (('opml', 'II', '1 P. & 0 N. / LL-R', 'VOC'), {'optimizer': 'sgd', 'lr': 5e-3, 'stop_below': 3.0}),
-    (('two_way', '7', 'MSCOCO / Ours', 'mAP@class / ResNet50'), {'views': 'crop', 'hold_out': False, 'precision': 'fp16', 'batch_size': 512}),
-    (('lac', '2', 'Ours', 'LEM / VOC'), {'normalise': False, 'freeze_batchnorm': True, 'frozen_stages': 2, 'ema': 0.9997})])
+@pytest.mark.parametrize(
+    ('where', 'expected'),
+    [
+        (
+            ('opml', 'II', '1 P. & 0 N. / OPML-SP (Ours)', 'VOC'),
+            {'optimizer': 'sgd', 'lr': 5e-3, 'head_lr_multiplier': 1.0, 'batch_size': 8},
+        ),
+        (
+            ('opml', 'II', '1 P. & 0 N. / LL-R', 'VOC'),
+            {'optimizer': 'sgd', 'lr': 5e-3, 'stop_below': 3.0},
+        ),
+        (
+            ('two_way', '7', 'MSCOCO / Ours', 'mAP@class / ResNet50'),
+            {'views': 'crop', 'hold_out': False, 'precision': 'fp16', 'batch_size': 512},
+        ),
+        (
+            ('lac', '2', 'Ours', 'LEM / VOC'),
+            {'normalise': False, 'freeze_batchnorm': True, 'frozen_stages': 2, 'ema': 0.9997},
+        ),
+    ],
+)
 def test_the_papers_own_suite_runs_its_presets(where, expected):
     needed = tables.plan(cell(*where), 'paper')
-    for config in needed.search: assert {name: getattr(config, name) for name in expected} == expected
+    for config in needed.search:
+        assert {name: getattr(config, name) for name in expected} == expected
     tried = known(*[(c, 50, 50) for c in needed.search])
-    assert [(c.seed, c.label_seed) for c in tables.finals(needed, tried)] == [(s, 1200) for s in (0, 1, 2)]   # one draw of the observed labels
+    assert [(c.seed, c.label_seed) for c in tables.finals(needed, tried)] == [
+        (s, 1200) for s in (0, 1, 2)
+    ]  # one draw of the observed labels
 
 
 def complete(paper, table, row, column, test, **scores):
     "A record in which a cell's search and all of its final runs are done; test(config) is the score."
     needed = tables.plan(cell(paper, table, row, column), 'photos')
     tried = known(*[(c, 50, math.nan) for c in needed.search])
-    both = pd.concat([tried, known(*[(c, 50, test(c)) for c in tables.finals(needed, tried)], **scores)])
+    both = pd.concat(
+        [tried, known(*[(c, 50, test(c)) for c in tables.finals(needed, tried)], **scores)]
+    )
     both['run'] = [f'run-{k}' for k in range(len(both))]
     return both
 
@@ -77,101 +114,260 @@ def test_a_table_counts_seeds():
     whole = tables.table('hml', '2', both)
     tidy = whole.of('photos').set_index(['row', 'column'])
     wan, an = tidy.loc[('WAN', 'VOC12')], tidy.loc[('AN', 'VOC12')]
-    assert wan.state == 'done' and wan.n == 10 and wan.ours == 74.5 and wan.sd == pytest.approx(3.0277, abs=1e-4)
-    assert json.loads(wan.seeds) == {str(s): 70.0 + s for s in range(10)} and an.state == 'missing' and math.isnan(an.ours)
-    assert wan.interval == pytest.approx(2.262157 * wan.sd / 10 ** 0.5) and list(json.loads(wan.runs)) == list(json.loads(wan.seeds)) and an.interval != an.interval
-    assert both.test_map[both.run == json.loads(wan.runs)['2']].item() == 72 and (wan.command, an.command) == ('', 'spml sweep hml --table 2 --suite photos')
-    text = published.wide(whole.of('photos').assign(text=lambda t: t.apply(tables.cell_text, axis=1)), 'text')
-    assert text.loc['WAN', 'VOC12'] == '86.5 / 74.5 ± 2.2 (10 seeds)' and text.loc['AN', 'VOC12'] == '85.1 / missing'
-    assert whole.progress('photos') == {'done': 1, 'todo': 23, 'total': 24} and whole.columns('photos') == {
-        'VOC12': 'VOC 2012, photos with animals', 'COCO': 'COCO, 18 classes', 'NUS': 'MIRFlickr, 14 classes', 'CUB': 'CUB, cropped birds'}
+    assert (
+        wan.state == 'done'
+        and wan.n == 10
+        and wan.ours == 74.5
+        and wan.sd == pytest.approx(3.0277, abs=1e-4)
+    )
+    assert (
+        json.loads(wan.seeds) == {str(s): 70.0 + s for s in range(10)}
+        and an.state == 'missing'
+        and math.isnan(an.ours)
+    )
+    assert (
+        wan.interval == pytest.approx(2.262157 * wan.sd / 10**0.5)
+        and list(json.loads(wan.runs)) == list(json.loads(wan.seeds))
+        and an.interval != an.interval
+    )
+    assert both.test_map[both.run == json.loads(wan.runs)['2']].item() == 72 and (
+        wan.command,
+        an.command,
+    ) == ('', 'spml sweep hml --table 2 --suite photos')
+    text = published.wide(
+        whole.of('photos').assign(text=lambda t: t.apply(tables.cell_text, axis=1)), 'text'
+    )
+    assert (
+        text.loc['WAN', 'VOC12'] == '86.5 / 74.5 ± 2.2 (10 seeds)'
+        and text.loc['AN', 'VOC12'] == '85.1 / missing'
+    )
+    assert whole.progress('photos') == {'done': 1, 'todo': 23, 'total': 24} and whole.columns(
+        'photos'
+    ) == {
+        'VOC12': 'VOC 2012, photos with animals',
+        'COCO': 'COCO, 18 classes',
+        'NUS': 'MIRFlickr, 14 classes',
+        'CUB': 'CUB, cropped birds',
+    }
     wan_runs = both.index[both.run.isin(json.loads(wan.runs).values())]
-    some = tables.table('hml', '2', both.drop(index=wan_runs[2:])).of('photos').set_index(['row', 'column']).loc[('WAN', 'VOC12')]
+    some = (
+        tables.table('hml', '2', both.drop(index=wan_runs[2:]))
+        .of('photos')
+        .set_index(['row', 'column'])
+        .loc[('WAN', 'VOC12')]
+    )
     assert (some.n, some.ours, some.state) == (2, 70.5, 'partly')
 
 
-@pytest.mark.parametrize(('lacking', 'diverged', 'state', 'why'), [
-    (range(10), (), 'missing', '10 of 10 finished runs were recorded without test_map; remove their lines from runs.csv, then spml sweep hml --table 2 --suite photos trains them again'),
-    (range(10), range(10), 'missing', '10 of 10 final runs diverged'), ((3,), (3,), 'partly', '1 of 10 final runs diverged'),
-    ((3, 4), (3,), 'partly', '1 of 10 final runs diverged; 1 of 10 finished runs were recorded without test_map; remove')])
-def test_runs_that_are_done_without_a_number_are_told_and_ask_for_no_command(lacking, diverged, state, why):
-    both = complete('hml', '2', 'WAN', 'VOC12', lambda c: math.nan if c.seed in lacking else 70.0 + c.seed, diverged=lambda c: 1 if c.seed in diverged else math.nan)
-    one = tables.table('hml', '2', both).of('photos').set_index(['row', 'column']).loc[('WAN', 'VOC12')]
-    assert (one.state, one.n, one.command) == (state, 10 - len(lacking), '') and one.why.startswith(why)
-    untrained = tables.table('hml', '2', both.iloc[:-1]).of('photos').set_index(['row', 'column']).loc[('WAN', 'VOC12')]
-    assert untrained.command == 'spml sweep hml --table 2 --suite photos'   # a seed is missing
+@pytest.mark.parametrize(
+    ('lacking', 'diverged', 'state', 'why'),
+    [
+        (
+            range(10),
+            (),
+            'missing',
+            '10 of 10 finished runs were recorded without test_map; remove their lines from runs.csv, then spml sweep hml --table 2 --suite photos trains them again',
+        ),
+        (range(10), range(10), 'missing', '10 of 10 final runs diverged'),
+        ((3,), (3,), 'partly', '1 of 10 final runs diverged'),
+        (
+            (3, 4),
+            (3,),
+            'partly',
+            '1 of 10 final runs diverged; 1 of 10 finished runs were recorded without test_map; remove',
+        ),
+    ],
+)
+def test_runs_that_are_done_without_a_number_are_told_and_ask_for_no_command(
+    lacking, diverged, state, why
+):
+    both = complete(
+        'hml',
+        '2',
+        'WAN',
+        'VOC12',
+        lambda c: math.nan if c.seed in lacking else 70.0 + c.seed,
+        diverged=lambda c: 1 if c.seed in diverged else math.nan,
+    )
+    one = (
+        tables.table('hml', '2', both)
+        .of('photos')
+        .set_index(['row', 'column'])
+        .loc[('WAN', 'VOC12')]
+    )
+    assert (one.state, one.n, one.command) == (state, 10 - len(lacking), '') and one.why.startswith(
+        why
+    )
+    untrained = (
+        tables.table('hml', '2', both.iloc[:-1])
+        .of('photos')
+        .set_index(['row', 'column'])
+        .loc[('WAN', 'VOC12')]
+    )
+    assert untrained.command == 'spml sweep hml --table 2 --suite photos'  # a seed is missing
 
 
 def test_a_label_wise_row_has_its_own_number_of_seeds():
-    assert list(tables.plan(cell('lac', '2', 'Ours', 'LEM / VOC'), 'photos').seeds) == list(range(5))
+    assert list(tables.plan(cell('lac', '2', 'Ours', 'LEM / VOC'), 'photos').seeds) == list(
+        range(5)
+    )
     assert list(tables.plan(cell('hml', '2', 'AN', 'VOC12'), 'photos').seeds) == list(range(10))
 
 
-@pytest.mark.parametrize(('acted', 'state'), [((1, 0), 'not exercised'), ((1, 1, 1, 0), 'done'), ((0, 0, 1, 1, 1), 'done'), ((math.nan,), 'done')])
+@pytest.mark.parametrize(
+    ('acted', 'state'),
+    [
+        ((1, 0), 'not exercised'),
+        ((1, 1, 1, 0), 'done'),
+        ((0, 0, 1, 1, 1), 'done'),
+        ((math.nan,), 'done'),
+    ],
+)
 def test_a_mechanism_that_never_acted_is_said(acted, state, monkeypatch):
     monkeypatch.setattr(core.find('em_apl'), 'mechanism', 'the choice of negatives', raising=False)
-    both = complete('em_apl', '1', 'EM+APL', 'VOC', lambda c: 50.0, exercised=lambda c: acted[c.seed % len(acted)], best_epoch=lambda c: c.seed)
+    both = complete(
+        'em_apl',
+        '1',
+        'EM+APL',
+        'VOC',
+        lambda c: 50.0,
+        exercised=lambda c: acted[c.seed % len(acted)],
+        best_epoch=lambda c: c.seed,
+    )
     whole = tables.table('em_apl', '1', both)
     one = whole.of('photos').set_index(['row', 'column']).loc[('EM+APL', 'VOC')]
-    assert (one.state, one.n, one.ours, one.command) == (state, 10, 50, '') and whole.progress('photos')['done'] == 1
+    assert (one.state, one.n, one.ours, one.command) == (state, 10, 50, '') and whole.progress(
+        'photos'
+    )['done'] == 1
     idle = [seed for seed in range(10) if acted[seed % len(acted)] == 0]
-    assert one.why == (f'in {len(idle)} of 10 runs the best epoch (median {np.median(idle):g}) came before the choice of negatives began' if idle else '')
+    assert one.why == (
+        f'in {len(idle)} of 10 runs the best epoch (median {np.median(idle):g}) came before the choice of negatives began'
+        if idle
+        else ''
+    )
     assert ('before the choice of negatives began' in pages.markdown(whole)) == bool(idle)
-    assert tables.cell_text(one.to_dict()) == ('89.19 (0.31) / not exercised: 50.0 ± 0.0 (10 seeds)' if state == 'not exercised' else '89.19 (0.31) / 50.0 ± 0.0 (10 seeds)')
+    assert tables.cell_text(one.to_dict()) == (
+        '89.19 (0.31) / not exercised: 50.0 ± 0.0 (10 seeds)'
+        if state == 'not exercised'
+        else '89.19 (0.31) / 50.0 ± 0.0 (10 seeds)'
+    )
 
 
 def test_pseudo_labels_are_counted_at_the_end_though_the_best_epoch_came_before_them():
     made = {'exercised': lambda c: 0, 'pseudo_positive_precision_at_end': lambda c: 20.0 + c.seed}
-    one = tables.table('em_apl', '6', complete('em_apl', '6', 'Precision', 'VOC', lambda c: 50.0, **made)).of('photos').set_index('column').loc['VOC']
+    one = (
+        tables.table(
+            'em_apl', '6', complete('em_apl', '6', 'Precision', 'VOC', lambda c: 50.0, **made)
+        )
+        .of('photos')
+        .set_index('column')
+        .loc['VOC']
+    )
     assert (one.state, one.n, one.ours, one.why, one.command) == ('done', 10, 24.5, '', '')
 
 
 def test_half_of_the_runs_are_too_few_for_a_mechanism_to_have_acted():
-    assert tables.acted(pd.DataFrame({'exercised': [1, 0, 1]})) and not tables.acted(pd.DataFrame({'exercised': [0, 1]}))
-    assert tables.acted(pd.DataFrame()) and tables.acted(pd.DataFrame({'exercised': [math.nan]}))   # nothing is recorded
+    assert tables.acted(pd.DataFrame({'exercised': [1, 0, 1]})) and not tables.acted(
+        pd.DataFrame({'exercised': [0, 1]})
+    )
+    assert tables.acted(pd.DataFrame()) and tables.acted(
+        pd.DataFrame({'exercised': [math.nan]})
+    )  # nothing is recorded
 
 
 def test_a_table_about_the_batch_keeps_the_papers_batch():
     needed = tables.plan(cell('two_way', '5', 'mAP@class', 'M = 32'), 'photos')
     assert {c.batch_size for c in needed.search} == {512} and needed.stated == {'bucket': 32}
-    assert {c.batch_size for c in tables.plan(cell('two_way', '1', 'T_P = 4', 'mAP@class / T_N = 1'), 'photos').search} == {64}
+    assert {
+        c.batch_size
+        for c in tables.plan(
+            cell('two_way', '1', 'T_P = 4', 'mAP@class / T_N = 1'), 'photos'
+        ).search
+    } == {64}
 
 
 def test_tables_and_boards_share_their_runs():
     search, _ = tables.needed('hml', '2', 'photos', pd.DataFrame())
-    board = [c for loss in ('an', 'ls', 'wan', 'epr', 'role', 'hml') for d in ('voc12_animals', 'coco18', 'mirflickr14', 'cub_crops') for c in sweeps.candidates(sweeps.Row(loss), 'photos', d)]
+    board = [
+        c
+        for loss in ('an', 'ls', 'wan', 'epr', 'role', 'hml')
+        for d in ('voc12_animals', 'coco18', 'mirflickr14', 'cub_crops')
+        for c in sweeps.candidates(sweeps.Row(loss), 'photos', d)
+    ]
     assert {*map(sweeps.key, search)} == {*map(sweeps.key, board)} and len(search) == 6 * 4 * 10
     heads = [c.head == 'labelwise' for c in tables.needed('lac', None, 'photos', pd.DataFrame())[0]]
-    assert heads == sorted(heads) and any(heads) and not all(heads)   # what is cheap comes first
+    assert heads == sorted(heads) and any(heads) and not all(heads)  # what is cheap comes first
 
 
 def test_f1_is_taken_at_the_papers_threshold():
-    assert tables.measure('micro-F1', 'em') == ('test_micro_f1_at_0.75', 100.0) and tables.measure('macro-F1', 'an') == ('test_macro_f1_at_0.5', 100.0)
-    with pytest.raises(SpmlError, match="unknown measure 'statistic'"): tables.measure('statistic', 'an')
+    assert tables.measure('micro-F1', 'em') == ('test_micro_f1_at_0.75', 100.0) and tables.measure(
+        'macro-F1', 'an'
+    ) == ('test_macro_f1_at_0.5', 100.0)
+    with pytest.raises(SpmlError, match="unknown measure 'statistic'"):
+        tables.measure('statistic', 'an')
 
 
 def test_wrong_names_are_refused():
-    with pytest.raises(SpmlError, match="unknown suite 'maxi'; allowed: paper, photos"): tables.table('hml', '2', pd.DataFrame(), 'maxi')
-    with pytest.raises(SpmlError, match="unknown table of 'hml' '9'"): tables.needed('hml', '9', 'photos', pd.DataFrame())
-    with pytest.raises(SpmlError, match="unknown paper 'hmm'"): tables.needed('hmm', None, 'photos', pd.DataFrame())
-    with pytest.raises(SpmlError, match="nothing of hml, table 1 can be run in the suite 'photos'"): tables.sweep('hml', '1', 'photos')
+    with pytest.raises(SpmlError, match="unknown suite 'maxi'; allowed: paper, photos"):
+        tables.table('hml', '2', pd.DataFrame(), 'maxi')
+    with pytest.raises(SpmlError, match="unknown table of 'hml' '9'"):
+        tables.needed('hml', '9', 'photos', pd.DataFrame())
+    with pytest.raises(SpmlError, match="unknown paper 'hmm'"):
+        tables.needed('hmm', None, 'photos', pd.DataFrame())
+    with pytest.raises(SpmlError, match="nothing of hml, table 1 can be run in the suite 'photos'"):
+        tables.sweep('hml', '1', 'photos')
 
 
 def test_table_8_trains_from_scratch_by_the_papers_recipe_at_the_same_rates_for_each_loss():
-    rows = {row: tables.plan(cell('two_way', '8', row, 'ImageNet'), 'photos').search for row in ('ASL', 'Softmax', 'Ours')}
+    rows = {
+        row: tables.plan(cell('two_way', '8', row, 'ImageNet'), 'photos').search
+        for row in ('ASL', 'Softmax', 'Ours')
+    }
     for configs in rows.values():
-        assert [c.lr for c in configs] == [1e-4, 1e-3, 1e-2, 0.1, 1.0] and all(replace(c, lr=0.1) == configs[3] for c in configs)
+        assert [c.lr for c in configs] == [1e-4, 1e-3, 1e-2, 0.1, 1.0] and all(
+            replace(c, lr=0.1) == configs[3] for c in configs
+        )
         c = resolve(configs[0])
-        assert (c.dataset, c.backbone, c.image_size, c.weights, c.labels) == ('corel5k_themes', 'mini', 64, 'none', 'full')
-        assert (c.optimizer, c.momentum, c.nesterov, c.weight_decay, c.schedule, c.epochs, c.selection) == ('sgd', 0.9, True, 1e-4, 'cosine', 60, 'last')
-        assert c.hold_out and c.precision == 'float32'   # the rate is chosen on validation
-    assert rows['Ours'][0].hparams == {'T_pos': 4, 'T_neg': 1, 'bucket': 128} and rows['Softmax'][0].loss == 'softmax'
-    seeds, rates = tables.plan(cell('two_way', '8', 'Ours', 'ImageNet'), 'photos').seeds, [f'{c.lr:.4f}'.rstrip('0').rstrip('.') for c in rows['Ours']]
-    assert f'{len(seeds)} seeds' in site.headline('photos', ['corel5k_themes']) and 'rate is that of five with' in site.headline('photos', ['corel5k_themes'])
+        assert (c.dataset, c.backbone, c.image_size, c.weights, c.labels) == (
+            'corel5k_themes',
+            'mini',
+            64,
+            'none',
+            'full',
+        )
+        assert (
+            c.optimizer,
+            c.momentum,
+            c.nesterov,
+            c.weight_decay,
+            c.schedule,
+            c.epochs,
+            c.selection,
+        ) == ('sgd', 0.9, True, 1e-4, 'cosine', 60, 'last')
+        assert c.hold_out and c.precision == 'float32'  # the rate is chosen on validation
+    assert (
+        rows['Ours'][0].hparams == {'T_pos': 4, 'T_neg': 1, 'bucket': 128}
+        and rows['Softmax'][0].loss == 'softmax'
+    )
+    seeds, rates = (
+        tables.plan(cell('two_way', '8', 'Ours', 'ImageNet'), 'photos').seeds,
+        [f'{c.lr:.4f}'.rstrip('0').rstrip('.') for c in rows['Ours']],
+    )
+    assert f'{len(seeds)} seeds' in site.headline(
+        'photos', ['corel5k_themes']
+    ) and 'rate is that of five with' in site.headline('photos', ['corel5k_themes'])
     notes = two_way_figures.FIGURES['T8'].notes
-    assert f"rate of {', '.join(rates[:-1])} and {rates[-1]} " in notes and 'with 60 epochs' in notes and 'batches of 64 ' in notes and 'photos of 64 pixels' in notes
+    assert (
+        f"rate of {', '.join(rates[:-1])} and {rates[-1]} " in notes
+        and 'with 60 epochs' in notes
+        and 'batches of 64 ' in notes
+        and 'photos of 64 pixels' in notes
+    )
     cells = tables.table('two_way', '8', known()).cells
-    assert cells.state[cells.column != 'ImageNet'].eq('none').all() and cells.state[cells.column == 'ImageNet'].eq('missing').all()
+    assert (
+        cells.state[cells.column != 'ImageNet'].eq('none').all()
+        and cells.state[cells.column == 'ImageNet'].eq('missing').all()
+    )
 
 
 def test_a_curve_over_shares_of_labels_takes_the_choice_made_on_single_positives():
@@ -185,45 +381,104 @@ def test_a_curve_over_shares_of_labels_takes_the_choice_made_on_single_positives
 
 
 def test_gains_are_of_paired_seeds_over_the_row_of_an_and_none_of_another_kind_of_labels():
-    def score(cell, config): return {'AN': 50.0, 'LS': 51.0}.get(cell['row'], 54.0) + (config.seed if cell['row'] == 'AN' else 2 * config.seed)
+    def score(cell, config):
+        return {'AN': 50.0, 'LS': 51.0}.get(cell['row'], 54.0) + (
+            config.seed if cell['row'] == 'AN' else 2 * config.seed
+        )
+
     lines = []
     for one in published.cells('hml', '2').to_dict('records'):
         plan = tables.plan(one, 'photos')
         tried = known(*[(c, 60.0, 1.0) for c in plan.search])
-        lines += [(c, 60.0, 1.0) for c in plan.search] + [(c, 60.0, score(one, c)) for c in tables.finals(plan, tried, range(2 if one['row'] == 'LS' else 3))]
+        lines += [(c, 60.0, 1.0) for c in plan.search] + [
+            (c, 60.0, score(one, c))
+            for c in tables.finals(plan, tried, range(2 if one['row'] == 'LS' else 3))
+        ]
     cells = tables.table('hml', '2', known(*lines)).cells.set_index(['row', 'column'])
-    assert cells.loc[('LS', 'COCO')].gain == pytest.approx(((51 - 50) + (53 - 51)) / 2)      # the seeds that both have
-    assert cells.loc[('WAN', 'COCO')].gain == pytest.approx((4 + 5 + 6) / 3) and cells.loc[('WAN', 'COCO')].gain_published == pytest.approx(64.8 - 64.1)
-    assert cells.loc['AN'][['gain', 'gain_published', 'gain_half']].isna().all(axis=None) and (cells.loc['WAN'].gain_half > 0).all()
+    assert cells.loc[('LS', 'COCO')].gain == pytest.approx(
+        ((51 - 50) + (53 - 51)) / 2
+    )  # the seeds that both have
+    assert cells.loc[('WAN', 'COCO')].gain == pytest.approx((4 + 5 + 6) / 3) and cells.loc[
+        ('WAN', 'COCO')
+    ].gain_published == pytest.approx(64.8 - 64.1)
+    assert (
+        cells.loc['AN'][['gain', 'gain_published', 'gain_half']].isna().all(axis=None)
+        and (cells.loc['WAN'].gain_half > 0).all()
+    )
     whole = published.cells('hml', '4').to_dict('records')
-    by_kind = {one['config']['labels']: published.baseline(one, whole) for one in whole if one['row'] == 'HL + AL'}
-    assert {kind: base['config']['labels'] for kind, base in by_kind.items()} == {'single': 'single', 'full': 'full'}
+    by_kind = {
+        one['config']['labels']: published.baseline(one, whole)
+        for one in whole
+        if one['row'] == 'HL + AL'
+    }
+    assert {kind: base['config']['labels'] for kind, base in by_kind.items()} == {
+        'single': 'single',
+        'full': 'full',
+    }
 
 
 @pytest.mark.silent('B')
 def test_a_gain_over_a_row_of_another_source_is_marked_and_opmls_is_over_its_own_zlpr():
-    def score(cell, config): return {'ZLPR': 51.0, 'BCE': 48.0}.get(cell['row'].rpartition(' / ')[2], 54.0)
+    def score(cell, config):
+        return {'ZLPR': 51.0, 'BCE': 48.0}.get(cell['row'].rpartition(' / ')[2], 54.0)
+
     lines = []
-    for one in [*published.cells('opml', 'II').to_dict('records'), *published.cells('opml', 'III').to_dict('records')]:
+    for one in [
+        *published.cells('opml', 'II').to_dict('records'),
+        *published.cells('opml', 'III').to_dict('records'),
+    ]:
         plan = tables.plan(one, 'photos')
-        if one['column'] != 'CUB' or one['row'].rpartition(' / ')[2] not in ('BCE', 'ZLPR', 'OPML-SP (Ours)', 'BCE+EntMax'): continue
+        if one['column'] != 'CUB' or one['row'].rpartition(' / ')[2] not in (
+            'BCE',
+            'ZLPR',
+            'OPML-SP (Ours)',
+            'BCE+EntMax',
+        ):
+            continue
         tried = known(*[(c, 60.0, 1.0) for c in plan.search])
-        lines += [(c, 60.0, 1.0) for c in plan.search] + [(c, 60.0, score(one, c)) for c in tables.finals(plan, tried, range(2))]
-    two, three = (tables.table('opml', number, known(*{tables.key(c): (c, *rest) for c, *rest in lines}.values())) for number in ('II', 'III'))
+        lines += [(c, 60.0, 1.0) for c in plan.search] + [
+            (c, 60.0, score(one, c)) for c in tables.finals(plan, tried, range(2))
+        ]
+    two, three = (
+        tables.table(
+            'opml', number, known(*{tables.key(c): (c, *rest) for c, *rest in lines}.values())
+        )
+        for number in ('II', 'III')
+    )
     cells = two.cells.set_index(['row', 'column'])
-    opml, em = cells.loc[('1 P. & 0 N. / OPML-SP (Ours)', 'CUB')], cells.loc[('1 P. & 0 N. / BCE+EntMax', 'CUB')]
-    assert (opml.gain_published, opml.gain) == pytest.approx((24.11 - 21.02, 3.0)) and opml.uncounted
+    opml, em = (
+        cells.loc[('1 P. & 0 N. / OPML-SP (Ours)', 'CUB')],
+        cells.loc[('1 P. & 0 N. / BCE+EntMax', 'CUB')],
+    )
+    assert (opml.gain_published, opml.gain) == pytest.approx(
+        (24.11 - 21.02, 3.0)
+    ) and opml.uncounted
     assert (em.gain_published, em.gain, em.uncounted) == (pytest.approx(20.85 - 18.31), 6.0, '')
-    assert f'gain +3.1{published.UNCOUNTED} / +3.0' in tables.cell_text(opml.to_dict()) and published.UNCOUNTED not in tables.cell_text(em.to_dict())
+    assert f'gain +3.1{published.UNCOUNTED} / +3.0' in tables.cell_text(
+        opml.to_dict()
+    ) and published.UNCOUNTED not in tables.cell_text(em.to_dict())
     zlpr = three.cells.set_index(['row', 'column']).loc[('ZLPR', 'CUB')]
     assert zlpr.gain_published == pytest.approx(21.02 - 18.31) and 'EM/APL' in zlpr.uncounted
-    assert [where for where, note in two.notes() if note.startswith(published.UNCOUNTED)] == [', '.join(f'1 P. & 0 N. / {row}' for row in ('LL-R', 'LL-Ct', 'LL-Cp', 'OPML (Ours)', 'OPML-SP (Ours)'))]
+    assert [where for where, note in two.notes() if note.startswith(published.UNCOUNTED)] == [
+        ', '.join(
+            f'1 P. & 0 N. / {row}'
+            for row in ('LL-R', 'LL-Ct', 'LL-Cp', 'OPML (Ours)', 'OPML-SP (Ours)')
+        )
+    ]
 
 
 def test_the_facade_gives_the_table():
     whole = replication.table('hml', '5', pd.DataFrame())
-    assert isinstance(whole, replication.Table) and whole.title == 'Ablation study on positives and negatives for VOC12'
-    assert list(whole.rows('photos')) == ['No Margin', 'Only Positives', 'Only Negatives', 'Positives & Negatives'] and whole.columns('photos') == {'mAP': 'VOC 2012, photos with animals'}
+    assert (
+        isinstance(whole, replication.Table)
+        and whole.title == 'Ablation study on positives and negatives for VOC12'
+    )
+    assert list(whole.rows('photos')) == [
+        'No Margin',
+        'Only Positives',
+        'Only Negatives',
+        'Positives & Negatives',
+    ] and whole.columns('photos') == {'mAP': 'VOC 2012, photos with animals'}
     assert whole.notes()[0][0] == 'Only Positives'
 
 
@@ -231,13 +486,34 @@ def test_the_facade_gives_the_table():
 def test_what_the_pages_say_of_lacs_second_stage_is_so():
     "How often its first epoch was the best, and that two queues were not full: in verdicts.ipynb, lac_claims.ipynb, lac_figures.ipynb and papers/lac.ipynb."
     known = tables.record(ROOT / 'outputs' / 'runs.csv')
+
     def at_once(configs):
         runs = known.loc[[tables.key(c) for c in configs]]
         return int(((runs.best_stage == 2) & (runs.best_epoch == 1)).sum()), len(runs)
-    board = {name: at_once(sweeps.search.finals(sweeps.Row('lac'), 'photos', name, known)) for name in sweeps.SUITES['photos']['datasets']}
-    assert tuple(map(sum, zip(*board.values(), strict=True))) == (13, 30) and board['corel5k'] == (5, 5)
-    def of_table(row): return [at_once(tables.finals(tables.plan(cell('lac', '3', row, name), 'photos'), known)) for name in ('VOC', 'COCO')]
+
+    board = {
+        name: at_once(sweeps.search.finals(sweeps.Row('lac'), 'photos', name, known))
+        for name in sweeps.SUITES['photos']['datasets']
+    }
+    assert tuple(map(sum, zip(*board.values(), strict=True))) == (13, 30) and board['corel5k'] == (
+        5,
+        5,
+    )
+
+    def of_table(row):
+        return [
+            at_once(tables.finals(tables.plan(cell('lac', '3', row, name), 'photos'), known))
+            for name in ('VOC', 'COCO')
+        ]
+
     parts = 'AN + PLC + LAC + two-stage'
-    assert tuple(map(sum, zip(*of_table(parts), strict=True))) == (9, 10) and of_table(f'{parts} + memory queue') == [(0, 5), (3, 5)]
-    large = known[(known.loss == 'lac') & (known.dataset == 'voc12_animals') & (known.seed == 0) & known.hparams.str.contains(r'"queue": (?:4096|8192)')]
+    assert tuple(map(sum, zip(*of_table(parts), strict=True))) == (9, 10) and of_table(
+        f'{parts} + memory queue'
+    ) == [(0, 5), (3, 5)]
+    large = known[
+        (known.loss == 'lac')
+        & (known.dataset == 'voc12_animals')
+        & (known.seed == 0)
+        & known.hparams.str.contains(r'"queue": (?:4096|8192)')
+    ]
     assert len(large) == 2 and large.test_map.nunique() == 1

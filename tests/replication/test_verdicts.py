@@ -1,4 +1,5 @@
 "A verdict in a line for each paper and each method: made from numbers, with its links, and none for what was not run."
+
 import math
 from pathlib import Path
 
@@ -15,15 +16,37 @@ UP, WIDE, DOWN = [2.0, 2.1, 1.9], [3.0, -2.0, 1.0], [-2.0, -2.1, -1.9]
 
 def gained(**methods):
     "As from `gains`, with the differences of each set of photos."
-    return pd.DataFrame([{'loss': loss, 'head': 'linear', 'dataset': f'set{k}', 'exercised': True, 'effect': statistics.effect(d)}
-                         for loss, sets in methods.items() for k, d in enumerate(sets)])
+    return pd.DataFrame(
+        [
+            {
+                'loss': loss,
+                'head': 'linear',
+                'dataset': f'set{k}',
+                'exercised': True,
+                'effect': statistics.effect(d),
+            }
+            for loss, sets in methods.items()
+            for k, d in enumerate(sets)
+        ]
+    )
 
 
-@pytest.mark.parametrize(('sets', 'verdict'), [
-    ((UP, UP), 'above AN on the mean of 2 of 2 places; 2 decide alone'), ((DOWN,), 'below AN on 1 of 1 place'),
-    (([9.0, 9.1, 8.9], DOWN), 'undecided on the mean of 2 of 2 places; 2 decide alone (1 above AN, 1 below AN)'),
-    (([3.0],), 'undecided on 0 of 1 place with more than one seed'),
-    (([1.0, 1.3, 0.5], [1.1, 0.2, 0.9], [0.9, 0.4, 1.5]), 'above AN on the mean of 3 of 3 places; none decides alone')])
+@pytest.mark.parametrize(
+    ('sets', 'verdict'),
+    [
+        ((UP, UP), 'above AN on the mean of 2 of 2 places; 2 decide alone'),
+        ((DOWN,), 'below AN on 1 of 1 place'),
+        (
+            ([9.0, 9.1, 8.9], DOWN),
+            'undecided on the mean of 2 of 2 places; 2 decide alone (1 above AN, 1 below AN)',
+        ),
+        (([3.0],), 'undecided on 0 of 1 place with more than one seed'),
+        (
+            ([1.0, 1.3, 0.5], [1.1, 0.2, 0.9], [0.9, 0.4, 1.5]),
+            'above AN on the mean of 3 of 3 places; none decides alone',
+        ),
+    ],
+)
 def test_a_method_gets_the_word_of_the_mean_and_how_many_sets_decide_alone(sets, verdict):
     line = verdicts.of_methods(gained(em=sets)).iloc[0]
     assert line.verdict == verdict and line.word == verdict.partition(' on ')[0]
@@ -32,8 +55,15 @@ def test_a_method_gets_the_word_of_the_mean_and_how_many_sets_decide_alone(sets,
 def test_what_was_not_exercised_gets_no_verdict_and_one_seed_no_interval():
     idle = gained(em_apl=(UP, UP)).assign(exercised=False)
     line = verdicts.of_methods(idle).iloc[0]
-    assert line.verdict == 'not exercised' and line['each'] == 'set0 +2.0 ± 0.2 (not exercised), set1 +2.0 ± 0.2 (not exercised)' and pd.isna(line['mean'])
-    assert verdicts.of_methods(gained(em=(UP, DOWN, [3.0])))['each'][0] == 'set0 +2.0 ± 0.2, set1 −2.0 ± 0.2, set2 +3.0 (1 seed)'
+    assert (
+        line.verdict == 'not exercised'
+        and line['each'] == 'set0 +2.0 ± 0.2 (not exercised), set1 +2.0 ± 0.2 (not exercised)'
+        and pd.isna(line['mean'])
+    )
+    assert (
+        verdicts.of_methods(gained(em=(UP, DOWN, [3.0])))['each'][0]
+        == 'set0 +2.0 ± 0.2, set1 −2.0 ± 0.2, set2 +3.0 (1 seed)'
+    )
     both = gained(em=(UP, DOWN)).assign(exercised=[True, False])
     assert verdicts.of_methods(both).word[0] == 'above AN'
 
@@ -45,73 +75,163 @@ def fabricated(**scores):
         row = sweeps.search.Row(loss)
         tried = sweeps.search.candidates(row, 'photos', 'cub_crops')
         known = pd.DataFrame({'val_map': 50.0}, index=[sweeps.key(c) for c in tried])
-        lines |= {sweeps.key(c): {'run': sweeps.key(c), 'loss': loss, 'dataset': 'cub_crops', 'val_map': 50.0, 'test_map': 0.0} for c in tried}
-        for c, score in zip(sweeps.search.finals(row, 'photos', 'cub_crops', known, range(len(each))), each, strict=True):
-            lines[sweeps.key(c)] = {'run': sweeps.key(c), 'loss': loss, 'dataset': 'cub_crops', 'val_map': 50.0, 'test_map': score}
+        lines |= {
+            sweeps.key(c): {
+                'run': sweeps.key(c),
+                'loss': loss,
+                'dataset': 'cub_crops',
+                'val_map': 50.0,
+                'test_map': 0.0,
+            }
+            for c in tried
+        }
+        for c, score in zip(
+            sweeps.search.finals(row, 'photos', 'cub_crops', known, range(len(each))),
+            each,
+            strict=True,
+        ):
+            lines[sweeps.key(c)] = {
+                'run': sweeps.key(c),
+                'loss': loss,
+                'dataset': 'cub_crops',
+                'val_map': 50.0,
+                'test_map': score,
+            }
     return pd.DataFrame.from_dict(lines, orient='index').rename_axis('key')
 
 
 def test_gains_are_paired_and_over_an_on_the_same_head():
-    found = verdicts.gains(fabricated(an=[20.0, 21.0, 22.0], em=[21.0, 23.0, 23.0], hml=[30.0, 30.0, 30.0]))
+    found = verdicts.gains(
+        fabricated(an=[20.0, 21.0, 22.0], em=[21.0, 23.0, 23.0], hml=[30.0, 30.0, 30.0])
+    )
     expected = statistics.effect([1.0, 2.0, 1.0], None, statistics.image_sd('cub_crops'))
-    assert found.loss.tolist() == ['em'] and found.effect[0] == expected   # no AN on the cosine head of HML
-    page = verdicts.markdown(claims.report('photos', pd.DataFrame(), 'hml'), verdicts.of_methods(found))
+    assert (
+        found.loss.tolist() == ['em'] and found.effect[0] == expected
+    )  # no AN on the cosine head of HML
+    page = verdicts.markdown(
+        claims.report('photos', pd.DataFrame(), 'hml'), verdicts.of_methods(found)
+    )
     assert f'| [em](../nbs/methods/em_apl.ipynb) | +1.3 ± {expected.half_width:.1f} |' in page
     assert 'not corrected for the number of methods (1), so one in twenty may be wrong' in page
     missing = page.rpartition('\n\n')[2]
-    assert 'AN on its head are missing: ' in missing and 'hml, ' in missing and ' em,' not in missing and ' an,' not in missing
+    assert (
+        'AN on its head are missing: ' in missing
+        and 'hml, ' in missing
+        and ' em,' not in missing
+        and ' an,' not in missing
+    )
 
 
 def test_a_papers_line_has_its_main_claims_every_word_and_links_that_lead_somewhere():
     for paper in published.papers():
         asked = claims.report('photos', pd.DataFrame(), paper)
         line = verdicts.of_paper(asked)
-        assert 1 <= asked.main.sum() <= 2 and all(f'“{c.claim}”{" (*inferred*)" * c.inferred} **not run**' in line for c in asked[asked.main].itertuples())
-        assert f'Of {len(asked)} claims: {len(asked)} not run.' in line and (ROOT / 'nbs' / 'papers' / f'{paper}.ipynb').is_file()
-    asked.loc[asked.main, ['ours', 'summary']] = 'reproduced', 'reproduced on the mean of 4 of 4 places; none decides alone: +1.77 ± 0.79'
-    assert '**reproduced** on the mean of 4 of 4 places; none decides alone: +1.77 ± 0.79.' in verdicts.of_paper(asked)
+        assert 1 <= asked.main.sum() <= 2 and all(
+            f'“{c.claim}”{" (*inferred*)" * c.inferred} **not run**' in line
+            for c in asked[asked.main].itertuples()
+        )
+        assert (
+            f'Of {len(asked)} claims: {len(asked)} not run.' in line
+            and (ROOT / 'nbs' / 'papers' / f'{paper}.ipynb').is_file()
+        )
+    asked.loc[asked.main, ['ours', 'summary']] = (
+        'reproduced',
+        'reproduced on the mean of 4 of 4 places; none decides alone: +1.77 ± 0.79',
+    )
+    assert (
+        '**reproduced** on the mean of 4 of 4 places; none decides alone: +1.77 ± 0.79.'
+        in verdicts.of_paper(asked)
+    )
 
 
 def test_without_any_run_there_is_no_table():
-    page = verdicts.markdown(claims.report('photos', pd.DataFrame()), verdicts.of_methods(verdicts.gains(pd.DataFrame())))
-    assert 'None has runs yet.' in page and '| --- |' not in page and page.count('- **') == len(published.papers())
+    page = verdicts.markdown(
+        claims.report('photos', pd.DataFrame()), verdicts.of_methods(verdicts.gains(pd.DataFrame()))
+    )
+    assert (
+        'None has runs yet.' in page
+        and '| --- |' not in page
+        and page.count('- **') == len(published.papers())
+    )
 
 
 def whole(plain, plain_alone, published, acted=True, labels='single'):
     """Rows as from `end_to_end`, on one set of photos."""
-    index = pd.MultiIndex.from_tuples([('voc12_animals', loss, 'linear', labels) for loss in ('em', 'wan', 'gr', 'llr', 'hml')],
-                                      names=['dataset', 'loss', 'head', 'labels'])
-    part = {'level': 45.0, 'level_half': 1.0, 'gain': np.subtract(plain, 0.2), 'gain_half': 0.4, 'plain_half': 0.5, 'late': 1 / 3, 'acted': acted}
-    return pd.DataFrame({'plain': plain, **part, **{f'{name}_alone': value for name, value in part.items()}, 'tried_low': 44.0, 'tried_high': 46.5,
-                         'plain_alone': plain_alone, 'published': published, 'lowest': published, 'highest': np.add(published, 0.5)},
-                        index=index).assign(level_alone=[45.0, 46.0, 47.5, 44.0, math.nan])
+    index = pd.MultiIndex.from_tuples(
+        [('voc12_animals', loss, 'linear', labels) for loss in ('em', 'wan', 'gr', 'llr', 'hml')],
+        names=['dataset', 'loss', 'head', 'labels'],
+    )
+    part = {
+        'level': 45.0,
+        'level_half': 1.0,
+        'gain': np.subtract(plain, 0.2),
+        'gain_half': 0.4,
+        'plain_half': 0.5,
+        'late': 1 / 3,
+        'acted': acted,
+    }
+    return pd.DataFrame(
+        {
+            'plain': plain,
+            **part,
+            **{f'{name}_alone': value for name, value in part.items()},
+            'tried_low': 44.0,
+            'tried_high': 46.5,
+            'plain_alone': plain_alone,
+            'published': published,
+            'lowest': published,
+            'highest': np.add(published, 0.5),
+        },
+        index=index,
+    ).assign(level_alone=[45.0, 46.0, 47.5, 44.0, math.nan])
 
 
 def test_the_order_of_whole_networks_is_compared_with_a_head_alone_and_with_the_papers():
-    found = whole([4.0, 3.0, 2.0, 1.0, 0.5], [2.0, 1.5, 1.2, 0.1, 0.0], [-1.0, 0.0, 1.0, math.nan, 2.0])
+    found = whole(
+        [4.0, 3.0, 2.0, 1.0, 0.5], [2.0, 1.5, 1.2, 0.1, 0.0], [-1.0, 0.0, 1.0, math.nan, 2.0]
+    )
     orders = [verdicts.agreement(found, other)[0] for other in ('plain_alone', 'published')]
     assert orders == pytest.approx([1, -1])
     text = verdicts.whole_network(found)
-    assert '| 44.0 to 46.5 | 45.0 | +4.0 ± 0.5 | +3.8 ± 0.4 | +2.0 ± 0.5 | −1.0 to −0.5 | 33% |' in text and '| +0.1 ± 0.5 | – |' in text
+    assert (
+        '| 44.0 to 46.5 | 45.0 | +4.0 ± 0.5 | +3.8 ± 0.4 | +2.0 ± 0.5 | −1.0 to −0.5 | 33% |'
+        in text
+        and '| +0.1 ± 0.5 | – |' in text
+    )
     assert 'In 2 of 4 rows the whole network stays below a head alone, by 1.0 to 2.5 points' in text
     assert 'Rank correlation of the gains with those of a head alone: +1.00' in text
-    first, second = text.partition('Not run yet (method and head): on voc12_animals ')[2].split('; on cub_crops ')
-    assert first.startswith('an (linear), an (cosine), bce (linear)') and ' em (linear)' not in first and ' em (linear)' in second and 'lac (labelwise)' in second
+    first, second = text.partition('Not run yet (method and head): on voc12_animals ')[2].split(
+        '; on cub_crops '
+    )
+    assert (
+        first.startswith('an (linear), an (cosine), bce (linear)')
+        and ' em (linear)' not in first
+        and ' em (linear)' in second
+        and 'lac (labelwise)' in second
+    )
 
 
 @pytest.mark.silent('B')
 def test_gains_over_a_row_of_another_source_are_not_among_the_papers_gains(monkeypatch):
     line = {'loss': 'em', 'head': 'linear', 'labels': 'single'}
-    def cell(gain, why=''): return {'cub': {'theirs': gain, 'uncounted': why}}
+
+    def cell(gain, why=''):
+        return {'cub': {'theirs': gain, 'uncounted': why}}
+
     monkeypatch.setattr(verdicts, 'WHOLE', 'photos')
-    found = verdicts.end_to_end(fabricated(an=[20.0, 21.0], em=[21.0, 23.0]), [line | {'cells': cell(2.0)}, line | {'cells': cell(9.0, 'over another row')}])
+    found = verdicts.end_to_end(
+        fabricated(an=[20.0, 21.0], em=[21.0, 23.0]),
+        [line | {'cells': cell(2.0)}, line | {'cells': cell(9.0, 'over another row')}],
+    )
     em = found.loc['cub_crops', 'em', 'linear', 'single']
     assert (em.published, em.lowest, em.highest) == (2.0, 2.0, 2.0)
 
 
 def test_the_order_leaves_out_all_labels_and_what_was_not_exercised():
     five = [4.0, 3.0, 2.0, 1.0, 0.5]
-    assert math.isnan(verdicts.agreement(whole(five, five, five).iloc[:4], 'plain_alone')[0])   # too few for an order
+    assert math.isnan(
+        verdicts.agreement(whole(five, five, five).iloc[:4], 'plain_alone')[0]
+    )  # too few for an order
     assert math.isnan(verdicts.agreement(whole(five, five, five, labels='full'), 'plain_alone')[0])
     idle = whole(five, five, five, acted=False)
     assert math.isnan(verdicts.agreement(idle, 'plain_alone')[0])

@@ -1,4 +1,5 @@
 """The folder of a run: damaged files name themselves, nothing in a checkpoint is executed, and one process at a time trains a run."""
+
 import json
 import os
 import subprocess
@@ -21,36 +22,47 @@ from spml_nb.runs.folder import Run
 def test_damaged_files_name_themselves(tmp_path):
     run = Run(resolve(Config()), tmp_path)
     run.start()
-    with pytest.raises(SpmlError, match='no DONE'): run.result()
+    with pytest.raises(SpmlError, match='no DONE'):
+        run.result()
     (run.folder / 'last.pt').write_bytes(b'not a checkpoint')
-    with pytest.raises(SpmlError, match='last.pt cannot be read'): run.restore('last.pt')
-    with pytest.raises(SpmlError, match='best.pt is not there. Remove'): run.best()
+    with pytest.raises(SpmlError, match='last.pt cannot be read'):
+        run.restore('last.pt')
+    with pytest.raises(SpmlError, match='best.pt is not there. Remove'):
+        run.best()
     run.finish({'scores': {}})
     (run.folder / 'result.json').write_text('{')
-    with pytest.raises(SpmlError, match='result.json cannot be read'): run.result()
-    with pytest.raises(SpmlError, match='result.json'): runs.load(tmp_path)
+    with pytest.raises(SpmlError, match='result.json cannot be read'):
+        run.result()
+    with pytest.raises(SpmlError, match='result.json'):
+        runs.load(tmp_path)
 
 
 def test_a_name_is_looked_for_among_the_runs_first(tmp_path, monkeypatch):
     monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'runs'))
     run = Run(resolve(Config()))
     run.start()
-    (tmp_path / 'here' / run.folder.name).mkdir(parents=True)   # as a folder with a card, which has a config.json of its own
+    (tmp_path / 'here' / run.folder.name).mkdir(
+        parents=True
+    )  # as a folder with a card, which has a config.json of its own
     (tmp_path / 'here' / run.folder.name / 'config.json').write_text('{"library_name": "spml_nb"}')
     monkeypatch.chdir(tmp_path / 'here')
     assert runs.open_run(run.folder.name).folder == run.folder == runs.open_run(run.folder).folder
     monkeypatch.chdir(tmp_path)
     assert runs.open_run(f'runs/{run.folder.name}').folder == run.folder
-    with pytest.raises(SpmlError, match=r'config.json in \S+ and \S+\.'): runs.open_run('no-such-run')
+    with pytest.raises(SpmlError, match=r'config.json in \S+ and \S+\.'):
+        runs.open_run('no-such-run')
 
 
 def test_checkpoints_never_execute_code(tmp_path):
     class Evil:
-        def __reduce__(self): return os.system, (f'touch {tmp_path}/executed',)
+        def __reduce__(self):
+            return os.system, (f'touch {tmp_path}/executed',)
+
     run = Run(resolve(Config()), tmp_path)
     run.start()
     torch.save({'x': Evil()}, run.folder / 'last.pt')
-    with pytest.raises(SpmlError, match='cannot be read'): run.restore('last.pt')
+    with pytest.raises(SpmlError, match='cannot be read'):
+        run.restore('last.pt')
     assert not (tmp_path / 'executed').exists()
 
 
@@ -72,7 +84,8 @@ with run.lock(): print("got it", flush=True)
 def test_a_package_below_another_checkout_names_no_commit(tmp_path, monkeypatch):
     place = tmp_path / 'venv' / 'spml_nb' / 'runs'
     place.mkdir(parents=True)
-    for words in ('init -q', '-c user.name=a -c user.email=a@b commit -q --allow-empty -m first'): subprocess.run(['git', *words.split()], cwd=tmp_path, check=True)
+    for words in ('init -q', '-c user.name=a -c user.email=a@b commit -q --allow-empty -m first'):
+        subprocess.run(['git', *words.split()], cwd=tmp_path, check=True)
     monkeypatch.setattr(folder_module, '__file__', str(place / 'folder.py'))
     assert runs.provenance()['commit'] is None
     (tmp_path / '.git').rename(tmp_path / 'venv' / '.git')
@@ -82,24 +95,44 @@ def test_a_package_below_another_checkout_names_no_commit(tmp_path, monkeypatch)
 def test_weights_in_the_home_folder_are_told_apart(tmp_path, monkeypatch):
     monkeypatch.setenv('HOME', str(tmp_path))
     (tmp_path / 'pre.pt').write_bytes(b'1')
-    assert folder_module.digest('~/pre.pt') == folder_module.digest(tmp_path / 'pre.pt') != None   # noqa: E711
+    assert folder_module.digest('~/pre.pt') == folder_module.digest(tmp_path / 'pre.pt') != None  # noqa: E711
 
 
 def test_provenance_names_commit_and_versions():
     found = runs.provenance()
-    assert found['versions']['torch'] == torch.__version__.split('+')[0] or found['versions']['torch'] == torch.__version__
+    assert (
+        found['versions']['torch'] == torch.__version__.split('+')[0]
+        or found['versions']['torch'] == torch.__version__
+    )
     assert json.dumps(found)
-    inside = subprocess.run(['git', 'rev-parse', '--short=12', 'HEAD'], cwd=Path(runs.__file__).parent, capture_output=True, text=True)
-    if inside.returncode == 0: assert found['commit'].startswith(inside.stdout.strip())
+    inside = subprocess.run(
+        ['git', 'rev-parse', '--short=12', 'HEAD'],
+        cwd=Path(runs.__file__).parent,
+        capture_output=True,
+        text=True,
+    )
+    if inside.returncode == 0:
+        assert found['commit'].startswith(inside.stdout.strip())
 
 
-@pytest.mark.parametrize(('words', 'error'), [('CUDA error: device-side assert triggered', RuntimeError), ('[enforce fail at inline_container.cc:668] . unexpected pos', SpmlError)])
+@pytest.mark.parametrize(
+    ('words', 'error'),
+    [
+        ('CUDA error: device-side assert triggered', RuntimeError),
+        ('[enforce fail at inline_container.cc:668] . unexpected pos', SpmlError),
+    ],
+)
 def test_only_what_torch_says_of_a_file_is_a_full_disk(tmp_path, monkeypatch, words, error):
-    def save(state, file): raise RuntimeError(words)
+    def save(state, file):
+        raise RuntimeError(words)
+
     monkeypatch.setattr(torch, 'save', save)
     run = Run(resolve(Config(loss='an')), tmp_path)
     run.folder.mkdir()
-    with pytest.raises(error, match='device-side' if error is RuntimeError else 'the disk is full or refuses'): run.save('x.pt', {})
+    with pytest.raises(
+        error, match='device-side' if error is RuntimeError else 'the disk is full or refuses'
+    ):
+        run.save('x.pt', {})
     assert not list(run.folder.iterdir())
 
 
@@ -115,9 +148,13 @@ def test_a_run_of_an_older_version_keeps_its_definition_of_map(tmp_path):
 
 # ---- files that somebody else has made
 
+
 @pytest.mark.silent('C10')
 def test_links_in_a_run_folder_lead_no_write_elsewhere(tmp_path):
-    run, names = Run(resolve(Config()), tmp_path / 'runs'), ('config.json', 'result.json', 'DONE', 'best.pt')
+    run, names = (
+        Run(resolve(Config()), tmp_path / 'runs'),
+        ('config.json', 'result.json', 'DONE', 'best.pt'),
+    )
     run.folder.mkdir(parents=True)
     for name in names:
         (tmp_path / name).write_text('precious')
@@ -125,7 +162,10 @@ def test_links_in_a_run_folder_lead_no_write_elsewhere(tmp_path):
     run.start()
     run.save('best.pt', {'a': torch.zeros(2)})
     run.finish({'scores': {}})
-    assert all((tmp_path / name).read_text() == 'precious' and not (run.folder / name).is_symlink() for name in names)
+    assert all(
+        (tmp_path / name).read_text() == 'precious' and not (run.folder / name).is_symlink()
+        for name in names
+    )
 
 
 @pytest.mark.silent('C10')
@@ -147,24 +187,38 @@ def test_a_pipe_in_a_run_folder_is_named_and_not_waited_for(tmp_path, name):
 @pytest.mark.parametrize('text', ['[' * 200_000, '{"a":' * 100_000, '1' * 5000, '[]'])
 def test_json_of_any_shape_is_a_damaged_file(tmp_path, text):
     (tmp_path / 'a.json').write_text(text)
-    with pytest.raises(SpmlError, match='a.json cannot be read'): folder_module.read_json(tmp_path / 'a.json')
+    with pytest.raises(SpmlError, match='a.json cannot be read'):
+        folder_module.read_json(tmp_path / 'a.json')
 
 
 @pytest.mark.silent('C11')
 def test_a_folder_whose_name_is_not_utf_8_is_written_down_and_read_back(tmp_path):
-    run = Run(resolve(Config(dataset=str(tmp_path / 'ph\udcff'), backbone='mini', image_size=32)), tmp_path / 'runs')
+    run = Run(
+        resolve(Config(dataset=str(tmp_path / 'ph\udcff'), backbone='mini', image_size=32)),
+        tmp_path / 'runs',
+    )
     run.start()
-    run.finish({'scores': {'val_map': 1.0}, 'seconds': 1.0, 'data': 'x', 'provenance': {'commit': None}})
-    assert runs.open_run(run.folder).config == run.config and run.result()['scores'] == {'val_map': 1.0}
+    run.finish(
+        {'scores': {'val_map': 1.0}, 'seconds': 1.0, 'data': 'x', 'provenance': {'commit': None}}
+    )
+    assert runs.open_run(run.folder).config == run.config and run.result()['scores'] == {
+        'val_map': 1.0
+    }
     assert b'ph\\udcff' in (run.folder / 'config.json').read_bytes()
     table = record.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs')
-    assert table.dataset.tolist() == [r'ph\udcff'] and len(record.read_record(tmp_path / 'runs.csv')) == 1
+    assert (
+        table.dataset.tolist() == [r'ph\udcff']
+        and len(record.read_record(tmp_path / 'runs.csv')) == 1
+    )
 
 
 @pytest.mark.silent('C11')
 def test_sessions_under_other_threads_are_noted(monkeypatch):
     first = folder_module.continued([])
-    assert type(first[0]['torch']) is str   # a checkpoint takes plain values alone
-    assert first == [{'torch': torch.__version__, 'threads': torch.get_num_threads()}] and folder_module.continued(first) == first
+    assert type(first[0]['torch']) is str  # a checkpoint takes plain values alone
+    assert (
+        first == [{'torch': torch.__version__, 'threads': torch.get_num_threads()}]
+        and folder_module.continued(first) == first
+    )
     monkeypatch.setattr(torch, 'get_num_threads', lambda: 77)
     assert folder_module.continued(first) == [*first, {'torch': torch.__version__, 'threads': 77}]

@@ -1,4 +1,5 @@
 """The table of record: old lines stay, new ones are added, and nothing is written that pandas would read back as something else."""
+
 import shutil
 
 import pandas as pd
@@ -14,27 +15,51 @@ def test_table_keeps_old_lines_and_adds_new_ones(tmp_path):
     for seed in (0, 1):
         run = Run(resolve(Config(seed=seed)), tmp_path / 'runs')
         run.start()
-        run.finish({'scores': {'test_map': 10.0 + seed, 'test_ap': [1]}, 'seconds': 1.0, 'data': 'x', 'provenance': {'commit': None}})
+        run.finish(
+            {
+                'scores': {'test_map': 10.0 + seed, 'test_ap': [1]},
+                'seconds': 1.0,
+                'data': 'x',
+                'provenance': {'commit': None},
+            }
+        )
         table = runs.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs')
         assert len(table) == seed + 1
-    for folder in (tmp_path / 'runs').iterdir(): (folder / 'DONE').unlink(missing_ok=True)
+    for folder in (tmp_path / 'runs').iterdir():
+        (folder / 'DONE').unlink(missing_ok=True)
     assert len(runs.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs')) == 2
 
 
-def test_a_run_trained_anew_on_changed_photos_gets_a_line_beside_its_old_one(tmp_path, photo_folder):
+def test_a_run_trained_anew_on_changed_photos_gets_a_line_beside_its_old_one(
+    tmp_path, photo_folder
+):
     config = resolve(Config(loss='an', dataset=str(photo_folder), backbone='mini'))
     run = Run(config, tmp_path / 'runs')
+
     def finished(data, score):
-        shutil.rmtree(run.folder, ignore_errors=True)   # as the error about changed data says
+        shutil.rmtree(run.folder, ignore_errors=True)  # as the error about changed data says
         run.start()
-        run.finish({'scores': {'test_map': score}, 'seconds': 1.0, 'data': data, 'provenance': {'commit': None}})
+        run.finish(
+            {
+                'scores': {'test_map': score},
+                'seconds': 1.0,
+                'data': data,
+                'provenance': {'commit': None},
+            }
+        )
         return runs.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs')
+
     finished('aaaa', 10.0)
     text = (tmp_path / 'runs.csv').read_text()
-    assert finished('aaaa', 20.0).test_map.tolist() == ['10.0'] and (tmp_path / 'runs.csv').read_text() == text
+    assert (
+        finished('aaaa', 20.0).test_map.tolist() == ['10.0']
+        and (tmp_path / 'runs.csv').read_text() == text
+    )
     table = finished('bbbb', 90.0)
     assert dict(zip(table.data, table.test_map, strict=True)) == {'aaaa': '10.0', 'bbbb': '90.0'}
-    assert table.run.nunique() == 1 and set(table.key) == {runs.science_key(config, data) for data in ('aaaa', 'bbbb')}
+    assert table.run.nunique() == 1 and set(table.key) == {
+        runs.science_key(config, data) for data in ('aaaa', 'bbbb')
+    }
 
 
 @pytest.mark.parametrize('name', ['2019', 'null', 'NA'])
@@ -43,27 +68,48 @@ def test_a_folder_may_have_any_name(tmp_path, photo_folder, name):
     config = resolve(Config(loss='an', dataset=str(folder), backbone='mini'))
     run = Run(config, tmp_path / 'runs')
     run.start()
-    run.finish({'scores': {'test_map': 10.0}, 'seconds': 1.0, 'data': 'aaaa', 'provenance': {'commit': None}})
+    run.finish(
+        {
+            'scores': {'test_map': 10.0},
+            'seconds': 1.0,
+            'data': 'aaaa',
+            'provenance': {'commit': None},
+        }
+    )
     runs.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs')
     table = runs.read_record(tmp_path / 'runs.csv')
-    assert table.dataset.tolist() == [name] and table.test_map.tolist() == [10.0] and table.side.isna().all()
+    assert (
+        table.dataset.tolist() == [name]
+        and table.test_map.tolist() == [10.0]
+        and table.side.isna().all()
+    )
 
 
 def test_missing_values_are_empty_whatever_pandas_writes_for_them(tmp_path, monkeypatch):
-    for seed, scores in ((0, {'test_map': 10.0, 'val_map': 9.0}), (1, {'test_map': 11.0})):   # trained without validation
+    for seed, scores in (
+        (0, {'test_map': 10.0, 'val_map': 9.0}),
+        (1, {'test_map': 11.0}),
+    ):  # trained without validation
         run = Run(resolve(Config(seed=seed)), tmp_path / 'runs')
         run.start()
         run.finish({'scores': scores, 'seconds': 1.0, 'data': 'x', 'provenance': {'commit': None}})
     runs.export_csv(tmp_path / 'now.csv', tmp_path / 'runs')
-    monkeypatch.setattr(pd.DataFrame, 'astype', lambda table, kind: table.map(str))   # as pandas did before version 3
+    monkeypatch.setattr(
+        pd.DataFrame, 'astype', lambda table, kind: table.map(str)
+    )  # as pandas did before version 3
     runs.export_csv(tmp_path / 'before.csv', tmp_path / 'runs')
     assert (tmp_path / 'now.csv').read_bytes() == (tmp_path / 'before.csv').read_bytes()
     assert runs.read_record(tmp_path / 'before.csv').val_map.isna().sum() == 1
 
 
 def test_the_table_of_record_takes_words_for_how_much_is_known(tmp_path):
-    row = dict.fromkeys(runs.RECORD, '1') | {'val_truth': 'complete', 'test_truth': 'observed only', 'test_map': '50.0'}
+    row = dict.fromkeys(runs.RECORD, '1') | {
+        'val_truth': 'complete',
+        'test_truth': 'observed only',
+        'test_map': '50.0',
+    }
     pd.DataFrame([row]).to_csv(tmp_path / 'runs.csv', index=False)
     assert runs.read_record(tmp_path / 'runs.csv').test_truth.tolist() == ['observed only']
     pd.DataFrame([row | {'late': 'oops'}]).to_csv(tmp_path / 'runs.csv', index=False)
-    with pytest.raises(SpmlError, match="late is 'oops', which is no number"): runs.read_record(tmp_path / 'runs.csv')
+    with pytest.raises(SpmlError, match="late is 'oops', which is no number"):
+        runs.read_record(tmp_path / 'runs.csv')

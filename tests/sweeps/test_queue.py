@@ -1,4 +1,5 @@
 "Many runs: nothing is run twice, a failure stops nothing else, a kill or a node's death loses nothing."
+
 import json
 import math
 import os
@@ -31,7 +32,8 @@ QUICK = Config(loss='an', dataset='mini_voc', regime='linear', epochs=1)
 
 
 @pytest.fixture
-def place(own_folders): return own_folders
+def place(own_folders):
+    return own_folders
 
 
 def test_equal_configurations_are_one_run(place):
@@ -44,14 +46,28 @@ def test_what_is_done_is_not_run_again_and_a_failure_stops_nothing(place):
     broken = replace(QUICK, dataset='mini_vok')
     table = sweeps.run([broken, QUICK, replace(QUICK, seed=1)], jobs=2, tell=lines.append)
     assert table.state.tolist() == ['failed', 'done', 'done']
-    assert "unknown data set 'mini_vok'" in table.message[0] and lines[-1].startswith('failed: ') and 'mini_voc' in lines[-1]
-    finished = {run: (Run(resolve(c)).folder / 'DONE').stat().st_mtime_ns for run, c in zip(table.run[1:], table.config[1:], strict=True)}
-    again = sweeps.run([QUICK, replace(QUICK, seed=1)], tell=lambda line: pytest.fail(f'something ran: {line}'))
+    assert (
+        "unknown data set 'mini_vok'" in table.message[0]
+        and lines[-1].startswith('failed: ')
+        and 'mini_voc' in lines[-1]
+    )
+    finished = {
+        run: (Run(resolve(c)).folder / 'DONE').stat().st_mtime_ns
+        for run, c in zip(table.run[1:], table.config[1:], strict=True)
+    }
+    again = sweeps.run(
+        [QUICK, replace(QUICK, seed=1)], tell=lambda line: pytest.fail(f'something ran: {line}')
+    )
     assert again.state.tolist() == ['done', 'done']
-    assert finished == {run: (Run(resolve(c)).folder / 'DONE').stat().st_mtime_ns for run, c in zip(again.run, again.config, strict=True)}
+    assert finished == {
+        run: (Run(resolve(c)).folder / 'DONE').stat().st_mtime_ns
+        for run, c in zip(again.run, again.config, strict=True)
+    }
     folder = Run(resolve(QUICK)).folder
-    assert queue.attempt(QUICK) == ''   # as after the death of a node that had just ended the run
-    assert re.search(r'(?s)epoch  1/1.*already done', (folder / 'log.txt').read_text()) and not list(folder.parent.glob(f'{folder.name}.log'))
+    assert queue.attempt(QUICK) == ''  # as after the death of a node that had just ended the run
+    assert re.search(
+        r'(?s)epoch  1/1.*already done', (folder / 'log.txt').read_text()
+    ) and not list(folder.parent.glob(f'{folder.name}.log'))
 
 
 @pytest.mark.silent('C1')
@@ -60,21 +76,29 @@ def test_a_run_on_photos_that_were_redrawn_in_place_is_stale(photo_folder):
     training.train(given)
     assert queue.stale([given]) == [] and sweeps.plan([given]).state.tolist() == ['done']
     redraw(*(photo_folder / 'images').glob('00?.bmp'))
-    assert queue.stale([given]) == sweeps.plan([given]).run.tolist() and sweeps.plan([given]).state.tolist() == ['missing']
+    assert queue.stale([given]) == sweeps.plan([given]).run.tolist() and sweeps.plan(
+        [given]
+    ).state.tolist() == ['missing']
 
 
 def test_a_run_on_other_weights_at_the_same_place_is_not_done(place, tmp_path):
     from spml_nb.models.model import create
+
     config = replace(QUICK, weights=str(tmp_path / 'w.pt'))
+
     def write(seed):
         torch.manual_seed(seed)
         torch.save(create('mini', 3, weights='none').state_dict(), tmp_path / 'w.pt')
+
     write(0)
     assert sweeps.run([config], tell=str).state.tolist() == ['done']
     write(1)
     assert sweeps.plan([config]).state.tolist() == ['missing']
     again = sweeps.run([config], tell=str)
-    assert again.state.tolist() == ['failed'] and 'was begun on weights that have changed since' in again.message[0]
+    assert (
+        again.state.tolist() == ['failed']
+        and 'was begun on weights that have changed since' in again.message[0]
+    )
 
 
 def test_where_nothing_is_missing_no_time_is_said():
@@ -87,24 +111,46 @@ def test_what_several_runs_failed_of_is_said_once(place):
     lines, broken = [], replace(QUICK, dataset='mini_vok')
     table = sweeps.run([broken, replace(broken, seed=1)], tell=lines.append)
     failed = [line for line in lines if line.startswith('failed: ')]
-    assert len(failed) == 1 and f'failed: {table.run[0]}, {table.run[1]}: unknown data set' in failed[0]
+    assert (
+        len(failed) == 1
+        and f'failed: {table.run[0]}, {table.run[1]}: unknown data set' in failed[0]
+    )
 
 
 def test_a_run_that_diverges_is_done_with_nothing(place):
     lines, diverging = [], replace(QUICK, lr=1e38)
     table = sweeps.run([diverging], tell=lines.append)
-    assert table.state.tolist() == ['done'] and 'became' in table.message[0] and lines[-1].startswith('done: an-mini_voc-') and 'Lower the learning rate' in lines[-1]
+    assert (
+        table.state.tolist() == ['done']
+        and 'became' in table.message[0]
+        and lines[-1].startswith('done: an-mini_voc-')
+        and 'Lower the learning rate' in lines[-1]
+    )
     known = sweeps.finished().loc[sweeps.key(diverging)]
-    assert (known.val_map, known.diverged) == (0, 1) and 'test_map' not in known and known.seconds > 0
-    assert sweeps.run([diverging], tell=lambda line: pytest.fail(f'something ran: {line}')).state.tolist() == ['done']
-    with pytest.raises(SpmlError, match="has no result: the loss of 'an' became .* Remove that folder to try this again"): training.train(diverging)
+    assert (
+        (known.val_map, known.diverged) == (0, 1) and 'test_map' not in known and known.seconds > 0
+    )
+    assert sweeps.run(
+        [diverging], tell=lambda line: pytest.fail(f'something ran: {line}')
+    ).state.tolist() == ['done']
+    with pytest.raises(
+        SpmlError,
+        match="has no result: the loss of 'an' became .* Remove that folder to try this again",
+    ):
+        training.train(diverging)
     assert cleanup.listing().state.tolist() == ['done']
 
 
 def test_on_all_that_a_table_knows_losses_stay_apart(place, photo_folder):
-    own = Config(loss='em', dataset=str(photo_folder), labels='full', regime='linear', backbone='mini')
-    assert sweeps.canonical(own).loss == 'em' and sweeps.canonical(replace(own, dataset='mini_voc')).loss == 'bce'
-    for name, loss in (('coco18', 'bce'), ('vaw', 'em'), ('wider', 'em')): assert sweeps.canonical(replace(own, dataset=name)).loss == loss
+    own = Config(
+        loss='em', dataset=str(photo_folder), labels='full', regime='linear', backbone='mini'
+    )
+    assert (
+        sweeps.canonical(own).loss == 'em'
+        and sweeps.canonical(replace(own, dataset='mini_voc')).loss == 'bce'
+    )
+    for name, loss in (('coco18', 'bce'), ('vaw', 'em'), ('wider', 'em')):
+        assert sweeps.canonical(replace(own, dataset=name)).loss == loss
 
 
 def test_a_killed_worker_is_replaced_and_its_run_named(place, monkeypatch):
@@ -112,19 +158,29 @@ def test_a_killed_worker_is_replaced_and_its_run_named(place, monkeypatch):
     worker.start(QUICK)
     os.kill(worker.process.pid, signal.SIGKILL)
     assert 'exit status -9' in worker.train(QUICK)
-    assert worker.train(QUICK) == ''   # by a fresh process
+    assert worker.train(QUICK) == ''  # by a fresh process
     worker.stop()
 
 
 def test_a_worker_whose_gpu_has_failed_is_replaced_before_the_next_run():
     code = "from spml_nb.sweeps import queue; queue.attempt = lambda config: ['', 'AcceleratorError: CUDA error: out of luck'][config.seed]; queue.work()"
+
     class Worker(queue._Worker):
-        def start(self, config): self.process = subprocess.Popen([sys.executable, '-c', code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        def start(self, config):
+            self.process = subprocess.Popen(
+                [sys.executable, '-c', code],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+
     worker = Worker(0, 1)
     assert worker.train(Config(seed=0)) == ''
     first = worker.process
     assert worker.train(Config(seed=0)) == '' and worker.process is first
-    assert worker.train(Config(seed=1)) == 'AcceleratorError: CUDA error: out of luck' and first.wait(20)
+    assert worker.train(
+        Config(seed=1)
+    ) == 'AcceleratorError: CUDA error: out of luck' and first.wait(20)
     assert worker.train(Config(seed=0)) == '' and worker.process is not first
     worker.stop()
 
@@ -141,16 +197,30 @@ FOUR = [replace(QUICK, loss=loss, seed=seed, epochs=6) for loss in ('an', 'em') 
 
 def test_after_ctrl_c_the_same_call_goes_on(place):
     lines = []
+
     def interrupt(line):
         lines.append(line)
-        if re.search('[123]/4 done', line) and not any('interrupted' in each for each in lines): signal.raise_signal(signal.SIGINT)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)   # a job in the background of a shell ignores it
-    try: stopped = sweeps.run(FOUR, jobs=2, tell=interrupt)
-    finally: signal.signal(signal.SIGINT, before)
+        if re.search('[123]/4 done', line) and not any('interrupted' in each for each in lines):
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a job in the background of a shell ignores it
+    try:
+        stopped = sweeps.run(FOUR, jobs=2, tell=interrupt)
+    finally:
+        signal.signal(signal.SIGINT, before)
     before = len(runs.load())
-    assert 'interrupted' in lines[-1] and (stopped.state == 'done').sum() == before in (1, 2, 3) and 'missing' in set(stopped.state)
+    assert (
+        'interrupted' in lines[-1]
+        and (stopped.state == 'done').sum() == before in (1, 2, 3)
+        and 'missing' in set(stopped.state)
+    )
     lines.clear()
-    assert set(sweeps.run(FOUR, jobs=2, tell=lines.append).state) == {'done'} and len(lines) == 4 - before
+    assert (
+        set(sweeps.run(FOUR, jobs=2, tell=lines.append).state) == {'done'}
+        and len(lines) == 4 - before
+    )
 
 
 LAUNCH = """
@@ -170,17 +240,28 @@ def alive(process):
 @pytest.mark.slow
 def test_no_worker_outlives_a_killed_launcher_and_the_same_call_goes_on(place):
     process = subprocess.Popen([sys.executable, '-c', LAUNCH], stdout=subprocess.PIPE, text=True)
-    assert 'done' in process.stdout.readline()   # the first run is through
-    children = subprocess.run(['ps', '-o', 'pid=', '--ppid', str(process.pid)], capture_output=True, text=True).stdout.split()
+    assert 'done' in process.stdout.readline()  # the first run is through
+    children = subprocess.run(
+        ['ps', '-o', 'pid=', '--ppid', str(process.pid)], capture_output=True, text=True
+    ).stdout.split()
     process.kill()
     process.wait()
     for _ in range(600):
-        if not any(map(alive, children)): break
+        if not any(map(alive, children)):
+            break
         time.sleep(0.1)
     assert len(children) >= 2 and not any(map(alive, children))
     before, lines = len(runs.load()), []
     assert 1 <= before < 4
-    assert set(sweeps.run([replace(each, epochs=30, patience=0) for each in FOUR], jobs=2, tell=lines.append).state) == {'done'} and len(lines) == 4 - before
+    assert (
+        set(
+            sweeps.run(
+                [replace(each, epochs=30, patience=0) for each in FOUR], jobs=2, tell=lines.append
+            ).state
+        )
+        == {'done'}
+        and len(lines) == 4 - before
+    )
 
 
 @pytest.mark.parametrize(('device', 'seen'), [('cuda', '1'), ('cuda:1', None), ('cpu', '1')])
@@ -188,60 +269,111 @@ def test_each_worker_sees_one_gpu_unless_the_run_names_it(monkeypatch, device, s
     started = []
     monkeypatch.setattr(queue, '_gpus', lambda: ['0', '1'])
     monkeypatch.delenv('CUDA_VISIBLE_DEVICES', raising=False)
-    monkeypatch.setattr(queue.subprocess, 'Popen', lambda words, env, **more: started.append(env.get('CUDA_VISIBLE_DEVICES')))
+    monkeypatch.setattr(
+        queue.subprocess,
+        'Popen',
+        lambda words, env, **more: started.append(env.get('CUDA_VISIBLE_DEVICES')),
+    )
     queue._Worker(3, 4).start(Config(device=device))
     assert started == [seen]
 
 
 @pytest.mark.parametrize(('given', 'threads'), [(None, '2'), ('1', '1')])
-def test_a_worker_has_its_share_of_the_cores_or_as_many_threads_as_asked_for(monkeypatch, given, threads):
+def test_a_worker_has_its_share_of_the_cores_or_as_many_threads_as_asked_for(
+    monkeypatch, given, threads
+):
     started = []
-    if given is None: monkeypatch.delenv('OMP_NUM_THREADS', raising=False)
-    else: monkeypatch.setenv('OMP_NUM_THREADS', given)   # as TROUBLESHOOTING advises where two commands share a machine
+    if given is None:
+        monkeypatch.delenv('OMP_NUM_THREADS', raising=False)
+    else:
+        monkeypatch.setenv(
+            'OMP_NUM_THREADS', given
+        )  # as TROUBLESHOOTING advises where two commands share a machine
     monkeypatch.setattr(queue.settings, 'cores', lambda: 8)
-    monkeypatch.setattr(queue.subprocess, 'Popen', lambda words, env, **more: started.append(env['OMP_NUM_THREADS']))
+    monkeypatch.setattr(
+        queue.subprocess, 'Popen', lambda words, env, **more: started.append(env['OMP_NUM_THREADS'])
+    )
     queue._Worker(0, 4).start(Config())
     assert started == [threads]
 
 
 def test_a_worker_that_cannot_start_is_a_failure_and_no_wait_without_end(place, monkeypatch):
-    def refuse(worker, config): raise OSError('no more processes')
+    def refuse(worker, config):
+        raise OSError('no more processes')
+
     monkeypatch.setattr(queue._Worker, 'start', refuse)
     table = sweeps.run([Config(loss='an', dataset='mini_voc')], tell=lambda line: None)
     assert table.state.tolist() == ['failed'] and 'OSError: no more processes' in table.message[0]
 
 
 def test_time_left_is_learnt_from_like_runs(photo_folder, tmp_path, monkeypatch):
-    alike = {'regime': 'linear', 'head': 'linear', 'backbone': 'mini', 'image_size': 40, 'device': 'cpu', 'dataset': 'mini_voc'}
-    known = pd.DataFrame([alike | given for given in (
-        {'loss': 'an', 'seconds': 2.0}, {'loss': 'an', 'seconds': 4.0}, {'loss': 'em', 'seconds': 30.0}, {'loss': 'em', 'seconds': 900.0, 'regime': 'finetune'},
-        {'loss': 'em', 'seconds': 4000.0, 'dataset': 'coco18'}, {'loss': 'em', 'seconds': 90.0, 'dataset': 'coco18', 'device': 'cuda:0'})])
-    def seconds(**given): return sweeps.plan([replace(QUICK, **given)], known).expected[0]
+    alike = {
+        'regime': 'linear',
+        'head': 'linear',
+        'backbone': 'mini',
+        'image_size': 40,
+        'device': 'cpu',
+        'dataset': 'mini_voc',
+    }
+    known = pd.DataFrame(
+        [
+            alike | given
+            for given in (
+                {'loss': 'an', 'seconds': 2.0},
+                {'loss': 'an', 'seconds': 4.0},
+                {'loss': 'em', 'seconds': 30.0},
+                {'loss': 'em', 'seconds': 900.0, 'regime': 'finetune'},
+                {'loss': 'em', 'seconds': 4000.0, 'dataset': 'coco18'},
+                {'loss': 'em', 'seconds': 90.0, 'dataset': 'coco18', 'device': 'cuda:0'},
+            )
+        ]
+    )
+
+    def seconds(**given):
+        return sweeps.plan([replace(QUICK, **given)], known).expected[0]
+
     assert [seconds(), seconds(loss='em'), seconds(loss='wan')] == [3, 30, 4]
-    assert seconds(regime='finetune') == 900 and math.isnan(seconds(backbone='efficientnet_lite0')) and math.isnan(seconds(dataset='mini_cub'))
+    assert (
+        seconds(regime='finetune') == 900
+        and math.isnan(seconds(backbone='efficientnet_lite0'))
+        and math.isnan(seconds(dataset='mini_cub'))
+    )
     own = {'dataset': str(photo_folder), 'backbone': 'mini', 'image_size': 40}
-    assert seconds(**own) == pytest.approx(4000 * 48 / (0.8 * 6000)) and math.isnan(seconds(**own, regime='finetune'))   # 48 of its photos are for training
+    assert seconds(**own) == pytest.approx(4000 * 48 / (0.8 * 6000)) and math.isnan(
+        seconds(**own, regime='finetune')
+    )  # 48 of its photos are for training
     assert sweeps.plan([QUICK], pd.DataFrame()).expected.isna().all()
-    many = pd.concat([known, pd.DataFrame([alike | {'loss': 'em', 'seconds': 90_000.0, 'dataset': 'corel5k'}])])   # 4,500 photos, 260 classes
-    def of_own(): return sweeps.plan([replace(QUICK, **own)], many).expected[0]
-    assert of_own() == pytest.approx(4000 * 48 / (0.8 * 6000))   # its 3 classes are nearer to the 18 of coco18
+    many = pd.concat(
+        [known, pd.DataFrame([alike | {'loss': 'em', 'seconds': 90_000.0, 'dataset': 'corel5k'}])]
+    )  # 4,500 photos, 260 classes
+
+    def of_own():
+        return sweeps.plan([replace(QUICK, **own)], many).expected[0]
+
+    assert of_own() == pytest.approx(
+        4000 * 48 / (0.8 * 6000)
+    )  # its 3 classes are nearer to the 18 of coco18
     table = pd.read_csv(photo_folder / 'labels.csv')
     table['labels'] = [f'{names}|{k} a|{k} b|{k} c|{k} d' for k, names in enumerate(table.labels)]
-    table.to_csv(photo_folder / 'labels.csv', index=False)   # 243 classes
+    table.to_csv(photo_folder / 'labels.csv', index=False)  # 243 classes
     queue._size.cache_clear()
     assert of_own() == pytest.approx(90_000 * 48 / 4500)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / 'holiday').mkdir()   # called like the photos of an earlier run, and without any
+    (tmp_path / 'holiday').mkdir()  # called like the photos of an earlier run, and without any
     alone = pd.DataFrame([alike | {'loss': 'em', 'seconds': 5.0, 'dataset': 'holiday'}])
     assert math.isnan(sweeps.plan([replace(QUICK, dataset='mini_cub')], alone).expected[0])
 
 
 def test_what_is_done_once_does_not_count_for_every_run_that_is_left(monkeypatch):
     clock, told = [0.0], []
+
     def engine(todo, jobs, address, tell):
-        for name, taken in zip(todo.run, (600, 10, 10), strict=True):   # the first computes the features of all
+        for name, taken in zip(
+            todo.run, (600, 10, 10), strict=True
+        ):  # the first computes the features of all
             clock[0] += taken
             yield name, 'stopped'
+
     monkeypatch.setitem(queue.ENGINES, 'local', engine)
     monkeypatch.setattr(queue, 'time', SimpleNamespace(perf_counter=lambda: clock[0]))
     monkeypatch.setattr(queue, '_expected', lambda configs, known: [10.0] * len(configs))
@@ -250,21 +382,28 @@ def test_what_is_done_once_does_not_count_for_every_run_that_is_left(monkeypatch
 
 
 def test_wrong_orders_are_refused():
-    with pytest.raises(SpmlError, match='jobs must be 1 or more, not 0'): sweeps.run([QUICK], jobs=0)
-    with pytest.raises(SpmlError, match="unknown engine 'slurm'; allowed: local, ray"): sweeps.run([QUICK], engine='slurm')
-    with pytest.raises(SpmlError, match="address .auto. is for engine='ray'"): sweeps.run([QUICK], address='auto')
+    with pytest.raises(SpmlError, match='jobs must be 1 or more, not 0'):
+        sweeps.run([QUICK], jobs=0)
+    with pytest.raises(SpmlError, match="unknown engine 'slurm'; allowed: local, ray"):
+        sweeps.run([QUICK], engine='slurm')
+    with pytest.raises(SpmlError, match="address .auto. is for engine='ray'"):
+        sweeps.run([QUICK], address='auto')
 
 
 # ---- Ray: two nodes of this machine, one of which dies in the middle
+
 
 @pytest.fixture(scope='module')
 def two_nodes():
     "A Ray cluster whose head takes no runs and whose two nodes take one each; the last test kills one. Returns: (cluster, the nodes)."
     ray = pytest.importorskip('ray')
     from ray.cluster_utils import Cluster
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO', '0')
-        group = Cluster(initialize_head=True, head_node_args={'num_cpus': 0, 'include_dashboard': False})
+        group = Cluster(
+            initialize_head=True, head_node_args={'num_cpus': 0, 'include_dashboard': False}
+        )
         nodes = [group.add_node(num_cpus=1) for _ in range(2)]
         group.wait_for_nodes()
         yield group, nodes
@@ -273,56 +412,107 @@ def two_nodes():
 
 
 def on_photos(folder, n=12):
-    return [Config(loss='an', dataset=str(folder), backbone='mini', image_size=40, regime='linear', epochs=25, patience=0, seed=seed) for seed in range(n)]
+    return [
+        Config(
+            loss='an',
+            dataset=str(folder),
+            backbone='mini',
+            image_size=40,
+            regime='linear',
+            epochs=25,
+            patience=0,
+            seed=seed,
+        )
+        for seed in range(n)
+    ]
 
 
 @pytest.mark.slow
 def test_what_a_run_did_wrong_comes_back(two_nodes, photo_folder):
     group, _ = two_nodes
     told = []
-    table = sweeps.run([*on_photos(photo_folder, 1), *on_photos(photo_folder.parent / 'none', 1)], engine='ray', address=group.address, jobs=2, tell=told.append)
-    assert table.state.tolist() == ['done', 'failed'] and 'none' in table.message[1] and 'failed: ' in told[-1]
+    table = sweeps.run(
+        [*on_photos(photo_folder, 1), *on_photos(photo_folder.parent / 'none', 1)],
+        engine='ray',
+        address=group.address,
+        jobs=2,
+        tell=told.append,
+    )
+    assert (
+        table.state.tolist() == ['done', 'failed']
+        and 'none' in table.message[1]
+        and 'failed: ' in told[-1]
+    )
 
 
 @pytest.mark.slow
 def test_a_sweep_survives_the_death_of_a_node(two_nodes, photo_folder):
     group, nodes = two_nodes
     told, died = [], threading.Event()
+
     def tell(line):
         told.append(line)
         if len(told) == 3 and not died.is_set():
             died.set()
-            threading.Thread(target=lambda: time.sleep(0.4) or group.remove_node(nodes[1], allow_graceful=False)).start()
-    table = sweeps.run(on_photos(photo_folder), engine='ray', address=group.address, jobs=2, tell=tell)
+            threading.Thread(
+                target=lambda: time.sleep(0.4) or group.remove_node(nodes[1], allow_graceful=False)
+            ).start()
+
+    table = sweeps.run(
+        on_photos(photo_folder), engine='ray', address=group.address, jobs=2, tell=tell
+    )
     assert died.is_set() and len(table) == 12 and set(table.state) == {'done'}, told
     assert len(runs.load()) == 12
     folders = [settings.path('runs') / name for name in table.run]
-    assert all(pd.read_csv(folder / 'metrics.csv').epoch.tolist() == list(range(1, 26)) for folder in folders)
-    epochs = [Counter(re.findall(r'epoch +(\d+)/25', (folder / 'log.txt').read_text())) for folder in folders]
-    assert sum(len(found) < 25 for found in epochs) <= 1 and all(len(found) >= 24 for found in epochs)   # the node may die between a checkpoint and its line
-    assert max(max(found.values()) for found in epochs) == 1   # no epoch is trained twice
-    again = sweeps.run(on_photos(photo_folder), engine='ray', address=group.address, jobs=2, tell=told.append)
+    assert all(
+        pd.read_csv(folder / 'metrics.csv').epoch.tolist() == list(range(1, 26))
+        for folder in folders
+    )
+    epochs = [
+        Counter(re.findall(r'epoch +(\d+)/25', (folder / 'log.txt').read_text()))
+        for folder in folders
+    ]
+    assert sum(len(found) < 25 for found in epochs) <= 1 and all(
+        len(found) >= 24 for found in epochs
+    )  # the node may die between a checkpoint and its line
+    assert max(max(found.values()) for found in epochs) == 1  # no epoch is trained twice
+    again = sweeps.run(
+        on_photos(photo_folder), engine='ray', address=group.address, jobs=2, tell=told.append
+    )
     assert set(again.state) == {'done'} and len(told) == 12
 
 
-@pytest.mark.parametrize(('gpus', 'jobs', 'each'), [(4, 16, 0.25), (8, 4, 1.0), (0, 4, 0.0), (1, 3, 0.33), (4, 6, 0.5), (2, 3, 0.5)])
-def test_runs_share_the_gpus(gpus, jobs, each): assert queue.gpu_share(gpus, jobs) == each
+@pytest.mark.parametrize(
+    ('gpus', 'jobs', 'each'),
+    [(4, 16, 0.25), (8, 4, 1.0), (0, 4, 0.0), (1, 3, 0.33), (4, 6, 0.5), (2, 3, 0.5)],
+)
+def test_runs_share_the_gpus(gpus, jobs, each):
+    assert queue.gpu_share(gpus, jobs) == each
 
 
 def test_workers_know_where_things_are(monkeypatch):
     monkeypatch.setenv('SPML_NB_DATA', 'data')
     found = queue.worker_settings()
-    assert json.dumps(found) and found['SPML_NB_DATA'].startswith('/') and found['SPML_NB_RUNS'] == str(settings.path('runs').resolve())
+    assert (
+        json.dumps(found)
+        and found['SPML_NB_DATA'].startswith('/')
+        and found['SPML_NB_RUNS'] == str(settings.path('runs').resolve())
+    )
 
 
 def test_without_ray_it_says_how_to_get_it(photo_folder, monkeypatch):
     monkeypatch.setitem(sys.modules, 'ray', None)
-    with pytest.raises(SpmlError, match=r"pip install 'spml_nb\[cluster\]'"): sweeps.run(on_photos(photo_folder, 1), engine='ray')
+    with pytest.raises(SpmlError, match=r"pip install 'spml_nb\[cluster\]'"):
+        sweeps.run(on_photos(photo_folder, 1), engine='ray')
 
 
 def test_a_cluster_that_does_not_answer_is_named(monkeypatch):
     ray = pytest.importorskip('ray')
-    def nobody(**given): raise ConnectionError('nobody there')
+
+    def nobody(**given):
+        raise ConnectionError('nobody there')
+
     monkeypatch.setattr(ray, 'init', nobody)
     monkeypatch.setattr(ray, 'is_initialized', lambda: False)
-    with pytest.raises(SpmlError, match='no Ray cluster answers at .10.0.0.1:6379.: nobody there'): sweeps.run([QUICK], engine='ray', address='10.0.0.1:6379')
+    with pytest.raises(SpmlError, match='no Ray cluster answers at .10.0.0.1:6379.: nobody there'):
+        sweeps.run([QUICK], engine='ray', address='10.0.0.1:6379')

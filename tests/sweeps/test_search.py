@@ -1,4 +1,5 @@
 "Every method has the same search: as many draws at the same rates, chosen by validation, compared with fresh seeds on the same head."
+
 import itertools
 import json
 import math
@@ -21,10 +22,18 @@ from spml_nb.sweeps.search import Choice, LogUniform, Row, Uniform
 
 
 def test_wrong_names_are_refused():
-    with pytest.raises(SpmlError, match="unknown suite 'maxi'; allowed: photos, photos_finetune, mini"): sweeps.candidates(Row('an'), 'maxi', 'ccp')
-    with pytest.raises(SpmlError, match="unknown data set of the suite 'photos' 'mini_voc'; allowed: voc12_animals"): sweeps.candidates(Row('an'), 'photos', 'mini_voc')
-    with pytest.raises(SpmlError, match="unknown loss 'ann'"): sweeps.candidates(Row('ann'), 'mini', 'mini_voc')
-    with pytest.raises(SpmlError, match="unknown data set of the suite 'mini' 'ccp'"): sweeps.sweep('mini', ['ccp'], dry_run=True, tell=lambda line: None)
+    with pytest.raises(
+        SpmlError, match="unknown suite 'maxi'; allowed: photos, photos_finetune, mini"
+    ):
+        sweeps.candidates(Row('an'), 'maxi', 'ccp')
+    with pytest.raises(
+        SpmlError, match="unknown data set of the suite 'photos' 'mini_voc'; allowed: voc12_animals"
+    ):
+        sweeps.candidates(Row('an'), 'photos', 'mini_voc')
+    with pytest.raises(SpmlError, match="unknown loss 'ann'"):
+        sweeps.candidates(Row('ann'), 'mini', 'mini_voc')
+    with pytest.raises(SpmlError, match="unknown data set of the suite 'mini' 'ccp'"):
+        sweeps.sweep('mini', ['ccp'], dry_run=True, tell=lambda line: None)
 
 
 @pytest.mark.parametrize('suite', sweeps.SUITES)
@@ -33,19 +42,45 @@ def test_every_search_has_the_same_draws_and_rates_and_starts_from_the_paper(los
     given = sweeps.SUITES[suite]
     for dataset in given['datasets']:
         tried = sweeps.candidates(Row(loss, **side_of(loss)), suite, dataset)
-        assert [c.lr for c in tried] == sweeps.rates(given['draws'] - 2 * given['widened'], given['widened'], given['usual'], given.get('between', (3e-5, 1e-2)))
+        assert [c.lr for c in tried] == sweeps.rates(
+            given['draws'] - 2 * given['widened'],
+            given['widened'],
+            given['usual'],
+            given.get('between', (3e-5, 1e-2)),
+        )
         assert len({config_hash(resolve(c)) for c in tried}) == len(tried) == given['draws']
-        assert tried[0].hparams == {} and {(c.seed, c.label_seed) for c in tried} == {(sweeps.SEARCH_SEED,) * 2}
+        assert tried[0].hparams == {} and {(c.seed, c.label_seed) for c in tried} == {
+            (sweeps.SEARCH_SEED,) * 2
+        }
         assert all(set(c.hparams) == set(search.space(loss)) for c in tried[1:])
-        assert sweeps.SEARCH_SEED not in set(itertools.chain(*(sweeps.seeds_of(Row(loss, head), suite) for head in HEADS)))
+        assert sweeps.SEARCH_SEED not in set(
+            itertools.chain(*(sweeps.seeds_of(Row(loss, head), suite) for head in HEADS))
+        )
 
 
 def test_the_suites_are_those_of_the_protocol():
-    assert {name: (list(s['datasets']), s['draws'], s['seeds']['linear'], s['seeds']['labelwise']) for name, s in sweeps.SUITES.items()} == {
-        'photos': (['voc12_animals', 'coco18', 'cub_crops', 'mirflickr14', 'corel5k', 'ccp'], 10, 10, 5),
-        'photos_finetune': (['voc12_animals', 'cub_crops'], 3, 3, 3), 'mini': (['mini_voc', 'mini_cub'], 4, 3, 3)}
+    assert {
+        name: (list(s['datasets']), s['draws'], s['seeds']['linear'], s['seeds']['labelwise'])
+        for name, s in sweeps.SUITES.items()
+    } == {
+        'photos': (
+            ['voc12_animals', 'coco18', 'cub_crops', 'mirflickr14', 'corel5k', 'ccp'],
+            10,
+            10,
+            5,
+        ),
+        'photos_finetune': (['voc12_animals', 'cub_crops'], 3, 3, 3),
+        'mini': (['mini_voc', 'mini_cub'], 4, 3, 3),
+    }
     one = sweeps.candidates(Row('an', 'labelwise'), 'photos', 'ccp')[0]
-    assert (one.min_positives, one.exclude, one.batch_size, one.regime, one.schedule, one.root) == (40, ('skin', 'hair'), 64, 'linear', 'onecycle', None)
+    assert (one.min_positives, one.exclude, one.batch_size, one.regime, one.schedule, one.root) == (
+        40,
+        ('skin', 'hair'),
+        64,
+        'linear',
+        'onecycle',
+        None,
+    )
     assert sweeps.candidates(Row('em'), 'photos', 'coco18')[0].min_positives == 20
 
 
@@ -53,20 +88,28 @@ def test_rates_are_spread_over_the_range_and_a_wider_range_keeps_them():
     for n in (3, 4, 8):
         each = sweeps.rates(n)
         part = np.log(np.array(each) / 3e-5) / math.log(1e-2 / 3e-5) * n
-        assert sorted(part.astype(int)) == list(range(n))   # one in each part
-        assert min(each, key=lambda rate: abs(math.log(rate / 1e-3))) == each[0] and each == [float(f'{rate:.3g}') for rate in each]
-    assert sweeps.rates(8, 2) == [*sweeps.rates(8), 9.49e-06, 0.0316, 3e-06, 0.1] and sorted(sweeps.rates(3, usual=1e-4)) == sorted(sweeps.rates(3))
+        assert sorted(part.astype(int)) == list(range(n))  # one in each part
+        assert min(each, key=lambda rate: abs(math.log(rate / 1e-3))) == each[0] and each == [
+            float(f'{rate:.3g}') for rate in each
+        ]
+    assert sweeps.rates(8, 2) == [*sweeps.rates(8), 9.49e-06, 0.0316, 3e-06, 0.1] and sorted(
+        sweeps.rates(3, usual=1e-4)
+    ) == sorted(sweeps.rates(3))
 
 
 def test_a_distribution_keeps_to_its_range():
-    assert [LogUniform(0.01, 100)(u) for u in (0, 0.5, 0.75)] == [0.01, 1, 10] and [Uniform(2, 4)(u) for u in (0, 0.25)] == [2, 2.5]
+    assert [LogUniform(0.01, 100)(u) for u in (0, 0.5, 0.75)] == [0.01, 1, 10] and [
+        Uniform(2, 4)(u) for u in (0, 0.25)
+    ] == [2, 2.5]
     assert [Choice(('a', 'b', 'c'))(u) for u in (0, 0.34, 0.999)] == ['a', 'b', 'c']
     for loss, k in itertools.product(sweeps.SPACE, range(1, 12)):
         for name, value in sweeps.drawn(loss, k).items():
             of = sweeps.SPACE[loss][name]
             assert value in of.options if isinstance(of, Choice) else of.low <= value <= of.high
-    assert sweeps.drawn('em', 1) == sweeps.drawn('em', 1) != sweeps.drawn('em', 2) and sweeps.drawn('an', 3) == {} == sweeps.drawn('em', 0)
-    assert sweeps.drawn('em', 1) == {'alpha': 0.00669}   # on every machine
+    assert sweeps.drawn('em', 1) == sweeps.drawn('em', 1) != sweeps.drawn('em', 2) and sweeps.drawn(
+        'an', 3
+    ) == {} == sweeps.drawn('em', 0)
+    assert sweeps.drawn('em', 1) == {'alpha': 0.00669}  # on every machine
 
 
 def test_a_method_may_bring_its_own_distributions(monkeypatch):
@@ -79,35 +122,61 @@ def test_an_on_the_head_of_maps_is_an_on_the_linear_head():
     rows = [Row('an'), Row('boostlu_llr')]
     complete(rows, lambda row, seed: 50 + 4 * (row.loss != 'an') + seed)
     table = sweeps.outcome(rows, 'mini', 'mini_voc', sweeps.finished()).set_index('loss')
-    assert table['head']['boostlu_llr'] == 'maps' and table.over_an['boostlu_llr'] == table.over_plain_an['boostlu_llr'] == 4
+    assert (
+        table['head']['boostlu_llr'] == 'maps'
+        and table.over_an['boostlu_llr'] == table.over_plain_an['boostlu_llr'] == 4
+    )
 
 
 def test_every_setting_in_the_space_belongs_to_its_method():
-    assert all(set(of) <= set(core.hyper_parameters(core.find(loss))) for loss, of in sweeps.SPACE.items())
+    assert all(
+        set(of) <= set(core.hyper_parameters(core.find(loss))) for loss, of in sweeps.SPACE.items()
+    )
 
 
 def test_the_best_of_k_is_the_mean_over_all_subsets():
     values = [3.0, 10.0, 7.5, 7.5, 1.0]
     own = [np.mean([max(some) for some in itertools.combinations(values, k)]) for k in range(1, 6)]
-    assert sweeps.best_of_k(values) == pytest.approx(own) and sweeps.best_of_k(values)[-1] == 10 and sweeps.best_of_k([]) == []
+    assert (
+        sweeps.best_of_k(values) == pytest.approx(own)
+        and sweeps.best_of_k(values)[-1] == 10
+        and sweeps.best_of_k([]) == []
+    )
     assert all(math.isnan(v) for v in sweeps.best_of_k([1.0, math.nan]))
 
 
 def test_every_method_stands_on_every_head_it_allows():
     rows = sweeps.every_method()
-    assert {(row.loss, row.head) for row in rows} == {(name, head) for name in methods.names() if not core.find(name).side for head in core.find(name).heads or HEADS}
-    assert len(set(rows)) == len(rows) and {row.loss for row in rows if row.labels == 'full'} == {'bce'}
+    assert {(row.loss, row.head) for row in rows} == {
+        (name, head)
+        for name in methods.names()
+        if not core.find(name).side
+        for head in core.find(name).heads or HEADS
+    }
+    assert len(set(rows)) == len(rows) and {row.loss for row in rows if row.labels == 'full'} == {
+        'bce'
+    }
     dear = [row.head == 'labelwise' for row in rows]
-    assert dear == sorted(dear)   # what is cheap comes first
-    assert set(sweeps.rows_of('photos_finetune')) < set(rows) and {row.head for row in sweeps.rows_of('mini') if row.loss == 'an'} == set(HEADS)
+    assert dear == sorted(dear)  # what is cheap comes first
+    assert set(sweeps.rows_of('photos_finetune')) < set(rows) and {
+        row.head for row in sweeps.rows_of('mini') if row.loss == 'an'
+    } == set(HEADS)
 
 
 # ---- results
 
+
 def finish(config, val, test, **scores):
     run = Run(sweeps.canonical(config))
     run.start()
-    run.finish({'scores': {'val_map': val, 'test_map': test, **scores}, 'seconds': 1.0, 'data': '', 'provenance': {'commit': None}})
+    run.finish(
+        {
+            'scores': {'val_map': val, 'test_map': test, **scores},
+            'seconds': 1.0,
+            'data': '',
+            'provenance': {'commit': None},
+        }
+    )
 
 
 def test_the_best_by_validation_is_chosen_and_fresh_seeds_follow():
@@ -116,70 +185,138 @@ def test_the_best_by_validation_is_chosen_and_fresh_seeds_follow():
         assert sweeps.finals(Row('an'), 'mini', 'mini_voc', sweeps.finished()) == []
         finish(config, val, test)
     known = sweeps.finished()
-    assert sweeps.choose(tried, known) == tried[1]   # the test scores play no part; the first of equals
+    assert (
+        sweeps.choose(tried, known) == tried[1]
+    )  # the test scores play no part; the first of equals
     assert search.ranked(tried, known) == [tried[k] for k in (1, 3, 2, 0)]
-    assert [(c.lr, c.seed, c.label_seed) for c in sweeps.finals(Row('an'), 'mini', 'mini_voc', known)] == [(tried[1].lr, s, s) for s in (0, 1, 2)]
+    assert [
+        (c.lr, c.seed, c.label_seed) for c in sweeps.finals(Row('an'), 'mini', 'mini_voc', known)
+    ] == [(tried[1].lr, s, s) for s in (0, 1, 2)]
     record = sweeps.searched(Row('an'), 'mini', 'mini_voc', known)
-    assert record.chosen.tolist() == [False, True, False, False] and record.val_map.tolist() == [50, 70, 60, 70]
+    assert record.chosen.tolist() == [False, True, False, False] and record.val_map.tolist() == [
+        50,
+        70,
+        60,
+        70,
+    ]
     assert json.loads(record.hparams[0]) == {}
     seen = known.assign(val_map_seen=[{tried[2].lr: 80.0}.get(lr, 75.0) for lr in known.lr])
-    assert sweeps.choose(tried, seen) == tried[2]   # classes that no training image has are left out
+    assert sweeps.choose(tried, seen) == tried[2]  # classes that no training image has are left out
 
 
 def complete(rows, test, suite='mini', dataset='mini_voc', **scores):
     "Finish search and final runs of rows; test(row, seed) is the score."
     for row in rows:
-        for config in sweeps.candidates(row, suite, dataset): finish(config, 60, 0)
+        for config in sweeps.candidates(row, suite, dataset):
+            finish(config, 60, 0)
     for row in rows:
         for config in sweeps.finals(row, suite, dataset, sweeps.finished()):
-            finish(config, 60, test(row, config.seed), **{name: of(config) for name, of in scores.items()})
+            finish(
+                config,
+                60,
+                test(row, config.seed),
+                **{name: of(config) for name, of in scores.items()},
+            )
 
 
 def test_the_outcome_compares_with_an_on_the_same_head_and_with_plain_an():
-    rows, base = [Row('an'), Row('em'), Row('an', head='cosine'), Row('hml'), Row('wan')], {'an': 50, 'em': 52, 'hml': 70}
-    complete(rows[:4], lambda row, seed: base[row.loss] + 10 * (row.head == 'cosine') + seed * (row.loss != 'an'),
-             late=lambda config: int(config.seed == 2), observed_test_map=lambda config: 40.0, exercised=lambda config: int(config.seed > 0))
-    runs.export_csv()   # the table of record is enough
+    rows, base = (
+        [Row('an'), Row('em'), Row('an', head='cosine'), Row('hml'), Row('wan')],
+        {'an': 50, 'em': 52, 'hml': 70},
+    )
+    complete(
+        rows[:4],
+        lambda row, seed: base[row.loss] + 10 * (row.head == 'cosine') + seed * (row.loss != 'an'),
+        late=lambda config: int(config.seed == 2),
+        observed_test_map=lambda config: 40.0,
+        exercised=lambda config: int(config.seed > 0),
+    )
+    runs.export_csv()  # the table of record is enough
     for folder in settings.path('runs').iterdir():
-        if folder.is_dir(): (folder / 'DONE').unlink()
+        if folder.is_dir():
+            (folder / 'DONE').unlink()
     table = sweeps.outcome(rows, 'mini', 'mini_voc', sweeps.finished()).set_index(['loss', 'head'])
     assert list(table) == search.COLUMNS[2:]
-    assert table.over_an['em', 'linear'] == 3 and table.over_an['hml', 'cosine'] == 11 and table.over_an['an', 'cosine'] == 0
+    assert (
+        table.over_an['em', 'linear'] == 3
+        and table.over_an['hml', 'cosine'] == 11
+        and table.over_an['an', 'cosine'] == 0
+    )
     assert table.over_plain_an['hml', 'cosine'] == 21 and table.over_plain_an['an', 'cosine'] == 10
-    assert table.test_maps['em', 'linear'] == [52, 53, 54] and table.sd['em', 'linear'] == 1 and table.n['wan', 'linear'] == 0
-    assert table.half['em', 'linear'] == pytest.approx(stats.t.interval(0.95, 2, 53, 1 / 3 ** 0.5)[1] - 53)
-    assert table.late['em', 'linear'] == pytest.approx(1 / 3) and table.exercised['em', 'linear'] == pytest.approx(2 / 3) and table.test_map_observed['em', 'linear'] == 40
+    assert (
+        table.test_maps['em', 'linear'] == [52, 53, 54]
+        and table.sd['em', 'linear'] == 1
+        and table.n['wan', 'linear'] == 0
+    )
+    assert table.half['em', 'linear'] == pytest.approx(
+        stats.t.interval(0.95, 2, 53, 1 / 3**0.5)[1] - 53
+    )
+    assert (
+        table.late['em', 'linear'] == pytest.approx(1 / 3)
+        and table.exercised['em', 'linear'] == pytest.approx(2 / 3)
+        and table.test_map_observed['em', 'linear'] == 40
+    )
     assert math.isnan(table.late['wan', 'linear']) and table.hparams['wan', 'linear'] == ''
 
 
 def test_methods_that_need_side_information_stand_on_no_board():
     aided = {name for name in methods.names() if core.find(name).side}
     assert aided == {'epr_count', 'pseudo_scores'}
-    for suite in sweeps.SUITES: assert not aided & {row.loss for row in sweeps.rows_of(suite)}
-    assert {c.side for c in sweeps.candidates(Row('epr_count', side=PINNED), 'mini', 'mini_voc')} == {PINNED}
-    with pytest.raises(SpmlError, match="'epr_count' learns from more than labels"): sweeps.plan(sweeps.candidates(Row('epr_count'), 'mini', 'mini_voc'))
+    for suite in sweeps.SUITES:
+        assert not aided & {row.loss for row in sweeps.rows_of(suite)}
+    assert {
+        c.side for c in sweeps.candidates(Row('epr_count', side=PINNED), 'mini', 'mini_voc')
+    } == {PINNED}
+    with pytest.raises(SpmlError, match="'epr_count' learns from more than labels"):
+        sweeps.plan(sweeps.candidates(Row('epr_count'), 'mini', 'mini_voc'))
 
 
 def test_losses_that_are_one_loss_run_once_and_appear_under_each_name(monkeypatch):
     def same(loss, hparams, labels):
-        halves = loss == 'opml' and hparams['alpha'] == hparams['beta'] == 0.5 and labels == 'single'
-        return ('zlpr', {'unknown': 'negative', 'reduction': 'sample'}) if halves else (loss, hparams)
+        halves = (
+            loss == 'opml' and hparams['alpha'] == hparams['beta'] == 0.5 and labels == 'single'
+        )
+        return (
+            ('zlpr', {'unknown': 'negative', 'reduction': 'sample'}) if halves else (loss, hparams)
+        )
+
     monkeypatch.setattr(core, 'same_loss', same)
     sweeps.queue._key.cache_clear()
     opml, zlpr = (sweeps.candidates(Row(loss), 'mini', 'mini_voc') for loss in ('opml', 'zlpr'))
-    assert [sweeps.key(a) == sweeps.key(b) for a, b in zip(opml, zlpr, strict=True)] == [True, False, False, False]
-    assert len(sweeps.plan([*opml, *zlpr])) == 7 and sweeps.plan(opml).run.str.startswith('zlpr').sum() == 1
-    for config in [*opml, *zlpr]: finish(config, 60 - len(config.hparams), 0)
-    for config in sweeps.finals(Row('zlpr'), 'mini', 'mini_voc', sweeps.finished()): finish(config, 60, 50 + config.seed)
+    assert [sweeps.key(a) == sweeps.key(b) for a, b in zip(opml, zlpr, strict=True)] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert (
+        len(sweeps.plan([*opml, *zlpr])) == 7
+        and sweeps.plan(opml).run.str.startswith('zlpr').sum() == 1
+    )
+    for config in [*opml, *zlpr]:
+        finish(config, 60 - len(config.hparams), 0)
+    for config in sweeps.finals(Row('zlpr'), 'mini', 'mini_voc', sweeps.finished()):
+        finish(config, 60, 50 + config.seed)
     table = sweeps.outcome([Row('opml'), Row('zlpr')], 'mini', 'mini_voc', sweeps.finished())
-    assert table.loss.tolist() == ['opml', 'zlpr'] and table.test_maps.tolist() == [[50, 51, 52]] * 2
+    assert (
+        table.loss.tolist() == ['opml', 'zlpr'] and table.test_maps.tolist() == [[50, 51, 52]] * 2
+    )
     sweeps.queue._key.cache_clear()
 
 
 def small(monkeypatch):
     "The suite mini with AN on two heads, EM and HML, and two draws, on frozen features."
-    monkeypatch.setitem(search.SUITES, 'mini', search.SUITES['mini'] | {
-        'config': {'regime': 'linear', 'epochs': 1, 'cached_views': 1}, 'draws': 2, 'methods': ('an', 'em', 'hml'), 'seeds': dict.fromkeys(HEADS, 2)})
+    monkeypatch.setitem(
+        search.SUITES,
+        'mini',
+        search.SUITES['mini']
+        | {
+            'config': {'regime': 'linear', 'epochs': 1, 'cached_views': 1},
+            'draws': 2,
+            'methods': ('an', 'em', 'hml'),
+            'seeds': dict.fromkeys(HEADS, 2),
+        },
+    )
     monkeypatch.setattr(search, 'HEADS', HEADS[:2])
 
 
@@ -187,65 +324,135 @@ def test_a_board_is_resumed_nothing_runs_twice_and_its_files_are_written(own_fol
     small(monkeypatch)
     told = []
     dry = sweeps.sweep('mini', ['mini_voc'], dry_run=True, tell=told.append)
-    assert (dry.state == 'missing').all() and len(dry) == 8 and '8 runs of search, of which 8 are missing; 0 runs with fresh seeds' in told[1]
+    assert (
+        (dry.state == 'missing').all()
+        and len(dry) == 8
+        and '8 runs of search, of which 8 are missing; 0 runs with fresh seeds' in told[1]
+    )
     done = sweeps.sweep('mini', ['mini_voc'], tell=told.append)
-    assert len(done) == 16 and set(done.state) == {'done'}   # four rows: two draws and two seeds each
+    assert len(done) == 16 and set(done.state) == {
+        'done'
+    }  # four rows: two draws and two seeds each
     assert len(sweeps.sweep('mini', ['mini_voc'], tell=told.append)) == 0
-    assert 'of which 0 are missing; 8 runs with fresh seeds are chosen by now, of which 0 are missing' in (sweeps.sweep('mini', ['mini_voc'], dry_run=True, tell=told.append), told)[1][-3]
+    assert (
+        'of which 0 are missing; 8 runs with fresh seeds are chosen by now, of which 0 are missing'
+        in (sweeps.sweep('mini', ['mini_voc'], dry_run=True, tell=told.append), told)[1][-3]
+    )
     folder = settings.path('outputs') / 'methods'
-    assert {file.name for file in folder.iterdir()} == {'mini_voc.csv', 'mini_voc.md', 'mini_voc_search.csv', 'mini_voc_best_of_k.csv'}
-    assert set(pd.read_csv(folder / 'mini_voc_search.csv').lr) <= set(search._rates('mini'))   # not rounded
-    board, curves = pd.read_csv(folder / 'mini_voc.csv'), pd.read_csv(folder / 'mini_voc_best_of_k.csv')
-    assert list(board) == search.COLUMNS and (board.n == 2).all() and curves.k.tolist() == [1, 2] * 4
+    assert {file.name for file in folder.iterdir()} == {
+        'mini_voc.csv',
+        'mini_voc.md',
+        'mini_voc_search.csv',
+        'mini_voc_best_of_k.csv',
+    }
+    assert set(pd.read_csv(folder / 'mini_voc_search.csv').lr) <= set(
+        search._rates('mini')
+    )  # not rounded
+    board, curves = (
+        pd.read_csv(folder / 'mini_voc.csv'),
+        pd.read_csv(folder / 'mini_voc_best_of_k.csv'),
+    )
+    assert (
+        list(board) == search.COLUMNS and (board.n == 2).all() and curves.k.tolist() == [1, 2] * 4
+    )
     head = (folder / 'mini_voc.md').read_text().splitlines()[0]
-    assert all(words in head for words in ('regime linear', '2 draws', 'seed 1000', 'fully labelled validation', 'linear 2', 'mini_voc'))
+    assert all(
+        words in head
+        for words in (
+            'regime linear',
+            '2 draws',
+            'seed 1000',
+            'fully labelled validation',
+            'linear 2',
+            'mini_voc',
+        )
+    )
 
 
 def test_a_rate_at_the_edge_is_told_with_the_remedy(own_folders, monkeypatch):
     small(monkeypatch)
     given, known, told = search.SUITES['mini'], [], []
     for row in sweeps.rows_of('mini'):
-        for c in sweeps.candidates(row, 'mini', 'mini_voc'): known.append((sweeps.key(c), 50 + (c.lr == min(sweeps.rates(2))) * (row.loss == 'em')))
+        for c in sweeps.candidates(row, 'mini', 'mini_voc'):
+            known.append((sweeps.key(c), 50 + (c.lr == min(sweeps.rates(2))) * (row.loss == 'em')))
     known = pd.DataFrame(known, columns=['key', 'val_map']).set_index('key')
     sweeps.record('mini', 'mini_voc', known, told.append)
-    assert f'em (linear, single) {min(sweeps.rates(2)):g}' in told[0] and "Raise `widened` by one and `draws` by two in the suite 'mini'" in told[0]
+    assert (
+        f'em (linear, single) {min(sweeps.rates(2)):g}' in told[0]
+        and "Raise `widened` by one and `draws` by two in the suite 'mini'" in told[0]
+    )
     monkeypatch.setitem(search.SUITES, 'mini', given | {'widened': 1, 'draws': given['draws'] + 2})
     assert len(sweeps.candidates(Row('em'), 'mini', 'mini_voc')) == 4
     sweeps.record('mini', 'mini_voc', known, told.append)
-    assert len(told) == 1   # the new draws are missing
+    assert len(told) == 1  # the new draws are missing
 
 
 # ---- a folder of one's own
+
 
 def test_a_folder_is_searched_with_the_recipe_of_the_suite_and_every_class(photo_folder):
     tried = sweeps.candidates(Row('em', labels='full'), 'photos', str(photo_folder))
     theirs = sweeps.candidates(Row('em', labels='full'), 'photos', 'ccp')
     assert {(c.min_positives, c.exclude, c.dataset) for c in tried} == {(0, (), str(photo_folder))}
     same = ('lr', 'hparams', 'batch_size', 'regime', 'backbone', 'seed')
-    assert [[getattr(c, n) for n in same] for c in tried] == [[getattr(c, n) for n in same] for c in theirs]
-    with pytest.raises(SpmlError, match="'photos' 'nowhere'; allowed: .* Or give one folder that has images/"): sweeps.candidates(Row('em'), 'photos', 'nowhere')
-    assert {c.min_positives for c in sweeps.candidates(Row('em', min_positives=7), 'photos', str(photo_folder))} == {7}
-    assert loading.own_folder(str(photo_folder)) and not loading.own_folder('ccp') and not loading.own_folder('nowhere')
+    assert [[getattr(c, n) for n in same] for c in tried] == [
+        [getattr(c, n) for n in same] for c in theirs
+    ]
+    with pytest.raises(
+        SpmlError, match="'photos' 'nowhere'; allowed: .* Or give one folder that has images/"
+    ):
+        sweeps.candidates(Row('em'), 'photos', 'nowhere')
+    assert {
+        c.min_positives
+        for c in sweeps.candidates(Row('em', min_positives=7), 'photos', str(photo_folder))
+    } == {7}
+    assert (
+        loading.own_folder(str(photo_folder))
+        and not loading.own_folder('ccp')
+        and not loading.own_folder('nowhere')
+    )
 
 
 def test_a_run_without_numbers_does_not_hold_up_a_search():
     tried = sweeps.candidates(Row('an'), 'mini', 'mini_voc')
     for k, c in enumerate(tried):
-        if k != 2: finish(c, 50 + k, 0)
+        if k != 2:
+            finish(c, 50 + k, 0)
     diverged = Run(sweeps.canonical(tried[2]))
     diverged.start()
-    diverged.finish({'scores': {'val_map': 0.0, 'diverged': 1}, 'diverged': 'nan', 'seconds': 1.0, 'data': '', 'provenance': {'commit': None}})
-    runs.export_csv()   # the table of record is enough
+    diverged.finish(
+        {
+            'scores': {'val_map': 0.0, 'diverged': 1},
+            'diverged': 'nan',
+            'seconds': 1.0,
+            'data': '',
+            'provenance': {'commit': None},
+        }
+    )
+    runs.export_csv()  # the table of record is enough
     for folder in settings.path('runs').iterdir():
-        if folder.is_dir(): (folder / 'DONE').unlink()
+        if folder.is_dir():
+            (folder / 'DONE').unlink()
     assert sweeps.choose(tried, sweeps.finished()) == tried[3]
 
 
 @pytest.mark.silent('A1')
 def test_runs_without_clean_labels_are_ranked_by_observed_auc():
-    configs = [Config(loss='an', dataset='mini_voc', lr=lr, device='cpu') for lr in (1e-3, 2e-3, 3e-3)]
-    lines = [{'run': f'r{k}', 'selection': 'val_clean', 'val_truth': 'observed only', 'selected_by': 'observed_auc', 'val_map': val_map,
-              'val_map_seen': val_map, 'observed_val_auc': auc} for k, (val_map, auc) in enumerate([(50.0, 80.0), (40.0, 90.0), (30.0, 70.0)])]
+    configs = [
+        Config(loss='an', dataset='mini_voc', lr=lr, device='cpu') for lr in (1e-3, 2e-3, 3e-3)
+    ]
+    lines = [
+        {
+            'run': f'r{k}',
+            'selection': 'val_clean',
+            'val_truth': 'observed only',
+            'selected_by': 'observed_auc',
+            'val_map': val_map,
+            'val_map_seen': val_map,
+            'observed_val_auc': auc,
+        }
+        for k, (val_map, auc) in enumerate([(50.0, 80.0), (40.0, 90.0), (30.0, 70.0)])
+    ]
     known = pd.DataFrame(lines, index=[sweeps.key(c) for c in configs])
     assert [c.lr for c in search.ranked(configs, known)] == [2e-3, 1e-3, 3e-3]
     clean = known.assign(val_truth='complete', selected_by='clean_map')

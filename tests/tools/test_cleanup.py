@@ -1,4 +1,5 @@
 "House-keeping: what is listed, and that nothing goes that is in use, is not a run, or lies elsewhere."
+
 import json
 import os
 import shutil
@@ -34,11 +35,21 @@ def stand_in(done=True, **fields):
         run.save('last.pt', {'weights': torch.zeros(5000)})
         return run
     np.savez(run.folder / 'logits.npz', test=np.zeros((3, 2)))
-    run.finish({'scores': {'val_map': 60.0, 'test_map': 61.0}, 'seconds': 5.0, 'data': 'x', 'provenance': {'commit': None}})
+    run.finish(
+        {
+            'scores': {'val_map': 60.0, 'test_map': 61.0},
+            'seconds': 5.0,
+            'data': 'x',
+            'provenance': {'commit': None},
+        }
+    )
     return run
 
 
-def states(**filters): return dict(zip(keeping.listing(**filters).name, keeping.listing(**filters).state, strict=True))
+def states(**filters):
+    return dict(zip(keeping.listing(**filters).name, keeping.listing(**filters).state, strict=True))
+
+
 def aged(path):
     os.utime(path, (OLD, OLD))
     return path
@@ -48,59 +59,132 @@ def test_each_state_is_told():
     done, begun, running = stand_in(), stand_in(done=False, seed=1), stand_in(done=False, seed=2)
     with running.lock():
         table = keeping.listing().set_index('name')
-        assert table.state.to_dict() == {done.folder.name: 'done', begun.folder.name: 'begun', running.folder.name: 'running'}
+        assert table.state.to_dict() == {
+            done.folder.name: 'done',
+            begun.folder.name: 'begun',
+            running.folder.name: 'running',
+        }
     assert table.note[begun.folder.name] == '2 epochs' and table.test_map[done.folder.name] == 61.0
-    assert states()[running.folder.name] == 'begun'   # the lock was only looked at
+    assert states()[running.folder.name] == 'begun'  # the lock was only looked at
     told = keeping.text(keeping.listing())
     assert 'mini_voc' in told and told.splitlines()[-1].startswith('2 begun, 1 done; ')
 
 
 def test_what_is_no_run_is_not_listed_and_a_newer_run_is_not_damaged():
     run, root = stand_in(), settings.path('runs')
-    for name, content in (('card-for-hub', {'library_name': 'spml_nb', 'id2label': {}}), ('my-project', {'private': 1})):
+    for name, content in (
+        ('card-for-hub', {'library_name': 'spml_nb', 'id2label': {}}),
+        ('my-project', {'private': 1}),
+    ):
         (root / name).mkdir()
         (root / name / 'config.json').write_text(json.dumps(content))
         (root / name / 'thesis.tex').write_text('years of work')
-    shutil.copytree(run.folder, root / 'my best run')   # a copy under another name is still a run
+    shutil.copytree(run.folder, root / 'my best run')  # a copy under another name is still a run
     changed(run.folder / 'config.json', of_a_newer_version=1)
     assert states() == {run.folder.name: 'done', 'my best run': 'done'}
     foreign = keeping.listing(pattern='my best run').assign(folder=root / 'my-project')
-    assert keeping.remove(foreign, dry_run=False).outcome.tolist() == ['refused'] and (root / 'my-project' / 'thesis.tex').is_file()
+    assert (
+        keeping.remove(foreign, dry_run=False).outcome.tolist() == ['refused']
+        and (root / 'my-project' / 'thesis.tex').is_file()
+    )
 
 
 def test_scores_that_are_not_against_all_labels_are_marked():
     part, _ = stand_in(seed=1), stand_in()
     assert '*' not in keeping.text(keeping.listing())
-    changed(part.folder / 'result.json', scores={'val_map': 60.0, 'test_map': 61.0, 'val_truth': 'partly known', 'test_truth': 'observed only'})
-    table, (_, *rows, known, observed, total) = keeping.listing(), keeping.text(keeping.listing()).splitlines()
-    assert table.set_index('name').test_truth[part.folder.name] == 'observed only' and 'test_truth' not in keeping.text(table)
-    assert [('60.00+' in row, '61.00*' in row) for row in rows] == [(part.folder.name in row,) * 2 for row in rows] and len(rows) == 2
-    assert known.startswith('+ against known labels') and observed == '* against observed labels (unknown ones as negatives)' and total.startswith('2 done')
+    changed(
+        part.folder / 'result.json',
+        scores={
+            'val_map': 60.0,
+            'test_map': 61.0,
+            'val_truth': 'partly known',
+            'test_truth': 'observed only',
+        },
+    )
+    table, (_, *rows, known, observed, total) = (
+        keeping.listing(),
+        keeping.text(keeping.listing()).splitlines(),
+    )
+    assert table.set_index('name').test_truth[
+        part.folder.name
+    ] == 'observed only' and 'test_truth' not in keeping.text(table)
+    assert [('60.00+' in row, '61.00*' in row) for row in rows] == [
+        (part.folder.name in row,) * 2 for row in rows
+    ] and len(rows) == 2
+    assert (
+        known.startswith('+ against known labels')
+        and observed == '* against observed labels (unknown ones as negatives)'
+        and total.startswith('2 done')
+    )
 
 
-@pytest.mark.parametrize(('damage', 'words'), [
-    (lambda folder: (folder / 'result.json').write_text('{'), 'result.json cannot be read'),
-    (lambda folder: (folder / 'config.json').write_text('[]'), 'config.json cannot be read'),
-    (lambda folder: (folder / 'config.json').write_text('{"loss": "an", "dataset": "mini_voc", "hparams": {}, "seed": "x"}'), "'seed' must be a whole number"),
-    (lambda folder: (folder / 'best.pt').write_bytes((folder / 'best.pt').read_bytes()[:500]), 'best.pt cannot be read'),
-    (lambda folder: (folder / 'logits.npz').unlink(), 'logits.npz is missing'),
-    (lambda folder: (folder / 'config.json').write_text('{}'), 'config.json cannot be read: no object with loss, dataset, hparams'),
-    (lambda folder: changed(folder / 'config.json', seed='abc'), "'seed' must be a whole number"),
-    (lambda folder: changed(folder / 'config.json', seed=[1, 2]), "'seed' must be a whole number"),
-    (lambda folder: changed(folder / 'config.json', hparams=None), "'hparams' must be a mapping"),
-    (lambda folder: changed(folder / 'config.json', dataset=['mini_voc']), "'dataset' must be a text"),
-    (lambda folder: changed(folder / 'config.json', epochs=10 ** 400), "'epochs' must be a whole number"),
-    (lambda folder: changed(folder / 'result.json', scores=[]), 'result.json cannot be read'),
-    (lambda folder: changed(folder / 'result.json', scores={'val_map': 'high'}), 'result.json cannot be read'),
-    (lambda folder: changed(folder / 'result.json', seconds=None), 'result.json cannot be read')])
+@pytest.mark.parametrize(
+    ('damage', 'words'),
+    [
+        (lambda folder: (folder / 'result.json').write_text('{'), 'result.json cannot be read'),
+        (lambda folder: (folder / 'config.json').write_text('[]'), 'config.json cannot be read'),
+        (
+            lambda folder: (folder / 'config.json').write_text(
+                '{"loss": "an", "dataset": "mini_voc", "hparams": {}, "seed": "x"}'
+            ),
+            "'seed' must be a whole number",
+        ),
+        (
+            lambda folder: (folder / 'best.pt').write_bytes(
+                (folder / 'best.pt').read_bytes()[:500]
+            ),
+            'best.pt cannot be read',
+        ),
+        (lambda folder: (folder / 'logits.npz').unlink(), 'logits.npz is missing'),
+        (
+            lambda folder: (folder / 'config.json').write_text('{}'),
+            'config.json cannot be read: no object with loss, dataset, hparams',
+        ),
+        (
+            lambda folder: changed(folder / 'config.json', seed='abc'),
+            "'seed' must be a whole number",
+        ),
+        (
+            lambda folder: changed(folder / 'config.json', seed=[1, 2]),
+            "'seed' must be a whole number",
+        ),
+        (
+            lambda folder: changed(folder / 'config.json', hparams=None),
+            "'hparams' must be a mapping",
+        ),
+        (
+            lambda folder: changed(folder / 'config.json', dataset=['mini_voc']),
+            "'dataset' must be a text",
+        ),
+        (
+            lambda folder: changed(folder / 'config.json', epochs=10**400),
+            "'epochs' must be a whole number",
+        ),
+        (lambda folder: changed(folder / 'result.json', scores=[]), 'result.json cannot be read'),
+        (
+            lambda folder: changed(folder / 'result.json', scores={'val_map': 'high'}),
+            'result.json cannot be read',
+        ),
+        (
+            lambda folder: changed(folder / 'result.json', seconds=None),
+            'result.json cannot be read',
+        ),
+    ],
+)
 def test_damage_is_named_and_hides_nothing_else(damage, words):
     damage(stand_in().folder)
     stand_in(seed=1)
     table = keeping.listing()
-    assert sorted(table.state) == ['damaged', 'done'] and words in table[table.state == 'damaged'].note.item()
+    assert (
+        sorted(table.state) == ['damaged', 'done']
+        and words in table[table.state == 'damaged'].note.item()
+    )
     assert keeping.text(table).splitlines()[-1].startswith('1 ')
-    for filters in ({'dataset': 'mini_voc'}, {'hparams': {'a': 1}}, {'seed': 1}): keeping.text(keeping.listing(**filters))
-    assert keeping.listing(hparams={'a': 1}).empty and keeping.listing(seed=1).state.tolist() == ['done']
+    for filters in ({'dataset': 'mini_voc'}, {'hparams': {'a': 1}}, {'seed': 1}):
+        keeping.text(keeping.listing(**filters))
+    assert keeping.listing(hparams={'a': 1}).empty and keeping.listing(seed=1).state.tolist() == [
+        'done'
+    ]
 
 
 def replaced(file, kind):
@@ -110,24 +194,54 @@ def replaced(file, kind):
 
 @pytest.mark.silent('C10')
 @pytest.mark.parametrize('name', ['a-mini_voc-0123456789ab', 'called otherwise'])
-@pytest.mark.parametrize('damage', [
-    lambda file: file.write_text('[' * 200_000), lambda file: file.write_text('{"loss": ' + '[' * 200_000), lambda file: file.write_text('{"loss": 1' + '0' * 5000 + '}'),
-    lambda file: file.write_bytes(b'\xff\xfe'), lambda file: file.write_text('NaN'), lambda file: replaced(file, 'pipe'), lambda file: replaced(file, 'folder'),
-    lambda file: changed(file, lr=float('nan')), lambda file: changed(file, dataset={}), lambda file: changed(file, hparams=[1])],
-    ids=['deep', 'deep in a field', 'huge number', 'not UTF-8', 'no object', 'pipe', 'folder', 'NaN', 'a mapping for a text', 'a list for a mapping'])
+@pytest.mark.parametrize(
+    'damage',
+    [
+        lambda file: file.write_text('[' * 200_000),
+        lambda file: file.write_text('{"loss": ' + '[' * 200_000),
+        lambda file: file.write_text('{"loss": 1' + '0' * 5000 + '}'),
+        lambda file: file.write_bytes(b'\xff\xfe'),
+        lambda file: file.write_text('NaN'),
+        lambda file: replaced(file, 'pipe'),
+        lambda file: replaced(file, 'folder'),
+        lambda file: changed(file, lr=float('nan')),
+        lambda file: changed(file, dataset={}),
+        lambda file: changed(file, hparams=[1]),
+    ],
+    ids=[
+        'deep',
+        'deep in a field',
+        'huge number',
+        'not UTF-8',
+        'no object',
+        'pipe',
+        'folder',
+        'NaN',
+        'a mapping for a text',
+        'a list for a mapping',
+    ],
+)
 def test_a_configuration_of_any_content_hides_no_other_run(damage, name):
     folder = stand_in().folder
     damage(folder / 'config.json')
     folder.rename(folder.with_name(name))
     stand_in(seed=1)
-    with within(20): table = keeping.listing()
-    assert 'done' in list(table.state) and set(table.state) <= {'done', 'damaged'} and len(table) in (1, 2)
-    if name.startswith('a-'): assert sorted(table.state) == ['damaged', 'done']
+    with within(20):
+        table = keeping.listing()
+    assert (
+        'done' in list(table.state)
+        and set(table.state) <= {'done', 'damaged'}
+        and len(table) in (1, 2)
+    )
+    if name.startswith('a-'):
+        assert sorted(table.state) == ['damaged', 'done']
     assert keeping.text(table)
 
 
 @pytest.mark.silent('C10')
-@pytest.mark.parametrize('scores', [{'val_map': 1, 'val_truth': ['full']}, {'val_map': 10 ** 400}, {'val_map': {}}, None])
+@pytest.mark.parametrize(
+    'scores', [{'val_map': 1, 'val_truth': ['full']}, {'val_map': 10**400}, {'val_map': {}}, None]
+)
 def test_a_result_of_any_content_hides_no_other_run(scores):
     changed(stand_in().folder / 'result.json', scores=scores)
     stand_in(seed=1)
@@ -135,7 +249,8 @@ def test_a_result_of_any_content_hides_no_other_run(scores):
     assert sorted(table.state) == ['damaged', 'done'] and keeping.text(table)
 
 
-def changed(file, **values): file.write_text(json.dumps({**runs.read_json(file), **values}))
+def changed(file, **values):
+    file.write_text(json.dumps({**runs.read_json(file), **values}))
 
 
 @pytest.mark.parametrize('content', [b'', b'\xff\xfe\x00\x01', b'epoch\n1\n2,3,4,5\n'])
@@ -144,19 +259,44 @@ def test_damaged_curves_are_a_damaged_run(content):
     stand_in(seed=1)
     (run.folder / 'metrics.csv').write_bytes(content)
     table = keeping.listing().set_index('name')
-    assert sorted(table.state) == ['damaged', 'done'] and 'metrics.csv cannot be read' in table.note[run.folder.name]
+    assert (
+        sorted(table.state) == ['damaged', 'done']
+        and 'metrics.csv cannot be read' in table.note[run.folder.name]
+    )
 
 
 def test_what_tells_runs_apart_is_shown_and_sorted():
-    runs = [stand_in(), stand_in(lr=0.02), stand_in(lr=0.003, epochs=7), stand_in(loss='ls', hparams={'smoothing': 0.2}, min_positives=5), stand_in(dataset='mini_cub', epochs=9)]
+    runs = [
+        stand_in(),
+        stand_in(lr=0.02),
+        stand_in(lr=0.003, epochs=7),
+        stand_in(loss='ls', hparams={'smoothing': 0.2}, min_positives=5),
+        stand_in(dataset='mini_cub', epochs=9),
+    ]
     table = keeping.by(keeping.listing(), 'lr').set_index('name')
-    assert table.lr.tolist() == [0.02, 0.003, 0.001, 0.001, 0.001] and keeping.by(keeping.listing(), 'loss').loss.tolist() == ['an'] * 4 + ['ls']
-    assert table.differs.to_dict() == {run.folder.name: words for run, words in zip(runs, ['epochs=120', 'epochs=120', 'epochs=7', '', ''], strict=True)}
-    assert 'smoothing=0.2' in table.hparams[runs[3].folder.name] and table.min_positives[runs[3].folder.name] == 5
+    assert table.lr.tolist() == [0.02, 0.003, 0.001, 0.001, 0.001] and keeping.by(
+        keeping.listing(), 'loss'
+    ).loss.tolist() == ['an'] * 4 + ['ls']
+    assert table.differs.to_dict() == {
+        run.folder.name: words
+        for run, words in zip(runs, ['epochs=120', 'epochs=120', 'epochs=7', '', ''], strict=True)
+    }
+    assert (
+        'smoothing=0.2' in table.hparams[runs[3].folder.name]
+        and table.min_positives[runs[3].folder.name] == 5
+    )
     told = keeping.text(keeping.listing())
-    assert '0.003' in told and 'epochs=7' in told and 'smoothing=0.2' in told and 'min_positives' in told.splitlines()[0]
-    assert 'min_positives' not in keeping.text(keeping.listing(loss='an')).splitlines()[0]   # where all are 0
-    with pytest.raises(SpmlError, match="unknown column to sort by 'rate'; allowed: name, state"): keeping.by(keeping.listing(), 'rate')
+    assert (
+        '0.003' in told
+        and 'epochs=7' in told
+        and 'smoothing=0.2' in told
+        and 'min_positives' in told.splitlines()[0]
+    )
+    assert (
+        'min_positives' not in keeping.text(keeping.listing(loss='an')).splitlines()[0]
+    )  # where all are 0
+    with pytest.raises(SpmlError, match="unknown column to sort by 'rate'; allowed: name, state"):
+        keeping.by(keeping.listing(), 'rate')
 
 
 @pytest.mark.parametrize('done', [True, False])
@@ -165,18 +305,28 @@ def test_a_renamed_run_or_a_copy_is_whole(done):
     shutil.copytree(run.folder, run.folder.with_name(name))
     table = keeping.listing().set_index('name')
     state = 'done' if done else 'begun'
-    assert table.state.to_dict() == {run.folder.name: state, name: state} and keeping.listing(state='damaged').empty
+    assert (
+        table.state.to_dict() == {run.folder.name: state, name: state}
+        and keeping.listing(state='damaged').empty
+    )
     assert done or '2 epochs' in table.note[name]
 
 
 def test_runs_of_another_user_are_listed(monkeypatch):
     run = stand_in()
     Path(files.lock(run.folder).lock_file).touch()
-    def refused(*_, **__): raise PermissionError(13, 'Permission denied')
-    monkeypatch.setattr(files.FileLock, 'acquire', refused)   # a superuser may open everything
+
+    def refused(*_, **__):
+        raise PermissionError(13, 'Permission denied')
+
+    monkeypatch.setattr(files.FileLock, 'acquire', refused)  # a superuser may open everything
     assert states() == {run.folder.name: 'done'}
-    assert keeping.remove(keeping.listing(), dry_run=False)[['outcome', 'why']].to_numpy().tolist() == [['refused', 'Permission denied']]
-    monkeypatch.setattr(keeping.zipfile, 'is_zipfile', lambda file: file.name != 'best.pt')   # False for a file that may not be read
+    assert keeping.remove(keeping.listing(), dry_run=False)[
+        ['outcome', 'why']
+    ].to_numpy().tolist() == [['refused', 'Permission denied']]
+    monkeypatch.setattr(
+        keeping.zipfile, 'is_zipfile', lambda file: file.name != 'best.pt'
+    )  # False for a file that may not be read
     assert keeping.listing().note.tolist() == ['best.pt cannot be read']
 
 
@@ -184,9 +334,12 @@ def test_runs_of_another_user_are_listed(monkeypatch):
 def test_a_run_that_goes_away_while_it_is_looked_at(monkeypatch, at):
     gone, kept = stand_in(), stand_in(seed=1)
     whole = getattr(keeping, at)
+
     def vanish(path, *more):
-        if gone.folder in (path, path.parent): shutil.rmtree(gone.folder, ignore_errors=True)
+        if gone.folder in (path, path.parent):
+            shutil.rmtree(gone.folder, ignore_errors=True)
         return whole(path, *more)
+
     monkeypatch.setattr(keeping, at, vanish)
     assert keeping.listing()[['name', 'state']].to_numpy().tolist() == [[kept.folder.name, 'done']]
 
@@ -198,7 +351,8 @@ def test_a_file_that_goes_away_has_no_size_and_no_age(tmp_path):
 def test_runs_from_before_a_field_existed_are_whole():
     folder = stand_in().folder
     config = runs.read_json(folder / 'config.json')
-    for name in runs.ADDED: del config[name]
+    for name in runs.ADDED:
+        del config[name]
     (folder / 'config.json').write_text(json.dumps(config))
     assert keeping.listing(normalise='true' == 'true', frozen_stages=0).state.tolist() == ['done']
 
@@ -207,17 +361,33 @@ def test_filters():
     old = stand_in(loss='em', hparams={'alpha': 0.3})
     new = stand_in(seed=1, done=False)
     aged(old.folder)
-    assert list(keeping.listing().seed) == [1, 0]   # newest first
-    for given in ({'loss': 'em'}, {'hparams': {'alpha': 0.3}}, {'pattern': 'em-*'}, {'days': 30}, {'state': 'done'}, {'seed': '0'}):
+    assert list(keeping.listing().seed) == [1, 0]  # newest first
+    for given in (
+        {'loss': 'em'},
+        {'hparams': {'alpha': 0.3}},
+        {'pattern': 'em-*'},
+        {'days': 30},
+        {'state': 'done'},
+        {'seed': '0'},
+    ):
         assert list(states(**given)) == [old.folder.name], given
     elsewhere = stand_in(loss='an', root='/mnt/data')
     assert list(states(root='/mnt/data')) == [elsewhere.folder.name]
     shutil.rmtree(elsewhere.folder)
-    for given in ({'seed': 1, 'dataset': 'mini_voc'}, {'state': 'begun'}): assert list(states(**given)) == [new.folder.name], given
-    assert not len(keeping.listing(loss='em', seed=1)) and keeping.text(keeping.listing(loss='gr')) == 'none'
-    for given, words in (({'los': 'em'}, "unknown parameter 'los'"), ({'state': 'dnoe'}, "Did you mean 'done'?"),
-                         ({'seed': 'x'}, "'seed' must be a whole number"), ({'regime': 'liner'}, "unknown regime 'liner'")):
-        with pytest.raises(SpmlError) as error: keeping.listing(**given)
+    for given in ({'seed': 1, 'dataset': 'mini_voc'}, {'state': 'begun'}):
+        assert list(states(**given)) == [new.folder.name], given
+    assert (
+        not len(keeping.listing(loss='em', seed=1))
+        and keeping.text(keeping.listing(loss='gr')) == 'none'
+    )
+    for given, words in (
+        ({'los': 'em'}, "unknown parameter 'los'"),
+        ({'state': 'dnoe'}, "Did you mean 'done'?"),
+        ({'seed': 'x'}, "'seed' must be a whole number"),
+        ({'regime': 'liner'}, "unknown regime 'liner'"),
+    ):
+        with pytest.raises(SpmlError) as error:
+            keeping.listing(**given)
         assert words in str(error.value)
 
 
@@ -226,7 +396,9 @@ def test_a_run_is_removed_and_the_rest_stays():
     log = gone.folder.parent / f'{gone.folder.name}.log'
     log.write_text('of the last try')
     table = keeping.listing(seed=0)
-    assert keeping.remove(table, dry_run=True).outcome.tolist() == ['would be removed'] and gone.done
+    assert (
+        keeping.remove(table, dry_run=True).outcome.tolist() == ['would be removed'] and gone.done
+    )
     done = keeping.remove(table, dry_run=False)
     assert keeping.freed(done).startswith('1 removed, ') and keeping.freed(done).endswith(' kB')
     assert not gone.folder.exists() and not log.exists() and list(states()) == [kept.folder.name]
@@ -236,14 +408,20 @@ def test_a_run_is_removed_and_the_rest_stays():
 def test_a_run_that_another_process_trains_stays():
     run = stand_in(done=False)
     code = f'import sys\nfrom filelock import FileLock\nheld = FileLock({files.lock(run.folder).lock_file!r}).acquire()\nprint(flush=True)\nsys.stdin.read()'
-    with subprocess.Popen([sys.executable, '-c', code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+    with subprocess.Popen(
+        [sys.executable, '-c', code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
         other.stdout.readline()
         assert list(states(state='running')) == [run.folder.name]
         for dry_run in (True, False):
             table = keeping.remove(keeping.listing(), dry_run=dry_run)
-            assert table.outcome.tolist() == ['refused'] and 'a process is using it' in keeping.freed(table)
+            assert table.outcome.tolist() == [
+                'refused'
+            ] and 'a process is using it' in keeping.freed(table)
         other.stdin.close()
-    assert (run.folder / 'last.pt').is_file() and keeping.remove(keeping.listing(), dry_run=False).outcome.tolist() == ['removed']
+    assert (run.folder / 'last.pt').is_file() and keeping.remove(
+        keeping.listing(), dry_run=False
+    ).outcome.tolist() == ['removed']
 
 
 def test_only_runs_right_below_the_folder_of_runs_can_be_removed(tmp_path):
@@ -258,17 +436,38 @@ def test_only_runs_right_below_the_folder_of_runs_can_be_removed(tmp_path):
     (root / 'deep' / 'config.json').write_text('{}')
     (root / 'deep' / 'inner').mkdir()
     (root / 'deep' / 'inner' / 'config.json').write_text('{}')
-    wrong = [outside, root / 'link', root / 'notes', root / '..', root, root / 'deep' / 'inner', root / 'no-such-run', root / 'link' / '..' / 'elsewhere']
+    wrong = [
+        outside,
+        root / 'link',
+        root / 'notes',
+        root / '..',
+        root,
+        root / 'deep' / 'inner',
+        root / 'no-such-run',
+        root / 'link' / '..' / 'elsewhere',
+    ]
     done = keeping.remove(pd.DataFrame({'folder': wrong}), dry_run=False)
-    assert set(done.outcome) == {'refused'} and done.why.str.contains('neither a run nor left over').all() and kept.done
-    assert (root / 'deep' / 'inner' / 'config.json').is_file() and (outside / 'DONE').is_file() and (root / 'notes' / 'mine.txt').is_file() and 'link' not in states()
+    assert (
+        set(done.outcome) == {'refused'}
+        and done.why.str.contains('neither a run nor left over').all()
+        and kept.done
+    )
+    assert (
+        (root / 'deep' / 'inner' / 'config.json').is_file()
+        and (outside / 'DONE').is_file()
+        and (root / 'notes' / 'mine.txt').is_file()
+        and 'link' not in states()
+    )
 
 
 def test_a_link_inside_a_run_is_not_followed(tmp_path):
     (tmp_path / 'precious').write_text('kept')
     run = stand_in()
     (run.folder / 'more').symlink_to(tmp_path)
-    assert keeping.remove(keeping.listing(), dry_run=False).outcome.tolist() == ['removed'] and (tmp_path / 'precious').read_text() == 'kept'
+    assert (
+        keeping.remove(keeping.listing(), dry_run=False).outcome.tolist() == ['removed']
+        and (tmp_path / 'precious').read_text() == 'kept'
+    )
 
 
 def killed_at(call, name):
@@ -276,10 +475,13 @@ def killed_at(call, name):
     child = os.fork()
     if not child:
         left = [call]
+
         def watch(event, arguments):
             if event in ('os.mkdir', 'os.rename', 'os.remove', 'os.rmdir'):
-                if not left[0]: os.kill(os.getpid(), signal.SIGKILL)
+                if not left[0]:
+                    os.kill(os.getpid(), signal.SIGKILL)
                 left[0] -= 1
+
         run = keeping.listing(pattern=name)
         sys.addaudithook(watch)
         keeping.remove(run, dry_run=False)
@@ -293,12 +495,15 @@ def test_a_kill_while_removing_leaves_nothing_that_looks_finished(cache):
     while killed:
         name = stand_in().folder.name
         killed = killed_at(call, name)
-        assert set(keeping.listing().state) <= {'done'}   # whole, or not among the runs
+        assert set(keeping.listing().state) <= {'done'}  # whole, or not among the runs
         seen.append((killed, len(runs.load())))
         call += 1
     there = [n for _, n in seen]
-    assert there == sorted(there, reverse=True) and there.count(1) >= 2 and there.count(0) >= 5   # killed both before and behind the stroke
-    for place in settings.path('runs').glob('.removed-*'): aged(place)
+    assert (
+        there == sorted(there, reverse=True) and there.count(1) >= 2 and there.count(0) >= 5
+    )  # killed both before and behind the stroke
+    for place in settings.path('runs').glob('.removed-*'):
+        aged(place)
     left = keeping.leftovers()
     assert set(left.what) == {'half-removed run'}
     keeping.remove(left, dry_run=False)
@@ -308,28 +513,52 @@ def test_a_kill_while_removing_leaves_nothing_that_looks_finished(cache):
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv('SPML_NB_CACHE', str(tmp_path / 'cache'))
-    for kind in ('images', 'features'): (tmp_path / 'cache' / kind).mkdir(parents=True)
+    for kind in ('images', 'features'):
+        (tmp_path / 'cache' / kind).mkdir(parents=True)
     return tmp_path / 'cache'
 
 
 def test_what_was_left_behind_is_found_and_removed(cache):
     begun, done = stand_in(done=False), stand_in(seed=1)
     root = begun.folder.parent
-    wanted = [begun.folder / '.last.pt-a1b2c3_d.tmp', root / '.removed-a1b2c3_d', settings.path('outputs') / 'hml' / '.table1.csv-abcdefgh.tmp',
-              cache / 'features' / '.0123.npy-abcdefgh.tmp', cache / 'features' / 'old.npy', cache / 'reproduction-a1b2c3_d']
-    kept = [begun.folder.with_name(f'{begun.folder.name}.log'), settings.path('outputs') / '.runs.csv-abcdefgh.tmp', cache / 'features' / 'new.npy',
-            cache / 'features' / '.old.npy.lock', cache / 'notes.txt']
+    wanted = [
+        begun.folder / '.last.pt-a1b2c3_d.tmp',
+        root / '.removed-a1b2c3_d',
+        settings.path('outputs') / 'hml' / '.table1.csv-abcdefgh.tmp',
+        cache / 'features' / '.0123.npy-abcdefgh.tmp',
+        cache / 'features' / 'old.npy',
+        cache / 'reproduction-a1b2c3_d',
+    ]
+    kept = [
+        begun.folder.with_name(f'{begun.folder.name}.log'),
+        settings.path('outputs') / '.runs.csv-abcdefgh.tmp',
+        cache / 'features' / 'new.npy',
+        cache / 'features' / '.old.npy.lock',
+        cache / 'notes.txt',
+    ]
     for path in (*wanted, *kept):
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix or path.name.startswith('.runs') or path.name.startswith(('.last', '.best')): path.write_bytes(b'12345')
-        else: path.mkdir()
-        if path in wanted: aged(path)
+        if path.suffix or path.name.startswith('.runs') or path.name.startswith(('.last', '.best')):
+            path.write_bytes(b'12345')
+        else:
+            path.mkdir()
+        if path in wanted:
+            aged(path)
     assert set(keeping.leftovers().path) == set(wanted)
     assert cache / 'features' / 'new.npy' in set(keeping.leftovers(0).path)
-    assert keeping.remove(keeping.leftovers(), dry_run=True).outcome.unique().tolist() == ['would be removed'] and all(map(os.path.lexists, wanted))
-    assert keeping.remove(keeping.leftovers(), dry_run=False).outcome.unique().tolist() == ['removed']
-    assert not any(map(os.path.lexists, wanted)) and all(map(os.path.lexists, kept)) and states() == {begun.folder.name: 'begun', done.folder.name: 'done'}
-    with pytest.raises(SpmlError, match='days=-1'): keeping.leftovers(-1)
+    assert keeping.remove(keeping.leftovers(), dry_run=True).outcome.unique().tolist() == [
+        'would be removed'
+    ] and all(map(os.path.lexists, wanted))
+    assert keeping.remove(keeping.leftovers(), dry_run=False).outcome.unique().tolist() == [
+        'removed'
+    ]
+    assert (
+        not any(map(os.path.lexists, wanted))
+        and all(map(os.path.lexists, kept))
+        and states() == {begun.folder.name: 'begun', done.folder.name: 'done'}
+    )
+    with pytest.raises(SpmlError, match='days=-1'):
+        keeping.leftovers(-1)
 
 
 def test_the_log_of_a_run_that_never_began_is_a_leftover(cache):
@@ -341,27 +570,70 @@ def test_the_log_of_a_run_that_never_began_is_a_leftover(cache):
 
 
 def test_what_only_has_the_name_of_a_leftover_is_the_users(cache):
-    root, outputs, begun = settings.path('runs'), settings.path('outputs'), stand_in(done=False).folder
+    root, outputs, begun = (
+        settings.path('runs'),
+        settings.path('outputs'),
+        stand_in(done=False).folder,
+    )
     copied = root / '.backup-20260101'
     copied.mkdir()
     shutil.copytree(stand_in(seed=1).folder, copied / 'run')
-    folders = [root / '.folder-20260101.tmp', outputs / '.folder-20260101.tmp', begun / '.folder-20260101.tmp', begun / '.last.pt-a1b2c3d4',
-               cache / 'features' / '.folder-20260101.tmp', cache / 'images' / 'mine', cache / 'images' / 'a.npy.tmp', root / '.removed-by-me', cache / 'reproduction-of-mine']
-    files = [root / '.env-template', outputs / '.env-template', begun / '.env-template', outputs / '.runs.csv-abcdefgh', cache / 'features' / '.env-template',
-             root / 'em-mini_voc-0123456789ac' / '.env-template', root / '.removed-a1b2c3d4', cache / 'reproduction-a1b2c3d4', cache / 'images' / 'photo.jpg', cache / 'images' / 'draft.tmp']
+    folders = [
+        root / '.folder-20260101.tmp',
+        outputs / '.folder-20260101.tmp',
+        begun / '.folder-20260101.tmp',
+        begun / '.last.pt-a1b2c3d4',
+        cache / 'features' / '.folder-20260101.tmp',
+        cache / 'images' / 'mine',
+        cache / 'images' / 'a.npy.tmp',
+        root / '.removed-by-me',
+        cache / 'reproduction-of-mine',
+    ]
+    files = [
+        root / '.env-template',
+        outputs / '.env-template',
+        begun / '.env-template',
+        outputs / '.runs.csv-abcdefgh',
+        cache / 'features' / '.env-template',
+        root / 'em-mini_voc-0123456789ac' / '.env-template',
+        root / '.removed-a1b2c3d4',
+        cache / 'reproduction-a1b2c3d4',
+        cache / 'images' / 'photo.jpg',
+        cache / 'images' / 'draft.tmp',
+    ]
     (cache / 'elsewhere').write_text('mine')
-    links = [root / '.link-20260101.tmp', outputs / '.link-20260101.tmp', begun / '.link-20260101.tmp', cache / 'features' / '.link-20260101.tmp', cache / 'features' / 'link.npy']
-    for path in (*folders, *files, *links): path.parent.mkdir(parents=True, exist_ok=True)
+    links = [
+        root / '.link-20260101.tmp',
+        outputs / '.link-20260101.tmp',
+        begun / '.link-20260101.tmp',
+        cache / 'features' / '.link-20260101.tmp',
+        cache / 'features' / 'link.npy',
+    ]
+    for path in (*folders, *files, *links):
+        path.parent.mkdir(parents=True, exist_ok=True)
     for path in folders:
         path.mkdir()
         (path / 'mine.txt').write_text('mine')
-    for path in files: path.write_text('mine')
-    for path in links: path.symlink_to(cache / 'elsewhere')
-    for path in (copied, *folders, *files, cache / 'elsewhere'): aged(path)
+    for path in files:
+        path.write_text('mine')
+    for path in links:
+        path.symlink_to(cache / 'elsewhere')
+    for path in (copied, *folders, *files, cache / 'elsewhere'):
+        aged(path)
     assert keeping.leftovers(0).empty, keeping.leftovers(0).path.tolist()
-    table = pd.DataFrame([{'what': 'temporary file', 'path': path, 'mb': 0.0, 'days': 99.0} for path in (copied, *folders, *files, *links)])
-    assert set(keeping.remove(table, dry_run=False).outcome) == {'refused'} and (copied / 'run' / 'DONE').is_file()
-    assert all(path.is_dir() for path in folders) and all(path.is_file() for path in (*files, *links))
+    table = pd.DataFrame(
+        [
+            {'what': 'temporary file', 'path': path, 'mb': 0.0, 'days': 99.0}
+            for path in (copied, *folders, *files, *links)
+        ]
+    )
+    assert (
+        set(keeping.remove(table, dry_run=False).outcome) == {'refused'}
+        and (copied / 'run' / 'DONE').is_file()
+    )
+    assert all(path.is_dir() for path in folders) and all(
+        path.is_file() for path in (*files, *links)
+    )
 
 
 def test_what_goes_away_while_it_is_looked_at_is_left_out(cache, monkeypatch):
@@ -369,15 +641,21 @@ def test_what_goes_away_while_it_is_looked_at_is_left_out(cache, monkeypatch):
     wanted, gone = aged_file(begun / '.last.pt-a1b2c3d4.tmp'), cache / 'reproduction-a1b2c3_d'
     gone.mkdir()
     whole = keeping.is_locked
+
     def vanish(path):
-        if path == gone: shutil.rmtree(gone, ignore_errors=True)
+        if path == gone:
+            shutil.rmtree(gone, ignore_errors=True)
         return whole(path)
+
     monkeypatch.setattr(keeping, 'is_locked', vanish)
     assert keeping.leftovers().path.tolist() == [wanted]
 
 
 def test_nothing_goes_that_a_process_holds(cache):
-    building, unused = aged_file(cache / 'images' / '.a.npy-a1b2c3d4.tmp'), aged_file(cache / 'features' / 'b.npy')
+    building, unused = (
+        aged_file(cache / 'images' / '.a.npy-a1b2c3d4.tmp'),
+        aged_file(cache / 'features' / 'b.npy'),
+    )
     writing = aged_file(stand_in(done=False).folder / '.last.pt-a1b2c3d4.tmp')
     table = keeping.leftovers()
     assert set(table.path) == {building, unused, writing}
@@ -396,5 +674,12 @@ def test_what_lies_elsewhere_is_refused(cache, tmp_path):
     (tmp_path / 'mine').mkdir()
     (tmp_path / 'mine' / 'a.npy').write_bytes(b'1')
     (cache / 'linked').symlink_to(tmp_path / 'mine')
-    paths = [tmp_path / 'mine' / 'a.npy', cache / 'linked' / 'a.npy', cache / '..' / 'mine' / 'a.npy']
-    assert set(keeping.remove(pd.DataFrame({'path': paths}), dry_run=False).outcome) == {'refused'} and (tmp_path / 'mine' / 'a.npy').is_file()
+    paths = [
+        tmp_path / 'mine' / 'a.npy',
+        cache / 'linked' / 'a.npy',
+        cache / '..' / 'mine' / 'a.npy',
+    ]
+    assert (
+        set(keeping.remove(pd.DataFrame({'path': paths}), dry_run=False).outcome) == {'refused'}
+        and (tmp_path / 'mine' / 'a.npy').is_file()
+    )

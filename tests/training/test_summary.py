@@ -1,17 +1,32 @@
 "What a threshold names on photos with one known label each: counted by hand, and against a truth that is known."
+
 import math
 
 import numpy as np
 import pytest
 import torch
 
-from spml_nb.training.summary import NAMED, absent_classes, named_in_words, named_labels, named_on_validation, true_map
+from spml_nb.training.summary import (
+    NAMED,
+    absent_classes,
+    named_in_words,
+    named_labels,
+    named_on_validation,
+    true_map,
+)
 
 
 def test_counts_by_hand():
-    logits, observed = np.array([[2.0, 0.5], [-1.0, -2.0], [1.0, -3.0], [-0.2, 3.0]], np.float32), np.array([[1, 0], [1, 0], [0, 0], [0, 1]])
+    logits, observed = (
+        np.array([[2.0, 0.5], [-1.0, -2.0], [1.0, -3.0], [-0.2, 3.0]], np.float32),
+        np.array([[1, 0], [1, 0], [0, 0], [0, 1]]),
+    )
     for given in (logits, torch.from_numpy(logits)):
-        assert named_labels(given, observed, 0.6) == {'labels_a_photo': 1.0, 'without_label': 0.25, 'observed_recall': pytest.approx(2 / 3)}
+        assert named_labels(given, observed, 0.6) == {
+            'labels_a_photo': 1.0,
+            'without_label': 0.25,
+            'observed_recall': pytest.approx(2 / 3),
+        }
     assert math.isnan(named_labels(logits, 0 * observed, 0.6)['observed_recall'])
 
 
@@ -22,33 +37,57 @@ def test_the_recall_of_observed_labels_is_that_of_all():
     logits = random.normal(np.where(true, 1.0, -1.0))
     kept = (true * random.random(true.shape)).argmax(1)[:, None] == np.arange(6)
     whole, observed = (named_labels(logits, labels, 0.5) for labels in (true, kept))
-    assert abs(whole['observed_recall'] - observed['observed_recall']) < 0.02 and whole['labels_a_photo'] == observed['labels_a_photo']
+    assert (
+        abs(whole['observed_recall'] - observed['observed_recall']) < 0.02
+        and whole['labels_a_photo'] == observed['labels_a_photo']
+    )
 
 
 def test_the_photo_whose_score_is_the_threshold_counts():
-    logits, true = torch.randn(200, 5, generator=torch.Generator().manual_seed(0)), np.zeros((200, 5), int)
+    logits, true = (
+        torch.randn(200, 5, generator=torch.Generator().manual_seed(0)),
+        np.zeros((200, 5), int),
+    )
     true[:, 0] = 1
     threshold = float(torch.sigmoid(logits.double())[0, 0])
-    assert named_labels(logits, true, threshold)['labels_a_photo'] > named_labels(logits, true, np.nextafter(threshold, 1))['labels_a_photo']
+    assert (
+        named_labels(logits, true, threshold)['labels_a_photo']
+        > named_labels(logits, true, np.nextafter(threshold, 1))['labels_a_photo']
+    )
 
 
 def test_what_a_run_has_counted_is_said_where_nothing_better_can_be():
     counted = {'labels_a_photo': 1.5, 'without_label': 0.1, 'observed_recall': 0.8}
     stored = {f'val_{name}': counted[name] for name in NAMED}
     assert named_on_validation(stored | {'val_truth': 'observed only'}) == counted
-    for scores in (stored, stored | {'val_truth': 'complete'}, {'val_truth': 'observed only'}, stored | {'val_truth': 'observed only', 'val_observed_recall': math.nan}):
+    for scores in (
+        stored,
+        stored | {'val_truth': 'complete'},
+        {'val_truth': 'observed only'},
+        stored | {'val_truth': 'observed only', 'val_observed_recall': math.nan},
+    ):
         assert named_on_validation(scores) is None
-    assert '1.50' in named_in_words(counted) and '80 %' in named_in_words(counted) and 'observed' not in named_in_words({**counted, 'observed_recall': math.nan})
+    assert (
+        '1.50' in named_in_words(counted)
+        and '80 %' in named_in_words(counted)
+        and 'observed' not in named_in_words({**counted, 'observed_recall': math.nan})
+    )
 
 
 @pytest.mark.silent('A4')
 def test_a_map_against_observed_labels_goes_along_with_no_model():
-    assert true_map({'test_map': 40.0, 'test_truth': 'complete'}) == 40 and true_map({'test_map': 40.0, 'test_truth': 'observed only'}) is None
+    assert (
+        true_map({'test_map': 40.0, 'test_truth': 'complete'}) == 40
+        and true_map({'test_map': 40.0, 'test_truth': 'observed only'}) is None
+    )
     assert true_map({}) is None and true_map({'test_map': math.nan}) is None
 
 
 @pytest.mark.silent('C4')
 def test_a_map_that_counts_absent_classes_as_0_says_so():
     scores = {'map_definition': 'cole', 'test_map': 30.0, 'test_map_class': 37.5}
-    assert '37.50' in absent_classes(scores) and 'cole' in absent_classes({'test_map': 30.0, 'test_map_class': 37.5})   # from before this was stored
-    for other in (scores | {'map_definition': 'two_way'}, scores | {'test_map_class': 30.0}, {}): assert absent_classes(other) == ''
+    assert '37.50' in absent_classes(scores) and 'cole' in absent_classes(
+        {'test_map': 30.0, 'test_map_class': 37.5}
+    )  # from before this was stored
+    for other in (scores | {'map_definition': 'two_way'}, scores | {'test_map_class': 30.0}, {}):
+        assert absent_classes(other) == ''

@@ -1,4 +1,5 @@
 """The loop: it learns in every regime, repeats itself bit for bit, says which loss went wrong, and lets others look on."""
+
 import json
 import os
 import warnings
@@ -26,20 +27,36 @@ from spml_nb.use.predict import predict
 def broken_at_step_3_loss(logits, z, *, reduction: str = 'mean'):
     broken_at_step_3_loss.calls += 1
     value = reduce(torch.nn.functional.softplus(-promote(logits)), reduction)
-    return value * (float('nan') if broken_at_step_3_loss.calls == broken_at_step_3_loss.breaks_at else 1.0)
+    return value * (
+        float('nan') if broken_at_step_3_loss.calls == broken_at_step_3_loss.breaks_at else 1.0
+    )
 
 
-broken_at_step_3_loss.calls, broken_at_step_3_loss.breaks_at = 0, None   # whole, for tests of every method
+broken_at_step_3_loss.calls, broken_at_step_3_loss.breaks_at = (
+    0,
+    None,
+)  # whole, for tests of every method
 register_loss('broken_at_step_3', broken_at_step_3_loss)
 
 
 @pytest.fixture
-def folder(photo_folder): return photo_folder
+def folder(photo_folder):
+    return photo_folder
 
 
 @pytest.mark.parametrize('regime', ['finetune', 'linear', 'linear_init'])
 def test_it_learns_in_every_regime(folder, regime):
-    result = training.train(config(folder, regime=regime, labels='full', epochs=5, linear_epochs=10, lr=3e-3, linear_lr=3e-2))
+    result = training.train(
+        config(
+            folder,
+            regime=regime,
+            labels='full',
+            epochs=5,
+            linear_epochs=10,
+            lr=3e-3,
+            linear_lr=3e-2,
+        )
+    )
     assert result.scores['test_map'] > 80
     assert (result.folder / 'DONE').is_file() and not (result.folder / 'last.pt').exists()
     assert result.curves['stage'].nunique() == (2 if regime == 'linear_init' else 1)
@@ -47,30 +64,42 @@ def test_it_learns_in_every_regime(folder, regime):
 
 
 @pytest.mark.parametrize(('place', 'bars'), [('terminal', True), ('log', False)])
-def test_progress_within_an_epoch_is_shown_on_a_terminal_alone(folder, capfd, monkeypatch, place, bars):
+def test_progress_within_an_epoch_is_shown_on_a_terminal_alone(
+    folder, capfd, monkeypatch, place, bars
+):
     monkeypatch.setattr(progress, 'place', lambda: place)
     monkeypatch.setattr(progress, 'PATIENCE', 0)
-    monkeypatch.setattr(progress, 'EVERY', 0)   # a log would get every line
+    monkeypatch.setattr(progress, 'EVERY', 0)  # a log would get every line
     training.train(config(folder, regime='linear', epochs=2))
     told = capfd.readouterr().err
     assert all((f'epoch {k}: ' in told) == bars for k in (1, 2)) and ('steps' in told) == bars
 
 
-@pytest.mark.parametrize('loss', ['an', 'crisp'])   # the second looks at the scores itself, when the epoch ends
+@pytest.mark.parametrize(
+    'loss', ['an', 'crisp']
+)  # the second looks at the scores itself, when the epoch ends
 def test_what_goes_wrong_in_the_last_step_is_divergence_too(folder, loss):
     "One step an epoch: its loss is computed before the weights become useless."
-    with pytest.raises(trainer.Diverged, match=f"scores of '{loss}' are not finite after epoch 1. Lower the learning rate .lr is 1e.38.[.]"):
+    with pytest.raises(
+        trainer.Diverged,
+        match=f"scores of '{loss}' are not finite after epoch 1. Lower the learning rate .lr is 1e.38.[.]",
+    ):
         training.train(config(folder, loss=loss, regime='linear', lr=1e38, batch_size=64))
 
 
 def test_a_loss_that_is_no_number_is_refused(folder):
-    with pytest.raises(SpmlError, match=r"the loss of 'an' has the shape \(\d+, \d+\); a step needs one number. Give its hyper-parameter `reduction`"):
+    with pytest.raises(
+        SpmlError,
+        match=r"the loss of 'an' has the shape \(\d+, \d+\); a step needs one number. Give its hyper-parameter `reduction`",
+    ):
         training.train(config(folder, regime='linear', hparams={'reduction': 'none'}))
 
 
 @pytest.mark.parametrize('loss', ['an', 'bce', 'em'])
 def test_the_first_methods_train(folder, loss):
-    assert np.isfinite(training.train(config(folder, loss=loss, regime='linear')).curves['loss']).all()
+    assert np.isfinite(
+        training.train(config(folder, loss=loss, regime='linear')).curves['loss']
+    ).all()
 
 
 @pytest.mark.silent('C2')
@@ -79,8 +108,15 @@ def test_test_photos_that_are_training_photos_are_told_and_recorded(folder):
     assert training.train(config(folder, regime='linear', epochs=1)).scores['test_in_train'] == 0
     for tested, trained in zip(data.rows('test')[:3], data.rows('train'), strict=False):
         data.images[tested].write_bytes(data.images[trained].read_bytes())
-    with pytest.warns(UserWarning, match=f'of {len(data.rows("test"))} test photos 3 are training photos'):
-        assert training.train(config(folder, regime='linear', epochs=1, seed=1)).scores['test_in_train'] == 3
+    with pytest.warns(
+        UserWarning, match=f'of {len(data.rows("test"))} test photos 3 are training photos'
+    ):
+        assert (
+            training.train(config(folder, regime='linear', epochs=1, seed=1)).scores[
+                'test_in_train'
+            ]
+            == 3
+        )
     assert sorted(runs.load().test_in_train) == [0, 3]
 
 
@@ -89,14 +125,18 @@ def test_same_command_gives_the_finished_result(folder, capsys):
     stamp = (first.folder / 'result.json').stat().st_mtime_ns
     second = training.train(config(folder, regime='linear'))
     assert 'already done' in capsys.readouterr().out
-    assert second.scores == first.scores and (first.folder / 'result.json').stat().st_mtime_ns == stamp
+    assert (
+        second.scores == first.scores and (first.folder / 'result.json').stat().st_mtime_ns == stamp
+    )
 
 
 def test_same_seed_same_bits_and_other_seed_other_bits(folder):
     first, other = (training.train(config(folder, seed=s)) for s in (0, 1))
     os.environ['SPML_NB_RUNS'] += '-again'
     again = training.train(config(folder))
-    assert np.array_equal(first.logits['test'], again.logits['test']) and first.folder != again.folder
+    assert (
+        np.array_equal(first.logits['test'], again.logits['test']) and first.folder != again.folder
+    )
     assert not np.array_equal(first.logits['test'], other.logits['test'])
 
 
@@ -105,15 +145,19 @@ def test_changed_data_are_noticed(folder):
     table = pd.read_csv(folder / 'labels.csv')
     table.loc[0, 'labels'] = 'blue'
     table.to_csv(folder / 'labels.csv', index=False)
-    with pytest.raises(SpmlError, match='have changed since'): training.train(config(folder, regime='linear'))
+    with pytest.raises(SpmlError, match='have changed since'):
+        training.train(config(folder, regime='linear'))
 
 
 def test_bad_loss_names_method_epoch_and_step_and_keeps_the_checkpoint(folder):
-    steps = 3   # 38 training images in batches of 16
+    steps = 3  # 38 training images in batches of 16
     for breaks_at, epoch in ((2, 1), (steps + 2, 2)):
         broken_at_step_3_loss.calls, broken_at_step_3_loss.breaks_at = 0, breaks_at
-        with pytest.raises(SpmlError) as error: training.train(config(folder, loss='broken_at_step_3'))
-        assert f"'broken_at_step_3' became nan at step 2 of epoch {epoch}" in str(error.value) and 'Lower the learning rate' in str(error.value)
+        with pytest.raises(SpmlError) as error:
+            training.train(config(folder, loss='broken_at_step_3'))
+        assert f"'broken_at_step_3' became nan at step 2 of epoch {epoch}" in str(
+            error.value
+        ) and 'Lower the learning rate' in str(error.value)
     folder_of_run = next(settings.path('runs').glob('broken*'))
     assert (folder_of_run / 'last.pt').is_file() and not (folder_of_run / 'DONE').exists()
     assert torch.load(folder_of_run / 'last.pt', weights_only=True)['epoch'] == 1
@@ -121,35 +165,57 @@ def test_bad_loss_names_method_epoch_and_step_and_keeps_the_checkpoint(folder):
 
 def test_a_linear_run_says_which_backbone_it_was_trained_on(folder):
     result = training.train(config(folder, regime='linear', epochs=1))
-    assert runs.read_json(result.folder / 'result.json')['backbone'] == weights_key(models.create('mini', 3))
+    assert runs.read_json(result.folder / 'result.json')['backbone'] == weights_key(
+        models.create('mini', 3)
+    )
 
 
 class Notes:
     "Counts what a run has seen, and keeps the count in its checkpoints."
-    def __init__(self): self.rows, self.losses, self.ends = [], [], []
+
+    def __init__(self):
+        self.rows, self.losses, self.ends = [], [], []
 
     def __call__(self, trainer, index, outputs, loss):
         assert outputs.logits.shape == (len(index), 3) and not loss.requires_grad and loss.ndim == 0
         self.rows += index.tolist()
         self.losses.append(loss.item())
 
-    def end_epoch(self, trainer): self.ends.append((trainer.epoch, len(trainer.history), tuple(trainer.score().shape)))
-    def state_dict(self): return {'rows': self.rows, 'losses': self.losses}
-    def load_state_dict(self, state): self.rows, self.losses = state['rows'], state['losses']
+    def end_epoch(self, trainer):
+        self.ends.append((trainer.epoch, len(trainer.history), tuple(trainer.score().shape)))
+
+    def state_dict(self):
+        return {'rows': self.rows, 'losses': self.losses}
+
+    def load_state_dict(self, state):
+        self.rows, self.losses = state['rows'], state['losses']
 
 
-def test_who_looks_on_sees_every_step_changes_nothing_and_goes_on_where_the_run_does(folder, tmp_path):
+def test_who_looks_on_sees_every_step_changes_nothing_and_goes_on_where_the_run_does(
+    folder, tmp_path
+):
     plain = training.train(config(folder))
     whole, seen = Notes(), Notes()
     watched = training.train(config(folder), root=tmp_path / 'watched', on_step=whole)
     n = len(training.make_task(config(folder)).train)
-    assert np.array_equal(plain.logits['test'], watched.logits['test']) and watched.folder.parent == tmp_path / 'watched'
-    assert sorted(whole.rows) == sorted([*range(n)] * 2) and whole.ends == [(1, 0, (n, 3)), (2, 1, (n, 3))]
+    assert (
+        np.array_equal(plain.logits['test'], watched.logits['test'])
+        and watched.folder.parent == tmp_path / 'watched'
+    )
+    assert sorted(whole.rows) == sorted([*range(n)] * 2) and whole.ends == [
+        (1, 0, (n, 3)),
+        (2, 1, (n, 3)),
+    ]
     assert np.mean(whole.losses[:3]) == pytest.approx(watched.curves.loss[0], rel=1e-6)
 
-    class Stop(Exception): pass
-    def stop(curves): raise Stop
-    with pytest.raises(Stop): training.train(config(folder), root=tmp_path / 'stopped', on_step=seen, on_epoch=stop)
+    class Stop(Exception):
+        pass
+
+    def stop(curves):
+        raise Stop
+
+    with pytest.raises(Stop):
+        training.train(config(folder), root=tmp_path / 'stopped', on_step=seen, on_epoch=stop)
     later = Notes()
     training.train(config(folder), root=tmp_path / 'stopped', on_step=later)
     assert len(seen.losses) == 3 and (later.rows, later.losses) == (whole.rows, whole.losses)
@@ -157,58 +223,102 @@ def test_who_looks_on_sees_every_step_changes_nothing_and_goes_on_where_the_run_
 
 def test_the_methods_labels_are_judged_at_the_best_epoch_and_at_the_last(folder, monkeypatch):
     falling, marks = iter(range(90, 0, -1)), []
-    monkeypatch.setattr(trainer, 'score_by', lambda *_: next(falling))   # so that the first epoch is the best
+    monkeypatch.setattr(
+        trainer, 'score_by', lambda *_: next(falling)
+    )  # so that the first epoch is the best
+
     class Watch(Notes):
-        def end_epoch(self, run): marks.append(run.method.pseudo.numpy().copy())
-    scores = training.train(config(folder, loss='em_apl', regime='linear', epochs=4, hparams={'positive_proportion': 0.1}), on_step=Watch()).scores
+        def end_epoch(self, run):
+            marks.append(run.method.pseudo.numpy().copy())
+
+    scores = training.train(
+        config(
+            folder, loss='em_apl', regime='linear', epochs=4, hparams={'positive_proportion': 0.1}
+        ),
+        on_step=Watch(),
+    ).scores
     before, after, task = marks[0], marks[-1], training.make_task(config(folder))
     right = task.data.labels[task.train][after > 0] > 0
-    assert scores['best_epoch'] == 1 and not before.any() and not {'pseudo_positive_precision', 'pseudo_negative_precision'} & set(scores)
-    assert 0 < len(right) < after.size and scores['pseudo_positive_precision_at_end'] == pytest.approx(100 * right.mean())
+    assert (
+        scores['best_epoch'] == 1
+        and not before.any()
+        and not {'pseudo_positive_precision', 'pseudo_negative_precision'} & set(scores)
+    )
+    assert 0 < len(right) < after.size and scores[
+        'pseudo_positive_precision_at_end'
+    ] == pytest.approx(100 * right.mean())
     assert 0 < scores['pseudo_negative_precision_at_end'] <= 100
 
 
 def test_a_task_may_be_given(folder):
     task = training.make_task(config(folder, labels='full'))
-    given, made = training.train(config(folder), task=task), training.train(config(folder, labels='full'))
+    given, made = (
+        training.train(config(folder), task=task),
+        training.train(config(folder, labels='full')),
+    )
     assert np.array_equal(given.logits['test'], made.logits['test'])
 
 
 def begun(given, **more):
     "Train until the first epoch has been written."
-    class Stop(Exception): pass
-    def stop(curves): raise Stop
-    with pytest.raises(Stop): training.train(given, on_epoch=stop, **more)
+
+    class Stop(Exception):
+        pass
+
+    def stop(curves):
+        raise Stop
+
+    with pytest.raises(Stop):
+        training.train(given, on_epoch=stop, **more)
 
 
-@pytest.mark.parametrize('change', [{'observed': lambda task: -task.observed}, {'train': lambda task: task.train[::-1]}, {'test': lambda task: task.test[1:]}])
-def test_the_result_of_another_task_is_neither_handed_back_nor_gone_on_with(folder, tmp_path, change):
+@pytest.mark.parametrize(
+    'change',
+    [
+        {'observed': lambda task: -task.observed},
+        {'train': lambda task: task.train[::-1]},
+        {'test': lambda task: task.test[1:]},
+    ],
+)
+def test_the_result_of_another_task_is_neither_handed_back_nor_gone_on_with(
+    folder, tmp_path, change
+):
     given = config(folder, regime='linear', labels='full')
     task = training.make_task(given)
     other = replace(task, **{name: new(task) for name, new in change.items()})
     training.train(given, task=task)
     begun(given, task=task, root=tmp_path / 'begun')
     for root in (None, tmp_path / 'begun'):
-        with pytest.raises(SpmlError, match='was begun on rows or observed labels that have changed since. Remove'): training.train(given, task=other, root=root)
-        assert training.train(given, task=training.make_task(given), root=root).curves.epoch.max() == 2
+        with pytest.raises(
+            SpmlError, match='was begun on rows or observed labels that have changed since. Remove'
+        ):
+            training.train(given, task=other, root=root)
+        assert (
+            training.train(given, task=training.make_task(given), root=root).curves.epoch.max() == 2
+        )
 
 
 def test_another_file_of_weights_at_the_same_place_is_noticed(folder, tmp_path):
     file = tmp_path / 'weights.pt'
+
     def write(seed):
         torch.manual_seed(seed)
         torch.save(models.create('mini', 3, weights='none').backbone.state_dict(), file)
+
     write(0)
     given = config(folder, regime='linear', weights=str(file))
     first = training.train(given)
     begun(given, root=tmp_path / 'begun')
     write(1)
     for root in (None, tmp_path / 'begun'):
-        with pytest.raises(SpmlError, match='was begun on weights that have changed since'): training.train(given, root=root)
+        with pytest.raises(SpmlError, match='was begun on weights that have changed since'):
+            training.train(given, root=root)
     write(0)
-    assert np.array_equal(training.train(given, root=tmp_path / 'begun').logits['test'], first.logits['test'])
+    assert np.array_equal(
+        training.train(given, root=tmp_path / 'begun').logits['test'], first.logits['test']
+    )
     file.unlink()
-    assert training.train(given).scores == first.scores   # nothing to compare with
+    assert training.train(given).scores == first.scores  # nothing to compare with
 
 
 def test_runs_of_older_versions_say_less_and_are_handed_back(folder):
@@ -225,25 +335,50 @@ def test_late_speaks_of_the_epochs_that_were_kept(folder, monkeypatch, interrupt
     values = iter([50, 50, 40, 60, 30, 70, 90, 80, 95, 85] + [99] * 20)
     monkeypatch.setattr(trainer, 'score_by', lambda *_: next(values))
     given = config(folder, regime='linear', epochs=4, patience=0, stop_below=5)
-    if interrupted: begun(given)
+    if interrupted:
+        begun(given)
     result = training.train(given)
-    assert result.curves.val_map.idxmax() == 3 and result.scores['best_epoch'] == 1 and result.scores['late'] == 0
+    assert (
+        result.curves.val_map.idxmax() == 3
+        and result.scores['best_epoch'] == 1
+        and result.scores['late'] == 0
+    )
 
 
 def test_late_speaks_of_every_stage_after_an_interruption_too(folder, tmp_path):
-    given = config(folder, regime='linear_init', linear_epochs=2, epochs=6, lr=1e-30, freeze_batchnorm=True)   # the second stage keeps its first epoch
+    given = config(
+        folder, regime='linear_init', linear_epochs=2, epochs=6, lr=1e-30, freeze_batchnorm=True
+    )  # the second stage keeps its first epoch
     whole = training.train(given)
-    class Stop(Exception): pass
+
+    class Stop(Exception):
+        pass
+
     def stop(curves):
-        if curves.stage.max() == 2: raise Stop
-    with pytest.raises(Stop): training.train(given, root=tmp_path / 'stopped', on_epoch=stop)
+        if curves.stage.max() == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        training.train(given, root=tmp_path / 'stopped', on_epoch=stop)
     resumed = training.train(given, root=tmp_path / 'stopped')
-    assert whole.scores['best_stage'] == 2 and whole.scores['best_epoch'] == 1 and whole.scores['late'] == resumed.scores['late'] == 1
+    assert (
+        whole.scores['best_stage'] == 2
+        and whole.scores['best_epoch'] == 1
+        and whole.scores['late'] == resumed.scores['late'] == 1
+    )
 
 
 def test_a_batch_that_batch_normalisation_cannot_take_is_explained(folder):
-    given = {'image_size': 8, 'train_images': 33, 'batch_size': 37}   # an epoch of 38: the last batch is one image, of one pixel in the end
-    with pytest.raises(SpmlError, match=r'cannot train on a batch of 1: Expected more than 1 value.*batch_size, a larger image_size, or freeze_batchnorm: true'): training.train(config(folder, **given))
+    given = {
+        'image_size': 8,
+        'train_images': 33,
+        'batch_size': 37,
+    }  # an epoch of 38: the last batch is one image, of one pixel in the end
+    with pytest.raises(
+        SpmlError,
+        match=r'cannot train on a batch of 1: Expected more than 1 value.*batch_size, a larger image_size, or freeze_batchnorm: true',
+    ):
+        training.train(config(folder, **given))
     assert len(training.train(config(folder, freeze_batchnorm=True, **given)).curves) == 2
 
 
@@ -252,13 +387,19 @@ def test_fp16_on_a_cpu_is_said_to_be_slow(folder, precision):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
         training.train(config(folder, precision=precision, epochs=1, device='cpu', regime='linear'))
-    assert any('precision: fp16 is several times slower' in str(w.message) for w in caught) == (precision == 'fp16')
+    assert any('precision: fp16 is several times slower' in str(w.message) for w in caught) == (
+        precision == 'fp16'
+    )
 
 
 # ---- side information
 
+
 @pytest.fixture
-def counted(folder, tmp_path): return config(folder, loss='epr_count', side=str(draw_side(folder, tmp_path / 'side.csv')), lr=1e-3)
+def counted(folder, tmp_path):
+    return config(
+        folder, loss='epr_count', side=str(draw_side(folder, tmp_path / 'side.csv')), lr=1e-3
+    )
 
 
 @pytest.mark.parametrize('loss', ['epr_count', 'pseudo_scores'])
@@ -271,11 +412,19 @@ def test_it_is_used_and_a_changed_file_is_another_run(counted, folder, tmp_path)
     table = pd.read_csv(tmp_path / 'side.csv')
     table.assign(count=0).to_csv(tmp_path / 'side.csv', index=False)
     second = training.train(counted)
-    assert first.folder != second.folder and not np.allclose(first.curves.loss, second.curves.loss) and not np.array_equal(first.logits['test'], second.logits['test'])
-    with pytest.raises(SpmlError, match='has changed since this run was named'): training.train(first.config)   # its name holds the content
+    assert (
+        first.folder != second.folder
+        and not np.allclose(first.curves.loss, second.curves.loss)
+        and not np.array_equal(first.logits['test'], second.logits['test'])
+    )
+    with pytest.raises(SpmlError, match='has changed since this run was named'):
+        training.train(first.config)  # its name holds the content
     (tmp_path / 'elsewhere').mkdir()
     draw_side(folder, tmp_path / 'elsewhere' / 'side.csv')
-    assert training.train(replace(counted, side=str(tmp_path / 'elsewhere' / 'side.csv'))).folder == first.folder
+    assert (
+        training.train(replace(counted, side=str(tmp_path / 'elsewhere' / 'side.csv'))).folder
+        == first.folder
+    )
 
 
 def test_a_done_run_needs_its_side_information_no_more(counted, folder, tmp_path):
@@ -283,15 +432,27 @@ def test_a_done_run_needs_its_side_information_no_more(counted, folder, tmp_path
     (tmp_path / 'side.csv').unlink()
     before = predict(result.folder, folder / 'images')
     after = predict(export(result.folder, tmp_path / 'model.safetensors'), folder / 'images')
-    assert len(before) == 60 and np.allclose(before.select_dtypes(float), after.select_dtypes(float), atol=1e-5) and before.select_dtypes(float).shape[1] == 3
+    assert (
+        len(before) == 60
+        and np.allclose(before.select_dtypes(float), after.select_dtypes(float), atol=1e-5)
+        and before.select_dtypes(float).shape[1] == 3
+    )
     row = runs.load().iloc[0]
     assert row.side.startswith('side.csv@') and row.key.startswith('epr_count-photos-')
-    assert not [name for name in torch.load(result.folder / 'best.pt', weights_only=True)['method'] if 'side' in name]
+    assert not [
+        name
+        for name in torch.load(result.folder / 'best.pt', weights_only=True)['method']
+        if 'side' in name
+    ]
 
 
 def test_a_kind_that_the_file_lacks_is_named_before_anything_is_written(counted, tmp_path):
     table = pd.read_csv(tmp_path / 'side.csv')
     table[['image', 'group']].to_csv(tmp_path / 'side.csv', index=False)
     for loss, kind in (('epr_count', 'count'), ('pseudo_scores', 'scores')):
-        with pytest.raises(SpmlError, match=f'the method needs {kind} of each training image, and the file of side information holds group'): training.train(replace(counted, loss=loss))
+        with pytest.raises(
+            SpmlError,
+            match=f'the method needs {kind} of each training image, and the file of side information holds group',
+        ):
+            training.train(replace(counted, loss=loss))
     assert not [p for p in settings.path('runs').glob('*') if p.is_dir()]

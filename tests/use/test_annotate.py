@@ -1,4 +1,5 @@
 "Labelling: nothing that was answered is lost, the sample is a fair draw, doubtful labels and intervals are those of plain loops."
+
 import os
 import re
 from collections import Counter
@@ -34,20 +35,34 @@ def folder(tmp_path):
 
 # ---- answers
 
+
 def test_what_is_answered_is_read_back_and_the_rest_waits(folder):
     sheet = Sheet(folder, CLASSES, sample=6)
     given = {image: [CLASSES[k % 3]] for k, image in enumerate(sheet.waiting())}
-    for image, names in list(given.items())[:10]: sheet.answer(image, names)
+    for image, names in list(given.items())[:10]:
+        sheet.answer(image, names)
     again = Sheet(folder, sample=6)
-    assert again.class_names == CLASSES and again.sample == sheet.sample and again.waiting() == list(given)[10:]
-    for image in again.waiting(): again.answer(image, given[image])
-    for image in again.waiting(full=True): again.answer(image, ['cat', 'tree'])
+    assert (
+        again.class_names == CLASSES
+        and again.sample == sheet.sample
+        and again.waiting() == list(given)[10:]
+    )
+    for image in again.waiting():
+        again.answer(image, given[image])
+    for image in again.waiting(full=True):
+        again.answer(image, ['cat', 'tree'])
     data = read_folder(folder, 'photos')
     row = {name: k for k, name in enumerate(data.image_names)}
-    for image, names in given.items(): assert data.labels[row[image]].tolist() == [int(name in names) for name in CLASSES]
+    for image, names in given.items():
+        assert data.labels[row[image]].tolist() == [int(name in names) for name in CLASSES]
     sample = np.flatnonzero(data.split != 'train')
-    assert sorted(np.array(data.image_names)[sample]) == sorted(sheet.sample) and len(data.rows('val')) == len(data.rows('test')) == 3
-    assert (data.labels[sample] == [1, -1, 1]).all() and not set(data.image_names) ^ set(sheet.images)
+    assert (
+        sorted(np.array(data.image_names)[sample]) == sorted(sheet.sample)
+        and len(data.rows('val')) == len(data.rows('test')) == 3
+    )
+    assert (data.labels[sample] == [1, -1, 1]).all() and not set(data.image_names) ^ set(
+        sheet.images
+    )
 
 
 def test_an_answer_that_cannot_be_written_leaves_the_table_as_it_was(folder, monkeypatch):
@@ -55,23 +70,37 @@ def test_an_answer_that_cannot_be_written_leaves_the_table_as_it_was(folder, mon
     first, second, *_ = sheet.waiting()
     sheet.answer(first, ['cat'])
     before = sheet.file.read_bytes()
-    def full(*_): raise OSError(28, 'No space left on device')
+
+    def full(*_):
+        raise OSError(28, 'No space left on device')
+
     monkeypatch.setattr(os, 'replace', full)
-    with pytest.raises(SpmlError, match='could not be written'): sheet.answer(second, ['dog'])
+    with pytest.raises(SpmlError, match='could not be written'):
+        sheet.answer(second, ['dog'])
     monkeypatch.undo()
-    assert sheet.file.read_bytes() == before and sheet.waiting()[0] == second and {f.name for f in folder.iterdir()} <= {'images', 'labels.csv', '.labels.csv.lock'}
+    assert (
+        sheet.file.read_bytes() == before
+        and sheet.waiting()[0] == second
+        and {f.name for f in folder.iterdir()} <= {'images', 'labels.csv', '.labels.csv.lock'}
+    )
 
 
 def test_a_name_that_no_table_can_hold_is_told(folder):
     os.rename(folder / 'images' / '07.png', os.fsencode(folder / 'images') + b'/caf\xe9.png')
-    with pytest.raises(SpmlError, match=r"names that are not UTF-8: 'caf\\udce9.png'. Rename"): Sheet(folder, CLASSES)
+    with pytest.raises(SpmlError, match=r"names that are not UTF-8: 'caf\\udce9.png'. Rename"):
+        Sheet(folder, CLASSES)
 
 
 def test_two_windows_on_one_folder_lose_nothing(folder):
     one, other = Sheet(folder, CLASSES, sample=4), Sheet(folder, ['bird'], sample=4)
-    for sheet, names in ((one, ['cat']), (other, ['bird']), (one, ['dog'])): sheet.answer(sheet.waiting()[0], names)
+    for sheet, names in ((one, ['cat']), (other, ['bird']), (one, ['dog'])):
+        sheet.answer(sheet.waiting()[0], names)
     table = Sheet(folder).table()
-    assert len(table) == 3 and (table.drop(columns='split') == '1').sum().sum() == 3 and {'bird', *CLASSES} <= set(table)
+    assert (
+        len(table) == 3
+        and (table.drop(columns='split') == '1').sum().sum() == 3
+        and {'bird', *CLASSES} <= set(table)
+    )
 
 
 def test_a_class_that_another_window_has_added_is_unknown_and_not_absent(folder):
@@ -92,67 +121,128 @@ def test_an_answer_may_be_given_again_and_none_means_absent(folder):
     sheet.answer(image, ['cat'])
     sheet.answer(image, [])
     sheet.answer(tested, [])
-    assert (sheet.table().loc[[image, tested], CLASSES] == '0').all(axis=None) and len(sheet.table()) == 2
-    with pytest.raises(SpmlError, match="'bird' is no class; there are cat, dog, tree"): sheet.answer(image, ['bird'])
+    assert (sheet.table().loc[[image, tested], CLASSES] == '0').all(axis=None) and len(
+        sheet.table()
+    ) == 2
+    with pytest.raises(SpmlError, match="'bird' is no class; there are cat, dog, tree"):
+        sheet.answer(image, ['bird'])
 
 
 def test_the_sample_is_drawn_by_names_alone(folder):
     "Whatever was labelled before, whoever has a table already, and however many are wanted."
     sheet = Sheet(folder, CLASSES, sample=6)
-    for image in sheet.waiting()[:7]: sheet.answer(image, ['dog'])
+    for image in sheet.waiting()[:7]:
+        sheet.answer(image, ['dog'])
     larger = Sheet(folder, CLASSES, sample=12)
     assert larger.sample[:6] == sheet.sample and Sheet(folder, sample=6).sample == sheet.sample
-    pd.DataFrame({'image': sorted(sheet.images), 'positives': 'cat'}).to_csv(folder / 'labels.csv', index=False)
-    own = Sheet(folder, CLASSES, sample=6)   # one label a photo, none in full
-    assert own.sample == sheet.sample and own.waiting() == [] and own.waiting(full=True) == sorted(own.sample, key=own.images.index)
+    pd.DataFrame({'image': sorted(sheet.images), 'positives': 'cat'}).to_csv(
+        folder / 'labels.csv', index=False
+    )
+    own = Sheet(folder, CLASSES, sample=6)  # one label a photo, none in full
+    assert (
+        own.sample == sheet.sample
+        and own.waiting() == []
+        and own.waiting(full=True) == sorted(own.sample, key=own.images.index)
+    )
     own.answer(own.sample[0], ['cat', 'dog'])
     assert own.table().split.eq('test').sum() == 1 and len(own.table()) == 30
     marked = sorted(sheet.images)[:3]
-    pd.DataFrame({'image': sorted(sheet.images), 'positives': 'cat', 'split': ['test'] * 3 + ['train'] * 27}).to_csv(folder / 'labels.csv', index=False)
-    assert sorted(Sheet(folder).sample) == marked and set(marked) < set(Sheet(folder, sample=5).sample)
+    pd.DataFrame(
+        {'image': sorted(sheet.images), 'positives': 'cat', 'split': ['test'] * 3 + ['train'] * 27}
+    ).to_csv(folder / 'labels.csv', index=False)
+    assert sorted(Sheet(folder).sample) == marked and set(marked) < set(
+        Sheet(folder, sample=5).sample
+    )
 
 
 @pytest.mark.parametrize('kind', ['labels', 'positives', 'columns'])
 def test_a_table_of_any_layout_keeps_what_it_says(folder, kind):
-    names = sorted(str(f.relative_to(folder / 'images')) for f in (folder / 'images').rglob('*.png'))
+    names = sorted(
+        str(f.relative_to(folder / 'images')) for f in (folder / 'images').rglob('*.png')
+    )
     cells = [['cat', 'cat | dog', 'tree', ''][k % 4] for k in range(29)]
     table = pd.DataFrame({'image': names[:29], kind: cells})
-    if kind == 'columns': table = pd.DataFrame({'image': names[:29], **{name: ['1' if name in cell else ['0', ''][k % 2] for k, cell in enumerate(cells)] for name in CLASSES}})
+    if kind == 'columns':
+        table = pd.DataFrame(
+            {
+                'image': names[:29],
+                **{
+                    name: [
+                        '1' if name in cell else ['0', ''][k % 2] for k, cell in enumerate(cells)
+                    ]
+                    for name in CLASSES
+                },
+            }
+        )
     table.to_csv(folder / 'labels.csv', index=False)
     before = read_folder(folder, 'photos')
     Sheet(folder).answer(names[29], ['tree'])
     after = read_folder(folder, 'photos')
     order = [after.class_names.index(name) for name in before.class_names]
-    assert sorted(after.class_names) == CLASSES and (after.labels[:29, order] == before.labels).all() and after.image_names[29] == names[29]
+    assert (
+        sorted(after.class_names) == CLASSES
+        and (after.labels[:29, order] == before.labels).all()
+        and after.image_names[29] == names[29]
+    )
 
 
-@pytest.mark.parametrize('text, told', [
-    ('file,cat\n00.png,1\n', "Rename the first column 'file' to `image`"), ('image,cat\n05.png,1\n./05.png,0\n', 'several rows for: 05.png'), ('', 'is empty'),
-    ('image,cat\n05.png,yes\n', "cell 'yes'"), ('image,cat|dog\n05.png,1\n', 'no class can be called'), ('image,Split\n05.png,1\n', 'no class can be called')])
+@pytest.mark.parametrize(
+    'text, told',
+    [
+        ('file,cat\n00.png,1\n', "Rename the first column 'file' to `image`"),
+        ('image,cat\n05.png,1\n./05.png,0\n', 'several rows for: 05.png'),
+        ('', 'is empty'),
+        ('image,cat\n05.png,yes\n', "cell 'yes'"),
+        ('image,cat|dog\n05.png,1\n', 'no class can be called'),
+        ('image,Split\n05.png,1\n', 'no class can be called'),
+    ],
+)
 def test_a_table_that_cannot_be_read_is_left_alone(folder, text, told):
     (folder / 'labels.csv').write_text(text)
-    with pytest.raises(SpmlError, match=told): Sheet(folder, CLASSES)
+    with pytest.raises(SpmlError, match=told):
+        Sheet(folder, CLASSES)
     assert (folder / 'labels.csv').read_text() == text
 
 
 def test_classes_have_usable_names(folder):
-    with pytest.raises(SpmlError, match=r'no class to choose from.*classes = "cat\|dog" in the notebook'): Sheet(folder)
-    for name in ('split', 'Split', 'a|b', ' '):   # what the reader of the table refuses would lose the labels
-        with pytest.raises(SpmlError, match=f'no class can be called {re.escape(repr(name.strip()))}'): Sheet(folder, [name])
+    with pytest.raises(
+        SpmlError, match=r'no class to choose from.*classes = "cat\|dog" in the notebook'
+    ):
+        Sheet(folder)
+    for name in (
+        'split',
+        'Split',
+        'a|b',
+        ' ',
+    ):  # what the reader of the table refuses would lose the labels
+        with pytest.raises(
+            SpmlError, match=f'no class can be called {re.escape(repr(name.strip()))}'
+        ):
+            Sheet(folder, [name])
     sheet = Sheet(folder, CLASSES, sample=2)
-    for image in sheet.sample: sheet.answer(image, ['cat'])
+    for image in sheet.sample:
+        sheet.answer(image, ['cat'])
     for name in ('Labels', 'x|y', ''):
-        with pytest.raises(SpmlError, match='no class can be called'): sheet.add(name)
-    assert sheet.add(' dog') == 'dog' and sheet.class_names == CLASSES and sheet.waiting(full=True) == []   # it was there
+        with pytest.raises(SpmlError, match='no class can be called'):
+            sheet.add(name)
+    assert (
+        sheet.add(' dog') == 'dog'
+        and sheet.class_names == CLASSES
+        and sheet.waiting(full=True) == []
+    )  # it was there
     sheet.add('bird')
-    assert sorted(sheet.waiting(full=True)) == sorted(sheet.sample)   # a new class is unknown on the sample
+    assert sorted(sheet.waiting(full=True)) == sorted(
+        sheet.sample
+    )  # a new class is unknown on the sample
 
 
 def test_the_sheet_reads_what_the_loader_reads(folder):
     "Blanks around a name, a cell of blanks, 1.0, and a table that is only begun."
     (folder / 'labels.csv').write_text('image, cat,dog \n05.png,1.0, \n06.png, ,\n')
     sheet = Sheet(folder, ['cat', 'dog'])
-    assert sheet.class_names == ['cat', 'dog'] and sheet.table()[['cat', 'dog']].to_numpy().tolist() == [['1', ''], ['', '']]
+    assert sheet.class_names == ['cat', 'dog'] and sheet.table()[
+        ['cat', 'dog']
+    ].to_numpy().tolist() == [['1', ''], ['', '']]
     assert '06.png' in sheet.waiting() and '05.png' not in sheet.waiting()
     for begun in ('image,cat,dog\n', 'image,positives\n05.png,\n'):
         (folder / 'labels.csv').write_text(begun)
@@ -163,59 +253,111 @@ def test_an_accent_spelled_otherwise_names_the_same_photo(tmp_path):
     "é is one character to some systems and two to others: the table of one, the photos of the other."
     (tmp_path / 'images').mkdir()
     composed, apart = 'caf\xe9.png', 'cafe\u0301.png'
-    for name in (apart, 'x.png'): Image.new('RGB', (4, 4)).save(tmp_path / 'images' / name)
-    (tmp_path / 'labels.csv').write_text(f'image,cat,dog,split\n{composed},1,0,test\n', encoding='utf-8')
+    for name in (apart, 'x.png'):
+        Image.new('RGB', (4, 4)).save(tmp_path / 'images' / name)
+    (tmp_path / 'labels.csv').write_text(
+        f'image,cat,dog,split\n{composed},1,0,test\n', encoding='utf-8'
+    )
     sheet = Sheet(tmp_path)
     assert sheet.images == Sheet(tmp_path).images and set(sheet.images) == {apart, 'x.png'}
-    assert sheet.sample == [apart] and sheet.waiting() == ['x.png'] and sheet.waiting(full=True) == []
+    assert (
+        sheet.sample == [apart] and sheet.waiting() == ['x.png'] and sheet.waiting(full=True) == []
+    )
     sheet.answer(apart, ['dog']), sheet.answer('x.png', ['cat'])
     assert sheet.table().loc[apart].tolist() == ['0', '1', 'test'] and len(sheet.table()) == 2
 
 
 def test_photos_that_lie_elsewhere_are_found(folder):
     (folder / 'images').rename(folder / 'cat')
-    with pytest.raises(SpmlError, match='There is cat/. Rename it to images'): Sheet(folder, CLASSES)
+    with pytest.raises(SpmlError, match='There is cat/. Rename it to images'):
+        Sheet(folder, CLASSES)
     (folder / 'cat' / '05.png').rename(folder / '05.png')
     (folder / 'dog').mkdir()
     (folder / '05.png').rename(folder / 'dog' / '05.png')
-    with pytest.raises(SpmlError, match='one folder for each class'): Sheet(folder, CLASSES)
-    with pytest.raises(SpmlError, match='is not there'): Sheet(folder / 'none', CLASSES)
+    with pytest.raises(SpmlError, match='one folder for each class'):
+        Sheet(folder, CLASSES)
+    with pytest.raises(SpmlError, match='is not there'):
+        Sheet(folder / 'none', CLASSES)
 
 
-@pytest.mark.parametrize('text, names', [
-    ('2', ['car']), ('cat', ['cat']), ('CAT', ['cat']), ('t', ['traffic light']), ('3 1', ['traffic light', 'cat']), ('1, 3', ['cat', 'traffic light']),
-    ('cat, traffic light', ['cat', 'traffic light']), ('1 1', ['cat']), ('', []), ('7', ['7'])])
-def test_what_is_typed_is_understood(text, names): assert understood(text, ['cat', 'car', 'traffic light', '7']) == names
+@pytest.mark.parametrize(
+    'text, names',
+    [
+        ('2', ['car']),
+        ('cat', ['cat']),
+        ('CAT', ['cat']),
+        ('t', ['traffic light']),
+        ('3 1', ['traffic light', 'cat']),
+        ('1, 3', ['cat', 'traffic light']),
+        ('cat, traffic light', ['cat', 'traffic light']),
+        ('1 1', ['cat']),
+        ('', []),
+        ('7', ['7']),
+    ],
+)
+def test_what_is_typed_is_understood(text, names):
+    assert understood(text, ['cat', 'car', 'traffic light', '7']) == names
 
 
-@pytest.mark.parametrize('text, told', [('ca', "'ca' may mean cat, car"), ('9', 'a number from 1 to 2'), ('0', "'0' is no class"), ('dog', "'dog' is no class"), ('cat dog', "'cat dog' is no class")])
+@pytest.mark.parametrize(
+    'text, told',
+    [
+        ('ca', "'ca' may mean cat, car"),
+        ('9', 'a number from 1 to 2'),
+        ('0', "'0' is no class"),
+        ('dog', "'dog' is no class"),
+        ('cat dog', "'cat dog' is no class"),
+    ],
+)
 def test_what_is_not_understood_is_told(text, told):
-    with pytest.raises(SpmlError, match=told): understood(text, ['cat', 'car'])
+    with pytest.raises(SpmlError, match=told):
+        understood(text, ['cat', 'car'])
 
 
 # ---- judges
 
+
 def test_nobody_judges_a_photo_it_was_trained_on(photo_folder, monkeypatch):
     task = training.make_task(config(photo_folder, labels='full'))
     task, seen = replace(task, side={'row': task.train}), []
+
     def train(given, *, task, root):
         seen.append((set(task.train), set(task.test), len(task.observed)))
-        assert task.side['row'].tolist() == task.train.tolist()   # what is known of a photo stays with it
+        assert (
+            task.side['row'].tolist() == task.train.tolist()
+        )  # what is known of a photo stays with it
         return SimpleNamespace(logits={'test': np.repeat(task.test[:, None], 3, axis=1) / 10})
+
     monkeypatch.setattr(annotate, 'train', train)
     said = annotate.judged(config(photo_folder), task)
-    assert np.allclose(said, 1 / (1 + np.exp(-task.train / 10))[:, None])   # each photo has its own answer
-    assert all(not taught & judged and taught | judged == set(task.train) and n == len(taught) for taught, judged, n in seen) and len(seen) == 2
+    assert np.allclose(
+        said, 1 / (1 + np.exp(-task.train / 10))[:, None]
+    )  # each photo has its own answer
+    assert (
+        all(
+            not taught & judged and taught | judged == set(task.train) and n == len(taught)
+            for taught, judged, n in seen
+        )
+        and len(seen) == 2
+    )
 
 
 def test_judges_compute_no_features_again(photo_folder, monkeypatch, tmp_path):
     monkeypatch.setenv('SPML_NB_CACHE', str(tmp_path / 'cache'))
     given, computed = config(photo_folder, labels='full', regime='linear'), []
-    monkeypatch.setattr(batches, '_keep', lambda *args, keep=batches._keep: (computed.append(args), keep(*args)))
+    monkeypatch.setattr(
+        batches, '_keep', lambda *args, keep=batches._keep: (computed.append(args), keep(*args))
+    )
     training.train(given)
     first = len(computed)
     said = annotate.judged(given, training.make_task(given))
-    assert first and len(computed) == first and said.shape == (38, 3) and (0 < said).all() and (said < 1).all()
+    assert (
+        first
+        and len(computed) == first
+        and said.shape == (38, 3)
+        and (0 < said).all()
+        and (said < 1).all()
+    )
 
 
 def test_judges_of_changed_labels_are_new_ones(photo_folder):
@@ -224,10 +366,11 @@ def test_judges_of_changed_labels_are_new_ones(photo_folder):
     table = pd.read_csv(photo_folder / 'labels.csv')
     table.loc[0, 'labels'] = 'red|blue'
     table.to_csv(photo_folder / 'labels.csv', index=False)
-    annotate.judged(given, training.make_task(given))   # a run that is done would refuse other data
+    annotate.judged(given, training.make_task(given))  # a run that is done would refuse other data
 
 
 # ---- lists
+
 
 def test_lists_are_those_of_plain_loops():
     random = np.random.default_rng(0)
@@ -236,12 +379,27 @@ def test_lists_are_those_of_plain_loops():
     mean = [np.mean([p[i, c] for i in range(20) if z[i, c] > 0]) for c in range(4)]
     entries = sorted((p[i, c] / mean[c], i, c) for i in range(20) for c in range(4) if z[i, c] > 0)
     assert np.allclose(wrong[['support', 'row', 'class']], entries)
+
     def odds(i, c):
         s, n = np.log(p[:, c] / (1 - p[:, c])), sum(z[:, c] > 0)
-        t, u = np.mean([s[k] for k in range(20) if z[k, c] > 0]), np.mean([s[k] for k in range(20) if z[k, c] <= 0])
+        t, u = (
+            np.mean([s[k] for k in range(20) if z[k, c] > 0]),
+            np.mean([s[k] for k in range(20) if z[k, c] <= 0]),
+        )
         variance = sum((s[k] - (t if z[k, c] > 0 else u)) ** 2 for k in range(20)) / 20 + 1e-3
-        return n / (n + 10) * (t - u) / variance * (s[i] - (t + u) / 2) + np.log((n + 1) / (20 - n + 1))
-    rest = sorted(((1 / (1 + np.exp(-odds(i, c))), i, c) for i in range(20) for c in range(4) if z[i, c] <= 0), reverse=True)
+        return n / (n + 10) * (t - u) / variance * (s[i] - (t + u) / 2) + np.log(
+            (n + 1) / (20 - n + 1)
+        )
+
+    rest = sorted(
+        (
+            (1 / (1 + np.exp(-odds(i, c))), i, c)
+            for i in range(20)
+            for c in range(4)
+            if z[i, c] <= 0
+        ),
+        reverse=True,
+    )
     assert np.allclose(missing[['probability', 'row', 'class']], rest)
     assert (z[wrong['row'], wrong.instead] <= 0).all()
 
@@ -265,7 +423,13 @@ def test_a_method_that_leaves_a_class_near_one_half_fills_no_list():
     random = np.random.default_rng(0)
     z = np.zeros((200, 2), np.int8)
     z[np.arange(200), np.arange(200) % 2] = 1
-    p = np.stack([0.6 + 0.1 * random.random(200), np.where(z[:, 1] > 0, 0.5, 0.2) + 0.1 * random.random(200)], axis=1)
+    p = np.stack(
+        [
+            0.6 + 0.1 * random.random(200),
+            np.where(z[:, 1] > 0, 0.5, 0.2) + 0.1 * random.random(200),
+        ],
+        axis=1,
+    )
     p[:8:2, 1] = 0.55
     _, missing = annotate.doubtful(p, z)
     assert set(missing['row'][:4]) == {0, 2, 4, 6} and (missing['class'][:4] == 1).all()
@@ -273,43 +437,62 @@ def test_a_method_that_leaves_a_class_near_one_half_fills_no_list():
 
 # ---- the sample
 
+
 def test_a_photo_of_the_sample_trains_nobody(folder):
     sheet = Sheet(folder, CLASSES, sample=8)
-    for k, image in enumerate(sheet.waiting()): sheet.answer(image, [CLASSES[k % 3]])
-    for k, image in enumerate(sheet.waiting(full=True)): sheet.answer(image, [CLASSES[k % 3]])
+    for k, image in enumerate(sheet.waiting()):
+        sheet.answer(image, [CLASSES[k % 3]])
+    for k, image in enumerate(sheet.waiting(full=True)):
+        sheet.answer(image, [CLASSES[k % 3]])
     data = datasets.load(folder)
-    assert {data.image_names[row] for row in np.flatnonzero(data.split != 'train')} == set(sheet.sample) and len(data.rows('val')) == len(data.rows('test')) == 4
+    assert {data.image_names[row] for row in np.flatnonzero(data.split != 'train')} == set(
+        sheet.sample
+    ) and len(data.rows('val')) == len(data.rows('test')) == 4
 
 
 @pytest.mark.silent('A3')
 def test_one_half_of_the_sample_chooses_and_the_other_measures(folder):
     "By photo: an answer moves no other one, whoever goes on finds each where it was, and an older sample, all of it for testing, stays."
     sheet = Sheet(folder, CLASSES, sample=8)
-    assert sheet.part.keys() == set(sheet.sample) and sorted(sheet.part.values()) == ['test'] * 4 + ['val'] * 4
-    for k, image in enumerate(sheet.waiting()): sheet.answer(image, [CLASSES[k % 3]])
+    assert (
+        sheet.part.keys() == set(sheet.sample)
+        and sorted(sheet.part.values()) == ['test'] * 4 + ['val'] * 4
+    )
+    for k, image in enumerate(sheet.waiting()):
+        sheet.answer(image, [CLASSES[k % 3]])
     for k, image in enumerate(sheet.sample[::-1]):
-        sheet.answer(image, CLASSES[:k % 4])
+        sheet.answer(image, CLASSES[: k % 4])
         again = Sheet(folder, sample=8)
         table = again.table()
-        assert sorted(again.sample) == sorted(sheet.sample) and again.part[image] == sheet.part[image] == table.split[image]
+        assert (
+            sorted(again.sample) == sorted(sheet.sample)
+            and again.part[image] == sheet.part[image] == table.split[image]
+        )
         assert Counter(again.part.values()) == {'val': 4, 'test': 4}
     data = datasets.load(folder)
     for part in ('val', 'test'):
-        assert {data.image_names[row] for row in data.rows(part)} == {name for name, own in sheet.part.items() if own == part}
+        assert {data.image_names[row] for row in data.rows(part)} == {
+            name for name, own in sheet.part.items() if own == part
+        }
         assert (data.labels[data.rows(part)] != 0).all()
     larger = Sheet(folder, sample=12)
-    assert larger.part.items() > sheet.part.items() and Counter(larger.part.values()) == {'val': 6, 'test': 6}
+    assert larger.part.items() > sheet.part.items() and Counter(larger.part.values()) == {
+        'val': 6,
+        'test': 6,
+    }
     sheet.file.write_text(sheet.file.read_text().replace(',val', ',test'))
     assert Counter(Sheet(folder, sample=12).part.values()) == {'test': 8, 'val': 4}
 
 
 # ---- names that no table can hold
 
+
 @pytest.mark.silent('C9')
 @pytest.mark.parametrize('name', ['a\rb.png', 'a\nb.png', '\x1b[2J.png', 'a\x85b.png'])
 def test_a_photo_whose_name_would_break_the_table_is_refused_before_anything_is_asked(folder, name):
     (folder / 'images' / '05.png').rename(folder / 'images' / name)
-    with pytest.raises(SpmlError) as caught: Sheet(folder, CLASSES)
+    with pytest.raises(SpmlError) as caught:
+        Sheet(folder, CLASSES)
     assert ascii(name)[1:-1] in str(caught.value) and not (folder / 'labels.csv').exists()
 
 
@@ -319,10 +502,14 @@ def test_a_table_that_could_not_be_read_any_more_does_not_replace_the_old_one(fo
     first, second, *_ = sheet.waiting()
     sheet.answer(first, ['cat'])
     before = sheet.file.read_bytes()
-    def careless(table, file, **_): file.write_text('image,cat\na\rb.png,1\n')
+
+    def careless(table, file, **_):
+        file.write_text('image,cat\na\rb.png,1\n')
+
     with monkeypatch.context() as patched:
         patched.setattr(pd.DataFrame, 'to_csv', careless)
-        with pytest.raises(SpmlError, match='labels.csv stays as it is'): sheet.answer(second, ['dog'])
+        with pytest.raises(SpmlError, match='labels.csv stays as it is'):
+            sheet.answer(second, ['dog'])
     assert sheet.file.read_bytes() == before and sheet.waiting()[0] == second
     sheet.answer(second, ['dog'])
     assert sheet.table().loc[second, 'dog'] == '1'
@@ -332,6 +519,11 @@ def test_a_table_that_could_not_be_read_any_more_does_not_replace_the_old_one(fo
 def test_labels_keep_exact_names(folder):
     (folder / 'images' / '05.png').rename(folder / 'images' / "=x.png")
     sheet = Sheet(folder, ['=1+1', '-a', '<b>'])
-    for image in sheet.waiting(): sheet.answer(image, ['=1+1', '<b>'])
+    for image in sheet.waiting():
+        sheet.answer(image, ['=1+1', '<b>'])
     data = read_folder(folder, 'photos')
-    assert data.class_names == ['=1+1', '-a', '<b>'] and '=x.png' in data.image_names and data.labels[:, [0, 2]].all()
+    assert (
+        data.class_names == ['=1+1', '-a', '<b>']
+        and '=x.png' in data.image_names
+        and data.labels[:, [0, 2]].all()
+    )

@@ -1,4 +1,5 @@
 "A threshold from a few fully labelled photos: the best there, kept with the run, read by all who use it, and refused without such photos."
+
 import json
 
 import numpy as np
@@ -28,7 +29,9 @@ def sample(made, folder, rows, **columns):
     "Some of the photos as a folder, with other columns beside or instead of `labels` (None: without it)."
     folder.mkdir()
     (folder / 'images').symlink_to(made.folder / 'images')
-    table = pd.read_csv(made.folder / 'labels.csv')[['image', 'labels']].iloc[rows].assign(**columns)
+    table = (
+        pd.read_csv(made.folder / 'labels.csv')[['image', 'labels']].iloc[rows].assign(**columns)
+    )
     table.dropna(axis=1, how='all').to_csv(folder / 'labels.csv', index=False)
     return folder
 
@@ -41,14 +44,38 @@ def test_the_threshold_is_the_best_of_the_sample_and_everybody_reads_it(made, ru
     data = made.data.labels[rows] > 0
     p = predict(run, [made.data.images[row] for row in rows])[made.data.class_names].to_numpy()
     scores = {t: metrics.f1(p, data, threshold=t) for t in np.unique(p)}
-    assert found.f1 == max(scores.values()) == scores[min(t for t in scores if t >= found.threshold)] and found.f1_before == metrics.f1(p, data, threshold=before) <= found.f1
-    assert (found.before, found.photos, found.labels_a_photo) == (before, 16, data.sum(1).mean()) and found.named == (p >= found.threshold).sum(1).mean()
-    assert predict(run, made.test).attrs['threshold'] == training.evaluate(run)[0]['threshold'] == evaluate(run, made.folder).threshold == found.threshold
-    assert open_model(export(run, tmp_path / 'm.safetensors')).threshold == found.threshold == open_run(run).threshold() != before
+    assert (
+        found.f1 == max(scores.values()) == scores[min(t for t in scores if t >= found.threshold)]
+        and found.f1_before == metrics.f1(p, data, threshold=before) <= found.f1
+    )
+    assert (found.before, found.photos, found.labels_a_photo) == (
+        before,
+        16,
+        data.sum(1).mean(),
+    ) and found.named == (p >= found.threshold).sum(1).mean()
+    assert (
+        predict(run, made.test).attrs['threshold']
+        == training.evaluate(run)[0]['threshold']
+        == evaluate(run, made.folder).threshold
+        == found.threshold
+    )
+    assert (
+        open_model(export(run, tmp_path / 'm.safetensors')).threshold
+        == found.threshold
+        == open_run(run).threshold()
+        != before
+    )
     text = (write_folder(run, tmp_path / 'card') / 'README.md').read_text()
-    assert f'{found.threshold:.4g}' in text and '16 fully labelled photos of few' in text and 'epoch and the threshold' not in text
-    assert 'its threshold was chosen on photos of this folder' in evaluate(run, folder, 'all').heading and 'its threshold' not in evaluate(run, made.folder).heading
-    assert calibrate(run, folder).before == found.threshold   # what was in use
+    assert (
+        f'{found.threshold:.4g}' in text
+        and '16 fully labelled photos of few' in text
+        and 'epoch and the threshold' not in text
+    )
+    assert (
+        'its threshold was chosen on photos of this folder' in evaluate(run, folder, 'all').heading
+        and 'its threshold' not in evaluate(run, made.folder).heading
+    )
+    assert calibrate(run, folder).before == found.threshold  # what was in use
     assert (run / 'result.json').read_bytes() == result
     (run / CALIBRATION).unlink()
     assert open_model(run).threshold == before
@@ -57,13 +84,22 @@ def test_the_threshold_is_the_best_of_the_sample_and_everybody_reads_it(made, ru
 def test_the_command_says_what_changed(made, run, tmp_path, capsys):
     assert main(['calibrate', str(run), str(sample(made, tmp_path / 'few', range(20)))]) == 0
     told, stored = capsys.readouterr().out, json.loads((run / CALIBRATION).read_text())
-    for number in (f"{stored['threshold']:.4g}", f"{stored['before']:.4g}", '20 fully labelled', f"{100 * stored['f1']:.1f} %", f"{stored['named']:.2f}", f"{stored['labels_a_photo']:.2f}"):
+    for number in (
+        f"{stored['threshold']:.4g}",
+        f"{stored['before']:.4g}",
+        '20 fully labelled',
+        f"{100 * stored['f1']:.1f} %",
+        f"{stored['named']:.2f}",
+        f"{stored['labels_a_photo']:.2f}",
+    ):
         assert number in told
     assert stored['dataset'] == 'few'
 
 
 def test_a_class_that_a_complete_table_never_names_is_absent(made, run, tmp_path):
-    rows = [row for row in range(48) if made.data.labels[row, made.data.class_names.index('bright')] < 0]
+    rows = [
+        row for row in range(48) if made.data.labels[row, made.data.class_names.index('bright')] < 0
+    ]
     found = calibrate(run, sample(made, tmp_path / 'dark', rows))
     data = made.data.labels[rows] > 0
     p = predict(run, [made.data.images[row] for row in rows])[made.data.class_names].to_numpy()
@@ -71,12 +107,19 @@ def test_a_class_that_a_complete_table_never_names_is_absent(made, run, tmp_path
 
 
 def test_photos_with_unknown_labels_do_not_count(made, run, tmp_path):
-    cells = (pd.DataFrame(made.data.labels, columns=made.data.class_names) > 0).astype(int).astype(object)
+    cells = (
+        (pd.DataFrame(made.data.labels, columns=made.data.class_names) > 0)
+        .astype(int)
+        .astype(object)
+    )
     cells.iloc[12:, 0] = ''
     folder = sample(made, tmp_path / 'mixed', range(48), labels=None, **cells)
     assert calibrate(run, folder).photos == 12 and calibrate(run, folder) == calibrate(run, folder)
     cells.iloc[:, 0] = ''
-    with pytest.raises(SpmlError, match="'none' has no photo of which all 3 labels are known; its table says nothing of blue"):
+    with pytest.raises(
+        SpmlError,
+        match="'none' has no photo of which all 3 labels are known; its table says nothing of blue",
+    ):
         calibrate(run, sample(made, tmp_path / 'none', range(48), labels=None, **cells))
 
 
@@ -85,19 +128,37 @@ def test_of_the_folder_that_it_was_trained_on_only_validation_photos_count(made,
 
 
 def test_a_few_photos_bring_a_warning_with_the_range_of_other_samples(made, run, tmp_path):
-    with pytest.warns(UserWarning, match='rests on 6 fully labelled photos; 6 others may give any from [0-9.e-]+ to [0-9.e-]+'): calibrate(run, sample(made, tmp_path / 'few', range(6)))
+    with pytest.warns(
+        UserWarning,
+        match='rests on 6 fully labelled photos; 6 others may give any from [0-9.e-]+ to [0-9.e-]+',
+    ):
+        calibrate(run, sample(made, tmp_path / 'few', range(6)))
 
 
 def test_what_cannot_set_a_threshold_is_refused_and_changes_nothing(made, run, tmp_path):
-    one_each = sample(made, tmp_path / 'one', range(20), positives=pd.read_csv(made.folder / 'labels.csv').labels.str.split('|').str[0], labels=None)
-    with pytest.raises(SpmlError, match="'one' has no photo of which all 3 labels are known"): calibrate(run, one_each)
-    with pytest.raises(SpmlError, match=r'none of the 20 fully labelled photos'): calibrate(run, sample(made, tmp_path / 'other', range(20), labels='cat'))
-    with pytest.raises(SpmlError, match='is an exported model'): calibrate(export(run, tmp_path / 'm.safetensors'), one_each)
-    with pytest.raises(SpmlError, match='no run'): calibrate(tmp_path / 'gone', one_each)
+    one_each = sample(
+        made,
+        tmp_path / 'one',
+        range(20),
+        positives=pd.read_csv(made.folder / 'labels.csv').labels.str.split('|').str[0],
+        labels=None,
+    )
+    with pytest.raises(SpmlError, match="'one' has no photo of which all 3 labels are known"):
+        calibrate(run, one_each)
+    with pytest.raises(SpmlError, match=r'none of the 20 fully labelled photos'):
+        calibrate(run, sample(made, tmp_path / 'other', range(20), labels='cat'))
+    with pytest.raises(SpmlError, match='is an exported model'):
+        calibrate(export(run, tmp_path / 'm.safetensors'), one_each)
+    with pytest.raises(SpmlError, match='no run'):
+        calibrate(tmp_path / 'gone', one_each)
     assert not (run / CALIBRATION).exists()
 
 
 @pytest.mark.parametrize('content', ['{', '[]', '{"threshold": 3}', '{"threshold": "high"}', '{}'])
 def test_a_damaged_calibration_names_itself(run, content):
     (run / CALIBRATION).write_text(content)
-    with pytest.raises(SpmlError, match=r'calibration\.json is damaged .*Remove it to go back to the threshold of the training'): open_model(run)
+    with pytest.raises(
+        SpmlError,
+        match=r'calibration\.json is damaged .*Remove it to go back to the threshold of the training',
+    ):
+        open_model(run)

@@ -1,4 +1,5 @@
 """A trained run on any images: the same numbers as its evaluation, whole tables, and one clear message for what cannot be done."""
+
 import csv
 import json
 import os
@@ -34,11 +35,16 @@ from spml_nb.use.predictor import find_images
 def test_predictions_are_those_of_the_evaluation(made, name):
     result = made.run(name)
     table = predict(result.folder, made.test)
-    assert table.columns.tolist() == ['image', *CLASSES, 'labels'] and table.image.tolist() == list(map(str, made.test))
+    assert table.columns.tolist() == ['image', *CLASSES, 'labels'] and table.image.tolist() == list(
+        map(str, made.test)
+    )
     stored = 1 / (1 + np.exp(-result.logits['test'].astype(np.float64)))
     assert np.abs(table[CLASSES].to_numpy() - stored).max() < 1e-6 and np.ptp(stored) > 0.01
     threshold = result.scores['threshold']
-    assert table.labels.tolist() == ['|'.join(c for c, p in zip(CLASSES, row, strict=True) if p >= threshold) for row in table[CLASSES].to_numpy()]
+    assert table.labels.tolist() == [
+        '|'.join(c for c, p in zip(CLASSES, row, strict=True) if p >= threshold)
+        for row in table[CLASSES].to_numpy()
+    ]
 
 
 def test_neither_data_set_nor_pretrained_weights_are_needed(made, tmp_path, monkeypatch):
@@ -48,7 +54,9 @@ def test_neither_data_set_nor_pretrained_weights_are_needed(made, tmp_path, monk
     (copied / 'config.json').write_text(json.dumps(config))
     copied = copied.rename(runs.Run(runs.Config(**config), tmp_path).folder)
     monkeypatch.setattr(datasets, 'load', lambda *_, **__: pytest.fail('the data set was opened'))
-    assert np.array_equal(predict(copied, made.test)[CLASSES], predict(made.run('linear').folder, made.test)[CLASSES])
+    assert np.array_equal(
+        predict(copied, made.test)[CLASSES], predict(made.run('linear').folder, made.test)[CLASSES]
+    )
 
 
 def test_a_batch_or_two_passes_change_nothing_and_random_numbers_stay(made, monkeypatch):
@@ -65,13 +73,16 @@ def test_a_batch_or_two_passes_change_nothing_and_random_numbers_stay(made, monk
 def test_a_run_by_its_name_and_a_function_of_the_package(made, monkeypatch):
     monkeypatch.setenv('SPML_NB_RUNS', str(made.work / 'runs'))
     from spml_nb import predict as function
+
     assert function is predict and len(predict(made.run('linear').folder.name, made.test[0])) == 1
 
 
 def test_the_package_alone_loads_no_torch():
-    code = ('import sys, spml_nb; assert "torch" not in sys.modules and spml_nb.__version__\n'
-            'try: spml_nb.nothing\nexcept AttributeError as error: assert "nothing" in str(error)\nelse: raise SystemExit("no error")\n'
-            'from spml_nb import predict; assert predict.__module__ == "spml_nb.use.predict"')
+    code = (
+        'import sys, spml_nb; assert "torch" not in sys.modules and spml_nb.__version__\n'
+        'try: spml_nb.nothing\nexcept AttributeError as error: assert "nothing" in str(error)\nelse: raise SystemExit("no error")\n'
+        'from spml_nb import predict; assert predict.__module__ == "spml_nb.use.predict"'
+    )
     subprocess.run([sys.executable, '-c', code], check=True)
 
 
@@ -83,23 +94,42 @@ def test_a_folder_is_searched_with_all_below_it_in_order(made, tmp_path):
     (folder / 'images' / 'folder.png').mkdir()
     (folder / 'images' / 'notes.txt').write_text('x')
     names, sources = find_images(str(folder))
-    assert names == sorted(f'images/{path.relative_to(made.folder / "images").as_posix()}' for path in made.data.images) and len(names) == 48
-    assert {Path(name).suffix for name in names} == {'.png', '.JPG', '.gif', '.webp', '.tif', '.bmp'} and all(path.is_file() for path in sources)
+    assert (
+        names
+        == sorted(
+            f'images/{path.relative_to(made.folder / "images").as_posix()}'
+            for path in made.data.images
+        )
+        and len(names) == 48
+    )
+    assert {Path(name).suffix for name in names} == {
+        '.png',
+        '.JPG',
+        '.gif',
+        '.webp',
+        '.tif',
+        '.bmp',
+    } and all(path.is_file() for path in sources)
     assert predict(made.run('linear').folder, folder).image.tolist() == names
 
 
 def test_photos_of_formats_that_are_left_out_are_counted(tmp_path):
-    for name in ('a.jfif', 'b.jpg'): Image.new('RGB', (4, 4)).save(tmp_path / name, 'jpeg')
-    for name in ('c.HEIC', 'd.heic', 'e.jxl', '.f.heic', 'g.txt'): (tmp_path / name).touch()
-    with pytest.warns(SpmlWarning, match=r'has 3 photos that are left out \(\.heic, \.jxl\)'): assert find_images(tmp_path)[0] == ['a.jfif', 'b.jpg']
-    for name in ('c.HEIC', 'd.heic', 'e.jxl'): (tmp_path / name).unlink()
+    for name in ('a.jfif', 'b.jpg'):
+        Image.new('RGB', (4, 4)).save(tmp_path / name, 'jpeg')
+    for name in ('c.HEIC', 'd.heic', 'e.jxl', '.f.heic', 'g.txt'):
+        (tmp_path / name).touch()
+    with pytest.warns(SpmlWarning, match=r'has 3 photos that are left out \(\.heic, \.jxl\)'):
+        assert find_images(tmp_path)[0] == ['a.jfif', 'b.jpg']
+    for name in ('c.HEIC', 'd.heic', 'e.jxl'):
+        (tmp_path / name).unlink()
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         assert find_images(tmp_path)[0] == ['a.jfif', 'b.jpg']
 
 
 def test_a_list_of_folders_is_refused_in_words(made):
-    with pytest.raises(SpmlError, match='not the folder .* in a list. Give one at a time'): predict(made.run('linear').folder, [made.folder, made.folder])
+    with pytest.raises(SpmlError, match='not the folder .* in a list. Give one at a time'):
+        predict(made.run('linear').folder, [made.folder, made.folder])
 
 
 def test_links_to_folders_are_followed_once_and_loops_end(tmp_path):
@@ -112,7 +142,9 @@ def test_links_to_folders_are_followed_once_and_loops_end(tmp_path):
     (elsewhere / 'deep' / 'back').symlink_to(folder)
     (folder / 'own' / 'gone.png').symlink_to(tmp_path / 'gone')
     names, sources = find_images(folder)
-    assert names == ['linked/deep/x.png', 'own/gone.png', 'own/x.png'] and sources == [folder / name for name in names]
+    assert names == ['linked/deep/x.png', 'own/gone.png', 'own/x.png'] and sources == [
+        folder / name for name in names
+    ]
     (tmp_path / 'entrance').symlink_to(folder)
     assert find_images(tmp_path / 'entrance')[0] == names
 
@@ -122,28 +154,43 @@ def test_an_unreadable_folder_is_told(tmp_path, monkeypatch):
     (tmp_path / 'locked' / 'in').mkdir(parents=True)
     (tmp_path / '.hidden').mkdir()
     scan, look = os.scandir, os.stat
-    def refusing(call):   # root may read everything, so that rights alone would not do
+
+    def refusing(call):  # root may read everything, so that rights alone would not do
         def guarded(path, *given, **options):
-            if {'locked', '.hidden'} & set(Path(os.fspath(path)).parts[len(tmp_path.parts):]): raise PermissionError(13, 'Permission denied', str(path))
+            if {'locked', '.hidden'} & set(Path(os.fspath(path)).parts[len(tmp_path.parts) :]):
+                raise PermissionError(13, 'Permission denied', str(path))
             return call(path, *given, **options)
+
         return guarded
+
     monkeypatch.setattr(os, 'scandir', refusing(scan))
-    with pytest.raises(SpmlError, match=r'locked cannot be searched for images \(Permission denied\)'): find_images(tmp_path)
+    with pytest.raises(
+        SpmlError, match=r'locked cannot be searched for images \(Permission denied\)'
+    ):
+        find_images(tmp_path)
     monkeypatch.setattr(os, 'stat', refusing(look))
-    with pytest.raises(SpmlError, match=r'locked/in cannot be searched for images \(Permission denied\)'): find_images(tmp_path / 'locked' / 'in')
+    with pytest.raises(
+        SpmlError, match=r'locked/in cannot be searched for images \(Permission denied\)'
+    ):
+        find_images(tmp_path / 'locked' / 'in')
     (tmp_path / 'locked' / 'in').rmdir()
     (tmp_path / 'locked').rmdir()
     assert find_images(tmp_path)[0] == ['x.png']
 
 
 def test_opened_images_are_treated_like_files_and_stay_as_they_are(made):
-    turned = next(path for path in made.data.images if path.suffix == '.JPG' and Image.open(path).getexif()[0x0112] == 6)
+    turned = next(
+        path
+        for path in made.data.images
+        if path.suffix == '.JPG' and Image.open(path).getexif()[0x0112] == 6
+    )
     opened = Image.open(turned)
     size = opened.size
     table = predict(made.run('linear').folder, [opened, turned, str(turned), opened])
     assert table.image.tolist() == ['0', str(turned), str(turned), '3'] and opened.size == size
     assert np.ptp(table[CLASSES].to_numpy(), axis=0).max() < 1e-6
-    with pytest.raises(SpmlError, match='(?s)1 of 2 images cannot be used: 1 .*32 bits'): predict(made.run('linear').folder, [opened, Image.new('F', (4, 4))])
+    with pytest.raises(SpmlError, match='(?s)1 of 2 images cannot be used: 1 .*32 bits'):
+        predict(made.run('linear').folder, [opened, Image.new('F', (4, 4))])
 
 
 def test_all_unreadable_images_are_named_before_anything_is_predicted(made, tmp_path, monkeypatch):
@@ -152,33 +199,61 @@ def test_all_unreadable_images_are_named_before_anything_is_predicted(made, tmp_
     shutil.copy(made.test[0], tmp_path / 'good.png')
     (tmp_path / 'text.gif').write_text('no image')
     monkeypatch.setattr(predictor.Network, 'forward', lambda *_: pytest.fail('predicted'))
-    with pytest.raises(SpmlError, match=r'3 of 4 images cannot be used: cut\.webp \(.*empty\.png \(an empty file\).*text\.gif \(not an image') as told: predict(made.run('linear').folder, tmp_path)
+    with pytest.raises(
+        SpmlError,
+        match=r'3 of 4 images cannot be used: cut\.webp \(.*empty\.png \(an empty file\).*text\.gif \(not an image',
+    ) as told:
+        predict(made.run('linear').folder, tmp_path)
     assert 'good.png' not in str(told.value)
-    with pytest.raises(SpmlError, match=r'1 of 2 images.*gone\.png \(No such file'): predict(made.run('linear').folder, [tmp_path / 'good.png', tmp_path / 'gone.png'])
+    with pytest.raises(SpmlError, match=r'1 of 2 images.*gone\.png \(No such file'):
+        predict(made.run('linear').folder, [tmp_path / 'good.png', tmp_path / 'gone.png'])
 
 
-@pytest.mark.parametrize('given, told', [([], 'no image in the list'), ('nowhere', 'no folder or image nowhere'), (7, 'not int'), (None, 'not NoneType'),
-                                         (np.zeros((2, 4, 4, 3), np.uint8), 'not ndarray.*fromarray'), ([['a.png']], 'not list')])
+@pytest.mark.parametrize(
+    'given, told',
+    [
+        ([], 'no image in the list'),
+        ('nowhere', 'no folder or image nowhere'),
+        (7, 'not int'),
+        (None, 'not NoneType'),
+        (np.zeros((2, 4, 4, 3), np.uint8), 'not ndarray.*fromarray'),
+        ([['a.png']], 'not list'),
+    ],
+)
 def test_what_is_no_image_is_refused(made, given, told):
-    with pytest.raises(SpmlError, match=told): predict(made.run('linear').folder, given)
+    with pytest.raises(SpmlError, match=told):
+        predict(made.run('linear').folder, given)
 
 
 def test_an_empty_folder_is_refused(made, tmp_path):
     (tmp_path / 'notes.txt').write_text('x')
-    with pytest.raises(SpmlError, match=r'no image in .*looked for .*\.jpeg'): predict(made.run('linear').folder, tmp_path)
+    with pytest.raises(SpmlError, match=r'no image in .*looked for .*\.jpeg'):
+        predict(made.run('linear').folder, tmp_path)
 
 
-@pytest.mark.parametrize('given, told', [({'batch_size': 0}, 'at least 1, not 0'), ({'batch_size': 'x'}, "batch_size must be a whole number, not 'x'"),
-                                         ({'device': 'tpu'}, "unknown device 'tpu'")])
+@pytest.mark.parametrize(
+    'given, told',
+    [
+        ({'batch_size': 0}, 'at least 1, not 0'),
+        ({'batch_size': 'x'}, "batch_size must be a whole number, not 'x'"),
+        ({'device': 'tpu'}, "unknown device 'tpu'"),
+    ],
+)
 def test_wrong_options(made, given, told):
-    with pytest.raises(SpmlError, match=told): predict(made.run('linear').folder, made.test, **given)
+    with pytest.raises(SpmlError, match=told):
+        predict(made.run('linear').folder, made.test, **given)
 
 
 def test_bytes_of_another_shape_are_refused(made):
     model = open_model(made.run('linear').folder)
     assert model(np.zeros((2, 3, 32, 32), np.uint8)).shape == (2, 3)
-    for wrong in (np.zeros((2, 3, 32, 32), np.float32), np.zeros((2, 3, 40, 40), np.uint8), np.zeros((3, 32, 32), np.uint8)):
-        with pytest.raises(SpmlError, match=r'takes \(B, 3, 32, 32\) uint8'): model(wrong)
+    for wrong in (
+        np.zeros((2, 3, 32, 32), np.float32),
+        np.zeros((2, 3, 40, 40), np.uint8),
+        np.zeros((3, 32, 32), np.uint8),
+    ):
+        with pytest.raises(SpmlError, match=r'takes \(B, 3, 32, 32\) uint8'):
+            model(wrong)
 
 
 def test_the_table_is_written_whole_or_not_at_all(made, tmp_path, monkeypatch):
@@ -187,17 +262,30 @@ def test_the_table_is_written_whole_or_not_at_all(made, tmp_path, monkeypatch):
     folder = file.parent
     write_csv(table, file)
     again = pd.read_csv(file, keep_default_na=False)
-    assert again.columns.tolist() == table.columns.tolist() and again.labels.tolist() == table.labels.tolist() and again.image.tolist() == table.image.tolist()
-    assert np.allclose(again[['blue', 'bright', 'röt, "dark"']], table[['blue', 'bright', 'röt, "dark"']], atol=1e-6)
+    assert (
+        again.columns.tolist() == table.columns.tolist()
+        and again.labels.tolist() == table.labels.tolist()
+        and again.image.tolist() == table.image.tolist()
+    )
+    assert np.allclose(
+        again[['blue', 'bright', 'röt, "dark"']],
+        table[['blue', 'bright', 'röt, "dark"']],
+        atol=1e-6,
+    )
     before = file.read_bytes()
+
     def full(path, content):
         path.write_text('half a table')
         raise OSError(28, 'No space left on device')
+
     with monkeypatch.context() as patched:
         patched.setattr(Path, 'write_bytes', full)
-        with pytest.raises(SpmlError, match='more.csv could not be written.*No space left'): write_csv(table[:2], folder / 'more.csv')
-    assert file.read_bytes() == before and [path.name for path in folder.iterdir()] == ['labels.csv']
-    write_csv(table, file)   # the same again
+        with pytest.raises(SpmlError, match='more.csv could not be written.*No space left'):
+            write_csv(table[:2], folder / 'more.csv')
+    assert file.read_bytes() == before and [path.name for path in folder.iterdir()] == [
+        'labels.csv'
+    ]
+    write_csv(table, file)  # the same again
     file.unlink()
     write_csv(table[:2], file)
     assert len(pd.read_csv(file)) == 2
@@ -205,61 +293,105 @@ def test_the_table_is_written_whole_or_not_at_all(made, tmp_path, monkeypatch):
 
 def test_the_service_of_the_readme_refuses_what_is_no_photo(made):
     "Answer first, status then: a damaged photo is an error of whoever sent it, and the next one is answered."
-    code = next(part for part in (Path(__file__).resolve().parents[2] / 'README.md').read_text(encoding='utf-8').split('```') if 'HTTPServer(' in part)
+    code = next(
+        part
+        for part in (Path(__file__).resolve().parents[2] / 'README.md')
+        .read_text(encoding='utf-8')
+        .split('```')
+        if 'HTTPServer(' in part
+    )
     names = {}
-    exec(code.removeprefix('python').rstrip().rpartition('\n')[0], names)   # all but the line that serves for ever
+    exec(
+        code.removeprefix('python').rstrip().rpartition('\n')[0], names
+    )  # all but the line that serves for ever
     photo = next((made.folder / 'images').rglob('*.png')).read_bytes()
     with HTTPServer(('localhost', 0), names['Answer']) as server:
         names['Answer'].log_message = lambda *_: None
         Thread(target=server.serve_forever, daemon=True).start()
-        for sent in (b'no photo', photo[:len(photo) // 2], b''):
-            with pytest.raises(urllib.error.HTTPError) as told: urllib.request.urlopen(f'http://localhost:{server.server_port}', sent, timeout=60)
+        for sent in (b'no photo', photo[: len(photo) // 2], b''):
+            with pytest.raises(urllib.error.HTTPError) as told:
+                urllib.request.urlopen(f'http://localhost:{server.server_port}', sent, timeout=60)
             assert told.value.code == 400
-        assert 'person' in json.load(urllib.request.urlopen(f'http://localhost:{server.server_port}', photo, timeout=60))
+        assert 'person' in json.load(
+            urllib.request.urlopen(f'http://localhost:{server.server_port}', photo, timeout=60)
+        )
         server.shutdown()
 
 
-@pytest.mark.parametrize('text', ['image,labels\na.png,red\n', 'image,positives,split\na.png,red,train\n', 'image,split,labels\na.png,train,red\n', 'image,red,blue\na.png,1,0\n', '', 'a diary',
-                                  'image,blue,bright,red,labels\na.png,0.1,0.9,0.2,red\n'])   # predictions, corrected by hand
+@pytest.mark.parametrize(
+    'text',
+    [
+        'image,labels\na.png,red\n',
+        'image,positives,split\na.png,red,train\n',
+        'image,split,labels\na.png,train,red\n',
+        'image,red,blue\na.png,1,0\n',
+        '',
+        'a diary',
+        'image,blue,bright,red,labels\na.png,0.1,0.9,0.2,red\n',
+    ],
+)  # predictions, corrected by hand
 @pytest.mark.silent('C8')
 def test_a_table_that_is_there_is_never_replaced(made, tmp_path, text):
     file = tmp_path / 'labels.csv'
     file.write_text(text)
-    with pytest.raises(SpmlError, match=r'labels\.csv'): write_csv(predict(made.run('linear').folder, made.test[:1]), file)
+    with pytest.raises(SpmlError, match=r'labels\.csv'):
+        write_csv(predict(made.run('linear').folder, made.test[:1]), file)
     assert file.read_text() == text and [path.name for path in tmp_path.iterdir()] == ['labels.csv']
 
 
 @pytest.mark.silent('C8')
 def test_one_unreadable_photo_does_not_cost_the_others_their_labels(made, tmp_path, monkeypatch):
     names = [f'{k}.png' for k in range(4)]
-    for name in names: shutil.copy(made.test[0], tmp_path / name)
+    for name in names:
+        shutil.copy(made.test[0], tmp_path / name)
     (tmp_path / '1.png').write_bytes(b'no image')
-    expected = predict(made.run('linear').folder, [tmp_path / name for name in names if name != '1.png'])
-    for kept in (predictor.KEPT, 0):   # decoded once or twice
+    expected = predict(
+        made.run('linear').folder, [tmp_path / name for name in names if name != '1.png']
+    )
+    for kept in (predictor.KEPT, 0):  # decoded once or twice
         monkeypatch.setattr(predictor, 'KEPT', kept)
         table = predict(made.run('linear').folder, tmp_path, batch_size=2, skip_unreadable=True)
-        assert table.image.tolist() == ['0.png', '2.png', '3.png'] and list(table.attrs['unusable']) == ['1.png']
-        assert np.allclose(table[CLASSES], expected[CLASSES], atol=1e-6) and table.labels.tolist() == expected.labels.tolist()
+        assert table.image.tolist() == ['0.png', '2.png', '3.png'] and list(
+            table.attrs['unusable']
+        ) == ['1.png']
+        assert (
+            np.allclose(table[CLASSES], expected[CLASSES], atol=1e-6)
+            and table.labels.tolist() == expected.labels.tolist()
+        )
     assert expected.attrs['unusable'] == {}
-    with pytest.raises(SpmlError, match=r'1 of 1.*1\.png'): predict(made.run('linear').folder, tmp_path / '1.png', skip_unreadable=True)
+    with pytest.raises(SpmlError, match=r'1 of 1.*1\.png'):
+        predict(made.run('linear').folder, tmp_path / '1.png', skip_unreadable=True)
 
 
 @pytest.mark.silent('C8')
 def test_a_photo_of_every_suffix_that_trains_is_predicted(made, tmp_path):
     names = {f'x{suffix}' for suffix in PHOTOS | {'.avif', '.jfif'}}
-    for name in names: shutil.copy(made.test[0], tmp_path / name)   # the suffix does not say the format
+    for name in names:
+        shutil.copy(made.test[0], tmp_path / name)  # the suffix does not say the format
     assert predict(made.run('linear').folder, tmp_path).image.tolist() == sorted(names)
 
 
 @pytest.mark.silent('C8')
 @pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
 def test_a_model_that_gives_no_numbers_names_no_labels(value):
-    description = {'class_names': ['cat', 'dog'], 'threshold': 0.5, 'image_size': 8, 'resize': 'squash', 'normalise': False, 'mean': [0.0] * 3, 'std': [1.0] * 3}
+    description = {
+        'class_names': ['cat', 'dog'],
+        'threshold': 0.5,
+        'image_size': 8,
+        'resize': 'squash',
+        'normalise': False,
+        'mean': [0.0] * 3,
+        'std': [1.0] * 3,
+    }
+
     class Broken(torch.nn.Module):
-        def forward(self, pixels): return torch.tensor([[1.0, value]]).expand(len(pixels), 2)
+        def forward(self, pixels):
+            return torch.tensor([[1.0, value]]).expand(len(pixels), 2)
+
     network = Broken()
     network.description = description
-    with pytest.raises(SpmlError, match=r'1 of its 2 classes \(dog\)'): predictor.as_predictor(network, 'cpu').predict(Image.new('RGB', (9, 9)))
+    with pytest.raises(SpmlError, match=r'1 of its 2 classes \(dog\)'):
+        predictor.as_predictor(network, 'cpu').predict(Image.new('RGB', (9, 9)))
 
 
 @pytest.mark.silent('A3')
@@ -268,15 +400,22 @@ def test_a_threshold_of_the_caller_comes_before_the_models(made):
     own = model.predict(made.test)
     threshold = float(np.median(own[CLASSES]))
     table = model.predict(made.test, threshold=threshold)
-    assert table.attrs['threshold'] == threshold and own.attrs['threshold'] == model.threshold == made.run('linear').scores['threshold']
-    assert table.labels.tolist() == ['|'.join(c for c, p in zip(CLASSES, row, strict=True) if p >= threshold) for row in own[CLASSES].to_numpy()]
+    assert (
+        table.attrs['threshold'] == threshold
+        and own.attrs['threshold'] == model.threshold == made.run('linear').scores['threshold']
+    )
+    assert table.labels.tolist() == [
+        '|'.join(c for c, p in zip(CLASSES, row, strict=True) if p >= threshold)
+        for row in own[CLASSES].to_numpy()
+    ]
     assert model.predict(made.test).labels.tolist() == own.labels.tolist()
 
 
 @pytest.mark.silent('A3')
 @pytest.mark.parametrize('threshold', [0, 1, -0.1, 1.5, float('nan'), float('inf'), 'much', True])
 def test_a_threshold_that_is_no_probability_is_refused(made, threshold):
-    with pytest.raises(SpmlError, match=f'threshold={threshold!r}'): predict(made.run('linear').folder, made.test, threshold=threshold)
+    with pytest.raises(SpmlError, match=f'threshold={threshold!r}'):
+        predict(made.run('linear').folder, made.test, threshold=threshold)
 
 
 @pytest.mark.silent('C3')
@@ -290,23 +429,35 @@ def test_a_hidden_colour_changes_no_probability(made):
 
 def test_classes_may_be_called_like_the_other_columns():
     table = predictor._table(['a.png'], np.array([[0.5, 0.2]]), ['image', 'labels'], 0.5)
-    assert table.columns.tolist() == ['image', 'image', 'labels', 'labels'] and table.iloc[0].tolist() == ['a.png', 0.5, 0.2, 'image']
+    assert table.columns.tolist() == ['image', 'image', 'labels', 'labels'] and table.iloc[
+        0
+    ].tolist() == ['a.png', 0.5, 0.2, 'image']
 
 
 # ---- spreadsheets
 
+
 @pytest.mark.silent('C9')
 def test_predictions_hold_no_formula_and_are_read_back_as_labels(tmp_path):
-    images, classes = ['=x.png', '-y.png', 'a/+z.png', 'a\rb.png', 'q,"r".png'], ['=1+1', '@b', 'c, d']
+    images, classes = (
+        ['=x.png', '-y.png', 'a/+z.png', 'a\rb.png', 'q,"r".png'],
+        ['=1+1', '@b', 'c, d'],
+    )
     (tmp_path / 'images' / 'a').mkdir(parents=True)
-    for image in images: Image.new('RGB', (4, 4)).save(tmp_path / 'images' / image)
+    for image in images:
+        Image.new('RGB', (4, 4)).save(tmp_path / 'images' / image)
     there = np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 0], [0, 1, 0]])
     table = predictor._table(images, there.astype(float), classes, 0.5)
     write_csv(table, tmp_path / 'found.csv')
-    write_csv(table, tmp_path / 'found.csv')   # it is known as a table of predictions
-    with open(tmp_path / 'found.csv', newline='') as file: rows = list(csv.reader(file, strict=True))
-    assert len(rows) == 6 and not [cell for row in rows for cell in row if cell[:1] in tuple('=+-@')]
-    (tmp_path / 'labels.csv').write_text(prediction.as_csv(table[['image', 'labels']]), encoding='utf-8', newline='')
+    write_csv(table, tmp_path / 'found.csv')  # it is known as a table of predictions
+    with open(tmp_path / 'found.csv', newline='') as file:
+        rows = list(csv.reader(file, strict=True))
+    assert len(rows) == 6 and not [
+        cell for row in rows for cell in row if cell[:1] in tuple('=+-@')
+    ]
+    (tmp_path / 'labels.csv').write_text(
+        prediction.as_csv(table[['image', 'labels']]), encoding='utf-8', newline=''
+    )
     listing = read_cells(tmp_path / 'labels.csv')
     labels, names = read_labels(listing, tmp_path / 'labels.csv')
     assert names == sorted(classes) and ((labels > 0) == there[:, np.argsort(classes)]).all()
@@ -315,12 +466,17 @@ def test_predictions_hold_no_formula_and_are_read_back_as_labels(tmp_path):
 
 @pytest.mark.silent('C9')
 def test_plain_predictions_are_written_as_before(tmp_path):
-    table = predictor._table(['a/1.png', '2.png'], np.array([[0.25, 1e-7], [1, 0]]), ['cat', 'dog'], 0.2)
+    table = predictor._table(
+        ['a/1.png', '2.png'], np.array([[0.25, 1e-7], [1, 0]]), ['cat', 'dog'], 0.2
+    )
     write_csv(table, tmp_path / 'found.csv')
-    assert (tmp_path / 'found.csv').read_text() == 'image,cat,dog,labels\na/1.png,0.25,1e-07,cat\n2.png,1,0,cat\n'
+    assert (
+        tmp_path / 'found.csv'
+    ).read_text() == 'image,cat,dog,labels\na/1.png,0.25,1e-07,cat\n2.png,1,0,cat\n'
 
 
 @pytest.mark.silent('C10')
 def test_a_pipe_for_a_photo_is_named_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / 'a.png')
-    with within(20), pytest.raises(SpmlError, match='a.png.*pipe'): predictor.read_images(['a.png'], [tmp_path / 'a.png'], 8, 'squash')
+    with within(20), pytest.raises(SpmlError, match='a.png.*pipe'):
+        predictor.read_images(['a.png'], [tmp_path / 'a.png'], 8, 'squash')

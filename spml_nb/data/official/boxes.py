@@ -17,6 +17,7 @@ from ..dataset import Dataset, listed
 from ..labels import OF_BOXES
 from .registry import BENCHMARKS, find, folder_of
 
+
 # %% ../../../nbs/data/official/boxes.ipynb #7c234456
 def large(left: float, top: float, right: float, bottom: float) -> float:
     """The share of the photo that a box covers.
@@ -29,6 +30,7 @@ def large(left: float, top: float, right: float, bottom: float) -> float:
     """
     return (right - left) * (bottom - top)
 
+
 def central(left: float, top: float, right: float, bottom: float) -> float:
     """How near a box is to the middle of the photo.
 
@@ -38,7 +40,8 @@ def central(left: float, top: float, right: float, bottom: float) -> float:
     Returns:
         1 in the middle, 0 where its centre is a corner.
     """
-    return max(0.0, 1 - hypot(left + right - 1, top + bottom - 1) / 2 ** 0.5)
+    return max(0.0, 1 - hypot(left + right - 1, top + bottom - 1) / 2**0.5)
+
 
 def weigh(data: Dataset, boxes: dict[str, list[tuple]], kind: str) -> np.ndarray:
     """The weight of each class in each photo.
@@ -55,11 +58,16 @@ def weigh(data: Dataset, boxes: dict[str, list[tuple]], kind: str) -> np.ndarray
         SpmlError: for another kind.
     """
     of = {'large': large, 'central': central}[one_of(kind, OF_BOXES, 'weights')]
-    column, weights = {name: c for c, name in enumerate(data.class_names)}, np.zeros(data.labels.shape)
+    column, weights = (
+        {name: c for c, name in enumerate(data.class_names)},
+        np.zeros(data.labels.shape),
+    )
     for row, file in enumerate(data.images):
         for name, *ends in boxes.get(Path(file).name, ()):
-            if name in column: weights[row, column[name]] = max(weights[row, column[name]], of(*ends))
+            if name in column:
+                weights[row, column[name]] = max(weights[row, column[name]], of(*ends))
     return weights
+
 
 # %% ../../../nbs/data/official/boxes.ipynb #9ebf5729
 def box_weights(name: str, data: Dataset, kind: str, root: str | Path | None = None) -> np.ndarray:
@@ -79,14 +87,20 @@ def box_weights(name: str, data: Dataset, kind: str, root: str | Path | None = N
     """
     having = [each for each in BENCHMARKS if find(each).boxes]
     if name not in having:
-        raise SpmlError(f'labels: single-{kind} needs boxes, and {name!r} has none; allowed: {listed(having)}. Give '
-                        'labels: single, single-frequent or single-rare.')
+        raise SpmlError(
+            f'labels: single-{kind} needs boxes, and {name!r} has none; allowed: {listed(having)}. Give '
+            'labels: single, single-frequent or single-rare.'
+        )
     boxes = _boxes(name, folder_of(name, root) / 'images')
     known = sum(Path(file).name in boxes for file in data.images)
     if known < len(data):
-        raise SpmlError(f'{len(data) - known:,} of the {len(data):,} photos of {name!r} have no boxes below '
-                        f'{folder_of(name, root)}. Remove its folder images/ and give `spml data {name}`.')
+        raise SpmlError(
+            f'{len(data) - known:,} of the {len(data):,} photos of {name!r} have no boxes below '
+            f'{folder_of(name, root)}. Remove its folder images/ and give `spml data {name}`.'
+        )
     return weigh(data, boxes, kind)
 
+
 @lru_cache(maxsize=2)
-def _boxes(name: str, folder: Path) -> dict: return find(name).boxes(folder)
+def _boxes(name: str, folder: Path) -> dict:
+    return find(name).boxes(folder)

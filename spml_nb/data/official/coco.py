@@ -14,22 +14,32 @@ from ...base.errors import SpmlError
 from ..folder import Listing, label_matrix
 from .registry import Archive, Benchmark, inside, read_json, reading, register
 
+
 # %% ../../../nbs/data/official/coco.ipynb #aa7b2aa1
 def _parts(folder, read):
     "What `read` makes of the instances file of each part; polygons are dropped while it is parsed."
     for part in ('train', 'val'):
         file = inside(folder, f'annotations/annotations/instances_{part}2014.json')
-        content = read_json(file, lambda entry: {key: value for key, value in entry.items() if key != 'segmentation'})
+        content = read_json(
+            file,
+            lambda entry: {key: value for key, value in entry.items() if key != 'segmentation'},
+        )
         yield reading(file, lambda content=content: read(content), ' as an instances file of COCO')
+
 
 def _labels(content):
     "(names sorted, (N, C) labels, class names) of the images that have a box."
     files = {image['id']: image['file_name'] for image in content['images']}
-    categories, present = {category['id']: category['name'] for category in content['categories']}, {}
-    for box in content['annotations']: present.setdefault(files[box['image_id']], set()).add(box['category_id'])
+    categories, present = (
+        {category['id']: category['name'] for category in content['categories']},
+        {},
+    )
+    for box in content['annotations']:
+        present.setdefault(files[box['image_id']], set()).add(box['category_id'])
     names = sorted(present)
     labels, numbers = label_matrix([present[name] for name in names], names=sorted(categories))
     return names, labels, [categories[number] for number in numbers]
+
 
 def read_coco14(folder: Path) -> Listing:
     """Read COCO 2014: train2014 is split, val2014 is the test set.
@@ -47,9 +57,15 @@ def read_coco14(folder: Path) -> Listing:
         Cole et al. 2021.
     """
     (train, train_labels, classes), (test, test_labels, others) = _parts(folder, _labels)
-    if classes != others: raise SpmlError(f'{folder}: the two instances files have different categories.')
-    return Listing([f'train/train2014/{name}' for name in train] + [f'val/val2014/{name}' for name in test],
-                   np.concatenate([train_labels, test_labels]), classes, ['train'] * len(train) + ['test'] * len(test))
+    if classes != others:
+        raise SpmlError(f'{folder}: the two instances files have different categories.')
+    return Listing(
+        [f'train/train2014/{name}' for name in train] + [f'val/val2014/{name}' for name in test],
+        np.concatenate([train_labels, test_labels]),
+        classes,
+        ['train'] * len(train) + ['test'] * len(test),
+    )
+
 
 def coco_boxes(folder: Path) -> dict[str, list[tuple]]:
     """Read where the objects are, crowds included.
@@ -66,21 +82,46 @@ def coco_boxes(folder: Path) -> dict[str, list[tuple]]:
     train, test = _parts(folder, _boxes)
     return train | test
 
+
 def _boxes(content):
     images, found = {image['id']: image for image in content['images']}, {}
     names = {category['id']: category['name'] for category in content['categories']}
     for entry in content['annotations']:
         image, (x, y, width, height) = images[entry['image_id']], entry['bbox']
         ends = np.array([x, y, x + width, y + height]) / ([image['width'], image['height']] * 2)
-        found.setdefault(image['file_name'], []).append((names[entry['category_id']], *ends.tolist()))
+        found.setdefault(image['file_name'], []).append(
+            (names[entry['category_id']], *ends.tolist())
+        )
     return found
 
-COCO14 = register(Benchmark(
-    'coco14', read_coco14, boxes=coco_boxes, counts={'train': 82081, 'test': 40137, 'classes': 80},
-    archives=(Archive('annotations_trainval2014.zip',
-                      ('http://images.cocodataset.org/annotations/annotations_trainval2014.zip',),
-                      'annotations', 253_000_000),
-              Archive('train2014.zip', ('http://images.cocodataset.org/zips/train2014.zip',), 'train', 13_500_000_000),
-              Archive('val2014.zip', ('http://images.cocodataset.org/zips/val2014.zip',), 'val', 6_600_000_000)),
-    licence='Annotations CC BY 4.0, photos from Flickr under its terms of use; cite Lin et al., Microsoft COCO, ECCV '
-            '2014.'))
+
+COCO14 = register(
+    Benchmark(
+        'coco14',
+        read_coco14,
+        boxes=coco_boxes,
+        counts={'train': 82081, 'test': 40137, 'classes': 80},
+        archives=(
+            Archive(
+                'annotations_trainval2014.zip',
+                ('http://images.cocodataset.org/annotations/annotations_trainval2014.zip',),
+                'annotations',
+                253_000_000,
+            ),
+            Archive(
+                'train2014.zip',
+                ('http://images.cocodataset.org/zips/train2014.zip',),
+                'train',
+                13_500_000_000,
+            ),
+            Archive(
+                'val2014.zip',
+                ('http://images.cocodataset.org/zips/val2014.zip',),
+                'val',
+                6_600_000_000,
+            ),
+        ),
+        licence='Annotations CC BY 4.0, photos from Flickr under its terms of use; cite Lin et al., Microsoft COCO, ECCV '
+        '2014.',
+    )
+)

@@ -17,6 +17,7 @@ from ...base.errors import SpmlError
 from .. import fetch
 from ..folder import Listing, open_photo
 
+
 # %% ../../../nbs/data/official/shrink.ipynb #9bed2bf7
 @dataclass(frozen=True)
 class Small:
@@ -26,6 +27,7 @@ class Small:
         side: Pixels of the shorter side, if it is longer than that.
         square: Whether every photo becomes a square of that side instead.
     """
+
     side: int
     square: bool = False
 
@@ -39,12 +41,15 @@ class Small:
         Returns:
             New width and height.
         """
-        if self.square: return self.side, self.side
+        if self.square:
+            return self.side, self.side
         factor = min(1, self.side / min(width, height))
         return round(factor * width), round(factor * height)
 
+
 # %% ../../../nbs/data/official/shrink.ipynb #b4775850
-QUALITY = 76   # of the JPEGs
+QUALITY = 76  # of the JPEGs
+
 
 def shrink(listing: Listing, folder: Path, small: Small):
     """Make the images of a listing from their originals, as JPEGs of quality 76.
@@ -57,15 +62,21 @@ def shrink(listing: Listing, folder: Path, small: Small):
     Raises:
         SpmlError: For an original that is missing or no whole photo, and if the disk refuses.
     """
+
     def make(name, original):
         file, box = original
         try:
-            with open_photo(file) as image: photo = image.convert('RGB').crop(box)
+            with open_photo(file) as image:
+                photo = image.convert('RGB').crop(box)
             photo = photo.resize(small.size(*photo.size), Image.Resampling.LANCZOS)
-        except Exception as error:   # Pillow's plugins raise many types
-            raise SpmlError(f'{file} cannot be read as a photo: {error or type(error).__name__}. Remove the archive it '
-                            'came from and what was unpacked of it, and give the command again.') from error
+        except Exception as error:  # Pillow's plugins raise many types
+            raise SpmlError(
+                f'{file} cannot be read as a photo: {error or type(error).__name__}. Remove the archive it '
+                'came from and what was unpacked of it, and give the command again.'
+            ) from error
         photo.save(temporary / name, 'JPEG', quality=QUALITY)
+
     shutil.rmtree(folder, ignore_errors=True)
     with fetch.whole(folder) as temporary, ThreadPoolExecutor() as pool:
-        for _ in pool.map(make, listing.images, listing.originals): pass
+        for _ in pool.map(make, listing.images, listing.originals):
+            pass

@@ -1,4 +1,5 @@
 """What HML's figures measure."""
+
 import numpy as np
 import pytest
 import torch
@@ -13,16 +14,27 @@ def test_gradients_and_cosines_are_those_of_the_formula(photos, margin, labels):
     run = trained(photos, loss='hml_fixed', labels=labels, hparams={'margin': margin, 'scale': 15})
     found, seen = hml_figures.density(run), measuring.examine(run)
     z, true = seen.task.observed, seen.true
-    theta_m = np.arccos(np.clip(seen.logits / 15, -1, 1))                  # the method scores by s·cos(θ + m)
+    theta_m = np.arccos(np.clip(seen.logits / 15, -1, 1))  # the method scores by s·cos(θ + m)
     theta = theta_m - margin
     p = 1 / (1 + np.exp(-seen.logits))
     gradient = abs((z > 0) - p) * np.sin(theta_m) / np.sin(theta)
     for k, group in enumerate([z == 1, (z != 1) & (true == 1), true == -1]):
-        near = [np.histogram(np.clip(np.cos(theta[group]) + e, -1, 1), hml_figures.COSINES)[0] for e in (-1e-4, 1e-4)]
-        assert found['cosine'][k].sum() == group.sum() and (abs(np.cumsum(found['cosine'][k]) - np.cumsum(near, 1)).min(0) == 0).all()
-        near = [np.histogram(np.clip(gradient[group] + e, 0, 1.5), hml_figures.GRADIENTS)[0] for e in (-1e-4, 1e-4)]
+        near = [
+            np.histogram(np.clip(np.cos(theta[group]) + e, -1, 1), hml_figures.COSINES)[0]
+            for e in (-1e-4, 1e-4)
+        ]
+        assert (
+            found['cosine'][k].sum() == group.sum()
+            and (abs(np.cumsum(found['cosine'][k]) - np.cumsum(near, 1)).min(0) == 0).all()
+        )
+        near = [
+            np.histogram(np.clip(gradient[group] + e, 0, 1.5), hml_figures.GRADIENTS)[0]
+            for e in (-1e-4, 1e-4)
+        ]
         assert (abs(np.cumsum(found['gradient'][k]) - np.cumsum(near, 1)).min(0) == 0).all()
-    assert hml_figures.balance(run)['imbalance'] == pytest.approx(abs((1 - p)[z == 1].sum() - p[z < 1].sum()) / len(z), rel=1e-5)
+    assert hml_figures.balance(run)['imbalance'] == pytest.approx(
+        abs((1 - p)[z == 1].sum() - p[z < 1].sum()) / len(z), rel=1e-5
+    )
 
 
 def test_labels_that_are_most_alike_come_first(photos):  # noqa: F811
@@ -40,13 +52,24 @@ def test_labels_that_are_most_alike_come_first(photos):  # noqa: F811
 
 def test_an_axis_reaches_as_far_as_its_data():
     counts = np.zeros((3, 80), int)
-    counts[0, 30:40], counts[1, 50:55], counts[0, 0] = 1000, 10, 1                   # one in ten thousand is left out, a small group is not
+    counts[0, 30:40], counts[1, 50:55], counts[0, 0] = (
+        1000,
+        10,
+        1,
+    )  # one in ten thousand is left out, a small group is not
     given = hml_figures.Collected({}, {'one': {'cosine': counts}})
-    assert hml_figures._reach(given, 'cosine', hml_figures.COSINES) == pytest.approx((hml_figures.COSINES[30], hml_figures.COSINES[55]))
+    assert hml_figures._reach(given, 'cosine', hml_figures.COSINES) == pytest.approx(
+        (hml_figures.COSINES[30], hml_figures.COSINES[55])
+    )
 
 
 def test_a_label_is_not_set_beside_itself():
     found = {'correlation': np.array([[1.0, 0.2], [0.3, 1.0]]), 'names': np.array(['cat', 'dog'])}
-    about = {'parts': {'x': {'dataset': 'coco14', 'series': 'HML', 'values': [], 'seed': 0}}, 'data': [['coco14', 'coco18']]}
+    about = {
+        'parts': {'x': {'dataset': 'coco14', 'series': 'HML', 'values': [], 'seed': 0}},
+        'data': [['coco14', 'coco18']],
+    }
     ax = hml_figures.figure6.draw(hml_figures.Collected(about, {'x': found})).axes[0]
-    assert ax.images[0].get_clim() == pytest.approx((0.2, 0.3)) and sorted(t.get_text() for t in ax.texts) == ['0.20', '0.30']
+    assert ax.images[0].get_clim() == pytest.approx((0.2, 0.3)) and sorted(
+        t.get_text() for t in ax.texts
+    ) == ['0.20', '0.30']

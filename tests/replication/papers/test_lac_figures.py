@@ -1,4 +1,5 @@
 """What LAC's figures measure."""
+
 import numpy as np
 from figure_runs import photos, trained, world  # noqa: F401 (fixtures)
 
@@ -9,7 +10,11 @@ from spml_nb.replication.papers import lac_figures
 def test_maps_are_of_the_observed_positive_and_of_the_surest_others(photos):  # noqa: F811
     run = trained(photos, loss='lac', hparams={'stage2_threshold': 0.5})
     found, seen = lac_figures.attention(run), measuring.examine(run)
-    assert (found['kinds'][:, 0] == 2).all() and (found['kinds'][:, 1:] < 2).all() and found['maps'][:, 0].max((1, 2)).min() == 255
+    assert (
+        (found['kinds'][:, 0] == 2).all()
+        and (found['kinds'][:, 1:] < 2).all()
+        and found['maps'][:, 0].max((1, 2)).min() == 255
+    )
     row = [np.array_equal(seen.images.store[i], found['images'][0]) for i in seen.index].index(True)
     for name, kind in zip(found['names'][0, 1:], found['kinds'][0, 1:], strict=True):
         c = seen.task.data.class_names.index(name)
@@ -19,7 +24,15 @@ def test_maps_are_of_the_observed_positive_and_of_the_surest_others(photos):  # 
 def test_the_figure_counts_what_is_identified(photos):  # noqa: F811
     run = trained(photos, loss='lac', hparams={'stage2_threshold': 0.5})
     found = lac_figures.attention(run)
-    given = drawing.Collected({'parts': {'x': {'dataset': 'coco14', 'series': 'LAC', 'values': [], 'seed': 0}}}, {'x': found})
-    others = [int(kind) for names, kinds in zip(found['names'], found['kinds'], strict=True) for name, kind in zip(names, kinds, strict=True) if name and kind != 2]
+    given = drawing.Collected(
+        {'parts': {'x': {'dataset': 'coco14', 'series': 'LAC', 'values': [], 'seed': 0}}},
+        {'x': found},
+    )
+    others = [
+        int(kind)
+        for names, kinds in zip(found['names'], found['kinds'], strict=True)
+        for name, kind in zip(names, kinds, strict=True)
+        if name and kind != 2
+    ]
     expected = f'{len(others) - others.count(0)} of the {len(others)} labels that were not observed reach δ and are identified, {others.count(1)} of them rightly'
     assert lac_figures.figure6.draw(given).get_supxlabel() == expected

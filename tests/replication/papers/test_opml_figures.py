@@ -1,4 +1,5 @@
 """What OPML's figures measure."""
+
 import numpy as np
 from figure_runs import photos, trained, world  # noqa: F401 (fixtures)
 
@@ -11,8 +12,17 @@ def test_confidences_count_every_positive_once_and_maps_are_those_of_the_classes
     found, seen = opml_figures.activation(run), measuring.examine(run, 'test')
     assert opml_figures.confidence(run)['counts'].sum() == (seen.true > 0).sum()
     names = seen.task.data.class_names
-    assert found['maps'].shape[:2] == found['names'].shape == found['kinds'].shape and found['images'].dtype == np.uint8
-    assert (found['kinds'][:-2][found['names'][:-2] != ''] == 1).all() and (found['kinds'][-2:] == -1).any(1).all()
+    assert (
+        found['maps'].shape[:2] == found['names'].shape == found['kinds'].shape
+        and found['images'].dtype == np.uint8
+    )
+    assert (found['kinds'][:-2][found['names'][:-2] != ''] == 1).all() and (
+        found['kinds'][-2:] == -1
+    ).any(1).all()
     for image, given, kinds in zip(found['images'], found['names'], found['kinds'], strict=True):
         row = [k for k, i in enumerate(seen.index) if np.array_equal(seen.images.store[i], image)]
-        assert all(seen.true[row[0], names.index(n)] == kind for n, kind in zip(given, kinds, strict=True) if n)
+        assert all(
+            seen.true[row[0], names.index(n)] == kind
+            for n, kind in zip(given, kinds, strict=True)
+            if n
+        )
