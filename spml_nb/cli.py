@@ -25,13 +25,15 @@ from .base.files import refuse_existing, regular, say
 from .runs.config import CHOICES, PROTOCOL, Config
 
 # %% ../nbs/cli.ipynb #c15633f4
-# {sub-command: (what it does, its two texts of help, its arguments as from `_argument`, what makes the text below its
-# help)}. Where what it does gives something true, the exit status is 1.
+# {sub-command: (what it does, its two texts of help, its arguments as from `_argument`, what makes
+# the text below its help)}. Where what it does gives something true, the exit status is 1.
 COMMANDS = {}
 
 
 def _argument(*names: str, completes: str = '', **options):
-    "An argument of a command: names and options as of argparse's add_argument; completes: a key of `completions`."
+    """An argument of a command: names and options as of argparse's add_argument; completes: a key
+    of `completions`.
+    """
     return names, options, completes
 
 
@@ -48,8 +50,8 @@ def _command(help: str, description: str, *arguments, below=str):
 # %% ../nbs/cli.ipynb #7cc126cd
 @_command(
     'look at a folder of your own; fetch and verify a data set of the papers; list them',
-    'Fetch, unpack, verify a benchmark and write its table; or look at a folder of your own. Without a name: '
-    'list all benchmarks.',
+    'Fetch, unpack, verify a benchmark and write its table; or look at a folder of your own. '
+    'Without a name: list all benchmarks.',
     _argument(
         'name',
         nargs='?',
@@ -82,7 +84,8 @@ def _data(args) -> bool | None:
         )
     if args.name is None:
         say(
-            f'{registry.overview(args.root)}\nDrawn when they are used, without files: {listed(MINIATURES)}'
+            f'{registry.overview(args.root)}\nDrawn when they are used, without files: '
+            f'{listed(MINIATURES)}'
         )
     elif args.name not in registry.BENCHMARKS and os.path.isdir(
         first_there(places(args.name, args.root))
@@ -95,7 +98,8 @@ def _data(args) -> bool | None:
             args.name,
             registry.names(),
             'benchmark',
-            f'Nor is there a folder {listed(places(args.name, args.root))}. Miniatures need no files.',
+            f'Nor is there a folder {listed(places(args.name, args.root))}. Miniatures need no '
+            'files.',
         )
     elif args.check:
         missing = registry.check(args.name, args.root)
@@ -164,13 +168,16 @@ def _refuse_misread(text: str, source: str = ''):
         ):
             raise SpmlError(
                 f'{source or repr(text)} holds {event.value}, which YAML reads as '
-                f'{yaml.safe_load(event.value)}. Write a number without 0 in front and without a colon, '
+                f'{yaml.safe_load(event.value)}. Write a number without 0 in front and without a '
+                'colon, '
                 f"or '{event.value}' in quotation marks for a text."
             )
 
 
 def _fields(args) -> dict:
-    "What -p gave, each value read as YAML; where the field is a text or a number, a number or a date stays a text."
+    """What -p gave, each value read as YAML; where the field is a text or a number, a number or a
+    date stays a text.
+    """
     given = {}
     for name, text in args.values:
         kind = Config.__annotations__.get(name)
@@ -200,7 +207,9 @@ def _fields(args) -> dict:
 
 # %% ../nbs/cli.ipynb #611dd0f5
 def _like(name: str, given: dict) -> dict:
-    "The fields of a recorded run, but for those of the machine that it ran on. given: what is laid over them."
+    """The fields of a recorded run, but for those of the machine that it ran on. given: what is
+    laid over them.
+    """
     import difflib
 
     import pandas as pd
@@ -237,7 +246,8 @@ def _like(name: str, given: dict) -> dict:
             'dataset' not in given and science_key(resolve(config)) != line['key']
         ):  # the record has no paths
             raise SpmlError(
-                f"{name} was trained on other photos or labels than {line['dataset']!r} has here. Give "
+                f"{name} was trained on other photos or labels than {line['dataset']!r} has here. "
+                "Give "
                 'theirs: -p dataset FOLDER.'
             )
         fields = vars(config)
@@ -249,7 +259,9 @@ def _like(name: str, given: dict) -> dict:
 
 
 def _changed(recorded: dict, given: dict) -> dict:
-    "A recorded configuration with other values; another method brings its own hyper-parameters, head and recipe."
+    """A recorded configuration with other values; another method brings its own hyper-parameters,
+    head and recipe.
+    """
     from spml_nb.methods.core import find
 
     old, new = recorded['loss'], given.get('loss', recorded['loss'])
@@ -290,13 +302,16 @@ def _of_file(file: str) -> dict:
 
 
 def _described() -> str:
-    "Every field of a configuration with its kind, its default and its meaning, from the source of the class."
+    """Every field of a configuration with its kind, its default and its meaning, from the source of
+    the class.
+    """
     import dataclasses
     import inspect
 
     meaning = dict(re.findall(r'^    (\w+): .*?# (.*)$', inspect.getsource(Config), re.M))
     lines = [
-        'fields (-p NAME VALUE); loss, data and regime decide those without a default, a loss may change others:'
+        'fields (-p NAME VALUE); loss, data and regime decide those without a default, a loss may '
+        'change others:'
     ]
     for field in dataclasses.fields(Config):
         kind = str(
@@ -381,17 +396,23 @@ def _seen(scores: dict) -> str:
     seen = scores.get('val_map_seen')
     if seen is None or seen == scores['val_map']:
         return ''
-    return f'. Over the classes that training photos have, by which the epoch was chosen: validation mAP {seen:.2f}'
+    return (
+        '. Over the classes that training photos have, by which the epoch was chosen: validation '
+        f'mAP {seen:.2f}'
+    )
 
 
 # %% ../nbs/cli.ipynb #8c4c9464
 def _print_csv(text: str):
-    "A file of comma-separated text as it is; a person at a terminal sees control characters written out."
+    """A file of comma-separated text as it is; a person at a terminal sees control characters
+    written out.
+    """
     print(escape_for_terminal(text) if sys.stdout.isatty() else text, end='')
 
 
 _MODEL = (
-    "a finished run's name or folder, a .safetensors or .onnx file or a folder of `spml export`, or a model that "
+    "a finished run's name or folder, a .safetensors or .onnx file or a folder of `spml export`, "
+    "or a model that "
     'comes with the package: coco18, mirflickr14 or voc12_animals'
 )
 
@@ -410,7 +431,10 @@ _MODEL = (
         '--threshold',
         type=float,
         metavar='T',
-        help="the probability from which on a label is named, between 0 and 1 (unset: the model's own)",
+        help=(
+            "the probability from which on a label is named, between 0 and 1 (unset: the model's "
+            "own)"
+        ),
     ),
 )
 def _predict(args) -> bool:
@@ -419,8 +443,8 @@ def _predict(args) -> bool:
     if args.out:  # before the work
         if os.path.splitext(args.out)[1].lower() not in ('.csv', ''):
             raise SpmlError(
-                f'{args.out}: predictions are written as comma-separated text. Name a file that ends in '
-                '.csv.'
+                f'{args.out}: predictions are written as comma-separated text. Name a file that '
+                'ends in .csv.'
             )
         refuse_existing(args.out)
     images = args.images[0] if len(args.images) == 1 else args.images
@@ -454,7 +478,8 @@ def _named(table) -> str:
 
 @_command(
     'a run as one file, or as a folder with a card',
-    'Write a finished run as .safetensors, .pt2 (torch.export) or .onnx; with --card as a folder for a hub.',
+    'Write a finished run as .safetensors, .pt2 (torch.export) or .onnx; with --card as a folder '
+    'for a hub.',
     _argument('run', completes='run', help="a finished run's name or folder"),
     _argument(
         'file',
@@ -471,7 +496,8 @@ def _export(args):
 
     if not (args.file or args.card):
         raise SpmlError(
-            'spml export wants a file, or --card: `spml export RUN model.onnx`, `spml export RUN --card`.'
+            'spml export wants a file, or --card: `spml export RUN model.onnx`, `spml export RUN '
+            '--card`.'
         )
     file = args.file or os.path.basename(os.path.normpath(args.run))
     refuse_existing(file)
@@ -481,7 +507,8 @@ def _export(args):
 # %% ../nbs/cli.ipynb #3fd84307
 @_command(
     'how well a model names labels that are known',
-    'Score a model on a folder with images/ and labels.csv: counts, precision, recall and mAP, with intervals.',
+    'Score a model on a folder with images/ and labels.csv: counts, precision, recall and mAP, '
+    'with intervals.',
     _argument('run', completes='run', help=_MODEL),
     _argument(
         'folder', completes='file', help='photos with known labels, or the name of a data set'
@@ -530,7 +557,10 @@ def _calibrate(args):
     _argument(
         '--leftovers',
         action='store_true',
-        help='instead of runs: what killed processes left, and caches not used for 30 days (or --days)',
+        help=(
+            'instead of runs: what killed processes left, and caches not used for 30 days (or '
+            '--days)'
+        ),
     ),
     _argument(
         '--remove',
@@ -596,7 +626,8 @@ def _reproduce(args):
 # %% ../nbs/cli.ipynb #33e6576c
 @_command(
     "the papers' hyper-parameters, each with its source",
-    "The papers' hyper-parameters: printed, from the authors' code, or chosen here where the sources are silent.",
+    "The papers' hyper-parameters: printed, from the authors' code, or chosen here where the "
+    "sources are silent.",
     _argument('--paper', help='hml, em_apl, opml, lac or two_way (unset: all)', completes='paper'),
     _argument('--loss', help="one of the paper's losses (unset: its own)", completes='loss'),
 )
@@ -644,18 +675,25 @@ def _launched(args) -> dict:
 
 @_command(
     "run what a paper's tables or figures, or the board of all methods, still need",
-    'Search on validation, then train the choice with fresh seeds; finished runs are never run again.',
+    'Search on validation, then train the choice with fresh seeds; finished runs are never run '
+    'again.',
     _argument(
         'paper',
-        help='hml, opml, lac, two_way or em_apl; methods, for the board of all methods; biased, '
-        'for labels that are not drawn at random; choice, for AN at other rates of its search; '
-        'worth, for what a label is worth; or observed_choice, for choosing without clean labels',
+        help=(
+            'hml, opml, lac, two_way or em_apl; methods, for the board of all methods; biased, '
+            'for labels that are not drawn at random; choice, for AN at other rates of its '
+            'search; worth, for what a label is worth; or observed_choice, for choosing without '
+            'clean labels'
+        ),
         completes='swept',
     ),
     _argument('--table', help='one table of it, such as 2 or IV (unset: all)'),
     _argument(
         '--figure',
-        help='one figure of it, such as 3, instead of its tables; its arrays are collected in the end',
+        help=(
+            'one figure of it, such as 3, instead of its tables; its arrays are collected in the '
+            'end'
+        ),
     ),
     _argument(
         '--suite',
@@ -683,7 +721,10 @@ def _launched(args) -> dict:
         type=int,
         nargs='+',
         metavar='S',
-        help="of observed labels and training (unset: the suite's number from 0; a figure takes its own)",
+        help=(
+            "of observed labels and training (unset: the suite's number from 0; a figure takes "
+            "its own)"
+        ),
     ),
     *_LAUNCH,
 )
@@ -705,7 +746,8 @@ def _sweep(args) -> bool | None:
         (
             (own_suite and args.suite) or (of_paper if args.paper in _BOARDS else args.dataset),
             SpmlError(
-                f"--dataset goes with {', '.join(_BOARDS)}, --table, --figure and --seeds with a paper, "
+                f"--dataset goes with {', '.join(_BOARDS)}, --table, --figure and --seeds with a "
+                "paper, "
                 '--suite with a paper or methods: `spml sweep methods --dataset voc12_animals`.'
             ),
         ),
@@ -738,8 +780,8 @@ def _sweep(args) -> bool | None:
 # %% ../nbs/cli.ipynb #1d510ef0
 @_command(
     'which method to take on photos of your own',
-    'Give each method the same search on a folder of photos, train its choice with fresh seeds, and say what to '
-    'take and how sure that is. It may be stopped and given again at any time.',
+    'Give each method the same search on a folder of photos, train its choice with fresh seeds, '
+    'and say what to take and how sure that is. It may be stopped and given again at any time.',
     _argument('folder', help='a folder with images/ and labels.csv', completes='file'),
     _argument(
         'methods',
@@ -769,7 +811,10 @@ def _sweep(args) -> bool | None:
         '--suite',
         default='photos',
         completes='taken',
-        help='whose recipe is taken: photos, a head on frozen features; photos_finetune (unset: photos)',
+        help=(
+            'whose recipe is taken: photos, a head on frozen features; photos_finetune (unset: '
+            'photos)'
+        ),
     ),
     *_LAUNCH,
 )
@@ -848,7 +893,10 @@ def completions() -> dict[str, str]:
         'suite': ('paper', *search.SUITES),
         'taken': comparison.TAKEN,
     }
-    runs = f'local runs="$SPML_NB_RUNS" name; [ -n "$runs" ] || runs={shlex.quote(str(settings.path("runs")))}'
+    runs = (
+        'local runs="$SPML_NB_RUNS" name; [ -n "$runs" ] || '
+        f'runs={shlex.quote(str(settings.path("runs")))}'
+    )
     found = '(cd -- "$runs" > /dev/null 2>&1 && compgen -d -- "$1"); compgen -f -- "$1"'
     quoted = r'while IFS= read -r name; do printf "%q\n" "$name"; done'
     values = {
@@ -860,7 +908,10 @@ def completions() -> dict[str, str]:
     return {kind: words(of) for kind, of in lists.items()} | {
         'file': 'compgen -f -- "$1"',
         'run': f'{runs}; {{ {found}; }} | {quoted}',
-        'fields': f'case "${{COMP_WORDS[COMP_CWORD-1]}}" in -p) {words(Config.__annotations__)};; {cases} esac',
+        'fields': (
+            f'case "${{COMP_WORDS[COMP_CWORD-1]}}" in -p) {words(Config.__annotations__)};; '
+            f'{cases} esac'
+        ),
     }
 
 
@@ -928,7 +979,8 @@ def main(argv: list[str] | None = None) -> int:
         argv: words after the command; unset: the process's.
 
     Returns:
-        Exit status: 0; 1 as the command says; 2 for bad input; 130 after Ctrl-C; 141 where nobody reads the output.
+        Exit status: 0; 1 as the command says; 2 for bad input; 130 after Ctrl-C; 141 where nobody
+        reads the output.
     """
     args = None
     _open_closed()
@@ -961,8 +1013,8 @@ def main(argv: list[str] | None = None) -> int:
         return 141
     except PermissionError as error:
         barred = SpmlError(
-            f'{error.filename} may not be read or written ({error.strerror}). Give yourself the right '
-            'to, or name another place.'
+            f'{error.filename} may not be read or written ({error.strerror}). Give yourself the '
+            'right to, or name another place.'
         )
         print(f'error: {barred}', file=sys.stderr)
     except OSError as error:
@@ -978,7 +1030,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _open_closed():
-    "What a shell has closed (`>&-`) is thrown away; the next file to be opened would otherwise take its place."
+    """What a shell has closed (`>&-`) is thrown away; the next file to be opened would otherwise
+    take its place.
+    """
     for name in ('stdin', 'stdout', 'stderr'):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, 'r' if name == 'stdin' else 'w'))

@@ -28,7 +28,9 @@ from .data.labels import UNKNOWN, matrix, refuse
 
 # %% ../nbs/metrics.ipynb #a9806a87
 def _free(positive, known):
-    "(C,) bool: of which classes something is unknown and no negative is known, so that no prediction can be wrong."
+    """(C,) bool: of which classes something is unknown and no negative is known, so that no
+    prediction can be wrong.
+    """
     return ~known.all(0) & ~(known & ~positive).any(0)
 
 
@@ -48,14 +50,18 @@ def _scores_and_targets(scores, targets, unknown):
 
 # %% ../nbs/metrics.ipynb #eadf3d4e
 def _float_order(values):
-    "Floats → integers that sort like them: a negative float's bits count downwards, so they are turned round."
+    """Floats → integers that sort like them: a negative float's bits count downwards, so they are
+    turned round.
+    """
     width = np.int32 if values.dtype == np.float32 else np.int64
     bits = (values + values.dtype.type(0)).view(width)  # + 0 makes −0 equal to 0
     return bits ^ ((bits >> (8 * bits.itemsize - 1)) & np.iinfo(width).max)
 
 
 def _sorted(order, positive, known):
-    "(R, L) int64 of at most 63 bits, shifted for the tag of a negative, sorted in rows; what is unknown comes first."
+    """(R, L) int64 of at most 63 bits, shifted for the tag of a negative, sorted in rows; what is
+    unknown comes first.
+    """
     tagged = (order << 1) | ~positive
     tagged[~known] = np.iinfo(np.int64).min | 1
     tagged.sort(axis=1)
@@ -63,7 +69,9 @@ def _sorted(order, positive, known):
 
 
 def _in_order(values, positive, known):
-    "(R, L) numbers → tagged int64 that sort like them along a row, equal but for the tag where they are equal."
+    """(R, L) numbers → tagged int64 that sort like them along a row, equal but for the tag where
+    they are equal.
+    """
     if values.dtype == np.float32:
         return _sorted(_float_order(values).astype(np.int64), positive, known)
     # one bit too many: drop the last unless it is all that tells two scores of a row apart
@@ -107,24 +115,26 @@ def average_precision(scores, targets, axis='class', empty='zero', unknown=None)
     Equal scores are retrieved together. Both arguments are arrays or tensors on any device.
 
     Args:
-        scores: (N, C), higher is more likely: logits, never their sigmoid (in float32 it is exactly 1 above 16.7, which
-            makes ties). float32 and float64 are ranked as they are, half precision as float32; infinite scores rank
-            first or last.
+        scores: (N, C), higher is more likely: logits, never their sigmoid (in float32 it is exactly
+            1 above 16.7, which makes ties). float32 and float64 are ranked as they are, half
+            precision as float32; infinite scores rank first or last.
         targets: (N, C), positive above 0; 0 as `unknown` says.
         axis: 'class' or 'sample'.
-        empty: the AP where there is no positive, 'zero' for 0.0, 'skip' for NaN, which `mean_average_precision` leaves
-            out.
-        unknown: targets of 0 are left out ('ignore'), negative ('negative'), or left out only if a −1 is present
-            (None).
+        empty: the AP where there is no positive, 'zero' for 0.0, 'skip' for NaN, which
+            `mean_average_precision` leaves out.
+        unknown: targets of 0 are left out ('ignore'), negative ('negative'), or left out only if a
+            −1 is present (None).
 
     Returns:
-        (C,) for 'class', (N,) for 'sample', float64 in [0, 1]. NaN, whatever `empty` says, where something is left out
-        and nothing that remains is negative: every ranking would be perfect there.
+        (C,) for 'class', (N,) for 'sample', float64 in [0, 1]. NaN, whatever `empty` says, where
+        something is left out and nothing that remains is negative: every ranking would be perfect
+        there.
 
     Raises:
         SpmlError: for NaN (naming where), unequal shapes, empty input or unknown options.
 
-    Source: scikit-learn's `average_precision_score`; 'zero' as in Cole et al. 2021; Two-way loss, Eq. 23 and 24.
+    Source: scikit-learn's `average_precision_score`; 'zero' as in Cole et al. 2021; Two-way loss,
+        Eq. 23 and 24.
     """
     one_of(axis, ('class', 'sample'), 'axis')
     one_of(empty, ('zero', 'skip'), 'treatment of classes without a positive')
@@ -145,7 +155,8 @@ def average_precision(scores, targets, axis='class', empty='zero', unknown=None)
 
 # %% ../nbs/metrics.ipynb #b8c8ff79
 def roc_auc(scores, targets, unknown=None) -> np.ndarray:
-    """Area under the ROC curve of every class: how often a positive image scores above a negative one.
+    """Area under the ROC curve of every class: how often a positive image scores above a negative
+    one.
 
     Ties count one half. Chance is 0.5, whatever the share of positives.
 
@@ -217,7 +228,8 @@ def definition(name: str) -> dict:
 
 
 def mean_average_precision(scores, targets, axis='class', empty='zero', unknown=None) -> float:
-    """mAP in percent: the mean of `average_precision` over classes (mAP@class) or over images (mAP@sample).
+    """mAP in percent: the mean of `average_precision` over classes (mAP@class) or over images
+    (mAP@sample).
 
     Args:
         scores: see `average_precision`.
@@ -227,7 +239,8 @@ def mean_average_precision(scores, targets, axis='class', empty='zero', unknown=
         unknown: see `average_precision`.
 
     Returns:
-        In [0, 100]. NaN where something is positive and still no AP is defined, for want of known negatives.
+        In [0, 100]. NaN where something is positive and still no AP is defined, for want of known
+        negatives.
 
     Raises:
         SpmlError: see `average_precision`; with 'skip' also when no target is positive.
@@ -273,12 +286,14 @@ def f1(
     Args:
         scores: (N, C), probabilities, or logits with scale='logit'.
         targets: (N, C), positive above 0.
-        average: 'micro' pools all entries; 'macro' is the mean over classes, where a class with nothing positive and
-            nothing predicted counts 0.
-        threshold: on the scale of the scores; None for even odds, 0.5 as a probability and 0 as a logit.
+        average: 'micro' pools all entries; 'macro' is the mean over classes, where a class with
+            nothing positive and nothing predicted counts 0.
+        threshold: on the scale of the scores; None for even odds, 0.5 as a probability and 0 as a
+            logit.
         scale: 'probability' or 'logit'.
-        unknown: see `average_precision`; what is left out counts nowhere. With it go the classes in which something is
-            unknown and no negative is known, for no prediction could be wrong there.
+        unknown: see `average_precision`; what is left out counts nowhere. With it go the classes in
+            which something is unknown and no negative is known, for no prediction could be wrong
+            there.
 
     Returns:
         In [0, 1], 0 where it is undefined.
@@ -313,10 +328,11 @@ def f1(
 
 # %% ../nbs/metrics.ipynb #586020c0
 def best_threshold(scores, targets, unknown=None) -> float:
-    """The threshold t for which the labels `scores >= t` have the highest micro-F1, exactly; of several, the highest.
+    """The threshold t for which the labels `scores >= t` have the highest micro-F1, exactly; of
+    several, the highest.
 
-    Every t between two neighbouring scores has the same F1; t is in the middle, so that rounding, which differs between
-    batch sizes and between torch and ONNX Runtime, moves no score across it.
+    Every t between two neighbouring scores has the same F1; t is in the middle, so that rounding,
+    which differs between batch sizes and between torch and ONNX Runtime, moves no score across it.
 
     Args:
         scores: (N, C) of validation images, logits or probabilities.
@@ -324,11 +340,13 @@ def best_threshold(scores, targets, unknown=None) -> float:
         unknown: see `f1`.
 
     Returns:
-        The middle between two of the scores that count, on their scale: give `f1` that scale. If no lower score counts,
-        half the lowest if all are in [0, 1], as probabilities are, else the lowest less 1.
+        The middle between two of the scores that count, on their scale: give `f1` that scale. If no
+        lower score counts, half the lowest if all are in [0, 1], as probabilities are, else the
+        lowest less 1.
 
     Raises:
-        SpmlError: when no target that counts is positive, and for NaN, unequal shapes or empty input.
+        SpmlError: when no target that counts is positive, and for NaN, unequal shapes or empty
+            input.
     """
     scores, positive, known = _scores_and_targets(scores, targets, unknown)
     counted = known & ~_free(positive, known)
@@ -345,7 +363,8 @@ def best_threshold(scores, targets, unknown=None) -> float:
 
 
 def _midpoint(scores, threshold):
-    """A threshold that names the same labels as one of the scores, as far as possible from the nearest ones.
+    """A threshold that names the same labels as one of the scores, as far as possible from the
+    nearest ones.
 
     scores: (N,) those that count; threshold: one of them.
     """
@@ -367,16 +386,19 @@ def _midpoint(scores, threshold):
 
 # %% ../nbs/metrics.ipynb #010756a2
 def positive_threshold(scores, observed) -> float:
-    """The threshold t with the largest r²/Pr(named), from observed positives alone; of several, the highest.
+    """The threshold t with the largest r²/Pr(named), from observed positives alone; of several, the
+    highest.
 
-    r is the share of observed positives with a score of at least t, Pr(named) the share of all entries.
+    r is the share of observed positives with a score of at least t, Pr(named) the share of all
+    entries.
 
     Args:
         scores: (N, C) of validation images, logits or probabilities.
         observed: (N, C), positive above 0; everything else counts as unknown.
 
     Returns:
-        A number on the scale of the scores, halfway between the score that defines it and the next lower one.
+        A number on the scale of the scores, halfway between the score that defines it and the next
+        lower one.
 
     Raises:
         SpmlError: without an observed positive, and for NaN, unequal shapes or empty input.
@@ -405,7 +427,8 @@ def pseudo_label_precision(pseudo, targets, sign=1, observed=None, unknown=None)
         pseudo: (N, C), > 0 pseudo-positive, < 0 pseudo-negative, 0 none.
         targets: (N, C), true labels; pseudo-labels of unknown truth are left out.
         sign: 1 or −1, which pseudo-labels.
-        observed: (N, C), labels given to the method; its known entries are no pseudo-labels and are left out.
+        observed: (N, C), labels given to the method; its known entries are no pseudo-labels and are
+            left out.
         unknown: see `average_precision`.
 
     Returns:

@@ -1,4 +1,6 @@
-"""Fixtures that several test files share. What lies outside the checkout is optional: without it the tests that use it are skipped."""
+"""Fixtures that several test files share. What lies outside the checkout is optional: without it
+the tests that use it are skipped.
+"""
 
 import json
 import os
@@ -18,7 +20,9 @@ SHARED = ROOT.parent / 'shared'
 
 
 class Golden:
-    "Inputs and outputs of the papers' released code: golden.case('em') → dict of arrays, `hp` decoded."
+    """Inputs and outputs of the papers' released code: golden.case('em') → dict of arrays, `hp`
+    decoded.
+    """
 
     def __init__(self, arrays):
         self.arrays = arrays
@@ -36,7 +40,9 @@ class Golden:
 
 
 def pytest_configure(config):
-    "Features and decoded photos of the tests are theirs alone: what an older or a broken state of the code has kept is not read, and none is left behind."
+    """Features and decoded photos of the tests are theirs alone: what an older or a broken state of
+    the code has kept is not read, and none is left behind.
+    """
     if hasattr(config, 'workerinput'):
         return  # a process of pytest-xdist shares the folder of its parent
     config.cache_of_tests = TemporaryDirectory(prefix='spml_nb-tests-')
@@ -80,7 +86,9 @@ def own_folders(tmp_path, monkeypatch):
 
 
 def draw_photo_folder(folder):
-    "60 drawn photos with three classes: the colour of the upper half, and whether the lower half is bright. Returns: the folder."
+    """60 drawn photos with three classes: the colour of the upper half, and whether the lower half
+    is bright. Returns: the folder.
+    """
     rng = np.random.RandomState(0)
     (folder / 'images').mkdir(parents=True)
     rows = []
@@ -110,7 +118,9 @@ def photo_folder(tmp_path):
 
 
 def check_resumes_equally(config, monkeypatch):
-    "A run stopped after each of its epochs and taken up again ends with the same bits as one that was not."
+    """A run stopped after each of its epochs and taken up again ends with the same bits as one that
+    was not.
+    """
     whole = training.train(config)
     monkeypatch.setenv('SPML_NB_RUNS', str(settings.path('runs')) + '-resumed')
 

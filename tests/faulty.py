@@ -1,6 +1,8 @@
-"""What the fault tests share: tasks in processes of their own, which can be killed; a small disk; and what a run is compared by.
+"""What the fault tests share: tasks in processes of their own, which can be killed; a small disk;
+and what a run is compared by.
 
-The processes are forked from one that has imported the whole library, so that each starts at once."""
+The processes are forked from one that has imported the whole library, so that each starts at once.
+"""
 
 import contextlib
 import hashlib
@@ -67,7 +69,9 @@ def build_images(folder, size=24, whole=False, pause=0.0):
 
 
 def keep_features(config, pause=0.0):
-    "The features that a run on frozen ones needs, a few images at a time and slowly; said: a line each time that they are computed."
+    """The features that a run on frozen ones needs, a few images at a time and slowly; said: a line
+    each time that they are computed.
+    """
     extract = sources.extract
 
     def few(*words):
@@ -165,7 +169,9 @@ def context():
 
 
 def start(task, *, said=os.devnull, dies_at=None, **words):
-    "A process that does a task. said: the file for its output; dies_at: it kills itself before its n-th file gets its name. Returns: the process."
+    """A process that does a task. said: the file for its output; dies_at: it kills itself before
+    its n-th file gets its name. Returns: the process.
+    """
     environment = {name: value for name, value in os.environ.items() if name.startswith('SPML_NB_')}
     process = context().Process(
         target=_do, args=(task, environment, str(said), dies_at, words), daemon=True
@@ -261,7 +267,9 @@ def leftovers(folder):
 
 
 def of_run(folder):
-    "All that a finished run holds and that must not depend on what happened on the way: numbers to the last bit, and which files there are."
+    """All that a finished run holds and that must not depend on what happened on the way: numbers
+    to the last bit, and which files there are.
+    """
     with open(folder / 'logits.npz', 'rb') as file:
         logits = hashlib.sha256(file.read()).hexdigest()
     best = torch.load(folder / 'best.pt', weights_only=True)
@@ -285,7 +293,9 @@ def of_run(folder):
 
 
 def of_runs():
-    "Every run in the setting `runs`, finished or not. Returns: {name: as from `of_run`, None if it is not done}."
+    """Every run in the setting `runs`, finished or not. Returns: {name: as from `of_run`, None if
+    it is not done}.
+    """
     root = settings.path('runs')
     return {
         folder.name: of_run(folder) if (folder / 'DONE').is_file() else None

@@ -1,4 +1,6 @@
-"""Small runs for the tests of figures: 40 drawn photos with three classes, and runs of two epochs that the tests of a file share."""
+"""Small runs for the tests of figures: 40 drawn photos with three classes, and runs of two epochs
+that the tests of a file share.
+"""
 
 import numpy as np
 import pandas as pd

@@ -7,7 +7,9 @@ SHAPES = [(90, 61), (64, 100), (33, 47), (139, 100), (57, 57), (200, 150)]
 
 
 def noise_photos(folder):
-    "Six photos of noise in colour, wide and tall, JPEG and PNG; one lies on its side by its EXIF tag."
+    """Six photos of noise in colour, wide and tall, JPEG and PNG; one lies on its side by its EXIF
+    tag.
+    """
     (folder / 'photos').mkdir()
     files = []
     for k, (width, height) in enumerate(SHAPES):

@@ -1,4 +1,6 @@
-"""Configurations that train in a moment, on the photos of the fixture `photo_folder`; and tables of these photos with empty cells."""
+"""Configurations that train in a moment, on the photos of the fixture `photo_folder`; and tables of
+these photos with empty cells.
+"""
 
 import numpy as np
 import pandas as pd
@@ -13,7 +15,9 @@ def config(folder, **given):
 
 
 def empty_zeros(folder, complete=()):
-    "Write the table as columns of 1 and empty cells; rows of `complete` (numbers, or parts) keep their 0. 36 rows train, 12 val, 12 test."
+    """Write the table as columns of 1 and empty cells; rows of `complete` (numbers, or parts) keep
+    their 0. 36 rows train, 12 val, 12 test.
+    """
     names = pd.read_csv(folder / 'labels.csv')['labels'].str.get_dummies()
     split = np.repeat(['train', 'val', 'test'], [36, 12, 12])
     keep = np.isin(split, [c for c in complete if isinstance(c, str)]) | np.isin(

@@ -7,7 +7,9 @@ from PIL import Image, ImageOps
 
 
 def as_bitmaps(folder):
-    "Turns the PNGs of a folder of photos into BMPs, whose size does not depend on what they show. Returns: the folder."
+    """Turns the PNGs of a folder of photos into BMPs, whose size does not depend on what they show.
+    Returns: the folder.
+    """
     for file in (folder / 'images').glob('*.png'):
         Image.open(file).save(file.with_suffix('.bmp'))
         file.unlink()

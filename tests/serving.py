@@ -1,4 +1,6 @@
-"""What the tests of downloads and benchmarks share: a local server with faults, builders of small archives, the whole way from archive to scores."""
+"""What the tests of downloads and benchmarks share: a local server with faults, builders of small
+archives, the whole way from archive to scores.
+"""
 
 import contextlib
 import dataclasses
@@ -102,8 +104,10 @@ class Handler(BaseHTTPRequestHandler):
 def serve(folder, **faults):
     """Serve a folder for the length of a `with` block; yields the Server.
 
-    drop: {file: bytes after which the connection is closed, an int for always or a list, one a request, None for a whole answer};
-    status: {file: HTTP status, likewise}; ranges, etag, length: False leaves that out; hold: an Event that answers wait for.
+    drop: {file: bytes after which the connection is closed, an int for always or a list, one a
+        request, None for a whole answer};
+    status: {file: HTTP status, likewise}; ranges, etag, length: False leaves that out; hold: an
+        Event that answers wait for.
     """
     server = Server(folder, **faults)
     thread = threading.Thread(
@@ -137,7 +141,9 @@ def zip_of(file, members):
 
 
 def drawing(row, side=48):
-    "A drawing that shows the labels of `row`: a bright square a positive, at a place and in a colour of its own."
+    """A drawing that shows the labels of `row`: a bright square a positive, at a place and in a
+    colour of its own.
+    """
     row = np.asarray(row) > 0
     image = Image.new('RGB', (side + 8, side), (40, 40, 40))
     draw, across = ImageDraw.Draw(image), int(np.ceil(np.sqrt(len(row))))
@@ -169,7 +175,9 @@ def png(row, side=48):
 
 
 def local(name, folder, url, **changes):
-    "The registered benchmark with its archives at `url` and the checksums of the files in `folder`; `changes` are fields of Benchmark."
+    """The registered benchmark with its archives at `url` and the checksums of the files in
+    `folder`; `changes` are fields of Benchmark.
+    """
 
     def moved(archive):
         file = Path(folder) / archive.file
@@ -197,7 +205,9 @@ def ready(benchmark, root):
 
 
 def trained(benchmark, root, monkeypatch, **config):
-    "Prepare and load; train one epoch on it by its name, and evaluate the run. Returns: (Dataset, scores of the test rows)."
+    """Prepare and load; train one epoch on it by its name, and evaluate the run. Returns: (Dataset,
+    scores of the test rows).
+    """
     for name in ('data', 'cache', 'runs'):
         monkeypatch.setenv(
             f'SPML_NB_{name.upper()}', str(Path(root) / ('' if name == 'data' else f'.{name}'))

@@ -1,4 +1,6 @@
-"Side information for the photos of the fixture `photo_folder`, and for a method that is asked for by its name."
+"""Side information for the photos of the fixture `photo_folder`, and for a method that is asked for
+by its name.
+"""
 
 import numpy as np
 import pandas as pd
@@ -24,7 +26,9 @@ def invented(n, C, seed=0):
 
 
 def draw_side(folder, file, seed=0):
-    "Scores that are right three times out of four, true counts, and groups, of all photos in another order. Returns: the file."
+    """Scores that are right three times out of four, true counts, and groups, of all photos in
+    another order. Returns: the file.
+    """
     names = pd.read_csv(folder / 'labels.csv', dtype=str, keep_default_na=False)
     true, rng = names['labels'].str.get_dummies(), np.random.RandomState(seed)
     right = rng.rand(*true.shape) < 0.75

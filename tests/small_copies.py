@@ -1,4 +1,6 @@
-"""Small copies of the benchmarks' official files: each maker writes archives, and says what must come out of them."""
+"""Small copies of the benchmarks' official files: each maker writes archives, and says what must
+come out of them.
+"""
 
 import contextlib
 import io
@@ -31,7 +33,9 @@ def mat(**variables):
 
 
 def voc_members(year, parts, rng=None, images=True):
-    """{name in archive: bytes}. parts: {part: (names, (n, 20) of 1, 0, -1)}; the XML has every object, the difficult ones marked."""
+    """{name in archive: bytes}. parts: {part: (names, (n, 20) of 1, 0, -1)}; the XML has every
+    object, the difficult ones marked.
+    """
     base, members = f'VOCdevkit/VOC{year}', {}
     for part, (names, words) in parts.items():
         for c, name in enumerate(VOC_CLASSES):
@@ -66,7 +70,9 @@ COUNTS12 = {'train': 30, 'test': 10, 'classes': 20}
 
 
 def coco(names, rows, ids, drawn):
-    "An instances file. names, rows: images and their positives as numbers of categories; drawn: category ids; a crowd box where a number is negative."
+    """An instances file. names, rows: images and their positives as numbers of categories; drawn:
+    category ids; a crowd box where a number is negative.
+    """
     images = [
         {'id': number, 'file_name': name, 'width': 36, 'height': 18}
         for number, name in zip(ids, names, strict=True)
@@ -115,7 +121,9 @@ def cub_members(present, train, stray=False):
 
 
 def ccp_members(names, positives, pixel=lambda row: row % 2):
-    "The repository. names: of classes without null; positives: list of lists of class numbers from 1; pixel: whether a row has a mask in place of tags."
+    """The repository. names: of classes without null; positives: list of lists of class numbers
+    from 1; pixel: whether a row has a mask in place of tags.
+    """
     base = 'clothing-co-parsing-master'
     members = {f'{base}/label_list.mat': mat(label_list=np.array([['null', *names]], object))}
     for row, present in enumerate(positives):
@@ -134,7 +142,9 @@ TRAIN, TEST = 12, 4
 
 
 def matrix(classes, n=TRAIN + TEST):
-    "Labels of n images, each with a positive, each class with one in the first and the last rows: (n, classes) of 1 and -1."
+    """Labels of n images, each with a positive, each class with one in the first and the last rows:
+    (n, classes) of 1 and -1.
+    """
     labels = np.where(np.random.RandomState(classes).random_sample((n, classes)) < 0.3, 1, -1)
     labels[np.arange(n), np.arange(n) % classes] = 1
     return labels

@@ -55,7 +55,11 @@ ROOT = Path(__file__).resolve().parents[1]
     ],
 )
 def test_what_only_lists_loads_no_torch(words, photo_folder):
-    code = 'import sys; sys.modules["torch"] = None; from spml_nb.cli import main; sys.exit(main(sys.argv[1:]))'  # importing torch raises
+    # importing torch raises
+    code = (
+        'import sys; sys.modules["torch"] = None; from spml_nb.cli import main; '
+        'sys.exit(main(sys.argv[1:]))'
+    )
     done = subprocess.run(
         [sys.executable, '-c', code, *words.replace('FOLDER', str(photo_folder)).split()],
         capture_output=True,
@@ -160,7 +164,10 @@ def complete(tmp_path_factory):
 
     def complete(line, **environment):
         words = line.split(' ')
-        code = f'source {folder}/spml.bash; COMP_WORDS=({" ".join(map(repr, words))}); COMP_CWORD={len(words) - 1}; _shtab_spml; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        code = (
+            f'source {folder}/spml.bash; COMP_WORDS=({" ".join(map(repr, words))}); '
+            f'COMP_CWORD={len(words) - 1}; _shtab_spml; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        )
         return subprocess.run(
             ['bash', '-c', code], capture_output=True, text=True, env={**os.environ, **environment}
         ).stdout.split()
@@ -275,7 +282,8 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
     [
         (
             ['sweep', 'hmm'],
-            "unknown paper 'hmm'; allowed: hml, em_apl, opml, lac, two_way, methods, biased, choice, worth",
+            "unknown paper 'hmm'; allowed: hml, em_apl, opml, lac, two_way, methods, biased, "
+            "choice, worth",
         ),
         (['sweep', 'hml', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: paper, photos"),
         (
@@ -486,7 +494,9 @@ def test_another_method_brings_its_own_recipe(asked, photo_folder):
 
 
 def test_like_never_takes_other_photos_in_silence(asked, capsys, photo_folder):
-    "The record has names and no paths: a folder may be called like a data set, and a run in it be of others."
+    """The record has names and no paths: a folder may be called like a data set, and a run in it be
+    of others.
+    """
     folder = photo_folder.rename(photo_folder.with_name('mini_nus'))
     run = Run(resolve(Config(loss='an', dataset=str(folder), backbone='mini', regime='linear')))
     run.start()
@@ -717,7 +727,9 @@ def test_scores_against_observed_labels_are_marked_where_a_run_is_trained(capsys
 def test_predictions_say_how_many_labels_a_photo_the_threshold_names(
     capsys, photo_folder, tmp_path
 ):
-    "And, of a run with one label a photo, what it names on validation, if the run has counted that."
+    """And, of a run with one label a photo, what it names on validation, if the run has counted
+    that.
+    """
     table = photo_folder / 'labels.csv'
     table.write_text(table.read_text().replace('image,labels', 'image,positives'))
     words = [
@@ -1135,7 +1147,10 @@ def test_names_that_are_not_utf_8_are_printed_as_they_are(monkeypatch):
 
 
 def test_a_reader_that_has_gone_ends_the_command_quietly():
-    code = 'import sys; from spml_nb import cli; cli.COMMANDS["doctor"] = (lambda args: print("a line"), *cli.COMMANDS["doctor"][1:]); sys.exit(cli.main(["doctor"]))'
+    code = (
+        'import sys; from spml_nb import cli; cli.COMMANDS["doctor"] = (lambda args: print("a '
+        'line"), *cli.COMMANDS["doctor"][1:]); sys.exit(cli.main(["doctor"]))'
+    )
     with subprocess.Popen(
         [sys.executable, '-c', code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -1145,7 +1160,10 @@ def test_a_reader_that_has_gone_ends_the_command_quietly():
 
 @pytest.mark.skipif(not os.path.exists('/dev/full'), reason='needs the full device of Linux')
 def test_output_to_a_full_disk_is_told():
-    code = 'import sys; from spml_nb import cli; cli.COMMANDS["doctor"] = (lambda args: print("a line"), *cli.COMMANDS["doctor"][1:]); sys.exit(cli.main(["doctor"]))'
+    code = (
+        'import sys; from spml_nb import cli; cli.COMMANDS["doctor"] = (lambda args: print("a '
+        'line"), *cli.COMMANDS["doctor"][1:]); sys.exit(cli.main(["doctor"]))'
+    )
     with open('/dev/full', 'w') as full:
         done = subprocess.run(
             [sys.executable, '-c', code], stdout=full, stderr=subprocess.PIPE, text=True

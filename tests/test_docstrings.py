@@ -15,7 +15,9 @@ MODULES = sorted(
 
 
 def public(module):
-    "(name, its signature's function or None, its docstring, its node) of everything public at the top of a module."
+    """(name, its signature's function or None, its docstring, its node) of everything public at the
+    top of a module.
+    """
     for node in ast.parse((PACKAGE / module).read_text()).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith('_'):
             own = (

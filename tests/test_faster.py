@@ -1,4 +1,6 @@
-"""What makes training faster must not change what is trained: compilation, and a data set that lies on the device."""
+"""What makes training faster must not change what is trained: compilation, and a data set that lies
+on the device.
+"""
 
 import shutil
 

@@ -1,4 +1,6 @@
-"""Files that cannot be written, cannot be read or are damaged, and two commands at once: one clear error or the right result, and nothing is lost."""
+"""Files that cannot be written, cannot be read or are damaged, and two commands at once: one clear
+error or the right result, and nothing is lost.
+"""
 
 import errno
 import json
@@ -285,8 +287,11 @@ def test_a_log_without_room_fails_its_run_and_says_where(config):
 
 def test_text_is_utf8_whatever_the_locale(drawn, tmp_path):
     code = (
-        "from pathlib import Path; from spml_nb import runs; from spml_nb.base import files; import sys; assert sys.flags.utf8_mode == 0\n"
-        f"files.write_atomically(Path({str(tmp_path)!r}) / 'a.json', '{{\"name\": \"Gr\\u00f6\\u00dfe \\u732b\"}}'); print(ascii(runs.read_json(Path({str(tmp_path)!r}) / 'a.json')))"
+        "from pathlib import Path; from spml_nb import runs; from spml_nb.base import files; "
+        "import sys; assert sys.flags.utf8_mode == "
+        f"0\nfiles.write_atomically(Path({str(tmp_path)!r}) / 'a.json', "
+        f"'{{\"name\": \"Gr\\u00f6\\u00dfe \\u732b\"}}'); "
+        f"print(ascii(runs.read_json(Path({str(tmp_path)!r}) / 'a.json')))"
     )
     environment = {**os.environ, 'LC_ALL': 'C', 'PYTHONCOERCECLOCALE': '0', 'PYTHONUTF8': '0'}
     done = subprocess.run(

@@ -1,4 +1,6 @@
-"""kill -9 at any moment: the same command goes on and ends with the same bits, and nothing half-written is taken for whole."""
+"""kill -9 at any moment: the same command goes on and ends with the same bits, and nothing
+half-written is taken for whole.
+"""
 
 import os
 import random
@@ -100,7 +102,9 @@ def test_training_killed_at_random_moments_ends_with_the_same_bits(
 
 
 def numbers(found):
-    "What `of_run` gives without the checkpoints that a process killed right after DONE leaves; `train` removes them when it comes by."
+    """What `of_run` gives without the checkpoints that a process killed right after DONE leaves;
+    `train` removes them when it comes by.
+    """
     return found | {
         'files': [name for name in found['files'] if name not in ('last.pt', 'val_observed.pt')]
     }
@@ -136,7 +140,9 @@ def test_training_killed_before_each_of_its_files_gets_its_name_ends_with_the_sa
         assert leftovers(settings.path('runs')) == []  # cleaned by the next command
     assert (
         n == 14
-    )  # config; best by two rules, metrics and last of each epoch; last again between the stages; logits, result, DONE; and one that is not killed
+        # config; best by two rules, metrics and last of each epoch; last again between the stages;
+        # logits, result, DONE; and one that is not killed
+    )
 
 
 def test_what_is_left_when_a_run_is_killed_in_its_last_step_is_cleaned(photos, cache):

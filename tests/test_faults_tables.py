@@ -1,7 +1,9 @@
-"""Absurd tables and photos, from `datasets.load` through the image cache to a training step: the right result, or one clear error with nothing begun.
+"""Absurd tables and photos, from `datasets.load` through the image cache to a training step: the
+right result, or one clear error with nothing begun.
 
-What else is refused or accepted on reading stands in test_datasets.py (labels that are no labels, columns, splits, paths outside, duplicates, BOM,
-encodings) and test_images.py (modes, 16-bit grey, EXIF, animated GIF, one pixel, 20,000 pixels, bombs, truncated files)."""
+What else is refused or accepted on reading stands in test_datasets.py (labels that are no labels,
+columns, splits, paths outside, duplicates, BOM, encodings) and test_images.py (modes, 16-bit grey,
+EXIF, animated GIF, one pixel, 20,000 pixels, bombs, truncated files)."""
 
 import os
 import struct
@@ -79,7 +81,9 @@ def trained(folder, **given):
 
 
 def refused(folder, *parts):
-    "The message of the SpmlError that training ends with; no run, no cache and no temporary file is begun."
+    """The message of the SpmlError that training ends with; no run, no cache and no temporary file
+    is begun.
+    """
     with pytest.raises(SpmlError) as caught:
         trained(folder)
     for part in parts:

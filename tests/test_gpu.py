@@ -1,4 +1,5 @@
-"""What only a GPU can show: the same results as on the CPU, mixed precision, compilation, resident data, throughput. Skipped without one.
+"""What only a GPU can show: the same results as on the CPU, mixed precision, compilation, resident
+data, throughput. Skipped without one.
 
 SPML_NB_TEST_DEVICE=cpu runs the tests themselves on the CPU, where none of this gains anything.
 """
@@ -211,7 +212,9 @@ def images_per_second(given: Config, n=512):
 
 
 def test_throughput(capsys):
-    "Prints a table; half precision must not be slower than float32 by more than a tenth at the larger batch."
+    """Prints a table; half precision must not be slower than float32 by more than a tenth at the
+    larger batch.
+    """
     if DEVICE == 'cpu':
         pytest.skip('bench.py measures CPUs')
     table = {}

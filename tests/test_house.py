@@ -1,4 +1,6 @@
-"The house rules that keep the tree readable: three trees of one shape, and imports that point downwards."
+"""The house rules that keep the tree readable: three trees of one shape, and imports that point
+downwards.
+"""
 
 import ast
 import json
@@ -70,7 +72,9 @@ def test_every_test_file_in_a_folder_names_a_module():
 
 
 def imported(module):
-    "Names of modules or packages below spml_nb that a module imports, anywhere in it: 'data/labels', 'runs'."
+    """Names of modules or packages below spml_nb that a module imports, anywhere in it:
+    'data/labels', 'runs'.
+    """
     for node in ast.walk(tree(module)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

@@ -1,4 +1,6 @@
-"The notebooks as a person runs them in JupyterLab: opened in a browser, all cells run from the menu. Needs what test_site.py needs."
+"""The notebooks as a person runs them in JupyterLab: opened in a browser, all cells run from the
+menu. Needs what test_site.py needs.
+"""
 
 import contextlib
 import json
@@ -29,7 +31,9 @@ SMALL = "import os; os.environ['IN_TEST'] = '1'"
 
 
 def edited(notebook, code):
-    "A copy of a notebook whose parameters cell (where it has none: its first code cell) ends or begins with `code`."
+    """A copy of a notebook whose parameters cell (where it has none: its first code cell) ends or
+    begins with `code`.
+    """
     cells = [c for c in notebook.cells if c.cell_type == 'code']
     tagged = [c for c in cells if 'parameters' in c.metadata.get('tags', [])]
     if tagged:
@@ -48,7 +52,9 @@ def put(folder, name, code):
 
 @pytest.fixture(scope='module')
 def lab(tmp_path_factory):
-    "A JupyterLab of its own: settings, runs and notebooks in temporary folders, stopped with its kernels afterwards. Yields: (its address, the notebooks)."
+    """A JupyterLab of its own: settings, runs and notebooks in temporary folders, stopped with its
+    kernels afterwards. Yields: (its address, the notebooks).
+    """
     base = tmp_path_factory.mktemp('lab')
     folders = {
         name: base / name
@@ -165,7 +171,8 @@ def cells(browser):
 
 def prompts(browser):
     return browser.execute_script(
-        "return [...document.querySelectorAll('.jp-Notebook .jp-CodeCell .jp-InputPrompt')].map(p => p.textContent.trim())"
+        "return [...document.querySelectorAll('.jp-Notebook .jp-CodeCell .jp-InputPrompt')].map(p "
+        "=> p.textContent.trim())"
     )
 
 
@@ -188,7 +195,9 @@ def outputs(browser, mime):
 
 
 def errors(browser):
-    "Exceptions and whatever else was told in red, but for advice on photos that nobody has labelled yet."
+    """Exceptions and whatever else was told in red, but for advice on photos that nobody has
+    labelled yet.
+    """
     told = outputs(browser, 'application/vnd.jupyter.stderr')
     return outputs(browser, 'application/vnd.jupyter.error') + [
         text for text in told if ': labels.csv has no row for ' not in text
@@ -204,7 +213,10 @@ def says(browser, mime, part):
 
 def pictures(browser, n):
     "Wait for n pictures or more, all of them drawn. Returns: their widths."
-    script = "return [...document.querySelectorAll('.jp-Notebook .jp-OutputArea-output img')].map(image => image.complete ? image.naturalWidth : 0)"
+    script = (
+        "return [...document.querySelectorAll('.jp-Notebook .jp-OutputArea-output "
+        "img')].map(image => image.complete ? image.naturalWidth : 0)"
+    )
     return until(
         browser,
         60,
@@ -292,7 +304,9 @@ def check_console(browser):
 
 
 def run_whole(browser, lab, name, code):
-    "Open a copy of a notebook, changed by `code` as in `edited`, and run it to its end; nothing on it or on the console may be an error."
+    """Open a copy of a notebook, changed by `code` as in `edited`, and run it to its end; nothing
+    on it or on the console may be an error.
+    """
     put(lab[1], name, code)
     open_notebook(browser, lab, name)
     run_all(browser)
@@ -360,7 +374,9 @@ def shown(browser):
 
 
 def type_answers(browser, answers, count):
-    "Answer photos as a person does: read the photo's name, type, press Enter, look at the next. Returns: their names."
+    """Answer photos as a person does: read the photo's name, type, press Enter, look at the next.
+    Returns: their names.
+    """
     field = until(
         browser,
         60,
@@ -403,7 +419,8 @@ def test_twenty_photos_are_labelled_by_keys_and_survive_a_kill(chromium, lab, ph
     put(
         lab[1],
         'tutorials/label_photos.ipynb',
-        f"dataset, classes, sample, backbone, image_size = {str(folder)!r}, 'red|blue|bright', 6, 'mini', 40\n{SMALL}",
+        f"dataset, classes, sample, backbone, image_size = {str(folder)!r}, 'red|blue|bright', 6, "
+        f"'mini', 40\n{SMALL}",
     )
     open_notebook(chromium, lab, 'tutorials/label_photos.ipynb')
     run_all(chromium)
@@ -476,7 +493,9 @@ def test_twenty_photos_are_labelled_by_keys_and_survive_a_kill(chromium, lab, ph
 
 
 def test_a_failing_cell_is_seen(chromium, lab):
-    "The checks above can fail: the same reading finds the error of a notebook that raises, and that later cells have not run."
+    """The checks above can fail: the same reading finds the error of a notebook that raises, and
+    that later cells have not run.
+    """
     cells = map(nbformat.v4.new_code_cell, ('print(1)', "raise ValueError('broken')", '2'))
     notebook = nbformat.v4.new_notebook(
         cells=list(cells), metadata={'kernelspec': {'name': 'python3', 'display_name': 'python3'}}

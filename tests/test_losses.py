@@ -1,4 +1,6 @@
-"""What holds for every loss: finite values and gradients, untouched inputs, symmetry, the sign on positives, and where losses meet."""
+"""What holds for every loss: finite values and gradients, untouched inputs, symmetry, the sign on
+positives, and where losses meet.
+"""
 
 import inspect
 import re
@@ -256,7 +258,9 @@ def test_where_losses_meet(seed):
 
 
 def test_some_losses_may_push_a_positive_down():
-    "When: a positive already beyond its smoothed target; the smaller of two positives' rival; more predicted positives than expected."
+    """When: a positive already beyond its smoothed target; the smaller of two positives' rival;
+    more predicted positives than expected.
+    """
 
     def gradient(loss, s, z):
         s = torch.tensor(s, dtype=torch.float64, requires_grad=True)
@@ -285,7 +289,8 @@ def test_a_loss_that_is_not_listed_is_found_by_its_name(monkeypatch):
             getattr(L, name)
 
 
-# each public function with every matrix that must fit its logits: (its name in the message, a call with that matrix)
+# each public function with every matrix that must fit its logits: (its name in the message, a call
+# with that matrix)
 TAKES = {name: {'labels': getattr(L, name)} for name in L.__all__} | {
     'apl_select': {'remaining': lambda s, m: L.apl_select(s, m > 0, 1)},
     'em_apl_loss': {
@@ -375,7 +380,9 @@ def test_other_shapes_are_refused_by_name_too():
     'name', ['em', 'an', 'opml', 'two_way paper', 'soft opml', 'role', 'gr', 'plc', 'hml']
 )
 def test_the_check_lets_a_loss_be_compiled_and_batched(name):
-    "One graph without a break; and many batches at once, where the loss has no hand-written gradient."
+    """One graph without a break; and many batches at once, where the loss has no hand-written
+    gradient.
+    """
     s, z = batch()
     loss = LOSSES[name]
     assert torch.equal(torch.compile(loss, backend='eager', fullgraph=True)(s, z), loss(s, z))
@@ -391,7 +398,9 @@ def test_the_check_lets_a_loss_be_compiled_and_batched(name):
 
 @pytest.mark.parametrize('first', ['asl', 'two_way', 'joint', 'lac'])
 def test_a_second_derivative_that_would_be_wrong_is_refused(first):
-    "By `grad` with inputs, which leaves out the node that torch's own check would be in; the gradient itself is still there."
+    """By `grad` with inputs, which leaves out the node that torch's own check would be in; the
+    gradient itself is still there.
+    """
     s, z = batch()
     s, x = (
         s.requires_grad_(),

@@ -1,4 +1,6 @@
-"The losses in an environment that holds only torch, torchvision, numpy, pandas and what these require: no Jupyter, nbdev, papermill, timm."
+"""The losses in an environment that holds only torch, torchvision, numpy, pandas and what these
+require: no Jupyter, nbdev, papermill, timm.
+"""
 
 import re
 import subprocess
@@ -14,7 +16,9 @@ WANTED = ('torch', 'torchvision', 'numpy', 'pandas')
 
 
 def closure(names):
-    "Installed distributions that `names` need, themselves included; optional extras are not followed."
+    """Installed distributions that `names` need, themselves included; optional extras are not
+    followed.
+    """
     found, open_ = {}, list(names)
     while open_:
         name = re.sub(r'[-_.]+', '-', open_.pop()).lower()

@@ -1,4 +1,6 @@
-"""What does not fit into memory is trained from the disk: 150,000 images of 448 pixels within 8 GiB."""
+"""What does not fit into memory is trained from the disk: 150,000 images of 448 pixels within 8
+GiB.
+"""
 
 import os
 import shutil

@@ -50,7 +50,9 @@ def free(t, k):
 
 
 def oracle(scores, targets, known, axis, empty='skip'):
-    "scikit-learn on the known entries, class by class or image by image; NaN where every ranking would be perfect, and without a positive (or 0)."
+    """scikit-learn on the known entries, class by class or image by image; NaN where every ranking
+    would be perfect, and without a positive (or 0).
+    """
     if axis == 'class':
         scores, targets, known = scores.T, targets.T, known.T
     result = []
@@ -309,7 +311,8 @@ def test_f1_cuts_at_the_threshold_inclusively_on_the_stated_scale():
     assert f1(logits, targets, scale='logit') == f1(probabilities, targets)
     assert f1(probabilities, targets, 'micro', 0.8) == pytest.approx(2 / 3)
     assert f1(logits, targets, 'micro', math.log(0.8 / 0.2), scale='logit') == pytest.approx(2 / 3)
-    # a threshold means the number of the scores' own precision: 0.7 in float32 lies below 0.7 in float64
+    # a threshold means the number of the scores' own precision: 0.7 in float32 lies below 0.7 in
+    # float64
     assert f1(np.array([[0.7]], np.float32), [[1]], 'micro', 0.7) == 1
 
 
@@ -363,7 +366,9 @@ def named(scores, targets):
 @pytest.mark.parametrize('dtype', [np.float32, np.float64])
 @pytest.mark.parametrize('seed', range(10))
 def test_noise_of_rounding_moves_no_label_across_the_threshold(dtype, seed):
-    "Float32 sums in another order, as in another batch size or in ONNX Runtime, differ by about 1e-7."
+    """Float32 sums in another order, as in another batch size or in ONNX Runtime, differ by about
+    1e-7.
+    """
     random = np.random.default_rng(seed)
     targets = random.random((200, 5)) < 0.2
     probabilities = (1 / (1 + np.exp(-random.normal(size=targets.shape) - 2 * targets + 1))).astype(

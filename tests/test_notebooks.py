@@ -173,10 +173,10 @@ def test_the_first_screen_says_how_long_it_takes_and_what_to_change(file):
 
 def test_modules_need_no_notebook_tools():
     code = (
-        'import sys, pkgutil, importlib, spml_nb\n'
-        'for m in pkgutil.walk_packages(spml_nb.__path__, "spml_nb."):\n'
-        '    if "_modidx" not in m.name: importlib.import_module(m.name)\n'
-        'print([m for m in ("nbdev", "fastcore", "papermill", "IPython", "jupyterlab") if m in sys.modules])'
+        'import sys, pkgutil, importlib, spml_nb\nfor m in '
+        'pkgutil.walk_packages(spml_nb.__path__, "spml_nb."):\n    if "_modidx" not in m.name: '
+        'importlib.import_module(m.name)\nprint([m for m in ("nbdev", "fastcore", "papermill", '
+        '"IPython", "jupyterlab") if m in sys.modules])'
     )
     found = subprocess.run(
         [sys.executable, '-c', code], capture_output=True, text=True, check=True

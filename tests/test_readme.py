@@ -1,4 +1,6 @@
-"README.md names every folder of notebooks and only commands that there are, and its two recipes run as they stand."
+"""README.md names every folder of notebooks and only commands that there are, and its two recipes
+run as they stand.
+"""
 
 import ast
 import json

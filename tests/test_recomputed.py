@@ -1,6 +1,8 @@
-"""Every verdict's numbers again, from outputs/runs.csv by pandas and scipy alone: no line here is shared with what the pages are made by.
+"""Every verdict's numbers again, from outputs/runs.csv by pandas and scipy alone: no line here is
+shared with what the pages are made by.
 
-The one import from the package is what is tested: the claims with the numbers of their forest plots, the verdicts on methods and the front's gains.
+The one import from the package is what is tested: the claims with the numbers of their forest
+plots, the verdicts on methods and the front's gains.
 """
 
 import json
@@ -42,7 +44,9 @@ def record():
 
 @cache
 def scores(loss, dataset, head='linear', labels='single', column='test_map'):
-    "The score by seed of the runs that the search has chosen: the settings with the best validation mAP."
+    """The score by seed of the runs that the search has chosen: the settings with the best
+    validation mAP.
+    """
     runs = record()
     runs = runs[
         runs.loss.isin([loss, ALIKE.get(loss)])
@@ -73,13 +77,17 @@ def scores(loss, dataset, head='linear', labels='single', column='test_map'):
 
 @cache
 def resampled():
-    "The scores on samples of the test images, which tests/replication/test_resampling.py makes again."
+    """The scores on samples of the test images, which tests/replication/test_resampling.py makes
+    again.
+    """
     with np.load(RECORD.with_name('test_images.npz')) as found:
         return dict(found)
 
 
 def effect(differences, image_sd):
-    "(mean, variance, degrees of freedom): over seeds, and over the test images, which all seeds share."
+    """(mean, variance, degrees of freedom): over seeds, and over the test images, which all seeds
+    share.
+    """
     d = np.asarray(differences)
     of_seeds = d.var(ddof=1) / len(d)
     variance = of_seeds + image_sd**2 * (d != 0).any()
@@ -279,7 +287,9 @@ def printed(paper, table):
 
 
 def ours(loss, dataset, head):
-    "The gain over AN with its own head (HML: the linear one, as its Table 4 has it); NaN where the best epochs came before the mechanism."
+    """The gain over AN with its own head (HML: the linear one, as its Table 4 has it); NaN where
+    the best epochs came before the mechanism.
+    """
     if (scores(loss, dataset, head, column='exercised') == 0).mean() >= 0.5:
         return np.nan
     return (
@@ -344,7 +354,9 @@ def over_own_an():
 
 
 def pooled_spearman(table, columns, one, other):
-    "Ranks within each column, of columns with three methods or more, then Pearson's correlation of all of them."
+    """Ranks within each column, of columns with three methods or more, then Pearson's correlation
+    of all of them.
+    """
     groups = table.dropna(subset=[one, other]).groupby(columns)
     ranks = (
         groups[[one, other]].rank()
@@ -374,8 +386,8 @@ def test_the_fronts_correlations_are_those_of_gains_over_an_of_the_same_source()
     assert len(in_picture) == 28 and in_picture.loss.nunique() == 7
     rho = pooled_spearman(in_picture, ['panel'], 'theirs', 'ours')
     assert (
-        f'7 of these methods have published gains over AN of the same source ({len(in_picture)} cells'
-        in said
+        f'7 of these methods have published gains over AN of the same source ({len(in_picture)} '
+        'cells' in said
     )
     assert (
         f'{in_picture.ours.mean():+.1f} against {in_picture.theirs.mean():+.1f} on average' in said
@@ -384,19 +396,19 @@ def test_the_fronts_correlations_are_those_of_gains_over_an_of_the_same_source()
     three = every[(every.source != 'HML')]
     both = three[three.ours.notna()]
     assert (
-        f'each over its own AN, it is {pooled_spearman(both, ["source", "panel"], "theirs", "ours"):+.2f} ('
-        in said
+        'each over its own AN, it is '
+        f'{pooled_spearman(both, ["source", "panel"], "theirs", "ours"):+.2f} (' in said
     )
     assert (
-        f'{len(both)} cells, on average {both.theirs.mean():+.1f} published and {both.ours.mean():+.1f} here'
-        in said
+        f'{len(both)} cells, on average {both.theirs.mean():+.1f} published and '
+        f'{both.ours.mean():+.1f} here' in said
     )
     pairs = three.merge(three, on=['loss', 'panel'], suffixes=('', '_other')).query(
         'source < source_other'
     )
     ceiling = pooled_spearman(pairs, ['source', 'source_other', 'panel'], 'theirs', 'theirs_other')
     assert (
-        f'agree with each other at {ceiling:+.2f} ({len(pairs)} cells, {(pairs.theirs - pairs.theirs_other).abs().mean():.1f} points'
-        in said
+        f'agree with each other at {ceiling:+.2f} ({len(pairs)} cells, '
+        f'{(pairs.theirs - pairs.theirs_other).abs().mean():.1f} points' in said
     )
     assert f'ours and theirs: {(both.theirs - both.ours).abs().mean():.1f})' in said

@@ -1,4 +1,6 @@
-"""Every number in outputs/ leads to lines of runs.csv. Read with pandas and numpy alone, not with the code that wrote them."""
+"""Every number in outputs/ leads to lines of runs.csv. Read with pandas and numpy alone, not with
+the code that wrote them.
+"""
 
 import json
 from pathlib import Path
@@ -59,7 +61,8 @@ def test_every_cell_of_a_table_is_a_mean_of_recorded_runs(path, record):
             .groupby(['group', 'seed'])
             .indices
         )
-        found = {}  # by configuration: in each of its columns, for how many seeds the number is there
+        # by configuration: in each of its columns, for how many seeds the number is there
+        found = {}
         for (group, _), rows in groups.items():
             found[group] = found.get(group, 0) + near[rows].any(0).astype(int)
         assert any((count == len(values)).any() for count in found.values()), (

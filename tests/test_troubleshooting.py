@@ -1,4 +1,6 @@
-"Every error names the section of TROUBLESHOOTING.md that explains it, and the page speaks of every error there is."
+"""Every error names the section of TROUBLESHOOTING.md that explains it, and the page speaks of
+every error there is.
+"""
 
 import ast
 import functools
@@ -23,11 +25,14 @@ WORDLESS = {
     ('spml_nb.data.official.registry', '_bring'),
 }  # these raise a text made elsewhere: with `Did you mean`, with instructions
 
-COMMON = 'any other message about a file of a set of the papers'  # one row explains them all: the message names the file, the remedy is the same
+# one row explains them all: the message names the file, the remedy is the same
+COMMON = 'any other message about a file of a set of the papers'
 
 
 class Site(NamedTuple):
-    "A place where an error is raised. name: of the function or class around it; check: one_of or as_kind, '' for a raise; parts: the fixed parts of its text."
+    """A place where an error is raised. name: of the function or class around it; check: one_of or
+    as_kind, '' for a raise; parts: the fixed parts of its text.
+    """
 
     module: str
     line: int
@@ -42,7 +47,9 @@ class Site(NamedTuple):
 
 
 def fixed(node):
-    "The fixed parts of a text: of f-strings between the holes, of sums, of both ways of a condition."
+    """The fixed parts of a text: of f-strings between the holes, of sums, of both ways of a
+    condition.
+    """
     if isinstance(node, ast.Constant):
         return [node.value] if isinstance(node.value, str) else []
     if isinstance(node, ast.JoinedStr | ast.FormattedValue | ast.BinOp | ast.IfExp):
@@ -136,7 +143,9 @@ def quoted():
 
 
 def explained(site, phrases):
-    "Whether a phrase of the page is in the message, long enough to find it by; the noun of a check must be there whole."
+    """Whether a phrase of the page is in the message, long enough to find it by; the noun of a
+    check must be there whole.
+    """
     if site.module.startswith('spml_nb.data.official.') and not site.check:
         return COMMON in PAGE.read_text(encoding='utf-8')
     parts = [' '.join(part.split()).strip() for part in site.parts]
@@ -180,19 +189,22 @@ def test_the_links_on_top_lead_to_every_section():
 def test_the_page_speaks_of_every_error(name):
     here = [site for site in sites() if site.section == name]
     missing = [
-        f'{site.module}:{site.line} {site.name}: {max(site.parts, key=len, default="(no fixed text: quote it as a constant)")!r}'
+        f'{site.module}:{site.line} {site.name}: '
+        f'{max(site.parts, key=len, default="(no fixed text: quote it as a constant)")!r}'
         for site in here
         if not explained(site, quoted()[name])
     ]
     assert not missing, (
-        f'under "{name}" of {errors.PAGE} add a row for each, whose first cell quotes {LONG} or more characters of the text in code marks '
-        '(the whole noun for one_of and as_kind), then why it happens and what to do:\n'
-        + '\n'.join(missing)
+        f'under "{name}" of {errors.PAGE} add a row for each, whose first cell quotes {LONG} or '
+        'more characters of the text in code marks (the whole noun for one_of and as_kind), then '
+        'why it happens and what to do:\n' + '\n'.join(missing)
     )
 
 
 def test_nothing_on_the_page_is_out_of_date():
-    "A quoted phrase that no error has any more is a leftover. What other programs say, and what is only printed, is marked with *."
+    """A quoted phrase that no error has any more is a leftover. What other programs say, and what
+    is only printed, is marked with *.
+    """
     texts = [
         ' '.join(node.value.split())
         for file in PACKAGE.rglob('*.py')

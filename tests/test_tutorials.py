@@ -1,4 +1,6 @@
-"The tutorials: what a reader meets first, what is kept in them, and that what they say follows from what they computed."
+"""The tutorials: what a reader meets first, what is kept in them, and that what they say follows
+from what they computed.
+"""
 
 import json
 import os
@@ -28,7 +30,9 @@ def read(name):
 
 
 def environment():
-    "What a tutorial must leave alone; scikit-learn and torch set these others themselves, once a process."
+    """What a tutorial must leave alone; scikit-learn and torch set these others themselves, once a
+    process.
+    """
     return {
         key: value
         for key, value in os.environ.items()
@@ -37,7 +41,9 @@ def environment():
 
 
 def run(name, tmp_path, outputs=ROOT / 'outputs', **changed):
-    "Execute a tutorial's code in this process, small, with `changed` names set behind its parameters cell. Returns: its names."
+    """Execute a tutorial's code in this process, small, with `changed` names set behind its
+    parameters cell. Returns: its names.
+    """
     before = environment(), methods.names(), set(sweeps.SUITES)
     names = {'__name__': '__main__'}
     with pytest.MonkeyPatch.context() as patch:
@@ -74,7 +80,9 @@ def parameters(name):
 
 
 def begin(name, given, where):
-    "Execute the first cells of a tutorial, with names set as papermill does: behind the parameters cell, or first where the tag is missing."
+    """Execute the first cells of a tutorial, with names set as papermill does: behind the
+    parameters cell, or first where the tag is missing.
+    """
     names = {'__name__': '__main__'} | (given if where == 'first' else {})
     for cell in [cell for cell in read(name).cells if cell.cell_type == 'code'][:3]:
         exec(compile(cell.source, f'{name}.ipynb', 'exec'), names)
@@ -596,7 +604,9 @@ def test_advice_is_backed_or_withheld(choose):
 
 
 def test_advice_follows_the_numbers(tmp_path):
-    "With the numbers of two methods exchanged in the files, the advice names the other one; with one data set alone, nothing breaks."
+    """With the numbers of two methods exchanged in the files, the advice names the other one; with
+    one data set alone, nothing breaks.
+    """
     outputs, numbers = tmp_path / 'outputs', ['val_map', 'test_map', 'sd', 'over_an', 'test_maps']
     shutil.copytree(
         ROOT / 'outputs', outputs, ignore=shutil.ignore_patterns('*.svg', '*.npz', '*.html')

@@ -8,7 +8,8 @@ import torch
 def ratio(slow, fast, rounds=9):
     """Seconds of `slow` over those of `fast`, the best of each.
 
-    In turn, so that a slow spell of the machine meets both, and in the time of the thread's processor, which waiting for it does not lengthen.
+    In turn, so that a slow spell of the machine meets both, and in the time of the thread's
+    processor, which waiting for it does not lengthen.
     """
     best = {slow: float('inf'), fast: float('inf')}
     threads = torch.get_num_threads()

@@ -1,4 +1,6 @@
-"""Photos of every format with their data set, and small runs on them that are trained when a test asks for them."""
+"""Photos of every format with their data set, and small runs on them that are trained when a test
+asks for them.
+"""
 
 import os
 import shutil
@@ -16,7 +18,9 @@ CLASSES = ['blue', 'bright', 'red']
 
 
 def draw_photos(folder):
-    "48 photos of every format and many shapes, with three classes: the colour of the left half, and whether the right half is bright. Returns: the folder."
+    """48 photos of every format and many shapes, with three classes: the colour of the left half,
+    and whether the right half is bright. Returns: the folder.
+    """
     rng = np.random.RandomState(0)
     rows = []
     for i in range(48):

@@ -75,16 +75,20 @@ def _bounded(message: str) -> str:
     "A message that fits on a screen or two: its beginning, and its end with the remedy."
     if len(message) <= _MOST:
         return message
-    return f'{message[: 3 * _MOST // 4]} … ({len(message):,} characters in all) … {message[-_MOST // 8 :]}'
+    return (
+        f'{message[: 3 * _MOST // 4]} … ({len(message):,} characters in all) … '
+        f'{message[-_MOST // 8 :]}'
+    )
 
 
 class SpmlError(ValueError):
-    """Wrong input or a broken environment, explained to a person: what was given, what is allowed, what to do.
+    """Wrong input or a broken environment, explained to a person: what was given, what is allowed,
+    what to do.
 
     Args:
         message: the text, which may hold that of another SpmlError.
-        see: the section of TROUBLESHOOTING.md. Unset: that of the error within the message, else that of the module
-            that raises.
+        see: the section of TROUBLESHOOTING.md. Unset: that of the error within the message, else
+            that of the module that raises.
 
     Attributes:
         message: the text without the reference to the page.
@@ -169,7 +173,8 @@ def one_of(value, allowed: Iterable, what: str, remedy: str = ''):
         `value`.
 
     Raises:
-        SpmlError: if it is not allowed; the message names the value, the allowed ones and the nearest of them.
+        SpmlError: if it is not allowed; the message names the value, the allowed ones and the
+            nearest of them.
     """
     allowed = list(allowed)
     if value in allowed:

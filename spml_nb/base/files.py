@@ -72,8 +72,8 @@ def whole(file: Path, follow: bool = False) -> Iterator[Path]:
 
     Args:
         file: its final name. The permissions of an old file stay.
-        follow: write the file behind a link, for a name that a person gave. Elsewhere, as in a folder of runs, the
-            link is replaced, whatever it leads to.
+        follow: write the file behind a link, for a name that a person gave. Elsewhere, as in a
+            folder of runs, the link is replaced, whatever it leads to.
 
     Returns:
         A context manager that gives the path to write to.
@@ -88,7 +88,8 @@ def whole(file: Path, follow: bool = False) -> Iterator[Path]:
         kind(old) for kind in (stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK)
     ):
         raise SpmlError(
-            f'{file} is a pipe or a device, which a whole file would replace. Give the name of a file.'
+            f'{file} is a pipe or a device, which a whole file would replace. Give the name of a '
+            'file.'
         )
     mode = stat.S_IMODE(old) if old is not None and stat.S_ISREG(old) else None
     real.parent.mkdir(parents=True, exist_ok=True)
@@ -111,8 +112,8 @@ def whole(file: Path, follow: bool = False) -> Iterator[Path]:
 
 def _refused(file, error) -> SpmlError:
     return SpmlError(
-        f'{file} could not be written: {error}. Free space or choose another folder: a line of settings.ini, '
-        'SPML_NB_DATA, SPML_NB_CACHE, SPML_NB_RUNS or SPML_NB_OUTPUTS.'
+        f'{file} could not be written: {error}. Free space or choose another folder: a line of '
+        'settings.ini, SPML_NB_DATA, SPML_NB_CACHE, SPML_NB_RUNS or SPML_NB_OUTPUTS.'
     )
 
 
@@ -125,7 +126,8 @@ def write_atomically(file: Path, write: Callable | str, follow: bool = False):
         follow: as in `whole`.
 
     Raises:
-        SpmlError: when the disk is full or refuses, with the OSError as its cause; for a pipe or a device.
+        SpmlError: when the disk is full or refuses, with the OSError as its cause; for a pipe or a
+            device.
     """
     try:
         with whole(Path(file), follow) as temporary:
@@ -185,7 +187,8 @@ def refuse_existing(file: Path | str):
     is_free = not any(file.iterdir()) if file.is_dir() else not os.path.lexists(file)
     if not is_free:
         raise SpmlError(
-            f'{file} is there already, and nothing is overwritten. Name another, or move it away first.'
+            f'{file} is there already, and nothing is overwritten. Name another, or move it away '
+            'first.'
         )
 
 
@@ -194,8 +197,8 @@ def remove_leftovers(folder: Path, seconds: float = 3600):
 
     Args:
         folder: where `write_atomically` was at work.
-        seconds: how long nobody has written to them. 0 is for a caller who holds the lock; a younger file may belong to
-            a living writer.
+        seconds: how long nobody has written to them. 0 is for a caller who holds the lock; a
+            younger file may belong to a living writer.
     """
     for file in Path(folder).glob('.*-????????.tmp'):
         with contextlib.suppress(

@@ -15,7 +15,8 @@ from tqdm.std import tqdm
 
 # %% ../../nbs/base/progress.ipynb #1137a503
 PATIENCE = 1.0  # seconds before a bar appears
-EVERY = 30.0  # seconds between two lines of a log, and how long work takes before its end is worth a line
+# seconds between two lines of a log, and how long work takes before its end is worth a line
+EVERY = 30.0
 
 
 def _kernel():
@@ -37,8 +38,8 @@ def place() -> str:
 
 # %% ../../nbs/base/progress.ipynb #899f9790
 class Lines:
-    """Progress as lines on stderr, in a notebook on stdout: one every `EVERY` seconds, and one at the end of
-    what took that long.
+    """Progress as lines on stderr, in a notebook on stdout: one every `EVERY` seconds, and one at
+    the end of what took that long.
 
     Args:
         what: for the reader.

@@ -30,8 +30,8 @@ def settings_file() -> Path | None:
     """The settings.ini in force.
 
     Returns:
-        `SPML_NB_SETTINGS`, else the nearest settings.ini with a section [spml_nb] at or above the current folder, else
-        the one beside the package, else None.
+        `SPML_NB_SETTINGS`, else the nearest settings.ini with a section [spml_nb] at or above the
+        current folder, else the one beside the package, else None.
 
     Raises:
         SpmlError: if SPML_NB_SETTINGS names no file, or a file cannot be read.
@@ -66,8 +66,8 @@ def read() -> dict:
     """All settings: the file's, with the environment's on top.
 
     Returns:
-        dict with the keys of `DEFAULTS` as strings, and 'base', the folder that relative paths start from. Empty values
-        count as unset.
+        dict with the keys of `DEFAULTS` as strings, and 'base', the folder that relative paths
+        start from. Empty values count as unset.
 
     Raises:
         SpmlError: for an unreadable file, one without a section [spml_nb], or an unknown key in it.
@@ -127,7 +127,8 @@ def expanded(folder: str | Path) -> Path:
         return Path(folder).expanduser()
     except RuntimeError as error:
         raise SpmlError(
-            f'{str(folder)!r} begins with a home folder that is not known here. Write the whole path.'
+            f'{str(folder)!r} begins with a home folder that is not known here. Write the whole '
+            'path.'
         ) from error
 
 
@@ -141,8 +142,8 @@ def device(name: str | None = None):
     """The device to train on.
 
     Args:
-        name: 'auto', 'cpu', 'cuda', 'cuda:1' or 'mps'; unset: the setting. 'auto' is the first of cuda, mps and
-            cpu that is there.
+        name: 'auto', 'cpu', 'cuda', 'cuda:1' or 'mps'; unset: the setting. 'auto' is the first of
+            cuda, mps and cpu that is there.
 
     Returns:
         torch.device.

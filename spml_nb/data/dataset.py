@@ -33,10 +33,12 @@ class Dataset:
     Args:
         name: What tables call it.
         images: N paths, or an (N, H, W, 3) uint8 array.
-        labels: (N, C) int8: 1 present, 0 unknown, -1 absent. A 0 is never a negative, whatever else the matrix holds.
+        labels: (N, C) int8: 1 present, 0 unknown, -1 absent. A 0 is never a negative, whatever else
+            the matrix holds.
         class_names: C different names.
         split: (N,) array of 'train', 'val', 'test'.
-        drawn: The parts that no table names, so that their images were drawn by name; see `nbs/data/folder.ipynb`.
+        drawn: The parts that no table names, so that their images were drawn by name; see
+            `nbs/data/folder.ipynb`.
 
     Raises:
         SpmlError: If shapes, types or values do not fit together.
@@ -68,8 +70,8 @@ class Dataset:
             isinstance(labels, np.ndarray)
             and labels.dtype == np.int8
             and labels.shape == (n, len(self.class_names)),
-            f'labels must be an int8 array of shape ({n}, {len(self.class_names)}): one row per image, one column per '
-            'class name.',
+            f'labels must be an int8 array of shape ({n}, {len(self.class_names)}): one row per '
+            'image, one column per class name.',
         )
         need(
             not labels.size or (labels.min() >= -1 and labels.max() <= 1),
@@ -115,7 +117,9 @@ class Dataset:
 
     @cached_property
     def image_names(self) -> list[str]:
-        "N names: paths below the folder that all images share, or row numbers for images in memory."
+        """N names: paths below the folder that all images share, or row numbers for images in
+        memory.
+        """
         if self.images_in_memory or not len(self):
             return [str(row) for row in range(len(self))]
         shared = os.path.commonpath([os.path.dirname(path) for path in self.images])
@@ -123,7 +127,8 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits over images (names and byte sizes, or pixels), labels, class names and split.
+        """16 hex digits over images (names and byte sizes, or pixels), labels, class names and
+        split.
 
         Raises:
             SpmlError: If a file is gone.
@@ -150,18 +155,24 @@ class Dataset:
 
     @property
     def photo_hashes(self) -> list[str]:
-        "N checksums of the images as they are now, as from `hash_photos`, or of their pixels in memory."
+        """N checksums of the images as they are now, as from `hash_photos`, or of their pixels in
+        memory.
+        """
         if self.images_in_memory:
             return [hashlib.sha256(pixels.tobytes()).hexdigest()[:16] for pixels in self.images]
         return hash_photos(self.images)
 
     @property
     def content(self) -> str:
-        "16 hex digits over all bytes of the images in their order, whatever their names and labels."
+        """16 hex digits over all bytes of the images in their order, whatever their names and
+        labels.
+        """
         return hashlib.sha256(json.dumps(self.photo_hashes).encode()).hexdigest()[:16]
 
     def photos_of(self, part: str) -> str:
-        "12 hex digits over the names of a part's images, in any order: which photos it holds, whatever their labels."
+        """12 hex digits over the names of a part's images, in any order: which photos it holds,
+        whatever their labels.
+        """
         names = sorted(self.image_names[row] for row in self.rows(part))
         return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:12]
 
@@ -175,7 +186,8 @@ def default_part(data: Dataset, own: bool) -> str:
         own: Whether the model was trained on it.
 
     Returns:
-        'test' where the model knows the other parts, or somebody has said which images are for testing; else 'all'.
+        'test' where the model knows the other parts, or somebody has said which images are for
+        testing; else 'all'.
     """
     return 'test' if own or 'test' not in data.drawn else 'all'
 

@@ -96,14 +96,16 @@ def read_note(file: Path) -> dict:
 
 
 def checksums(file: Path) -> dict:
-    """Take MD5 and SHA-256 of a file, once: the record beside it is used as long as it is of that very file.
+    """Take MD5 and SHA-256 of a file, once: the record beside it is used as long as it is of that
+    very file.
 
     Args:
         file: Its path.
 
     Returns:
-        'md5' and 'sha256'; and what tells the file from others and from its own later content: 'name', 'bytes',
-        'inode', 'mtime_ns' and 'ctime_ns'. The last cannot be set: a copy of file and record is read anew.
+        'md5' and 'sha256'; and what tells the file from others and from its own later content:
+        'name', 'bytes', 'inode', 'mtime_ns' and 'ctime_ns'. The last cannot be set: a copy of file
+        and record is read anew.
 
     Raises:
         SpmlError: If it cannot be read.
@@ -127,7 +129,9 @@ def checksums(file: Path) -> dict:
 
 
 def _identity(file):
-    "What tells a file from others: a copy has another inode, and a change of its content another time of change."
+    """What tells a file from others: a copy has another inode, and a change of its content another
+    time of change.
+    """
     now = file.stat()
     return {
         'name': file.name,
@@ -170,7 +174,9 @@ def _wrong(file, wanted):
 # %% ../../nbs/data/fetch.ipynb #c073c906
 @contextlib.contextmanager
 def _writing(what, *, reading=False):
-    "Turns an error of the disk into words. With `reading`, what a damaged archive makes of reading is passed on."
+    """Turns an error of the disk into words. With `reading`, what a damaged archive makes of
+    reading is passed on.
+    """
     try:
         yield
     except OSError as error:
@@ -182,8 +188,8 @@ def _writing(what, *, reading=False):
             else error.strerror or error
         )
         raise SpmlError(
-            f'{what} could not be written: {why}. Free space or choose another folder (--root, or `data` '
-            'in settings.ini), then give the same command again.'
+            f'{what} could not be written: {why}. Free space or choose another folder (--root, or '
+            '`data` in settings.ini), then give the same command again.'
         ) from error
 
 
@@ -229,7 +235,9 @@ def _open(url, headers, timeout):
 
 
 def _blocks(response):
-    "What arrives, in blocks; an error of the connection gets its own type, so that it is not taken for the disk's."
+    """What arrives, in blocks; an error of the connection gets its own type, so that it is not
+    taken for the disk's.
+    """
     try:
         while block := response.read(1 << 18):
             yield block
@@ -274,7 +282,9 @@ def _number(text):
 
 
 def _transfer(url, part, trusted, about, tell, timeout):
-    "One connection: returns when `part` is complete. Raises Dropped; SpmlError: refused, or a full disk."
+    """One connection: returns when `part` is complete. Raises Dropped; SpmlError: refused, or a
+    full disk.
+    """
     for file in (part, _beside(part, '.json')):
         if file.is_symlink():
             file.unlink()  # what it leads to is no part of this download
@@ -286,9 +296,9 @@ def _transfer(url, part, trusted, about, tell, timeout):
         needed, free = (total or about or 0) - have, shutil.disk_usage(part.parent).free
         if needed > free:
             raise SpmlError(
-                f'{part.name.removesuffix(".part")} needs {in_words(needed)}, but {part.parent} has '
-                f'{in_words(free)} free. Free space there, or choose another disk (--root, or `data` in '
-                'settings.ini).'
+                f'{part.name.removesuffix(".part")} needs {in_words(needed)}, but {part.parent} '
+                f'has {in_words(free)} free. Free space there, or choose another disk (--root, or '
+                '`data` in settings.ini).'
             )
         validators = {
             key: response.headers[name]
@@ -340,7 +350,8 @@ def _persist(url, part, trusted, about, tell, tries, wait, timeout):
             )
         pause = min(wait * 2 ** (failed - 1), 60)
         tell(
-            f'{part.name.removesuffix(".part")}: {reason}; trying again in {pause:.0f} s ({failed} of {tries})'
+            f'{part.name.removesuffix(".part")}: {reason}; trying again in {pause:.0f} s ({failed} '
+            f'of {tries})'
         )
         time.sleep(pause)
 
@@ -377,8 +388,8 @@ def download(
         `file`.
 
     Raises:
-        SpmlError: For a wrong checksum (what came is kept as `NAME.bad`), a dropped connection, a refusal, and a full
-            disk.
+        SpmlError: For a wrong checksum (what came is kept as `NAME.bad`), a dropped connection, a
+            refusal, and a full disk.
     """
     file, part, wanted = Path(file), _beside(Path(file), '.part'), _published(sha256, md5)
     with alone(file, tell):
@@ -485,7 +496,9 @@ def is_archive(name: str) -> bool:
 
 
 def _check_member(name, ordinary):
-    "Raises SpmlError: for a name that is not below the root, and for what is neither file nor folder."
+    """Raises SpmlError: for a name that is not below the root, and for what is neither file nor
+    folder.
+    """
     if (
         not name
         or name.startswith('/')
@@ -530,7 +543,8 @@ def whole(folder: Path):
         folder: Its final name, not yet there or empty.
 
     Returns:
-        A context manager that gives a temporary folder beside it, renamed at the end and removed after an error.
+        A context manager that gives a temporary folder beside it, renamed at the end and removed
+        after an error.
 
     Raises:
         SpmlError: If the disk refuses.
@@ -554,7 +568,8 @@ MARK = '.unpacked'  # in an unpacked folder: the name and the checksums of its a
 
 
 def unpack(archive: Path, root: Path, tell=print) -> Path:
-    """Unpack an archive into a folder of its own. A folder that was unpacked from this archive is left as it is.
+    """Unpack an archive into a folder of its own. A folder that was unpacked from this archive is
+    left as it is.
 
     Args:
         archive: tar (also gz, bz2, xz) or zip.
@@ -565,7 +580,8 @@ def unpack(archive: Path, root: Path, tell=print) -> Path:
         `root`.
 
     Raises:
-        SpmlError: If root holds something else, for members outside root, links and devices, and for a full disk.
+        SpmlError: If root holds something else, for members outside root, links and devices, and
+            for a full disk.
         Damaged: If the archive is truncated or none. Nothing is left of a failed try.
     """
     archive, root = Path(archive), Path(root)
@@ -575,8 +591,8 @@ def unpack(archive: Path, root: Path, tell=print) -> Path:
             return root
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
             raise SpmlError(
-                f'{root} is there already and was not unpacked from {archive.name}. Move it away, then '
-                'give the same command again.'
+                f'{root} is there already and was not unpacked from {archive.name}. Move it away, '
+                'then give the same command again.'
             )
         tell(f'{archive.name}: unpacking into {root}')
         try:
@@ -587,7 +603,7 @@ def unpack(archive: Path, root: Path, tell=print) -> Path:
             raise type(error)(f'{archive} is not unpacked: {error}') from error.__cause__
         except Exception as error:  # readers raise a dozen different types for damaged archives
             raise Damaged(
-                f'{archive} is not unpacked: it is truncated or no archive ({type(error).__name__}: '
-                f'{error})'
+                f'{archive} is not unpacked: it is truncated or no archive '
+                f'({type(error).__name__}: {error})'
             ) from error
     return root

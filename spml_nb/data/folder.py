@@ -63,16 +63,19 @@ from .labels import split as split_rows
 
 # %% ../../nbs/data/folder.ipynb #5f920191
 LAYOUT = (
-    'The first column of labels.csv must be `image`, a path below images/; then one of three: one column a class '
-    'with 1, 0 or nothing (unknown) in each cell; one column `labels` with all names that apply, separated by '
-    '`|` (the rest is absent); or one column `positives` with names known to apply (the rest is unknown). A '
-    'column `split` (train, val, test) may follow.'
+    'The first column of labels.csv must be `image`, a path below images/; then one of three: one '
+    'column a class with 1, 0 or nothing (unknown) in each cell; one column `labels` with all '
+    'names that apply, separated by `|` (the rest is absent); or one column `positives` with '
+    'names known to apply (the rest is unknown). A column `split` (train, val, test) may follow.'
 )
 NAMED = {
     'labels': -1,
     'positives': 0,
 }  # columns of names, and what each says of a class that it does not name
-HEADERS = "`image,positives` (some of a photo's labels are known) or `image,labels` (all of them are known)"
+HEADERS = (
+    "`image,positives` (some of a photo's labels are known) or `image,labels` (all of them are "
+    "known)"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +87,8 @@ class Listing:
         labels: (N, C) int8: 1 present, 0 unknown, -1 absent.
         class_names: C names.
         split: N words, 'train', 'val' or 'test'; None where the table has none.
-        originals: N files, each with a box or None, that `official.shrink` makes the images of; None if they are there.
+        originals: N files, each with a box or None, that `official.shrink` makes the images of;
+            None if they are there.
     """
 
     images: list[str]
@@ -115,8 +119,8 @@ def _read_rows(file):
     for sign, word in {';': 'semicolons', '\t': 'tabs', '|': 'vertical bars'}.items():
         if len(rows[0]) == 1 and sign in rows[0][0]:
             raise SpmlError(
-                f'{file}: the columns are separated by {word}, as its first line {rows[0][0]!r} shows. '
-                'Save it with commas between the columns.'
+                f'{file}: the columns are separated by {word}, as its first line {rows[0][0]!r} '
+                'shows. Save it with commas between the columns.'
             )
     return rows
 
@@ -128,7 +132,8 @@ def read_cells(file: Path) -> pd.DataFrame:
         file: The table.
 
     Returns:
-        DataFrame of str; the first column is `image`, and each has its own name. No row where the file has none.
+        DataFrame of str; the first column is `image`, and each has its own name. No row where the
+        file has none.
 
     Raises:
         SpmlError: If it cannot be read, or has another layout.
@@ -139,16 +144,16 @@ def read_cells(file: Path) -> pd.DataFrame:
     repeated = sorted(name for name, times in Counter(header).items() if times > 1 or not name)
     if repeated:
         raise SpmlError(
-            f'{file}: unknown layout, columns repeated or without a name: {listed(map(repr, repeated))}. '
-            f'{form}'
+            f'{file}: unknown layout, columns repeated or without a name: '
+            f'{listed(map(repr, repeated))}. {form}'
         )
     labels = set(header) - {'image', 'split'}
     usable_names([name for name in header if name not in RESERVED], f'{file}: ')
     if labels >= set(NAMED):
         raise SpmlError(
-            f'{file} has both a column `labels` (complete) and a column `positives` (the rest is unknown). '
-            'Keep one. Where only some images are complete, give each class a column, with empty cells '
-            'for what is unknown.'
+            f'{file} has both a column `labels` (complete) and a column `positives` (the rest is '
+            'unknown). Keep one. Where only some images are complete, give each class a column, '
+            'with empty cells for what is unknown.'
         )
     if header[0] != 'image' or not labels or (labels & set(NAMED) and len(labels) > 1):
         raise SpmlError(f'{file}: unknown layout with the columns {listed(header)}. {form}')
@@ -177,8 +182,8 @@ def usable_names(names: Iterable[str], where: str = '') -> list[str]:
     names = list(dict.fromkeys(map(_composed, names)))
     if wrong := [name for name in names if not name or '|' in name or name.casefold() in RESERVED]:
         raise SpmlError(
-            f'{where}no class can be called {listed(map(repr, wrong))}. Choose another name, without `|`; '
-            f'columns that are no class are {listed(RESERVED)}, in small letters.'
+            f'{where}no class can be called {listed(map(repr, wrong))}. Choose another name, '
+            f'without `|`; columns that are no class are {listed(RESERVED)}, in small letters.'
         )
     return names
 
@@ -250,8 +255,8 @@ def read_labels(table: pd.DataFrame, file: Path) -> tuple[np.ndarray, Sequence]:
         file: For messages.
 
     Returns:
-        (N, C) int8: 1 present, 0 unknown, -1 absent. The class names: columns in the table's order, or the names in a
-        column of names, sorted.
+        (N, C) int8: 1 present, 0 unknown, -1 absent. The class names: columns in the table's order,
+        or the names in a column of names, sorted.
 
     Raises:
         SpmlError: For cells that are no labels.
@@ -270,8 +275,10 @@ def _read_column(table, name, file):
     if wrong is not None:
         row = np.flatnonzero(codes == wrong)[0]
         raise SpmlError(
-            f"{file}: cell {cells[wrong]!r} in row {row + 1} (image {table['image'][row]!r}), column "
-            f'{name!r}; allowed: 1 (present), 0 (absent), empty (unknown). {_other_column(table, name)}'
+            f"{file}: cell {cells[wrong]!r} in row {row + 1} (image {table['image'][row]!r}), "
+            "column "
+            f'{name!r}; allowed: 1 (present), 0 (absent), empty (unknown). '
+            f'{_other_column(table, name)}'
         )
     return np.array([CELLS[cell.strip()] for cell in cells], np.int8)[codes]
 
@@ -299,8 +306,8 @@ def _refuse_other_signs(cells, where):
         if 2 * len(joined) > len(given) or any(set(part) <= alone for part in joined):
             shown = next(cell for cell, part in zip(given, parts, strict=True) if len(part) > 1)
             raise SpmlError(
-                f'{where} has {word} between names, as in {shown!r}. Write `|` between them; if the '
-                f'{word} belong to the names, end one cell with `|`.'
+                f'{where} has {word} between names, as in {shown!r}. Write `|` between them; if '
+                f'the {word} belong to the names, end one cell with `|`.'
             )
 
 
@@ -311,8 +318,8 @@ def _other_column(table, name):
         return 'It looks like the parts: name the column `split`.'
     if len(table.columns.difference(['image', 'split'])) == 1:
         return (
-            f'Write these. If {name!r} holds names, call it `positives` (the rest is unknown) or `labels` (the '
-            'rest is absent).'
+            f'Write these. If {name!r} holds names, call it `positives` (the rest is unknown) or '
+            '`labels` (the rest is absent).'
         )
     return f'Write these. Remove the column only if {name!r} is no class.'
 
@@ -342,8 +349,8 @@ def _image_paths(given, folder, file):
     absent = [name for name, path in zip(names, paths, strict=True) if path is None]
     if absent:
         raise SpmlError(
-            f'{file} names {len(absent):,} image{"s" * (len(absent) > 1)} not to be found in {folder}: '
-            f'{_elsewhere(absent, folder)}. Add them, mend the names, or remove the rows.'
+            f'{file} names {len(absent):,} image{"s" * (len(absent) > 1)} not to be found in '
+            f'{folder}: {_elsewhere(absent, folder)}. Add them, mend the names, or remove the rows.'
         )
     twice = pd.Series(names)[pd.Series(map(str, paths)).duplicated()].unique()
     if len(twice):
@@ -354,7 +361,9 @@ def _image_paths(given, folder, file):
 
 
 def _image_path(folder, name):
-    "The file of that name, or of its other spelling: é is one character to some systems, e and an accent to others."
+    """The file of that name, or of its other spelling: é is one character to some systems, e and an
+    accent to others.
+    """
     spellings = (
         folder / name,
         *(folder / unicodedata.normalize(form, name) for form in ('NFC', 'NFD')),
@@ -415,8 +424,8 @@ PHOTOS = {suffix for suffixes in FORMATS.values() for suffix in suffixes}
 def open_photo(file: Path | BinaryIO) -> Image.Image:
     """Open a file as a photo, whatever its suffix.
 
-    Pillow would hand an EPS named .jpg to Ghostscript, which runs programs; here only the decoders of `FORMATS` see a
-    file.
+    Pillow would hand an EPS named .jpg to Ghostscript, which runs programs; here only the decoders
+    of `FORMATS` see a file.
 
     Args:
         file: A path, or a file opened in binary.
@@ -456,7 +465,9 @@ def upright(image: Image.Image) -> Image.Image:
 
 
 def _over_white(image):
-    "RGB of an image with transparency: the colour that a transparent pixel hides is nowhere to be seen."
+    """RGB of an image with transparency: the colour that a transparent pixel hides is nowhere to be
+    seen.
+    """
     image = image.convert('RGBA')
     return Image.alpha_composite(Image.new('RGBA', image.size, 'white'), image).convert('RGB')
 
@@ -512,7 +523,8 @@ IN_FLIGHT = 2**27  # pixels: about 1 GiB while they are decoded, converted and t
 
 
 class PixelBudget:
-    """What threads may decode at a time, in pixels rather than photos: eight photos of 178 megapixels take 9 GB.
+    """What threads may decode at a time, in pixels rather than photos: eight photos of 178
+    megapixels take 9 GB.
 
     Args:
         limit: Pixels. A photo that has more is decoded while no other is.
@@ -549,7 +561,9 @@ budget = PixelBudget(IN_FLIGHT)  # one for all threads of the process
 
 # %% ../../nbs/data/folder.ipynb #da9de600
 def _read_split(given, images, file, scored=False, by_row=False):
-    "The part of each image, and the parts that were drawn: validation if the table names none, all if it has no split."
+    """The part of each image, and the parts that were drawn: validation if the table names none,
+    all if it has no split.
+    """
     split = np.full(len(images), 'train', '<U5')
     if given is not None:
         words = [word.strip() for word in given]
@@ -595,11 +609,14 @@ _LEAST = {
 
 
 def _draw_part(part, split, names, file):
-    "The training rows that become another part: by the names of the photos, by row where these are None."
+    """The training rows that become another part: by the names of the photos, by row where these
+    are None.
+    """
     rows = np.flatnonzero(split == 'train')
     if len(rows) < _LEAST[part]:
         raise SpmlError(
-            f"{file}: {len(rows)} {'train ' * (len(rows) < len(split))}rows are too few to split; needed: "
+            f"{file}: {len(rows)} {'train ' * (len(rows) < len(split))}rows are too few to split; "
+            "needed: "
             f'{_LEAST[part]} or more. Add photos, or mark train, val and test in a column `split`.'
         )
     if names is None:
@@ -651,8 +668,10 @@ def explain_split(data: Dataset, seen: str) -> str:
         ''
         if not data.drawn or seen not in (before.fingerprint, before.photos_of('test'))
         else (
-            'Photos and labels are the same, but the split has changed: parts were drawn by row, and are drawn by the '
-            "photos' names now. A column `split` with the parts that `spml_nb.data.folder.split_by_row` gives keeps the "
+            'Photos and labels are the same, but the split has changed: parts were drawn by row, '
+            'and are drawn by the '
+            "photos' names now. A column `split` with the parts that "
+            "`spml_nb.data.folder.split_by_row` gives keeps the "
             'old ones.'
         )
     )
@@ -672,7 +691,8 @@ def assemble(name: str, listing: Listing, folder: Path, file: Path) -> Dataset:
         The data set, with validation rows drawn by row where the table has none.
 
     Raises:
-        SpmlError: If images are missing, outside the folder or listed twice, or the split is no split.
+        SpmlError: If images are missing, outside the folder or listed twice, or the split is no
+            split.
     """
     split, _ = _read_split(listing.split, listing.images, file, by_row=True)
     return Dataset(
@@ -704,7 +724,8 @@ def photos_of(folder: Path, expected: str = '') -> Path:
 
 def _unreadable(error: OSError) -> SpmlError:
     return SpmlError(
-        f'{error.filename} cannot be read: {error.strerror or error}. Give yourself the right to read it.'
+        f'{error.filename} cannot be read: {error.strerror or error}. Give yourself the right to '
+        'read it.'
     )
 
 
@@ -713,7 +734,8 @@ def _photos_of(folder, expected):
     if not folder.is_dir() or not any(folder.iterdir()):
         raise SpmlError(
             f"{expected}the folder {folder} is "
-            f"{'empty' if folder.is_dir() else 'a file' if folder.exists() else 'not there'}. {FORM}"
+            f"{'empty' if folder.is_dir() else 'a file' if folder.exists() else 'not there'}. "
+            f"{FORM}"
         )
     if not images.is_dir() or not any(images.iterdir()):
         raise SpmlError(
@@ -732,7 +754,8 @@ def read_folder(
         folder: The folder.
         name: What tables call the data set.
         expected: Opens the message if there is no such folder.
-        scored: A column `split` may leave out training or test rows, and a table without it may have few.
+        scored: A column `split` may leave out training or test rows, and a table without it may
+            have few.
         by_row: Draw parts by row, as those of the papers' sets are, not by the names of the photos.
 
     Returns:
@@ -825,8 +848,9 @@ def _class_folders(folder):
     if not names:
         return ''
     return (
-        f'There is one folder for each class ({listed(names, 3)}). Keep the photos in images/{names[0]}/ and so '
-        f'on, with a table whose first line is {HEADERS}, then rows like `{names[0]}/photo.jpg,{names[0]}`. '
+        f'There is one folder for each class ({listed(names, 3)}). Keep the photos in '
+        f'images/{names[0]}/ and so on, with a table whose first line is {HEADERS}, then rows like '
+        f'`{names[0]}/photo.jpg,{names[0]}`. '
     )
 
 
@@ -861,8 +885,8 @@ def _without_row(data, folder):
         there.pop(path.relative_to(folder).as_posix(), None)
     if there:
         yield (
-            f'labels.csv has no row for {len(there):,} photos of images/, which are not used: {listed(there)}. Add '
-            'rows, or move the photos away.'
+            f'labels.csv has no row for {len(there):,} photos of images/, which are not used: '
+            f'{listed(there)}. Add rows, or move the photos away.'
         )
 
 
@@ -880,9 +904,10 @@ def _without_label(data, folder):
             )
     if min(data.labels.shape) > 1 and data.labels.all() and ((data.labels > 0).sum(1) == 1).all():
         yield (
-            'every photo has exactly one label, so that all other classes count as absent. If only one of its '
-            'labels was written down, name the column `positives`, or in a matrix leave the other cells empty; if '
-            'a photo never has more than one, nothing has to be done.'
+            'every photo has exactly one label, so that all other classes count as absent. If '
+            'only one of its labels was written down, name the column `positives`, or in a matrix '
+            'leave the other cells empty; if a photo never has more than one, nothing has to be '
+            'done.'
         )
     for part in PARTS:
         if len(rows := data.rows(part)) and not (data.labels[rows] > 0).any():
@@ -892,14 +917,20 @@ def _without_label(data, folder):
 def _no_classes(data):
     wrong = [name for name in data.class_names if name.casefold() in PLACEHOLDERS]
     if wrong:
-        yield f'{listed(map(repr, wrong))} counts as a class. Leave the cell empty, or exclude it: -p exclude.'
+        yield (
+            f'{listed(map(repr, wrong))} counts as a class. Leave the cell empty, or exclude it: '
+            '-p exclude.'
+        )
     if len(data.class_names) == 1:
         yield 'there is one class. Methods compare classes: give two or more.'
     positive = (data.labels > 0).sum(0)
     if everywhere := [
         name for name, n in zip(data.class_names, positive, strict=True) if n == len(data) > 1
     ]:
-        yield f'every photo has {listed(map(repr, everywhere))}: nothing can be learned there. Exclude it: -p exclude.'
+        yield (
+            f'every photo has {listed(map(repr, everywhere))}: nothing can be learned there. '
+            'Exclude it: -p exclude.'
+        )
 
 
 def _near_names(data):
@@ -908,7 +939,10 @@ def _near_names(data):
     for name in counts:
         same.setdefault(re.sub(r'[\s_-]+', '', name).casefold() or name, []).append(name)
     if twins := [' and '.join(map(repr, names)) for names in same.values() if len(names) > 1]:
-        yield f'classes that differ in capitals, blanks or hyphens alone: {listed(twins)}. Write each class one way.'
+        yield (
+            f'classes that differ in capitals, blanks or hyphens alone: {listed(twins)}. Write '
+            'each class one way.'
+        )
     usual, near = [name for name, n in counts.items() if n >= OFTEN], []
     once = [name for name, n in counts.items() if n == 1]
     for name in once[:300]:  # more would take seconds at every start
@@ -917,7 +951,10 @@ def _near_names(data):
         ]  # size 3 is not size 4 misspelt
         near += [f'{name!r} (did you mean {u}?)' for u in get_close_matches(name, like, 1, 0.8)]
     if near:
-        yield f'names that stand once beside a near one that stands often: {listed(near)}. Mend the table if so.'
+        yield (
+            f'names that stand once beside a near one that stands often: {listed(near)}. Mend the '
+            'table if so.'
+        )
     joined = [
         name
         for name in counts
@@ -927,12 +964,16 @@ def _near_names(data):
         name for name in counts if len(words := name.split()) > 1 and set(words) <= set(counts)
     ]
     if joined:
-        yield f'classes that are made of others: {listed(map(repr, joined))}. Write `|` between names.'
+        yield (
+            f'classes that are made of others: {listed(map(repr, joined))}. Write `|` between '
+            'names.'
+        )
 
 
 # %% ../../nbs/data/folder.ipynb #ea1e2386
 def places(folder: str | Path, root: str | Path | None = None) -> list[Path]:
-    """List where a folder may be: as given if absolute, else below `root`, here, and beside the settings file.
+    """List where a folder may be: as given if absolute, else below `root`, here, and beside the
+    settings file.
 
     Args:
         folder: The folder's path.

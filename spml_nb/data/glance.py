@@ -47,9 +47,9 @@ def parts(data: Dataset) -> pd.DataFrame:
         data: Any.
 
     Returns:
-        DataFrame, a row for each part that has images: photos, positives and negatives (means of a photo), unknown
-        (percent of the labels), unlabelled (photos without a positive), counted (photos that count in a score), scores
-        (what they are measured against).
+        DataFrame, a row for each part that has images: photos, positives and negatives (means of a
+        photo), unknown (percent of the labels), unlabelled (photos without a positive), counted
+        (photos that count in a score), scores (what they are measured against).
     """
     rows = {}
     for part in PARTS:
@@ -68,7 +68,8 @@ def parts(data: Dataset) -> pd.DataFrame:
 
 
 def observed(data: Dataset) -> str:
-    """Say what a run would be told of the training and validation images, unless it is given another label setting.
+    """Say what a run would be told of the training and validation images, unless it is given
+    another label setting.
 
     Args:
         data: Any.
@@ -80,7 +81,8 @@ def observed(data: Dataset) -> str:
     z = observe(y, positives=1, negatives=0, unknown='ignore')
     seen, known = ((values > 0).sum(1).mean() for values in (z, y))
     return (
-        f'A run will see all labels that the table knows, {known:.1f} positives of a photo (labels: full)'
+        f'A run will see all labels that the table knows, {known:.1f} positives of a photo '
+        '(labels: full)'
         + (
             '.'
             if (z == y).all()
@@ -145,8 +147,9 @@ def look(files: list[Path]) -> tuple[dict[int, str], list[int], list[np.ndarray]
         files: N paths.
 
     Returns:
-        {number of a file that cannot be used: why}; the numbers of files of one colour; arrays of the numbers of files
-        that look nearly the same; for each of these, whether all have the same pixels.
+        {number of a file that cannot be used: why}; the numbers of files of one colour; arrays of
+        the numbers of files that look nearly the same; for each of these, whether all have the same
+        pixels.
     """
     with (
         ThreadPoolExecutor() as pool,
@@ -209,8 +212,8 @@ class Checked:
 
     Args:
         text: For a person.
-        ready: Whether a run could be trained on it as it is: every photo can be used, something is to be learned, and
-            no photo is in two parts.
+        ready: Whether a run could be trained on it as it is: every photo can be used, something is
+            to be learned, and no photo is in two parts.
     """
 
     text: str
@@ -258,8 +261,8 @@ def check(folder: str | Path, root: str | Path | None = None) -> Checked:
     if unusable:
         named = [f'{names[k]} ({why})' for k, why in unusable.items()]
         lines.append(
-            f'Photos that cannot be used: {len(unusable):,} of {len(data):,}, {listed(named, 20)}. Repair or '
-            'replace them, or remove their rows.'
+            f'Photos that cannot be used: {len(unusable):,} of {len(data):,}, {listed(named, 20)}. '
+            'Repair or replace them, or remove their rows.'
         )
     if plain:
         lines.append(
@@ -273,7 +276,9 @@ def check(folder: str | Path, root: str | Path | None = None) -> Checked:
 
 
 def _with_copies(data, groups, equal):
-    "Groups as from `look`, and those of the same bytes, which may be part of a larger group that only looks alike."
+    """Groups as from `look`, and those of the same bytes, which may be part of a larger group that
+    only looks alike.
+    """
     rows_of = pd.Series(np.arange(len(data))).groupby(data.photo_hashes)
     copies = [rows.to_numpy() for digest, rows in rows_of if digest and len(rows) > 1]
     listed_already = {
@@ -287,8 +292,8 @@ def _drawn(data):
     "A line about parts that no column `split` names."
     if data.drawn:
         yield (
-            f'Drawn by the names of the photos, as no column `split` says otherwise: {" and ".join(data.drawn)}. A '
-            'photo keeps its part when rows are added or sorted.'
+            'Drawn by the names of the photos, as no column `split` says otherwise: '
+            f'{" and ".join(data.drawn)}. A photo keeps its part when rows are added or sorted.'
         )
 
 
@@ -320,9 +325,9 @@ def describe_shared(data: Dataset) -> str:
         ''
         if not count
         else (
-            f'{data.name}: of {len(data.rows("test")):,} test photos {count:,} are training photos too, byte for byte, '
-            'which makes test scores better than they are. In a folder of your own keep one row of each; '
-            '`spml data FOLDER --check` names them.'
+            f'{data.name}: of {len(data.rows("test")):,} test photos {count:,} are training photos '
+            'too, byte for byte, which makes test scores better than they are. In a folder of '
+            'your own keep one row of each; `spml data FOLDER --check` names them.'
         )
     )
 
@@ -338,7 +343,8 @@ def _classes(data):
         stay = len(counts) - len(few)
         rest = '1 class stays' if stay == 1 else f'{stay:,} classes stay'
         yield (
-            f'Rare, with fewer than {FEWEST} positives: {listed([f"{name} {n}" for name, n in few.items()], 20)}. '
+            f'Rare, with fewer than {FEWEST} positives: '
+            f'{listed([f"{name} {n}" for name, n in few.items()], 20)}. '
             + (
                 f'`-p min_positives {FEWEST}` leaves them out; {rest}{_bare(data, few.index)}.'
                 if stay
@@ -349,9 +355,15 @@ def _classes(data):
         y, names = for_scoring(data.labels[data.rows(part)])[0], np.array(data.class_names)
         unscored = (y == 0).any(0) & ~(y < 0).any(0)
         if len(absent := names[~(y > 0).any(0) & ~unscored]):
-            yield f'No {part} photo is known to have: {listed(absent)}. The AP of such a class counts as 0 there.'
+            yield (
+                f'No {part} photo is known to have: {listed(absent)}. The AP of such a class '
+                'counts as 0 there.'
+            )
         if unscored.any():
-            yield f'No {part} photo is known to lack: {listed(names[unscored])}. Such a class has no AP there.'
+            yield (
+                f'No {part} photo is known to lack: {listed(names[unscored])}. Such a class has no '
+                'AP there.'
+            )
 
 
 def _bare(data, names):
@@ -379,7 +391,9 @@ def _in_table(data):
 
 
 def _across(data, names, groups, equal):
-    "Lines about photos that are there more than once, or look so; those in different parts come first."
+    """Lines about photos that are there more than once, or look so; those in different parts come
+    first.
+    """
     groups = sorted(
         zip(groups, equal, strict=True), key=lambda group: len(set(data.split[group[0]])) == 1
     )

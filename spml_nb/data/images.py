@@ -108,10 +108,12 @@ def _opened(file, shape):
 
 
 def open_images(dataset: Dataset, size: int, progress: bool = True) -> np.ndarray:
-    """Open all images of a data set as squares of pixels, decoded at the first call and memory-mapped from then on.
+    """Open all images of a data set as squares of pixels, decoded at the first call and
+    memory-mapped from then on.
 
-    Several processes may call this at once: one builds, the others wait. Nothing is left half-written. A file that is
-    cut off or has a damaged header is built again; the pixels in it are taken as they are.
+    Several processes may call this at once: one builds, the others wait. Nothing is left
+    half-written. A file that is cut off or has a damaged header is built again; the pixels in it
+    are taken as they are.
 
     Args:
         dataset: In files or in memory.
@@ -119,11 +121,12 @@ def open_images(dataset: Dataset, size: int, progress: bool = True) -> np.ndarra
         progress: Show a bar (on a terminal) and one line when done.
 
     Returns:
-        (N, size, size, 3) uint8, RGB, read-only. Images that are in memory at that size are returned as they are.
+        (N, size, size, 3) uint8, RGB, read-only. Images that are in memory at that size are
+        returned as they are.
 
     Raises:
-        SpmlError: For unusable images, all named at once; if the cache's disk is full or cannot be written; for a wrong
-            size.
+        SpmlError: For unusable images, all named at once; if the cache's disk is full or cannot be
+            written; for a wrong size.
 
     Source:
         The squash is that of Cole et al. 2021.
@@ -149,7 +152,9 @@ def open_images(dataset: Dataset, size: int, progress: bool = True) -> np.ndarra
 
 
 def _kept(dataset, file, size, needed, progress, opened, write):
-    "What `opened` gives for a cache file, which `write` fills first where it is missing or damaged."
+    """What `opened` gives for a cache file, which `write` fills first where it is missing or
+    damaged.
+    """
     try:
         if (store := opened(file)) is not None:
             return store
@@ -170,9 +175,10 @@ def _kept(dataset, file, size, needed, progress, opened, write):
             else f'it cannot be used ({error.strerror or error})'
         )
         raise SpmlError(
-            f'the decoded images of {dataset.name} need {needed:,} bytes ({needed / 2**30:.2f} GiB) in '
-            f'{file.parent}, and {why}. {"Make room there, or name" if full else "Name"} another folder: '
-            'the line `cache` of settings.ini, or the environment variable SPML_NB_CACHE.'
+            f'the decoded images of {dataset.name} need {needed:,} bytes ({needed / 2**30:.2f} '
+            f'GiB) in {file.parent}, and {why}. {"Make room there, or name" if full else "Name"} '
+            'another folder: the line `cache` of settings.ini, or the environment variable '
+            'SPML_NB_CACHE.'
         ) from error
 
 
@@ -232,8 +238,8 @@ def _decoded(dataset, size, progress, shape):
             bar.update()
     if bad:
         raise SpmlError(
-            f'{len(bad):,} of {len(dataset):,} images of {dataset.name} cannot be used: {listed(bad, 20)}. '
-            'Repair or replace them, or remove their rows from the table.'
+            f'{len(bad):,} of {len(dataset):,} images of {dataset.name} cannot be used: '
+            f'{listed(bad, 20)}. Repair or replace them, or remove their rows from the table.'
         )
 
 
@@ -324,7 +330,8 @@ def reduced(image: Image.Image, longest: int) -> np.ndarray:
 
 # %% ../../nbs/data/images.ipynb #d0a858ec
 def open_photos(dataset: Dataset, longest: int = LONGEST, progress: bool = True) -> Photos:
-    """Open all images of a data set whole, decoded at the first call and memory-mapped from then on.
+    """Open all images of a data set whole, decoded at the first call and memory-mapped from then
+    on.
 
     Several processes may call this at once, and nothing is left half-written, as in `open_images`.
 
@@ -379,7 +386,8 @@ def _write_photos(out, dataset, longest, progress):
 
 # %% ../../nbs/data/images.ipynb #dbf9b0df
 def random_crops(photos: Photos, rows, size: int) -> torch.Tensor:
-    """Cut a random part of each photo, resized to a square. The parts are drawn from torch's global generator.
+    """Cut a random part of each photo, resized to a square. The parts are drawn from torch's global
+    generator.
 
     Args:
         photos: As from `open_photos`.
@@ -393,7 +401,8 @@ def random_crops(photos: Photos, rows, size: int) -> torch.Tensor:
         SpmlError: For rows outside.
 
     Source:
-        torchvision's RandomResizedCrop (8 to 100 % of the area, sides 3:4 to 4:3); the authors' code of Two-way.
+        torchvision's RandomResizedCrop (8 to 100 % of the area, sides 3:4 to 4:3); the authors'
+        code of Two-way.
     """
     rows = _within(rows, len(photos))
     shapes = [torch.empty(1).expand(1, *photos.sizes[row].tolist()) for row in rows]

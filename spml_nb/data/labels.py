@@ -41,8 +41,8 @@ def matrix(values, what: str = 'labels') -> np.ndarray:
         (N, C) numpy array. Half precision becomes float32, booleans become int8, other types stay.
 
     Raises:
-        SpmlError: For other than two dimensions, no rows or columns, entries that are no numbers, and NaN (with its
-            place).
+        SpmlError: For other than two dimensions, no rows or columns, entries that are no numbers,
+            and NaN (with its place).
     """
     if hasattr(values, 'detach'):
         values = values.detach().cpu()
@@ -85,7 +85,8 @@ def refuse(wrong: np.ndarray, values: np.ndarray, what: str, remedy: str):
         remedy: The closing sentence.
 
     Raises:
-        SpmlError: Always. It names the first wrong value, its row and column (from 0), and how many there are.
+        SpmlError: Always. It names the first wrong value, its row and column (from 0), and how many
+            there are.
     """
     row, column = np.argwhere(wrong)[0]
     more = f' ({wrong.sum():,} such entries)' if wrong.sum() > 1 else ''
@@ -103,15 +104,17 @@ def full(labels, unknown=None) -> np.ndarray:
 
     Args:
         labels: (N, C) with values in {0, 1}, {−1, 1} or {−1, 0, 1}.
-        unknown: What a 0 means: unknown ('ignore'), negative ('negative'), or unknown only if a −1 is present (None,
-            for files that do not say). With None a single −1 anywhere makes every 0 unknown, so convert a whole matrix
-            and not parts of it. The labels of a `Dataset` are in the one convention already: 'ignore'.
+        unknown: What a 0 means: unknown ('ignore'), negative ('negative'), or unknown only if a −1
+            is present (None, for files that do not say). With None a single −1 anywhere makes every
+            0 unknown, so convert a whole matrix and not parts of it. The labels of a `Dataset` are
+            in the one convention already: 'ignore'.
 
     Returns:
         (N, C) int8 in {1, 0, −1}.
 
     Raises:
-        SpmlError: For other values (with their place), for what is no matrix or empty, and for another `unknown`.
+        SpmlError: For other values (with their place), for what is no matrix or empty, and for
+            another `unknown`.
     """
     labels = matrix(labels)
     one_of(unknown, UNKNOWN, 'reading of 0 among the labels')
@@ -130,7 +133,9 @@ def full(labels, unknown=None) -> np.ndarray:
 
 # %% ../../nbs/data/labels.ipynb #b8f2d70d
 def _draw(truth, positives, negatives, seed):
-    "z of Cole et al.'s draw: at most `positives` +1 and `negatives` −1 in each row of `truth`; None keeps all."
+    """z of Cole et al.'s draw: at most `positives` +1 and `negatives` −1 in each row of `truth`;
+    None keeps all.
+    """
     shuffle, z = np.random.RandomState(seed).shuffle, np.zeros(truth.shape, np.int8)
     for row, drawn in zip(truth, z, strict=True):
         for value, most in ((1, positives), (-1, negatives)):
@@ -150,7 +155,8 @@ def _count(value, what):
         return None
     if not _is_whole(value) or value < 0:
         raise SpmlError(
-            f"{what}={value!r}; allowed: 'all', or a whole number from 0 upwards of {what} to keep of each "
+            f"{what}={value!r}; allowed: 'all', or a whole number from 0 upwards of {what} to keep "
+            "of each "
             'image.'
         )
     return value
@@ -175,8 +181,8 @@ def _refuse_more_than_one(positives, negatives, keep):
     if keep is not None or (positives, negatives) != (1, 0):
         raise SpmlError(
             'weights draw one positive of each image and no negatives; they go with positives=1, '
-            f'negatives=0 and without keep, not with positives={positives!r}, negatives={negatives!r}, '
-            f'keep={keep!r}.'
+            f'negatives=0 and without keep, not with positives={positives!r}, '
+            f'negatives={negatives!r}, keep={keep!r}.'
         )
 
 
@@ -216,22 +222,25 @@ def observe(
     """Draw observed labels: what a method is told of the true labels.
 
     Args:
-        labels: (N, C) true labels, read by `full` with `unknown`; rows in file order. True unknowns stay unknown and
-            are never drawn.
-        positives: How many positives of each image to keep: a count (fewer where there are fewer) or 'all'.
+        labels: (N, C) true labels, read by `full` with `unknown`; rows in file order. True unknowns
+            stay unknown and are never drawn.
+        positives: How many positives of each image to keep: a count (fewer where there are fewer)
+            or 'all'.
         negatives: The same for negatives. None means 'all', and none together with `keep`.
         keep: Fraction in (0, 1) of all positives to keep instead; everything else becomes unknown.
-        weights: 'frequent', 'rare' or (N, C) numbers from 0 upwards: the one positive of each image is drawn with a
-            probability proportional to its weight, not evenly. It goes with positives=1, negatives=0.
+        weights: 'frequent', 'rare' or (N, C) numbers from 0 upwards: the one positive of each image
+            is drawn with a probability proportional to its weight, not evenly. It goes with
+            positives=1, negatives=0.
         seed: Seed of the draw, 0 … 2³²−1.
         unknown: What a 0 of `labels` means, as in `full`.
 
     Returns:
-        (N, C) int8: 1 observed positive, 0 unknown, −1 observed negative. A row without positives stays without.
+        (N, C) int8: 1 observed positive, 0 unknown, −1 observed negative. A row without positives
+        stays without.
 
     Raises:
-        SpmlError: For a wrong count, fraction, seed or weight, for `keep` or `weights` with counts that contradict
-            them, and for labels that `full` refuses.
+        SpmlError: For a wrong count, fraction, seed or weight, for `keep` or `weights` with counts
+            that contradict them, and for labels that `full` refuses.
 
     Source:
         The draw of Cole et al. (2021), reproduced exactly; `keep`: HML, Fig. 4.
@@ -246,7 +255,8 @@ def observe(
         if most_positives is not None or (negatives is not None and most_negatives != 0):
             raise SpmlError(
                 f'keep={keep!r} keeps a fraction of all positives and no negatives; it contradicts '
-                f'positives={positives!r}, negatives={negatives!r}. Give either keep, or the two counts.'
+                f'positives={positives!r}, negatives={negatives!r}. Give either keep, or the two '
+                'counts.'
             )
         kept = np.random.RandomState(seed).random_sample(truth.shape) < _fraction(keep, 'keep')
         return ((truth == 1) & kept).astype(np.int8)
@@ -277,12 +287,13 @@ def setting(text: str) -> dict:
     """Turn a setting's name into keyword arguments of `observe`.
 
     Args:
-        text: 'full', 'single', 'single+negatives', 'partial-0.3', '2-positives' or '2-positives+negatives', with any
-            fraction in (0, 1) and any count from 1 upwards; or 'single-frequent', 'single-rare', 'single-large',
-            'single-central'.
+        text: 'full', 'single', 'single+negatives', 'partial-0.3', '2-positives' or
+            '2-positives+negatives', with any fraction in (0, 1) and any count from 1 upwards; or
+            'single-frequent', 'single-rare', 'single-large', 'single-central'.
 
     Returns:
-        Arguments for `observe(labels, **setting(text))`. Weights in `OF_BOXES` are to be replaced by numbers first.
+        Arguments for `observe(labels, **setting(text))`. Weights in `OF_BOXES` are to be replaced
+        by numbers first.
 
     Raises:
         SpmlError: For any other text, naming these forms.
@@ -314,8 +325,8 @@ def split(n: int, fraction=0.2, seed=1200) -> tuple[np.ndarray, np.ndarray]:
         seed: Seed of the random order, 0 … 2³²−1.
 
     Returns:
-        (train, val): two sorted int64 arrays of row numbers that share no row and cover all. val has round(fraction·n)
-        rows.
+        (train, val): two sorted int64 arrays of row numbers that share no row and cover all. val
+        has round(fraction·n) rows.
 
     Raises:
         SpmlError: For wrong arguments, or if one of the two would be empty.
@@ -345,9 +356,9 @@ def statistics(labels) -> dict:
         labels: (N, C) as `full` reads them.
 
     Returns:
-        'images' and 'classes' (counts), 'positives_per_image' (mean), 'images_without_positives' (count), and
-        'class_frequency_min', 'class_frequency_median', 'class_frequency_max': shares of the images that have the
-        class, over classes.
+        'images' and 'classes' (counts), 'positives_per_image' (mean), 'images_without_positives'
+        (count), and 'class_frequency_min', 'class_frequency_median', 'class_frequency_max': shares
+        of the images that have the class, over classes.
 
     Raises:
         SpmlError: For labels that `full` refuses.
@@ -379,11 +390,12 @@ def for_scoring(labels) -> tuple[np.ndarray, str]:
         labels: (N, C) in {1, 0, −1}, such as a part of a `Dataset`'s; 0 is unknown.
 
     Returns:
-        (targets, truth). truth is 'complete' (nothing is unknown), 'partly known' (unknown entries are to be left out)
-        or 'observed only' (something is unknown, and no class has both a positive and a negative that count). targets
-        is (N, C) int8, in the last case with every unknown as a negative; give metrics `unknown='ignore'` with them.
-        Where positives alone are known of most images that have unknown labels, these images count only in classes
-        that are known everywhere: beside the negatives of other images their positives would rank too high.
+        (targets, truth). truth is 'complete' (nothing is unknown), 'partly known' (unknown entries
+        are to be left out) or 'observed only' (something is unknown, and no class has both a
+        positive and a negative that count). targets is (N, C) int8, in the last case with every
+        unknown as a negative; give metrics `unknown='ignore'` with them. Where positives alone are
+        known of most images that have unknown labels, these images count only in classes that are
+        known everywhere: beside the negatives of other images their positives would rank too high.
 
     Raises:
         SpmlError: For labels that `full` refuses.
@@ -408,7 +420,8 @@ def against(truth: str, left_out: int | None = None) -> str:
         left_out: How many entries of the targets are unknown; None if nobody counted.
 
     Returns:
-        'all labels', 'known labels (3 unknown ones left out)' or 'observed labels (unknown ones as negatives)'.
+        'all labels', 'known labels (3 unknown ones left out)' or 'observed labels (unknown ones as
+        negatives)'.
     """
     number = '' if left_out is None else f'{left_out:,} '
     return dict(
@@ -438,8 +451,9 @@ def missing(truth: str, part: str) -> str:
         ''
         if truth != TRUTHS[2]
         else (
-            f'The true mAP and F1 of {part} are missing, because no class has both known positives and known negatives '
-            'there. What is shown instead says how well the observed labels are found, with every unknown one counted '
-            f'as negative. Annotate some images of {part} in full to measure more.'
+            f'The true mAP and F1 of {part} are missing, because no class has both known positives '
+            'and known negatives there. What is shown instead says how well the observed labels '
+            'are found, with every unknown one counted as negative. Annotate some images of '
+            f'{part} in full to measure more.'
         )
     )

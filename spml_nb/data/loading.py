@@ -54,7 +54,9 @@ def _drawn(name):
 
 
 def _is_benchmark(folder):
-    "Whether a folder, named by its path, is that of a set of the papers: its parts are those of the set."
+    """Whether a folder, named by its path, is that of a set of the papers: its parts are those of
+    the set.
+    """
     if folder.name not in BENCHMARKS:
         return False
     return (folder / 'ready.json').is_file() or folder.resolve() == folder_of(folder.name).resolve()
@@ -93,25 +95,28 @@ def load(
 ) -> Dataset:
     """Read a data set by name, or from a folder with images/ and labels.csv.
 
-    Classes without a positive, anywhere or in training, are kept with a warning, as is what `doubts` finds in a folder.
+    Classes without a positive, anywhere or in training, are kept with a warning, as is what
+    `doubts` finds in a folder.
 
     Args:
-        name_or_folder: One of `names()`, or a folder. A Path is always a folder. A relative one is looked for below
-            `root`, then below the current folder, then below the settings file's.
+        name_or_folder: One of `names()`, or a folder. A Path is always a folder. A relative one is
+            looked for below `root`, then below the current folder, then below the settings file's.
         root: Where named benchmarks lie; the setting `data` by default.
         min_positives: Leave out classes with fewer positives over all images.
         exclude: Names of classes to leave out.
-        scored: A folder is only scored, not trained on, so its column `split` needs no training row.
+        scored: A folder is only scored, not trained on, so its column `split` needs no training
+            row.
 
     Returns:
         The data set.
 
     Raises:
-        SpmlError: For an unknown name, for a folder, table or image that is missing or malformed, for an unknown class,
-            and if no class is left.
+        SpmlError: For an unknown name, for a folder, table or image that is missing or malformed,
+            for an unknown class, and if no class is left.
 
     Source:
-        The split of Cole et al. 2021 for named sets (20 % of the training rows validate), drawn with seed 1200.
+        The split of Cole et al. 2021 for named sets (20 % of the training rows validate), drawn
+        with seed 1200.
     """
     return _choose_classes(_find(name_or_folder, root, scored), min_positives, exclude)
 
@@ -124,9 +129,9 @@ def _choose_classes(data, min_positives, exclude):
     keep = np.flatnonzero((positives >= min_positives) & ~np.isin(data.class_names, exclude))
     if not len(keep):
         raise SpmlError(
-            f'min_positives={min_positives} and exclude leave no class of {data.name}: the most frequent '
-            f'of its {len(data.class_names)} classes has {positives.max()} positives. Lower min_positives '
-            'or exclude fewer.'
+            f'min_positives={min_positives} and exclude leave no class of {data.name}: the most '
+            f'frequent of its {len(data.class_names)} classes has {positives.max()} positives. '
+            'Lower min_positives or exclude fewer.'
         )
     if len(keep) < len(positives):
         data = replace(
@@ -142,9 +147,9 @@ def _choose_classes(data, min_positives, exclude):
     ):
         if which.any():
             warn(
-                f'{data.name}: a class {what}: {listed(np.array(data.class_names)[which])}. It is kept and counts in '
-                'the mean AP (where all lack it: left out, or with map_definition cole 0), but not '
-                'in the choice of the epoch. Add photos of it, '
-                'or leave it out: remove its column, or `exclude` it.'
+                f'{data.name}: a class {what}: {listed(np.array(data.class_names)[which])}. It is '
+                'kept and counts in the mean AP (where all lack it: left out, or with '
+                'map_definition cole 0), but not in the choice of the epoch. Add photos of it, or '
+                'leave it out: remove its column, or `exclude` it.'
             )
     return data

@@ -173,7 +173,9 @@ def _places(theta):
 
 
 def _paint(canvas, rows, masks, frame, colour):
-    "Blend masks (n, 24, 24) of a colour (n, 3) or texture (n, 3, 24, 24), in frames (n, 3, 3), onto canvas[rows]."
+    """Blend masks (n, 24, 24) of a colour (n, 3) or texture (n, 3, 24, 24), in frames (n, 3, 3),
+    onto canvas[rows].
+    """
     theta, colour = (
         torch.from_numpy(frame[:, :2].astype(np.float32)),
         torch.as_tensor(colour, dtype=torch.float32),
@@ -268,7 +270,9 @@ def _finish(canvas, random):
 
 # %% ../../nbs/data/miniatures.ipynb #257de04e
 def _arrange(count, most, typical, random):
-    "count (N,) objects an image of typical half extent (N,) -> x, y, half extent, each (N, most), largest first."
+    """count (N,) objects an image of typical half extent (N,) -> x, y, half extent, each (N, most),
+    largest first.
+    """
     n = len(count)
     half = -np.sort(-typical[:, None] * np.exp(random.uniform(-0.38, 0.38, (n, most))), 1)
     room = np.maximum(1 - 0.85 * half, 0.05)
@@ -282,7 +286,9 @@ def _arrange(count, most, typical, random):
 
 
 def _paint_symbols(canvas, symbol, hue, count, typical, pool, random):
-    "Paint count[i] objects on image i; symbol, hue: (N, most) indices into SYMBOLS and HUES (-1: any hue)."
+    """Paint count[i] objects on image i; symbol, hue: (N, most) indices into SYMBOLS and HUES (-1:
+    any hue).
+    """
     masks, kinds = symbol_masks(pool)
     members = [np.flatnonzero(kinds == s) for s in range(len(SYMBOLS))]
     x, y, half = _arrange(count, symbol.shape[1], typical, random)
@@ -420,7 +426,9 @@ REGIONS = (
 
 # %% ../../nbs/data/miniatures.ipynb #0587090c
 def _choose(weights, k, random):
-    "k different columns of each row, drawn in proportion to weights (N, C): (N, k), by the Gumbel-top-k trick."
+    """k different columns of each row, drawn in proportion to weights (N, C): (N, k), by the
+    Gumbel-top-k trick.
+    """
     keys = np.log(weights) - np.log(-np.log(random.random_sample(weights.shape)))
     return np.argsort(-keys, 1, kind='stable')[:, :k]
 
@@ -431,7 +439,9 @@ def _zipf(n, exponent, random):
 
 @cache
 def _families():
-    "Weights of each group's values, and of the colours, in each of the eight families: dict -> (8, values)."
+    """Weights of each group's values, and of the colours, in each of the eight families: dict ->
+    (8, values).
+    """
     random, out = np.random.RandomState(312), {}
     for group, values in [
         *((g, v) for g, v in GROUPS.items() if v != tuple(COLOURS)),
@@ -443,7 +453,9 @@ def _families():
 
 
 def _bird_attributes(n, random):
-    "n birds: {group: (n,) values}, {region: (n, 3) colours, -1 for none}, attributes (n, 312) bool."
+    """n birds: {group: (n,) values}, {region: (n, 3) colours, -1 for none}, attributes (n, 312)
+    bool.
+    """
     family, tables = random.randint(0, 8, n), _families()
     values = {g: _choose(tables[g][family], 1, random)[:, 0] for g in tables if g != 'colours'}
     palette, colours = _choose(tables['colours'][family], 4, random), {}
@@ -603,7 +615,9 @@ def _part_masks():
 
 # %% ../../nbs/data/miniatures.ipynb #8c0d28fe
 def _texture(colours, pattern, masks, random):
-    "colours (n, 3) numbers -> (n, 3, 24, 24): the first colour, the second in the pattern, the third at a random end."
+    """colours (n, 3) numbers -> (n, 3, 24, 24): the first colour, the second in the pattern, the
+    third at a random end.
+    """
     n = len(colours)
     shade = torch.from_numpy(random.uniform(0.85, 1.15, (n, 1, 1)).astype(np.float32))
     table, filled = (
@@ -693,8 +707,8 @@ def _paint_birds(canvas, values, colours, random):
 
 
 # %% ../../nbs/data/miniatures.ipynb #60bf0d02
-# name -> (symbol, hue) of each class (hue -1: any), the shares of images with 0, 1, 2, ... classes, the exponent of the
-# long tail, and the share of tags that are dropped
+# name -> (symbol, hue) of each class (hue -1: any), the shares of images with 0, 1, 2, ... classes,
+# the exponent of the long tail, and the share of tags that are dropped
 _SETS = {
     'mini_voc': ([(s, -1) for s in range(20)], (0, 0.66, 0.24, 0.08, 0.02), 0.8, 0.0),
     'mini_coco': (
@@ -755,7 +769,9 @@ def _draw_scenes(name, n, pool, random):
 
 
 def _report(has, random):
-    "What annotators report of attributes (n, 312) bool: .3 go missing, .15 of the rest are swapped within their group."
+    """What annotators report of attributes (n, 312) bool: .3 go missing, .15 of the rest are
+    swapped within their group.
+    """
     row, column = np.nonzero(has & (random.random_sample(has.shape) >= _SETS['mini_cub'][3]))
     group = np.repeat(np.arange(28), _SIZES)[column]
     first, size = np.array(list(_FIRST.values()))[group], _SIZES[group]
@@ -809,16 +825,18 @@ def draw(
         split: (N,) array of 'train', 'val', 'test'.
 
     Raises:
-        SpmlError: For an unknown name, a seed that is none, and fewer than 5 training images or 1 test image.
+        SpmlError: For an unknown name, a seed that is none, and fewer than 5 training images or 1
+            test image.
 
     Source:
-        Own drawings; class counts and positives per image follow Table 4 of Zhou et al. 2022's supplement.
+        Own drawings; class counts and positives per image follow Table 4 of Zhou et al. 2022's
+        supplement.
     """
     classes = class_names(name)
     if train < 5 or test < 1:
         raise SpmlError(
-            f'unknown size train={train}, test={test}; allowed: at least 5 training images and 1 test '
-            'image.'
+            f'unknown size train={train}, test={test}; allowed: at least 5 training images and 1 '
+            'test image.'
         )
     parts = [
         _draw_part(name, n, pool, _random(seed, NAMES.index(name), k))
@@ -843,8 +861,9 @@ def draw_objects(
 
     Returns:
         images: (n, 40, 40, 3) uint8.
-        targets: 'symbol', (n,) int64, index into `SYMBOLS`, or len(SYMBOLS) for a bird; 'hue', (n,) int64, index into
-            `HUES`, -1 for a bird; 'attributes', (n, 312) bool, what a bird has (all False for symbols).
+        targets: 'symbol', (n,) int64, index into `SYMBOLS`, or len(SYMBOLS) for a bird; 'hue', (n,)
+            int64, index into `HUES`, -1 for a bird; 'attributes', (n, 312) bool, what a bird has
+            (all False for symbols).
 
     Raises:
         SpmlError: For another pool, and for n below 1.

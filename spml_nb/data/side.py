@@ -20,8 +20,9 @@ from .folder import places
 # %% ../../nbs/data/side.ipynb #235e20d5
 KINDS = ('scores', 'count', 'group')
 FORM = (
-    'A .csv has the column `image` first, then any of `count`, `group` and a column of scores for each class. '
-    'A .npz has the array `images` and any of `count`, `group` and `scores` with `class_names`.'
+    'A .csv has the column `image` first, then any of `count`, `group` and a column of scores for '
+    'each class. A .npz has the array `images` and any of `count`, `group` and `scores` with '
+    '`class_names`.'
 )
 
 
@@ -29,7 +30,8 @@ def pinned(file: str) -> str:
     """The path of a file with the fingerprint of its content.
 
     Args:
-        file: a path, absolute or below the current folder or that of the settings file; or what this has returned.
+        file: a path, absolute or below the current folder or that of the settings file; or what
+            this has returned.
 
     Returns:
         'PATH@' and 16 hexadecimal digits.
@@ -64,8 +66,8 @@ def _table(file: Path) -> dict[str, np.ndarray]:
     for kind, shape in {'scores': (n, classes), 'count': (n,), 'group': (n,)}.items():
         if kind in table and table[kind].shape != shape:
             raise SpmlError(
-                f'{file}: {kind} of shape {table[kind].shape}; {n} images and {classes} class names need '
-                f'{shape}.'
+                f'{file}: {kind} of shape {table[kind].shape}; {n} images and {classes} class '
+                f'names need {shape}.'
             )
     return table
 
@@ -104,18 +106,18 @@ def read(file: str, data: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
         rows: (n,) numbers of its images.
 
     Returns:
-        {'scores': (n, C) float32 in [0, 1], 'count': (n,) float32 in [0, C], 'group': (n,) int64 from 0}, those that
-        are in the file.
+        {'scores': (n, C) float32 in [0, 1], 'count': (n,) float32 in [0, C], 'group': (n,) int64
+        from 0}, those that are in the file.
 
     Raises:
-        SpmlError: for a file that is missing, malformed or has changed, an image that has no row or two, a class
-            without a column, and a value that is missing or out of range.
+        SpmlError: for a file that is missing, malformed or has changed, an image that has no row or
+            two, a class without a column, and a value that is missing or out of range.
     """
     path, _, digest = pinned(file).rpartition('@')
     if pinned(path).rpartition('@')[2] != digest:
         raise SpmlError(
-            f'{path} has changed since this run was named. Give the file as it was, or the changed one, '
-            f'which makes another run: -p side {path}'
+            f'{path} has changed since this run was named. Give the file as it was, or the changed '
+            f'one, which makes another run: -p side {path}'
         )
     table = _table(Path(path))
     names = [data.image_names[row] for row in rows]
@@ -135,7 +137,9 @@ def read(file: str, data: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
 
 # %% ../../nbs/data/side.ipynb #29fa31de
 def _spellings(data, row):
-    "What an image may be called: its name in the data set, or with more of the folders that it lies in."
+    """What an image may be called: its name in the data set, or with more of the folders that it
+    lies in.
+    """
     own = data.image_names[row]
     if data.images_in_memory:
         return [own]
@@ -153,8 +157,8 @@ def _rows_of(given, wanted, names, file):
     rows = [next((place[name] for name in each if name in place), -1) for each in wanted]
     if missing := [name for name, row in zip(names, rows, strict=True) if row < 0]:
         raise SpmlError(
-            f'{file} has no row for {len(missing):,} of {len(names):,} training images: {listed(missing)}. '
-            'Add them, named as in the table of the data set.'
+            f'{file} has no row for {len(missing):,} of {len(names):,} training images: '
+            f'{listed(missing)}. Add them, named as in the table of the data set.'
         )
     return rows
 
@@ -163,8 +167,8 @@ def _columns_of(given, class_names, file):
     place = {str(name): column for column, name in enumerate(given)}
     if missing := [name for name in class_names if name not in place]:
         raise SpmlError(
-            f'{file} has no scores for the classes {listed(missing)}; its columns are {listed(place)}. Add '
-            'them: 0.5 says that nothing is known.'
+            f'{file} has no scores for the classes {listed(missing)}; its columns are '
+            f'{listed(place)}. Add them: 0.5 says that nothing is known.'
         )
     return [place[name] for name in class_names]
 
@@ -179,8 +183,8 @@ def _numbers(values, kind, high, names, class_names, file):
         row, *column = np.argwhere(wrong)[0]
         where = f'{names[row]!r}' + (f', class {class_names[column[0]]!r}' if column else '')
         raise SpmlError(
-            f'{file}: {kind} {str(values[(row, *column)])!r} of image {where} ({wrong.sum():,} such); '
-            f'allowed: a number from 0 to {high}.'
+            f'{file}: {kind} {str(values[(row, *column)])!r} of image {where} ({wrong.sum():,} '
+            f'such); allowed: a number from 0 to {high}.'
         )
     return numbers
 

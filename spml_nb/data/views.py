@@ -145,7 +145,8 @@ UNSIGNED = {
     'equalize': lambda images, m: F.equalize(images),
 }
 OPERATIONS = SIGNED | UNSIGNED
-# the last three of them turn one hue into another, because they change red, green and blue each on its own
+# the last three of them turn one hue into another, because they change red, green and blue each on
+# its own
 CHANGE_HUE = 3
 
 
@@ -183,7 +184,8 @@ def rand_augment(
 def colour_jitter(
     images: torch.Tensor, brightness: torch.Tensor, contrast: torch.Tensor, saturation: torch.Tensor
 ) -> torch.Tensor:
-    """Change brightness, then contrast, then saturation. Each image has its own factors, all ≥ 0; 1 changes nothing.
+    """Change brightness, then contrast, then saturation. Each image has its own factors, all ≥ 0; 1
+    changes nothing.
 
     Args:
         images: (B, 3, H, W) float in [0, 1].
@@ -227,8 +229,8 @@ def plain(images: torch.Tensor) -> torch.Tensor:
     """
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
         raise SpmlError(
-            f'a view takes (B, 3, H, W) uint8 images, not {tuple(images.shape)} {images.dtype}. Use '
-            '`batch` on the array of `open_images`.'
+            f'a view takes (B, 3, H, W) uint8 images, not {tuple(images.shape)} {images.dtype}. '
+            'Use `batch` on the array of `open_images`.'
         )
     return images.float().div_(255)
 
@@ -395,8 +397,8 @@ def view(name: str):
         name: A key of `VIEWS`.
 
     Returns:
-        A function from (B, 3, H, W) uint8 to (B, 3, H, W) float32 in [0, 1] ('crop': a few hundredths beyond at most)
-        on the same device, channels_last if its input is.
+        A function from (B, 3, H, W) uint8 to (B, 3, H, W) float32 in [0, 1] ('crop': a few
+        hundredths beyond at most) on the same device, channels_last if its input is.
 
     Raises:
         SpmlError: For an unknown name.

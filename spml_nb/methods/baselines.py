@@ -62,7 +62,8 @@ from spml_nb.methods.core import (
 
 # %% ../../nbs/methods/baselines.ipynb #3380efe0
 def softplus(x: Tensor) -> Tensor:
-    """log(1 + eˣ), exact to rounding. (Torch's own is linear from 20 on, which is off by 2e-9 there.)
+    """log(1 + eˣ), exact to rounding. (Torch's own is linear from 20 on, which is off by 2e-9
+    there.)
 
     Args:
         x: any shape, floating.
@@ -74,7 +75,8 @@ def softplus(x: Tensor) -> Tensor:
 
 
 def wrong_logits(logits: Tensor, z: Tensor) -> Tensor:
-    """The logit x of the wrong answer: −s on observed positives, s elsewhere. −log p_t = softplus(x), 1 − p_t = σ(x).
+    """The logit x of the wrong answer: −s on observed positives, s elsewhere. −log p_t =
+    softplus(x), 1 − p_t = σ(x).
 
     Args:
         logits: s, (B, C), floating.
@@ -167,7 +169,8 @@ def an_loss(
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         unknown: 'negative', or 'ignore' for a loss of 0 on unknown labels.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -192,8 +195,8 @@ def bce_loss(
         z: observed labels (B, C) in {1, 0, −1}.
         unknown: 'ignore', or 'negative' for `an_loss`; None for 'ignore', with a warning if no
             label on the CPU is −1, as this loss then only pushes positives up.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; the mean
-            counts the unknown entries too.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'; the mean counts the unknown entries too.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -230,7 +233,8 @@ def wan_loss(
         z: observed labels (B, C) in {1, 0, −1}.
         negative_weight: the weight, at least 0; None for 1/(C−1).
         unknown: see `an_loss`.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -264,7 +268,8 @@ def dw_loss(
         z: observed labels (B, C) in {1, 0, −1}.
         negative_weight: the weight, at least 0.
         unknown: see `an_loss`.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -306,7 +311,8 @@ def weighted_bce_loss(
         positive_weight: of positives, a number or (C,).
         negative_weight: of all other entries, a number or (C,).
         unknown: see `an_loss`.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -394,7 +400,8 @@ def label_smoothing_loss(
         z: observed labels (B, C) in {1, 0, −1}.
         smoothing: ε in [0, 1].
         unknown: see `an_loss`.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -417,14 +424,16 @@ def negative_label_smoothing_loss(
     unknown: str = 'negative',
     reduction: str = 'mean',
 ) -> Tensor:
-    """Negative label smoothing (N-LS): AN with target ε on assumed negatives; observed labels stay hard.
+    """Negative label smoothing (N-LS): AN with target ε on assumed negatives; observed labels stay
+    hard.
 
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         smoothing: ε in [0, 1].
         unknown: see `an_loss`; 'ignore' leaves plain binary cross-entropy.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -490,7 +499,8 @@ def focal_loss(
         gamma: γ ≥ 0.
         alpha: the weight of positives in [0, 1]; everything else weighs 1 − α.
         unknown: see `an_loss`.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -519,7 +529,9 @@ def _focusing_slope(error: Tensor, gamma: float) -> Tensor:
 
 
 class _Asymmetric(torch.autograd.Function):
-    "The entries of `asymmetric_loss`, and their slopes with them. s: (B, C) float32 or float64; P: 1 on positives."
+    """The entries of `asymmetric_loss`, and their slopes with them. s: (B, C) float32 or float64;
+    P: 1 on positives.
+    """
 
     @staticmethod
     def forward(ctx, s, P, gamma_neg, gamma_pos, margin, constant_weight):
@@ -550,7 +562,9 @@ class _Asymmetric(torch.autograd.Function):
 def _shifted(
     x: Tensor, e: Tensor, slope: Tensor, P: Tensor, margin: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    "ê, ℓ and ∂ℓ/∂x; `slope` becomes ∂ê/∂x. One logarithm serves both sides: softplus(x) = max(x, 0) + log(1 + e^−|x|)."
+    """ê, ℓ and ∂ℓ/∂x; `slope` becomes ∂ê/∂x. One logarithm serves both sides: softplus(x) = max(x,
+    0) + log(1 + e^−|x|).
+    """
     N = 1 - P
     e_hat = (e - margin * N).relu_()
     slope.mul_(e_hat.sign())
@@ -570,7 +584,8 @@ def asymmetric_loss(
     unknown: str = 'negative',
     reduction: str = 'sum',
 ) -> Tensor:
-    """Asymmetric loss (ASL): focal loss with a power for each side and shifted probabilities of negatives.
+    """Asymmetric loss (ASL): focal loss with a power for each side and shifted probabilities of
+    negatives.
 
     It can be differentiated once.
 
@@ -582,7 +597,8 @@ def asymmetric_loss(
         margin: m in [0, 1].
         constant_weight: let no gradient through the focusing factor.
         unknown: see `an_loss`.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -628,8 +644,8 @@ def zlpr_loss(
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         unknown: see `an_loss`.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; the loss of
-            an image is spread over its C entries.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'; the loss of an image is spread over its C entries.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -673,14 +689,15 @@ def expected_positive_penalty(logits: Tensor, k: float | Tensor) -> Tensor:
 def epr_loss(
     logits: Tensor, z: Tensor, *, k: float | None = None, reduction: str = 'mean'
 ) -> Tensor:
-    """Expected positive regularisation (EPR): binary cross-entropy on what is observed, and k expected positives.
+    """Expected positive regularisation (EPR): binary cross-entropy on what is observed, and k
+    expected positives.
 
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         k: true positives per image, at least 0; None for those observed in the batch.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; the penalty
-            is added to every entry.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'; the penalty is added to every entry.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -713,13 +730,15 @@ def binary_entropy(s: Tensor) -> Tensor:
 def entropy_minimization_loss(
     logits: Tensor, z: Tensor, *, weight: float = 0.4, reduction: str = 'mean'
 ) -> Tensor:
-    """Entropy minimisation (EntMin): binary cross-entropy on what is observed, λ times the entropy on unknown labels.
+    """Entropy minimisation (EntMin): binary cross-entropy on what is observed, λ times the entropy
+    on unknown labels.
 
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         weight: λ ≥ 0.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -734,8 +753,9 @@ def entropy_minimization_loss(
     return reduce(torch.where(z == 0, weight * binary_entropy(promote(logits)), losses), reduction)
 
 
-# Cole et al. know how many positives an image has. The papers' sets have their printed number; a set of photos that is
-# far from it, or stands for none of theirs, has that of its training photos (assets/photos.csv).
+# Cole et al. know how many positives an image has. The papers' sets have their printed number; a
+# set of photos that is far from it, or stands for none of theirs, has that of its training photos
+# (assets/photos.csv).
 POSITIVES = per_family(k=(1.5, 2.9, 1.9, 31.4)) | {
     'coco18': {'k': 1.55},
     'corel5k': {'k': 3.16},

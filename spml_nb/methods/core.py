@@ -146,7 +146,8 @@ def same_shape(logits: Tensor, other: Tensor, what: str = 'logits and labels'):
         what: what the message calls the two; labels are what it calls so.
 
     Raises:
-        SpmlError: if either is no such matrix, the first is not floating, or they differ; the message names both.
+        SpmlError: if either is no such matrix, the first is not floating, or they differ; the
+            message names both.
     """
     first, second = what.split(' and ')
     if not (
@@ -154,15 +155,16 @@ def same_shape(logits: Tensor, other: Tensor, what: str = 'logits and labels'):
     ):
         kinds = [getattr(given, 'dtype', type(given).__name__) for given in (logits, other)]
         raise SpmlError(
-            f'{first} must be a floating tensor and {second} a tensor, not {kinds[0]} and {kinds[1]}.'
+            f'{first} must be a floating tensor and {second} a tensor, not {kinds[0]} and '
+            f'{kinds[1]}.'
         )
     if logits.ndim == 2 and logits.shape == other.shape:
         if second.endswith('labels'):
             check_labels(other)
         return
     raise SpmlError(
-        f'{first} {tuple(logits.shape)} and {second} {tuple(other.shape)} must have the same shape (B, C): '
-        'one row per image, one column per class.'
+        f'{first} {tuple(logits.shape)} and {second} {tuple(other.shape)} must have the same shape '
+        '(B, C): one row per image, one column per class.'
         + (
             ' Class numbers y become labels by torch.nn.functional.one_hot(y, C).'
             if second == 'labels'
@@ -184,8 +186,8 @@ def per_class(values: Tensor, classes: int, what: str):
     """
     if values.numel() != 1 and values.shape != (classes,):
         raise SpmlError(
-            f'{what} {tuple(values.shape)} must be one number, or ({classes},): one for each class of the '
-            'labels.'
+            f'{what} {tuple(values.shape)} must be one number, or ({classes},): one for each class '
+            'of the labels.'
         )
 
 
@@ -198,7 +200,8 @@ def reduce(losses: Tensor, reduction: str = 'mean') -> Tensor:
 
     Args:
         losses: (B, C).
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -289,8 +292,8 @@ def all_finite(scores: Tensor):
 def no_second_derivative():
     """Refuse to be differentiated twice: called where a gradient written by hand is computed.
 
-    Torch's own `once_differentiable` does not notice `torch.autograd.grad(…, inputs)`, whose second gradient would be
-    silently wrong. Gradients are recorded there with create_graph=True alone.
+    Torch's own `once_differentiable` does not notice `torch.autograd.grad(…, inputs)`, whose second
+    gradient would be silently wrong. Gradients are recorded there with create_graph=True alone.
 
     Raises:
         SpmlError: with create_graph=True.
@@ -304,10 +307,11 @@ def no_second_derivative():
 
 # %% ../../nbs/methods/core.ipynb #2da48887
 class ViewOutputs(dict):
-    """The outputs of a network by role of view ('weak', 'strong'). Its attributes are those of the first view.
+    """The outputs of a network by role of view ('weak', 'strong'). Its attributes are those of the
+    first view.
 
-    Each value has `logits` (B, C) and, where the head gives them, `cosine` (B, C), `embeddings` (B, C, d) and
-    `attention` (B, C, h, w), else None.
+    Each value has `logits` (B, C) and, where the head gives them, `cosine` (B, C), `embeddings` (B,
+    C, d) and `attention` (B, C, h, w), else None.
     """
 
     def __getattr__(self, field: str) -> Tensor | None:
@@ -396,17 +400,19 @@ def _noted(hook: Callable) -> Callable:
 
 
 class Method(nn.Module):
-    """A way to learn from observed labels: a loss, and what it learns or revises besides the network.
+    """A way to learn from observed labels: a loss, and what it learns or revises besides the
+    network.
 
-    Keyword arguments of a subclass's constructor beyond those below are its hyper-parameters. Attributes of the class
-    say what it needs: `head` (the default head), `heads` (those it can work with, None for any),
-    `needs` (the outputs of the network that it reads), `views` (the roles of the views it wants of
-    each image), `side` (what it needs to know of each image besides labels, of
-    `spml_nb.data.side.KINDS`), `stages` (how often the training loop runs; each stage starts from
-    the best weights of the one before), and `mechanism` (the name of what begins later than the
-    first step, '' for nothing).
+    Keyword arguments of a subclass's constructor beyond those below are its hyper-parameters.
+    Attributes of the class say what it needs: `head` (the default head), `heads` (those it can work
+    with, None for any), `needs` (the outputs of the network that it reads), `views` (the roles of
+    the views it wants of each image), `side` (what it needs to know of each image besides labels,
+    of `spml_nb.data.side.KINDS`), `stages` (how often the training loop runs; each stage starts
+    from the best weights of the one before), and `mechanism` (the name of what begins later than
+    the first step, '' for nothing).
 
-    A method with a mechanism has the buffer `acts_since`: the epoch of the stage in which it began, −1 before.
+    A method with a mechanism has the buffer `acts_since`: the epoch of the stage in which it began,
+    −1 before.
 
     Args:
         observed: (N, C) int8 in {1, 0, −1}, one row per training image.
@@ -452,14 +458,18 @@ class Method(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def acts(self, e: int, now: bool | Tensor = True):
-        "Note epoch e in `acts_since`, unless the mechanism has begun before. now: whether it changes the loss."
+        """Note epoch e in `acts_since`, unless the mechanism has begun before. now: whether it
+        changes the loss.
+        """
         if self.mechanism:
             self.acts_since.masked_fill_((self.acts_since < 0) & now, e)
 
     def take(self, side: dict):
-        """Keep what is known of the training images besides labels, in buffers `side_scores` and the like.
+        """Keep what is known of the training images besides labels, in buffers `side_scores` and
+        the like.
 
-        They are in no checkpoint: a run that goes on reads them again, and one that is done needs them no more.
+        They are in no checkpoint: a run that goes on reads them again, and one that is done needs
+        them no more.
 
         Args:
             side: {kind: (N, …)}, as from `spml_nb.data.side.read`.
@@ -469,8 +479,9 @@ class Method(nn.Module):
         """
         if missing := [kind for kind in self.side if kind not in side]:
             raise SpmlError(
-                f"the method needs {' and '.join(missing)} of each training image, and the file of side "
-                f"information holds {' and '.join(side) or 'none'}. Add it: nbs/data/side.ipynb."
+                f"the method needs {' and '.join(missing)} of each training image, and the file of "
+                f"side information holds {' and '.join(side) or 'none'}. Add it: "
+                "nbs/data/side.ipynb."
             )
         for kind in self.side:
             rows, images = len(side[kind]), len(self.z)
@@ -578,7 +589,8 @@ class Method(nn.Module):
             (B, C) float32 logits.
 
         Raises:
-            SpmlError: if an output of the network is missing. Warns if a later stage has yet to begin.
+            SpmlError: if an output of the network is missing. Warns if a later stage has yet to
+                begin.
         """
         stage = self._calls.stages
         if self._calls.epochs >= self.epochs and stage < self.stages:
@@ -609,7 +621,8 @@ class Method(nn.Module):
         return [{'params': own, 'lr': lr}] if own else []
 
     def own_scores(self, true: Tensor) -> dict[str, float]:
-        """What to report about the method's own labels: at the best epoch, and as NAME_at_end at the last.
+        """What to report about the method's own labels: at the best epoch, and as NAME_at_end at
+        the last.
 
         Args:
             true: (N, C) true labels in {1, 0, −1}.
@@ -631,7 +644,9 @@ class Method(nn.Module):
 
     @_noted
     def end_epoch(self, e: int, score: Callable[..., Tensor]):
-        "Called after epoch e. score(view='plain') → (N, C) float32 logits of all training images in evaluation mode."
+        """Called after epoch e. score(view='plain') → (N, C) float32 logits of all training images
+        in evaluation mode.
+        """
 
 
 # %% ../../nbs/methods/core.ipynb #f7f4f84f
@@ -716,16 +731,19 @@ def register(
 
     Args:
         name: the name, as in `-p loss NAME`.
-        values: {family or data set: {hyper-parameter: the value of the paper}}; the data set's own goes first.
+        values: {family or data set: {hyper-parameter: the value of the paper}}; the data set's own
+            goes first.
         recipe: {field of a run's configuration: value} that belongs to the method.
-        search: {hyper-parameter: `LogUniform`, `Uniform` or `Choice`}, what a comparison draws from.
+        search: {hyper-parameter: `LogUniform`, `Uniform` or `Choice`}, what a comparison draws
+            from.
         source: paper and equation.
 
     Returns:
         The decorator.
 
     Raises:
-        SpmlError: if another method has that name, or a value or distribution names no hyper-parameter.
+        SpmlError: if another method has that name, or a value or distribution names no
+            hyper-parameter.
     """
 
     def decorate(cls):
@@ -733,8 +751,8 @@ def register(
         modules = {old.__module__, cls.__module__}
         if old.__qualname__ != cls.__qualname__ or len(modules - {'__main__'}) > 1:
             raise SpmlError(
-                f'a method named {name!r} is registered already ({old.__module__}.{old.__qualname__}). '
-                'Choose another name.'
+                f'a method named {name!r} is registered already '
+                f'({old.__module__}.{old.__qualname__}). Choose another name.'
             )
         cls.values, cls.recipe, cls.search, cls.source = (
             values or {},
@@ -752,7 +770,8 @@ def register(
 
 # %% ../../nbs/methods/core.ipynb #8e5fcd10
 def hyper_parameters(cls: type[Method]) -> dict[str, inspect.Parameter]:
-    """A method's hyper-parameters: the keyword arguments of its constructor beyond `epochs` and `features`.
+    """A method's hyper-parameters: the keyword arguments of its constructor beyond `epochs` and
+    `features`.
 
     Args:
         cls: a subclass of Method.
@@ -767,7 +786,9 @@ def hyper_parameters(cls: type[Method]) -> dict[str, inspect.Parameter]:
 
 
 def _as_annotated(parameter: inspect.Parameter, value, name: str):
-    "`value` as the type that the annotation of a hyper-parameter names, else as the type of its default."
+    """`value` as the type that the annotation of a hyper-parameter names, else as the type of its
+    default.
+    """
     hint = parameter.annotation
     if hint is parameter.empty or isinstance(hint, str):
         hint = type(parameter.default)
@@ -788,7 +809,8 @@ def _as_annotated(parameter: inspect.Parameter, value, name: str):
 
 # %% ../../nbs/methods/core.ipynb #85de245b
 def resolve_hparams(name: str, dataset: str, given: dict) -> dict:
-    """Every hyper-parameter of a method: the given value, else the one for the data set, its family's or the default.
+    """Every hyper-parameter of a method: the given value, else the one for the data set, its
+    family's or the default.
 
     Args:
         name: a registered method.
@@ -871,7 +893,8 @@ def create(
 
 # %% ../../nbs/methods/core.ipynb #8839cb0c
 def same_loss(loss: str, hparams: dict, labels: str) -> tuple[str, dict]:
-    """The name and hyper-parameters under which a loss is run, if it is another loss written differently.
+    """The name and hyper-parameters under which a loss is run, if it is another loss written
+    differently.
 
     Args:
         loss: a registered method.

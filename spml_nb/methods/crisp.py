@@ -28,7 +28,8 @@ from spml_nb.methods.core import (
 
 # %% ../../nbs/methods/crisp.ipynb #0e35ba9b
 def class_priors(scores: Tensor, z: Tensor, *, tau: float = 0.01, delta: float = 0.1) -> Tensor:
-    """How often each class occurs, estimated from the scores of its observed positives among those of all images.
+    """How often each class occurs, estimated from the scores of its observed positives among those
+    of all images.
 
     Args:
         scores: (N, C), finite logits or probabilities of the training images.
@@ -40,7 +41,8 @@ def class_priors(scores: Tensor, z: Tensor, *, tau: float = 0.01, delta: float =
         (C,) float64, between the share of observed positives and 1; 0 for a class without any.
 
     Raises:
-        SpmlError: for values outside their range, unequal shapes, or scores that are NaN or infinite.
+        SpmlError: for values outside their range, unequal shapes, or scores that are NaN or
+            infinite.
 
     Source: Liu et al. 2023, CRISP, read as the best bin estimation of Garg et al. 2021.
     """
@@ -70,13 +72,15 @@ def crisp_loss(
     weight: float = 1.0,
     reduction: str = 'sample',
 ) -> Tensor:
-    """CRISP's risk: observed positives are pulled up, the mean prediction of a class is held at its prior.
+    """CRISP's risk: observed positives are pulled up, the mean prediction of a class is held at its
+    prior.
 
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         prior: π, (C,) in [0, 1].
-        share: r, (C,), the share of training images in which each class was observed; None for that in the batch.
+        share: r, (C,), the share of training images in which each class was observed; None for that
+            in the batch.
         weight: λ ≥ 0, of the distance from the prior.
         reduction: 'sample' (sum over classes), 'mean' (over classes) or 'sum' (B times 'sample').
 

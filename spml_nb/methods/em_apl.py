@@ -31,13 +31,15 @@ from spml_nb.methods.core import (
 
 # %% ../../nbs/methods/em_apl.ipynb #cdcbd27c
 def em_loss(logits: Tensor, z: Tensor, *, alpha: float = 0.1, reduction: str = 'mean') -> Tensor:
-    """EM loss: −log p on positives, −α·H(p) on unknown labels (H is the entropy in nats), −log(1−p) on negatives.
+    """EM loss: −log p on positives, −α·H(p) on unknown labels (H is the entropy in nats), −log(1−p)
+    on negatives.
 
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         alpha: the weight of the entropy, without unit.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'; negative values are normal.
@@ -66,12 +68,14 @@ register_loss(
 
 # %% ../../nbs/methods/em_apl.ipynb #ea80f61a
 def apl_select(scores: Tensor, remaining: Tensor, quota: Tensor | int) -> Tensor:
-    """The lowest-scored entries of each class among those that remain; of equal scores the lowest row first.
+    """The lowest-scored entries of each class among those that remain; of equal scores the lowest
+    row first.
 
     Args:
         scores: (N, C), floating, finite logits or probabilities.
         remaining: (N, C) bool, what may be chosen.
-        quota: how many to choose in each class, (C,) or one whole number; all that remain, if there are fewer.
+        quota: how many to choose in each class, (C,) or one whole number; all that remain, if there
+            are fewer.
 
     Returns:
         (N, C) bool on the device of `scores`.
@@ -93,7 +97,9 @@ def apl_select(scores: Tensor, remaining: Tensor, quota: Tensor | int) -> Tensor
 
 # %% ../../nbs/methods/em_apl.ipynb #5d8ab4ab
 def _lowest(x: np.ndarray, n: np.ndarray) -> np.ndarray:
-    "The n[c] lowest entries of each row c of x (C, N), leftmost first among equals, as (C, N) bool."
+    """The n[c] lowest entries of each row c of x (C, N), leftmost first among equals, as (C, N)
+    bool.
+    """
     rank = n.max(initial=0)
     if rank == 0:
         return np.zeros(x.shape, bool)
@@ -117,15 +123,18 @@ def em_apl_loss(
     *,
     reduction: str = 'mean',
 ) -> Tensor:
-    """The EM loss, where a frozen soft label t makes an unknown label cost β·[−t log p − (1−t) log(1−p)].
+    """The EM loss, where a frozen soft label t makes an unknown label cost β·[−t log p − (1−t)
+    log(1−p)].
 
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
-        soft_negative: (B, C) in [0, 1], t where above 0, no label at 0; it does not matter where z is observed.
+        soft_negative: (B, C) in [0, 1], t where above 0, no label at 0; it does not matter where z
+            is observed.
         alpha: the weight of the entropy, without unit.
         beta: the weight of the pseudo-labels, without unit.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'; negative values are normal.
@@ -174,10 +183,12 @@ class EmApl(Method):
         positive_proportion: the share that become positives (an ablation; the method has 0).
         reduction: see `an_loss`.
 
-    The mechanism begins one epoch after the first selection: only then does the loss know the labels.
+    The mechanism begins one epoch after the first selection: only then does the loss know the
+    labels.
 
     Raises:
-        SpmlError: for another kind of label, shares outside [0, 1] or above 1 together, or a negative warm_up.
+        SpmlError: for another kind of label, shares outside [0, 1] or above 1 together, or a
+            negative warm_up.
 
     Source: Zhou et al. 2022, Eq. 8, section D.
     """
@@ -201,8 +212,9 @@ class EmApl(Method):
         super().__init__(observed, epochs=epochs, features=features)
         if min(proportion, positive_proportion) < 0 or proportion + positive_proportion > 1:
             raise SpmlError(
-                f'proportion {proportion} and positive_proportion {positive_proportion} are shares of the '
-                'unknown labels: neither may be negative, and together they may not exceed 1.'
+                f'proportion {proportion} and positive_proportion {positive_proportion} are shares '
+                'of the unknown labels: neither may be negative, and together they may not exceed '
+                '1.'
             )
         self.alpha, self.beta, self.warm_up = alpha, beta, in_range(warm_up, 0, math.inf, 'warm_up')
         self.labels, self.reduction = (
@@ -226,8 +238,8 @@ class EmApl(Method):
         super().start_stage(k)
         if self.first >= self.epochs:
             warnings.warn(
-                f'em_apl selects from epoch {self.first} on, but there are only {self.epochs}: this is the '
-                'EM loss alone. Lower warm_up, which counts in tenths of the epochs.',
+                f'em_apl selects from epoch {self.first} on, but there are only {self.epochs}: '
+                'this is the EM loss alone. Lower warm_up, which counts in tenths of the epochs.',
                 stacklevel=2,
             )
 
@@ -250,7 +262,8 @@ class EmApl(Method):
         return torch.minimum(per_epoch, share.floor().long() - taken).clamp(min=0)
 
     def own_scores(self, true):
-        # pseudo-labels of unknown truth are neither right nor wrong, nor is any where only one answer is ever known
+        # pseudo-labels of unknown truth are neither right nor wrong, nor is any where only one
+        # answer is ever known
         hidden = true[(self.z == 0) & (true != 0)]
         if not ((hidden > 0).any() and (hidden < 0).any()):
             return {}

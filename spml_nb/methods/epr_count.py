@@ -16,14 +16,15 @@ from .core import Method, promote, reduce, register
 
 # %% ../../nbs/methods/epr_count.ipynb #01f71c03
 def epr_count_loss(logits: Tensor, z: Tensor, count: Tensor, *, reduction: str = 'mean') -> Tensor:
-    """EPR with a count for each image: binary cross-entropy on what is observed, and Σ_c p near the count.
+    """EPR with a count for each image: binary cross-entropy on what is observed, and Σ_c p near the
+    count.
 
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         count: (B,) positives of each image, from 0 to C.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; the penalty
-            of an image is added to each of its entries.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'; the penalty of an image is added to each of its entries.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -36,7 +37,8 @@ def epr_count_loss(logits: Tensor, z: Tensor, count: Tensor, *, reduction: str =
     losses = bce_loss(logits, z, unknown='ignore', reduction='none')
     if count.shape != logits.shape[:1]:
         raise SpmlError(
-            f'count {tuple(count.shape)} must be one number for each image: {tuple(logits.shape[:1])}.'
+            f'count {tuple(count.shape)} must be one number for each image: '
+            f'{tuple(logits.shape[:1])}.'
         )
     expected = promote(logits).sigmoid().sum(1)
     return reduce(losses + ((expected - count) / logits.shape[1]).square()[:, None], reduction)

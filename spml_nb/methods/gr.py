@@ -47,7 +47,8 @@ def gr_loss(
     q3: float = 1.0,
     reduction: str = 'mean',
 ) -> Tensor:
-    """Generalised robust (GR) loss: an unknown label is a mixture of positive and negative, weighted by trust.
+    """Generalised robust (GR) loss: an unknown label is a mixture of positive and negative,
+    weighted by trust.
 
     Args:
         logits: (B, C), floating.
@@ -58,7 +59,8 @@ def gr_loss(
         sigma: width of V, above 0.
         q2: exponent of the positive reading, in [0, 1].
         q3: exponent of the negative reading, in [0, 1].
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -96,7 +98,8 @@ ENDS = {'w': (0.0, 2.0), 'b': (-2.0, -2.0), 'mu': (0.5, 0.8), 'sigma': (2.0, 0.5
     },
 )
 class GR(Method):
-    """GR loss on its schedule: w, b, mu and sigma are pairs (first value, last value), linear in between.
+    """GR loss on its schedule: w, b, mu and sigma are pairs (first value, last value), linear in
+    between.
 
     Args:
         observed: see `Method`.
@@ -108,8 +111,8 @@ class GR(Method):
         sigma: see `gr_loss`.
         q2: see `gr_loss`.
         q3: see `gr_loss`.
-        form: 'code' (w and b after (e−1)/T of the way in epoch e, mu and sigma after e/T) or 'paper' (all of them
-            after (e−1)/(T−1)).
+        form: 'code' (w and b after (e−1)/T of the way in epoch e, mu and sigma after e/T) or
+            'paper' (all of them after (e−1)/(T−1)).
         reduction: see `gr_loss`.
 
     Raises:

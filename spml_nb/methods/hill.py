@@ -25,7 +25,8 @@ def hill_loss(
     gamma: float = 2.0,
     reduction: str = 'sum',
 ) -> Tensor:
-    """Hill loss: focal loss with a margin on positives, (λ − p)·p² on unknown labels, −log(1−p) on negatives.
+    """Hill loss: focal loss with a margin on positives, (λ − p)·p² on unknown labels, −log(1−p) on
+    negatives.
 
     Args:
         logits: (B, C), floating.
@@ -33,8 +34,8 @@ def hill_loss(
         lam: λ ≥ 0; below 1.5 an unknown label with p above 2λ/3 is pushed up.
         margin: m, subtracted from the logits of positives.
         gamma: γ ≥ 0, of positives.
-        reduction: 'sum' (its authors'), 'mean' over all entries, 'sample' (sum over classes, mean over images), or
-            'none'.
+        reduction: 'sum' (its authors'), 'mean' over all entries, 'sample' (sum over classes, mean
+            over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.

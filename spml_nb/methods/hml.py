@@ -113,7 +113,8 @@ def hml_loss(
     unknown: str = 'negative',
     reduction: str = 'mean',
 ) -> Tensor:
-    """Margin based sigmoid (HML): binary cross-entropy on the logits with a margin, unknown labels read as negative.
+    """Margin based sigmoid (HML): binary cross-entropy on the logits with a margin, unknown labels
+    read as negative.
 
     Args:
         cosine: (B, C).
@@ -122,7 +123,8 @@ def hml_loss(
         margin: see `margin_logits`.
         margin_on: see `margin_logits`.
         unknown: see `an_loss`.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -141,7 +143,8 @@ def hml_loss(
 def gradient_balance(
     logits: Tensor, z: Tensor, *, unknown: str = 'negative', reduction: str = 'mean'
 ) -> Tensor:
-    """|Σ_P (1 − p) − Σ_not-P p|: how far the gradients of positives and of all others are from cancelling.
+    """|Σ_P (1 − p) − Σ_not-P p|: how far the gradients of positives and of all others are from
+    cancelling.
 
     Args:
         logits: (B, C), floating.
@@ -182,8 +185,8 @@ class HmlFixed(Method):
         features: see `Method`.
         scale: s > 0, without unit.
         margin: m in radians, in [0, π).
-        margin_on: 'both', 'positives', 'negatives' or 'none' (Table 5); the margin is used at test time only with
-            'both'.
+        margin_on: 'both', 'positives', 'negatives' or 'none' (Table 5); the margin is used at test
+            time only with 'both'.
         unknown: see `an_loss`.
         reduction: see `an_loss`.
 
@@ -214,7 +217,8 @@ class HmlFixed(Method):
         )
         if not 0 <= margin < math.pi:
             raise SpmlError(
-                f'margin is {margin}; it is an angle in radians, from 0 to below π (0.3 in the paper).'
+                f'margin is {margin}; it is an angle in radians, from 0 to below π (0.3 in the '
+                'paper).'
             )
         self.scale, self.margin = (
             above_zero(scale, 'scale', 'it multiplies a cosine (20 in the paper).'),

@@ -55,7 +55,8 @@ def plc_masks(
     Args:
         weak_logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
-        threshold: δ in [0.5, 1], a probability. (Below 0.5 a label would be taught both ways; LAC searches 0.5 to 0.9.)
+        threshold: δ in [0.5, 1], a probability. (Below 0.5 a label would be taught both ways; LAC
+            searches 0.5 to 0.9.)
         form: 'paper' or 'code'.
 
     Returns:
@@ -84,17 +85,18 @@ def plc_loss(
     form: str = 'paper',
     reduction: str | None = None,
 ) -> Tensor:
-    """Pseudo-labelling consistency (PLC): the weak view's hard decisions are the strong view's targets.
+    """Pseudo-labelling consistency (PLC): the weak view's hard decisions are the strong view's
+    targets.
 
     Args:
         weak_logits: (B, C), floating; they get no gradient.
         strong_logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         threshold: δ in [0.5, 1], a probability.
-        form: 'paper' (unknown labels; sum over classes, mean over images) or 'code' (observed positives too; mean over
-            the taught entries).
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; None for
-            the form's own.
+        form: 'paper' (unknown labels; sum over classes, mean over images) or 'code' (observed
+            positives too; mean over the taught entries).
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'; None for the form's own.
 
     Returns:
         A scalar, 0 where nothing is taught, or (B, C) for 'none'.
@@ -120,8 +122,9 @@ LARGEST = 2**21  # similarities held at a time: 8 MiB in float32
 class LogPartition(torch.autograd.Function):
     """log Σ_t exp(a_k · c_t) over the contrasts whose key differs from the anchor's.
 
-    `apply` takes anchors (n, d), keys (n,), contrasts (m, d) and contrast_keys (m,). It returns (n,), about -1e30 where
-    no key differs. Similarities are computed at most `LARGEST` at a time, and again in the backward pass.
+    `apply` takes anchors (n, d), keys (n,), contrasts (m, d) and contrast_keys (m,). It returns
+    (n,), about -1e30 where no key differs. Similarities are computed at most `LARGEST` at a time,
+    and again in the backward pass.
 
     Source: the denominator of LAC, Eq. 7.
     """
@@ -185,7 +188,9 @@ def _one_hot(labels: Tensor, classes: Tensor, like: Tensor) -> Tensor:
 
 
 def _paper_contrast(z, labels, queue, queue_labels, temperature, total):
-    "Eq. 7: anchors are the first view, contrasts the second; pairs of different classes make the denominator."
+    """Eq. 7: anchors are the first view, contrasts the second; pairs of different classes make the
+    denominator.
+    """
     anchors, contrasts = z[:, 0] / temperature, torch.cat([z, queue])[:, 1]
     classes = labels.unique()
     H, G = (
@@ -223,7 +228,8 @@ def lac_loss(
     form: str = 'paper',
     total: int | None = None,
 ) -> Tensor:
-    """Label-aware consistency (LAC): class embeddings of one class together, of different classes apart.
+    """Label-aware consistency (LAC): class embeddings of one class together, of different classes
+    apart.
 
     Memory grows with the number of entries, not with its square.
 
@@ -294,7 +300,8 @@ RECIPE = {
 # %% ../../nbs/methods/lac.ipynb #77a01dcd
 @register('lac_plc', values=PLC_VALUES, recipe=RECIPE, source='LAC, Eq. 2-4 (Table 3, row 2)')
 class PLC(Method):
-    """Assume negative on the weak view, and pseudo-labelling consistency from the weak view to the strong one.
+    """Assume negative on the weak view, and pseudo-labelling consistency from the weak view to the
+    strong one.
 
     Args:
         observed: see `Method`.
@@ -338,10 +345,11 @@ class PLC(Method):
 
 # %% ../../nbs/methods/lac.ipynb #e7365544
 class EmbeddingQueue(nn.Module):
-    """The newest K entries, in buffers: both views' embeddings, their labels, and the slot to write next.
+    """The newest K entries, in buffers: both views' embeddings, their labels, and the slot to write
+    next.
 
-    The buffers are `embeddings` (K, 2, dim), unit vectors; `labels` (K,) long, class + 1 or 0 for an empty slot; and
-    `pointer` () long.
+    The buffers are `embeddings` (K, 2, dim), unit vectors; `labels` (K,) long, class + 1 or 0 for
+    an empty slot; and `pointer` () long.
 
     Args:
         size: K, 0 for no queue.
@@ -361,7 +369,9 @@ class EmbeddingQueue(nn.Module):
         self.register_buffer('pointer', torch.zeros((), dtype=torch.long))
 
     def slots(self, n: int) -> Tensor:
-        "Where the next n entries will be written, those of the oldest entries first; all slots if n is larger."
+        """Where the next n entries will be written, those of the oldest entries first; all slots if
+        n is larger.
+        """
         size = len(self.labels)
         return (self.pointer + torch.arange(min(n, size), device=self.labels.device)) % max(size, 1)
 
@@ -371,7 +381,9 @@ class EmbeddingQueue(nn.Module):
 
     @torch.no_grad()
     def add(self, embeddings: Tensor, labels: Tensor):
-        "Write entries over the oldest. embeddings: (n, 2, dim), of which the newest K stay; labels: (n,), class + 1."
+        """Write entries over the oldest. embeddings: (n, 2, dim), of which the newest K stay;
+        labels: (n,), class + 1.
+        """
         size = len(self.labels)
         if size == 0:
             return
@@ -399,8 +411,8 @@ class LAC(PLC):
         stage2_threshold: δ of the second stage, in [0.5, 1].
         temperature: τ > 0, without unit.
         queue: K entries, 0 for none.
-        two_stage: False trains all three losses from the start, in one stage and at its `threshold`, so that no
-            mechanism begins later.
+        two_stage: False trains all three losses from the start, in one stage and at its
+            `threshold`, so that no mechanism begins later.
         form: 'paper' or 'code'.
         projection: the width of what is compared, at least 1.
 
@@ -475,7 +487,9 @@ class LAC(PLC):
         return loss + self.lambda_lac * self.contrast(outputs, z, delta)
 
     def contrast(self, outputs, z: Tensor, threshold: float) -> Tensor:
-        "L_LAC of a batch against itself and the queue, which takes the batch in afterwards. z: (B, C); threshold: δ."
+        """L_LAC of a batch against itself and the queue, which takes the batch in afterwards. z:
+        (B, C); threshold: δ.
+        """
         up, _ = plc_masks(
             outputs['weak'].logits, z, threshold, 'code'
         )  # p_w ≥ δ or observed, Eq. 5

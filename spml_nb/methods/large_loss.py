@@ -20,13 +20,14 @@ SCHEMES = ('reject', 'correct', 'permanent')
 
 
 def large_loss_mask(logits: Tensor, z: Tensor, scheme: str, fraction: float) -> Tensor:
-    """The unknown labels with the largest losses of the batch, k = ⌈B·C·fraction⌉ of them, or all if there are fewer.
+    """The unknown labels with the largest losses of the batch, k = ⌈B·C·fraction⌉ of them, or all
+    if there are fewer.
 
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
-        scheme: 'reject' or 'correct' for the entries whose loss changes (from the k-th largest up), 'permanent' for
-            those that become positive for good (above the k-th largest).
+        scheme: 'reject' or 'correct' for the entries whose loss changes (from the k-th largest up),
+            'permanent' for those that become positive for good (above the k-th largest).
         fraction: of the B·C entries, in [0, 1].
 
     Returns:
@@ -64,10 +65,11 @@ def large_loss(
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
-        scheme: 'reject' sets these losses to 0; 'correct' and 'permanent' read the label as positive.
+        scheme: 'reject' sets these losses to 0; 'correct' and 'permanent' read the label as
+            positive.
         fraction: of the B·C entries of the batch, in [0, 1].
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; rejected
-            entries are counted.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'; rejected entries are counted.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -92,11 +94,12 @@ class LargeLoss(Method):
         observed: see `Method`.
         epochs: see `Method`.
         features: see `Method`.
-        delta: Δ in [0, 1], the fraction of entries that is added each epoch; for LL-Cp the fraction modified in each
-            epoch.
+        delta: Δ in [0, 1], the fraction of entries that is added each epoch; for LL-Cp the fraction
+            modified in each epoch.
         reduction: see `an_loss`.
 
-    The mechanism begins where the first loss is modified, for LL-Cp where the first label is written.
+    The mechanism begins where the first loss is modified, for LL-Cp where the first label is
+    written.
 
     Raises:
         SpmlError: for Δ outside its range.
@@ -158,7 +161,9 @@ class LLCt(LargeLoss):
     source='Kim et al. 2022, LL-Cp',
 )
 class LLCp(LargeLoss):
-    """LL-Cp: large losses are corrected for good, in the buffer `z`, see `LargeLoss`. Source: Kim et al. 2022."""
+    """LL-Cp: large losses are corrected for good, in the buffer `z`, see `LargeLoss`. Source: Kim
+    et al. 2022.
+    """
 
     scheme = 'permanent'
 

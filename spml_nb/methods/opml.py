@@ -55,7 +55,8 @@ def log_odds(share: float, name: str) -> float:
     Raises:
         SpmlError: outside (0, 1).
 
-    Source: OPML, Section III-B, which gives them as shares by a mapping that the text lost; the odds are a choice.
+    Source: OPML, Section III-B, which gives them as shares by a mapping that the text lost; the
+        odds are a choice.
     """
     if not 0 < share < 1:
         raise SpmlError(
@@ -117,8 +118,8 @@ def opml_loss(
         alpha: in (0, 1), the constant a as a share; 0.5 is a = 1.
         beta: in (0, 1), the constant b as a share; 0.5 is b = 1.
         unknown: see `an_loss`.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; the loss of
-            an image is spread over its C entries.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'; the loss of an image is spread over its C entries.
 
     Returns:
         A scalar, or (B, C) for 'none'; it can be negative.
@@ -154,8 +155,8 @@ def high_rank_loss(probabilities: Tensor, weight: float = 1e-3, eps: float = 1e-
     in_range(weight, 0, math.inf, 'weight')
     if probabilities.ndim != 2:
         raise SpmlError(
-            f'probabilities {tuple(probabilities.shape)} must be a matrix (B, C): one row per image, one '
-            'column per class.'
+            f'probabilities {tuple(probabilities.shape)} must be a matrix (B, C): one row per '
+            'image, one column per class.'
         )
     above_zero(eps, 'eps', 'without it predictions that repeat have no finite log-determinant.')
     S = (
@@ -184,12 +185,12 @@ def soft_opml_loss(
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
-        soft_positive: (B, C) in [0, 1], the share w of an unknown label, taken as constant; it does not matter where z
-            is observed.
+        soft_positive: (B, C) in [0, 1], the share w of an unknown label, taken as constant; it does
+            not matter where z is observed.
         alpha: see `opml_loss`.
         beta: see `opml_loss`.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; the loss of
-            an image is spread over its C entries.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'; the loss of an image is spread over its C entries.
 
     Returns:
         A scalar, or (B, C) for 'none'; it can be negative.
@@ -315,8 +316,8 @@ class OpmlSp(Method):
         accumulate: whether earlier corrections are kept.
         reduction: see `opml_loss`.
 
-    The mechanism begins with the first corrected labels, in the epoch after they were chosen. Without `correction`
-    there is none.
+    The mechanism begins with the first corrected labels, in the epoch after they were chosen.
+    Without `correction` there is none.
 
     Raises:
         SpmlError: for values outside their range.

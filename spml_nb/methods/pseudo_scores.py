@@ -20,7 +20,8 @@ def outside_labels(z: Tensor, scores: Tensor, threshold: float = 0.9) -> Tensor:
     Args:
         z: observed labels (B, C) in {1, 0, −1}.
         scores: (B, C) in [0, 1].
-        threshold: t in [½, 1]; from it on a label is positive, up to 1 − t negative; a score of ½ says nothing.
+        threshold: t in [½, 1]; from it on a label is positive, up to 1 − t negative; a score of ½
+            says nothing.
 
     Returns:
         (B, C) in {1, 0, −1}, of the type of z where that can hold −1, else of a signed one.
@@ -49,8 +50,8 @@ def pseudo_scores_loss(
         z: observed labels (B, C) in {1, 0, −1}.
         scores: (B, C) in [0, 1].
         threshold: t in [½, 1], see `outside_labels`.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; the mean
-            counts the entries that are left out too.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'; the mean counts the entries that are left out too.
 
     Returns:
         A scalar, or (B, C) for 'none'.

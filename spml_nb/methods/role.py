@@ -25,15 +25,16 @@ def role_loss(
     *,
     reduction: str = 'mean',
 ) -> Tensor:
-    """ROLE: network and label estimates are each trained on the observed labels, the other, and k expected positives.
+    """ROLE: network and label estimates are each trained on the observed labels, the other, and k
+    expected positives.
 
     Args:
         logits: the network's s, (B, C), floating.
         estimate_logits: the table's r, (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         k: true positives per image; None for those observed in the batch.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'; the
-            penalties are added to every entry.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'; the penalties are added to every entry.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -60,7 +61,8 @@ def role_loss(
 def initial_estimates(z: Tensor) -> Tensor:
     """Logits to start the table from.
 
-    Unknown labels are uniform between σ⁻¹(0.4) and σ⁻¹(0.6), positives are σ⁻¹(0.995), negatives σ⁻¹(0.005).
+    Unknown labels are uniform between σ⁻¹(0.4) and σ⁻¹(0.6), positives are σ⁻¹(0.995), negatives
+    σ⁻¹(0.005).
 
     Args:
         z: (N, C) in {1, 0, −1}.
@@ -76,7 +78,8 @@ def initial_estimates(z: Tensor) -> Tensor:
 
 @register('role', values=POSITIVES, source='Cole et al. 2021, ROLE')
 class ROLE(Method):
-    """Regularised online label estimation. The parameter `estimate`, (N, C) float32, is the table in logits.
+    """Regularised online label estimation. The parameter `estimate`, (N, C) float32, is the table
+    in logits.
 
     Args:
         observed: see `Method`.

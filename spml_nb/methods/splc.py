@@ -55,7 +55,8 @@ def splc_loss(
     correct: bool = True,
     reduction: str = 'sum',
 ) -> Tensor:
-    """Self-paced loss correction (SPLC): focal loss in which unknown labels with p > τ count as positive.
+    """Self-paced loss correction (SPLC): focal loss in which unknown labels with p > τ count as
+    positive.
 
     Args:
         logits: (B, C), floating.
@@ -64,8 +65,8 @@ def splc_loss(
         margin: m, subtracted from the logits of observed positives.
         gamma: γ ≥ 0.
         correct: whether to correct labels; False in the first epoch.
-        reduction: 'sum' (its authors'), 'mean' over all entries, 'sample' (sum over classes, mean over images), or
-            'none'.
+        reduction: 'sum' (its authors'), 'mean' over all entries, 'sample' (sum over classes, mean
+            over images), or 'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.

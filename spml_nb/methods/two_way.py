@@ -43,7 +43,9 @@ COLDEST = (
 
 
 class _HardDifference(torch.autograd.Function):
-    "T_N·LSE_N(x/T_N) + T_P·LSE_P(−x/T_P) along each axis: one exponential per entry and way, kept for the gradient."
+    """T_N·LSE_N(x/T_N) + T_P·LSE_P(−x/T_P) along each axis: one exponential per entry and way, kept
+    for the gradient.
+    """
 
     @staticmethod
     def forward(ctx, x, P, N, T_P, T_N, dims):
@@ -79,7 +81,8 @@ def _temperature(T: float, name: str) -> float:
 def hard_difference(
     logits: Tensor, positive: Tensor, negative: Tensor, T_pos: float, T_neg: float, dims: tuple
 ) -> tuple:
-    """Hard negative minus hard positive, T_N·log Σ_N e^{x/T_N} + T_P·log Σ_P e^{−x/T_P}. It can be differentiated once.
+    """Hard negative minus hard positive, T_N·log Σ_N e^{x/T_N} + T_P·log Σ_P e^{−x/T_P}. It can be
+    differentiated once.
 
     Args:
         logits: (B, C), float32 or float64.
@@ -134,7 +137,8 @@ def over_buckets(
     """The mean over buckets of the mean over the entries of a bucket.
 
     Args:
-        terms: (logits, z) of a bucket of M images → tensors that broadcast to (M, C) and are summed.
+        terms: (logits, z) of a bucket of M images → tensors that broadcast to (M, C) and are
+            summed.
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         bucket: M, None for all; the last bucket may be smaller and weighs as much.
@@ -182,19 +186,23 @@ def two_way_loss(
     unknown: str = 'negative',
     reduction: str = 'mean',
 ) -> Tensor:
-    """Two-way loss: hard positives above hard negatives along the rows and columns of the logit matrix.
+    """Two-way loss: hard positives above hard negatives along the rows and columns of the logit
+    matrix.
 
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
-        T_pos: temperature of the positives, at least 0, in units of the logits; 0 takes the minimum.
-        T_neg: temperature of the negatives, at least 0, in units of the logits; 0 takes the maximum.
+        T_pos: temperature of the positives, at least 0, in units of the logits; 0 takes the
+            minimum.
+        T_neg: temperature of the negatives, at least 0, in units of the logits; 0 takes the
+            maximum.
         ways: 'both', 'class' (columns) or 'sample' (rows).
         bias: ε, added inside softplus.
         bucket: how many images are compared at a time, None for all.
         form: 'code' (mean over rows and columns with a positive) or 'paper' (over all).
         unknown: see `an_loss`.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -235,7 +243,8 @@ def softmax_two_way_loss(
         bucket: see `two_way_loss`.
         form: see `two_way_loss`.
         unknown: see `an_loss`.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.
@@ -269,7 +278,8 @@ def joint_loss(
     unknown: str = 'negative',
     reduction: str = 'mean',
 ) -> Tensor:
-    """The hardest positive above the hardest negative of the whole logit matrix, whatever their rows and columns.
+    """The hardest positive above the hardest negative of the whole logit matrix, whatever their
+    rows and columns.
 
     Args:
         logits: (B, C), floating.
@@ -277,7 +287,8 @@ def joint_loss(
         T_pos: temperature of the positives, at least 0, in units of the logits.
         bucket: see `two_way_loss`; the one loss of a bucket stands at each of its entries.
         unknown: see `an_loss`.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'; 0 without positives.
@@ -304,14 +315,16 @@ def multi_similarity_loss(
     unknown: str = 'negative',
     reduction: str = 'mean',
 ) -> Tensor:
-    """Multi-similarity loss: the hard positive of a row above 0, its hard negative below 0, mean over all rows.
+    """Multi-similarity loss: the hard positive of a row above 0, its hard negative below 0, mean
+    over all rows.
 
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         T_pos: temperature of the positives, at least 0, in units of the logits.
         unknown: see `an_loss`.
-        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or 'none'.
+        reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
+            'none'.
 
     Returns:
         A scalar, or (B, C) for 'none'.

@@ -51,7 +51,8 @@ def names() -> list[str]:
     Returns:
         Their names.
 
-    Source: ResNet-50 is the papers'; Two-way's Table 7 adds ResNeXt-50, DenseNet-169 and RegNetY-32GF.
+    Source: ResNet-50 is the papers'; Two-way's Table 7 adds ResNeXt-50, DenseNet-169 and
+        RegNetY-32GF.
     """
     return [
         'mini',
@@ -96,7 +97,8 @@ def as_map(features: Tensor, net: nn.Module, height: int, width: int) -> Tensor:
     """Whatever a backbone gives, as a feature map.
 
     Args:
-        features: (B, D, h, w); or (B, h, w, D) where the network says so; or tokens (B, prefix + h·w, D).
+        features: (B, D, h, w); or (B, h, w, D) where the network says so; or tokens (B, prefix +
+            h·w, D).
         net: the backbone.
         height: of the image in pixels.
         width: of the image in pixels.
@@ -105,7 +107,8 @@ def as_map(features: Tensor, net: nn.Module, height: int, width: int) -> Tensor:
         (B, D, h, w).
 
     Raises:
-        SpmlError: for features that are no tensor, or whose tokens fill no grid of the image's proportions.
+        SpmlError: for features that are no tensor, or whose tokens fill no grid of the image's
+            proportions.
     """
     ndim = features.ndim if torch.is_tensor(features) else 0
     if ndim == 4:
@@ -121,8 +124,8 @@ def as_map(features: Tensor, net: nn.Module, height: int, width: int) -> Tensor:
             return tokens.transpose(1, 2).unflatten(2, (h, -1))
     shape = tuple(features.shape) if ndim else type(features).__name__
     raise SpmlError(
-        f'{getattr(net, "called", type(net).__name__)} gives no feature map for {height}×{width} images '
-        f'(it gives {shape}); choose another backbone, such as {", ".join(names())}.'
+        f'{getattr(net, "called", type(net).__name__)} gives no feature map for {height}×{width} '
+        f'images (it gives {shape}); choose another backbone, such as {", ".join(names())}.'
     )
 
 
@@ -149,8 +152,9 @@ def feature_map(net: nn.Module, images: Tensor) -> Tensor:
         ):
             raise
         raise SpmlError(
-            f'{getattr(net, "called", type(net).__name__)} does not take images of {images.shape[2]}×'
-            f'{images.shape[3]} pixels ({" ".join(str(error).split())[:200]}); choose another image_size.'
+            f'{getattr(net, "called", type(net).__name__)} does not take images of '
+            f'{images.shape[2]}×{images.shape[3]} pixels ({" ".join(str(error).split())[:200]}); '
+            'choose another image_size.'
         ) from error
     return as_map(features, net, *images.shape[2:])
 
@@ -190,8 +194,8 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
     """A state dict from a file, on the CPU.
 
     Args:
-        file: .safetensors, or anything that torch.load reads with weights_only=True. A dict under 'state_dict' or
-            'model' is unwrapped; of a whole `Model` the backbone's part is kept.
+        file: .safetensors, or anything that torch.load reads with weights_only=True. A dict under
+            'state_dict' or 'model' is unwrapped; of a whole `Model` the backbone's part is kept.
 
     Returns:
         {name: tensor}.
@@ -217,8 +221,8 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
     except Exception as error:
         raise SpmlError(
             f'weights {str(file)!r} cannot be read as a state dict of tensors '
-            f'({type(error).__name__}: {error}). Save it with torch.save(net.state_dict(), path) or '
-            'safetensors.torch.save_file.'
+            f'({type(error).__name__}: {error}). Save it with torch.save(net.state_dict(), path) '
+            'or safetensors.torch.save_file.'
         ) from error
     whole = {
         key.removeprefix('backbone.'): value
@@ -307,7 +311,9 @@ _MMAP_MAX, _TRIM_THRESHOLD = -4, -1  # as in glibc's malloc.h
 
 @cache
 def keep_freed_memory():
-    "Let the C library keep what a network has freed for the next batch. Without glibc nothing happens."
+    """Let the C library keep what a network has freed for the next batch. Without glibc nothing
+    happens.
+    """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
@@ -347,7 +353,8 @@ def download(make: Callable, name: str, url: str = '') -> nn.Module:
         The network.
 
     Raises:
-        SpmlError: when the weights could not be had; it names the file, and the folder where it may be put by hand.
+        SpmlError: when the weights could not be had; it names the file, and the folder where it may
+            be put by hand.
     """
     try:
         return make()
@@ -362,11 +369,11 @@ def download(make: Callable, name: str, url: str = '') -> nn.Module:
             else ''
         )
         raise SpmlError(
-            f'the pretrained weights of {name!r} could not be had (no network, or a failed download): '
-            f'{type(error).__name__}: {(str(error).splitlines() or [""])[0][:200]}. {by_hand}'
-            'Or take a network that needs no download: -p backbone efficientnet_lite0 -p regime '
-            'linear. Or pass weights="none" for a random start, or weights=PATH for a state dict that '
-            'you have.'
+            f'the pretrained weights of {name!r} could not be had (no network, or a failed '
+            f'download): {type(error).__name__}: {(str(error).splitlines() or [""])[0][:200]}. '
+            f'{by_hand}Or take a network that needs no download: -p backbone efficientnet_lite0 -p '
+            'regime linear. Or pass weights="none" for a random start, or weights=PATH for a '
+            'state dict that you have.'
         ) from error
 
 
@@ -388,8 +395,8 @@ def torchvision_backbone(name: str, pretrained: bool) -> Backbone:
 
     if name.startswith(('vit_', 'maxvit')):
         raise SpmlError(
-            f"torchvision's {name!r} gives no feature map; use timm's, such as 'vit_base_patch16_224' or "
-            "'maxvit_tiny_tf_224'."
+            f"torchvision's {name!r} gives no feature map; use timm's, such as "
+            "'vit_base_patch16_224' or 'maxvit_tiny_tf_224'."
         )
     available = get_model_weights(name)
     weights = getattr(available, 'IMAGENET1K_V1', available.DEFAULT)

@@ -77,13 +77,15 @@ class LinearHead(nn.Linear):
 
 # %% ../../nbs/models/heads.ipynb #c424eb98
 class MapsHead(nn.Conv2d):
-    """The linear head applied to each position: class activation maps w_c·x + b_c, and their mean as logits.
+    """The linear head applied to each position: class activation maps w_c·x + b_c, and their mean
+    as logits.
 
     Args:
         feature_dim: D, channels of the map.
         num_classes: C.
 
-    Source: Zhou et al., CVPR 2016 (class activation maps); Zhang et al., CVPR 2018 (as a 1×1 convolution).
+    Source: Zhou et al., CVPR 2016 (class activation maps); Zhang et al., CVPR 2018 (as a 1×1
+        convolution).
     """
 
     needs = 'map'
@@ -100,7 +102,8 @@ class MapsHead(nn.Conv2d):
 
 # %% ../../nbs/models/heads.ipynb #1d8918bc
 class CosineHead(nn.Module):
-    """Logits scale·cos(w_c, x), without bias. It gives the cosine itself too, for losses with a margin.
+    """Logits scale·cos(w_c, x), without bias. It gives the cosine itself too, for losses with a
+    margin.
 
     Args:
         feature_dim: D, channels of the features.
@@ -119,8 +122,8 @@ class CosineHead(nn.Module):
         super().__init__()
         if not 0 < scale < math.inf:
             raise SpmlError(
-                f'scale is {scale!r}; it multiplies a cosine and must be positive and finite (20 in the '
-                'paper).'
+                f'scale is {scale!r}; it multiplies a cosine and must be positive and finite (20 '
+                'in the paper).'
             )
         self.scale, self.embedding_dim = float(scale), feature_dim
         self.weight = nn.Parameter(torch.empty(num_classes, feature_dim))
@@ -152,9 +155,11 @@ def sine_positions(
         dtype: of the result.
 
     Returns:
-        (h·w, d), row by row: sine and cosine of the row in the first half, of the column in the second.
+        (h·w, d), row by row: sine and cosine of the row in the first half, of the column in the
+        second.
 
-    Source: Carion et al., ECCV 2020 (the two-dimensional form of Vaswani et al., NeurIPS 2017), as used by Query2Label.
+    Source: Carion et al., ECCV 2020 (the two-dimensional form of Vaswani et al., NeurIPS 2017), as
+        used by Query2Label.
     """
     frequency = 10000 ** (-torch.arange(d // 4, device=device, dtype=dtype) / (d // 4))
     y, x = (
@@ -192,7 +197,8 @@ def kept(x: Tensor, p: float) -> Tensor:
 
 # %% ../../nbs/models/heads.ipynb #07897a00
 class Attention(nn.Module):
-    """Multi-head attention over (n, B, d) sequences; queries of batch size 1 are shared by all images.
+    """Multi-head attention over (n, B, d) sequences; queries of batch size 1 are shared by all
+    images.
 
     Args:
         d: width.
@@ -232,14 +238,17 @@ class Attention(nn.Module):
         return self.out(o.transpose(0, 1).reshape(len(queries), B, queries.shape[2]))
 
     def weights(self, queries: Tensor, keys: Tensor) -> Tensor:
-        "queries: (n, B or 1, d); keys: (m, B, d). Returns: (B, n, m), mean of the heads, no dropout; rows sum to one."
+        """queries: (n, B or 1, d); keys: (m, B, d). Returns: (B, n, m), mean of the heads, no
+        dropout; rows sum to one.
+        """
         q, k = (self.split(x, keys.shape[1]) for x in (self.query(queries), self.key(keys)))
         return self.softmax(q, k).unflatten(0, (keys.shape[1], self.heads)).mean(1)
 
 
 # %% ../../nbs/models/heads.ipynb #150a12ad
 class AttentionLayer(nn.Module):
-    """Attention and a two-layer network, each followed by dropout, residual sum and layer norm (post-norm).
+    """Attention and a two-layer network, each followed by dropout, residual sum and layer norm
+    (post-norm).
 
     Args:
         d: width.
@@ -296,13 +305,15 @@ class LabelWiseHead(nn.Module):
     Args:
         feature_dim: D, channels of the map.
         num_classes: C.
-        d: width of the embeddings, a multiple of 4 and of heads; None for the largest power of two ≤ min(D, 2048).
+        d: width of the embeddings, a multiple of 4 and of heads; None for the largest power of two
+            ≤ min(D, 2048).
         heads: attention heads.
         ffn: hidden units, None for 4·d.
         dropout: probability in [0, 1), rounded to a multiple of 2⁻¹⁶.
 
     Raises:
-        SpmlError: for numbers that are not whole, not above 0 or do not divide, or a dropout outside its range.
+        SpmlError: for numbers that are not whole, not above 0 or do not divide, or a dropout
+            outside its range.
 
     Source: LAC, section 3 and the authors' code; Liu et al., Query2Label, 2021.
     """
@@ -327,8 +338,8 @@ class LabelWiseHead(nn.Module):
             or d % heads
         ):
             raise SpmlError(
-                f'd={d!r} with heads={heads!r} and ffn={ffn!r}: all must be whole numbers above 0, d a '
-                'multiple of 4 and of heads.'
+                f'd={d!r} with heads={heads!r} and ffn={ffn!r}: all must be whole numbers above 0, '
+                'd a multiple of 4 and of heads.'
             )
         if not 0 <= dropout < 1:
             raise SpmlError(f'dropout is {dropout!r}; it is a probability in [0, 1).')
@@ -354,7 +365,9 @@ class LabelWiseHead(nn.Module):
                     nn.init.zeros_(p)
 
     def forward(self, features: Tensor, attention: bool = False) -> Outputs:
-        "(B, D, h, w) features → logits, embeddings and, if asked, the last attention (which takes longer)."
+        """(B, D, h, w) features → logits, embeddings and, if asked, the last attention (which takes
+        longer).
+        """
         h, w = features.shape[2:]
         x = self.project(features).flatten(2).permute(2, 0, 1).contiguous()
         positions = sine_positions(h, w, self.embedding_dim, x.device, x.dtype)[:, None]

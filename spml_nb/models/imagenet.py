@@ -96,7 +96,8 @@ def write_scores(data: Dataset, file: str | Path, rows: np.ndarray | None = None
         The scores, (n, C) float32.
 
     Raises:
-        SpmlError: when the weights are not installed, an image cannot be used, or the file cannot be written.
+        SpmlError: when the weights are not installed, an image cannot be used, or the file cannot
+            be written.
     """
     net, store, rows = (
         classifier(),

@@ -37,8 +37,8 @@ class _Block(nn.Module):
 class MiniNet(nn.Module):
     """A residual network for images of about 40 pixels, with 170,000 parameters.
 
-    It takes (B, 3, H, W) floats, normalised with `mean` and `std`, and gives a feature map (B, 96, ⌈H/8⌉, ⌈W/8⌉),
-    5×5 for 40 pixels.
+    It takes (B, 3, H, W) floats, normalised with `mean` and `std`, and gives a feature map (B, 96,
+    ⌈H/8⌉, ⌈W/8⌉), 5×5 for 40 pixels.
 
     Source: residual blocks of He et al. 2016; the sizes are a choice.
     """

@@ -28,7 +28,8 @@ def stages(net: nn.Module) -> list[list[str]]:
         net: a backbone.
 
     Returns:
-        For each stage the names of its modules; the first is the stem (ResNet: [conv1, bn1], [layer1], … [layer4]).
+        For each stage the names of its modules; the first is the stem (ResNet: [conv1, bn1],
+        [layer1], … [layer4]).
     """
     parts = []
     for name, child in net.named_children():
@@ -53,7 +54,8 @@ def stages(net: nn.Module) -> list[list[str]]:
 class Model(nn.Module):
     """A multi-label classifier: images in [0, 1] → Outputs.
 
-    Attributes: `backbone`, `head`, `feature_dim` (D), `embedding_dim` (width of the class vectors), `num_classes` (C).
+    Attributes: `backbone`, `head`, `feature_dim` (D), `embedding_dim` (width of the class vectors),
+        `num_classes` (C).
 
     Args:
         backbone: a `Backbone`.
@@ -92,11 +94,14 @@ class Model(nn.Module):
         self.train()
 
     def _freeze(self, freeze_batchnorm, frozen_stages):
-        "The names of the backbone's modules that stay as they are; their parameters no longer ask for gradients."
+        """The names of the backbone's modules that stay as they are; their parameters no longer ask
+        for gradients.
+        """
         groups = stages(self.backbone)
         if frozen_stages not in range(len(groups) + 1):
             raise SpmlError(
-                f'frozen_stages is {frozen_stages!r}; this backbone has {len(groups)} stages: {groups}.'
+                f'frozen_stages is {frozen_stages!r}; this backbone has {len(groups)} stages: '
+                f'{groups}.'
             )
         fixed = [name for group in groups[: int(frozen_stages)] for name in group]
         if freeze_batchnorm:
@@ -120,11 +125,13 @@ class Model(nn.Module):
         return self
 
     def feature_map(self, images: Tensor) -> Tensor:
-        "(B, 3, H, W) floats in [0, 1] → (B, D, h, w). Raises SpmlError: for another shape, or for integers."
+        """(B, 3, H, W) floats in [0, 1] → (B, D, h, w). Raises SpmlError: for another shape, or for
+        integers.
+        """
         if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
             raise SpmlError(
-                f'images are {tuple(images.shape)} {images.dtype}; expected (B, 3, H, W) floats in [0, 1]: '
-                'divide uint8 by 255.'
+                f'images are {tuple(images.shape)} {images.dtype}; expected (B, 3, H, W) floats in '
+                '[0, 1]: divide uint8 by 255.'
             )
         images = images.to(
             self.scale.dtype
@@ -147,7 +154,9 @@ class Model(nn.Module):
         return self.head(self.features(images))
 
     def backbone_parameters(self) -> list[nn.Parameter]:
-        "The backbone's parameters but those frozen at creation (also while training holds the whole backbone still)."
+        """The backbone's parameters but those frozen at creation (also while training holds the
+        whole backbone still).
+        """
         return [p for name, p in self.backbone.named_parameters() if name not in self.frozen]
 
 
@@ -169,7 +178,8 @@ def create(
         backbone: one of `names()`, or any other name of torchvision or timm.
         num_classes: C ≥ 1.
         head: 'linear', 'cosine', 'labelwise' or 'maps'.
-        weights: of the backbone, 'default' (pretrained), 'none' (random) or the path of a state dict.
+        weights: of the backbone, 'default' (pretrained), 'none' (random) or the path of a state
+            dict.
         normalise: see `Model`.
         freeze_batchnorm: see `Model`.
         frozen_stages: see `Model`.
@@ -179,7 +189,8 @@ def create(
         A Model in train mode, on torch's default device.
 
     Raises:
-        SpmlError: for an unknown name or option, a class count below 1, or weights that cannot be had or do not fit.
+        SpmlError: for an unknown name or option, a class count below 1, or weights that cannot be
+            had or do not fit.
     """
     make_head = HEADS[one_of(head, HEADS, 'head')]
     allowed = list(inspect.signature(make_head).parameters)[2:] or ['none']
@@ -210,7 +221,8 @@ def class_activation(model: Model, images: Tensor, class_index: int | Tensor) ->
         (B, h, w), at least 0, not scaled to any maximum.
 
     Raises:
-        SpmlError: for a class that the model does not have, or classes that are neither one nor one for each image.
+        SpmlError: for a class that the model does not have, or classes that are neither one nor one
+            for each image.
 
     Source: Selvaraju et al., ICCV 2017; used in OPML, Fig. 7.
     """
@@ -221,8 +233,8 @@ def class_activation(model: Model, images: Tensor, class_index: int | Tensor) ->
         or ((index < 0) | (index >= model.num_classes)).any()
     ):
         raise SpmlError(
-            f'class_index is {class_index!r}; give a whole number for all {len(images)} images or for '
-            f'each: this model has the classes 0 to {model.num_classes - 1}.'
+            f'class_index is {class_index!r}; give a whole number for all {len(images)} images or '
+            f'for each: this model has the classes 0 to {model.num_classes - 1}.'
         )
     training = model.training
     model.eval()
@@ -259,7 +271,8 @@ def attention_maps(model: Model, images: Tensor) -> Tensor:
     """
     if not isinstance(model.head, LabelWiseHead):
         raise SpmlError(
-            f"{type(model.head).__name__} has no attention; create the model with head='labelwise', "
+            f"{type(model.head).__name__} has no attention; create the model with "
+            "head='labelwise', "
             'or use class_activation.'
         )
     training = model.training

@@ -55,7 +55,8 @@ def planned(known: pd.DataFrame, datasets: Iterable[str] = DATASETS) -> pd.DataF
         datasets: of the suite `photos`.
 
     Returns:
-        DataFrame, one row per run: dataset, labels, loss, seed, config, test_map (percent; NaN if it is not done).
+        DataFrame, one row per run: dataset, labels, loss, seed, config, test_map (percent; NaN if
+        it is not done).
 
     Raises:
         SpmlError: for a data set that is not of the suite.
@@ -105,10 +106,11 @@ def outcome(scored: pd.DataFrame) -> pd.DataFrame:
         scored: as from `planned`.
 
     Returns:
-        DataFrame, one row per data set, label setting and method that has a run: dataset, labels, loss, n seeds,
-        test_map (mean, percent), half (half its 95 % interval over seeds), rank (1 is best, within data set and
-        setting), over_an and over_half (gain over AN with the same labels, and half its interval over seeds and test
-        images, whose chance is measured for labels drawn evenly and a usual one for the others).
+        DataFrame, one row per data set, label setting and method that has a run: dataset, labels,
+        loss, n seeds, test_map (mean, percent), half (half its 95 % interval over seeds), rank (1
+        is best, within data set and setting), over_an and over_half (gain over AN with the same
+        labels, and half its interval over seeds and test images, whose chance is measured for
+        labels drawn evenly and a usual one for the others).
     """
     done = scored.dropna(subset='test_map')
     each = {
@@ -147,9 +149,10 @@ def agreement(scored: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
         repeats: bootstrap samples of more than six seeds; of fewer all are taken.
 
     Returns:
-        DataFrame, one row per data set and other setting: dataset, labels, seeds (that have every run), spearman, low
-        and high (its 95 % interval over seeds; NaN for one seed), change (mean difference in mAP over methods, in
-        points), best and before (the best method there, and under even labels).
+        DataFrame, one row per data set and other setting: dataset, labels, seeds (that have every
+        run), spearman, low and high (its 95 % interval over seeds; NaN for one seed), change (mean
+        difference in mAP over methods, in points), best and before (the best method there, and
+        under even labels).
 
     Source:
         Spearman's rank correlation (SciPy); the interval: `statistics.seed_interval`.
@@ -213,9 +216,10 @@ def markdown(scored: pd.DataFrame) -> str:
     """
     table, orders = outcome(scored), agreement(scored)
     parts = [
-        f'# Labels that are not drawn at random\n\n{site.protocol(SUITE, DATASETS, len(SEEDS))} Settings of '
-        'every method: those that its search chose on evenly drawn labels. Test mAP in percent ± half the 95 % '
-        'interval over seeds, rank in brackets; one label of each photo is known.\n'
+        f'# Labels that are not drawn at random\n\n{site.protocol(SUITE, DATASETS, len(SEEDS))} '
+        'Settings of every method: those that its search chose on evenly drawn labels. Test mAP '
+        'in percent ± half the 95 % interval over seeds, rank in brackets; one label of each '
+        'photo is known.\n'
     ]
     parts += [_said(labels, part) for labels, part in orders.groupby('labels', sort=False)]
     for dataset, part in table.groupby('dataset', sort=False):
@@ -232,8 +236,8 @@ def markdown(scored: pd.DataFrame) -> str:
                 signed(value, '+.2f') for value in (line.spearman, line.low, line.high)
             )
             parts.append(
-                f'Rank correlation with `{LABELS[0]}`: `{line.labels}` {rho}, 95 % interval over seeds {low} '
-                f'to {high}.\n'
+                f'Rank correlation with `{LABELS[0]}`: `{line.labels}` {rho}, 95 % interval over '
+                f'seeds {low} to {high}.\n'
             )
     return '\n'.join(parts)
 
@@ -242,15 +246,17 @@ def _said(labels: str, part: pd.DataFrame) -> str:
     "Two sentences about a setting."
     kept = part[part.best == part.before].dataset
     return (
-        f'`{labels}`: mAP changes by {signed(part.change.min())} to {signed(part.change.max())} points in the mean '
-        f'over methods, and the best method stays the same on {len(kept)} of {len(part)} data sets. The rank '
+        f'`{labels}`: mAP changes by {signed(part.change.min())} to {signed(part.change.max())} '
+        f'points in the mean over methods, and the best method stays the same on {len(kept)} of '
+        f'{len(part)} data sets. The rank '
         f"correlation with the order under even labels is {signed(part.spearman.min(), '+.2f')} to "
         f"{signed(part.spearman.max(), '+.2f')}.\n"
     )
 
 
 def write(known: pd.DataFrame) -> list[Path]:
-    """Write `biased.csv` and `biased.md` in the setting `outputs`, if a run with labels drawn unevenly is done.
+    """Write `biased.csv` and `biased.md` in the setting `outputs`, if a run with labels drawn
+    unevenly is done.
 
     Args:
         known: finished runs, as from `tables.record`.

@@ -55,8 +55,8 @@ def about(loss: str) -> dict:
     Args:
         loss: a registered method.
 
-    Returns: {'name', 'by' (its source), 'does' (two sentences), 'paper' (one of `published.papers()` that proposes it,
-        else ''), 'notebook' (its path from the root)}.
+    Returns: {'name', 'by' (its source), 'does' (two sentences), 'paper' (one of
+        `published.papers()` that proposes it, else ''), 'notebook' (its path from the root)}.
 
     Raises:
         SpmlError: for another method.
@@ -87,8 +87,8 @@ def runs(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> pd.D
         suite, dataset: as in `search.candidates`.
         known: as from `tables.record`.
 
-    Returns: DataFrame by seed: run (its name), test_map and observed_test_map in percent, seconds, exercised, late,
-        first (the key of the first run). Empty while the search is not through.
+    Returns: DataFrame by seed: run (its name), test_map and observed_test_map in percent, seconds,
+        exercised, late, first (the key of the first run). Empty while the search is not through.
     """
     configs = search.finals(row, suite, dataset, known)
     found = known.reindex(
@@ -129,13 +129,14 @@ def cells(suite: str, known: pd.DataFrame) -> pd.DataFrame:
         suite: a key of `search.SUITES`.
         known: as from `tables.record`.
 
-    Returns: DataFrame, one row per method, head, data set and choice of the epoch, for cells that have runs: suite,
-        loss, head, labels, dataset, choice (of `MEASURES`), level and level_half (test mAP and half its interval over
-        seeds), n (seeds), gain and gain_half (over AN on the same head, with the interval over seeds and test images),
-        paired (the same as a `statistics.Effect`), plain and plain_half (over AN on the linear head), seconds (of a
-        run), late (share of runs whose best epoch is one of the last two), acted (whether the method's own mechanism
-        began in more than half of the runs), run, same and bare (the
-        first run, of the method, of AN on the same head and of plain AN, '' if there is none).
+    Returns: DataFrame, one row per method, head, data set and choice of the epoch, for cells that
+        have runs: suite, loss, head, labels, dataset, choice (of `MEASURES`), level and level_half
+        (test mAP and half its interval over seeds), n (seeds), gain and gain_half (over AN on the
+        same head, with the interval over seeds and test images), paired (the same as a
+        `statistics.Effect`), plain and plain_half (over AN on the linear head), seconds (of a run),
+        late (share of runs whose best epoch is one of the last two), acted (whether the method's
+        own mechanism began in more than half of the runs), run, same and bare (the first run, of
+        the method, of AN on the same head and of plain AN, '' if there is none).
     """
     lines, rows = [], search.rows_of(suite)
     for dataset in [
@@ -205,8 +206,8 @@ def ranks(board: pd.DataFrame) -> pd.Series:
     Args:
         board: of one suite and one choice, as from `cells`.
 
-    Returns: Series by (loss, head, labels), of the rows that have a level on every set that has two or more and
-        whose own mechanism acted everywhere. Empty while no set has two.
+    Returns: Series by (loss, head, labels), of the rows that have a level on every set that has two
+        or more and whose own mechanism acted everywhere. Empty while no set has two.
     """
     single = board[(board.labels == 'single') & board.acted.astype(bool)]
     wide = single.pivot_table('level', ['loss', 'head', 'labels'], 'dataset')
@@ -218,15 +219,17 @@ PLACES = ('voc12', 'coco14', 'nus', 'cub')  # the papers' data sets that photos 
 
 
 def printed(tables: Iterable[Table]) -> list[dict]:
-    """What the five papers, and four later ones, print for whole methods, with our gain beside each of theirs.
+    """What the five papers, and four later ones, print for whole methods, with our gain beside each
+    of theirs.
 
     Args:
         tables: of all papers.
 
-    Returns: list of dicts, one per row of a table: loss ('' for a method without runs here), name, paper (its short
-        name), table, labels, head, note (where the paper copies it from, say), cells {data set of `PLACES`: {'level'
-        (in percent), 'theirs' and 'ours' (the gains, NaN without one), 'half' (half the interval of
-        ours), 'state' and 'uncounted' (as in `tables.Table`, '' for later methods)}}.
+    Returns: list of dicts, one per row of a table: loss ('' for a method without runs here), name,
+        paper (its short name), table, labels, head, note (where the paper copies it from, say),
+        cells {data set of `PLACES`: {'level' (in percent), 'theirs' and 'ours' (the gains, NaN
+        without one), 'half' (half the interval of ours), 'state' and 'uncounted' (as in
+        `tables.Table`, '' for later methods)}}.
 
     Source: the papers' tables.
     """
@@ -366,8 +369,8 @@ def chosen(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> di
     Args:
         row, suite, dataset, known: as in `runs`.
 
-    Returns: {'lr', 'hparams' (text), 'best' (list: the expected best validation mAP of 1, 2, … draws)}, with an empty
-        list while the search is not through.
+    Returns: {'lr', 'hparams' (text), 'best' (list: the expected best validation mAP of 1, 2, …
+        draws)}, with an empty list while the search is not through.
     """
     tried = search.searched(row, suite, dataset, known)
     line = tried[tried.chosen].iloc[:1]
@@ -400,8 +403,9 @@ def curve(values: list[float], width: int = 72, height: int = 20) -> str:
     )
     label = f'best of k draws: {values[0]:.1f} for one, {values[-1]:.1f} for {len(values)}'
     return (
-        f'<svg role="img" aria-label="{label}" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
-        f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/></svg>'
+        f'<svg role="img" aria-label="{label}" width="{width}" height="{height}" viewBox="0 0 '
+        f'{width} {height}"><polyline points="{points}" fill="none" stroke="currentColor" '
+        'stroke-width="1.5"/></svg>'
     )
 
 
@@ -415,8 +419,9 @@ def groups(known: pd.DataFrame) -> tuple[dict, dict[str, int]]:
     Args:
         known: as from `tables.record`.
 
-    Returns: ({'usual': {field: its most frequent value}, 'each': [{'s': {field: value} where it is another, 'p': how
-        the names of its runs begin, 'r': [[seed, the rest of the name, test mAP]]}]}, {name of a run: its group}).
+    Returns: ({'usual': {field: its most frequent value}, 'each': [{'s': {field: value} where it is
+        another, 'p': how the names of its runs begin, 'r': [[seed, the rest of the name, test
+        mAP]]}]}, {name of a run: its group}).
     """
     if not len(known):
         return {'usual': {}, 'each': []}, {}
@@ -463,10 +468,11 @@ def lines(known: pd.DataFrame, where: dict[str, int]) -> list[dict]:
         known: as from `tables.record`.
         where: {name of a run: its group}, as from `groups`.
 
-    Returns: list of dicts, the best mean rank first, what has no run last: id, loss, head, labels, papers (that compare
-        it), ranks {suite: {choice: rank}}, cells {suite: {data set: {'g', 'a', 'b' (groups of the runs, of AN on the
-        same head and of plain AN, None if there is none), 's' (seconds), 'x' (whether its mechanism acted), and by
-        choice [level, half, seeds, gain, half, plain gain, half]}}}.
+    Returns: list of dicts, the best mean rank first, what has no run last: id, loss, head, labels,
+        papers (that compare it), ranks {suite: {choice: rank}}, cells {suite: {data set: {'g', 'a',
+        'b' (groups of the runs, of AN on the same head and of plain AN, None if there is none), 's'
+        (seconds), 'x' (whether its mechanism acted), and by choice [level, half, seeds, gain, half,
+        plain gain, half]}}}.
     """
     every = {
         (r.loss, r.head or find(r.loss).head, r.labels): {}
@@ -526,8 +532,9 @@ def cards(
         asked_of_us: the claims, as in `pages.Results`.
         papers: as from `printed`.
 
-    Returns: {loss: `about`, and runs (list of dicts: suite, head, labels, dataset, cell, lr, hparams, best, curve),
-        printed (its part of `papers`), claims (list of dicts: those of its paper that compare it)}.
+    Returns: {loss: `about`, and runs (list of dicts: suite, head, labels, dataset, cell, lr,
+        hparams, best, curve), printed (its part of `papers`), claims (list of dicts: those of its
+        paper that compare it)}.
     """
     told, by_id = {}, {line['id']: line for line in asked_of_us.to_dict('records')}
     for row in rows:

@@ -39,8 +39,8 @@ def planned(known: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.DataFrame:
         datasets: some of those of `SEARCHES`; none: all of them.
 
     Returns:
-        DataFrame, one row per run: what (the method and what is trained, in words), dataset, place (1 is the chosen
-        rate), seed, config, test_map (percent; NaN if it is not done).
+        DataFrame, one row per run: what (the method and what is trained, in words), dataset, place
+        (1 is the chosen rate), seed, config, test_map (percent; NaN if it is not done).
 
     Raises:
         SpmlError: for another set of photos.
@@ -104,8 +104,8 @@ def outcome(scored: pd.DataFrame) -> pd.DataFrame:
         scored: as from `planned`.
 
     Returns:
-        DataFrame, one row per search and rate that has runs: what, dataset, place, lr, level (mean test mAP in
-        percent), change (over the chosen rate, a `statistics.Effect` over seeds).
+        DataFrame, one row per search and rate that has runs: what, dataset, place, lr, level (mean
+        test mAP in percent), change (over the chosen rate, a `statistics.Effect` over seeds).
     """
     lines = []
     for (what, dataset), part in scored.dropna(subset='test_map').groupby(
@@ -181,14 +181,15 @@ def markdown(found: pd.DataFrame) -> str:
         if len(part) > 1
     )
     return (
-        f'{_ABOUT}\n\n{grid(lines)}\nThe largest rises: {rises}. Gains over that AN would be so much smaller '
-        f'there.{f" Mean change over the sets: {means}." * bool(means)}\n'
+        f'{_ABOUT}\n\n{grid(lines)}\nThe largest rises: {rises}. Gains over that AN would be so '
+        f'much smaller there.{f" Mean change over the sets: {means}." * bool(means)}\n'
     )
 
 
 _ABOUT = (
-    'A search trains each rate once, and intervals take its choice as given. Every gain is over AN, so here is '
-    'AN at the rates that were second and third best on validation too, each with all final seeds: the change of '
-    'its test mAP, with the interval over seeds. EM on the cosine head stands beside it, because what EM+APL '
-    'gains over it there hangs on that rate. Rates in brackets; `spml sweep choice` trains these runs.'
+    'A search trains each rate once, and intervals take its choice as given. Every gain is over '
+    'AN, so here is AN at the rates that were second and third best on validation too, each with '
+    'all final seeds: the change of its test mAP, with the interval over seeds. EM on the cosine '
+    'head stands beside it, because what EM+APL gains over it there hangs on that rate. Rates in '
+    'brackets; `spml sweep choice` trains these runs.'
 )

@@ -54,14 +54,16 @@ from ..sweeps.queue import key
 
 # %% ../../nbs/replication/claims.ipynb #0be46261
 class Operand(NamedTuple):
-    """Something that has a number: a cell of a table, the runs of a configuration, or a curve of a figure.
+    """Something that has a number: a cell of a table, the runs of a configuration, or a curve of a
+    figure.
 
     Attributes:
         paper: One of `published.papers()`.
         cell: (table, row, column).
         config: Fields of `runs.Config`, as for a published cell. The runs are scored by mAP.
-        part: (figure, dataset, series, quantity, tested). The quantity turns the arrays of the curve into a number,
-            and `tested` is the data set whose test images it was measured on, or ''.
+        part: (figure, dataset, series, quantity, tested). The quantity turns the arrays of the
+            curve into a number, and `tested` is the data set whose test images it was measured on,
+            or ''.
     """
 
     paper: str
@@ -75,13 +77,16 @@ class Number(NamedTuple):
 
     Attributes:
         seeds: {seed: value}, empty while there is no run.
-        prefix: The data set that stands in for the paper's. It begins the name of a place: 'mini_voc for '.
+        prefix: The data set that stands in for the paper's. It begins the name of a place:
+            'mini_voc for '.
         runs: Equal for equal runs, None where there can be no run.
         dataset: Whose test images it was measured on, '' for other images.
-        metric: Of `published.METRICS`, '' for what else a curve has, of which half a point need not be little.
-        printed: (mean, standard deviation, runs) as the paper prints them, NaN for what it does not print.
-        exercised: Whether the method's own mechanism acted before selection stopped. Without it the number decides
-            nothing.
+        metric: Of `published.METRICS`, '' for what else a curve has, of which half a point need not
+            be little.
+        printed: (mean, standard deviation, runs) as the paper prints them, NaN for what it does not
+            print.
+        exercised: Whether the method's own mechanism acted before selection stopped. Without it the
+            number decides nothing.
         first: The key of the first run, '' if it is of curves.
         source: Who trained what the paper prints, as in `published.cells`; '' for no such number.
     """
@@ -101,7 +106,8 @@ Value = Callable[[Operand], Number]
 
 
 class TableScores:
-    """The numbers of one table. `scores[row, column]` is {name: Number}; a row or a column may be a list of them.
+    """The numbers of one table. `scores[row, column]` is {name: Number}; a row or a column may be a
+    list of them.
 
     The names are those of the columns if there are several, else those of the rows.
 
@@ -139,7 +145,8 @@ class TableScores:
         """Compare rows at one column after the other.
 
         Args:
-            compare: Gives a Place from its name and the scores of its sides: `above`, `between`, `trend` or `steady`.
+            compare: Gives a Place from its name and the scores of its sides: `above`, `between`,
+                `trend` or `steady`.
             sides: The rows of the left side, and of the right one if there is one.
             at: Some of the columns, unset: all.
             bounds: As `compare` takes them.
@@ -159,7 +166,8 @@ def run_scores(paper: str, value: Value, *configs: dict, **fields) -> dict[str, 
     Args:
         paper: One of `published.papers()`.
         value: Gives the number of an operand.
-        configs: What is compared. Each is laid over the fields, and both over the paper's own `config`.
+        configs: What is compared. Each is laid over the fields, and both over the paper's own
+            `config`.
         fields: Of `runs.Config`, the same for all.
 
     Returns:
@@ -185,8 +193,8 @@ def curve_scores(
         figure: One of its figures.
         value: Gives the number of an operand.
         dataset: The paper's name of a data set.
-        series: A series of the figure, or {name: series} for several. A point of a series that has several is a tuple,
-            the series and the point's values: ('s = 20', 0.3).
+        series: A series of the figure, or {name: series} for several. A point of a series that has
+            several is a tuple, the series and the point's values: ('s = 20', 0.3).
         quantity: Turns the arrays of a curve into a number.
         tested: The data set whose test images it was measured on, if that is known.
 
@@ -238,7 +246,9 @@ class Contrast(NamedTuple):
 
     @property
     def published(self) -> float:
-        """How far the paper's own numbers are on the claimed side of the bound; NaN where one is not printed."""
+        """How far the paper's own numbers are on the claimed side of the bound; NaN where one is
+        not printed.
+        """
         return self.sign * (
             float(np.dot(self.weights, [number.printed[0] for number in self.numbers])) - self.bound
         )
@@ -249,14 +259,17 @@ class Contrast(NamedTuple):
         return len({number.source for number in self.numbers}) > 1
 
     def told(self, excess: float) -> float:
-        """The sum itself. Args: excess: how far it is on the claimed side of the bound. Returns: A float."""
+        """The sum itself. Args: excess: how far it is on the claimed side of the bound. Returns: A
+        float.
+        """
         return self.sign * excess + self.bound
 
     def effect(self) -> Effect | None:
         """How far the sum is on the claimed side of its bound.
 
         Returns:
-            An Effect, None without a seed. Sums that are all 0 come from equal runs; no test image can part them.
+            An Effect, None without a seed. Sums that are all 0 come from equal runs; no test image
+            can part them.
         """
         sums, dataset = np.array(list(self.by_seed.values())), self.numbers[0].dataset
         if not len(sums):
@@ -334,7 +347,8 @@ def between(
     low: float = -math.inf,
     high: float = math.inf,
 ) -> Place:
-    """Every number of the left, or its difference from every number of the right, lies between two bounds.
+    """Every number of the left, or its difference from every number of the right, lies between two
+    bounds.
 
     Args:
         name: Of the place.
@@ -367,7 +381,8 @@ def share(
         high: The greatest.
 
     Returns:
-        A Place; its numbers are what the left has more than `low` times the right, and less than `high` times.
+        A Place; its numbers are what the left has more than `low` times the right, and less than
+        `high` times.
     """
     (part,), (whole,) = left.values(), right.values()
     return Place(
@@ -418,8 +433,8 @@ def trend(
         falling: Whether they fall instead.
 
     Returns:
-        A Place; its number is what the straight line through them gains from the first to the last, or, where they
-        should fall, from the last to the first.
+        A Place; its number is what the straight line through them gains from the first to the last,
+        or, where they should fall, from the last to the first.
     """
     position = np.arange(len(left)) - (len(left) - 1) / 2
     weights = (len(left) - 1) * position / np.square(position).sum()
@@ -439,7 +454,8 @@ def peak(name: str, left: dict[str, Number], best: range) -> Place:
         best: The positions, from 0, that are high, without the first and the last.
 
     Returns:
-        A Place; its numbers are what the mean of the best positions has more than the first number, and than the last.
+        A Place; its numbers are what the mean of the best positions has more than the first number,
+        and than the last.
     """
     names, numbers = list(left), list(left.values())
     return Place(
@@ -529,11 +545,14 @@ class Verdict(NamedTuple):
     Attributes:
         word: One of `statistics.WORDS`.
         places: One for each place with runs of its own.
-        effect: Of the mean over the places, of the comparison least in favour of the claim; None without two seeds.
+        effect: Of the mean over the places, of the comparison least in favour of the claim; None
+            without two seeds.
         contrast: That comparison, as one of the places makes it.
         pooled: How many places it is the mean of.
-        tested: How many places have two seeds or more and all that they compare, or are decided without.
-        published: The same comparison in the paper's numbers, at these places; without runs the least one, everywhere.
+        tested: How many places have two seeds or more and all that they compare, or are decided
+            without.
+        published: The same comparison in the paper's numbers, at these places; without runs the
+            least one, everywhere.
     """
 
     word: str
@@ -629,7 +648,9 @@ def _merged(places: list[Place]) -> list[Place]:
 
 
 def _merged_name(group: list[Place]) -> str:
-    "'Full / VOC' and 'Full / NUS' → 'ccp for Full / VOC = NUS'; 'ccp, mAP' where the places tell no data set."
+    """'Full / VOC' and 'Full / NUS' → 'ccp for Full / VOC = NUS'; 'ccp, mAP' where the places tell
+    no data set.
+    """
     prefix = next((number.prefix for number in group[0].numbers if number.prefix), '')
     split = [re.split('( / |, )', place.name) for place in group]
     columns = [list(dict.fromkeys(column)) for column in zip_longest(*split)]
@@ -648,11 +669,13 @@ class Claim(NamedTuple):
         where: The section, table or figure of the paper's text.
         sentence: What it says, in our words.
         compare: Function from scores to a list of Place.
-        tables: The tables that the scores come from; without one, and without a figure, they come from runs.
+        tables: The tables that the scores come from; without one, and without a figure, they come
+            from runs.
         figure: The figure that scores come from, after those of tables, or ''.
         lost: Whether the paper's own numbers are in a text that is not at hand.
         inferred: Whether no sentence of the text says so, but a table shows it.
-        note: What the text lost, what was chosen here, and where the paper's own numbers say otherwise.
+        note: What the text lost, what was chosen here, and where the paper's own numbers say
+            otherwise.
         main: Whether it is what the paper is for: its method is better than others.
     """
 
@@ -734,7 +757,9 @@ def _printed_sign(contrast: Contrast) -> int | None:
 
 
 def _beyond(place: Place) -> bool | None:
-    "Whether Welch's test parts all that the place compares; None where too few deviations are printed to say so."
+    """Whether Welch's test parts all that the place compares; None where too few deviations are
+    printed to say so.
+    """
     sides = [
         [number.printed for number in c.numbers]
         for c in place.contrasts
@@ -755,9 +780,9 @@ def published_verdict(claim: Claim) -> str:
         claim: One of `claims()`.
 
     Returns:
-        'holds', 'holds in part' or 'does not hold', with the number of places, and how many of these hold beyond the
-        printed deviations (Welch's test) where each has them; 'lost' where the numbers are not at hand, 'not in a
-        table' for a claim about runs or a figure.
+        'holds', 'holds in part' or 'does not hold', with the number of places, and how many of
+        these hold beyond the printed deviations (Welch's test) where each has them; 'lost' where
+        the numbers are not at hand, 'not in a table' for a claim about runs or a figure.
 
     Source: the papers' tables.
     """
@@ -878,7 +903,9 @@ def _sources(paper: str, table: str, suite: str) -> dict[tuple[str, str], tuple]
 
 
 def _source(cell: dict, suite: str, several: bool = True) -> tuple[str, Hashable, str, str]:
-    "`prefix`, `runs`, `dataset` and `metric` of a cell's Number. several: the names of places tell data sets apart."
+    """`prefix`, `runs`, `dataset` and `metric` of a cell's Number. several: the names of places
+    tell data sets apart.
+    """
     plan = papers.plan(cell, suite)
     if not plan.search:
         return '', None, '', cell['metric']
@@ -913,11 +940,12 @@ def report(
         value: Gives the number of an operand, unset: `our_value(suite, known)`.
 
     Returns:
-        One row per claim: paper, id, where, claim (its sentence), main, inferred, note, published (as from
-        `published_verdict`), ours (one of `statistics.WORDS`), effect, half_width and detectable (of the mean over the
-        places, from the claim's bound on; NaN under two seeds), seeds (the fewest), reproduced, decided and places (how
-        many), summary (all this in words), measured (the places with runs, in words) and missing (the others), joined
-        by '; '; forest (JSON, what `drawing.forest` draws: first the places together, with the place '', then each
+        One row per claim: paper, id, where, claim (its sentence), main, inferred, note, published
+        (as from `published_verdict`), ours (one of `statistics.WORDS`), effect, half_width and
+        detectable (of the mean over the places, from the claim's bound on; NaN under two seeds),
+        seeds (the fewest), reproduced, decided and places (how many), summary (all this in words),
+        measured (the places with runs, in words) and missing (the others), joined by '; '; forest
+        (JSON, what `drawing.forest` draws: first the places together, with the place '', then each
         with runs, as place, between, word, mean, low and high of the effect, seeds, published, the
         paper's effect, both without the bound, as mean_told and published_told, and mixed, as in
         `Contrast`).

@@ -83,8 +83,8 @@ def needed(
         known: finished runs, as from `finished`.
 
     Returns:
-        DataFrame as from `sweeps.queue.plan`, without what is done; final runs that are not chosen yet stand there with
-        the first configuration of their search.
+        DataFrame as from `sweeps.queue.plan`, without what is done; final runs that are not chosen
+        yet stand there with the first configuration of their search.
     """
     every = []
     for row in rows:
@@ -113,8 +113,8 @@ def time_said(left: pd.DataFrame, jobs: int, regime: str) -> str:
     if left.expected.notna().any():
         seconds = left.expected.fillna(left.expected.mean()).sum() / jobs
         time = (
-            f'about {duration(seconds)}, as recorded runs of this kind took; where those were of other photos or '
-            'on another machine, yours may take several times as long'
+            f'about {duration(seconds)}, as recorded runs of this kind took; where those were of '
+            'other photos or on another machine, yours may take several times as long'
         )
     once = (
         ' Before the first run the features of all photos are computed, once.'
@@ -131,9 +131,10 @@ class Line:
 
     Attributes:
         row: what was compared.
-        runs: its finished final runs, by seed: `validation` and `test`, percent in `val_measure` and `test_measure`;
-            `run`, '' where nothing is left of one but its line in runs.csv.
-        resampled: {seed: (R,) test score on samples of the test images}; empty where the scores of a run are gone.
+        runs: its finished final runs, by seed: `validation` and `test`, percent in `val_measure`
+            and `test_measure`; `run`, '' where nothing is left of one but its line in runs.csv.
+        resampled: {seed: (R,) test score on samples of the test images}; empty where the scores of
+            a run are gone.
         resampled_val: the same of validation.
     """
 
@@ -143,7 +144,9 @@ class Line:
     resampled_val: dict = field(default_factory=dict)
 
     def over(self, other: 'Line | None' = None, part: str = 'test') -> Effect:
-        "The mean score of a part over seeds, or the mean difference to another method, which shares a seed at least."
+        """The mean score of a part over seeds, or the mean difference to another method, which
+        shares a seed at least.
+        """
         values = (self.runs[part] - (0 if other is None else other.runs[part])).dropna()
         lines = [self] if other is None else [self, other]
         both = [each.resampled if part == 'test' else each.resampled_val for each in lines]
@@ -239,10 +242,11 @@ def judge(lines: Sequence[Line], seeds: int = 0) -> tuple[pd.DataFrame, str]:
         seeds: wanted of each; unset: as many as the line with the most has.
 
     Returns:
-        DataFrame, the best on validation first: loss, head, validation and test (means in percent) in val_measure and
-        test_measure, half (of the 95 % interval of test), over (mean difference to the method that the others are
-        compared with), over_half, p (adjusted by Holm), seeds, run (the best on validation, '' where none is at hand);
-        empty where no seed is shared; and what to take, in sentences.
+        DataFrame, the best on validation first: loss, head, validation and test (means in percent)
+        in val_measure and test_measure, half (of the 95 % interval of test), over (mean difference
+        to the method that the others are compared with), over_half, p (adjusted by Holm), seeds,
+        run (the best on validation, '' where none is at hand); empty where no seed is shared; and
+        what to take, in sentences.
     """
     through = [each for each in lines if len(each.runs)]
     if not through:
@@ -268,7 +272,8 @@ def _notes(lines, through, shared, seeds):
     "Sentences about what is missing."
     wanted = max(seeds, *(len(each.runs) for each in through))
     notes = [
-        f'{each.row.loss}: {len(each.runs)} of {wanted} seeds (the others diverged or are not done).'
+        f'{each.row.loss}: {len(each.runs)} of {wanted} seeds (the others diverged or are not '
+        'done).'
         for each in through
         if len(each.runs) < wanted
     ]
@@ -315,15 +320,18 @@ def experience() -> dict:
     """What the project's own sets of photos taught, for where a measurement cannot tell.
 
     Returns:
-        {'methods': {loss: mean gain over AN with a linear head, in points of mAP}, 'sets': over how many sets of
-        photos, 'photos': {n: mean points of mAP lost by a choice with n fully labelled validation photos}, 'observed':
-        the same of a choice by the observed labels of all validation photos}. `spml tables` writes it from the record.
+        {'methods': {loss: mean gain over AN with a linear head, in points of mAP}, 'sets': over how
+        many sets of photos, 'photos': {n: mean points of mAP lost by a choice with n fully labelled
+        validation photos}, 'observed': the same of a choice by the observed labels of all
+        validation photos}. `spml tables` writes it from the record.
     """
     return json.loads((files('spml_nb') / 'assets' / 'experience.json').read_text(encoding='utf-8'))
 
 
 def _advice(table: pd.DataFrame, base: Line, lines: Sequence[Line]) -> str:
-    "Sentences about what to take: the best on validation, or of those that nothing tells apart the one known as best."
+    """Sentences about what to take: the best on validation, or of those that nothing tells apart
+    the one known as best.
+    """
     best = table.iloc[0]
     by_loss = {each.row.loss: each for each in lines}
     rivals = {
@@ -350,7 +358,9 @@ def _advice(table: pd.DataFrame, base: Line, lines: Sequence[Line]) -> str:
 
 
 def _by_experience(losses: Sequence[str]) -> str:
-    "The one with the highest gain on the project's sets of photos; the first if none of them was measured there."
+    """The one with the highest gain on the project's sets of photos; the first if none of them was
+    measured there.
+    """
     gains = experience()['methods']
     return max(losses, key=lambda loss: gains.get(loss, -math.inf))
 
@@ -361,11 +371,17 @@ def _taking(best: pd.Series, chosen: pd.Series, near: dict[str, Effect] | None, 
         f'{best.validation:.1f} % {best.val_measure} against {against(line.runs.val_truth.iloc[0])}'
     )
     if near is None:
-        return f'Only {best.loss} has finished, so there is nothing to compare: on validation, {score}.'
+        return (
+            f'Only {best.loss} has finished, so there is nothing to compare: on validation, '
+            f'{score}.'
+        )
     if not near:
         return f'Take {best.loss}: it is the best on validation, {score}.'
     rivals = ', '.join(f'{loss} ({over})' for loss, over in near.items())
-    tie = f'{best.loss} is the best on validation, {score}, but that does not tell it apart from {rivals}.'
+    tie = (
+        f'{best.loss} is the best on validation, {score}, but that does not tell it apart from '
+        f'{rivals}.'
+    )
     gains = experience()['methods']
     if chosen.loss not in gains:
         return f'Take {best.loss}: {tie}'
@@ -376,7 +392,8 @@ def _taking(best: pd.Series, chosen: pd.Series, near: dict[str, Effect] | None, 
     ]
     beside = f" (here also: {', '.join(others)})" if others else ''
     return (
-        f"Take {chosen.loss}: {tie} Of these, {chosen.loss} gained most on the project's {experience()['sets']} "
+        f"Take {chosen.loss}: {tie} Of these, {chosen.loss} gained most on the project's "
+        f"{experience()['sets']} "
         f'sets of photos, {signed(gains[chosen.loss])} points of mAP over AN{beside}.'
     )
 
@@ -413,9 +430,10 @@ def _settling(near: dict[str, Effect], best: pd.Series) -> str:
     if best.val_measure != 'observed AUC' or not photos:
         return remedy
     return (
-        f'{remedy} To label a few of them in full helps the threshold and not this choice: on the project\'s sets '
-        f"of photos, choosing by 50 such photos lost {photos['50']:.1f} points of mAP in the mean, choosing by the "
-        f"observed labels of all validation photos {experience()['observed']:.1f}."
+        f'{remedy} To label a few of them in full helps the threshold and not this choice: on the '
+        'project\'s sets '
+        f"of photos, choosing by 50 such photos lost {photos['50']:.1f} points of mAP in the mean, "
+        f"choosing by the observed labels of all validation photos {experience()['observed']:.1f}."
     )
 
 
@@ -474,7 +492,8 @@ def compare(
 
     Args:
         folder: with images/ and labels.csv.
-        methods: registered ones, each on its own head; none: the suite's, or all that `side` has enough for.
+        methods: registered ones, each on its own head; none: the suite's, or all that `side` has
+            enough for.
         labels, min_positives: as in `Config`.
         suite: one of `TAKEN`, whose recipe is taken.
         seeds: how many final runs of each method, from seed 0.
@@ -487,7 +506,8 @@ def compare(
         DataFrame as from `sweeps.search.trained`; as from `needed` for a dry run.
 
     Raises:
-        SpmlError: for unknown methods, labels or suites, what is no folder, and as `load` and `sweeps.queue.run`.
+        SpmlError: for unknown methods, labels or suites, what is no folder, and as `load` and
+            `sweeps.queue.run`.
         KeyboardInterrupt: after Ctrl-C, without a word on what to take.
     """
     given = SUITES[one_of(suite, TAKEN, 'suite')]
@@ -499,8 +519,8 @@ def compare(
         )
     if not loading.own_folder(str(folder)):
         raise SpmlError(
-            f'{folder} is no folder of photos. Give one that has images/ and labels.csv; the sets of the '
-            'papers are compared by `spml sweep methods --dataset NAME`.'
+            f'{folder} is no folder of photos. Give one that has images/ and labels.csv; the sets '
+            'of the papers are compared by `spml sweep methods --dataset NAME`.'
         )
     folder = str(first_there(places(folder)))  # known by its content
     rows = _rows(methods or given.get('methods'), side, labels=labels, min_positives=min_positives)
@@ -520,8 +540,8 @@ def _opening(data, rows):
     "What is compared on what, in words."
     idle = '.\nNo training label is unknown, so methods for missing labels have nothing to do here'
     shown = (
-        '; all labels in the table are used, unknown ones stay unknown; seeds change the training only'
-        + idle * bool((data.labels[data.rows('train')] != 0).all())
+        '; all labels in the table are used, unknown ones stay unknown; seeds change the training '
+        'only' + idle * bool((data.labels[data.rows('train')] != 0).all())
     )
     said = (
         f'{data!r}\n{len(rows)} method{"s" * (len(rows) > 1)}'
@@ -531,19 +551,24 @@ def _opening(data, rows):
 
 
 def _left(rows, suite, folder, seeds):
-    "What is to be trained. Refused where a run, any that a search may come to, had other photos or labels."
+    """What is to be trained. Refused where a run, any that a search may come to, had other photos
+    or labels.
+    """
     tried = [config for row in rows for config in candidates(row, suite, folder)]
     later = [replace(config, seed=seed, label_seed=seed) for config in tried for seed in seeds]
     if old := stale(tried + later):
         raise SpmlError(
-            f'{len(old)} runs of {folder} were trained before its photos, labels or split changed. Remove '
+            f'{len(old)} runs of {folder} were trained before its photos, labels or split changed. '
+            'Remove '
             f"them from {settings.path('runs')} to compare anew: {listed(old, 99)}."
         )
     return needed(rows, suite, folder, seeds, finished())
 
 
 def _rows(methods: Iterable[str] | None, side: str, **given) -> list[Row]:
-    "A row for each method, with the file of side information where it needs one; unset: all it has enough for."
+    """A row for each method, with the file of side information where it needs one; unset: all it
+    has enough for.
+    """
     there, file = kinds(side), side and pinned(side)
     able = methods or [name for name in names() if there.issuperset(find(name).side)]
     return [
@@ -584,8 +609,8 @@ def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.D
     gaps = [missing(for_scoring(data.labels[data.rows(part)])[1], part) for part in ('val', 'test')]
     gaps += [describe_shared(data)]
     gaps += [
-        f'Of {known.photos} {part} photos {known.counted} count: of the others nothing is known to be absent. '
-        'More photos annotated in full make scores surer.'
+        f'Of {known.photos} {part} photos {known.counted} count: of the others nothing is known to '
+        'be absent. More photos annotated in full make scores surer.'
         for part, known in parts(data).iloc[1:].iterrows()
         if known.counted < known.photos
     ]
@@ -603,8 +628,8 @@ def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.D
     )
     text = '\n'.join([shown.to_string(index=False, na_rep=''), _LEGEND, *filter(None, gaps), said])
     title = (
-        f'{data.name}, test {table.test_measure[0]} against {against(truth)}, {table.seeds[0]} seeds, '
-        '95 % intervals'
+        f'{data.name}, test {table.test_measure[0]} against {against(truth)}, {table.seeds[0]} '
+        'seeds, 95 % intervals'
     )
     for name, content in (
         ('table.csv', table.to_csv(index=False, lineterminator='\n')),
@@ -616,10 +641,10 @@ def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.D
 
 
 _LEGEND = (
-    'validation and test: mAP in percent where labels are clean (validation over the classes that training '
-    'photos have, test over those that test photos have), else observed AUC in percent: how often an observed '
-    'positive scores above another photo. '
-    'over: gain in the test score over the method with 0. half, over_half: half the 95 % interval, over seeds '
-    'and test images.\np: that there is no difference, adjusted for the number of methods (Holm). late: share '
-    'of runs whose best epoch is one of the last two.'
+    'validation and test: mAP in percent where labels are clean (validation over the classes that '
+    'training photos have, test over those that test photos have), else observed AUC in percent: '
+    'how often an observed positive scores above another photo. over: gain in the test score over '
+    'the method with 0. half, over_half: half the 95 % interval, over seeds and test images.\np: '
+    'that there is no difference, adjusted for the number of methods (Holm). late: share of runs '
+    'whose best epoch is one of the last two.'
 )

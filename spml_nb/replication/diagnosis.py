@@ -21,13 +21,14 @@ from ..runs.folder import Run
 
 # %% ../../nbs/replication/diagnosis.ipynb #8e27e92a
 def pulls(run: Run) -> tuple[Tensor, np.ndarray, np.ndarray, Tensor]:
-    """What the loss of a finished run asks of each entry of its training set, at the run's best weights.
+    """What the loss of a finished run asks of each entry of its training set, at the run's best
+    weights.
 
     Args:
         run: done.
 
-    Returns: pull (N, C) float32, -dL/ds times the number of images in the batch; observed labels (N, C) int8; true
-        labels (N, C) int8; logits (N, C).
+    Returns: pull (N, C) float32, -dL/ds times the number of images in the batch; observed labels
+        (N, C) int8; true labels (N, C) int8; logits (N, C).
 
     Raises:
         SpmlError: if the run is not done.
@@ -72,14 +73,15 @@ def diagnose(run: Run) -> dict:
     Args:
         run: done.
 
-    Returns: dict of share_false, up_false, up_true (fractions; NaN where there is no pull), hidden_map, train_map,
-        val_map, test_map (percent), train_truth, val_truth, test_truth (as from `labels.for_scoring`), best_epoch,
-        epochs, train_loss_first, train_loss_last.
+    Returns: dict of share_false, up_false, up_true (fractions; NaN where there is no pull),
+        hidden_map, train_map, val_map, test_map (percent), train_truth, val_truth, test_truth (as
+        from `labels.for_scoring`), best_epoch, epochs, train_loss_first, train_loss_last.
 
     Raises:
         SpmlError: if the run is not done.
 
-    Source: the false-negative gradients of EM/APL, supplement, and LL (Kim et al. 2022, memorisation).
+    Source: the false-negative gradients of EM/APL, supplement, and LL (Kim et al. 2022,
+        memorisation).
     """
     pull, z, true, logits = pulls(run)
     hidden = np.where(z == 0, true, 0)  # what nobody knows stays 0, on neither side

@@ -61,8 +61,9 @@ class Collected(NamedTuple):
     """The arrays of a figure.
 
     Attributes:
-        about: paper, figure, suite, version, data ([the paper's data set, ours], …), parts ({name: {dataset, series,
-            values, seed, key}} of those that are there; the key is that of the run), missing (names).
+        about: paper, figure, suite, version, data ([the paper's data set, ours], …), parts ({name:
+            {dataset, series, values, seed, key}} of those that are there; the key is that of the
+            run), missing (names).
         arrays: {name of a part: {name: array}}.
     """
 
@@ -79,7 +80,9 @@ class Collected(NamedTuple):
         ]
 
     def over_seeds(self, dataset: str, series: str, array: str, values: tuple = ()) -> np.ndarray:
-        "(3, n, …): mean, lowest and highest over seeds, as far as all reach; (3, 1) of a number, NaN without any."
+        """(3, n, …): mean, lowest and highest over seeds, as far as all reach; (3, 1) of a number,
+        NaN without any.
+        """
         each = [np.atleast_1d(part[array]) for part in self.parts(dataset, series, values)] or [
             np.array([np.nan])
         ]
@@ -157,8 +160,10 @@ class Curve(NamedTuple):
     Attributes:
         dataset: the paper's name of the data set.
         series: the name of the curve, column or row.
-        start: fields over the paper's own configuration; they decide which search the runs start from.
-        points: {values on the axes: fields laid over the chosen configuration}, where `hparams` adds hyper-parameters.
+        start: fields over the paper's own configuration; they decide which search the runs start
+            from.
+        points: {values on the axes: fields laid over the chosen configuration}, where `hparams`
+            adds hyper-parameters.
     """
 
     dataset: str
@@ -176,7 +181,8 @@ class PaperFigure(NamedTuple):
         curves: its runs; none where a formula is drawn.
         measure: from a finished run to its arrays; None: the run's score on test.
         observed: whether `measure` reads the notes of an observed run.
-        seeds: of observed labels and training of each of its runs; ten where a run takes seconds and claims are close.
+        seeds: of observed labels and training of each of its runs; ten where a run takes seconds
+            and claims are close.
         together: how the seeds are shown.
         printed: what the paper's text says of the figure's numbers.
         notes: what was chosen here.
@@ -240,7 +246,8 @@ def to_svg(make: Callable[[], Figure], **options) -> bytes:
         options: of matplotlib's `savefig`.
 
     Returns:
-        The content of an SVG file on white, for light and dark pages; the same for the same picture.
+        The content of an SVG file on white, for light and dark pages; the same for the same
+        picture.
     """
     svg = io.BytesIO()
     with style.context(['default', STYLE]):
@@ -297,8 +304,8 @@ def _title(about: dict, width: int) -> list[str]:
     acted = [part['exercised'] for part in parts if part.get('exercised') is not None]
     if not all(acted):
         lines.append(
-            f"not exercised in {acted.count(0)} of {len(acted)} run{'s' * (len(acted) > 1)}: the epoch was "
-            "chosen before the method's own mechanism began"
+            f"not exercised in {acted.count(0)} of {len(acted)} run{'s' * (len(acted) > 1)}: the "
+            "epoch was chosen before the method's own mechanism began"
         )
     return [short for line in lines for short in textwrap.wrap(line, width)]
 
@@ -423,9 +430,11 @@ def grid(
     across: tuple[str, tuple],
     special: tuple[str, tuple],
 ) -> Figure:
-    """Draw the mAP over two varied values, its mean over seeds, with a frame around the one that validation chooses.
+    """Draw the mAP over two varied values, its mean over seeds, with a frame around the one that
+    validation chooses.
 
-    A step of colour is the least difference that two means need to be told apart, so that what looks alike is alike.
+    A step of colour is the least difference that two means need to be told apart, so that what
+    looks alike is alike.
 
     Args:
         collected: the figure's arrays, test_map and val_map.
@@ -564,11 +573,13 @@ def bands(
     shown: tuple[int, ...],
     top: float | None = None,
 ) -> Figure:
-    """Draw medians of groups of labels over epochs with their quartiles, a mean over seeds, and each seed's median.
+    """Draw medians of groups of labels over epochs with their quartiles, a mean over seeds, and
+    each seed's median.
 
     Args:
         collected: the figure's arrays.
-        series: names of the columns, with a row for each data set; of a single one the data sets are the columns.
+        series: names of the columns, with a row for each data set; of a single one the data sets
+            are the columns.
         array: what is drawn, (epochs, groups, 3).
         label: of the vertical axis.
         shown: which of `measuring.GROUPS`.
@@ -685,7 +696,9 @@ def forest(claims: pd.DataFrame) -> bytes:
 
 
 def _lines(claims: pd.DataFrame):
-    "A dict for each line: text, height in lines of text, whether it is of all places, and what `report` gives."
+    """A dict for each line: text, height in lines of text, whether it is of all places, and what
+    `report` gives.
+    """
     for claim in claims.itertuples():
         whole, *places = json.loads(claim.forest)
         text = textwrap.wrap(claim.claim, 62)

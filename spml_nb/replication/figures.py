@@ -116,7 +116,8 @@ def description(paper: str, figure: str | int) -> dict[str, str]:
         figure: one of `figures(paper)`.
 
     Returns:
-        caption, printed and notes, where there is something to say; the notes end with the protocol on photos.
+        caption, printed and notes, where there is something to say; the notes end with the protocol
+        on photos.
 
     Raises:
         SpmlError: for another paper or figure.
@@ -138,9 +139,10 @@ def _protocol(about: drawing.PaperFigure) -> str:
         f'. {about.together}' if len(about.seeds) > 1 else '.'
     )
     return (
-        f"Suite photos: {', '.join(data)}; a head on frozen features of {given['config']['backbone']}, batches of "
-        f"{given['config']['batch_size']}; learning rate and hyper-parameters that are not varied from a search of "
-        f"{given['draws']} draws, they and the epoch chosen by mAP on fully labelled validation images. "
+        f"Suite photos: {', '.join(data)}; a head on frozen features of "
+        f"{given['config']['backbone']}, batches of {given['config']['batch_size']}; learning rate "
+        f"and hyper-parameters that are not varied from a search of {given['draws']} draws, they "
+        "and the epoch chosen by mAP on fully labelled validation images. "
         f'Seeds: {seeds}'
     )
 
@@ -250,7 +252,8 @@ def needed(
         figure: as in `parts`; None for all figures.
 
     Returns:
-        The runs of the searches, and the runs of the figure that the finished searches have chosen; each run once.
+        The runs of the searches, and the runs of the figure that the finished searches have chosen;
+        each run once.
 
     Raises:
         SpmlError: as `parts`.
@@ -288,7 +291,8 @@ def arrays_file(paper: str, figure: str | int, suite: str) -> Path:
 
 
 def collect(paper: str, figure: str | int, suite: str, finished: pd.DataFrame) -> Path | None:
-    """Gather a figure's arrays from the finished runs into a file. It only warns of a run that cannot be read.
+    """Gather a figure's arrays from the finished runs into a file. It only warns of a run that
+    cannot be read.
 
     Args:
         paper, figure, suite, finished: as in `parts`.
@@ -396,7 +400,8 @@ def sweep(
         launch: jobs, engine and address, as in `sweeps.run`.
 
     Returns:
-        As from `sweeps.run`, with a row for each observed run too; as from `sweeps.plan` for a dry run.
+        As from `sweeps.run`, with a row for each observed run too; as from `sweeps.plan` for a dry
+        run.
 
     Raises:
         SpmlError: as `needed`.
@@ -454,7 +459,8 @@ def _observe(configs: dict[str, Config], tell: Callable) -> pd.DataFrame:
             except SpmlError as error:
                 message = str(error)
             tell(
-                f'{k}/{len(configs)} observed  {run.folder.name}{"  failed: " + message if message else ""}'
+                f'{k}/{len(configs)} observed  '
+                f'{run.folder.name}{"  failed: " + message if message else ""}'
             )
         rows.append(
             (run.config, f'observed/{run.folder.name}', 'done' if run.done else 'failed', message)

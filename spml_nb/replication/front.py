@@ -280,7 +280,8 @@ _WORDS = dict(
 
 
 def standing(known: pd.DataFrame) -> dict[tuple[str, str], dict[str, statistics.Scores]]:
-    """Test mAP of every method that learns from single positives, in the picture or not, on each head it was given.
+    """Test mAP of every method that learns from single positives, in the picture or not, on each
+    head it was given.
 
     Args:
         known: as from `tables.record`.
@@ -363,7 +364,8 @@ def findings(measured: pd.DataFrame, levels: dict, sources: pd.DataFrame) -> str
         levels: as from `standing`.
         sources: as from `by_source`.
 
-    Returns: a list in Markdown, one question a point, on the methods that learn from single positives; '' without runs.
+    Returns: a list in Markdown, one question a point, on the methods that learn from single
+        positives; '' without runs.
     """
     ran = measured[(measured.n > 1) & measured.exercised.eq(True) & measured.full.eq(False)]
     if not len(ran):
@@ -392,7 +394,9 @@ _PLAIN = ('an', 'linear')
 
 
 def _highest(levels: dict) -> str:
-    "The method with the highest mAP, what its head has to do with it, its lead, and the same with a linear head."
+    """The method with the highest mAP, what its head has to do with it, its lead, and the same with
+    a linear head.
+    """
     over = {
         each: _lead(levels, each, _PLAIN) for each in levels if each != _PLAIN and _PLAIN in levels
     }
@@ -402,8 +406,9 @@ def _highest(levels: dict) -> str:
     top, linear = order[0], [each for each in order if each[1] == 'linear']
     same = over.get(('an', head_of_an(top[1])))
     said = (
-        f"Of {len({loss for loss, _ in order} - {'an'})} methods on {len(levels[top])} sets of photos, "
-        f"{len({loss for loss, head in order if head == 'cosine'} - {'an'})} of them on HML's cosine head too, "
+        f"Of {len({loss for loss, _ in order} - {'an'})} methods on {len(levels[top])} sets of "
+        f"photos, {len({loss for loss, head in order if head == 'cosine'} - {'an'})} of them on "
+        "HML's cosine head too, "
         f'{_name(*top)} has the highest mAP: {over[top]} over plain AN, the mean over these sets'
     )
     if same:
@@ -420,7 +425,10 @@ def _ahead(levels: dict, order: list) -> str:
         return ''
     lead = _lead(levels, *order[:2])
     told = 'is told apart from it' if lead.low > 0 else 'is not told apart from it'
-    return f'The next, {_name(*order[1])}, is {lead.mean:.1f} ± {lead.half_width:.1f} below and {told}. '
+    return (
+        f'The next, {_name(*order[1])}, is {lead.mean:.1f} ± {lead.half_width:.1f} below and '
+        f'{told}. '
+    )
 
 
 def _lead(levels: dict, one: tuple, other: tuple) -> statistics.Effect:
@@ -447,9 +455,10 @@ def _who(decided: dict[str, statistics.Decision], learning: int, sets: int) -> s
         if word in words or word == statistics.WORDS[0]
     }
     return (
-        f'The picture shows {learning} methods that learn from single positives. For {len(decided)} of them the '
-        f"method's own mechanism was at work on {sets} sets of photos; over AN on the same head, over these sets "
-        f"together, {', '.join(counts.values())}."
+        f'The picture shows {learning} methods that learn from single positives. For '
+        f'{len(decided)} of them the '
+        f"method's own mechanism was at work on {sets} sets of photos; over AN on the same head, "
+        f"over these sets together, {', '.join(counts.values())}."
     )
 
 
@@ -570,9 +579,10 @@ def _cell(line) -> str:
 
 
 _FOUND = (
-    '**What was found.** *AN*, assume negative, takes every unknown label for a negative; *plain AN* does so '
-    'with a linear head. (A head is what is trained on frozen features.) Gains are points of mAP ± half the 95 % '
-    'interval over seeds and test images; the settings that validation chose are taken as given ([another choice '
+    '**What was found.** *AN*, assume negative, takes every unknown label for a negative; *plain '
+    'AN* does so with a linear head. (A head is what is trained on frozen features.) Gains are '
+    'points of mAP ± half the 95 % interval over seeds and test images; the settings that '
+    'validation chose are taken as given ([another choice '
     "of AN's rate](outputs/README.md#the-choice-of-the-rate)). "
 )
 
@@ -597,15 +607,14 @@ def part(measured: pd.DataFrame, levels: dict, sources: pd.DataFrame, picture: s
     text = (
         'Rings are the papers’ gains over AN on VOC, COCO, NUS-WIDE and CUB. Dots are ours, on '
         'the photos that stand in for these, over AN on the same head. Crosses are ours over '
-        'plain AN, on a linear head, which is how HML’s published gain is taken. The table '
-        'gives our gain over the baseline that the paper uses (in brackets: over the other one '
-        'where both differ). Not exercised: in most runs the best epoch came before the '
-        'method’s own mechanism '
-        'began. \\*Two-way is trained with all labels; its gains are over binary cross-entropy weighted by class '
-        'frequencies (in brackets: unweighted). EPR and ROLE are told how many positives a '
-        'photo has on average. EM/APL’s numbers are those that OPML’s Table II copies. '
-        f'{published.UNCOUNTED}OPML’s own runs have no AN: their gains and ours are over its '
-        'ZLPR (in brackets: over AN) and left out of the last two answers. '
+        'plain AN, on a linear head, which is how HML’s published gain is taken. The table gives '
+        'our gain over the baseline that the paper uses (in brackets: over the other one where '
+        'both differ). Not exercised: in most runs the best epoch came before the method’s own '
+        'mechanism began. \\*Two-way is trained with all labels; its gains are over binary '
+        'cross-entropy weighted by class frequencies (in brackets: unweighted). EPR and ROLE are '
+        'told how many positives a photo has on average. EM/APL’s numbers are those that OPML’s '
+        f'Table II copies. {published.UNCOUNTED}OPML’s own runs have no AN: their gains and ours '
+        'are over its ZLPR (in brackets: over AN) and left out of the last two answers. '
         f'{site.protocol(SUITE)}{missing}'
     )
     image = f'![What each method gains over assume negative, as published and here]({picture})'
@@ -618,14 +627,14 @@ def write(root: Path | None = None) -> list[Path]:
     """Make `outputs/front.svg`, and the part of README.md between the marks.
 
     Args:
-        root: the folder that has README.md and outputs/, unset: where the setting `outputs` lies. A folder without
-            README.md, or with one that has no marks, gets the picture alone.
+        root: the folder that has README.md and outputs/, unset: where the setting `outputs` lies. A
+            folder without README.md, or with one that has no marks, gets the picture alone.
 
     Returns: the files that changed.
 
     Raises:
-        SpmlError: for a damaged table of record, a file that cannot be written, or marks that do not enclose one part
-            (then nothing changes).
+        SpmlError: for a damaged table of record, a file that cannot be written, or marks that do
+            not enclose one part (then nothing changes).
     """
     outputs = settings.path('outputs') if root is None else Path(root) / 'outputs'
     readme = outputs.parent / 'README.md'
@@ -657,7 +666,8 @@ def around(readme: Path, begin: str = BEGIN, end: str = END) -> tuple[str, str] 
         return None
     if counts != (1, 1) or text.index(end) < text.index(begin):
         raise SpmlError(
-            f'{readme} has {begin} {counts[0]} times and {end} {counts[1]} times; needed: each once, in '
-            'this order, around the part that is written anew. Put them back; the file stays as it is.'
+            f'{readme} has {begin} {counts[0]} times and {end} {counts[1]} times; needed: each '
+            'once, in this order, around the part that is written anew. Put them back; the file '
+            'stays as it is.'
         )
     return text.partition(begin)[0], text.partition(end)[2]

@@ -60,7 +60,8 @@ def group_masks(z: np.ndarray, true: np.ndarray) -> list[np.ndarray]:
 
 
 class Notes:
-    """What a network makes of the training labels while it trains: an `on_step` of `training.train`.
+    """What a network makes of the training labels while it trains: an `on_step` of
+    `training.train`.
 
     Attributes:
         steps: [sum of the loss of annotated positives, how many there are] for each batch.
@@ -100,7 +101,9 @@ class Notes:
         write_arrays(trainer.run.folder / 'observed.npz', self.arrays())
 
     def arrays(self) -> dict[str, np.ndarray]:
-        "annotated (epochs·POINTS,) loss, NaN where there was none; logit, probability (epochs, 3 groups, 3 quantiles)."
+        """annotated (epochs·POINTS,) loss, NaN where there was none; logit, probability (epochs, 3
+        groups, 3 quantiles).
+        """
         epochs = np.array_split(np.array(self.steps), len(self.epochs))
         chunks = [np.sum(chunk, 0) for epoch in epochs for chunk in np.array_split(epoch, POINTS)]
         annotated = np.array([total / n if n else np.nan for total, n in chunks], np.float32)
@@ -122,7 +125,8 @@ def observed_run(config: Config) -> Run:
 
 
 def observe(config: Config) -> Run:
-    """Train a run and take `Notes`. It is resumed if it was interrupted, and left as it is if it is done.
+    """Train a run and take `Notes`. It is resumed if it was interrupted, and left as it is if it is
+    done.
 
     Args:
         config: any.
@@ -158,8 +162,9 @@ def opened(run: Run, part: str = 'train') -> Opened:
         part: 'train', 'val' or 'test', what is looked at.
 
     Returns:
-        As from `training.rebuild`, the features of a head in its `source`, and `task`: its data, with observed labels;
-        `index`: (n,) rows of the part; `true`: their true labels, (n, C) in {1, 0, −1}.
+        As from `training.rebuild`, the features of a head in its `source`, and `task`: its data,
+        with observed labels; `index`: (n,) rows of the part; `true`: their true labels, (n, C) in
+        {1, 0, −1}.
 
     Raises:
         SpmlError: if its files are damaged.
@@ -223,8 +228,8 @@ def pictures(
         flags: (n, C) a number for each entry, kept as `kinds`.
 
     Returns:
-        images (k, s, s, 3) uint8; maps (k, 3, h, w) uint8, each up to 255; names (k, 3), '' for no map;
-        kinds (k, 3) int8.
+        images (k, s, s, 3) uint8; maps (k, 3, h, w) uint8, each up to 255; names (k, 3), '' for no
+        map; kinds (k, 3) int8.
     """
     rows = []
     for k, classes in chosen:

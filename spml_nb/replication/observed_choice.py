@@ -182,8 +182,8 @@ def score_thresholds(
         seed: as in `choose_thresholds`.
 
     Returns:
-        {'f1_WAY': micro-F1 in percent, the mean over samples}; 'named_WAY' and 'none_WAY' of some: labels a photo, and
-        the percentage of photos without any.
+        {'f1_WAY': micro-F1 in percent, the mean over samples}; 'named_WAY' and 'none_WAY' of some:
+        labels a photo, and the percentage of photos without any.
     """
     ways = choose_thresholds(val, observed, true_val, seed)
     line = {
@@ -272,14 +272,16 @@ def folder() -> Path:
 
 
 def examine(name: str, config: Config) -> dict:
-    """Train a run, score it by every rule and way, and keep the line and the validation scores in `folder()`.
+    """Train a run, score it by every rule and way, and keep the line and the validation scores in
+    `folder()`.
 
     Args:
         name, config: as from `plan`.
 
     Returns:
-        {column: value}: dataset, loss, draw, seed, seconds; for each rule its value on validation in percent,
-        RULE_epoch and RULE_test (test mAP in percent at that epoch); what `score_thresholds` gives.
+        {column: value}: dataset, loss, draw, seed, seconds; for each rule its value on validation
+        in percent, RULE_epoch and RULE_test (test mAP in percent at that epoch); what
+        `score_thresholds` gives.
     """
     file = folder() / f'{name}.json'
     if file.is_file():
@@ -320,8 +322,9 @@ def count_photos(lines: pd.DataFrame) -> pd.DataFrame:
         lines: those of one set of photos and seed, as from `examine`.
 
     Returns:
-        DataFrame, a row for each of `PHOTOS`: dataset, seed, photos, right (percentage of samples that find a run
-        within half a point of the best), lost and worst (mean and largest loss over samples, in points of test mAP).
+        DataFrame, a row for each of `PHOTOS`: dataset, seed, photos, right (percentage of samples
+        that find a run within half a point of the best), lost and worst (mean and largest loss over
+        samples, in points of test mAP).
     """
     dataset, seed = lines.dataset.iloc[0], int(lines.seed.iloc[0])
     task = make_task(plan(dataset, seed)[0][1])
@@ -366,7 +369,8 @@ def sweep(
     engine: str = 'local',
     address: str | None = None,
 ) -> pd.DataFrame:
-    """Train what is still missing and write it into the record; it can be stopped and given again at any time.
+    """Train what is still missing and write it into the record; it can be stopped and given again
+    at any time.
 
     Args:
         datasets: some of `DATASETS`; none: all of them.
@@ -429,7 +433,8 @@ def read(name: str = FILE) -> pd.DataFrame:
 
 
 def collect() -> pd.DataFrame:
-    """Add the finished runs in `folder()` to the record, and the samples of photos of every set and seed that is whole.
+    """Add the finished runs in `folder()` to the record, and the samples of photos of every set and
+    seed that is whole.
 
     Returns:
         The record.
@@ -471,8 +476,10 @@ def count_losses(lines: pd.DataFrame) -> pd.DataFrame:
         lines: as from `read`; a set and seed counts when it is whole.
 
     Returns:
-        DataFrame: dataset, seed, rule, within (mean over methods) and pick (over all runs), points of test mAP lost,
-        loss (the method that is picked), correlation (Spearman's, of the rule's value and the test mAP over all runs).
+        DataFrame: dataset, seed, rule, within (mean over methods) and pick (over all runs), points
+            of test mAP lost,
+        loss (the method that is picked), correlation (Spearman's, of the rule's value and the test
+        mAP over all runs).
     """
     rows = []
     for (dataset, seed), part in lines.groupby(['dataset', 'seed']):
@@ -509,8 +516,9 @@ def average_losses(losses: pd.DataFrame, column: str) -> pd.DataFrame:
         column: 'within', 'pick' or 'correlation'.
 
     Returns:
-        DataFrame, a row for each of `RULES`, a column for each set of photos (means over seeds), 'mean' (over sets),
-        and 'worst' (the largest of one set and seed; for a correlation the lowest).
+        DataFrame, a row for each of `RULES`, a column for each set of photos (means over seeds),
+        'mean' (over sets), and 'worst' (the largest of one set and seed; for a correlation the
+        lowest).
     """
     names = [name for name in DATASETS if name in set(losses.dataset)]
     table = losses.pivot_table(column, 'rule', 'dataset', sort=False).reindex(
@@ -544,8 +552,8 @@ def average_thresholds(lines: pd.DataFrame) -> pd.DataFrame:
         lines: as from `read`.
 
     Returns:
-        DataFrame, a row for each of `WAYS`, a column for each set of photos (percent, means over methods and seeds,
-        each with the draw that `TAKEN` chooses), and 'mean'.
+        DataFrame, a row for each of `WAYS`, a column for each set of photos (percent, means over
+        methods and seeds, each with the draw that `TAKEN` chooses), and 'mean'.
     """
     chosen = lines.loc[lines.groupby(['dataset', 'seed', 'loss'])[TAKEN].idxmax()]
     names = [name for name in DATASETS if name in set(chosen.dataset)]
@@ -560,8 +568,9 @@ def count_names(lines: pd.DataFrame) -> pd.DataFrame:
         lines: as from `read`.
 
     Returns:
-        DataFrame by set of photos: named_lee_liu and named_observed_f1 (labels a photo), none_lee_liu and
-        none_observed_f1 (percentage of photos without any), as in `average_thresholds`.
+        DataFrame by set of photos: named_lee_liu and named_observed_f1 (labels a photo),
+        none_lee_liu and none_observed_f1 (percentage of photos without any), as in
+        `average_thresholds`.
     """
     chosen = lines.loc[lines.groupby(['dataset', 'seed', 'loss'])[TAKEN].idxmax()]
     return chosen.groupby('dataset')[
@@ -577,8 +586,9 @@ def average_photos(photos: pd.DataFrame) -> pd.DataFrame:
         photos: as from `read(FILE_PHOTOS)`.
 
     Returns:
-        DataFrame by number of photos: right (percentage of samples within half a point of the best), lost (mean, points
-        of test mAP) and worst (the mean loss of the set and seed where it is largest).
+        DataFrame by number of photos: right (percentage of samples within half a point of the
+        best), lost (mean, points of test mAP) and worst (the mean loss of the set and seed where it
+        is largest).
     """
     by_size = photos.groupby(photos.photos.astype(int))
     return pd.DataFrame(

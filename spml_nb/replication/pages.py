@@ -72,7 +72,9 @@ def block(whole: Table) -> str:
 
 
 def _leaders(tidy: pd.DataFrame) -> str:
-    "The highest row in the paper and here, of those `site.alike`, for each column with both numbers in two or more."
+    """The highest row in the paper and here, of those `site.alike`, for each column with both
+    numbers in two or more.
+    """
     both, lines = site.alike(tidy).dropna(subset=['published', 'ours']), []
     if both.groupby('column')[['metric', 'dataset']].nunique().max().max() > 1:
         return ''
@@ -85,8 +87,10 @@ def _leaders(tidy: pd.DataFrame) -> str:
             lines.append(f'{escape(column)}: {both_say}')
     return (
         (
-            'Highest row, in the paper → here, of those that have both numbers and learn from the same labels, without '
-            f"cells that were not exercised, by the mean alone, however small the lead. {'; '.join(lines)}."
+            'Highest row, in the paper → here, of those that have both numbers and learn from the '
+            'same labels, without '
+            "cells that were not exercised, by the mean alone, however small the lead. "
+            f"{'; '.join(lines)}."
         )
         if lines
         else ''
@@ -109,8 +113,9 @@ def _photos() -> str:
     "Our sets, counted as the papers count theirs."
     counted = published.photos().reset_index().astype(str).rename(columns=str.capitalize)
     return (
-        'The photos that runs of ours are about (used: classes with enough positives; positives: labels of a '
-        f'training photo among them):\n\n{files.grid([[*counted], *counted.to_numpy().tolist()])}'
+        'The photos that runs of ours are about (used: classes with enough positives; positives: '
+        'labels of a training photo among '
+        f'them):\n\n{files.grid([[*counted], *counted.to_numpy().tolist()])}'
     )
 
 
@@ -123,15 +128,17 @@ def markdown(whole: Table) -> str:
         said = f'{conditions}\n\n{_READING}\n\n## Photos'
     notes = f'\n## Notes\n{_notes(whole)}' if whole.notes() else ''
     return (
-        f"# {about['venue']}, Table {whole.number}: {escape(whole.title)}\n\n{escape(about['title'])}. {said}\n"
+        f"# {about['venue']}, Table {whole.number}: "
+        f"{escape(whole.title)}\n\n{escape(about['title'])}. {said}\n"
         f'{block(whole)}{notes}'
     )
 
 
 _READING = (
-    'Each cell: published / ours as mean ± half the 95 % interval over seeds (how many); gain over the row of AN in '
-    'the same column (of binary cross-entropy where all labels are known), published / ours ± half the 95 % interval '
-    'over seeds and test images. Levels on other data are not compared.'
+    'Each cell: published / ours as mean ± half the 95 % interval over seeds (how many); gain '
+    'over the row of AN in the same column (of binary cross-entropy where all labels are known), '
+    'published / ours ± half the 95 % interval over seeds and test images. Levels on other data '
+    'are not compared.'
 )
 
 
@@ -166,7 +173,8 @@ class Picture:
 
     Attributes:
         svg: the picture, None where it is not shown.
-        words: what it shows, where it is and under which conditions its runs were made, as Markdown.
+        words: what it shows, where it is and under which conditions its runs were made, as
+            Markdown.
     """
 
     LIMIT = 48_000  # bytes, so that a notebook with all figures of a paper stays small
@@ -203,8 +211,8 @@ def claim_table(
         known: as from `record`.
         at_hand: the paper's tables, unset: made here.
 
-    Returns: DataFrame, one row per claim, as from `claims.report`, and command (what decides more of its places,
-        '' if nothing does).
+    Returns: DataFrame, one row per claim, as from `claims.report`, and command (what decides more
+        of its places, '' if nothing does).
 
     Raises:
         SpmlError: for another paper.
@@ -224,7 +232,9 @@ def claim_table(
 
 
 def _claim_command(claim: claims.Claim, todo: set[str], known: pd.DataFrame) -> str:
-    "What runs a claim, '' if no table or figure is about it that needs runs, or arrays that the claim is read from."
+    """What runs a claim, '' if no table or figure is about it that needs runs, or arrays that the
+    claim is read from.
+    """
     paper = claim.paper
     if claim.tables:
         return ' && '.join(
@@ -255,45 +265,53 @@ def claim_section(paper: str, known: pd.DataFrame) -> str:
     Raises:
         SpmlError: for another paper.
     """
-    return f"{_claim_grid('ours', claim_table(paper, known))}\n{escape(site.protocol(SUITE))} {_SEEDS}\n"
+    return (
+        f"{_claim_grid('ours', claim_table(paper, known))}\n{escape(site.protocol(SUITE))} "
+        f"{_SEEDS}\n"
+    )
 
 
 def claim_markdown(whole: pd.DataFrame) -> str:
-    """The claims as a page for a forge. Args: whole: as from `claim_table`, for all papers. Returns: Markdown."""
+    """The claims as a page for a forge. Args: whole: as from `claim_table`, for all papers.
+    Returns: Markdown.
+    """
     return f'{_CLAIMS}\n{SUITE}: {escape(site.protocol(SUITE))} {_SEEDS}\n' + ''.join(
-        f"\n## {escape(published.read(paper)['title'])}\n![The claims as a forest plot]({paper}/claims.svg)\n\n"
+        f"\n## {escape(published.read(paper)['title'])}\n![The claims as a forest "
+        f"plot]({paper}/claims.svg)\n\n"
         f'{_claim_grid(SUITE, part)}'
         for paper, part in whole.groupby('paper', sort=False)
     )
 
 
 _SEEDS = (
-    'Where a line gives other seeds, these hold: what is read from a figure has three and more, what is asked of '
-    'partial labels five. Table 8 of Two-way trains whole networks.'
+    'Where a line gives other seeds, these hold: what is read from a figure has three and more, '
+    'what is asked of partial labels five. Table 8 of Two-way trains whole networks.'
 )
 
 _CLAIMS = (
-    '# Claims of the papers\n\nEach claim is checked on the numbers that the paper prints, and on ours. Ours are '
-    'paired differences over seeds; ± is half the 95 % interval over seeds and test images (over seeds alone for '
-    'claims that are read from a figure, T8 aside), and verdicts are corrected for the number of places (Holm).\n\n'
-    'A *place* is a data set, with a measure or a kind of labels '
-    'where the claim names several; it is named after the photos that were used, "for" the columns of the paper '
-    'that they stand in. A claim is *reproduced*, *not reproduced under this protocol*, of *no difference* (less '
-    'than half a point of mAP), *undecided*, *not run* or *not exercised* (the epoch was chosen before the method’s '
-    'own mechanism began). The mean over the data sets decides, which can be sure where no place alone is; a claim '
-    'about every data set is then reproduced on average. Several places on one set of photos must all hold. '
-    'Behind the word: over how many places the mean is taken, how many decide alone, and the comparison least in '
-    'favour of the claim, with the size of effect that would be found four times in five (*power 80 %*) and the '
-    f'same comparison in the paper’s numbers ({published.UNCOUNTED}: rows of several sources are '
-    'compared there, so that part of it may be the difference of set-ups). *Undecided* can stand '
-    'beside an interval that leaves 0 out, because '
-    'two places contradict each other, or because the correction for the number of places or of comparisons asks '
-    'for more. *No difference* asks that the 90 % interval lies within half a point. One seed decides nothing. '
-    'A place that lacks a method, or has one that was not exercised, is *incomplete* unless the '
-    'others decide it, and its number is of the others. *Inferred* is what a table shows and no '
-    'sentence says. Under *the paper’s numbers* stands at how many places the claim holds there and, if all that is '
-    'compared has a printed deviation, at how many it does so beyond the deviations (Welch’s test). Small type: '
-    'what exactly was checked.\n'
+    '# Claims of the papers\n\nEach claim is checked on the numbers that the paper prints, and on '
+    'ours. Ours are paired differences over seeds; ± is half the 95 % interval over seeds and '
+    'test images (over seeds alone for claims that are read from a figure, T8 aside), and '
+    'verdicts are corrected for the number of places (Holm).\n\nA *place* is a data set, with a '
+    'measure or a kind of labels where the claim names several; it is named after the photos that '
+    'were used, "for" the columns of the paper that they stand in. A claim is *reproduced*, *not '
+    'reproduced under this protocol*, of *no difference* (less than half a point of mAP), '
+    '*undecided*, *not run* or *not exercised* (the epoch was chosen before the method’s own '
+    'mechanism began). The mean over the data sets decides, which can be sure where no place '
+    'alone is; a claim about every data set is then reproduced on average. Several places on one '
+    'set of photos must all hold. Behind the word: over how many places the mean is taken, how '
+    'many decide alone, and the comparison least in favour of the claim, with the size of effect '
+    'that would be found four times in five (*power 80 %*) and the same comparison in the paper’s '
+    f'numbers ({published.UNCOUNTED}: rows of several sources are compared there, so that part of '
+    'it may be the difference of set-ups). *Undecided* can stand beside an interval that leaves 0 '
+    'out, because two places contradict each other, or because the correction for the number of '
+    'places or of comparisons asks for more. *No difference* asks that the 90 % interval lies '
+    'within half a point. One seed decides nothing. A place that lacks a method, or has one that '
+    'was not exercised, is *incomplete* unless the others decide it, and its number is of the '
+    'others. *Inferred* is what a table shows and no sentence says. Under *the paper’s numbers* '
+    'stands at how many places the claim holds there and, if all that is compared has a printed '
+    'deviation, at how many it does so beyond the deviations (Welch’s test). Small type: what '
+    'exactly was checked.\n'
 )
 
 
@@ -422,8 +440,8 @@ class Results(NamedTuple):
     def progress(self) -> dict[str, int]:
         """How far it is.
 
-        Returns: done, todo and total of the cells, as in `Table.progress`; figures, drawn (those with all their parts);
-            and one count for each verdict on claims.
+        Returns: done, todo and total of the cells, as in `Table.progress`; figures, drawn (those
+            with all their parts); and one count for each verdict on claims.
         """
         cells = pd.DataFrame([each.progress(SUITE) for each in self.tables]).sum().to_dict()
         drawn, said = (
@@ -457,9 +475,13 @@ def gather(known: pd.DataFrame | None = None, tell: Callable[[str], None] = prin
         pictures = [draw(paper, number) for number in figures.figures(paper)]
         asked.append(claim_table(paper, known, whole))
         count = pd.concat([one.cells.state for one in whole]).value_counts()
-        cells = f"{count.get('done', 0)} cells done, {count.get('partly', 0)} partly, {count.get('missing', 0)} missing"
+        cells = (
+            f"{count.get('done', 0)} cells done, {count.get('partly', 0)} partly, "
+            f"{count.get('missing', 0)} missing"
+        )
         tell(
-            f'{paper}: {cells}; {sum(figure.done for figure in pictures)} of {len(pictures)} figures'
+            f'{paper}: {cells}; {sum(figure.done for figure in pictures)} of {len(pictures)} '
+            'figures'
         )
         tables += whole
         drawn += pictures

@@ -105,7 +105,8 @@ def merge(*pieces: dict | None) -> dict:
     """Lay mappings over one another.
 
     Args:
-        pieces: dicts or None. A later value wins, dicts are merged key by key, and None removes the key.
+        pieces: dicts or None. A later value wins, dicts are merged key by key, and None removes the
+            key.
 
     Returns: a new dict.
     """
@@ -181,15 +182,15 @@ def cells(paper: str, table: str) -> pd.DataFrame:
         paper: one of `ORDER`.
         table: one of its `tables`.
 
-    Returns: DataFrame with paper, table, row, column, metric (of `METRICS`), unit, mean and std (float, NaN if not
-        printed or lost), lost (bool), printed ('89.42 (0.27)', 'lost', '–' for a dash), decimals (digits after
-        the point, None if they differ), runs (behind a mean, None if unsaid), source (who trained
-        it: a paper's short name), quoted ('quoted from Cole et al. 2021', 'quoted by OPML Table
-        II', '' for a number at first hand), baseline ({'table', 'row'} of another row than AN's
-        that its gain is over, else {}), notes (list of str), dataset, config (dict or None),
-        pretraining (config of the run whose backbone it starts from, or None), search ({field:
-        values the paper chose from}), stand_in ({'batch_size': ...} where photos take the paper's
-        own), no_run (why config is None, else '').
+    Returns: DataFrame with paper, table, row, column, metric (of `METRICS`), unit, mean and std
+        (float, NaN if not printed or lost), lost (bool), printed ('89.42 (0.27)', 'lost', '–' for a
+        dash), decimals (digits after the point, None if they differ), runs (behind a mean, None if
+        unsaid), source (who trained it: a paper's short name), quoted ('quoted from Cole et al.
+        2021', 'quoted by OPML Table II', '' for a number at first hand), baseline ({'table', 'row'}
+        of another row than AN's that its gain is over, else {}), notes (list of str), dataset,
+        config (dict or None), pretraining (config of the run whose backbone it starts from, or
+        None), search ({field: values the paper chose from}), stand_in ({'batch_size': ...} where
+        photos take the paper's own), no_run (why config is None, else '').
 
     Raises:
         SpmlError: for another paper or table.
@@ -414,12 +415,16 @@ PAPERS_DATA = {
 
 
 def run_on(dataset: str) -> str:
-    """A data set as people read it. Args: dataset: its name. Returns: str, the name itself where it has no other."""
+    """A data set as people read it. Args: dataset: its name. Returns: str, the name itself where it
+    has no other.
+    """
     return RUN_ON.get(dataset, dataset)
 
 
 def in_place_of(dataset: str) -> str:
-    """Which of the papers' data sets photos stand for. Args: dataset: a name. Returns: str, '' for none."""
+    """Which of the papers' data sets photos stand for. Args: dataset: a name. Returns: str, '' for
+    none.
+    """
     return ', '.join(PAPERS_DATA[name] for name, (ours, _) in STAND_INS.items() if ours == dataset)
 
 
@@ -445,8 +450,9 @@ STATISTIC = 'a statistic of the data set'  # why a cell of a table has no run
 def photos() -> pd.DataFrame:
     """Our sets of photos, counted as the papers count theirs.
 
-    Returns: DataFrame by name: for (of the papers, '' for none), classes, used (those that runs are about), train, val
-        and test (photos), positives (labels of a training photo, of the classes used).
+    Returns: DataFrame by name: for (of the papers, '' for none), classes, used (those that runs are
+        about), train, val and test (photos), positives (labels of a training photo, of the classes
+        used).
     """
     counted = pd.read_csv(files('spml_nb') / 'assets' / 'photos.csv', index_col='name')
     counted.insert(0, 'for', [in_place_of(name) for name in counted.index])

@@ -6,7 +6,7 @@
 __all__ = ['SEEDS', 'MEASURED', 'resampled', 'compared', 'resample']
 
 # %% ../../nbs/replication/resampling.ipynb #ddfb9254
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -70,18 +70,26 @@ def compared(known: pd.DataFrame) -> dict[str, list[Config]]:
         known: as from `tables.record`.
 
     Returns:
-        {name: runs of `SEEDS`}, the name being the key of the first run and a metric, as in `statistics.image_error`.
+        {name: runs of `SEEDS`}, the name being the key of the first run and a metric, as in
+        `statistics.image_error`.
     """
-    found = {}
-
-    def add(configs, metric):
+    compared_runs = {}
+    for configs, metric in _cells_with_runs(known):
         runs = [
             c for c in configs if c.seed in SEEDS and c.regime == 'linear' and c.head != 'labelwise'
         ]
         if runs and metric in MEASURED and known.index.isin(map(key, runs)).sum() == len(SEEDS):
-            found[f'{key(configs[0])} {metric}'] = runs
+            compared_runs[f'{key(configs[0])} {metric}'] = runs
+    return compared_runs
 
-    def claimed(operand):
+
+def _cells_with_runs(known: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
+    "The runs and the metric of each cell of a table, operand of a claim and row of the board."
+    for paper in published.papers():
+        for number in published.tables(paper):
+            for cell in published.cells(paper, number).to_dict('records'):
+                yield tables.finals(tables.plan(cell, SUITE), known), cell['metric']
+    for operand in _operands():
         cell = {
             'paper': operand.paper,
             'metric': 'mAP',
@@ -89,22 +97,26 @@ def compared(known: pd.DataFrame) -> dict[str, list[Config]]:
             'search': {},
             'pretraining': None,
             'no_run': '',
-            **({'dataset': operand.config['dataset']} if operand.config else {}),
+            'dataset': operand.config['dataset'],
         }
-        if operand.config:
-            add(tables.finals(tables.plan(cell, SUITE), known), 'mAP')
-        return claims.Number({})
-
-    for paper in published.papers():
-        for number in published.tables(paper):
-            for cell in published.cells(paper, number).to_dict('records'):
-                add(tables.finals(tables.plan(cell, SUITE), known), cell['metric'])
-    for claim in claims.claims():
-        claim.places(claimed)
+        yield tables.finals(tables.plan(cell, SUITE), known), 'mAP'
     for dataset in search.SUITES[SUITE]['datasets']:
         for row in search.rows_of(SUITE):
-            add(search.finals(row, SUITE, dataset, known), 'mAP')
-    return found
+            yield search.finals(row, SUITE, dataset, known), 'mAP'
+
+
+def _operands() -> list:
+    "What the claims compare, where it has a run."
+    operands = []
+
+    def note(operand):
+        if operand.config:
+            operands.append(operand)
+        return claims.Number({})
+
+    for claim in claims.claims():
+        claim.places(note)
+    return operands
 
 
 MEASURED = ('mAP', 'mAP@class', 'mAP@sample', 'micro-F1', 'macro-F1')

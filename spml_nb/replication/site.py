@@ -72,8 +72,10 @@ _REGIMES = {'linear': 'a head on frozen features', 'finetune': 'the whole networ
 _CHOSEN_ON = 'fully labelled validation images'
 
 _FROM_SCRATCH = (
-    'Run on Corel 5k, each photo with its theme as the one label: a network of 170,000 parameters from random weights, '
-    "3 seeds, by the paper's recipe made small; its learning rate is that of five with the best mAP on validation "
+    'Run on Corel 5k, each photo with its theme as the one label: a network of 170,000 parameters '
+    'from random weights, '
+    "3 seeds, by the paper's recipe made small; its learning rate is that of five with the best "
+    "mAP on validation "
     'images, its epoch the last.'
 )
 
@@ -123,8 +125,9 @@ def headline(suite: str, data: Iterable[str]) -> str:
     )
     on = '; '.join(map(published.run_on, data))
     return (
-        f"Run on {on}: {_REGIMES[config['regime']]} of {config['backbone']}, {max(seeds.values())} seeds{fewer}, "
-        f"after a search of {given['draws']} runs for every method; settings and epoch are those with the best mAP "
+        f"Run on {on}: {_REGIMES[config['regime']]} of {config['backbone']}, {max(seeds.values())} "
+        f"seeds{fewer}, after a search of {given['draws']} runs for every method; settings and "
+        "epoch are those with the best mAP "
         f'on {_CHOSEN_ON}.'
     )
 
@@ -132,8 +135,9 @@ def headline(suite: str, data: Iterable[str]) -> str:
 def alike(tidy: pd.DataFrame) -> pd.DataFrame:
     """The cells of a table whose order says something.
 
-    Left out are cells that no run fills or that were not exercised, rows that learn from other labels than most of
-    their column, such as all labels, and, in each column, runs that stand in a row above already.
+    Left out are cells that no run fills or that were not exercised, rows that learn from other
+    labels than most of their column, such as all labels, and, in each column, runs that stand in a
+    row above already.
 
     Args:
         tidy: cells of a suite, as in `tables.Table.cells` or its csv file.
@@ -184,14 +188,15 @@ def ranking(tidy: pd.DataFrame) -> str:
         f', 95 % interval {low} to {high}' if most > 7 else f'; {most} are too few for an interval'
     )
     return (
-        'Rank correlation of the methods that learn from the same labels (without cells that were not exercised; '
-        'runs shown twice count once), paper and ours, all columns together: '
+        'Rank correlation of the methods that learn from the same labels (without cells that were '
+        'not exercised; runs shown twice count once), paper and ours, all columns together: '
         f'{rho}{interval}.'
     )
 
 
 def lacking(part: pd.DataFrame) -> str:
-    """What cells have in common: no run, runs without a number, or a mechanism that did not act: those are named.
+    """What cells have in common: no run, runs without a number, or a mechanism that did not act:
+    those are named.
 
     Args:
         part: cells of a suite with the same `why`.

@@ -86,7 +86,8 @@ def seed_draws(n: int, repeats: int = 1000) -> tuple[np.ndarray, np.ndarray]:
 def seed_interval(
     values: np.ndarray, weights: np.ndarray, n: int
 ) -> tuple[np.ndarray | float, np.ndarray | float]:
-    """The 95 % interval from bootstrap samples of seeds, at percentiles that are expanded because seeds are few.
+    """The 95 % interval from bootstrap samples of seeds, at percentiles that are expanded because
+    seeds are few.
 
     Args:
         values: (R, ...), what each sample gives.
@@ -94,8 +95,9 @@ def seed_interval(
         n: number of seeds.
 
     Returns:
-        Its ends, each (...); NaN for one seed. With five seeds it covers the truth 92 times in a hundred, with three
-        still only 75 times, since no sample lies beyond the lowest and the highest seed.
+        Its ends, each (...); NaN for one seed. With five seeds it covers the truth 92 times in a
+        hundred, with three still only 75 times, since no sample lies beyond the lowest and the
+        highest seed.
 
     Source: Efron (1979); Hesterberg (2015) for the percentiles.
     """
@@ -159,10 +161,12 @@ SAMPLE_SD = {'voc12_animals': 0.30, 'coco18': 0.50}  # the same in mAP@sample
 
 
 def image_sd(dataset: str, metric: str = 'mAP') -> float:
-    """How much the choice of the test images moves the difference of two methods, where it was not measured.
+    """How much the choice of the test images moves the difference of two methods, where it was not
+    measured.
 
     Args:
-        dataset: name of a data set; one that was not measured counts as the one where it is largest.
+        dataset: name of a data set; one that was not measured counts as the one where it is
+            largest.
         metric: of `published.METRICS`; only 'mAP@sample' has numbers of its own.
 
     Returns:
@@ -220,8 +224,8 @@ def resampled_auc(scores: np.ndarray, targets: np.ndarray, draws: np.ndarray) ->
         draws: (R, N), as from `image_draws`.
 
     Returns:
-        (R,) percent; a class without a positive or a negative in a sample is left out of that sample's mean, and a
-        sample without any class counts as chance, 50.
+        (R,) percent; a class without a positive or a negative in a sample is left out of that
+        sample's mean, and a sample without any class counts as chance, 50.
 
     Raises:
         SpmlError: for shapes that do not belong together.
@@ -259,8 +263,8 @@ def _of_same_images(scores, targets, draws):
     scores, targets = matrix(scores, 'scores'), matrix(targets, 'targets')
     if scores.shape != targets.shape or draws.shape[1] != len(scores):
         raise SpmlError(
-            f'scores {scores.shape}, targets {targets.shape} and draws {draws.shape} must be of the same '
-            'images.'
+            f'scores {scores.shape}, targets {targets.shape} and draws {draws.shape} must be of '
+            'the same images.'
         )
     return scores, targets
 
@@ -271,13 +275,17 @@ LEVEL = 0.05
 
 
 def number(value: float, form: str) -> str:
-    """A number as text. Args: value; form: as in `format`. Returns: str, '' for NaN; 0 has no minus."""
+    """A number as text. Args: value; form: as in `format`. Returns: str, '' for NaN; 0 has no
+    minus.
+    """
     text = '' if math.isnan(value) else f'{value:{form}}'
     return text[1:] if re.fullmatch('-[0.]+', text) else text
 
 
 def signed(value: float, form: str = '+.1f') -> str:
-    """A number with its sign (+ for 0). Args: value; form: as in `format`, with a '+'. Returns: str, '' for NaN."""
+    """A number with its sign (+ for 0). Args: value; form: as in `format`, with a '+'. Returns:
+    str, '' for NaN.
+    """
     return number(value, form.replace('+', '+z')).replace('-', '−')
 
 
@@ -321,9 +329,10 @@ def effect(
 
     Args:
         differences: S differences, one per seed, in points of mAP.
-        resampled: (S, R), the same differences on R bootstrap samples of the test images. All seeds share the
-            samples. None: `image_error` takes its place.
-        image_error: standard error that the test images alone give the mean, in points of mAP, as from `image_sd`.
+        resampled: (S, R), the same differences on R bootstrap samples of the test images. All seeds
+            share the samples. None: `image_error` takes its place.
+        image_error: standard error that the test images alone give the mean, in points of mAP, as
+            from `image_sd`.
 
     Returns:
         Effect. With one seed only the mean is known: every other number is NaN.
@@ -336,7 +345,8 @@ def effect(
         raise SpmlError('no differences: train both methods with the same seeds first.')
     if resampled is not None and len(resampled) != len(d):
         raise SpmlError(
-            f'{len(d)} differences and {len(resampled)} rows of resampled ones: give one row per seed.'
+            f'{len(d)} differences and {len(resampled)} rows of resampled ones: give one row per '
+            'seed.'
         )
     if len(d) == 1:
         return Effect(d[0], *[float('nan')] * 7, 1)
@@ -369,8 +379,8 @@ def paired(own: Scores, other: Scores, fallback: float | None = None) -> Effect:
             resampled: as from `image_sd`, or 0 where the images add no chance. None if both were.
 
     Returns:
-        Effect; without a common seed it has 0 seeds and NaN for every number. Gains that are all 0 come from equal
-        runs, which no test image can part.
+        Effect; without a common seed it has 0 seeds and NaN for every number. Gains that are all 0
+        come from equal runs, which no test image can part.
 
     Raises:
         SpmlError: without a fallback, for runs that were not resampled.
@@ -490,7 +500,8 @@ class Decision:
         whole: {name: Effect of the mean over the places}, without those that no place decides.
         words: one of `WORDS` per place.
         pooled: {name: number of places behind the mean}.
-        tested: number of places with two seeds or more that have all they compare, or are decided without.
+        tested: number of places with two seeds or more that have all they compare, or are decided
+            without.
     """
 
     word: str
@@ -506,7 +517,8 @@ class Decision:
 
 
 def counted(word: str, words: Sequence[str], pooled: int, tested: int) -> str:
-    """Over how many places a claim is decided, and how many of them decide alone: the mean can be sure where none is.
+    """Over how many places a claim is decided, and how many of them decide alone: the mean can be
+    sure where none is.
 
     Args:
         word: that of the claim.
@@ -543,14 +555,15 @@ def decide(places: Sequence[Effect | Mapping[str, Effect | None]], margin: bool 
     """A claim decided by the effects at its places.
 
     Args:
-        places: an effect each, or {name: effect} where a place makes several comparisons, None where one has no runs.
-            The claim is that all are above 0; effects of one seed decide nothing. Those of one name are averaged, so
-            they must be of different data: what is compared on the same data needs names of its own.
+        places: an effect each, or {name: effect} where a place makes several comparisons, None
+            where one has no runs. The claim is that all are above 0; effects of one seed decide
+            nothing. Those of one name are averaged, so they must be of different data: what is
+            compared on the same data needs names of its own.
         margin: whether effects under `MARGIN` are *no difference*.
 
     Returns:
-        Decision. A claim is undecided where its places contradict each other or its word, and where it is *not
-        reproduced* only by comparisons of single places, none of which is so itself.
+        Decision. A claim is undecided where its places contradict each other or its word, and where
+        it is *not reproduced* only by comparisons of single places, none of which is so itself.
     """
     places = [dict(place) if isinstance(place, Mapping) else {'': place} for place in places]
     each = [_evidence(place.values(), margin) for place in places]
@@ -599,7 +612,8 @@ def rank_correlation(
         repeats: bootstrap samples of rows.
 
     Returns:
-        Spearman's correlation and its 95 % interval; NaN where fewer than three rows of any column are in both.
+        Spearman's correlation and its 95 % interval; NaN where fewer than three rows of any column
+        are in both.
     """
 
     def pooled_spearman(rows):

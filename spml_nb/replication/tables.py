@@ -137,7 +137,9 @@ def plan(cell: dict, suite: str) -> Plan:
 
 
 def _grid(cell: dict) -> list[Config]:
-    "The cell's search with its lists multiplied out, each under what the cell says and above the preset of the method."
+    """The cell's search with its lists multiplied out, each under what the cell says and above the
+    preset of the method.
+    """
     paper, config = cell['paper'], cell['config']
     if config['dataset'] in presets.datasets(paper) and config['loss'] in presets.losses(
         paper, config['dataset']
@@ -241,7 +243,8 @@ def values(configs: list[Config], metric: str, known: pd.DataFrame) -> Scores:
 
 
 def acted(runs: pd.DataFrame) -> bool:
-    """Whether a method's own mechanism acted before selection stopped, in more than half of its runs.
+    """Whether a method's own mechanism acted before selection stopped, in more than half of its
+    runs.
 
     Args:
         runs: lines of `record`, with the column `exercised` where methods have such a mechanism.
@@ -258,17 +261,19 @@ class Table(NamedTuple):
     Args:
         paper: its name.
         number: of the table in the paper.
-        cells: DataFrame, one row per suite and cell: suite, row, column, metric, unit, published, published_std, lost,
-            ours (mean), sd, n, seeds ({seed: value} as JSON), interval (half the width of our mean's 95 % interval over
-            seeds), runs ({seed: name} as JSON), gain_published, gain and gain_half (over the row of
-            `published.baseline` in the paper and here, with half the interval of ours over seeds and test images; NaN
-            without such a row, and for it), uncounted (why gain_published enters no mean or count,
-            as from `published.uncounted`), state ('done', 'partly', 'missing',
-            'not exercised' where the method's mechanism never acted in half of the seeds, 'none' where no run can fill
-            it), why (of the last two; of runs that are done but have no number; in how many runs the mechanism never
-            acted), notes, dataset (the paper's), stand_in (ours), printed (the published number as text), labels (what
-            is observed, as in `Config`), command (what fills the cell, '' where nothing is left to train).
-            Numbers in the measure's unit, NaN if missing.
+        cells: DataFrame, one row per suite and cell: suite, row, column, metric, unit, published,
+            published_std, lost, ours (mean), sd, n, seeds ({seed: value} as JSON), interval (half
+            the width of our mean's 95 % interval over seeds), runs ({seed: name} as JSON),
+            gain_published, gain and gain_half (over the row of `published.baseline` in the paper
+            and here, with half the interval of ours over seeds and test images; NaN without such a
+            row, and for it), uncounted (why gain_published enters no mean or count, as from
+            `published.uncounted`), state ('done', 'partly', 'missing', 'not exercised' where the
+            method's mechanism never acted in half of the seeds, 'none' where no run can fill it),
+            why (of the last two; of runs that are done but have no number; in how many runs the
+            mechanism never acted), notes, dataset (the paper's), stand_in (ours), printed (the
+            published number as text), labels (what is observed, as in `Config`), command (what
+            fills the cell, '' where nothing is left to train). Numbers in the measure's unit, NaN
+            if missing.
     """
 
     paper: str
@@ -285,13 +290,17 @@ class Table(NamedTuple):
         return self.cells[self.cells.suite == suite]
 
     def rows(self, suite: str) -> dict[str, list[dict]]:
-        """The cells of a suite, row by row. Args: suite. Returns: {row: list of cells}, in the order of the paper."""
+        """The cells of a suite, row by row. Args: suite. Returns: {row: list of cells}, in the
+        order of the paper.
+        """
         return {
             row: part.to_dict('records') for row, part in self.of(suite).groupby('row', sort=False)
         }
 
     def columns(self, suite: str) -> dict[str, str]:
-        """The columns of a suite. Args: suite. Returns: {column: the data sets that were used there, in words}."""
+        """The columns of a suite. Args: suite. Returns: {column: the data sets that were used
+        there, in words}.
+        """
         names = self.of(suite).groupby('column', sort=False).stand_in
         return names.agg(
             lambda used: '; '.join(map(published.run_on, dict.fromkeys(used.dropna())))
@@ -303,7 +312,8 @@ class Table(NamedTuple):
         Args:
             suite: of the runs.
 
-        Returns: {'done', 'todo' (missing or with fewer seeds), 'total'}, counting the cells that a run can fill.
+        Returns: {'done', 'todo' (missing or with fewer seeds), 'total'}, counting the cells that a
+            run can fill.
         """
         count = self.of(suite).state.value_counts()
         done, total = (
@@ -313,7 +323,9 @@ class Table(NamedTuple):
         return {'done': int(done), 'todo': int(total - done), 'total': int(total)}
 
     def notes(self) -> list[tuple[str, str]]:
-        """What has to be said about the published numbers. Returns: [(the rows and columns it speaks of, text)]."""
+        """What has to be said about the published numbers. Returns: [(the rows and columns it
+        speaks of, text)].
+        """
         cells = published.cells(self.paper, self.number)
         each = dict.fromkeys(note for notes in cells.notes for note in notes)
         sources = [quoted for quoted in cells.quoted.unique() if quoted]
@@ -397,7 +409,9 @@ def _place(cell: dict) -> tuple[str, str, str]:
 
 
 def _gain(cell: dict, base: dict | None, lines: dict[tuple[str, str, str], dict]) -> dict:
-    "What a cell has more than the cell it is measured from: printed, and of our runs with the same seeds."
+    """What a cell has more than the cell it is measured from: printed, and of our runs with the
+    same seeds.
+    """
     nothing = dict.fromkeys(('gain_published', 'gain', 'gain_half'), math.nan) | {'uncounted': ''}
     if base is None or base is cell:
         return nothing
@@ -466,7 +480,9 @@ def _joined(cell: dict, suite: str, known: pd.DataFrame) -> dict:
 def _without_number(
     cell: dict, suite: str, final: list[Config], done: list[Config], known: pd.DataFrame
 ) -> str:
-    "Why runs that are done have no number: they diverged, or were recorded without the measure. '' where all have one."
+    """Why runs that are done have no number: they diverged, or were recorded without the measure.
+    '' where all have one.
+    """
     each = values(done, cell['metric'], known).by_seed
     lines = known.loc[[key(c) for c in done if c.seed not in each]]
     diverged = int((lines.diverged == 1).sum()) if 'diverged' in lines else 0
@@ -483,13 +499,15 @@ def _without_number(
 
 
 def _idle(cell: dict, runs: pd.DataFrame) -> str:
-    "In how many runs the method's mechanism never acted before the best epoch; '' where there is none."
+    """In how many runs the method's mechanism never acted before the best epoch; '' where there is
+    none.
+    """
     idle = runs[runs.exercised == 0] if 'exercised' in runs else runs[:0]
     if cell['metric'] == 'pseudo-label precision' or not len(idle):
         return ''  # it counts the labels of every epoch
     return (
-        f"in {len(idle)} of {len(runs)} runs the best epoch (median {idle.best_epoch.median():g}) came before "
-        f"{find(cell['config']['loss']).mechanism} began"
+        f"in {len(idle)} of {len(runs)} runs the best epoch (median {idle.best_epoch.median():g}) "
+        f"came before {find(cell['config']['loss']).mechanism} began"
     )
 
 

@@ -49,7 +49,8 @@ def of_paper(asked: pd.DataFrame) -> str:
     )
     return (
         f"- **{about['short']}** ({about['venue']}): {main} Of {len(asked)} claims: {words}. "
-        f'[Forest plot]({paper}/claims.svg), [claims](claims.md), [notebook](../nbs/papers/{paper}.ipynb).\n'
+        f'[Forest plot]({paper}/claims.svg), [claims](claims.md), '
+        f'[notebook](../nbs/papers/{paper}.ipynb).\n'
     )
 
 
@@ -65,8 +66,9 @@ def gains(known: pd.DataFrame) -> pd.DataFrame:
         known: as from `tables.record`.
 
     Returns:
-        DataFrame, one row for each method and set of photos where both have runs: loss, head, dataset, effect (a
-        `statistics.Effect`), exercised (whether the method's own mechanism acted in more than half of its runs).
+        DataFrame, one row for each method and set of photos where both have runs: loss, head,
+        dataset, effect (a `statistics.Effect`), exercised (whether the method's own mechanism acted
+        in more than half of its runs).
     """
     found = board.cells(SUITE, known).rename(columns={'acted': 'exercised', 'paired': 'effect'})
     own_head = found['head'] == [find(loss).head for loss in found.loss]
@@ -98,9 +100,10 @@ def of_methods(gained: pd.DataFrame) -> pd.DataFrame:
         gained: as from `gains`.
 
     Returns:
-        DataFrame, those on the most sets first, of these the highest mean: loss, head, word (of `WORDS`), verdict
-        (the word, over how many sets of photos, and how many of them decide alone), mean and half_width (of the
-        effect, NaN without two seeds), each (the effect on every set, in words).
+        DataFrame, those on the most sets first, of these the highest mean: loss, head, word (of
+        `WORDS`), verdict (the word, over how many sets of photos, and how many of them decide
+        alone), mean and half_width (of the effect, NaN without two seeds), each (the effect on
+        every set, in words).
     """
     found = pd.DataFrame(
         [_method(*name, part) for name, part in gained.groupby(['loss', 'head'])],
@@ -148,18 +151,20 @@ _SHOWN = ['level', 'level_half', 'gain', 'gain_half', 'plain', 'plain_half', 'la
 
 
 def end_to_end(known: pd.DataFrame, printed: list[dict]) -> pd.DataFrame:
-    """What methods gain where the whole network is trained, beside a head on frozen features and the papers.
+    """What methods gain where the whole network is trained, beside a head on frozen features and
+    the papers.
 
     Args:
         known: as from `tables.record`.
         printed: as from `board.printed`.
 
     Returns:
-        DataFrame by dataset, loss, head and labels, the highest test mAP of a set first: level and level_half (test mAP
-        in percent, half its interval over seeds), gain and gain_half (over AN on the same head, with the interval over
-        seeds and test images), plain and plain_half (the same over AN on the linear head), late (share of runs whose
-        best epoch is one of the last two) and acted (whether the method's own mechanism did); the same with `_alone`
-        behind the name, of the head alone; tried_low and tried_high (range of the test mAP in its search);
+        DataFrame by dataset, loss, head and labels, the highest test mAP of a set first: level and
+        level_half (test mAP in percent, half its interval over seeds), gain and gain_half (over AN
+        on the same head, with the interval over seeds and test images), plain and plain_half (the
+        same over AN on the linear head), late (share of runs whose best epoch is one of the last
+        two) and acted (whether the method's own mechanism did); the same with `_alone` behind the
+        name, of the head alone; tried_low and tried_high (range of the test mAP in its search);
         published, lowest and highest (mean and range of the gains that the papers print over AN of
         their own set-up, NaN without one).
     """
@@ -195,7 +200,8 @@ def agreement(found: pd.DataFrame, other: str) -> tuple[float, float, float]:
         other: its column 'plain_alone' or 'published'.
 
     Returns:
-        Spearman's correlation, pooled over data sets, and its 95 % interval; NaN with fewer than five methods.
+        Spearman's correlation, pooled over data sets, and its 95 % interval; NaN with fewer than
+        five methods.
     """
     both = found.acted if other == 'published' else found.acted & found.acted_alone.eq(True)
     part = found[both].reset_index()
@@ -209,7 +215,8 @@ def agreement(found: pd.DataFrame, other: str) -> tuple[float, float, float]:
 
 
 def whole_network(found: pd.DataFrame) -> str:
-    """The whole network beside a head alone and the papers: a table, rank correlations, and what has no runs.
+    """The whole network beside a head alone and the papers: a table, rank correlations, and what
+    has no runs.
 
     Args:
         found: as from `end_to_end`.
@@ -291,12 +298,13 @@ def _levels(found: pd.DataFrame) -> str:
     if not (behind > 0).any():
         return ''
     return (
-        f'In {(behind > 0).sum()} of {len(behind)} rows the whole network stays below a head alone, by '
-        f'{behind[behind > 0].min():.1f} to {behind.max():.1f} points: its runs are short and see smaller photos, '
-        'so that a gain here may also be a loss that AN suffers more. *Search*: the test mAP of its three rates, '
-        'each tried with one seed; where the range is wide, the rate weighs as much as the method, and *The choice '
-        'of the rate*, below, says how much it does for AN. The papers’ gains are the range over the tables that '
-        'print the method, over AN of their own set-up. *Late*: runs whose best epoch is one '
+        f'In {(behind > 0).sum()} of {len(behind)} rows the whole network stays below a head '
+        f'alone, by {behind[behind > 0].min():.1f} to {behind.max():.1f} points: its runs are '
+        'short and see smaller photos, so that a gain here may also be a loss that AN suffers '
+        'more. *Search*: the test mAP of its three rates, each tried with one seed; where the '
+        'range is wide, the rate weighs as much as the method, and *The choice of the rate*, '
+        'below, says how much it does for AN. The papers’ gains are the range over the tables '
+        'that print the method, over AN of their own set-up. *Late*: runs whose best epoch is one '
         'of the last two.'
     )
 
@@ -358,9 +366,10 @@ _METHODS = (
     'chosen before the method’s own mechanism began. *Undecided* beside an interval that leaves 0 out: two '
     'sets contradict each other. *No different*: the 90 % interval lies within half a point. Each word is '
     'about one method alone, not corrected for the number of methods ({}), so one in twenty may be wrong. '
-    'With one positive multi_similarity is zlpr: these are the same runs. In 13 of the 30 runs of lac, all 5 '
-    'on corel5k, the first epoch of its second stage was the best: its contrast hardly acted. EPR and ROLE are '
-    'told how many positives a photo has on average. On the label-wise head AN is below plain AN, so that a '
-    'gain there need not reach above plain AN: the boards have both gains.'
+    'With one positive multi_similarity is zlpr: these are the same runs. In 13 of the 30 runs of '
+    'lac, all 5 on corel5k, the first epoch of its second stage was the best: its contrast hardly '
+    'acted. EPR and ROLE are told how many positives a photo has on average. On the label-wise '
+    'head AN is below plain AN, so that a gain there need not reach above plain AN: the boards '
+    'have both gains.'
 )
 _REST = '\nNot compared yet, because runs of the method or of AN on its head are missing: {}.\n'

@@ -77,8 +77,8 @@ def planned(
         shares: of known positives, in (0, 1).
 
     Returns:
-        DataFrame, one row per run: dataset (its name), head, loss, labels, photos, seed, config, test_map (percent; NaN
-        if it is not done).
+        DataFrame, one row per run: dataset (its name), head, loss, labels, photos, seed, config,
+        test_map (percent; NaN if it is not done).
 
     Raises:
         SpmlError: for a data set or method that does not exist.
@@ -124,7 +124,8 @@ def sweep(
     shares: Iterable[float] = SHARES,
     **launch,
 ) -> pd.DataFrame:
-    """Train what the curves still need: the searches, then every size and share; what is done is never run again.
+    """Train what the curves still need: the searches, then every size and share; what is done is
+    never run again.
 
     Args:
         datasets: of the suite `photos`, or folders of one's own; none: those of `TRAINING`.
@@ -158,11 +159,12 @@ def equivalent(photos: np.ndarray, scores: np.ndarray, targets: np.ndarray) -> n
         targets: (n,) scores.
 
     Returns:
-        (n,) photos; 0 for a score below the curve, infinity for one above it, NaN where the curve is flat or the score
-        is NaN.
+        (n,) photos; 0 for a score below the curve, infinity for one above it, NaN where the curve
+        is flat or the score is NaN.
 
     Source:
-        Isotonic regression (scikit-learn), then PCHIP (Fritsch and Carlson 1980; SciPy) of log2 photos over the score.
+        Isotonic regression (scikit-learn), then PCHIP (Fritsch and Carlson 1980; SciPy) of log2
+        photos over the score.
     """
     sizes = np.log2(np.asarray(photos, float))
     rising, first = np.unique(isotonic_regression(scores), return_index=True)
@@ -180,10 +182,10 @@ def rates(measured: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
         repeats: bootstrap samples of more than six seeds; of fewer all are taken.
 
     Returns:
-        DataFrame, one row per data set, method, label setting and size that every seed has: dataset, head, loss,
-        labels, photos, seeds, test_map (mean, percent), equal (photos with all labels that reach it on the same head),
-        rate (photos / equal), low and high (its 95 % interval; NaN for one seed), smallest and largest (sizes of the
-        curve with all labels).
+        DataFrame, one row per data set, method, label setting and size that every seed has:
+        dataset, head, loss, labels, photos, seeds, test_map (mean, percent), equal (photos with all
+        labels that reach it on the same head), rate (photos / equal), low and high (its 95 %
+        interval; NaN for one seed), smallest and largest (sizes of the curve with all labels).
 
     Source:
         The interval: `statistics.seed_interval`.
@@ -270,7 +272,8 @@ def times(rate: float, photos: float, smallest: float, largest: float) -> str:
 
 # %% ../../nbs/replication/worth.ipynb #62b9a2d1
 def draw(measured: pd.DataFrame, shares: bool = False, found: pd.DataFrame | None = None) -> bytes:
-    """The learning curves, with what the best method's photos are worth; or that over the share of known positives.
+    """The learning curves, with what the best method's photos are worth; or that over the share of
+    known positives.
 
     Args:
         measured: as from `planned`, of any data sets.
@@ -340,7 +343,9 @@ def _curves(ax, part: pd.DataFrame, of_set: pd.DataFrame):
 
 
 def _shares(ax, part: pd.DataFrame, of_set: pd.DataFrame):
-    "Photos with all labels that do what 100 photos with a share of their positives do, with its interval."
+    """Photos with all labels that do what 100 photos with a share of their positives do, with its
+    interval.
+    """
     known = part[part.labels.str.startswith('partial-')]
     known = known.assign(share=known.labels.str.removeprefix('partial-').astype(float)).sort_values(
         'share'
@@ -367,13 +372,14 @@ def labels_worth(
 ) -> pd.DataFrame:
     """Find out how many photos with one label do what one photo with all labels does.
 
-    What is trained is kept, so the same call goes on after an interruption. `draw(planned(dataset, finished()))` shows
-    the curves.
+    What is trained is kept, so the same call goes on after an interruption. `draw(planned(dataset,
+    finished()))` shows the curves.
 
     Args:
         dataset: a folder with images/ and labels.csv, or a data set of the suite `photos`.
         methods: registered ones, each on its own head.
-        seeds: of photos, labels and training; five or more for intervals that are wide enough (see `rates`).
+        seeds: of photos, labels and training; five or more for intervals that are wide enough (see
+            `rates`).
         shares: of known positives, in (0, 1), to be weighed as well.
         dry_run: only say how much there is to train.
         launch: tell, engine, address and jobs, as in `sweeps.staged`.
@@ -388,8 +394,8 @@ def labels_worth(
     unknown = int((loading.load(name).labels == 0).sum())
     if unknown:
         raise SpmlError(
-            f'{unknown:,} labels of {dataset} are unknown; what one label is worth is measured against '
-            'photos with all their labels. Give a set that is annotated in full.'
+            f'{unknown:,} labels of {dataset} are unknown; what one label is worth is measured '
+            'against photos with all their labels. Give a set that is annotated in full.'
         )
     sweep([name], methods, seeds=seeds, shares=shares, dry_run=dry_run, **launch)
     if dry_run:
@@ -411,8 +417,9 @@ def summary(found: pd.DataFrame) -> str:
     if not len(whole):
         return ''
     return (
-        f'Photos with one label each that do what one photo with all its labels does ({WHOLE.loss.upper()} on the '
-        'same head), with the 95 % interval over seeds (*more than*: the smallest number of fully labelled photos '
+        'Photos with one label each that do what one photo with all its labels does '
+        f'({WHOLE.loss.upper()} on the same head), with the 95 % interval over seeds (*more than*: '
+        'the smallest number of fully labelled photos '
         f"tried still does better):\n\n{_table(whole, 'dataset', 'photos')}"
     )
 
@@ -448,11 +455,12 @@ def markdown(found: pd.DataFrame) -> str:
     """
     parts = [
         '# What a label is worth',
-        f'{site.protocol(SUITE, found.dataset.unique(), len(SEEDS))} Settings of every '
-        'method: those that its search chose on all training photos, with one label each (BCE: with all '
-        'labels). They were not searched again for a share of the positives, so that the lower tables are no '
-        'verdict on a method. Numbers: photos with few labels that do what one photo with all its labels does '
-        'on the same head, in brackets the 95 % interval over seeds (bootstrap); nothing is extrapolated.',
+        f'{site.protocol(SUITE, found.dataset.unique(), len(SEEDS))} Settings of every method: '
+        'those that its search chose on all training photos, with one label each (BCE: with all '
+        'labels). They were not searched again for a share of the positives, so that the lower '
+        'tables are no verdict on a method. Numbers: photos with few labels that do what one '
+        'photo with all its labels does on the same head, in brackets the 95 % interval over '
+        'seeds (bootstrap); nothing is extrapolated.',
         summary(found).rstrip(),
         '![mAP over the number of training photos](worth.svg)',
         '![What photos with a share of their positives are worth](worth_shares.svg)',
@@ -486,28 +494,34 @@ def part(found: pd.DataFrame, picture: str) -> str:
         Markdown, with the marks.
     """
     text = (
-        'mAP with all labels of so many photos (black and grey) and with one label of each (coloured), means over '
-        'seeds with bands from the lowest to the highest. The dashed line leads from all photos with one label '
-        'each, with the method that does best on them, to the number of fully labelled photos that reaches the '
-        'same mAP on the same head. '
-        f'{site.protocol(SUITE, found.dataset.unique(), len(SEEDS))} The rates of photos of yours, if all their '
-        'labels are known: `spml_nb.replication.worth.labels_worth(FOLDER)`.'
+        'mAP with all labels of so many photos (black and grey) and with one label of each '
+        '(coloured), means over seeds with bands from the lowest to the highest. The dashed line '
+        'leads from all photos with one label each, with the method that does best on them, to '
+        'the number of fully labelled photos that reaches the same mAP on the same head. '
+        f'{site.protocol(SUITE, found.dataset.unique(), len(SEEDS))} The rates of photos of yours, '
+        'if all their labels are known: `spml_nb.replication.worth.labels_worth(FOLDER)`.'
     )
     image = f'![mAP over the number of training photos, with all labels and with one]({picture})'
-    return f'{BEGIN}\n## What a label is worth\n\n{image}\n\n{textwrap.fill(text, 140)}\n\n{summary(found)}{END}'
+    return (
+        f'{BEGIN}\n## What a label is '
+        f'worth\n\n{image}\n\n{textwrap.fill(text, 140)}\n\n{summary(found)}{END}'
+    )
 
 
 def write(known: pd.DataFrame) -> list[Path]:
-    """Write `worth.csv`, `worth.md` and the pictures in the setting `outputs`, and the part of README.md beside it.
+    """Write `worth.csv`, `worth.md` and the pictures in the setting `outputs`, and the part of
+    README.md beside it.
 
     Args:
         known: finished runs, as from `tables.record`.
 
     Returns:
-        The files that changed, of the data sets whose runs are all there; none while there is no such set.
+        The files that changed, of the data sets whose runs are all there; none while there is no
+        such set.
 
     Raises:
-        SpmlError: if a file cannot be written, or for marks in README.md that do not enclose one part.
+        SpmlError: if a file cannot be written, or for marks in README.md that do not enclose one
+            part.
     """
     every = [planned(dataset, known) for dataset in TRAINING]
     done = [each for each in every if len(each) and each.test_map.notna().all()]

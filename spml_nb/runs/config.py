@@ -117,7 +117,8 @@ _LIMITS = (  # fields, what their values fulfil, and that in words
 
 @dataclass(frozen=True, init=False)
 class Config:
-    """Everything that decides a run. Every field is a keyword argument; numeric strings are accepted for numbers.
+    """Everything that decides a run. Every field is a keyword argument; numeric strings are
+    accepted for numbers.
 
     Raises:
         SpmlError: for an unknown field, a value of the wrong kind, or one that is not allowed.
@@ -217,13 +218,13 @@ class Config:
                     raise SpmlError(f'{name} must be {allowed}, not {value}.')
         if self.nesterov and self.momentum == 0:
             raise SpmlError(
-                'nesterov: true needs momentum above 0, and momentum is 0. Give momentum: 0.9, or leave '
-                'nesterov out.'
+                'nesterov: true needs momentum above 0, and momentum is 0. Give momentum: 0.9, or '
+                'leave nesterov out.'
             )
         if not self.hold_out and self.selection != 'last':
             raise SpmlError(
-                f'hold_out: false trains on the validation images, so selection={self.selection!r} has '
-                'none to select on. Give selection: last.'
+                f'hold_out: false trains on the validation images, so selection={self.selection!r} '
+                'has none to select on. Give selection: last.'
             )
 
 
@@ -297,7 +298,8 @@ def default_labels(dataset: str) -> str:
         dataset: the name or folder of a data set.
 
     Returns:
-        'single' for a named set, as in the papers; 'full', all that the table knows, for a folder of one's own.
+        'single' for a named set, as in the papers; 'full', all that the table knows, for a folder
+        of one's own.
     """
     from spml_nb.data.loading import names
 
@@ -305,7 +307,8 @@ def default_labels(dataset: str) -> str:
 
 
 def resolve(config: Config) -> Config:
-    """Set every field: to what was given, else to the method's recipe, else to the protocol's value.
+    """Set every field: to what was given, else to the method's recipe, else to the protocol's
+    value.
 
     Args:
         config: any configuration.
@@ -314,8 +317,8 @@ def resolve(config: Config) -> Config:
         A configuration in which only `root` and `embedding_dim` may be None.
 
     Raises:
-        SpmlError: for an unknown method, hyper-parameter or device, a head or view that the method cannot use, or side
-            information that it needs and is not given, or the other way round.
+        SpmlError: for an unknown method, hyper-parameter or device, a head or view that the method
+            cannot use, or side information that it needs and is not given, or the other way round.
     """
     from spml_nb.data.dataset import MINIATURES
     from spml_nb.data.loading import names
@@ -365,11 +368,12 @@ def _side(config: Config, method: type) -> str:
         return pinned(config.side) if config.side else ''
     if config.side:
         raise SpmlError(
-            f'side={config.side!r}, and {config.loss!r} learns from labels alone. Leave `side` out, or '
-            'give a method that uses it, such as epr_count.'
+            f'side={config.side!r}, and {config.loss!r} learns from labels alone. Leave `side` '
+            'out, or give a method that uses it, such as epr_count.'
         )
     raise SpmlError(
-        f"{config.loss!r} learns from more than labels ({', '.join(method.side)}) and `side` names no "
+        f"{config.loss!r} learns from more than labels ({', '.join(method.side)}) and `side` names "
+        "no "
         'file. Give one: -p side FILE; nbs/data/side.ipynb says what is in it.'
     )
 
@@ -431,7 +435,9 @@ def as_dict(config: Config) -> dict:
 
 
 def _revised(config: Config) -> dict:
-    "What tells a run from older ones with the same fields: the label-wise head was another, and SGD was Nesterov's."
+    """What tells a run from older ones with the same fields: the label-wise head was another, and
+    SGD was Nesterov's.
+    """
     return ({'decoder': 2} if config.head == 'labelwise' else {}) | (
         {'nesterov': config.nesterov} if config.optimizer == 'sgd' else {}
     )
@@ -467,8 +473,8 @@ def science_key(config: Config, data: str | None = None) -> str:
         data: the fingerprint of its data; unset: a folder that is no named data set is read for it.
 
     Returns:
-        Loss, data set and twelve hexadecimal digits, in which `device` and `root` do not count. A folder counts by its
-        name and fingerprint, not by its path.
+        Loss, data set and twelve hexadecimal digits, in which `device` and `root` do not count. A
+        folder counts by its name and fingerprint, not by its path.
 
     Raises:
         SpmlError: if a folder has to be read and cannot be.
@@ -534,10 +540,12 @@ def notebook_parameters(namespace: dict) -> Callable[[], dict]:
         namespace: the globals of the notebook.
 
     Returns:
-        A function to call after the parameters cell; it returns {name: value} of what was set there.
+        A function to call after the parameters cell; it returns {name: value} of what was set
+        there.
 
     Raises:
-        SpmlError: if parameters were injected before the first cell, which means that the tag `parameters` is missing.
+        SpmlError: if parameters were injected before the first cell, which means that the tag
+            `parameters` is missing.
     """
     if '_parameters' in namespace:
         return namespace['_parameters']  # the first cell again, in the same kernel
@@ -546,8 +554,9 @@ def notebook_parameters(namespace: dict) -> Callable[[], dict]:
     early = sorted(n for n in before if n in fields or not callable(namespace[n]))
     if early:
         raise SpmlError(
-            f"parameters {', '.join(early)} were set before the notebook's first cell: the cell with the "
-            "defaults has lost its tag 'parameters', so they would be overwritten. Give it the tag again "
+            f"parameters {', '.join(early)} were set before the notebook's first cell: the cell "
+            "with the defaults has lost its tag 'parameters', so they would be overwritten. Give "
+            "it the tag again "
             '(JupyterLab: property inspector, cell tags).'
         )
     first = set()

@@ -47,8 +47,9 @@ CALIBRATION = 'calibration.json'
 class Run:
     """The folder of a run.
 
-    It holds `config.json`, `metrics.csv`, `last.pt` (a checkpoint), `best.pt`, `logits.npz`, `result.json` and `DONE`;
-    and `calibration.json`, where `spml_nb.use.calibrate` has set the threshold.
+    It holds `config.json`, `metrics.csv`, `last.pt` (a checkpoint), `best.pt`, `logits.npz`,
+    `result.json` and `DONE`; and `calibration.json`, where `spml_nb.use.calibrate` has set the
+    threshold.
 
     Args:
         config: resolved.
@@ -74,13 +75,14 @@ class Run:
         """
         if not self.done:
             raise SpmlError(
-                f'{self.folder} has no DONE: the run is not finished. Give the same command again to go '
-                'on.'
+                f'{self.folder} has no DONE: the run is not finished. Give the same command again '
+                'to go on.'
             )
         result = read_json(self.folder / 'result.json', ('scores',))
         if 'diverged' in result:
             raise SpmlError(
-                f"{self.folder} has no result: {result['diverged']} Remove that folder to try this again."
+                f"{self.folder} has no result: {result['diverged']} Remove that folder to try this "
+                "again."
             )
         return result
 
@@ -231,14 +233,15 @@ def _read(file: Path, read: Callable):
         return read(regular(file))
     except Exception as error:  # readers raise a dozen different types for damaged files
         raise SpmlError(
-            f'{file} cannot be read ({type(error).__name__}: {error}). Remove {file.parent} to train from '
-            'the start.'
+            f'{file} cannot be read ({type(error).__name__}: {error}). Remove {file.parent} to '
+            'train from the start.'
         ) from error
 
 
 # %% ../../nbs/runs/folder.ipynb #9e1fd94f
 def as_json(content: dict) -> str:
-    """An object as JSON for people. What is no UTF-8 in the name of a folder is written as an escape.
+    """An object as JSON for people. What is no UTF-8 in the name of a folder is written as an
+    escape.
 
     Args:
         content: of plain values.
@@ -294,8 +297,10 @@ def open_run(folder: str | Path) -> Run:
     place = next((p for p in candidates if (p / 'config.json').is_file()), None)
     if place is None:
         raise SpmlError(
-            f"no run {str(folder)!r}: looked for config.json in {' and '.join(map(str, candidates))}. "
-            '`spml runs` lists the runs here; models in the package: coco18, mirflickr14, voc12_animals.'
+            f"no run {str(folder)!r}: looked for config.json in "
+            f"{' and '.join(map(str, candidates))}. "
+            '`spml runs` lists the runs here; models in the package: coco18, mirflickr14, '
+            'voc12_animals.'
         )
     fields = completed(read_json(place / 'config.json', ('dataset',)))  # of an older version
     run = Run(Config(**fields), place.resolve().parent)
@@ -311,7 +316,8 @@ class Result:
         config: resolved.
         folder: of the run.
         scores: as from `spml_nb.training.selection.scores`.
-        curves: one row per epoch: stage, epoch, loss, val_map (percent), lr (after its last step), seconds.
+        curves: one row per epoch: stage, epoch, loss, val_map (percent), lr (after its last step),
+            seconds.
         logits: {'val', 'test': (N, C) float32}.
     """
 
@@ -399,13 +405,15 @@ def provenance() -> dict:
 
 
 def continued(sessions: list[dict]) -> list[dict]:
-    """Under what a run has been computed, where it was stopped and gone on with: the last digits depend on it.
+    """Under what a run has been computed, where it was stopped and gone on with: the last digits
+    depend on it.
 
     Args:
         sessions: what was noted before, the oldest first.
 
     Returns:
-        The same with torch's version and the number of threads of this process, unless they are those of the last one.
+        The same with torch's version and the number of threads of this process, unless they are
+        those of the last one.
     """
     import torch
 
@@ -414,10 +422,16 @@ def continued(sessions: list[dict]) -> list[dict]:
 
 
 def _commit() -> str | None:
-    "The commit of the package's checkout, with '+' behind it when files differ from it; None outside a checkout."
+    """The commit of the package's checkout, with '+' behind it when files differ from it; None
+    outside a checkout.
+    """
     folder = Path(__file__).resolve().parents[2] if '__file__' in globals() else Path.cwd()
-    # No other project's checkout above it is asked, and no lock of git's is taken: a kill would leave it.
-    words = 'git --git-dir=.git --no-optional-locks status --porcelain=v2 --branch --untracked-files=no -- spml_nb'
+    # No other project's checkout above it is asked, and no lock of git's is taken: a kill would
+    # leave it.
+    words = (
+        'git --git-dir=.git --no-optional-locks status --porcelain=v2 --branch '
+        '--untracked-files=no -- spml_nb'
+    )
     try:
         lines = subprocess.run(
             words.split(), cwd=folder, capture_output=True, text=True

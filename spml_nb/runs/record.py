@@ -42,7 +42,9 @@ def load(root: Path | None = None) -> pd.DataFrame:
 
 
 def _row(folder: Path) -> dict:
-    "A finished run as a row; fields that it was trained without have the value that they stood for."
+    """A finished run as a row; fields that it was trained without have the value that they stood
+    for.
+    """
     config = completed(read_json(folder / 'config.json', ('loss', 'dataset', 'hparams')))
     config = {field.name: config.get(field.name) for field in dataclasses.fields(Config)}
     result = read_json(folder / 'result.json', ('scores', 'seconds', 'provenance', 'data'))
@@ -162,7 +164,9 @@ _NUMBERS = (
 
 
 def _check_line(header: list[str], line: list[str], seen: dict[tuple, list[str]]):
-    "Refuse, with a ValueError, a line that does not fit its header, or another line of its run and key."
+    """Refuse, with a ValueError, a line that does not fit its header, or another line of its run
+    and key.
+    """
     if len(line) != len(header):
         raise ValueError(f'{len(line)} fields instead of {len(header)}')
     for name, value in zip(header, line, strict=True):
@@ -197,8 +201,9 @@ def configuration(line: dict[str, str]) -> Config:
 
 # %% ../../nbs/runs/record.ipynb #9fb2157d
 def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFrame:
-    """Add every finished run to the table of record; lines that are there stay as they are. A run that was trained anew
-    on other photos or labels has its old name and another key, and gets a line of its own.
+    """Add every finished run to the table of record; lines that are there stay as they are. A run
+    that was trained anew on other photos or labels has its old name and another key, and gets a
+    line of its own.
 
     Args:
         file: unset: `runs.csv` in the setting `outputs`.

@@ -60,7 +60,8 @@ def _no_link(file: str, flags: int) -> int:
 
 
 def attempt(config: Config) -> str:
-    """Train one run; its output goes to a file beside its folder and in the end inside it (`log.txt`).
+    """Train one run; its output goes to a file beside its folder and in the end inside it
+    (`log.txt`).
 
     Args:
         config: any configuration.
@@ -107,7 +108,9 @@ def attempt(config: Config) -> str:
 
 
 def _close(run: Run, error: SpmlError, seconds: float):
-    "Finish a run that has diverged: no weights, and validation 0, so that a search can go on without it."
+    """Finish a run that has diverged: no weights, and validation 0, so that a search can go on
+    without it.
+    """
     config = run.config
     data = loading.load(config.dataset, config.root, config.min_positives, config.exclude)
     result = {
@@ -125,7 +128,9 @@ def _close(run: Run, error: SpmlError, seconds: float):
 
 
 def work():
-    "What a worker process does: it reads a configuration per line from its input and prints an answer per line."
+    """What a worker process does: it reads a configuration per line from its input and prints an
+    answer per line.
+    """
     orders, answers = queue.Queue(), sys.stdout
 
     def listen():
@@ -144,7 +149,9 @@ _AGAIN = 'Give the same command again to go on from its last checkpoint.'
 
 
 class _Worker:
-    "A process that trains one configuration after another. number: from 0, decides its GPU; jobs: how many there are."
+    """A process that trains one configuration after another. number: from 0, decides its GPU; jobs:
+    how many there are.
+    """
 
     def __init__(self, number: int, jobs: int):
         self.number, self.jobs, self.process = number, jobs, None
@@ -184,7 +191,10 @@ class _Worker:
         except Exception as error:
             return f'{type(error).__name__}: {error}'  # no process could be started, say
         code, self.process = self.process.wait(), None
-        return f'the process ended with exit status {code} (-9: killed, often for want of memory). {_AGAIN}'
+        return (
+            f'the process ended with exit status {code} (-9: killed, often for want of memory). '
+            f'{_AGAIN}'
+        )
 
     def stop(self):
         if self.process is not None:
@@ -252,8 +262,8 @@ def plan(configs: Iterable[Config], known: pd.DataFrame | None = None) -> pd.Dat
         known: finished runs; unset: as from `finished`.
 
     Returns:
-        DataFrame, one row per different run: config, run, state ('done', 'begun' or 'missing') and expected seconds
-        (NaN if nothing is known).
+        DataFrame, one row per different run: config, run, state ('done', 'begun' or 'missing') and
+        expected seconds (NaN if nothing is known).
 
     Raises:
         SpmlError: for a configuration that cannot be resolved.
@@ -290,7 +300,9 @@ def stale(configs: Iterable[Config]) -> list[str]:
 
 
 def _finished(run: Run, photos: Callable) -> bool:
-    "Whether a run is done, with the data that its folder of photos and the weights that their file hold now."
+    """Whether a run is done, with the data that its folder of photos and the weights that their
+    file hold now.
+    """
     if not run.done:
         return False
     result = read_json(run.folder / 'result.json', ('data',))
@@ -390,7 +402,9 @@ def _expected(configs: Iterable[Config], known: pd.DataFrame) -> list[float]:
 
 @cache
 def _size(dataset: str) -> tuple[float, float]:
-    "About how many images a run on a data set trains on, and its classes; NaN where that is not at hand."
+    """About how many images a run on a data set trains on, and its classes; NaN where that is not
+    at hand.
+    """
     counts = registry.find(dataset).counts if dataset in registry.BENCHMARKS else {}
     if counts:
         return counts.get('train', 0.8 * counts.get('images', math.nan)), counts.get(
@@ -435,7 +449,8 @@ RETRIES = 5  # of a run whose machine died
 
 
 def worker_settings() -> dict[str, str]:
-    """The environment of a worker on another machine: every setting given here, with folders as absolute paths.
+    """The environment of a worker on another machine: every setting given here, with folders as
+    absolute paths.
 
     Returns:
         {variable: value}.
@@ -480,8 +495,8 @@ def _on_ray(
     )
     if there and not gpus:
         tell(
-            'The cluster has GPUs, but these runs are for the CPU, as this machine has no GPU or says so. '
-            'Start the sweep on one that has.'
+            'The cluster has GPUs, but these runs are for the CPU, as this machine has no GPU or '
+            'says so. Start the sweep on one that has.'
         )
     options = {
         'num_cpus': 1,
@@ -525,8 +540,8 @@ def _connected(address: str | None):
             )
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise SpmlError(
-                f'no Ray cluster answers at {address!r}: {error}. Start one with `ray start --head`, '
-                'or leave the address out for this machine alone.'
+                f'no Ray cluster answers at {address!r}: {error}. Start one with `ray start '
+                '--head`, or leave the address out for this machine alone.'
             ) from error
     return ray
 
@@ -569,8 +584,8 @@ def run(
         tell: is given a line after each run.
 
     Returns:
-        DataFrame, one row per different run: config, run, state ('done', 'failed', or 'missing' after an interruption)
-        and message.
+        DataFrame, one row per different run: config, run, state ('done', 'failed', or 'missing'
+        after an interruption) and message.
 
     Raises:
         SpmlError: as `check_launch`, and for a configuration that cannot be resolved.
@@ -613,7 +628,8 @@ def staged(
     tell: Callable[[str], None] = print,
     **launch,
 ) -> pd.DataFrame:
-    """Train a search, then what it has chosen; what is done here or in the table of record is left alone.
+    """Train a search, then what it has chosen; what is done here or in the table of record is left
+    alone.
 
     Args:
         search: the runs of the search.
@@ -654,10 +670,9 @@ def _dry(
     left = both[both.state != 'done']
     time = f'about {duration(left.expected.sum())}' if left.expected.notna().any() else 'unknown'
     tell(
-        f'{len({*map(key, search)})} runs of search, of which {len(todo)} are missing; {len({*map(key, final)})} runs '
-        f'with fresh seeds are chosen by now, of which {len(after)} are missing.'
-        + f' One after another: {time}.'
-        * bool(len(left))
+        f'{len({*map(key, search)})} runs of search, of which {len(todo)} are missing; '
+        f'{len({*map(key, final)})} runs with fresh seeds are chosen by now, of which {len(after)} '
+        'are missing.' + f' One after another: {time}.' * bool(len(left))
     )
     return both
 
@@ -685,8 +700,8 @@ def progress(messages: dict[str, str], expected: pd.Series, seconds: float, jobs
         else len(rest) * seconds / len(messages)
     )
     return (
-        f'{len(messages) - failed}/{len(expected)} done, {failed} failed, {min(jobs, len(rest))} running, '
-        f'about {duration(left)} left'
+        f'{len(messages) - failed}/{len(expected)} done, {failed} failed, {min(jobs, len(rest))} '
+        f'running, about {duration(left)} left'
     )
 
 

@@ -142,7 +142,8 @@ def drawn(loss: str, k: int) -> dict:
 def rates(
     n: int, widened: int = 0, usual: float = 1e-3, between: tuple = (3e-5, 1e-2)
 ) -> list[float]:
-    """The learning rates that every method tries: one in each of n equal parts of the logarithmic range, shuffled.
+    """The learning rates that every method tries: one in each of n equal parts of the logarithmic
+    range, shuffled.
 
     Args:
         n: how many.
@@ -178,7 +179,8 @@ _LABELWISE = {
 }
 _PHOTOS = {'backbone': 'efficientnet_lite0', 'min_positives': 20}
 
-# seven in ten final runs or more, with single labels, were best in the last two of 60 epochs; with other labels as many
+# seven in ten final runs or more, with single labels, were best in the last two of 60 epochs; with
+# other labels as many
 _LONGER = {
     'ccp': {'em linear'},
     'coco18': {'epr cosine', 'wbce linear'},
@@ -280,7 +282,8 @@ class Row:
 
 
 def candidates(row: Row, suite: str, dataset: str) -> list[Config]:
-    """The configurations of a method's search, as many for every method, all with the seed `SEARCH_SEED`.
+    """The configurations of a method's search, as many for every method, all with the seed
+    `SEARCH_SEED`.
 
     Args:
         row: what is compared.
@@ -368,7 +371,8 @@ def seeds_of(row: Row, suite: str) -> range:
 
 # %% ../../nbs/sweeps/search.ipynb #24bb501a
 def choose(configs: Iterable[Config], known: pd.DataFrame) -> Config | None:
-    """The configuration with the best validation score: mAP, or observed AUC where no label of validation is clean.
+    """The configuration with the best validation score: mAP, or observed AUC where no label of
+    validation is clean.
 
     Args:
         configs: what was tried.
@@ -408,8 +412,9 @@ def scores(configs: Iterable[Config], known: pd.DataFrame) -> pd.DataFrame:
         known: finished runs, as from `finished`.
 
     Returns:
-        DataFrame by `key`: val_map, val_map_seen, test_map and test_map_observed in percent, late and exercised (0 or
-        1), validation (percent, what compares the runs of a search); NaN where a run is not done or has no such score.
+        DataFrame by `key`: val_map, val_map_seen, test_map and test_map_observed in percent, late
+        and exercised (0 or 1), validation (percent, what compares the runs of a search); NaN where
+        a run is not done or has no such score.
 
     Raises:
         SpmlError: if some were chosen by another measure than the others.
@@ -424,14 +429,17 @@ def validation_scores(runs: pd.DataFrame) -> pd.Series:
     """What compares runs of one data set: the measure that chose their epochs.
 
     Args:
-        runs: finished ones, with the columns of the record; NaN in all of them for what is not done.
+        runs: finished ones, with the columns of the record; NaN in all of them for what is not
+            done.
 
     Returns:
-        Percent: observed AUC where no label of validation is clean, else mAP, without classes that no training image
+        Percent: observed AUC where no label of validation is clean, else mAP, without classes that
+            no training image
         has where a run says so.
 
     Raises:
-        SpmlError: if some were chosen by observed labels in another measure, as versions before 0.2 did.
+        SpmlError: if some were chosen by observed labels in another measure, as versions before 0.2
+            did.
     """
     runs = runs.reindex(
         columns=[
@@ -451,7 +459,8 @@ def validation_scores(runs: pd.DataFrame) -> pd.Series:
     ]  # a diverged run has neither
     if len(earlier):
         raise SpmlError(
-            f"{len(earlier)} runs chose their epoch by mAP against observed labels, and today's choose by "
+            f"{len(earlier)} runs chose their epoch by mAP against observed labels, and today's "
+            "choose by "
             f'ROC-AUC, which finds better ones. Remove them to train anew: {listed(earlier, 99)}.'
         )
     maps = runs.val_map_seen.fillna(runs.val_map).astype(float)
@@ -482,7 +491,8 @@ def best_of_k(values: Iterable[float]) -> list[float]:
 def trained(
     rows: list[Row], suite: str, dataset: str, seeds: Iterable[int] | None, **options
 ) -> pd.DataFrame:
-    """Search, choose, and train with every seed; what is done already is left alone. `outcome` says what came out.
+    """Search, choose, and train with every seed; what is done already is left alone. `outcome` says
+    what came out.
 
     Args:
         rows: the lines to compare.
@@ -531,8 +541,8 @@ def searched(row: Row, suite: str, dataset: str, known: pd.DataFrame) -> pd.Data
         known: finished runs, as from `finished`.
 
     Returns:
-        DataFrame, one row per run: suite, dataset, loss, head, labels, lr, hparams (those given), val_map in percent
-        (as `choose` compares it; NaN if missing), chosen, key.
+        DataFrame, one row per run: suite, dataset, loss, head, labels, lr, hparams (those given),
+        val_map in percent (as `choose` compares it; NaN if missing), chosen, key.
     """
     tried = candidates(row, suite, dataset)
     chosen, values = choose(tried, known), scores(tried, known).validation
@@ -585,13 +595,14 @@ def outcome(
         seeds: as in `finals`.
 
     Returns:
-        DataFrame, one row per line: loss, head, labels, lr, hparams (chosen), val_map and test_map (means), sd and half
-        (deviation over seeds and half the 95 % interval of test_map), over_an and over_plain_an (mean difference to AN
-        on the same head, and on the linear head, with the same seeds; AN with the same labels where it is a line, else
-        with single ones), n seeds, test_map_observed (mean of what
-        selection on observed labels would have given), late (share of runs whose best epoch is one of the last two),
-        exercised (share in which the method's mechanism acted; NaN if it has none), test_maps (of each seed). In
-        percent but for shares; missing numbers are NaN.
+        DataFrame, one row per line: loss, head, labels, lr, hparams (chosen), val_map and test_map
+        (means), sd and half (deviation over seeds and half the 95 % interval of test_map), over_an
+        and over_plain_an (mean difference to AN on the same head, and on the linear head, with the
+        same seeds; AN with the same labels where it is a line, else with single ones), n seeds,
+        test_map_observed (mean of what selection on observed labels would have given), late (share
+        of runs whose best epoch is one of the last two), exercised (share in which the method's
+        mechanism acted; NaN if it has none), test_maps (of each seed). In percent but for shares;
+        missing numbers are NaN.
     """
     lines = [_line(row, finals(row, suite, dataset, known, seeds), known) for row in rows]
     an = {(line['head'], line['labels']): line['each'] for line in lines if line['loss'] == 'an'}
@@ -642,7 +653,8 @@ def _line(row: Row, configs: list[Config], known: pd.DataFrame) -> dict:
 
 # %% ../../nbs/sweeps/search.ipynb #56dac91c
 def every_method() -> list[Row]:
-    """Each method that learns from labels alone, on every head it allows, full labels included, the label-wise last.
+    """Each method that learns from labels alone, on every head it allows, full labels included, the
+    label-wise last.
 
     Returns:
         Rows for `trained` and `outcome`.
@@ -663,7 +675,8 @@ def rows_of(suite: str) -> list[Row]:
         suite: a key of `SUITES`.
 
     Returns:
-        `every_method`, or the suite's methods, each on its own head, with AN on every one of these heads.
+        `every_method`, or the suite's methods, each on its own head, with AN on every one of these
+        heads.
 
     Raises:
         SpmlError: for another suite.
@@ -728,7 +741,8 @@ def sweep(
 def record(
     suite: str, dataset: str, known: pd.DataFrame, tell: Callable[[str], None] = lambda line: None
 ) -> pd.DataFrame:
-    """Write a board to `methods/NAME.csv`, `.md`, `_search.csv` and `_best_of_k.csv` in the setting `outputs`.
+    """Write a board to `methods/NAME.csv`, `.md`, `_search.csv` and `_best_of_k.csv` in the setting
+    `outputs`.
 
     NAME is that of the data set, with `_finetune` behind it for the suite `photos_finetune`.
 
@@ -738,7 +752,8 @@ def record(
         tell: is given a line where the range of learning rates is too narrow.
 
     Returns:
-        DataFrame as from `outcome`, the best first; what was not run is left out, and nothing is written for nothing.
+        DataFrame as from `outcome`, the best first; what was not run is left out, and nothing is
+        written for nothing.
 
     Raises:
         SpmlError: if the files cannot be written.
@@ -760,8 +775,9 @@ def record(
     )
     if where:
         tell(
-            f'{dataset}: the best rate is the lowest or highest tried for {where}. Raise `widened` by one and '
-            f'`draws` by two in the suite {suite!r} of nbs/sweeps/search.ipynb. Then give the command again.'
+            f'{dataset}: the best rate is the lowest or highest tried for {where}. Raise `widened` '
+            f'by one and `draws` by two in the suite {suite!r} of nbs/sweeps/search.ipynb. Then '
+            'give the command again.'
         )
     if not len(table):
         return table
@@ -780,7 +796,10 @@ def record(
         )
         files.write_atomically(name.with_name(name.name + end), text)
     rounded = table.drop(columns='test_maps').round(1).assign(lr=table.lr, late=table.late.round(2))
-    ends = f' The lowest or highest rate tried is the best, so a wider search could find a better one: {where}.'
+    ends = (
+        ' The lowest or highest rate tried is the best, so a wider search could find a better '
+        f'one: {where}.'
+    )
     about = _about(suite, dataset) + ends * bool(where)
     grid = files.grid([[*rounded], *_cells(rounded)])
     files.write_atomically(name.with_name(f'{name.name}.md'), f'{about}\n\n{grid}')
@@ -814,9 +833,11 @@ def _about(suite: str, dataset: str) -> str:
     seeds = ', '.join(f'{head} {n}' for head, n in given['seeds'].items())
     return (
         f"{dataset}, suite `{suite}`: regime {given['config']['regime']}, backbone "
-        f"{given['config'].get('backbone', 'mini')}. Search: {len(_rates(suite))} draws for every method, seed "
-        f'{SEARCH_SEED}, the paper’s values first; the best mAP on fully labelled validation images is chosen. '
-        f'Then fresh seeds, by head: {seeds}. mAP in percent; half: half the 95 % interval over seeds; '
-        'test_map_observed: had observed labels alone chosen the epoch, not the settings; late, exercised: shares '
-        'of runs. A late run has its best epoch among the last two, so that a longer one could have been better.'
+        f"{given['config'].get('backbone', 'mini')}. Search: {len(_rates(suite))} draws for every "
+        "method, seed "
+        f'{SEARCH_SEED}, the paper’s values first; the best mAP on fully labelled validation '
+        f'images is chosen. Then fresh seeds, by head: {seeds}. mAP in percent; half: half the 95 '
+        '% interval over seeds; test_map_observed: had observed labels alone chosen the epoch, '
+        'not the settings; late, exercised: shares of runs. A late run has its best epoch among '
+        'the last two, so that a longer one could have been better.'
     )

@@ -182,7 +182,8 @@ def features(model: Model, data: Dataset, image_size: int | None = None) -> np.n
         (N, D) float32.
 
     Raises:
-        SpmlError: for a model with a label-wise head (see `pretrained`), unreadable images or a full disk.
+        SpmlError: for a model with a label-wise head (see `pretrained`), unreadable images or a
+            full disk.
     """
     if model.head.needs != 'vector':
         raise SpmlError(
@@ -215,19 +216,23 @@ def linear_transfer(
     """Accuracy of a linear classifier on frozen features.
 
     Args:
-        model_or_features: a model, the folder of a finished run, or (N, D) features in the order of the rows.
+        model_or_features: a model, the folder of a finished run, or (N, D) features in the order of
+            the rows.
         data: N images with one positive label each.
-        average: 'image' (top-1) or 'class' (mean per class); unset: the convention for the data set.
+        average: 'image' (top-1) or 'class' (mean per class); unset: the convention for the data
+            set.
         penalties: λ to choose from.
         image_size: pixels a side; unset: as in `features`.
         iterations: of L-BFGS at most.
 
     Returns:
-        dict with data, accuracy (percent, by `average`), average, top1 and mean_per_class (percent), penalty,
-        validation {penalty: percent}, converged, images {part: number} and classes.
+        dict with data, accuracy (percent, by `average`), average, top1 and mean_per_class
+        (percent), penalty, validation {penalty: percent}, converged, images {part: number} and
+        classes.
 
     Raises:
-        SpmlError: for data with other than one label an image, an empty part, or features of another length.
+        SpmlError: for data with other than one label an image, an empty part, or features of
+            another length.
 
     Source:
         Two-way, section 4.4 and Table 8; Kornblith et al. 2019 for the classifier and its search.
@@ -264,7 +269,8 @@ def _features(given, data: Dataset, image_size: int | None) -> np.ndarray:
         f = features(f, data, image_size)
     if f.ndim != 2 or len(f) != len(data):
         raise SpmlError(
-            f'features are {f.shape}; expected ({len(data)}, D), a row for each image of {data.name!r}.'
+            f'features are {f.shape}; expected ({len(data)}, D), a row for each image of '
+            f'{data.name!r}.'
         )
     return f
 
@@ -346,8 +352,8 @@ def multi_label_transfer(
     """
     if (data.labels == 0).any():
         raise SpmlError(
-            f'{data.name!r} has {int((data.labels == 0).sum()):,} unknown labels; classifiers of frozen '
-            'features are trained on known ones. Give a data set with full labels.'
+            f'{data.name!r} has {int((data.labels == 0).sum()):,} unknown labels; classifiers of '
+            'frozen features are trained on known ones. Give a data set with full labels.'
         )
     (train, val, test), f = _parts(data), _features(model_or_features, data, image_size)
 

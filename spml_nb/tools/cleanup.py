@@ -119,7 +119,9 @@ def _words(values) -> str:
 
 
 def _differences(configs) -> list[str]:
-    "For each configuration, its fields that differ among those of the same loss and data set, as text."
+    """For each configuration, its fields that differ among those of the same loss and data set, as
+    text.
+    """
     alike = {}
     for config in configs:
         alike.setdefault((config.loss, config.dataset), []).append(vars(config))
@@ -138,7 +140,9 @@ def _differences(configs) -> list[str]:
 
 
 def _size(path) -> int:
-    "Bytes of a file, or of all in a folder; what goes away meanwhile or may not be read counts nothing."
+    """Bytes of a file, or of all in a folder; what goes away meanwhile or may not be read counts
+    nothing.
+    """
     with contextlib.suppress(OSError):
         return (
             sum(map(_size, path.iterdir()))
@@ -208,10 +212,12 @@ def listing(
         filters: fields of `Config` with the value wanted.
 
     Returns:
-        DataFrame: name, state, loss, dataset, regime, labels, seed, lr, min_positives, hparams, differs (other fields
-        in which the listed runs of a loss on a data set differ), val_map and test_map in percent, val_truth and
-        test_truth (what they were measured against, as from `labels.for_scoring`), seconds, mb (1e6 bytes), days since
-        the last change, note (what is damaged, how far the run is), folder.
+        DataFrame: name, state, loss, dataset, regime, labels, seed, lr, min_positives, hparams,
+            differs (other fields
+        in which the listed runs of a loss on a data set differ), val_map and test_map in percent,
+        val_truth and test_truth (what they were measured against, as from `labels.for_scoring`),
+        seconds, mb (1e6 bytes), days since the last change, note (what is damaged, how far the run
+        is), folder.
 
     Raises:
         SpmlError: for an unknown state or field, a value of a wrong kind, or negative days.
@@ -249,7 +255,9 @@ def _run_folders(root) -> list[Path]:
 
 
 def _of_run(file) -> bool:
-    "Whether a config.json is a run's, by its folder's name or by its content: exported models and others have one too."
+    """Whether a config.json is a run's, by its folder's name or by its content: exported models and
+    others have one too.
+    """
     if re.fullmatch('.+-[0-9a-f]{12}', file.parent.name):
         return True
     with contextlib.suppress(SpmlError):
@@ -311,7 +319,8 @@ KINDS = [  # what, in which setting, pattern of its path, what it must be
 
 
 def leftovers(days: float = 30) -> pd.DataFrame:
-    """What killed processes left behind in the settings `runs`, `outputs` and `cache`, and caches long unused.
+    """What killed processes left behind in the settings `runs`, `outputs` and `cache`, and caches
+    long unused.
 
     Args:
         days: since a cache's last use.
@@ -344,7 +353,9 @@ def _left_over(days) -> dict[Path, str]:
 
 
 def _in_use(path) -> bool:
-    "Whether a process holds the lock of a path, of its folder, of a run in it, or of what a temporary file becomes."
+    """Whether a process holds the lock of a path, of its folder, of a run in it, or of what a
+    temporary file becomes.
+    """
     half = TEMPORARY.match(path.name)
     places = (
         path,
@@ -365,8 +376,8 @@ def remove(table: pd.DataFrame, *, dry_run: bool, root: Path | None = None) -> p
         root: as in `listing`.
 
     Returns:
-        DataFrame, one row per path: path, outcome ('removed', 'would be removed', 'refused'), mb, why. `freed` says it
-        in a sentence.
+        DataFrame, one row per path: path, outcome ('removed', 'would be removed', 'refused'), mb,
+        why. `freed` says it in a sentence.
     """
     runs, left, rows = _run_folders(Path(root or settings.path('runs'))), _left_over(0), []
     for path in table['folder' if 'folder' in table else 'path']:

@@ -151,7 +151,10 @@ def _gpu():
     if torch.cuda.is_available():
         for k in range(torch.cuda.device_count()):
             free, total = torch.cuda.mem_get_info(k)
-            words = f'{torch.cuda.get_device_name(k)}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB free'
+            words = (
+                f'{torch.cuda.get_device_name(k)}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB '
+                'free'
+            )
             yield (
                 Finding('ok', words)
                 if free > 2 * 2**30
@@ -235,8 +238,14 @@ def _weights():
 # %% ../../nbs/tools/doctor.ipynb #df7bbde0
 def _runs():
     counts = cleanup.listing().state.value_counts()
-    words = f"{', '.join(f'{count} {state}' for state, count in counts.items()) or 'none'} in {settings.path('runs')}"
-    remedy = '`spml runs --state damaged` says why, and removes them with `--remove --yes`. Then train them anew.'
+    words = (
+        f"{', '.join(f'{count} {state}' for state, count in counts.items()) or 'none'} in "
+        f"{settings.path('runs')}"
+    )
+    remedy = (
+        '`spml runs --state damaged` says why, and removes them with `--remove --yes`. Then train '
+        'them anew.'
+    )
     yield Finding('warning', words, remedy) if 'damaged' in counts else Finding('ok', words)
 
 

@@ -54,17 +54,19 @@ def facts(result: dict, config: Config) -> dict:
 # %% ../../nbs/tools/reproduce.ipynb #b03219b2
 @dataclass(frozen=True)
 class Reproduction:
-    """Two runs of one configuration, side by side; a difference is the second value minus the first.
+    """Two runs of one configuration, side by side; a difference is the second value minus the
+    first.
 
     Attributes:
         run: name of the first.
         facts: DataFrame of what could matter: fact, first, second, same.
-        epochs: DataFrame, one row per epoch: stage, epoch, and validation mAP in percent: first, second, difference;
-            empty for a line of the record.
+        epochs: DataFrame, one row per epoch: stage, epoch, and validation mAP in percent: first,
+            second, difference; empty for a line of the record.
         scores: DataFrame: score, first, second, difference.
         logits: {part: the largest difference, NaN where the images or classes are others};
             empty for a line of the record.
-        identical: whether all logits and curves have the same bits; of a line of the record, all scores.
+        identical: whether all logits and curves have the same bits; of a line of the record, all
+            scores.
     """
 
     run: str
@@ -86,7 +88,8 @@ def reproduce(
     """Train a finished run's configuration again and compare; the run itself is not touched.
 
     Args:
-        run: its folder, its name in the setting `runs`, or the name of a line of `runs.csv` in the setting `outputs`.
+        run: its folder, its name in the setting `runs`, or the name of a line of `runs.csv` in the
+            setting `outputs`.
         device: unset: the run's.
         threads: of torch; unset: the run's.
 
@@ -94,7 +97,8 @@ def reproduce(
         Reproduction.
 
     Raises:
-        SpmlError: if the run is not done or damaged, if its data are gone, or for a device that is not here.
+        SpmlError: if the run is not done or damaged, if its data are gone, or for a device that is
+            not here.
     """
     if line := _recorded(run):
         first, given, scores = (
@@ -126,7 +130,9 @@ def _recorded(run: str | Path) -> dict | None:
 
 
 def _config(config, device) -> Config:
-    "A run's configuration as it would be resolved today; fields that it lacks have the value that they stood for."
+    """A run's configuration as it would be resolved today; fields that it lacks have the value that
+    they stood for.
+    """
     wanted = device or config.device
     try:
         settings.device(wanted)
@@ -147,8 +153,8 @@ def _elsewhere(threads: int) -> Iterator[None]:
         temporary = tempfile.TemporaryDirectory(dir=cache, prefix='reproduction-')
     except OSError as error:
         raise SpmlError(
-            f'{cache} cannot be written: {error.strerror}. Name another: `cache` in settings.ini, or '
-            'SPML_NB_CACHE.'
+            f'{cache} cannot be written: {error.strerror}. Name another: `cache` in settings.ini, '
+            'or SPML_NB_CACHE.'
         ) from error
     with (
         temporary as folder,
@@ -168,7 +174,9 @@ def _elsewhere(threads: int) -> Iterator[None]:
 def _compared(
     name: str, before: dict, now: dict, scores: dict, first: Result | None, second: Result
 ) -> Reproduction:
-    "before, now: facts of the two runs; scores: of the first; first: None where only a line of the record is left."
+    """before, now: facts of the two runs; scores: of the first; first: None where only a line of
+    the record is left.
+    """
     pairs = [
         (fact, before.get(fact), now.get(fact)) for fact in (before | now if first else before)
     ]
@@ -225,7 +233,8 @@ def text(found: Reproduction) -> str:
     others = found.facts[~found.facts.same]
     others = others.where(others.notna(), 'not recorded')
     lines = [
-        f"{found.run}: {'the same' if found.identical else 'not the same'} {'bits' if found.logits else 'scores'}",
+        f"{found.run}: {'the same' if found.identical else 'not the same'} "
+        f"{'bits' if found.logits else 'scores'}",
         *(f'  {row.fact}: {row.first} then, {row.second} now' for row in others.itertuples()),
     ]
     if any(

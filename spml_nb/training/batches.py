@@ -76,7 +76,8 @@ def has_room(size: int, device: torch.device) -> bool:
 
 # %% ../../nbs/training/batches.ipynb #e21ea8ec
 class ImageSource:
-    """Batches of images, augmented on the training device. On a GPU that has room, all images lie there from the start.
+    """Batches of images, augmented on the training device. On a GPU that has room, all images lie
+    there from the start.
 
     Args:
         store: (N, S, S, 3) uint8.
@@ -90,12 +91,16 @@ class ImageSource:
 
     @cached_property
     def resident(self) -> Tensor | None:
-        "All images on the device; only looked for when a batch is asked for, as kept features may be all that is."
+        """All images on the device; only looked for when a batch is asked for, as kept features may
+        be all that is.
+        """
         there = isinstance(self.store, np.ndarray) and has_room(self.store.nbytes, self.device)
         return torch.tensor(self.store, device=self.device) if there else None
 
     def batch(self, rows: np.ndarray, role: str) -> Tensor:
-        "(B, 3, S, S) float32 in [0, 1] for (B,) row numbers of the data set and the role of a view."
+        """(B, 3, S, S) float32 in [0, 1] for (B,) row numbers of the data set and the role of a
+        view.
+        """
         if self.resident is None:
             return self.views[role](images.batch(self.store, rows, self.device))
         return self.views[role](self.resident[onto(rows, self.device)].permute(0, 3, 1, 2))
@@ -103,7 +108,8 @@ class ImageSource:
 
 # %% ../../nbs/training/batches.ipynb #ccb30627
 class CropSource(ImageSource):
-    """Batches of parts of whole photos: the centre for the role 'plain', random crops for all others.
+    """Batches of parts of whole photos: the centre for the role 'plain', random crops for all
+    others.
 
     Args:
         store: whole photos.
@@ -166,7 +172,8 @@ def weights_key(model: nn.Module) -> str:
 
 # %% ../../nbs/training/batches.ipynb #9ea9c634
 def content(store: np.ndarray | images.Photos) -> str:
-    """What tells one set of images from another: a hash of all pixels, kept beside the file that holds them.
+    """What tells one set of images from another: a hash of all pixels, kept beside the file that
+    holds them.
 
     Args:
         store: (N, S, S, 3) uint8 or whole photos, as from `open_images` and `open_photos`.
@@ -202,7 +209,8 @@ def extract(
         batch_size: images at a time.
 
     Returns:
-        (N, D) float32, or maps (N, h, w, D) float16: channels last, like the weights that they meet.
+        (N, D) float32, or maps (N, h, w, D) float16: channels last, like the weights that they
+        meet.
     """
     model.eval()
     parts = []
@@ -258,8 +266,8 @@ def _opened(file, n):
     if features is not None and _is_whole(features, file, n):
         return features
     warn(
-        f'{file} does not hold the features that were written there, so they are computed again. If this happens '
-        'often, check the disk of the cache.'
+        f'{file} does not hold the features that were written there, so they are computed again. '
+        'If this happens often, check the disk of the cache.'
     )
     return None
 
@@ -317,7 +325,9 @@ class FeatureSource:
         self.position[rows] = np.arange(len(rows))
 
     def _hold(self, features: np.ndarray):
-        "Vectors live on the device, and maps too if it is a GPU that has room; else these stay memory-mapped."
+        """Vectors live on the device, and maps too if it is a GPU that has room; else these stay
+        memory-mapped.
+        """
         there = features.ndim == 2 or has_room(features.nbytes, self.device)
         return torch.tensor(features, device=self.device) if there else features
 
@@ -329,7 +339,9 @@ class FeatureSource:
         )  # which keeps channels last
 
     def batch(self, rows: np.ndarray, role: str) -> Tensor:
-        "(B, D) or (B, D, h, w) float32 for (B,) row numbers of the data set and the role of a view."
+        """(B, D) or (B, D, h, w) float32 for (B,) row numbers of the data set and the role of a
+        view.
+        """
         if role not in self.drawn:
             return self._take(self.plain, rows)
         draws, index = self.drawn[role], self.position[rows]

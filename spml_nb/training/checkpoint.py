@@ -42,8 +42,9 @@ def origin(config, task) -> dict:
         task: a `Task`.
 
     Returns:
-        {'data': fingerprint of photos and labels, 'photos': content of the photos, 'task': digest of rows and observed
-        labels, 'weights': digest of the file that `weights` names, None where it names none}.
+        {'data': fingerprint of photos and labels, 'photos': content of the photos, 'task': digest
+        of rows and observed labels, 'weights': digest of the file that `weights` names, None where
+        it names none}.
     """
     drawn = b''.join(
         f'{part.shape}'.encode() + part.tobytes()

@@ -32,8 +32,9 @@ from .summary import named_labels
 class Opened(SimpleNamespace):
     """A finished run that reads the images of a data set, on one device.
 
-    `config`: resolved; `device`; `model`: with the best weights; `method`: with all that it has learnt; `images`:
-    source of batches of images; `module`: the model, or its head on frozen features; `source`: source of what it eats.
+    `config`: resolved; `device`; `model`: with the best weights; `method`: with all that it has
+    learnt; `images`: source of batches of images; `module`: the model, or its head on frozen
+    features; `source`: source of what it eats.
     """
 
 
@@ -81,7 +82,8 @@ def evaluate(
     part: str | None = None,
     root: str | None = None,
 ) -> tuple[dict, Tensor, datasets.Dataset]:
-    """Score a finished run on any data set of the same classes. Warns of a part without a known negative.
+    """Score a finished run on any data set of the same classes. Warns of a part without a known
+    negative.
 
     Args:
         folder: of the run, or its name in the setting `runs`.
@@ -90,10 +92,10 @@ def evaluate(
         root: where named data sets live; unset: for the run's own, where it found them.
 
     Returns:
-        dict of map (percent), ap (C in [0, 1]), threshold, micro_f1, macro_f1, truth (how much is known of the
-        labels, as from `labels.for_scoring`; where it is 'observed only', map, ap and F1 say how well the observed
-        labels are found), map_definition (of the data that are scored), part, and what `named_labels` counts;
-        (N, C) logits; the data set.
+        dict of map (percent), ap (C in [0, 1]), threshold, micro_f1, macro_f1, truth (how much is
+        known of the labels, as from `labels.for_scoring`; where it is 'observed only', map, ap and
+        F1 say how well the observed labels are found), map_definition (of the data that are
+        scored), part, and what `named_labels` counts; (N, C) logits; the data set.
 
     Raises:
         SpmlError: if the run is not done, the classes differ, or the run's own data have changed.
@@ -116,8 +118,8 @@ def evaluate(
     rows = data.rows(part)
     if not len(rows):
         raise SpmlError(
-            f'{data.name!r} has no image in the part {part!r}. Choose another, or mark rows in the column '
-            '`split`.'
+            f'{data.name!r} has no image in the part {part!r}. Choose another, or mark rows in the '
+            'column `split`.'
         )
     opened = rebuild(run, config, data)
     logits = predict(opened.module, opened.method, opened.source, rows)
@@ -187,7 +189,8 @@ def _same_classes(data: datasets.Dataset, names: list[str]) -> datasets.Dataset:
     if missing:
         raise SpmlError(
             f"{data.name!r} lacks {len(missing)} of the run's {len(names)} classes: "
-            f"{', '.join(missing[:10])}. A run can be evaluated only where all its classes are annotated; "
+            f"{', '.join(missing[:10])}. A run can be evaluated only where all its classes are "
+            "annotated; "
             'add the columns to the table.'
         )
     return replace(

@@ -20,9 +20,11 @@ from ..base.errors import SpmlError
 
 # %% ../../nbs/training/group.ipynb #3c36d15d
 class GatherRows(torch.autograd.Function):
-    """The rows of all processes, one behind the other: `apply(own (b, ...), sizes)` gives (sum of sizes, ...).
+    """The rows of all processes, one behind the other: `apply(own (b, ...), sizes)` gives (sum of
+    sizes, ...).
 
-    The gradient is that of the own rows alone, times the number of processes; the average over them undoes that.
+    The gradient is that of the own rows alone, times the number of processes; the average over them
+    undoes that.
     """
 
     @staticmethod
@@ -46,7 +48,8 @@ def _gather(own: Tensor, sizes: list[int]) -> Tensor:
 
 # %% ../../nbs/training/group.ipynb #3359a68e
 class Group:
-    """The processes that train one run together, as `torchrun` announces them. A process by itself is a group of one.
+    """The processes that train one run together, as `torchrun` announces them. A process by itself
+    is a group of one.
 
     Args:
         device: of the run; it decides how they talk (NCCL or Gloo).
@@ -68,8 +71,8 @@ class Group:
                 dist.init_process_group('nccl' if self.device.type == 'cuda' else 'gloo')
             except (ValueError, RuntimeError) as error:
                 raise SpmlError(
-                    f'process {self.rank} of {self.size} cannot meet the others: {error}. Start them all '
-                    'with `spml train --nproc N` or torchrun.'
+                    f'process {self.rank} of {self.size} cannot meet the others: {error}. Start '
+                    'them all with `spml train --nproc N` or torchrun.'
                 ) from error
 
     @property
@@ -90,7 +93,9 @@ class Group:
         return rows if len(rows) < self.size else np.array_split(rows, self.size)[self.rank]
 
     def gather(self, own: Tensor | None, n: int) -> Tensor | None:
-        "The rows (n, ...) of all processes, differentiable. own: those of `share`, or None; n: of them all."
+        """The rows (n, ...) of all processes, differentiable. own: those of `share`, or None; n: of
+        them all.
+        """
         return (
             own
             if own is None or self.size == 1 or n < self.size
@@ -113,7 +118,9 @@ class Group:
 
     @contextlib.contextmanager
     def own_randomness(self, step: int):
-        "Other random numbers in each process, for views and dropout, in a step of the epoch; no common one is used up."
+        """Other random numbers in each process, for views and dropout, in a step of the epoch; no
+        common one is used up.
+        """
         if self.size == 1:
             yield
             return

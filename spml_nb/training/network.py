@@ -101,8 +101,9 @@ class Network(nn.Module):
     """A trained model, from bytes to what it ranks by.
 
     Args:
-        description: as from `describe`, or of an exported file; the attribute `description` has `mean` and `std` of the
-            normalisation as well. A `calibration` in it, (2, C) slopes and shifts, is applied to the logits.
+        description: as from `describe`, or of an exported file; the attribute `description` has
+            `mean` and `std` of the normalisation as well. A `calibration` in it, (2, C) slopes and
+            shifts, is applied to the logits.
         weights: of the backbone, as in `models.create`.
 
     Raises:
@@ -196,8 +197,8 @@ def open_network(folder: str | Path | Run, whole_method: bool = False) -> Networ
         Network in evaluation mode, on the CPU.
 
     Raises:
-        SpmlError: if there is no such run, it is not finished, its checkpoint is missing or damaged, or a frozen
-            backbone is no longer the one that it was trained on.
+        SpmlError: if there is no such run, it is not finished, its checkpoint is missing or
+            damaged, or a frozen backbone is no longer the one that it was trained on.
     """
     run = folder if isinstance(folder, Run) else open_run(folder)
     description, best, config = describe(run), run.best(), run.config
@@ -224,7 +225,8 @@ def open_network(folder: str | Path | Run, whole_method: bool = False) -> Networ
 
 
 def check_backbone(run: Run, model: nn.Module):
-    """Refuse a frozen backbone that is not the one that a run's head was trained on. Runs of older versions do not say.
+    """Refuse a frozen backbone that is not the one that a run's head was trained on. Runs of older
+    versions do not say.
 
     Args:
         run: of the regime 'linear'.
@@ -236,8 +238,8 @@ def check_backbone(run: Run, model: nn.Module):
     kept, now = run.result().get('backbone') if run.done else None, weights_key(model)
     if kept not in (None, now):
         raise SpmlError(
-            f'{run.folder} was trained on a frozen backbone {run.config.backbone!r} with other weights '
-            f'({kept}) than weights={run.config.weights!r} gives now ({now}). Put the old weights back, or '
-            f'remove {run.folder} and train again.',
+            f'{run.folder} was trained on a frozen backbone {run.config.backbone!r} with other '
+            f'weights ({kept}) than weights={run.config.weights!r} gives now ({now}). Put the old '
+            f'weights back, or remove {run.folder} and train again.',
             see='using-a-trained-model',
         )

@@ -64,7 +64,8 @@ def learning_curves(curves: pd.DataFrame, title: str = ''):
 
 # %% ../../nbs/training/plots.ipynb #4d2ebc19
 class LivePlot:
-    """Draws the curves anew after each epoch, in place, in a notebook: `train(config, on_epoch=LivePlot())`.
+    """Draws the curves anew after each epoch, in place, in a notebook: `train(config,
+    on_epoch=LivePlot())`.
 
     Args:
         title: above the curves.
@@ -92,8 +93,8 @@ def score_table(scores: dict) -> pd.DataFrame:
         scores: as from `spml_nb.training.selection.scores`.
 
     Returns:
-        DataFrame with one row per part of the data, in percent, '–' for what was not measured, such as F1 where only
-        some labels are known; its last column says what was measured against.
+        DataFrame with one row per part of the data, in percent, '–' for what was not measured, such
+        as F1 where only some labels are known; its last column says what was measured against.
     """
     names = {
         'mAP (%)': ('map', 1),
@@ -148,8 +149,8 @@ def class_plot(ap: list[float], class_names: list[str], labels: np.ndarray, most
     Args:
         ap: (C,) in [0, 1]; a class without a positive has no bar.
         class_names: C texts.
-        labels: (N, C) in {1, 0, −1} of the images that were scored; the share of positives among those that count is
-            the AP of random scores.
+        labels: (N, C) in {1, 0, −1} of the images that were scored; the share of positives among
+            those that count is the AP of random scores.
         most: how many classes are shown, half from each end.
 
     Returns:
@@ -200,8 +201,8 @@ def class_table(
         ap, class_names, labels, most: as in `class_plot`.
 
     Returns:
-        DataFrame, the best first: average precision (percent) and photos (how many have the class), by name; without
-        a row where the plot shows all.
+        DataFrame, the best first: average precision (percent) and photos (how many have the class),
+        by name; without a row where the plot shows all.
     """
     ap = np.where((for_scoring(labels)[0] > 0).any(0), ap, np.nan)
     _, between = _ends(ap, most)
@@ -332,7 +333,9 @@ _CELL, _PHOTO, _GAP = (
 
 
 def _places(images, counts, columns, title):
-    "A figure with a title and a place for each photo; a row is as high as its photos and the words below them need."
+    """A figure with a title and a place for each photo; a row is as high as its photos and the
+    words below them need.
+    """
     tall = [_PHOTO * min(len(image) / image.shape[1], 1.5) for image in images]
     needed = [photo + count * _LINE / 72 + _GAP for photo, count in zip(tall, counts, strict=True)]
     rows = [max(needed[k : k + columns]) for k in range(0, len(images), columns)]
@@ -450,7 +453,8 @@ def mistake_grid(
         return None
     images = [open_thumbnail(data.images, rows[row]) for row in worst['row']]
     texts = [
-        f"{wrapped(data.class_names[w['class']])}\n{w.probability:.2f}, {'missed' if w.there else 'not there'}"
+        f"{wrapped(data.class_names[w['class']])}\n{w.probability:.2f}, "
+        f"{'missed' if w.there else 'not there'}"
         for _, w in worst.iterrows()
     ]
     figure = titled_grid(

@@ -151,15 +151,17 @@ def compiled(module: nn.Module, device: torch.device) -> Callable:
         map(shutil.which, (os.environ.get('CXX', 'g++'), 'g++', 'clang++', 'cl'))
     ):
         raise SpmlError(
-            'compile: true needs a C++ compiler on a CPU, and there is none. Install g++ or clang, or '
-            'leave compile out.'
+            'compile: true needs a C++ compiler on a CPU, and there is none. Install g++ or '
+            'clang, or leave compile out.'
         )
-    torch.compiler.reset()  # torch counts variants over all runs of a process, and stops compiling after a few
+    # torch counts variants over all runs of a process, and stops compiling after a few
+    torch.compiler.reset()
     fused = torch.compile(module, dynamic=False, mode='reduce-overhead' if cuda else 'default')
 
     def call(batch):
         if cuda:
-            torch.compiler.cudagraph_mark_step_begin()  # a step's outputs may be overwritten by the next
+            # a step's outputs may be overwritten by the next
+            torch.compiler.cudagraph_mark_step_begin()
         return fused(batch)
 
     return call

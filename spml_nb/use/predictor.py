@@ -49,13 +49,13 @@ def find_images(given) -> tuple[list[str], list[Path | Image.Image]]:
     """What `predict` is to look at.
 
     Args:
-        given: a folder, an image file, a PIL image, or a list of files and PIL images. Links to folders are followed,
-            each folder is searched once, and names that begin with a dot are left out. A warning counts photos of other
-            formats in a folder.
+        given: a folder, an image file, a PIL image, or a list of files and PIL images. Links to
+            folders are followed, each folder is searched once, and names that begin with a dot are
+            left out. A warning counts photos of other formats in a folder.
 
     Returns:
-        N names: paths below the folder, paths as they were given, or places in the list from 0; and the N Paths or
-        PIL images.
+        N names: paths below the folder, paths as they were given, or places in the list from 0; and
+        the N Paths or PIL images.
 
     Raises:
         SpmlError: when there is no image, a folder cannot be read, or something else is given.
@@ -126,7 +126,8 @@ def _in_folder(folder):
             left += [suffix for _, suffix in photos if suffix in LEFT_OUT]
     if left:
         warn(
-            f"{folder} has {len(left):,} photos that are left out ({', '.join(sorted(set(left)))}). Save them as .jpg "
+            f"{folder} has {len(left):,} photos that are left out "
+            f"({', '.join(sorted(set(left)))}). Save them as .jpg "
             'or .png.'
         )
     if below:
@@ -159,8 +160,10 @@ def _not_images(given):
 # %% ../../nbs/use/predictor.ipynb #7c4c74d5
 RESIZES = {
     'squash': 'resized to image_size × image_size, whatever the shape',
-    'centre': f'reduced to at most {images.LONGEST} pixels on the longer side, the shorter side resized to '
-    '⌊8/7 · image_size⌋, the image_size × image_size in the middle cut out',
+    'centre': (
+        f'reduced to at most {images.LONGEST} pixels on the longer side, the shorter side resized '
+        'to ⌊8/7 · image_size⌋, the image_size × image_size in the middle cut out'
+    ),
 }
 STEPS = (
     'turned upright by its EXIF tag, RGB (of 16-bit grey the upper 8 bits) with white where it is transparent, '
@@ -180,7 +183,8 @@ def square(image: Image.Image, size: int, resize: str) -> np.ndarray:
         (size, size, 3) uint8, RGB.
 
     Raises:
-        SpmlError: for another way to resize, or 32-bit grey. Pillow's own errors for damaged images pass through.
+        SpmlError: for another way to resize, or 32-bit grey. Pillow's own errors for damaged images
+            pass through.
 
     Source: Cole et al. (2021) for 'squash', the authors' code of Two-way for 'centre'.
     """
@@ -194,7 +198,9 @@ def square(image: Image.Image, size: int, resize: str) -> np.ndarray:
 # %% ../../nbs/use/predictor.ipynb #c40c738f
 KEPT = (
     2**29
-)  # bytes of decoded images that are kept between reading and predicting; beyond, they are decoded twice
+    # bytes of decoded images that are kept between reading and predicting; beyond, they are decoded
+    # twice
+)
 
 _one_at_a_time = (
     Lock()
@@ -236,8 +242,8 @@ def _refuse_unreadable(names, decoded):
     ]
     if bad:
         raise SpmlError(
-            f'{len(bad):,} of {len(names):,} images cannot be used: {listed(bad, 20)}. Repair or replace '
-            'them, or leave them out.'
+            f'{len(bad):,} of {len(names):,} images cannot be used: {listed(bad, 20)}. Repair or '
+            'replace them, or leave them out.'
         )
 
 
@@ -265,7 +271,8 @@ BATCH = 32
 
 
 def refuse_non_finite(values: np.ndarray, class_names: list[str]):
-    """Refuse the output of a network whose weights are NaN or infinite: nothing reaches a threshold then, silently.
+    """Refuse the output of a network whose weights are NaN or infinite: nothing reaches a threshold
+    then, silently.
 
     Args:
         values: (B, C) logits or probabilities.
@@ -281,9 +288,9 @@ def refuse_non_finite(values: np.ndarray, class_names: list[str]):
     ]
     if broken:
         raise SpmlError(
-            f'the model gives no finite number for {len(broken):,} of its {len(class_names):,} classes '
-            f'({listed(broken, 5)}): its training diverged, or its weights are damaged. Train it again '
-            'with a lower learning rate, or take another model.'
+            f'the model gives no finite number for {len(broken):,} of its {len(class_names):,} '
+            f'classes ({listed(broken, 5)}): its training diverged, or its weights are damaged. '
+            'Train it again with a lower learning rate, or take another model.'
         )
 
 
@@ -294,9 +301,10 @@ class Predictor:
         description: as from `spml_nb.training.network.describe`.
         function: (B, 3, S, S) uint8 tensor → (B, C) float64 array of probabilities.
 
-    `class_names`: C texts, in the order of the probabilities. `threshold`: the probability from which on a label counts
-    as present, chosen on validation or by `spml calibrate`. `preprocessing`: image_size (pixels),
-    resize, steps in words; mean and std, which are applied inside the network.
+    `class_names`: C texts, in the order of the probabilities. `threshold`: the probability from
+    which on a label counts as present, chosen on validation or by `spml calibrate`.
+    `preprocessing`: image_size (pixels), resize, steps in words; mean and std, which are applied
+    inside the network.
     """
 
     def __init__(self, description: dict, function: Callable | None):
@@ -323,8 +331,8 @@ class Predictor:
         pixels, size = torch.as_tensor(pixels), self.description['image_size']
         if pixels.dtype != torch.uint8 or pixels.ndim != 4 or pixels.shape[1:] != (3, size, size):
             raise SpmlError(
-                f'the model takes (B, 3, {size}, {size}) uint8, not {tuple(pixels.shape)} {pixels.dtype}. '
-                'Its `predict` prepares images by itself.'
+                f'the model takes (B, 3, {size}, {size}) uint8, not {tuple(pixels.shape)} '
+                f'{pixels.dtype}. Its `predict` prepares images by itself.'
             )
         probabilities = self.function(pixels)
         refuse_non_finite(probabilities, self.class_names)
@@ -338,7 +346,9 @@ class Predictor:
         threshold: float | None = None,
         skip_unreadable: bool = False,
     ) -> pd.DataFrame:
-        """Probabilities and labels of images; arguments, table and errors as of the function `predict`."""
+        """Probabilities and labels of images; arguments, table and errors as of the function
+        `predict`.
+        """
         batch_size = as_kind(batch_size, int, 'batch_size')
         if batch_size < 1:
             raise SpmlError(f'batch_size must be at least 1, not {batch_size}.')
@@ -369,7 +379,8 @@ def _checked_threshold(threshold):
     number = as_number(threshold)
     if not 0 < number < 1:
         raise SpmlError(
-            f'threshold={threshold!r}; allowed: a probability above 0 and below 1, such as 0.3. Leave it '
+            f'threshold={threshold!r}; allowed: a probability above 0 and below 1, such as 0.3. '
+            'Leave it '
             "out for the model's own."
         )
     return number

@@ -36,12 +36,14 @@ class Scores:
     """How well the labels of some photos are named.
 
     Attributes:
-        total: DataFrame of value, low and high (95 % interval over photos), in percent, for 'mAP', 'micro-F1',
-            'precision' and 'recall', the last three over all entries. Where the truth is 'observed only': 'recall' of
-            the observed labels, and 'precision at least', the share of the named labels that are observed.
-        classes: DataFrame, one row per class: the counts present, named and right; precision with low and high,
-            recall, and ap, in percent; NaN where a number has nothing to stand on. In the classes marked in `at_least`
-            a named label that is not in the table may be right, so that right and precision are lower bounds.
+        total: DataFrame of value, low and high (95 % interval over photos), in percent, for 'mAP',
+            'micro-F1', 'precision' and 'recall', the last three over all entries. Where the truth
+            is 'observed only': 'recall' of the observed labels, and 'precision at least', the share
+            of the named labels that are observed.
+        classes: DataFrame, one row per class: the counts present, named and right; precision with
+            low and high, recall, and ap, in percent; NaN where a number has nothing to stand on. In
+            the classes marked in `at_least` a named label that is not in the table may be right, so
+            that right and precision are lower bounds.
         labels_a_photo: how many labels are named on a photo, on average.
         without_label: the share of the photos for which none is named, in percent.
         photos: how many.
@@ -66,21 +68,25 @@ class Scores:
 
     @property
     def observed_only(self) -> bool:
-        "Whether precision, F1 and mAP cannot be measured, since in no class a label is known to be absent."
+        """Whether precision, F1 and mAP cannot be measured, since in no class a label is known to
+        be absent.
+        """
         return self.truth == label_values.TRUTHS[2]
 
     @property
     def over(self) -> str:
-        "Which classes the mAP leaves out, and what the run's own mAP does with them; '' if it has all, or is none."
+        """Which classes the mAP leaves out, and what the run's own mAP does with them; '' if it has
+        all, or is none.
+        """
         out = self.classes.index[self.classes.ap.isna()]
         return (
             ''
             if out.empty or self.observed_only
             else (
-                f'mAP over {len(self.classes) - len(out)} of {len(self.classes)} classes: {listed(out, 20)} cannot be '
-                'scored here, since no photo has it or none is known to lack it; with map_definition '
-                'cole, that of named data sets and of earlier versions, `spml train` and `spml runs` '
-                'count a class that no photo has as 0'
+                f'mAP over {len(self.classes) - len(out)} of {len(self.classes)} classes: '
+                f'{listed(out, 20)} cannot be scored here, since no photo has it or none is known '
+                'to lack it; with map_definition cole, that of named data sets and of earlier '
+                'versions, `spml train` and `spml runs` count a class that no photo has as 0'
             )
         )
 
@@ -135,8 +141,8 @@ def in_words(table: pd.DataFrame) -> pd.DataFrame:
         table: `total` or `classes`.
 
     Returns:
-        Its cells as texts: whole counts, one digit behind the point, low and high as '95 % interval', a dash for NaN,
-        'at least' before what is a lower bound.
+        Its cells as texts: whole counts, one digit behind the point, low and high as '95 %
+        interval', a dash for NaN, 'at least' before what is a lower bound.
     """
 
     def word(value):
@@ -203,7 +209,9 @@ def _total(
     mean: float | None = None,
     maps: Callable | None = None,
 ) -> pd.DataFrame:
-    "`Scores.total`, from (N, C) masks, and from the mAP and its function of draws of photos if it can be measured."
+    """`Scores.total`, from (N, C) masks, and from the mAP and its function of draws of photos if it
+    can be measured.
+    """
     draws = image_draws(len(right), REPEATS)
     hits, guesses, truths = (
         np.append(of.sum(), draws @ of.sum(1)) for of in (right, named, present)
@@ -245,7 +253,8 @@ def score(
         words: heading and absent, as in `Scores`.
 
     Returns:
-        Scores. A class without a known positive, or in which nothing can be wrong, has no AP and no part in the mAP.
+        Scores. A class without a known positive, or in which nothing can be wrong, has no AP and no
+        part in the mAP.
 
     Raises:
         SpmlError: where no photo has any of the classes.
@@ -256,7 +265,8 @@ def score(
     said, present = probabilities >= threshold, (labels > 0) & counted
     if not present.any():
         raise SpmlError(
-            'no photo is known to have any of the classes, so nothing can be scored. Check the labels.'
+            'no photo is known to have any of the classes, so nothing can be scored. Check the '
+            'labels.'
         )
     named, right = said & (counted | at_least), said & present
     ranked = present.any(0) & ~at_least & (truth != label_values.TRUTHS[2])
@@ -295,7 +305,9 @@ def score(
 
 
 def _are_bounds(labels: np.ndarray, truth: str) -> np.ndarray:
-    "(C,) bool: the classes in which a label that is named beside the observed ones may be right as well."
+    """(C,) bool: the classes in which a label that is named beside the observed ones may be right
+    as well.
+    """
     unknown = (labels == 0).any(0)
     return unknown if truth == label_values.TRUTHS[2] else unknown & ~(labels < 0).any(0)
 
@@ -312,7 +324,9 @@ def _is_own(description, data):
 
 
 def _describe_training(description, data, rows):
-    "For the heading: what is known of a model's training on rows. Warns of test photos that it was not tested on."
+    """For the heading: what is known of a model's training on rows. Warns of test photos that it
+    was not tested on.
+    """
     if not _is_own(description, data):
         return ' (whether the model was trained on some of them is not known)'
     if (data.split[rows] != 'test').any():
@@ -320,12 +334,12 @@ def _describe_training(description, data, rows):
     tested = description.get('tested')
     if tested not in (None, data.photos_of('test')):
         remedy = explain_split(data, tested) or (
-            'If the parts have changed since, give the old ones in a column `split`; if these are other '
-            'photos, take all of them (--part all).'
+            'If the parts have changed since, give the old ones in a column `split`; if these are '
+            'other photos, take all of them (--part all).'
         )
         warn(
-            f'{data.name}: these are not the test photos that the model was tested on, so that some '
-            f'of them may have been trained on. {remedy}'
+            f'{data.name}: these are not the test photos that the model was tested on, so that '
+            f'some of them may have been trained on. {remedy}'
         )
     return ''
 
@@ -351,15 +365,16 @@ def evaluate(
         Scores over the classes that both have.
 
     Raises:
-        SpmlError: as `open_model` and `load`; where the part is empty, or no class is common to both.
+        SpmlError: as `open_model` and `load`; where the part is empty, or no class is common to
+            both.
     """
     opened, data = open_model(model, device), load(dataset, root, scored=True)
     part = part or default_part(data, _is_own(opened.description, data))
     rows = data.rows(part)
     if not len(rows):
         raise SpmlError(
-            f'{data.name!r} has no photo in the part {part!r}. Take all of them (--part all), or mark rows '
-            'in the column `split`.'
+            f'{data.name!r} has no photo in the part {part!r}. Take all of them (--part all), or '
+            'mark rows in the column `split`.'
         )
     both = [name for name in opened.class_names if name in data.class_names]
     if not both:

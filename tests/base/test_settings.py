@@ -1,4 +1,6 @@
-"Where folders lie and which device is used: the file, the environment, and what is wrong in either."
+"""Where folders lie and which device is used: the file, the environment, and what is wrong in
+either.
+"""
 
 import pytest
 import torch

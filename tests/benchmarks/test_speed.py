@@ -1,4 +1,6 @@
-"The measurements of speed: on little data every pair agrees, and the record keeps what is not measured again."
+"""The measurements of speed: on little data every pair agrees, and the record keeps what is not
+measured again.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""Downloads and archives: half is never whole, whole is never fetched again, nothing is written outside the folder."""
+"""Downloads and archives: half is never whole, whole is never fetched again, nothing is written
+outside the folder.
+"""
 
 import contextlib
 import errno
@@ -294,7 +296,10 @@ def test_other_refusals_of_the_disk_are_told(source, tmp_path, monkeypatch):
 
 
 def test_two_processes_fetch_a_file_once(source, tmp_path):
-    code = 'import sys; from spml_nb.data.fetch import download; download([sys.argv[1]], sys.argv[2], sha256=sys.argv[3])'
+    code = (
+        'import sys; from spml_nb.data.fetch import download; download([sys.argv[1]], '
+        'sys.argv[2], sha256=sys.argv[3])'
+    )
     go = threading.Event()
     with serve(source, hold=go) as server:
         words = [
@@ -325,7 +330,10 @@ def test_two_processes_fetch_a_file_once(source, tmp_path):
 
 
 def test_what_a_killed_process_leaves_is_gone_on_with(source, tmp_path):
-    code = 'import sys; from spml_nb.data.fetch import download; download([sys.argv[1]], sys.argv[2], wait=60)'
+    code = (
+        'import sys; from spml_nb.data.fetch import download; download([sys.argv[1]], '
+        'sys.argv[2], wait=60)'
+    )
     with serve(source, drop={'a.bin': [300_000]}) as server:
         hang = subprocess.Popen(
             [sys.executable, '-c', code, server.url + '/a.bin', str(tmp_path / 'a.bin')],

@@ -1,4 +1,6 @@
-"""A folder of photos: what is read from its table, how it is split, and how each wrong input is answered."""
+"""A folder of photos: what is read from its table, how it is split, and how each wrong input is
+answered.
+"""
 
 import os
 import shutil
@@ -56,7 +58,8 @@ def test_empty_cells_stay_unknown_where_no_cell_is_zero(folder):
 def test_a_labels_column_lists_what_is_present_and_all_else_is_absent(folder):
     data = load(
         folder(
-            'image,split,labels\na.jpg,train,dog|cat\nb.jpg,train,\nc.jpg,val, cat |\nd.jpg,test,"cow, brown"\n'
+            'image,split,labels\na.jpg,train,dog|cat\nb.jpg,train,\nc.jpg,val, cat '
+            '|\nd.jpg,test,"cow, brown"\n'
         )
     )
     assert data.class_names == ['cat', 'cow, brown', 'dog']
@@ -77,7 +80,8 @@ def test_names_that_look_the_same_are_one_class(folder):
 def test_a_positives_column_lists_what_is_known_and_all_else_is_unknown(folder):
     data = load(
         folder(
-            'image,split,positives\na.jpg,train,dog|cat\nb.jpg,train,\nc.jpg,val, cat |\nd.jpg,test,"cow, brown"\n'
+            'image,split,positives\na.jpg,train,dog|cat\nb.jpg,train,\nc.jpg,val, cat '
+            '|\nd.jpg,test,"cow, brown"\n'
         )
     )
     assert data.class_names == ['cat', 'cow, brown', 'dog']
@@ -599,7 +603,8 @@ REFUSED = {  # name: (table, what the message says, files, what is done to the f
     'parts with other names': (
         rows('a,Train', 'a,valid', 'a,tset', header='image,labels,split'),
         [
-            "Write train for 'Train' (4 rows). Write val for 'valid' (3 rows). Write test for 'tset' (3 rows)."
+            "Write train for 'Train' (4 rows). Write val for 'valid' (3 rows). Write test for "
+            "'tset' (3 rows)."
         ],
     ),
     'the table has a capital': (
@@ -818,7 +823,8 @@ def transparent(mode, hidden, file):
     """Save a picture that is the same to the eye whatever colour it hides.
 
     Args:
-        mode: RGBA, LA, P (alpha of each palette entry), GIF (one transparent entry), RGB or L (one transparent colour), I;16.
+        mode: RGBA, LA, P (alpha of each palette entry), GIF (one transparent entry), RGB or L (one
+            transparent colour), I;16.
         hidden: The hidden grey, 0 to 254.
         file: Where to.
 

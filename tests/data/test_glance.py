@@ -1,4 +1,6 @@
-"""A folder of photos, looked at before training: what is known of each part, what is there twice, what cannot be used."""
+"""A folder of photos, looked at before training: what is known of each part, what is there twice,
+what cannot be used.
+"""
 
 import tracemalloc
 
@@ -46,7 +48,9 @@ def test_a_sheet_shows_training_images_in_their_order(data, tmp_path):
 
 @pytest.fixture
 def photos(tmp_path):
-    "A function that writes noisy photos of 60 × 40 pixels; `copies`: {number: of which it is a smaller copy}."
+    """A function that writes noisy photos of 60 × 40 pixels; `copies`: {number: of which it is a
+    smaller copy}.
+    """
 
     def write(table, n=12, copies=(), damage=()):
         rng, folder = np.random.default_rng(0), tmp_path / 'garden'
@@ -139,8 +143,8 @@ def test_the_same_photo_is_found_in_another_size_and_a_damaged_one_is_named(phot
     found = check(folder)
     assert not found.ready and 'cannot be used: 3 of 12, 0.jpg (' in found.text
     assert (
-        'look nearly the same: 2, 2 of them in different parts, which makes scores better than they are: 2.jpg (train) ≈ 9.jpg (test)'
-        in found.text
+        'look nearly the same: 2, 2 of them in different parts, which makes scores better than '
+        'they are: 2.jpg (train) ≈ 9.jpg (test)' in found.text
     )
     assert (
         'more than once: 1, 1 of them in different parts' in found.text
@@ -158,12 +162,12 @@ def test_equal_photos_are_told_from_those_that_only_look_alike(photos):
     (folder / 'images' / '9.jpg').write_bytes((folder / 'images' / '2.jpg').read_bytes())
     text = check(folder).text
     assert (
-        'more than once: 1, 1 of them in different parts, which makes scores better than they are: 2.jpg (train) = 9.jpg (test). Keep one row of each.'
-        in text
+        'more than once: 1, 1 of them in different parts, which makes scores better than they '
+        'are: 2.jpg (train) = 9.jpg (test). Keep one row of each.' in text
     )
     assert (
-        'look nearly the same: 1, 1 of them in different parts, which makes scores better than they are: 4.jpg (train) ≈ 7.jpg (val). Keep one row where'
-        in text
+        'look nearly the same: 1, 1 of them in different parts, which makes scores better than '
+        'they are: 4.jpg (train) ≈ 7.jpg (val). Keep one row where' in text
     )
 
 

@@ -540,7 +540,9 @@ for line in sys.stdin:
 
 @pytest.fixture(scope='module')
 def processes():
-    "A function that starts another process on `open_images` at 16 px, which decodes when a file is there; one interpreter forks them all, to import torch once."
+    """A function that starts another process on `open_images` at 16 px, which decodes when a file
+    is there; one interpreter forks them all, to import torch once.
+    """
     if not hasattr(os, 'fork'):
         pytest.skip('needs processes that fork')
     parent = subprocess.Popen(

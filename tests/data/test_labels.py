@@ -158,7 +158,9 @@ def test_scores_need_a_class_with_both_signs_or_say_that_there_is_none():
 
 
 def test_photos_with_positives_alone_do_not_rank_above_the_negatives_of_others():
-    "One positive each, drawn of nothing, and two photos of which all is known: the scores of chance must not look good."
+    """One positive each, drawn of nothing, and two photos of which all is known: the scores of
+    chance must not look good.
+    """
     noise = np.random.RandomState(0)
     labels = np.zeros((200, 5), np.int8)
     labels[np.arange(200), noise.randint(5, size=200)] = 1
@@ -267,7 +269,9 @@ def test_full_gives_a_copy():
 
 
 def weighted_in_loops(positive, weights, seed):
-    "A weighted draw over again, an image at a time: the first class whose share of the weights, added up, is beyond the uniform number."
+    """A weighted draw over again, an image at a time: the first class whose share of the weights,
+    added up, is beyond the uniform number.
+    """
     random, z = np.random.RandomState(seed), np.zeros(positive.shape, int)
     for i, row in enumerate(positive):
         u, classes = random.random_sample(), [c for c in range(len(row)) if row[c]]

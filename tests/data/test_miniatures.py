@@ -197,7 +197,9 @@ def test_annotators_miss_three_tenths_and_swap_some_of_the_rest_within_a_group()
 
 
 def test_objects_show_in_their_images():
-    "The mean of the pixels that differ most from the background has the hue's colour: a red object is red."
+    """The mean of the pixels that differ most from the background has the hue's colour: a red
+    object is red.
+    """
     images, targets = miniatures.draw_objects(400, seed=3)
     channel = {'red': 0, 'green': 1, 'blue': 2}
     for hue, c in channel.items():

@@ -1,4 +1,6 @@
-"A file of side information: both forms say the same, rows follow the images, each mistake is refused by name, and its content names it."
+"""A file of side information: both forms say the same, rows follow the images, each mistake is
+refused by name, and its content names it.
+"""
 
 import numpy as np
 import pandas as pd
@@ -35,7 +37,9 @@ def test_rows_follow_the_images_and_columns_the_classes(data, photo_folder, tmp_
 
 
 def test_an_image_goes_by_its_path_in_the_table(photo_folder, tmp_path):
-    "Also where all photos lie in one folder below images/, so that their names in the data set are shorter."
+    """Also where all photos lie in one folder below images/, so that their names in the data set
+    are shorter.
+    """
     deeper = tmp_path / 'deeper'
     (deeper / 'images' / 'shelf').mkdir(parents=True)
     for photo in (photo_folder / 'images').iterdir():

@@ -1,4 +1,6 @@
-"""The baselines: the authors' values, and what each name promises. The formulas are checked in the notebook."""
+"""The baselines: the authors' values, and what each name promises. The formulas are checked in the
+notebook.
+"""
 
 import math
 from types import SimpleNamespace

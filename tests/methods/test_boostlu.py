@@ -1,4 +1,6 @@
-"""BoostLU: the boosted mean of maps, and that the methods train, rank, resume and are told apart by it. The formula is checked in the notebook."""
+"""BoostLU: the boosted mean of maps, and that the methods train, rank, resume and are told apart by
+it. The formula is checked in the notebook.
+"""
 
 import numpy as np
 import pytest

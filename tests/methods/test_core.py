@@ -1,4 +1,6 @@
-"""The registry; every registered method gives gradients and trains through the loop; its state survives an interruption."""
+"""The registry; every registered method gives gradients and trains through the loop; its state
+survives an interruption.
+"""
 
 import copy
 import multiprocessing

@@ -11,7 +11,9 @@ from spml_nb.methods.crisp import class_priors, crisp_loss
 
 
 def world(n, prior, found, seed=0, apart=3.0):
-    "Scores and observed labels: positives score around `apart`, negatives around 0; a share `found` of the positives is observed."
+    """Scores and observed labels: positives score around `apart`, negatives around 0; a share
+    `found` of the positives is observed.
+    """
     g = torch.manual_seed(seed)
     truth = torch.rand(n, 2, generator=g) < torch.tensor(prior)
     return torch.randn(n, 2, generator=g) + apart * truth, (

@@ -41,7 +41,8 @@ def relative(a, b):
     return np.abs(np.asarray(a) - b).max() / np.abs(b).max()
 
 
-# --- golden values ---------------------------------------------------------------------------------------------------------------------------
+# --- golden values
+# -----------------------------------------------------------------------------------------------
 
 
 def test_em_loss_and_gradient_equal_the_authors(golden):
@@ -118,7 +119,8 @@ def test_selection_on_the_authors_own_scores_is_exact(golden):
     assert np.array_equal(chosen.numpy(), case['state_2'] < 0)
 
 
-# --- selection -------------------------------------------------------------------------------------------------------------------------------
+# --- selection
+# -----------------------------------------------------------------------------------------------
 
 
 def test_select_takes_the_lowest_rows_of_equal_scores():
@@ -176,7 +178,8 @@ def test_select_is_faster_than_a_loop_over_classes():
     )  # 5 to 10; outputs/benchmarks.md has the measured ratio
 
 
-# --- the losses ------------------------------------------------------------------------------------------------------------------------------
+# --- the losses
+# -----------------------------------------------------------------------------------------------
 
 
 def test_a_soft_label_rests_at_its_own_probability_and_a_hard_one_nowhere():
@@ -197,7 +200,8 @@ def test_pseudo_labels_never_override_observed_labels():
     assert em_apl_loss(s, z, soft) == em_apl_loss(s, z, torch.where(z == 0, soft, 1 - soft))
 
 
-# --- the schedule ----------------------------------------------------------------------------------------------------------------------------
+# --- the schedule
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize('family', ['voc', 'coco', 'nus', 'cub'])
@@ -297,7 +301,8 @@ def test_too_few_epochs_to_select_is_said():
         create('em_apl', observed_labels(), epochs=5, warm_up=10).start_stage(1)
 
 
-# --- the ablations of section D --------------------------------------------------------------------------------------------------------------
+# --- the ablations of section D
+# -----------------------------------------------------------------------------------------------
 
 
 def test_low_proportion_selects_less():
@@ -383,7 +388,8 @@ def test_wrong_options_are_named(options, word):
         create('em_apl', observed_labels(), epochs=10, **options)
 
 
-# --- values and state ------------------------------------------------------------------------------------------------------------------------
+# --- values and state
+# -----------------------------------------------------------------------------------------------
 
 
 def test_state_dict_is_the_whole_state():

@@ -1,4 +1,6 @@
-"EPR with a count for each image: the loss of its own images and counts, whatever the batch. The formula is checked in the notebook."
+"""EPR with a count for each image: the loss of its own images and counts, whatever the batch. The
+formula is checked in the notebook.
+"""
 
 import math
 from types import SimpleNamespace
@@ -69,7 +71,10 @@ def test_wrong_input_is_named():
             epr_count_loss(s, z, wrong)
     with pytest.raises(
         SpmlError,
-        match='the method needs count of each training image, and the file of side information holds scores',
+        match=(
+            'the method needs count of each training image, and the file of side information '
+            'holds scores'
+        ),
     ):
         create('epr_count', z, epochs=1).take({'scores': s})
     assert resolve_hparams('epr_count', 'voc', {}) == {'reduction': 'mean'}

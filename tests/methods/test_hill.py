@@ -1,4 +1,6 @@
-"""Hill loss: the authors' values, and what it does to a label that may be missing. The formula is checked in the notebook."""
+"""Hill loss: the authors' values, and what it does to a label that may be missing. The formula is
+checked in the notebook.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""Hyperspherical learning: the margin, the balance of gradients, the adaptive parameters, label correlation, options and state."""
+"""Hyperspherical learning: the margin, the balance of gradients, the adaptive parameters, label
+correlation, options and state.
+"""
 
 import math
 from types import SimpleNamespace
@@ -29,7 +31,8 @@ def outputs(cosine):
     )
 
 
-# --- the margin ------------------------------------------------------------------------------------------------------------------------------
+# --- the margin
+# -----------------------------------------------------------------------------------------------
 
 
 def test_the_map_is_monotone_up_to_the_turning_point_and_not_beyond():
@@ -60,7 +63,8 @@ def test_inputs_are_left_alone():
     assert torch.equal(c, before[0]) and torch.equal(z, before[1])
 
 
-# --- the loss and the four settings ----------------------------------------------------------------------------------------------------------
+# --- the loss and the four settings
+# -----------------------------------------------------------------------------------------------
 
 
 def test_unknown_labels_can_be_ignored():
@@ -93,7 +97,8 @@ def test_prediction_uses_the_margin_only_where_training_uses_it_everywhere(setti
         )
 
 
-# --- balance and the adaptive parameters -----------------------------------------------------------------------------------------------------
+# --- balance and the adaptive parameters
+# -----------------------------------------------------------------------------------------------
 
 
 def test_balance_is_the_difference_of_the_two_sums():
@@ -170,7 +175,8 @@ def test_fixed_variant_learns_nothing_of_its_own():
     assert list(method.parameters()) == [] and method.parameter_groups(1e-3) == []
 
 
-# --- label correlation -----------------------------------------------------------------------------------------------------------------------
+# --- label correlation
+# -----------------------------------------------------------------------------------------------
 
 
 def test_label_correlation_is_the_margin_sigmoid_of_the_embeddings_angles():
@@ -187,7 +193,8 @@ def test_label_correlation_is_the_margin_sigmoid_of_the_embeddings_angles():
         label_correlation(w[0])
 
 
-# --- registry, errors, state -----------------------------------------------------------------------------------------------------------------
+# --- registry, errors, state
+# -----------------------------------------------------------------------------------------------
 
 
 def test_values_and_head():

@@ -1,4 +1,6 @@
-"""LAC: golden values of the released code, the queue's state, and what the contrast may cost. The formulas are checked in the notebook."""
+"""LAC: golden values of the released code, the queue's state, and what the contrast may cost. The
+formulas are checked in the notebook.
+"""
 
 import subprocess
 import sys

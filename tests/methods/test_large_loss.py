@@ -1,4 +1,6 @@
-"""Large loss: the authors' values, ties, and labels that are corrected for good. The formula is checked in the notebook."""
+"""Large loss: the authors' values, ties, and labels that are corrected for good. The formula is
+checked in the notebook.
+"""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,6 @@
-"""OPML and its parts: identities, label correction, state, options. The formulas are checked in the notebook."""
+"""OPML and its parts: identities, label correction, state, options. The formulas are checked in the
+notebook.
+"""
 
 import math
 from types import SimpleNamespace

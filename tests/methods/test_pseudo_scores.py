@@ -1,4 +1,6 @@
-"Pseudo-labels from outside scores: which labels they make, and the loss on these. The formula is checked in the notebook."
+"""Pseudo-labels from outside scores: which labels they make, and the loss on these. The formula is
+checked in the notebook.
+"""
 
 import math
 from types import SimpleNamespace
@@ -91,7 +93,10 @@ def test_wrong_input_is_named():
         pseudo_scores_loss(s, z, torch.zeros(6, 4))
     with pytest.raises(
         SpmlError,
-        match='the method needs scores of each training image, and the file of side information holds none',
+        match=(
+            'the method needs scores of each training image, and the file of side information '
+            'holds none'
+        ),
     ):
         create('pseudo_scores', z, epochs=1).take({})
     assert resolve_hparams('pseudo_scores', 'coco', {}) == {'threshold': 0.9, 'reduction': 'mean'}

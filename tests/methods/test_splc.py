@@ -1,4 +1,6 @@
-"""SPLC: the authors' values in the first epoch and later, and when its correction begins. The formula is checked in the notebook."""
+"""SPLC: the authors' values in the first epoch and later, and when its correction begins. The
+formula is checked in the notebook.
+"""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,6 @@
-"""Two-way loss and its relatives: the authors' numbers, the hand-written gradient, options, speed. The formulas are checked in the notebook."""
+"""Two-way loss and its relatives: the authors' numbers, the hand-written gradient, options, speed.
+The formulas are checked in the notebook.
+"""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,6 @@
-"""Backbones and their weights. Nothing is downloaded: networks start at random or from the installed weight files."""
+"""Backbones and their weights. Nothing is downloaded: networks start at random or from the
+installed weight files.
+"""
 
 import pickle
 import re
@@ -188,7 +190,10 @@ def test_a_size_that_the_network_does_not_take_is_told_with_its_reason(name, siz
     model = models.create(name, 2, weights='none').eval()
     with pytest.raises(
         SpmlError,
-        match=f'{name} does not take images of {size}×{size} pixels \\(.*{reason}.*choose another image_size',
+        match=(
+            f'{name} does not take images of {size}×{size} pixels \\(.*{reason}.*choose another '
+            'image_size'
+        ),
     ) as caught:
         model(torch.rand(2, 3, size, size))
     assert '\n' not in str(caught.value) and isinstance(

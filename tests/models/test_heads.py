@@ -49,7 +49,9 @@ def test_cosine_of_nothing_is_zero_with_finite_gradients():
 
 @pytest.fixture
 def labelwise():
-    "A small label-wise head in float64 with no parameter at its start value, in eval mode, and two maps of 3 × 4."
+    """A small label-wise head in float64 with no parameter at its start value, in eval mode, and
+    two maps of 3 × 4.
+    """
     torch.manual_seed(3)
     head = models.LabelWiseHead(7, 3, d=8, heads=2, ffn=12).double().eval()
     with torch.no_grad():
@@ -71,7 +73,9 @@ def plain_positions(h, w, d):
 
 
 def plain_head(head, features):
-    "LAC's label-wise embedding model for one map (D, h, w), in numpy: logits (C,), embeddings (C, d), attention (C, h·w)."
+    """LAC's label-wise embedding model for one map (D, h, w), in numpy: logits (C,), embeddings (C,
+    d), attention (C, h·w).
+    """
     p = {key: value.detach().numpy() for key, value in head.state_dict().items()}
     D, h, w = features.shape
 

@@ -1,4 +1,6 @@
-"The classifier that comes with the weights of EfficientNet-Lite0, and its classes as those of other sets."
+"""The classifier that comes with the weights of EfficientNet-Lite0, and its classes as those of
+other sets.
+"""
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from spml_nb.data.side import read
 from spml_nb.models import imagenet
 
 ANIMALS = (
-    'bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person pottedplant sheep sofa train tvmonitor'
+    'bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person '
+    'pottedplant sheep sofa train tvmonitor'
 ).split()
 COCO = [
     'airplane',

@@ -1,4 +1,6 @@
-"""Every head on every kind of backbone: shapes, gradients, freezing, maps, and what wrong input says."""
+"""Every head on every kind of backbone: shapes, gradients, freezing, maps, and what wrong input
+says.
+"""
 
 import copy
 
@@ -315,7 +317,8 @@ def test_attention_maps_are_those_of_eval_mode_and_leave_the_model_alone(built):
     [
         (
             dict(backbone='resnet5O'),
-            "unknown backbone 'resnet5O'; allowed: mini, efficientnet_lite0.*Did you mean 'resnet50'",
+            "unknown backbone 'resnet5O'; allowed: mini, efficientnet_lite0.*Did you mean "
+            "'resnet50'",
         ),
         (
             dict(backbone='resnet18.nobody'),

@@ -1,4 +1,6 @@
-"Whether the numbers of spml_nb/assets/papers are those that the papers' texts print; passages.yml says where each table stands."
+"""Whether the numbers of spml_nb/assets/papers are those that the papers' texts print; passages.yml
+says where each table stands.
+"""
 
 import hashlib
 import math
@@ -19,12 +21,16 @@ def passages():
 
 
 def numbers(text):
-    "'ResNet-50 [9] 82,081' → ['50', '9', '82081']. Digits glued to a letter, as in VOC12 or F1, belong to a name."
+    """'ResNet-50 [9] 82,081' → ['50', '9', '82081']. Digits glued to a letter, as in VOC12 or F1,
+    belong to a name.
+    """
     return [re.sub(r'[\s,]', '', n).replace('−', '-') for n in NUMBER.findall(text)]
 
 
 def others(text):
-    "'7 18: references' → [(7.0, None, '7 (references)'), …]: numbers of the text that are no values of the table."
+    """'7 18: references' → [(7.0, None, '7 (references)'), …]: numbers of the text that are no
+    values of the table.
+    """
     before, _, why = (text or '').partition(':')
     return [(float(n), None, f'{n} ({why.strip()})') for n in numbers(before)]
 
@@ -40,7 +46,9 @@ def values(cells, row, column):
 
 
 def expected_lines(paper, table):
-    "The numbers that each line of a table's text should have. As a rule a line is a row; where a text has merged lines, `lines` says what stands in each."
+    """The numbers that each line of a table's text should have. As a rule a line is a row; where a
+    text has merged lines, `lines` says what stands in each.
+    """
     place, cells = (
         passages()[paper]['tables'][table],
         published.cells(paper, table).set_index(['row', 'column']),
@@ -73,7 +81,8 @@ def text_of(paper, table, folder):
             encoding='utf-8'
         )
         assert text.count(place['start']) == 1, (
-            f'{paper}, table {table}: {place["start"]!r} is in the text {text.count(place["start"])} times'
+            f'{paper}, table {table}: {place["start"]!r} is in the text '
+            f'{text.count(place["start"])} times'
         )
         begin = text.index(place['start'])
         parts.append(text[begin : text.index(place['end'], begin + len(place['start']))])
@@ -106,13 +115,16 @@ def problems(paper, table, folder):
             'the number of numbers',
         )
         wrong.append(
-            f"the text has {' '.join(line)}; the file has {' '.join(f'{w[0]:g}' for w in want)}; first difference: {first}"
+            f"the text has {' '.join(line)}; the file has {' '.join(f'{w[0]:g}' for w in want)}; "
+            f"first difference: {first}"
         )
     return wrong
 
 
 def digest(paper):
-    "A fingerprint of all numbers of a paper, so that a changed one is noticed where the texts are not at hand."
+    """A fingerprint of all numbers of a paper, so that a changed one is noticed where the texts are
+    not at hand.
+    """
     lines = [
         ' '.join(repr(float(number[0])) for number in line)
         for table in published.tables(paper)

@@ -171,8 +171,8 @@ def test_the_page_names_every_number_and_is_written_only_where_there_is_one(monk
         and 'fully labelled validation images' in text
     )
     assert (
-        '`single-rare`: mAP changes by −2.0 to −2.0 points in the mean over methods, and the best method stays the same on 1 of 1 data sets.'
-        in text
+        '`single-rare`: mAP changes by −2.0 to −2.0 points in the mean over methods, and the best '
+        'method stays the same on 1 of 1 data sets.' in text
     )
     assert biased.write(pd.DataFrame()) == [] and not settings.path('outputs').exists()
     monkeypatch.setattr(biased, 'planned', lambda known: runs)

@@ -1,4 +1,6 @@
-"The board: its numbers from the table of record alone, its words for every method, its links to runs."
+"""The board: its numbers from the table of record alone, its words for every method, its links to
+runs.
+"""
 
 import json
 import math
@@ -29,12 +31,14 @@ def shown(known):
     return groups, where, board.lines(known, where)
 
 
-# ---- the same numbers from runs.csv, with pandas alone: no function of the pages, the tables or the sweeps
+# ---- the same numbers from runs.csv, with pandas alone: no function of the pages, the tables or
+# the sweeps
 
 
 def recomputed(measure):
-    """mAP by seed of each method on each set of photos: {(loss, head, labels, dataset): Series}. The suite's final runs of a method
-    share every setting but the seeds; of several groups the one is taken whose setting was best on validation in the search, seed 1000."""
+    """mAP by seed of each method on each set of photos: {(loss, head, labels, dataset): Series}.
+    The suite's final runs of a method share every setting but the seeds; of several groups the one
+    is taken whose setting was best on validation in the search, seed 1000."""
     runs = pd.read_csv(ROOT / 'outputs' / 'runs.csv', dtype={'exclude': str})
     runs = runs[
         (runs.regime == 'linear')
@@ -72,7 +76,8 @@ def test_gains_intervals_and_ranks_are_those_of_the_record(shown, choice, measur
         for dataset, cell in row['cells'].get('photos', {}).items():
             own = scores.get((row['loss'], row['head'], row['labels'], dataset))
             if own is None:
-                continue  # trained under the name of an equal loss, such as ZLPR for multi-similarity
+                # trained under the name of an equal loss, such as ZLPR for multi-similarity
+                continue
             level, _, n, gain, half, plain, plain_half = cell[choice]
             if row['labels'] == 'single' and all(
                 each['x'] for each in row['cells']['photos'].values()

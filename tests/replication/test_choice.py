@@ -1,4 +1,6 @@
-"""How much another rate of AN's own search would change: the three that validation likes best, with all seeds."""
+"""How much another rate of AN's own search would change: the three that validation likes best, with
+all seeds.
+"""
 
 from pathlib import Path
 
@@ -18,7 +20,9 @@ def search():
 
 @pytest.fixture(scope='module')
 def known():
-    "A search on ccp whose validation mAP falls from the third rate on, and final runs at three rates: 30, then one more, then two less."
+    """A search on ccp whose validation mAP falls from the third rate on, and final runs at three
+    rates: 30, then one more, then two less.
+    """
     lines = {
         sweeps.key(c): {'val_map': 50.0 - abs(k - 2), 'test_map': 0.0}
         for k, c in enumerate(search())

@@ -1,4 +1,6 @@
-"""The claims of the papers' texts: each a sentence about names that exist, decided by numbers in the same way as by hand."""
+"""The claims of the papers' texts: each a sentence about names that exist, decided by numbers in
+the same way as by hand.
+"""
 
 import json
 import re
@@ -473,7 +475,8 @@ def test_claims_are_seldom_wrong_about_tables_without_a_difference_and_find_one_
         <= 0.97
     )
     print(
-        f'{seeds_of_each} seeds: a gain of 2 mAP is found in {found.count(REPRODUCED) / 2:.0f} % of tables'
+        f'{seeds_of_each} seeds: a gain of 2 mAP is found in {found.count(REPRODUCED) / 2:.0f} % '
+        'of tables'
     )
     assert found.count(REPRODUCED) > 180
 
@@ -600,7 +603,8 @@ def test_a_report_gives_effects_intervals_and_seeds(opml):
         0,
     ) and tie.decided == tie.places
     assert tie.summary.startswith(
-        f'no difference on the mean of {tie.places} of {tie.places} places; {tie.places} decide alone: +0.00 ± 0.00, {n} seeds, power 80 % from 0.0 on, the paper +'
+        f'no difference on the mean of {tie.places} of {tie.places} places; {tie.places} decide '
+        f'alone: +0.00 ± 0.00, {n} seeds, power 80 % from 0.0 on, the paper +'
     )
     assert (
         losses.ours == REVERSED

@@ -1,4 +1,6 @@
-"A comparison on photos of one's own: one search for each method, paired intervals, and what to take."
+"""A comparison on photos of one's own: one search for each method, paired intervals, and what to
+take.
+"""
 
 import dataclasses
 import math
@@ -88,7 +90,8 @@ def test_one_call_searches_chooses_and_says_what_to_take(one_label_each):
     assert (
         '60 images' in told[0]
         and told[0].endswith(
-            '2 methods; all labels in the table are used, unknown ones stay unknown; seeds change the training only.'
+            '2 methods; all labels in the table are used, unknown ones stay unknown; seeds change '
+            'the training only.'
         )
         and told[1].startswith('8 runs to train: no run of this kind is recorded')
         and len(told) == 2
@@ -195,7 +198,10 @@ def test_after_a_correction_of_the_table_old_runs_do_not_pass_for_new_ones(one_l
     old = [folder.parent.name for folder in settings.path('runs').glob('*/DONE')]
     with pytest.raises(
         SpmlError,
-        match='4 runs of .*photos were trained before its photos, labels or split changed. Remove them from',
+        match=(
+            '4 runs of .*photos were trained before its photos, labels or split changed. Remove '
+            'them from'
+        ),
     ) as refused:
         compare(one_label_each, ('an',), seeds=2, tell=lambda line: None)
     named = [name for name in old if name in str(refused.value)]
@@ -508,7 +514,9 @@ def test_without_clean_labels_it_says_what_would_settle_it():
 
 @pytest.mark.silent('A3')
 def test_a_gain_and_its_doubt_do_not_contradict_each_other():
-    "An interval that leaves out 0, and yet as many comparisons bring forth as much by chance: both are said as what they are."
+    """An interval that leaves out 0, and yet as many comparisons bring forth as much by chance:
+    both are said as what they are.
+    """
     rivals = [
         made_up(loss, [40.0 + k] * 3, [60.0, 61.0, 60.2 + k / 10])
         for k, loss in enumerate(('ls', 'nls', 'dw', 'wan', 'asl', 'gr'))
@@ -518,7 +526,8 @@ def test_a_gain_and_its_doubt_do_not_contradict_each_other():
     alone, adjusted = em.over(AN), table.set_index('loss').p['em']
     assert alone.low > 0 and alone.p < 0.05 < adjusted
     assert (
-        f'; chance alone does as much in {100 * adjusted:.0f} % of cases when 7 methods are compared.'
+        f'; chance alone does as much in {100 * adjusted:.0f} % of cases when 7 methods are '
+        'compared.'
         in said
         and 'may be chance' not in said
     )
@@ -754,7 +763,9 @@ def test_the_time_is_that_of_like_runs_shared_by_the_jobs():
 def test_one_positive_label_a_photo_finds_a_method_within_a_point_of_the_best(
     tmp_path, monkeypatch, draw
 ):
-    "Photos with 2.9 labels each, of which the table names one: what is taken is measured against all labels."
+    """Photos with 2.9 labels each, of which the table names one: what is taken is measured against
+    all labels.
+    """
     monkeypatch.setitem(
         search.SUITES,
         'photos',

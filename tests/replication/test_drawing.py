@@ -16,7 +16,9 @@ from spml_nb.replication.papers import em_apl_figures
 
 
 def collected(paper, figure, parts, missing, data):
-    "A Collected of ([dataset, series, values], arrays) with some parts missing; what has the same place is of several seeds."
+    """A Collected of ([dataset, series, values], arrays) with some parts missing; what has the same
+    place is of several seeds.
+    """
     places = {
         f'{d} | {s} | {v} | {k}': {
             'dataset': d,
@@ -249,7 +251,8 @@ def pair(seeds, **known):
             [],
             [
                 'LAC Fig. 3, on voc12_animals',
-                "not exercised in 2 of 3 runs: the epoch was chosen before the method's own mechanism began",
+                "not exercised in 2 of 3 runs: the epoch was chosen before the method's own "
+                "mechanism began",
             ],
         ),
     ],

@@ -1,4 +1,6 @@
-"""The papers' figures: what runs they take, and how runs become arrays and arrays become pictures, the same ones every time."""
+"""The papers' figures: what runs they take, and how runs become arrays and arrays become pictures,
+the same ones every time.
+"""
 
 import os
 import subprocess
@@ -240,8 +242,8 @@ def check_picture(file):
 
 @pytest.fixture
 def small(photos, monkeypatch):  # noqa: F811
-    """Every search is one run of two epochs on 40 photos, figures keep to two epochs and to two points a curve, and runs are trained here and not
-    in another process."""
+    """Every search is one run of two epochs on 40 photos, figures keep to two epochs and to two
+    points a curve, and runs are trained here and not in another process."""
     vary = figures._varied
 
     def plan(cell, suite):
@@ -319,7 +321,10 @@ def test_another_process_draws_the_same_bytes(small):
         figures.sweep(paper, figure, 'photos', tell=str)
         ours.append(figures.draw(paper, figure, 'photos').read_bytes())
         figures.arrays_file(paper, figure, 'photos').with_suffix('.svg').unlink()
-    command = "from spml_nb.replication import figures; [figures.draw(*f, 'photos') for f in (('hml', 3), ('lac', 6))]"
+    command = (
+        "from spml_nb.replication import figures; [figures.draw(*f, 'photos') for f in (('hml', "
+        "3), ('lac', 6))]"
+    )
     subprocess.run(
         [sys.executable, '-c', command],
         check=True,
@@ -420,7 +425,8 @@ def test_a_dry_run_trains_nothing_and_counts(small, monkeypatch, tmp_path):
     figures.sweep('em_apl', 7, 'photos', tell=said.append)
     figures.sweep('em_apl', 7, 'photos', dry_run=True, tell=said.append)
     assert said[-2].startswith(
-        '2 runs of search, of which 0 are missing; 4 runs with fresh seeds are chosen by now, of which 0 are missing'
+        '2 runs of search, of which 0 are missing; 4 runs with fresh seeds are chosen by now, of '
+        'which 0 are missing'
     )
     assert said[-1].startswith('0 of these runs are then to be observed')
     monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'new'))
@@ -459,8 +465,8 @@ def test_every_figure_of_a_paper_is_drawn_or_named_with_the_reason():
         assert there == set(range(1, last + 1)), paper
     assert figures.not_drawn('em_apl').startswith('Not redrawn: Figures 1 to 6 (')
     assert figures.not_drawn('lac') == (
-        'Not redrawn: Figures 1 (consistency of images beside that of labels: a drawing without numbers), '
-        '2 (the two branches of training: a drawing without numbers).'
+        'Not redrawn: Figures 1 (consistency of images beside that of labels: a drawing without '
+        'numbers), 2 (the two branches of training: a drawing without numbers).'
     )
 
 

@@ -26,7 +26,9 @@ HEADS = {'own': ('hml', None), 'same': ('an', 'cosine'), 'plain': ('an', 'linear
 
 
 def lines_for(panel, scores):
-    "Fabricated runs of HML, of AN on its head and of plain AN. scores: {'own', 'same', 'plain': by seed}."
+    """Fabricated runs of HML, of AN on its head and of plain AN. scores: {'own', 'same', 'plain':
+    by seed}.
+    """
     row, _, column = METHOD.cells[panel]
     cell, lines = (
         published.cells('hml', '4')
@@ -156,17 +158,21 @@ def test_what_was_found_is_made_from_the_numbers():
         == '- **Which are above AN?** The picture shows 5 methods that learn from single positives'
     )
     assert words == (
-        "For 4 of them the method's own mechanism was at work on 2 sets of photos; over AN on the same head, over these sets together, "
+        "For 4 of them the method's own mechanism was at work on 2 sets of photos; over AN on the "
+        "same head, over these sets together, "
         '1 is above AN, 1 is below it, 1 is no different from it, 1 is undecided.'
     )
     assert second.startswith(
-        '**Are the gains as large?** 4 of these methods have published gains over AN of the same source (8 cells; '
+        '**Are the gains as large?** 4 of these methods have published gains over AN of the same '
+        'source (8 cells; '
     )
     assert second.endswith(
-        'smaller, +0.2 against +0.6 on average: the published gain lies within our interval in 6 cells, above it in 2 and below it in 0.'
+        'smaller, +0.2 against +0.6 on average: the published gain lies within our interval in 6 '
+        'cells, above it in 2 and below it in 0.'
     )
     assert third.startswith(
-        '**Is the order the same?** The rank correlation of these published gains with ours is +1.00 ('
+        '**Is the order the same?** The rank correlation of these published gains with ours is '
+        '+1.00 ('
     )
     larger = front.findings(
         measured([(m, p, 0.1, d, a) for m, p, _, d, a in rows if m == 'EM']), {}, NOTHING
@@ -248,13 +254,16 @@ def test_what_a_head_adds_is_told_apart_from_its_method(monkeypatch):
         levels(an_linear=50.0, an_cosine=51.4, em_linear=52.0, hml_cosine=53.0, wan_linear=51.0)
     )
     assert said == (
-        'Of 3 methods on 2 sets of photos, 1 of them on HML\'s cosine head too, HML has the highest mAP: +3.0 ± 0.0 over plain AN, the mean over these sets; +1.4 of it is due to its '
-        'head, as AN with that head shows. The next, EM, is 1.0 ± 0.0 below and is told apart from it. With a linear head it is EM: +2.0 ± 0.0. The next, WAN, is 1.0 ± 0.0 '
-        'below and is told apart from it.'
+        'Of 3 methods on 2 sets of photos, 1 of them on HML\'s cosine head too, HML has the '
+        'highest mAP: +3.0 ± 0.0 over plain AN, the mean over these sets; +1.4 of it is due to '
+        'its head, as AN with that head shows. The next, EM, is 1.0 ± 0.0 below and is told apart '
+        'from it. With a linear head it is EM: +2.0 ± 0.0. The next, WAN, is 1.0 ± 0.0 below and '
+        'is told apart from it.'
     )
     same = front._highest(levels(an_linear=50.0, em_linear=52.0, em_cosine=52.0))
     assert same.endswith(
-        'EM has the highest mAP: +2.0 ± 0.0 over plain AN, the mean over these sets. The next, EM on the cosine head, is 0.0 ± 0.0 below and is not told apart from it.'
+        'EM has the highest mAP: +2.0 ± 0.0 over plain AN, the mean over these sets. The next, EM '
+        'on the cosine head, is 0.0 ± 0.0 below and is not told apart from it.'
     )
     assert front._highest(levels(em_linear=52.0)) == front._highest({}) == ''
 

@@ -1,4 +1,6 @@
-"""What is lost by choosing without clean labels: the rules, the thresholds, and the record that the pages read."""
+"""What is lost by choosing without clean labels: the rules, the thresholds, and the record that the
+pages read.
+"""
 
 import json
 
@@ -70,7 +72,9 @@ def test_thresholds_are_chosen_on_validation_and_measured_on_test(made):
 
 
 def make_lines(seeds=(1000,)):
-    "A record in which clean mAP takes draw 0 (test 50), observed mAP draw 1 (test 40); HML is 5 above the others."
+    """A record in which clean mAP takes draw 0 (test 50), observed mAP draw 1 (test 40); HML is 5
+    above the others.
+    """
     rows = []
     for seed in seeds:
         for loss in METHODS:

@@ -32,7 +32,9 @@ HEADER = ['run', 'key', 'loss', 'dataset', 'seed', 'val_map', 'test_map', 'secon
 
 
 def lines_for(paper, table, suite, score, seeds=None):
-    "Fabricated runs of every cell of a table. score: function of (row, column, seed); seeds: unset: all of the suite."
+    """Fabricated runs of every cell of a table. score: function of (row, column, seed); seeds:
+    unset: all of the suite.
+    """
     found = {}
     for cell in published.cells(paper, table).to_dict('records'):
         plan = tables.plan(cell, suite)
@@ -56,7 +58,9 @@ def lines_for(paper, table, suite, score, seeds=None):
 
 @pytest.fixture(scope='module')
 def made():
-    "Runs of HML's Table 2 on photos (AN lowest, the others in the paper's reverse order) and of its Table 5, one seed."
+    """Runs of HML's Table 2 on photos (AN lowest, the others in the paper's reverse order) and of
+    its Table 5, one seed.
+    """
     order = ['AN', 'HML (Ours)', 'ROLE', 'EPR', 'WAN', 'LS']
     main = lines_for(
         'hml', '2', 'photos', lambda row, column, seed: 60.0 + 2 * order.index(row) + seed
@@ -214,7 +218,8 @@ def test_claims_are_told_with_effect_interval_and_seeds(shared):
     assert (
         float(single.effect) == -8
         and single.summary.startswith(
-            'not reproduced under this protocol on the mean of 4 of 4 places; 4 decide alone: −8.00 ± '
+            'not reproduced under this protocol on the mean of 4 of 4 places; 4 decide alone: '
+            '−8.00 ± '
         )
         and 'power 80 %' in single.summary
     )
@@ -635,11 +640,13 @@ def test_the_protocol_on_the_page_is_that_of_the_suites():
         and set(photos['scheduled']) == {'em_apl', 'gr'}
     )
     for words in (
-        f'photos of {head.image_size} pixels a side in batches of {head.batch_size}, for at most {head.epochs} epochs: {maps.epochs} in each stage of the label-wise',
+        f'photos of {head.image_size} pixels a side in batches of {head.batch_size}, for at most '
+        f'{head.epochs} epochs: {maps.epochs} in each stage of the label-wise',
         f"{photos['scheduled']['gr']['epochs']} for `em_apl` and `gr`",
         f'up to {longest.pop()} for fifteen rows',
         f"ten learning rates from {rates('photos')}",
-        f'{network.image_size} pixels in batches of {network.batch_size}, for at most {network.epochs} epochs, with three rates from {rates("photos_finetune")}',
+        f'{network.image_size} pixels in batches of {network.batch_size}, for at most '
+        f'{network.epochs} epochs, with three rates from {rates("photos_finetune")}',
     ):
         assert words in text, words
     assert (

@@ -1,4 +1,6 @@
-"""The published numbers: as the papers print them, all of them, each with a configuration that this library can run or a reason why not."""
+"""The published numbers: as the papers print them, all of them, each with a configuration that this
+library can run or a reason why not.
+"""
 
 import copy
 import dataclasses
@@ -53,7 +55,9 @@ def draft(monkeypatch):
 
 
 def spoil_last_number(spec, by):
-    "Change the last printed mean of a table, or guess one where all are lost. Returns: its row and column."
+    """Change the last printed mean of a table, or guess one where all are lost. Returns: its row
+    and column.
+    """
     numbers = [
         (row, k)
         for row, given in spec['rows'].items()

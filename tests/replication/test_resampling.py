@@ -1,4 +1,6 @@
-"Scores on samples of the test images: by counting images twice, from the files of outputs/, and trained again."
+"""Scores on samples of the test images: by counting images twice, from the files of outputs/, and
+trained again.
+"""
 
 from pathlib import Path
 from types import SimpleNamespace

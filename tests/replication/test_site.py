@@ -1,4 +1,6 @@
-"index.html as a person meets it, in a browser without a window. Needs Chromium and its driver (Debian: chromium, chromium-driver) and selenium."
+"""index.html as a person meets it, in a browser without a window. Needs Chromium and its driver
+(Debian: chromium, chromium-driver) and selenium.
+"""
 
 import json
 import shutil
@@ -42,7 +44,9 @@ SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="90" viewBox="
 
 @pytest.fixture(scope='module')
 def page(tmp_path_factory):
-    "The page of one paper whose Table 2 and a row of Table 3 are filled on photos, with one figure."
+    """The page of one paper whose Table 2 and a row of Table 3 are filled on photos, with one
+    figure.
+    """
     folder = tmp_path_factory.mktemp('site')
     order = ['AN', 'HML (Ours)', 'ROLE', 'EPR', 'WAN', 'LS']
     full = [
@@ -86,7 +90,9 @@ def chromium(tmp_path_factory):
 
 @pytest.fixture
 def browser(chromium, page):
-    "The page, just opened. Afterwards: nothing on the console, and nothing asked for but the page and its two pictures."
+    """The page, just opened. Afterwards: nothing on the console, and nothing asked for but the page
+    and its two pictures.
+    """
     chromium.get('about:blank')
     for kind in ('browser', 'performance'):
         chromium.get_log(kind)
@@ -212,7 +218,8 @@ def test_a_link_leads_to_a_figure_that_is_drawn(browser):
         browser.current_url.endswith('#hml-figure-3') and figure.get_property('naturalWidth') == 321
     )
     browser.execute_script(
-        "document.documentElement.style.scrollBehavior = 'auto'; location.hash = ''; location.hash = '#hml-figure-3'"
+        "document.documentElement.style.scrollBehavior = 'auto'; location.hash = ''; "
+        "location.hash = '#hml-figure-3'"
     )
     WebDriverWait(browser, 60).until(
         lambda b: (
@@ -227,7 +234,8 @@ def test_a_link_leads_to_a_figure_that_is_drawn(browser):
 
 def test_every_link_within_the_page_has_its_goal(browser):
     lost = browser.execute_script(
-        "return [...document.querySelectorAll('a[href^=\"#\"]')].filter(a => !document.getElementById(a.hash.slice(1))).map(a => a.hash)"
+        "return [...document.querySelectorAll('a[href^=\"#\"]')].filter(a => "
+        "!document.getElementById(a.hash.slice(1))).map(a => a.hash)"
     )
     assert lost == []
 
@@ -268,7 +276,10 @@ def test_light_and_dark(browser):
 
 def of_rows(browser, selector):
     "The texts of the board's visible rows, asked for at once."
-    script = "return [...document.querySelectorAll('#board-table tbody tr')].filter(tr => tr.getClientRects().length).map(tr => tr.querySelector(arguments[0]).innerText)"
+    script = (
+        "return [...document.querySelectorAll('#board-table tbody tr')].filter(tr => "
+        "tr.getClientRects().length).map(tr => tr.querySelector(arguments[0]).innerText)"
+    )
     return [' '.join(text.split()) for text in browser.execute_script(script, selector)]
 
 
@@ -458,7 +469,8 @@ def test_axe_finds_nothing_serious(browser, theme, opened):
         'axe_core_python.selenium', reason='axe_core_python is not installed'
     ).Axe()
     browser.execute_script(
-        f"document.documentElement.dataset.theme = '{theme}'; document.getElementById('methods').open = true"
+        f"document.documentElement.dataset.theme = '{theme}'; "
+        "document.getElementById('methods').open = true"
     )
     if opened:
         browser.execute_script('document.querySelector(arguments[0]).click()', opened)
@@ -488,7 +500,8 @@ def test_a_phone_shows_cards_within_its_width(browser):
     )
     browser.execute_script("document.querySelector('#board-table tbody th a').click()")
     page, left, right = browser.execute_script(
-        "const box = document.querySelector('dialog').getBoundingClientRect(); return [document.documentElement.scrollWidth, box.left, box.right]"
+        "const box = document.querySelector('dialog').getBoundingClientRect(); return "
+        "[document.documentElement.scrollWidth, box.left, box.right]"
     )
     browser.execute_cdp_cmd('Emulation.clearDeviceMetricsOverride', {})
     assert page <= 390 and 0 <= left and right <= 390
@@ -500,19 +513,23 @@ def test_a_phone_scrolls_tables_not_the_page(browser):
         {'width': 390, 'height': 800, 'deviceScaleFactor': 2, 'mobile': True},
     )
     wide, inside = browser.execute_script(
-        "return [document.documentElement.scrollWidth, document.querySelector('#hml-table-2 .scroll').scrollWidth]"
+        "return [document.documentElement.scrollWidth, document.querySelector('#hml-table-2 "
+        ".scroll').scrollWidth]"
     )
     browser.execute_cdp_cmd('Emulation.clearDeviceMetricsOverride', {})
     assert wide <= 390 < inside
 
 
 def test_the_policy_stops_what_is_not_the_pages_own(chromium, page):
-    "The checks above can fail: a page with a foreign script and a foreign picture is noticed, and neither runs."
+    """The checks above can fail: a page with a foreign script and a foreign picture is noticed, and
+    neither runs.
+    """
     harmed = page.with_name('harmed.html')
     harmed.write_text(
         page.read_text().replace(
             '</main>',
-            '<script>document.title = "run"</script><img src="https://example.invalid/x.png"></main>',
+            '<script>document.title = "run"</script><img '
+            'src="https://example.invalid/x.png"></main>',
         )
     )
     chromium.get('about:blank')

@@ -1,4 +1,6 @@
-"What may be said of a difference: intervals that cover, words that are seldom wrong, and errors for what does not belong together."
+"""What may be said of a difference: intervals that cover, words that are seldom wrong, and errors
+for what does not belong together.
+"""
 
 import numpy as np
 import pandas as pd
@@ -31,7 +33,9 @@ SEEDS_SD, TEST_SD = 0.56, 0.75  # EM over AN on mini_voc, heads on frozen featur
 
 
 def invented(random, gain, seeds, places=4):
-    "Effects of one invented table: the chance of the test images is shared by the seeds of a place."
+    """Effects of one invented table: the chance of the test images is shared by the seeds of a
+    place.
+    """
     for _ in range(places):
         d = gain + random.normal(0, TEST_SD) + random.normal(0, SEEDS_SD, seeds)
         yield effect(d, d[:, None] + random.normal(0, TEST_SD, 100))

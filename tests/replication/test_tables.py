@@ -1,4 +1,6 @@
-"Published beside ours: which runs stand behind a cell, and what the table makes of those that are there."
+"""Published beside ours: which runs stand behind a cell, and what the table makes of those that are
+there.
+"""
 
 import json
 import math
@@ -99,7 +101,9 @@ def test_the_papers_own_suite_runs_its_presets(where, expected):
 
 
 def complete(paper, table, row, column, test, **scores):
-    "A record in which a cell's search and all of its final runs are done; test(config) is the score."
+    """A record in which a cell's search and all of its final runs are done; test(config) is the
+    score.
+    """
     needed = tables.plan(cell(paper, table, row, column), 'photos')
     tried = known(*[(c, 50, math.nan) for c in needed.search])
     both = pd.concat(
@@ -166,7 +170,8 @@ def test_a_table_counts_seeds():
             range(10),
             (),
             'missing',
-            '10 of 10 finished runs were recorded without test_map; remove their lines from runs.csv, then spml sweep hml --table 2 --suite photos trains them again',
+            '10 of 10 finished runs were recorded without test_map; remove their lines from '
+            'runs.csv, then spml sweep hml --table 2 --suite photos trains them again',
         ),
         (range(10), range(10), 'missing', '10 of 10 final runs diverged'),
         ((3,), (3,), 'partly', '1 of 10 final runs diverged'),
@@ -174,7 +179,8 @@ def test_a_table_counts_seeds():
             (3, 4),
             (3,),
             'partly',
-            '1 of 10 final runs diverged; 1 of 10 finished runs were recorded without test_map; remove',
+            '1 of 10 final runs diverged; 1 of 10 finished runs were recorded without test_map; '
+            'remove',
         ),
     ],
 )
@@ -241,7 +247,8 @@ def test_a_mechanism_that_never_acted_is_said(acted, state, monkeypatch):
     )['done'] == 1
     idle = [seed for seed in range(10) if acted[seed % len(acted)] == 0]
     assert one.why == (
-        f'in {len(idle)} of 10 runs the best epoch (median {np.median(idle):g}) came before the choice of negatives began'
+        f'in {len(idle)} of 10 runs the best epoch (median {np.median(idle):g}) came before the '
+        'choice of negatives began'
         if idle
         else ''
     )
@@ -484,7 +491,9 @@ def test_the_facade_gives_the_table():
 
 @pytest.mark.skipif(not (ROOT / 'outputs' / 'runs.csv').is_file(), reason='no table of record')
 def test_what_the_pages_say_of_lacs_second_stage_is_so():
-    "How often its first epoch was the best, and that two queues were not full: in verdicts.ipynb, lac_claims.ipynb, lac_figures.ipynb and papers/lac.ipynb."
+    """How often its first epoch was the best, and that two queues were not full: in verdicts.ipynb,
+    lac_claims.ipynb, lac_figures.ipynb and papers/lac.ipynb.
+    """
     known = tables.record(ROOT / 'outputs' / 'runs.csv')
 
     def at_once(configs):

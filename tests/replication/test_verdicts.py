@@ -1,4 +1,6 @@
-"A verdict in a line for each paper and each method: made from numbers, with its links, and none for what was not run."
+"""A verdict in a line for each paper and each method: made from numbers, with its links, and none
+for what was not run.
+"""
 
 import math
 from pathlib import Path
@@ -69,7 +71,9 @@ def test_what_was_not_exercised_gets_no_verdict_and_one_seed_no_interval():
 
 
 def fabricated(**scores):
-    "Runs of methods on cub_crops as the search would leave them. scores: by method, as many as seeds."
+    """Runs of methods on cub_crops as the search would leave them. scores: by method, as many as
+    seeds.
+    """
     lines = {}
     for loss, each in scores.items():
         row = sweeps.search.Row(loss)

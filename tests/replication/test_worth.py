@@ -1,4 +1,6 @@
-"What a label is worth: curves read backwards, an interval over seeds, nothing beyond the curve; and the runs that this needs."
+"""What a label is worth: curves read backwards, an interval over seeds, nothing beyond the curve;
+and the runs that this needs.
+"""
 
 import itertools
 import json

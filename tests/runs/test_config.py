@@ -1,4 +1,6 @@
-"""A configuration is checked, completed and named by a hash, which later fields do not change; the parameters of a notebook are guarded."""
+"""A configuration is checked, completed and named by a hash, which later fields do not change; the
+parameters of a notebook are guarded.
+"""
 
 import os
 import shutil
@@ -333,7 +335,9 @@ def test_a_folder_is_known_by_its_name_and_content_wherever_it_lies(photo_folder
 
 
 def test_runs_whose_code_has_changed_since_have_new_names():
-    "The label-wise head is another, and SGD need not be Nesterov's: neither may be taken for a run of before."
+    """The label-wise head is another, and SGD need not be Nesterov's: neither may be taken for a
+    run of before.
+    """
     given = {'loss': 'an', 'dataset': 'mini_voc', 'device': 'cpu'}
     plain, labelwise = (resolve(Config(head=head, **given)) for head in ('linear', 'labelwise'))
     assert configs._revised(plain) == {} and configs._revised(labelwise) == {'decoder': 2}

@@ -1,4 +1,6 @@
-"""The folder of a run: damaged files name themselves, nothing in a checkpoint is executed, and one process at a time trains a run."""
+"""The folder of a run: damaged files name themselves, nothing in a checkpoint is executed, and one
+process at a time trains a run.
+"""
 
 import json
 import os

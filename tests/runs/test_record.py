@@ -1,4 +1,6 @@
-"""The table of record: old lines stay, new ones are added, and nothing is written that pandas would read back as something else."""
+"""The table of record: old lines stay, new ones are added, and nothing is written that pandas would
+read back as something else.
+"""
 
 import shutil
 

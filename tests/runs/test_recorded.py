@@ -1,4 +1,6 @@
-"What earlier versions wrote stays valid: the keys of all recorded runs, and a run that one of them began."
+"""What earlier versions wrote stays valid: the keys of all recorded runs, and a run that one of
+them began.
+"""
 
 import csv
 import json
@@ -27,8 +29,8 @@ def test_every_recorded_run_still_has_its_key():
 
 
 def test_a_run_begun_before_the_modules_moved_ends_as_it_would_have():
-    """begun.zip: HML on frozen features of mini_voc, stopped after three of five epochs by the flat modules of commit 441b4db;
-    the other numbers are those of the same run that was not stopped."""
+    """begun.zip: HML on frozen features of mini_voc, stopped after three of five epochs by the flat
+    modules of commit 441b4db; the other numbers are those of the same run that was not stopped."""
     with zipfile.ZipFile(Path(__file__).parent / 'begun.zip') as begun:
         begun.extractall(settings.path('runs'))
     (folder,) = settings.path('runs').glob('hml-*')

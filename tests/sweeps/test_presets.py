@@ -1,4 +1,6 @@
-"""The papers' presets: they are valid configurations, train, agree with the methods' own values, and are in the papers' texts."""
+"""The papers' presets: they are valid configurations, train, agree with the methods' own values,
+and are in the papers' texts.
+"""
 
 import hashlib
 import re
@@ -209,7 +211,9 @@ TEXTS = {
     'two_way': 'two_way.txt',
     'opml': 'opml.txt',
 }
-PRINTED = {  # (paper, loss or None for all, name): a fragment of the paper with the numbers, in the order of its data sets
+# (paper, loss or None for all, name): a fragment of the paper with the numbers, in the order of its
+# data sets
+PRINTED = {
     ('hml', None, 'epochs'): 'trained for 10 epochs',
     ('hml', 'hml_fixed', 'scale'): 'best hyperparameters above with scale=20 and margin=0.3',
     ('hml', 'hml_fixed', 'margin'): 'scale=20 and margin=0.3',

@@ -1,4 +1,6 @@
-"Many runs: nothing is run twice, a failure stops nothing else, a kill or a node's death loses nothing."
+"""Many runs: nothing is run twice, a failure stops nothing else, a kill or a node's death loses
+nothing.
+"""
 
 import json
 import math
@@ -163,7 +165,10 @@ def test_a_killed_worker_is_replaced_and_its_run_named(place, monkeypatch):
 
 
 def test_a_worker_whose_gpu_has_failed_is_replaced_before_the_next_run():
-    code = "from spml_nb.sweeps import queue; queue.attempt = lambda config: ['', 'AcceleratorError: CUDA error: out of luck'][config.seed]; queue.work()"
+    code = (
+        "from spml_nb.sweeps import queue; queue.attempt = lambda config: ['', 'AcceleratorError: "
+        "CUDA error: out of luck'][config.seed]; queue.work()"
+    )
 
     class Worker(queue._Worker):
         def start(self, config):
@@ -395,7 +400,9 @@ def test_wrong_orders_are_refused():
 
 @pytest.fixture(scope='module')
 def two_nodes():
-    "A Ray cluster whose head takes no runs and whose two nodes take one each; the last test kills one. Returns: (cluster, the nodes)."
+    """A Ray cluster whose head takes no runs and whose two nodes take one each; the last test kills
+    one. Returns: (cluster, the nodes).
+    """
     ray = pytest.importorskip('ray')
     from ray.cluster_utils import Cluster
 

@@ -1,4 +1,6 @@
-"Every method has the same search: as many draws at the same rates, chosen by validation, compared with fresh seeds on the same head."
+"""Every method has the same search: as many draws at the same rates, chosen by validation, compared
+with fresh seeds on the same head.
+"""
 
 import itertools
 import json

@@ -1,4 +1,6 @@
-"House-keeping: what is listed, and that nothing goes that is in use, is not a run, or lies elsewhere."
+"""House-keeping: what is listed, and that nothing goes that is in use, is not a run, or lies
+elsewhere.
+"""
 
 import json
 import os
@@ -471,7 +473,9 @@ def test_a_link_inside_a_run_is_not_followed(tmp_path):
 
 
 def killed_at(call, name):
-    "Remove a run in a process that is killed just before its call-th change of the disk. Returns: whether it was."
+    """Remove a run in a process that is killed just before its call-th change of the disk. Returns:
+    whether it was.
+    """
     child = os.fork()
     if not child:
         left = [call]

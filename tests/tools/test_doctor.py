@@ -107,8 +107,10 @@ def test_the_packages_named_are_those_of_the_package():
 
 def test_the_quick_checks_load_no_torch():
     code = (
-        'import sys; from spml_nb.tools import doctor; table = doctor.check(quick=True); assert set(table.check) == set(doctor.CHECKS) - doctor.SLOW, table.check\n'
-        'assert not table.found.str.contains("the check itself failed").any(); assert "torch" not in sys.modules'
+        'import sys; from spml_nb.tools import doctor; table = doctor.check(quick=True); assert '
+        'set(table.check) == set(doctor.CHECKS) - doctor.SLOW, table.check\nassert not '
+        'table.found.str.contains("the check itself failed").any(); assert "torch" not in '
+        'sys.modules'
     )
     subprocess.run([sys.executable, '-c', code], check=True, timeout=60)
 

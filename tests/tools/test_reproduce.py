@@ -1,4 +1,6 @@
-"Reproduction: the same run has the same bits, and whatever else was different is said and measured."
+"""Reproduction: the same run has the same bits, and whatever else was different is said and
+measured.
+"""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,6 @@
-"""Batches: views over stored squares and whole photos, kept features, and the fields of a run that choose them."""
+"""Batches: views over stored squares and whole photos, kept features, and the fields of a run that
+choose them.
+"""
 
 import os
 import re

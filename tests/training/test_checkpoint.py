@@ -1,4 +1,6 @@
-"""A run that was interrupted ends with the same bits; checkpoints of other data and a full disk are told."""
+"""A run that was interrupted ends with the same bits; checkpoints of other data and a full disk are
+told.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""A finished run on other data: the same score as at its end, and nothing is scored on data that do not fit."""
+"""A finished run on other data: the same score as at its end, and nothing is scored on data that do
+not fit.
+"""
 
 import json
 

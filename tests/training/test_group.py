@@ -1,4 +1,6 @@
-"""Several processes train one run: the same curve as one process, the same state everywhere, no image counted twice."""
+"""Several processes train one run: the same curve as one process, the same state everywhere, no
+image counted twice.
+"""
 
 import contextlib
 import copy
@@ -52,7 +54,9 @@ def config(folder, loss, **given):
 
 
 def worker(rank, size, port, configs, out):
-    "What one process of a test's group does: train each configuration in a folder of runs of the group."
+    """What one process of a test's group does: train each configuration in a folder of runs of the
+    group.
+    """
     import os
 
     os.environ |= {
@@ -85,7 +89,9 @@ def worker(rank, size, port, configs, out):
 
 
 def at_the_end(trainer):
-    "What a process has when its last stage ends: afterwards all of them load the same best weights. Returns: dict, filled by `fit`."
+    """What a process has when its last stage ends: afterwards all of them load the same best
+    weights. Returns: dict, filled by `fit`.
+    """
     state, load_best = {}, trainer.load_best
 
     def noted(*choice):
@@ -102,7 +108,9 @@ def at_the_end(trainer):
 
 
 def together(configs, out, size=2):
-    "Train with `size` processes. configs: by name. Returns: {name: (curves, test logits, [state of each process], folder)}."
+    """Train with `size` processes. configs: by name. Returns: {name: (curves, test logits, [state
+    of each process], folder)}.
+    """
     import socket
 
     for port in (
@@ -132,7 +140,9 @@ def together(configs, out, size=2):
 
 @pytest.fixture(scope='module')
 def pair(tmp_path_factory):
-    "All configurations of this file, trained by two processes. Returns: (folder of photos, results by name)."
+    """All configurations of this file, trained by two processes. Returns: (folder of photos,
+    results by name).
+    """
     folder = draw_photo_folder(tmp_path_factory.mktemp('data') / 'photos')
     configs = {
         loss: config(folder, loss, **SGD.get(loss, {}))
@@ -202,7 +212,9 @@ def test_a_methods_own_parameters_learn_as_with_one_process(pair):
 
 
 def test_timms_norm_layers_keep_their_activation(monkeypatch):
-    "Batch normalisation over several GPUs, its layers exchanged on the CPU: the network in evaluation mode stays the same."
+    """Batch normalisation over several GPUs, its layers exchanged on the CPU: the network in
+    evaluation mode stays the same.
+    """
     model = models.create('efficientnet_lite0', 4, weights='none').eval()
     images = torch.rand(2, 3, 64, 64)
     group = Group()
@@ -226,7 +238,9 @@ def test_end_to_end_runs_finish_and_agree(pair):
 
 
 def test_processes_train_on_the_same_images_in_every_step(pair):
-    "Their shares of an odd number use up different amounts of random numbers where augmented images are scored."
+    """Their shares of an odd number use up different amounts of random numbers where augmented
+    images are scored.
+    """
     for name, (*_, (first, second), _) in pair[1].items():
         assert first['seen'] == second['seen'], name
     assert len(pair[1]['odd'][2][0]['seen']) > 18

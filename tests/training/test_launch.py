@@ -1,4 +1,6 @@
-"""One command starts several processes: one of them talks, and what goes wrong in any of them is told."""
+"""One command starts several processes: one of them talks, and what goes wrong in any of them is
+told.
+"""
 
 import json
 from dataclasses import replace

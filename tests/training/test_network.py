@@ -1,4 +1,6 @@
-"""The network of a finished run: what it is described by, and which runs and checkpoints are refused."""
+"""The network of a finished run: what it is described by, and which runs and checkpoints are
+refused.
+"""
 
 import json
 import pickle

@@ -1,4 +1,6 @@
-"""What is shown of a run: photos as the network sees them, and names with any sign; and the tutorial that keeps its files."""
+"""What is shown of a run: photos as the network sees them, and names with any sign; and the
+tutorial that keeps its files.
+"""
 
 import ast
 import re

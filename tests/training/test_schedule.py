@@ -1,4 +1,6 @@
-"What a run does at each step: the optimiser's groups, the course of the rate, the averaged copy, the penalty and the views."
+"""What a run does at each step: the optimiser's groups, the course of the rate, the averaged copy,
+the penalty and the views.
+"""
 
 from inspect import signature
 from itertools import pairwise
@@ -14,7 +16,9 @@ from spml_nb.training.schedule import Stage, make_optimizer, make_schedule
 
 
 def groups(regime, loss='an', **given):
-    "(learning rate, weight decay, number of tensors) of each group of the optimiser, and the optimiser."
+    """(learning rate, weight decay, number of tensors) of each group of the optimiser, and the
+    optimiser.
+    """
     given = runs.resolve(
         config(
             'mini_voc', loss=loss, regime=regime, head_lr_multiplier=10, weight_decay=0.01, **given
@@ -149,7 +153,9 @@ def test_a_method_is_trained_on_its_views_and_scored_on_the_plain_one(photo_fold
 
 
 def test_the_strong_view_is_as_strong_as_the_paper_and_its_code_say():
-    "LAC, section 4.1: Cutout and RandAugment; half the sides, two operations of magnitude 9, and the jitter are the code's."
+    """LAC, section 4.1: Cutout and RandAugment; half the sides, two operations of magnitude 9, and
+    the jitter are the code's.
+    """
     assert {
         name: p.default
         for name, p in signature(views.strong).parameters.items()

@@ -1,4 +1,6 @@
-"""Which epoch is kept, when a run stops, and what its scores are measured against when labels are missing."""
+"""Which epoch is kept, when a run stops, and what its scores are measured against when labels are
+missing.
+"""
 
 import warnings
 from dataclasses import replace
@@ -120,12 +122,12 @@ def test_a_table_without_any_zero_is_scored_on_what_is_recorded_and_says_so(fold
         result = training.train(config(folder, **given))
     choice, scoring = told(caught)
     assert (
-        'no class of val has known positives and known negatives, so the epoch and the threshold are chosen by observed labels'
-        in choice
+        'no class of val has known positives and known negatives, so the epoch and the threshold '
+        'are chosen by observed labels' in choice
     )
     assert (
-        'no class of test has known positives and known negatives, so the scores there are against observed labels'
-        in scoring
+        'no class of test has known positives and known negatives, so the scores there are '
+        'against observed labels' in scoring
     )
     with pytest.warns(UserWarning) as caught:
         observed = training.train(config(folder, selection='val_observed', **given))
@@ -184,7 +186,9 @@ def test_a_partly_known_part_leaves_its_unknowns_out(folder):
 @pytest.mark.silent('A1')
 @pytest.mark.parametrize(('judged', 'rule'), [(5, 'observed_auc'), (6, 'clean_map')])
 def test_true_labels_choose_where_half_of_validation_has_them(folder, judged, rule):
-    "A few photos that are labelled in full choose worse than one label each of all the others does."
+    """A few photos that are labelled in full choose worse than one label each of all the others
+    does.
+    """
     empty_zeros(folder, complete=range(36, 36 + judged))  # rows 36 to 47 are validation
     with pytest.warns(UserWarning):
         result = training.train(config(folder, labels='full', regime='linear', epochs=3))
@@ -204,7 +208,9 @@ def test_a_complete_table_is_complete_without_a_word(folder):
 
 
 def test_a_run_tells_what_a_choice_by_observed_labels_would_have_been(folder):
-    "The epoch, the test scores and the threshold are those of a run that selects by observed labels, and may differ from its own."
+    """The epoch, the test scores and the threshold are those of a run that selects by observed
+    labels, and may differ from its own.
+    """
     given = {'regime': 'linear', 'epochs': 30, 'lr': 3e-3, 'patience': 3}
     task = training.make_task(config(folder))
     task = replace(
@@ -224,7 +230,9 @@ def test_a_run_tells_what_a_choice_by_observed_labels_would_have_been(folder):
 
 
 def test_f1_and_its_threshold_are_those_of_scikit_learn(folder):
-    "At the threshold of validation, at 0.5 and at 0.75, of all entries together and class by class."
+    """At the threshold of validation, at 0.5 and at 0.75, of all entries together and class by
+    class.
+    """
     result = training.train(config(folder, regime='linear', epochs=4))
     data = training.make_task(config(folder)).data
     true, p = (
@@ -336,7 +344,9 @@ def test_accuracy_is_of_images_with_one_label_each():
 
 @pytest.mark.silent('A1')
 def test_observed_labels_choose_by_roc_auc_and_say_so(folder):
-    "Average precision against observed labels falls where a classifier finds what nobody observed; ROC-AUC does not."
+    """Average precision against observed labels falls where a classifier finds what nobody
+    observed; ROC-AUC does not.
+    """
     given = {
         'regime': 'linear',
         'epochs': 30,
@@ -388,7 +398,9 @@ def test_a_class_with_few_positives_is_drawn_towards_the_others():
 
 @pytest.mark.silent('A2')
 def test_without_clean_labels_the_threshold_does_not_name_one_label_a_photo(folder):
-    "The best F1 against one observed label a photo names about one label a photo; r²/Pr(named) names what is there."
+    """The best F1 against one observed label a photo names about one label a photo; r²/Pr(named)
+    names what is there.
+    """
     empty_zeros(folder)
     given = config(folder, labels='single', regime='linear', epochs=20, lr=3e-3)
     with pytest.warns(UserWarning):

@@ -1,4 +1,6 @@
-"What a threshold names on photos with one known label each: counted by hand, and against a truth that is known."
+"""What a threshold names on photos with one known label each: counted by hand, and against a truth
+that is known.
+"""
 
 import math
 

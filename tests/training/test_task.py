@@ -1,4 +1,6 @@
-"""What a run learns from: wrong input is told before anything is written, and what a table leaves empty stays unknown."""
+"""What a run learns from: wrong input is told before anything is written, and what a table leaves
+empty stays unknown.
+"""
 
 import warnings
 
@@ -78,7 +80,9 @@ def observes_its_table(task):
 
 
 def one_name_each(folder):
-    "Write the table as a column `positives`: of every photo one name, the colour or the brightness."
+    """Write the table as a column `positives`: of every photo one name, the colour or the
+    brightness.
+    """
     names = [
         labels.split('|')[k % 2 - 1]
         for k, labels in enumerate(pd.read_csv(folder / 'labels.csv')['labels'])
@@ -155,7 +159,10 @@ def test_validation_images_without_any_label_choose_no_epoch(folder, given):
     with (
         pytest.raises(
             SpmlError,
-            match='needs validation images with labels that training images have too, and .photos. has none. Add some, or give selection: last',
+            match=(
+                'needs validation images with labels that training images have too, and .photos. '
+                'has none. Add some, or give selection: last'
+            ),
         ),
         warnings.catch_warnings(),
     ):

@@ -1,4 +1,6 @@
-"The curves that TensorBoard shows are those of the run, each epoch once, and a missing package is told before anything is written."
+"""The curves that TensorBoard shows are those of the run, each epoch once, and a missing package is
+told before anything is written.
+"""
 
 import gc
 import os

@@ -1,4 +1,6 @@
-"""The loop: it learns in every regime, repeats itself bit for bit, says which loss went wrong, and lets others look on."""
+"""The loop: it learns in every regime, repeats itself bit for bit, says which loss went wrong, and
+lets others look on.
+"""
 
 import json
 import os
@@ -82,7 +84,10 @@ def test_what_goes_wrong_in_the_last_step_is_divergence_too(folder, loss):
     "One step an epoch: its loss is computed before the weights become useless."
     with pytest.raises(
         trainer.Diverged,
-        match=f"scores of '{loss}' are not finite after epoch 1. Lower the learning rate .lr is 1e.38.[.]",
+        match=(
+            f"scores of '{loss}' are not finite after epoch 1. Lower the learning rate .lr is "
+            "1e.38.[.]"
+        ),
     ):
         training.train(config(folder, loss=loss, regime='linear', lr=1e38, batch_size=64))
 
@@ -331,7 +336,9 @@ def test_runs_of_older_versions_say_less_and_are_handed_back(folder):
 
 @pytest.mark.parametrize('interrupted', [False, True])
 def test_late_speaks_of_the_epochs_that_were_kept(folder, monkeypatch, interrupted):
-    "The rule by true labels is over in epoch 3; the other one goes on, and by then validation is better."
+    """The rule by true labels is over in epoch 3; the other one goes on, and by then validation is
+    better.
+    """
     values = iter([50, 50, 40, 60, 30, 70, 90, 80, 95, 85] + [99] * 20)
     monkeypatch.setattr(trainer, 'score_by', lambda *_: next(values))
     given = config(folder, regime='linear', epochs=4, patience=0, stop_below=5)
@@ -452,7 +459,10 @@ def test_a_kind_that_the_file_lacks_is_named_before_anything_is_written(counted,
     for loss, kind in (('epr_count', 'count'), ('pseudo_scores', 'scores')):
         with pytest.raises(
             SpmlError,
-            match=f'the method needs {kind} of each training image, and the file of side information holds group',
+            match=(
+                f'the method needs {kind} of each training image, and the file of side information '
+                'holds group'
+            ),
         ):
             training.train(replace(counted, loss=loss))
     assert not [p for p in settings.path('runs').glob('*') if p.is_dir()]

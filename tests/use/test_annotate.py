@@ -1,4 +1,6 @@
-"Labelling: nothing that was answered is lost, the sample is a fair draw, doubtful labels and intervals are those of plain loops."
+"""Labelling: nothing that was answered is lost, the sample is a fair draw, doubtful labels and
+intervals are those of plain loops.
+"""
 
 import os
 import re
@@ -250,7 +252,9 @@ def test_the_sheet_reads_what_the_loader_reads(folder):
 
 
 def test_an_accent_spelled_otherwise_names_the_same_photo(tmp_path):
-    "é is one character to some systems and two to others: the table of one, the photos of the other."
+    """é is one character to some systems and two to others: the table of one, the photos of the
+    other.
+    """
     (tmp_path / 'images').mkdir()
     composed, apart = 'caf\xe9.png', 'cafe\u0301.png'
     for name in (apart, 'x.png'):
@@ -405,7 +409,9 @@ def test_lists_are_those_of_plain_loops():
 
 
 def test_a_rare_class_that_was_not_learnt_fills_no_list():
-    "Its two photos are judged at one percent: divided by that, every other photo would look like it. Twenty photos have two labels, of which one was given."
+    """Its two photos are judged at one percent: divided by that, every other photo would look like
+    it. Twenty photos have two labels, of which one was given.
+    """
     random = np.random.default_rng(0)
     z = np.zeros((200, 3), np.int8)
     z[np.arange(200), [2, 2, *random.integers(0, 2, 198)]] = 1
@@ -419,7 +425,9 @@ def test_a_rare_class_that_was_not_learnt_fills_no_list():
 
 
 def test_a_method_that_leaves_a_class_near_one_half_fills_no_list():
-    "As EM does with a class that it has not learnt: high for every photo, and no higher for those that have it."
+    """As EM does with a class that it has not learnt: high for every photo, and no higher for those
+    that have it.
+    """
     random = np.random.default_rng(0)
     z = np.zeros((200, 2), np.int8)
     z[np.arange(200), np.arange(200) % 2] = 1
@@ -452,7 +460,9 @@ def test_a_photo_of_the_sample_trains_nobody(folder):
 
 @pytest.mark.silent('A3')
 def test_one_half_of_the_sample_chooses_and_the_other_measures(folder):
-    "By photo: an answer moves no other one, whoever goes on finds each where it was, and an older sample, all of it for testing, stays."
+    """By photo: an answer moves no other one, whoever goes on finds each where it was, and an older
+    sample, all of it for testing, stays.
+    """
     sheet = Sheet(folder, CLASSES, sample=8)
     assert (
         sheet.part.keys() == set(sheet.sample)

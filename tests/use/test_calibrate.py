@@ -1,4 +1,6 @@
-"A threshold from a few fully labelled photos: the best there, kept with the run, read by all who use it, and refused without such photos."
+"""A threshold from a few fully labelled photos: the best there, kept with the run, read by all who
+use it, and refused without such photos.
+"""
 
 import json
 
@@ -26,7 +28,9 @@ def run(made, tmp_path):
 
 
 def sample(made, folder, rows, **columns):
-    "Some of the photos as a folder, with other columns beside or instead of `labels` (None: without it)."
+    """Some of the photos as a folder, with other columns beside or instead of `labels` (None:
+    without it).
+    """
     folder.mkdir()
     (folder / 'images').symlink_to(made.folder / 'images')
     table = (

@@ -1,4 +1,6 @@
-"The folder for a model hub: a card that the hubs can read, whose numbers are the run's, and a model that works from it."
+"""The folder for a model hub: a card that the hubs can read, whose numbers are the run's, and a
+model that works from it.
+"""
 
 import json
 import re
@@ -194,7 +196,9 @@ def test_the_folder_is_a_model_like_any_other(made, folder, tmp_path):
 
 @pytest.mark.parametrize('name', ['frozen', 'cosine'])
 def test_a_head_without_its_backbone(made, tmp_path, name):
-    "What a frozen backbone with its published weights allows; a trained one would be lost, so the file is refused."
+    """What a frozen backbone with its published weights allows; a trained one would be lost, so the
+    file is refused.
+    """
     from spml_nb.use.export import write_safetensors
 
     network, file = any_network(made.run(name).folder), tmp_path / 'head.safetensors'
@@ -232,7 +236,9 @@ def test_another_file_in_the_folder_is_not_lost(made, tmp_path):
 
 
 def test_a_calibration_goes_along(made, tmp_path):
-    "A slope and a shift for each label change probabilities and labels, in the folder and in what is exported from it, and the card's numbers with them."
+    """A slope and a shift for each label change probabilities and labels, in the folder and in what
+    is exported from it, and the card's numbers with them.
+    """
 
     def logit(table):
         return -np.log(1 / table.iloc[:, 1:-1].to_numpy(float) - 1)

@@ -1,4 +1,6 @@
-"""A trained model in one file: the same probabilities from every format, everything inside, and nothing in a file is ever executed."""
+"""A trained model in one file: the same probabilities from every format, everything inside, and
+nothing in a file is ever executed.
+"""
 
 import io
 import json
@@ -175,7 +177,9 @@ def test_an_exported_backbone_starts_another_run(made, exported):
 
 
 def test_a_run_goes_before_its_card_folder_of_an_earlier_training(made, tmp_path, monkeypatch):
-    "`export RUN --card` writes ./RUN. When the run was trained again, its name still means the run, and the folder is written anew."
+    """`export RUN --card` writes ./RUN. When the run was trained again, its name still means the
+    run, and the folder is written anew.
+    """
     name = made.run('linear').folder.name
     monkeypatch.setenv('SPML_NB_RUNS', str(made.work / 'runs'))
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,6 @@
-"""A trained run on any images: the same numbers as its evaluation, whole tables, and one clear message for what cannot be done."""
+"""A trained run on any images: the same numbers as its evaluation, whole tables, and one clear
+message for what cannot be done.
+"""
 
 import csv
 import json
@@ -79,9 +81,10 @@ def test_a_run_by_its_name_and_a_function_of_the_package(made, monkeypatch):
 
 def test_the_package_alone_loads_no_torch():
     code = (
-        'import sys, spml_nb; assert "torch" not in sys.modules and spml_nb.__version__\n'
-        'try: spml_nb.nothing\nexcept AttributeError as error: assert "nothing" in str(error)\nelse: raise SystemExit("no error")\n'
-        'from spml_nb import predict; assert predict.__module__ == "spml_nb.use.predict"'
+        'import sys, spml_nb; assert "torch" not in sys.modules and spml_nb.__version__\ntry: '
+        'spml_nb.nothing\nexcept AttributeError as error: assert "nothing" in str(error)\nelse: '
+        'raise SystemExit("no error")\nfrom spml_nb import predict; assert predict.__module__ == '
+        '"spml_nb.use.predict"'
     )
     subprocess.run([sys.executable, '-c', code], check=True)
 
@@ -292,7 +295,9 @@ def test_the_table_is_written_whole_or_not_at_all(made, tmp_path, monkeypatch):
 
 
 def test_the_service_of_the_readme_refuses_what_is_no_photo(made):
-    "Answer first, status then: a damaged photo is an error of whoever sent it, and the next one is answered."
+    """Answer first, status then: a damaged photo is an error of whoever sent it, and the next one
+    is answered.
+    """
     code = next(
         part
         for part in (Path(__file__).resolve().parents[2] / 'README.md')

@@ -1,4 +1,6 @@
-"Scores of photos whose labels are known: counts by hand, scikit-learn as an oracle, folders that are test only, and the run's own numbers."
+"""Scores of photos whose labels are known: counts by hand, scikit-learn as an oracle, folders that
+are test only, and the run's own numbers.
+"""
 
 import shutil
 
@@ -126,7 +128,9 @@ def test_intervals_shrink_with_the_root_of_the_number_of_photos_and_are_near_the
 
 
 def test_a_rare_class_that_a_draw_of_photos_misses_does_not_count_there():
-    "One photo in forty has the rare class, found at once: it is missing from a third of the draws, and the mAP is 100 % in all."
+    """One photo in forty has the rare class, found at once: it is missing from a third of the
+    draws, and the mAP is 100 % in all.
+    """
     y = np.full((40, 2), -1)
     y[0, 0] = y[::2, 1] = 1
     p = np.where(y > 0, 0.9, 0.1)
@@ -162,7 +166,9 @@ def table(made, tmp_path, change):
 
 
 def test_other_test_photos_than_the_run_had_are_said(made, tmp_path, recwarn):
-    "Without a column `split` a sorted table has the same test photos; a column can name others, which the run may have been trained on."
+    """Without a column `split` a sorted table has the same test photos; a column can name others,
+    which the run may have been trained on.
+    """
     model, places = export(made.run('linear').folder, tmp_path / 'model.safetensors'), []
     for name, order, more in (
         ('same', 1, {}),
@@ -322,7 +328,9 @@ def test_photos_without_any_of_the_classes_are_refused():
 
 
 def single_positives(random, n=2000, classes=6):
-    "A model on photos of which the truth is known: 3 of 6 labels apply, chance observes one. Returns: probabilities, truth, observed labels."
+    """A model on photos of which the truth is known: 3 of 6 labels apply, chance observes one.
+    Returns: probabilities, truth, observed labels.
+    """
     truth = np.argsort(random.random((n, classes)), axis=1) < classes // 2
     observed = (truth * random.random(truth.shape)).argmax(1)[:, None] == np.arange(classes)
     logits = random.normal(np.where(truth, 1.5, -2.5))

@@ -120,7 +120,9 @@ def test_counts_by_hand():
 
 
 def test_the_card_says_how_far_people_fall():
-    "The precision that the card promises, the one on other photos, and the command: in the card of coco18."
+    """The precision that the card promises, the one on other photos, and the command: in the card
+    of coco18.
+    """
     text = (
         (SHIPPED / 'coco18' / 'README.md')
         .read_text()

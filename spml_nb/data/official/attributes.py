@@ -69,13 +69,15 @@ def _keys(record, file, *names):
 
 # %% ../../../nbs/data/official/attributes.ipynb #4e75b693
 def read_vaw(folder: Path) -> Listing:
-    """Read Visual Attributes in the Wild: each image is an object in a box; one without a pixel is left out.
+    """Read Visual Attributes in the Wild: each image is an object in a box; one without a pixel is
+    left out.
 
     Args:
         folder: The folder images/, with vaw/, VG_100K/ and VG_100K_2/.
 
     Returns:
-        What the official files say; labels 1 and -1 as annotated, 0 where nothing is said or both are.
+        What the official files say; labels 1 and -1 as annotated, 0 where nothing is said or both
+        are.
 
     Raises:
         SpmlError: For other files, unknown attributes and missing photos.
@@ -108,15 +110,15 @@ def read_vaw(folder: Path) -> Listing:
     for row, (_, image, instance, box, positive, negative) in enumerate(entries):
         if str(image) not in photos:
             raise SpmlError(
-                f'{folder} has no photo {image}.jpg, which {data.name} names. Bring both archives of '
-                'Visual Genome.'
+                f'{folder} has no photo {image}.jpg, which {data.name} names. Bring both archives '
+                'of Visual Genome.'
             )
         boxes.setdefault(photos[str(image)], {})[f'{instance}.jpg'] = tuple(box)
         strange = sorted({*positive, *negative} - column.keys())
         if strange:
             raise SpmlError(
-                f'{data}: object {instance} has attributes that attribute_index.json does not list: '
-                f'{listed(map(repr, strange))}.'
+                f'{data}: object {instance} has attributes that attribute_index.json does not '
+                f'list: {listed(map(repr, strange))}.'
             )
         labels[row, [column[name] for name in set(positive) - set(negative)]] = 1
         labels[row, [column[name] for name in set(negative) - set(positive)]] = -1
@@ -155,8 +157,10 @@ VAW = register(
                 5_500_000_000,
             ),
         ),
-        licence='Annotations: Adobe Research License, non-commercial; photos: Visual Genome, CC BY 4.0; cite Pham et al., '
-        'CVPR 2021, and Krishna et al., IJCV 2017.',
+        licence=(
+            'Annotations: Adobe Research License, non-commercial; photos: Visual Genome, CC BY '
+            '4.0; cite Pham et al., CVPR 2021, and Krishna et al., IJCV 2017.'
+        ),
     )
 )
 
@@ -227,8 +231,10 @@ WIDER = register(
         'the photos (Image/train, val, test) as wider_attribute_image.tgz and the annotations '
         '(wider_attribute_trainval.json, wider_attribute_test.json) as wider_attribute_annotation.zip to '
         '{downloads}, or unpacked, as folders of these names, to {images}.',
-        licence='For non-commercial research; cite Li et al., Human Attribute Recognition by Deep Hierarchical Contexts, '
-        'ECCV 2016.',
+        licence=(
+            'For non-commercial research; cite Li et al., Human Attribute Recognition by Deep '
+            'Hierarchical Contexts, ECCV 2016.'
+        ),
     )
 )
 
@@ -238,7 +244,8 @@ def read_vispr(folder: Path) -> Listing:
     """Read VISPR: photos with the privacy attributes that they reveal.
 
     Args:
-        folder: The folder images/, with train2017/, val2017/, test2017/ and, where they come apart, annotations/.
+        folder: The folder images/, with train2017/, val2017/, test2017/ and, where they come apart,
+            annotations/.
 
     Returns:
         What the official files say; attributes in the order of their numbers (a0_safe, a1_…).
@@ -301,7 +308,9 @@ VISPR = register(
         'val2017.tar.gz and test2017.tar.gz to {downloads}, or unpacked, as folders train2017 and so on, to '
         '{images}; if the JSON files come apart from the photos, add them as annotations.tar.gz with the '
         'folders train2017, val2017 and test2017 inside.',
-        licence='For research; photos from Flickr under their own terms; cite Orekondy et al., Towards a Visual Privacy '
-        'Advisor, ICCV 2017.',
+        licence=(
+            'For research; photos from Flickr under their own terms; cite Orekondy et al., '
+            'Towards a Visual Privacy Advisor, ICCV 2017.'
+        ),
     )
 )

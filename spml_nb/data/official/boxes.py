@@ -88,8 +88,8 @@ def box_weights(name: str, data: Dataset, kind: str, root: str | Path | None = N
     having = [each for each in BENCHMARKS if find(each).boxes]
     if name not in having:
         raise SpmlError(
-            f'labels: single-{kind} needs boxes, and {name!r} has none; allowed: {listed(having)}. Give '
-            'labels: single, single-frequent or single-rare.'
+            f'labels: single-{kind} needs boxes, and {name!r} has none; allowed: {listed(having)}. '
+            'Give labels: single, single-frequent or single-rare.'
         )
     boxes = _boxes(name, folder_of(name, root) / 'images')
     known = sum(Path(file).name in boxes for file in data.images)

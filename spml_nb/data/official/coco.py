@@ -74,7 +74,8 @@ def coco_boxes(folder: Path) -> dict[str, list[tuple]]:
         folder: The folder images/.
 
     Returns:
-        {file name of a photo: [(class, left, top, right, bottom), …]}, in shares of its width and height.
+        {file name of a photo: [(class, left, top, right, bottom), …]}, in shares of its width and
+        height.
 
     Raises:
         SpmlError: For a file that is no instances file of COCO.
@@ -121,7 +122,9 @@ COCO14 = register(
                 6_600_000_000,
             ),
         ),
-        licence='Annotations CC BY 4.0, photos from Flickr under its terms of use; cite Lin et al., Microsoft COCO, ECCV '
-        '2014.',
+        licence=(
+            'Annotations CC BY 4.0, photos from Flickr under its terms of use; cite Lin et al., '
+            'Microsoft COCO, ECCV 2014.'
+        ),
     )
 )

@@ -63,8 +63,8 @@ def read_cub(folder: Path) -> Listing:
         or not class_numbers <= set(classes)
     ):
         raise SpmlError(
-            f'{base}: images.txt, train_test_split.txt and image_attribute_labels.txt number different '
-            'images or attributes.'
+            f'{base}: images.txt, train_test_split.txt and image_attribute_labels.txt number '
+            'different images or attributes.'
         )
     labels = np.full((len(images), len(classes)), -1, np.int8)
     present = rows[rows[:, 2] == 1]
@@ -99,6 +99,9 @@ CUB = register(
         (CUB_ARCHIVE,),
         {'train': 5994, 'test': 5794, 'classes': 312},
         instructions=CUB_HELP,
-        licence='Non-commercial research and education; cite Wah et al., The Caltech-UCSD Birds-200-2011 Dataset, 2011.',
+        licence=(
+            'Non-commercial research and education; cite Wah et al., The Caltech-UCSD '
+            'Birds-200-2011 Dataset, 2011.'
+        ),
     )
 )

@@ -28,8 +28,8 @@ def _zeros_and_ones(file, n):
     )
     if len(values) != n or not np.isin(values, (0, 1)).all():
         raise SpmlError(
-            f'{file} has {len(values):,} lines of {sorted(set(values.tolist()))}; expected {n:,} of 0 and '
-            '1, one per image of the list.'
+            f'{file} has {len(values):,} lines of {sorted(set(values.tolist()))}; expected {n:,} '
+            'of 0 and 1, one per image of the list.'
         )
     return values
 

@@ -96,13 +96,14 @@ BENCHMARKS = {
 class Archive:
     """A file of a benchmark.
 
-    A file that is no archive becomes images/<folder>/<file>. In place of images/ it is originals/ where photos are
-    made small.
+    A file that is no archive becomes images/<folder>/<file>. In place of images/ it is originals/
+    where photos are made small.
 
     Args:
         file: Its name in downloads/.
         urls: Official addresses; none if it must be brought by hand.
-        folder: Where below images/ it is unpacked, a folder of its own; its name before the first dot if unset.
+        folder: Where below images/ it is unpacked, a folder of its own; its name before the first
+            dot if unset.
         bytes: About how many.
         md5: Published checksum, if there is one.
         sha256: The same.
@@ -131,15 +132,16 @@ class Benchmark:
         name: A key of `BENCHMARKS`.
         read: Function from the folder where its archives are unpacked to a `Listing`.
         archives: Its files.
-        counts: What must come out: any of 'images', 'train' (validation rows included), 'test', 'classes'.
+        counts: What must come out: any of 'images', 'train' (validation rows included), 'test',
+            'classes'.
         validation: 'drawn' (20 % of the training rows) or 'none'.
         version: Which one, where several are in use.
         instructions: What to do about files that are brought by hand.
         licence: Terms of use.
         small: To what size photos are made; unset, they stay as they are.
         digest: What `digest` must give, if it is known.
-        boxes: Function from the folder images/ to {file name of a photo: [(class, left, top, right, bottom), …]}, in
-            shares of its width and height; none if the archives have no boxes.
+        boxes: Function from the folder images/ to {file name of a photo: [(class, left, top, right,
+            bottom), …]}, in shares of its width and height; none if the archives have no boxes.
     """
 
     name: str
@@ -221,8 +223,8 @@ def inside(folder: Path, *candidates: str) -> Path:
         if (folder / candidate).exists():
             return folder / candidate
     raise SpmlError(
-        f'{folder} has no {" or ".join(candidates)}: not the official layout. Remove the folder and give '
-        'the command again.'
+        f'{folder} has no {" or ".join(candidates)}: not the official layout. Remove the folder '
+        'and give the command again.'
     )
 
 
@@ -375,15 +377,16 @@ def verify(benchmark: Benchmark, listing: Listing, images: Path):
         wrong.append('names, labels or split that differ from the published ones')
     if wrong:
         raise SpmlError(
-            f'{benchmark.name}: {images} has {"; ".join(wrong)}. These are not the official files, or not '
-            'all of them: remove what differs and give the command again.'
+            f'{benchmark.name}: {images} has {"; ".join(wrong)}. These are not the official files, '
+            'or not all of them: remove what differs and give the command again.'
         )
 
 
 def _make_images(benchmark, listing, images, tell):
     "Make the photos small, if the set wants that, and decode every one."
     tell(
-        f'{benchmark.name}: {"making small" if benchmark.small else "decoding"} {len(listing.images):,} images'
+        f'{benchmark.name}: {"making small" if benchmark.small else "decoding"} '
+        f'{len(listing.images):,} images'
     )
     if benchmark.small:
         shrink(listing, images, benchmark.small)
@@ -482,15 +485,17 @@ def table(name: str, folder: Path, validation: str | None = None) -> Dataset:
 
 
 def _write_table(listing, folder):
-    "Write the table unless it is there; one that differs, which may hold somebody's corrections, is never overwritten."
+    """Write the table unless it is there; one that differs, which may hold somebody's corrections,
+    is never overwritten.
+    """
     large = listing.labels.size > MOST_CELLS
     file = folder / ('labels.npz' if large else 'labels.csv')
     if file.exists() and _same_table(file, listing):
         return
     if file.exists():
         raise SpmlError(
-            f'{file} differs from the official labels and is not overwritten. Move it away; if the changes '
-            'are yours, move the folder away to train on it as your own.'
+            f'{file} differs from the official labels and is not overwritten. Move it away; if the '
+            'changes are yours, move the folder away to train on it as your own.'
         )
     write_atomically(
         file, (lambda target: _save_matrix(target, listing)) if large else table_text(listing)
@@ -593,7 +598,9 @@ def _help(benchmark, folder):
 
 
 def _refuse_early(benchmark, folder, tell):
-    "Before gigabytes are fetched: files that only a person can bring, what somebody made, and the terms of use."
+    """Before gigabytes are fetched: files that only a person can bring, what somebody made, and the
+    terms of use.
+    """
     base = _base(benchmark, folder)
     absent = [
         archive for archive in benchmark.archives if not (archive.optional or _there(archive, base))
@@ -605,7 +612,8 @@ def _refuse_early(benchmark, folder, tell):
     ]
     if by_hand:
         raise SpmlError(
-            f'{benchmark.name}: {listed(by_hand)} must be brought by hand. {_help(benchmark, folder)}'
+            f'{benchmark.name}: {listed(by_hand)} must be brought by hand. '
+            f'{_help(benchmark, folder)}'
         )
     own = (
         folder / 'labels.csv',
@@ -655,13 +663,15 @@ def _bring(archive, benchmark, folder, mirror, tell):
             write_atomically(place / file.name, lambda target: shutil.copyfile(file, target))
     except fetch.Damaged as error:
         raise SpmlError(
-            f'{error}. It is kept as {fetch.set_aside(file).name}; give the command again to fetch it '
-            'anew.'
+            f'{error}. It is kept as {fetch.set_aside(file).name}; give the command again to fetch '
+            'it anew.'
         ) from error
 
 
 def _nearby(archive, folder):
-    "Addresses of the same archive in other data sets' folders, where a checksum tells that it is the same."
+    """Addresses of the same archive in other data sets' folders, where a checksum tells that it is
+    the same.
+    """
     return [
         other.resolve().as_uri()
         for other in sorted(folder.parent.glob(f'*/downloads/{archive.file}'))
@@ -676,7 +686,8 @@ def prepare(
 ) -> Path:
     """Make a benchmark ready for `spml_nb.data.load`: fetch, unpack, read, verify, write the table.
 
-    What is there and verifies is neither fetched nor written again. Nothing half-done is left that looks done.
+    What is there and verifies is neither fetched nor written again. Nothing half-done is left that
+    looks done.
 
     Args:
         name: One of `names()`, or a Benchmark.

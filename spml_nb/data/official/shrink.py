@@ -55,7 +55,8 @@ def shrink(listing: Listing, folder: Path, small: Small):
     """Make the images of a listing from their originals, as JPEGs of quality 76.
 
     Args:
-        listing: With `originals`: a file each, and the box (left, top, right, bottom, in pixels) that is kept, or None.
+        listing: With `originals`: a file each, and the box (left, top, right, bottom, in pixels)
+            that is kept, or None.
         folder: Where the images come; what is there is removed.
         small: Their size.
 
@@ -71,8 +72,8 @@ def shrink(listing: Listing, folder: Path, small: Small):
             photo = photo.resize(small.size(*photo.size), Image.Resampling.LANCZOS)
         except Exception as error:  # Pillow's plugins raise many types
             raise SpmlError(
-                f'{file} cannot be read as a photo: {error or type(error).__name__}. Remove the archive it '
-                'came from and what was unpacked of it, and give the command again.'
+                f'{file} cannot be read as a photo: {error or type(error).__name__}. Remove the '
+                'archive it came from and what was unpacked of it, and give the command again.'
             ) from error
         photo.save(temporary / name, 'JPEG', quality=QUALITY)
 

@@ -44,7 +44,8 @@ def _class_folders(folder, below):
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
     if not names:
         raise SpmlError(
-            f'{folder} has no folder a class. Sort the photos into {folder.name}/n01440764/ and so on.'
+            f'{folder} has no folder a class. Sort the photos into {folder.name}/n01440764/ and so '
+            'on.'
         )
     place = folder.relative_to(below).as_posix()
     return {
@@ -58,7 +59,9 @@ def _class_folders(folder, below):
 
 
 def _single(rows, source, keys, class_names=None):
-    "A Listing from {part: [(image, key of its class)]}: one positive per row. Keys are names if none are given."
+    """A Listing from {part: [(image, key of its class)]}: one positive per row. Keys are names if
+    none are given.
+    """
     images, classes, split = zip(
         *((image, key, part) for part, pairs in rows.items() for image, key in pairs), strict=True
     )
@@ -163,7 +166,8 @@ def read_aircraft(folder: Path) -> Listing:
 
 
 def read_caltech101(folder: Path) -> Listing:
-    """Read Caltech-101 with its background class: 30 drawn images of each class train, the rest test.
+    """Read Caltech-101 with its background class: 30 drawn images of each class train, the rest
+    test.
 
     Args:
         folder: The folder images/. The archive of photos inside the archive is unpacked beside it.
@@ -175,8 +179,8 @@ def read_caltech101(folder: Path) -> Listing:
         SpmlError: For other files, and for a class of 30 images or fewer.
 
     Source:
-        Fei-Fei et al. 2004; 30 of each class: Kornblith et al. 2019; the draw (RandomState(1200), class after class):
-        own choice.
+        Fei-Fei et al. 2004; 30 of each class: Kornblith et al. 2019; the draw (RandomState(1200),
+        class after class): own choice.
     """
     if not (folder / 'photos').is_dir():
         archive = '101_ObjectCategories.tar.gz'
@@ -256,7 +260,8 @@ def read_cub_species(folder: Path) -> Listing:
     below = base.relative_to(folder).as_posix()
     if not images.keys() == classes.keys() == training.keys():
         raise SpmlError(
-            f'{base}: images.txt, image_class_labels.txt and train_test_split.txt list different images.'
+            f'{base}: images.txt, image_class_labels.txt and train_test_split.txt list different '
+            'images.'
         )
     rows = {
         part: [

@@ -65,7 +65,8 @@ def read_voc12_animals(folder: Path) -> Listing:
         SpmlError: For another archive.
 
     Source:
-        Everingham et al. 2012; Cao et al., ICCV 2019; labels: Ahn et al., CVPR 2019, equal to the official ones of val.
+        Everingham et al. 2012; Cao et al., ICCV 2019; labels: Ahn et al., CVPR 2019, equal to the
+        official ones of val.
     """
     photos = inside(folder, 'trainval/VOCdevkit/VOC2012/JPEGImages')
     table = pd.read_csv(_SHIPPED, dtype=str)
@@ -255,8 +256,10 @@ COCO18 = register(
         {'images': 6000, 'classes': 18},
         instructions=_HELP,
         small=Small(192),
-        licence='Annotations CC BY 4.0, photos under their Flickr licences, the repository states none; cite Lin et al., '
-        'Microsoft COCO, ECCV 2014.',
+        licence=(
+            'Annotations CC BY 4.0, photos under their Flickr licences, the repository states '
+            'none; cite Lin et al., Microsoft COCO, ECCV 2014.'
+        ),
         digest='c5dad9c1a7f713c08ee41a6e9223bf022bf2794a90a85ec70e04e423ae1326b0',
     )
 )
@@ -331,8 +334,10 @@ MIRFLICKR14 = register(
         {'images': 6000, 'classes': 14},
         instructions=_HELP,
         small=Small(128, square=True),
-        licence='Photos under the Creative Commons licences of their authors; cite Huiskes and Lew, The MIR Flickr '
-        'Retrieval Evaluation, MIR 2008.',
+        licence=(
+            'Photos under the Creative Commons licences of their authors; cite Huiskes and Lew, '
+            'The MIR Flickr Retrieval Evaluation, MIR 2008.'
+        ),
         digest='2d732e3024c6f488350b2f97f10eec74e1f4038fedea62cc5ee989011105db0a',
     )
 )
@@ -400,7 +405,10 @@ COREL5K = register(
         (_COREL5K,),
         {'train': 4500, 'test': 499, 'classes': 260},
         instructions=_HELP,
-        licence='Non-commercial research; cite Duygulu et al., Object Recognition as Machine Translation, ECCV 2002.',
+        licence=(
+            'Non-commercial research; cite Duygulu et al., Object Recognition as Machine '
+            'Translation, ECCV 2002.'
+        ),
         small=Small(128),
         digest='fbc294dcfb0c32554d16128abf2f9822503418f149808bedb0c989991ccca045',
     )
@@ -503,7 +511,9 @@ CCP = register(
                 137_000_000,
             ),
         ),
-        licence='Apache-2.0; cite Yang, Luo and Lin, Clothing Co-Parsing by Joint Image Segmentation and Labeling, CVPR '
-        '2014.',
+        licence=(
+            'Apache-2.0; cite Yang, Luo and Lin, Clothing Co-Parsing by Joint Image Segmentation '
+            'and Labeling, CVPR 2014.'
+        ),
     )
 )

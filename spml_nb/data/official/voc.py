@@ -49,7 +49,8 @@ def _voc_part(base, part):
         wrong = [row for row in rows if len(row) != 2 or row[1] not in ('1', '0', '-1')]
         if wrong:
             raise SpmlError(
-                f"{base}: {name}_{part}.txt has the line {' '.join(wrong[0])!r}; expected an image and 1, "
+                f"{base}: {name}_{part}.txt has the line {' '.join(wrong[0])!r}; expected an image "
+                "and 1, "
                 '0 or -1.'
             )
         words[name] = dict(rows)
@@ -71,7 +72,8 @@ def read_voc(folder: Path, year: int, train: tuple[str, str], test: tuple[str, s
     Args:
         folder: The folder images/.
         year: 2012 or 2007.
-        train: The folder of the archive, and the part in it that is split into training and validation.
+        train: The folder of the archive, and the part in it that is split into training and
+            validation.
         test: The same for the test set.
 
     Returns:
@@ -97,7 +99,8 @@ def voc_boxes(folder: Path) -> dict[str, list[tuple]]:
         folder: The folder images/.
 
     Returns:
-        {file name of a photo: [(class, left, top, right, bottom), …]}, in shares of its width and height.
+        {file name of a photo: [(class, left, top, right, bottom), …]}, in shares of its width and
+        height.
 
     Raises:
         SpmlError: For a file that is no annotation of VOC.

@@ -54,18 +54,22 @@ CLAIMS = [
         inferred=True,
         main=True,
         note="The numbers stand in OPML's Table II; the supplement has none. On the cosine head, which the paper "
-        'does not have, pseudo-labels act: on voc12_animals EM with APL is 2.5 above EM at the rate of its '
-        'search, the highest tried, 0.3 below EM at the rate that was second on validation, and 0.7 above it at '
-        'the third; on coco18 they are level. So no claim is made of it.',
+        'does not have, pseudo-labels act: on voc12_animals EM with APL is 2.5 above EM at the '
+        'rate of its search, the highest tried, 0.3 below EM at the rate that was second on '
+        'validation, and 0.7 above it at the third; on coco18 they are level. So no claim is '
+        'made of it.',
     ),
     Claim(
         'em_apl-parts',
         'Section D',
-        'Pseudo-labels do best when negative, many, soft and down-weighted; changing any one of these costs mAP.',
+        'Pseudo-labels do best when negative, many, soft and down-weighted; changing any one of '
+        'these costs mAP.',
         _parts,
         lost=True,
-        note='The numbers stand in a table of the main paper, which is not at hand, and the supplement does not name '
-        'its data set.',
+        note=(
+            'The numbers stand in a table of the main paper, which is not at hand, and the '
+            'supplement does not name its data set.'
+        ),
     ),
     Claim(
         'em_apl-precision',
@@ -147,7 +151,9 @@ CLAIMS += [
         'EM has a higher F1 than AN, micro and macro, on every data set.',
         lambda table: table.everywhere(above, 'EM', 'AN'),
         tables=('7',),
-        note='The text lost the table; thresholds on the probability are 0.75 for EM and 0.5 for AN.',
+        note=(
+            'The text lost the table; thresholds on the probability are 0.75 for EM and 0.5 for AN.'
+        ),
     ),
     Claim(
         'em_apl-f1-full',
@@ -207,7 +213,10 @@ CLAIMS += [
             for dataset in _DATA
         ],
         figure='8',
-        note='The text says so of numerous ones. Asked: is the median |logit| below 1, so that σ < 73.1 %?',
+        note=(
+            'The text says so of numerous ones. Asked: is the median |logit| below 1, so that σ < '
+            '73.1 %?'
+        ),
     ),
     Claim(
         'em_apl-positives',
@@ -256,7 +265,10 @@ CLAIMS += [
             )
         ],
         figure='11',
-        note='Asked of the test images, as the mAP of the eight classes counted, of which the figure shows four. The '
-        'text takes the increments of mAP in its captions for a sign of it.',
+        note=(
+            'Asked of the test images, as the mAP of the eight classes counted, of which the '
+            'figure shows four. The text takes the increments of mAP in its captions for a sign '
+            'of it.'
+        ),
     ),
 ]

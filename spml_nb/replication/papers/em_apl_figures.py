@@ -68,25 +68,31 @@ figure7 = PaperFigure(
     measure=measuring.notes,
     observed=True,
     printed='With AN it rises in early training, with EM it falls and is steadier.',
-    notes='Mean of −log p over the annotated positives of the batches, five points an epoch, on a logarithmic axis. A '
-    'curve ends where the first of its seeds stopped.',
+    notes=(
+        'Mean of −log p over the annotated positives of the batches, five points an epoch, on a '
+        'logarithmic axis. A curve ends where the first of its seeds stopped.'
+    ),
 )
 
 
 figure8 = PaperFigure(
-    'Absolute logits of unannotated positive and negative labels in the training images, epoch by epoch, for EM.',
+    'Absolute logits of unannotated positive and negative labels in the training images, epoch '
+    'by epoch, for EM.',
     draw=lambda collected: bands(collected, ('EM',), 'logit', '|logit|', (1, 2)),
     curves=_compared(DATA, ('EM',)),
     measure=measuring.notes,
     observed=True,
-    printed='Many unannotated negatives stay near zero; logits of 1, 2 and 3 are probabilities of 0.73, 0.88 and 0.95.',
+    printed=(
+        'Many unannotated negatives stay near zero; logits of 1, 2 and 3 are probabilities of '
+        '0.73, 0.88 and 0.95.'
+    ),
     together='Medians with the quartiles around them, each a mean over seeds.',
 )
 
 
 figure9 = PaperFigure(
-    'Predicted probabilities of annotated and unannotated positive labels in the training images, epoch by epoch, for '
-    'AN on the left and EM on the right.',
+    'Predicted probabilities of annotated and unannotated positive labels in the training '
+    'images, epoch by epoch, for AN on the left and EM on the right.',
     draw=lambda collected: bands(
         collected, tuple(METHODS), 'probability', 'predicted probability', (0, 1), 1
     ),
@@ -106,7 +112,8 @@ def proportions(run: Run) -> dict:
         run: done; only its labels are looked at.
 
     Returns:
-        positive (C,): the share of positives among each class's unannotated training labels, highest first.
+        positive (C,): the share of positives among each class's unannotated training labels,
+        highest first.
 
     Source: EM/APL, Fig. 10.
     """
@@ -135,14 +142,16 @@ def _shares(collected: Collected) -> Figure:
 
 
 figure10 = PaperFigure(
-    'Of the labels of each class that are unannotated with one positive known an image, the share of positives and of '
-    'negatives.',
+    'Of the labels of each class that are unannotated with one positive known an image, the '
+    'share of positives and of negatives.',
     draw=_shares,
     curves=_compared(('coco14', 'nus', 'cub'), ('AN',)),
     measure=proportions,
     seeds=(0,),
-    printed='Negatives outnumber positives by far; in some classes they are fewer than the 90 % that are to be '
-    'pseudo-labelled.',
+    printed=(
+        'Negatives outnumber positives by far; in some classes they are fewer than the 90 % that '
+        'are to be pseudo-labelled.'
+    ),
     notes='The labels are those on the training images.',
 )
 
@@ -164,8 +173,8 @@ def class_density(run: Run) -> dict:
         run: done.
 
     Returns:
-        counts (k, 4, 50) over [0, 1] of k = 8 classes: unannotated training positives and negatives, test positives and
-        negatives; ap (k,) of the test images in percent; names (k,).
+        counts (k, 4, 50) over [0, 1] of k = 8 classes: unannotated training positives and
+        negatives, test positives and negatives; ap (k,) of the test images in percent; names (k,).
 
     Source: EM/APL, Fig. 11.
     """
@@ -195,7 +204,9 @@ def class_density(run: Run) -> dict:
 
 
 def _cumulative(collected: Collected) -> Figure:
-    "Shares of labels up to each probability, one column for each class and one row for each method."
+    """Shares of labels up to each probability, one column for each class and one row for each
+    method.
+    """
     found = [collected.parts('coco14', name) for name in METHODS]
     names = (found[0] or found[1])[0]['names'][:: CLASSES // SHOWN]
     picture, axes = sheet(len(METHODS), len(names), 1.9, 1.6)
@@ -233,18 +244,22 @@ def _shares_up_to(counts: np.ndarray) -> np.ndarray:
 
 
 figure11 = PaperFigure(
-    'Predicted probabilities of four classes, AN above and EM below: the share of labels with a probability up to that '
-    'on the axis, of unannotated labels of training images and of all labels of test images. The further the lines of '
-    "positives and negatives lie apart, the better they are told apart. Over each pair stands the class's average "
+    'Predicted probabilities of four classes, AN above and EM below: the share of labels with a '
+    'probability up to that on the axis, of unannotated labels of training images and of all '
+    'labels of test images. The further the lines of '
+    "positives and negatives lie apart, the better they are told apart. Over each pair stands the "
+    "class's average "
     'precision with AN and with EM, and the change in percent.',
     draw=_cumulative,
     curves=_compared(('coco14',)),
     measure=class_density,
     seeds=tuple(range(10)),
     printed='EM tells positives from negatives better, also in the rare class knife.',
-    notes='The caption of the paper names densities on an axis that is cut off; cumulative shares show the same counts '
-    'whole. The change is that of the mean over seeds. The classes are evenly spaced by their number of positive '
-    'test images.',
+    notes=(
+        'The caption of the paper names densities on an axis that is cut off; cumulative shares '
+        'show the same counts whole. The change is that of the mean over seeds. The classes are '
+        'evenly spaced by their number of positive test images.'
+    ),
 )
 
 # %% ../../../nbs/replication/papers/em_apl_figures.ipynb #6a997cc0

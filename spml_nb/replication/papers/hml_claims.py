@@ -65,8 +65,10 @@ CLAIMS = [
                 0.65,
             )
         ],
-        note='The text says "drops 40%" and not whether it means points; a share is taken, 35 to 45 %, of the mAP '
-        'with full labels.',
+        note=(
+            'The text says "drops 40%" and not whether it means points; a share is taken, 35 to '
+            '45 %, of the mAP with full labels.'
+        ),
     ),
     Claim(
         'hml-full',
@@ -82,7 +84,9 @@ CLAIMS = [
         'With full labels HML is 1 to 2 above label smoothing.',
         lambda table: table.everywhere(between, 'HML (Ours)', 'LS', low=1, high=2),
         tables=('3',),
-        note="Does not hold in the paper's own table, where HML is 0.6 above label smoothing on NUS.",
+        note=(
+            "Does not hold in the paper's own table, where HML is 0.6 above label smoothing on NUS."
+        ),
     ),
 ]
 
@@ -104,7 +108,8 @@ CLAIMS += [
     Claim(
         'hml-hyperspherical',
         'Section 4.5, Table 4',
-        'With single positives the margin based sigmoid, scale and margin fixed, is above its Euclidean baseline.',
+        'With single positives the margin based sigmoid, scale and margin fixed, is above its '
+        'Euclidean baseline.',
         lambda table: table.everywhere(
             above, 'HL', 'neither', at=[f'Single Positive Labels / {d}' for d in _DATASETS]
         ),
@@ -131,7 +136,8 @@ CLAIMS += [
     Claim(
         'hml-both-margins',
         'Section 4.5, Table 5',
-        'The margin on positives and negatives alike is above none, above positives only and above negatives only.',
+        'The margin on positives and negatives alike is above none, above positives only and '
+        'above negatives only.',
         lambda table: table.everywhere(
             above, 'Positives & Negatives', ['No Margin', 'Only Positives', 'Only Negatives']
         ),
@@ -156,14 +162,16 @@ CLAIMS += [
     Claim(
         'hml-margin-peak',
         'Sections 3.4 and 4.5, Figs. 3 and 5',
-        'With a growing margin the mAP first rises and then falls, and is high between 0.2 and 0.4.',
+        'With a growing margin the mAP first rises and then falls, and is high between 0.2 and '
+        '0.4.',
         lambda runs: [
             peak(f'voc12, mAP, scale {s}', runs(*angles, **_FIXED), best=range(2, 5))
             for s, angles in _ANGLES.items()
         ],
         note="The margins of the figure's axis are not in the text; these are ours, from 0 to 0.6. Asked is whether "
-        'the mean of 0.2, 0.3 and 0.4 is above 0 and above 0.6. That range is of Fig. 3, which names no scale; '
-        'at a scale of 40, where the text says only that the mAP rises and falls, it is ours.',
+        'the mean of 0.2, 0.3 and 0.4 is above 0 and above 0.6. That range is of Fig. 3, which '
+        'names no scale; at a scale of 40, where the text says only that the mAP rises and '
+        'falls, it is ours.',
     ),
     Claim(
         'hml-margin-best',
@@ -176,9 +184,11 @@ CLAIMS += [
                 runs(*(a for angles in _ANGLES.values() for a in angles if a != _BEST), **_FIXED),
             )
         ],
-        note='Asked is the mAP of test images against every other margin of our axis, with scales of 20 and 40. '
-        'All have one learning rate, which the search chose with a scale of 23 and a margin of 0.38, near the '
-        'claimed best.',
+        note=(
+            'Asked is the mAP of test images against every other margin of our axis, with scales '
+            'of 20 and 40. All have one learning rate, which the search chose with a scale of 23 '
+            'and a margin of 0.38, near the claimed best.'
+        ),
     ),
     Claim(
         'hml-scale',
@@ -186,8 +196,8 @@ CLAIMS += [
         'Without a margin the mAP rises with the scale and converges.',
         _scales,
         note="The scales of the figure's axis are not in the text; these are ours, from 5 to 50. Converged is that "
-        'those of 30, 40 and 50 lie within half a point. All have one learning rate, chosen with a scale of '
-        '23.',
+        'those of 30, 40 and 50 lie within half a point. All have one learning rate, chosen with '
+        'a scale of 23.',
     ),
 ]
 
@@ -250,7 +260,8 @@ CLAIMS += [
     Claim(
         'hml-balance',
         'Section 3.4, Fig. 3',
-        'With a small margin, and with a large one, gradients of positives and negatives are far from cancelling.',
+        'With a small margin, and with a large one, gradients of positives and negatives are far '
+        'from cancelling.',
         lambda figure: [
             peak(
                 'voc12, −|Σ gradients|',
@@ -259,7 +270,9 @@ CLAIMS += [
             )
         ],
         figure='3',
-        note='Asked as for the mAP: whether the mean of 0.2, 0.3 and 0.4 is nearer to 0 than without a '
-        'margin, and than with 0.6. In hundredths per image.',
+        note=(
+            'Asked as for the mAP: whether the mean of 0.2, 0.3 and 0.4 is nearer to 0 than '
+            'without a margin, and than with 0.6. In hundredths per image.'
+        ),
     ),
 ]

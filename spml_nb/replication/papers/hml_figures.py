@@ -58,7 +58,8 @@ def density(run: Run) -> dict:
         run: of `hml_fixed`.
 
     Returns:
-        cosine (3, 80) and gradient (3, 60): counts of positives, false negatives and true negatives; scale; margin.
+        cosine (3, 80) and gradient (3, 60): counts of positives, false negatives and true
+        negatives; scale; margin.
 
     Source: HML, Fig. 2.
     """
@@ -137,7 +138,9 @@ def _histogram(ax, counts: np.ndarray, edges: np.ndarray, ink: str, label: str):
 
 
 def _reach(collected: Collected, array: str, edges: np.ndarray) -> tuple[float, float]:
-    "The ends of the bins that all but a thousandth of some group of labels lie in, over all settings."
+    """The ends of the bins that all but a thousandth of some group of labels lie in, over all
+    settings.
+    """
     counts = np.concatenate([part[array] for part in collected.arrays.values()])
     counts = counts[counts.sum(1) > 0]
     below, above = (
@@ -150,9 +153,10 @@ def _reach(collected: Collected, array: str, edges: np.ndarray) -> tuple[float, 
 
 
 figure2 = PaperFigure(
-    'How alike images and labels are (cosine, above) and how hard the loss pulls at them (below), when training has '
-    'ended: all labels known, one positive known, and one positive known with a margin. Positives, true negatives and, '
-    'where labels are hidden, false negatives are told apart by the true labels.',
+    'How alike images and labels are (cosine, above) and how hard the loss pulls at them '
+    '(below), when training has ended: all labels known, one positive known, and one positive '
+    'known with a margin. Positives, true negatives and, where labels are hidden, false '
+    'negatives are told apart by the true labels.',
     draw=_cosines_and_gradients,
     curves=[
         Curve(
@@ -165,7 +169,10 @@ figure2 = PaperFigure(
     ],
     measure=density,
     together='Lines are of all seeds, bands reach from the lowest seed to the highest.',
-    printed='The margin of the third column is 0.1, and false negatives keep strong gradients in the second.',
+    printed=(
+        'The margin of the third column is 0.1, and false negatives keep strong gradients in the '
+        'second.'
+    ),
     notes="The scale is 20, the paper's fixed one; the gradient is that of an entry's loss by its cosine. "
     'The learning rate is that chosen for single positives.',
 )
@@ -241,8 +248,8 @@ def _scores_and_balance(collected: Collected) -> Figure:
 
 
 figure3 = PaperFigure(
-    'The best mAP of each fixed margin, and how far the gradients of positives and negatives, added up over the '
-    'training set, are from cancelling.',
+    'The best mAP of each fixed margin, and how far the gradients of positives and negatives, '
+    'added up over the training set, are from cancelling.',
     draw=_scores_and_balance,
     curves=[_fixed('s = 20', [{'scale': 20, 'margin': m} for m in MARGINS], 'margin')],
     measure=balance,
@@ -265,10 +272,14 @@ figure4 = PaperFigure(
         for dataset in ('voc12', 'coco14', 'nus', 'cub')
         for name, loss in (('BCE', 'an'), ('HML', 'hml'))
     ],
-    printed='On VOC12 BCE loses 40 % when a tenth of the positives is known; HML is above BCE at every share, most at '
-    'the smallest.',
-    notes='The text names no share but a tenth and no data set but VOC12; the others are chosen here. Learning rate '
-    'and hyper-parameters are those chosen for single positives.',
+    printed=(
+        'On VOC12 BCE loses 40 % when a tenth of the positives is known; HML is above BCE at '
+        'every share, most at the smallest.'
+    ),
+    notes=(
+        'The text names no share but a tenth and no data set but VOC12; the others are chosen '
+        'here. Learning rate and hyper-parameters are those chosen for single positives.'
+    ),
 )
 
 # %% ../../../nbs/replication/papers/hml_figures.ipynb #72fc35b3
@@ -339,10 +350,14 @@ figure6 = PaperFigure(
     curves=[Curve('coco14', 'HML', {'loss': 'hml'})],
     measure=correlation,
     seeds=(0,),
-    printed='Labels with a correlation above 0.95 to another are shown; fork, knife, spoon, bowl and dining table are '
-    'one such group.',
-    notes='The 12 labels with the highest correlation to another are shown, whatever it is. '
-    'The correlation of a label with itself is left out.',
+    printed=(
+        'Labels with a correlation above 0.95 to another are shown; fork, knife, spoon, bowl and '
+        'dining table are one such group.'
+    ),
+    notes=(
+        'The 12 labels with the highest correlation to another are shown, whatever it is. The '
+        'correlation of a label with itself is left out.'
+    ),
 )
 
 # %% ../../../nbs/replication/papers/hml_figures.ipynb #ddb6ce73

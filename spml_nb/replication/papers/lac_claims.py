@@ -18,18 +18,23 @@ CLAIMS = [
     Claim(
         'lac-best',
         'Section 4.2, Table 2',
-        'On VOC, COCO and NUS LAC is above every method that is trained on the same label-wise model.',
+        'On VOC, COCO and NUS LAC is above every method that is trained on the same label-wise '
+        'model.',
         lambda table: table.everywhere(
             above, 'Ours', _OTHERS, at=['LEM / VOC', 'LEM / COCO', 'LEM / NUS']
         ),
         tables=('2',),
         main=True,
-        note='The text gives the lead as 2.1 on COCO and 1.8 on NUS. On CUB it grants EM with APL a small lead.',
+        note=(
+            'The text gives the lead as 2.1 on COCO and 1.8 on NUS. On CUB it grants EM with APL '
+            'a small lead.'
+        ),
     ),
     Claim(
         'lac-cub',
         'Section 4.2, Table 2',
-        'On CUB LAC is above every method that is trained on the same label-wise model but EM with APL.',
+        'On CUB LAC is above every method that is trained on the same label-wise model but EM '
+        'with APL.',
         lambda table: table.everywhere(
             above, 'Ours', [row for row in _OTHERS if row != 'L_EM + L_APL'], at=['LEM / CUB']
         ),
@@ -70,10 +75,10 @@ CLAIMS = [
         ],
         tables=('2',),
         note="Does not hold in the paper's own table, where ROLE loses 0.1 on VOC and gains 0.6 on COCO. The text "
-        'gives as a possible reason that the model cannot use LinearInit, from which its numbers for ResNet-50 '
-        'come. Here a linear head stands in for ResNet-50, without LinearInit, and nearly all methods lose by '
-        'the label-wise model, AN as much as ROLE, while in the paper AN gains by it on three sets: this says '
-        'little of ROLE.',
+        'gives as a possible reason that the model cannot use LinearInit, from which its numbers '
+        'for ResNet-50 come. Here a linear head stands in for ResNet-50, without LinearInit, and '
+        'nearly all methods lose by the label-wise model, AN as much as ROLE, while in the paper '
+        'AN gains by it on three sets: this says little of ROLE.',
     ),
     Claim(
         'lac-plc',
@@ -88,8 +93,11 @@ CLAIMS = [
         'The contrast of class embeddings does harm when it is trained from the start.',
         lambda table: table.everywhere(above, 'AN + PLC', 'AN + PLC + LAC'),
         tables=('3',),
-        note='AN + PLC has its own search, the row with the contrast the settings of the whole, which favours the '
-        'claim. End to end knows the δ of the first stage alone (VOC: 0.9, the second stage 0.7).',
+        note=(
+            'AN + PLC has its own search, the row with the contrast the settings of the whole, '
+            'which favours the claim. End to end knows the δ of the first stage alone (VOC: 0.9, '
+            'the second stage 0.7).'
+        ),
     ),
     Claim(
         'lac-two-stage',
@@ -97,8 +105,10 @@ CLAIMS = [
         'With the contrast, two stages are above end to end.',
         lambda table: table.everywhere(above, _TWO_STAGES, 'AN + PLC + LAC'),
         tables=('3',),
-        note='Both have the settings of the whole; end to end knows the δ of its first stage alone (VOC: 0.9, the '
-        'second stage 0.7).',
+        note=(
+            'Both have the settings of the whole; end to end knows the δ of its first stage alone '
+            '(VOC: 0.9, the second stage 0.7).'
+        ),
     ),
     Claim(
         'lac-contrast',
@@ -106,8 +116,11 @@ CLAIMS = [
         'In two stages the contrast raises the mAP of AN + PLC.',
         lambda table: table.everywhere(above, _TWO_STAGES, 'AN + PLC'),
         tables=('3',),
-        note='AN + PLC has its own search, two stages the settings of the whole, which counts against the claim. In '
-        '9 of the 10 runs of two stages the first epoch of the second was best: the contrast hardly acted.',
+        note=(
+            'AN + PLC has its own search, two stages the settings of the whole, which counts '
+            'against the claim. In 9 of the 10 runs of two stages the first epoch of the second '
+            'was best: the contrast hardly acted.'
+        ),
     ),
     Claim(
         'lac-whole',
@@ -115,8 +128,10 @@ CLAIMS = [
         "The whole, whose second stage adds the contrast, is above the first stage's losses alone.",
         lambda table: table.everywhere(above, _WHOLE, 'AN + PLC'),
         tables=('3',),
-        note='Both have a search of their own. The text makes this comparison in two steps. In 3 of the 5 runs of '
-        'the whole on coco18 the first epoch of the second stage was best.',
+        note=(
+            'Both have a search of their own. The text makes this comparison in two steps. In 3 '
+            'of the 5 runs of the whole on coco18 the first epoch of the second stage was best.'
+        ),
         inferred=True,
     ),
     Claim(
@@ -146,8 +161,10 @@ CLAIMS += [
         'Section 4.4, Fig. 3',
         'Over thresholds from 0.5 to 0.9 the mAP changes by no more than 0.3.',
         _steady(0.3, [{'threshold': δ, 'stage2_threshold': δ} for δ in THRESHOLDS]),
-        note='The text says about 0.3. It knows one threshold; both stages take it here. It names COCO as the data '
-        'set with the largest change.',
+        note=(
+            'The text says about 0.3. It knows one threshold; both stages take it here. It names '
+            'COCO as the data set with the largest change.'
+        ),
     ),
     Claim(
         'lac-temperature',

@@ -51,9 +51,11 @@ def _varied(
             )
         ],
         printed=printed,
-        notes=f'{notes}One of the four data sets of Table 2 is used. Where runs chose their epoch in the first '
-        'stage the title says how many: the second stage, which alone has the contrast and the queue, was not '
-        'exercised there.',
+        notes=(
+            f'{notes}One of the four data sets of Table 2 is used. Where runs chose their epoch in '
+            'the first stage the title says how many: the second stage, which alone has the '
+            'contrast and the queue, was not exercised there.'
+        ),
     )
 
 
@@ -85,14 +87,15 @@ figure5 = _varied(
 
 # %% ../../../nbs/replication/papers/lac_figures.ipynb #843a84ed
 def attention(run: Run) -> dict:
-    """Make attention maps of training images, for the observed positive and the two surest other labels.
+    """Make attention maps of training images, for the observed positive and the two surest other
+    labels.
 
     Args:
         run: with a label-wise head.
 
     Returns:
-        As `opml_figures.activation`, with the kinds 2 observed, 1 identified (p ≥ δ) and true, −1 identified and not
-        true, 0 below δ.
+        As `opml_figures.activation`, with the kinds 2 observed, 1 identified (p ≥ δ) and true, −1
+        identified and not true, 0 below δ.
 
     Source: LAC, Fig. 6.
     """
@@ -134,14 +137,18 @@ def _attention(collected: Collected) -> Figure:
 
 
 figure6 = PaperFigure(
-    'Where the class queries look in training images: behind each image the map of its one observed positive, then '
-    'those of the two other labels with the highest probability. Yellow is where a query looks most. A label counts as '
-    'identified if its probability reaches the threshold δ; the last line says how many do.',
+    'Where the class queries look in training images: behind each image the map of its one '
+    'observed positive, then those of the two other labels with the highest probability. Yellow '
+    'is where a query looks most. A label counts as identified if its probability reaches the '
+    'threshold δ; the last line says how many do.',
     draw=_attention,
     curves=[Curve('coco14', 'LAC', LEM)],
     measure=attention,
     seeds=(0,),
-    printed='Small objects without annotation are found, such as a potted plant, a bowl, a clock and a tie.',
+    printed=(
+        'Small objects without annotation are found, such as a potted plant, a bowl, a clock and '
+        'a tie.'
+    ),
     notes='The images with the most identified labels come first.',
 )
 

@@ -167,7 +167,10 @@ CLAIMS += [
         'In long training high rank slows the fall of the mAP that OPML suffers.',
         lambda figure: _stable(figure, 'OPML'),
         figure='4',
-        note="The text does not say on which images the figure's mAP is measured; validation images are taken.",
+        note=(
+            "The text does not say on which images the figure's mAP is measured; validation "
+            "images are taken."
+        ),
     ),
     Claim(
         'opml-stable-bce',
@@ -183,8 +186,10 @@ CLAIMS += [
         'OPML is sure of more positive labels of the test images than BCE, and unsure of fewer.',
         _confidence,
         figure='3',
-        note='The text lost the intervals and names no data set; above 0.8 and below 0.2 are taken, VOC, and CUB, '
-        'where most positives are unannotated.',
+        note=(
+            'The text lost the intervals and names no data set; above 0.8 and below 0.2 are '
+            'taken, VOC, and CUB, where most positives are unannotated.'
+        ),
     ),
     Claim(
         'opml-weight',
@@ -201,8 +206,10 @@ CLAIMS += [
         'Section IV-D, Fig. 6',
         'A large weight of the high-rank term lowers the mAP.',
         lambda runs: [above(f'{dataset}, mAP', *both) for dataset, both in _weights(runs).items()],
-        note='The text lost the weight from which on it falls; 0.1, the largest here, is asked against 1e-6 to '
-        '1e-4.',
+        note=(
+            'The text lost the weight from which on it falls; 0.1, the largest here, is asked '
+            'against 1e-6 to 1e-4.'
+        ),
     ),
     Claim(
         'opml-full',

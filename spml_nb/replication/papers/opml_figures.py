@@ -157,9 +157,10 @@ SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 
 figure5 = PaperFigure(
-    'mAP on test images over the two constants of the loss, each mapped to the interval from 0 to 1; 0.5 and 0.5 are '
-    'ZLPR. The pair in the orange frame has the best mAP on validation images. A step of colour is the least '
-    'difference of two pairs that the noise between seeds allows to see.',
+    'mAP on test images over the two constants of the loss, each mapped to the interval from 0 '
+    'to 1; 0.5 and 0.5 are ZLPR. The pair in the orange frame has the best mAP on validation '
+    'images. A step of colour is the least difference of two pairs that the noise between seeds '
+    'allows to see.',
     draw=lambda collected: grid(
         collected, 'OPML', ('α', SHARES), ('β', SHARES), ('ZLPR', (0.5, 0.5))
     ),
@@ -203,7 +204,8 @@ def activation(run: Run) -> dict:
         run: done.
 
     Returns:
-        images (n, s, s, 3) uint8; maps (n, 3, h, w) uint8, each up to 255; names (n, 3), '' for no map; kinds (n, 3)
+        images (n, s, s, 3) uint8; maps (n, 3, h, w) uint8, each up to 255; names (n, 3), '' for no
+        map; kinds (n, 3)
         int8: 1 annotated, −1 not.
 
     Source: OPML, Fig. 7.
@@ -230,8 +232,8 @@ def activation(run: Run) -> dict:
 
 
 figure7 = PaperFigure(
-    'Class activation maps (Grad-CAM) of test images, of true labels and of labels that the network finds and the '
-    'annotation lacks.',
+    'Class activation maps (Grad-CAM) of test images, of true labels and of labels that the '
+    'network finds and the annotation lacks.',
     draw=lambda collected: maps(collected, 'coco14', 'OPML'),
     curves=[Curve('coco14', 'OPML', {'loss': 'opml'})],
     measure=activation,

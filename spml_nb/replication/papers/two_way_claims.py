@@ -35,7 +35,8 @@ CLAIMS = [
     Claim(
         'two_way-temperature',
         'Section 4.2, Table 1',
-        'A higher temperature on positives raises the mAP, from the plain minimum (temperature 0) on.',
+        'A higher temperature on positives raises the mAP, from the plain minimum (temperature '
+        '0) on.',
         lambda table: table.everywhere(
             trend, ['T_P → 0', *_TEMPERATURES], at=['mAP@class / T_N = 1', 'mAP@sample / T_N = 1']
         ),
@@ -48,8 +49,11 @@ CLAIMS = [
         'A temperature of 1 on negatives is as good as any other.',
         _negative,
         tables=('1',),
-        note='The text calls it favourable and takes it; at most half a point below any other is asked. The plain '
-        f'minimum, T_P → 0, which it treats apart, does better with 2. {_ONE_RATE}',
+        note=(
+            'The text calls it favourable and takes it; at most half a point below any other is '
+            'asked. The plain minimum, T_P → 0, which it treats apart, does better with 2. '
+            f'{_ONE_RATE}'
+        ),
     ),
     Claim(
         'two_way-bias-helps',
@@ -60,7 +64,10 @@ CLAIMS = [
             for row in biases.rows
         ],
         tables=('1', '2'),
-        note=f'Against no bias at temperatures of 1, which the bias is added to in our reading. {_ONE_RATE}',
+        note=(
+            'Against no bias at temperatures of 1, which the bias is added to in our reading. '
+            f'{_ONE_RATE}'
+        ),
     ),
     Claim(
         'two_way-bias',
@@ -70,8 +77,10 @@ CLAIMS = [
             above(row, ways[row, _BOTH_WAYS], biases[row, 'ε = 4']) for row in ways.rows
         ],
         tables=('3', '2'),
-        note='The cell of Table 3a has the temperatures 4 and 1 of the text. The other biases are lost in part; 4 is '
-        f'the one that the text names. {_ONE_RATE}',
+        note=(
+            'The cell of Table 3a has the temperatures 4 and 1 of the text. The other biases are '
+            f'lost in part; 4 is the one that the text names. {_ONE_RATE}'
+        ),
     ),
     Claim(
         'two_way-ways',
@@ -113,7 +122,8 @@ CLAIMS = [
     Claim(
         'two_way-counter-sample',
         'Section 4.2, Table 3b',
-        'Softmax in the class-wise way alone loses mAP over samples, against the other way and both.',
+        'Softmax in the class-wise way alone loses mAP over samples, against the other way and '
+        'both.',
         lambda table: [
             above(
                 'mAP@sample',
@@ -122,7 +132,10 @@ CLAIMS = [
             )
         ],
         tables=('3',),
-        note='The text gives this as its example of a metric that suffers when the loss goes the other way.',
+        note=(
+            'The text gives this as its example of a metric that suffers when the loss goes the '
+            'other way.'
+        ),
     ),
     Claim(
         'two_way-counter-class',
@@ -197,8 +210,10 @@ CLAIMS += [
             trend('mAP@class', table['mAP@class', ['M = 16', 'M = 32', 'M = 64', 'M = 128']])
         ],
         tables=('5',),
-        note='The text lost the table. It favours buckets of 64 and more and speaks of a moderate size, so the trend '
-        'is asked up to 128.',
+        note=(
+            'The text lost the table. It favours buckets of 64 and more and speaks of a moderate '
+            'size, so the trend is asked up to 128.'
+        ),
     ),
     Claim(
         'two_way-bucket-sample',
@@ -217,8 +232,8 @@ CLAIMS += [
     Claim(
         'two_way-others',
         'Section 4.3, Table 7',
-        'The two-way loss is above softmax, weighted BCE, focal and asymmetric loss on six data sets with four '
-        'networks, in both measures.',
+        'The two-way loss is above softmax, weighted BCE, focal and asymmetric loss on six data '
+        'sets with four networks, in both measures.',
         _others,
         tables=('7',),
         note="Does not hold in the paper's own table on VISPR with ResNeXt50, where softmax has 0.03 more "
@@ -228,13 +243,16 @@ CLAIMS += [
     Claim(
         'two_way-transfer',
         'Section 4.4, Table 8',
-        'Features that the two-way loss learns from single labels transfer better than those of softmax, and both '
-        'better than those of ASL.',
+        'Features that the two-way loss learns from single labels transfer better than those of '
+        'softmax, and both better than those of ASL.',
         _transfer,
         tables=('8',),
         figure='T8',
-        note='On photos: Figure T8, features of the fifty themes of Corel 5k on three sets with several labels. '
-        'The sets share their networks, which the interval of their mean takes for independent.',
+        note=(
+            'On photos: Figure T8, features of the fifty themes of Corel 5k on three sets with '
+            'several labels. The sets share their networks, which the interval of their mean '
+            'takes for independent.'
+        ),
     ),
     Claim(
         'two_way-imagenet',

@@ -37,7 +37,9 @@ def tempered(gap: np.ndarray, T: float) -> np.ndarray:
 
 
 def _tempered_curves(collected: Collected) -> Figure:
-    "The tempered log-sum-exp over the largest logit, and the loss of Eq. 14 over the lead of the positives."
+    """The tempered log-sum-exp over the largest logit, and the loss of Eq. 14 over the lead of the
+    positives.
+    """
     picture, axes = sheet(1, 2, 3.0)
     left, right = axes[0]
     gap, lead = np.linspace(0, 8, 161), np.linspace(-2, 10, 241)
@@ -61,9 +63,10 @@ def _tempered_curves(collected: Collected) -> Figure:
 
 
 figure1 = PaperFigure(
-    'Left: the tempered log-sum-exp over the largest of two logits. The higher the temperature, the further it stands '
-    'above that logit. Right: the loss of an image with two equal positives and one negative, over the lead of the '
-    'positives. A higher temperature asks for a wider lead before the loss is gone.',
+    'Left: the tempered log-sum-exp over the largest of two logits. The higher the temperature, '
+    'the further it stands above that logit. Right: the loss of an image with two equal '
+    'positives and one negative, over the lead of the positives. A higher temperature asks for a '
+    'wider lead before the loss is gone.',
     draw=_tempered_curves,
     printed='Margins widen with T; T above 1 is used for the positives, 1 for the negatives.',
     notes='The picture is not in the text; Eq. 12 and 13 are drawn for two logits. It needs no run.',
@@ -81,7 +84,8 @@ def transferred(run: Run) -> dict[str, np.ndarray]:
         run: of a network that started from random weights.
 
     Returns:
-        {name of `TARGETS`: (2,) mAP on test in percent, with the network as trained, and as it was before}.
+        {name of `TARGETS`: (2,) mAP on test in percent, with the network as trained, and as it was
+        before}.
 
     Source: Two-way, section 4.4.
     """
@@ -128,23 +132,27 @@ def _transfers(collected: Collected) -> Figure:
 
 
 figure8 = PaperFigure(
-    'Table 8 on photos: mAP of linear classifiers on the frozen features of a network that was trained from random '
-    'weights, with one label a photo, by each loss. Rings are seeds, strokes their means; the dotted line is the mean '
-    'of the same networks before training.',
+    'Table 8 on photos: mAP of linear classifiers on the frozen features of a network that was '
+    'trained from random weights, with one label a photo, by each loss. Rings are seeds, strokes '
+    'their means; the dotted line is the mean of the same networks before training.',
     draw=_transfers,
     curves=[
         Curve('imagenet', row, published.merge(_TABLE['config'], about['config']))
         for row, about in _TABLE['rows'].items()
     ],
     measure=transferred,
-    printed='On nine sets with one label an image the two-way loss transfers best, softmax next, ASL last: a mean of '
-    '69.3, 67.6 and 60.4 % (of the cells of Table 8).',
+    printed=(
+        'On nine sets with one label an image the two-way loss transfers best, softmax next, ASL '
+        'last: a mean of 69.3, 67.6 and 60.4 % (of the cells of Table 8).'
+    ),
     notes="The network has 170,000 parameters and sees photos of 64 pixels; the fifty themes stand for ImageNet's "
-    "thousand classes. The recipe is the paper's (SGD with momentum 0.9, a cosine from the first rate down) and, "
-    'where it is silent, its code (Nesterov, crops and flips, the last epoch taken), with 60 epochs instead of '
-    '90 and batches of 64 instead of 512; each loss takes that rate of 0.0001, 0.001, 0.01, '
-    '0.1 and 1 which does best on validation photos. The classifiers are logistic regressions, one a class with '
-    'at least 20 photos, under the penalty that does best on validation.',
+    "thousand classes. The recipe is the paper's (SGD with momentum 0.9, a cosine from the first "
+    "rate down) and, "
+    'where it is silent, its code (Nesterov, crops and flips, the last epoch taken), with 60 '
+    'epochs instead of 90 and batches of 64 instead of 512; each loss takes that rate of 0.0001, '
+    '0.001, 0.01, 0.1 and 1 which does best on validation photos. The classifiers are logistic '
+    'regressions, one a class with at least 20 photos, under the penalty that does best on '
+    'validation.',
 )
 
 FIGURES = {'1': figure1, 'T8': figure8}

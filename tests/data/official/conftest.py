@@ -28,7 +28,9 @@ def photos_at_hand():
 
 @pytest.fixture
 def voc12(tmp_path):
-    "Archive of VOC 2012: 30 + 10 images, listed out of order. Returns: (folder, train names and words, val names and words)."
+    """Archive of VOC 2012: 30 + 10 images, listed out of order. Returns: (folder, train names and
+    words, val names and words).
+    """
     train, val = (
         [f'20{8 + k % 3:02}_{(k * 7919) % 1000:06}' for k in rows]
         for rows in (range(30), range(30, 40))
@@ -41,7 +43,9 @@ def voc12(tmp_path):
 
 @pytest.fixture
 def copy(tmp_path):
-    "name → (Benchmark of a small copy, its root, what must come out, server): what can be fetched is served, the rest lies in downloads/."
+    """name → (Benchmark of a small copy, its root, what must come out, server): what can be fetched
+    is served, the rest lies in downloads/.
+    """
     servers = []
 
     def make(name):
@@ -83,7 +87,9 @@ def unpacked(tmp_path, copy):
 
 @pytest.fixture
 def goes_round(copy):
-    "name → its copy went from the archives to a Dataset: (data, root); what came out is what was written, and everything was fetched once."
+    """name → its copy went from the archives to a Dataset: (data, root); what came out is what was
+    written, and everything was fetched once.
+    """
 
     def check(name):
         benchmark, root, (class_names, labels, split, images), server = copy(name)

@@ -1,4 +1,6 @@
-"Labels drawn by official boxes: what a box weighs, and what is drawn of a small copy of VOC and of COCO."
+"""Labels drawn by official boxes: what a box weighs, and what is drawn of a small copy of VOC and
+of COCO.
+"""
 
 import json
 
@@ -36,7 +38,9 @@ def test_a_box_weighs_what_it_covers_or_how_near_it_is_to_the_middle():
 
 @pytest.fixture
 def small_voc(voc12, tmp_path, monkeypatch):
-    "A prepared copy of VOC 2012 whose class c has the box (c, 10, 2c + 2, 20) in photos of 50 by 40."
+    """A prepared copy of VOC 2012 whose class c has the box (c, 10, 2c + 2, 20) in photos of 50 by
+    40.
+    """
     with serve(voc12[0]) as server:
         data = ready(local('voc12', voc12[0], server.url, counts=COUNTS12), tmp_path / 'data')
     boxes._boxes.cache_clear()
@@ -94,7 +98,9 @@ def test_missing_annotations_and_sets_without_boxes_are_told(small_voc):
     data, root = small_voc
     with pytest.raises(
         SpmlError,
-        match="labels: single-large needs boxes, and 'coco18' has none; allowed: voc12, voc07, coco14",
+        match=(
+            "labels: single-large needs boxes, and 'coco18' has none; allowed: voc12, voc07, coco14"
+        ),
     ):
         box_weights('coco18', data, 'large', root)
     next((root / 'voc12' / 'images').glob('trainval/VOCdevkit/VOC2012/Annotations/*.xml')).unlink()

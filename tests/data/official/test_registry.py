@@ -1,4 +1,6 @@
-"""Making a benchmark ready: faults of the server and of the files, tables that are kept, and the command."""
+"""Making a benchmark ready: faults of the server and of the files, tables that are kept, and the
+command.
+"""
 
 import csv
 import dataclasses

@@ -1,4 +1,6 @@
-"""Small sets of real photos: each from archives in the layout of its source, and the same as the photos at hand."""
+"""Small sets of real photos: each from archives in the layout of its source, and the same as the
+photos at hand.
+"""
 
 import csv
 import dataclasses
@@ -24,7 +26,8 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-# ---- archives in the layouts of their sources; rows: (image, names of its labels, part or None); photo: row number → bytes of the original
+# ---- archives in the layouts of their sources; rows: (image, names of its labels, part or None);
+# photo: row number → bytes of the original
 
 
 def voc12_animals(folder, rows, photo):
@@ -73,7 +76,8 @@ def coco18(folder, rows, photo):
         {name: k for k, name in small_photos.COCO18_NAMES.items()},
     )
     lines = [
-        f'{int(image[:-4])}.jpg,{" ".join(number[word] for word in words)},"a ""{words[0]}"",\n12 of them"'
+        f'{int(image[:-4])}.jpg,{" ".join(number[word] for word in words)},"a ""{words[0]}"",\n12 '
+        'of them"'
         for image, words, _ in rows
     ]
     table = (

@@ -34,5 +34,8 @@ def test_the_figure_counts_what_is_identified(photos):  # noqa: F811
         for name, kind in zip(names, kinds, strict=True)
         if name and kind != 2
     ]
-    expected = f'{len(others) - others.count(0)} of the {len(others)} labels that were not observed reach δ and are identified, {others.count(1)} of them rightly'
+    expected = (
+        f'{len(others) - others.count(0)} of the {len(others)} labels that were not observed reach '
+        f'δ and are identified, {others.count(1)} of them rightly'
+    )
     assert lac_figures.figure6.draw(given).get_supxlabel() == expected
