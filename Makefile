@@ -37,7 +37,7 @@ setup: .venv/.ready
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-# Notebooks are the source: exporting and cleaning them must change nothing that is committed, and leave no module that has no notebook.
+# Exporting the notebooks and cleaning them must change nothing that is committed.
 check: export
 	git diff --exit-code -- nbs spml_nb
 	test -z "$$(git ls-files --others --exclude-standard -- nbs spml_nb)"
@@ -46,7 +46,7 @@ check: export
 
 export:
 	nbdev_export
-	ruff format --quiet spml_nb
+	ruff format --quiet
 	nbdev_clean
 
 notebooks:

@@ -175,7 +175,7 @@ def test_every_section_is_a_heading_and_every_sub_package_has_one():
         if file.suffix == '.py' or (file / '__init__.py').is_file()
     }
     assert parts - {'__init__', '_modidx'} == set(errors.SECTIONS), (
-        'a sub-package needs its line in SECTIONS of nbs/base/errors.ipynb, and no other has one'
+        'a sub-package needs its line in SECTIONS of spml_nb/base/errors.py, and no other has one'
     )
 
 

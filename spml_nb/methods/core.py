@@ -481,7 +481,7 @@ class Method(nn.Module):
             raise SpmlError(
                 f"the method needs {' and '.join(missing)} of each training image, and the file of "
                 f"side information holds {' and '.join(side) or 'none'}. Add it: "
-                "nbs/data/side.ipynb."
+                "spml_nb/data/side.py."
             )
         for kind in self.side:
             rows, images = len(side[kind]), len(self.z)
