@@ -8,12 +8,11 @@ import re
 import shlex
 import sys
 import typing
-import warnings
 from pathlib import Path
 
 from . import __version__
 from .base import settings
-from .base.errors import SpmlError, one_of, sentence
+from .base.errors import SpmlError, one_of, short_warnings
 from .base.escaping import csv_for_spreadsheet, escape_for_terminal
 from .base.files import refuse_existing, regular, say
 from .runs.config import CHOICES, PROTOCOL, Config
@@ -949,6 +948,7 @@ def parser() -> argparse.ArgumentParser:
     return whole
 
 
+@short_warnings()
 def main(argv: list[str] | None = None) -> int:
     """Run `spml`.
 
@@ -961,9 +961,6 @@ def main(argv: list[str] | None = None) -> int:
     """
     args = None
     _open_closed()
-    warnings.formatwarning = lambda message, *_, **__: sentence(
-        message
-    )  # those of other libraries as well
     if hasattr(sys.stdout, 'reconfigure'):
         sys.stdout.reconfigure(  # names that are not UTF-8
             errors='surrogateescape'

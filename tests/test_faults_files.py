@@ -137,7 +137,7 @@ def test_no_room_for_a_later_checkpoint_keeps_the_one_before(config_of_all):
 
 @pytest.mark.parametrize('name', ['logits.npz', 'result.json'])
 def test_no_room_for_the_result(config, whole, name, monkeypatch):
-    whole_file = files.whole
+    whole_file = files.replacing
 
     @contextmanager
     def full(file, *more):
@@ -148,7 +148,7 @@ def test_no_room_for_the_result(config, whole, name, monkeypatch):
             yield temporary
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, 'whole', full)
+        patch.setattr(files, 'replacing', full)
         refused(lambda: training.train(config), folder_of(config) / name, FULL)
     assert not (folder_of(config) / 'DONE').exists() and leftovers(folder_of(config)) == []
     assert (

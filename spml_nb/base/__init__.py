@@ -5,14 +5,12 @@ from importlib import import_module
 
 
 def lazily(package: str, homes: dict[str, str]) -> Callable:
-    """The `__getattr__` of a package whose names live in its modules, so that importing the package loads none of them.
+    """Make the `__getattr__` of a package whose names live in its modules, so that importing the
+    package loads none of them.
 
     Args:
         package: `__name__` of the package.
-        homes: module → the names it gives, separated by blanks.
-
-    Returns:
-        A function from a name to the object.
+        homes: {module: the names that come from it, separated by blanks}.
     """
     home = {name: module for module, names in homes.items() for name in names.split()}
 

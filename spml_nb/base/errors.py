@@ -1,9 +1,8 @@
-"""One exception class and two checks: an error names the value, what is allowed, what to do, and where to read on."""
+"""One exception class and two checks: an error names the value, what is allowed, and what to do."""
 
-import re
-import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from math import isfinite, nan
 from numbers import Real
@@ -11,76 +10,30 @@ from reprlib import Repr
 
 from .escaping import escape_for_terminal
 
-PAGE, GENERAL = 'TROUBLESHOOTING.md', 'anything-else'
-SECTIONS = {
-    'base': 'settings-and-files',
-    'cli': 'the-command',
-    'data': 'data',
-    'metrics': 'data',
-    'models': 'networks-and-weights',
-    'methods': 'methods-and-hyper-parameters',
-    'losses': 'methods-and-hyper-parameters',
-    'runs': 'runs-and-their-parameters',
-    'training': 'training',
-    'sweeps': 'sweeps-tables-and-figures',
-    'replication': 'sweeps-tables-and-figures',
-    'use': 'using-a-trained-model',
-    'tools': 'installation-and-tools',
-}
+MAX_LENGTH = 8000  # characters of a message
 
 
-def section(module: str) -> str:
-    """The section of the page for an error.
-
-    Args:
-        module: where the error is raised, as in `__name__`.
-
-    Returns:
-        The anchor of a heading; `GENERAL` for a module outside this library.
-    """
-    package, *rest = module.split('.')
-    return SECTIONS.get(rest[0], GENERAL) if package == 'spml_nb' and rest else GENERAL
-
-
-def _section_of_caller() -> str:
-    "The section for the code that called the function which asks."
-    return section(sys._getframe(2).f_globals.get('__name__', ''))
-
-
-_LINK = re.compile(rf' Help: {re.escape(PAGE)}#([\w-]*)')
-_MOST = 8000  # characters of a message
-
-
-def _bounded(message: str) -> str:
-    "A message that fits on a screen or two: its beginning, and its end with the remedy."
-    if len(message) <= _MOST:
-        return message
-    return (
-        f'{message[: 3 * _MOST // 4]} … ({len(message):,} characters in all) … '
-        f'{message[-_MOST // 8 :]}'
-    )
+def _fit_screen(message: str) -> str:
+    "The beginning of a message, and its end with the remedy, without control characters."
+    if len(message) > MAX_LENGTH:
+        start = message[: 3 * MAX_LENGTH // 4]
+        end = message[-MAX_LENGTH // 8 :]
+        message = f'{start} … ({len(message):,} characters in all) … {end}'
+    return escape_for_terminal(message)
 
 
 class SpmlError(ValueError):
-    """Wrong input or a broken environment, explained to a person: what was given, what is allowed,
-    what to do.
-
-    Args:
-        message: the text, which may hold that of another SpmlError.
-        see: the section of TROUBLESHOOTING.md. Unset: that of the error within the message, else
-            that of the module that raises.
-
-    Attributes:
-        message: the text without the reference to the page.
-        see: the section.
+    """Wrong input or a broken environment, explained to a person: what came, what is allowed, what
+    to do.
     """
 
-    def __init__(self, message: str, see: str | None = None):
-        message = escape_for_terminal(_bounded(message))
-        inner = (link for link in _LINK.findall(message) if link in (*SECTIONS.values(), GENERAL))
-        self.message = _LINK.sub('', message)
-        self.see = see or next(inner, None) or _section_of_caller()
-        super().__init__(f'{self.message} Help: {PAGE}#{self.see}')
+    def __init__(self, message: str):
+        super().__init__(_fit_screen(message))
+
+    @property
+    def message(self) -> str:
+        "The text."
+        return self.args[0]
 
 
 class SpmlWarning(UserWarning):
@@ -88,51 +41,38 @@ class SpmlWarning(UserWarning):
 
 
 def warn(message: str):
-    """Tell a person something; the same sentence is shown once in a process.
-
-    Args:
-        message: sentences, the last of them the remedy.
-    """
+    "Warn at the place that called the caller; the last sentence of the message is the remedy."
     warnings.warn(message, SpmlWarning, stacklevel=3)
 
 
-_said = set()
+@contextmanager
+def short_warnings() -> Iterator[None]:
+    "Within it, a warning of any library is printed as one line without source code, and once."
+    usual = warnings.formatwarning
+    printed = set()
 
+    def format_once(message, *_, **__):
+        text = _fit_screen(str(message))
+        if text in printed:
+            return ''
+        printed.add(text)
+        return f'warning: {text}\n'
 
-def sentence(message) -> str:
-    """How a warning is printed.
-
-    Args:
-        message: its text.
-
-    Returns:
-        A line; '' for what was said before.
-    """
-    if (text := escape_for_terminal(_bounded(str(message)))) in _said:
-        return ''
-    _said.add(text)
-    return f'warning: {text}\n'
-
-
-def _format(message, category, *place, usual=warnings.formatwarning, **line):
-    return (
-        sentence(message)
-        if issubclass(category, SpmlWarning)
-        else usual(message, category, *place, **line)
-    )
-
-
-if warnings.formatwarning.__module__ != __name__:  # loaded again, it would call itself
-    warnings.formatwarning = _format
+    warnings.formatwarning = format_once
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 _REPR = Repr()
-_REPR.maxlevel, _REPR.maxdict, _REPR.maxlist, _REPR.maxtuple, _REPR.maxset = 3, 10, 10, 10, 10
+_REPR.maxlevel = 3
+_REPR.maxdict = _REPR.maxlist = _REPR.maxtuple = _REPR.maxset = 10
 _REPR.maxstring = _REPR.maxlong = _REPR.maxother = 200
 
 
-def _shown(value) -> str:
-    "A value in a message: as in code, without its inner parts where it is large."
+def _abbreviate(value) -> str:
+    "A value as in code, without the inside of a large one."
     try:
         return _REPR.repr(value)
     except ValueError:  # Python refuses to write out whole numbers of thousands of digits
@@ -143,39 +83,25 @@ def one_of(value, allowed: Iterable, what: str, remedy: str = ''):
     """Return `value` if it is allowed.
 
     Args:
-        value: anything.
-        allowed: the accepted values.
-        what: the noun for the message.
-        remedy: a sentence that ends the message.
-
-    Returns:
-        `value`.
+        what: The noun in the message: 'loss'.
+        remedy: A sentence that ends the message.
 
     Raises:
-        SpmlError: if it is not allowed; the message names the value, the allowed ones and the
-            nearest of them.
+        SpmlError: If not; the message names the value, the allowed ones and the nearest of them.
     """
     allowed = list(allowed)
     if value in allowed:
         return value
-    word = value if isinstance(value, str) else _shown(value)
-    near = get_close_matches(word[:200], [str(a) for a in allowed], n=1, cutoff=0.5)
+    word = value if isinstance(value, str) else _abbreviate(value)
+    names = [str(each) for each in allowed]
+    near = get_close_matches(word[:200], names, n=1, cutoff=0.5)
     guess = f' Did you mean {near[0]!r}?' if near else ''
-    raise SpmlError(
-        f"unknown {what} {_shown(value)}; allowed: {', '.join(map(str, allowed))}.{guess} {remedy}".rstrip(),
-        _section_of_caller(),
-    )
+    message = f'unknown {what} {_abbreviate(value)}; allowed: {", ".join(names)}.{guess} {remedy}'
+    raise SpmlError(message.rstrip())
 
 
 def as_number(value) -> float:
-    """Convert `value`, whatever it is.
-
-    Args:
-        value: anything.
-
-    Returns:
-        A float, of a number or of a text that is one; NaN for anything else.
-    """
+    "A number, or a text that is one, as a float; NaN for anything else, booleans too."
     if isinstance(value, bool) or not isinstance(value, str | Real):
         return nan
     try:
@@ -184,7 +110,7 @@ def as_number(value) -> float:
         return nan
 
 
-_WORDS = {
+_NOUNS = {
     bool: 'true or false',
     int: 'a whole number',
     float: 'a number',
@@ -198,16 +124,14 @@ _WORDS = {
 def as_kind(value, kind: type, what: str):
     """Convert `value` where that loses nothing.
 
-    Args:
-        value: anything; numeric strings count as numbers, NaN and infinity do not.
-        kind: bool, int, float, str, dict, list or tuple.
-        what: the name for the message.
+    Numeric strings count as numbers, NaN and infinity do not. A tuple may come as a list.
 
-    Returns:
-        `value` as `kind`.
+    Args:
+        kind: bool, int, float, str, dict, list or tuple.
+        what: The name in the message.
 
     Raises:
-        SpmlError: if it is of another kind; the message names `what`, the value and the kind.
+        SpmlError: If it is of another kind; the message names `what`, the value and the kind.
     """
     if kind in (int, float):
         number = as_number(value)
@@ -218,6 +142,5 @@ def as_kind(value, kind: type, what: str):
     elif isinstance(value, kind):
         return value
     raise SpmlError(
-        f'{what} must be {_WORDS[kind]}, not {_shown(value)} ({type(value).__name__}).',
-        _section_of_caller(),
+        f'{what} must be {_NOUNS[kind]}, not {_abbreviate(value)} ({type(value).__name__}).'
     )

@@ -19,12 +19,9 @@ def _kernel():
 
 
 def place() -> str:
-    """Where progress is shown.
-
-    Returns:
-        'terminal', 'notebook' or 'log'.
-    """
-    if (kernel := _kernel()) is not None:
+    "Where progress is shown: 'terminal', 'notebook' or 'log'."
+    kernel = _kernel()
+    if kernel is not None:
         return 'notebook' if getattr(kernel, '_allow_stdin', False) else 'log'
     return 'terminal' if getattr(sys.stderr, 'isatty', lambda: False)() else 'log'
 
@@ -34,43 +31,44 @@ class Lines:
     the end of what took that long.
 
     Args:
-        what: for the reader.
-        total: how many there are; None: not known.
-        start: how many are done already.
-        unit: behind the numbers; 'B' for bytes.
+        what: For the reader.
+        total: How many there are; None if nobody knows.
+        start: How many are done already.
+        unit: Behind the numbers; 'B' for bytes.
     """
 
     def __init__(self, what: str, total: int | None = None, start: int = 0, unit: str = ''):
-        self.what, self.total, self.start, self.unit, self.n = what, total, start, unit, start
+        self.what = what
+        self.total = total
+        self.start = start
+        self.unit = unit
+        self.n = start
         self.began = self.last_time = time.monotonic()
         self.last_count = None
 
     def update(self, count: int = 1):
-        """Note that some more are done.
-
-        Args:
-            count: how many.
-        """
+        "Note that `count` more are done."
         self.n += count
         if time.monotonic() - self.last_time >= EVERY:
-            self.tell()
+            self.write()
 
-    def tell(self):
+    def write(self):
         "Write a line."
-        self.last_time, self.last_count = time.monotonic(), self.n
+        self.last_time = time.monotonic()
+        self.last_count = self.n
         seconds = self.last_time - self.began
-        pace = (self.n - self.start) / seconds if seconds else 0
-        rest = (
-            f', about {tqdm.format_interval((self.total - self.n) / pace)} left'
-            if self.total and pace and self.n < self.total
-            else ''
-        )
-        amounts = ' of '.join(self._amount(n) for n in (self.n, self.total) if n is not None)
-        unit = f' {self.unit}' if self.unit not in ('', 'B') else ''
-        where = sys.stderr if _kernel() is None else sys.stdout
+        amounts = self._amount(self.n)
+        if self.total is not None:
+            amounts += f' of {self._amount(self.total)}'
+        if self.unit not in ('', 'B'):
+            amounts += f' {self.unit}'
+        done = self.n - self.start
+        left = ''
+        if self.total and done and seconds and self.n < self.total:
+            left = f', about {tqdm.format_interval((self.total - self.n) * seconds / done)} left'
         print(
-            f'{self.what}: {amounts}{unit} in {tqdm.format_interval(seconds)}{rest}',
-            file=where,
+            f'{self.what}: {amounts} in {tqdm.format_interval(seconds)}{left}',
+            file=sys.stderr if _kernel() is None else sys.stdout,
             flush=True,
         )
 
@@ -78,33 +76,30 @@ class Lines:
         return tqdm.format_sizeof(n, 'B', 1000) if self.unit == 'B' else f'{n:,}'
 
     def close(self):
-        "The last line, if no other has said the same."
+        "Write the last line, unless another had the same numbers."
         if time.monotonic() - self.began >= EVERY and self.n != self.last_count:
-            self.tell()
+            self.write()
 
 
 @contextmanager
 def meter(
     what: str, total: int | None = None, *, start: int = 0, unit: str = '', show: bool = True
 ):
-    """Something to call `update(count)` on while work is done.
+    """Give something to call `update(count)` on while work is done.
 
     Args:
-        what: for the reader.
-        total: how many there will be; None: not known.
-        start: how many are done already.
-        unit: of what is counted; 'B' for bytes, shown as kB, MB, GB.
+        what: For the reader.
+        total: How many there will be; None if nobody knows.
+        start: How many are done already.
+        unit: Of what is counted; 'B' for bytes, shown as kB, MB, GB.
         show: False shows nothing anywhere.
-
-    Returns:
-        A context manager that gives an object with `update`.
     """
     if show and place() == 'log':
-        shown = Lines(what, total, start, unit)
+        progress = Lines(what, total, start, unit)
     else:
         from tqdm.auto import tqdm  # a widget, or the terminal's bar where ipywidgets are missing
 
-        shown = tqdm(
+        progress = tqdm(
             desc=what,
             total=total,
             initial=start,
@@ -115,9 +110,9 @@ def meter(
             disable=not show,
         )
     try:
-        yield shown
+        yield progress
     finally:
-        shown.close()
+        progress.close()
 
 
 def bar(
@@ -131,18 +126,13 @@ def bar(
     """Go through something and show how far that is.
 
     Args:
-        iterable: anything.
-        total: how many there are; unset: its length if it has one.
-        what: as in `meter`.
-        unit: as in `meter`.
-        show: as in `meter`.
-
-    Returns:
-        An iterator over the same things.
+        iterable: Anything.
+        total: How many there are; unset: its length if it has one.
+        what, unit, show: As in `meter`.
     """
     if total is None and hasattr(iterable, '__len__'):
         total = len(iterable)
-    with meter(what, total, unit=unit, show=show) as count:
+    with meter(what, total, unit=unit, show=show) as progress:
         for item in iterable:
             yield item
-            count.update(1)
+            progress.update(1)

@@ -20,27 +20,24 @@ PATHS = ('data', 'cache', 'runs', 'outputs')
 
 
 def settings_file() -> Path | None:
-    """The settings.ini in force.
+    """Find the settings.ini in force.
 
     Returns:
         `SPML_NB_SETTINGS`, else the nearest settings.ini with a section [spml_nb] at or above the
         current folder, else the one beside the package, else None.
 
     Raises:
-        SpmlError: if SPML_NB_SETTINGS names no file, or a file cannot be read.
+        SpmlError: If SPML_NB_SETTINGS names no file, or a file cannot be read.
     """
-    named, here = os.environ.get('SPML_NB_SETTINGS'), Path.cwd().resolve()
+    named = os.environ.get('SPML_NB_SETTINGS')
     if named and not Path(named).is_file():
         raise SpmlError(
             f'SPML_NB_SETTINGS names {named!r}, which is no file. Unset it, or write that file.'
         )
     if named:
         return Path(named).resolve()
-    for folder in (
-        here,
-        *here.parents,
-        Path(__file__).resolve().parents[2] if '__file__' in globals() else here,
-    ):
+    here = Path.cwd().resolve()
+    for folder in (here, *here.parents, Path(__file__).resolve().parents[2]):
         file = folder / 'settings.ini'
         if file.is_file() and re.search(rb'^(\xef\xbb\xbf)?\s*\[spml_nb\]', _content(file), re.M):
             return file
@@ -54,65 +51,57 @@ def _content(file: Path) -> bytes:
         raise SpmlError(f'{file} cannot be read: {error}. Mend or remove it.') from error
 
 
+def _read_file(file):
+    "The settings in a file, as strings."
+    parser = ConfigParser(interpolation=None)
+    try:
+        text = _content(file).decode('utf-8-sig')
+        if '\0' in text:
+            raise ValueError('it holds a NUL character')
+        parser.read_string(text, source=str(file))
+    except (ConfigError, ValueError) as error:
+        raise SpmlError(f'{file} cannot be read: {error}. Mend or remove it.') from error
+    if 'spml_nb' not in parser:
+        raise SpmlError(f'{file} has no section [spml_nb]. Write that line above its settings.')
+    for key in parser['spml_nb']:
+        one_of(key, DEFAULTS, f'setting in {file}')
+    return dict(parser['spml_nb'])
+
+
 def read() -> dict:
-    """All settings: the file's, with the environment's on top.
+    """Read all settings: the file's, with the environment's on top.
 
     Returns:
         dict with the keys of `DEFAULTS` as strings, and 'base', the folder that relative paths
         start from. Empty values count as unset.
 
     Raises:
-        SpmlError: for an unreadable file, one without a section [spml_nb], or an unknown key in it.
+        SpmlError: For an unreadable file, one without a section [spml_nb], or an unknown key in it.
     """
-    file, values = settings_file(), dict(DEFAULTS)
-    if file is not None:
-        parser = ConfigParser(interpolation=None)
-        try:
-            text = _content(file).decode('utf-8-sig')
-            if '\0' in text:
-                raise ValueError('it holds a NUL character')
-            parser.read_string(text, source=str(file))
-        except (ConfigError, ValueError) as error:
-            raise SpmlError(f'{file} cannot be read: {error}. Mend or remove it.') from error
-        if 'spml_nb' not in parser:
-            raise SpmlError(f'{file} has no section [spml_nb]. Write that line above its settings.')
-        for key, value in parser['spml_nb'].items():
-            values[one_of(key, DEFAULTS, f'setting in {file}')] = value or DEFAULTS[key]
-    values |= {
-        key: os.environ[name]
-        for key in DEFAULTS
-        if os.environ.get(name := f'SPML_NB_{key.upper()}')
+    file = settings_file()
+    written = _read_file(file) if file is not None else {}
+    values = {
+        key: os.environ.get(f'SPML_NB_{key.upper()}') or written.get(key) or default
+        for key, default in DEFAULTS.items()
     }
     return {**values, 'base': file.parent if file else Path.cwd()}
 
 
 def path(kind: str) -> Path:
-    """The folder for one kind of files. It is not made here.
+    """The folder for one kind of files, an absolute path. It is not made here.
 
     Args:
         kind: 'data', 'cache', 'runs' or 'outputs'.
-
-    Returns:
-        An absolute Path.
-
-    Raises:
-        SpmlError: for another kind, and as `expanded`.
     """
     values = read()
     return (values['base'] / expanded(values[one_of(kind, PATHS, 'kind of folder')])).resolve()
 
 
 def expanded(folder: str | Path) -> Path:
-    """A path with the home folder in place of `~` or `~name`.
-
-    Args:
-        folder: any path.
-
-    Returns:
-        Path.
+    """Expand `~` or `~name` at the beginning of a path.
 
     Raises:
-        SpmlError: where there is no such home folder.
+        SpmlError: Where there is no such home folder.
     """
     try:
         return Path(folder).expanduser()
@@ -124,12 +113,12 @@ def expanded(folder: str | Path) -> Path:
 
 
 def cores() -> int:
-    "How many processor cores this process may use. Returns: int."
+    "How many processor cores this process may use."
     return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
 
 
 def device(name: str | None = None):
-    """The device to train on.
+    """Choose the device to train on.
 
     Args:
         name: 'auto', 'cpu', 'cuda', 'cuda:1' or 'mps'; unset: the setting. 'auto' is the first of
@@ -139,7 +128,7 @@ def device(name: str | None = None):
         torch.device.
 
     Raises:
-        SpmlError: for one that this machine does not have, such as a number without a GPU.
+        SpmlError: For one that this machine does not have, such as a number without a GPU.
     """
     import torch
 
@@ -149,17 +138,11 @@ def device(name: str | None = None):
         'mps': int(torch.backends.mps.is_available()),
         'cpu': 1,
     }
+    kinds = [kind for kind, count in counts.items() if count]
     if name == 'auto':
-        return torch.device(next(kind for kind, count in counts.items() if count))
-    allowed = [
-        'auto',
-        *(
-            each
-            for kind, count in counts.items()
-            if count
-            for each in (kind, *(f'{kind}:{k}' for k in range(count)))
-        ),
-    ]
-    return torch.device(
-        one_of(name, allowed, 'device', 'Set `device` in settings.ini or SPML_NB_DEVICE.')
-    )
+        return torch.device(kinds[0])
+    allowed = ['auto']
+    for kind in kinds:
+        allowed += [kind, *(f'{kind}:{k}' for k in range(counts[kind]))]
+    remedy = 'Set `device` in settings.ini or SPML_NB_DEVICE.'
+    return torch.device(one_of(name, allowed, 'device', remedy))

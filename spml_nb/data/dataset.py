@@ -17,6 +17,28 @@ from ..base.escaping import escape_for_terminal
 
 PARTS = ('train', 'val', 'test')
 MINIATURES = ('mini_voc', 'mini_coco', 'mini_nus', 'mini_cub')  # drawn by `spml_nb.data.miniatures`
+FAMILIES = {  # whose published hyper-parameters a set takes
+    'mini_voc': 'voc',
+    'voc12': 'voc',
+    'voc07': 'voc',
+    'voc12_animals': 'voc',
+    'mini_coco': 'coco',
+    'coco14': 'coco',
+    'coco18': 'coco',
+    'mini_nus': 'nus',
+    'nus': 'nus',
+    'nus-official': 'nus',
+    'nus-labelled': 'nus',
+    'mirflickr14': 'nus',
+    'mini_cub': 'cub',
+    'cub': 'cub',
+    'cub_crops': 'cub',
+}
+
+
+def family(dataset: str) -> str:
+    "Whose published hyper-parameters a data set takes: 'voc', 'coco', 'nus', 'cub' or 'other'."
+    return FAMILIES.get(dataset, 'other')
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,61 +67,45 @@ class Dataset:
     drawn: tuple[str, ...] = ()
 
     def __post_init__(self):
-        def need(holds, message):
-            if not holds:
-                raise SpmlError(f'data set {self.name!r}: {message}')
+        n = len(self.images)
+        labels, split = self.labels, self.split
+        shape = n, len(self.class_names)
+        if self.images_in_memory and not (
+            self.images.dtype == np.uint8 and self.images.ndim == 4 and self.images.shape[3] == 3
+        ):
+            self._refuse('images in memory must be (N, H, W, 3) uint8.')
+        is_array = isinstance(labels, np.ndarray)
+        if not is_array or labels.dtype != np.int8 or labels.shape != shape:
+            self._refuse(
+                f'labels must be an int8 array of shape {shape}: one row per image, one column '
+                'per class name.'
+            )
+        if labels.size and (labels.min() < -1 or labels.max() > 1):
+            self._refuse('labels must be 1 (present), 0 (unknown) or -1 (absent).')
+        if len(set(self.class_names)) != len(self.class_names):
+            self._refuse('two classes have the same name.')
+        is_array = isinstance(split, np.ndarray)
+        if not is_array or split.shape != (n,) or not set(split.tolist()) <= set(PARTS):
+            self._refuse(f"split must be an array of {n} words out of {', '.join(PARTS)}.")
 
-        n, labels, split = len(self.images), self.labels, self.split
-        need(
-            not self.images_in_memory
-            or (
-                self.images.dtype == np.uint8
-                and self.images.ndim == 4
-                and self.images.shape[3] == 3
-            ),
-            'images in memory must be (N, H, W, 3) uint8.',
-        )
-        need(
-            isinstance(labels, np.ndarray)
-            and labels.dtype == np.int8
-            and labels.shape == (n, len(self.class_names)),
-            f'labels must be an int8 array of shape ({n}, {len(self.class_names)}): one row per '
-            'image, one column per class name.',
-        )
-        need(
-            not labels.size or (labels.min() >= -1 and labels.max() <= 1),
-            'labels must be 1 (present), 0 (unknown) or -1 (absent).',
-        )
-        need(len(set(self.class_names)) == len(self.class_names), 'two classes have the same name.')
-        need(
-            isinstance(split, np.ndarray)
-            and split.shape == (n,)
-            and set(split.tolist()) <= set(PARTS),
-            f"split must be an array of {n} words out of {', '.join(PARTS)}.",
-        )
+    def _refuse(self, message):
+        raise SpmlError(f'data set {self.name!r}: {message}')
 
     def __len__(self):
         return len(self.labels)
 
     def __repr__(self):
         parts = ', '.join(f'{part} {len(self.rows(part)):,}' for part in PARTS)
-        positives, unknown = (self.labels > 0).sum() / max(len(self), 1), (self.labels == 0).sum()
-        classes = f'{len(self.class_names)} classes, {positives:.2f} positives per image'
+        positives = (self.labels > 0).sum() / max(len(self), 1)
+        unknown = (self.labels == 0).sum()
         gaps = f', {unknown:,} of {self.labels.size:,} labels unknown' if unknown else ''
-        return f'{self.name}: {len(self):,} images ({parts}), {classes}{gaps}'
+        return (
+            f'{self.name}: {len(self):,} images ({parts}), {len(self.class_names)} classes, '
+            f'{positives:.2f} positives per image{gaps}'
+        )
 
     def rows(self, part: str) -> np.ndarray:
-        """Row numbers of one part.
-
-        Args:
-            part: 'train', 'val', 'test' or 'all'.
-
-        Returns:
-            (n,) int, ascending.
-
-        Raises:
-            SpmlError: For another part.
-        """
+        "Row numbers, ascending, of 'train', 'val', 'test' or 'all'."
         one_of(part, (*PARTS, 'all'), 'part of a data set')
         return np.arange(len(self)) if part == 'all' else np.flatnonzero(self.split == part)
 
@@ -126,21 +132,19 @@ class Dataset:
         Raises:
             SpmlError: If a file is gone.
         """
-        try:
-            sizes = [] if self.images_in_memory else [os.path.getsize(file) for file in self.images]
-        except OSError as error:
-            raise SpmlError(
-                f'the image {error.filename} cannot be read: {error.strerror}. Load the data set '
-                'again.'
-            ) from error
-        files = (
-            self.images.shape
-            if self.images_in_memory
-            else [*zip(self.image_names, sizes, strict=True)]
-        )
-        digest = hashlib.sha256(
-            json.dumps([files, self.labels.shape, self.class_names, self.split.tolist()]).encode()
-        )
+        if self.images_in_memory:
+            images = self.images.shape
+        else:
+            try:
+                sizes = [os.path.getsize(file) for file in self.images]
+            except OSError as error:
+                raise SpmlError(
+                    f'the image {error.filename} cannot be read: {error.strerror}. Load the data '
+                    'set again.'
+                ) from error
+            images = list(zip(self.image_names, sizes, strict=True))
+        description = [images, self.labels.shape, self.class_names, self.split.tolist()]
+        digest = hashlib.sha256(json.dumps(description).encode())
         digest.update(self.labels.tobytes())
         if self.images_in_memory:
             digest.update(self.images.tobytes())
@@ -170,29 +174,21 @@ class Dataset:
         return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:12]
 
 
-def default_part(data: Dataset, own: bool) -> str:
+def default_part(data: Dataset, trained_on: bool) -> str:
     """Choose the images that a model is scored on unless a part is named.
 
     Args:
-        data: Any.
-        own: Whether the model was trained on it.
+        trained_on: Whether the model was trained on this data set.
 
     Returns:
-        'test' where the model knows the other parts, or somebody has said which images are for
+        'test' where the model has seen the other parts, or somebody has marked the images for
         testing; else 'all'.
     """
-    return 'test' if own or 'test' not in data.drawn else 'all'
+    return 'test' if trained_on or 'test' not in data.drawn else 'all'
 
 
 def hash_photos(files: Iterable[Path]) -> list[str]:
-    """Take a checksum of every byte of each file.
-
-    Args:
-        files: N paths.
-
-    Returns:
-        N times 16 hex digits; '' for a file that cannot be read.
-    """
+    "16 hex digits over every byte of each file; '' for one that cannot be read."
     with ThreadPoolExecutor(settings.cores()) as pool:
         return list(pool.map(_hash_photo, files))
 
@@ -201,7 +197,7 @@ def _hash_photo(file):
     try:
         stat = os.stat(file)
         return _hash_file(file, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-    except OSError:  # whoever opens the photo says what is wrong
+    except OSError:  # whoever opens the photo explains what is wrong
         return ''
 
 
@@ -212,15 +208,8 @@ def _hash_file(file, *state):
         return hashlib.file_digest(photo, 'sha256').hexdigest()[:16]
 
 
-def listed(items, limit: int = 10) -> str:
-    """Join items for a message: the first ones, and how many there are if those are not all.
-
-    Args:
-        items: Anything with a text.
-        limit: How many are written out.
-
-    Returns:
-        Text such as 'a, b, … (12 in all)'.
-    """
-    items = [escape_for_terminal(str(item)).replace('\n', r'\n') for item in items]
-    return ', '.join(items[:limit]) + (f', … ({len(items):,} in all)' if len(items) > limit else '')
+def listed(items: Iterable, limit: int = 10) -> str:
+    "Join items for a message: 'a, b, … (12 in all)', of which `limit` are written out."
+    texts = [escape_for_terminal(str(item)).replace('\n', r'\n') for item in items]
+    rest = f', … ({len(texts):,} in all)' if len(texts) > limit else ''
+    return ', '.join(texts[:limit]) + rest

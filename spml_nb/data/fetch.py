@@ -1,4 +1,4 @@
-"""Downloads that resume where they stopped and are verified, and archives that are unpacked whole or not at all."""
+"""Downloads that resume and are verified, and archives that are unpacked whole or not at all."""
 
 import contextlib
 import errno
@@ -14,38 +14,27 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..base import settings
 from ..base.errors import SpmlError
-from ..base.files import alone, regular, write_atomically
+from ..base.files import hold_lock, regular, write_atomically
 from ..base.progress import meter
 
 
 def size_of(file: Path) -> int:
-    """Count the bytes of a file.
-
-    Args:
-        file: Its path.
-
-    Returns:
-        Bytes, 0 where there is no file.
-    """
+    "Count the bytes of a file, 0 where there is none."
     return os.path.getsize(file) if os.path.exists(file) else 0
 
 
 def in_words(count: float) -> str:
-    """Write a number of bytes for people.
-
-    Args:
-        count: Bytes.
-
-    Returns:
-        Text such as '1.9 GB', in powers of 1,000.
-    """
+    "Write a number of bytes for people, in powers of 1,000: '1.9 GB'."
     for unit in ('bytes', 'kB', 'MB', 'GB'):
         if count < 1000 or unit == 'GB':
-            return f'{count:.{int(unit != "bytes" and count < 100)}f} {unit}'
+            digits = 1 if unit != 'bytes' and count < 100 else 0
+            return f'{count:.{digits}f} {unit}'
         count /= 1000
 
 
@@ -54,14 +43,7 @@ def _beside(file, ending):
 
 
 def read_note(file: Path) -> dict:
-    """Read a small JSON file.
-
-    Args:
-        file: Its path.
-
-    Returns:
-        Its content, an empty dict if it is not there, damaged or another kind of JSON.
-    """
+    "Read a small JSON object; an empty dict if it is not there, damaged or another kind of JSON."
     try:
         content = json.loads(regular(file).read_text())
     except (OSError, ValueError, RecursionError):
@@ -69,12 +51,12 @@ def read_note(file: Path) -> dict:
     return content if isinstance(content, dict) else {}
 
 
+# ---- checksums
+
+
 def checksums(file: Path) -> dict:
     """Take MD5 and SHA-256 of a file, once: the record beside it is used as long as it is of that
     very file.
-
-    Args:
-        file: Its path.
 
     Returns:
         'md5' and 'sha256'; and what tells the file from others and from its own later content:
@@ -84,19 +66,21 @@ def checksums(file: Path) -> dict:
     Raises:
         SpmlError: If it cannot be read.
     """
-    file, record = Path(file), _beside(Path(file), '.ok')
+    file = Path(file)
+    record = _beside(file, '.ok')
     try:
-        now, note = _identity(file), read_note(record)
-        if 'sha256' in note and now.items() <= note.items():
+        identity = _identity(file)
+        note = read_note(record)
+        if 'sha256' in note and identity.items() <= note.items():
             return note
-        sums = {name: hashlib.new(name, usedforsecurity=False) for name in ('md5', 'sha256')}
+        sums = [hashlib.new(name, usedforsecurity=False) for name in ('md5', 'sha256')]
         with open(file, 'rb') as content:
             while block := content.read(1 << 20):
-                for each in sums.values():
+                for each in sums:
                     each.update(block)
     except OSError as error:
         raise SpmlError(f'{file} cannot be read: {error.strerror or error}.') from error
-    note = {**now, **{name: each.hexdigest() for name, each in sums.items()}}
+    note = identity | {each.name: each.hexdigest() for each in sums}
     with contextlib.suppress(SpmlError):  # it only saves time: a folder that is read-only will do
         write_atomically(record, json.dumps(note))
     return note
@@ -106,64 +90,38 @@ def _identity(file):
     """What tells a file from others: a copy has another inode, and a change of its content another
     time of change.
     """
-    now = file.stat()
+    state = file.stat()
     return {
         'name': file.name,
-        'bytes': now.st_size,
-        'inode': now.st_ino,
-        'mtime_ns': now.st_mtime_ns,
-        'ctime_ns': now.st_ctime_ns,
+        'bytes': state.st_size,
+        'inode': state.st_ino,
+        'mtime_ns': state.st_mtime_ns,
+        'ctime_ns': state.st_ctime_ns,
     }
 
 
 def agrees(file: Path, *, sha256: str | None = None, md5: str | None = None) -> bool:
-    """Tell whether a file has the published checksums.
-
-    Args:
-        file: Its path.
-        sha256: Hex digits.
-        md5: Hex digits.
-
-    Returns:
-        False also where none is published.
-    """
-    wanted = _published(sha256, md5)
-    return bool(wanted) and not _wrong(Path(file), wanted)
+    "Whether a file has the published checksums, in hex digits; False also where none is published."
+    published = _published(sha256, md5)
+    return bool(published) and not _differences(Path(file), published)
 
 
 def _published(sha256, md5):
-    return {kind: value.lower() for kind, value in (('sha256', sha256), ('md5', md5)) if value}
+    sums = {'sha256': sha256, 'md5': md5}
+    return {kind: value.lower() for kind, value in sums.items() if value}
 
 
-def _wrong(file, wanted):
+def _differences(file, published):
     "What is wrong with the checksums of a file, in words; '' if nothing is."
-    sums = checksums(file) if wanted else {}
+    sums = checksums(file) if published else {}
     return '; '.join(
         f'{kind} is {sums[kind]} where {value} is published'
-        for kind, value in wanted.items()
+        for kind, value in published.items()
         if sums[kind] != value
     )
 
 
-@contextlib.contextmanager
-def _writing(what, *, reading=False):
-    """Turns an error of the disk into words. With `reading`, what a damaged archive makes of
-    reading is passed on.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.errno is None or (reading and error.errno in (errno.EINVAL, errno.EIO)):
-            raise
-        why = (
-            'the disk is full'
-            if error.errno in (errno.ENOSPC, errno.EDQUOT)
-            else error.strerror or error
-        )
-        raise SpmlError(
-            f'{what} could not be written: {why}. Free space or choose another folder (--root, or '
-            '`data` in settings.ini), then give the same command again.'
-        ) from error
+# ---- one connection
 
 
 class Refused(SpmlError):
@@ -174,36 +132,151 @@ class Dropped(Exception):
     "A connection that failed; another try may succeed."
 
 
-AGAIN = (408, 425, 429, 500, 502, 503, 504)
+AGAIN = (408, 425, 429, 500, 502, 503, 504)  # answers after which another try may succeed
+VALIDATORS = {'etag': 'ETag', 'modified': 'Last-Modified'}  # of the content that is on the server
 
 
-def _headers(url, have, note, trusted):
-    headers = {'User-Agent': 'spml_nb', 'Accept-Encoding': 'identity'}
-    weak = str(note.get('etag', 'W/')).startswith('W/')
-    validator = note.get('url') == url and note.get('modified' if weak else 'etag')
-    if have and (
-        validator or trusted
-    ):  # another file may be mixed in only where a checksum would tell
-        headers['Range'] = f'bytes={have}-'
-        if validator:
-            headers['If-Range'] = validator
-    return headers
-
-
-def _open(url, headers, timeout):
-    "The response; an answer 416 counts as one."
+@contextlib.contextmanager
+def _writing(place, *, reading=False):
+    """Turns an error of the disk into words. With `reading`, what a damaged archive makes of
+    reading is passed on.
+    """
     try:
-        return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=timeout)
-    except urllib.error.HTTPError as error:
-        if error.code == 416:
-            return error
-        raise (Dropped if error.code in AGAIN else Refused)(
-            f'the server answered {error.code} ({error.reason})'
+        yield
+    except OSError as error:
+        if error.errno is None or (reading and error.errno in (errno.EINVAL, errno.EIO)):
+            raise
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        why = 'the disk is full' if is_full else error.strerror or error
+        raise SpmlError(
+            f'{place} could not be written: {why}. Free space or choose another folder (--root, or '
+            '`data` in settings.ini), then give the same command again.'
         ) from error
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = getattr(error, 'reason', error)
-        hopeless = isinstance(reason, FileNotFoundError) or isinstance(error, ValueError)
-        raise (Refused if hopeless else Dropped)(str(reason) or type(reason).__name__) from error
+
+
+@dataclass
+class _Transfer:
+    """One file from one address.
+
+    Args:
+        url: The address.
+        part: Where what arrives is kept until it is complete; PART.json beside it says what it is.
+        verified: Whether a checksum will tell if parts of two files were mixed.
+        bytes: About how many, or None.
+        tell: Takes lines of progress.
+        timeout: Seconds without a byte.
+    """
+
+    url: str
+    part: Path
+    verified: bool
+    bytes: int | None
+    tell: Callable[[str], None]
+    timeout: float
+
+    @property
+    def name(self):
+        return self.part.name.removesuffix('.part')
+
+    def run(self):
+        "One connection: returns when `part` is complete; raises Dropped, Refused or SpmlError."
+        note_file = _beside(self.part, '.json')
+        for file in (self.part, note_file):
+            if file.is_symlink():
+                file.unlink()  # what it leads to does not belong to this download
+        have = size_of(self.part)
+        note = read_note(note_file)
+        with self._open(self._headers(have, note)) as response:
+            have, total = self._resume(response, have, note)
+            if have == total and have:
+                return
+            self._refuse_without_space((total or self.bytes or 0) - have)
+            if not have:  # before the note, which must never stand beside another file's bytes
+                self.part.unlink(missing_ok=True)
+            note = {'url': self.url, 'total': total}
+            for key, header in VALIDATORS.items():
+                if response.headers[header]:
+                    note[key] = response.headers[header]
+            with _writing(self.part):
+                note_file.write_text(json.dumps(note))
+            self._receive(response, have, total)
+        if total is not None and size_of(self.part) != total:
+            raise Dropped(
+                f'the connection was dropped at {size_of(self.part):,} of {total:,} bytes'
+            )
+
+    def _headers(self, have, note):
+        headers = {'User-Agent': 'spml_nb', 'Accept-Encoding': 'identity'}
+        is_weak = str(note.get('etag', 'W/')).startswith('W/')
+        validator = note.get('modified' if is_weak else 'etag')
+        if note.get('url') != self.url:
+            validator = None
+        if have and (validator or self.verified):
+            headers['Range'] = f'bytes={have}-'
+            if validator:
+                headers['If-Range'] = validator
+        return headers
+
+    def _open(self, headers):
+        "The response; an answer 416 counts as one."
+        try:
+            request = urllib.request.Request(self.url, headers=headers)
+            return urllib.request.urlopen(request, timeout=self.timeout)
+        except urllib.error.HTTPError as error:
+            if error.code == 416:
+                return error
+            kind = Dropped if error.code in AGAIN else Refused
+            raise kind(f'the server answered {error.code} ({error.reason})') from error
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            reason = getattr(error, 'reason', error)
+            hopeless = isinstance(reason, FileNotFoundError) or isinstance(error, ValueError)
+            kind = Refused if hopeless else Dropped
+            raise kind(str(reason) or type(reason).__name__) from error
+
+    def _resume(self, response, have, note):
+        "How many bytes of `part` stay, and how many there will be, None where nobody knows."
+        status = getattr(response, 'status', None) or 200
+        headers = response.headers
+        if status == 200:
+            if headers.get_content_type() == 'text/html' and is_archive(self.name):
+                raise Refused('the server answered with a web page in place of the file')
+            return 0, _number(headers['Content-Length'])
+        pattern = r'bytes (?:(\d+)-\d+|\*)/(\d+|\*)'
+        match = re.fullmatch(pattern, headers.get('Content-Range', ''))
+        first, total = map(_number, match.groups()) if match else (None, None)
+        if status == 416 and total == have:
+            return have, have
+        same_content = note.get('url') != self.url or all(
+            note[key] == headers[header]
+            for key, header in VALIDATORS.items()
+            if note.get(key) and headers[header]
+        )
+        same_size = total in (None, note.get('total') or total)
+        if status != 206 or first != have or not same_content or not same_size:
+            self.part.unlink()
+            raise Dropped('the file on the server has changed; starting again')
+        return have, total
+
+    def _refuse_without_space(self, needed):
+        folder = self.part.parent
+        free = shutil.disk_usage(folder).free
+        if needed > free:
+            raise SpmlError(
+                f'{self.name} needs {in_words(needed)}, but {folder} has {in_words(free)} free. '
+                'Free space there, or choose another disk (--root, or `data` in settings.ini).'
+            )
+
+    def _receive(self, response, have, total):
+        begins = f'going on after {in_words(have)} of' if have else 'fetching'
+        self.tell(f'{self.name}: {begins} {in_words(total) if total else "…"}')
+        shown = meter(self.name, total, start=have, unit='B')
+        with _writing(self.part), open(self.part, 'r+b' if have else 'wb') as file, shown as bar:
+            file.seek(have)
+            for block in _blocks(response):
+                file.write(block)
+                bar.update(len(block))
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _blocks(response):
@@ -217,111 +290,33 @@ def _blocks(response):
         raise Dropped(str(error) or type(error).__name__) from error
 
 
-def _start(response, part, have, note, url):
-    "How many bytes of `part` stay, and how many there will be (None: not said)."
-    status, headers = getattr(response, 'status', None) or 200, response.headers
-    if status == 200:
-        if headers.get_content_type() == 'text/html' and is_archive(
-            part.name.removesuffix('.part')
-        ):
-            raise Refused('the server answered with a web page in place of the file')
-        return 0, _number(headers['Content-Length'])
-    match = re.fullmatch(r'bytes (?:(\d+)-\d+|\*)/(\d+|\*)', headers.get('Content-Range', ''))
-    first, total = map(_number, match.groups() if match else (None, None))
-    if status == 416 and total == have:
-        return have, have
-    changed = note.get('url') == url and any(
-        headers[name] and note.get(key) and headers[name] != note[key]
-        for key, name in VALIDATORS.items()
-    )
-    if (
-        status != 206
-        or first != have
-        or changed
-        or (total is not None and total != (note.get('total') or total))
-    ):
-        part.unlink()
-        raise Dropped('the file on the server has changed; starting again')
-    return have, total
-
-
-VALIDATORS = {'etag': 'ETag', 'modified': 'Last-Modified'}
-
-
 def _number(text):
     return int(text) if str(text).isdigit() else None
 
 
-def _transfer(url, part, trusted, about, tell, timeout):
-    """One connection: returns when `part` is complete. Raises Dropped; SpmlError: refused, or a
-    full disk.
-    """
-    for file in (part, _beside(part, '.json')):
-        if file.is_symlink():
-            file.unlink()  # what it leads to is no part of this download
-    have, note = size_of(part), read_note(_beside(part, '.json'))
-    with _open(url, _headers(url, have, note, trusted), timeout) as response:
-        have, total = _start(response, part, have, note, url)
-        if have == total and have:
-            return
-        needed, free = (total or about or 0) - have, shutil.disk_usage(part.parent).free
-        if needed > free:
-            raise SpmlError(
-                f'{part.name.removesuffix(".part")} needs {in_words(needed)}, but {part.parent} '
-                f'has {in_words(free)} free. Free space there, or choose another disk (--root, or '
-                '`data` in settings.ini).'
-            )
-        validators = {
-            key: response.headers[name]
-            for key, name in VALIDATORS.items()
-            if response.headers[name]
-        }
-        if not have:
-            part.unlink(
-                missing_ok=True
-            )  # before the note: what it says must never stand beside another file's bytes
-        with _writing(part):
-            _beside(part, '.json').write_text(
-                json.dumps({'url': url, 'total': total, **validators})
-            )
-        _receive(response, part, have, total, tell)
-    if total is not None and size_of(part) != total:
-        raise Dropped(f'the connection was dropped at {size_of(part):,} of {total:,} bytes')
+# ---- many connections
 
 
-def _receive(response, part, have, total, tell):
-    name = part.name.removesuffix('.part')
-    begins = f'going on after {in_words(have)} of' if have else 'fetching'
-    tell(f'{name}: {begins} {in_words(total) if total else "…"}')
-    shown = meter(name, total, start=have, unit='B')
-    with _writing(part), open(part, 'r+b' if have else 'wb') as content, shown as progress:
-        content.seek(have)
-        for block in _blocks(response):
-            content.write(block)
-            progress.update(len(block))
-        content.flush()
-        os.fsync(content.fileno())
-
-
-def _persist(url, part, trusted, about, tell, tries, wait, timeout):
-    "Complete `part` from one address. Raises SpmlError: refused, or no progress in `tries` tries."
-    best, failed = size_of(part), 0
+def _persist(transfer, tries, wait):
+    "Complete a file from one address. Raises SpmlError: refused, or no progress in `tries` tries."
+    best = size_of(transfer.part)
+    failed = 0
     while True:
         try:
-            return _transfer(url, part, trusted, about, tell, timeout)
+            return transfer.run()
         except Dropped as error:
             reason = error
-        grown = size_of(part) > best
-        best, failed = max(best, size_of(part)), 1 if grown else failed + 1
+        size = size_of(transfer.part)
+        failed = 1 if size > best else failed + 1
+        best = max(best, size)
         if failed >= tries:
             raise Refused(
                 f'{reason}; given up after {tries} tries without progress. What has arrived '
-                f'({in_words(size_of(part))}) is kept: the same command goes on from there'
+                f'({in_words(size)}) is kept: the same command goes on from there'
             )
         pause = min(wait * 2 ** (failed - 1), 60)
-        tell(
-            f'{part.name.removesuffix(".part")}: {reason}; trying again in {pause:.0f} s ({failed} '
-            f'of {tries})'
+        transfer.tell(
+            f'{transfer.name}: {reason}; trying again in {pause:.0f} s ({failed} of {tries})'
         )
         time.sleep(pause)
 
@@ -360,50 +355,36 @@ def download(
         SpmlError: For a wrong checksum (what came is kept as `NAME.bad`), a dropped connection, a
             refusal, and a full disk.
     """
-    file, part, wanted = Path(file), _beside(Path(file), '.part'), _published(sha256, md5)
-    with alone(file, tell):
+    file = Path(file)
+    published = _published(sha256, md5)
+    with hold_lock(file, tell):
         if file.is_file():
-            if not (wrong := _wrong(file, wanted)):
+            wrong = _differences(file, published)
+            if not wrong:
                 return file
             tell(f'{file.name}: {wrong}; it is kept as {set_aside(file).name} and fetched again')
-        failures = {}
+        reasons = []
         for url in urls:
+            part = _beside(file, '.part')
+            transfer = _Transfer(url, part, bool(published), bytes, tell, timeout)
             try:
-                return _from(url, file, part, wanted, bytes, tell, (tries, wait, timeout))
+                return _complete(transfer, file, published, tries, wait)
             except Refused as error:
-                failures[url] = error.message
-            tell(f'{file.name}: {failures[url]}')
-    reasons = (
-        ' '.join(f'{url}: {why}.' for url, why in failures.items()) or 'No address is known for it.'
-    )
-    raise SpmlError(f'{file.name} could not be fetched. {reasons}')
+                tell(f'{file.name}: {error}')
+                reasons.append(f'{url}: {error}.')
+    why = ' '.join(reasons) or 'No address is known for it.'
+    raise SpmlError(f'{file.name} could not be fetched. {why}')
 
 
-def set_aside(file: Path, name: Path | None = None) -> Path:
-    """Rename a file that is no good.
-
-    Args:
-        file: Its path.
-        name: What it should have been; itself if unset.
-
-    Returns:
-        The new path, NAME.bad.
-    """
-    bad = _beside(name or file, '.bad')
-    file.replace(bad)
-    for left in (_beside(file, '.ok'), _beside(file, '.json')):
-        left.unlink(missing_ok=True)
-    return bad
-
-
-def _from(url, file, part, wanted, about, tell, patience):
+def _complete(transfer, file, published, tries, wait):
     "Fetch `file` from one address. Raises SpmlError: as `_persist`, and for a wrong checksum."
-    for _ in range(
-        2 if size_of(part) else 1
-    ):  # what was put together from two connections gets a second chance
-        _persist(url, part, bool(wanted), about, tell, *patience)
-        if not (wrong := _wrong(part, wanted)):
-            sums = {**checksums(part), 'url': url}
+    part = transfer.part
+    # what was put together from two connections gets a second chance
+    for _ in range(2 if size_of(part) else 1):
+        _persist(transfer, tries, wait)
+        wrong = _differences(part, published)
+        if not wrong:
+            sums = {**checksums(part), 'url': transfer.url}
             part.replace(file)
             with contextlib.suppress(OSError, SpmlError):  # only saves time
                 write_atomically(_beside(file, '.ok'), json.dumps(sums | _identity(file)))
@@ -411,8 +392,17 @@ def _from(url, file, part, wanted, about, tell, patience):
                 _beside(part, ending).unlink(missing_ok=True)
             return file
         bad = set_aside(part, file)
-        tell(f'{file.name}: {wrong}; kept as {bad.name}')
+        transfer.tell(f'{file.name}: {wrong}; kept as {bad.name}')
     raise Refused(f'wrong checksum, {wrong}. What came is kept as {bad}; it is not used')
+
+
+def set_aside(file: Path, name: Path | None = None) -> Path:
+    "Rename a file that is no good to NAME.bad, by its own name unless one is given."
+    bad = _beside(name or file, '.bad')
+    file.replace(bad)
+    for ending in ('.ok', '.json'):
+        _beside(file, ending).unlink(missing_ok=True)
+    return bad
 
 
 def mirrored(urls, path: str, mirror: str | None = None) -> list[str]:
@@ -422,9 +412,6 @@ def mirrored(urls, path: str, mirror: str | None = None) -> list[str]:
         urls: Official addresses.
         path: The file below the mirror, such as 'voc12/x.tar'.
         mirror: An http(s) address or a folder; the environment's SPML_NB_MIRROR if unset.
-
-    Returns:
-        Addresses.
 
     Raises:
         SpmlError: For a mirror that is neither.
@@ -442,46 +429,37 @@ def mirrored(urls, path: str, mirror: str | None = None) -> list[str]:
     return [f'{str(mirror).rstrip("/")}/{path}', *urls]
 
 
+# ---- archives
+
+
 class Damaged(SpmlError):
     "An archive that is truncated, garbled or none at all."
 
 
 SUFFIXES = ('.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz', '.zip')
+MARK = '.unpacked'  # in an unpacked folder: the name and the checksums of its archive
 
 
 def is_archive(name: str) -> bool:
-    """Tell whether `unpack` knows the ending.
-
-    Args:
-        name: Of a file.
-
-    Returns:
-        Whether it is an archive.
-    """
+    "Whether `unpack` can read what has this name."
     return str(name).lower().endswith(SUFFIXES)
 
 
-def _check_member(name, ordinary):
+def _check_member(name, is_ordinary):
     """Raises SpmlError: for a name that is not below the root, and for what is neither file nor
     folder.
     """
-    if (
-        not name
-        or name.startswith('/')
-        or '..' in name.split('/')
-        or re.match(r'[A-Za-z]:', name)
-        or {'\\', '\0'} & set(name)
-    ):
+    below = name and not name.startswith('/') and '..' not in name.split('/')
+    if not below or re.match(r'[A-Za-z]:', name) or '\\' in name or '\0' in name:
         raise SpmlError(f'the member {name!r} would be outside the folder')
-    if not ordinary:
+    if not is_ordinary:
         raise SpmlError(f'the member {name!r} is a link or a device')
 
 
 def _untar(archive, folder):
     with tarfile.open(archive) as tar:
-        tar.extraction_filter = getattr(
-            tarfile, 'data_filter', None
-        )  # Python before 3.11.4 has none
+        # Python before 3.11.4 has none
+        tar.extraction_filter = getattr(tarfile, 'data_filter', None)
         for member in tar:
             _check_member(member.name, member.isdir() or member.isreg())
             tar.extract(member, folder)
@@ -501,7 +479,7 @@ def _unzip(archive, folder):
 
 
 @contextlib.contextmanager
-def whole(folder: Path):
+def filling(folder: Path):
     """Fill a folder that is there with all its content or not at all.
 
     Args:
@@ -528,9 +506,6 @@ def whole(folder: Path):
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-MARK = '.unpacked'  # in an unpacked folder: the name and the checksums of its archive
-
-
 def unpack(archive: Path, root: Path, tell=print) -> Path:
     """Unpack an archive into a folder of its own. A folder that was unpacked from this archive is
     left as it is.
@@ -549,7 +524,7 @@ def unpack(archive: Path, root: Path, tell=print) -> Path:
         Damaged: If the archive is truncated or none. Nothing is left of a failed try.
     """
     archive, root = Path(archive), Path(root)
-    with alone(root, tell):
+    with hold_lock(root, tell):
         sums = checksums(archive)
         if read_note(root / MARK).get('sha256') == sums['sha256']:
             return root
@@ -559,9 +534,10 @@ def unpack(archive: Path, root: Path, tell=print) -> Path:
                 'then give the same command again.'
             )
         tell(f'{archive.name}: unpacking into {root}')
+        extract = _unzip if zipfile.is_zipfile(archive) else _untar
         try:
-            with whole(root) as temporary:
-                (_unzip if zipfile.is_zipfile(archive) else _untar)(archive, temporary)
+            with filling(root) as temporary:
+                extract(archive, temporary)
                 (temporary / MARK).write_text(json.dumps({'archive': archive.name, **sums}))
         except SpmlError as error:
             raise type(error)(f'{archive} is not unpacked: {error}') from error.__cause__

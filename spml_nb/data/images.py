@@ -10,8 +10,10 @@ import shutil
 import time
 import warnings
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -23,17 +25,17 @@ from torchvision.transforms import CenterCrop, Compose, RandomResizedCrop, Resiz
 from ..base import files, settings
 from ..base.errors import SpmlError
 from ..base.progress import meter
-from . import folder as folders
 from .dataset import Dataset, listed
-from .folder import open_photo, reason, upright
+from .photos import budget, open_photo, reason, upright
+
+CACHE_VERSION = 2  # of the decoding: raise it when the same files would give other pixels
+LONGEST = 640  # pixels of the longer side of a whole photo
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_BILINEAR = Image.Resampling.BILINEAR  # with antialiasing, as Pillow does it
 
 
 def squash(image: Image.Image, size: int) -> np.ndarray:
-    """Turn one opened image into a square of pixels.
-
-    Args:
-        image: PIL image of any mode.
-        size: Side in pixels.
+    """Turn an opened image of any mode into a square of pixels.
 
     Returns:
         (size, size, 3) uint8, RGB, bilinear with antialiasing.
@@ -47,43 +49,142 @@ def squash(image: Image.Image, size: int) -> np.ndarray:
     return np.asarray(upright(image).resize((size, size), _BILINEAR))
 
 
-_BILINEAR = Image.Resampling.BILINEAR  # with antialiasing, as Pillow does it
+def reduced(image: Image.Image, longest: int) -> np.ndarray:
+    """Turn an opened image of any mode into pixels, whole.
 
+    Args:
+        longest: Pixels that its longer side may have. Larger images are reduced, in proportion.
 
-CACHE_VERSION = 2  # of the decoding above: raise it when the same files would give other pixels
+    Returns:
+        (h, w, 3) uint8, RGB.
+
+    Raises:
+        SpmlError: As `upright`.
+    """
+    image = upright(image)
+    scale = longest / max(image.size)
+    if scale < 1:
+        image = image.resize([max(1, round(scale * n)) for n in image.size], _BILINEAR)
+    return np.asarray(image)
 
 
 def cache_file(dataset: Dataset, size: int) -> Path:
-    """Say where the decoded images of a data set are kept.
-
-    Args:
-        dataset: With its images in files.
-        size: Side in pixels.
-
-    Returns:
-        Path of an .npy file, which need not exist.
-
-    Raises:
-        SpmlError: If the settings cannot be read.
-    """
+    "Where the decoded images of a data set in files are kept: an .npy file, which need not exist."
     key = [CACHE_VERSION, size, *dataset.photo_hashes]
     digest = hashlib.sha256(json.dumps(key).encode())
     name = re.sub(r'[^\w.-]', '_', dataset.name)[:60]
     return settings.path('cache') / 'images' / f'{name}-{size}-{digest.hexdigest()[:16]}.npy'
 
 
-def _opened(file, shape):
-    "The memory map, or None where there is no whole file."
+# ---- a cache of decoded photos
+
+
+@dataclass
+class _Cache:
+    """A file of decoded photos, which is built where it is missing or damaged.
+
+    Args:
+        dataset: In files.
+        file: Where they are kept.
+        size: Pixels of a side.
+        needed: How many bytes it may take.
+        open: From the file to its content; None where it is missing or damaged.
+        write: From an open file, the data set, the size and whether to show progress.
+        progress: Show a bar (on a terminal) and one line when done.
+    """
+
+    dataset: Dataset
+    file: Path
+    size: int
+    needed: int
+    open: Callable
+    write: Callable
+    progress: bool
+
+    def read(self):
+        "What `open` gives, built first if need be, by one process while others wait."
+        try:
+            store = self.open(self.file)
+            if store is not None:
+                return store
+            folder = self.file.parent
+            folder.mkdir(parents=True, exist_ok=True)
+            files.remove_leftovers(folder)  # of killed builders
+            with files.hold_lock(self.file, files.say if self.progress else None):
+                if self.open(self.file) is None:
+                    self._build()
+                store = self.open(self.file)
+            if store is None:
+                raise FileNotFoundError(errno.ENOENT, 'it was removed as soon as it was built')
+            return store
+        except OSError as error:
+            raise self._refused(error) from error
+
+    def _build(self):
+        start = time.perf_counter()
+        with files.replacing(self.file) as temporary, open(temporary, 'wb') as out:
+            self.write(out, self.dataset, self.size, self.progress)
+        seconds = time.perf_counter() - start
+        if self.progress:
+            n = len(self.dataset)
+            space = os.path.getsize(self.file) / 2**20
+            print(
+                f'{self.dataset.name}: {n:,} images decoded to {self.size} px in {seconds:.1f} s '
+                f'({n / seconds:,.0f} per second), {space:,.0f} MiB',
+                flush=True,
+            )
+
+    def _refused(self, error):
+        why = f'it cannot be used ({error.strerror or error}). Name'
+        if error.errno in FULL:
+            why = 'there is not enough space. Make room there, or name'
+        return SpmlError(
+            f'the decoded images of {self.dataset.name} need {self.needed:,} bytes '
+            f'({self.needed / 2**30:.2f} GiB) in {self.file.parent}, and {why} another folder: the '
+            'line `cache` of settings.ini, or the environment variable SPML_NB_CACHE.'
+        )
+
+
+def _decoded(dataset, size, progress, shape):
+    "Pixels of each image in order; after the last one, one error with all that cannot be used."
+    bad = []
+    photos = iter(dataset.images)
+    counted = meter(f'{dataset.name}, {size} px', len(dataset), unit='images', show=progress)
+    with warnings.catch_warnings(), ThreadPoolExecutor(settings.cores()) as pool, counted as bar:
+        # A photo of 90 to 179 megapixels is legal here.
+        warnings.simplefilter('ignore', Image.DecompressionBombWarning)
+        warnings.simplefilter('ignore', UserWarning)
+
+        def submit(count):
+            return [pool.submit(_decode, photo, size, shape) for photo in islice(photos, count)]
+
+        # bounded: a slow disk does not let pixels pile up
+        waiting = deque(submit(8 * settings.cores()))
+        for name in dataset.image_names:
+            pixels = waiting.popleft().result()
+            waiting += submit(1)
+            if isinstance(pixels, str):
+                bad.append(f'{name} ({pixels})')
+            else:
+                yield pixels
+            bar.update()
+    if bad:
+        raise SpmlError(
+            f'{len(bad):,} of {len(dataset):,} images of {dataset.name} cannot be used: '
+            f'{listed(bad, 20)}. Repair or replace them, or remove their rows from the table.'
+        )
+
+
+def _decode(file, size, shape):
+    "The pixels that `shape` makes of a photo, or a str saying why there are none."
     try:
-        store = np.load(file, mmap_mode='r')
-    except FileNotFoundError:
-        return None
-    except OSError:
-        raise
-    except Exception:
-        return None  # a damaged header raises one of a dozen types
-    whole = isinstance(store, np.memmap) and store.offset + store.nbytes == os.path.getsize(file)
-    return store if whole and store.shape == shape and store.dtype == np.uint8 else None
+        with open_photo(file) as image, budget.hold(image):
+            return shape(image, size)
+    except Exception as error:  # decoders raise a dozen different types for damaged files
+        return reason(error, file)
+
+
+# ---- photos as squares
 
 
 def open_images(dataset: Dataset, size: int, progress: bool = True) -> np.ndarray:
@@ -119,113 +220,42 @@ def open_images(dataset: Dataset, size: int, progress: bool = True) -> np.ndarra
             return dataset.images
         return np.stack([squash(Image.fromarray(pixels), size) for pixels in dataset.images])
     shape = len(dataset), size, size, 3
-    return _kept(
+    file = cache_file(dataset, size)
+    return _Cache(
         dataset,
-        cache_file(dataset, size),
+        file,
         size,
-        math.prod(shape),
-        progress,
-        lambda file: _opened(file, shape),
-        _write_squares,
-    )
+        needed=math.prod(shape),
+        open=lambda file: _opened(file, shape),
+        write=_write_squares,
+        progress=progress,
+    ).read()
 
 
-def _kept(dataset, file, size, needed, progress, opened, write):
-    """What `opened` gives for a cache file, which `write` fills first where it is missing or
-    damaged.
-    """
+def _opened(file, shape):
+    "The memory map, or None where there is no whole file."
     try:
-        if (store := opened(file)) is not None:
-            return store
-        file.parent.mkdir(parents=True, exist_ok=True)
-        files.remove_leftovers(file.parent)  # of killed builders
-        with files.alone(file, files.say if progress else None):
-            if opened(file) is None:
-                _build(dataset, file, size, progress, write)
-            store = opened(file)
-        if store is None:
-            raise FileNotFoundError(errno.ENOENT, 'it was removed as soon as it was built')
-        return store
-    except OSError as error:
-        full = error.errno in FULL
-        why = (
-            'there is not enough space'
-            if full
-            else f'it cannot be used ({error.strerror or error})'
-        )
-        raise SpmlError(
-            f'the decoded images of {dataset.name} need {needed:,} bytes ({needed / 2**30:.2f} '
-            f'GiB) in {file.parent}, and {why}. {"Make room there, or name" if full else "Name"} '
-            'another folder: the line `cache` of settings.ini, or the environment variable '
-            'SPML_NB_CACHE.'
-        ) from error
-
-
-def _build(dataset, file, size, progress, write):
-    start = time.perf_counter()
-    with files.whole(file) as temporary, open(temporary, 'wb') as out:
-        write(out, dataset, size, progress)
-    seconds, space = time.perf_counter() - start, os.path.getsize(file) / 2**20
-    if progress:
-        print(
-            f'{dataset.name}: {len(dataset):,} images decoded to {size} px in {seconds:.1f} s '
-            f'({len(dataset) / seconds:,.0f} per second), {space:,.0f} MiB',
-            flush=True,
-        )
-
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        store = np.load(file, mmap_mode='r')
+    except FileNotFoundError:
+        return None
+    except OSError:
+        raise
+    except Exception:  # a damaged header raises one of a dozen types
+        return None
+    if not isinstance(store, np.memmap) or store.shape != shape or store.dtype != np.uint8:
+        return None
+    return store if store.offset + store.nbytes == os.path.getsize(file) else None
 
 
 def _write_squares(out, dataset, size, progress):
     shape = len(dataset), size, size, 3
     if shutil.disk_usage(os.path.dirname(out.name)).free < math.prod(shape):
         raise OSError(errno.ENOSPC, 'not enough free space')
-    np.lib.format.write_array_header_1_0(
-        out, {'descr': '|u1', 'fortran_order': False, 'shape': shape}
-    )
+    header = {'descr': '|u1', 'fortran_order': False, 'shape': shape}
+    np.lib.format.write_array_header_1_0(out, header)
     with closing(_decoded(dataset, size, progress, squash)) as images:
         for pixels in images:
             out.write(pixels)
-
-
-def _decoded(dataset, size, progress, shape):
-    "Pixels of each image in order; after the last one, one error with all that cannot be used."
-    bad, photos = [], iter(dataset.images)
-    counted = meter(f'{dataset.name}, {size} px', len(dataset), unit='images', show=progress)
-    with warnings.catch_warnings(), ThreadPoolExecutor(settings.cores()) as pool, counted as bar:
-        # A photo of 90 to 179 megapixels is legal here.
-        warnings.simplefilter('ignore', Image.DecompressionBombWarning)
-        warnings.simplefilter('ignore', UserWarning)
-
-        def submit(count):
-            return [pool.submit(_decode, photo, size, shape) for photo in islice(photos, count)]
-
-        waiting = deque(
-            submit(8 * settings.cores())
-        )  # bounded: a slow disk does not let pixels pile up
-        for name in dataset.image_names:
-            pixels = waiting.popleft().result()
-            waiting += submit(1)
-            if isinstance(pixels, str):
-                bad.append(f'{name} ({pixels})')
-            else:
-                yield pixels
-            bar.update()
-    if bad:
-        raise SpmlError(
-            f'{len(bad):,} of {len(dataset):,} images of {dataset.name} cannot be used: '
-            f'{listed(bad, 20)}. Repair or replace them, or remove their rows from the table.'
-        )
-
-
-def _decode(file, size, shape):
-    "The pixels that `shape` makes of a photo, or a str saying why there are none."
-    try:
-        with open_photo(file) as image, folders.budget.hold(image):
-            return shape(image, size)
-    except Exception as error:
-        return reason(error, file)  # decoders raise a dozen different types for damaged files
 
 
 def batch(store: np.ndarray, index, device: torch.device | str = 'cpu') -> torch.Tensor:
@@ -242,24 +272,23 @@ def batch(store: np.ndarray, index, device: torch.device | str = 'cpu') -> torch
     Raises:
         SpmlError: For rows outside the store.
     """
-    rows, device = _within(index, len(store)), torch.device(device)
-    pixels = torch.empty(
-        (len(rows), *store.shape[1:]), dtype=torch.uint8, pin_memory=device.type == 'cuda'
-    )
-    np.take(
-        store, rows, axis=0, out=pixels.numpy(), mode='clip'
-    )  # checked above; any other mode would copy twice
+    rows = _check_rows(index, len(store))
+    device = torch.device(device)
+    shape = len(rows), *store.shape[1:]
+    pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=device.type == 'cuda')
+    # the rows are checked; any other mode would copy twice
+    np.take(store, rows, axis=0, out=pixels.numpy(), mode='clip')
     return pixels.permute(0, 3, 1, 2).to(device, non_blocking=True)
 
 
-def _within(rows, n):
+def _check_rows(rows, n):
     rows = torch.as_tensor(rows).cpu().numpy()
     if rows.size and not 0 <= rows.min() <= rows.max() < n:
         raise SpmlError(f'rows {rows.min()} … {rows.max()} are asked for; allowed: 0 … {n - 1}.')
     return rows
 
 
-LONGEST = 640
+# ---- whole photos
 
 
 class Photos:
@@ -271,7 +300,8 @@ class Photos:
     """
 
     def __init__(self, pixels: np.ndarray, sizes: np.ndarray):
-        self.pixels, self.sizes = pixels, np.asarray(sizes, np.int64)
+        self.pixels = pixels
+        self.sizes = np.asarray(sizes, np.int64)
         self.starts = np.concatenate([[0], np.cumsum(self.sizes.prod(1) * 3)])
 
     def __len__(self):
@@ -280,26 +310,6 @@ class Photos:
     def __getitem__(self, row) -> np.ndarray:
         h, w = self.sizes[row]
         return self.pixels[self.starts[row] : self.starts[row + 1]].reshape(h, w, 3)
-
-
-def reduced(image: Image.Image, longest: int) -> np.ndarray:
-    """Turn one opened image into pixels, whole.
-
-    Args:
-        image: PIL image of any mode.
-        longest: Pixels that its longer side may have. Larger images are reduced, in proportion.
-
-    Returns:
-        (h, w, 3) uint8, RGB.
-
-    Raises:
-        SpmlError: As `upright`.
-    """
-    image = upright(image)
-    scale = longest / max(image.size)
-    if scale < 1:
-        image = image.resize([max(1, round(scale * n)) for n in image.size], _BILINEAR)
-    return np.asarray(image)
 
 
 def open_photos(dataset: Dataset, longest: int = LONGEST, progress: bool = True) -> Photos:
@@ -313,25 +323,23 @@ def open_photos(dataset: Dataset, longest: int = LONGEST, progress: bool = True)
         longest: Pixels that a longer side may have; larger photos are reduced.
         progress: As in `open_images`.
 
-    Returns:
-        The photos.
-
     Raises:
         SpmlError: As `open_images`.
     """
+    n = len(dataset)
     if dataset.images_in_memory:
-        n, height, width, _ = dataset.images.shape
+        _, height, width, _ = dataset.images.shape
         return Photos(dataset.images.reshape(-1), np.tile([height, width], (n, 1)))
     file = cache_file(dataset, longest).with_suffix('.whole')
-    return _kept(
+    return _Cache(
         dataset,
         file,
         longest,
-        len(dataset) * longest * longest * 9 // 4,
-        progress,
-        lambda file: _opened_whole(file, len(dataset)),
-        _write_photos,
-    )
+        needed=n * longest * longest * 9 // 4,  # of sides 4:3
+        open=lambda file: _opened_whole(file, n),
+        write=_write_photos,
+        progress=progress,
+    ).read()
 
 
 def _opened_whole(file, n):
@@ -340,12 +348,11 @@ def _opened_whole(file, n):
         pixels = np.memmap(file, np.uint8, 'r')
     except (FileNotFoundError, ValueError):
         return None
-    if len(pixels) < 8 * n:
+    end = len(pixels) - 8 * n
+    if end < 0:
         return None
-    photos = Photos(
-        pixels, np.frombuffer(pixels[len(pixels) - 8 * n :].tobytes(), '<i4').reshape(n, 2)
-    )
-    return photos if photos.starts[-1] + 8 * n == len(pixels) and (photos.sizes > 0).all() else None
+    photos = Photos(pixels, np.frombuffer(pixels[end:].tobytes(), '<i4').reshape(n, 2))
+    return photos if photos.starts[-1] == end and (photos.sizes > 0).all() else None
 
 
 def _write_photos(out, dataset, longest, progress):
@@ -376,19 +383,18 @@ def random_crops(photos: Photos, rows, size: int) -> torch.Tensor:
         torchvision's RandomResizedCrop (8 to 100 % of the area, sides 3:4 to 4:3); the authors'
         code of Two-way.
     """
-    rows = _within(rows, len(photos))
-    shapes = [torch.empty(1).expand(1, *photos.sizes[row].tolist()) for row in rows]
-    boxes = [
-        RandomResizedCrop.get_params(shape, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3))
-        for shape in shapes
-    ]
+    rows = _check_rows(rows, len(photos))
+    boxes = []
+    for height, width in photos.sizes[rows].tolist():
+        image = torch.empty(1).expand(1, height, width)
+        boxes.append(RandomResizedCrop.get_params(image, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3)))
 
     def cut(row, box):
         top, left, height, width = box
         pixels = np.ascontiguousarray(photos[row][top : top + height, left : left + width])
         return Image.fromarray(pixels).resize((size, size), _BILINEAR)
 
-    return _together(cut, rows, boxes, size=size)
+    return _cut_all(cut, rows, boxes, size=size)
 
 
 def centre_crops(photos: Photos, rows, size: int) -> torch.Tensor:
@@ -409,14 +415,13 @@ def centre_crops(photos: Photos, rows, size: int) -> torch.Tensor:
         torchvision's Resize(256) and CenterCrop(224); the authors' code of Two-way.
     """
     view = Compose([Resize(size * 8 // 7), CenterCrop(size)])
-    return _together(
-        lambda row: view(Image.fromarray(photos[row])), _within(rows, len(photos)), size=size
-    )
+    rows = _check_rows(rows, len(photos))
+    return _cut_all(lambda row: view(Image.fromarray(photos[row])), rows, size=size)
 
 
-def _together(cut, rows, *more, size):
-    pixels = np.empty((len(rows), size, size, 3), np.uint8)
+def _cut_all(cut, *arguments, size):
+    crops = np.empty((len(arguments[0]), size, size, 3), np.uint8)
     with ThreadPoolExecutor(settings.cores()) as pool:
-        for place, image in zip(pixels, pool.map(cut, rows, *more), strict=True):
-            place[:] = np.asarray(image)
-    return torch.from_numpy(pixels).permute(0, 3, 1, 2)
+        for crop, image in zip(crops, pool.map(cut, *arguments), strict=True):
+            crop[:] = np.asarray(image)
+    return torch.from_numpy(crops).permute(0, 3, 1, 2)

@@ -9,37 +9,27 @@ import numpy as np
 
 from ..base.errors import SpmlError, one_of, warn
 from .dataset import MINIATURES, Dataset, listed
-from .folder import doubts, first_there, places, read_folder
+from .doubts import doubts
+from .folder import first_there, places, read_folder
 from .official.registry import BENCHMARKS, folder_of, table
 
 
 def names() -> list[str]:
-    """List all names that `load` accepts.
-
-    Returns:
-        The miniatures, then the benchmarks.
-    """
+    "List the names that `load` accepts: the miniatures, then the benchmarks."
     return [*MINIATURES, *BENCHMARKS]
 
 
 def own_folder(dataset: str) -> bool:
-    """Say whether a data set is a folder of one's own, with images/ and labels.csv.
-
-    Args:
-        dataset: A name or a folder.
-
-    Returns:
-        True for a folder that is there; False for the name of a data set.
-    """
+    "Whether a data set is a folder of one's own that is there, not the name of a set."
     return dataset not in names() and first_there(places(dataset)).is_dir()
 
 
 @lru_cache(maxsize=4)
 def _drawn(name):
     "A miniature, drawn once per process; nobody may write into it."
-    from spml_nb.data import miniatures
+    from .miniatures import draw
 
-    images, labels, class_names, split = miniatures.draw(name)
+    images, labels, class_names, split = draw(name)
     for array in (images, labels, split):
         array.flags.writeable = False
     return Dataset(name, images, labels, class_names, split)
@@ -54,7 +44,7 @@ def _is_benchmark(folder):
     return (folder / 'ready.json').is_file() or folder.resolve() == folder_of(folder.name).resolve()
 
 
-def _find(name, root, scored=False):
+def _load_all(name, root, scored):
     "The Dataset before any class is left out."
     if not isinstance(name, str | os.PathLike) or not str(name):
         raise SpmlError(f'a data set is named by a word or a folder, not by {name!r}.')
@@ -69,7 +59,7 @@ def _find(name, root, scored=False):
         for sentence in doubts(data, folder / 'images'):
             warn(sentence)
         return data
-    if isinstance(name, str) and not {'/', os.sep} & set(name):
+    if isinstance(name, str) and '/' not in name and os.sep not in name:
         one_of(name, names(), 'data set', f'Nor is there a folder {listed(candidates)}.')
     raise SpmlError(
         f'no folder {name} (looked for {listed(candidates)}). Give a folder, or one of: '
@@ -98,9 +88,6 @@ def load(
         scored: A folder is only scored, not trained on, so its column `split` needs no training
             row.
 
-    Returns:
-        The data set.
-
     Raises:
         SpmlError: For an unknown name, for a folder, table or image that is missing or malformed,
             for an unknown class, and if no class is left.
@@ -109,11 +96,14 @@ def load(
         The split of Cole et al. 2021 for named sets (20 % of the training rows validate), drawn
         with seed 1200.
     """
-    return _choose_classes(_find(name_or_folder, root, scored), min_positives, exclude)
+    data = _load_all(name_or_folder, root, scored)
+    exclude = [exclude] if isinstance(exclude, str) else list(exclude)
+    data = _choose_classes(data, min_positives, exclude)
+    _warn_of_unlearnable(data)
+    return data
 
 
 def _choose_classes(data, min_positives, exclude):
-    exclude = [exclude] if isinstance(exclude, str) else list(exclude)
     for name in exclude:
         one_of(name, data.class_names, f'class to exclude from {data.name}')
     positives = (data.labels > 0).sum(axis=0)
@@ -124,23 +114,26 @@ def _choose_classes(data, min_positives, exclude):
             f'frequent of its {len(data.class_names)} classes has {positives.max()} positives. '
             'Lower min_positives or exclude fewer.'
         )
-    if len(keep) < len(positives):
-        data = replace(
-            data, labels=data.labels[:, keep], class_names=[data.class_names[c] for c in keep]
-        )
-    never = (data.labels > 0).sum(axis=0) == 0
-    untaught = (
-        ('train' in data.split) & ((data.labels[data.rows('train')] > 0).sum(axis=0) == 0) & ~never
-    )
-    for which, what in (
-        (never, 'is never used, because no image has it'),
-        (untaught, 'cannot be learned, because no training image has it'),
-    ):
-        if which.any():
+    if len(keep) == len(positives):
+        return data
+    class_names = [data.class_names[c] for c in keep]
+    return replace(data, labels=data.labels[:, keep], class_names=class_names)
+
+
+def _warn_of_unlearnable(data):
+    positive = data.labels > 0
+    never = ~positive.any(0)
+    untaught = ~positive[data.rows('train')].any(0) & ~never & ('train' in data.split)
+    messages = {
+        'is never used, because no image has it': never,
+        'cannot be learned, because no training image has it': untaught,
+    }
+    for message, classes in messages.items():
+        if classes.any():
+            names = np.array(data.class_names)[classes]
             warn(
-                f'{data.name}: a class {what}: {listed(np.array(data.class_names)[which])}. It is '
-                'kept and counts in the mean AP (where all lack it: left out, or with '
-                'map_definition cole 0), but not in the choice of the epoch. Add photos of it, or '
-                'leave it out: remove its column, or `exclude` it.'
+                f'{data.name}: a class {message}: {listed(names)}. It is kept and counts in the '
+                'mean AP (where all lack it: left out, or with map_definition cole 0), but not in '
+                'the choice of the epoch. Add photos of it, or leave it out: remove its column, or '
+                '`exclude` it.'
             )
-    return data

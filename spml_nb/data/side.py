@@ -1,4 +1,4 @@
-"""What is known about each image besides its labels: another model's scores, a count of positives, a group."""
+"""What is known of an image besides its labels: a model's scores, a count of positives, a group."""
 
 import hashlib
 import re
@@ -20,80 +20,77 @@ FORM = (
 
 
 def pinned(file: str) -> str:
-    """The path of a file with the fingerprint of its content.
+    """Pin a file to its content: 'PATH@' and 16 hexadecimal digits.
 
     Args:
-        file: a path, absolute or below the current folder or that of the settings file; or what
+        file: A path, absolute or below the current folder or that of the settings file; or what
             this has returned.
 
-    Returns:
-        'PATH@' and 16 hexadecimal digits.
-
     Raises:
-        SpmlError: if there is no such file.
+        SpmlError: If there is no such file.
     """
     if re.search('@[0-9a-f]{16}$', file):
         return file
-    path = next((place for place in places(file) if place.is_file()), None)
-    if path is None:
-        raise SpmlError(
-            f'the file of side information {file} is not there. Give another file as `side`.'
-        )
-    return f'{path}@{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}'
+    for path in places(file):
+        if path.is_file():
+            return f'{path}@{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}'
+    raise SpmlError(
+        f'the file of side information {file} is not there. Give another file as `side`.'
+    )
 
 
-def _table(file: Path) -> dict[str, np.ndarray]:
-    "What is in a file, by name: `images`, and kinds of side information."
+def _read_file(file: Path) -> dict[str, np.ndarray]:
+    "The arrays of a file by name: `images`, and kinds of side information."
     if file.suffix not in ('.csv', '.npz'):
         raise SpmlError(f'{file} is neither .csv nor .npz. {FORM}')
     try:
-        table = _columns(file) if file.suffix == '.csv' else dict(np.load(file))
+        arrays = _read_csv(file) if file.suffix == '.csv' else dict(np.load(file))
     except Exception as error:  # readers raise a dozen different types for damaged files
         raise SpmlError(
             f'{file} cannot be read as side information ({type(error).__name__}: {error}). {FORM}'
         ) from error
-    if 'images' not in table or not set(KINDS) & set(table):
-        raise SpmlError(f'{file} holds no side information of images, but {listed(table)}. {FORM}')
-    n, classes = len(table['images']), len(table.get('class_names', ()))
+    if 'images' not in arrays or not set(KINDS) & set(arrays):
+        raise SpmlError(f'{file} holds no side information of images, but {listed(arrays)}. {FORM}')
+    n = len(arrays['images'])
+    classes = len(arrays.get('class_names', ()))
     for kind, shape in {'scores': (n, classes), 'count': (n,), 'group': (n,)}.items():
-        if kind in table and table[kind].shape != shape:
+        if kind in arrays and arrays[kind].shape != shape:
             raise SpmlError(
-                f'{file}: {kind} of shape {table[kind].shape}; {n} images and {classes} class '
+                f'{file}: {kind} of shape {arrays[kind].shape}; {n} images and {classes} class '
                 f'names need {shape}.'
             )
-    return table
+    return arrays
 
 
-def _columns(file):
+def _read_csv(file):
     cells = pd.read_csv(file, dtype=str, keep_default_na=False)
     arrays = {name: cells[name].to_numpy() for name in cells if name in KINDS}
     classes = [name for name in cells.columns[1:] if name not in arrays]
     if classes:
-        arrays |= {'scores': cells[classes].to_numpy(), 'class_names': np.array(classes)}
-    return arrays | ({'images': cells['image'].to_numpy()} if cells.columns[0] == 'image' else {})
+        arrays['scores'] = cells[classes].to_numpy()
+        arrays['class_names'] = np.array(classes)
+    if cells.columns[0] == 'image':
+        arrays['images'] = cells['image'].to_numpy()
+    return arrays
 
 
 def kinds(file: str) -> set[str]:
-    """What is in a file.
-
-    Args:
-        file: as for `pinned`; '' for none.
-
-    Returns:
-        Some of `KINDS`.
+    """The `KINDS` in a file, which is named as for `pinned`; none for ''.
 
     Raises:
-        SpmlError: if it is not there or cannot be read.
+        SpmlError: If it is not there or cannot be read.
     """
-    return set(KINDS) & set(_table(Path(pinned(file).rpartition('@')[0]))) if file else set()
+    if not file:
+        return set()
+    return set(KINDS) & set(_read_file(Path(pinned(file).rpartition('@')[0])))
 
 
 def read(file: str, data: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
     """Read what a file says about some images.
 
     Args:
-        file: as for `pinned`; a fingerprint in it has to be that of the content.
-        data: the data set.
+        file: As for `pinned`; a fingerprint in it has to be that of the content.
+        data: The data set.
         rows: (n,) numbers of its images.
 
     Returns:
@@ -101,7 +98,7 @@ def read(file: str, data: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
         from 0}, those that are in the file.
 
     Raises:
-        SpmlError: for a file that is missing, malformed or has changed, an image that has no row or
+        SpmlError: For a file that is missing, malformed or has changed, an image that has no row or
             two, a class without a column, and a value that is missing or out of range.
     """
     path, _, digest = pinned(file).rpartition('@')
@@ -110,42 +107,51 @@ def read(file: str, data: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
             f'{path} has changed since this run was named. Give the file as it was, or the changed '
             f'one, which makes another run: -p side {path}'
         )
-    table = _table(Path(path))
+    arrays = _read_file(Path(path))
     names = [data.image_names[row] for row in rows]
-    own = _rows_of(table['images'], [_spellings(data, row) for row in rows], names, path)
-    if 'scores' in table:
-        table['scores'] = table['scores'][
-            :, _columns_of(table['class_names'], data.class_names, path)
-        ]
-    highest = {'scores': 1, 'count': len(data.class_names)}
-    found = {
-        kind: _numbers(table[kind][own], kind, high, names, data.class_names, path)
-        for kind, high in highest.items()
-        if kind in table
-    }
-    return found | ({'group': _codes(table['group'][own], names, path)} if 'group' in table else {})
+    spellings = [_spellings(data, row) for row in rows]
+    lines = _find_rows(arrays['images'], spellings, names, path)
+    result = {}
+    if 'scores' in arrays:
+        columns = _find_columns(arrays['class_names'], data.class_names, path)
+        scores = arrays['scores'][:, columns][lines]
+        result['scores'] = _check_numbers(scores, 'scores', 1, names, data.class_names, path)
+    if 'count' in arrays:
+        highest = len(data.class_names)
+        count = arrays['count'][lines]
+        result['count'] = _check_numbers(count, 'count', highest, names, data.class_names, path)
+    if 'group' in arrays:
+        result['group'] = _number_groups(arrays['group'][lines], names, path)
+    return result
 
 
 def _spellings(data, row):
     """What an image may be called: its name in the data set, or with more of the folders that it
     lies in.
     """
-    own = data.image_names[row]
+    name = data.image_names[row]
     if data.images_in_memory:
-        return [own]
-    parts = data.images[row].parts
-    return ['/'.join(parts[k:]) for k in range(1, len(parts) - own.count('/'))]
+        return [name]
+    folders = data.images[row].parts
+    return ['/'.join(folders[k:]) for k in range(1, len(folders) - name.count('/'))]
 
 
-def _rows_of(given, wanted, names, file):
-    place = {str(name): row for row, name in enumerate(given)}
-    if len(place) < len(given):
-        twice = pd.Series(given).loc[lambda each: each.duplicated()]
+def _find_rows(images, spellings, names, file):
+    "The row of each image, which may be spelt in several ways."
+    row_of = {str(name): row for row, name in enumerate(images)}
+    if len(row_of) < len(images):
+        series = pd.Series(images)
         raise SpmlError(
-            f'{file}: more than one row for the images {listed(twice)}. Keep one of each.'
+            f'{file}: more than one row for the images {listed(series[series.duplicated()])}. Keep '
+            'one of each.'
         )
-    rows = [next((place[name] for name in each if name in place), -1) for each in wanted]
-    if missing := [name for name, row in zip(names, rows, strict=True) if row < 0]:
+    rows, missing = [], []
+    for name, ways in zip(names, spellings, strict=True):
+        row = next((row_of[way] for way in ways if way in row_of), None)
+        if row is None:
+            missing.append(name)
+        rows.append(row)
+    if missing:
         raise SpmlError(
             f'{file} has no row for {len(missing):,} of {len(names):,} training images: '
             f'{listed(missing)}. Add them, named as in the table of the data set.'
@@ -153,34 +159,35 @@ def _rows_of(given, wanted, names, file):
     return rows
 
 
-def _columns_of(given, class_names, file):
-    place = {str(name): column for column, name in enumerate(given)}
-    if missing := [name for name in class_names if name not in place]:
+def _find_columns(columns, class_names, file):
+    column_of = {str(name): column for column, name in enumerate(columns)}
+    if missing := [name for name in class_names if name not in column_of]:
         raise SpmlError(
             f'{file} has no scores for the classes {listed(missing)}; its columns are '
-            f'{listed(place)}. Add them: 0.5 says that nothing is known.'
+            f'{listed(column_of)}. Add them: 0.5 says that nothing is known.'
         )
-    return [place[name] for name in class_names]
+    return [column_of[name] for name in class_names]
 
 
-def _numbers(values, kind, high, names, class_names, file):
-    numbers = (
-        pd.to_numeric(pd.Series(values.ravel()), errors='coerce')
-        .to_numpy(np.float32)
-        .reshape(values.shape)
-    )
-    if (wrong := ~((numbers >= 0) & (numbers <= high))).any():  # NaN is neither
+def _check_numbers(values, kind, highest, names, class_names, file):
+    numbers = pd.to_numeric(pd.Series(values.ravel()), errors='coerce').to_numpy(np.float32)
+    numbers = numbers.reshape(values.shape)
+    wrong = ~((numbers >= 0) & (numbers <= highest))  # NaN is neither
+    if wrong.any():
         row, *column = np.argwhere(wrong)[0]
-        where = f'{names[row]!r}' + (f', class {class_names[column[0]]!r}' if column else '')
+        image = repr(names[row])
+        if column:
+            image += f', class {class_names[column[0]]!r}'
         raise SpmlError(
-            f'{file}: {kind} {str(values[(row, *column)])!r} of image {where} ({wrong.sum():,} '
-            f'such); allowed: a number from 0 to {high}.'
+            f'{file}: {kind} {str(values[(row, *column)])!r} of image {image} ({wrong.sum():,} '
+            f'such); allowed: a number from 0 to {highest}.'
         )
     return numbers
 
 
-def _codes(values, names, file):
-    if (wrong := pd.isna(values) | (values.astype(str) == '')).any():
+def _number_groups(values, names, file):
+    wrong = pd.isna(values) | (values.astype(str) == '')
+    if wrong.any():
         raise SpmlError(
             f'{file}: no group for the images {listed(np.array(names)[wrong])}. Name one for each.'
         )

@@ -6,7 +6,6 @@
 __all__ = [
     'REDUCTIONS',
     'NOTHING',
-    'FAMILIES',
     'promote',
     'positive_mask',
     'check_label_type',
@@ -26,7 +25,6 @@ __all__ = [
     'Uniform',
     'LogUniform',
     'Choice',
-    'family',
     'per_family',
     'register',
     'hyper_parameters',
@@ -54,6 +52,7 @@ import torch
 from torch import Tensor, nn
 
 from ..base.errors import SpmlError, as_kind, one_of, warn
+from ..data.dataset import family
 from ..models.heads import Outputs
 
 
@@ -679,29 +678,7 @@ class Choice:
 
 
 # %% ../../nbs/methods/core.ipynb #fc48e1a8
-FAMILIES = {
-    name: family
-    for family, names in {
-        'voc': ('voc12', 'voc07', 'voc12_animals', 'mini_voc'),
-        'coco': ('coco14', 'coco18', 'mini_coco'),
-        'nus': ('nus', 'nus-official', 'nus-labelled', 'mirflickr14', 'mini_nus'),
-        'cub': ('cub', 'cub_crops', 'mini_cub'),
-    }.items()
-    for name in names
-}
 _registry: dict[str, type[Method]] = {}
-
-
-def family(dataset: str) -> str:
-    """Whose published hyper-parameters a data set takes.
-
-    Args:
-        dataset: a name.
-
-    Returns:
-        'voc', 'coco', 'nus', 'cub' or 'other'.
-    """
-    return FAMILIES.get(dataset, 'other')
 
 
 def per_family(**rows: tuple) -> dict[str, dict]:

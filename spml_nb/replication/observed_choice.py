@@ -121,7 +121,7 @@ REPEATS = 5  # samples of each size
 
 
 def micro_f1(true: np.ndarray, named: np.ndarray) -> float:
-    """Micro-F1.
+    """F1 over all entries of two label matrices.
 
     Args:
         true, named: (N, C) bool.

@@ -290,13 +290,9 @@ def resolve(config: Config) -> Config:
         SpmlError: for an unknown method, hyper-parameter or device, a head or view that the method
             cannot use, or side information that it needs and is not given, or the other way round.
     """
-    from spml_nb.data.dataset import MINIATURES
+    from spml_nb.data.dataset import FAMILIES, MINIATURES
     from spml_nb.data.loading import names
-    from spml_nb.methods.core import (
-        FAMILIES,
-        find,
-        resolve_hparams,
-    )  # so that tables of runs need no torch
+    from spml_nb.methods.core import find, resolve_hparams  # so that tables of runs need no torch
 
     method, drawn = find(config.loss), config.dataset in MINIATURES  # never a folder of the user's
     backbone = config.backbone or ('mini' if drawn else 'resnet50')

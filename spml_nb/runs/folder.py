@@ -18,7 +18,7 @@ import pandas as pd
 from ..base import settings
 from ..base.errors import SpmlError
 from ..base.escaping import escape_bytes
-from ..base.files import alone, regular, remove_leftovers, write_atomically
+from ..base.files import hold_lock, regular, remove_leftovers, write_atomically
 from .config import Config, as_dict, completed, config_hash
 
 CALIBRATION = 'calibration.json'
@@ -87,7 +87,6 @@ class Run:
             raise SpmlError(
                 f'{file} is damaged ({type(error).__name__}: {error}). Remove it to go back to the '
                 'threshold of the training, or give `spml calibrate` again.',
-                see='using-a-trained-model',
             ) from error
 
     def threshold(self) -> float:
@@ -203,7 +202,7 @@ class Run:
         Raises:
             SpmlError: where nothing can be written.
         """
-        return alone(
+        return hold_lock(
             self.folder
         )  # the lock lies beside the folder: a run that is refused leaves no folder
 

@@ -12,7 +12,7 @@ import pandas as pd
 from ..base import settings
 from ..base.errors import SpmlError, as_number
 from ..base.escaping import escape_bytes
-from ..base.files import alone, regular, write_atomically
+from ..base.files import hold_lock, regular, write_atomically
 from .config import ADDED, Config, completed, neutral, science_key
 from .folder import read_json
 
@@ -205,7 +205,7 @@ def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFra
         SpmlError: for a run or a table that is damaged; then the table stays as it is.
     """
     file = file or settings.path('outputs') / 'runs.csv'
-    with alone(file):  # two at once would each write without the other's new lines
+    with hold_lock(file):  # two at once would each write without the other's new lines
         old = (
             read_record(file, dtype=str, keep_default_na=False) if file.exists() else pd.DataFrame()
         )

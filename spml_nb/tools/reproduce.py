@@ -15,7 +15,7 @@ import torch
 from .. import training
 from ..base import settings
 from ..base.errors import SpmlError, as_number
-from ..base.files import alone
+from ..base.files import hold_lock
 from ..runs.config import Config, completed, resolve
 from ..runs.folder import Result, open_run, read_json, read_result
 from ..runs.record import configuration, read_record
@@ -150,7 +150,7 @@ def _elsewhere(threads: int) -> Iterator[None]:
         ) from error
     with (
         temporary as folder,
-        alone(Path(folder) / 'run'),
+        hold_lock(Path(folder) / 'run'),
         patch.dict(os.environ, SPML_NB_RUNS=folder, SPML_NB_CACHE=folder),
     ):
         with contextlib.suppress(OSError):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..base import progress, settings
 from ..base.errors import SpmlError, warn
-from ..base.files import alone, remove_leftovers, write_atomically
+from ..base.files import hold_lock, remove_leftovers, write_atomically
 from ..data import images, views
 from ..data.dataset import Dataset
 from ..runs.config import VIEW_SETS, Config
@@ -221,7 +221,7 @@ def cached_features(
         / f'{hashlib.sha256(text.encode()).hexdigest()[:20]}.npy'
     )
     if _opened(file, len(rows)) is None:
-        with alone(
+        with hold_lock(
             file
         ):  # a second process waits for the features instead of computing them as well
             if _opened(file, len(rows)) is None:

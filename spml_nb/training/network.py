@@ -55,7 +55,6 @@ def describe(run: Run) -> dict:
         raise SpmlError(
             f"{run.folder / 'result.json'} is damaged ({type(error).__name__}: {error}). Remove "
             f'{run.folder} and train again.',
-            see='using-a-trained-model',
         ) from error
     own = methods.core.find(config.loss).predict is not Method.predict
     return {
@@ -211,7 +210,6 @@ def open_network(folder: str | Path | Run, whole_method: bool = False) -> Networ
         raise SpmlError(
             f"{run.folder / 'best.pt'} does not hold this run's weights ({type(error).__name__}: "
             f'{str(error)[:300]}). Remove {run.folder} and train again.',
-            see='using-a-trained-model',
         ) from error
     return network.eval()
 
@@ -233,5 +231,4 @@ def check_backbone(run: Run, model: nn.Module):
             f'{run.folder} was trained on a frozen backbone {run.config.backbone!r} with other '
             f'weights ({kept}) than weights={run.config.weights!r} gives now ({now}). Put the old '
             f'weights back, or remove {run.folder} and train again.',
-            see='using-a-trained-model',
         )

@@ -10,9 +10,9 @@ from scipy.special import expit, logit
 from torch import Tensor
 
 from ..data.dataset import Dataset
-from ..data.folder import open_photo
 from ..data.images import reduced
 from ..data.labels import TRUTHS, against, for_scoring, statistics
+from ..data.photos import open_photo
 
 
 def learning_curves(curves: pd.DataFrame, title: str = ''):

@@ -15,7 +15,7 @@ from scipy.special import expit, logit
 
 from ..base import settings
 from ..base.errors import SpmlError
-from ..base.files import alone, write_atomically
+from ..base.files import hold_lock, write_atomically
 from ..data.dataset import listed
 from ..data.folder import photos_of, read_cells, read_labels, usable_names
 from ..data.labels import split
@@ -162,7 +162,7 @@ class Sheet:
                 f'{wrong[0]!r} is no class; there are {listed(self.class_names)}. Add it first.'
             )
         full = image in self.part
-        with alone(self.file, None):
+        with hold_lock(self.file, None):
             table = self.table()
             cells = dict.fromkeys(shown, '0' if full or not names else '') | dict.fromkeys(
                 names, '1'

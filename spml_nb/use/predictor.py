@@ -17,10 +17,9 @@ from PIL import Image
 from ..base import progress, settings
 from ..base.errors import SpmlError, as_kind, as_number, one_of, warn
 from ..base.files import regular
-from ..data import folder as photo_folder
 from ..data import images
 from ..data.dataset import listed
-from ..data.folder import PHOTOS, open_photo, reason
+from ..data.photos import PHOTOS, budget, open_photo, reason
 from ..training.network import Network
 
 LEFT_OUT = ('.heic', '.heif', '.jxl')  # suffixes of photos that Pillow alone cannot read
@@ -190,12 +189,12 @@ def _attempt(source, fit, keep):
     "Decoded pixels (None where they are not kept), or a str that says why there are none."
     try:
         if isinstance(source, Image.Image):
-            with photo_folder.budget.hold(source):
+            with budget.hold(source):
                 with _one_at_a_time:
                     image = source.copy()  # turning it upright must not change the caller's
                 pixels = fit(image)
         else:
-            with open_photo(regular(source)) as image, photo_folder.budget.hold(image):
+            with open_photo(regular(source)) as image, budget.hold(image):
                 pixels = fit(image)
         return pixels if keep else None
     except Exception as error:  # decoders raise a dozen different types for damaged files

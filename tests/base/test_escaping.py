@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from spml_nb.base.errors import SpmlError, as_kind, one_of, sentence
+from spml_nb.base.errors import SpmlError, as_kind, one_of
 from spml_nb.base.escaping import (
     code_span,
     escape_for_markdown,
@@ -34,7 +34,7 @@ def test_no_control_character_reaches_a_terminal(control, capsys):
         raise SpmlError(f'{text} is no class.')
     assert all(
         control not in shown
-        for shown in (capsys.readouterr().out, str(caught.value), sentence(text), listed([text]))
+        for shown in (capsys.readouterr().out, str(caught.value), listed([text]))
     )
 
 
@@ -79,4 +79,4 @@ def test_a_message_is_bounded_whatever_its_value():
         assert len(str(caught.value)) < 20_000
     with pytest.raises(SpmlError) as caught:
         raise SpmlError('x' * 10**7 + ' Give another.')
-    assert len(str(caught.value)) < 10_000 and 'Give another. Help:' in str(caught.value)
+    assert len(str(caught.value)) < 10_000 and str(caught.value).endswith('Give another.')

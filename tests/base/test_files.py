@@ -14,7 +14,7 @@ import pytest
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.base.files import (
-    alone,
+    hold_lock,
     is_locked,
     refuse_existing,
     remove_leftovers,
@@ -122,7 +122,7 @@ def test_a_lock_that_is_a_link_changes_nothing_behind_it(tmp_path):
     (tmp_path / 'victim').write_text('precious')
     (tmp_path / '.run.lock').symlink_to(tmp_path / 'victim')
     assert not is_locked(tmp_path / 'run')
-    with pytest.raises(SpmlError), alone(tmp_path / 'run'):
+    with pytest.raises(SpmlError), hold_lock(tmp_path / 'run'):
         pass
     assert (tmp_path / 'victim').read_text() == 'precious'
 
@@ -131,8 +131,8 @@ def test_a_lock_that_is_a_link_changes_nothing_behind_it(tmp_path):
 @pytest.mark.skipif(not os.path.isdir('/proc/self'), reason='needs /proc')
 def test_where_no_lock_can_be_made_nobody_waits_for_it():
     code = (
-        'from pathlib import Path; from spml_nb.base.files import alone\nwith '
-        'alone(Path("/proc/run")): pass'
+        'from pathlib import Path; from spml_nb.base.files import hold_lock\nwith '
+        'hold_lock(Path("/proc/run")): pass'
     )
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=60)
     assert 'SpmlError: /proc/run could not be written' in done.stderr and not done.stdout
@@ -163,8 +163,8 @@ def test_the_file_of_a_killed_writer_goes_at_the_next_write_and_that_of_a_living
 ):
     file = tmp_path / 'model [1].onnx'
     code = (
-        'import sys, time; from pathlib import Path; from spml_nb.base.files import whole\n'
-        'with whole(Path(sys.argv[1])): print("writing", flush=True); time.sleep(60)'
+        'import sys, time; from pathlib import Path; from spml_nb.base.files import replacing\n'
+        'with replacing(Path(sys.argv[1])): print("writing", flush=True); time.sleep(60)'
     )
     with subprocess.Popen(
         [sys.executable, '-c', code, str(file)], stdout=subprocess.PIPE, text=True

@@ -482,11 +482,11 @@ def test_what_a_killed_unpacking_left_is_removed(tmp_path):
 
 
 def test_a_whole_folder_appears_at_the_end_or_not_at_all(tmp_path):
-    with pytest.raises(ZeroDivisionError), fetch.whole(tmp_path / 'crops') as folder:
+    with pytest.raises(ZeroDivisionError), fetch.filling(tmp_path / 'crops') as folder:
         (folder / 'one').write_text('')
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
-    with fetch.whole(tmp_path / 'crops') as folder:
+    with fetch.filling(tmp_path / 'crops') as folder:
         (folder / 'one').write_text('')
     assert left(tmp_path / 'crops') == ['one']
 

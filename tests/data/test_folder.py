@@ -5,26 +5,21 @@ answered.
 import os
 import shutil
 import unicodedata
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from patience import within
-from PIL import Image, ImageOps, features
 from tables import NAMES, ROWS, numbered, refused
 
 from spml_nb.base.errors import SpmlError, SpmlWarning
-from spml_nb.data import folder as folders
+from spml_nb.data.doubts import doubts
 from spml_nb.data.folder import (
     LAYOUT,
     Listing,
-    doubts,
     explain_split,
     read_folder,
-    reason,
     split_by_row,
-    upright,
 )
 from spml_nb.data.loading import load
 from spml_nb.data.official.registry import table_text
@@ -69,7 +64,8 @@ def test_a_labels_column_lists_what_is_present_and_all_else_is_absent(folder):
 def test_names_that_look_the_same_are_one_class(folder):
     data = load(
         folder(
-            'image,split,labels\na.jpg,train,cat\nb.jpg,train,cat\u200b|\ufeffdog\nc.jpg,val,"brown\n bear"\nd.jpg,test,dog|brown bear\n'
+            'image,split,labels\na.jpg,train,cat\nb.jpg,train,cat\u200b|\ufeffdog\n'
+            'c.jpg,val,"brown\n bear"\nd.jpg,test,dog|brown bear\n'
         )
     )
     assert data.class_names == ['brown bear', 'cat', 'dog'] and (data.labels > 0).sum(
@@ -727,7 +723,7 @@ def test_a_certain_mistake_is_refused_by_name(mistake, folder):
     with pytest.raises(SpmlError) as caught:
         load(path)
     assert (
-        len(caught.value.message.replace(LAYOUT, '').replace(str(path), '')) < 700
+        len(str(caught.value).replace(LAYOUT, '').replace(str(path), '')) < 700
     )  # still read by a person
 
 
@@ -787,174 +783,6 @@ def test_all_parts_of_a_table_are_looked_at_before_it_is_refused(folder):
         "Write train for 'Train'",
         'has commas between names',
     )
-
-
-def test_a_warning_is_shown_once_and_without_a_line_of_code(folder, capsys, monkeypatch):
-    from spml_nb.base import errors
-
-    monkeypatch.setattr(errors, '_said', set())
-    monkeypatch.setattr(warnings, 'formatwarning', errors._format)
-    with warnings.catch_warnings():  # pytest keeps warnings for itself; here they are printed
-        monkeypatch.setattr(
-            warnings,
-            'showwarning',
-            lambda *given: print(warnings.formatwarning(*given[:4]), end=''),
-        )
-        warnings.simplefilter('always')
-        for _ in range(2):
-            load(folder(rows('a|b', 'b', ''), TEN))
-        warnings.warn('of another library', UserWarning, stacklevel=1)
-    told = capsys.readouterr().out
-    assert (
-        told.count('warning: set: photos with no label') == 1
-        and '.py:' not in told.split('UserWarning')[0].rpartition('\n')[0]
-    )
-    assert 'UserWarning: of another library' in told
-
-
-# ---- transparency
-
-RNG = np.random.default_rng(0)
-VISIBLE = RNG.integers(0, 256, (12, 10, 3), dtype=np.uint8)
-ALPHA = RNG.choice(np.array([0, 90, 255], np.uint8), (12, 10))
-
-
-def transparent(mode, hidden, file):
-    """Save a picture that is the same to the eye whatever colour it hides.
-
-    Args:
-        mode: RGBA, LA, P (alpha of each palette entry), GIF (one transparent entry), RGB or L (one
-            transparent colour), I;16.
-        hidden: The hidden grey, 0 to 254.
-        file: Where to.
-
-    Returns:
-        (12, 10, 3) float, what is seen on white.
-    """
-    grey, clear = VISIBLE[..., 0], ALPHA == 0
-    if mode in ('RGBA', 'LA'):
-        colours = VISIBLE if mode == 'RGBA' else np.repeat(grey[..., None], 3, 2)
-        pixels = np.where(clear[..., None], hidden, colours).astype(np.uint8)
-        Image.fromarray(np.dstack([pixels if mode == 'RGBA' else pixels[..., :1], ALPHA])).save(
-            file
-        )
-        share = ALPHA[..., None] / 255
-        return share * colours + (1 - share) * 255
-    if mode in ('P', 'GIF'):
-        palette = [*range(10, 250, 60), hidden]  # greys; the last is transparent
-        index = np.where(clear, len(palette) - 1, grey % (len(palette) - 1)).astype(np.uint8)
-        image = Image.fromarray(index, 'P')
-        image.putpalette([value for value in palette for _ in range(3)])
-        alpha = bytes([255] * (len(palette) - 1) + [0])
-        image.save(
-            file,
-            'PNG' if mode == 'P' else 'GIF',
-            transparency=alpha if mode == 'P' else len(palette) - 1,
-        )
-        return np.repeat(np.where(clear, 255, np.array(palette)[index])[..., None], 3, 2).astype(
-            float
-        )
-    if mode == 'I;16':
-        pixels = np.where(clear, hidden * 256 + 7, grey.astype(np.uint16) * 256 + 9).astype(
-            np.uint16
-        )
-        Image.fromarray(pixels).save(file, transparency=hidden * 256 + 7)
-        return np.repeat(np.where(clear, 255, grey)[..., None], 3, 2).astype(float)
-    colours = (
-        np.where(VISIBLE == hidden, 255, VISIBLE)
-        if mode == 'RGB'
-        else np.where(grey == hidden, 255, grey)
-    )
-    pixels = np.where(clear[..., None] if mode == 'RGB' else clear, hidden, colours).astype(
-        np.uint8
-    )
-    Image.fromarray(pixels).save(file, transparency=(hidden,) * 3 if mode == 'RGB' else hidden)
-    seen = np.where(clear[..., None] if mode == 'RGB' else clear, 255, colours)
-    return np.repeat(seen[..., None], 3, 2).astype(float) if mode == 'L' else seen.astype(float)
-
-
-@pytest.mark.silent('C3')
-@pytest.mark.parametrize('hidden', [0, 40, 254])
-@pytest.mark.parametrize('mode', ['RGBA', 'LA', 'P', 'GIF', 'RGB', 'L', 'I;16'])
-def test_what_is_transparent_is_white_whatever_it_hides(tmp_path, mode, hidden):
-    file = tmp_path / ('x.gif' if mode == 'GIF' else 'x.png')
-    seen = transparent(mode, hidden, file)
-    with Image.open(file) as image:
-        assert image.has_transparency_data
-        pixels = np.asarray(upright(image))
-    assert np.abs(pixels - seen).max() <= 1
-    assert (pixels[ALPHA == 0] == 255).all()
-
-
-@pytest.mark.silent('C3')
-def test_a_palette_with_alpha_is_laid_on_white():
-    image = Image.fromarray(np.dstack([VISIBLE, ALPHA])).convert('PA')
-    pixels, seen = np.asarray(upright(image.copy())), np.asarray(image.convert('RGBA'), float)
-    share = seen[..., 3:] / 255
-    assert (
-        np.abs(pixels - (share * seen[..., :3] + (1 - share) * 255)).max() <= 1
-        and (pixels[ALPHA == 0] == 255).all()
-    )
-
-
-@pytest.mark.silent('C3')
-@pytest.mark.parametrize('mode', ['RGB', 'L', 'CMYK'])
-def test_the_pixels_of_a_jpeg_are_as_they_were_bit_for_bit(tmp_path, mode):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.fromarray(VISIBLE).convert(mode).save(tmp_path / 'x.jpg', exif=exif)
-    with Image.open(tmp_path / 'x.jpg') as image:
-        expected = ImageOps.exif_transpose(image).convert('RGB')
-    with Image.open(tmp_path / 'x.jpg') as image:
-        pixels = upright(image)
-    assert pixels.size == (12, 10) and pixels.tobytes() == expected.tobytes()
-
-
-# ---- formats
-
-
-@pytest.mark.silent('C8')
-def test_every_suffix_of_a_photo_is_that_of_a_format_that_is_opened(tmp_path):
-    for name, suffixes in folders.FORMATS.items():
-        if name == 'AVIF' and not features.check('avif'):
-            continue
-        for suffix in suffixes:
-            file = tmp_path / f'x{suffix}'
-            Image.fromarray(VISIBLE).save(file, name)
-            with folders.open_photo(file) as image:
-                assert image.format == name and upright(image).size == (10, 12)
-    assert (
-        {'.jfif', '.avif', '.jpg', '.png', '.webp'}
-        < folders.PHOTOS
-        == {suffix for each in folders.FORMATS.values() for suffix in each}
-    )
-
-
-@pytest.mark.silent('C10')
-@pytest.mark.parametrize(
-    'found, content',
-    [
-        ('EPS', b'%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n'),
-        ('PSD', b'8BPS\0\1' + bytes(30)),
-        ('PDF', b'%PDF-1.7\n'),
-        ('HEIC', b'\0\0\0\x18ftypheic' + bytes(16)),
-        ('WMF', b'\xd7\xcd\xc6\x9a\0\0' + bytes(40)),
-    ],
-)
-def test_a_file_of_another_format_reaches_no_decoder_and_is_named(
-    tmp_path, monkeypatch, found, content
-):
-    from PIL import EpsImagePlugin
-
-    monkeypatch.setattr(
-        EpsImagePlugin, 'Ghostscript', lambda *_, **__: pytest.fail('Ghostscript was started')
-    )
-    file = tmp_path / 'x.jpg'
-    file.write_bytes(content)
-    with pytest.raises(OSError) as told, folders.open_photo(file) as image:
-        image.load()
-    why = reason(told.value, file)
-    assert why.startswith(found) and all(name in why for name in folders.FORMATS)
 
 
 # ---- what has no end

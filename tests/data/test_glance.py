@@ -97,10 +97,8 @@ def test_parts_are_counted_with_what_their_scores_are_against(photos):
 
 def test_photos_that_count_in_no_score_are_counted(photos):
     "Six test photos, two of them annotated in full: of the others positives alone are known."
-    rows = [
-        f'{k}.jpg,{"1,0" if k % 6 == 0 else "0,1" if k % 6 == 1 else "1," if k % 2 else ",1"},{"test" if k > 5 else "train"}'
-        for k in range(12)
-    ]
+    cells = ['1,0', '0,1', ',1', '1,', ',1', '1,']
+    rows = [f'{k}.jpg,{cells[k % 6]},{"test" if k > 5 else "train"}' for k in range(12)]
     table = parts(load(photos('\n'.join(['image,rose,bee,split', *rows]))))
     assert table.loc['test', ['photos', 'counted']].tolist() == [6, 2]
 
@@ -132,14 +130,16 @@ def test_what_will_be_observed_is_said_with_the_setting_that_hides_some(data):
 
 def test_the_same_photo_is_found_in_another_size_and_a_damaged_one_is_named(photos):
     folder = photos(MIXED, copies={9: 2, 5: 4, 7: 4}, damage={0: 700, 1: b'', 3: b'no photo'})
-    unusable, plain, groups, equal = look([folder / 'images' / f'{k}.jpg' for k in range(12)])
+    looked = look([folder / 'images' / f'{k}.jpg' for k in range(12)])
+    unusable = looked.unusable
     assert (
         set(unusable) == {0, 1, 3}
-        and not plain
+        and not looked.plain
         and unusable[1] == 'an empty file'
         and 'truncated' in unusable[0]
     )
-    assert [rows.tolist() for rows in groups] == [[2, 9], [4, 5, 7]] and equal == [False, False]
+    assert [group.rows.tolist() for group in looked.groups] == [[2, 9], [4, 5, 7]]
+    assert not any(group.equal for group in looked.groups)
     found = check(folder)
     assert not found.ready and 'cannot be used: 3 of 12, 0.jpg (' in found.text
     assert (
@@ -224,22 +224,18 @@ def test_photos_are_looked_at_as_training_decodes_them(tmp_path, monkeypatch):
     for file, k in zip(files, (0, 1, 0, 0), strict=True):
         Image.fromarray(pixels[k]).save(file)
     Image.fromarray((pixels[0] >> 8).astype(np.uint8)).save(files[3])
-    unusable, plain, groups, equal = look(files)
-    assert (
-        not unusable
-        and not plain
-        and [rows.tolist() for rows in groups] == [[0, 2, 3]]
-        and equal == [True]
-    )
+    looked = look(files)
+    assert not looked.unusable and not looked.plain
+    assert [(group.rows.tolist(), group.equal) for group in looked.groups] == [([0, 2, 3], True)]
     Image.fromarray(pixels[0].astype(np.float32)).save(tmp_path / 'deep.tif')
-    unusable = look([tmp_path / 'deep.tif'])[0]
+    unusable = look([tmp_path / 'deep.tif']).unusable
     assert unusable[0] == 'grey values of 32 bits have no fixed range: save it with 8 or 16 bits'
 
     def silent(image):
         raise ValueError
 
     monkeypatch.setattr('spml_nb.data.glance.upright', silent)
-    assert look(files[:1])[0] == {0: 'ValueError'}
+    assert look(files[:1]).unusable == {0: 'ValueError'}
 
 
 @pytest.mark.silent('C3')

@@ -26,7 +26,6 @@ from spml_nb import data as datasets
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.base.files import TEMPORARY
-from spml_nb.data import folder as folders
 from spml_nb.data import images
 from spml_nb.data.dataset import Dataset
 from spml_nb.data.images import (
@@ -39,6 +38,7 @@ from spml_nb.data.images import (
     random_crops,
     squash,
 )
+from spml_nb.data.photos import budget
 
 
 def noise(width=50, height=37, channels=3, seed=0):
@@ -182,7 +182,7 @@ def test_nothing_that_opens_photos_starts_ghostscript(tmp_path, monkeypatch):
     ):
         with pytest.raises(SpmlError, match=r'x\.jpg \(EPS; allowed: JPEG, PNG'):
             use()
-    assert look([file])[0][0].startswith('EPS; allowed: JPEG') and not started
+    assert look([file]).unusable[0].startswith('EPS; allowed: JPEG') and not started
 
 
 class Counted:
@@ -215,7 +215,7 @@ def test_no_more_pixels_are_decoded_at_a_time_than_there_is_room_for(tmp_path, m
 
     monkeypatch.setattr(settings, 'cores', lambda: 8)
     limit, sizes = 3000, [(40, 25)] * 12 + [(70, 50)] + [(30, 20)] * 6
-    monkeypatch.setattr(folders, 'budget', folders.PixelBudget(limit))
+    monkeypatch.setattr(budget, 'limit', limit)
     files = [tmp_path / f'{k}.png' for k in range(len(sizes))]
     for file, (width, height) in zip(files, sizes, strict=True):
         Image.fromarray(noise(width, height)).save(file)
@@ -240,11 +240,11 @@ def test_no_more_pixels_are_decoded_at_a_time_than_there_is_room_for(tmp_path, m
 
 @pytest.mark.silent('C8')
 def test_a_photo_that_cannot_be_decoded_gives_its_room_back(tmp_path, photos, monkeypatch):
-    monkeypatch.setattr(folders, 'budget', folders.PixelBudget(100))
+    monkeypatch.setattr(budget, 'limit', 100)
     photos[0].write_bytes(photos[0].read_bytes()[:-200])
     with pytest.raises(SpmlError, match='1 of 6'):
         open_images(dataset(photos), 8, progress=False)
-    assert folders.budget.used == 0
+    assert budget.used == 0
 
 
 def test_sixteen_bit_grey_keeps_its_high_byte(tmp_path):
@@ -530,7 +530,10 @@ def build(until, out, cache, files):
         while not os.path.exists(until): time.sleep(0.01)
         return decode(*given)
     images._decode = held
-    data = Dataset('set', [Path(f) for f in files], np.ones((len(files), 1), np.int8), ['c'], np.full(len(files), 'train'))
+    n = len(files)
+    data = Dataset(
+        'set', [Path(f) for f in files], np.ones((n, 1), np.int8), ['c'], np.full(n, 'train')
+    )
     print('sum', int(images.open_images(data, 16).astype(int).sum()), flush=True)
 for line in sys.stdin:
     if not (pid := os.fork()): build(*json.loads(line)); os._exit(0)

@@ -155,6 +155,7 @@ def test_scores_need_a_class_with_both_signs_or_say_that_there_is_none():
     ):  # a stray 0 in a table of 1 and empty cells
         found, word = for_scoring(np.array(labels, np.int8))
         assert found.tolist() == targets and found.dtype == np.int8 and word == truth
+        assert type(word) is str  # checkpoints hold it, and load nothing but plain types
 
 
 def test_photos_with_positives_alone_do_not_rank_above_the_negatives_of_others():

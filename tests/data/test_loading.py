@@ -1,4 +1,4 @@
-"""Loading: names, folders and the places where they are looked for, and classes that are left out."""
+"""Loading: names, folders and where they are looked for, and classes that are left out."""
 
 import re
 import shutil

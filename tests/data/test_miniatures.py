@@ -31,7 +31,8 @@ import hashlib
 from spml_nb.data import miniatures
 for name in miniatures.NAMES:
     images, labels, classes, split = miniatures.draw(name, train=300, test=60)
-    print(name, hashlib.sha256(images.tobytes() + labels.tobytes() + '|'.join([*classes, *split]).encode()).hexdigest())
+    words = '|'.join([*classes, *split]).encode()
+    print(name, hashlib.sha256(images.tobytes() + labels.tobytes() + words).hexdigest())
 '''
 
 

@@ -26,7 +26,8 @@ from trained import CLASSES, CONFIGS
 from spml_nb import data as datasets
 from spml_nb import runs
 from spml_nb.base.errors import SpmlError, SpmlWarning
-from spml_nb.data.folder import PHOTOS, read_cells, read_labels
+from spml_nb.data.folder import read_cells, read_labels
+from spml_nb.data.photos import PHOTOS
 from spml_nb.use import predict as prediction
 from spml_nb.use import predictor
 from spml_nb.use.predict import open_model, predict, write_csv

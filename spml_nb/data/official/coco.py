@@ -6,27 +6,26 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing, label_matrix
-from .registry import Archive, Benchmark, inside, read_json, reading, register
+from .registry import inside, read_json, reading, register
+
+
+def _without_polygon(entry):
+    return {key: value for key, value in entry.items() if key != 'segmentation'}
 
 
 def _parts(folder, read):
     "What `read` makes of the instances file of each part; polygons are dropped while it is parsed."
     for part in ('train', 'val'):
         file = inside(folder, f'annotations/annotations/instances_{part}2014.json')
-        content = read_json(
-            file,
-            lambda entry: {key: value for key, value in entry.items() if key != 'segmentation'},
-        )
+        content = read_json(file, _without_polygon)
         yield reading(file, lambda content=content: read(content), ' as an instances file of COCO')
 
 
 def _labels(content):
     "(names sorted, (N, C) labels, class names) of the images that have a box."
     files = {image['id']: image['file_name'] for image in content['images']}
-    categories, present = (
-        {category['id']: category['name'] for category in content['categories']},
-        {},
-    )
+    categories = {category['id']: category['name'] for category in content['categories']}
+    present = {}
     for box in content['annotations']:
         present.setdefault(files[box['image_id']], set()).add(box['category_id'])
     names = sorted(present)
@@ -36,15 +35,6 @@ def _labels(content):
 
 def read_coco14(folder: Path) -> Listing:
     """Read COCO 2014: train2014 is split, val2014 is the test set.
-
-    Args:
-        folder: The folder images/.
-
-    Returns:
-        What the official files say.
-
-    Raises:
-        SpmlError: For other files.
 
     Source:
         Cole et al. 2021.
@@ -61,63 +51,23 @@ def read_coco14(folder: Path) -> Listing:
 
 
 def coco_boxes(folder: Path) -> dict[str, list[tuple]]:
-    """Read where the objects are, crowds included.
-
-    Args:
-        folder: The folder images/.
-
-    Returns:
-        {file name of a photo: [(class, left, top, right, bottom), …]}, in shares of its width and
-        height.
-
-    Raises:
-        SpmlError: For a file that is no instances file of COCO.
-    """
+    "Read where the objects are, crowds included, as `Benchmark.boxes` says."
     train, test = _parts(folder, _boxes)
     return train | test
 
 
 def _boxes(content):
-    images, found = {image['id']: image for image in content['images']}, {}
+    images = {image['id']: image for image in content['images']}
     names = {category['id']: category['name'] for category in content['categories']}
+    boxes = {}
     for entry in content['annotations']:
-        image, (x, y, width, height) = images[entry['image_id']], entry['bbox']
-        ends = np.array([x, y, x + width, y + height]) / ([image['width'], image['height']] * 2)
-        found.setdefault(image['file_name'], []).append(
-            (names[entry['category_id']], *ends.tolist())
-        )
-    return found
+        image = images[entry['image_id']]
+        x, y, width, height = entry['bbox']
+        sides = [image['width'], image['height']] * 2
+        ends = np.array([x, y, x + width, y + height]) / sides
+        box = (names[entry['category_id']], *ends.tolist())
+        boxes.setdefault(image['file_name'], []).append(box)
+    return boxes
 
 
-COCO14 = register(
-    Benchmark(
-        'coco14',
-        read_coco14,
-        boxes=coco_boxes,
-        counts={'train': 82081, 'test': 40137, 'classes': 80},
-        archives=(
-            Archive(
-                'annotations_trainval2014.zip',
-                ('http://images.cocodataset.org/annotations/annotations_trainval2014.zip',),
-                'annotations',
-                253_000_000,
-            ),
-            Archive(
-                'train2014.zip',
-                ('http://images.cocodataset.org/zips/train2014.zip',),
-                'train',
-                13_500_000_000,
-            ),
-            Archive(
-                'val2014.zip',
-                ('http://images.cocodataset.org/zips/val2014.zip',),
-                'val',
-                6_600_000_000,
-            ),
-        ),
-        licence=(
-            'Annotations CC BY 4.0, photos from Flickr under its terms of use; cite Lin et al., '
-            'Microsoft COCO, ECCV 2014.'
-        ),
-    )
-)
+register('coco14', read_coco14, boxes=coco_boxes)

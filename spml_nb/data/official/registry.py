@@ -1,73 +1,43 @@
-"""The list of benchmarks, and one command that prepares them: fetch, unpack, read, verify, write the table."""
+"""The list of benchmarks, and what prepares them: fetch, unpack, read, verify, write."""
 
 import hashlib
 import importlib
 import json
 import pkgutil
 import shutil
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from spml_nb.data.folder import (
-    RESERVED,
-    Listing,
-    assemble,
-    first_there,
-    open_photo,
-    places,
-    read_folder,
-)
-
 from ...base import settings
 from ...base.errors import SpmlError, one_of
-from ...base.files import alone, write_atomically
+from ...base.files import hold_lock, write_atomically
 from .. import fetch
 from ..dataset import Dataset, listed
+from ..folder import RESERVED, Listing, assemble, first_there, places, read_folder
+from ..photos import open_photo
 from .shrink import Small, shrink
 
-PARTLY_KNOWN = ('vaw', 'wider')  # a class that is not named there is unknown, not absent
-BENCHMARKS = {
-    'voc12': 'PASCAL VOC 2012, 20 classes',
-    'voc07': 'PASCAL VOC 2007, 20 classes',
-    'coco14': 'MS-COCO 2014, 80 classes',
-    'nus': 'NUS-WIDE as re-crawled, 81 classes',
-    'nus-official': 'NUS-WIDE, official lists, 81 classes',
-    'nus-labelled': 'NUS-WIDE, labelled images only, 81 classes',
-    'cub': 'CUB-200-2011, 312 attributes',
-    'vispr': 'VISPR, 68 classes',
-    'vaw': 'VAW, 620 attributes',
-    'wider': 'WIDER-Attribute, 14 attributes',
-    'ccp': 'Clothing Co-Parsing, 58 labels',
-    'voc12_animals': 'VOC 2012, its photos with animals, 19 classes',
-    'coco18': 'MS-COCO, 6,000 photos, 18 classes',
-    'cub_crops': 'CUB, crops of 100 species, 312 attributes',
-    'mirflickr14': 'MIRFlickr, 6,000 photos, 14 labels',
-    'corel5k': 'Corel5k, 260 words',
-    'corel5k_themes': 'Corel5k, 50 themes, one a photo',
-    'imagenet': 'ImageNet-1k',
-    'aircraft': 'FGVC-Aircraft',
-    'caltech101': 'Caltech-101',
-    'cars': 'Stanford Cars',
-    'cub-species': 'CUB-200-2011, 200 species',
-    'dtd': 'Describable Textures',
-    'flowers': 'Oxford Flowers-102',
-    'food101': 'Food-101',
-    'pets': 'Oxford-IIIT Pets',
-    'sun': 'SUN397',
-}
+_PUBLISHED = tomllib.loads(
+    (files('spml_nb') / 'assets' / 'benchmarks.toml').read_text(encoding='utf-8')
+)
+BENCHMARKS = {name: entry['title'] for name, entry in _PUBLISHED.items()}
+# sets in which a class that is not named is unknown, not absent
+PARTLY_KNOWN = [name for name, entry in _PUBLISHED.items() if entry.get('partly_known')]
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A file of a benchmark.
+    """A file of a benchmark; one that is no archive becomes images/<folder>/<file>.
 
-    A file that is no archive becomes images/<folder>/<file>. In place of images/ it is originals/
-    where photos are made small.
+    In place of images/ it is originals/ where photos are made small.
 
     Args:
         file: Its name in downloads/.
@@ -81,7 +51,7 @@ class Archive:
     """
 
     file: str
-    urls: tuple[str, ...] = ()
+    urls: Sequence[str] = ()
     folder: str = ''
     bytes: int | None = None
     md5: str | None = None
@@ -96,20 +66,18 @@ class Archive:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A data set of the papers.
+    """A data set of the papers; what is published about each is in assets/benchmarks.toml.
 
     Args:
         name: A key of `BENCHMARKS`.
         read: Function from the folder where its archives are unpacked to a `Listing`.
-        archives: Its files.
         counts: What must come out: any of 'images', 'train' (validation rows included), 'test',
             'classes'.
         validation: 'drawn' (20 % of the training rows) or 'none'.
         version: Which one, where several are in use.
         instructions: What to do about files that are brought by hand.
-        licence: Terms of use.
         small: To what size photos are made; unset, they stay as they are.
-        digest: What `digest` must give, if it is known.
+        digest: What `digest` must give, if it is published.
         boxes: Function from the folder images/ to {file name of a photo: [(class, left, top, right,
             bottom), …]}, in shares of its width and height; none if the archives have no boxes.
     """
@@ -126,46 +94,46 @@ class Benchmark:
     digest: str = ''
     boxes: Callable[[Path], dict[str, list]] | None = None
 
+    def help(self, folder: Path) -> str:
+        "The instructions, with the places below the set's folder filled in."
+        places = {'downloads': folder / 'downloads', 'images': folder / 'images'}
+        return self.instructions.format(version=self.version, **(self.counts | places))
+
+    def unpacked(self, folder: Path) -> Path:
+        "Where the archives are unpacked."
+        return folder / ('originals' if self.small else 'images')
+
 
 REGISTRY: dict[str, Benchmark] = {}
 
 
-def register(benchmark: Benchmark) -> Benchmark:
-    """Make a benchmark known.
+def register(name: str, read: Callable[[Path], Listing], boxes: Callable | None = None):
+    """Register the reader of a benchmark.
 
     Args:
-        benchmark: What is said of it.
-
-    Returns:
-        The same.
-
-    Raises:
-        SpmlError: For a name that `BENCHMARKS` does not list.
+        name: A key of assets/benchmarks.toml.
+        read, boxes: As in `Benchmark`.
     """
-    REGISTRY[one_of(benchmark.name, BENCHMARKS, 'benchmark')] = benchmark
-    return benchmark
+    entry = _PUBLISHED[one_of(name, BENCHMARKS, 'benchmark')]
+    fields = _PUBLISHED.get(entry.get('like'), {}) | entry
+    fields['archives'] = tuple(Archive(**archive) for archive in fields['archives'])
+    if 'small' in fields:
+        fields['small'] = Small(**fields['small'])
+    for key in ('title', 'like', 'partly_known'):
+        fields.pop(key, None)
+    REGISTRY[name] = Benchmark(name, read, boxes=boxes, **fields)
 
 
 def names() -> list[str]:
-    """List all benchmarks that can be prepared.
-
-    Returns:
-        Their names.
-    """
+    "List all benchmarks that can be prepared."
     return list(BENCHMARKS)
 
 
 def find(name: str) -> Benchmark:
-    """Find a benchmark by name. The modules that register benchmarks are imported here.
-
-    Args:
-        name: One of `names()`.
-
-    Returns:
-        What is said of it.
+    """Find a benchmark by name, after importing the modules that register readers.
 
     Raises:
-        SpmlError: For another name.
+        SpmlError: For an unknown name.
     """
     one_of(name, BENCHMARKS, 'benchmark', '`spml data` lists them.')
     package = importlib.import_module('spml_nb.data.official')
@@ -175,14 +143,7 @@ def find(name: str) -> Benchmark:
 
 
 def inside(folder: Path, *candidates: str) -> Path:
-    """Find the first of several places that is there.
-
-    Args:
-        folder: Where to look.
-        *candidates: Paths below it.
-
-    Returns:
-        The place.
+    """Find the first of several paths below a folder that is there.
 
     Raises:
         SpmlError: If none is there, naming what was expected.
@@ -200,15 +161,12 @@ def reading(file: Path, read: Callable, form: str = ''):
     """Read a file, with the same error for whatever is wrong with it.
 
     Args:
-        file: The file, for the message.
+        file: For the message.
         read: Function without arguments that reads it.
         form: What it should be, such as ' as a MATLAB file'.
 
-    Returns:
-        What `read` returns.
-
     Raises:
-        SpmlError: If it cannot be read.
+        SpmlError: For any error of `read`.
     """
     try:
         return read()
@@ -217,47 +175,23 @@ def reading(file: Path, read: Callable, form: str = ''):
 
 
 def lines(file: Path) -> list[str]:
-    """Read the lines of a text file that are not blank.
-
-    Args:
-        file: A file in UTF-8.
-
-    Returns:
-        The lines, without blanks at their ends.
-
-    Raises:
-        SpmlError: If it cannot be read.
-    """
+    "Read the lines of a text file in UTF-8 that are not blank, without blanks at their ends."
     text = reading(file, lambda: Path(file).read_text(encoding='utf-8'))
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
 def read_json(file: Path, hook: Callable | None = None):
-    """Read a JSON file.
-
-    Args:
-        file: A file in UTF-8.
-        hook: Function that is given each object and returns what takes its place.
-
-    Returns:
-        Its content.
-
-    Raises:
-        SpmlError: If it cannot be read.
-    """
+    "Read a JSON file; `hook` is given each object and returns what takes its place."
     return reading(file, lambda: json.loads(file.read_text(encoding='utf-8'), object_hook=hook))
 
 
-def read_matlab(file: Path, key: str | None = None, squeeze: bool = False):
+def read_matlab(file: Path, key: str | None = None, squeeze: bool = False) -> np.ndarray:
     """Read one array of a MATLAB file.
 
     Args:
-        file: The file.
+        file: Of a version before 7.3.
         key: The array's name; unset, the only one there is.
         squeeze: Drop axes of length one.
-
-    Returns:
-        The array.
 
     Raises:
         SpmlError: If it cannot be read, or holds other arrays.
@@ -275,15 +209,10 @@ def read_matlab(file: Path, key: str | None = None, squeeze: bool = False):
     return content[key]
 
 
-def _fault(file):
-    "What is wrong with an image, '' if nothing is."
-    try:
-        with open_photo(file) as image:
-            image.draft('RGB', (1, 1))
-            image.load()
-    except Exception as error:
-        return f'{file.name} ({error or type(error).__name__})'  # Pillow's plugins raise many types
-    return ''
+def digest(listing: Listing) -> str:
+    "Take a checksum of names, classes, split and labels: 64 hexadecimal digits."
+    text = json.dumps([listing.images, listing.class_names, listing.split])
+    return hashlib.sha256(text.encode() + listing.labels.tobytes()).hexdigest()
 
 
 _COUNTED = {
@@ -295,7 +224,8 @@ _COUNTED = {
 
 
 def _counts(listing):
-    total, tests = len(listing.images), (listing.split or []).count('test')
+    total = len(listing.images)
+    tests = (listing.split or []).count('test')
     return {
         'images': total,
         'train': total - tests,
@@ -304,26 +234,8 @@ def _counts(listing):
     }
 
 
-def digest(listing: Listing) -> str:
-    """Take a checksum of names, classes, split and labels.
-
-    Args:
-        listing: What a reader gave.
-
-    Returns:
-        64 hexadecimal digits.
-    """
-    text = json.dumps([listing.images, listing.class_names, listing.split])
-    return hashlib.sha256(text.encode() + listing.labels.tobytes()).hexdigest()
-
-
 def verify(benchmark: Benchmark, listing: Listing, images: Path):
-    """Compare what was read with the protocol.
-
-    Args:
-        benchmark: Whose counts hold.
-        listing: What its reader gave.
-        images: Where it was read, for the message.
+    """Compare what was read below `images` with the protocol.
 
     Raises:
         SpmlError: For other counts, names or labels.
@@ -331,11 +243,11 @@ def verify(benchmark: Benchmark, listing: Listing, images: Path):
     Source:
         The counts of the papers.
     """
-    found = _counts(listing)
+    counts = _counts(listing)
     wrong = [
-        f'{found[what]:,} {_COUNTED[what]} (expected {count:,})'
+        f'{counts[what]:,} {_COUNTED[what]} (expected {count:,})'
         for what, count in benchmark.counts.items()
-        if found[what] != count
+        if counts[what] != count
     ]
     different = len(set(listing.images))
     if different != len(listing.images):
@@ -349,36 +261,38 @@ def verify(benchmark: Benchmark, listing: Listing, images: Path):
         )
 
 
+def _fault(file):
+    "What is wrong with an image, '' if nothing is."
+    try:
+        with open_photo(file) as image:
+            image.draft('RGB', (1, 1))
+            image.load()
+    except Exception as error:  # Pillow's plugins raise many types
+        return f'{file.name} ({error or type(error).__name__})'
+    return ''
+
+
 def _make_images(benchmark, listing, images, tell):
     "Make the photos small, if the set wants that, and decode every one."
-    tell(
-        f'{benchmark.name}: {"making small" if benchmark.small else "decoding"} '
-        f'{len(listing.images):,} images'
-    )
+    doing = 'making small' if benchmark.small else 'decoding'
+    tell(f'{benchmark.name}: {doing} {len(listing.images):,} images')
     if benchmark.small:
         shrink(listing, images, benchmark.small)
     with ThreadPoolExecutor() as pool:
-        bad = [
-            fault for fault in pool.map(_fault, (images / name for name in listing.images)) if fault
-        ]
-    if bad:
+        faults = list(pool.map(_fault, (images / name for name in listing.images)))
+    faults = [fault for fault in faults if fault]
+    if faults:
         raise SpmlError(
-            f'{benchmark.name}: {len(bad):,} images below {images} are missing or damaged: '
-            f'{listed(bad, 5)}. Remove the folder they are in and give the command again.'
+            f'{benchmark.name}: {len(faults):,} images below {images} are missing or damaged: '
+            f'{listed(faults, 5)}. Remove the folder they are in and give the command again.'
         )
 
 
-MOST_CELLS = 30_000_000
+MOST_CELLS = 30_000_000  # of labels.csv; a larger table becomes labels.npz
 
 
 def table_text(listing: Listing) -> str:
     """Write a `Listing` as the text of labels.csv.
-
-    Args:
-        listing: What the official files say.
-
-    Returns:
-        The text.
 
     Raises:
         SpmlError: For class names that the table cannot hold.
@@ -386,13 +300,12 @@ def table_text(listing: Listing) -> str:
     taken = sorted(set(RESERVED) & set(listing.class_names))
     if taken:
         raise SpmlError(f'classes named {listed(taken)} cannot be columns of labels.csv.')
-    cells = pd.DataFrame(
-        np.array(['0', '', '1'], object)[listing.labels + 1], columns=listing.class_names
-    )
-    cells.insert(0, 'image', listing.images)
+    cells = np.array(['0', '', '1'], object)[listing.labels + 1]
+    table = pd.DataFrame(cells, columns=listing.class_names)
+    table.insert(0, 'image', listing.images)
     if listing.split is not None:
-        cells.insert(1, 'split', listing.split)
-    return cells.to_csv(index=False, lineterminator='\n')
+        table.insert(1, 'split', listing.split)
+    return table.to_csv(index=False, lineterminator='\n')
 
 
 def _save_matrix(file, listing):
@@ -408,12 +321,13 @@ def _save_matrix(file, listing):
 
 def _load_matrix(file):
     try:
-        with np.load(file) as part:
-            images, split = (
-                part['images'].tobytes().decode().split('\n'),
-                part['split'].tolist() or None,
+        with np.load(file) as arrays:
+            return Listing(
+                arrays['images'].tobytes().decode().split('\n'),
+                arrays['labels'],
+                arrays['class_names'].tolist(),
+                arrays['split'].tolist() or None,
             )
-            return Listing(images, part['labels'], part['class_names'].tolist(), split)
     except Exception as error:  # zip, zlib, key, value
         raise SpmlError(
             f'{file} cannot be read: {error}. Remove it and give `spml data` again.'
@@ -428,9 +342,6 @@ def table(name: str, folder: Path, validation: str | None = None) -> Dataset:
         folder: With images/ and labels.csv or labels.npz.
         validation: 'drawn' or 'none'; as ready.json says if unset.
 
-    Returns:
-        The data set.
-
     Raises:
         SpmlError: If something is missing or malformed.
     """
@@ -438,33 +349,30 @@ def table(name: str, folder: Path, validation: str | None = None) -> Dataset:
     if file.is_file():
         data = assemble(name, _load_matrix(file), folder / 'images', file)
     else:
-        data = read_folder(
-            folder,
-            name,
-            f'data set {name!r} ({BENCHMARKS[name]}) is not ready; '
-            f'`spml data {name}` prepares it: ',
-            by_row=True,
+        expected = (
+            f'data set {name!r} ({BENCHMARKS[name]}) is not ready; `spml data {name}` prepares it: '
         )
-    none = (validation or fetch.read_note(folder / 'ready.json').get('validation')) == 'none'
-    return replace(data, split=np.where(data.split == 'val', 'train', data.split)) if none else data
+        data = read_folder(folder, name, expected, by_row=True)
+    validation = validation or fetch.read_note(folder / 'ready.json').get('validation')
+    if validation == 'none':
+        data = replace(data, split=np.where(data.split == 'val', 'train', data.split))
+    return data
 
 
 def _write_table(listing, folder):
     """Write the table unless it is there; one that differs, which may hold somebody's corrections,
     is never overwritten.
     """
-    large = listing.labels.size > MOST_CELLS
-    file = folder / ('labels.npz' if large else 'labels.csv')
-    if file.exists() and _same_table(file, listing):
-        return
-    if file.exists():
+    is_large = listing.labels.size > MOST_CELLS
+    file = folder / ('labels.npz' if is_large else 'labels.csv')
+    if not file.exists():
+        save_matrix = partial(_save_matrix, listing=listing)
+        write_atomically(file, save_matrix if is_large else table_text(listing))
+    elif not _same_table(file, listing):
         raise SpmlError(
             f'{file} differs from the official labels and is not overwritten. Move it away; if the '
             'changes are yours, move the folder away to train on it as your own.'
         )
-    write_atomically(
-        file, (lambda target: _save_matrix(target, listing)) if large else table_text(listing)
-    )
 
 
 def _same_table(file, listing):
@@ -474,36 +382,33 @@ def _same_table(file, listing):
 
 
 def folder_of(name: str, root: Path | None = None) -> Path:
-    """Say where a benchmark lies, or will lie.
-
-    Args:
-        name: One of `names()`.
-        root: The folder of data sets; the setting `data` if unset.
-
-    Returns:
-        Its folder, which need not exist.
-    """
+    "Where a benchmark lies or will lie: below `root`, the setting `data` if that is unset."
     return (settings.path('data') if root is None else first_there(places(root))) / name
 
 
-def _benchmark(given):
-    return given if isinstance(given, Benchmark) else find(given)
+def _as_benchmark(name):
+    return name if isinstance(name, Benchmark) else find(name)
 
 
-def _base(benchmark, folder):
-    return folder / ('originals' if benchmark.small else 'images')
-
-
-def _there(archive, base):
-    "Whether what an archive holds is unpacked."
+def _is_unpacked(archive, base):
     place = base / archive.place
     if not fetch.is_archive(archive.file):
         return (place / archive.file).is_file()
     return place.is_dir() and any(place.iterdir())
 
 
+def _absent(benchmark, folder):
+    "Archives that are needed and not unpacked."
+    base = benchmark.unpacked(folder)
+    return [
+        archive
+        for archive in benchmark.archives
+        if not archive.optional and not _is_unpacked(archive, base)
+    ]
+
+
 def check(name: str | Benchmark, root: Path | None = None) -> list[str]:
-    """Say what a benchmark lacks.
+    """Find what a benchmark lacks.
 
     Args:
         name: One of `names()`, or a Benchmark.
@@ -511,85 +416,61 @@ def check(name: str | Benchmark, root: Path | None = None) -> list[str]:
 
     Returns:
         Sentences, none if it is ready.
-
-    Raises:
-        SpmlError: For an unknown name.
     """
-    benchmark = _benchmark(name)
+    benchmark = _as_benchmark(name)
     folder = folder_of(benchmark.name, root)
     ready = fetch.read_note(folder / 'ready.json')
-    missing = [
-        _missing(archive, folder)
-        for archive in benchmark.archives
-        if not (
-            archive.optional
-            or (ready and benchmark.small)
-            or _there(archive, _base(benchmark, folder))
-        )
-    ]
+    missing = []
+    if not (ready and benchmark.small):
+        missing += [_missing(archive, folder) for archive in _absent(benchmark, folder)]
     if not ready:
         missing.append(f'{folder} has not been verified: give `spml data {benchmark.name}`.')
     if missing:
         return missing
     try:
-        same = table(benchmark.name, folder).fingerprint == ready.get('fingerprint')
+        fingerprint = table(benchmark.name, folder).fingerprint
     except SpmlError as error:
         return [str(error)]
-    return (
-        []
-        if same
-        else [
-            f'images or table in {folder} have changed since they were verified. Give `spml data '
-            f'{benchmark.name}`.'
-        ]
-    )
+    if fingerprint == ready.get('fingerprint'):
+        return []
+    return [
+        f'images or table in {folder} have changed since they were verified. Give `spml data '
+        f'{benchmark.name}`.'
+    ]
 
 
 def _missing(archive, folder):
     file = folder / 'downloads' / archive.file
-    about = f' ({fetch.in_words(archive.bytes)})' if archive.bytes else ''
+    size = f' ({fetch.in_words(archive.bytes)})' if archive.bytes else ''
     if file.is_file():
         return f'{archive.file} is there, but not unpacked.'
-    if part := fetch.size_of(file.with_name(file.name + '.part')):
-        return f'{archive.file}{about} is half there: {fetch.in_words(part)}.'
+    if arrived := fetch.size_of(file.with_name(file.name + '.part')):
+        return f'{archive.file}{size} is half there: {fetch.in_words(arrived)}.'
     remedy = f'from {archive.urls[0]}' if archive.urls else f'put it into {file.parent}'
-    return f'{archive.file}{about} is not there; {remedy}.'
-
-
-def _help(benchmark, folder):
-    return benchmark.instructions.format(downloads=folder / 'downloads', images=folder / 'images')
+    return f'{archive.file}{size} is not there; {remedy}.'
 
 
 def _refuse_early(benchmark, folder, tell):
     """Before gigabytes are fetched: files that only a person can bring, what somebody made, and the
     terms of use.
     """
-    base = _base(benchmark, folder)
-    absent = [
-        archive for archive in benchmark.archives if not (archive.optional or _there(archive, base))
-    ]
+    absent = _absent(benchmark, folder)
     by_hand = [
         archive.file
         for archive in absent
-        if not (archive.urls or (folder / 'downloads' / archive.file).is_file())
+        if not archive.urls and not (folder / 'downloads' / archive.file).is_file()
     ]
     if by_hand:
         raise SpmlError(
-            f'{benchmark.name}: {listed(by_hand)} must be brought by hand. '
-            f'{_help(benchmark, folder)}'
+            f'{benchmark.name}: {listed(by_hand)} must be brought by hand. {benchmark.help(folder)}'
         )
-    own = (
-        folder / 'labels.csv',
-        *([folder / 'images'] if benchmark.small and not base.is_dir() else []),
-    )
-    strange = (
-        [file for file in own if file.exists()]
-        if absent and not (folder / 'ready.json').exists()
-        else []
-    )
-    if strange:
+    ours = [folder / 'labels.csv']
+    if benchmark.small and not benchmark.unpacked(folder).is_dir():
+        ours.append(folder / 'images')
+    foreign = [file for file in ours if file.exists()]
+    if foreign and absent and not (folder / 'ready.json').exists():
         raise SpmlError(
-            f'{strange[0]} was not written by this command, and it is not overwritten. Use it '
+            f'{foreign[0]} was not written by this command, and it is not overwritten. Use it '
             f'as it is, or move {folder} away.'
         )
     sources = dict.fromkeys(archive.urls[0].rsplit('/', 1)[0] for archive in absent if archive.urls)
@@ -601,24 +482,28 @@ def _refuse_early(benchmark, folder, tell):
 
 def _bring(archive, benchmark, folder, mirror, tell):
     "One archive from its address to where it is unpacked."
-    if _there(archive, base := _base(benchmark, folder)):
+    base = benchmark.unpacked(folder)
+    if _is_unpacked(archive, base):
         return
-    file, place = folder / 'downloads' / archive.file, base / archive.place
+    file = folder / 'downloads' / archive.file
     if archive.optional and not archive.urls and not file.is_file():
         return
+    place = base / archive.place
     packed = fetch.is_archive(archive.file)
     if not (packed or benchmark.small or file.is_file()):
         file = place / archive.file
-    urls = [
-        *_nearby(archive, folder),
-        *fetch.mirrored(archive.urls, f'{benchmark.name}/{archive.file}', mirror),
-    ]
+    official = fetch.mirrored(archive.urls, f'{benchmark.name}/{archive.file}', mirror)
     try:
         fetch.download(
-            urls, file, md5=archive.md5, sha256=archive.sha256, bytes=archive.bytes, tell=tell
+            [*_nearby(archive, folder), *official],
+            file,
+            md5=archive.md5,
+            sha256=archive.sha256,
+            bytes=archive.bytes,
+            tell=tell,
         )
     except SpmlError as error:
-        raise SpmlError(f'{error} {_help(benchmark, folder)}'.rstrip()) from error.__cause__
+        raise SpmlError(f'{error} {benchmark.help(folder)}'.rstrip()) from error.__cause__
     try:
         if packed:
             fetch.unpack(file, place, tell)
@@ -663,10 +548,9 @@ def prepare(
     Raises:
         SpmlError: For whatever is missing, damaged, or not as the protocol says.
     """
-    benchmark = _benchmark(name)
+    benchmark = _as_benchmark(name)
     folder = folder_of(benchmark.name, root)
-    images, base = folder / 'images', _base(benchmark, folder)
-    with alone(folder, tell):
+    with hold_lock(folder, tell):
         if not check(benchmark, folder.parent):
             tell(f'{benchmark.name} is ready: {folder}')
             return folder
@@ -674,22 +558,20 @@ def prepare(
         for archive in benchmark.archives:
             _bring(archive, benchmark, folder, mirror, tell)
         tell(f'{benchmark.name}: reading the official files')
+        base = benchmark.unpacked(folder)
         listing = benchmark.read(base)
         verify(benchmark, listing, base)
-        _make_images(benchmark, listing, images, tell)
+        _make_images(benchmark, listing, folder / 'images', tell)
         _write_table(listing, folder)
         data = table(benchmark.name, folder, benchmark.validation)
-        archives = {
-            archive.file: fetch.read_note(base / archive.place / fetch.MARK).get('sha256')
-            for archive in benchmark.archives
-        }
+        marks = {archive.file: base / archive.place / fetch.MARK for archive in benchmark.archives}
         note = {
             'name': benchmark.name,
             'version': benchmark.version,
             'validation': benchmark.validation,
             'fingerprint': data.fingerprint,
             **_counts(listing),
-            'archives': archives,
+            'archives': {file: fetch.read_note(mark).get('sha256') for file, mark in marks.items()},
         }
         write_atomically(folder / 'ready.json', json.dumps(note, indent=1))
         if benchmark.small:
@@ -699,29 +581,22 @@ def prepare(
 
 
 def overview(root: Path | None = None) -> str:
-    """List all benchmarks: name, title, size of the download, and whether it is ready.
-
-    Args:
-        root: The folder of data sets; the setting `data` if unset.
-
-    Returns:
-        One line per benchmark.
-    """
+    "List all benchmarks, a line each: name, title, size of the download, and whether it is ready."
     rows = []
-    for benchmark in map(find, names()):
+    for benchmark in map(find, BENCHMARKS):
         size = sum(archive.bytes or 0 for archive in benchmark.archives)
-        by_hand = any(not archive.urls and not archive.optional for archive in benchmark.archives)
+        sources = [fetch.in_words(size)] if size else []
+        if any(not archive.urls and not archive.optional for archive in benchmark.archives):
+            sources.append('by hand')
         ready = (folder_of(benchmark.name, root) / 'ready.json').is_file()
         rows.append(
-            (
-                benchmark.name,
-                BENCHMARKS[benchmark.name],
-                ', '.join([fetch.in_words(size)] * bool(size) + ['by hand'] * by_hand),
-                'ready' if ready else 'not there',
-            )
+            {
+                'name': benchmark.name,
+                'title': BENCHMARKS[benchmark.name],
+                'download': ', '.join(sources),
+                'state': 'ready' if ready else 'not there',
+            }
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return '\n'.join(
-        '  '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+    table = pd.DataFrame(rows)
+    padded = table.apply(lambda cells: cells.str.ljust(cells.str.len().max()))
+    return '\n'.join('  '.join(row).rstrip() for row in padded.to_numpy())

@@ -9,12 +9,15 @@ from PIL import Image
 
 from ...base.errors import SpmlError
 from .. import fetch
-from ..folder import Listing, open_photo
+from ..folder import Listing
+from ..photos import open_photo
+
+QUALITY = 76  # of the JPEGs
 
 
 @dataclass(frozen=True)
 class Small:
-    """To what size photos are made.
+    """The size that photos are made.
 
     Args:
         side: Pixels of the shorter side, if it is longer than that.
@@ -25,22 +28,11 @@ class Small:
     square: bool = False
 
     def size(self, width: int, height: int) -> tuple[int, int]:
-        """Tell the size that a photo gets.
-
-        Args:
-            width: In pixels, of the photo or of its box.
-            height: The same.
-
-        Returns:
-            New width and height.
-        """
+        "The new width and height of a photo, or of its box."
         if self.square:
             return self.side, self.side
         factor = min(1, self.side / min(width, height))
         return round(factor * width), round(factor * height)
-
-
-QUALITY = 76  # of the JPEGs
 
 
 def shrink(listing: Listing, folder: Path, small: Small):
@@ -70,6 +62,6 @@ def shrink(listing: Listing, folder: Path, small: Small):
         photo.save(temporary / name, 'JPEG', quality=QUALITY)
 
     shutil.rmtree(folder, ignore_errors=True)
-    with fetch.whole(folder) as temporary, ThreadPoolExecutor() as pool:
+    with fetch.filling(folder) as temporary, ThreadPoolExecutor() as pool:
         for _ in pool.map(make, listing.images, listing.originals):
             pass

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.official.nus import NUS, read_nus
+from spml_nb.data.official.nus import read_nus
 from spml_nb.data.official.registry import find, prepare
 
 pytestmark = pytest.mark.filterwarnings(
@@ -21,7 +21,7 @@ def test_from_the_official_files_to_a_dataset(goes_round, name):
 def test_the_versions_of_nus_have_their_own_name_and_size():
     assert [
         (name, find(name).version, find(name).counts['train'], find(name).counts['test'])
-        for name in NUS
+        for name in ('nus', 'nus-official', 'nus-labelled')
     ] == [
         ('nus', 'recrawled', 150_000, 60_260),
         ('nus-official', 'official', 161_789, 107_859),

@@ -108,7 +108,9 @@ def ours_and_theirs(images, labels):
                 'stanford_cars/devkit': 'car_devkit/devkit',
                 'stanford_cars/cars_train': 'cars_train/cars_train',
                 'stanford_cars/cars_test': 'cars_test/cars_test',
-                'stanford_cars/cars_test_annos_withlabels.mat': 'annotations/cars_test_annos_withlabels.mat',
+                'stanford_cars/cars_test_annos_withlabels.mat': (
+                    'annotations/cars_test_annos_withlabels.mat'
+                ),
             },
             {'train': 'train', 'test': 'test'},
         ),

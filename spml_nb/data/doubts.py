@@ -1,0 +1,155 @@
+"""What a table of photos says and probably does not mean."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+
+from .dataset import PARTS, Dataset, listed
+from .folder import photos_below
+
+OFTEN = 5  # images that make a name the usual one beside a name that stands once
+PLACEHOLDERS = {'nan', 'none', 'null', 'n/a', 'na', 'unknown', 'unlabelled', 'unlabeled', '?', '-'}
+_BETWEEN = ' *[,;/+&] *| and | und '  # what people write between two names
+
+
+def doubts(data: Dataset, folder: Path) -> list[str]:
+    """Find what a table says and probably does not mean.
+
+    Args:
+        data: As from `read_folder`.
+        folder: The folder images/.
+
+    Returns:
+        Sentences, each with a remedy.
+    """
+    checks = (
+        _without_row(data, folder),
+        _without_label(data, folder),
+        _every_photo_one_label(data),
+        _parts_without_label(data),
+        _twins(data),
+        _misspelt(data),
+        _joined(data),
+        _placeholders(data),
+        _constant_classes(data),
+    )
+    return [f'{data.name}: {text}' for check in checks for text in check]
+
+
+def _without_row(data, folder) -> Iterator[str]:
+    there = dict.fromkeys(photos_below(folder))
+    for path in data.images:
+        there.pop(path.relative_to(folder).as_posix(), None)
+    if there:
+        yield (
+            f'labels.csv has no row for {len(there):,} photos of images/, which are not used: '
+            f'{listed(there)}. Add rows, or move the photos away.'
+        )
+
+
+def _without_label(data, folder):
+    names = np.array([path.relative_to(folder).as_posix() for path in data.images])
+    meanings = {-1: 'so that every class counts as absent', 0: 'and nothing is known'}
+    for value, meaning in meanings.items():
+        rows = (data.labels == value).all(1)
+        if rows.any():
+            yield (
+                f'photos with no label, {meaning}: {rows.sum():,} of {len(data):,}, '
+                f'{listed(names[rows])}. Fill in their cells, or remove their rows if nobody has '
+                'looked at them.'
+            )
+
+
+def _every_photo_one_label(data):
+    is_complete = data.labels.all()
+    if min(data.labels.shape) > 1 and is_complete and ((data.labels > 0).sum(1) == 1).all():
+        yield (
+            'every photo has exactly one label, so that all other classes count as absent. If '
+            'only one of its labels was written down, name the column `positives`, or in a matrix '
+            'leave the other cells empty; if a photo never has more than one, nothing has to be '
+            'done.'
+        )
+
+
+def _parts_without_label(data):
+    for part in PARTS:
+        rows = data.rows(part)
+        if len(rows) and not (data.labels[rows] > 0).any():
+            yield (
+                f'no photo of the part {part} has a label. Give it some, or mark other rows {part}.'
+            )
+
+
+def _placeholders(data):
+    names = [name for name in data.class_names if name.casefold() in PLACEHOLDERS]
+    if names:
+        yield (
+            f'{listed(map(repr, names))} counts as a class. Leave the cell empty, or exclude it: '
+            '-p exclude.'
+        )
+
+
+def _constant_classes(data):
+    if len(data.class_names) == 1:
+        yield 'there is one class. Methods compare classes: give two or more.'
+    everywhere = [name for name, n in _counts(data).items() if n == len(data) > 1]
+    if everywhere:
+        yield (
+            f'every photo has {listed(map(repr, everywhere))}: nothing can be learned there. '
+            'Exclude it: -p exclude.'
+        )
+
+
+def _counts(data):
+    "{class: how many photos have it}."
+    return dict(zip(data.class_names, (data.labels > 0).sum(0).tolist(), strict=True))
+
+
+def _twins(data):
+    spellings = defaultdict(list)
+    for name in data.class_names:
+        spellings[re.sub(r'[\s_-]+', '', name).casefold() or name].append(name)
+    twins = [' and '.join(map(repr, names)) for names in spellings.values() if len(names) > 1]
+    if twins:
+        yield (
+            f'classes that differ in capitals, blanks or hyphens alone: {listed(twins)}. Write '
+            'each class one way.'
+        )
+
+
+def _misspelt(data):
+    counts = _counts(data)
+    usual = [name for name, n in counts.items() if n >= OFTEN]
+    once = [name for name, n in counts.items() if n == 1]
+    near = []
+    for name in once[:300]:  # more would take seconds at every start
+        # size 3 is not size 4 misspelt
+        others = [u for u in usual if re.sub(r'\d', '', u) != re.sub(r'\d', '', name)]
+        for match in get_close_matches(name, others, 1, 0.8):
+            near.append(f'{name!r} (did you mean {match}?)')
+    if near:
+        yield (
+            f'names that stand once beside a near one that stands often: {listed(near)}. Mend the '
+            'table if so.'
+        )
+
+
+def _joined(data):
+    names = set(data.class_names)
+    by_sign, by_blank = [], []
+    for name in data.class_names:
+        pieces = re.split(_BETWEEN, name)
+        words = name.split()
+        if len(pieces) > 1 and all(pieces) and names.intersection(pieces):
+            by_sign.append(repr(name))
+        if len(words) > 1 and names.issuperset(words):
+            by_blank.append(repr(name))
+    if by_sign or by_blank:
+        yield (
+            f'classes that are made of others: {listed(by_sign + by_blank)}. Write `|` between '
+            'names.'
+        )
