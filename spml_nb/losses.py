@@ -135,13 +135,10 @@ _all_ = [
 # %% ../nbs/losses.ipynb #ca02e7fd
 def __getattr__(name: str):
     "A loss of any notebook in nbs/methods that is not listed above."
-    known = (
-        m.name
-        for m in iter_modules(methods.__path__)
-        if name.endswith('_loss') and m.name != 'core'
-    )
-    for module in known:
-        found = getattr(import_module(f'{methods.__name__}.{module}'), name, None)
-        if found is not None:
-            return found
+    if name.endswith('_loss'):
+        for info in iter_modules(methods.__path__):
+            module = import_module(f'{methods.__name__}.{info.name}')
+            loss = getattr(module, name, None)
+            if loss is not None and info.name != 'core':
+                return loss
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

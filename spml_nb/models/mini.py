@@ -1,4 +1,6 @@
-"""ImageNet's stand-in for the miniatures: a residual network of 170,000 parameters whose weights are in the package."""
+"""ImageNet's stand-in for the miniatures: a residual network of 170,000 parameters, whose weights
+are in the package.
+"""
 
 from importlib.resources import files
 from pathlib import Path
@@ -9,14 +11,10 @@ from torch import nn
 class _Block(nn.Module):
     def __init__(self, inputs, outputs, stride):
         super().__init__()
-        self.conv1, self.norm1 = (
-            nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
-            nn.BatchNorm2d(outputs),
-        )
-        self.conv2, self.norm2 = (
-            nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False),
-            nn.BatchNorm2d(outputs),
-        )
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs)
         self.short = nn.Sequential(
             nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
         )
@@ -35,7 +33,9 @@ class MiniNet(nn.Module):
     Source: residual blocks of He et al. 2016; the sizes are a choice.
     """
 
-    feature_dim, mean, std = 96, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
+    feature_dim = 96
+    mean = (0.5, 0.5, 0.5)
+    std = (0.25, 0.25, 0.25)
 
     def __init__(self):
         super().__init__()

@@ -31,23 +31,26 @@ def stages(net: nn.Module) -> list[list[str]]:
         For each stage the names of its modules; the first is the stem (ResNet: [conv1, bn1],
         [layer1], … [layer4]).
     """
-    parts = []
+    modules = {}
     for name, child in net.named_children():
-        inside = (
-            [(f'{name}.{k}', m) for k, m in child.named_children()]
-            if name in _CONTAINERS
-            else [(name, child)]
-        )
-        parts += [(k, m) for k, m in inside if next(m.parameters(), None) is not None]
+        if name in _CONTAINERS:
+            modules |= {f'{name}.{k}': m for k, m in child.named_children()}
+        else:
+            modules[name] = child
     groups = [[]]
-    for name, module in parts:
-        if not groups[-1] or all(
-            next(child.parameters(), None) is None for child in module.children()
-        ):
-            groups[-1].append(name)  # a leaf
+    for name, module in modules.items():
+        if not _has_parameters(module):
+            continue
+        leaf = not any(map(_has_parameters, module.children()))
+        if leaf or not groups[-1]:
+            groups[-1].append(name)
         else:
             groups.append([name])
     return groups
+
+
+def _has_parameters(module: nn.Module) -> bool:
+    return next(module.parameters(), None) is not None
 
 
 # %% ../../nbs/models/model.ipynb #517b9d31
@@ -78,13 +81,14 @@ class Model(nn.Module):
         frozen_stages: int = 0,
     ):
         super().__init__()
-        self.backbone, self.head, self.normalise = backbone.net, head, normalise
-        self.feature_dim, self.embedding_dim = backbone.feature_dim, head.embedding_dim
+        self.backbone = backbone.net
+        self.head = head
+        self.normalise = normalise
+        self.feature_dim = backbone.feature_dim
+        self.embedding_dim = head.embedding_dim
         self.num_classes = head.weight.shape[0]
-        mean, std = (
-            torch.tensor(v, dtype=torch.float32)[:, None, None]
-            for v in (backbone.mean, backbone.std)
-        )
+        mean = torch.tensor(backbone.mean, dtype=torch.float32)[:, None, None]
+        std = torch.tensor(backbone.std, dtype=torch.float32)[:, None, None]
         self.register_buffer('scale', 1 / std, persistent=False)
         self.register_buffer('shift', -mean / std, persistent=False)
         self.fixed = self._freeze(freeze_batchnorm, frozen_stages)
@@ -105,11 +109,8 @@ class Model(nn.Module):
             )
         fixed = [name for group in groups[: int(frozen_stages)] for name in group]
         if freeze_batchnorm:
-            fixed += [
-                k
-                for k, m in self.backbone.named_modules()
-                if isinstance(m, nn.modules.batchnorm._BatchNorm)
-            ]
+            norms = nn.modules.batchnorm._BatchNorm
+            fixed += [k for k, m in self.backbone.named_modules() if isinstance(m, norms)]
         for name in fixed:
             self.backbone.get_submodule(name).requires_grad_(False)
         if frozen_stages:  # class tokens and position embeddings belong to the stem
@@ -133,13 +134,11 @@ class Model(nn.Module):
                 f'images are {tuple(images.shape)} {images.dtype}; expected (B, 3, H, W) floats in '
                 '[0, 1]: divide uint8 by 255.'
             )
-        images = images.to(
-            self.scale.dtype
-        )  # numpy's are float64, and the network may be of half precision
-        return feature_map(
-            self.backbone,
-            torch.addcmul(self.shift, images, self.scale) if self.normalise else images,
-        )
+        # numpy's are float64, and the network may be of half precision
+        images = images.to(self.scale.dtype)
+        if self.normalise:
+            images = torch.addcmul(self.shift, images, self.scale)
+        return feature_map(self.backbone, images)
 
     def pool(self, features: Tensor) -> Tensor:
         "What the head takes of (B, D, h, w) features: their mean (B, D), or themselves."
@@ -160,7 +159,6 @@ class Model(nn.Module):
         return [p for name, p in self.backbone.named_parameters() if name not in self.frozen]
 
 
-# %% ../../nbs/models/model.ipynb #9f478fa9
 def create(
     backbone: str,
     num_classes: int,
@@ -226,12 +224,9 @@ def class_activation(model: Model, images: Tensor, class_index: int | Tensor) ->
 
     Source: Selvaraju et al., ICCV 2017; used in OPML, Fig. 7.
     """
-    index, shapes = torch.as_tensor(class_index, device=images.device), ((), (1,), images.shape[:1])
-    if (
-        index.is_floating_point()
-        or index.shape not in shapes
-        or ((index < 0) | (index >= model.num_classes)).any()
-    ):
+    index = torch.as_tensor(class_index, device=images.device)
+    fits = index.shape in ((), (1,), images.shape[:1]) and not index.is_floating_point()
+    if not fits or not ((index >= 0) & (index < model.num_classes)).all():
         raise SpmlError(
             f'class_index is {class_index!r}; give a whole number for all {len(images)} images or '
             f'for each: this model has the classes 0 to {model.num_classes - 1}.'
@@ -243,9 +238,8 @@ def class_activation(model: Model, images: Tensor, class_index: int | Tensor) ->
             maps = model.feature_map(images)
         maps.requires_grad_()
         with torch.enable_grad():
-            score = (
-                model.head(model.pool(maps)).logits[torch.arange(len(images)), index.long()].sum()
-            )
+            logits = model.head(model.pool(maps)).logits
+            score = logits[torch.arange(len(images)), index.long()].sum()
         alpha = torch.autograd.grad(score, maps)[0].mean((2, 3), keepdim=True)
     finally:
         model.train(training)
@@ -271,9 +265,8 @@ def attention_maps(model: Model, images: Tensor) -> Tensor:
     """
     if not isinstance(model.head, LabelWiseHead):
         raise SpmlError(
-            f"{type(model.head).__name__} has no attention; create the model with "
-            "head='labelwise', "
-            'or use class_activation.'
+            f'{type(model.head).__name__} has no attention; create the model with '
+            "head='labelwise', or use class_activation."
         )
     training = model.training
     model.eval()

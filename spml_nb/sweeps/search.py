@@ -15,64 +15,12 @@ from ..base import files, settings
 from ..base.errors import SpmlError, one_of
 from ..data import loading
 from ..data.dataset import listed
-from ..methods.core import Choice, LogUniform, Uniform, find, names
+from ..methods.core import Choice, LogUniform, Uniform, find, names  # noqa: F401 (public here)
 from ..runs import record as runs_record
 from ..runs.config import CHOICES, HEADS, Config
 from .queue import finished, key, staged
 
 SEARCH_SEED = 1000  # of observed labels and training in every search, never of a final run
-
-_TWO_WAY = {'T_pos': LogUniform(0.5, 8), 'T_neg': LogUniform(0.5, 4)}
-_HML = {'scale': LogUniform(5, 80), 'margin': Uniform(0, 0.6)}
-_OPML = {'alpha': Uniform(0.1, 0.9), 'beta': Uniform(0.1, 0.9)}
-_LARGE_LOSS = {'delta': LogUniform(3e-4, 2e-2)}
-_BOOSTLU = {**_LARGE_LOSS, 'alpha': LogUniform(1, 20)}
-_FOCUS = {'margin': Uniform(0, 2), 'gamma': Uniform(0.5, 4)}  # of Hill and SPLC
-_DELTA = Choice((0.5, 0.6, 0.7, 0.8, 0.9))  # LAC's thresholds
-
-SPACE = {
-    'asl': {'gamma_neg': Uniform(1, 4), 'margin': Uniform(0, 0.2)},
-    'boostlu_llcp': _BOOSTLU,
-    'boostlu_llct': _BOOSTLU,
-    'boostlu_llr': _BOOSTLU,
-    'crisp': {'weight': LogUniform(0.1, 10)},
-    'dw': {'negative_weight': LogUniform(5e-3, 0.5)},
-    'em': {'alpha': LogUniform(5e-3, 0.5)},
-    'em_apl': {'alpha': LogUniform(5e-3, 0.5), 'beta': LogUniform(0.02, 1)},
-    'entmin': {'weight': LogUniform(5e-3, 1)},
-    'focal': {'gamma': Uniform(0.5, 4), 'alpha': Uniform(0.25, 0.9)},
-    'gr': {'w': Choice(([0, 2], [0, 5], [0, 10])), 'b': Choice(([-2, -2], [-2, -5], [-2, -8]))},
-    'hill': {'lam': Uniform(1, 2), **_FOCUS},
-    'hml': {**_HML, 'adaptive_lr': LogUniform(1e-3, 0.1)},
-    'hml_fixed': _HML,
-    'joint': {'T_pos': LogUniform(0.5, 8)},
-    'l1': {'weight': LogUniform(1e-9, 1e-4)},
-    'l2': {'weight': LogUniform(1e-8, 1e-3)},
-    'lac': {
-        'threshold': _DELTA,
-        'stage2_threshold': _DELTA,
-        'temperature': Choice((0.1, 0.5, 1.0, 1.5, 2.0)),
-    },
-    'lac_plc': {'threshold': _DELTA},
-    'llcp': _LARGE_LOSS,
-    'llct': _LARGE_LOSS,
-    'llr': _LARGE_LOSS,
-    'ls': {'smoothing': LogUniform(0.01, 0.4)},
-    'multi_similarity': {'T_pos': LogUniform(0.5, 8)},
-    'nls': {'smoothing': LogUniform(0.01, 0.6)},
-    'opml': _OPML,
-    'opml_sp': {
-        **_OPML,
-        'rank_weight': LogUniform(1e-6, 0.1),
-        'gamma': LogUniform(1, 16),
-        'ratio': LogUniform(0.01, 0.2),
-    },
-    'role': {'estimate_lr': LogUniform(1, 100)},
-    'splc': {'threshold': Uniform(0.5, 0.9), **_FOCUS},
-    'two_way': _TWO_WAY,
-    'two_way_class': _TWO_WAY,
-    'two_way_sample': _TWO_WAY,
-}
 
 
 def space(loss: str) -> dict:
@@ -82,12 +30,12 @@ def space(loss: str) -> dict:
         loss: a registered method.
 
     Returns:
-        {hyper-parameter: distribution}, from `SPACE` or as registered.
+        {hyper-parameter: distribution}, as registered beside the loss.
 
     Raises:
         SpmlError: for an unknown method.
     """
-    return SPACE.get(loss) or find(loss).search
+    return find(loss).search
 
 
 def drawn(loss: str, k: int) -> dict:

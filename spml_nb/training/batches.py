@@ -1,4 +1,6 @@
-"""Where a batch comes from: the photos themselves, or features computed once by a frozen backbone."""
+"""Where a batch comes from: the photos themselves, or features computed once by a frozen
+backbone.
+"""
 
 import contextlib
 import hashlib
@@ -19,21 +21,11 @@ from ..runs.config import VIEW_SETS, Config
 
 
 def onto(values: np.ndarray | Tensor, device: torch.device) -> Tensor:
-    """Copy from the CPU to a device without waiting for what the device still has to do.
-
-    Args:
-        values: any array or tensor of the CPU.
-        device: any.
-
-    Returns:
-        A tensor of the same shape and type.
-    """
+    """Copy from the CPU to a device without waiting for what the device still has to do."""
     values = torch.as_tensor(values)
-    return (
-        values.pin_memory().to(device, non_blocking=True)
-        if device.type == 'cuda'
-        else values.to(device)
-    )
+    if device.type == 'cuda':
+        values = values.pin_memory()
+    return values.to(device, non_blocking=device.type == 'cuda')
 
 
 def has_room(size: int, device: torch.device) -> bool:
@@ -48,10 +40,10 @@ def has_room(size: int, device: torch.device) -> bool:
     """
     if device.type != 'cuda':
         return False
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(
-        device
-    )  # by earlier runs of this process
-    return size <= (torch.cuda.mem_get_info(device)[0] + kept) // 2
+    free, _ = torch.cuda.mem_get_info(device)
+    # what earlier runs of this process have left with torch's allocator
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return size <= (free + cached) // 2
 
 
 class ImageSource:
@@ -65,7 +57,9 @@ class ImageSource:
     """
 
     def __init__(self, store: np.ndarray, names: dict[str, str], device: torch.device):
-        self.store, self.names, self.device = store, names, device
+        self.store = store
+        self.names = names
+        self.device = device
         self.views = {role: views.view(name) for role, name in names.items()}
 
     @cached_property
@@ -73,16 +67,19 @@ class ImageSource:
         """All images on the device; only looked for when a batch is asked for, as kept features may
         be all that is.
         """
-        there = isinstance(self.store, np.ndarray) and has_room(self.store.nbytes, self.device)
-        return torch.tensor(self.store, device=self.device) if there else None
+        if isinstance(self.store, np.ndarray) and has_room(self.store.nbytes, self.device):
+            return torch.tensor(self.store, device=self.device)
+        return None
 
     def batch(self, rows: np.ndarray, role: str) -> Tensor:
         """(B, 3, S, S) float32 in [0, 1] for (B,) row numbers of the data set and the role of a
         view.
         """
         if self.resident is None:
-            return self.views[role](images.batch(self.store, rows, self.device))
-        return self.views[role](self.resident[onto(rows, self.device)].permute(0, 3, 1, 2))
+            pixels = images.batch(self.store, rows, self.device)
+        else:
+            pixels = self.resident[onto(rows, self.device)].permute(0, 3, 1, 2)
+        return self.views[role](pixels)
 
 
 class CropSource(ImageSource):
@@ -188,13 +185,15 @@ def extract(
         meet.
     """
     model.eval()
-    parts = []
+    batches = []
     for start in progress.bar(range(0, len(rows), batch_size), what=f'features ({role})'):
-        out = model.features(source.batch(rows[start : start + batch_size], role))
-        parts.append(
-            (out.half().permute(0, 2, 3, 1) if out.ndim == 4 else out.float()).cpu().numpy()
-        )
-    return np.concatenate(parts)
+        features = model.features(source.batch(rows[start : start + batch_size], role))
+        if features.ndim == 4:
+            features = features.half().permute(0, 2, 3, 1)
+        else:
+            features = features.float()
+        batches.append(features.cpu().numpy())
+    return np.concatenate(batches)
 
 
 def cached_features(
@@ -215,30 +214,29 @@ def cached_features(
     """
     rows_key = hashlib.sha256(rows.tobytes()).hexdigest()
     text = f'{VERSION}-{key}-{model.head.needs}-{role}-{source.names[role]}-{draw}-{rows_key}'
-    file = (
-        settings.path('cache')
-        / 'features'
-        / f'{hashlib.sha256(text.encode()).hexdigest()[:20]}.npy'
-    )
-    if _opened(file, len(rows)) is None:
-        with hold_lock(
-            file
-        ):  # a second process waits for the features instead of computing them as well
-            if _opened(file, len(rows)) is None:
-                _keep(file, model, source, rows, role, draw)
-    return np.load(file, mmap_mode='r')
+    name = hashlib.sha256(text.encode()).hexdigest()[:20]
+    file = settings.path('cache') / 'features' / f'{name}.npy'
+    features = _opened(file, len(rows))
+    if features is None:
+        # a second process waits for the features instead of computing them as well
+        with hold_lock(file):
+            features = _opened(file, len(rows))
+            if features is None:
+                _write_features(file, model, source, rows, role, draw)
+                features = np.load(file, mmap_mode='r')
+    return features
 
 
-def _opened(file, n):
+def _opened(file: Path, n: int) -> np.ndarray | None:
     "The memory map, or None where there is no file, or one that does not hold what was written."
     if not file.exists():
         return None
     try:
         features = np.load(file, mmap_mode='r')
+        if _matches_checksum(features, file, n):
+            return features
     except Exception:
-        features = None  # a header whose damage raises one of a dozen types
-    if features is not None and _is_whole(features, file, n):
-        return features
+        pass  # a header whose damage raises one of a dozen types
     warn(
         f'{file} does not hold the features that were written there, so they are computed again. '
         'If this happens often, check the disk of the cache.'
@@ -246,7 +244,7 @@ def _opened(file, n):
     return None
 
 
-def _is_whole(features, file, n):
+def _matches_checksum(features: np.ndarray, file: Path, n: int) -> bool:
     if not isinstance(features, np.memmap) or len(features) != n:
         return False
     if (features.ndim, features.dtype) not in ((2, np.float32), (4, np.float16)):
@@ -256,11 +254,11 @@ def _is_whole(features, file, n):
         return handle.read() in (b'', _checksum(features))  # older versions wrote no checksum
 
 
-def _checksum(features):
+def _checksum(features: np.ndarray) -> bytes:
     return zlib.crc32(features).to_bytes(4, 'little')
 
 
-def _keep(file, model, source, rows, role, draw):
+def _write_features(file, model, source, rows, role, draw):
     remove_leftovers(file.parent)
     with torch.random.fork_rng():
         torch.manual_seed(1000 + draw)
@@ -301,15 +299,18 @@ class FeatureSource:
         """Vectors live on the device, and maps too if it is a GPU that has room; else these stay
         memory-mapped.
         """
-        there = features.ndim == 2 or has_room(features.nbytes, self.device)
-        return torch.tensor(features, device=self.device) if there else features
+        if features.ndim == 2 or has_room(features.nbytes, self.device):
+            return torch.tensor(features, device=self.device)
+        return features
 
     def _take(self, features, index: np.ndarray) -> Tensor:
-        there = isinstance(features, Tensor)
-        taken = features[onto(index, self.device)] if there else onto(features[index], self.device)
-        return (
-            taken if taken.ndim == 2 else taken.permute(0, 3, 1, 2).float()
-        )  # which keeps channels last
+        if isinstance(features, Tensor):
+            batch = features[onto(index, self.device)]
+        else:
+            batch = onto(features[index], self.device)
+        if batch.ndim == 2:
+            return batch
+        return batch.permute(0, 3, 1, 2).float()  # which keeps channels last
 
     def batch(self, rows: np.ndarray, role: str) -> Tensor:
         """(B, D) or (B, D, h, w) float32 for (B,) row numbers of the data set and the role of a
@@ -317,14 +318,15 @@ class FeatureSource:
         """
         if role not in self.drawn:
             return self._take(self.plain, rows)
-        draws, index = self.drawn[role], self.position[rows]
-        which = torch.randint(len(draws), (len(rows),)).numpy()
-        out = self._take(draws[0], index)
+        draws = self.drawn[role]
+        index = self.position[rows]
+        draw = torch.randint(len(draws), (len(rows),)).numpy()
+        batch = self._take(draws[0], index)
         for k in range(1, len(draws)):
-            chosen = np.flatnonzero(which == k)
+            chosen = np.flatnonzero(draw == k)
             if len(chosen):
-                out[onto(chosen, self.device)] = self._take(draws[k], index[chosen])
-        return out
+                batch[onto(chosen, self.device)] = self._take(draws[k], index[chosen])
+        return batch
 
 
 def feature_source(
@@ -350,9 +352,11 @@ def feature_source(
     of_images = f'{config.image_size}-{config.normalise}-{config.views == "crop"}'
     key = f'{content(source.store)}-{config.backbone}-{weights_key(model)}-{of_images}'
     plain = cached_features(model, source, np.arange(len(source.store)), 'plain', 0, key)
-    draws, augmented = range(config.cached_views), roles if len(roles) > 1 else ()
-    drawn = {
-        role: [cached_features(model, source, rows, role, k, key) for k in draws]
-        for role in augmented
-    }
+    drawn = {}
+    if len(roles) > 1:  # one view alone is the plain one
+        for role in roles:
+            drawn[role] = [
+                cached_features(model, source, rows, role, draw, key)
+                for draw in range(config.cached_views)
+            ]
     return FeatureSource(plain, drawn, rows, source.device)

@@ -1,4 +1,6 @@
-"""All that the next epoch depends on, in one file: written after every epoch, read when an interrupted run resumes."""
+"""All that the next epoch depends on, in one file: written after every epoch, read when an
+interrupted run resumes.
+"""
 
 import hashlib
 
@@ -11,7 +13,7 @@ from ..runs.folder import digest
 from .selection import MEASURES
 
 
-def parts(trainer) -> dict:
+def stateful(trainer) -> dict:
     """All of a run that has a state.
 
     Args:
@@ -20,11 +22,15 @@ def parts(trainer) -> dict:
     Returns:
         {name in the checkpoint: what has a `state_dict`}.
     """
-    names = ('module', 'method', 'optimizer', 'schedule', 'scaler', 'averaged')
-    every = {name: getattr(trainer, name) for name in names if getattr(trainer, name) is not None}
+    states = {
+        name: getattr(trainer, name)
+        for name in ('module', 'method', 'optimizer', 'schedule', 'scaler')
+    }
+    if trainer.averaged is not None:
+        states['averaged'] = trainer.averaged
     if hasattr(trainer.on_step, 'state_dict'):
-        every['notes'] = trainer.on_step
-    return every
+        states['notes'] = trainer.on_step
+    return states
 
 
 def origin(config, task) -> dict:
@@ -39,38 +45,41 @@ def origin(config, task) -> dict:
         of rows and observed labels, 'weights': digest of the file that `weights` names, None where
         it names none}.
     """
-    drawn = b''.join(
-        f'{part.shape}'.encode() + part.tobytes()
-        for part in (task.train, task.val, task.test, task.observed, task.observed_val)
-    )
+    drawn = hashlib.sha256()
+    for array in (task.train, task.val, task.test, task.observed, task.observed_val):
+        drawn.update(f'{array.shape}'.encode() + array.tobytes())
     return {
         'data': task.data.fingerprint,
         'photos': task.data.content,
-        'task': hashlib.sha256(drawn).hexdigest(),
+        'task': drawn.hexdigest(),
         'weights': digest(config.weights),
     }
 
 
-def compare(run, kept: dict, now: dict, data):
-    """Refuse a run that comes from something else. Runs of older versions say less, or nothing.
+_ORIGINS = {
+    'data': 'data',
+    'photos': 'photos',
+    'task': 'rows or observed labels',
+    'weights': 'weights',
+}
+
+
+def compare(run, recorded: dict, now: dict, data):
+    """Refuse a run that comes from something else. Runs of older versions record less, or nothing.
 
     Args:
         run: a `Run`, begun or done.
-        kept: what it has written down.
+        recorded: its origin, with whatever else it has written down.
         now: as from `origin`.
         data: the `Dataset` as it is now.
 
     Raises:
         SpmlError: for another origin.
     """
-    for part, words in {
-        'data': 'data',
-        'photos': 'photos',
-        'task': 'rows or observed labels',
-        'weights': 'weights',
-    }.items():
-        if None not in (kept.get(part), now.get(part)) and kept[part] != now[part]:
-            why = f' {explain_split(data, kept[part])}'.rstrip() if part == 'data' else ''
+    for key, words in _ORIGINS.items():
+        before, after = recorded.get(key), now.get(key)
+        if before is not None and after is not None and before != after:
+            why = f' {explain_split(data, before)}'.rstrip() if key == 'data' else ''
             raise SpmlError(
                 f'{run.folder} was begun on {words} that have changed since.{why} Remove '
                 'that folder to train anew; if another folder of the same name was meant, '
@@ -87,19 +96,25 @@ def save(trainer):
     Raises:
         SpmlError: if the disk is full.
     """
-    names = ('k', 'epoch', 'history', 'seconds', 'late', 'sessions')
-    place = {name: getattr(trainer, name) for name in names} | trainer.origin
-    place['choices'], device = (
-        [[choice.best, choice.over] for choice in trainer.choices],
-        trainer.device,
-    )
-    place['measures'] = [MEASURES[choice.rule] for choice in trainer.choices]
-    place['rng'] = {
+    device = trainer.device
+    place = {
+        name: getattr(trainer, name)
+        for name in ('k', 'epoch', 'history', 'seconds', 'late', 'sessions')
+    }
+    rng = {
         'cpu': torch.get_rng_state(),
         'cuda': torch.cuda.get_rng_state(device) if device.type == 'cuda' else None,
     }
     trainer.run.save(
-        'last.pt', place | {name: part.state_dict() for name, part in parts(trainer).items()}
+        'last.pt',
+        {
+            **place,
+            **trainer.origin,
+            'choices': [[choice.best, choice.over] for choice in trainer.choices],
+            'measures': [MEASURES[choice.rule] for choice in trainer.choices],
+            'rng': rng,
+            **{name: value.state_dict() for name, value in stateful(trainer).items()},
+        },
     )
 
 
@@ -132,24 +147,23 @@ def restore(trainer, saved: dict):
     """
     for name in ('epoch', 'history', 'seconds', 'late'):
         setattr(trainer, name, saved.get(name, False))  # late is new
-    begun = (
-        saved['choices'] if 'choices' in saved else [[saved['best'], saved['stopped']]]
-    )  # of one rule
+    # older checkpoints are of one rule
+    choices = saved['choices'] if 'choices' in saved else [[saved['best'], saved['stopped']]]
+    for choice, (best, over) in zip(trainer.choices, choices, strict=False):
+        choice.best = best
+        choice.over = over
     comparable = _comparable(trainer, saved)
-    for choice, (best, over) in zip(trainer.choices, begun, strict=False):
-        choice.best, choice.over = best, over
-    for (
-        choice
-    ) in trainer.choices:  # killed between its weights and its checkpoint, an epoch is done again
-        kept = (trainer.run.restore(trainer.file_of(choice)) or {}).get('best') or {}
-        if kept.get('stage') == trainer.k:
-            choice.best = kept
+    for choice in trainer.choices:
+        # killed between its weights and its checkpoint, an epoch is done again
+        weights = trainer.run.restore(trainer.file_of(choice)) or {}
+        best = weights.get('best') or {}
+        if best.get('stage') == trainer.k:
+            choice.best = best
         if choice.rule not in comparable:
-            choice.best, choice.over = (
-                None,
-                True,
-            )  # rather no answer than one from the later epochs alone
-    _restore_parts(trainer, saved)
+            # rather no answer than one from the later epochs alone
+            choice.best = None
+            choice.over = True
+    _restore_states(trainer, saved)
 
 
 def _comparable(trainer, saved: dict) -> set[str]:
@@ -158,30 +172,30 @@ def _comparable(trainer, saved: dict) -> set[str]:
     measures = saved.get('measures') or [
         earlier.get(c.rule, MEASURES[c.rule]) for c in trainer.choices
     ]
-    same = {
+    comparable = {
         choice.rule
         for choice, measure in zip(trainer.choices, measures, strict=False)
         if measure == MEASURES[choice.rule]
     }
-    if trainer.choices and trainer.choices[0].rule not in same:
+    first = trainer.choices[0].rule
+    if first not in comparable:
         raise SpmlError(
             f'{trainer.run.folder} was begun when {measures[0]} chose the epoch; now it is '
-            f'{MEASURES[trainer.choices[0].rule]}. Remove that folder to train anew.'
+            f'{MEASURES[first]}. Remove that folder to train anew.'
         )
-    return same
+    return comparable
 
 
-def _restore_parts(trainer, saved: dict):
+def _restore_states(trainer, saved: dict):
     "Weights, optimiser and random numbers."
-    every = parts(trainer)
-    missing = [name for name in every if name not in saved]
-    if missing:
+    states = stateful(trainer)
+    if missing := [name for name in states if name not in saved]:
         raise SpmlError(
             f"the checkpoint holds no {' and no '.join(missing)}: the run was begun without that "
             '`on_step`. Go on without it, or remove the folder of the run to train anew.'
         )
-    for name, part in every.items():
-        part.load_state_dict(saved[name])
+    for name, value in states.items():
+        value.load_state_dict(saved[name])
     torch.set_rng_state(saved['rng']['cpu'])
     if trainer.device.type == 'cuda' and isinstance(saved['rng']['cuda'], Tensor):
         torch.cuda.set_rng_state(saved['rng']['cuda'], trainer.device)

@@ -1,34 +1,47 @@
 """Open a trained network with its method, and score it on any data set of the same classes."""
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .. import data as datasets
 from .. import metrics
 from ..base.errors import SpmlError
 from ..data.dataset import default_part
 from ..data.folder import explain_split
+from ..methods.core import Method
 from ..runs.config import Config, resolve
 from ..runs.folder import Run, open_run
-from .batches import image_source
-from .network import open_network
+from .batches import ImageSource, image_source
+from .network import Network, open_network
 from .selection import predict, scoring_labels
 from .summary import named_labels
 
 
-class Opened(SimpleNamespace):
+@dataclass
+class Opened:
     """A finished run that reads the images of a data set, on one device.
 
-    `config`: resolved; `device`; `model`: with the best weights; `method`: with all that it has
-    learnt; `images`: source of batches of images; `module`: the model, or its head on frozen
-    features; `source`: source of what it eats.
+    Args:
+        config: resolved.
+        model: with the best weights.
+        method: with all that it has learnt.
+        images: source of batches of images.
+        module: the model, or its head on frozen features.
+        source: source of what the module takes.
     """
+
+    config: Config
+    device: torch.device
+    model: nn.Module
+    method: Method
+    images: ImageSource
+    module: nn.Module
+    source: object
 
 
 def rebuild(run: Run, config: Config, data: datasets.Dataset) -> Opened:
@@ -47,24 +60,24 @@ def rebuild(run: Run, config: Config, data: datasets.Dataset) -> Opened:
     """
     config = resolve(config)
     device = torch.device(config.device)
-    network = open_network(run, whole_method=True).to(device, memory_format=torch.channels_last)
-    images, model = image_source(data, config, device), network.model
-    parts = {
-        'model': model,
-        'method': network.method,
-        'images': images,
-        'source': images,
-        'module': model,
-    }
-    opened = Opened(config=config, device=device, **parts)
-    if (
-        config.regime == 'linear'
-    ):  # a head that was trained on features eats images seen through the frozen backbone
-        opened.source = SimpleNamespace(
-            batch=lambda rows, role: network.features(images.batch(rows, role))
-        )
-        opened.module = model.head
-    return opened
+    network = open_network(run, restore_method=True).to(device, memory_format=torch.channels_last)
+    images = image_source(data, config, device)
+    module, source = network.model, images
+    if config.regime == 'linear':
+        # a head that was trained on features takes images seen through the frozen backbone
+        module, source = network.model.head, _Features(network, images)
+    return Opened(config, device, network.model, network.method, images, module, source)
+
+
+@dataclass
+class _Features:
+    "Batches of images as a frozen backbone sees them."
+
+    network: Network
+    images: ImageSource
+
+    def batch(self, rows: np.ndarray, role: str) -> Tensor:
+        return self.network.features(self.images.batch(rows, role))
 
 
 def evaluate(
@@ -93,7 +106,8 @@ def evaluate(
         SpmlError: if the run is not done, the classes differ, or the run's own data have changed.
     """
     run = open_run(folder)
-    result, config = run.result(), replace(run.config, device=None, root=root or run.config.root)
+    result = run.result()
+    config = replace(run.config, device=None, root=root or run.config.root)
     if dataset is not None:
         config = replace(
             config,
@@ -105,8 +119,12 @@ def evaluate(
         )
     config = resolve(config)
     data = _same_classes(data_of(run, config, dataset is None), result['class_names'])
-    own = dataset is None or data.name == Path(run.config.dataset).name
-    part = part or default_part(data, own or data.photos_of('test') == result.get('tested'))
+    same = (
+        dataset is None
+        or data.name == Path(run.config.dataset).name
+        or data.photos_of('test') == result.get('tested')
+    )
+    part = part or default_part(data, same)
     rows = data.rows(part)
     if not len(rows):
         raise SpmlError(
@@ -123,19 +141,16 @@ def evaluate(
 
 def _numbers(logits: Tensor, true: np.ndarray, threshold: float, map_definition: str) -> dict:
     "mAP, AP and F1 of (N, C) logits against (N, C) targets of which unknown ones are left out."
-    kind = {'unknown': 'ignore', **metrics.definition(map_definition)}
-    numbers = {
+    p = torch.sigmoid(logits.cpu().double())
+    definition = metrics.definition(map_definition)
+    return {
         'map_definition': map_definition,
-        'map': metrics.mean_average_precision(logits, true, **kind),
+        'map': metrics.mean_average_precision(logits, true, unknown='ignore', **definition),
         'ap': metrics.average_precision(logits, true, unknown='ignore').tolist(),
         'threshold': threshold,
+        'micro_f1': metrics.f1(p, true, 'micro', threshold, unknown='ignore'),
+        'macro_f1': metrics.f1(p, true, 'macro', threshold, unknown='ignore'),
     }
-    p = torch.sigmoid(logits.cpu().double())
-    f1 = {
-        f'{k}_f1': metrics.f1(p, true, average=k, threshold=threshold, unknown='ignore')
-        for k in ('micro', 'macro')
-    }
-    return {**numbers, **f1}
 
 
 def data_of(run: Run, config: Config, own: bool) -> datasets.Dataset:
@@ -160,11 +175,10 @@ def data_of(run: Run, config: Config, own: bool) -> datasets.Dataset:
             exclude=config.exclude,
             scored=not own,
         )
-    kept = run.result() if own else {}
-    for trained_on, now in (
-        (kept.get('data'), data.fingerprint),
-        (kept.get('photos'), data.content),
-    ):
+    result = run.result() if own else {}
+    now_by_key = {'data': data.fingerprint, 'photos': data.content}
+    for key, now in now_by_key.items():
+        trained_on = result.get(key)
         if trained_on not in (None, now):
             why = f'{explain_split(data, trained_on)} '.lstrip()
             raise SpmlError(
@@ -182,11 +196,7 @@ def _same_classes(data: datasets.Dataset, names: list[str]) -> datasets.Dataset:
         raise SpmlError(
             f"{data.name!r} lacks {len(missing)} of the run's {len(names)} classes: "
             f"{', '.join(missing[:10])}. A run can be evaluated only where all its classes are "
-            "annotated; "
-            'add the columns to the table.'
+            'annotated; add the columns to the table.'
         )
-    return replace(
-        data,
-        labels=data.labels[:, [data.class_names.index(n) for n in names]],
-        class_names=list(names),
-    )
+    columns = [data.class_names.index(n) for n in names]
+    return replace(data, labels=data.labels[:, columns], class_names=list(names))

@@ -1,4 +1,6 @@
-"""Each process passes its share of every batch through the network, and all compute the same loss on all outputs."""
+"""Each process passes its share of every batch through the network, and all compute the same loss
+on all outputs.
+"""
 
 import contextlib
 import os
@@ -13,27 +15,29 @@ from ..base.errors import SpmlError
 
 
 class GatherRows(torch.autograd.Function):
-    """The rows of all processes, one behind the other: `apply(own (b, ...), sizes)` gives (sum of
+    """The rows of all processes, one behind the other: `apply(share (b, ...), sizes)` gives (sum of
     sizes, ...).
 
-    The gradient is that of the own rows alone, times the number of processes; the average over them
-    undoes that.
+    The gradient is that of this process's rows alone, times the number of processes; the average
+    over them undoes that.
     """
 
     @staticmethod
-    def forward(ctx, own: Tensor, sizes: list[int]) -> Tensor:
-        ctx.first, ctx.rows, ctx.processes = sum(sizes[: dist.get_rank()]), len(own), len(sizes)
-        return _gather(own, sizes)
+    def forward(ctx, share: Tensor, sizes: list[int]) -> Tensor:
+        first = sum(sizes[: dist.get_rank()])
+        ctx.rows = slice(first, first + len(share))
+        ctx.processes = len(sizes)
+        return _gather(share, sizes)
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
-        return ctx.processes * gradient[ctx.first : ctx.first + ctx.rows], None
+        return ctx.processes * gradient[ctx.rows], None
 
 
-def _gather(own: Tensor, sizes: list[int]) -> Tensor:
+def _gather(share: Tensor, sizes: list[int]) -> Tensor:
     "Rows of unequal number, padded to the largest on the way."
-    padded = own.new_zeros((max(sizes), *own.shape[1:]))
-    padded[: len(own)] = own
+    padded = share.new_zeros((max(sizes), *share.shape[1:]))
+    padded[: len(share)] = share
     all_rows = [torch.empty_like(padded) for _ in sizes]
     dist.all_gather(all_rows, padded.contiguous())
     return torch.cat([rows[:n] for rows, n in zip(all_rows, sizes, strict=True)])
@@ -51,7 +55,8 @@ class Group:
     """
 
     def __init__(self, device: torch.device | str = 'cpu'):
-        self.size, self.rank = int(os.environ.get('WORLD_SIZE', 1)), int(os.environ.get('RANK', 0))
+        self.size = int(os.environ.get('WORLD_SIZE', 1))
+        self.rank = int(os.environ.get('RANK', 0))
         self.device = torch.device(device)
         if self.size == 1:
             return
@@ -74,25 +79,21 @@ class Group:
 
     def sizes(self, n: int) -> list[int]:
         "How many of n rows each process takes. Fewer rows than processes are taken by all."
-        return (
-            [n] * self.size
-            if n < self.size
-            else [len(part) for part in np.array_split(np.empty(n), self.size)]
-        )
+        if n < self.size:
+            return [n] * self.size
+        return [len(share) for share in np.array_split(np.empty(n), self.size)]
 
     def share(self, rows: np.ndarray) -> np.ndarray:
-        "The own part (b,) of some rows (n,); all of them if there are fewer than processes."
+        "The rows (b,) of (n,) for this process; all of them if there are fewer than processes."
         return rows if len(rows) < self.size else np.array_split(rows, self.size)[self.rank]
 
-    def gather(self, own: Tensor | None, n: int) -> Tensor | None:
-        """The rows (n, ...) of all processes, differentiable. own: those of `share`, or None; n: of
-        them all.
+    def gather(self, share: Tensor | None, n: int) -> Tensor | None:
+        """The rows (n, ...) of all processes, differentiable. share: the rows for this process, or
+        None; n: the number of all.
         """
-        return (
-            own
-            if own is None or self.size == 1 or n < self.size
-            else GatherRows.apply(own, self.sizes(n))
-        )
+        if share is None or self.size == 1 or n < self.size:
+            return share
+        return GatherRows.apply(share, self.sizes(n))
 
     def wrap(self, module: nn.Module) -> nn.Module:
         "The module as training calls it: gradients are averaged over processes."
@@ -100,37 +101,36 @@ class Group:
             return module
         if self.device.type != 'cuda':
             return nn.parallel.DistributedDataParallel(module)
-        from timm.layers import (
-            convert_sync_batchnorm,
-        )  # unlike torch's, it keeps the activations of timm's norm layers
+        # unlike torch's, it keeps the activations of timm's norm layers
+        from timm.layers import convert_sync_batchnorm
 
-        return nn.parallel.DistributedDataParallel(
-            convert_sync_batchnorm(module), device_ids=[self.device.index]
-        )
+        module = convert_sync_batchnorm(module)
+        return nn.parallel.DistributedDataParallel(module, device_ids=[self.device.index])
 
     @contextlib.contextmanager
-    def own_randomness(self, step: int):
+    def forked_randomness(self, step: int):
         """Other random numbers in each process, for views and dropout, in a step of the epoch; no
         common one is used up.
         """
         if self.size == 1:
             yield
             return
-        common = zlib.crc32(
-            torch.get_rng_state().numpy().tobytes()
-        )  # an epoch's permutation has changed it
+        # an epoch's permutation has changed it
+        common = zlib.crc32(torch.get_rng_state().numpy().tobytes())
         with torch.random.fork_rng([self.device.index] if self.device.type == 'cuda' else []):
             torch.manual_seed((common << 31) + step * self.size + self.rank)
             yield
 
     def agree(self, *modules: nn.Module, parameters: bool = True):
-        "Give every process the buffers of the first one, and its parameters unless told otherwise."
+        "Give every process the buffers of the first one, and its parameters where they are wanted."
         if self.size == 1:
             return
-        with torch.no_grad():
-            for module in modules:
-                for value in [*module.buffers(), *(module.parameters() if parameters else ())]:
-                    dist.broadcast(value, 0)
+        for module in modules:
+            for buffer in module.buffers():
+                dist.broadcast(buffer, 0)
+            if parameters:
+                for parameter in module.parameters():
+                    dist.broadcast(parameter.detach(), 0)
 
     def wait(self):
         "Wait until all have come here."

@@ -1,4 +1,4 @@
-"""One run on several GPUs or cores: torchrun starts the processes, the group keeps them together."""
+"""One run on several GPUs or cores: torchrun starts the processes, `Group` keeps them together."""
 
 import json
 import os
@@ -30,8 +30,8 @@ def command(config: Config, processes: int) -> list[str]:
     if processes < 1:
         raise SpmlError(f'processes must be 1 or more, not {processes}.')
     torchrun = ['-m', 'torch.distributed.run', '--standalone', f'--nproc-per-node={processes}']
-    given = json.dumps({k: v for k, v in as_dict(config).items() if v is not None})
-    return [sys.executable, *torchrun, '-m', 'spml_nb.training.launch', given]
+    fields = json.dumps({k: v for k, v in as_dict(config).items() if v is not None})
+    return [sys.executable, *torchrun, '-m', 'spml_nb.training.launch', fields]
 
 
 def launch(config: Config, processes: int, tell: Callable[[str], None] = print):
@@ -61,11 +61,11 @@ def launch(config: Config, processes: int, tell: Callable[[str], None] = print):
             if not line.startswith('['):
                 tell(lines[-1])
     if process.returncode:
-        said = [line for line in lines if line.startswith('error: ')][:1] or lines[
-            -30:
-        ]  # torchrun adds a page
+        # torchrun adds a page to the error
+        errors = [line for line in lines if line.startswith('error: ')]
+        output = ' '.join(errors[:1] or lines[-30:])
         raise SpmlError(
-            f'{processes} processes ended with exit status {process.returncode}. ' + ' '.join(said)
+            f'{processes} processes ended with exit status {process.returncode}. {output}'
         )
     return train(config)
 

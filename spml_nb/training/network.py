@@ -1,4 +1,6 @@
-"""One network for prediction, export and evaluation: built from a description, filled with the best weights."""
+"""One network for prediction, export and evaluation: built from a description, filled with the best
+weights.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -48,23 +50,26 @@ def describe(run: Run) -> dict:
     Raises:
         SpmlError: if the run is not done or damaged.
     """
-    result, config = run.result(), resolve(replace(run.config, device='cpu'))
+    result = run.result()
+    config = resolve(replace(run.config, device='cpu'))
     try:
-        names, scores, threshold = list(result['class_names']), result['scores'], run.threshold()
+        names = list(result['class_names'])
+        scores = result['scores']
+        threshold = run.threshold()
     except (KeyError, TypeError, ValueError) as error:
         raise SpmlError(
             f"{run.folder / 'result.json'} is damaged ({type(error).__name__}: {error}). Remove "
             f'{run.folder} and train again.',
         ) from error
-    own = methods.core.find(config.loss).predict is not Method.predict
+    ranks_by_method = methods.core.find(config.loss).predict is not Method.predict
     return {
         'format': FORMAT,
         'run': run.folder.name,
         'dataset': Path(config.dataset).name,
         'tested': result.get('tested'),
         'method': config.loss,
-        'hparams': config.hparams if own else {},
-        'ranks_by': 'method' if own else 'logits',
+        'hparams': config.hparams if ranks_by_method else {},
+        'ranks_by': 'method' if ranks_by_method else 'logits',
         'backbone': config.backbone,
         'head': config.head,
         'head_options': head_options(config),
@@ -82,8 +87,8 @@ def describe(run: Run) -> dict:
 def _of_threshold(run: Run, scores: dict) -> dict:
     "Which photos set the threshold, or what it names on validation; empty without either."
     if calibration := run.calibration():
-        kept = ('dataset', 'data', 'photos')
-        return {'threshold_from': {name: calibration.get(name) for name in kept}}
+        source = {name: calibration.get(name) for name in ('dataset', 'data', 'photos')}
+        return {'threshold_from': source}
     named = named_on_validation(scores)
     return {'on_validation': named} if named else {}
 
@@ -104,31 +109,31 @@ class Network(nn.Module):
     def __init__(self, description: dict, weights: str = 'none'):
         super().__init__()
         names = description['class_names']
-        parts = models.build_backbone(description['backbone'], weights)
-        parts = parts._replace(
-            **{k: tuple(description[k]) for k in ('mean', 'std') if k in description}
-        )
+        backbone = models.build_backbone(description['backbone'], weights)
+        if 'mean' in description:  # of the training, whatever this version's backbone has
+            mean, std = tuple(description['mean']), tuple(description['std'])
+            backbone = backbone._replace(mean=mean, std=std)
         make_head = models.HEADS[one_of(description['head'], models.HEADS, 'head')]
-        head = make_head(parts.feature_dim, len(names), **description['head_options'])
-        self.model, self.method = (
-            models.Model(parts, head, normalise=description['normalise']),
-            None,
-        )
+        head = make_head(backbone.feature_dim, len(names), **description['head_options'])
+        self.model = models.Model(backbone, head, normalise=description['normalise'])
+        self.method = None
         if description['ranks_by'] == 'method':
-            z, hparams = torch.zeros(1, len(names), dtype=torch.int8), description['hparams']
+            z = torch.zeros(1, len(names), dtype=torch.int8)
+            hparams = description['hparams']
             self.method = _last_stage(description['method'], z, 1, head.embedding_dim, hparams)
         self.half_maps = description['frozen_features'] and head.needs == 'map'  # trained on such
-        fitted = description.get('calibration')
-        self.register_buffer(
-            'calibration', None if fitted is None else torch.tensor(fitted), persistent=False
-        )
+        calibration = description.get('calibration')
+        if calibration is not None:
+            calibration = torch.tensor(calibration)
+        self.register_buffer('calibration', calibration, persistent=False)
         self.description = {
             **description,
-            **{k: [float(v) for v in getattr(parts, k)] for k in ('mean', 'std')},
+            'mean': [float(v) for v in backbone.mean],
+            'std': [float(v) for v in backbone.std],
         }
 
     def features(self, images: Tensor) -> Tensor:
-        """What the head eats.
+        """What the head takes.
 
         Args:
             images: (B, 3, S, S) float in [0, 1].
@@ -152,12 +157,13 @@ class Network(nn.Module):
             SpmlError: for another shape or type.
         """
         outputs = self.model.head(self.features(views.plain(pixels)))
-        s = (
-            outputs.logits
-            if self.method is None
-            else self.method.predict(ViewOutputs(plain=outputs))
-        ).float()
-        return s if self.calibration is None else s * self.calibration[0] + self.calibration[1]
+        if self.method is None:
+            s = outputs.logits.float()
+        else:
+            s = self.method.predict(ViewOutputs(plain=outputs)).float()
+        if self.calibration is None:
+            return s
+        return s * self.calibration[0] + self.calibration[1]
 
     def calibrate(self, calibration: list[list[float]], threshold: float):
         """Make probabilities of the logits that were not.
@@ -177,12 +183,12 @@ def _last_stage(name: str, observed: Tensor, epochs: int, features: int, hparams
     return method
 
 
-def open_network(folder: str | Path | Run, whole_method: bool = False) -> Network:
+def open_network(folder: str | Path | Run, restore_method: bool = False) -> Network:
     """The network of a finished run, with its best weights.
 
     Args:
         folder: of the run, its name in the setting `runs`, or the run itself.
-        whole_method: also restore all that the method has learnt about the training labels.
+        restore_method: also restore all that the method has learnt about the training labels.
 
     Returns:
         Network in evaluation mode, on the CPU.
@@ -192,7 +198,9 @@ def open_network(folder: str | Path | Run, whole_method: bool = False) -> Networ
             damaged, or a frozen backbone is no longer the one that it was trained on.
     """
     run = folder if isinstance(folder, Run) else open_run(folder)
-    description, best, config = describe(run), run.best(), run.config
+    description = describe(run)
+    best = run.best()
+    config = run.config
     linear = description['frozen_features']
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)  # draws a frozen backbone without pretrained weights again
@@ -200,8 +208,9 @@ def open_network(folder: str | Path | Run, whole_method: bool = False) -> Networ
     if linear:
         check_backbone(run, network.model)
     try:
-        if whole_method:
-            z, features = best['method']['z'], network.model.embedding_dim
+        if restore_method:
+            z = best['method']['z']
+            features = network.model.embedding_dim
             network.method = _last_stage(config.loss, z, config.epochs, features, config.hparams)
         (network.model.head if linear else network.model).load_state_dict(best['network'])
         if network.method is not None:
@@ -225,10 +234,11 @@ def check_backbone(run: Run, model: nn.Module):
     Raises:
         SpmlError: if it is another.
     """
-    kept, now = run.result().get('backbone') if run.done else None, weights_key(model)
-    if kept not in (None, now):
+    before = run.result().get('backbone') if run.done else None
+    now = weights_key(model)
+    if before not in (None, now):
         raise SpmlError(
             f'{run.folder} was trained on a frozen backbone {run.config.backbone!r} with other '
-            f'weights ({kept}) than weights={run.config.weights!r} gives now ({now}). Put the old '
-            f'weights back, or remove {run.folder} and train again.',
+            f'weights ({before}) than weights={run.config.weights!r} gives now ({now}). Put the '
+            f'old weights back, or remove {run.folder} and train again.',
         )

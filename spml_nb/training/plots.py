@@ -1,6 +1,9 @@
-"""What a person wants to see of a run: its curves, its numbers, its classes, and photos with their labels."""
+"""What a person wants to see of a run: its curves, its numbers, its classes, and photos with their
+labels.
+"""
 
 import io
+import math
 import textwrap
 
 import matplotlib.pyplot as plt
@@ -26,14 +29,14 @@ def learning_curves(curves: pd.DataFrame, title: str = ''):
         matplotlib Figure.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(8, 2.6), layout='constrained')
-    for axis, column, label in (
-        (left, 'loss', 'training loss'),
-        (right, 'val_map', 'validation mAP (%)'),
-    ):
-        for stage, part in curves.reset_index(drop=True).groupby('stage'):
-            axis.plot(part.index + 1, part[column], marker='.', label=f'stage {stage}')
-        axis.set(xlabel='epoch', ylabel=label)
-        axis.grid(alpha=0.3)
+    for stage, rows in curves.reset_index(drop=True).groupby('stage'):
+        epochs = rows.index + 1
+        left.plot(epochs, rows['loss'], marker='.', label=f'stage {stage}')
+        right.plot(epochs, rows['val_map'], marker='.', label=f'stage {stage}')
+    left.set(xlabel='epoch', ylabel='training loss')
+    right.set(xlabel='epoch', ylabel='validation mAP (%)')
+    left.grid(alpha=0.3)
+    right.grid(alpha=0.3)
     if curves['stage'].nunique() > 1:
         right.legend()
     figure.suptitle(title, fontsize=10, parse_math=False)
@@ -49,7 +52,8 @@ class LivePlot:
     """
 
     def __init__(self, title: str = ''):
-        self.title, self.handle = title, None
+        self.title = title
+        self.handle = None
 
     def __call__(self, curves: pd.DataFrame):
         from IPython.display import display
@@ -72,27 +76,20 @@ def score_table(scores: dict) -> pd.DataFrame:
         DataFrame with one row per part of the data, in percent, '–' for what was not measured, such
         as F1 where only some labels are known; its last column says what was measured against.
     """
-    names = {
-        'mAP (%)': ('map', 1),
-        'micro-F1 (%)': ('micro_f1', 100),
-        'macro-F1 (%)': ('macro_f1', 100),
-    }
-    rows = {
-        part: {
-            name: scale * scores.get(f'{part}_{key}', np.nan)
-            for name, (key, scale) in names.items()
+    rows = {}
+    for part in ('val', 'test'):
+        if f'{part}_map' not in scores:
+            continue
+        truth = scores.get(f'{part}_truth', TRUTHS[0])
+        f1 = {'micro': np.nan, 'macro': np.nan}
+        if truth != TRUTHS[2]:
+            f1 = {kind: scores.get(f'{part}_{kind}_f1', np.nan) for kind in f1}
+        rows[part] = {
+            'mAP (%)': scores[f'{part}_map'],
+            'micro-F1 (%)': 100 * f1['micro'],
+            'macro-F1 (%)': 100 * f1['macro'],
+            'against': against(truth, scores.get(f'{part}_left_out')),
         }
-        | {
-            'against': against(
-                scores.get(f'{part}_truth', TRUTHS[0]), scores.get(f'{part}_left_out')
-            )
-        }
-        for part in ('val', 'test')
-        if f'{part}_map' in scores
-    }
-    for part in rows:
-        if scores.get(f'{part}_truth') == TRUTHS[2]:
-            rows[part] |= {'micro-F1 (%)': np.nan, 'macro-F1 (%)': np.nan}
     return pd.DataFrame.from_dict(rows, orient='index').round(4).astype(object).fillna('–')
 
 
@@ -108,14 +105,11 @@ def label_table(**matrices: np.ndarray) -> pd.DataFrame:
     Raises:
         SpmlError: as `statistics`.
     """
-    return pd.DataFrame(
-        {
-            name: pd.Series(
-                {key: round(value, 4) for key, value in statistics(matrix).items()}, dtype=object
-            )
-            for name, matrix in matrices.items()
-        }
-    )
+    columns = {}
+    for name, matrix in matrices.items():
+        numbers = {key: round(value, 4) for key, value in statistics(matrix).items()}
+        columns[name] = pd.Series(numbers, dtype=object)
+    return pd.DataFrame(columns)
 
 
 def class_plot(ap: list[float], class_names: list[str], labels: np.ndarray, most: int = 20):
@@ -132,37 +126,30 @@ def class_plot(ap: list[float], class_names: list[str], labels: np.ndarray, most
         matplotlib Figure.
     """
     targets, truth = for_scoring(labels)
-    positives, counted = (targets > 0).sum(0), (targets != 0).sum(0)
+    positives = (targets > 0).sum(0)
+    share = positives / np.maximum((targets != 0).sum(0), 1)
     ap = np.where(positives > 0, ap, np.nan)  # a class that no image has was not measured
     order, _ = _ends(ap, most)
-    figure, axis = plt.subplots(
-        figsize=(np.clip(2 + 0.2 * len(order), 4, 9), 3), layout='constrained'
-    )
+    width = np.clip(2 + 0.2 * len(order), 4, 9)
+    figure, axis = plt.subplots(figsize=(width, 3), layout='constrained')
     x = np.arange(len(order))
-    axis.bar(x, 100 * np.asarray(ap)[order], color='#4477aa', label='average precision')
-    axis.plot(
-        x,
-        100 * (positives / np.maximum(counted, 1))[order],
-        'k_',
-        label='share of images (AP of chance)',
-    )
-    axis.set_xticks(
-        x, [wrapped(class_names[i]) for i in order], rotation=90, fontsize=7, parse_math=False
-    )  # names may hold any sign
+    axis.bar(x, 100 * ap[order], color='#4477aa', label='average precision')
+    axis.plot(x, 100 * share[order], 'k_', label='share of images (AP of chance)')
+    names = [wrapped(class_names[i]) for i in order]
+    axis.set_xticks(x, names, rotation=90, fontsize=7, parse_math=False)  # any sign may be in them
     axis.set(ylabel='%', xlim=(-0.6, len(order) - 0.4))
     if len(order) < len(ap):
         axis.axvline(most // 2 - 0.5, color='grey', linestyle=':')
-    figure.legend(
-        fontsize=7, ncols=2, frameon=False, loc='outside upper center'
-    )  # beside the bars, not on them
+    # beside the bars, not on them
+    figure.legend(fontsize=7, ncols=2, frameon=False, loc='outside upper center')
     if truth != TRUTHS[0]:
         axis.set_title(f'against {against(truth, (targets == 0).sum())}', fontsize=8)
     return figure
 
 
-def _ends(ap: list[float], most: int) -> tuple[np.ndarray, np.ndarray]:
+def _ends(ap: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     "The classes in a plot, best first, and those between its two halves."
-    order = np.argsort(-np.asarray(ap), kind='stable')
+    order = np.argsort(-ap, kind='stable')
     between = order[most // 2 : -(most // 2)]
     return order[~np.isin(order, between)], between
 
@@ -182,10 +169,11 @@ def class_table(
     ap = np.where((for_scoring(labels)[0] > 0).any(0), ap, np.nan)
     _, between = _ends(ap, most)
     values = {
-        'average precision (%)': (100 * np.asarray(ap)[between]).round(1),
+        'average precision (%)': (100 * ap[between]).round(1),
         'photos': (np.asarray(labels)[:, between] > 0).sum(0),
     }
-    return pd.DataFrame(values, index=pd.Index([class_names[i] for i in between], name='class'))
+    names = [class_names[i] for i in between]
+    return pd.DataFrame(values, index=pd.Index(names, name='class'))
 
 
 def wrapped(name: str) -> str:
@@ -220,11 +208,9 @@ def open_thumbnail(images, row: int, size: int = 160) -> np.ndarray:
         return reduced(image, size)
 
 
-_COLOURS = {
-    1: '#117733',
-    -1: '#cc3311',
-    0: '#997700',
-}  # of a predicted label that is right, wrong, or not known
+# of a predicted label by its truth: right, wrong, or not known
+_COLOURS = {1: '#117733', -1: '#cc3311', 0: '#997700'}
+_MISSED = '#888888'
 
 
 def label_words(
@@ -242,12 +228,10 @@ def label_words(
         [(text, colour)], the most confident first.
     """
     words = [f'{name} {p:.2f}' for name, p in zip(class_names, probability, strict=True)]
-    order, missed = (
-        np.argsort(-probability, kind='stable'),
-        np.flatnonzero((truth > 0) & (probability < threshold)),
-    )
+    order = np.argsort(-probability, kind='stable')
     predicted = [(words[c], _COLOURS[int(truth[c])]) for c in order if probability[c] >= threshold]
-    return (predicted + [(words[c], '#888888') for c in missed])[:6]
+    missed = np.flatnonzero((truth > 0) & (probability < threshold))
+    return (predicted + [(words[c], _MISSED) for c in missed])[:6]
 
 
 def photo_grid(
@@ -267,28 +251,24 @@ def photo_grid(
     """
     probability = expit(np.asarray(logits, dtype=np.float64))
     images = [open_thumbnail(data.images, row) for row in rows]
-    words = [
-        label_words(p, data.labels[row], data.class_names, threshold)
-        for row, p in zip(rows, probability, strict=True)
-    ]
-    lines = [
-        [(line, colour) for text, colour in of_one for line in textwrap.wrap(text, 24)][:9]
-        for of_one in words
-    ]
+    captions = []  # of each photo: [(line, colour)]
+    for row, p in zip(rows, probability, strict=True):
+        words = label_words(p, data.labels[row], data.class_names, threshold)
+        lines = [(line, colour) for text, colour in words for line in textwrap.wrap(text, 24)]
+        captions.append(lines[:9])
     unknown = ', brown: not known' if (data.labels[rows] == 0).any() else ''
     legend = f'green: right, red: wrong, grey: missed{unknown} (threshold {threshold:.2f})'
-    figure, axes = _places(
-        images, [len(of_one) for of_one in lines], columns, textwrap.fill(legend, 22 * columns)
-    )
-    for axis, image, of_one in zip(axes, images, lines, strict=True):
+    title = textwrap.fill(legend, 22 * columns)
+    figure, axes = _places(images, [len(lines) for lines in captions], columns, title)
+    for axis, image, lines in zip(axes, images, captions, strict=True):
         axis.imshow(image)
-        for k, (line, colour) in enumerate(of_one):
+        for k, (line, colour) in enumerate(lines):
             axis.annotate(
                 line,
-                (0, 0),
-                (0, -3 - _LINE * k),
-                'axes fraction',
-                'offset points',
+                xy=(0, 0),
+                xytext=(0, -3 - _LINE * k),
+                xycoords='axes fraction',
+                textcoords='offset points',
                 color=colour,
                 va='top',
                 fontsize=7,
@@ -298,31 +278,34 @@ def photo_grid(
 
 
 _LINE = 9  # points from a line of words to the next
-_CELL, _PHOTO, _GAP = (
-    1.5,
-    1.35,
-    0.15,
-)  # inches: a column, a photo's width in it, free space below a photo's words
+_CELL = 1.5  # inches, the width of a column
+_PHOTO = 1.35  # inches, the width of a photo in it
+_GAP = 0.15  # inches, the free space below a photo's words
 
 
 def _places(images, counts, columns, title):
     """A figure with a title and a place for each photo; a row is as high as its photos and the
     words below them need.
+
+    counts: lines of words below each photo.
     """
-    tall = [_PHOTO * min(len(image) / image.shape[1], 1.5) for image in images]
-    needed = [photo + count * _LINE / 72 + _GAP for photo, count in zip(tall, counts, strict=True)]
-    rows = [max(needed[k : k + columns]) for k in range(0, len(images), columns)]
+    photos = [_PHOTO * min(len(image) / image.shape[1], 1.5) for image in images]  # their heights
+    cells = [photo + n * _LINE / 72 + _GAP for photo, n in zip(photos, counts, strict=True)]
+    rows = [max(cells[k : k + columns]) for k in range(0, len(images), columns)]
     top = 0.15 * (2 + title.count('\n'))
-    wide, high = _CELL * columns, top + sum(rows)
-    figure, axes = plt.figure(figsize=(wide, high)), []
-    figure.suptitle(title, fontsize=8, y=1 - 0.05 / high)
-    for k, photo in enumerate(tall):
+    width = _CELL * columns
+    height = top + sum(rows)
+    figure = plt.figure(figsize=(width, height))
+    figure.suptitle(title, fontsize=8, y=1 - 0.05 / height)
+    axes = []
+    for k, photo in enumerate(photos):
         row, column = divmod(k, columns)
-        left, base = column * _CELL + _GAP / 2, high - top - sum(rows[:row]) - photo
-        axes.append(
-            figure.add_axes((left / wide, base / high, _PHOTO / wide, photo / high), anchor='NW')
-        )
-        axes[-1].axis('off')
+        left = column * _CELL + _GAP / 2
+        base = height - top - sum(rows[:row]) - photo
+        place = (left / width, base / height, _PHOTO / width, photo / height)
+        axis = figure.add_axes(place, anchor='NW')
+        axis.axis('off')
+        axes.append(axis)
     return figure, axes
 
 
@@ -340,15 +323,14 @@ def titled_grid(
     Returns:
         matplotlib Figure.
     """
-    height = -(-len(images) // columns)
+    rows = math.ceil(len(images) / columns)
     figure, axes = plt.subplots(
-        height, columns, figsize=(1.1 * columns, 1.5 * height), squeeze=False, layout='constrained'
+        rows, columns, figsize=(1.1 * columns, 1.5 * rows), squeeze=False, layout='constrained'
     )
     for axis in axes.flat:
         axis.axis('off')
-    for axis, image, text, colour in zip(
-        axes.flat, images, texts, colours or ['black'] * len(images), strict=False
-    ):
+    colours = colours or ['black'] * len(images)
+    for axis, image, text, colour in zip(axes.flat, images, texts, colours, strict=False):
         axis.imshow(image)
         axis.set_title(text, fontsize=7, color=colour, parse_math=False)
     return figure
@@ -374,7 +356,7 @@ def as_jpeg(figure):
 def worst_mistakes(
     labels: np.ndarray, logits: Tensor | np.ndarray, threshold: float, most: int = 12
 ) -> pd.DataFrame:
-    """Where a network is surest and wrong, one entry a photo.
+    """The mistakes farthest beyond the threshold, one entry a photo.
 
     Args:
         labels: (N, C) in {1, 0, −1}; what is unknown cannot be mistaken.
@@ -385,24 +367,23 @@ def worst_mistakes(
     Returns:
         DataFrame, the worst first: row, class, probability, and there (whether the label is).
     """
-    s, labels = np.asarray(logits, np.float64), np.asarray(labels)
-    beyond = -labels * np.where(
-        labels == 0, 0, s - logit(np.clip(threshold, 1e-6, 1 - 1e-6))
-    )  # 0·∞ is no number
-    rows, classes = np.arange(len(s)), beyond.argmax(1)
-    each = pd.DataFrame(
+    s = np.asarray(logits, np.float64)
+    labels = np.asarray(labels)
+    cut = logit(np.clip(threshold, 1e-6, 1 - 1e-6))
+    beyond = -labels * np.where(labels == 0, 0, s - cut)  # 0·∞ is no number
+    classes = beyond.argmax(1)
+    farthest = beyond.max(1)
+    rows = np.argsort(-farthest, kind='stable')[:most]
+    rows = rows[farthest[rows] > 0]
+    classes = classes[rows]
+    return pd.DataFrame(
         {
             'row': rows,
             'class': classes,
             'probability': expit(s[rows, classes]),
             'there': labels[rows, classes] > 0,
-            'beyond': beyond.max(1),
         }
     )
-    worst = each[each.beyond > 0].sort_values(
-        'beyond', ascending=False, kind='stable', ignore_index=True
-    )
-    return worst.head(most).drop(columns='beyond')
 
 
 def mistake_grid(
@@ -424,15 +405,12 @@ def mistake_grid(
     if not len(worst):
         return None
     images = [open_thumbnail(data.images, rows[row]) for row in worst['row']]
-    texts = [
-        f"{wrapped(data.class_names[w['class']])}\n{w.probability:.2f}, "
-        f"{'missed' if w.there else 'not there'}"
-        for _, w in worst.iterrows()
-    ]
-    figure = titled_grid(
-        images, texts, ['#555555' if there else '#cc3311' for there in worst.there]
-    )
-    figure.suptitle(
-        f'red: found and not there, grey: there and missed (threshold {threshold:.2f})', fontsize=8
-    )
+    texts, colours = [], []
+    for c, p, there in zip(worst['class'], worst.probability, worst.there, strict=True):
+        mistake = 'missed' if there else 'not there'
+        texts.append(f'{wrapped(data.class_names[c])}\n{p:.2f}, {mistake}')
+        colours.append('#555555' if there else '#cc3311')
+    figure = titled_grid(images, texts, colours)
+    title = f'red: found and not there, grey: there and missed (threshold {threshold:.2f})'
+    figure.suptitle(title, fontsize=8)
     return figure

@@ -58,9 +58,9 @@ def stages(config: Config, method: Method) -> list[Stage]:
     ]
     if config.regime != 'linear_init':
         return main
-    patience = config.patience and max(
-        config.patience, LONG['patience']
-    )  # an epoch of a head costs little
+    patience = config.patience
+    if patience:  # an epoch of a head costs little
+        patience = max(patience, LONG['patience'])
     return [Stage('linear', config.linear_epochs, config.linear_lr, patience), *main]
 
 
@@ -79,26 +79,28 @@ def make_optimizer(
     Returns:
         Adam, AdamW, or SGD with momentum.
     """
-    head, lr = list(model.head.parameters()), stage.lr
+    lr = stage.lr
+    head = list(model.head.parameters())
     if stage.name == 'linear':
         groups = [{'params': head, 'lr': lr}]
     else:
+        backbone = [p for p in model.backbone_parameters() if p.requires_grad]
         groups = [
-            {'params': [p for p in model.backbone_parameters() if p.requires_grad], 'lr': lr},
+            {'params': backbone, 'lr': lr},
             {'params': head, 'lr': lr * config.head_lr_multiplier},
         ]
     groups += method.parameter_groups(lr)
     shared = {'lr': lr, 'weight_decay': config.weight_decay}
     if config.optimizer == 'sgd':
-        shared |= {
-            'momentum': config.momentum,
-            'nesterov': config.nesterov,
-            'fused': head[0].is_cuda,
-        }
-        return torch.optim.SGD(groups, **shared)
-    return {'adam': torch.optim.Adam, 'adamw': torch.optim.AdamW}[config.optimizer](
-        groups, fused=True, **shared
-    )
+        return torch.optim.SGD(
+            groups,
+            momentum=config.momentum,
+            nesterov=config.nesterov,
+            fused=head[0].is_cuda,
+            **shared,
+        )
+    make = torch.optim.Adam if config.optimizer == 'adam' else torch.optim.AdamW
+    return make(groups, fused=True, **shared)
 
 
 def make_schedule(
@@ -120,9 +122,8 @@ def make_schedule(
         return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     if config.schedule == 'constant':
         return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
-    rising = (
-        0.2 if 0.2 * steps != 1 else 0.4
-    )  # of 5 steps a fifth would end where it began, which torch divides by
+    # of 5 steps a fifth would end where it began, which torch divides by
+    rising = 0.2 if 0.2 * steps != 1 else 0.4
     return torch.optim.lr_scheduler.OneCycleLR(
         optimizer,
         [g['lr'] for g in optimizer.param_groups],
@@ -146,16 +147,15 @@ def compiled(module: nn.Module, device: torch.device) -> Callable:
     Raises:
         SpmlError: where a CPU has no C++ compiler.
     """
-    cuda = device.type == 'cuda'
-    if device.type == 'cpu' and not any(
-        map(shutil.which, (os.environ.get('CXX', 'g++'), 'g++', 'clang++', 'cl'))
-    ):
+    compilers = (os.environ.get('CXX', 'g++'), 'g++', 'clang++', 'cl')
+    if device.type == 'cpu' and not any(map(shutil.which, compilers)):
         raise SpmlError(
             'compile: true needs a C++ compiler on a CPU, and there is none. Install g++ or '
             'clang, or leave compile out.'
         )
     # torch counts variants over all runs of a process, and stops compiling after a few
     torch.compiler.reset()
+    cuda = device.type == 'cuda'
     fused = torch.compile(module, dynamic=False, mode='reduce-overhead' if cuda else 'default')
 
     def call(batch):

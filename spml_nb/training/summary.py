@@ -35,18 +35,18 @@ def named_labels(
     }
 
 
-def named_in_words(found: dict[str, float]) -> str:
+def named_in_words(counts: dict[str, float]) -> str:
     """Say what a threshold names.
 
     Args:
-        found: as from `named_labels`.
+        counts: as from `named_labels`.
 
     Returns:
         The end of a sentence.
     """
-    bare = 100 * found['without_label']
-    text = f'{found["labels_a_photo"]:.2f} labels a photo, none on {bare:.0f} % of the photos'
-    recall = found.get('observed_recall', math.nan)
+    bare = 100 * counts['without_label']
+    text = f'{counts["labels_a_photo"]:.2f} labels a photo, none on {bare:.0f} % of the photos'
+    recall = counts.get('observed_recall', math.nan)
     if math.isnan(recall):
         return text
     return f'{text}, and {100 * recall:.0f} % of the observed labels'
@@ -65,8 +65,8 @@ def named_on_validation(scores: dict) -> dict[str, float] | None:
     """
     if scores.get('val_truth') != TRUTHS[2]:
         return None
-    found = {name: scores.get(f'val_{name}', math.nan) for name in NAMED}
-    return None if any(map(math.isnan, found.values())) else found
+    counts = {name: scores.get(f'val_{name}', math.nan) for name in NAMED}
+    return None if any(map(math.isnan, counts.values())) else counts
 
 
 def true_map(scores: dict) -> float | None:
@@ -92,7 +92,9 @@ def absent_classes(scores: dict) -> str:
     Returns:
         The end of a sentence; '' if they are left out, or there are none.
     """
-    own, without = scores.get('test_map', math.nan), scores.get('test_map_class', math.nan)
-    counted = scores.get('map_definition', 'cole') == 'cole' and own < without
+    counted = scores.get('test_map', math.nan)
+    without = scores.get('test_map_class', math.nan)
+    if scores.get('map_definition', 'cole') != 'cole' or not counted < without:
+        return ''
     note = f'classes that no test photo has count 0; {without:.2f} without them'
-    return f' (map_definition cole: {note})' if counted else ''
+    return f' (map_definition cole: {note})'

@@ -20,7 +20,7 @@ class Task:
         train, val, test: row numbers of `data`.
         observed: (N_train, C) int8 in {1, 0, −1}.
         observed_val: (N_val, C) int8 in {1, 0, −1}.
-        whole: images that an epoch goes through, where that is not N_train.
+        epoch_length: images that an epoch goes through, where that is not N_train.
         side: {kind: (N_train, …) of what is known besides labels}, as from
             `spml_nb.data.side.read`.
     """
@@ -31,12 +31,12 @@ class Task:
     test: np.ndarray
     observed: np.ndarray
     observed_val: np.ndarray
-    whole: int = 0
+    epoch_length: int = 0
     side: dict = field(default_factory=dict)
 
     @property
     def length(self) -> int:
-        return self.whole or len(self.train)
+        return self.epoch_length or len(self.train)
 
 
 def make_task(config: Config) -> Task:
@@ -61,15 +61,19 @@ def make_task(config: Config) -> Task:
     train, val, test = (data.rows(part) for part in ('train', 'val', 'test'))
     drawn = np.sort(np.concatenate([train, val]))
     kind_of_labels = config.labels or default_labels(config.dataset)
-    observed, setting = np.zeros_like(data.labels), labels.setting(kind_of_labels)
-    if (kind := setting.get('weights')) in labels.OF_BOXES:
-        setting['weights'] = box_weights(config.dataset, data, kind, config.root)[drawn]
+    setting = labels.setting(kind_of_labels)
+    kind_of_weights = setting.get('weights')
+    if kind_of_weights in labels.OF_BOXES:
+        weights = box_weights(config.dataset, data, kind_of_weights, config.root)
+        setting['weights'] = weights[drawn]
+    observed = np.zeros_like(data.labels)
     observed[drawn] = labels.observe(
         data.labels[drawn], **setting, seed=config.label_seed, unknown='ignore'
     )
     if not config.hold_out:
         train, val = drawn, val[:0]
-    whole, train = len(train), _some(train, config, data.name)
+    epoch_length = len(train)
+    train = _some(train, config, data.name)
     if not len(train):
         raise SpmlError(
             f'{data.name!r} has no training image. Mark rows `train` in the column `split` of its '
@@ -80,19 +84,26 @@ def make_task(config: Config) -> Task:
             f'nothing is observed in the {len(train)} training images of {data.name!r} with '
             f'labels={kind_of_labels!r}: there is nothing to learn from. '
             "Check the table's labels, or observe more (labels: single, full, partial-F, "
-            "single+negatives)."
+            'single+negatives).'
         )
     seen = (data.labels[train] > 0).any(0)
-    if (
-        not (data.labels[val][:, seen] > 0).any() and config.selection != 'last'
-    ):  # else every epoch has a mAP of 0
+    # else every epoch has a mAP of 0
+    if not (data.labels[val][:, seen] > 0).any() and config.selection != 'last':
         raise SpmlError(
-            f"selection={config.selection!r} needs validation images with labels that training "
-            "images have "
-            f'too, and {data.name!r} has none. Add some, or give selection: last.'
+            f'selection={config.selection!r} needs validation images with labels that training '
+            f'images have too, and {data.name!r} has none. Add some, or give selection: last.'
         )
-    known = side.read(config.side, data, train) if config.side else {}
-    return Task(data, train, val, test, observed[train], observed[val], whole, known)
+    side_information = side.read(config.side, data, train) if config.side else {}
+    return Task(
+        data,
+        train,
+        val,
+        test,
+        observed=observed[train],
+        observed_val=observed[val],
+        epoch_length=epoch_length,
+        side=side_information,
+    )
 
 
 def _some(train: np.ndarray, config: Config, name: str) -> np.ndarray:
@@ -102,5 +113,7 @@ def _some(train: np.ndarray, config: Config, name: str) -> np.ndarray:
             f'train_images={config.train_images}, and {name!r} has {len(train)} training images. '
             'Give that many or fewer, or 0 for all.'
         )
+    if not config.train_images:
+        return train
     order = np.random.RandomState(config.label_seed).permutation(len(train))
-    return np.sort(train[order[: config.train_images]]) if config.train_images else train
+    return np.sort(train[order[: config.train_images]])

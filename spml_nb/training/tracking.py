@@ -28,11 +28,13 @@ class TensorBoard:
                 "tracker 'tensorboard' needs TensorBoard, which is not installed. "
                 "Install it with: pip install 'spml_nb[tracking]'"
             ) from error
-        self.folder, self.make, self.writer, self.written = folder, SummaryWriter, None, 0
+        self.make_writer = lambda: SummaryWriter(folder, purge_step=1)
+        self.writer = None
+        self.written = 0  # epochs
 
     def __call__(self, curves: pd.DataFrame):
         if self.writer is None:
-            self.writer = self.make(self.folder, purge_step=1)
+            self.writer = self.make_writer()
             weakref.finalize(self, self.writer.close)  # a sweep trains many runs in one process
         for step, row in enumerate(curves.to_dict('records')[self.written :], self.written + 1):
             for name, value in row.items():

@@ -1,4 +1,6 @@
-"""`train(config)` makes a run: one loop for every method, regime and schedule, which resumes after any interruption."""
+"""`train(config)` makes a run: one loop for every method, regime and schedule, which resumes after
+any interruption.
+"""
 
 import math
 import time
@@ -12,7 +14,20 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from spml_nb.training.selection import (
+from .. import methods, models
+from ..base import files, progress
+from ..base.errors import SpmlError, warn
+from ..data.glance import count_shared, describe_shared
+from ..methods.core import ViewOutputs, forward_views
+from ..models.heads import Outputs
+from ..runs.config import Config, resolve
+from ..runs.folder import Result, Run, continued, provenance, read_result
+from . import checkpoint
+from .batches import FeatureSource, feature_source, image_source, onto, weights_key
+from .group import Group
+from .network import head_options
+from .schedule import Stage, compiled, make_optimizer, make_schedule, stages
+from .selection import (
     MEASURES,
     Choice,
     explain_blind,
@@ -23,20 +38,6 @@ from spml_nb.training.selection import (
     scores_by_observed,
     targets,
 )
-
-from .. import methods, models
-from ..base import files, progress
-from ..base.errors import SpmlError, warn
-from ..data.glance import count_shared, describe_shared
-from ..methods.core import ViewOutputs, forward_views
-from ..models.heads import Outputs
-from ..runs.config import Config, resolve
-from ..runs.folder import Result, Run, continued, provenance, read_result
-from . import checkpoint
-from .batches import feature_source, image_source, onto, weights_key
-from .group import Group
-from .network import head_options
-from .schedule import Stage, compiled, make_optimizer, make_schedule, stages
 from .task import Task, make_task
 from .tracking import tracker
 
@@ -58,15 +59,15 @@ class LossWatch:
         self.method, self.remedy, self.folder = method, remedy, folder
 
     def start(self, epoch: int):
-        self.epoch, self.losses = epoch, []
+        self.epoch = epoch
+        self.losses = []
 
     def add(self, loss: Tensor):
         "Note the loss of a step."
         if loss.ndim:
             raise SpmlError(
                 f'the loss of {self.method!r} has the shape {tuple(loss.shape)}; a step needs one '
-                'number. '
-                "Give its hyper-parameter `reduction` another value than 'none'."
+                "number. Give its hyper-parameter `reduction` another value than 'none'."
             )
         self.losses.append(loss.detach())
         if len(self.losses) % 50 == 0:
@@ -82,17 +83,15 @@ class LossWatch:
             Diverged: for a loss that is not finite, naming method, epoch and step.
         """
         values = torch.stack(self.losses).cpu().double() if self.losses else torch.zeros(1)
-        bad = torch.nonzero(~torch.isfinite(values)).flatten().tolist()
-        if not bad:
+        if torch.isfinite(values).all():
             return values.mean().item()
-        kept = (
-            f'The last good checkpoint is kept in {self.folder}'
-            if (self.folder / 'last.pt').is_file()
-            else 'There is no checkpoint yet'
-        )
+        step = int(torch.isfinite(values).int().argmin())  # the first that is not
+        checkpoint = 'There is no checkpoint yet'
+        if (self.folder / 'last.pt').is_file():
+            checkpoint = f'The last good checkpoint is kept in {self.folder}'
         raise Diverged(
-            f'the loss of {self.method!r} became {values[bad[0]].item()} at step {bad[0] + 1} of '
-            f'epoch {self.epoch}. {kept}. {self.remedy}'
+            f'the loss of {self.method!r} became {values[step].item()} at step {step + 1} of '
+            f'epoch {self.epoch}. {checkpoint}. {self.remedy}'
         )
 
 
@@ -107,8 +106,9 @@ class Trainer:
         run: its folder.
         task: its data.
         on_epoch: called with the curves (DataFrame) after each epoch.
-        on_step: called with (trainer, index (B,), outputs, loss) after each step; see above for
-            what else it may do.
+        on_step: called with (trainer, index (B,), outputs, loss) after each step. If it has
+            `end_epoch(trainer)`, that is called before each validation; if it has `state_dict` and
+            `load_state_dict`, its state is kept in the checkpoints.
 
     Raises:
         SpmlError: as `train`.
@@ -122,13 +122,11 @@ class Trainer:
         on_epoch: Callable | None = None,
         on_step: Callable | None = None,
     ):
-        self.config, self.run, self.task, self.on_epoch, self.on_step = (
-            config,
-            run,
-            task,
-            on_epoch,
-            on_step,
-        )
+        self.config = config
+        self.run = run
+        self.task = task
+        self.on_epoch = on_epoch
+        self.on_step = on_step
         self.track = tracker(run.folder)
         self.group = Group(config.device)
         self.device = self.group.device
@@ -144,31 +142,34 @@ class Trainer:
             **head_options(config),
         )
         self.model = model.to(self.device, memory_format=torch.channels_last)
-        observed, given = (
+        method = methods.create(
+            config.loss,
             torch.from_numpy(task.observed),
-            {'features': model.embedding_dim, **config.hparams},
+            epochs=config.epochs,
+            features=model.embedding_dim,
+            **config.hparams,
         )
-        method = methods.create(config.loss, observed, epochs=config.epochs, **given)
         method.take(task.side)
         self.method = method.to(self.device)
         self.images = image_source(task.data, config, self.device)
         self.stages = stages(config, self.method)
         self.targets = targets(task, config.selection)
-        self.history, self.seconds, self.late = [], 0.0, False
+        self.history = []  # a row of the curves for each epoch
+        self.seconds = 0.0
+        self.late = False  # whether a stage kept one of its last two epochs
 
     def fit(self):
         "All stages, from the start or from the last checkpoint."
-        self.origin = checkpoint.origin(
-            self.config, self.task
-        )  # now: the file of weights may change meanwhile
-        saved = checkpoint.load(self)
-        self.sessions = continued((saved or {}).get('sessions', []))
-        self.warn()
-        for k, stage in enumerate(self.stages, 1):
-            if saved is not None and k < saved['k']:
-                continue
+        # now: the file of weights may change meanwhile
+        self.origin = checkpoint.origin(self.config, self.task)
+        saved = checkpoint.load(self) or {}
+        self.sessions = continued(saved.get('sessions', []))
+        if self.group.first:
+            self.warn()
+        first = saved.get('k', 1)
+        for k, stage in enumerate(self.stages[first - 1 :], first):
             self.begin(k, stage)
-            if saved is not None and k == saved['k']:
+            if saved and k == first:
                 checkpoint.restore(self, saved)
             elif k > 1 and self.group.first:
                 checkpoint.save(self)  # from here on best.pt is this stage's
@@ -180,14 +181,13 @@ class Trainer:
 
     def begin(self, k: int, stage: Stage):
         "Set up stage k (from 1): source, trained module, optimiser, schedule, averaged copy."
-        config, linear = self.config, stage.name == 'linear'
-        self.k, self.stage, self.epoch, self.source = (
-            k,
-            stage,
-            0,
-            None,
-        )  # the last stage's may fill the device
+        config = self.config
+        linear = stage.name == 'linear'
+        self.k = k
+        self.stage = stage
+        self.epoch = 0
         self.choices = [Choice(rule, stage.patience, config.stop_below) for rule in self.targets]
+        self.source = None  # the last stage's may fill the device
         self.source = self.frozen_features() if linear else self.images
         for p in self.model.backbone_parameters():
             p.requires_grad_(not linear)
@@ -207,13 +207,13 @@ class Trainer:
             averaging = get_ema_multi_avg_fn(min(config.ema, max(0.0, 1 - 10 / steps)))
             self.averaged = AveragedModel(self.module, multi_avg_fn=averaging, use_buffers=True)
             self.averaged.update_parameters(self.module)
-        narrow = '' if config.precision == 'float32' else ' or train in precision float32'
-        self.watch = LossWatch(
-            config.loss, f'Lower the learning rate (lr is {stage.lr:g}){narrow}.', self.run.folder
-        )
+        remedy = f'Lower the learning rate (lr is {stage.lr:g})'
+        if config.precision != 'float32':
+            remedy += ' or train in precision float32'
+        self.watch = LossWatch(config.loss, f'{remedy}.', self.run.folder)
 
-    def frozen_features(self):
-        "What a head alone is trained on: a FeatureSource."
+    def frozen_features(self) -> FeatureSource:
+        "What a head alone is trained on."
         return feature_source(
             self.model, self.images, self.task.train, self.method.views, self.config
         )
@@ -228,16 +228,16 @@ class Trainer:
         if hasattr(self.on_step, 'end_epoch'):
             self.on_step.end_epoch(self)
         validation = self.validate()
-        taken, lr = time.perf_counter() - began, self.optimizer.param_groups[0]['lr']
-        self.seconds += taken
+        seconds = time.perf_counter() - began
+        self.seconds += seconds
         self.history.append(
             {
                 'stage': self.k,
                 'epoch': self.epoch,
                 'loss': loss,
                 **validation,
-                'lr': lr,
-                'seconds': taken,
+                'lr': self.optimizer.param_groups[0]['lr'],
+                'seconds': seconds,
             }
         )
         if self.group.first:
@@ -249,21 +249,15 @@ class Trainer:
         self.method.train()
         self.watch.start(self.epoch)
         self.method.start_epoch(self.epoch)
-        order = torch.randperm(self.task.length) % len(
-            self.task.train
-        )  # each once, unless the run has fewer images
+        # each once, unless the run has fewer images
+        order = torch.randperm(self.task.length) % len(self.task.train)
         batches = order.split(self.config.batch_size)
-        seen = (
-            self.group.first and progress.place() == 'terminal'
-        )  # elsewhere the line of the epoch is enough
-        for index in progress.bar(batches, what=f'epoch {self.epoch}', unit='steps', show=seen):
+        # elsewhere the line of the epoch is enough
+        show = self.group.first and progress.place() == 'terminal'
+        for index in progress.bar(batches, what=f'epoch {self.epoch}', unit='steps', show=show):
             self.step(index)
         loss = self.watch.look()
-        self.group.agree(
-            self.module,
-            *([self.averaged.module] if self.averaged is not None else ()),
-            parameters=False,
-        )
+        self.group.agree(*self.candidates().values(), parameters=False)
         self.method.end_epoch(self.epoch, self.score)
         self.group.agree(self.method)
         return loss
@@ -284,32 +278,28 @@ class Trainer:
             self.on_step(self, index, outputs, loss.detach())
 
     def outputs(self, rows: np.ndarray) -> ViewOutputs:
-        """What the network says about every view, in one pass: faster, and one batch normalisation
+        """The network's outputs for every view, in one pass: faster, and one batch normalisation
         for all.
         """
-        roles, mine = self.method.views, self.group.share(rows)
-        with self.group.own_randomness(len(self.watch.losses)):
-            views = {role: self.source.batch(mine, role) for role in roles}  # in full precision
-            with torch.autocast(
-                self.device.type, HALF.get(self.config.precision), self.config.precision in HALF
-            ):
+        share = self.group.share(rows)
+        half = HALF.get(self.config.precision)
+        with self.group.forked_randomness(len(self.watch.losses)):
+            # in full precision
+            views = {role: self.source.batch(share, role) for role in self.method.views}
+            with torch.autocast(self.device.type, half, enabled=half is not None):
                 try:
                     local = forward_views(self.forward, views)
                 except SpmlError:
                     raise
-                except (
-                    ValueError
-                ) as error:  # torch's, for a batch norm that gets one value a channel
+                except ValueError as error:  # torch's: a batch norm gets one value a channel
                     raise SpmlError(
-                        f'the network cannot train on a batch of {len(mine)}: {error}. Give '
+                        f'the network cannot train on a batch of {len(share)}: {error}. Give '
                         'another batch_size, a larger image_size, or freeze_batchnorm: true.'
                     ) from error
-        return ViewOutputs(
-            {
-                role: Outputs(*(self.group.gather(part, len(rows)) for part in view))
-                for role, view in local.items()
-            }
-        )
+        gathered = ViewOutputs()
+        for role, view in local.items():
+            gathered[role] = Outputs(*(self.group.gather(output, len(rows)) for output in view))
+        return gathered
 
     # ---- scores and the best weights
 
@@ -328,57 +318,55 @@ class Trainer:
 
     def predict(self, module: torch.nn.Module, rows: np.ndarray, view: str = 'plain') -> Tensor:
         "(n, C) float32 logits of any images, each of them computed by one process."
-        with self.group.own_randomness(
-            self.task.length
-        ):  # shares use up different amounts; no step has that number
-            own = predict(module, self.method, self.source, self.group.share(rows), view)
-        return self.group.gather(own, len(rows))
+        # shares use up different amounts; no step has that number
+        with self.group.forked_randomness(self.task.length):
+            logits = predict(module, self.method, self.source, self.group.share(rows), view)
+        return self.group.gather(logits, len(rows))
+
+    def candidates(self) -> dict[str, torch.nn.Module]:
+        "The modules of which an epoch may keep the weights."
+        if self.averaged is None:
+            return {'raw': self.module}
+        return {'raw': self.module, 'averaged': self.averaged.module}
 
     def validate(self) -> dict[str, float]:
         """Score validation; keep the weights that a rule takes for the best. Returns: val_map;
         val_auc where it chooses.
         """
-        candidates = {
-            'raw': self.module,
-            **({'averaged': self.averaged.module} if self.averaged is not None else {}),
-        }
         logits = {
             name: self.finite(self.predict(module, self.task.val))
-            for name, module in candidates.items()
+            for name, module in self.candidates().items()
         }
-        values = []
+        definition = self.config.map_definition
         for choice, (labels, classes) in zip(self.choices, self.targets.values(), strict=True):
-            found = {
-                name: score_by(choice.rule, each, labels, classes, self.config.map_definition)
-                for name, each in logits.items()
+            scores = {
+                name: score_by(choice.rule, s, labels, classes, definition)
+                for name, s in logits.items()
             }
-            values.append(max(found.values()))
-            if choice.see(found, self.k, self.epoch) and self.group.first:
-                self.keep(choice, candidates)
+            if choice.see(scores, self.k, self.epoch) and self.group.first:
+                self.keep(choice)
+            if choice is self.choices[0]:
+                value = max(scores.values())
         if self.choices[0].rule != 'val_observed':
-            return {'val_map': values[0]}
+            return {'val_map': value}
         labels, classes = self.targets['val_observed']
-        maps = [
-            mean_ap(each, labels, self.config.map_definition, classes) for each in logits.values()
-        ]
-        return {'val_map': max(maps), 'val_auc': values[0]}
+        val_map = max(mean_ap(s, labels, definition, classes) for s in logits.values())
+        return {'val_map': val_map, 'val_auc': value}
 
     def own_scores(self) -> dict[str, float]:
         "What the method reports about its own labels of the training images, as they are now."
-        return self.method.own_scores(
-            torch.from_numpy(self.task.data.labels[self.task.train]).to(self.device)
-        )
+        true = torch.from_numpy(self.task.data.labels[self.task.train])
+        return self.method.own_scores(true.to(self.device))
 
-    def keep(self, choice: Choice, candidates: dict[str, torch.nn.Module]):
+    def keep(self, choice: Choice):
         "Save the weights of this epoch as the best by a rule."
-        self.run.save(
-            self.file_of(choice),
-            {
-                'network': candidates[choice.best['weights']].state_dict(),
-                'method': self.method.state_dict(),
-                'best': choice.best,
-            },
-        )
+        network = self.candidates()[choice.best['weights']]
+        state = {
+            'network': network.state_dict(),
+            'method': self.method.state_dict(),
+            'best': choice.best,
+        }
+        self.run.save(self.file_of(choice), state)
 
     def file_of(self, choice: Choice) -> str:
         return 'best.pt' if choice is self.choices[0] else f'{choice.rule}.pt'
@@ -387,25 +375,21 @@ class Trainer:
         "Go back to the best weights of this stage, by the first rule unless another is given."
         self.group.wait()
         best = self.run.best(self.file_of(choice or self.choices[0]))
-        for part, name in ((self.module, 'network'), (self.method, 'method')):
-            part.load_state_dict(best[name])
+        self.module.load_state_dict(best['network'])
+        self.method.load_state_dict(best['method'])
 
     def warn(self):
         """Say so when test photos are training photos, the epoch cannot be chosen by true labels,
         or precision is slow.
         """
-        if self.group.first and (shared := describe_shared(self.task.data)):
+        if shared := describe_shared(self.task.data):
             warn(shared)
-        if self.group.first and self.config.precision == 'fp16' and self.device.type == 'cpu':
+        if self.config.precision == 'fp16' and self.device.type == 'cpu':
             warn(
                 'precision: fp16 is several times slower than bf16 or float32 on a CPU. Give one '
                 'of these.'
             )
-        if (
-            self.group.first
-            and self.config.selection == 'val_clean'
-            and (why := explain_blind(self.task))
-        ):
+        if self.config.selection == 'val_clean' and (why := explain_blind(self.task)):
             warn(
                 f'{self.task.data.name}: {why}, so the epoch and the threshold are chosen by '
                 'observed labels, as selection: val_observed does: the epoch by the ROC-AUC of '
@@ -425,8 +409,10 @@ class Trainer:
         """
         files.write_atomically(self.run.folder / 'metrics.csv', self.curves().to_csv(index=False))
         checkpoint.save(self)
-        row, best = self.history[-1], self.choices[0].best
-        measure, score = MEASURES[self.choices[0].rule], row.get('val_auc', row['val_map'])
+        row = self.history[-1]
+        best = self.choices[0].best
+        measure = MEASURES[self.choices[0].rule]
+        score = row.get('val_auc', row['val_map'])
         stage = f'stage {self.k} ({self.stage.name}) ' if len(self.stages) > 1 else ''
         print(
             f"{stage}epoch {row['epoch']:2d}/{self.stage.epochs}  loss {row['loss']:.4f}  "
@@ -466,7 +452,9 @@ def train(
     Source: the protocol of Cole et al. (2021).
     """
     config = resolve(config)
-    run, task, group = Run(config, root), task or make_task(config), Group(config.device)
+    run = Run(config, root)
+    task = task or make_task(config)
+    group = Group(config.device)
     with run.lock() if group.first else nullcontext():
         group.wait()  # the others look when the first holds the folder
         if run.done:
@@ -503,7 +491,8 @@ def finish(trainer: Trainer):
         SpmlError: if the disk is full.
     """
     task, run, config = trainer.task, trainer.run, trainer.config
-    logits, best = _logits(trainer), trainer.choices[0].best
+    best = trainer.choices[0].best
+    logits = _logits(trainer)
     other = _logits_by_other_rule(trainer, logits)
     if not trainer.group.first:
         return
@@ -520,9 +509,8 @@ def finish(trainer: Trainer):
             'observed_best_epoch': trainer.choices[1].best['epoch'],
             **scores_by_observed(other, task, config.map_definition),
         }
-    files.write_arrays(
-        run.folder / 'logits.npz', {part: values.cpu().numpy() for part, values in logits.items()}
-    )
+    arrays = {part: values.cpu().numpy() for part, values in logits.items()}
+    files.write_arrays(run.folder / 'logits.npz', arrays)
     result = {
         'scores': numbers,
         'class_names': task.data.class_names,
@@ -539,34 +527,33 @@ def finish(trainer: Trainer):
 
 def _logits(trainer: Trainer) -> dict[str, Tensor]:
     "{'val', 'test': (N, C) logits} of the weights as they are."
-    return {
-        part: trainer.predict(trainer.module, rows)
-        for part, rows in (('val', trainer.task.val), ('test', trainer.task.test))
-        if len(rows)
-    }
+    rows = {'val': trainer.task.val, 'test': trainer.task.test}
+    return {part: trainer.predict(trainer.module, r) for part, r in rows.items() if len(r)}
 
 
 def _logits_by_other_rule(trainer: Trainer, logits: dict[str, Tensor]) -> dict[str, Tensor] | None:
     "The logits of what observed labels alone would have chosen, None if the run has no such rule."
     if len(trainer.choices) == 1 or trainer.choices[1].best is None:
         return None
-    own, other = trainer.choices
-    if own.best | {'value': 0} == other.best | {'value': 0}:
+    first, other = trainer.choices
+    if first.best | {'value': 0} == other.best | {'value': 0}:
         return logits
     trainer.load_best(other)
-    found = _logits(trainer)
+    logits = _logits(trainer)
     trainer.load_best()
-    return found
+    return logits
 
 
 def _how_it_ended(trainer: Trainer) -> dict:
     """Whether a kept epoch was among the last two of its stage's allowance, and whether the
     mechanism had acted.
     """
-    ended = {} if trainer.choices[0].rule == 'last' else {'late': int(trainer.late)}
-    since = getattr(trainer.method, 'acts_since', None)
-    if since is None:
-        return ended
-    return (
-        ended | {'exercised': int(since >= 0)} | ({'acts_since': int(since)} if since >= 0 else {})
-    )
+    numbers = {}
+    if trainer.choices[0].rule != 'last':
+        numbers['late'] = int(trainer.late)
+    if trainer.method.mechanism:
+        since = int(trainer.method.acts_since)
+        numbers['exercised'] = int(since >= 0)
+        if since >= 0:
+            numbers['acts_since'] = since
+    return numbers

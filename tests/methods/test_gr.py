@@ -65,7 +65,7 @@ def test_the_schedule_is_the_codes_or_the_papers(family, ends, form):
         ):
             t = of_w_and_b if name in 'wb' else of_mu_and_sigma
             assert method.now[name] == pytest.approx(first + t * (last - first)), (e, name)
-    assert (method.fixed['q2'], method.fixed['q3']) == (0.01, 1.0) and resolve_hparams(
+    assert (method.options['q2'], method.options['q3']) == (0.01, 1.0) and resolve_hparams(
         'gr', family, {}
     )['form'] == 'code'
 

@@ -212,7 +212,7 @@ def test_an_embedding_is_made_of_the_image_not_of_the_class():
 def test_dropout_keeps_each_entry_with_its_probability(p):
     torch.manual_seed(0)
     p = round(p * 2**16) / 2**16
-    mask = heads.kept(torch.zeros(1001, 997), p)
+    mask = heads.dropout_mask(torch.zeros(1001, 997), p)
     assert mask.unique().tolist() == [0, 1] and mask.shape == (1001, 997)
     deviation = math.sqrt(p * (1 - p) / mask.numel())
     assert abs(mask.mean() - (1 - p)) < 4 * deviation
@@ -225,7 +225,7 @@ def test_dropout_keeps_each_entry_with_its_probability(p):
 
 @pytest.mark.parametrize('shape', [(), (1,), (3, 5), (0, 4)])
 def test_dropout_takes_any_shape(shape):
-    assert heads.kept(torch.zeros(shape), 0.5).shape == shape
+    assert heads.dropout_mask(torch.zeros(shape), 0.5).shape == shape
 
 
 def test_training_equals_dropout_by_its_definition(monkeypatch):
@@ -236,13 +236,13 @@ def test_training_equals_dropout_by_its_definition(monkeypatch):
         for shape in ((5, 2), (3, 1))
     )
     stream = torch.zeros((), dtype=torch.float64)
-    masks, kept = [], heads.kept
+    masks, mask_of = [], heads.dropout_mask
 
     def drawn(like, p):
-        masks.append(kept(like, p))
+        masks.append(mask_of(like, p))
         return masks[-1].clone()
 
-    monkeypatch.setattr(heads, 'kept', drawn)
+    monkeypatch.setattr(heads, 'dropout_mask', drawn)
     out = layer(stream, queries, x, x)
     weights, branch, hidden, second = [mask / 0.75 for mask in masks]
     a = layer.attention

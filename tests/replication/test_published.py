@@ -173,7 +173,7 @@ PIECE = {
     'baseline',
 }
 KEYS = {
-    'paper': PIECE | {'paper', 'short', 'title', 'authors', 'venue', 'notes', 'tables'},
+    'paper': PIECE | {'paper', 'short', 'title', 'authors', 'venue', 'notes', 'presets', 'tables'},
     'row': PIECE | {'mean', 'std'},
     'column': PIECE,
     'table': PIECE | {'title', 'groups', 'columns', 'rows', 'cells', 'notes'},

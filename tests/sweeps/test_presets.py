@@ -119,7 +119,7 @@ def test_every_loss_of_a_paper_takes_a_training_step_with_its_preset(paper, tmp_
                 'multi_similarity',
             },
         ),
-        ('opml', {'llr', 'llct', 'llcp'}),
+        ('opml', {'llr', 'llct', 'llcp', 'opml', 'opml_sp'}),
     ],
 )
 def test_presets_and_the_methods_registered_values_are_the_same(paper, own):

@@ -104,9 +104,9 @@ def test_a_distribution_keeps_to_its_range():
         Uniform(2, 4)(u) for u in (0, 0.25)
     ] == [2, 2.5]
     assert [Choice(('a', 'b', 'c'))(u) for u in (0, 0.34, 0.999)] == ['a', 'b', 'c']
-    for loss, k in itertools.product(sweeps.SPACE, range(1, 12)):
+    for loss, k in itertools.product(core.names(), range(1, 12)):
         for name, value in sweeps.drawn(loss, k).items():
-            of = sweeps.SPACE[loss][name]
+            of = search.space(loss)[name]
             assert value in of.options if isinstance(of, Choice) else of.low <= value <= of.high
     assert sweeps.drawn('em', 1) == sweeps.drawn('em', 1) != sweeps.drawn('em', 2) and sweeps.drawn(
         'an', 3
@@ -115,7 +115,7 @@ def test_a_distribution_keeps_to_its_range():
 
 
 def test_a_method_may_bring_its_own_distributions(monkeypatch):
-    assert search.space('an') == {} and search.space('em') is sweeps.SPACE['em']
+    assert search.space('an') == {} and search.space('em') is core.find('em').search
     monkeypatch.setattr(core.find('an'), 'search', {'unknown': Choice(('ignore',))})
     assert sweeps.drawn('an', 1) == {'unknown': 'ignore'} and sweeps.drawn('an', 0) == {}
 
@@ -127,12 +127,6 @@ def test_an_on_the_head_of_maps_is_an_on_the_linear_head():
     assert (
         table['head']['boostlu_llr'] == 'maps'
         and table.over_an['boostlu_llr'] == table.over_plain_an['boostlu_llr'] == 4
-    )
-
-
-def test_every_setting_in_the_space_belongs_to_its_method():
-    assert all(
-        set(of) <= set(core.hyper_parameters(core.find(loss))) for loss, of in sweeps.SPACE.items()
     )
 
 

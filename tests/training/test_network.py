@@ -31,7 +31,7 @@ def test_a_whole_method_knows_its_training_labels_and_all_that_it_has_learnt(mad
     run = training.open_run(made.run('cosine').folder)
     small, whole, saved = (
         open_network(run),
-        open_network(run, whole_method=True),
+        open_network(run, restore_method=True),
         run.best()['method'],
     )
     assert small.method.z.shape == (1, 3) and saved.keys() == whole.method.state_dict().keys()

@@ -273,7 +273,7 @@ def test_the_photos_of_a_notebook_are_seen(name):
     ]
     assert len(cells) == 2
     for cell in cells:
-        assert 'as_jpeg(' in cell.source.splitlines()[-1]
+        assert 'as_jpeg(' in ast.unparse(ast.parse(cell.source).body[-1])
         assert any('image/jpeg' in output.get('data', {}) for output in cell.outputs)
 
 

@@ -1,0 +1,72 @@
+"""The sections `presets` of the papers' files: no slip of the pen, and how they are read."""
+
+from dataclasses import replace
+
+import pytest
+
+from spml_nb.base.errors import SpmlError
+from spml_nb.methods import papers
+from spml_nb.methods.core import find
+from spml_nb.methods.papers import PAPERS, Value
+
+
+def entries(paper):
+    "Every {'value', 'origin', 'where'} of a paper."
+    for stated in (PAPERS[paper].every, *PAPERS[paper].losses.values()):
+        for entry in stated.values():
+            yield from entry if isinstance(entry, list) else [entry]
+
+
+@pytest.mark.parametrize('paper', PAPERS)
+def test_presets_have_no_slip_of_the_pen(paper):
+    datasets = papers.datasets(paper)
+    for entry in entries(paper):
+        assert set(entry) in ({'value', 'origin', 'where'}, {'value_of', 'origin', 'where'})
+        assert entry['origin'] in papers.ORIGINS and isinstance(entry['where'], str)
+        assert entry.get('value_of', 'hml') in PAPERS
+        value = entry.get('value')
+        if isinstance(value, list):
+            assert len(value) == len(datasets)
+        if isinstance(value, dict):
+            assert set(value) < set(datasets)
+    for loss, where in PAPERS[paper].only_on.items():
+        assert loss in PAPERS[paper].losses and set(where) < set(datasets)
+    for source, losses in PAPERS[paper].quoted.items():
+        assert set(losses) <= set(PAPERS[source].losses)
+    for loss in papers.losses(paper, datasets[0]):
+        assert find(loss)
+
+
+def test_an_entry_may_hold_for_all_data_sets_for_each_or_for_some(monkeypatch):
+    def value(entry):
+        stated = replace(
+            PAPERS['two_way'], datasets=['a', 'b'], every={}, losses={'an': {'x': entry}}
+        )
+        monkeypatch.setitem(PAPERS, 'two_way', stated)
+        return [papers.values('two_way', name, 'an').get('x') for name in ('a', 'b')]
+
+    entry = {'value': 1, 'origin': 'paper', 'where': 'Table 1'}
+    assert value(entry) == [Value(1, 'paper', 'Table 1')] * 2
+    assert [v.value for v in value(entry | {'value': [1, 2]})] == [1, 2]
+    for_b = {'value': {'b': 3}, 'origin': 'code', 'where': 'main'}
+    assert value(for_b) == [None, Value(3, 'code', 'main')]
+    assert value([entry, for_b]) == [Value(1, 'paper', 'Table 1'), Value(3, 'code', 'main')]
+
+
+def test_a_value_that_a_paper_quotes_stands_in_the_other():
+    for dataset in papers.datasets('lac'):
+        for loss, name in (('em', 'alpha'), ('em_apl', 'beta')):
+            theirs = papers.values('em_apl', dataset, loss)[name]
+            quoted = papers.values('lac', dataset, loss)[name]
+            assert quoted.value == theirs.value and (quoted.origin, theirs.origin) == (
+                'cited',
+                'paper',
+            )
+
+
+def test_what_holds_of_a_loss_alone_is_read_for_every_data_set():
+    stated = papers.values_of_loss('two_way', 'two_way_class')
+    assert set(stated) == set(papers.datasets('two_way'))
+    assert all(values == {'T_pos': 4, 'T_neg': 1, 'bucket': 128} for values in stated.values())
+    with pytest.raises(SpmlError, match="loss of 'two_way' on 'voc12'"):
+        papers.values('two_way', 'voc12', 'two_way_class')
