@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 import typing
+from importlib import import_module
 from pathlib import Path
 
 from . import __version__
@@ -290,34 +291,25 @@ def _of_file(file: str) -> dict:
 
 
 def _described() -> str:
-    """Every field of a configuration with its kind, its default and its meaning, from the source of
-    the class.
-    """
+    """Every field of a configuration with its kind, its default and its meaning."""
     import dataclasses
-    import inspect
 
-    meaning = dict(re.findall(r'^    (\w+): .*?# (.*)$', inspect.getsource(Config), re.M))
     lines = [
         'fields (-p NAME VALUE); loss, data and regime decide those without a default, a loss may '
         'change others:'
     ]
     for field in dataclasses.fields(Config):
-        kind = str(
-            field.type
-            if isinstance(field.type, str)
-            else getattr(field.type, '__name__', field.type)
-        )
-        told, choices = meaning.get(field.name, ''), CHOICES.get(field.name, ())
-        if not all(choice in told for choice in choices):
-            told = f'{told} ({", ".join(choices)})'.strip()
+        kind, *_ = typing.get_args(field.type) or (field.type,)
+        text = field.metadata['meaning']
+        choices = field.metadata.get('choices', ())
+        if not all(choice in text for choice in choices):
+            text = f'{text} ({", ".join(choices)})'.strip()
         default = (
             field.default
             if field.default not in (None, dataclasses.MISSING)
             else PROTOCOL.get(field.name, '')
         )
-        lines.append(
-            f'  {field.name:<20}{kind.removesuffix(" | None"):<7}{default!s:<11}{told}'.rstrip()
-        )
+        lines.append(f'  {field.name:<20}{kind.__name__:<7}{default!s:<11}{text}'.rstrip())
     return '\n'.join(lines)
 
 
@@ -710,7 +702,7 @@ def _launched(args) -> dict:
     *_LAUNCH,
 )
 def _sweep(args) -> bool | None:
-    from spml_nb.replication import biased, choice, figures, observed_choice, tables, worth
+    # each imports what it needs and no more: a dry run need not wait for all of the study
     from spml_nb.sweeps import presets, search
 
     one_of(args.paper, [*presets.PAPERS, *_BOARDS], 'paper')
@@ -737,18 +729,17 @@ def _sweep(args) -> bool | None:
             raise error
     options, suite = _launched(args) | {'tell': say}, args.suite or 'photos'
     if own_suite:
-        modules = {
-            'biased': biased,
-            'choice': choice,
-            'worth': worth,
-            'observed_choice': observed_choice,
-        }
-        done = modules[args.paper].sweep(args.dataset, **options)
+        board = import_module(f'spml_nb.replication.{args.paper}')
+        done = board.sweep(args.dataset, **options)
     elif args.paper == 'methods':
         done = search.sweep(suite, args.dataset, args.loss, **options)
     elif args.figure:
+        from spml_nb.replication import figures
+
         done = figures.sweep(args.paper, args.figure, suite, **options)
     else:
+        from spml_nb.replication import tables
+
         done = tables.sweep(args.paper, args.table, suite, seeds=args.seeds, **options)
     if args.dry_run:
         return None

@@ -51,7 +51,7 @@ import torch
 from torch import Tensor, nn
 
 from ..base.errors import SpmlError, as_kind, one_of, warn
-from ..data.dataset import family
+from ..data.dataset import FAMILIES, family
 from . import papers
 from ..models.heads import Outputs
 

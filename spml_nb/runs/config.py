@@ -15,83 +15,44 @@ from pathlib import Path
 from ..base import settings
 from ..base.errors import SpmlError, as_kind, one_of
 
-HEADS = (
-    'linear',
-    'cosine',
-    'labelwise',
-)  # for any loss; that of maps predicts what the linear one does
-VIEW_SETS = {  # what the roles of a method's views mean: {role: view of spml_nb.data.views}
-    'flip': {'plain': 'plain', 'weak': 'flip', 'strong': 'strong'},  # photos squashed to a square
-    'flip_bare': {
-        'plain': 'plain',
-        'weak': 'flip',
-        'strong': 'strong_bare',
-    },  # LAC's strong view as in its paper
-    'shift': {
-        'plain': 'plain',
-        'weak': 'shift',
-        'strong': 'strong_shift',
-    },  # drawn digits, not to be mirrored
-    'shift_hue': {
-        'plain': 'plain',
-        'weak': 'shift',
-        'strong': 'strong_shift_hue',
-    },  # the hue is a label
+HEADS = ('linear', 'cosine', 'labelwise')  # for any loss; that of maps predicts as the linear one
+
+# {name: {role of a method's view: view of spml_nb.data.views}}
+VIEW_SETS = {
+    # photos squashed to a square
+    'flip': {'plain': 'plain', 'weak': 'flip', 'strong': 'strong'},
+    # the same, LAC's strong view as in its paper
+    'flip_bare': {'plain': 'plain', 'weak': 'flip', 'strong': 'strong_bare'},
+    # drawn digits, which must not be mirrored
+    'shift': {'plain': 'plain', 'weak': 'shift', 'strong': 'strong_shift'},
+    # drawn digits whose hue is a label
+    'shift_hue': {'plain': 'plain', 'weak': 'shift', 'strong': 'strong_shift_hue'},
+    # photos in their own proportions, cropped: Two-way
     'crop': {'plain': 'centre', 'weak': 'crop'},
-}  # whole photos, cropped: Two-way
-CHOICES = {
-    'regime': ('finetune', 'linear', 'linear_init'),
-    'selection': ('val_clean', 'val_observed', 'last'),
-    'optimizer': ('adam', 'adamw', 'sgd'),
-    'schedule': ('constant', 'cosine', 'onecycle'),
-    'precision': ('float32', 'bf16', 'fp16'),
-    'head': (*HEADS, 'maps'),
-    'views': VIEW_SETS,
-    'map_definition': ('cole', 'two_way'),
 }
 
 
-_LIMITS = (  # fields, what their values fulfil, and that in words
-    (
-        (
-            'epochs',
-            'batch_size',
-            'lr',
-            'linear_epochs',
-            'linear_lr',
-            'image_size',
-            'head_lr_multiplier',
-            'cached_views',
-            'embedding_dim',
-        ),
-        lambda value: value > 0,
-        'above 0',
-    ),
-    (
-        (
-            'min_positives',
-            'weight_decay',
-            'momentum',
-            'ema',
-            'patience',
-            'stop_below',
-            'seed',
-            'label_seed',
-            'train_images',
-            'frozen_stages',
-        ),
-        lambda value: value >= 0,
-        '0 or more',
-    ),
-    (('seed', 'label_seed'), lambda value: value < 2**32, 'below 2³²'),
-    (('momentum', 'ema'), lambda value: value < 1, 'below 1'),
-)
+def option(default, meaning: str, *, choices=(), above=None, at_least=None, below=None):
+    """A field of `Config` whose metadata are the other arguments.
+
+    Args:
+        default: None where loss, data or regime decide.
+        meaning: the help that `spml train --help` shows.
+        choices: the only values allowed.
+        above, at_least, below: limits of a number.
+    """
+    limits = {'above': above, 'at_least': at_least, 'below': below}
+    metadata = {'meaning': meaning, 'choices': tuple(choices), **limits}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, eq=False)
 class Config:
     """Everything that decides a run. Every field is a keyword argument; numeric strings are
     accepted for numbers.
+
+    Two are equal if their JSON is: 1 and 1.0 as a hyper-parameter are two configurations, since
+    they name two runs.
 
     Raises:
         SpmlError: for an unknown field, a value of the wrong kind, or one that is not allowed.
@@ -99,96 +60,108 @@ class Config:
     Source: the protocol of Cole et al. (2021), unless a field says otherwise.
     """
 
-    loss: str = 'em'  # a registered method
-    dataset: str = 'mini_voc'  # a name, or a folder with images/ and labels.csv
-    root: str | None = None  # where named data sets live, unset: the setting `data`
-    min_positives: int = 0  # leave out classes with fewer positives
-    exclude: tuple = ()  # leave out these classes
-    labels: str | None = (
-        None  # observed: single, full, partial-0.3, …; unset: full for a folder, else single
+    loss: str = option('em', 'a registered method')
+    dataset: str = option('mini_voc', 'a name, or a folder with images/ and labels.csv')
+    root: str | None = option(None, 'where named data sets live, unset: the setting `data`')
+    min_positives: int = option(0, 'leave out classes with fewer positives', at_least=0)
+    exclude: tuple = option((), 'leave out these classes')
+    labels: str | None = option(
+        None, 'observed: single, full, partial-0.3, …; unset: full for a folder, else single'
     )
-    label_seed: int = 1200  # of the draw of observed labels
-    train_images: int = 0  # so many of the training images, drawn by label_seed; 0: all of them
-    seed: int = 0  # of initialisation, order and augmentation
-    regime: str = (
-        'finetune'  # finetune: end to end; linear: on frozen features; linear_init: both in turn
+    label_seed: int = option(1200, 'of the draw of observed labels', at_least=0, below=2**32)
+    train_images: int = option(
+        0, 'so many of the training images, drawn by label_seed; 0: all of them', at_least=0
     )
-    backbone: str | None = None  # unset: mini for the miniatures, resnet50 otherwise
-    weights: str = 'default'  # of the backbone: default, none, or a file
-    head: str | None = None  # unset: the method's
-    image_size: int | None = (
-        None  # pixels per side, unset: 40 for mini, 224 for efficientnet_lite0, else 448
+    seed: int = option(0, 'of initialisation, order and augmentation', at_least=0, below=2**32)
+    regime: str = option(
+        'finetune',
+        'finetune: end to end; linear: on frozen features; linear_init: both in turn',
+        choices=('finetune', 'linear', 'linear_init'),
     )
-    epochs: int | None = (
-        None  # of each stage at most, unset: 15, 60 on frozen features, 120 for mini
+    backbone: str | None = option(None, 'unset: mini for the miniatures, resnet50 otherwise')
+    weights: str = option('default', 'of the backbone: default, none, or a file')
+    head: str | None = option(None, "unset: the method's", choices=(*HEADS, 'maps'))
+    image_size: int | None = option(
+        None, 'pixels per side, unset: 40 for mini, 224 for efficientnet_lite0, else 448', above=0
     )
-    batch_size: int | None = None  # images in a step
-    lr: float | None = None  # of the backbone, and of the head on frozen features
-    head_lr_multiplier: float | None = None  # head against backbone, end to end
-    linear_epochs: int | None = None  # of linear_init's first stage at most
-    linear_lr: float | None = None  # of linear_init's first stage
-    optimizer: str | None = None
-    weight_decay: float | None = None  # of all weights; in the gradient for adam and sgd
-    momentum: float | None = None  # sgd only
-    nesterov: bool | None = None  # sgd only
-    schedule: str | None = None
-    ema: float | None = None  # highest decay of the averaged weights; 0: no averaging
-    selection: str = (
-        'val_clean'  # best epoch by fully labelled validation, by observed labels, or the last
+    epochs: int | None = option(
+        None, 'of each stage at most, unset: 15, 60 on frozen features, 120 for mini', above=0
     )
-    patience: int | None = None  # end a stage after so many epochs without a better score; 0: never
-    stop_below: float | None = (
-        None  # stop when validation falls this many mAP under its best; 0: never
+    batch_size: int | None = option(None, 'images in a step', above=0)
+    lr: float | None = option(None, 'of the backbone, and of the head on frozen features', above=0)
+    head_lr_multiplier: float | None = option(None, 'head against backbone, end to end', above=0)
+    linear_epochs: int | None = option(None, "of linear_init's first stage at most", above=0)
+    linear_lr: float | None = option(None, "of linear_init's first stage", above=0)
+    optimizer: str | None = option(None, '', choices=('adam', 'adamw', 'sgd'))
+    weight_decay: float | None = option(
+        None, 'of all weights; in the gradient for adam and sgd', at_least=0
     )
-    cached_views: int = 4  # draws of each augmented view kept for an image on frozen features
-    precision: str = 'float32'  # of the forward pass: float32, or autocast to bf16 or fp16
-    device: str | None = None  # unset: the setting `device`
-    frozen_stages: int = (
-        0  # leading stages of the backbone that stay as they are; the first is the stem
+    momentum: float | None = option(None, 'sgd only', at_least=0, below=1)
+    nesterov: bool | None = option(None, 'sgd only')
+    schedule: str | None = option(None, '', choices=('constant', 'cosine', 'onecycle'))
+    ema: float | None = option(
+        None, 'highest decay of the averaged weights; 0: no averaging', at_least=0, below=1
     )
-    freeze_batchnorm: bool = False  # keep the backbone's batch norms as they are
-    normalise: bool = True  # subtract the backbone's mean and divide by its std
-    compile: bool = False  # let torch compile the network, with CUDA graphs on a GPU
-    views: str | None = (
-        None  # of VIEW_SETS, unset: flip, or for miniatures shift (strong views: shift_hue)
+    selection: str = option(
+        'val_clean',
+        'best epoch by fully labelled validation, by observed labels, or the last',
+        choices=('val_clean', 'val_observed', 'last'),
     )
-    hold_out: bool = (
-        True  # False: train on the validation images too, which leaves only selection: last
+    patience: int | None = option(
+        None, 'end a stage after so many epochs without a better score; 0: never', at_least=0
     )
-    map_definition: str | None = (
-        None  # a class without positives: cole: 0; two_way: left out (a folder)
+    stop_below: float | None = option(
+        None, 'stop when validation falls this many mAP under its best; 0: never', at_least=0
     )
-    embedding_dim: int | None = (
-        None  # width of a label-wise head, unset: from that of the backbone, at most 2048
+    cached_views: int = option(
+        4, 'draws of each augmented view kept for an image on frozen features', above=0
     )
-    side: str = ''  # a file with what a method needs beyond labels, see spml_nb/data/side.py
+    precision: str = option(
+        'float32',
+        'of the forward pass: float32, or autocast to bf16 or fp16',
+        choices=('float32', 'bf16', 'fp16'),
+    )
+    device: str | None = option(None, 'unset: the setting `device`')
+    frozen_stages: int = option(
+        0, 'leading stages of the backbone that stay as they are; the first is the stem', at_least=0
+    )
+    freeze_batchnorm: bool = option(False, "keep the backbone's batch norms as they are")
+    normalise: bool = option(True, "subtract the backbone's mean and divide by its std")
+    compile: bool = option(False, 'let torch compile the network, with CUDA graphs on a GPU')
+    views: str | None = option(
+        None, 'unset: flip, or for miniatures shift (strong views: shift_hue)', choices=VIEW_SETS
+    )
+    hold_out: bool = option(
+        True, 'False: train on the validation images too, which leaves only selection: last'
+    )
+    map_definition: str | None = option(
+        None,
+        'a class without positives: cole: 0; two_way: left out (a folder)',
+        choices=('cole', 'two_way'),
+    )
+    embedding_dim: int | None = option(
+        None, 'width of a label-wise head, unset: from that of the backbone, at most 2048', above=0
+    )
+    side: str = option(
+        '', 'a file with what a method needs beyond labels, see spml_nb/data/side.py'
+    )
     hparams: dict = dataclasses.field(
-        default_factory=dict
-    )  # the method's own; unset ones at the paper's value
+        default_factory=dict,
+        metadata={'meaning': "the method's own; unset ones at the paper's value"},
+    )
 
-    def __init__(self, **given):
-        kinds, remedy = _kinds(), 'Every parameter is a field of `spml_nb.runs.config.Config`.'
-        for name in sorted(given.keys() - kinds.keys()):
-            one_of(name, kinds, 'parameter', remedy)
-        for name, kind in kinds.items():
-            default = {} if name == 'hparams' else getattr(Config, name)
-            object.__setattr__(
-                self, name, _as_field(name, given[name], *kind) if name in given else default
-            )
-        self._check()
+    def __init__(self, **values):
+        for name, field in _fields().items():
+            object.__setattr__(self, name, {} if name == 'hparams' else field.default)
+        self._set(values)
 
-    def _check(self):
-        def given(*names):
-            return (
-                (name, getattr(self, name)) for name in names if getattr(self, name) is not None
-            )
-
-        for name, value in given(*CHOICES):
-            one_of(value, CHOICES[name], name)
-        for names, fits, allowed in _LIMITS:
-            for name, value in given(*names):
-                if not fits(value):
-                    raise SpmlError(f'{name} must be {allowed}, not {value}.')
+    def _set(self, values: dict):
+        fields = _fields()
+        remedy = 'Every parameter is a field of `spml_nb.runs.config.Config`.'
+        for name in sorted(values.keys() - fields.keys()):
+            one_of(name, fields, 'parameter', remedy)
+        for name, value in values.items():
+            object.__setattr__(self, name, _checked(fields[name], value))
         if self.nesterov and self.momentum == 0:
             raise SpmlError(
                 'nesterov: true needs momentum above 0, and momentum is 0. Give momentum: 0.9, or '
@@ -200,40 +173,97 @@ class Config:
                 'has none to select on. Give selection: last.'
             )
 
+    def changed(self, **values) -> 'Config':
+        """As from `dataclasses.replace`, but quick: only the new values are checked."""
+        config = object.__new__(Config)
+        vars(config).update(vars(self))
+        config._set(values)
+        return config
+
+    def __eq__(self, other):
+        if not isinstance(other, Config):
+            return NotImplemented
+        return _as_text(self) == _as_text(other)
+
+    def __hash__(self):
+        return hash(_as_text(self))
+
+
+def _as_text(config: Config) -> str:
+    return json.dumps(vars(config), sort_keys=True, default=repr)
+
 
 @cache
-def _kinds() -> dict[str, tuple[type, bool]]:
-    "{field: (its kind, whether it may be unset)}."
-    of = {
-        name: typing.get_args(hint) or (hint,)
-        for name, hint in typing.get_type_hints(Config).items()
-    }
-    return {name: (kinds[0], len(kinds) > 1) for name, kinds in of.items()}
+def _fields() -> dict[str, dataclasses.Field]:
+    return {field.name: field for field in dataclasses.fields(Config)}
 
 
-def _as_field(name: str, value, kind: type, may_be_unset: bool):
-    "A field's value in the field's kind."
+@cache
+def _kind(name: str) -> tuple[type, bool]:
+    """The type of a field, and whether the field may be unset."""
+    hint = _fields()[name].type
+    kind, *none = typing.get_args(hint) or (hint,)
+    return kind, bool(none)
+
+
+def _checked(field: dataclasses.Field, value):
+    """A value for a field, in the field's type.
+
+    Raises:
+        SpmlError: for a value that the field does not take.
+    """
+    if value is field.default:
+        return value
+    value = _converted(field.name, value)
+    if value is None:
+        return None
+    limits = field.metadata
+    if limits.get('choices'):
+        one_of(value, limits['choices'], field.name)
+    if limits.get('above') is not None and value <= limits['above']:
+        raise SpmlError(f'{field.name} must be above {limits["above"]}, not {value}.')
+    if limits.get('at_least') is not None and value < limits['at_least']:
+        raise SpmlError(f'{field.name} must be {limits["at_least"]} or more, not {value}.')
+    if limits.get('below') is not None and value >= limits['below']:
+        raise SpmlError(f'{field.name} must be below {limits["below"]}, not {value}.')
+    return value
+
+
+def _converted(name: str, value):
+    kind, may_be_unset = _kind(name)
     if value is None and may_be_unset:
         return None
     if isinstance(value, str) and '\0' in value:
         raise SpmlError(f'parameter {name!r} must be without NUL characters, not {value!r}.')
     if isinstance(value, int | float) and kind in (str, tuple):
+        noun = 'a text' if kind is str else 'a list'
         raise SpmlError(
-            f'parameter {name!r} must be {"a text" if kind is str else "a list"}, not {value!r} '
+            f'parameter {name!r} must be {noun}, not {value!r} '
             f'({type(value).__name__}). From papermill, -r {name} {value} gives it as a text.'
         )
-    if type(value) is kind and kind not in (int, float):
-        return value  # numbers may be out of range
+    if name == 'exclude':
+        return as_kind(_class_names(value), tuple, "parameter 'exclude'")
+    if type(value) is kind and (kind not in (int, float) or abs(value) < 1e300):
+        return value  # this is quick; NaN, infinity and whole numbers of any length are for as_kind
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
-    if name == 'exclude' and isinstance(value, str):
-        value = [part.strip() for part in value.split(',') if part.strip()]
-    elif name == 'exclude' and isinstance(value, list | tuple):
-        value = [
-            str(part) if type(part) is int else part for part in value
-        ]  # a class may be called 2019
     return as_kind(value, kind, f'parameter {name!r}')
 
+
+def _class_names(value):
+    """Names from a text such as 'skin, hair', or from a list, in which YAML may have put 2019."""
+    if isinstance(value, str):
+        return [name.strip() for name in value.split(',') if name.strip()]
+    if isinstance(value, list | tuple):
+        return [str(name) if type(name) is int else name for name in value]
+    return value
+
+
+CHOICES = {
+    name: field.metadata['choices']
+    for name, field in _fields().items()
+    if field.metadata.get('choices')
+}
 
 PROTOCOL = {
     'batch_size': 16,
@@ -248,24 +278,30 @@ PROTOCOL = {
     'ema': 0.0,
     'stop_below': 0.0,
 }
-LONG, SHORT = {'epochs': 60, 'patience': 10}, {'epochs': 15, 'patience': 4}  # allowances of a stage
+
+# How long a stage may take. Validation decides within that, where Cole et al. train for a fixed 25
+# epochs on frozen features and 10 end to end, where an epoch costs far more. The small backbone of
+# the miniatures knows single objects and no scenes, so it learns for longer.
+LONG = {'epochs': 60, 'patience': 10}
+SHORT = {'epochs': 15, 'patience': 4}
 OF_MINI = {'epochs': 120, 'patience': 10}
-OF_BACKBONES = {'mini': (40, 1e-3), 'efficientnet_lite0': (224, 1e-4)}  # image_size, lr end to end
 
 
-def _protocol(config: Config, backbone: str) -> dict:
-    "The protocol's values for a regime and backbone."
-    size, lr = OF_BACKBONES.get(backbone, (448, 1e-5))
-    linear = config.regime == 'linear'
-    allowance = LONG if linear else OF_MINI if backbone == 'mini' else SHORT
-    return {**PROTOCOL, **allowance, 'lr': 1e-3 if linear else lr, 'image_size': size}
+def _protocol(regime: str, backbone: str) -> dict:
+    """The protocol's values for a regime and a backbone."""
+    if regime == 'linear':
+        length = LONG
+    else:
+        length = OF_MINI if backbone == 'mini' else SHORT
+    image_size = {'mini': 40, 'efficientnet_lite0': 224}.get(backbone, 448)
+    lr = {'mini': 1e-3, 'efficientnet_lite0': 1e-4}.get(backbone, 1e-5)
+    if regime == 'linear':
+        lr = 1e-3
+    return {**PROTOCOL, **length, 'lr': lr, 'image_size': image_size}
 
 
 def default_labels(dataset: str) -> str:
-    """What a run observes unless it is told otherwise.
-
-    Args:
-        dataset: the name or folder of a data set.
+    """What a run observes unless `labels` says otherwise.
 
     Returns:
         'single' for a named set, as in the papers; 'full', all that the table knows, for a folder
@@ -280,9 +316,6 @@ def resolve(config: Config) -> Config:
     """Set every field: to what was given, else to the method's recipe, else to the protocol's
     value.
 
-    Args:
-        config: any configuration.
-
     Returns:
         A configuration in which only `root` and `embedding_dim` may be None.
 
@@ -290,66 +323,68 @@ def resolve(config: Config) -> Config:
         SpmlError: for an unknown method, hyper-parameter or device, a head or view that the method
             cannot use, or side information that it needs and is not given, or the other way round.
     """
+    # here, so that tables of runs need no torch
     from spml_nb.data.dataset import FAMILIES, MINIATURES
     from spml_nb.data.loading import names
-    from spml_nb.methods.core import find, resolve_hparams  # so that tables of runs need no torch
+    from spml_nb.methods.core import find, resolve_hparams
 
-    method, drawn = find(config.loss), config.dataset in MINIATURES  # never a folder of the user's
-    backbone = config.backbone or ('mini' if drawn else 'resnet50')
-    views = ('shift_hue' if 'strong' in method.views else 'shift') if drawn else 'flip'
-    hparams = resolve_hparams(  # a folder named voc is no family
-        config.loss,
-        'other' if config.dataset in FAMILIES.values() else config.dataset,
-        config.hparams,
-    )
-    definition = 'cole' if config.dataset in names() else 'two_way'  # the papers' for their sets
-    unset = {
-        **_protocol(config, backbone),
+    method = find(config.loss)
+    is_miniature = config.dataset in MINIATURES
+    backbone = config.backbone or ('mini' if is_miniature else 'resnet50')
+    if is_miniature:
+        views = 'shift_hue' if 'strong' in method.views else 'shift'
+    else:
+        views = 'flip'
+    defaults = {
+        **_protocol(config.regime, backbone),
         **method.recipe,
         'labels': default_labels(config.dataset),
         'backbone': backbone,
         'head': method.head,
         'views': views,
-        'map_definition': definition,
+        'map_definition': 'cole' if config.dataset in names() else 'two_way',
     }
-    values = vars(config) | {k: v for k, v in unset.items() if getattr(config, k) is None}
-    values |= {
-        'hparams': hparams,
-        'device': str(settings.device(config.device)),
-        'side': _side(config, method),
-    }
+    # a folder that is called like a family is none
+    published_for = 'other' if config.dataset in FAMILIES.values() else config.dataset
+    resolved = config.changed(
+        **{name: value for name, value in defaults.items() if getattr(config, name) is None},
+        hparams=resolve_hparams(config.loss, published_for, config.hparams),
+        device=str(settings.device(config.device)),
+        side=_pinned_side(config, method),
+    )
     if method.heads is not None:
-        one_of(values['head'], method.heads, f'head for {config.loss!r}')
-    in_set = f"view of views={values['views']!r}, which {config.loss!r} needs"
+        one_of(resolved.head, method.heads, f'head for {config.loss!r}')
+    in_set = f"view of views={resolved.views!r}, which {config.loss!r} needs"
     for role in method.views:
-        one_of(role, VIEW_SETS[values['views']], in_set)
-    return Config(**values)
+        one_of(role, VIEW_SETS[resolved.views], in_set)
+    return resolved
 
 
-def _side(config: Config, method: type) -> str:
-    "The file of side information with its fingerprint, '' for a method that uses none."
+def _pinned_side(config: Config, method: type) -> str:
+    """The file of side information with its fingerprint, '' for a method that uses none."""
     from spml_nb.data.side import pinned
 
-    if bool(config.side) == bool(method.side):
-        return pinned(config.side) if config.side else ''
-    if config.side:
+    if config.side and not method.side:
         raise SpmlError(
             f'side={config.side!r}, and {config.loss!r} learns from labels alone. Leave `side` '
             'out, or give a method that uses it, such as epr_count.'
         )
-    raise SpmlError(
-        f"{config.loss!r} learns from more than labels ({', '.join(method.side)}) and `side` names "
-        "no "
-        'file. Give one: -p side FILE; spml_nb/data/side.py says what is in it.'
-    )
+    if method.side and not config.side:
+        raise SpmlError(
+            f"{config.loss!r} learns from more than labels ({', '.join(method.side)}) and `side` "
+            'names no file. Give one: -p side FILE; spml_nb/data/side.py says what is in it.'
+        )
+    return pinned(config.side) if config.side else ''
 
 
+# What the fields stood for that older versions did not have. They count in the name of a run only
+# where they differ from this, so that no new field renames a run.
 ADDED = {
     'embedding_dim': None,
     'frozen_stages': 0,
     'freeze_batchnorm': False,
     'normalise': True,
-    'views': lambda dataset: 'shift' if Path(dataset).name.startswith('mini_') else 'flip',
+    'views': 'flip',
     'hold_out': True,
     'map_definition': 'cole',
     'compile': False,
@@ -360,15 +395,9 @@ ADDED = {
 
 
 def neutral(dataset: str) -> dict:
-    """What the fields of `ADDED` stood for before they existed.
-
-    Args:
-        dataset: the name or folder of a data set.
-
-    Returns:
-        {field: value}.
-    """
-    return {name: value(dataset) if callable(value) else value for name, value in ADDED.items()}
+    """`ADDED` for a data set, by name or folder: miniatures had other views."""
+    is_miniature = Path(dataset).name.startswith('mini_')
+    return ADDED | {'views': 'shift' if is_miniature else 'flip'}
 
 
 def completed(fields: dict) -> dict:
@@ -388,24 +417,23 @@ def completed(fields: dict) -> dict:
 
 
 def as_dict(config: Config) -> dict:
-    """A configuration as plain data, as in `config.json`.
-
-    Args:
-        config: any configuration.
-
-    Returns:
-        {field: value}, with tuples as lists.
-    """
+    """A configuration as in `config.json`: {field: value}, with tuples as lists."""
     return json.loads(json.dumps(vars(config)))
 
 
-def _revised(config: Config) -> dict:
+def _renaming(config: Config) -> dict:
     """What tells a run from older ones with the same fields: the label-wise head was another, and
     SGD was Nesterov's.
+
+    A change of the code that gives the same fields another meaning is added here, so that no old
+    run passes for a new one.
     """
-    return ({'decoder': 2} if config.head == 'labelwise' else {}) | (
-        {'nesterov': config.nesterov} if config.optimizer == 'sgd' else {}
-    )
+    renaming = {}
+    if config.head == 'labelwise':
+        renaming['decoder'] = 2
+    if config.optimizer == 'sgd':
+        renaming['nesterov'] = config.nesterov
+    return renaming
 
 
 def config_hash(config: Config, without: tuple[str, ...] = ()) -> str:
@@ -419,14 +447,15 @@ def config_hash(config: Config, without: tuple[str, ...] = ()) -> str:
         Twelve hexadecimal digits.
     """
     before = neutral(config.dataset)
-    counts = {
+    counting = {
         name: value
-        for name, value in as_dict(config).items()
+        for name, value in vars(config).items()
         if name not in without and (name not in before or value not in (before[name], None))
-    } | _revised(config)
+    }
+    counting |= _renaming(config)
     if config.side:
-        counts['side'] = Path(config.side).name  # its content, wherever it lies
-    text = json.dumps(counts, sort_keys=True, ensure_ascii=False)
+        counting['side'] = Path(config.side).name  # its content, wherever it lies
+    text = json.dumps(counting, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()[:12]
 
 
@@ -447,7 +476,7 @@ def science_key(config: Config, data: str | None = None) -> str:
     from spml_nb.data.loading import names
 
     name = Path(config.dataset).name
-    if config.dataset not in names():  # a folder
+    if config.dataset not in names():
         data = data or _fingerprint(
             stamp(config.dataset, config.root),
             config.dataset,
@@ -455,7 +484,7 @@ def science_key(config: Config, data: str | None = None) -> str:
             config.min_positives,
             config.exclude,
         )
-        config = dataclasses.replace(config, dataset=f'{name}@{data}')
+        config = config.changed(dataset=f'{name}@{data}')
     return f"{config.loss}-{name}-{config_hash(config, without=('device', 'root'))}"
 
 
@@ -472,13 +501,11 @@ def stamp(dataset: str, root: str | None = None) -> tuple:
     from spml_nb.data.folder import first_there, places
     from spml_nb.data.loading import names
 
-    folders = [] if dataset in names() else [first_there(places(dataset, root))]
-    return tuple(
-        (file.stat().st_mtime_ns, file.stat().st_size)
-        for folder in folders
-        for file in (folder / 'labels.csv', folder / 'images')
-        if file.exists()
-    )
+    if dataset in names():
+        return ()
+    folder = first_there(places(dataset, root))
+    files = [folder / 'labels.csv', folder / 'images']
+    return tuple((file.stat().st_mtime_ns, file.stat().st_size) for file in files if file.exists())
 
 
 @cache
@@ -493,12 +520,19 @@ _OF_JUPYTER = {'In', 'Out', 'get_ipython', 'exit', 'quit', 'open', 'display'}
 
 
 def _user_names(namespace: dict) -> set[str]:
-    own = {n for n, v in namespace.items() if not isinstance(v, types.ModuleType)} - _OF_JUPYTER
-    return {n for n in own if not n.startswith('_')}
+    return {
+        name
+        for name, value in namespace.items()
+        if not (name.startswith('_') or name in _OF_JUPYTER or isinstance(value, types.ModuleType))
+    }
 
 
 def notebook_parameters(namespace: dict) -> Callable[[], dict]:
     """Guard the parameters cell of a notebook; call it in the first cell with `globals()`.
+
+    papermill writes its `-p` values into a new cell after the one tagged `parameters`. Without this
+    guard, a misspelt name would be set and never read; without the tag, the new cell would come
+    first and be overwritten. Both would train the wrong run with exit status 0.
 
     Args:
         namespace: the globals of the notebook.
@@ -514,24 +548,27 @@ def notebook_parameters(namespace: dict) -> Callable[[], dict]:
     if '_parameters' in namespace:
         return namespace['_parameters']  # the first cell again, in the same kernel
     before = _user_names(namespace)
-    fields = {f.name for f in dataclasses.fields(Config)}
-    early = sorted(n for n in before if n in fields or not callable(namespace[n]))
+    early = sorted(name for name in before if name in _fields() or not callable(namespace[name]))
     if early:
         raise SpmlError(
             f"parameters {', '.join(early)} were set before the notebook's first cell: the cell "
             "with the defaults has lost its tag 'parameters', so they would be overwritten. Give "
-            "it the tag again "
-            '(JupyterLab: property inspector, cell tags).'
+            "it the tag again (JupyterLab: property inspector, cell tags)."
         )
-    first = set()
+    of_first_call = set()
 
-    def given() -> dict:
-        own = {n for n in _user_names(namespace) - before if namespace[n] is not given}
-        if not first:
-            first.update(
-                own
-            )  # later cells set names of their own: only these and new fields count then
-        return {n: namespace[n] for n in sorted(own) if n in first or n in fields}
+    def parameters() -> dict:
+        names = {
+            name for name in _user_names(namespace) - before if namespace[name] is not parameters
+        }
+        if not of_first_call:
+            of_first_call.update(names)
+        # later cells set names of their own, which are no parameters unless they are fields
+        return {
+            name: namespace[name]
+            for name in sorted(names)
+            if name in of_first_call or name in _fields()
+        }
 
-    namespace['_parameters'] = given
-    return given
+    namespace['_parameters'] = parameters
+    return parameters

@@ -1,4 +1,9 @@
-"""A run is a folder: its configuration, curves, checkpoints and result, and at the very end a file called DONE."""
+"""A run is a folder: its configuration, curves, checkpoints and result, and at the very end DONE.
+
+A process may be killed at any moment, and the disk may fill up. So each file is written completely
+or not at all, and only `DONE` means that a run is finished: with a result or, in a sweep, with the
+note that its loss diverged.
+"""
 
 import hashlib
 import json
@@ -38,10 +43,8 @@ class Run:
 
     def __init__(self, config: Config, root: Path | None = None):
         self.config = config
-        name = Path(config.dataset).name
-        self.folder = (
-            root or settings.path('runs')
-        ) / f'{config.loss}-{name}-{config_hash(config)}'
+        root = root or settings.path('runs')
+        self.folder = root / f'{config.loss}-{Path(config.dataset).name}-{config_hash(config)}'
 
     @property
     def done(self) -> bool:
@@ -100,11 +103,7 @@ class Run:
         return float(source['threshold'])
 
     def start(self):
-        """Write the configuration, and remove what killed processes have left.
-
-        Raises:
-            SpmlError: if the disk is full.
-        """
+        """Write the configuration, and remove what killed processes have left."""
         remove_leftovers(self.folder, 0)  # the folder is locked, so nobody is at work on them
         write_atomically(self.folder / 'config.json', as_json(as_dict(self.config)))
 
@@ -117,21 +116,13 @@ class Run:
         Raises:
             SpmlError: if the disk is full.
         """
-        config = self.config
-        result = {
-            **result,
-            'seeds': {'seed': config.seed, 'label_seed': config.label_seed},
-            'device': config.device,
-        }
+        seeds = {'seed': self.config.seed, 'label_seed': self.config.label_seed}
+        result = {**result, 'seeds': seeds, 'device': self.config.device}
         write_atomically(self.folder / 'result.json', as_json(result))
         write_atomically(self.folder / 'DONE', '')
 
     def save(self, name: str, state: dict):
-        """Write a checkpoint.
-
-        Args:
-            name: of the file.
-            state: nested dicts and lists of tensors, numbers and texts.
+        """Write a checkpoint: nested dicts and lists of tensors, numbers and texts.
 
         Raises:
             SpmlError: if the disk is full.
@@ -149,10 +140,8 @@ class Run:
         write_atomically(self.folder / name, write)
 
     def restore(self, name: str) -> dict | None:
-        """Read a checkpoint.
-
-        Args:
-            name: of the file.
+        """Read a checkpoint. It is read as plain tensors, so that a file from somebody else runs no
+        code.
 
         Returns:
             What `save` was given, on the CPU; None if there is no such file.
@@ -167,10 +156,10 @@ class Run:
             return None
 
         def load(file):
-            with zipfile.ZipFile(file) as whole:
-                bad = whole.testzip()  # torch.load does not look at the checksums
-            if bad is not None:
-                raise zipfile.BadZipFile(f'wrong checksum of {bad}')
+            with zipfile.ZipFile(file) as archive:
+                damaged = archive.testzip()  # torch.load does not look at the checksums
+            if damaged is not None:
+                raise zipfile.BadZipFile(f'wrong checksum of {damaged}')
             return torch.load(file, map_location='cpu', weights_only=True)
 
         return _read(file, load)
@@ -178,33 +167,27 @@ class Run:
     def best(self, name: str = 'best.pt') -> dict:
         """The weights of the best epoch.
 
-        Args:
-            name: of the file.
-
         Returns:
             dict of 'network' and 'method' (state dicts) and 'best' (value, stage, epoch, weights).
 
         Raises:
             SpmlError: if the file is missing or damaged.
         """
-        if (best := self.restore(name)) is not None:
-            return best
-        raise SpmlError(
-            f"{self.folder / name} is not there. Remove {self.folder} to train from the start."
-        )
+        best = self.restore(name)
+        if best is None:
+            raise SpmlError(
+                f'{self.folder / name} is not there. Remove {self.folder} to train from the start.'
+            )
+        return best
 
     def lock(self):
-        """Hold the folder, waiting for another process that trains the same run.
-
-        Returns:
-            A context manager.
+        """A context manager that holds the folder, waiting for another process that trains the same
+        run. The lock lies beside the folder: a run that is refused leaves no folder.
 
         Raises:
             SpmlError: where nothing can be written.
         """
-        return hold_lock(
-            self.folder
-        )  # the lock lies beside the folder: a run that is refused leaves no folder
+        return hold_lock(self.folder)
 
 
 def _read(file: Path, read: Callable):
@@ -218,15 +201,7 @@ def _read(file: Path, read: Callable):
 
 
 def as_json(content: dict) -> str:
-    """An object as JSON for people. What is no UTF-8 in the name of a folder is written as an
-    escape.
-
-    Args:
-        content: of plain values.
-
-    Returns:
-        The text.
-    """
+    """JSON for people. What is no UTF-8 in the name of a folder is written as an escape."""
     return escape_bytes(json.dumps(content, indent=1, ensure_ascii=False))
 
 
@@ -237,9 +212,6 @@ def read_json(file: Path, needed: tuple[str, ...] = ()) -> dict:
         file: its path.
         needed: names that the object must have.
 
-    Returns:
-        The object.
-
     Raises:
         SpmlError: if the file is missing or damaged; the message names it.
     """
@@ -248,11 +220,8 @@ def read_json(file: Path, needed: tuple[str, ...] = ()) -> dict:
         if not isinstance(content, dict) or set(needed) - set(content):
             raise ValueError(f"no object with {', '.join(needed)}".removesuffix(' with '))
         return content
-    except (
-        OSError,
-        ValueError,
-        RecursionError,
-    ) as error:  # the last: thousands of brackets within one another
+    # the last: thousands of brackets within one another
+    except (OSError, ValueError, RecursionError) as error:
         raise SpmlError(
             f'{file} cannot be read: {error}. Remove its folder and run the command again.'
         ) from error
@@ -270,12 +239,11 @@ def open_run(folder: str | Path) -> Run:
     Raises:
         SpmlError: if there is no such run.
     """
-    candidates = list(dict.fromkeys([settings.path('runs') / folder, Path(folder).resolve()]))
-    place = next((p for p in candidates if (p / 'config.json').is_file()), None)
+    places = list(dict.fromkeys([settings.path('runs') / folder, Path(folder).resolve()]))
+    place = next((place for place in places if (place / 'config.json').is_file()), None)
     if place is None:
         raise SpmlError(
-            f"no run {str(folder)!r}: looked for config.json in "
-            f"{' and '.join(map(str, candidates))}. "
+            f"no run {str(folder)!r}: looked for config.json in {' and '.join(map(str, places))}. "
             '`spml runs` lists the runs here; models in the package: coco18, mirflickr14, '
             'voc12_animals.'
         )
@@ -308,37 +276,20 @@ class Result:
 def read_result(run: Run) -> Result:
     """The result of a finished run.
 
-    Args:
-        run: done.
-
-    Returns:
-        Its scores, curves and logits.
-
     Raises:
         SpmlError: if the run is not done, or one of its files is damaged.
     """
-    scores, folder = run.result()['scores'], run.folder
-    return Result(
-        run.config,
-        folder,
-        scores,
-        _read(folder / 'metrics.csv', pd.read_csv),
-        _read(folder / 'logits.npz', lambda file: dict(np.load(file))),
-    )
+    scores = run.result()['scores']
+    curves = _read(run.folder / 'metrics.csv', pd.read_csv)
+    logits = _read(run.folder / 'logits.npz', lambda file: dict(np.load(file)))
+    return Result(run.config, run.folder, scores, curves, logits)
 
 
 PACKAGES = ('torch', 'torchvision', 'timm', 'numpy', 'scikit-learn', 'spml_nb')
 
 
 def installed(package: str) -> str | None:
-    """Look up a version.
-
-    Args:
-        package: as pip calls it.
-
-    Returns:
-        Its version, None if it is not installed.
-    """
+    """The version of a package, by the name that pip has for it; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -346,29 +297,20 @@ def installed(package: str) -> str | None:
 
 
 def digest(file: str | Path) -> str | None:
-    """What tells the content of a file from another.
-
-    Args:
-        file: its path, or a word that stands for none.
-
-    Returns:
-        Its SHA-256 in hexadecimal digits, None if there is no such file.
+    """The SHA-256 of a file in hexadecimal digits; None if there is no such file, as for a word
+    that stands for none.
     """
     file = settings.expanded(file)  # of a configuration in a file, where no shell does it
     return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
 
 
 def provenance() -> dict:
-    """Commit, versions and machine.
-
-    Returns:
-        dict of texts and numbers; what cannot be found out is None.
-    """
+    """Commit, versions and machine; what cannot be found out is None."""
     import torch
 
     return {
         'commit': _commit(),
-        'versions': {p: installed(p) for p in PACKAGES},
+        'versions': {package: installed(package) for package in PACKAGES},
         'python': sys.version.split()[0],
         'machine': platform.machine(),
         'system': platform.system(),
@@ -394,27 +336,27 @@ def continued(sessions: list[dict]) -> list[dict]:
     import torch
 
     now = {'torch': str(torch.__version__), 'threads': torch.get_num_threads()}
-    return [*sessions, *([now] if sessions[-1:] != [now] else [])]
+    return sessions if sessions[-1:] == [now] else [*sessions, now]
 
 
 def _commit() -> str | None:
     """The commit of the package's checkout, with '+' behind it when files differ from it; None
     outside a checkout.
     """
-    folder = Path(__file__).resolve().parents[2] if '__file__' in globals() else Path.cwd()
-    # No other project's checkout above it is asked, and no lock of git's is taken: a kill would
-    # leave it.
-    words = (
+    # A checkout further up is another project's. A lock of git's would be left there by a kill.
+    command = (
         'git --git-dir=.git --no-optional-locks status --porcelain=v2 --branch '
         '--untracked-files=no -- spml_nb'
     )
+    folder = Path(__file__).resolve().parents[2]
     try:
-        lines = subprocess.run(
-            words.split(), cwd=folder, capture_output=True, text=True
-        ).stdout.splitlines()
+        status = subprocess.run(command.split(), cwd=folder, capture_output=True, text=True)
     except OSError:
         return None  # there is no git
-    commit = next(
-        (line.split()[-1][:12] for line in lines if line.startswith('# branch.oid ')), None
-    )
-    return commit and commit + ('' if all(line.startswith('#') for line in lines) else '+')
+    commit, changed = None, ''
+    for line in status.stdout.splitlines():
+        if line.startswith('# branch.oid '):
+            commit = line.split()[-1][:12]
+        elif not line.startswith('#'):
+            changed = '+'
+    return commit and commit + changed

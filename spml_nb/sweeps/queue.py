@@ -1,4 +1,8 @@
-"""Trains many configurations in parallel, here or on a Ray cluster, and resumes after any interruption."""
+"""Trains many configurations in parallel, here or on a Ray cluster; resumes after any interruption.
+
+The folder of each run shows whether the run is done, so a launcher has little to do: keep workers
+busy, skip what is done, note what failed, and say how long the rest will take.
+"""
 
 import contextlib
 import json
@@ -13,7 +17,6 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -25,6 +28,7 @@ from ..base.errors import SpmlError, one_of
 from ..data import loading
 from ..data.dataset import listed
 from ..data.official import registry
+from ..data.side import pinned
 from ..runs import record
 from ..runs.config import Config, as_dict, resolve, science_key, stamp
 from ..runs.folder import Run, digest, provenance, read_json
@@ -39,41 +43,26 @@ def attempt(config: Config) -> str:
     """Train one run; its output goes to a file beside its folder and in the end inside it
     (`log.txt`).
 
-    Args:
-        config: any configuration.
-
     Returns:
         '', or the message of what stopped it.
     """
-    from spml_nb.training.trainer import Diverged, train
-
     try:
         run = Run(resolve(config))
-        folder, began = run.folder, time.perf_counter()
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        file = folder.parent / f'{folder.name}.log'
+        run.folder.parent.mkdir(parents=True, exist_ok=True)
+        log = run.folder.parent / f'{run.folder.name}.log'
         with (
-            open(file, 'a', opener=_no_link) as log,
-            contextlib.redirect_stdout(log),
-            contextlib.redirect_stderr(log),
+            open(log, 'a', opener=_no_link) as output,
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(output),
         ):
-            try:
-                train(config)
-            except Diverged as error:
-                _close(run, error, time.perf_counter() - began)
-                raise
-            except Exception:
-                traceback.print_exc()
-                raise
-        with contextlib.suppress(
-            FileNotFoundError
-        ):  # another sweep that waited for this run has moved it
-            said = file.read_bytes()
-            with open(
-                folder / 'log.txt', 'ab', opener=_no_link
-            ) as log:  # after what an earlier attempt left there
-                log.write(said)
-            file.unlink()
+            _train(config, run)
+        # another sweep that waited for this run may have moved its log already
+        with contextlib.suppress(FileNotFoundError):
+            content = log.read_bytes()
+            # behind what an earlier attempt left there
+            with open(run.folder / 'log.txt', 'ab', opener=_no_link) as output:
+                output.write(content)
+            log.unlink()
     except SpmlError as error:
         return str(error)
     except OSError as error:
@@ -83,10 +72,22 @@ def attempt(config: Config) -> str:
     return ''
 
 
-def _close(run: Run, error: SpmlError, seconds: float):
-    """Finish a run that has diverged: no weights, and validation 0, so that a search can go on
-    without it.
-    """
+def _train(config: Config, run: Run):
+    from spml_nb.training.trainer import Diverged, train
+
+    began = time.perf_counter()
+    try:
+        train(config)
+    except Diverged as error:
+        _finish_diverged(run, error, time.perf_counter() - began)
+        raise
+    except Exception:
+        traceback.print_exc()
+        raise
+
+
+def _finish_diverged(run: Run, error: SpmlError, seconds: float):
+    "No weights, and validation 0, so that a search can go on without the run."
     config = run.config
     data = loading.load(config.dataset, config.root, config.min_positives, config.exclude)
     result = {
@@ -103,11 +104,18 @@ def _close(run: Run, error: SpmlError, seconds: float):
             run.finish(result)
 
 
+def _attempt_fields(fields: dict) -> str:
+    return attempt(Config(**fields))
+
+
 def work():
     """What a worker process does: it reads a configuration per line from its input and prints an
     answer per line.
+
+    One process trains many runs, since starting Python and torch takes longer than some of them.
     """
-    orders, answers = queue.Queue(), sys.stdout
+    orders = queue.Queue()
+    answers = sys.stdout  # `attempt` redirects it while it trains
 
     def listen():
         for line in sys.stdin:
@@ -116,7 +124,7 @@ def work():
 
     threading.Thread(target=listen, daemon=True).start()
     while True:
-        message = attempt(Config(**json.loads(orders.get())))
+        message = _attempt_fields(json.loads(orders.get()))
         print(json.dumps(message), file=answers, flush=True)
 
 
@@ -124,24 +132,21 @@ _AGAIN = 'Give the same command again to go on from its last checkpoint.'
 
 
 class _Worker:
-    """A process that trains one configuration after another. number: from 0, decides its GPU; jobs:
-    how many there are.
-    """
+    "A process that trains one configuration after another; its number, from 0, decides its GPU."
 
     def __init__(self, number: int, jobs: int):
-        self.number, self.jobs, self.process = number, jobs, None
+        self.number = number
+        self.jobs = jobs
+        self.process = None
 
     def start(self, config: Config):
-        environment = {
-            'OMP_NUM_THREADS': str(max(1, settings.cores() // self.jobs)),
-            **os.environ,
-        }  # or as given
+        threads = max(1, settings.cores() // self.jobs)
+        environment = {'OMP_NUM_THREADS': str(threads), **os.environ}
         gpus = _gpus()
         if gpus and ':' not in config.device:
             environment['CUDA_VISIBLE_DEVICES'] = gpus[self.number % len(gpus)]
-        words = [sys.executable, '-c', 'from spml_nb.sweeps.queue import work; work()']
         self.process = subprocess.Popen(
-            words,
+            [sys.executable, '-c', 'from spml_nb.sweeps.queue import work; work()'],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -157,15 +162,17 @@ class _Worker:
             self.process.stdin.write(json.dumps(as_dict(config)) + '\n')
             self.process.stdin.flush()
             answer = self.process.stdout.readline()
-            if 'CUDA error' in answer:
-                self.process = self.stop()  # every later run of that process would fail as well
-            if answer:
-                return json.loads(answer)
         except BrokenPipeError:
-            pass
-        except Exception as error:
-            return f'{type(error).__name__}: {error}'  # no process could be started, say
-        code, self.process = self.process.wait(), None
+            answer = ''
+        except Exception as error:  # no process could be started, say
+            return f'{type(error).__name__}: {error}'
+        if 'CUDA error' in answer:  # every later run of that process would fail as well
+            self.stop()
+            self.process = None
+        if answer:
+            return json.loads(answer)
+        code = self.process.wait()
+        self.process = None
         return (
             f'the process ended with exit status {code} (-9: killed, often for want of memory). '
             f'{_AGAIN}'
@@ -187,9 +194,6 @@ def _gpus() -> list[str]:
 def canonical(config: Config) -> Config:
     """The run that a configuration stands for: losses that are one loss share a run.
 
-    Args:
-        config: any configuration.
-
     Returns:
         A resolved configuration, of the same loss or of one that is equal to it on these labels.
 
@@ -198,93 +202,102 @@ def canonical(config: Config) -> Config:
     """
     from spml_nb.methods.core import same_loss
 
-    own = resolve(config)
-    # all that a table knows need not be all
-    complete = own.dataset in loading.names() and own.dataset not in registry.PARTLY_KNOWN
-    known = own.labels if complete else own.labels.replace('full', 'known')
-    loss, hparams = same_loss(own.loss, own.hparams, known)
-    return (
-        own
-        if (loss, hparams) == (own.loss, own.hparams)
-        else resolve(replace(own, loss=loss, hparams=hparams))
-    )
+    resolved = resolve(config)
+    labels = resolved.labels
+    if resolved.dataset not in loading.names() or resolved.dataset in registry.PARTLY_KNOWN:
+        labels = labels.replace('full', 'known')  # all that a table knows need not be all
+    loss, hparams = same_loss(resolved.loss, resolved.hparams, labels)
+    if (loss, hparams) == (resolved.loss, resolved.hparams):
+        return resolved
+    return resolve(resolved.changed(loss=loss, hparams=hparams))
 
 
 def key(config: Config) -> str:
-    """`science_key` of the run that a configuration stands for; quick when asked again.
-
-    Args:
-        config: any configuration.
-
-    Returns:
-        Loss, data set and hexadecimal digits.
-    """
-    # a key is the same on every device
-    return _key(json.dumps(vars(config) | {'device': 'cpu'}), stamp(config.dataset, config.root))
-
-
-@cache
-def _key(text: str, changed: tuple) -> str:
-    return science_key(canonical(Config(**json.loads(text))))
+    """`science_key` of the run that a configuration stands for; quick when asked again."""
+    changes = {'device': 'cpu'}  # a key is the same on every device
+    if config.side:
+        changes['side'] = pinned(config.side)  # with its content as it is now
+    text = json.dumps(vars(config) | changes)
+    place = text, stamp(config.dataset, config.root)
+    if place not in _KEYS:
+        _KEYS[place] = science_key(canonical(config.changed(**changes)))
+    return _KEYS[place]
 
 
-def plan(configs: Iterable[Config], known: pd.DataFrame | None = None) -> pd.DataFrame:
+_KEYS = {}
+
+
+def plan(configs: Iterable[Config], runs: pd.DataFrame | None = None) -> pd.DataFrame:
     """What a sweep would do.
 
     Args:
         configs: any configurations.
-        known: finished runs; unset: as from `finished`.
+        runs: finished runs; unset: as from `finished`.
 
     Returns:
         DataFrame, one row per different run: config, run, state ('done', 'begun' or 'missing') and
-        expected seconds (NaN if nothing is known).
+        expected seconds (NaN if nothing is like it).
 
     Raises:
         SpmlError: for a configuration that cannot be resolved.
     """
-    root = settings.path('runs')
-    each = {run.folder.name: run for run in (Run(canonical(c), root) for c in configs)}
-    photos = cache(_photos_now)  # one look at the files for all runs
-
-    def state(run):
-        if _finished(run, photos):
-            return 'done'
-        return 'begun' if (run.folder / 'last.pt').is_file() else 'missing'
-
-    rows = [{'config': run.config, 'run': name, 'state': state(run)} for name, run in each.items()]
-    table, known = (
-        pd.DataFrame(rows, columns=['config', 'run', 'state']),
-        finished() if known is None else known,
+    runs = finished() if runs is None else runs
+    planned = _runs(configs)
+    table = pd.DataFrame(
+        {
+            'config': [run.config for run in planned],
+            'run': [run.folder.name for run in planned],
+            'state': _states(planned),
+        }
     )
-    return table.assign(expected=_expected(table.config, known))
+    return table.assign(expected=_expected(table.config, runs))
 
 
 def stale(configs: Iterable[Config]) -> list[str]:
     """Runs that are done, but with other photos or labels than the folder has now.
 
-    Args:
-        configs: any configurations.
-
     Returns:
         Their names in the setting `runs`.
     """
-    runs = {run.folder.name: run for run in map(Run, map(canonical, configs))}
-    photos = cache(_photos_now)
-    return [name for name, run in runs.items() if run.done and not _finished(run, photos)]
+    runs = _runs(configs)
+    return [
+        run.folder.name
+        for run, state in zip(runs, _states(runs), strict=True)
+        if run.done and state != 'done'
+    ]
 
 
-def _finished(run: Run, photos: Callable) -> bool:
-    """Whether a run is done, with the data that its folder of photos and the weights that their
-    file hold now.
+def _runs(configs: Iterable[Config]) -> list[Run]:
+    "Each run once."
+    root = settings.path('runs')
+    device = str(settings.device())  # read once for all
+    configs = (config.changed(device=config.device or device) for config in configs)
+    runs = (Run(canonical(config), root) for config in configs)
+    return list({run.folder.name: run for run in runs}.values())
+
+
+def _states(runs: list[Run]) -> list[str]:
+    """'done', 'begun' or 'missing'. Done are runs with the data that their folder of photos and the
+    weights that their file hold now.
     """
-    if not run.done:
-        return False
+    content = cache(_content_of_photos)  # one look at the files for all runs
+
+    def state(run: Run) -> str:
+        if run.done and _is_current(run, content):
+            return 'done'
+        return 'begun' if (run.folder / 'last.pt').is_file() else 'missing'
+
+    return list(map(state, runs))
+
+
+def _is_current(run: Run, content_of_photos: Callable) -> bool:
+    config = run.config
     result = read_json(run.folder / 'result.json', ('data',))
-    if science_key(run.config, result['data']) != science_key(run.config):
+    if science_key(config, result['data']) != science_key(config):
         return False
     now = {
-        'weights': digest(run.config.weights),
-        'photos': photos(run.config.dataset, run.config.root),
+        'weights': digest(config.weights),
+        'photos': content_of_photos(config.dataset, config.root),
     }
     return all(
         None in (value, result.get(name)) or value == result[name]  # older versions wrote none
@@ -292,8 +305,8 @@ def _finished(run: Run, photos: Callable) -> bool:
     )
 
 
-def _photos_now(dataset: str, root: str | None) -> str | None:
-    "The content of a folder's photos, None for a named data set."
+def _content_of_photos(dataset: str, root: str | None) -> str | None:
+    "None for a named data set."
     if dataset in loading.names():
         return None
     with warnings.catch_warnings(action='ignore'):  # whoever trains on the folder is warned
@@ -309,8 +322,10 @@ def finished() -> pd.DataFrame:
     Raises:
         SpmlError: for a run or a table that is damaged.
     """
+    tables = [record.load()]
     file = settings.path('outputs') / 'runs.csv'
-    tables = [record.load(), *([_recorded(file, file.stat().st_mtime_ns)] if file.exists() else [])]
+    if file.exists():
+        tables.append(_recorded(file, file.stat().st_mtime_ns))
     both = pd.concat(tables, ignore_index=True)
     return both.drop_duplicates('key').set_index('key') if len(both) else both
 
@@ -320,58 +335,55 @@ def _recorded(file: Path, changed: int) -> pd.DataFrame:
     return record.read_record(file)
 
 
-_KIND = [
-    'regime',
-    'backbone',
-    'image_size',
-    'device',
-]  # runs that differ there say nothing about each other's time
-_ALIKE = (['dataset', 'head', 'loss'], ['dataset', 'head'], ['head', 'loss'], ['head'], [])
+# Runs that differ there say nothing about each other's time: fine-tuning takes some hundreds of
+# times as long as a head on frozen features.
+_PACE = ('regime', 'backbone', 'image_size', 'device')
+_LIKENESS = (('dataset', 'head', 'loss'), ('dataset', 'head'), ('head', 'loss'), ('head',), ())
 
 
-def _expected(configs: Iterable[Config], known: pd.DataFrame) -> list[float]:
-    "For each configuration, median seconds of the finished runs that are most like it."
-    if not len(known) or not len(configs):
+def _expected(configs: pd.Series, runs: pd.DataFrame) -> list[float]:
+    """For each configuration, median seconds of the finished runs that are most like it; NaN where
+    none is.
+
+    On other data, time goes with the number of images; of these sets the one with about as many
+    classes counts, since attention takes longer with more of them.
+    """
+    if not len(runs):
         return [math.nan] * len(configs)
-    sizes = {name: _size(name) for name in set(known.dataset)}
-    known = known.assign(
-        device=known.device.str.split(':').str[0],
-        pace=known.seconds
-        / known.dataset.map({name: images for name, (images, _) in sizes.items()}),
-        classes=known.dataset.map({name: classes for name, (_, classes) in sizes.items()}),
-    )
-    medians = [
-        (
-            names,
-            known.groupby(_KIND + names).seconds.median()
-            if 'dataset' in names
-            else known.groupby([*_KIND, *names, 'classes']).pace.median(),
-        )
-        for names in _ALIKE
-    ]
+    kinds = {device: device.partition(':')[0] for device in runs.device.unique()}
+    runs = runs.assign(device=runs.device.map(kinds))
 
-    def of(config):
-        its = vars(config) | {
-            'dataset': Path(config.dataset).name,
-            'device': config.device.split(':')[0],
-        }
-        images, classes = _size(config.dataset)
-        for (
-            names,
-            like,
-        ) in (
-            medians
-        ):  # of another set that with about as many classes, by which attention takes longer
-            if (found := like.get(tuple(its[name] for name in _KIND + names))) is not None:
-                return (
-                    found
-                    if 'dataset' in names
-                    else images
-                    * found.iloc[np.abs(np.log(found.index.to_numpy() / classes)).argmin()]
-                )
+    @cache
+    def medians(names: tuple[str, ...]) -> pd.Series:
+        if 'dataset' in names:
+            return runs.groupby([*names, *_PACE]).seconds.median()
+        sizes = runs.dataset.map({name: _size(name) for name in runs.dataset.unique()})
+        paces = runs.assign(pace=runs.seconds / sizes.str[0], classes=sizes.str[1])
+        return paces.groupby([*names, *_PACE, 'classes']).pace.median()
+
+    @cache
+    def expect(dataset: str, **fields) -> float:
+        fields |= {'dataset': Path(dataset).name}
+        for names in _LIKENESS:
+            like = tuple(fields[name] for name in (*names, *_PACE))
+            if like not in medians(names).index:
+                continue
+            median = medians(names)[like]
+            if 'dataset' in names:
+                return median
+            images, classes = _size(dataset)
+            distance = np.abs(np.log(median.index.to_numpy() / classes))
+            return images * median.iloc[distance.argmin()]
         return math.nan
 
-    return [of(config) for config in configs]
+    fields = ('dataset', 'head', 'loss', 'regime', 'backbone', 'image_size')
+    return [
+        expect(
+            **{name: getattr(config, name) for name in fields},
+            device=config.device.partition(':')[0],
+        )
+        for config in configs
+    ]
 
 
 @cache
@@ -381,9 +393,8 @@ def _size(dataset: str) -> tuple[float, float]:
     """
     counts = registry.find(dataset).counts if dataset in registry.BENCHMARKS else {}
     if counts:
-        return counts.get('train', 0.8 * counts.get('images', math.nan)), counts.get(
-            'classes', math.nan
-        )
+        images = counts.get('train', 0.8 * counts.get('images', math.nan))
+        return images, counts.get('classes', math.nan)
     if not loading.own_folder(dataset):
         return math.nan, math.nan
     # whoever trains on the folder is warned; what is there now need not be of photos any more
@@ -397,7 +408,8 @@ def _local(
     todo: pd.DataFrame, jobs: int, address: None, tell: Callable
 ) -> Iterator[tuple[str, str]]:
     "Train in `jobs` processes of this machine. Gives (run, '' or what went wrong) as each ends."
-    orders, answers = deque(zip(todo.run, todo.config, strict=True)), queue.Queue()
+    orders = deque(zip(todo.run, todo.config, strict=True))
+    answers = queue.Queue()
     workers = [_Worker(k, jobs) for k in range(min(jobs, len(todo)))]
 
     def serve(worker):
@@ -421,67 +433,62 @@ RETRIES = 5  # of a run whose machine died
 
 
 def worker_settings() -> dict[str, str]:
-    """The environment of a worker on another machine: every setting given here, with folders as
-    absolute paths.
-
-    Returns:
-        {variable: value}.
+    """The environment of a worker on another machine, which starts in a folder of its own: every
+    setting of this process, with folders as absolute paths.
     """
-    given = {
+    environment = {
         name: value
         for name, value in os.environ.items()
         if name.startswith('SPML_NB_') or name == 'PYTHONPATH'
     }
-    return given | {
-        f'SPML_NB_{kind.upper()}': str(settings.path(kind).resolve()) for kind in settings.PATHS
-    }
+    for kind in settings.PATHS:
+        environment[f'SPML_NB_{kind.upper()}'] = str(settings.path(kind))
+    return environment
 
 
 def gpu_share(gpus: float, jobs: int) -> float:
-    """GPUs that a run takes.
+    """GPUs that a run takes, 0 to 1 in hundredths.
 
     Args:
         gpus: number of GPUs in the cluster.
         jobs: runs at a time.
-
-    Returns:
-        0 to 1, in hundredths.
     """
     if gpus < 1:
         return 0.0
-    return (
-        1.0 if jobs <= gpus else int(100 / math.ceil(jobs / gpus)) / 100
-    )  # as many on the fullest GPU as must be
+    if jobs <= gpus:
+        return 1.0
+    on_the_fullest = math.ceil(jobs / gpus)
+    return int(100 / on_the_fullest) / 100
 
 
 def _on_ray(
     todo: pd.DataFrame, jobs: int, address: str | None, tell: Callable
 ) -> Iterator[tuple[str, str]]:
-    "Train on a Ray cluster. Gives (run, '' or what went wrong) as each ends."
+    """Train on a Ray cluster. Gives (run, '' or what went wrong) as each ends.
+
+    At most `jobs` tasks are given out at a time, so that Ctrl-C leaves none waiting in the cluster.
+    """
     ray = _connected(address)
-    there = ray.cluster_resources().get('GPU', 0)
-    gpus = (
-        gpu_share(there, jobs)
-        if any(config.device.startswith('cuda') for config in todo.config)
-        else 0.0
-    )
-    if there and not gpus:
+    gpus = ray.cluster_resources().get('GPU', 0)
+    needs_gpu = any(config.device.startswith('cuda') for config in todo.config)
+    share = gpu_share(gpus, jobs) if needs_gpu else 0.0
+    if gpus and not share:
         tell(
             'The cluster has GPUs, but these runs are for the CPU, as this machine has no GPU or '
             'says so. Start the sweep on one that has.'
         )
-    options = {
-        'num_cpus': 1,
-        'num_gpus': gpus,
-        'max_retries': RETRIES,
-        'runtime_env': {'env_vars': worker_settings()},
-    }
-    task = ray.remote(**options)(lambda given: attempt(Config(**given)))
-    waiting, pending = list(zip(todo.run, todo.config, strict=True)), {}
+    task = ray.remote(
+        num_cpus=1,
+        num_gpus=share,
+        max_retries=RETRIES,
+        runtime_env={'env_vars': worker_settings()},
+    )(_attempt_fields)
+    waiting = deque(zip(todo.run, todo.config, strict=True))
+    pending = {}
     try:
         while waiting or pending:
             while waiting and len(pending) < jobs:
-                name, config = waiting.pop(0)
+                name, config = waiting.popleft()
                 pending[task.remote(as_dict(config))] = name
             (answer,), _ = ray.wait(list(pending))
             try:
@@ -562,30 +569,29 @@ def run(
         SpmlError: as `check_launch`, and for a configuration that cannot be resolved.
     """
     check_launch(engine, address, jobs)
-    table, messages = plan(configs), {}
-    todo, began = table[table.state != 'done'], time.perf_counter()
+    table = plan(configs)
+    todo = table[table.state != 'done']
     expected = todo.set_index('run').expected
+    messages = {}
+    began = time.perf_counter()
     try:
         if len(todo):
             with contextlib.closing(ENGINES[engine](todo, jobs, address, tell)) as answers:
                 for name, message in answers:
-                    if (
-                        not messages and expected[name] > 0
-                    ):  # the first also decodes photos and computes features
+                    if not messages and expected[name] > 0:
+                        # the first also decodes photos and computes features, which counts once
                         began = max(began, time.perf_counter() - expected[name])
                     messages[name] = message
-                    tell(
-                        f'{progress(messages, expected, time.perf_counter() - began, jobs)}  {name}'
-                    )
+                    line = progress(messages, expected, time.perf_counter() - began, jobs)
+                    tell(f'{line}  {name}')
     except KeyboardInterrupt:
         tell('interrupted: the same command goes on from here.')
-    message = [messages.get(name, '') for name in table.run]
-    photos = cache(_photos_now)
-    state = [
-        'done' if _finished(Run(config), photos) else 'failed' if why else 'missing'
-        for config, why in zip(table.config, message, strict=True)
-    ]
-    table = table.assign(state=state, message=message).drop(columns='expected')
+    table = table.drop(columns='expected').assign(
+        state=_states([Run(config) for config in table.config]),
+        message=[messages.get(name, '') for name in table.run],
+    )
+    left = table.state != 'done'
+    table.loc[left, 'state'] = np.where(table.message[left] != '', 'failed', 'missing')
     for (why, state), rows in table[table.message != ''].groupby(['message', 'state'], sort=False):
         tell(f'{state}: {listed(rows.run, 3)}: {why}')  # a common cause once
     return table
@@ -616,36 +622,44 @@ def staged(
         SpmlError: as `run`.
     """
     check_launch(**launch)
-    search, known = list(search), finished()
+    runs = finished()
+    search = _by_key(search)
     if dry_run:
-        return _dry(search, list(finals(known)), known, tell)
-    done = run(_missing(search, known), tell=tell, **launch)
+        return _dry_run(search, _by_key(finals(runs)), runs, tell)
+    done = run(_missing(search, runs), tell=tell, **launch)
     if (done.state == 'missing').any():
         return done  # interrupted
-    known = finished()
-    return pd.concat(
-        [done, run(_missing(finals(known), known), tell=tell, **launch)], ignore_index=True
-    )
+    runs = finished()
+    final = run(_missing(_by_key(finals(runs)), runs), tell=tell, **launch)
+    return pd.concat([done, final], ignore_index=True)
 
 
-def _missing(configs: Iterable[Config], known: pd.DataFrame) -> list[Config]:
-    "Those that are not among the finished runs, each run once."
-    return list({key(c): c for c in configs if key(c) not in known.index}.values())
+def _by_key(configs: Iterable[Config]) -> dict[str, Config]:
+    return {key(config): config for config in configs}
 
 
-def _dry(
-    search: list[Config], final: list[Config], known: pd.DataFrame, tell: Callable
+def _missing(configs: dict[str, Config], runs: pd.DataFrame) -> list[Config]:
+    return [config for name, config in configs.items() if name not in runs.index]
+
+
+def _dry_run(
+    search: dict[str, Config], final: dict[str, Config], runs: pd.DataFrame, tell: Callable
 ) -> pd.DataFrame:
-    todo, after = (plan(_missing(configs, known), known) for configs in (search, final))
-    both = pd.concat([todo, after], ignore_index=True).drop_duplicates('run')
-    left = both[both.state != 'done']
-    time = f'about {duration(left.expected.sum())}' if left.expected.notna().any() else 'unknown'
-    tell(
-        f'{len({*map(key, search)})} runs of search, of which {len(todo)} are missing; '
-        f'{len({*map(key, final)})} runs with fresh seeds are chosen by now, of which {len(after)} '
-        'are missing.' + f' One after another: {time}.' * bool(len(left))
+    missing_search = _missing(search, runs)
+    missing_final = _missing(final, runs)
+    table = plan([*missing_search, *missing_final], runs)
+    line = (
+        f'{len(search)} runs of search, of which {len(missing_search)} are missing; '
+        f'{len(final)} runs with fresh seeds are chosen by now, of which {len(missing_final)} '
+        'are missing.'
     )
-    return both
+    left = table[table.state != 'done']
+    if len(left):
+        seconds = left.expected.sum(min_count=1)
+        length = 'unknown' if math.isnan(seconds) else f'about {duration(seconds)}'
+        line += f' One after another: {length}.'
+    tell(line)
+    return table
 
 
 def progress(messages: dict[str, str], expected: pd.Series, seconds: float, jobs: int) -> str:
@@ -660,16 +674,14 @@ def progress(messages: dict[str, str], expected: pd.Series, seconds: float, jobs
     Returns:
         Such as '1/3 done, 0 failed, 2 running, about 80 s left'.
     """
-    failed, rest = sum(map(bool, messages.values())), expected.drop(list(messages))
-    done = expected[list(messages)].sum()
-    pace = (
-        seconds / done if done else 1 / jobs
-    )  # wall-clock seconds per expected second, as it has gone so far
-    left = (
-        rest.fillna(expected.mean()).sum() * pace
-        if expected.notna().any()
-        else len(rest) * seconds / len(messages)
-    )
+    failed = sum(message != '' for message in messages.values())
+    rest = expected.drop(list(messages))
+    if expected.notna().any():
+        done = expected[list(messages)].sum()
+        pace = seconds / done if done else 1 / jobs  # seconds per expected second, so far
+        left = rest.fillna(expected.mean()).sum() * pace
+    else:
+        left = len(rest) * seconds / len(messages)
     return (
         f'{len(messages) - failed}/{len(expected)} done, {failed} failed, {min(jobs, len(rest))} '
         f'running, about {duration(left)} left'
@@ -677,14 +689,7 @@ def progress(messages: dict[str, str], expected: pd.Series, seconds: float, jobs
 
 
 def duration(seconds: float) -> str:
-    """A time for people.
-
-    Args:
-        seconds: how many.
-
-    Returns:
-        Such as '8 s', '12 min' or '3 h 20 min'.
-    """
+    "A time for people, such as '8 s', '12 min' or '3 h 20 min'."
     minutes = round(seconds / 60)
     if seconds < 90:
         return f'{seconds:.0f} s'

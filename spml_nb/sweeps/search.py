@@ -1,11 +1,18 @@
-"""Random draws from one declared table, chosen by validation, then trained with fresh seeds."""
+"""Random draws from one declared table, chosen by validation, then trained with fresh seeds.
+
+A method with a free hyper-parameter could be made to look good by trying many values of it. So
+every method gets the same number of draws and the same learning rates. The first draw has the
+paper's values; the others come from distributions that were written down before any run, around
+what the papers searched. The seeds of a search are never used again.
+"""
 
 import hashlib
 import itertools
 import json
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -48,13 +55,27 @@ def drawn(loss: str, k: int) -> dict:
     Returns:
         {hyper-parameter: value}, those that differ from the paper's.
     """
-    seed = int.from_bytes(hashlib.sha256(f'{loss} {k}'.encode()).digest()[:8], 'big')
-    rng = np.random.default_rng(seed)
-    return {name: of(rng.random()) for name, of in space(loss).items()} if k else {}
+    if k == 0:
+        return {}
+    distributions = space(loss)
+    numbers = _uniform_numbers(f'{loss} {k}', len(distributions))
+    return {
+        name: distribution(u)
+        for (name, distribution), u in zip(distributions.items(), numbers, strict=True)
+    }
+
+
+@cache
+def _uniform_numbers(name: str, n: int) -> list[float]:
+    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], 'big')
+    return np.random.default_rng(seed).random(n).tolist()
+
+
+RATES = (3e-5, 1e-2)  # ends of the range of learning rates where a suite names no other
 
 
 def rates(
-    n: int, widened: int = 0, usual: float = 1e-3, between: tuple = (3e-5, 1e-2)
+    n: int, widened: int = 0, usual: float = 1e-3, between: tuple[float, float] = RATES
 ) -> list[float]:
     """The learning rates that every method tries: one in each of n equal parts of the logarithmic
     range, shuffled.
@@ -68,15 +89,16 @@ def rates(
     Returns:
         n + 2·widened rates.
     """
-    rng, of = np.random.default_rng(SEARCH_SEED), LogUniform(*between)
-    inner = [of(u) for u in rng.permutation((np.arange(n) + rng.random(n)) / n)]
+    rng = np.random.default_rng(SEARCH_SEED)
+    distribution = LogUniform(*between)
+    inner = [distribution(u) for u in rng.permutation((np.arange(n) + rng.random(n)) / n)]
     nearest = min(inner, key=lambda rate: abs(math.log(rate / usual)))
-    beyond = [
-        float(f'{end * 10 ** (step / 2):.3g}')
-        for k in range(1, widened + 1)
-        for end, step in ((of.low, -k), (of.high, k))
-    ]
-    return sorted(inner, key=lambda rate: rate != nearest) + beyond
+    beyond = []
+    for k in range(1, widened + 1):
+        factor = 10 ** (k / 2)
+        beyond += [between[0] / factor, between[1] * factor]
+    ordered = sorted(inner, key=lambda rate: rate != nearest)
+    return ordered + [float(f'{rate:.3g}') for rate in beyond]
 
 
 _LABELWISE = {
@@ -92,28 +114,35 @@ _LABELWISE = {
 }
 _PHOTOS = {'backbone': 'efficientnet_lite0', 'min_positives': 20}
 
-# seven in ten final runs or more, with single labels, were best in the last two of 60 epochs; with
-# other labels as many
+# Methods (with a head) that may train for `LONG_ENOUGH` epochs on a data set. The rule: seven in
+# ten of the final runs or more, with single labels, had been best in the last two of 60 epochs. It
+# was applied once, and then the search was made again; other labels get as many epochs.
+LONG_ENOUGH = 120
 _LONGER = {
-    'ccp': {'em linear'},
-    'coco18': {'epr cosine', 'wbce linear'},
-    'corel5k': {'hill linear', 'llr linear'},
+    'ccp': {('em', 'linear')},
+    'coco18': {('epr', 'cosine'), ('wbce', 'linear')},
+    'corel5k': {('hill', 'linear'), ('llr', 'linear')},
     'cub_crops': {
-        'asl linear',
-        'dw linear',
-        'llr linear',
-        'llr cosine',
-        'nls linear',
-        'wan linear',
-        'wan cosine',
-        'wbce linear',
+        ('asl', 'linear'),
+        ('dw', 'linear'),
+        ('llr', 'linear'),
+        ('llr', 'cosine'),
+        ('nls', 'linear'),
+        ('wan', 'linear'),
+        ('wan', 'cosine'),
+        ('wbce', 'linear'),
     },
-    'voc12_animals': {'entmin cosine', 'nls cosine'},
+    'voc12_animals': {('entmin', 'cosine'), ('nls', 'cosine')},
 }
 
 # of methods whose own schedule has an end, so that they reach it; end to end as long as in EM/APL
-_LENGTH, _LENGTH_END_TO_END = {'epochs': 40, 'patience': 0}, {'epochs': 10, 'patience': 0}
+_LENGTH = {'epochs': 40, 'patience': 0}
+_LENGTH_END_TO_END = {'epochs': 10, 'patience': 0}
 
+# A suite is a group of data sets with their special settings, and how runs on them are trained:
+# settings that all its runs share, settings of a head (every loss on the label-wise head is trained
+# as LAC trains it), numbers of draws and of final seeds. Where a method's best rate lies at an end
+# of the range, `widened` is raised by one and `draws` by two, for every method of the suite.
 SUITES = {
     'photos': {
         'datasets': {
@@ -128,11 +157,10 @@ SUITES = {
         'heads': {'labelwise': _LABELWISE},
         'scheduled': {'em_apl': _LENGTH, 'gr': _LENGTH},
         'longer': _LONGER,
-        # below 3e-4, 60 epochs of batches of 64 are too few for a head
         'draws': 10,
         'widened': 1,
         'usual': 1e-3,
-        'between': (3e-4, 3e-2),
+        'between': (3e-4, 3e-2),  # lower rates need more than 60 epochs of batches of 64
         'seeds': {'linear': 10, 'cosine': 10, 'labelwise': 5, 'maps': 10},
     },
     'photos_finetune': {
@@ -143,7 +171,7 @@ SUITES = {
         'draws': 3,
         'widened': 0,
         'usual': 1e-4,
-        'between': (3e-5, 1e-3),
+        'between': (3e-5, 1e-3),  # higher rates undo what the backbone has learnt
         'seeds': dict.fromkeys(CHOICES['head'], 3),
         'methods': (
             'bce',
@@ -212,33 +240,30 @@ def candidates(row: Row, suite: str, dataset: str) -> list[Config]:
     Source:
         Equal budgets, as in DomainBed (Gulrajani and Lopez-Paz 2021).
     """
-    given = SUITES[one_of(suite, SUITES, 'suite')]
-    own = (
-        {'min_positives': row.min_positives}
-        if loading.own_folder(dataset)
-        else given['datasets'][_of_suite(dataset, suite)]
-    )
+    protocol = SUITES[one_of(suite, SUITES, 'suite')]
+    if loading.own_folder(dataset):
+        of_dataset = {'min_positives': row.min_positives}
+    else:
+        of_dataset = protocol['datasets'][_of_suite(dataset, suite)]
     head = row.head or find(row.loss).head
-    length = given.get('scheduled', {}).get(row.loss, {})
-    if f'{row.loss} {head}' in given.get('longer', {}).get(dataset, ()):
-        length = {'epochs': 120}
-    base = given['config'] | length | given['heads'].get(head, {}) | own
+    common = protocol['config'] | protocol.get('scheduled', {}).get(row.loss, {})
+    if (row.loss, head) in protocol.get('longer', {}).get(dataset, ()):
+        common |= {'epochs': LONG_ENOUGH}
+    common |= protocol['heads'].get(head, {}) | of_dataset
     if row.batch_size is not None:
-        base = base | {'batch_size': row.batch_size}
+        common |= {'batch_size': row.batch_size}
+    base = Config(
+        loss=row.loss,
+        head=head,
+        labels=row.labels,
+        dataset=dataset,
+        seed=SEARCH_SEED,
+        label_seed=SEARCH_SEED,
+        side=row.side,
+        **common,
+    )
     return [
-        Config(
-            loss=row.loss,
-            head=head,
-            labels=row.labels,
-            dataset=dataset,
-            lr=rate,
-            hparams=drawn(row.loss, k),
-            seed=SEARCH_SEED,
-            label_seed=SEARCH_SEED,
-            side=row.side,
-            **base,
-        )
-        for k, rate in enumerate(_rates(suite))
+        base.changed(lr=rate, hparams=drawn(row.loss, k)) for k, rate in enumerate(_rates(suite))
     ]
 
 
@@ -252,56 +277,35 @@ def _of_suite(dataset: str, suite: str) -> str:
 
 
 def _rates(suite: str) -> list[float]:
-    given = SUITES[suite]
-    inner = given['draws'] - 2 * given['widened']
-    return rates(inner, given['widened'], given['usual'], given.get('between', (3e-5, 1e-2)))
+    protocol = SUITES[suite]
+    widened = protocol['widened']
+    between = protocol.get('between', RATES)
+    return rates(protocol['draws'] - 2 * widened, widened, protocol['usual'], between)
 
 
 def head_of_an(head: str) -> str:
-    """The head on which AN is compared with a method.
-
-    Args:
-        head: the method's.
-
-    Returns:
-        The same; for class maps, whose mean is what a linear head gives, the linear one.
+    """The head on which AN is compared with a method on this head: the same, but the linear one for
+    class maps, whose mean is what a linear head gives.
     """
     return 'linear' if head == 'maps' else head
 
 
 def seeds_of(row: Row, suite: str) -> range:
-    """The seeds of a row's final runs.
-
-    Args:
-        row: of the suite.
-        suite: a key of `SUITES`.
-
-    Returns:
-        From 0.
-    """
+    """The seeds of a row's final runs, from 0."""
     return range(SUITES[suite]['seeds'][row.head or find(row.loss).head])
 
 
-def choose(configs: Iterable[Config], known: pd.DataFrame) -> Config | None:
-    """The configuration with the best validation score: mAP, or observed AUC where no label of
-    validation is clean.
+def choose(configs: Iterable[Config], runs: pd.DataFrame) -> Config | None:
+    """The first of `ranked`, None where that has none."""
+    return next(iter(ranked(configs, runs)), None)
+
+
+def ranked(configs: Iterable[Config], runs: pd.DataFrame) -> list[Config]:
+    """Configurations by `validation_scores`.
 
     Args:
         configs: what was tried.
-        known: finished runs, as from `finished`.
-
-    Returns:
-        The first of the best; None while one of them is not done, or without any.
-    """
-    return next(iter(ranked(configs, known)), None)
-
-
-def ranked(configs: Iterable[Config], known: pd.DataFrame) -> list[Config]:
-    """Configurations by validation score, as `choose` compares them.
-
-    Args:
-        configs: what was tried.
-        known: finished runs, as from `finished`.
+        runs: finished runs, as from `finished`.
 
     Returns:
         The best first, equal ones as given; none while one of them is not done.
@@ -310,18 +314,25 @@ def ranked(configs: Iterable[Config], known: pd.DataFrame) -> list[Config]:
         SpmlError: if some were chosen by another measure than the others.
     """
     configs = list(configs)
-    if not configs or key(configs[0]) not in known.index:
+    if not configs or key(configs[0]) not in runs.index:
         return []  # most that is not done is not begun
-    values = scores(configs, known).validation
-    return [] if values.isna().any() else [configs[k] for k in (-values).argsort(kind='stable')]
+    values = validation_scores(_rows(configs, runs))
+    if values.isna().any():
+        return []
+    return [configs[k] for k in (-values).argsort(kind='stable')]
 
 
-def scores(configs: Iterable[Config], known: pd.DataFrame) -> pd.DataFrame:
+def _rows(configs: Iterable[Config], runs: pd.DataFrame) -> pd.DataFrame:
+    "Of finished runs, those of configurations; NaN where one is not done."
+    return runs.reindex([key(config) for config in configs])
+
+
+def scores(configs: Iterable[Config], runs: pd.DataFrame) -> pd.DataFrame:
     """The scores of runs.
 
     Args:
         configs: what was run.
-        known: finished runs, as from `finished`.
+        runs: finished runs, as from `finished`.
 
     Returns:
         DataFrame by `key`: val_map, val_map_seen, test_map and test_map_observed in percent, late
@@ -331,10 +342,22 @@ def scores(configs: Iterable[Config], known: pd.DataFrame) -> pd.DataFrame:
     Raises:
         SpmlError: if some were chosen by another measure than the others.
     """
-    known = known.rename(columns={'observed_test_map': 'test_map_observed'})
-    names = ['val_map', 'val_map_seen', 'test_map', 'test_map_observed', 'late', 'exercised']
-    runs = known.reindex(index=[key(c) for c in configs])
-    return runs.reindex(columns=names).astype(float).assign(validation=validation_scores(runs))
+    rows = _rows(configs, runs)
+    names = ['val_map', 'val_map_seen', 'test_map', 'observed_test_map', 'late', 'exercised']
+    numbers = rows.reindex(columns=names).astype(float)
+    numbers = numbers.rename(columns={'observed_test_map': 'test_map_observed'})
+    return numbers.assign(validation=validation_scores(rows))
+
+
+_OF_CHOICE = [
+    'run',
+    'selection',
+    'selected_by',
+    'val_truth',
+    'val_map',
+    'val_map_seen',
+    'observed_val_auc',
+]
 
 
 def validation_scores(runs: pd.DataFrame) -> pd.Series:
@@ -346,37 +369,29 @@ def validation_scores(runs: pd.DataFrame) -> pd.Series:
 
     Returns:
         Percent: observed AUC where no label of validation is clean, else mAP, without classes that
-            no training image
-        has where a run says so.
+        no training image has where a run says so.
 
     Raises:
         SpmlError: if some were chosen by observed labels in another measure, as versions before 0.2
             did.
     """
-    runs = runs.reindex(
-        columns=[
-            'val_map',
-            'val_map_seen',
-            'observed_val_auc',
-            'selected_by',
-            'selection',
-            'val_truth',
-            'run',
-        ]
+    runs = runs.reindex(columns=_OF_CHOICE)
+    # in arrays, since there are many small searches
+    selection, selected_by, val_truth, val_map, val_map_seen, auc = (
+        runs[name].to_numpy() for name in _OF_CHOICE[1:]
     )
-    by_auc = runs.selected_by == 'observed_auc'
-    blind = (runs.selection == 'val_observed') | (runs.val_truth == 'observed only')
-    earlier = runs.run[
-        blind & runs.selected_by.isna() & runs.val_truth.notna()
-    ]  # a diverged run has neither
+    blind = (selection == 'val_observed') | (val_truth == 'observed only')
+    # a diverged run has neither
+    earlier = runs.run[blind & pd.isna(selected_by) & pd.notna(val_truth)]
     if len(earlier):
         raise SpmlError(
             f"{len(earlier)} runs chose their epoch by mAP against observed labels, and today's "
-            "choose by "
-            f'ROC-AUC, which finds better ones. Remove them to train anew: {listed(earlier, 99)}.'
+            'choose by ROC-AUC, which finds better ones. Remove them to train anew: '
+            f'{listed(earlier, 99)}.'
         )
-    maps = runs.val_map_seen.fillna(runs.val_map).astype(float)
-    return maps.mask(by_auc, runs.observed_val_auc.astype(float))
+    maps = np.where(pd.isna(val_map_seen), val_map, val_map_seen)
+    values = np.where(selected_by == 'observed_auc', auc, maps)
+    return pd.Series(values.astype(float), runs.index)
 
 
 def best_of_k(values: Iterable[float]) -> list[float]:
@@ -417,149 +432,173 @@ def trained(
     Raises:
         SpmlError: as `candidates`, and as `run`.
     """
-    return staged(
-        [c for row in rows for c in candidates(row, suite, dataset)],
-        lambda known: [c for row in rows for c in finals(row, suite, dataset, known, seeds)],
-        **options,
-    )
+
+    def chosen(runs: pd.DataFrame) -> list[Config]:
+        runs = runs.reindex(columns=_OF_CHOICE)  # fewer columns are quicker to search
+        return [config for row in rows for config in finals(row, suite, dataset, runs, seeds)]
+
+    tried = [config for row in rows for config in candidates(row, suite, dataset)]
+    return staged(tried, chosen, **options)
 
 
 def finals(
-    row: Row, suite: str, dataset: str, known: pd.DataFrame, seeds: Iterable[int] | None = None
+    row: Row, suite: str, dataset: str, runs: pd.DataFrame, seeds: Iterable[int] | None = None
 ) -> list[Config]:
     """The chosen configuration with every seed.
 
     Args:
         row, suite, dataset: as in `candidates`.
-        known: finished runs, as from `finished`.
+        runs: finished runs, as from `finished`.
         seeds: of observed labels and training; unset: those of the suite.
 
     Returns:
         One configuration per seed; none while a run of the search is missing.
     """
-    chosen, seeds = (
-        choose(candidates(row, suite, dataset), known),
-        seeds_of(row, suite) if seeds is None else seeds,
-    )
-    return [replace(chosen, seed=s, label_seed=s) for s in seeds] if chosen else []
+    chosen = choose(candidates(row, suite, dataset), runs)
+    if chosen is None:
+        return []
+    seeds = seeds_of(row, suite) if seeds is None else seeds
+    return [chosen.changed(seed=seed, label_seed=seed) for seed in seeds]
 
 
-def searched(row: Row, suite: str, dataset: str, known: pd.DataFrame) -> pd.DataFrame:
+def searched(row: Row, suite: str, dataset: str, runs: pd.DataFrame) -> pd.DataFrame:
     """The record of a search.
 
     Args:
         row, suite, dataset: as in `candidates`.
-        known: finished runs, as from `finished`.
+        runs: finished runs, as from `finished`.
 
     Returns:
         DataFrame, one row per run: suite, dataset, loss, head, labels, lr, hparams (those given),
         val_map in percent (as `choose` compares it; NaN if missing), chosen, key.
     """
     tried = candidates(row, suite, dataset)
-    chosen, values = choose(tried, known), scores(tried, known).validation
+    rows = _rows(tried, runs)
+    chosen = choose(tried, runs)
     return pd.DataFrame(
-        [
-            {
-                'suite': suite,
-                'dataset': dataset,
-                'loss': c.loss,
-                'head': c.head,
-                'labels': c.labels,
-                'lr': c.lr,
-                'hparams': json.dumps(c.hparams),
-                'val_map': value,
-                'chosen': c == chosen,
-                'key': name,
-            }
-            for c, (name, value) in zip(tried, values.items(), strict=True)
-        ]
+        {
+            'suite': suite,
+            'dataset': dataset,
+            'loss': row.loss,
+            'head': tried[0].head,
+            'labels': row.labels,
+            'lr': [config.lr for config in tried],
+            'hparams': [json.dumps(config.hparams) for config in tried],
+            'val_map': validation_scores(rows).to_numpy(),
+            'chosen': [config == chosen for config in tried],
+            'key': rows.index,
+        }
     )
 
 
 def half_interval(values: pd.Series) -> float:
-    """Half the width of the 95 % interval of a mean.
+    """Half the width of the 95 % interval of a mean, by Student's t distribution.
 
     Args:
         values: a score of each seed.
 
     Returns:
         In the unit of the values; NaN for fewer than two.
-
-    Source:
-        Student's t distribution.
     """
     return float(stdtrit(len(values) - 1, 0.975) * values.sem())
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a board, over the seeds of a row's final runs; in percent but for shares, NaN for
+    what is missing.
+
+    Args:
+        lr, hparams: chosen; hparams as JSON.
+        val_map, test_map: means.
+        sd, half: of test_map, the deviation over seeds and half the 95 % interval.
+        over_an, over_plain_an: mean difference to AN on the same head, and on the linear head, with
+            the same seeds; AN with the same labels where it is a line, else with single ones.
+        n: seeds.
+        test_map_observed: mean of what selection on observed labels would have given.
+        late: share of runs whose best epoch is one of the last two.
+        exercised: share in which the method's mechanism acted, NaN if it has none.
+        test_maps: of each seed.
+    """
+
+    loss: str
+    head: str
+    labels: str
+    lr: float
+    hparams: str
+    val_map: float
+    test_map: float
+    sd: float
+    half: float
+    over_an: float
+    over_plain_an: float
+    n: int
+    test_map_observed: float
+    late: float
+    exercised: float
+    test_maps: list[float]
+
+
+COLUMNS = [field.name for field in fields(Line)]
 
 
 def outcome(
     rows: Iterable[Row],
     suite: str,
     dataset: str,
-    known: pd.DataFrame,
+    runs: pd.DataFrame,
     seeds: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """What a comparison found, as far as it has been run.
 
     Args:
         rows, suite, dataset: as in `trained`.
-        known: finished runs, as from `finished`.
+        runs: finished runs, as from `finished`.
         seeds: as in `finals`.
 
     Returns:
-        DataFrame, one row per line: loss, head, labels, lr, hparams (chosen), val_map and test_map
-        (means), sd and half (deviation over seeds and half the 95 % interval of test_map), over_an
-        and over_plain_an (mean difference to AN on the same head, and on the linear head, with the
-        same seeds; AN with the same labels where it is a line, else with single ones), n seeds,
-        test_map_observed (mean of what selection on observed labels would have given), late (share
-        of runs whose best epoch is one of the last two), exercised (share in which the method's
-        mechanism acted; NaN if it has none), test_maps (of each seed). In percent but for shares;
-        missing numbers are NaN.
+        DataFrame, one `Line` per row.
     """
-    lines = [_line(row, finals(row, suite, dataset, known, seeds), known) for row in rows]
-    an = {(line['head'], line['labels']): line['each'] for line in lines if line['loss'] == 'an'}
-    for line in lines:
-        for name, head in (('over_an', head_of_an(line['head'])), ('over_plain_an', 'linear')):
-            other = an.get((head, line['labels']), an.get((head, 'single'), pd.Series(dtype=float)))
-            line[name] = (line['each'] - other).mean()
-    return pd.DataFrame(lines, columns=COLUMNS)
-
-
-COLUMNS = [
-    'loss',
-    'head',
-    'labels',
-    'lr',
-    'hparams',
-    'val_map',
-    'test_map',
-    'sd',
-    'half',
-    'over_an',
-    'over_plain_an',
-    'n',
-    'test_map_observed',
-    'late',
-    'exercised',
-    'test_maps',
-]
-
-
-def _line(row: Row, configs: list[Config], known: pd.DataFrame) -> dict:
-    "A line of `outcome`, `each` being the test mAP by seed."
-    runs = scores(configs, known).set_axis([c.seed for c in configs]).dropna(subset='test_map')
-    return {
-        'loss': row.loss,
-        'head': row.head or find(row.loss).head,
-        'labels': row.labels,
-        'lr': configs[0].lr if configs else math.nan,
-        'hparams': json.dumps(configs[0].hparams) if configs else '',
-        **runs.mean(),
-        'sd': runs.test_map.std(),
-        'half': half_interval(runs.test_map),
-        'n': len(runs),
-        'test_maps': runs.test_map.round(2).tolist(),
-        'each': runs.test_map,
+    rows = [replace(row, head=row.head or find(row.loss).head) for row in rows]
+    configs = [finals(row, suite, dataset, runs, seeds) for row in rows]
+    by_seed = [_scores_by_seed(each, runs) for each in configs]
+    an = {
+        (row.head, row.labels): each.test_map
+        for row, each in zip(rows, by_seed, strict=True)
+        if row.loss == 'an'
     }
+
+    def line(row: Row, configs: list[Config], by_seed: pd.DataFrame) -> Line:
+        def over_an(head: str) -> float:
+            baseline = an.get((head, row.labels), an.get((head, 'single')))
+            return math.nan if baseline is None else (by_seed.test_map - baseline).mean()
+
+        return Line(
+            loss=row.loss,
+            head=row.head,
+            labels=row.labels,
+            lr=configs[0].lr if configs else math.nan,
+            hparams=json.dumps(configs[0].hparams) if configs else '',
+            val_map=by_seed.val_map.mean(),
+            test_map=by_seed.test_map.mean(),
+            sd=by_seed.test_map.std(),
+            half=half_interval(by_seed.test_map),
+            over_an=over_an(head_of_an(row.head)),
+            over_plain_an=over_an('linear'),
+            n=len(by_seed),
+            test_map_observed=by_seed.test_map_observed.mean(),
+            late=by_seed.late.mean(),
+            exercised=by_seed.exercised.mean(),
+            test_maps=by_seed.test_map.round(2).tolist(),
+        )
+
+    return pd.DataFrame(map(line, rows, configs, by_seed), columns=COLUMNS)
+
+
+def _scores_by_seed(configs: list[Config], runs: pd.DataFrame) -> pd.DataFrame:
+    "Of those that are done."
+    by_seed = scores(configs, runs).set_axis([config.seed for config in configs])
+    return by_seed.dropna(subset='test_map')
 
 
 def every_method() -> list[Row]:
@@ -591,15 +630,14 @@ def rows_of(suite: str) -> list[Row]:
     Raises:
         SpmlError: for another suite.
     """
-    given = SUITES[one_of(suite, SUITES, 'suite')]
-    chosen = given.get('methods') or names()
-    heads = {find(name).head for name in chosen}
+    protocol = SUITES[one_of(suite, SUITES, 'suite')]
+    if 'methods' not in protocol:
+        return every_method()
+    heads = {loss: find(loss).head for loss in protocol['methods'] or names()}
     return [
         row
         for row in every_method()
-        if 'methods' not in given
-        or (row.loss == 'an' and row.head in heads)
-        or (row.loss in chosen and row.head == find(row.loss).head)
+        if row.head == heads.get(row.loss) or (row.loss == 'an' and row.head in heads.values())
     ]
 
 
@@ -612,7 +650,7 @@ def sweep(
     tell: Callable[[str], None] = print,
     **launch,
 ) -> pd.DataFrame:
-    """Train what the boards of a suite still need and write them.
+    """Train what the boards of a suite still need and write them, the cheap heads first.
 
     Args:
         suite: a key of `SUITES`.
@@ -628,17 +666,17 @@ def sweep(
     Raises:
         SpmlError: for another suite, data set or method, and as `run`.
     """
-    every_row, done = rows_of(suite), []
-    asked = {
-        one_of(loss, sorted({row.loss for row in every_row}), f'method of {suite}')
-        for loss in losses
-    }
-    rows = [row for row in every_row if row.loss in asked or not asked]
-    every = [_of_suite(name, suite) for name in datasets or SUITES[suite]['datasets']]
-    for labelwise, dataset in itertools.product((False, True), every):
-        part = [row for row in rows if (row.head == 'labelwise') == labelwise]
+    rows = rows_of(suite)
+    methods = sorted({row.loss for row in rows})
+    losses = {one_of(loss, methods, f'method of {suite}') for loss in losses} or methods
+    datasets = [_of_suite(name, suite) for name in datasets or SUITES[suite]['datasets']]
+    done = []
+    for labelwise, dataset in itertools.product((False, True), datasets):
         tell(f"{dataset}, {'label-wise head' if labelwise else 'all other heads'}:")
-        done.append(trained(part, suite, dataset, None, dry_run=dry_run, tell=tell, **launch))
+        chosen = [
+            row for row in rows if row.loss in losses and (row.head == 'labelwise') == labelwise
+        ]
+        done.append(trained(chosen, suite, dataset, None, dry_run=dry_run, tell=tell, **launch))
         if dry_run:
             continue
         runs_record.export_csv()
@@ -649,7 +687,7 @@ def sweep(
 
 
 def record(
-    suite: str, dataset: str, known: pd.DataFrame, tell: Callable[[str], None] = lambda line: None
+    suite: str, dataset: str, runs: pd.DataFrame, tell: Callable[[str], None] = lambda line: None
 ) -> pd.DataFrame:
     """Write a board to `methods/NAME.csv`, `.md`, `_search.csv` and `_best_of_k.csv` in the setting
     `outputs`.
@@ -658,7 +696,7 @@ def record(
 
     Args:
         suite, dataset: as in `candidates`.
-        known: finished runs, as from `finished`.
+        runs: finished runs, as from `finished`.
         tell: is given a line where the range of learning rates is too narrow.
 
     Returns:
@@ -668,86 +706,85 @@ def record(
     Raises:
         SpmlError: if the files cannot be written.
     """
-    name = (
-        settings.path('outputs')
-        / 'methods'
-        / (dataset + suite.removeprefix('photos').removeprefix('mini'))
-    )
-    table = outcome(rows_of(suite), suite, dataset, known).query('n > 0')
-    table = table.sort_values('test_map', ascending=False, ignore_index=True, kind='stable')
-    every = pd.concat(
-        [searched(row, suite, dataset, known) for row in rows_of(suite)], ignore_index=True
-    )
-    search, rates_tried = every.dropna(subset='val_map'), _rates(suite)
-    at_end = every[every.chosen & every.lr.isin((min(rates_tried), max(rates_tried)))]
-    where = ', '.join(
-        f'{line.loss} ({line.head}, {line.labels}) {line.lr:g}' for line in at_end.itertuples()
-    )
-    if where:
+    rows = rows_of(suite)
+    board = outcome(rows, suite, dataset, runs).query('n > 0')
+    board = board.sort_values('test_map', ascending=False, ignore_index=True, kind='stable')
+    tried = pd.concat([searched(row, suite, dataset, runs) for row in rows], ignore_index=True)
+    at_ends = _chosen_at_ends(tried, suite)
+    if at_ends:
         tell(
-            f'{dataset}: the best rate is the lowest or highest tried for {where}. Raise `widened` '
-            f'by one and `draws` by two in the suite {suite!r} of spml_nb/sweeps/search.py. Then '
-            'give the command again.'
+            f'{dataset}: the best rate is the lowest or highest tried for {at_ends}. Raise '
+            f'`widened` by one and `draws` by two in the suite {suite!r} of '
+            'spml_nb/sweeps/search.py. Then give the command again.'
         )
-    if not len(table):
-        return table
-    curves = (
-        search.groupby(['loss', 'head', 'labels'], sort=False)
-        .val_map.apply(lambda values: pd.Series(best_of_k(values), range(1, len(values) + 1)))
-        .rename_axis(['loss', 'head', 'labels', 'k'])
-        .dropna()
-        .reset_index()
+    if not len(board):
+        return board
+    tried = tried.dropna(subset='val_map')
+    folder = settings.path('outputs') / 'methods'
+    name = dataset + suite.removeprefix('photos').removeprefix('mini')
+    tables = {name: board, f'{name}_search': tried, f'{name}_best_of_k': _best_of_k(tried)}
+    for stem, table in tables.items():
+        rounded = table.round(4).assign(**table.filter(['lr']))
+        text = rounded.to_csv(index=False, lineterminator='\n')
+        files.write_atomically(folder / f'{stem}.csv', text)
+    text = _page(board, suite, dataset, at_ends)
+    files.write_atomically(folder / f'{name}.md', text)
+    return board
+
+
+def _chosen_at_ends(tried: pd.DataFrame, suite: str) -> str:
+    "Which rows of a board have chosen the lowest or the highest rate."
+    ends = min(_rates(suite)), max(_rates(suite))
+    chosen = tried[tried.chosen & tried.lr.isin(ends)]
+    return ', '.join(
+        f'{run.loss} ({run.head}, {run.labels}) {run.lr:g}' for run in chosen.itertuples()
     )
-    for end, content in (('.csv', table), ('_search.csv', search), ('_best_of_k.csv', curves)):
-        text = (
-            content.round(4)
-            .assign(**content.filter(['lr']))
-            .to_csv(index=False, lineterminator='\n')
+
+
+def _best_of_k(tried: pd.DataFrame) -> pd.DataFrame:
+    "The best-of-k curve of each row of a board: loss, head, labels, k, val_map."
+    rows = tried.groupby(['loss', 'head', 'labels'], sort=False).val_map
+    curves = rows.apply(lambda values: pd.Series(best_of_k(values), range(1, len(values) + 1)))
+    return curves.rename_axis(['loss', 'head', 'labels', 'k']).dropna().reset_index()
+
+
+def _page(board: pd.DataFrame, suite: str, dataset: str, at_ends: str) -> str:
+    "A board as Markdown, below what has to be runs to read it."
+    protocol = SUITES[suite]
+    seeds = ', '.join(f'{head} {n}' for head, n in protocol['seeds'].items())
+    text = (
+        f"{dataset}, suite `{suite}`: regime {protocol['config']['regime']}, backbone "
+        f"{protocol['config'].get('backbone', 'mini')}. Search: {len(_rates(suite))} draws for "
+        f'every method, seed {SEARCH_SEED}, the paper’s values first; the best mAP on fully '
+        f'labelled validation images is chosen. Then fresh seeds, by head: {seeds}. mAP in '
+        'percent; half: half the 95 % interval over seeds; test_map_observed: had observed labels '
+        'alone chosen the epoch, not the settings; late, exercised: shares of runs. A late run has '
+        'its best epoch among the last two, so that a longer one could have been better.'
+    )
+    if at_ends:
+        text += (
+            ' The lowest or highest rate tried is the best, so a wider search could find a better '
+            f'one: {at_ends}.'
         )
-        files.write_atomically(name.with_name(name.name + end), text)
-    rounded = table.drop(columns='test_maps').round(1).assign(lr=table.lr, late=table.late.round(2))
-    ends = (
-        ' The lowest or highest rate tried is the best, so a wider search could find a better '
-        f'one: {where}.'
-    )
-    about = _about(suite, dataset) + ends * bool(where)
-    grid = files.grid([[*rounded], *_cells(rounded)])
-    files.write_atomically(name.with_name(f'{name.name}.md'), f'{about}\n\n{grid}')
-    return table
+    shown = board.drop(columns='test_maps').round(1)
+    shown = shown.assign(lr=board.lr, late=board.late.round(2))
+    numbers = shown.select_dtypes('float').columns
+    shown[numbers] += 0.0  # no minus before 0
+    cells = shown.astype(object).where(shown.notna(), '')
+    return f'{text}\n\n{files.grid([[*cells], *cells.to_numpy().tolist()])}'
 
 
-def _cells(table: pd.DataFrame) -> list[list]:
-    "The lines of a table, with nothing for what is missing, and no minus before 0."
-    unsigned = table.map(lambda value: value + 0.0 if isinstance(value, float) else value)
-    return unsigned.astype(object).where(table.notna(), '').to_numpy().tolist()
-
-
-def boards(known: pd.DataFrame):
+def boards(runs: pd.DataFrame):
     """Write every board that has a run, as `record` does.
 
     Args:
-        known: finished runs, as from `finished`.
+        runs: finished runs, as from `finished`.
 
     Raises:
         SpmlError: if the files cannot be written.
     """
-    begun = set(known.dataset[known.seed == SEARCH_SEED]) if len(known) else set()
-    for suite, given in SUITES.items():
-        for dataset in filter(begun.__contains__, given['datasets']):
-            record(suite, dataset, known)
-
-
-def _about(suite: str, dataset: str) -> str:
-    "What has to be known to read a board."
-    given = SUITES[suite]
-    seeds = ', '.join(f'{head} {n}' for head, n in given['seeds'].items())
-    return (
-        f"{dataset}, suite `{suite}`: regime {given['config']['regime']}, backbone "
-        f"{given['config'].get('backbone', 'mini')}. Search: {len(_rates(suite))} draws for every "
-        "method, seed "
-        f'{SEARCH_SEED}, the paper’s values first; the best mAP on fully labelled validation '
-        f'images is chosen. Then fresh seeds, by head: {seeds}. mAP in percent; half: half the 95 '
-        '% interval over seeds; test_map_observed: had observed labels alone chosen the epoch, '
-        'not the settings; late, exercised: shares of runs. A late run has its best epoch among '
-        'the last two, so that a longer one could have been better.'
-    )
+    searched_on = set(runs.dataset[runs.seed == SEARCH_SEED]) if len(runs) else set()
+    for suite, protocol in SUITES.items():
+        for dataset in protocol['datasets']:
+            if dataset in searched_on:
+                record(suite, dataset, runs)

@@ -1,4 +1,8 @@
-"""Measures a backbone on other data sets: a linear classifier on its frozen features."""
+"""Measures a backbone on other data sets: a linear classifier on its frozen features.
+
+As in Table 8 of Two-way, which trains networks on ImageNet and classifies aircraft, birds, cars, …
+by their frozen features.
+"""
 
 import warnings
 from pathlib import Path
@@ -18,20 +22,17 @@ from ..models.model import Model, create
 from ..training import batches
 
 AVERAGES = {'image': accuracy_score, 'class': balanced_accuracy_score}  # shares of right answers
-MEAN_PER_CLASS = ('aircraft', 'caltech101', 'flowers', 'pets')  # the other data sets: top-1
+
+# The convention of Kornblith et al. 2019, Table 1: the mean per class for these, top-1 for the
+# others. Two-way leaves it to a supplement that is not at hand.
+MEAN_PER_CLASS = ('aircraft', 'caltech101', 'flowers', 'pets')
 
 
 def class_numbers(data: Dataset) -> np.ndarray:
-    """The one class of each image.
-
-    Args:
-        data: N images with exactly one positive label each.
-
-    Returns:
-        (N,) int64.
+    """The one class of each image, (N,) int64.
 
     Raises:
-        SpmlError: naming the first image with another number of positive labels.
+        SpmlError: naming the first image with other than one positive label.
     """
     count = (data.labels > 0).sum(1)
     if (count != 1).any():
@@ -43,24 +44,20 @@ def class_numbers(data: Dataset) -> np.ndarray:
     return data.labels.argmax(1)
 
 
-PENALTIES = tuple(10.0**k for k in range(5, -7, -1))
+PENALTIES = tuple(
+    10.0**k for k in range(5, -7, -1)
+)  # Kornblith et al. 2019 search 45 in this range
 
 
 def regression(penalty: float, iterations: int = 1000) -> LogisticRegression:
-    """An untrained classifier.
+    """An untrained classifier, as in Kornblith et al. 2019.
 
     Args:
         penalty: λ > 0 on ½‖W‖², against the sum of the samples' losses.
         iterations: of L-BFGS at most.
 
-    Returns:
-        A logistic regression.
-
     Raises:
         SpmlError: for a penalty that is not above 0.
-
-    Source:
-        Kornblith et al. 2019.
     """
     if not penalty > 0:
         raise SpmlError(f'the penalty must be above 0, not {penalty}.')
@@ -91,15 +88,14 @@ def choose_penalty(
 
     Raises:
         SpmlError: for an unknown average or a penalty that is not above 0.
-
-    Source:
-        Kornblith et al. 2019.
     """
-    right = AVERAGES[one_of(average, AVERAGES, 'average')]
-    scores, model = {}, regression(max(penalties), iterations)
+    accuracy = AVERAGES[one_of(average, AVERAGES, 'average')]
+    model = regression(max(penalties), iterations)
+    scores = {}
     for penalty in sorted(penalties, reverse=True):
-        _fit(model.set_params(C=regression(penalty).C), features[train], classes[train])
-        scores[penalty] = 100 * right(classes[val], model.predict(features[val]))
+        model.set_params(C=regression(penalty).C)
+        _fit(model, features[train], classes[train])
+        scores[penalty] = 100 * accuracy(classes[val], model.predict(features[val]))
     return scores
 
 
@@ -124,24 +120,20 @@ def pretrained(run: str | Path) -> Model:
     """
     run = training.open_run(run)
     run.result()  # refuses a run that is not done
-    state = run.best()['network']
-    kept = {
-        name.removeprefix('backbone.'): value
-        for name, value in state.items()
-        if name.startswith('backbone.')
+    config = run.config
+    prefix = 'backbone.'
+    state = {
+        name.removeprefix(prefix): value
+        for name, value in run.best()['network'].items()
+        if name.startswith(prefix)
     }
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(
-            run.config.seed
-        )  # draws a frozen backbone without pretrained weights again
-        model = create(
-            run.config.backbone,
-            1,
-            weights='none' if kept else run.config.weights,
-            normalise=run.config.normalise,
-        )
-    if kept:
-        model.backbone.load_state_dict(kept)
+        # draws a frozen backbone without pretrained weights again
+        torch.manual_seed(config.seed)
+        weights = 'none' if state else config.weights
+        model = create(config.backbone, 1, weights=weights, normalise=config.normalise)
+    if state:
+        model.backbone.load_state_dict(state)
     else:
         training.check_backbone(run, model)  # a linear run has kept its head alone
     return model.eval()
@@ -169,15 +161,17 @@ def features(model: Model, data: Dataset, image_size: int | None = None) -> np.n
             'this head eats feature maps; give a model with a linear head, or `pretrained(run)`, '
             'which leaves the head behind.'
         )
-    device, size = (
-        settings.device(),
-        image_size or (data.images.shape[1] if data.images_in_memory else 224),
-    )
+    device = settings.device()
     if data.images_in_memory:
+        size = image_size or data.images.shape[1]
         source = batches.ImageSource(images.open_images(data, size), {'plain': 'plain'}, device)
     else:
+        size = image_size or 224
         source = batches.CropSource(images.open_photos(data), {'plain': 'centre'}, device, size)
-    key = f'transfer-{batches.content(source.store)}-{batches.weights_key(model)}-{size}-{model.normalise}'
+    key = (
+        f'transfer-{batches.content(source.store)}-{batches.weights_key(model)}-{size}-'
+        f'{model.normalise}'
+    )
     model = model.to(device, memory_format=torch.channels_last)
     return np.array(batches.cached_features(model, source, np.arange(len(data)), 'plain', 0, key))
 
@@ -216,16 +210,20 @@ def linear_transfer(
         Two-way, section 4.4 and Table 8; Kornblith et al. 2019 for the classifier and its search.
     """
     classes = class_numbers(data)
-    average = one_of(
-        average or ('class' if data.name in MEAN_PER_CLASS else 'image'), AVERAGES, 'average'
-    )
-    (train, val, test), f = _parts(data), _features(model_or_features, data, image_size)
-    validation = choose_penalty(f, classes, train, val, penalties, average, iterations)
+    if average is None:
+        average = 'class' if data.name in MEAN_PER_CLASS else 'image'
+    one_of(average, AVERAGES, 'average')
+    train, val, test = _split(data)
+    x = _features(model_or_features, data, image_size)
+    validation = choose_penalty(x, classes, train, val, penalties, average, iterations)
     penalty = max(validation, key=validation.get)  # of equals the strongest
-    model, both = regression(penalty, iterations), np.sort(np.concatenate([train, val]))
-    converged = _fit(model, f[both], classes[both])
-    guess = model.predict(f[test])
-    scores = {kind: float(100 * right(classes[test], guess)) for kind, right in AVERAGES.items()}
+    model = regression(penalty, iterations)
+    both = np.union1d(train, val)
+    converged = _fit(model, x[both], classes[both])
+    predicted = model.predict(x[test])
+    scores = {
+        name: float(100 * accuracy(classes[test], predicted)) for name, accuracy in AVERAGES.items()
+    }
     return {
         'data': data.name,
         'accuracy': scores[average],
@@ -240,33 +238,36 @@ def linear_transfer(
     }
 
 
-def _features(given, data: Dataset, image_size: int | None) -> np.ndarray:
-    "(N, D) features: those given, or those of a model or a run."
-    f = pretrained(given) if isinstance(given, str | Path) else given
-    if not isinstance(f, np.ndarray):
-        f = features(f, data, image_size)
-    if f.ndim != 2 or len(f) != len(data):
+def _features(
+    model_or_features: Model | np.ndarray | str | Path, data: Dataset, image_size: int | None
+) -> np.ndarray:
+    "(N, D) features."
+    x = model_or_features
+    if isinstance(x, str | Path):
+        x = pretrained(x)
+    if not isinstance(x, np.ndarray):
+        x = features(x, data, image_size)
+    if x.ndim != 2 or len(x) != len(data):
         raise SpmlError(
-            f'features are {f.shape}; expected ({len(data)}, D), a row for each image of '
+            f'features are {x.shape}; expected ({len(data)}, D), a row for each image of '
             f'{data.name!r}.'
         )
-    return f
+    return x
 
 
-def _parts(data: Dataset):
+def _split(data: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     "Rows to train, to validate and to test on."
-    train, val, test = (data.rows(part) for part in ('train', 'val', 'test'))
-    for part, rows in (('training', train), ('test', test)):
+    train, val, test = (data.rows(name) for name in ('train', 'val', 'test'))
+    for name, rows in (('training', train), ('test', test)):
         if not len(rows):
             raise SpmlError(
-                f'{data.name!r} has no {part} image: '
+                f'{data.name!r} has no {name} image: '
                 'a linear transfer trains on one part and is tested on the other.'
             )
-    return (
-        (train, val, test)
-        if len(val)
-        else (*(train[rows] for rows in labels.split(len(train))), test)
-    )
+    if not len(val):
+        to_train, to_validate = labels.split(len(train))
+        train, val = train[to_train], train[to_validate]
+    return train, val, test
 
 
 def class_scores(
@@ -289,13 +290,10 @@ def class_scores(
     Source:
         Kornblith et al. 2019, with one classifier a class.
     """
-    scores, model = (
-        np.zeros(labels.shape),
-        regression(penalty).set_params(solver='newton-cholesky', tol=1e-8),
-    )
-    features = features.astype(
-        np.float64
-    )  # small features: single precision is too little for the Hessian
+    scores = np.zeros(labels.shape)
+    model = regression(penalty).set_params(solver='newton-cholesky', tol=1e-8)
+    # small features: single precision is too little for the Hessian
+    features = features.astype(np.float64)
     for c in range(labels.shape[1]):
         if len(np.unique(labels[rows, c])) == 2:
             _fit(model, features[rows], labels[rows, c])
@@ -332,19 +330,19 @@ def multi_label_transfer(
             f'{data.name!r} has {int((data.labels == 0).sum()):,} unknown labels; classifiers of '
             'frozen features are trained on known ones. Give a data set with full labels.'
         )
-    (train, val, test), f = _parts(data), _features(model_or_features, data, image_size)
+    train, val, test = _split(data)
+    x = _features(model_or_features, data, image_size)
 
-    def score(fitted, part, penalty):
-        return metrics.mean_average_precision(
-            class_scores(f, data.labels, fitted, penalty)[part], data.labels[part]
-        )
+    def score(fitted: np.ndarray, scored: np.ndarray, penalty: float) -> float:
+        logits = class_scores(x, data.labels, fitted, penalty)
+        return metrics.mean_average_precision(logits[scored], data.labels[scored])
 
     validation = {
         penalty: score(train, val, penalty) for penalty in sorted(penalties, reverse=True)
     }
     penalty = max(validation, key=validation.get)  # of equals the strongest
     return {
-        'map': score(np.sort(np.concatenate([train, val])), test, penalty),
+        'map': score(np.union1d(train, val), test, penalty),
         'penalty': penalty,
         'validation': validation,
     }

@@ -1,4 +1,4 @@
-"""Lists runs, damaged runs and leftovers of killed processes, and removes what you choose and nothing else."""
+"""Lists runs and leftovers of killed processes, and removes what you choose and nothing else."""
 
 import contextlib
 import os
@@ -7,6 +7,8 @@ import shutil
 import tempfile
 import time
 import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -20,26 +22,22 @@ from ..data.labels import TRUTHS, against
 from ..runs.config import Config, completed
 from ..runs.folder import read_json
 
+# running: a process holds its lock; done: DONE is there, and every file of a finished run can be
+# opened; begun: the same command goes on from the last checkpoint; damaged: a file is missing, cut
+# off or unreadable
 STATES = ('done', 'begun', 'damaged', 'running')
 
 
-def _truth(value) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    raise TypeError(f'{value!r} says nothing of what a score was measured against')
-
-
-def _state(folder) -> dict:
+def _state(folder: Path) -> dict:
     "State, note, scores and seconds of a run that no process holds."
     done = (folder / 'DONE').is_file()
+    archives = [folder / 'best.pt', folder / ('logits.npz' if done else 'last.pt')]
+    missing = [file.name for file in archives if not file.is_file()]
+    for file in archives:
+        # an archive has its directory at the end, which one that is cut off has lost
+        if file.name not in missing and not zipfile.is_zipfile(file):
+            return {'state': 'damaged', 'note': f'{file.name} cannot be read'}
     file = folder / ('result.json' if done else 'metrics.csv')
-    archives = ('best.pt', 'logits.npz' if done else 'last.pt')
-    missing = [name for name in archives if not (folder / name).is_file()]
-    cut = [
-        name for name in archives if name not in missing and not zipfile.is_zipfile(folder / name)
-    ]
-    if cut:
-        return {'state': 'damaged', 'note': f'{cut[0]} cannot be read'}
     try:
         if not done:
             epochs = len(pd.read_csv(file)) if file.is_file() and 'last.pt' not in missing else 0
@@ -47,28 +45,28 @@ def _state(folder) -> dict:
         result = read_json(file)
         if missing and 'diverged' not in result:
             return {'state': 'damaged', 'note': f'{missing[0]} is missing'}
-        scores = {name: result['scores'].get(name) for name in ('val_map', 'test_map')}
-        scores = {name: float(score) for name, score in scores.items() if score is not None}
-        return {
-            'state': 'done',
-            'seconds': float(result['seconds']),
-            **scores,
-            **{name: _truth(result['scores'].get(name)) for name in ('val_truth', 'test_truth')},
-        }
+        return {'state': 'done', 'seconds': float(result['seconds']), **_scores(result['scores'])}
     except Exception as error:  # a damaged file may raise anything
         return {'state': 'damaged', 'note': f'{file.name} cannot be read: {error}'}
 
 
+def _scores(scores: dict) -> dict:
+    shown = {}
+    for name in ('val_map', 'test_map'):
+        if scores.get(name) is not None:
+            shown[name] = float(scores[name])
+    for name in ('val_truth', 'test_truth'):
+        if not isinstance(scores.get(name), str | None):
+            raise TypeError(f'{scores[name]!r} says nothing of what a score was measured against')
+        shown[name] = scores.get(name)
+    return shown
+
+
+_FIELDS = ('loss', 'dataset', 'regime', 'labels', 'seed', 'lr', 'min_positives')
 COLUMNS = [
     'name',
     'state',
-    'loss',
-    'dataset',
-    'regime',
-    'labels',
-    'seed',
-    'lr',
-    'min_positives',
+    *_FIELDS,
     'hparams',
     'differs',
     'val_map',
@@ -83,90 +81,66 @@ COLUMNS = [
 ]
 
 
-_OWN = (
-    'loss',
-    'dataset',
-    'regime',
-    'labels',
-    'seed',
-    'lr',
-    'min_positives',
-)  # fields with columns of their own
-
-
-def _words(values) -> str:
+def _pairs(values: dict) -> str:
     return ' '.join(f'{name}={value}' for name, value in values.items())
 
 
-def _differences(configs) -> list[str]:
+def _differences(configs: list[Config]) -> list[str]:
     """For each configuration, its fields that differ among those of the same loss and data set, as
     text.
     """
-    alike = {}
-    for config in configs:
-        alike.setdefault((config.loss, config.dataset), []).append(vars(config))
-    several = {
-        place: [
-            name
-            for name in each[0]
-            if name not in (*_OWN, 'hparams', 'label_seed')
-            and any(fields[name] != each[0][name] for fields in each)
-        ]
-        for place, each in alike.items()
-    }
+    if not configs:
+        return []
+    fields = pd.DataFrame(list(map(vars, configs)), dtype=object)
+    names = fields.columns.difference([*_FIELDS, 'hparams', 'label_seed'], sort=False)
+    groups = fields[names].map(str).groupby([fields.loss, fields.dataset])
+    differs = (groups.transform('nunique') > 1).to_numpy()
     return [
-        _words({name: getattr(c, name) for name in several[c.loss, c.dataset]}) for c in configs
+        _pairs({name: getattr(config, name) for name in names[row]})
+        for config, row in zip(configs, differs, strict=True)
     ]
 
 
-def _size(path) -> int:
+def _size(path: Path) -> int:
     """Bytes of a file, or of all in a folder; what goes away meanwhile or may not be read counts
     nothing.
     """
     with contextlib.suppress(OSError):
-        return (
-            sum(map(_size, path.iterdir()))
-            if path.is_dir() and not path.is_symlink()
-            else path.lstat().st_size
-        )
+        if path.is_dir() and not path.is_symlink():
+            return sum(map(_size, path.iterdir()))
+        return path.lstat().st_size
     return 0
 
 
-def _days(path) -> float:
+def _days(path: Path) -> float:
     "Days since a file was read or written, or a folder changed; 0 for what goes away meanwhile."
     with contextlib.suppress(OSError):
         stat = path.lstat()
-        return (time.time() - max(stat.st_mtime, stat.st_atime if path.is_file() else 0)) / 86400
+        last = max(stat.st_mtime, stat.st_atime) if path.is_file() else stat.st_mtime
+        return (time.time() - last) / 86400
     return 0.0
 
 
-def _row(folder) -> dict | None:
-    "A line of `listing`; None if the run goes away meanwhile."
+def _row(folder: Path) -> dict | None:
+    "A line of `listing` with its `config`; None if the run goes away meanwhile."
     row = {
         'name': folder.name,
         'note': '',
         'folder': folder,
         'mb': _size(folder) / 1e6,
         'days': _days(folder),
+        'config': None,
     }
     try:
-        fields = read_json(folder / 'config.json', ('loss', 'dataset', 'hparams'))
-        row['config'] = config = Config(
-            **{  # a newer version may have written more fields
-                name: value
-                for name, value in completed(fields).items()
-                if name in Config.__annotations__
-            }
-        )
-        row |= {name: getattr(config, name) for name in _OWN} | {'hparams': _words(config.hparams)}
+        fields = completed(read_json(folder / 'config.json', ('loss', 'dataset', 'hparams')))
+        # a newer version may have written more fields
+        config = Config(**{name: fields[name] for name in Config.__annotations__ if name in fields})
+        row |= {name: getattr(config, name) for name in _FIELDS}
+        row |= {'config': config, 'hparams': _pairs(config.hparams)}
         row |= _state(folder)
-    except (
-        Exception
-    ) as error:  # a damaged file may raise anything; the other runs are listed all the same
-        row |= {
-            'state': 'damaged',
-            'note': f'{type(error).__name__}: {error}'.removeprefix('SpmlError: '),
-        }
+    except Exception as error:  # a damaged file may raise anything; the other runs are listed
+        why = f'{type(error).__name__}: {error}'.removeprefix('SpmlError: ')
+        row |= {'state': 'damaged', 'note': why}
     if is_locked(folder):
         row['state'] = 'running'
     return row if os.path.lexists(folder) else None
@@ -188,52 +162,54 @@ def listing(
         state: one of `STATES`.
         pattern: of the name, with * and ?.
         days: only runs unchanged for longer.
-        filters: fields of `Config` with the value wanted.
+        filters: fields of `Config` with the value wanted, which may be a text as from a command
+            line; dataset: a name or a folder; hparams: only those given are compared.
 
     Returns:
         DataFrame: name, state, loss, dataset, regime, labels, seed, lr, min_positives, hparams,
-            differs (other fields
-        in which the listed runs of a loss on a data set differ), val_map and test_map in percent,
-        val_truth and test_truth (what they were measured against, as from `labels.for_scoring`),
-        seconds, mb (1e6 bytes), days since the last change, note (what is damaged, how far the run
-        is), folder.
+        differs (other fields in which the listed runs of a loss on a data set differ), val_map and
+        test_map in percent, val_truth and test_truth (what they were measured against, as from
+        `labels.for_scoring`), seconds, mb (1e6 bytes), days since the last change, note (what is
+        damaged, how far the run is), folder.
 
     Raises:
         SpmlError: for an unknown state or field, a value of a wrong kind, or negative days.
     """
     if state is not None:
         one_of(state, STATES, 'state')
-    if (days or 0) < 0:
+    days = days or 0
+    if days < 0:
         raise SpmlError(f'days={days}; allowed: 0 or more, 0 lists every run.')
-    wanted = Config(**{'selection': 'last'} | filters)  # converts and checks each value
-    root = Path(root or settings.path('runs'))
-    rows = [
-        row
-        for row in map(_row, _run_folders(root))
-        if row
-        and state in (None, row['state'])
-        and row['days'] >= (days or 0)
-        and fnmatch(row['name'], pattern or '*')
-        and all(
-            'config' in row and _fits(row['config'], name, getattr(wanted, name))
-            for name in filters
-        )
-    ]
-    known = [row for row in rows if 'config' in row]
-    for row, words in zip(known, _differences([row['config'] for row in known]), strict=True):
-        row['differs'] = words
-    return pd.DataFrame(sorted(rows, key=lambda row: row['days']), columns=COLUMNS)
+    wanted = vars(Config(**{'selection': 'last'} | filters))  # converts and checks each value
+    wanted = {name: wanted[name] for name in filters}
+    rows = []
+    for folder in _run_folders(Path(root or settings.path('runs'))):
+        row = _row(folder)
+        if (
+            row is not None
+            and state in (None, row['state'])
+            and row['days'] >= days
+            and fnmatch(row['name'], pattern or '*')
+            and _fits(row['config'], wanted)
+        ):
+            rows.append(row)
+    readable = [row for row in rows if row['config'] is not None]
+    differences = _differences([row['config'] for row in readable])
+    for row, difference in zip(readable, differences, strict=True):
+        row['differs'] = difference
+    rows.sort(key=lambda row: row['days'])
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _run_folders(root) -> list[Path]:
+def _run_folders(root: Path) -> list[Path]:
     return [
         file.parent
         for file in root.glob('[!.]*/config.json')
-        if not file.parent.is_symlink() and _of_run(file)
+        if not file.parent.is_symlink() and _is_of_run(file)
     ]
 
 
-def _of_run(file) -> bool:
+def _is_of_run(file: Path) -> bool:
     """Whether a config.json is a run's, by its folder's name or by its content: exported models and
     others have one too.
     """
@@ -244,52 +220,78 @@ def _of_run(file) -> bool:
     return False
 
 
-def _fits(config, name, wanted) -> bool:
-    value = getattr(config, name)
-    if name == 'dataset':
-        return wanted in (value, Path(value).name)
-    return wanted.items() <= value.items() if name == 'hparams' else value == wanted
+def _fits(config: Config | None, wanted: dict) -> bool:
+    if config is None:  # it cannot be read
+        return not wanted
+    for name, value in wanted.items():
+        actual = getattr(config, name)
+        if name == 'dataset':
+            fits = value in (actual, Path(actual).name)
+        elif name == 'hparams':
+            fits = value.items() <= actual.items()
+        else:
+            fits = value == actual
+        if not fits:
+            return False
+    return True
 
 
 def by(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Sort a listing.
-
-    Args:
-        table: as from `listing` or `leftovers`.
-        column: one of its names.
-
-    Returns:
-        The same rows: numbers from high to low, words from A to Z, what is missing last.
+    """Sort a listing, as from `listing` or `leftovers`, by one of its columns: numbers from high to
+    low, words from A to Z, what is missing last.
 
     Raises:
         SpmlError: for another column.
     """
     one_of(column, table.columns, 'column to sort by')
-    return table.sort_values(
-        column, ascending=not pd.api.types.is_numeric_dtype(table[column]), kind='stable'
-    )
+    is_number = pd.api.types.is_numeric_dtype(table[column])
+    return table.sort_values(column, ascending=not is_number, kind='stable')
 
 
 HOUR = 1 / 24
 _DRAWN = 8 * '[a-z0-9_]'  # of tempfile
-_AWAY, _UNUSED = '.removed-', 'unused cache'
+_AWAY = '.removed-'
+_UNUSED = 'unused cache'
 
-KINDS = [  # what, in which setting, pattern of its path, what it must be
+
+@dataclass(frozen=True)
+class Leftover:
+    """A kind of path that may be removed. The name is not enough: a folder or a link with the name
+    of a temporary file is the user's.
+
+    Args:
+        what: in words.
+        setting: whose folder it lies in.
+        pattern: of its path in that folder.
+        test: whether a path that matches is one.
+    """
+
+    what: str
+    setting: str
+    pattern: str
+    test: Callable[[Path], bool]
+
+
+def _is_log_without_run(path: Path) -> bool:
+    return path.is_file() and not path.with_suffix('').exists()
+
+
+KINDS = [
     *(
-        ('temporary file', setting, pattern, Path.is_file)
+        Leftover('temporary file', setting, f'{folder}.*-{_DRAWN}.tmp', Path.is_file)
         for setting in ('runs', 'outputs', 'cache')
-        for pattern in (f'.*-{_DRAWN}.tmp', f'*/.*-{_DRAWN}.tmp')
+        for folder in ('', '*/')
     ),
-    ('half-removed run', 'runs', f'{_AWAY}{_DRAWN}', Path.is_dir),
-    (
+    Leftover('half-removed run', 'runs', f'{_AWAY}{_DRAWN}', Path.is_dir),
+    Leftover(
         'log of a run that never began',
         'runs',
         f'*-*-{12 * "[0-9a-f]"}.log',
-        lambda path: path.is_file() and not path.with_suffix('').exists(),
+        _is_log_without_run,
     ),
-    ('killed reproduction', 'cache', f'reproduction-{_DRAWN}', Path.is_dir),
+    Leftover('killed reproduction', 'cache', f'reproduction-{_DRAWN}', Path.is_dir),
     *(
-        (_UNUSED, 'cache', pattern, Path.is_file)
+        Leftover(_UNUSED, 'cache', pattern, Path.is_file)
         for pattern in ('images/*.npy', 'images/*.whole', 'images/*.content', 'features/*.npy')
     ),
 ]
@@ -300,7 +302,8 @@ def leftovers(days: float = 30) -> pd.DataFrame:
     long unused.
 
     Args:
-        days: since a cache's last use.
+        days: since a cache's last use. The file system records that within a day; one that is
+            mounted without access times records only writing.
 
     Returns:
         DataFrame, the largest first: what, path, mb (1e6 bytes), days since the last use.
@@ -312,39 +315,38 @@ def leftovers(days: float = 30) -> pd.DataFrame:
         raise SpmlError(
             f'days={days}; allowed: 0 or more, 0 lists every cache that is not being built.'
         )
-    rows = [(what, path, _size(path) / 1e6, _days(path)) for path, what in _left_over(days).items()]
-    return pd.DataFrame(
-        sorted(rows, key=lambda row: -row[2]), columns=['what', 'path', 'mb', 'days']
-    )
+    rows = [
+        {'what': what, 'path': path, 'mb': _size(path) / 1e6, 'days': _days(path)}
+        for path, what in _left_over(days).items()
+    ]
+    rows.sort(key=lambda row: -row['mb'])
+    return pd.DataFrame(rows, columns=['what', 'path', 'mb', 'days'])
 
 
-def _left_over(days) -> dict[Path, str]:
+def _left_over(days: float) -> dict[Path, str]:
     "What each path is; a folder stands for all that is in it."
     left = {}
-    for what, setting, pattern, kind in KINDS:
-        for path in list(settings.path(setting).glob(pattern)):
-            plain = kind(path) and not path.is_symlink() and not path.parent.is_symlink()
-            if plain and not _in_use(path) and _days(path) >= (days if what == _UNUSED else HOUR):
-                left[path] = what
+    for kind in KINDS:
+        least = days if kind.what == _UNUSED else HOUR
+        for path in list(settings.path(kind.setting).glob(kind.pattern)):
+            is_link = path.is_symlink() or path.parent.is_symlink()
+            if kind.test(path) and not is_link and not _in_use(path) and _days(path) >= least:
+                left[path] = kind.what
     return {path: what for path, what in left.items() if path.parent not in left}
 
 
-def _in_use(path) -> bool:
+def _in_use(path: Path) -> bool:
     """Whether a process holds the lock of a path, of its folder, of a run in it, or of what a
     temporary file becomes.
     """
-    half = TEMPORARY.match(path.name)
-    places = (
-        path,
-        path.parent,
-        path / 'run',
-        path.with_name(half[1]) if half else path.with_suffix(''),
-    )
-    return any(map(is_locked, places))
+    temporary = TEMPORARY.match(path.name)
+    becomes = path.with_name(temporary[1]) if temporary else path.with_suffix('')
+    return any(map(is_locked, (path, path.parent, path / 'run', becomes)))
 
 
 def remove(table: pd.DataFrame, *, dry_run: bool, root: Path | None = None) -> pd.DataFrame:
-    """Remove what `listing` or `leftovers` lists.
+    """Remove what `listing` or `leftovers` lists. Each path is checked again: what is neither a run
+    in the folder of runs nor left over stays, and so does what a process is using.
 
     Args:
         table: rows of it.
@@ -355,107 +357,94 @@ def remove(table: pd.DataFrame, *, dry_run: bool, root: Path | None = None) -> p
         DataFrame, one row per path: path, outcome ('removed', 'would be removed', 'refused'), mb,
         why. `freed` says it in a sentence.
     """
-    runs, left, rows = _run_folders(Path(root or settings.path('runs'))), _left_over(0), []
+    runs = _run_folders(Path(root or settings.path('runs')))
+    left = _left_over(0)
+    rows = []
     for path in table['folder' if 'folder' in table else 'path']:
-        size, known = _size(path), path in runs or path in left
-        why = (
-            _stays(path, path in runs, dry_run)
-            if known
-            else 'in use or gone, or neither a run nor left over'
+        size = _size(path)
+        outcome = 'would be removed' if dry_run else 'removed'
+        why = ''
+        if path not in runs and path not in left:
+            why = 'in use or gone, or neither a run nor left over'
+        elif _in_use(path):
+            why = 'a process is using it'
+        elif not dry_run:
+            try:
+                _delete(path, is_run=path in runs)
+            except OSError as error:
+                why = error.strerror or str(error)
+        rows.append(
+            {'path': path, 'outcome': 'refused' if why else outcome, 'mb': size / 1e6, 'why': why}
         )
-        outcome = 'refused' if why else 'would be removed' if dry_run else 'removed'
-        rows.append({'path': path, 'outcome': outcome, 'mb': size / 1e6, 'why': why})
     return pd.DataFrame(rows, columns=['path', 'outcome', 'mb', 'why'])
 
 
-def _stays(path: Path, run: bool, dry_run: bool) -> str:
-    "Delete a path. Returns: why it stays, '' if it does not."
-    if _in_use(path):
-        return 'a process is using it'
-    if dry_run:
-        return ''
-    try:
-        if run:
-            with (
-                lock(path).acquire(timeout=0),
-                tempfile.TemporaryDirectory(dir=path.parent, prefix=_AWAY) as away,
-            ):
-                path.rename(Path(away) / path.name)
-            path.with_name(f'{path.name}.log').unlink(missing_ok=True)
-        elif path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    except OSError as error:
-        return error.strerror or str(error)
-    return ''
+def _delete(path: Path, is_run: bool):
+    """A run is moved away at a stroke and then deleted: a kill leaves it complete, or no longer
+    among the runs.
+    """
+    if is_run:
+        with (
+            lock(path).acquire(timeout=0),
+            tempfile.TemporaryDirectory(dir=path.parent, prefix=_AWAY) as away,
+        ):
+            path.rename(Path(away) / path.name)
+        path.with_name(f'{path.name}.log').unlink(missing_ok=True)
+    elif path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def freed(table: pd.DataFrame) -> str:
-    """A sentence about what was removed.
-
-    Args:
-        table: as from `remove`.
-
-    Returns:
-        str; what was refused stands on lines of its own.
+    """A sentence about what was removed, as from `remove`; what was refused stands on lines of its
+    own.
     """
-    parts = [
+    sums = [
         f'{len(rows)} {outcome}, {in_words(1e6 * rows.mb.sum())}'
         for outcome, rows in table.groupby('outcome')
     ]
-    refused = [f'{row.path}: {row.why}' for row in table[table.outcome == 'refused'].itertuples()]
-    return '\n'.join(['; '.join(parts) or 'nothing to remove', *refused])
+    refused = table[table.outcome == 'refused']
+    reasons = [f'{row.path}: {row.why}' for row in refused.itertuples()]
+    return '\n'.join(['; '.join(sums) or 'nothing to remove', *reasons])
 
 
 MARKS = dict(zip(TRUTHS[1:], '+*', strict=True))  # of scores that are not against all labels
+_FORMATS = {
+    'val_map': '.2f',
+    'test_map': '.2f',
+    'seconds': '.0f',
+    'mb': '.1f',
+    'days': '.1f',
+    'seed': '.0f',
+    'lr': 'g',
+    'min_positives': '.0f',
+}
 
 
 def text(table: pd.DataFrame) -> str:
-    """A listing for the terminal.
-
-    Args:
-        table: as from `listing` or `leftovers`.
-
-    Returns:
-        str; its last line is the sum.
-    """
+    """A listing, as from `listing` or `leftovers`, for the terminal; its last line is the sum."""
     if not len(table):
         return 'none'
-    shown = table.drop(columns=['folder', 'val_truth', 'test_truth'], errors='ignore').astype(
-        object
-    )
-    shown = shown.where(shown.notna(), '')
+    shown = table.drop(columns=['folder', 'val_truth', 'test_truth'], errors='ignore')
+    shown = shown.astype(object).where(shown.notna(), '')
     if 'dataset' in shown:
         shown['dataset'] = [Path(str(name)).name for name in shown.dataset]
-    forms = {
-        'val_map': '.2f',
-        'test_map': '.2f',
-        'seconds': '.0f',
-        'mb': '.1f',
-        'days': '.1f',
-        'seed': '.0f',
-        'lr': 'g',
-        'min_positives': '.0f',
-    }
-    for name in shown.columns.intersection(list(forms)):
+    for name in shown.columns.intersection(list(_FORMATS)):
         shown[name] = [
-            value if value == '' else format(value, forms[name]) for value in shown[name]
+            value if value == '' else format(value, _FORMATS[name]) for value in shown[name]
         ]
     for name in shown.columns.intersection(['val_map', 'test_map']):
         shown[name] += table[name.replace('map', 'truth')].map(MARKS).fillna(' ')
+    for name in ('min_positives', 'hparams', 'differs', 'note'):
+        if name in shown and shown[name].isin(['', '0']).all():
+            shown = shown.drop(columns=name)
     notes = [
         f'{mark} against {against(truth)}'
         for truth, mark in MARKS.items()
         if (table == truth).any(axis=None)
     ]
-    empty = [
-        name
-        for name in ('min_positives', 'hparams', 'differs', 'note')
-        if name in shown and shown[name].isin(['', '0']).all()
-    ]
     kinds = table['state' if 'state' in table else 'what'].value_counts()
-    total = (
-        f'{", ".join(f"{n} {kind}" for kind, n in kinds.items())}; {in_words(1e6 * table.mb.sum())}'
-    )
-    return '\n'.join([shown.drop(columns=empty).to_string(index=False), *notes, total])
+    counts = ', '.join(f'{n} {kind}' for kind, n in kinds.items())
+    total = f'{counts}; {in_words(1e6 * table.mb.sum())}'
+    return '\n'.join([shown.to_string(index=False), *notes, total])

@@ -1,9 +1,14 @@
-"""Checks everything that a run needs, and says what is wrong and what to do about it. It works offline."""
+"""Checks everything that a run needs, and says what is wrong and what to do about it.
+
+It works offline. A check is a small function that yields findings; to check more, add one to
+`CHECKS`.
+"""
 
 import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import requires
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +27,7 @@ class Finding(NamedTuple):
     """What a check found.
 
     Attributes:
-        state: 'ok', 'warning' or 'problem'.
+        state: 'ok'; 'warning': this works, but slowly, or not for long; or 'problem'.
         found: in words.
         do: the remedy, '' where nothing is to be done.
     """
@@ -46,7 +51,7 @@ def check(*, quick: bool = False) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=['check', *Finding._fields])
 
 
-def _findings(function) -> list[Finding]:
+def _findings(function: Callable[[], Iterable[Finding]]) -> list[Finding]:
     try:
         return list(function())
     except SpmlError as error:
@@ -56,51 +61,48 @@ def _findings(function) -> list[Finding]:
 
 
 def text(table: pd.DataFrame) -> str:
-    """The table for a terminal.
-
-    Args:
-        table: as from `check`.
-
-    Returns:
-        str, remedies on lines of their own, the last line a sum.
-    """
+    """The table of `check` for a terminal: remedies on lines of their own, the last line a sum."""
     width = max(map(len, table.check), default=0)
-    lines = [
-        f'{row.state:8} {row.check:{width}}  {row.found}'
-        + f'\n{"":{width + 10}} → {row.do}' * bool(row.do)
-        for row in table.itertuples()
-    ]
+    lines = []
+    for row in table.itertuples():
+        lines.append(f'{row.state:8} {row.check:{width}}  {row.found}')
+        if row.do:
+            lines.append(f'{"":{width + 10}} → {row.do}')
     counts = table.state.value_counts()
-    return '\n'.join(
-        [
-            *lines,
-            ', '.join(f'{counts.get(state, 0)} {state}' for state in ('ok', 'warning', 'problem')),
-        ]
-    )
+    total = [f'{counts.get(state, 0)} {state}' for state in ('ok', 'warning', 'problem')]
+    return '\n'.join([*lines, ', '.join(total)])
 
 
-def _packages():
+def _python() -> Iterator[Finding]:
+    yield Finding('ok', sys.version.split()[0])
+
+
+def _packages() -> Iterator[Finding]:
+    "By the ranges in the metadata of the installed package; one of an extra may be missing."
     fitting, optional = [], []
-    for one in map(Requirement, dict.fromkeys(requires('spml_nb') or [])):
-        have, needed = installed(one.name), not one.marker or one.marker.evaluate({'extra': ''})
-        if have and one.specifier.contains(have, prereleases=True):
-            fitting.append(f'{one.name} {have}')
+    for package in map(Requirement, dict.fromkeys(requires('spml_nb') or [])):
+        name, allowed, marker = package.name, package.specifier, package.marker
+        have = installed(name)
+        needed = not marker or marker.evaluate({'extra': ''})
+        if have and allowed.contains(have, prereleases=True):
+            fitting.append(f'{name} {have}')
         elif have:
             yield Finding(
                 'problem' if needed else 'warning',
-                f'{one.name} {have}, but {one.specifier} is needed',
-                f"Run `pip install '{one.name}{one.specifier}'`.",
+                f'{name} {have}, but {allowed} is needed',
+                f"Run `pip install '{name}{allowed}'`.",
             )
         elif needed:
-            yield Finding('problem', f'{one.name} not installed', f'Run `pip install {one.name}`.')
+            yield Finding('problem', f'{name} not installed', f'Run `pip install {name}`.')
         else:
-            optional.append(f"{one.name} ({str(one.marker).partition('extra == ')[2]})")
+            extra = str(marker).partition('extra == ')[2]
+            optional.append(f'{name} ({extra})')
     yield Finding('ok', ', '.join(fitting))
     if optional:
         yield Finding('ok', f"not installed, and optional (with its extra): {', '.join(optional)}")
 
 
-def _kernel():
+def _kernel() -> Iterator[Finding]:
     if find_spec('jupyter_client') is None:
         return
     from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
@@ -110,19 +112,18 @@ def _kernel():
     except NoSuchKernel:
         program = 'not there'
     program = shutil.which(program) or program
-    ours = Path(program).parent.resolve() == Path(sys.executable).parent.resolve()
-    yield (
-        Finding('ok', program)
-        if ours
-        else Finding(
+    if Path(program).parent.resolve() == Path(sys.executable).parent.resolve():
+        yield Finding('ok', program)
+    else:
+        yield Finding(
             'warning',
             f'the kernel python3 of notebooks is {program}, not {sys.executable}',
             f'Run `{sys.executable} -m ipykernel install --sys-prefix --name python3`.',
         )
-    )
 
 
-def _torch():
+def _torch() -> Iterator[Finding]:
+    "torch and torchvision must be of the same build: one of torchvision's operators is tried."
     import torch
     import torchvision
 
@@ -134,25 +135,20 @@ def _torch():
     )
 
 
-def _gpu():
+def _gpu() -> Iterator[Finding]:
     import torch
     from torch.utils import collect_env
 
     driver = collect_env.get_nvidia_driver_version(collect_env.run)
     if torch.cuda.is_available():
         for k in range(torch.cuda.device_count()):
-            free, total = torch.cuda.mem_get_info(k)
-            words = (
-                f'{torch.cuda.get_device_name(k)}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB '
-                'free'
-            )
-            yield (
-                Finding('ok', words)
-                if free > 2 * 2**30
-                else Finding(
-                    'warning', words, 'Another process holds its memory: `nvidia-smi` names it.'
-                )
-            )
+            free, total = (size / 2**30 for size in torch.cuda.mem_get_info(k))
+            memory = f'{torch.cuda.get_device_name(k)}: {free:.1f} of {total:.1f} GiB free'
+            if free > 2:
+                yield Finding('ok', memory)
+            else:
+                remedy = 'Another process holds its memory: `nvidia-smi` names it.'
+                yield Finding('warning', memory, remedy)
     elif driver is None:
         yield Finding('ok', 'none; runs train on the CPU')
     else:
@@ -165,42 +161,43 @@ def _gpu():
         )
 
 
-FREE = 5  # GiB
-
-
-def _settings():
+def _settings() -> Iterator[Finding]:
     file = settings.settings_file()
-    yield (
-        Finding('ok', str(file))
-        if file
-        else Finding(
+    if file:
+        yield Finding('ok', str(file))
+    else:
+        yield Finding(
             'warning',
             f'no settings.ini at or above {Path.cwd()}: the built-in settings hold',
             'Start in the folder of the project, or set SPML_NB_SETTINGS.',
         )
-    )
     settings.read()
 
 
-def _folders():
+FREE = 5  # GiB
+
+
+def _folders() -> Iterator[Finding]:
+    "A folder that is missing is made when it is needed, so the nearest one above it is looked at."
     for kind in settings.PATHS:
         path = settings.path(kind)
-        place = next(each for each in (path, *path.parents) if os.path.lexists(each))
+        place = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
         remedy = f'Choose another folder in settings.ini or SPML_NB_{kind.upper()}.'
         try:
             with tempfile.TemporaryFile(dir=place):
                 free = shutil.disk_usage(place).free / 2**30
-            words = f'{kind}: {path}, {free:.1f} GiB free'
-            yield Finding('ok', words) if free >= FREE else Finding('warning', words, remedy)
         except OSError as error:
             yield Finding(
-                'warning' if kind == 'data' else 'problem',
+                'warning' if kind == 'data' else 'problem',  # data may be read-only
                 f'{kind}: {place} cannot be written ({error.strerror})',
                 remedy,
             )
+            continue
+        room = f'{kind}: {path}, {free:.1f} GiB free'
+        yield Finding('ok', room) if free >= FREE else Finding('warning', room, remedy)
 
 
-def _data_sets():
+def _data_sets() -> Iterator[Finding]:
     from spml_nb.data import official
 
     root = settings.path('data')
@@ -209,13 +206,15 @@ def _data_sets():
         for name in official.names()
         if (root / name / 'ready.json').is_file()
     }
-    ready = ', '.join(name for name in missing if not missing[name])
+    ready = ', '.join(name for name, files in missing.items() if not files)
     yield Finding('ok', f"{ready or 'none prepared'}; the miniatures need no files")
-    for name in filter(missing.get, missing):
-        yield Finding('problem', f"{name}: {' '.join(missing[name])}", f'Run `spml data {name}`.')
+    for name, files in missing.items():
+        if files:
+            yield Finding('problem', f"{name}: {' '.join(files)}", f'Run `spml data {name}`.')
 
 
-def _weights():
+def _weights() -> Iterator[Finding]:
+    "A head that comes with the package accepts only the weights of its backbone."
     from spml_nb.use import export
 
     names = export.shipped()
@@ -224,21 +223,23 @@ def _weights():
     yield Finding('ok', f"{', '.join(names)} and the weights of their backbone are as published")
 
 
-def _runs():
+def _runs() -> Iterator[Finding]:
     counts = cleanup.listing().state.value_counts()
-    words = (
-        f"{', '.join(f'{count} {state}' for state, count in counts.items()) or 'none'} in "
-        f"{settings.path('runs')}"
-    )
-    remedy = (
-        '`spml runs --state damaged` says why, and removes them with `--remove --yes`. Then train '
-        'them anew.'
-    )
-    yield Finding('warning', words, remedy) if 'damaged' in counts else Finding('ok', words)
+    states = ', '.join(f'{count} {state}' for state, count in counts.items())
+    found = f"{states or 'none'} in {settings.path('runs')}"
+    if 'damaged' not in counts:
+        yield Finding('ok', found)
+    else:
+        yield Finding(
+            'warning',
+            found,
+            '`spml runs --state damaged` says why, and removes them with `--remove --yes`. Then '
+            'train them anew.',
+        )
 
 
 CHECKS = {
-    'python': lambda: [Finding('ok', sys.version.split()[0])],
+    'python': _python,
     'packages': _packages,
     'kernel': _kernel,
     'torch': _torch,

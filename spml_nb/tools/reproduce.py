@@ -1,6 +1,12 @@
-"""Trains a finished run again and says which results differ, and what differed between the two runs."""
+"""Trains a finished run again and says what differs between the two runs and their results.
+
+The same threads, precision and device give the same bits. Another number of threads adds the same
+numbers in another order, another precision or device rounds differently, and training amplifies
+small differences.
+"""
 
 import contextlib
+import math
 import os
 import tempfile
 from collections.abc import Iterator
@@ -22,26 +28,18 @@ from ..runs.record import configuration, read_record
 
 
 def facts(result: dict, config: Config) -> dict:
-    """What could change a run's numbers.
+    """What could change a run's numbers, {name: value}; an older run may lack some.
 
     Args:
         result: as in `result.json`.
         config: of the run.
-
-    Returns:
-        {name: value}.
     """
-    kept = {
-        'data': result['data'],
-        **({'photos': result['photos']} if 'photos' in result else {}),
-        'device': config.device,
-        'seed': config.seed,
-        'label_seed': config.label_seed,
-        **result['provenance'],
-    }
-    if len(kept.get('sessions', ())) < 2:
-        kept.pop('sessions', None)  # threads and versions say it already
-    return kept | kept.pop('versions', {})
+    facts = {name: result[name] for name in ('data', 'photos') if name in result}
+    facts |= {name: getattr(config, name) for name in ('device', 'seed', 'label_seed')}
+    facts |= result['provenance']
+    if len(facts.get('sessions', ())) < 2:
+        facts.pop('sessions', None)  # threads and versions say it already
+    return facts | facts.pop('versions', {})
 
 
 @dataclass(frozen=True)
@@ -92,24 +90,46 @@ def reproduce(
         SpmlError: if the run is not done or damaged, if its data are gone, or for a device that is
             not here.
     """
-    if line := _recorded(run):
-        first, given, scores = (
-            None,
-            configuration(line),
-            {name: as_number(text) for name, text in line.items() if text},
-        )
-        before = {name: line[name] for name in ('commit', 'data', 'device')}
-    else:
-        first = read_result(open_run(run))
-        given, scores = first.config, first.scores
-        before = facts(
-            read_json(first.folder / 'result.json', ('scores', 'data', 'provenance')), given
-        )
-    config = _config(given, device)
-    with _elsewhere(threads or before.get('threads') or torch.get_num_threads()):
-        again = training.train(config)
-        now = facts(read_json(again.folder / 'result.json'), config)
-    return _compared(line['run'] if line else first.folder.name, before, now, scores, first, again)
+    line = _recorded(run)
+    if line is not None:
+        return _reproduce_line(line, device, threads)
+    first = read_result(open_run(run))
+    result = read_json(first.folder / 'result.json', ('scores', 'data', 'provenance'))
+    before = facts(result, first.config)
+    second, now = _train_again(first.config, device, threads or before.get('threads'))
+    return Reproduction(
+        run=first.folder.name,
+        facts=_compare_facts(before, now),
+        epochs=_compare_epochs(first, second),
+        scores=_compare_scores(first.scores, second.scores),
+        logits=_compare_logits(first, second),
+        identical=_bits(first) == _bits(second),
+    )
+
+
+def _reproduce_line(line: dict, device: str | None, threads: int | None) -> Reproduction:
+    second, now = _train_again(configuration(line), device, threads)
+    recorded = ('commit', 'data', 'device')
+    scores = {column: as_number(text) for column, text in line.items() if text}
+    scores = _compare_scores(scores, second.scores)
+    return Reproduction(
+        run=line['run'],
+        facts=_compare_facts(
+            {fact: line[fact] for fact in recorded}, {fact: now.get(fact) for fact in recorded}
+        ),
+        epochs=pd.DataFrame(),
+        scores=scores,
+        logits={},
+        identical=bool((scores.difference == 0).all()),
+    )
+
+
+def _train_again(config: Config, device: str | None, threads: int | None) -> tuple[Result, dict]:
+    "The result, and the facts of the new run."
+    config = _config(config, device)
+    with _elsewhere(threads or torch.get_num_threads()):
+        result = training.train(config)
+        return result, facts(read_json(result.folder / 'result.json'), config)
 
 
 def _recorded(run: str | Path) -> dict | None:
@@ -118,10 +138,11 @@ def _recorded(run: str | Path) -> dict | None:
     if Path(run).exists() or (settings.path('runs') / run).exists() or not file.exists():
         return None
     lines = read_record(file, dtype=str, keep_default_na=False)
-    return next(iter(lines[lines.run == str(run)].to_dict('records')), None)
+    lines = lines[lines.run == str(run)]
+    return None if lines.empty else lines.iloc[0].to_dict()
 
 
-def _config(config, device) -> Config:
+def _config(config: Config, device: str | None) -> Config:
     """A run's configuration as it would be resolved today; fields that it lacks have the value that
     they stood for.
     """
@@ -138,8 +159,13 @@ def _config(config, device) -> Config:
 
 @contextlib.contextmanager
 def _elsewhere(threads: int) -> Iterator[None]:
-    "Runs and features go into a temporary folder of the cache, and torch takes so many threads."
-    cache, threads_before = settings.path('cache'), torch.get_num_threads()
+    """Runs and features go into a temporary folder of the cache, and torch takes so many threads.
+
+    So features are computed again: a wrong cache must not make a run look reproduced. The lock
+    keeps the folder from `spml runs --leftovers`.
+    """
+    cache = settings.path('cache')
+    threads_before = torch.get_num_threads()
     try:
         (cache / 'images').mkdir(parents=True, exist_ok=True)
         temporary = tempfile.TemporaryDirectory(dir=cache, prefix='reproduction-')
@@ -162,38 +188,39 @@ def _elsewhere(threads: int) -> Iterator[None]:
             torch.set_num_threads(threads_before)
 
 
-def _compared(
-    name: str, before: dict, now: dict, scores: dict, first: Result | None, second: Result
-) -> Reproduction:
-    """before, now: facts of the two runs; scores: of the first; first: None where only a line of
-    the record is left.
-    """
-    pairs = [
-        (fact, before.get(fact), now.get(fact)) for fact in (before | now if first else before)
+def _compare_facts(before: dict, now: dict) -> pd.DataFrame:
+    rows = [(fact, before.get(fact), now.get(fact)) for fact in before | now]
+    table = pd.DataFrame(rows, columns=['fact', 'first', 'second'])
+    return table.assign(same=[first == second for _, first, second in rows])
+
+
+def _compare_scores(first: dict, second: dict) -> pd.DataFrame:
+    rows = [
+        (score, first[score], value)
+        for score, value in second.items()
+        if isinstance(value, int | float) and score in first
     ]
-    table = pd.DataFrame(
-        [(*pair, pair[1] == pair[2]) for pair in pairs], columns=['fact', 'first', 'second', 'same']
+    table = pd.DataFrame(rows, columns=['score', 'first', 'second'])
+    return table.assign(difference=table['second'] - table['first'])
+
+
+def _compare_epochs(first: Result, second: Result) -> pd.DataFrame:
+    first, second = (
+        result.curves.set_index(['stage', 'epoch']).val_map for result in (first, second)
     )
-    numbers = [
-        (score, scores[score], value)
-        for score, value in second.scores.items()
-        if isinstance(value, int | float) and score in scores
-    ]
-    numbers = pd.DataFrame(numbers, columns=['score', 'first', 'second'])
-    numbers['difference'] = numbers['second'] - numbers['first']
-    if first is None:
-        return Reproduction(
-            name, table, pd.DataFrame(), numbers, {}, bool((numbers.difference == 0).all())
-        )
-    epochs = first.curves.merge(second.curves, on=['stage', 'epoch'], how='outer')
-    epochs = epochs.rename(columns={'val_map_x': 'first', 'val_map_y': 'second'})[
-        ['stage', 'epoch', 'first', 'second']
-    ]
-    epochs['difference'] = epochs['second'] - epochs['first']
-    logits = {
-        part: _largest(values, second.logits.get(part)) for part, values in first.logits.items()
-    }
-    return Reproduction(name, table, epochs, numbers, logits, _bits(first) == _bits(second))
+    table = pd.DataFrame({'first': first, 'second': second})
+    return table.assign(difference=table['second'] - table['first']).reset_index()
+
+
+def _compare_logits(first: Result, second: Result) -> dict[str, float]:
+    differences = {}
+    for part, logits in first.logits.items():
+        others = second.logits.get(part)
+        if others is None or others.shape != logits.shape:
+            differences[part] = math.nan
+        else:
+            differences[part] = float(np.abs(logits.astype(float) - others).max())
+    return differences
 
 
 def _bits(result: Result) -> tuple:
@@ -202,47 +229,27 @@ def _bits(result: Result) -> tuple:
     return result.curves.drop(columns='seconds').to_csv(), logits
 
 
-def _largest(a, b) -> float:
-    "The largest difference of two arrays, NaN where they cannot be compared."
-    return (
-        float(np.abs(a.astype(float) - b).max())
-        if b is not None and a.shape == b.shape
-        else float('nan')
-    )
-
-
-def text(found: Reproduction) -> str:
-    """What a reproduction found.
-
-    Args:
-        found: as from `reproduce`.
-
-    Returns:
-        str, several lines.
-    """
-    others = found.facts[~found.facts.same]
+def text(reproduction: Reproduction) -> str:
+    """What a reproduction found, in several lines."""
+    same = 'the same' if reproduction.identical else 'not the same'
+    lines = [f"{reproduction.run}: {same} {'bits' if reproduction.logits else 'scores'}"]
+    others = reproduction.facts[~reproduction.facts.same]
     others = others.where(others.notna(), 'not recorded')
-    lines = [
-        f"{found.run}: {'the same' if found.identical else 'not the same'} "
-        f"{'bits' if found.logits else 'scores'}",
-        *(f'  {row.fact}: {row.first} then, {row.second} now' for row in others.itertuples()),
-    ]
-    if any(
-        row.fact == 'commit' and '+' in f'{row.first}{row.second}'
-        for row in found.facts.itertuples()
-    ):
+    lines += [f'  {row.fact}: {row.first} then, {row.second} now' for row in others.itertuples()]
+    commits = reproduction.facts[reproduction.facts.fact == 'commit']
+    if any('+' in f'{row.first}{row.second}' for row in commits.itertuples()):
         lines.append('  a commit with + had changes that are in no commit: the code may differ')
-    if not found.differs and found.logits:
+    if not reproduction.differs and reproduction.logits:
         lines.append(
             '  no known difference between the two: same commit, versions, data, device and threads'
         )
-    if found.identical:
+    if reproduction.identical:
         return '\n'.join(lines)
-    if 'data' in found.differs:
+    if 'data' in reproduction.differs:
         lines.append('  the data have changed since: what follows compares runs on different data')
-    for part, value in found.logits.items():
-        size = 'other images or classes' if np.isnan(value) else f'{value:.3g}'
+    for part, value in reproduction.logits.items():
+        size = 'other images or classes' if math.isnan(value) else f'{value:.3g}'
         lines.append(f'  largest difference of a logit, {part}: {size}')
-    if len(found.epochs):
-        lines += ['validation mAP by epoch:', found.epochs.to_string(index=False)]
-    return '\n'.join([*lines, found.scores.to_string(index=False)])
+    if len(reproduction.epochs):
+        lines += ['validation mAP by epoch:', reproduction.epochs.to_string(index=False)]
+    return '\n'.join([*lines, reproduction.scores.to_string(index=False)])

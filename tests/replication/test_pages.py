@@ -631,7 +631,7 @@ def test_the_protocol_on_the_page_is_that_of_the_suites():
         runs.resolve(c).epochs
         for dataset, rows in photos['longer'].items()
         for row in rows
-        for c in sweeps.candidates(sweeps.Row(*row.split()), 'photos', dataset)
+        for c in sweeps.candidates(sweeps.Row(*row), 'photos', dataset)
     }
     assert (
         len(tried('photos')) == 10

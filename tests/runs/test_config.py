@@ -2,11 +2,15 @@
 parameters of a notebook are guarded.
 """
 
+import compileall
+import dataclasses
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -47,6 +51,90 @@ def test_wrong_configuration_is_told(given, words):
 def test_numeric_strings_are_numbers():
     config = resolve(Config(lr='1e-4', epochs='3', hparams={'alpha': '2e-1'}))
     assert (config.lr, config.epochs, config.hparams['alpha']) == (1e-4, 3, 0.2)
+
+
+@pytest.mark.parametrize(
+    ('field', 'value', 'limit'),
+    [
+        ('lr', 0.0, 'above 0'),
+        ('embedding_dim', -4, 'above 0'),
+        ('patience', -1, '0 or more'),
+        ('ema', 1.0, 'below 1'),
+        ('seed', -1, '0 or more'),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused_with_the_limit(field, value, limit):
+    with pytest.raises(SpmlError, match=f'^{field} must be {limit}, not {value}'):
+        Config(**{field: value})
+    for no_number in (float('nan'), float('inf'), 10**400, '1e999'):
+        with pytest.raises(SpmlError, match=f"'{field}' must be a (whole )?number"):
+            Config(**{field: no_number})
+
+
+def test_classes_to_leave_out_are_a_list_or_names_with_commas():
+    assert Config(exclude='skin, hair,').exclude == ('skin', 'hair')
+    for names in (['skin', 2019], ('skin', 2019)):  # YAML reads a class called 2019 as a number
+        assert Config(exclude=names).exclude == ('skin', '2019')
+    with pytest.raises(SpmlError, match="'exclude' must be a list"):
+        Config(exclude={'skin': 1})
+
+
+def test_configurations_can_be_hashed_pickled_and_not_changed():
+    config = Config(loss='em', exclude=['skin'], hparams={'alpha': 0.1})
+    again = pickle.loads(pickle.dumps(config))
+    assert again == config and hash(again) == hash(config) and vars(again) == vars(config)
+    assert hash(Config()) == hash(Config(lr=None)) and len({Config(), Config(), config}) == 2
+    assert Config() != Config(seed=1) and Config() != 'em'
+    # a run is named by the JSON of its configuration, in which these differ
+    assert Config(hparams={'alpha': 1}) != Config(hparams={'alpha': 1.0})
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.lr = 0.1
+    with pytest.raises(TypeError):
+        Config('em')
+
+
+def test_a_changed_configuration_is_checked_where_it_has_changed():
+    config = Config(loss='em', lr=0.1, optimizer='sgd')
+    assert config.changed(lr='1e-3', seed=2) == replace(config, lr=1e-3, seed=2)
+    assert config.lr == 0.1 and list(vars(config.changed(lr=1e-3))) == list(vars(config))
+    for values, words in (
+        ({'lr': 0}, 'lr must be above 0'),
+        ({'lrr': 1}, "unknown parameter 'lrr'"),
+        ({'momentum': 0, 'nesterov': True}, 'nesterov: true needs momentum'),
+    ):
+        with pytest.raises(SpmlError, match=words):
+            config.changed(**values)
+
+
+def test_every_field_says_what_it_is_for_or_what_it_may_be():
+    for field in dataclasses.fields(Config):
+        assert field.metadata['meaning'] or field.metadata['choices'], field.name
+
+
+def test_help_needs_no_sources(tmp_path):
+    "As in an installation that holds compiled files alone."
+    source = Path(configs.__file__).parents[1]
+    package = tmp_path / 'spml_nb'
+    shutil.copytree(source, package, ignore=shutil.ignore_patterns('__pycache__', 'assets'))
+    compileall.compile_dir(package, quiet=1, legacy=True)
+    for file in package.rglob('*.py'):
+        file.unlink()
+    code = (
+        'import spml_nb\nfrom spml_nb.cli import main\n'
+        'assert spml_nb.__file__.endswith("__init__.pyc")\nmain(["train", "--help"])'
+    )
+    environment = os.environ | {'PYTHONPATH': str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, '-c', code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    for field in dataclasses.fields(Config):
+        assert f'  {field.name} ' in done.stdout and field.metadata['meaning'] in done.stdout
 
 
 def test_unset_hyper_parameters_take_the_papers_value():
@@ -246,7 +334,9 @@ def test_a_folder_named_by_one_word_counts_by_its_content(tmp_path, monkeypatch)
 def test_seeds_that_no_generator_takes_are_refused():
     for name in ('seed', 'label_seed'):
         assert getattr(Config(**{name: 2**32 - 1}), name) == 2**32 - 1
-        with pytest.raises(SpmlError, match=f'^{name} must be below 2³², not 18446744073709551616'):
+        with pytest.raises(
+            SpmlError, match=f'^{name} must be below 4294967296, not 18446744073709551616'
+        ):
             Config(**{name: 2**64})
 
 
@@ -340,7 +430,7 @@ def test_runs_whose_code_has_changed_since_have_new_names():
     """
     given = {'loss': 'an', 'dataset': 'mini_voc', 'device': 'cpu'}
     plain, labelwise = (resolve(Config(head=head, **given)) for head in ('linear', 'labelwise'))
-    assert configs._revised(plain) == {} and configs._revised(labelwise) == {'decoder': 2}
+    assert configs._renaming(plain) == {} and configs._renaming(labelwise) == {'decoder': 2}
     sgd = resolve(Config(optimizer='sgd', **given))
     assert sgd.nesterov is False and config_hash(sgd) != config_hash(replace(sgd, nesterov=True))
 

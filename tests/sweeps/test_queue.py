@@ -103,6 +103,16 @@ def test_a_run_on_other_weights_at_the_same_place_is_not_done(place, tmp_path):
     )
 
 
+def test_a_key_follows_the_content_of_side_information(tmp_path):
+    file = tmp_path / 'side.csv'
+    config = Config(loss='epr_count', dataset='mini_voc', side=str(file))
+    keys = []
+    for count in (2, 3, 2):
+        file.write_text(f'image,count\n1,{count}\n')
+        keys.append(sweeps.key(config))
+    assert keys[0] == keys[2] != keys[1]
+
+
 def test_where_nothing_is_missing_no_time_is_said():
     told = []
     queue.staged([], lambda known: [], dry_run=True, tell=told.append)
@@ -232,7 +242,8 @@ LAUNCH = """
 from dataclasses import replace
 from spml_nb import sweeps
 from spml_nb.runs.config import Config
-configs = [Config(loss=loss, dataset='mini_voc', regime='linear', epochs=30, patience=0, seed=seed) for loss in ('an', 'em') for seed in (0, 1)]
+base = Config(dataset='mini_voc', regime='linear', epochs=30, patience=0)
+configs = [replace(base, loss=loss, seed=seed) for loss in ('an', 'em') for seed in (0, 1)]
 sweeps.run(configs, jobs=2, tell=lambda line: print(line, flush=True))
 """
 

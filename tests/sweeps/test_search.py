@@ -277,7 +277,7 @@ def test_losses_that_are_one_loss_run_once_and_appear_under_each_name(monkeypatc
         )
 
     monkeypatch.setattr(core, 'same_loss', same)
-    sweeps.queue._key.cache_clear()
+    sweeps.queue._KEYS.clear()
     opml, zlpr = (sweeps.candidates(Row(loss), 'mini', 'mini_voc') for loss in ('opml', 'zlpr'))
     assert [sweeps.key(a) == sweeps.key(b) for a, b in zip(opml, zlpr, strict=True)] == [
         True,
@@ -297,7 +297,7 @@ def test_losses_that_are_one_loss_run_once_and_appear_under_each_name(monkeypatc
     assert (
         table.loss.tolist() == ['opml', 'zlpr'] and table.test_maps.tolist() == [[50, 51, 52]] * 2
     )
-    sweeps.queue._key.cache_clear()
+    sweeps.queue._KEYS.clear()
 
 
 def small(monkeypatch):

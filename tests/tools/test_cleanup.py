@@ -409,7 +409,11 @@ def test_a_run_is_removed_and_the_rest_stays():
 
 def test_a_run_that_another_process_trains_stays():
     run = stand_in(done=False)
-    code = f'import sys\nfrom filelock import FileLock\nheld = FileLock({files.lock(run.folder).lock_file!r}).acquire()\nprint(flush=True)\nsys.stdin.read()'
+    code = (
+        'import sys\nfrom filelock import FileLock\n'
+        f'held = FileLock({files.lock(run.folder).lock_file!r}).acquire()\n'
+        'print(flush=True)\nsys.stdin.read()'
+    )
     with subprocess.Popen(
         [sys.executable, '-c', code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
