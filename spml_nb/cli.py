@@ -4,290 +4,112 @@ import argparse
 import contextlib
 import errno
 import os
-import re
 import shlex
 import sys
 import typing
 from importlib import import_module
-from pathlib import Path
 
 from . import __version__
 from .base import settings
 from .base.errors import SpmlError, one_of, short_warnings
 from .base.escaping import csv_for_spreadsheet, escape_for_terminal
-from .base.files import refuse_existing, regular, say
+from .base.files import refuse_existing, say
 from .runs.config import CHOICES, PROTOCOL, Config
 
-# {sub-command: (what it does, its two texts of help, its arguments as from `_argument`, what makes
-# the text below its help)}. Where what it does gives something true, the exit status is 1.
-COMMANDS = {}
+# A command is two functions: `_add_NAME` declares its arguments; `_NAME` calls the library, prints,
+# and returns something true where the exit status is 1. It imports what it needs by itself:
+# commands that only list do not load torch.
 
 
-def _argument(*names: str, completes: str = '', **options):
-    """An argument of a command: names and options as of argparse's add_argument; completes: a key
-    of `completions`.
-    """
-    return names, options, completes
+class _Parser(argparse.ArgumentParser):
+    "A parser whose arguments may name what completes them, a key of `completions`."
+
+    def add_argument(self, *names, completes: str = '', **options) -> argparse.Action:
+        argument = super().add_argument(*names, **options)
+        if completes:
+            argument.complete = {'bash': f'_spml_{completes}'}
+        return argument
 
 
-def _command(help: str, description: str, *arguments, below=str):
-    "A decorator that makes the function `_NAME` the sub-command NAME."
-
-    def register(do):
-        COMMANDS[do.__name__.removeprefix('_')] = do, help, description, arguments, below
-        return do
-
-    return register
+# ---- data
 
 
-@_command(
-    'look at a folder of your own; fetch and verify a data set of the papers; list them',
-    'Fetch, unpack, verify a benchmark and write its table; or look at a folder of your own. '
-    'Without a name: list all benchmarks.',
-    _argument(
+def _add_data(commands):
+    command = commands.add_parser(
+        'data',
+        help='look at a folder of your own; fetch and verify a data set of the papers; list them',
+        description=_data.__doc__,
+    )
+    command.add_argument(
         'name',
         nargs='?',
         help='a benchmark, such as ccp, voc12 or coco14; or a folder with images/ and labels.csv',
         completes='benchmark',
-    ),
-    _argument('--root', help='folder of data sets (unset: `data` in settings.ini)'),
-    _argument(
+    )
+    command.add_argument('--root', help='folder of data sets (unset: `data` in settings.ini)')
+    command.add_argument(
         '--check',
         action='store_true',
         help='only say what is missing, or what is wrong with your folder; exit status 1 if '
         'something is missing, photos cannot be used or are in two parts, or there is '
         'nothing to learn',
-    ),
-    _argument(
+    )
+    command.add_argument(
         '--mirror',
         help='address or folder to try first, with files as NAME/FILE (unset: SPML_NB_MIRROR)',
-    ),
-)
+    )
+    command.set_defaults(do=_data)
+
+
 def _data(args) -> bool | None:
+    """Fetch, unpack, verify a benchmark and write its table; or look at a folder of your own.
+    Without a name: list all benchmarks.
+    """
     from spml_nb.data import glance
     from spml_nb.data.dataset import MINIATURES, listed
     from spml_nb.data.folder import first_there, places
     from spml_nb.data.official import registry
 
-    if (args.check and args.name is None) or (args.mirror and args.name not in registry.BENCHMARKS):
+    is_benchmark = args.name in registry.BENCHMARKS
+    if (args.check and args.name is None) or (args.mirror and not is_benchmark):
         raise SpmlError(
             '--check needs the name of a data set, and --mirror that of a benchmark: '
             '`spml data ccp --check`.'
         )
     if args.name is None:
-        say(
-            f'{registry.overview(args.root)}\nDrawn when they are used, without files: '
-            f'{listed(MINIATURES)}'
-        )
-    elif args.name not in registry.BENCHMARKS and os.path.isdir(
-        first_there(places(args.name, args.root))
-    ):
-        found = glance.check(args.name, args.root)
-        say(found.text)
-        return not found.ready
-    elif args.name not in registry.BENCHMARKS:
-        one_of(
-            args.name,
-            registry.names(),
-            'benchmark',
-            f'Nor is there a folder {listed(places(args.name, args.root))}. Miniatures need no '
-            'files.',
-        )
-    elif args.check:
+        say(registry.overview(args.root))
+        say(f'Drawn when they are used, without files: {listed(MINIATURES)}')
+        return None
+    if is_benchmark and args.check:
         missing = registry.check(args.name, args.root)
         say('\n'.join(missing) or f'{args.name} is ready.')
         return bool(missing)
-    else:
+    if is_benchmark:
         registry.prepare(args.name, args.root, args.mirror, tell=say)
+        return None
+    folders = places(args.name, args.root)
+    if os.path.isdir(first_there(folders)):
+        report = glance.check(args.name, args.root)
+        say(report.text)
+        return not report.ready
+    remedy = f'Nor is there a folder {listed(folders)}. Miniatures need no files.'
+    one_of(args.name, registry.names(), 'benchmark', remedy)
 
 
-def _fields_argument(meaning: str):
-    return _argument(
+# ---- runs: train, list, make again
+
+
+def _add_fields(command: _Parser, help: str):
+    command.add_argument(
         '-p',
         nargs=2,
         action='append',
         default=[],
         metavar=('NAME', 'VALUE'),
         dest='values',
-        help=meaning,
+        help=help,
         completes='fields',
     )
-
-
-def _yaml(text: str, form: str, source: str = ''):
-    "What a text says. form: how it ought to be written; source: the file that it comes from."
-    import yaml
-
-    try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise ValueError(
-                'it uses an alias (*name), by which a short text may stand for an endless one'
-            )
-        return yaml.safe_load(text)
-    except (
-        yaml.YAMLError,
-        ValueError,
-        RecursionError,
-    ) as error:  # ValueError: a date that does not exist
-        why = f": {' '.join(str(error).split())}" if source else ''
-        raise SpmlError(
-            f'{source or repr(text)} cannot be read as YAML{why}. Write {form}.'
-        ) from error
-
-
-def _mapping(text: str, form: str, source: str = '') -> dict:
-    "The fields that a text names."
-    fields = _yaml(text, form, source)
-    _refuse_misread(text, source)
-    if isinstance(fields, dict) and all(isinstance(name, str) for name in fields):
-        return fields
-    raise SpmlError(f'{source or repr(text)} holds no fields. Write {form}.')
-
-
-_MISREAD = re.compile(r'[-+]?(0[0-7_]+|[1-9][0-9_]*(:[0-5]?[0-9])+)')
-
-
-def _refuse_misread(text: str, source: str = ''):
-    "Refuse what YAML takes for another number than a person: 010 for 8, 1:30 for 90."
-    import yaml
-
-    for event in yaml.parse(text, yaml.SafeLoader):
-        if (
-            isinstance(event, yaml.ScalarEvent)
-            and event.style is None
-            and _MISREAD.fullmatch(event.value)
-        ):
-            raise SpmlError(
-                f'{source or repr(text)} holds {event.value}, which YAML reads as '
-                f'{yaml.safe_load(event.value)}. Write a number without 0 in front and without a '
-                'colon, '
-                f"or '{event.value}' in quotation marks for a text."
-            )
-
-
-def _fields(args) -> dict:
-    """What -p gave, each value read as YAML; where the field is a text or a number, a number or a
-    date stays a text.
-    """
-    given = {}
-    for name, text in args.values:
-        kind = Config.__annotations__.get(name)
-        worded = {str, tuple, int, float} & {kind, *typing.get_args(kind)}
-        plain = name == 'exclude' and not text.lstrip().startswith(
-            '['
-        )  # a class may be called null
-        plain |= str in worded and not text.isprintable()  # a name that is not UTF-8 is no YAML
-        value = (
-            text
-            if plain
-            else _yaml(
-                text,
-                f"""it as -p {name} "'{text}'" if it is a text, or as -p {name} '[a, b]' if it is a list""",
-            )
-        )
-        if worded and (
-            (' #' in text and text[0] not in '\'"[')  # a comment for YAML, which reads 010 as 8
-            or not isinstance(value, str | list | dict | None)
-        ):
-            value = text
-        elif isinstance(value, list | dict):
-            _refuse_misread(text)
-        given = _over(given, {name: value})
-    return given
-
-
-def _like(name: str, given: dict) -> dict:
-    """The fields of a recorded run, but for those of the machine that it ran on. given: what is
-    laid over them.
-    """
-    import difflib
-
-    import pandas as pd
-
-    from spml_nb.runs import record
-    from spml_nb.runs.config import completed, resolve, science_key
-    from spml_nb.runs.folder import read_json
-
-    runs, file = settings.path('runs'), settings.path('outputs') / 'runs.csv'
-    lines = (
-        record.read_record(file, dtype=str, keep_default_na=False)
-        if file.is_file()
-        else pd.DataFrame(columns=['run', 'key'])
-    )
-    known = pd.concat([each.reindex(columns=['run', 'key']) for each in (record.load(), lines)])
-    found = known.run[(known.run == name) | (known.key == name)]
-    if found.empty:
-        near = difflib.get_close_matches(name, [*known.run, *known.key], 3, 0.5)
-        raise SpmlError(
-            f'no recorded run {name!r} in {file} or {runs}. '
-            + (f"Near it: {', '.join(near)}. " if near else '')
-            + 'Take a run or a key of runs.csv, or a name that `spml runs` prints.'
-        )
-    own = runs / found.iloc[0] / 'config.json'
-    if own.is_file():
-        fields, elsewhere = completed(read_json(own, ('loss', 'dataset', 'hparams'))), ('device',)
-    else:
-        line = lines[lines.run == found.iloc[0]].iloc[0].to_dict()
-        config, elsewhere = (
-            Config(**vars(record.configuration(line)) | {'device': None}),
-            ('device', 'root'),
-        )
-        if (
-            'dataset' not in given and science_key(resolve(config)) != line['key']
-        ):  # the record has no paths
-            raise SpmlError(
-                f"{name} was trained on other photos or labels than {line['dataset']!r} has here. "
-                "Give "
-                'theirs: -p dataset FOLDER.'
-            )
-        fields = vars(config)
-    return {
-        field: fields[field]
-        for field in Config.__annotations__
-        if field in fields and field not in elsewhere
-    }
-
-
-def _changed(recorded: dict, given: dict) -> dict:
-    """A recorded configuration with other values; another method brings its own hyper-parameters,
-    head and recipe.
-    """
-    from spml_nb.methods.core import find
-
-    old, new = recorded['loss'], given.get('loss', recorded['loss'])
-    if new != old:
-        own = {
-            'hparams',
-            'head',
-            'side',
-            'embedding_dim',
-            'views',
-            *find(old).recipe,
-            *find(new).recipe,
-        }
-        recorded = {key: value for key, value in recorded.items() if key not in own}
-    return _over(recorded, given)
-
-
-def _over(given: dict, more: dict) -> dict:
-    "Fields with others on top of them, hyper-parameters one by one."
-    each = [fields['hparams'] for fields in (given, more) if 'hparams' in fields]
-    return (
-        given
-        | more
-        | ({'hparams': each[0] | each[1]} if [*map(type, each)] == [dict, dict] else {})
-    )
-
-
-def _of_file(file: str) -> dict:
-    "The fields in a YAML file."
-    try:
-        text = regular(Path(file)).read_text(encoding='utf-8')
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpmlError(
-            f'{file} cannot be read: {error}. Name a file with lines such as `loss: em`.'
-        ) from error
-    return _mapping(text, 'lines such as `loss: em`', file)
 
 
 def _described() -> str:
@@ -313,64 +135,69 @@ def _described() -> str:
     return '\n'.join(lines)
 
 
-@_command(
-    'one run: train, go on, or say what came of it',
-    'Train a run; the names are those of nbs/train.ipynb.',
-    _fields_argument('a field of the configuration, as with papermill'),
-    _argument(
+def _add_train(commands):
+    command = commands.add_parser(
+        'train',
+        help='one run: train, go on, or say what came of it',
+        description=_train.__doc__,
+        epilog=_described(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_fields(command, 'a field of the configuration, as with papermill')
+    command.add_argument(
         '-y',
         action='append',
         default=[],
         metavar='YAML',
         dest='yaml',
         help="fields as YAML, such as 'hparams: {alpha: 0.1}'",
-    ),
-    _argument(
-        '--config', completes='file', help='a YAML file of fields; -y and -p come on top of it'
-    ),
-    _argument(
+    )
+    command.add_argument(
+        '--config', help='a YAML file of fields; -y and -p come on top of it', completes='file'
+    )
+    command.add_argument(
         '--like',
         metavar='RUN',
-        completes='run',
         help='start from the configuration of a recorded run, its name or key; -p and -y change it',
-    ),
-    _argument(
+        completes='run',
+    )
+    command.add_argument(
         '--nproc',
         type=int,
         default=1,
         help='processes of this machine that train it together (unset: 1)',
-    ),
-    below=_described,
-)
+    )
+    command.set_defaults(do=_train)
+
+
 def _train(args):
-    from spml_nb.data.labels import against
+    "Train a run; the names are those of nbs/train.ipynb."
+    from spml_nb.runs.fields import gather_fields
     from spml_nb.training import launch
     from spml_nb.training.summary import absent_classes, named_in_words, named_on_validation
 
-    given = _of_file(args.config) if args.config else {}
-    for text in args.yaml:
-        given = _over(given, _mapping(text, "-y 'name: value', such as -y 'hparams: {alpha: 0.1}'"))
-    given = _over(given, _fields(args))
-    if args.like:
-        given = _changed(_like(args.like, given), given)
-    result = launch.launch(Config(**given), args.nproc, tell=say)
-    val, test = (
-        f"{result.scores[f'{part}_map']:.2f} against {against(result.scores[f'{part}_truth'])}"
-        if f'{part}_map' in result.scores
-        else 'not measured'
-        for part in ('val', 'test')
-    )
+    fields = gather_fields(args.config, args.yaml, args.values, args.like)
+    result = launch.launch(Config(**fields), args.nproc, tell=say)
+    scores = result.scores
+    remarks = absent_classes(scores) + _format_map_over_seen_classes(scores)
     say(
-        f'{result.folder}: validation mAP {val}; test mAP {test}'
-        + absent_classes(result.scores)
-        + _seen(result.scores)
+        f'{result.folder}: validation mAP {_format_map(scores, "val")}; '
+        f'test mAP {_format_map(scores, "test")}{remarks}'
     )
-    if named := named_on_validation(result.scores):
-        threshold = result.scores['threshold']
+    if named := named_on_validation(scores):
+        threshold = scores['threshold']
         say(f'On validation the threshold {threshold:.4g} names {named_in_words(named)}.')
 
 
-def _seen(scores: dict) -> str:
+def _format_map(scores: dict, part: str) -> str:
+    from spml_nb.data.labels import against
+
+    if f'{part}_map' not in scores:
+        return 'not measured'
+    return f'{scores[f"{part}_map"]:.2f} against {against(scores[f"{part}_truth"])}'
+
+
+def _format_map_over_seen_classes(scores: dict) -> str:
     "What the choice of the epoch went by, where it is another number."
     seen = scores.get('val_map_seen')
     if seen is None or seen == scores['val_map']:
@@ -381,6 +208,73 @@ def _seen(scores: dict) -> str:
     )
 
 
+def _add_runs(commands):
+    command = commands.add_parser(
+        'runs', help='list, filter and remove runs', description=_runs.__doc__
+    )
+    _add_fields(command, 'only runs with this value of a field of the configuration')
+    command.add_argument(
+        '--state', help='only done, begun, damaged or running ones', completes='state'
+    )
+    command.add_argument('--name', help='only names of this pattern, with * and ?', completes='run')
+    command.add_argument('--days', type=float, help='only what has not changed for so many days')
+    command.add_argument(
+        '--sort',
+        metavar='COLUMN',
+        help='numbers from high to low, words from A to Z (unset: the newest first)',
+    )
+    command.add_argument('--csv', action='store_true', help='the whole table, separated by commas')
+    command.add_argument(
+        '--leftovers',
+        action='store_true',
+        help='instead of runs: what killed processes left, and caches not used for 30 days (or '
+        '--days)',
+    )
+    command.add_argument(
+        '--remove',
+        action='store_true',
+        help='remove what is listed; without --yes only say what would go',
+    )
+    command.add_argument('--yes', action='store_true', help='really remove')
+    command.set_defaults(do=_runs)
+
+
+def _runs(args) -> bool | None:
+    "List the runs, or what killed processes left behind; remove them with --remove --yes."
+    from spml_nb.runs.fields import parse_fields
+    from spml_nb.tools import cleanup
+
+    _check_runs_options(args)
+    if args.leftovers:
+        table = cleanup.leftovers(30 if args.days is None else args.days)
+    else:
+        fields = parse_fields(args.values)
+        table = cleanup.listing(state=args.state, pattern=args.name, days=args.days, **fields)
+    if args.sort:
+        table = cleanup.by(table, args.sort)
+    if args.csv:
+        _print_csv(csv_for_spreadsheet(table))
+    else:
+        say(cleanup.text(table))
+    if not args.remove:
+        return None
+    done = cleanup.remove(table, dry_run=not args.yes)
+    say(cleanup.freed(done))
+    say('' if args.yes else 'Add --yes to remove them.')
+    return (done.outcome == 'refused').any()
+
+
+def _check_runs_options(args):
+    if args.yes and not args.remove:
+        raise SpmlError('--yes goes with --remove: `spml runs --state damaged --remove --yes`.')
+    if args.leftovers and (args.values or args.state or args.name):
+        raise SpmlError(
+            '--leftovers goes without -p, --state and --name: `spml runs --leftovers --days 7`.'
+        )
+    if args.csv and args.remove:
+        raise SpmlError('--csv goes without --remove: `spml runs --csv > runs.csv`.')
+
+
 def _print_csv(text: str):
     """A file of comma-separated text as it is; a person at a terminal sees control characters
     written out.
@@ -388,52 +282,72 @@ def _print_csv(text: str):
     print(escape_for_terminal(text) if sys.stdout.isatty() else text, end='')
 
 
+def _add_reproduce(commands):
+    command = commands.add_parser(
+        'reproduce', help='train a finished run again and compare', description=_reproduce.__doc__
+    )
+    command.add_argument(
+        'run', help="a finished run's name or folder, or a run of outputs/runs.csv", completes='run'
+    )
+    command.add_argument('--device', help='train it there (unset: where the run was trained)')
+    command.set_defaults(do=_reproduce)
+
+
+def _reproduce(args):
+    "Train the same configuration again, beside the first, and report every difference."
+    from spml_nb.tools import reproduce
+
+    say(reproduce.text(reproduce.reproduce(args.run, device=args.device)))
+
+
+# ---- trained models
+
+
+_RUN = "a finished run's name or folder"
 _MODEL = (
-    "a finished run's name or folder, a .safetensors or .onnx file or a folder of `spml export`, "
-    "or a model that "
-    'comes with the package: coco18, mirflickr14 or voc12_animals'
+    f'{_RUN}, a .safetensors or .onnx file or a folder of `spml export`, or a model that comes '
+    'with the package: coco18, mirflickr14 or voc12_animals'
 )
 
 
-@_command(
-    'the labels of new images, with probabilities',
-    'Labels and the probability of every class for images that have none.',
-    _argument('run', completes='run', help=_MODEL),
-    _argument('images', nargs='+', completes='file', help='a folder, or image files'),
-    _argument(
+def _add_predict(commands):
+    command = commands.add_parser(
+        'predict', help='the labels of new images, with probabilities', description=_predict.__doc__
+    )
+    command.add_argument('run', help=_MODEL, completes='run')
+    command.add_argument('images', nargs='+', help='a folder, or image files', completes='file')
+    command.add_argument(
         '--out',
-        completes='file',
         help='a new CSV file for the whole table (unset: image and labels are printed)',
-    ),
-    _argument(
+        completes='file',
+    )
+    command.add_argument(
         '--threshold',
         type=float,
         metavar='T',
-        help=(
-            "the probability from which on a label is named, between 0 and 1 (unset: the model's "
-            "own)"
-        ),
-    ),
-)
+        help='the probability from which on a label is named, between 0 and 1 (unset: the '
+        "model's own)",
+    )
+    command.set_defaults(do=_predict)
+
+
 def _predict(args) -> bool:
+    "Labels and the probability of every class for images that have none."
     from spml_nb.use import predict
 
-    if args.out:  # before the work
-        if os.path.splitext(args.out)[1].lower() not in ('.csv', ''):
-            raise SpmlError(
-                f'{args.out}: predictions are written as comma-separated text. Name a file that '
-                'ends in .csv.'
-            )
-        refuse_existing(args.out)
+    if args.out:
+        _check_new_csv(args.out)
     images = args.images[0] if len(args.images) == 1 else args.images
     table = predict.predict(args.run, images, threshold=args.threshold, skip_unreadable=True)
-    said = f"threshold {table.attrs['threshold']:.4g}: a label is named from this probability on"
-    said += f'\n{_named(table)}'
+    threshold = table.attrs['threshold']
+    summary = (
+        f'threshold {threshold:.4g}: a label is named from this probability on\n{_named(table)}'
+    )
     if args.out:
         predict.write_csv(table, args.out)
-        say(f'{len(table)} images: {args.out}\n{said}')
+        say(f'{len(table)} images: {args.out}\n{summary}')
     else:
-        print(said, file=sys.stderr)  # the table alone goes where output is sent to
+        print(summary, file=sys.stderr)  # the table alone goes where output is sent to
         _print_csv(predict.as_csv(table[['image', 'labels']]))
     unusable = table.attrs['unusable']
     if unusable:
@@ -441,6 +355,16 @@ def _predict(args) -> bool:
     for name, why in unusable.items():
         print(f'{name} ({why})', file=sys.stderr)
     return bool(unusable)
+
+
+def _check_new_csv(file: str):
+    "Before the work, so that none is lost."
+    if os.path.splitext(file)[1].lower() not in ('.csv', ''):
+        raise SpmlError(
+            f'{file}: predictions are written as comma-separated text. Name a file that ends in '
+            '.csv.'
+        )
+    refuse_existing(file)
 
 
 def _named(table) -> str:
@@ -454,22 +378,27 @@ def _named(table) -> str:
     return f'{text}; on validation {named_in_words(on_validation)}' if on_validation else text
 
 
-@_command(
-    'a run as one file, or as a folder with a card',
-    'Write a finished run as .safetensors, .pt2 (torch.export) or .onnx; with --card as a folder '
-    'for a hub.',
-    _argument('run', completes='run', help="a finished run's name or folder"),
-    _argument(
+def _add_export(commands):
+    command = commands.add_parser(
+        'export', help='a run as one file, or as a folder with a card', description=_export.__doc__
+    )
+    command.add_argument('run', help=_RUN, completes='run')
+    command.add_argument(
         'file',
         nargs='?',
-        completes='file',
         help="a new file; its suffix says how; with --card a new folder (unset: the run's name)",
-    ),
-    _argument(
+        completes='file',
+    )
+    command.add_argument(
         '--card', action='store_true', help='write weights, configuration and card into a folder'
-    ),
-)
+    )
+    command.set_defaults(do=_export)
+
+
 def _export(args):
+    """Write a finished run as .safetensors, .pt2 (torch.export) or .onnx; with --card as a folder
+    for a hub.
+    """
     from spml_nb.use import card, export
 
     if not (args.file or args.card):
@@ -479,133 +408,80 @@ def _export(args):
         )
     file = args.file or os.path.basename(os.path.normpath(args.run))
     refuse_existing(file)
-    say(str(card.write_folder(args.run, file) if args.card else export.export(args.run, file)))
+    write = card.write_folder if args.card else export.export
+    say(str(write(args.run, file)))
 
 
-@_command(
-    'how well a model names labels that are known',
-    'Score a model on a folder with images/ and labels.csv: counts, precision, recall and mAP, '
-    'with intervals.',
-    _argument('run', completes='run', help=_MODEL),
-    _argument(
-        'folder', completes='file', help='photos with known labels, or the name of a data set'
-    ),
-    _argument(
+def _add_evaluate(commands):
+    command = commands.add_parser(
+        'evaluate',
+        help='how well a model names labels that are known',
+        description=_evaluate.__doc__,
+    )
+    command.add_argument('run', help=_MODEL, completes='run')
+    command.add_argument(
+        'folder', help='photos with known labels, or the name of a data set', completes='file'
+    )
+    command.add_argument(
         '--part',
         help='train, val, test, or all photos whatever the column `split` says (unset: test '
         'for the data that the model was trained on, for a named set, and for a folder '
         'with a column `split`; else all)',
-    ),
-)
+    )
+    command.set_defaults(do=_evaluate)
+
+
 def _evaluate(args):
+    """Score a model on a folder with images/ and labels.csv: counts, precision, recall and mAP,
+    with intervals.
+    """
     from spml_nb.use import scoring
 
     say(str(scoring.evaluate(args.run, args.folder, args.part)))
 
 
-@_command(
-    'the threshold of a run, from a few photos that are labelled in full',
-    'Set the threshold of a finished run to the one with the best micro-F1 on fully labelled '
-    'photos. It is kept with the run, and predict, evaluate and export use it.',
-    _argument('run', completes='run', help="a finished run's name or folder"),
-    _argument('folder', completes='file', help='a folder with images/ and labels.csv'),
-)
+def _add_calibrate(commands):
+    command = commands.add_parser(
+        'calibrate',
+        help='the threshold of a run, from a few photos that are labelled in full',
+        description=_calibrate.__doc__,
+    )
+    command.add_argument('run', help=_RUN, completes='run')
+    command.add_argument('folder', help='a folder with images/ and labels.csv', completes='file')
+    command.set_defaults(do=_calibrate)
+
+
 def _calibrate(args):
+    """Set the threshold of a finished run to the one with the best micro-F1 on fully labelled
+    photos. It is kept with the run, and predict, evaluate and export use it.
+    """
     from spml_nb.use import calibrate
 
     print(calibrate.calibrate(args.run, args.folder))
 
 
-@_command(
-    'list, filter and remove runs',
-    'List the runs, or what killed processes left behind; remove them with --remove --yes.',
-    _fields_argument('only runs with this value of a field of the configuration'),
-    _argument('--state', help='only done, begun, damaged or running ones', completes='state'),
-    _argument('--name', help='only names of this pattern, with * and ?', completes='run'),
-    _argument('--days', type=float, help='only what has not changed for so many days'),
-    _argument(
-        '--sort',
-        metavar='COLUMN',
-        help='numbers from high to low, words from A to Z (unset: the newest first)',
-    ),
-    _argument('--csv', action='store_true', help='the whole table, separated by commas'),
-    _argument(
-        '--leftovers',
-        action='store_true',
-        help=(
-            'instead of runs: what killed processes left, and caches not used for 30 days (or '
-            '--days)'
-        ),
-    ),
-    _argument(
-        '--remove',
-        action='store_true',
-        help='remove what is listed; without --yes only say what would go',
-    ),
-    _argument('--yes', action='store_true', help='really remove'),
-)
-def _runs(args) -> bool | None:
-    from spml_nb.tools import cleanup
-
-    for wrong, error in (
-        (
-            args.yes and not args.remove,
-            SpmlError('--yes goes with --remove: `spml runs --state damaged --remove --yes`.'),
-        ),
-        (
-            args.leftovers and (args.values or args.state or args.name),
-            SpmlError(
-                '--leftovers goes without -p, --state and --name: `spml runs --leftovers --days 7`.'
-            ),
-        ),
-        (
-            args.csv and args.remove,
-            SpmlError('--csv goes without --remove: `spml runs --csv > runs.csv`.'),
-        ),
-    ):
-        if wrong:
-            raise error
-    if args.leftovers:
-        table = cleanup.leftovers(30 if args.days is None else args.days)
-    else:
-        table = cleanup.listing(
-            state=args.state, pattern=args.name, days=args.days, **_fields(args)
-        )
-    if args.sort:
-        table = cleanup.by(table, args.sort)
-    if args.csv:
-        _print_csv(csv_for_spreadsheet(table))
-    else:
-        say(cleanup.text(table))
-    if not args.remove:
-        return None
-    done = cleanup.remove(table, dry_run=not args.yes)
-    say('\n'.join([cleanup.freed(done), '' if args.yes else 'Add --yes to remove them.']))
-    return (done.outcome == 'refused').any()
+# ---- sweeps
 
 
-@_command(
-    'train a finished run again and compare',
-    'Train the same configuration again, beside the first, and report every difference.',
-    _argument(
-        'run', completes='run', help="a finished run's name or folder, or a run of outputs/runs.csv"
-    ),
-    _argument('--device', help='train it there (unset: where the run was trained)'),
-)
-def _reproduce(args):
-    from spml_nb.tools import reproduce
+def _add_presets(commands):
+    command = commands.add_parser(
+        'presets',
+        help="the papers' hyper-parameters, each with its source",
+        description=_presets.__doc__,
+    )
+    command.add_argument(
+        '--paper', help='hml, em_apl, opml, lac or two_way (unset: all)', completes='paper'
+    )
+    command.add_argument(
+        '--loss', help="one of the paper's losses (unset: its own)", completes='loss'
+    )
+    command.set_defaults(do=_presets)
 
-    say(reproduce.text(reproduce.reproduce(args.run, device=args.device)))
 
-
-@_command(
-    "the papers' hyper-parameters, each with its source",
-    "The papers' hyper-parameters: printed, from the authors' code, or chosen here where the "
-    "sources are silent.",
-    _argument('--paper', help='hml, em_apl, opml, lac or two_way (unset: all)', completes='paper'),
-    _argument('--loss', help="one of the paper's losses (unset: its own)", completes='loss'),
-)
 def _presets(args):
+    """The papers' hyper-parameters: printed, from the authors' code, or chosen here where the
+    sources are silent.
+    """
     from spml_nb.sweeps import presets
 
     if args.loss and not args.paper:
@@ -615,23 +491,27 @@ def _presets(args):
         print(presets.PAPERS[paper].title, table.to_string(), sep='\n', end='\n\n')
 
 
-_LAUNCH = (
-    _argument('--jobs', type=int, default=1, help='runs at a time (unset: 1)'),
-    _argument(
+def _add_launch(command: _Parser):
+    command.add_argument('--jobs', type=int, default=1, help='runs at a time (unset: 1)')
+    command.add_argument(
         '--engine',
         default='local',
-        completes='engine',
         help='local: processes of this machine; ray: a cluster (unset: local)',
-    ),
-    _argument(
+        completes='engine',
+    )
+    command.add_argument(
         '--address', help='of the Ray cluster, such as auto (unset: Ray on this machine alone)'
-    ),
-    _argument(
+    )
+    command.add_argument(
         '--dry-run',
         action='store_true',
         help='only say how many runs are missing and how long they will take',
-    ),
-)
+    )
+
+
+def _launched(args) -> dict:
+    return {name: getattr(args, name) for name in ('jobs', 'engine', 'address', 'dry_run')}
+
 
 _BOARDS = (
     'methods',
@@ -642,66 +522,63 @@ _BOARDS = (
 )  # what `spml sweep` knows besides papers
 
 
-def _launched(args) -> dict:
-    return {name: getattr(args, name) for name in ('jobs', 'engine', 'address', 'dry_run')}
-
-
-@_command(
-    "run what a paper's tables or figures, or the board of all methods, still need",
-    'Search on validation, then train the choice with fresh seeds; finished runs are never run '
-    'again.',
-    _argument(
+def _add_sweep(commands):
+    command = commands.add_parser(
+        'sweep',
+        help="run what a paper's tables or figures, or the board of all methods, still need",
+        description=_sweep.__doc__,
+    )
+    command.add_argument(
         'paper',
-        help=(
-            'hml, opml, lac, two_way or em_apl; methods, for the board of all methods; biased, '
-            'for labels that are not drawn at random; choice, for AN at other rates of its '
-            'search; worth, for what a label is worth; or observed_choice, for choosing without '
-            'clean labels'
-        ),
+        help='hml, opml, lac, two_way or em_apl; methods, for the board of all methods; biased, '
+        'for labels that are not drawn at random; choice, for AN at other rates of its search; '
+        'worth, for what a label is worth; or observed_choice, for choosing without clean labels',
         completes='swept',
-    ),
-    _argument('--table', help='one table of it, such as 2 or IV (unset: all)'),
-    _argument(
+    )
+    command.add_argument('--table', help='one table of it, such as 2 or IV (unset: all)')
+    command.add_argument(
         '--figure',
-        help=(
-            'one figure of it, such as 3, instead of its tables; its arrays are collected in the '
-            'end'
-        ),
-    ),
-    _argument(
+        help='one figure of it, such as 3, instead of its tables; its arrays are collected in the '
+        'end',
+    )
+    command.add_argument(
         '--suite',
+        help="paper: the papers' own data sets; photos: sets of photos that stand for them, a "
+        'head on frozen features (unset: photos). The board of methods also has photos_finetune '
+        'and mini',
         completes='suite',
-        help="paper: the papers' own data sets; photos: sets of photos that stand for them, a head on "
-        'frozen features (unset: photos). The board of methods also has photos_finetune and mini',
-    ),
-    _argument(
+    )
+    command.add_argument(
         '--dataset',
         nargs='+',
         default=(),
         metavar='NAME',
         help="of all but papers: some of the suite's data sets (unset: all)",
-    ),
-    _argument(
+    )
+    command.add_argument(
         '--loss',
         nargs='+',
         default=(),
         metavar='NAME',
-        completes='loss',
         help='of methods: some of them (unset: all)',
-    ),
-    _argument(
+        completes='loss',
+    )
+    command.add_argument(
         '--seeds',
         type=int,
         nargs='+',
         metavar='S',
-        help=(
-            "of observed labels and training (unset: the suite's number from 0; a figure takes "
-            "its own)"
-        ),
-    ),
-    *_LAUNCH,
-)
+        help="of observed labels and training (unset: the suite's number from 0; a figure takes "
+        'its own)',
+    )
+    _add_launch(command)
+    command.set_defaults(do=_sweep)
+
+
 def _sweep(args) -> bool | None:
+    """Search on validation, then train the choice with fresh seeds; finished runs are never run
+    again.
+    """
     # each imports what it needs and no more: a dry run need not wait for all of the study
     from spml_nb.sweeps import presets, search
 
@@ -749,47 +626,52 @@ def _sweep(args) -> bool | None:
     return (done.state != 'done').any()
 
 
-@_command(
-    'which method to take on photos of your own',
-    'Give each method the same search on a folder of photos, train its choice with fresh seeds, '
-    'and say what to take and how sure that is. It may be stopped and given again at any time.',
-    _argument('folder', help='a folder with images/ and labels.csv', completes='file'),
-    _argument(
+def _add_compare(commands):
+    command = commands.add_parser(
+        'compare', help='which method to take on photos of your own', description=_compare.__doc__
+    )
+    command.add_argument('folder', help='a folder with images/ and labels.csv', completes='file')
+    command.add_argument(
         'methods',
         nargs='*',
         default=[],
         metavar='LOSS',
-        completes='loss',
         help='what to compare (unset: every method)',
-    ),
-    _argument('--seeds', type=int, default=3, help='final runs of each method (unset: 3)'),
-    _argument(
+        completes='loss',
+    )
+    command.add_argument(
+        '--seeds', type=int, default=3, help='final runs of each method (unset: 3)'
+    )
+    command.add_argument(
         '--labels', default='full', help='what is observed (unset: full, all that the table knows)'
-    ),
-    _argument(
+    )
+    command.add_argument(
         '--min-positives',
         type=int,
         default=0,
         help='leave out classes with fewer positives (unset: 0)',
-    ),
-    _argument(
+    )
+    command.add_argument(
         '--side',
         default='',
-        completes='file',
         help='a .csv or .npz with what is known of each photo besides labels (unset: none)',
-    ),
-    _argument(
+        completes='file',
+    )
+    command.add_argument(
         '--suite',
         default='photos',
+        help='whose recipe is taken: photos, a head on frozen features; photos_finetune (unset: '
+        'photos)',
         completes='taken',
-        help=(
-            'whose recipe is taken: photos, a head on frozen features; photos_finetune (unset: '
-            'photos)'
-        ),
-    ),
-    *_LAUNCH,
-)
+    )
+    _add_launch(command)
+    command.set_defaults(do=_compare)
+
+
 def _compare(args) -> bool | None:
+    """Give each method the same search on a folder of photos, train its choice with fresh seeds,
+    and say what to take and how sure that is. It may be stopped and given again at any time.
+    """
     from spml_nb.replication import comparison
 
     done = comparison.compare(
@@ -806,12 +688,19 @@ def _compare(args) -> bool | None:
     return None if args.dry_run else (done.state != 'done').any()
 
 
-@_command(
-    'rebuild the tables, figures, claims and pages in outputs/ from outputs/runs.csv',
-    'Rebuild outputs/ from runs.csv and the arrays of the figures, without training; '
-    'open outputs/index.html then.',
-)
+def _add_tables(commands):
+    command = commands.add_parser(
+        'tables',
+        help='rebuild the tables, figures, claims and pages in outputs/ from outputs/runs.csv',
+        description=_tables.__doc__,
+    )
+    command.set_defaults(do=_tables)
+
+
 def _tables(args):
+    """Rebuild outputs/ from runs.csv and the arrays of the figures, without training; open
+    outputs/index.html then.
+    """
     from spml_nb.replication import biased, front, observed_choice, pages, tables, worth
     from spml_nb.sweeps import search
 
@@ -823,17 +712,31 @@ def _tables(args):
         each(known)
 
 
-@_command(
-    'check environment, GPU, disk, data and versions',
-    'Check environment, GPU, disk, data and versions; exit status 1 if there is a problem.',
-    _argument('--quick', action='store_true', help='only what can be said without loading torch'),
-)
+# ---- this machine
+
+
+def _add_doctor(commands):
+    command = commands.add_parser(
+        'doctor',
+        help='check environment, GPU, disk, data and versions',
+        description=_doctor.__doc__,
+    )
+    command.add_argument(
+        '--quick', action='store_true', help='only what can be said without loading torch'
+    )
+    command.set_defaults(do=_doctor)
+
+
 def _doctor(args) -> bool:
+    "Check environment, GPU, disk, data and versions; exit status 1 if there is a problem."
     from spml_nb.tools import doctor
 
     table = doctor.check(quick=args.quick)
     say(doctor.text(table))
     return (table.state == 'problem').any()
+
+
+# ---- the command
 
 
 def completions() -> dict[str, str]:
@@ -848,9 +751,6 @@ def completions() -> dict[str, str]:
     from spml_nb.sweeps import presets, queue, search
     from spml_nb.tools import cleanup
 
-    def words(of):  # bash expands each word once more, so each has quotes of its own
-        return f'compgen -W {shlex.quote(shlex.join(of))} -- "$1"'
-
     lists = {
         'loss': methods.names(),
         'benchmark': registry.names(),
@@ -861,26 +761,24 @@ def completions() -> dict[str, str]:
         'suite': ('paper', *search.SUITES),
         'taken': comparison.TAKEN,
     }
-    runs = (
-        'local runs="$SPML_NB_RUNS" name; [ -n "$runs" ] || '
-        f'runs={shlex.quote(str(settings.path("runs")))}'
-    )
-    found = '(cd -- "$runs" > /dev/null 2>&1 && compgen -d -- "$1"); compgen -f -- "$1"'
-    quoted = r'while IFS= read -r name; do printf "%q\n" "$name"; done'
-    values = {
-        'loss': methods.names(),
-        'dataset': data.names(),
-        **CHOICES,
-    }  # of the fields of a configuration
-    cases = ' '.join(f'{name}) {words(of)};;' for name, of in values.items())
-    return {kind: words(of) for kind, of in lists.items()} | {
+    values_of_fields = {'loss': methods.names(), 'dataset': data.names(), **CHOICES}
+    cases = ' '.join(f'{name}) {_compgen(words)};;' for name, words in values_of_fields.items())
+    names_of_fields = _compgen(Config.__annotations__)
+    runs = shlex.quote(str(settings.path('runs')))
+    return {kind: _compgen(words) for kind, words in lists.items()} | {
         'file': 'compgen -f -- "$1"',
-        'run': f'{runs}; {{ {found}; }} | {quoted}',
-        'fields': (
-            f'case "${{COMP_WORDS[COMP_CWORD-1]}}" in -p) {words(Config.__annotations__)};; '
-            f'{cases} esac'
+        'run': (
+            f'local runs="$SPML_NB_RUNS" name; [ -n "$runs" ] || runs={runs}; '
+            '{ (cd -- "$runs" > /dev/null 2>&1 && compgen -d -- "$1"); compgen -f -- "$1"; } | '
+            r'while IFS= read -r name; do printf "%q\n" "$name"; done'
         ),
+        'fields': f'case "${{COMP_WORDS[COMP_CWORD-1]}}" in -p) {names_of_fields};; {cases} esac',
     }
+
+
+def _compgen(words) -> str:
+    "Bash expands each word once more, so each has quotes of its own."
+    return f'compgen -W {shlex.quote(shlex.join(words))} -- "$1"'
 
 
 class _PrintCompletion(argparse.Action):
@@ -889,23 +787,11 @@ class _PrintCompletion(argparse.Action):
     def __call__(self, command, namespace, shell, option=None):
         import shtab
 
-        preamble = ''.join(
-            f'_spml_{kind}() {{ {body}; }}\n' for kind, body in completions().items()
-        )
-        print(
-            shtab.complete(command, shell, preamble={shell: preamble}), flush=True
-        )  # a reader may have gone
+        bodies = completions().items()
+        preamble = ''.join(f'_spml_{kind}() {{ {body}; }}\n' for kind, body in bodies)
+        script = shtab.complete(command, shell, preamble={shell: preamble})
+        print(script, flush=True)  # a reader may have gone
         command.exit()
-
-
-RESUMED = ('data', 'train', 'sweep', 'compare')  # what goes on where it stopped
-
-
-class _Help(argparse.HelpFormatter):
-    "Leaves a text of several lines as it is."
-
-    def _fill_text(self, text, width, indent):
-        return text if '\n' in text else super()._fill_text(text, width, indent)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -914,29 +800,36 @@ def parser() -> argparse.ArgumentParser:
     Returns:
         A parser whose results have `do`, the function that does the work.
     """
-    whole = argparse.ArgumentParser(
+    spml = _Parser(
         'spml', description='Multi-label image classification from single positive labels.'
     )
-    whole.add_argument('--version', action='version', version=f'spml_nb {__version__}')
-    whole.add_argument(
+    spml.add_argument('--version', action='version', version=f'spml_nb {__version__}')
+    spml.add_argument(
         '--print-completion',
         choices=['bash'],
         action=_PrintCompletion,
         help='print the script that teaches a shell to complete this command',
     )
-    subparsers = whole.add_subparsers(
+    commands = spml.add_subparsers(
         title='commands', dest='command', required=True, metavar='COMMAND'
     )
-    for name, (do, help, description, arguments, below) in COMMANDS.items():
-        sub = subparsers.add_parser(
-            name, help=help, description=description, epilog=below(), formatter_class=_Help
-        )
-        for names, options, completes in arguments:
-            sub.add_argument(*names, **options).complete = (
-                {'bash': f'_spml_{completes}'} if completes else {}
-            )
-        sub.set_defaults(do=do)
-    return whole
+    _add_data(commands)
+    _add_train(commands)
+    _add_predict(commands)
+    _add_export(commands)
+    _add_evaluate(commands)
+    _add_calibrate(commands)
+    _add_runs(commands)
+    _add_reproduce(commands)
+    _add_presets(commands)
+    _add_sweep(commands)
+    _add_compare(commands)
+    _add_tables(commands)
+    _add_doctor(commands)
+    return spml
+
+
+RESUMED = ('data', 'train', 'sweep', 'compare')  # what goes on where it stopped
 
 
 @short_warnings()
@@ -950,57 +843,54 @@ def main(argv: list[str] | None = None) -> int:
         Exit status: 0; 1 as the command says; 2 for bad input; 130 after Ctrl-C; 141 where nobody
         reads the output.
     """
+    _prepare_streams()
     args = None
-    _open_closed()
-    if hasattr(sys.stdout, 'reconfigure'):
-        sys.stdout.reconfigure(  # names that are not UTF-8
-            errors='surrogateescape'
-            if sys.stdout.encoding.lower() == 'utf-8'
-            else 'backslashreplace'
-        )
     try:
         args = parser().parse_args(argv)
-        wrong = args.do(args)
+        failed = args.do(args)
         sys.stdout.flush()
-        return int(bool(wrong))
-    except SpmlError as error:
-        print(f'error: {error}', file=sys.stderr)
+        return int(bool(failed))
     except KeyboardInterrupt:
-        print(
-            'stopped; the same command goes on from here'
-            if args and args.command in RESUMED
-            else 'stopped',
-            file=sys.stderr,
-        )
+        resumed = args is not None and args.command in RESUMED
+        remark = '; the same command goes on from here' if resumed else ''
+        print(f'stopped{remark}', file=sys.stderr)
         return 130
     except BrokenPipeError:
         _drop_output()
         return 141
-    except PermissionError as error:
-        barred = SpmlError(
+    except (SpmlError, OSError) as error:
+        print(f'error: {_explain(error)}', file=sys.stderr)
+        return 2
+
+
+def _explain(error: SpmlError | OSError) -> SpmlError:
+    "An error that a person can do something about; any other is raised again."
+    if isinstance(error, SpmlError):
+        return error
+    if isinstance(error, PermissionError):
+        return SpmlError(
             f'{error.filename} may not be read or written ({error.strerror}). Give yourself the '
             'right to, or name another place.'
         )
-        print(f'error: {barred}', file=sys.stderr)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
+    if error.errno == errno.ENOSPC:
         _drop_output()
-        full = SpmlError(
+        return SpmlError(
             'what this command prints could not be written: the disk is full. '
             'Free space there, or let it print elsewhere.'
         )
-        print(f'error: {full}', file=sys.stderr)
-    return 2
+    raise error
 
 
-def _open_closed():
+def _prepare_streams():
     """What a shell has closed (`>&-`) is thrown away; the next file to be opened would otherwise
-    take its place.
+    take its place. Names that are not UTF-8 are printed as they are.
     """
     for name in ('stdin', 'stdout', 'stderr'):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, 'r' if name == 'stdin' else 'w'))
+    if hasattr(sys.stdout, 'reconfigure'):
+        is_utf8 = sys.stdout.encoding.lower() == 'utf-8'
+        sys.stdout.reconfigure(errors='surrogateescape' if is_utf8 else 'backslashreplace')
 
 
 def _drop_output():

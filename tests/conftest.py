@@ -117,6 +117,18 @@ def photo_folder(tmp_path):
     return draw_photo_folder(tmp_path / 'photos')
 
 
+@pytest.fixture
+def in_process(monkeypatch):
+    "Sweeps train here: starting a worker takes many times as long as a small run."
+    from spml_nb.sweeps import queue
+
+    def train(todo, jobs, address, tell):
+        for name, config in zip(todo.run, todo.config, strict=True):
+            yield name, queue.attempt(config)
+
+    monkeypatch.setitem(queue.ENGINES, 'local', train)
+
+
 def check_resumes_equally(config, monkeypatch):
     """A run stopped after each of its epochs and taken up again ends with the same bits as one that
     was not.

@@ -1,7 +1,6 @@
-"""A run is a configuration and the folder it is trained in; the record is the table of all runs.
+"""A run is a configuration and the folder it is trained in; the record is the table of all runs."""
 
-None of this loads torch.
-"""
+# None of this loads torch.
 
 from spml_nb.base import lazily
 

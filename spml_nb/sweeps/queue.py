@@ -1,8 +1,7 @@
-"""Trains many configurations in parallel, here or on a Ray cluster; resumes after any interruption.
+"""Trains many configurations in parallel, here or on a Ray cluster; resumes when stopped."""
 
-The folder of each run shows whether the run is done, so a launcher has little to do: keep workers
-busy, skip what is done, note what failed, and say how long the rest will take.
-"""
+# The folder of each run shows whether the run is done, so a launcher has little to do: keep workers
+# busy, skip what is done, note what failed, and say how long the rest will take.
 
 import contextlib
 import json

@@ -1,10 +1,9 @@
-"""Random draws from one declared table, chosen by validation, then trained with fresh seeds.
+"""Random draws from one declared table, chosen by validation, then trained with fresh seeds."""
 
-A method with a free hyper-parameter could be made to look good by trying many values of it. So
-every method gets the same number of draws and the same learning rates. The first draw has the
-paper's values; the others come from distributions that were written down before any run, around
-what the papers searched. The seeds of a search are never used again.
-"""
+# A method with a free hyper-parameter could be made to look good by trying many values of it. So
+# every method gets the same number of draws and the same learning rates. The first draw has the
+# paper's values; the others come from distributions that were written down before any run, around
+# what the papers searched. The seeds of a search are never used again.
 
 import hashlib
 import itertools

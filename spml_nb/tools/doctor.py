@@ -1,8 +1,7 @@
-"""Checks everything that a run needs, and says what is wrong and what to do about it.
+"""Checks everything that a run needs, and says what is wrong and what to do about it."""
 
-It works offline. A check is a small function that yields findings; to check more, add one to
-`CHECKS`.
-"""
+# It works offline. A check is a small function that yields findings; to check more, add one to
+# `CHECKS`.
 
 import os
 import shutil
@@ -217,9 +216,9 @@ def _weights() -> Iterator[Finding]:
     "A head that comes with the package accepts only the weights of its backbone."
     from spml_nb.use import export
 
-    names = export.shipped()
+    names = export.shipped_models()
     for name in names:
-        export.any_network(name)
+        export.load_network(name)
     yield Finding('ok', f"{', '.join(names)} and the weights of their backbone are as published")
 
 

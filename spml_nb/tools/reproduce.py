@@ -1,9 +1,8 @@
-"""Trains a finished run again and says what differs between the two runs and their results.
+"""Trains a finished run again and says what differs between the two runs and their results."""
 
-The same threads, precision and device give the same bits. Another number of threads adds the same
-numbers in another order, another precision or device rounds differently, and training amplifies
-small differences.
-"""
+# The same threads, precision and device give the same bits. Another number of threads adds the same
+# numbers in another order, another precision or device rounds differently, and training amplifies
+# small differences.
 
 import contextlib
 import math

@@ -31,38 +31,43 @@ def _read(file: Path, photos: list[str]) -> pd.DataFrame:
     """
     if not file.is_file():
         return pd.DataFrame({'split': []}, index=pd.Index([], name='image'), dtype=object)
-    table = read_cells(file)
-    labels, names = read_labels(table, file)
-    given = table.image.map(
-        posixpath.normpath
-    )  # é is one character to some systems, e and an accent to others
-    there = dict(zip(pd.Index(photos, dtype=object).str.normalize('NFC'), photos, strict=True)) | {
-        p: p for p in photos
-    }
-    images = pd.Index(
-        [
-            there.get(name, there.get(composed, name))
-            for name, composed in zip(given, given.str.normalize('NFC'), strict=True)
-        ],
-        name='image',
-    )
+    cells = read_cells(file)
+    labels, names = read_labels(cells, file)
+    images = pd.Index(_spell_as(photos, cells.image.map(posixpath.normpath)), name='image')
     if images.has_duplicates:
         raise SpmlError(
             f'{file} has several rows for: {listed(images[images.duplicated()])}. Keep one for '
             'each photo.'
         )
-    return pd.DataFrame(np.array(['', '1', '0'], object)[labels], images, names).assign(
-        split=table.split.str.strip().to_numpy() if 'split' in table else 'train'
-    )
+    # a label of -1 is the last of the three
+    table = pd.DataFrame(np.array(['', '1', '0'], object)[labels], images, names)
+    return table.assign(split=cells.split.str.strip().to_numpy() if 'split' in cells else 'train')
+
+
+def _spell_as(photos: list[str], names: pd.Series) -> list[str]:
+    """Names of photos as the photos have them: é is one character to some systems, e and an accent
+    to others.
+    """
+    composed = pd.Series(photos, dtype=object).str.normalize('NFC')
+    spellings = dict(zip(composed, photos, strict=True)) | {photo: photo for photo in photos}
+    return [
+        spellings.get(name, spellings.get(nfc, name))
+        for name, nfc in zip(names, names.str.normalize('NFC'), strict=True)
+    ]
 
 
 def _content(table: pd.DataFrame) -> list:
-    "What a table of answers says, whatever types pandas keeps it in."
+    "Of a table of answers, whatever types pandas keeps it in."
     return [table.columns.tolist(), table.index.tolist(), table.to_numpy(object).tolist()]
 
 
 class Sheet:
     """The answers about a folder of photos, kept in its labels.csv.
+
+    For most photos one name that applies is enough; other classes stay unknown. A small sample is
+    labelled in full: one half of it becomes the validation set, the other the test set. It must be
+    a fair draw, so it is drawn by a hash of the photos' names, whatever has been labelled before,
+    and stays the same when the work is resumed.
 
     Args:
         folder: with images/; its labels.csv is gone on with, in any of the three layouts.
@@ -82,23 +87,11 @@ class Sheet:
     """
 
     def __init__(self, folder: str | Path, classes: Iterable[str] = (), sample: int = 0):
-        self.folder, self.file = Path(folder), Path(folder) / 'labels.csv'
-        self.images = sorted(
-            find_images(photos_of(self.folder))[0],
-            key=lambda name: hashlib.sha256(name.encode('utf-8', 'surrogateescape')).digest(),
-        )
-        if strange := [
-            name for name in self.images if name != name.encode('utf-8', 'ignore').decode()
-        ]:
-            raise SpmlError(
-                f'no table can hold names that are not UTF-8: {listed(map(ascii, strange))}. '
-                'Rename them.'
-            )
-        if strange := [name for name in self.images if re.search(r'[\x00-\x1f\x7f-\x9f]', name)]:
-            raise SpmlError(
-                'no table can hold names with line breaks or other control characters: '
-                f'{listed(map(ascii, strange))}. Rename these photos.'
-            )
+        self.folder = Path(folder)
+        self.file = self.folder / 'labels.csv'
+        names, _ = find_images(photos_of(self.folder))
+        _refuse_unwritable(names)
+        self.images = sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())
         table = _read(self.file, self.images)
         self.class_names = usable_names([*table.columns.drop('split'), *classes])
         if not self.class_names:
@@ -108,20 +101,18 @@ class Sheet:
             )
         cells = table.drop(columns='split')
         # as only photos of the sample are
-        answered = (cells == '0').any(axis=1) | (cells != '').all(axis=1)
-        marked = table.split[(table.split == 'test') | ((table.split == 'val') & answered)]
+        in_full = (cells == '0').any(axis=1) | (cells != '').all(axis=1)
+        marked = table.split[(table.split == 'test') | ((table.split == 'val') & in_full)]
         marked = marked[marked.index.isin(self.images)].to_dict()
-        self.sample = sorted(self.images, key=lambda name: name not in marked)[
-            : max(sample, len(marked))
-        ]
-        self.part = _halves(self.sample, marked)
+        size = max(sample, len(marked))
+        self.sample = sorted(self.images, key=lambda name: name not in marked)[:size]
+        self.part = _halve(self.sample, marked)
 
     def table(self) -> pd.DataFrame:
-        "What is known so far: by image, a column a class with '1', '0' or '', and `split`."
+        "The answers so far: by image, a column a class with '1', '0' or '', and `split`."
         table = _read(self.file, self.images)
-        self.class_names += [
-            name for name in table if name not in (*self.class_names, 'split')
-        ]  # of another window
+        others = (*self.class_names, 'split')
+        self.class_names += [name for name in table if name not in others]  # of another window
         return table.reindex(columns=[*self.class_names, 'split'], fill_value='')
 
     def waiting(self, full: bool = False) -> list[str]:
@@ -133,13 +124,11 @@ class Sheet:
         Returns:
             Paths below images/, in the order in which they are asked about.
         """
-        known = self.table()[self.class_names] != ''
-        answered, sample = (
-            set(known.index[known.all(axis=1) if full else known.any(axis=1)]),
-            set(self.sample),
-        )
+        is_answered = self.table()[self.class_names] != ''
+        is_answered = is_answered.all(axis=1) if full else is_answered.any(axis=1)
+        answered = set(is_answered.index[is_answered])
         return [
-            image for image in self.images if (image in sample) == full and image not in answered
+            image for image in self.images if (image in self.part) == full and image not in answered
         ]
 
     def answer(self, image: str, names: Iterable[str]):
@@ -153,21 +142,16 @@ class Sheet:
         Raises:
             SpmlError: for another name, and if the table cannot be read or written.
         """
-        names, shown = (
-            list(names),
-            list(self.class_names),
-        )  # without what another window has added since
-        if wrong := [name for name in names if name not in self.class_names]:
-            raise SpmlError(
-                f'{wrong[0]!r} is no class; there are {listed(self.class_names)}. Add it first.'
-            )
+        names = list(names)
+        shown = list(self.class_names)  # without what another window has added since
+        if wrong := [name for name in names if name not in shown]:
+            raise SpmlError(f'{wrong[0]!r} is no class; there are {listed(shown)}. Add it first.')
         full = image in self.part
+        unnamed = '0' if full or not names else ''
         with hold_lock(self.file, None):
             table = self.table()
-            cells = dict.fromkeys(shown, '0' if full or not names else '') | dict.fromkeys(
-                names, '1'
-            )
             part = self.part[image] if full else table.split.get(image, 'train')
+            cells = {name: '1' if name in names else unnamed for name in shown}
             table.loc[image] = cells | {'split': part}
             write_atomically(
                 self.file, partial(self._write, table.fillna('')), follow=self.file.is_file()
@@ -175,9 +159,10 @@ class Sheet:
 
     def _write(self, table: pd.DataFrame, file: Path):
         "Write a table, unless other answers than these would be read from it."
-        drawn = (table.split == 'train').all()  # the split is drawn then
-        shown = table.drop(columns='split') if drawn else table
-        shown.rename_axis('image').to_csv(file, lineterminator='\n')
+        kept = table
+        if (table.split == 'train').all():  # the split is drawn then
+            kept = table.drop(columns='split')
+        kept.rename_axis('image').to_csv(file, lineterminator='\n')
         try:
             same = _content(_read(file, self.images)) == _content(table)
         except SpmlError:
@@ -206,21 +191,33 @@ class Sheet:
         return name
 
 
-def _halves(sample: list[str], marked: dict[str, str]) -> dict[str, str]:
+def _refuse_unwritable(names: list[str]):
+    if strange := [name for name in names if name != name.encode('utf-8', 'ignore').decode()]:
+        raise SpmlError(
+            f'no table can hold names that are not UTF-8: {listed(map(ascii, strange))}. '
+            'Rename them.'
+        )
+    if strange := [name for name in names if re.search(r'[\x00-\x1f\x7f-\x9f]', name)]:
+        raise SpmlError(
+            'no table can hold names with line breaks or other control characters: '
+            f'{listed(map(ascii, strange))}. Rename these photos.'
+        )
+
+
+def _halve(sample: list[str], marked: dict[str, str]) -> dict[str, str]:
     """The part of each photo of a sample: as it is marked, else the one with fewer photos, test
     first.
     """
     part = {name: marked[name] for name in sample if name in marked}
     size = Counter(part.values())
     for name in sample:
-        if name in marked:
-            continue
-        part[name] = 'test' if size['test'] <= size['val'] else 'val'
-        size[part[name]] += 1
+        if name not in marked:
+            part[name] = 'test' if size['test'] <= size['val'] else 'val'
+            size[part[name]] += 1
     return part
 
 
-def understood(text: str, shown: list[str]) -> list[str]:
+def parse_answer(text: str, shown: list[str]) -> list[str]:
     """The names that an answer means.
 
     Args:
@@ -234,29 +231,34 @@ def understood(text: str, shown: list[str]) -> list[str]:
     Raises:
         SpmlError: for what is no class, or the beginning of several.
     """
-    parts = re.split(r'[\s,]+' if re.fullmatch(r'[\d\s,]+', text) else ',', text)
-    return list(dict.fromkeys(_one(part.strip(), shown) for part in parts if part.strip()))
+    words = re.split(r'[\s,]+' if re.fullmatch(r'[\d\s,]+', text) else ',', text)
+    return list(dict.fromkeys(_parse_word(word.strip(), shown) for word in words if word.strip()))
 
 
-def _one(part: str, shown: list[str]) -> str:
-    typed = part.casefold()
-    if same := [name for name in shown if name.casefold() == typed]:
-        return same[0]
+def _parse_word(word: str, shown: list[str]) -> str:
+    typed = word.casefold()
+    for name in shown:
+        if name.casefold() == typed:
+            return name
     if typed.isdecimal() and 0 < int(typed) <= len(shown):
         return shown[int(typed) - 1]
-    begun = [name for name in shown if name.casefold().startswith(typed)]
-    if len(begun) == 1:
-        return begun[0]
-    if begun:
-        raise SpmlError(f'{part!r} may mean {listed(begun)}. Write more of the name.')
+    matches = [name for name in shown if name.casefold().startswith(typed)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise SpmlError(f'{word!r} may mean {listed(matches)}. Write more of the name.')
     raise SpmlError(
-        f'{part!r} is no class here. Write the beginning of a name, or a number from 1 to '
+        f'{word!r} is no class here. Write the beginning of a name, or a number from 1 to '
         f'{len(shown)}.'
     )
 
 
-def judged(config: Config, task: Task, root: Path | None = None) -> np.ndarray:
+def judge_photos(config: Config, task: Task, root: Path | None = None) -> np.ndarray:
     """What networks say of training photos that they were not trained on.
+
+    A network that was trained on a wrong label may have memorised it, and one that read an unknown
+    label as absent has learnt that as well. So the training photos are halved, and the network of
+    each half judges the photos of the other.
 
     Args:
         config: of both networks.
@@ -269,33 +271,33 @@ def judged(config: Config, task: Task, root: Path | None = None) -> np.ndarray:
     Raises:
         SpmlError: as `spml_nb.training.trainer.train`.
     """
-    place = (root or settings.path('runs')) / f'judges-{task.data.fingerprint}'
+    folder = (root or settings.path('runs')) / f'judges-{task.data.fingerprint}'
     probability = np.empty(task.observed.shape)
-    for k, half in enumerate(split(len(task.train), 0.5)):
-        taught = np.setdiff1d(np.arange(len(task.train)), half)
-        other = replace(
+    for k, judged in enumerate(split(len(task.train), 0.5)):
+        taught = np.setdiff1d(np.arange(len(task.train)), judged)
+        half = replace(
             task,
             train=task.train[taught],
             observed=task.observed[taught],
-            test=task.train[half],
-            side={kind: known[taught] for kind, known in task.side.items()},
+            test=task.train[judged],
+            side={kind: values[taught] for kind, values in task.side.items()},
         )
-        probability[half] = expit(
-            train(config, task=other, root=place / f'half-{k}').logits['test'].astype(float)
-        )
+        result = train(config, task=half, root=folder / f'half-{k}')
+        probability[judged] = expit(result.logits['test'].astype(float))
     return probability
 
 
-PRIOR = (
-    10  # labels without evidence that are added to each class, so that three labels do not decide
-)
+# labels without evidence that are added to each class, so that three labels do not decide
+PRIOR = 10
 
 
-def doubtful(probability: np.ndarray, observed: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
+def find_doubtful_labels(
+    probability: np.ndarray, observed: np.ndarray
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Labels that are probably wrong, and labels that are probably missing.
 
     Args:
-        probability: (N, C) in [0, 1], as from `judged`.
+        probability: (N, C) in [0, 1], as from `judge_photos`.
         observed: (N, C) in {1, 0, −1}.
 
     Returns:
@@ -306,30 +308,42 @@ def doubtful(probability: np.ndarray, observed: np.ndarray) -> tuple[pd.DataFram
 
     Source: Northcutt et al. (2021), confident learning; Fisher (1936), the linear discriminant.
     """
-    given = observed > 0
-    likely, count = expit(_evidence(probability, given)), given.sum(0)
-    typical = np.where(given, probability, 0).sum(0) / np.maximum(count, 1)
-    rival = np.where(given, -1, likely).argmax(1)
-    (i, c), (j, d) = np.nonzero(given), np.nonzero(~given)
+    positive = observed > 0
+    likely = expit(_evidence(probability, positive))
+    typical = np.where(positive, probability, 0).sum(0) / np.maximum(positive.sum(0), 1)
+    rival = np.where(positive, -1, likely).argmax(1)
+    rows, classes = np.nonzero(positive)
     wrong = pd.DataFrame(
-        {'row': i, 'class': c, 'support': probability[i, c] / typical[c], 'instead': rival[i]}
+        {
+            'row': rows,
+            'class': classes,
+            'support': probability[rows, classes] / typical[classes],
+            'instead': rival[rows],
+        }
     )
-    missing = pd.DataFrame({'row': j, 'class': d, 'probability': likely[j, d]})
+    rows, classes = np.nonzero(~positive)
+    missing = pd.DataFrame({'row': rows, 'class': classes, 'probability': likely[rows, classes]})
     return (
         wrong.sort_values('support', ignore_index=True),
         missing.sort_values('probability', ascending=False, ignore_index=True),
     )
 
 
-def _evidence(probability: np.ndarray, given: np.ndarray) -> np.ndarray:
-    """(N, C) logits that an entry is like the labelled ones of its class rather than like the
-    others.
+def _evidence(probability: np.ndarray, positive: np.ndarray) -> np.ndarray:
+    r"""(N, C) log odds that an entry is like the labelled ones of its class rather than the others.
+
+    The plain probability does not do (a method may leave a whole class near one half), nor its
+    ratio to what is typical of the class (one percent where a class was hardly learnt). With the
+    logits $s$, their mean $t$ over the $n$ labelled photos and $u$ over the others, and their
+    variance $\sigma^2$ within both, it is Fisher's discriminant, shrunk where labels are few:
+
+    $$\frac{n}{n+10}\,\frac{t-u}{\sigma^2}\Big(s-\frac{t+u}{2}\Big)+\log\frac{n+1}{N-n+1}$$
     """
-    n, logits = given.sum(0), logit(np.clip(probability, 1e-6, 1 - 1e-6))
-    labelled = np.where(given, logits, 0).sum(0) / np.maximum(n, 1)
-    others = np.where(given, 0, logits).sum(0) / np.maximum(len(given) - n, 1)
-    variance = np.square(logits - np.where(given, labelled, others)).mean(0) + 1e-3
-    apart = n / (n + PRIOR) * (labelled - others)
-    return apart * (logits - (labelled + others) / 2) / variance + np.log(
-        (n + 1) / (len(given) - n + 1)
-    )
+    n = positive.sum(0)
+    rest = len(positive) - n
+    s = logit(np.clip(probability, 1e-6, 1 - 1e-6))
+    t = np.where(positive, s, 0).sum(0) / np.maximum(n, 1)
+    u = np.where(positive, 0, s).sum(0) / np.maximum(rest, 1)
+    variance = np.square(s - np.where(positive, t, u)).mean(0) + 1e-3
+    slope = n / (n + PRIOR) * (t - u)
+    return slope * (s - (t + u) / 2) / variance + np.log((n + 1) / (rest + 1))

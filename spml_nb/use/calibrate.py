@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from .. import metrics
 from ..base.errors import SpmlError, warn
@@ -15,39 +14,9 @@ from ..data.dataset import Dataset, listed
 from ..data.folder import first_there, places, read_cells
 from ..data.loading import load, own_folder
 from ..runs.folder import CALIBRATION, Run, open_run
-from .export import exported
+from .export import find_exported
 from .predict import open_model
-from .predictor import Predictor
-
-
-def _labels_for(names: list[str], data: Dataset, folder: str | Path) -> np.ndarray:
-    "(N, C) labels of a data set, in the order of the classes of a model."
-    table = first_there(places(folder)) / 'labels.csv'
-    complete = own_folder(str(folder)) and 'labels' in read_cells(table)
-    labels = np.full((len(data), len(names)), -1 if complete else 0, np.int8)
-    for c, name in enumerate(names):
-        if name in data.class_names:
-            labels[:, c] = data.labels[:, data.class_names.index(name)]
-    return labels
-
-
-def _usable(run: Run, data: Dataset, folder: str | Path, labels: np.ndarray) -> np.ndarray:
-    "The rows of the photos that may set the threshold."
-    result, config = run.result(), run.config
-    trained_on = first_there(places(config.dataset, config.root)).absolute()
-    same = trained_on == first_there(places(folder)).absolute()
-    same |= result.get('data') == data.fingerprint
-    usable = (labels != 0).all(1) & ((data.split == 'val') | (not same))
-    if usable.any():
-        return np.flatnonzero(usable)
-    part = ' among its validation photos; the others were trained on or measure it' if same else ''
-    silent = np.array(result['class_names'])[(labels == 0).all(0)]
-    known = f'; its table says nothing of {listed(silent)}' if len(silent) else ''
-    raise SpmlError(
-        f'{data.name!r} has no photo of which all {labels.shape[1]} labels are known{part}{known}. '
-        'Label some in full: nbs/tutorials/label_photos.ipynb.'
-    )
-
+from .predictor import predict_rows
 
 FEW = 10  # fully labelled photos, below which a threshold depends much on which they are
 RESAMPLES = 200
@@ -58,7 +27,7 @@ class Calibration:
     """A threshold that was set after the training, and what it does on the photos that set it.
 
     Attributes:
-        threshold, before: probabilities from which on a label is named, now and before.
+        threshold, before: probabilities from which on a label is named, now and earlier.
         dataset, data: name and fingerprint of the folder with the photos.
         photos: how many have all their labels known.
         labels_a_photo: how many labels these have on average.
@@ -92,6 +61,11 @@ class Calibration:
 def calibrate(run: str | Path, folder: str | Path, *, device: str | None = None) -> Calibration:
     """Set the threshold of a finished run from fully labelled photos, and keep it with the run.
 
+    Where photos have one known label each, training cannot tell from which probability on a label
+    is to be named: whatever is named beside it may be right. Of the folder that the run was trained
+    on, only validation photos count: the others were trained on, or measure the model. To go back,
+    remove `calibration.json` from the run's folder; nothing else of the run changes.
+
     Args:
         run: its folder, or its name in the setting `runs`.
         folder: with images/ and labels.csv. Photos with unknown labels do not count.
@@ -104,43 +78,29 @@ def calibrate(run: str | Path, folder: str | Path, *, device: str | None = None)
         SpmlError: for what is no finished run; where no photo is labelled in full, or none has a
             class of the model; if the file cannot be written; and as `load`.
     """
-    of_run = _open(run)
+    if find_exported(run) is not None:
+        raise SpmlError(
+            f'{run} is an exported model, and its threshold stays as it is. Calibrate the run, and '
+            'export it again.'
+        )
+    opened = open_run(run)
     with warnings.catch_warnings():
         # nothing is learnt from these photos
         warnings.filterwarnings('ignore', '.*because no (training )?image has it')
         data = load(folder, scored=True)
-    before, model = of_run.threshold(), open_model(run, device)
+    before = opened.threshold()
+    model = open_model(run, device)
     labels = _labels_for(model.class_names, data, folder)
-    rows = _usable(of_run, data, folder, labels)
+    rows = _usable_rows(opened, data, folder, labels)
     labels = labels[rows]
     if not (labels > 0).any():
         raise SpmlError(
             f'none of the {len(rows)} fully labelled photos of {data.name!r} has a class of the '
             f'model ({listed(model.class_names)}). Add photos that have.'
         )
-    p = _probabilities(model, data, rows)
-    found = _best(p, labels, before, data)
-    if len(rows) < FEW:
-        warn(_few(p, labels))
-    text = json.dumps(asdict(found), indent=1, ensure_ascii=False)
-    write_atomically(of_run.folder / CALIBRATION, text)
-    return found
-
-
-def _open(run: str | Path) -> Run:
-    "The run of a name, which an exported model is not."
-    if exported(run) is None:
-        return open_run(run)
-    raise SpmlError(
-        f'{run} is an exported model, and its threshold stays as it is. Calibrate the run, and '
-        'export it again.'
-    )
-
-
-def _best(p: np.ndarray, labels: np.ndarray, before: float, data: Dataset) -> Calibration:
-    "The threshold with the best micro-F1 on (n, C) probabilities of fully labelled photos."
+    p = predict_rows(model, data, rows)
     threshold = metrics.best_threshold(p, labels)
-    return Calibration(
+    calibration = Calibration(
         threshold=threshold,
         before=before,
         dataset=data.name,
@@ -152,23 +112,57 @@ def _best(p: np.ndarray, labels: np.ndarray, before: float, data: Dataset) -> Ca
         f1=metrics.f1(p, labels, threshold=threshold),
         f1_before=metrics.f1(p, labels, threshold=before),
     )
+    if len(rows) < FEW:
+        _warn_of_few(p, labels)
+    text = json.dumps(asdict(calibration), indent=1, ensure_ascii=False)
+    write_atomically(opened.folder / CALIBRATION, text)
+    return calibration
 
 
-def _probabilities(model: Predictor, data: Dataset, rows: np.ndarray) -> np.ndarray:
-    "(n, C) float64 of some photos of a data set."
-    photos = [data.images[row] for row in rows]
-    if data.images_in_memory:
-        photos = [Image.fromarray(pixels) for pixels in photos]
-    return model.predict(photos).iloc[:, 1:-1].to_numpy(float)
+def _labels_for(names: list[str], data: Dataset, folder: str | Path) -> np.ndarray:
+    """(N, C) labels of a data set, in the order of the classes of a model. In a table with a column
+    `labels`, which is complete, a class that occurs nowhere is absent everywhere.
+    """
+    table = first_there(places(folder)) / 'labels.csv'
+    is_complete = own_folder(str(folder)) and 'labels' in read_cells(table)
+    labels = np.full((len(data), len(names)), -1 if is_complete else 0, np.int8)
+    for c, name in enumerate(names):
+        if name in data.class_names:
+            labels[:, c] = data.labels[:, data.class_names.index(name)]
+    return labels
 
 
-def _few(p: np.ndarray, labels: np.ndarray) -> str:
-    "A warning: how far the threshold of other photos may lie."
+def _usable_rows(run: Run, data: Dataset, folder: str | Path, labels: np.ndarray) -> np.ndarray:
+    "Of the photos that may set the threshold."
+    result = run.result()
+    trained_on = first_there(places(run.config.dataset, run.config.root)).absolute()
+    is_same = (
+        trained_on == first_there(places(folder)).absolute()
+        or result.get('data') == data.fingerprint
+    )
+    usable = (labels != 0).all(1)
+    if is_same:
+        usable &= data.split == 'val'
+    if usable.any():
+        return np.flatnonzero(usable)
+    among = ' among its validation photos; the others were trained on or measure it'
+    silent = np.array(result['class_names'])[(labels == 0).all(0)]
+    remark = f'; its table says nothing of {listed(silent)}' if len(silent) else ''
+    raise SpmlError(
+        f'{data.name!r} has no photo of which all {labels.shape[1]} labels are known'
+        f'{among if is_same else ""}{remark}. '
+        'Label some in full: nbs/tutorials/label_photos.ipynb.'
+    )
+
+
+def _warn_of_few(p: np.ndarray, labels: np.ndarray):
+    "Say how far the threshold of other photos may lie."
     draws = np.random.default_rng(0).integers(len(p), size=(RESAMPLES, len(p)))
-    draws = [rows for rows in draws if (labels[rows] > 0).any()]
-    thresholds = [metrics.best_threshold(p[rows], labels[rows]) for rows in draws]
+    thresholds = [
+        metrics.best_threshold(p[rows], labels[rows]) for rows in draws if (labels[rows] > 0).any()
+    ]
     low, high = np.quantile(thresholds, [0.025, 0.975])
-    return (
+    warn(
         f'the threshold rests on {len(p)} fully labelled photos; {len(p)} others may give any from '
         f'{low:.3g} to {high:.3g}. Label more in full: four times as many halve that range.'
     )

@@ -1,8 +1,9 @@
-"""A trained model as a folder for the model hubs: weights, configuration, and a card with data, scores and limits."""
+"""A trained model as a folder for the model hubs: weights, configuration, and a card."""
 
+import dataclasses
 import json
 import shlex
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jinja2
@@ -20,10 +21,9 @@ from ..data.dataset import PARTS, Dataset, listed
 from ..runs.config import Config, as_dict
 from ..runs.folder import Run, as_json, open_run, read_result
 from ..training.evaluation import data_of
-from ..training.network import Network
-from .export import KEY, WEIGHTS, any_network, exported, write_safetensors
-from .predictor import Predictor
-from .scoring import Scores, in_words, score
+from .export import KEY, WEIGHTS, find_exported, load_network, write_safetensors
+from .predictor import describe_preprocessing
+from .scoring import Scores, format_scores, score
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,10 @@ class Facts:
     """
 
     license: str = 'unknown'
-    rights: str = 'Origin and licence of the photos are not stated. Say here who may use the model, and for what.'
+    rights: str = (
+        'Origin and licence of the photos are not stated. Say here who may use the model, and for '
+        'what.'
+    )
     limits: tuple[str, ...] = ()
     elsewhere: str = ''
     model: str = 'path/to/this/folder'
@@ -50,49 +53,35 @@ class Facts:
 FEW = 20  # test photos with a label, below which its numbers say little
 
 
-def scores_of(run: Run, data: Dataset, said: dict) -> Scores:
-    """The scores of a finished run on its own test photos.
-
-    Args:
-        run: done.
-        data: its data set.
-        said: the description of its network, which may be calibrated.
-
-    Returns:
-        Scores.
-
-    Raises:
-        SpmlError: for a run that is damaged or has no test photos.
-    """
+def _score_test_photos(run: Run, data: Dataset, description: dict) -> Scores:
+    "From the logits that the run stored, calibrated as its network is."
     result = read_result(run)
     if 'test' not in result.logits:
         raise SpmlError(f'{run.folder} has no test photos, so a card would have no scores.')
-    slope, shift = np.array(said.get('calibration', [[1], [0]]), float)
+    slope, shift = np.array(description.get('calibration', [[1], [0]]), float)
     return score(
         expit(slope * result.logits['test'] + shift),
         data.labels[data.rows('test')],
         data.class_names,
-        said['threshold'],
+        description['threshold'],
     )
 
 
-def _of_scores(scores: Scores) -> dict:
-    "What the card says about test photos."
+def _describe_scores(scores: Scores) -> dict:
+    "What the template says of test photos."
     scores = replace(scores, classes=scores.classes.rename(index=escape_for_markdown))
-    present, ap = scores.classes.present, scores.classes.ap
+    classes = scores.classes
+    rare = classes.present < FEW
+    total = [markdown(format_scores(scores.total), 'in percent'), scores.over, scores.bounds]
     return {
         'scores': scores,
         'truth': label_values.against(scores.truth, scores.left_out),
         'few': FEW,
-        'never': listed(present.index[scores.classes.named == 0], 99),
-        'weak': listed(present.index[present < FEW], 99),
-        'poor': listed(ap.index[(ap < 50) & (present >= FEW)], 99),
-        'total': '\n\n'.join(
-            filter(
-                None, [markdown(in_words(scores.total), 'in percent'), scores.over, scores.bounds]
-            )
-        ),
-        'each': markdown(in_words(scores.classes), 'label'),
+        'never': listed(classes.index[classes.named == 0], 99),
+        'weak': listed(classes.index[rare], 99),
+        'poor': listed(classes.index[(classes.ap < 50) & ~rare], 99),
+        'total': '\n\n'.join(text for text in total if text),
+        'each': markdown(format_scores(classes), 'label'),
     }
 
 
@@ -101,7 +90,7 @@ def markdown(table: pd.DataFrame, corner: str) -> str:
 
     Args:
         table: of texts.
-        corner: what stands above the index.
+        corner: text above the index.
 
     Returns:
         A line for the head, one below it, and one a row.
@@ -109,153 +98,131 @@ def markdown(table: pd.DataFrame, corner: str) -> str:
     return files.grid([[corner, *table], *table.reset_index().to_numpy().tolist()]).rstrip()
 
 
-def _of_data(run: Run, data: Dataset) -> dict:
-    "What the card says about training."
-    # without `hold_out` the validation photos were trained on
-    split = (
-        data.split if run.config.hold_out else np.where(data.split == 'val', 'train', data.split)
-    )
-    parts = [
-        (part, len(rows), (data.labels[rows] > 0).sum() / len(rows))
-        for part in PARTS
-        if len(rows := np.flatnonzero(split == part))
-    ]
+SHOWN = {
+    'full': 'All labels that the table knows were shown in training.',
+    'single': (
+        'Of each training photo one of its labels was shown, and nothing was said of the rest.'
+    ),
+}
+
+
+def _describe_data(run: Run, data: Dataset) -> dict:
+    "What the template says of training."
+    config = run.config
+    split = data.split
+    if not config.hold_out:  # the validation photos were trained on
+        split = np.where(split == 'val', 'train', split)
+    positives = (data.labels > 0).sum(1)
+    parts = []
+    for part in PARTS:
+        rows = split == part
+        if rows.any():
+            parts.append((part, rows.sum(), positives[rows].mean()))
+    val_truth = run.result()['scores'].get('val_truth', label_values.TRUTHS[0])
     return {
         'parts': parts,
         'partly_labelled': (data.labels == 0).any(),
-        'bare': (~(data.labels > 0).any(1)).sum(),
-        'shown': {
-            'full': 'All labels that the table knows were shown in training.',
-            'single': (
-                'Of each training photo one of its labels was shown, and nothing was said of the '
-                'rest.'
-            ),
-        }.get(run.config.labels, f'Shown in training: {run.config.labels} labels.'),
-        'last': run.config.selection == 'last',
+        'bare': (positives == 0).sum(),
+        'shown': SHOWN.get(config.labels, f'Shown in training: {config.labels} labels.'),
+        'last': config.selection == 'last',
         'validated': 'val' in split,
-        'val_truth': label_values.against(
-            run.result()['scores'].get('val_truth', label_values.TRUTHS[0])
-        ),
+        'val_truth': label_values.against(val_truth),
     }
 
 
 def _command(config: Config) -> str:
     "What trains such a run again."
-    usual = {field.name: field.default for field in fields(Config)}
-    given = {
+    defaults = {field.name: field.default for field in dataclasses.fields(Config)}
+    changed = {
         name: value
         for name, value in as_dict(config).items()
-        if value not in (usual[name], []) and name not in ('root', 'device')
-    } | {
-        'dataset': config.dataset if config.dataset in loading.names() else 'FOLDER'
-    }  # of one's own photos
-    return f"spml train -y {shlex.quote(json.dumps(given, ensure_ascii=False))}"
+        if name not in ('root', 'device') and value not in (defaults[name], [])
+    }
+    is_named = config.dataset in loading.names()
+    changed['dataset'] = config.dataset if is_named else 'FOLDER'  # of one's own photos
+    return f"spml train -y {shlex.quote(json.dumps(changed, ensure_ascii=False))}"
 
 
-def card(name: str, run: Run, said: dict, facts: Facts) -> str:
-    """The card of a run.
-
-    Args:
-        name: of the model.
-        run: done.
-        said: the description of its network.
-        facts: what the run does not know.
-
-    Returns:
-        Markdown behind a head of YAML, as the hubs read it.
-
-    Raises:
-        SpmlError: as `scores_of`; where the data of the run are gone or have changed.
-    """
-    data, result = data_of(run, run.config, True), run.result()
-    scores = scores_of(run, data, said)
+def _render_card(name: str, run: Run, description: dict, facts: Facts) -> str:
+    "Markdown behind a head of YAML, as the hubs read it. name: of the model."
+    data = data_of(run, run.config, True)
+    scores = _score_test_photos(run, data, description)
     environment = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
     environment.filters |= {'code': code_span, 'plain': escape_for_markdown}
-    template = environment.from_string(
-        Path(files.__file__).parents[1].joinpath('assets', 'card.md').read_text(encoding='utf-8')
+    file = Path(files.__file__).parents[1] / 'assets' / 'card.md'
+    text = environment.from_string(file.read_text(encoding='utf-8')).render(
+        description,
+        **_describe_scores(scores),
+        **_describe_data(run, data),
+        name=name,
+        facts=facts,
+        seed=run.config.seed,
+        calibrated='calibration' in description,
+        threshold_from=description.get('threshold_from'),
+        settings=', '.join(f'{key} {value}' for key, value in run.config.hparams.items()),
+        preprocessing=describe_preprocessing(description),
+        commit=run.result()['provenance']['commit'],
+        command=facts.command or _command(run.config),
     )
-    return (
-        _head(name, said, scores, facts)
-        + template.render(
-            said,
-            **_of_scores(scores),
-            **_of_data(run, data),
-            name=name,
-            facts=facts,
-            seed=run.config.seed,
-            calibrated='calibration' in said,
-            threshold_from=said.get('threshold_from'),
-            settings=', '.join(f'{key} {value}' for key, value in run.config.hparams.items()),
-            preprocessing=Predictor(said, None).preprocessing,
-            commit=result['provenance']['commit'],
-            command=facts.command or _command(run.config),
-        )
-        + '\n'
+    head = yaml.safe_dump(
+        _head(name, description, scores, facts), sort_keys=False, allow_unicode=True
     )
+    return f'---\n{head}---\n{text}\n'
 
 
-def _head(name: str, said: dict, scores: Scores, facts: Facts) -> str:
-    "What a hub reads, as YAML."
-    kinds = {
-        'mAP': 'mean_average_precision',
-        'micro-F1': 'f1',
-        'precision': 'precision',
-        'recall': 'recall',
-    }
-    measured = {of: of for of in kinds}
+HUB_METRICS = {
+    'mAP': 'mean_average_precision',
+    'micro-F1': 'f1',
+    'precision': 'precision',
+    'recall': 'recall',
+}
+
+
+def _head(name: str, description: dict, scores: Scores, facts: Facts) -> dict:
+    "What a hub reads."
+    labels = {metric: metric for metric in HUB_METRICS}
     if scores.observed_only:  # nothing else was measured against true labels
-        measured = {'recall': 'recall of observed labels'}
-    numbers = [
+        labels = {'recall': 'recall of observed labels'}
+    metrics = [
         {
-            'type': kinds[of],
-            'name': f'{name} in percent',
-            'value': round(float(scores.total.value[of]), 2),
+            'type': HUB_METRICS[metric],
+            'name': f'{label} in percent',
+            'value': round(float(scores.total.value[metric]), 2),
         }
-        for of, name in measured.items()
+        for metric, label in labels.items()
     ]
-    results = {
+    dataset = description['dataset']
+    result = {
         'task': {'type': 'image-classification', 'name': 'multi-label image classification'},
-        'dataset': {'type': said['dataset'], 'name': said['dataset'], 'split': 'test'},
-        'metrics': numbers,
+        'dataset': {'type': dataset, 'name': dataset, 'split': 'test'},
+        'metrics': metrics,
     }
-    head = {
+    tags = ['multi-label-classification', 'single-positive-labels']
+    return {
         'library_name': KEY,
         'license': facts.license,
         'pipeline_tag': 'image-classification',
-        'tags': [
-            'multi-label-classification',
-            'single-positive-labels',
-            said['backbone'],
-            said['method'],
-        ],
-        'model-index': [{'name': name, 'results': [results]}],
+        'tags': [*tags, description['backbone'], description['method']],
+        'model-index': [{'name': name, 'results': [result]}],
     }
-    return f'---\n{yaml.safe_dump(head, sort_keys=False, allow_unicode=True)}---\n'
 
 
-CONFIG, CARD = 'config.json', 'README.md'
+CONFIG = 'config.json'
+CARD = 'README.md'
 
 
-def configuration(network: Network) -> str:
-    """What `config.json` says.
-
-    Args:
-        network: of the model.
-
-    Returns:
-        JSON.
-    """
-    model = Predictor(network.description, None)
-    said = {
+def _config_json(description: dict) -> str:
+    class_names = description['class_names']
+    content = {
         'library_name': KEY,
         'problem_type': 'multi_label_classification',
-        'threshold': model.threshold,
-        'id2label': dict(enumerate(model.class_names)),
-        'label2id': {name: c for c, name in enumerate(model.class_names)},
-        'preprocessing': model.preprocessing,
-        'description': network.description,
+        'threshold': description['threshold'],
+        'id2label': dict(enumerate(class_names)),
+        'label2id': {name: c for c, name in enumerate(class_names)},
+        'preprocessing': describe_preprocessing(description),
+        'description': description,
     }
-    return as_json(said) + '\n'
+    return as_json(content) + '\n'
 
 
 def write_folder(
@@ -267,9 +234,14 @@ def write_folder(
 ) -> Path:
     """A finished run as a folder in the layout of the model hubs.
 
+    `model.safetensors` is a file as `export` writes it, `config.json` says the same for programs
+    that do not read its header, `README.md` is the card: data, scores and limits. Where of each
+    test photo only some labels are known, the card gives the recall of these and lower bounds for
+    the rest; its head, which the hubs read, has no mAP, F1 or precision then.
+
     Args:
         run: its folder or its name in the setting `runs`; or a model that has its card already, as
-            in `exported`.
+            in `find_exported`.
         folder: where; unset: the run's name, here. An earlier model in it is replaced.
         facts: what the run does not know.
         head_only: see `spml_nb.use.export.write_safetensors`.
@@ -283,24 +255,16 @@ def write_folder(
             where its data are gone or have changed; for a folder that holds other files, or cannot
             be written.
     """
-    folder, model = Path(folder or Path(run).name), exported(run)
-    others = (
-        {path.name for path in folder.iterdir() if not files.TEMPORARY.match(path.name)}
-        - ({WEIGHTS, CONFIG, CARD} if (folder / WEIGHTS).is_file() else set())
-        if folder.is_dir()
-        else ()
-    )
-    if others:
-        raise SpmlError(
-            f'{folder} holds other files ({listed(sorted(others), 3)}). Name a folder that is new.'
-        )
-    network = any_network(run)
+    folder = Path(folder or Path(run).name)
+    _refuse_other_files(folder)
+    network = load_network(run)
     if calibration is not None:
         network.calibrate(calibration, 0.5)
+    model = find_exported(run)
     if model is None:
-        text = card(folder.name, open_run(run), network.description, facts or Facts())
-    elif (kept := model.with_name(CARD)).is_file():
-        text = kept.read_text(encoding='utf-8')
+        text = _render_card(folder.name, open_run(run), network.description, facts or Facts())
+    elif model.with_name(CARD).is_file():
+        text = model.with_name(CARD).read_text(encoding='utf-8')
     else:
         raise SpmlError(
             f'{model} has no card beside it, and its scores are not known. Give the run it was '
@@ -309,6 +273,19 @@ def write_folder(
     files.write_atomically(
         folder / WEIGHTS, lambda file: write_safetensors(network, file, head_only)
     )
-    files.write_atomically(folder / CONFIG, configuration(network))
+    files.write_atomically(folder / CONFIG, _config_json(network.description))
     files.write_atomically(folder / CARD, text)
     return folder
+
+
+def _refuse_other_files(folder: Path):
+    "An earlier model may be replaced, and what a killed writer has left is nobody's."
+    if not folder.is_dir():
+        return
+    replaceable = (WEIGHTS, CONFIG, CARD) if (folder / WEIGHTS).is_file() else ()
+    names = [path.name for path in folder.iterdir() if not files.TEMPORARY.match(path.name)]
+    others = sorted(set(names) - set(replaceable))
+    if others:
+        raise SpmlError(
+            f'{folder} holds other files ({listed(others, 3)}). Name a folder that is new.'
+        )

@@ -1,4 +1,4 @@
-"""A trained model in one file that carries everything needed to use it: `.safetensors`, `.pt2` or `.onnx`."""
+"""A trained model in one file that carries everything needed to use it."""
 
 import io
 import json
@@ -15,31 +15,29 @@ from ..base.errors import SpmlError, one_of
 from ..base.escaping import escape_bytes
 from ..training.batches import weights_key
 from ..training.network import FORMAT, Network, open_network
-from .predictor import RESIZES, Predictor, as_predictor, refuse_non_finite
+from .predictor import RESIZES, Predictor, as_predictor, describe_preprocessing, refuse_non_finite
 
 KEY = 'spml_nb'  # of the description
 
 
-def carried(description: dict) -> dict[str, str]:
-    """What a file says besides its weights.
-
-    Args:
-        description: of a `spml_nb.training.network.Network`.
-
-    Returns:
-        {name: JSON text}: 'spml_nb' (all of it), 'class_names', 'threshold', 'preprocessing'.
+def _file_metadata(description: dict) -> dict[str, str]:
+    """What a file says besides its weights, as JSON: all of the description, and parts of it again
+    for readers that look only for those.
     """
-    model = Predictor(description, None)
-    parts = {
+    content = {
         KEY: description,
-        **{name: getattr(model, name) for name in ('class_names', 'threshold', 'preprocessing')},
+        'class_names': description['class_names'],
+        'threshold': description['threshold'],
+        'preprocessing': describe_preprocessing(description),
     }
     return {
-        name: escape_bytes(json.dumps(part, ensure_ascii=False)) for name, part in parts.items()
+        name: escape_bytes(json.dumps(value, ensure_ascii=False)) for name, value in content.items()
     }
 
 
-KINDS = {
+# ---- the description in a file
+
+_KINDS = {
     'run': str,
     'dataset': str,
     'method': str,
@@ -56,17 +54,6 @@ KINDS = {
     'threshold': float,
     'mean': list,
     'std': list,
-}
-CHECKS = {  # beyond the kind
-    'image_size': lambda size: 1 <= size <= 8192,
-    'threshold': lambda t: 0 <= t <= 1,
-    'mean': lambda mean: _are_three(mean),
-    'std': lambda std: _are_three(std) and min(std) > 0,
-    'class_names': lambda names: (
-        all(isinstance(n, str) for n in names) and 0 < len(set(names)) == len(names)
-    ),
-    'resize': lambda way: way in RESIZES,
-    'ranks_by': lambda what: what in ('logits', 'method'),
 }
 
 
@@ -89,18 +76,9 @@ def read_description(text: str | None, file: Path) -> dict:
             'Give a file that `export` wrote.'
         )
     try:
-        said = json.loads(text)
-        version, wrong = (
-            said['format'],
-            [
-                name
-                for name, kind in KINDS.items()
-                if type(said.get(name)) is not kind
-                or (name in CHECKS and not CHECKS[name](said[name]))
-            ],
-        )
-        if not wrong and not _is_fitted(said.get('calibration'), len(said['class_names'])):
-            wrong = ['calibration']
+        description = json.loads(text)
+        version = description['format']
+        wrong = _wrong_fields(description)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise _damaged(file, f'its description cannot be read ({error})') from error
     if version != FORMAT:
@@ -110,20 +88,41 @@ def read_description(text: str | None, file: Path) -> dict:
         )
     if wrong:
         raise _damaged(file, f"its description is not whole ({', '.join(wrong)})")
-    return said
+    return description
 
 
-def _is_fitted(calibration: list | None, classes: int) -> bool:
-    return calibration is None or (
-        np.shape(calibration) == (2, classes) and np.isfinite(calibration).all()
-    )
+def _wrong_fields(description: dict) -> list[str]:
+    "Names of fields that are missing, of another kind, or not allowed."
+    wrong = [name for name, kind in _KINDS.items() if type(description.get(name)) is not kind]
+    if wrong:
+        return wrong
+    names = description['class_names']
+    std = description['std']
+    are_names = all(isinstance(name, str) for name in names)
+    fits = {
+        'class_names': are_names and 0 < len(set(names)) == len(names),
+        'image_size': 1 <= description['image_size'] <= 8192,
+        'resize': description['resize'] in RESIZES,
+        'ranks_by': description['ranks_by'] in ('logits', 'method'),
+        'threshold': 0 <= description['threshold'] <= 1,
+        'mean': _are_three(description['mean']),
+        'std': _are_three(std) and min(std) > 0,
+        'calibration': _is_calibration(description.get('calibration'), len(names)),
+    }
+    return [name for name, fit in fits.items() if not fit]
+
+
+def _is_calibration(calibration: list | None, classes: int) -> bool:
+    if calibration is None:
+        return True
+    return np.shape(calibration) == (2, classes) and bool(np.isfinite(calibration).all())
 
 
 def _are_three(values: list) -> bool:
     return len(values) == 3 and all(isinstance(v, float) and math.isfinite(v) for v in values)
 
 
-def _damaged(file, why):
+def _damaged(file: Path, why: str) -> SpmlError:
     return SpmlError(f'{file} cannot be used: {why}. Export the run again.')
 
 
@@ -142,54 +141,28 @@ def write_safetensors(network: Network, file: Path, head_only: bool = False):
         name.removeprefix('model.'): value.contiguous()
         for name, value in network.state_dict().items()
     }
-    said = network.description
+    description = network.description
     if head_only:
         state = {name: value for name, value in state.items() if not name.startswith('backbone.')}
-        said = {**said, 'backbone_key': weights_key(network.model)}
-    file.write_bytes(save(state, metadata=carried(said)))
+        description = description | {'backbone_key': weights_key(network.model)}
+    file.write_bytes(save(state, metadata=_file_metadata(description)))
 
 
-def read_safetensors(file: Path) -> Network:
-    """A network from a file of `write_safetensors`.
-
-    Args:
-        file: a Path.
-
-    Returns:
-        Network in evaluation mode, on the CPU.
-
-    Raises:
-        SpmlError: for a damaged file, or one of something else; where a file without backbone was
-            trained on other pretrained weights than are installed.
+def _read_safetensors(file: Path) -> Network:
+    """On the CPU. A file without backbone is refused where other pretrained weights are installed
+    than it was trained on.
     """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(file, framework='pt') as opened:
-            text, state = (
-                (opened.metadata() or {}).get(KEY),
-                {name: opened.get_tensor(name) for name in opened.keys()},
-            )
+            metadata = opened.metadata() or {}
+            state = {name: opened.get_tensor(name) for name in opened.keys()}
     except (SafetensorError, OSError) as error:
         raise _damaged(file, f'it is no whole safetensors file ({error})') from error
-    description = read_description(text, file)
-    of_method = {
-        name.removeprefix('method.'): state.pop(name)
-        for name in list(state)
-        if name.startswith('method.')
-    }
+    description = read_description(metadata.get(KEY), file)
     try:
-        key = description.get('backbone_key')
-        with torch.random.fork_rng(devices=[]):
-            network = Network(description, 'default' if key else 'none')
-        if key:
-            state |= {
-                f'backbone.{name}': value
-                for name, value in network.model.backbone.state_dict().items()
-            }
-        network.model.load_state_dict(state)
-        if network.method is not None:
-            network.method.load_state_dict(of_method)
+        network = _build_network(description, state)
     except (
         ArithmeticError,
         AssertionError,
@@ -201,51 +174,77 @@ def read_safetensors(file: Path) -> Network:
     ) as error:
         why = error if isinstance(error, SpmlError) else str(error)[:300]
         raise _damaged(file, f'weights and description do not fit ({why})') from error
-    if key and key != (now := weights_key(network.model)):
-        raise SpmlError(
-            f"{file} is a head for the pretrained weights {key} of {description['backbone']!r}, "
-            f"but {now} "
-            'are installed. Install the version of their package that constraints.txt names.'
-        )
+    key = description.get('backbone_key')
+    if key:
+        installed = weights_key(network.model)
+        if key != installed:
+            raise SpmlError(
+                f"{file} is a head for the pretrained weights {key} of "
+                f"{description['backbone']!r}, but {installed} are installed. Install the version "
+                'of their package that constraints.txt names.'
+            )
     return network.eval()
 
+
+def _build_network(description: dict, state: dict[str, torch.Tensor]) -> Network:
+    has_backbone = not description.get('backbone_key')
+    with torch.random.fork_rng(devices=[]):
+        network = Network(description, 'none' if has_backbone else 'default')
+    of_model = {}
+    of_method = {}
+    for name, value in state.items():
+        if name.startswith('method.'):
+            of_method[name.removeprefix('method.')] = value
+        else:
+            of_model[name] = value
+    if not has_backbone:
+        for name, value in network.model.backbone.state_dict().items():
+            of_model[f'backbone.{name}'] = value
+    network.model.load_state_dict(of_model)
+    if network.method is not None:
+        network.method.load_state_dict(of_method)
+    return network
+
+
+# ---- models by name
 
 SHIPPED = Path(files.__file__).parents[1] / 'assets' / 'weights'
 WEIGHTS = 'model.safetensors'  # as the model hubs call it
 
 
-def shipped() -> list[str]:
+def shipped_models() -> list[str]:
     """The models that come with the package.
 
     Returns:
         Their names, those of the data sets that they were trained on.
     """
-    return sorted(place.parent.name for place in SHIPPED.glob(f'*/{WEIGHTS}'))
+    return sorted(file.parent.name for file in SHIPPED.glob(f'*/{WEIGHTS}'))
 
 
-def exported(model: str | Path) -> Path | None:
+def find_exported(model: str | Path) -> Path | None:
     """The file that a name stands for.
 
     Args:
-        model: a name of `shipped`, a folder with `model.safetensors`, or an exported file.
+        model: a name of `shipped_models`, a folder with `model.safetensors`, or an exported file.
             A bare name is first of all that of a run.
 
     Returns:
         A file of `export`, whether it is there or not; None for anything else, such as a run.
     """
-    place, run = (
-        SHIPPED / model if model in shipped() else Path(model),
-        settings.path('runs') / model,
-    )
-    # `export RUN --card` writes ./RUN, and the run may have been trained again since
-    of_run = (
-        str(model) == place.name
-        and (run / 'config.json').is_file()
-        and not (run / WEIGHTS).is_file()
-    )
-    if (place / WEIGHTS).is_file() and not of_run:
+    place = SHIPPED / model if model in shipped_models() else Path(model)
+    if (place / WEIGHTS).is_file() and not _is_name_of_run(model):
         return place / WEIGHTS
     return place if place.suffix in WRITERS and not place.is_dir() else None
+
+
+def _is_name_of_run(model: str | Path) -> bool:
+    "`export RUN --card` writes ./RUN, and the run may have been trained again since."
+    run = settings.path('runs') / model
+    is_bare = str(model) == Path(model).name
+    return is_bare and (run / 'config.json').is_file() and not (run / WEIGHTS).is_file()
+
+
+# ---- the computation
 
 
 class _Probabilities(nn.Sequential):
@@ -253,114 +252,74 @@ class _Probabilities(nn.Sequential):
         return super().forward(images)  # the name by which an exported model takes its input
 
 
-def trace(network: Network) -> torch.export.ExportedProgram:
-    """The computation of a network, from bytes to probabilities.
-
-    Args:
-        network: in evaluation mode, on the CPU; from here on its weights take no gradient, nor do
-            those of the program.
-
-    Returns:
-        A program of images (B, 3, S, S) uint8 → (B, C) float32, for any B.
-
-    Raises:
-        SpmlError: for a backbone that torch.export cannot follow.
+def _trace_network(network: Network) -> torch.export.ExportedProgram:
+    """From images (B, 3, S, S) uint8 to probabilities (B, C) float32, for any B. From here on the
+    weights of the network take no gradient, nor do those of the program.
     """
     size = network.description['image_size']
-    example, any_number = (
-        torch.zeros(2, 3, size, size, dtype=torch.uint8),
-        {0: torch.export.Dim('batch')},
-    )
+    example = torch.zeros(2, 3, size, size, dtype=torch.uint8)
+    any_number = {0: torch.export.Dim('batch')}
     probabilities = _Probabilities(network, nn.Sigmoid()).eval().requires_grad_(False)
     try:
         return torch.export.export(probabilities, (example,), dynamic_shapes=(any_number,))
-    except Exception as error:
-        raise _not_possible(network, error) from error  # torch.export has no class of its own
+    except Exception as error:  # torch.export has no class of its own
+        raise _not_traceable(network, error) from error
 
 
-def _not_possible(network, error):
+def _not_traceable(network: Network, error: Exception) -> SpmlError:
     return SpmlError(
         f"the backbone {network.description['backbone']!r} cannot be exported as a computation by "
-        "torch "
-        f'{torch.__version__} ({type(error).__name__}: {str(error)[:300]}). Export it as '
+        f'torch {torch.__version__} ({type(error).__name__}: {str(error)[:300]}). Export it as '
         '.safetensors.'
     )
 
 
-def write_pt2(network: Network, file: Path):
-    """Keep the computation of a network for PyTorch.
-
-    Args:
-        network: in evaluation mode, on the CPU.
-        file: a Path.
-
-    Raises:
-        SpmlError: as `trace`.
-    """
-    whole, extra = (
-        io.BytesIO(),
-        {f'{name}.json': text for name, text in carried(network.description).items()},
-    )
-    torch.export.save(trace(network), whole, extra_files=extra)
-    file.write_bytes(whole.getvalue())
+def _write_pt2(network: Network, file: Path):
+    metadata = _file_metadata(network.description)
+    extra = {f'{name}.json': text for name, text in metadata.items()}
+    content = io.BytesIO()
+    torch.export.save(_trace_network(network), content, extra_files=extra)
+    file.write_bytes(content.getvalue())
 
 
-def _need(*packages):
-    for package in packages:
-        try:
-            import_module(package)
-        except ImportError as error:
-            raise SpmlError(
-                f'ONNX needs the package {package!r}, which cannot be imported ({error}). Install '
-                'spml_nb '
-                "with its extra: pip install 'spml_nb[export]'."
-            ) from error
+def _require(package: str):
+    try:
+        import_module(package)
+    except ImportError as error:
+        raise SpmlError(
+            f'ONNX needs the package {package!r}, which cannot be imported ({error}). Install '
+            "spml_nb with its extra: pip install 'spml_nb[export]'."
+        ) from error
 
 
-def write_onnx(network: Network, file: Path):
-    """Keep the computation of a network as ONNX, in one file.
-
-    Args:
-        network: in evaluation mode, on the CPU.
-        file: a Path.
-
-    Raises:
-        SpmlError: as `trace`; when a package is missing.
-    """
-    _need('onnx', 'onnxscript')
-    program, names = trace(network), {'input_names': ['images'], 'output_names': ['probabilities']}
+def _write_onnx(network: Network, file: Path):
+    _require('onnx')
+    _require('onnxscript')
+    program = _trace_network(network)
     try:
         onnx = torch.onnx.export(
-            program, **names, dynamic_shapes=({0: 'batch'},), dynamo=True, verbose=False
+            program,
+            input_names=['images'],
+            output_names=['probabilities'],
+            dynamic_shapes=({0: 'batch'},),
+            dynamo=True,
+            verbose=False,
         )
-        onnx.model.metadata_props.update(carried(network.description))
-        whole = onnx.model_proto.SerializeToString()
-    except Exception as error:
-        raise _not_possible(network, error) from error  # a dozen different types, as above
-    file.write_bytes(whole)
+        onnx.model.metadata_props.update(_file_metadata(network.description))
+        content = onnx.model_proto.SerializeToString()
+    except Exception as error:  # a dozen different types, as above
+        raise _not_traceable(network, error) from error
+    file.write_bytes(content)
 
 
-def read_onnx(file: Path) -> Predictor:
-    """A model from a file of `write_onnx`, computed by ONNX Runtime on the CPU with as many threads
-    as torch uses.
-
-    Args:
-        file: a Path.
-
-    Returns:
-        Predictor.
-
-    Raises:
-        SpmlError: for a damaged file, or one of something else; when the package is missing.
-    """
-    _need('onnxruntime')
+def _read_onnx(file: Path) -> Predictor:
+    "On the CPU, with as many threads as torch uses."
+    _require('onnxruntime')
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = (
-        torch.get_num_threads(),
-        4,
-    )  # errors are not also logged
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 4  # errors are not also logged
     try:
         session = onnxruntime.InferenceSession(
             file.read_bytes(), options, providers=['CPUExecutionProvider']
@@ -368,26 +327,42 @@ def read_onnx(file: Path) -> Predictor:
     except Exception as error:  # its exceptions have no common class
         raise _damaged(file, f'it is no whole ONNX model ({str(error)[:200]})') from error
     description = read_description(session.get_modelmeta().custom_metadata_map.get(KEY), file)
-    put, got = session.get_inputs(), session.get_outputs()
-    size, classes = description['image_size'], len(description['class_names'])
-    fits = [(p.name, p.type, p.shape[1:]) for p in put] == [
-        ('images', 'tensor(uint8)', [3, size, size])
-    ]
-    if (
-        not fits or [g.shape[1:] for g in got] != [[classes]] or isinstance(put[0].shape[0], int)
-    ):  # for any B
+    if not _has_right_ports(session, description):
         raise _damaged(file, 'inputs and outputs are not those of its description')
 
     def function(pixels):
-        return session.run(None, {'images': np.ascontiguousarray(pixels.numpy())})[0].astype(
-            np.float64
-        )
+        images = np.ascontiguousarray(pixels.numpy())
+        return session.run(None, {'images': images})[0].astype(np.float64)
 
     return Predictor(description, function)
 
 
+def _has_right_ports(session, description: dict) -> bool:
+    "Whether an ONNX model maps images (B, 3, S, S) to (B, C), for any B."
+    inputs = session.get_inputs()
+    outputs = session.get_outputs()
+    if len(inputs) != 1 or len(outputs) != 1:
+        return False
+    (images,) = inputs
+    size = description['image_size']
+    return (
+        images.name == 'images'
+        and images.type == 'tensor(uint8)'
+        and images.shape[1:] == [3, size, size]
+        and not isinstance(images.shape[0], int)
+        and outputs[0].shape[1:] == [len(description['class_names'])]
+    )
+
+
+# ---- reading and writing
+
+
 def load(file: str | Path, *, device: str | None = None) -> Predictor:
     """A model from a file that `export` wrote. Nothing in the file is executed.
+
+    So no .pt2 is loaded: reading one can run a program (torch 2.14). It unpickles sample inputs,
+    weights and constants, evaluates sizes as Python with `sympy.sympify`, and loads compiled
+    libraries: to look for pickles among its members is not enough.
 
     Args:
         file: .safetensors or .onnx.
@@ -407,17 +382,17 @@ def load(file: str | Path, *, device: str | None = None) -> Predictor:
         raise SpmlError(f'no file {file}. `export(run, file)` writes one.')
     if suffix == '.pt2':
         raise SpmlError(
-            f'{file} is not loaded here, because a .pt2 can run any program while it is read. Export as '
-            '.safetensors or .onnx for this; a file that you trust is read by '
+            f'{file} is not loaded here, because a .pt2 can run any program while it is read. '
+            'Export as .safetensors or .onnx for this; a file that you trust is read by '
             'torch.export.load(file, extra_files={"spml_nb.json": ""}).module().'
         )
-    return read_onnx(file) if suffix == '.onnx' else as_predictor(read_safetensors(file), device)
+    return _read_onnx(file) if suffix == '.onnx' else as_predictor(_read_safetensors(file), device)
 
 
-WRITERS = {'.safetensors': write_safetensors, '.pt2': write_pt2, '.onnx': write_onnx}
+WRITERS = {'.safetensors': write_safetensors, '.pt2': _write_pt2, '.onnx': _write_onnx}
 
 
-def any_network(run: str | Path) -> Network:
+def load_network(run: str | Path) -> Network:
     """The network of a finished run, or of a .safetensors file.
 
     Args:
@@ -427,12 +402,14 @@ def any_network(run: str | Path) -> Network:
         Network in evaluation mode, on the CPU.
 
     Raises:
-        SpmlError: for a run that is not there, not finished or damaged, and as `read_safetensors`
-            and `spml_nb.use.predictor.refuse_non_finite`.
+        SpmlError: for a run that is not there, not finished or damaged, and as `load` and
+            `spml_nb.use.predictor.refuse_non_finite`.
     """
-    kept = exported(run)
-    of_file = kept and kept.suffix == '.safetensors' and kept.is_file()
-    network = read_safetensors(kept) if of_file else open_network(run)
+    file = find_exported(run)
+    if file is not None and file.suffix == '.safetensors' and file.is_file():
+        network = _read_safetensors(file)
+    else:
+        network = open_network(run)
     size = network.description['image_size']
     with torch.no_grad():
         logits = network(torch.full((1, 3, size, size), 128, dtype=torch.uint8))  # a grey image
@@ -443,8 +420,15 @@ def any_network(run: str | Path) -> Network:
 def export(run: str | Path, file: str | Path) -> Path:
     """A finished run as one file.
 
+    | suffix | for | holds | read by |
+    |---|---|---|---|
+    | `.safetensors` | this library; starting weights of a run | weights, description | `load` |
+    | `.onnx` | programs with ONNX Runtime | weights, computation, description | `load` |
+    | `.pt2` | programs with PyTorch | weights, computation, description | `torch.export.load` |
+
     Args:
-        run: its folder, its name in the setting `runs`, or a .safetensors file as from `exported`.
+        run: its folder, its name in the setting `runs`, or a .safetensors file as from
+            `find_exported`.
         file: its suffix, .safetensors, .pt2 or .onnx, says which format; an existing file is
             replaced when the new one is whole.
 
@@ -458,6 +442,6 @@ def export(run: str | Path, file: str | Path) -> Path:
     """
     file = Path(file)
     write = WRITERS[one_of(file.suffix, WRITERS, f'suffix (of {file})')]
-    network = any_network(run)
+    network = load_network(run)
     files.write_atomically(file, lambda temporary: write(network, temporary), follow=True)
     return file

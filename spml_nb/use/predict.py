@@ -1,4 +1,4 @@
-"""Predicts the labels of any photos with a trained run; photos are prepared exactly as for its evaluation."""
+"""Predicts the labels of any photos with a trained run."""
 
 import csv
 from pathlib import Path
@@ -8,7 +8,7 @@ import pandas as pd
 from ..base import files
 from ..base.escaping import escape_for_spreadsheet
 from ..training.network import open_network
-from .export import exported, load
+from .export import find_exported, load
 from .predictor import BATCH, Predictor, as_predictor
 
 
@@ -18,7 +18,7 @@ def open_model(run: str | Path, device: str | None = None) -> Predictor:
     Args:
         run: the folder of a finished run, its name in the setting `runs`, a file of
             `spml_nb.use.export.export`, a folder of `spml_nb.use.card.write_folder`, or a name of
-            `spml_nb.use.export.shipped`.
+            `spml_nb.use.export.shipped_models`.
         device: unset: the setting `device`.
 
     Returns:
@@ -27,7 +27,8 @@ def open_model(run: str | Path, device: str | None = None) -> Predictor:
     Raises:
         SpmlError: as `spml_nb.training.network.open_network` and `spml_nb.use.export.load`.
     """
-    if (file := exported(run)) is not None:
+    file = find_exported(run)
+    if file is not None:
         return load(file, device=device)
     return as_predictor(open_network(run), device)
 
@@ -72,35 +73,31 @@ def predict(
     )
 
 
-def as_csv(table: pd.DataFrame, file: Path | None = None) -> str | None:
+def as_csv(table: pd.DataFrame) -> str:
     """Predictions as comma-separated text that a spreadsheet can open: no cell is a formula.
 
     Args:
         table: as from `predict`, or some of its columns.
-        file: where to write it.
 
     Returns:
-        The text; None if it went into a file. As a labels.csv, its columns `image` and `labels` say
-        what the table says.
+        The text. As a labels.csv, its columns `image` and `labels` say what the table says.
     """
-    before = {'image': './', 'labels': '|'}  # a table of labels is read as without them
+    guards = {'image': './', 'labels': '|'}  # a table of labels is read as without them
     shown = table.copy()
     shown.columns = [escape_for_spreadsheet(name) for name in table]
-    for place in {0, len(table.columns) - 1}:  # a class may be called image
-        if sign := before.get(table.columns[place]):
-            shown.isetitem(
-                place, [escape_for_spreadsheet(str(cell), sign) for cell in table.iloc[:, place]]
-            )
-    broken = any(
-        '\r' in cell for cell in map(str, table.iloc[:, 0])
-    )  # Python before 3.13 leaves it bare
-    form = {
-        'index': False,
-        'lineterminator': '\n',
-        'float_format': '%.7g',
-    }  # single precision, as networks compute
-    form['quoting'] = csv.QUOTE_NONNUMERIC if broken else csv.QUOTE_MINIMAL
-    return shown.to_csv(file, **form, errors='surrogateescape')
+    for place in {0, len(table.columns) - 1}:  # by place: a class may be called image
+        guard = guards.get(table.columns[place])
+        if guard:
+            cells = [escape_for_spreadsheet(str(cell), guard) for cell in table.iloc[:, place]]
+            shown.isetitem(place, cells)
+    # Python before 3.13 leaves a carriage return bare
+    broken = any('\r' in str(cell) for cell in table.iloc[:, 0])
+    return shown.to_csv(
+        index=False,
+        lineterminator='\n',
+        float_format='%.7g',  # single precision, as networks compute
+        quoting=csv.QUOTE_NONNUMERIC if broken else csv.QUOTE_MINIMAL,
+    )
 
 
 def write_csv(table: pd.DataFrame, file: str | Path):

@@ -1,9 +1,9 @@
-"""A trained model for any images: it finds, decodes and prepares them exactly as for its evaluation."""
+"""A trained model for any images: it finds, decodes and prepares them as for its evaluation."""
 
 import os
 import stat
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -17,21 +17,24 @@ from PIL import Image
 from ..base import progress, settings
 from ..base.errors import SpmlError, as_kind, as_number, one_of, warn
 from ..base.files import regular
-from ..data import images
-from ..data.dataset import listed
+from ..data import images as image_cache
+from ..data.dataset import Dataset, listed
 from ..data.photos import PHOTOS, budget, open_photo, reason
 from ..training.network import Network
+
+# ---- images
 
 LEFT_OUT = ('.heic', '.heif', '.jxl')  # suffixes of photos that Pillow alone cannot read
 
 
-def find_images(given) -> tuple[list[str], list[Path | Image.Image]]:
+def find_images(sources) -> tuple[list[str], list[Path | Image.Image]]:
     """What `predict` is to look at.
 
     Args:
-        given: a folder, an image file, a PIL image, or a list of files and PIL images. Links to
-            folders are followed, each folder is searched once, and names that begin with a dot are
-            left out. A warning counts photos of other formats in a folder.
+        sources: a folder, an image file, a PIL image, or a list of files and PIL images. A file may
+            be anything that Pillow opens; in a folder, only the suffixes in `PHOTOS` count. Links
+            to folders are followed, each folder is searched once, and names that begin with a dot
+            are left out. A warning counts photos of other formats in a folder.
 
     Returns:
         N names: paths below the folder, paths as they were given, or places in the list from 0; and
@@ -40,113 +43,106 @@ def find_images(given) -> tuple[list[str], list[Path | Image.Image]]:
     Raises:
         SpmlError: when there is no image, a folder cannot be read, or something else is given.
     """
-    if isinstance(given, str | Path) and _is_folder(Path(given)):
-        return _in_folder(Path(given))
-    if isinstance(given, str | Path | Image.Image):
-        given = [given]
+    if isinstance(sources, str | Path) and _is_folder(Path(sources)):
+        return _search_folder(Path(sources))
+    if isinstance(sources, str | Path | Image.Image):
+        sources = [sources]
     try:
-        given = list(given)
+        sources = list(sources)
     except TypeError:
-        raise _not_images(given) from None
-    if not given:
+        raise _not_images(sources) from None
+    if not sources:
         raise SpmlError('there is no image in the list. Give at least one.')
-    if wrong := [
-        source
-        for source in given
-        if not isinstance(source, Image.Image)
-        and (not isinstance(source, str | Path) or os.path.isdir(source))
-    ]:
-        raise _not_images(wrong[0])
-    names = [
-        str(k if isinstance(source, Image.Image) else source) for k, source in enumerate(given)
-    ]
-    return names, [Path(source) if isinstance(source, str) else source for source in given]
+    names = []
+    for k, source in enumerate(sources):
+        is_image = isinstance(source, Image.Image)
+        if not is_image and (not isinstance(source, str | Path) or os.path.isdir(source)):
+            raise _not_images(source)
+        names.append(str(k if is_image else source))
+    return names, [Path(source) if isinstance(source, str) else source for source in sources]
 
 
-def _is_folder(path):
+def _is_folder(path: Path) -> bool:
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError, ValueError):
         raise SpmlError(f'no folder or image {path}. Name one that is there.') from None
     except OSError as error:
-        _refuse(error)
+        _refuse_unsearchable(error)
 
 
-def _refuse(error: OSError):
+def _refuse_unsearchable(error: OSError):
     raise SpmlError(
         f'{error.filename} cannot be searched for images ({error.strerror or error}). '
         'Give yourself the right to read it, or name the files to use.'
     ) from error
 
 
-def _in_folder(folder):
-    below, left, places, seen = {}, [], [folder], set()
-    for place in (
-        places
-    ):  # it grows by links to folders; they come last, so that what they lead to keeps its own name
-        for here, folders, names in os.walk(place, onerror=_refuse):
-            real = os.path.realpath(here)
-            folders[:], names = (
-                ([], [])
-                if real in seen
-                else (
-                    [n for n in sorted(part) if not n.startswith('.')] for part in (folders, names)
-                )
-            )
-            seen.add(real)
-            places += [
-                Path(here, name) for name in folders if os.path.islink(os.path.join(here, name))
-            ]
-            photos = [(Path(here, name), os.path.splitext(name)[1].lower()) for name in names]
-            below |= {
-                path.relative_to(folder).as_posix(): path
-                for path, suffix in photos
-                if suffix in PHOTOS and _is_file(path)
-            }
-            left += [suffix for _, suffix in photos if suffix in LEFT_OUT]
-    if left:
+def _search_folder(folder: Path) -> tuple[list[str], list[Path]]:
+    photos = {}
+    left_out = []
+    visited = set()
+    # It grows by links to folders: they come last, so that what they lead to keeps its own name.
+    tops = [folder]
+    for top in tops:
+        for here, folders, names in os.walk(top, onerror=_refuse_unsearchable):
+            place = os.path.realpath(here)
+            if place in visited:
+                folders.clear()
+                continue
+            visited.add(place)
+            folders[:] = sorted(name for name in folders if not name.startswith('.'))
+            paths = [Path(here, name) for name in folders]
+            tops += [path for path in paths if path.is_symlink()]
+            for path in (Path(here, name) for name in names if not name.startswith('.')):
+                suffix = path.suffix.lower()
+                if suffix in LEFT_OUT:
+                    left_out.append(suffix)
+                elif suffix in PHOTOS and _is_file(path):
+                    photos[path.relative_to(folder).as_posix()] = path
+    if left_out:
         warn(
-            f"{folder} has {len(left):,} photos that are left out "
-            f"({', '.join(sorted(set(left)))}). Save them as .jpg "
-            'or .png.'
+            f"{folder} has {len(left_out):,} photos that are left out "
+            f"({', '.join(sorted(set(left_out)))}). Save them as .jpg or .png."
         )
-    if below:
-        return sorted(below), [below[name] for name in sorted(below)]
-    raise SpmlError(
-        f"no image in {folder} or below it; looked for {', '.join(sorted(PHOTOS))}. Name another "
-        'folder, or the files themselves.'
-    )
+    if not photos:
+        raise SpmlError(
+            f"no image in {folder} or below it; looked for {', '.join(sorted(PHOTOS))}. Name "
+            'another folder, or the files themselves.'
+        )
+    names = sorted(photos)
+    return names, [photos[name] for name in names]
 
 
-def _is_file(path):
+def _is_file(path: Path) -> bool:
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError:
         return True  # reading it says what is wrong
 
 
-def _not_images(given):
+def _not_images(source) -> SpmlError:
+    what = type(source).__name__
+    if isinstance(source, str | Path):
+        what = f'the folder {source} in a list. Give one at a time'
     return SpmlError(
-        'images are a folder, a file, a PIL image, or a list of files and PIL images, not '
-        + (
-            f'the folder {given} in a list. Give one at a time'
-            if isinstance(given, str | Path)
-            else type(given).__name__
-        )
-        + '. For an array of bytes (h, w, 3) give PIL.Image.fromarray(array).'
+        f'images are a folder, a file, a PIL image, or a list of files and PIL images, not {what}. '
+        'For an array of bytes (h, w, 3) give PIL.Image.fromarray(array).'
     )
 
+
+# ---- from an image to a square
 
 RESIZES = {
     'squash': 'resized to image_size × image_size, whatever the shape',
     'centre': (
-        f'reduced to at most {images.LONGEST} pixels on the longer side, the shorter side resized '
-        'to ⌊8/7 · image_size⌋, the image_size × image_size in the middle cut out'
+        f'reduced to at most {image_cache.LONGEST} pixels on the longer side, the shorter side '
+        'resized to ⌊8/7 · image_size⌋, the image_size × image_size in the middle cut out'
     ),
 }
 STEPS = (
-    'turned upright by its EXIF tag, RGB (of 16-bit grey the upper 8 bits) with white where it is transparent, '
-    '{}, bilinear with antialiasing, bytes (batch, 3, image_size, image_size)'
+    'turned upright by its EXIF tag, RGB (of 16-bit grey the upper 8 bits) with white where it is '
+    'transparent, {}, bilinear with antialiasing, bytes (batch, 3, image_size, image_size)'
 )
 
 
@@ -168,57 +164,57 @@ def square(image: Image.Image, size: int, resize: str) -> np.ndarray:
     Source: Cole et al. (2021) for 'squash', the authors' code of Two-way for 'centre'.
     """
     if one_of(resize, RESIZES, 'way to resize') == 'squash':
-        return images.squash(image, size)
-    pixels = images.reduced(image, images.LONGEST)
-    photos = images.Photos(pixels.reshape(-1), [pixels.shape[:2]])
-    return images.centre_crops(photos, [0], size)[0].permute(1, 2, 0).numpy()
+        return image_cache.squash(image, size)
+    pixels = image_cache.reduced(image, image_cache.LONGEST)
+    photos = image_cache.Photos(pixels.reshape(-1), [pixels.shape[:2]])
+    return image_cache.centre_crops(photos, [0], size)[0].permute(1, 2, 0).numpy()
 
 
-KEPT = (
-    2**29
-    # bytes of decoded images that are kept between reading and predicting; beyond, they are decoded
-    # twice
-)
-
-_one_at_a_time = (
-    Lock()
-)  # an opened image may be in the list twice, and Pillow loads it at its first use
+# an opened image may be in the list twice, and Pillow loads it at its first use
+_one_at_a_time = Lock()
 
 
-def _attempt(source, fit, keep):
-    "Decoded pixels (None where they are not kept), or a str that says why there are none."
+def _decode(source: Path | Image.Image, size: int, resize: str) -> np.ndarray | str:
+    """Pixels, or why there are none. A JPEG is decoded at full size: Pillow's `draft` is faster but
+    scales by another rule, so that the network would not see the pixels that it was trained on.
+    """
     try:
         if isinstance(source, Image.Image):
             with budget.hold(source):
                 with _one_at_a_time:
                     image = source.copy()  # turning it upright must not change the caller's
-                pixels = fit(image)
-        else:
-            with open_photo(regular(source)) as image, budget.hold(image):
-                pixels = fit(image)
-        return pixels if keep else None
+                return square(image, size, resize)
+        with open_photo(regular(source)) as image, budget.hold(image):
+            return square(image, size, resize)
     except Exception as error:  # decoders raise a dozen different types for damaged files
         return reason(error, source)
 
 
-def _try_each(sources, size, resize, keep=True, show=False):
-    "For each source what `_attempt` gives."
-    attempt = partial(_attempt, fit=partial(square, size=size, resize=resize), keep=keep)
-    with (
-        warnings.catch_warnings(),
-        ThreadPoolExecutor() as pool,
-    ):  # Pillow's warnings, as in the image cache
-        for kind in (Image.DecompressionBombWarning, UserWarning):
+def _decode_all(
+    sources: list, size: int, resize: str, keep: bool = True, show: bool = False
+) -> tuple[list[np.ndarray | None], dict[int, str]]:
+    """Pixels of each source (None if it is unusable, or `keep` is false), and for the place of each
+    unusable source in the list why it is.
+    """
+    decode = partial(_decode, size=size, resize=resize)
+    pixels = []
+    reasons = {}
+    with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
+        for kind in (Image.DecompressionBombWarning, UserWarning):  # as in the image cache
             warnings.simplefilter('ignore', kind)
-        decoded = pool.map(attempt, sources)
-        return list(progress.bar(decoded, len(sources), 'reading', unit='images', show=show))
+        results = progress.bar(
+            pool.map(decode, sources), len(sources), 'reading', unit='images', show=show
+        )
+        for k, result in enumerate(results):
+            if isinstance(result, str):
+                reasons[k] = result
+            pixels.append(result if keep and k not in reasons else None)
+    return pixels, reasons
 
 
-def _refuse_unreadable(names, decoded):
-    bad = [
-        f'{name} ({why})' for name, why in zip(names, decoded, strict=True) if isinstance(why, str)
-    ]
-    if bad:
+def _refuse_unreadable(names: list[str], reasons: dict[int, str]):
+    if reasons:
+        bad = [f'{names[k]} ({why})' for k, why in reasons.items()]
         raise SpmlError(
             f'{len(bad):,} of {len(names):,} images cannot be used: {listed(bad, 20)}. Repair or '
             'replace them, or leave them out.'
@@ -239,12 +235,16 @@ def read_images(names: list[str], sources: list, size: int, resize: str) -> list
     Raises:
         SpmlError: naming all unusable images.
     """
-    decoded = _try_each(sources, size, resize)
-    _refuse_unreadable(names, decoded)
-    return decoded
+    pixels, reasons = _decode_all(sources, size, resize)
+    _refuse_unreadable(names, reasons)
+    return pixels
 
+
+# ---- a model to use
 
 BATCH = 32
+# of decoded images that are kept between reading and predicting; beyond, they are decoded twice
+DECODED_BYTES = 2**29
 
 
 def refuse_non_finite(values: np.ndarray, class_names: list[str]):
@@ -258,17 +258,29 @@ def refuse_non_finite(values: np.ndarray, class_names: list[str]):
     Raises:
         SpmlError: for NaN and infinity.
     """
-    broken = [
-        name
-        for name, fine in zip(class_names, np.isfinite(values).all(axis=0), strict=True)
-        if not fine
-    ]
+    finite = np.isfinite(values).all(axis=0)
+    broken = [name for name, fine in zip(class_names, finite, strict=True) if not fine]
     if broken:
         raise SpmlError(
             f'the model gives no finite number for {len(broken):,} of its {len(class_names):,} '
             f'classes ({listed(broken, 5)}): its training diverged, or its weights are damaged. '
             'Train it again with a lower learning rate, or take another model.'
         )
+
+
+def describe_preprocessing(description: dict) -> dict:
+    """How images become the input of a network: image_size (pixels), resize, steps in words; mean
+    and std, which are applied inside the network.
+
+    Args:
+        description: of a `spml_nb.training.network.Network`.
+
+    Returns:
+        dict of plain data.
+    """
+    fields = ('image_size', 'resize', 'normalise', 'mean', 'std')
+    steps = STEPS.format(RESIZES[description['resize']])
+    return {field: description[field] for field in fields} | {'steps': steps}
 
 
 class Predictor:
@@ -280,18 +292,15 @@ class Predictor:
 
     `class_names`: C texts, in the order of the probabilities. `threshold`: the probability from
     which on a label counts as present, chosen on validation or by `spml calibrate`.
-    `preprocessing`: image_size (pixels), resize, steps in words; mean and std, which are applied
-    inside the network.
+    `preprocessing`: as from `describe_preprocessing`.
     """
 
-    def __init__(self, description: dict, function: Callable | None):
-        self.description, self.function = description, function
-        self.class_names, self.threshold = (
-            list(description['class_names']),
-            description['threshold'],
-        )
-        kept = {k: description[k] for k in ('image_size', 'resize', 'normalise', 'mean', 'std')}
-        self.preprocessing = {**kept, 'steps': STEPS.format(RESIZES[kept['resize']])}
+    def __init__(self, description: dict, function: Callable):
+        self.description = description
+        self.function = function
+        self.class_names = list(description['class_names'])
+        self.threshold = description['threshold']
+        self.preprocessing = describe_preprocessing(description)
 
     def __call__(self, pixels) -> np.ndarray:
         """Probabilities of prepared images.
@@ -305,7 +314,8 @@ class Predictor:
         Raises:
             SpmlError: for another shape or type, and as `refuse_non_finite`.
         """
-        pixels, size = torch.as_tensor(pixels), self.description['image_size']
+        pixels = torch.as_tensor(pixels)
+        size = self.description['image_size']
         if pixels.dtype != torch.uint8 or pixels.ndim != 4 or pixels.shape[1:] != (3, size, size):
             raise SpmlError(
                 f'the model takes (B, 3, {size}, {size}) uint8, not {tuple(pixels.shape)} '
@@ -317,64 +327,88 @@ class Predictor:
 
     def predict(
         self,
-        given,
+        images,
         *,
         batch_size: int = BATCH,
         threshold: float | None = None,
         skip_unreadable: bool = False,
     ) -> pd.DataFrame:
         """Probabilities and labels of images; arguments, table and errors as of the function
-        `predict`.
+        `predict`. All images are decoded first, so that every unusable one is named at once.
         """
         batch_size = as_kind(batch_size, int, 'batch_size')
         if batch_size < 1:
             raise SpmlError(f'batch_size must be at least 1, not {batch_size}.')
-        threshold = self.threshold if threshold is None else _checked_threshold(threshold)
-        names, sources = find_images(given)
-        size, resize = self.description['image_size'], self.description['resize']
-        fits = len(names) * size * size * 3 <= KEPT
-        decoded = _try_each(sources, size, resize, keep=fits, show=True)
-        usable = [k for k, pixels in enumerate(decoded) if not isinstance(pixels, str)]
-        if not (skip_unreadable and usable):
-            _refuse_unreadable(names, decoded)
-        unusable = {names[k]: why for k, why in enumerate(decoded) if isinstance(why, str)}
-        names, sources, kept = ([each[k] for k in usable] for each in (names, sources, decoded))
+        threshold = self.threshold if threshold is None else _check_threshold(threshold)
+        size = self.description['image_size']
+        resize = self.description['resize']
+        names, sources = find_images(images)
+        keep = len(names) * size * size * 3 <= DECODED_BYTES
+        decoded, reasons = _decode_all(sources, size, resize, keep=keep, show=True)
+        if not skip_unreadable or len(reasons) == len(names):
+            _refuse_unreadable(names, reasons)
+        usable = [k for k in range(len(names)) if k not in reasons]
         probabilities = []
-        for k in progress.bar(range(0, len(names), batch_size), what='predicting', unit='batches'):
-            part = slice(k, k + batch_size)
-            pixels = np.stack(
-                kept[part] if fits else read_images(names[part], sources[part], size, resize)
-            )
-            probabilities.append(self(torch.from_numpy(pixels).permute(0, 3, 1, 2)))
-        table = _table(names, np.concatenate(probabilities), self.class_names, threshold)
-        table.attrs['unusable'] = unusable
+        starts = range(0, len(usable), batch_size)
+        for start in progress.bar(starts, what='predicting', unit='batches'):
+            rows = usable[start : start + batch_size]
+            pixels = [decoded[k] for k in rows]
+            if not keep:
+                pixels = read_images(
+                    [names[k] for k in rows], [sources[k] for k in rows], size, resize
+                )
+            probabilities.append(self(torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)))
+        table = _table(
+            [names[k] for k in usable], np.concatenate(probabilities), self.class_names, threshold
+        )
+        table.attrs['unusable'] = {names[k]: why for k, why in reasons.items()}
         table.attrs['on_validation'] = self.description.get('on_validation')
         return table
 
 
-def _checked_threshold(threshold):
+def _check_threshold(threshold) -> float:
     number = as_number(threshold)
     if not 0 < number < 1:
         raise SpmlError(
             f'threshold={threshold!r}; allowed: a probability above 0 and below 1, such as 0.3. '
-            'Leave it '
-            "out for the model's own."
+            "Leave it out for the model's own."
         )
     return number
 
 
-def _table(names, probabilities, class_names, threshold):
-    table = pd.DataFrame(probabilities, columns=class_names)
-    table.insert(
-        0, 'image', names, allow_duplicates=True
-    )  # a class may be called like that as well
+def _table(
+    names: list[str], probabilities: np.ndarray, class_names: list[str], threshold: float
+) -> pd.DataFrame:
     labels = [
         '|'.join(name for name, p in zip(class_names, row, strict=True) if p >= threshold)
         for row in probabilities
     ]
+    table = pd.DataFrame(probabilities, columns=class_names)
+    # a class may be called like that as well
+    table.insert(0, 'image', names, allow_duplicates=True)
     table.insert(table.shape[1], 'labels', labels, allow_duplicates=True)
     table.attrs['threshold'] = threshold
     return table
+
+
+def predict_rows(model: Predictor, data: Dataset, rows: Sequence[int]) -> np.ndarray:
+    """Probabilities of n photos of a data set.
+
+    Args:
+        model: any.
+        data: any; its classes may be others than those of the model.
+        rows: n places in `data.images`.
+
+    Returns:
+        (n, C) float64, in the order of the model's classes.
+
+    Raises:
+        SpmlError: as `Predictor.predict`.
+    """
+    photos = [data.images[row] for row in rows]
+    if data.images_in_memory:
+        photos = [Image.fromarray(pixels) for pixels in photos]
+    return model.predict(photos).iloc[:, 1:-1].to_numpy(float)
 
 
 def as_predictor(network: Network, device: str | None = None) -> Predictor:
@@ -396,8 +430,7 @@ def as_predictor(network: Network, device: str | None = None) -> Predictor:
     @torch.inference_mode()
     def function(pixels):
         logits = network(pixels.to(device)).cpu().double()
-        return (
-            torch.sigmoid(logits).where(logits.isfinite(), torch.nan).numpy()
-        )  # of an infinite one it is 0 or 1
+        # the probability of an infinite logit would be 0 or 1, and finite
+        return torch.sigmoid(logits).where(logits.isfinite(), torch.nan).numpy()
 
     return Predictor(network.description, function)

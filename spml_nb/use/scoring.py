@@ -1,13 +1,12 @@
-"""How well a trained model names labels that are known: counts, precision, recall and mAP, with intervals."""
+"""How well a trained model names known labels: counts, precision, recall, mAP, intervals."""
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from PIL import Image
+from scipy.stats import binomtest
 
 from .. import metrics
 from ..base.errors import SpmlError, warn
@@ -17,11 +16,10 @@ from ..data.folder import explain_split
 from ..data.loading import load
 from ..replication.statistics import image_draws, resampled_map
 from .predict import open_model
+from .predictor import predict_rows
 
-REPEATS, Z = (
-    400,
-    1.959964,
-)  # bootstrap samples of the photos; half the width of a 95 % interval in deviations
+REPEATS = 400  # bootstrap samples of the photos
+Z = 1.959964  # half the width of a 95 % interval in standard deviations
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,16 +69,14 @@ class Scores:
         """Which classes the mAP leaves out, and what the run's own mAP does with them; '' if it has
         all, or is none.
         """
-        out = self.classes.index[self.classes.ap.isna()]
+        left_out = self.classes.index[self.classes.ap.isna()]
+        if left_out.empty or self.observed_only:
+            return ''
         return (
-            ''
-            if out.empty or self.observed_only
-            else (
-                f'mAP over {len(self.classes) - len(out)} of {len(self.classes)} classes: '
-                f'{listed(out, 20)} cannot be scored here, since no photo has it or none is known '
-                'to lack it; with map_definition cole, that of named data sets and of earlier '
-                'versions, `spml train` and `spml runs` count a class that no photo has as 0'
-            )
+            f'mAP over {len(self.classes) - len(left_out)} of {len(self.classes)} classes: '
+            f'{listed(left_out, 20)} cannot be scored here, since no photo has it or none is known '
+            'to lack it; with map_definition cole, that of named data sets and of earlier '
+            'versions, `spml train` and `spml runs` count a class that no photo has as 0'
         )
 
     @property
@@ -107,27 +103,21 @@ class Scores:
             f'named: {self.labels_a_photo:.2f} labels a photo, none on '
             f'{self.without_label:.1f} % of the photos',
         ]
-        lines.append(
-            self.unused
-            and f'{self.unused:,} of them count nowhere: no label is known to be absent there, so that nothing '
-            'could be named wrongly'
-        )
-        lines.append(
-            self.absent
-            and f'not scored, because the data do not have them: {listed(self.absent, 20)}'
-        )
-        return '\n'.join(
-            [
-                *filter(None, [*lines, self.over, self.bounds]),
-                '',
-                in_words(self.total).to_string(),
-                '',
-                in_words(self.classes).to_string(),
-            ]
-        )
+        if self.unused:
+            lines.append(
+                f'{self.unused:,} of them count nowhere: no label is known to be absent there, so '
+                'that nothing could be named wrongly'
+            )
+        if self.absent:
+            names = listed(self.absent, 20)
+            lines.append(f'not scored, because the data do not have them: {names}')
+        lines += [remark for remark in (self.over, self.bounds) if remark]
+        for table in (self.total, self.classes):
+            lines += ['', format_scores(table).to_string()]
+        return '\n'.join(lines)
 
 
-def in_words(table: pd.DataFrame) -> pd.DataFrame:
+def format_scores(table: pd.DataFrame) -> pd.DataFrame:
     """A table of `Scores` for people.
 
     Args:
@@ -137,112 +127,106 @@ def in_words(table: pd.DataFrame) -> pd.DataFrame:
         Its cells as texts: whole counts, one digit behind the point, low and high as '95 %
         interval', a dash for NaN, 'at least' before what is a lower bound.
     """
-
-    def word(value):
-        return (
-            '–'
-            if value != value
-            else f'{value:z,.1f}'
-            if isinstance(value, float)
-            else f'{value:,}'
-        )
-
-    one = table.drop(columns='at_least', errors='ignore').map(word)
+    cells = table.drop(columns='at_least', errors='ignore').map(_format_number)
     if 'at_least' in table:
         for name in ('right', 'precision'):
             bounded = table.at_least & table[name].notna()
-            one[name] = one[name].mask(bounded, 'at least ' + one[name])
-    one.insert(
-        one.columns.get_loc('low'),
-        '95 % interval',
-        (one.low + ' to ' + one.high).where(table.low.notna(), '–'),
-    )
-    return one.drop(columns=['low', 'high'])
+            cells[name] = cells[name].mask(bounded, 'at least ' + cells[name])
+    interval = (cells.low + ' to ' + cells.high).where(table.low.notna(), '–')
+    cells.insert(cells.columns.get_loc('low'), '95 % interval', interval)
+    return cells.drop(columns=['low', 'high'])
 
 
-def _shares(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    "part / whole in percent, NaN where the whole is empty."
-    return np.divide(
-        100 * part, whole, out=np.full(np.shape(whole), np.nan), where=np.asarray(whole) > 0
-    )
+def _format_number(value: int | float) -> str:
+    if math.isnan(value):
+        return '–'
+    return f'{value:z,.1f}' if isinstance(value, float) else f'{value:,}'
 
 
-def wilson(right: np.ndarray, named: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _shares(counts: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    "In percent, NaN where the total is 0."
+    counts, totals = np.asarray(counts), np.asarray(totals)
+    shares = np.full(totals.shape, np.nan)
+    return np.divide(100 * counts, totals, out=shares, where=totals > 0)
+
+
+def wilson(right: int, named: int) -> tuple[float, float]:
     """The 95 % interval of a share, which holds for few photos too.
 
     Args:
-        right: counts.
-        named: counts, at least as large.
+        right: count.
+        named: count, at least as large.
 
     Returns:
         Lowest and highest share, in percent; NaN where nothing is named.
 
     Source: Wilson (1927).
     """
-    p, n = _shares(right, named) / 100, np.maximum(named, 1)
-    middle, half = p + Z**2 / (2 * n), Z * np.sqrt(p * (1 - p) / n + Z**2 / (4 * n**2))
-    return tuple(100 * (middle + sign * half) / (1 + Z**2 / n) for sign in (-1, 1))
+    if not named:
+        return math.nan, math.nan
+    interval = binomtest(int(right), int(named)).proportion_ci(method='wilson')
+    return 100 * interval.low, 100 * interval.high
 
 
-def _resampled(probabilities: np.ndarray, targets: np.ndarray, draws: np.ndarray) -> np.ndarray:
+def _resample_map(probabilities: np.ndarray, targets: np.ndarray, draws: np.ndarray) -> np.ndarray:
     "mAP of each draw of photos, (R,); a class counts where a draw has a photo with it."
-    each = [
+    ap = [
         resampled_map(probabilities[:, [c]], targets[:, [c]], draws)
         for c in range(targets.shape[1])
     ]
-    there = draws @ (targets > 0) > 0
-    return np.sum(each, axis=0) / np.where(there.any(1), there.sum(1), np.nan)
+    has_positive = draws @ (targets > 0) > 0
+    return np.sum(ap, axis=0) / np.where(has_positive.any(1), has_positive.sum(1), np.nan)
 
 
 def _total(
     right: np.ndarray,
     named: np.ndarray,
     present: np.ndarray,
-    mean: float | None = None,
-    maps: Callable | None = None,
+    draws: np.ndarray,
+    maps: np.ndarray | None,
 ) -> pd.DataFrame:
-    """`Scores.total`, from (N, C) masks, and from the mAP and its function of draws of photos if it
-    can be measured.
+    """`Scores.total`, from (N, C) masks. maps: (1 + R,), the mAP of the photos and of each draw;
+    None where it cannot be measured.
     """
-    draws = image_draws(len(right), REPEATS)
     hits, guesses, truths = (
-        np.append(of.sum(), draws @ of.sum(1)) for of in (right, named, present)
-    )  # (1 + R,)
-    precision, recall = _shares(hits, guesses), _shares(hits, truths)
-    total = {'recall': recall, 'precision at least': precision}
-    if maps is not None:
-        total = {
-            'mAP': np.append(mean, maps(draws)),
-            'micro-F1': _shares(2 * hits, guesses + truths),
-            'precision': precision,
-            'recall': recall,
-        }
-    table = pd.DataFrame(
-        {
-            name: {'value': each[0], 'half': Z * pd.Series(each[1:]).std(ddof=0)}
-            for name, each in total.items()
-        }
-    ).T
-    return pd.DataFrame(
-        {
-            'value': table.value,
-            'low': (table.value - table.half).clip(0, 100),
-            'high': (table.value + table.half).clip(0, 100),
-        }
+        np.append(mask.sum(), draws @ mask.sum(1)) for mask in (right, named, present)
     )
+    precision = _shares(hits, guesses)
+    recall = _shares(hits, truths)
+    if maps is None:
+        scores = pd.DataFrame({'recall': recall, 'precision at least': precision})
+    else:
+        f1 = _shares(2 * hits, guesses + truths)
+        scores = pd.DataFrame(
+            {'mAP': maps, 'micro-F1': f1, 'precision': precision, 'recall': recall}
+        )
+    value = scores.iloc[0]
+    half = Z * scores[1:].std(ddof=0)
+    low, high = (value - half).clip(0, 100), (value + half).clip(0, 100)
+    return pd.DataFrame({'value': value, 'low': low, 'high': high})
 
 
 def score(
-    probabilities: np.ndarray, labels: np.ndarray, names: list[str], threshold: float, **words
+    probabilities: np.ndarray,
+    labels: np.ndarray,
+    names: list[str],
+    threshold: float,
+    heading: str = '',
+    absent: tuple[str, ...] = (),
 ) -> Scores:
     """Compare what a model says with what is known.
+
+    Other photos of the same kind would give other numbers. So the photos are drawn again, with
+    replacement, and the interval is ± 1.96 standard deviations of the resulting scores (Efron,
+    1979). Where some classes have a handful of photos it is a little too narrow. For the precision
+    of one class, which may rest on a photo or two, it is Wilson's interval.
 
     Args:
         probabilities: (N, C) in [0, 1].
         labels: (N, C) in {1, 0, −1}, 0 for unknown.
         names: C classes.
         threshold: from which probability on a label is named.
-        words: heading and absent, as in `Scores`.
+        heading, absent: as in `Scores`.
 
     Returns:
         Scores. A class without a known positive, or in which nothing can be wrong, has no AP and no
@@ -254,45 +238,45 @@ def score(
     targets, truth = label_values.for_scoring(labels)
     at_least = _are_bounds(labels, truth)
     counted = np.where(at_least, labels > 0, targets != 0)
-    said, present = probabilities >= threshold, (labels > 0) & counted
+    present = (labels > 0) & counted
     if not present.any():
         raise SpmlError(
             'no photo is known to have any of the classes, so nothing can be scored. Check the '
             'labels.'
         )
-    named, right = said & (counted | at_least), said & present
-    ranked = present.any(0) & ~at_least & (truth != label_values.TRUTHS[2])
-    counts = {'present': present.sum(0), 'named': named.sum(0), 'right': right.sum(0)}
-    low, high = np.where(at_least, np.nan, wilson(counts['right'], counts['named']))
-    ap = np.where(
-        ranked, 100 * metrics.average_precision(probabilities, targets, unknown='ignore'), np.nan
+    reached = probabilities >= threshold
+    named = reached & (counted | at_least)
+    right = reached & present
+    classes = pd.DataFrame(
+        {'present': present.sum(0), 'named': named.sum(0), 'right': right.sum(0)}, names
     )
-    table = {
-        **counts,
-        'precision': _shares(counts['right'], counts['named']),
-        'low': low,
-        'high': high,
-        'recall': _shares(counts['right'], counts['present']),
-        'ap': ap,
-        'at_least': at_least,
-    }
-    if ranked.any():
-        maps = partial(_resampled, probabilities[:, ranked], targets[:, ranked])
+    intervals = np.array([*map(wilson, classes.right, classes.named)])
+    classes['precision'] = _shares(classes.right, classes.named)
+    classes[['low', 'high']] = np.where(at_least[:, None], np.nan, intervals)
+    classes['recall'] = _shares(classes.right, classes.present)
+    measurable = present.any(0) & ~at_least & (truth != label_values.TRUTHS[2])
+    ap = 100 * metrics.average_precision(probabilities, targets, unknown='ignore')
+    classes['ap'] = np.where(measurable, ap, np.nan)
+    classes['at_least'] = at_least
+    draws = image_draws(len(targets), REPEATS)
+    if measurable.any():
+        maps = _resample_map(probabilities[:, measurable], targets[:, measurable], draws)
         masks = (mask[:, ~at_least] for mask in (right, named, present))
-        total = _total(*masks, ap[ranked].mean(), maps)
+        total = _total(*masks, draws, np.append(ap[measurable].mean(), maps))
     else:
-        total = _total(right, named, present)
+        total = _total(right, named, present, draws, None)
     return Scores(
-        total,
-        pd.DataFrame(table, names),
-        len(targets),
-        int((targets == 0).all(1).sum()),
-        truth,
-        int((targets == 0).sum()),
-        threshold,
-        float(said.sum(1).mean()),
-        float(100 * (~said.any(1)).mean()),
-        **words,
+        total=total,
+        classes=classes,
+        photos=len(targets),
+        unused=int((targets == 0).all(1).sum()),
+        truth=truth,
+        left_out=int((targets == 0).sum()),
+        threshold=threshold,
+        labels_a_photo=float(reached.sum(1).mean()),
+        without_label=float(100 * (~reached.any(1)).mean()),
+        heading=heading,
+        absent=absent,
     )
 
 
@@ -301,10 +285,12 @@ def _are_bounds(labels: np.ndarray, truth: str) -> np.ndarray:
     as well.
     """
     unknown = (labels == 0).any(0)
-    return unknown if truth == label_values.TRUTHS[2] else unknown & ~(labels < 0).any(0)
+    if truth == label_values.TRUTHS[2]:
+        return unknown
+    return unknown & ~(labels < 0).any(0)
 
 
-def _is_own(description, data):
+def _is_own(description: dict, data: Dataset) -> bool:
     "Whether a model was trained on a data set of this name, or one with these test photos."
     tested = description.get('tested')
     return (
@@ -314,7 +300,7 @@ def _is_own(description, data):
     )
 
 
-def _describe_training(description, data, rows):
+def _describe_training(description: dict, data: Dataset, rows: np.ndarray) -> str:
     """For the heading: what is known of a model's training on rows. Warns of test photos that it
     was not tested on.
     """
@@ -343,7 +329,7 @@ def evaluate(
     root: str | None = None,
     device: str | None = None,
 ) -> Scores:
-    """Score a model on photos with known labels.
+    """Score a model on photos with known labels. Classes are matched by name.
 
     Args:
         model: as in `spml_nb.use.predict.open_model`.
@@ -359,7 +345,8 @@ def evaluate(
         SpmlError: as `open_model` and `load`; where the part is empty, or no class is common to
             both.
     """
-    opened, data = open_model(model, device), load(dataset, root, scored=True)
+    opened = open_model(model, device)
+    data = load(dataset, root, scored=True)
     part = part or default_part(data, _is_own(opened.description, data))
     rows = data.rows(part)
     if not len(rows):
@@ -367,29 +354,23 @@ def evaluate(
             f'{data.name!r} has no photo in the part {part!r}. Take all of them (--part all), or '
             'mark rows in the column `split`.'
         )
-    both = [name for name in opened.class_names if name in data.class_names]
-    if not both:
+    shared = [name for name in opened.class_names if name in data.class_names]
+    if not shared:
         raise SpmlError(
             f'no class of {data.name!r} ({listed(data.class_names)}) is one of the model '
             f'({listed(opened.class_names)}). Rename those in labels.csv that mean the same.'
         )
-    photos = [
-        Image.fromarray(data.images[row]) if data.images_in_memory else data.images[row]
-        for row in rows
-    ]
-    p = (
-        opened.predict(photos)
-        .iloc[:, 1:-1]
-        .to_numpy(float)[:, [opened.class_names.index(name) for name in both]]
-    )
-    seen = _describe_training(opened.description, data, rows)
+    of_model = [opened.class_names.index(name) for name in shared]
+    of_data = [data.class_names.index(name) for name in shared]
+    remarks = _describe_training(opened.description, data, rows)
+    remarks += _chosen_here(opened.description, data)
     return score(
-        p,
-        data.labels[np.ix_(rows, [data.class_names.index(name) for name in both])],
-        both,
+        predict_rows(opened, data, rows)[:, of_model],
+        data.labels[np.ix_(rows, of_data)],
+        shared,
         opened.threshold,
-        heading=f'{data.name}, part {part}{seen}{_chosen_here(opened.description, data)}: ',
-        absent=tuple(name for name in opened.class_names if name not in both),
+        heading=f'{data.name}, part {part}{remarks}: ',
+        absent=tuple(name for name in opened.class_names if name not in shared),
     )
 
 

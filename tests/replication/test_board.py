@@ -48,23 +48,16 @@ def recomputed(measure):
         & runs.train_images.fillna(0).eq(0)
     ]
     runs = runs.assign(chosen_by=runs.val_map_seen.fillna(runs.val_map))
-    search, final = runs[runs.seed == 1000], runs[runs.seed < 1000]
-    found = {}
-    for where, part in final.groupby(['loss', 'head', 'labels', 'dataset']):
-        tried = search[(search[['loss', 'head', 'labels', 'dataset']] == list(where)).all(axis=1)]
-        groups = {
-            of: each.set_index('seed')
-            for of, each in part.groupby(['lr', 'hparams', 'epochs', 'optimizer'])
-            if len(each) == (5 if where[1] == 'labelwise' else 10)
-        }
-        best = {
-            of: tried[(tried.lr == of[0]) & (tried.hparams == of[1])].chosen_by.max()
-            for of in groups
-        }
-        best = {of: value for of, value in best.items() if value == value}
-        if best:
-            found[where] = groups[max(best, key=best.get)][measure]
-    return found
+    where = ['loss', 'head', 'labels', 'dataset']
+    setting = [*where, 'lr', 'hparams']
+    tried = runs[runs.seed == 1000].groupby(setting).chosen_by.max().rename('tried')
+    final = runs[runs.seed < 1000].join(tried, on=setting)
+    groups = final.groupby([*setting, 'epochs', 'optimizer'])
+    seeds = final['head'].eq('labelwise').map({True: 5, False: 10})
+    final = final.assign(group=groups.ngroup())[groups.seed.transform('size') == seeds]
+    final = final[final.tried == final.groupby(where).tried.transform('max')]
+    final = final[final.group == final.groupby(where).group.transform('min')]
+    return {name: part.set_index('seed')[measure] for name, part in final.groupby(where)}
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from spml_nb.use import predict
 
 
 @pytest.fixture
-def quick(monkeypatch):
+def quick(monkeypatch, in_process):
     "The suite photos with two draws on the mini backbone."
     monkeypatch.setitem(
         search.SUITES,

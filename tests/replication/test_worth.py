@@ -356,7 +356,7 @@ def test_without_runs_nothing_is_written_and_with_them_readme_shows_the_picture(
 # ---- photos of one's own
 
 
-def test_photos_of_ones_own_are_weighed_in_one_call(photo_folder, monkeypatch):
+def test_photos_of_ones_own_are_weighed_in_one_call(photo_folder, monkeypatch, in_process):
     monkeypatch.setitem(
         search.SUITES,
         'photos',

@@ -316,7 +316,9 @@ def small(monkeypatch):
     monkeypatch.setattr(search, 'HEADS', HEADS[:2])
 
 
-def test_a_board_is_resumed_nothing_runs_twice_and_its_files_are_written(own_folders, monkeypatch):
+def test_a_board_is_resumed_nothing_runs_twice_and_its_files_are_written(
+    own_folders, monkeypatch, in_process
+):
     small(monkeypatch)
     told = []
     dry = sweeps.sweep('mini', ['mini_voc'], dry_run=True, tell=told.append)

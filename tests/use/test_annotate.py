@@ -20,7 +20,7 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.data.folder import read_folder
 from spml_nb.training import batches
 from spml_nb.use import annotate
-from spml_nb.use.annotate import Sheet, understood
+from spml_nb.use.annotate import Sheet, parse_answer
 
 CLASSES = ['cat', 'dog', 'tree']
 
@@ -300,7 +300,7 @@ def test_photos_that_lie_elsewhere_are_found(folder):
     ],
 )
 def test_what_is_typed_is_understood(text, names):
-    assert understood(text, ['cat', 'car', 'traffic light', '7']) == names
+    assert parse_answer(text, ['cat', 'car', 'traffic light', '7']) == names
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_what_is_typed_is_understood(text, names):
 )
 def test_what_is_not_understood_is_told(text, told):
     with pytest.raises(SpmlError, match=told):
-        understood(text, ['cat', 'car'])
+        parse_answer(text, ['cat', 'car'])
 
 
 # ---- judges
@@ -333,7 +333,7 @@ def test_nobody_judges_a_photo_it_was_trained_on(photo_folder, monkeypatch):
         return SimpleNamespace(logits={'test': np.repeat(task.test[:, None], 3, axis=1) / 10})
 
     monkeypatch.setattr(annotate, 'train', train)
-    said = annotate.judged(config(photo_folder), task)
+    said = annotate.judge_photos(config(photo_folder), task)
     assert np.allclose(
         said, 1 / (1 + np.exp(-task.train / 10))[:, None]
     )  # each photo has its own answer
@@ -354,7 +354,7 @@ def test_judges_compute_no_features_again(photo_folder, monkeypatch, tmp_path):
     )
     training.train(given)
     first = len(computed)
-    said = annotate.judged(given, training.make_task(given))
+    said = annotate.judge_photos(given, training.make_task(given))
     assert (
         first
         and len(computed) == first
@@ -366,11 +366,12 @@ def test_judges_compute_no_features_again(photo_folder, monkeypatch, tmp_path):
 
 def test_judges_of_changed_labels_are_new_ones(photo_folder):
     given = config(photo_folder, labels='full')
-    annotate.judged(given, training.make_task(given))
+    annotate.judge_photos(given, training.make_task(given))
     table = pd.read_csv(photo_folder / 'labels.csv')
     table.loc[0, 'labels'] = 'red|blue'
     table.to_csv(photo_folder / 'labels.csv', index=False)
-    annotate.judged(given, training.make_task(given))  # a run that is done would refuse other data
+    # a run that is done would refuse other data
+    annotate.judge_photos(given, training.make_task(given))
 
 
 # ---- lists
@@ -379,7 +380,7 @@ def test_judges_of_changed_labels_are_new_ones(photo_folder):
 def test_lists_are_those_of_plain_loops():
     random = np.random.default_rng(0)
     p, z = random.random((20, 4)), random.choice([1, 0, 0, -1], (20, 4))
-    wrong, missing = annotate.doubtful(p, z)
+    wrong, missing = annotate.find_doubtful_labels(p, z)
     mean = [np.mean([p[i, c] for i in range(20) if z[i, c] > 0]) for c in range(4)]
     entries = sorted((p[i, c] / mean[c], i, c) for i in range(20) for c in range(4) if z[i, c] > 0)
     assert np.allclose(wrong[['support', 'row', 'class']], entries)
@@ -418,7 +419,7 @@ def test_a_rare_class_that_was_not_learnt_fills_no_list():
     p = np.where(z > 0, 0.7, 0.2) + 0.1 * random.random((200, 3))
     p[:, 2] = 0.01 + 0.02 * random.random(200)
     p[10:30, :2] = 0.75
-    wrong, missing = annotate.doubtful(p, z)
+    wrong, missing = annotate.find_doubtful_labels(p, z)
     assert set(missing['row'][:20]) == set(range(10, 30)) and (missing['class'][:20] != 2).all()
     both = wrong[wrong['row'].between(10, 29)]
     assert (both.instead == 1 - both['class']).all()
@@ -439,7 +440,7 @@ def test_a_method_that_leaves_a_class_near_one_half_fills_no_list():
         axis=1,
     )
     p[:8:2, 1] = 0.55
-    _, missing = annotate.doubtful(p, z)
+    _, missing = annotate.find_doubtful_labels(p, z)
     assert set(missing['row'][:4]) == {0, 2, 4, 6} and (missing['class'][:4] == 1).all()
 
 

@@ -163,6 +163,6 @@ def test_a_damaged_calibration_names_itself(run, content):
     (run / CALIBRATION).write_text(content)
     with pytest.raises(
         SpmlError,
-        match=r'calibration\.json is damaged .*Remove it to go back to the threshold of the training',
+        match=r'calibration\.json is damaged .*Remove it to go back to the threshold',
     ):
         open_model(run)

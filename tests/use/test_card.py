@@ -18,7 +18,7 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.runs.config import Config
 from spml_nb.use import card
 from spml_nb.use.card import Facts, write_folder
-from spml_nb.use.export import any_network, export, read_description
+from spml_nb.use.export import export, load_network, read_description
 from spml_nb.use.predict import open_model, predict
 from spml_nb.use.scoring import evaluate, score
 
@@ -100,7 +100,7 @@ def test_the_card_names_classes_that_no_test_photo_has():
     p, y = np.full((4, 2), 0.7), np.array([[1, -1], [-1, -1], [1, -1], [-1, -1]], np.int8)
     assert (
         'mAP over 1 of 2 classes: b cannot'
-        in card._of_scores(score(p, y, ['a', 'b'], 0.5))['total']
+        in card._describe_scores(score(p, y, ['a', 'b'], 0.5))['total']
     )
 
 
@@ -201,7 +201,7 @@ def test_a_head_without_its_backbone(made, tmp_path, name):
     """
     from spml_nb.use.export import write_safetensors
 
-    network, file = any_network(made.run(name).folder), tmp_path / 'head.safetensors'
+    network, file = load_network(made.run(name).folder), tmp_path / 'head.safetensors'
     write_safetensors(network, file, head_only=True)
     assert (
         not [key for key in load_file(file) if key.startswith('backbone')]
@@ -303,7 +303,7 @@ def test_a_card_of_labels_that_are_observed_only_claims_nothing_that_was_not_mea
         row for row in rows if row.startswith('| precision at least |')
     ] and 'lower bounds; mAP and F1 cannot be measured' in text
     assert 'labels a photo, and none to' in text and 'of which only some labels are known' in text
-    assert any_network(run.folder).description['map'] is None  # nor does an exported file
+    assert load_network(run.folder).description['map'] is None  # nor does an exported file
 
 
 @pytest.mark.silent('C9')

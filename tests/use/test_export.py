@@ -184,7 +184,7 @@ def test_a_run_goes_before_its_card_folder_of_an_earlier_training(made, tmp_path
     monkeypatch.setenv('SPML_NB_RUNS', str(made.work / 'runs'))
     monkeypatch.chdir(tmp_path)
     old = write_folder(made.run('cosine').folder, name)
-    assert exporting.exported(name) is None and open_model(name).description['method'] == 'an'
+    assert exporting.find_exported(name) is None and open_model(name).description['method'] == 'an'
     for given in (f'./{name}', old.absolute()):
         assert open_model(given).description['method'] == 'hml'
     assert (

@@ -68,7 +68,7 @@ def test_a_batch_or_two_passes_change_nothing_and_random_numbers_stay(made, monk
     torch.manual_seed(7)
     whole = predict(made.run('frozen, random').folder, made.test)
     assert torch.equal(torch.rand(3), expected)
-    monkeypatch.setattr(predictor, 'KEPT', 0)
+    monkeypatch.setattr(predictor, 'DECODED_BYTES', 0)
     one = predict(made.run('frozen, random').folder, made.test, batch_size='1')
     assert np.allclose(one[CLASSES], whole[CLASSES], atol=1e-6)
 
@@ -205,7 +205,8 @@ def test_all_unreadable_images_are_named_before_anything_is_predicted(made, tmp_
     monkeypatch.setattr(predictor.Network, 'forward', lambda *_: pytest.fail('predicted'))
     with pytest.raises(
         SpmlError,
-        match=r'3 of 4 images cannot be used: cut\.webp \(.*empty\.png \(an empty file\).*text\.gif \(not an image',
+        match=r'3 of 4 images cannot be used: cut\.webp \(.*empty\.png \(an empty file\).*'
+        r'text\.gif \(not an image',
     ) as told:
         predict(made.run('linear').folder, tmp_path)
     assert 'good.png' not in str(told.value)
@@ -354,8 +355,8 @@ def test_one_unreadable_photo_does_not_cost_the_others_their_labels(made, tmp_pa
     expected = predict(
         made.run('linear').folder, [tmp_path / name for name in names if name != '1.png']
     )
-    for kept in (predictor.KEPT, 0):  # decoded once or twice
-        monkeypatch.setattr(predictor, 'KEPT', kept)
+    for kept in (predictor.DECODED_BYTES, 0):  # decoded once or twice
+        monkeypatch.setattr(predictor, 'DECODED_BYTES', kept)
         table = predict(made.run('linear').folder, tmp_path, batch_size=2, skip_unreadable=True)
         assert table.image.tolist() == ['0.png', '2.png', '3.png'] and list(
             table.attrs['unusable']

@@ -14,7 +14,7 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.data import load, loading
 from spml_nb.training import evaluate as evaluate_run
 from spml_nb.use.export import export
-from spml_nb.use.scoring import evaluate, in_words, score, wilson
+from spml_nb.use.scoring import Z, evaluate, format_scores, score, wilson
 
 
 def drawn(seed, n=150, classes=4, unknown=0.0):
@@ -125,6 +125,14 @@ def test_intervals_shrink_with_the_root_of_the_number_of_photos_and_are_near_the
         2 * 1.96 * 100 * np.sqrt(row.right / row.named * (1 - row.right / row.named) / row.named)
     )
     assert abs((row.high - row.low) / expected - 1) < 0.2
+
+
+@pytest.mark.parametrize('right, named', [(75, 80), (2, 2), (0, 7), (3, 4)])
+def test_bounds_of_a_share_are_those_that_a_test_at_5_percent_just_does_not_reject(right, named):
+    for bound in np.array(wilson(right, named)) / 100:
+        deviation = (right / named - bound) ** 2
+        assert abs(deviation - Z**2 * bound * (1 - bound) / named) < 1e-7
+    assert np.isnan(wilson(0, 0)).all()
 
 
 def test_a_rare_class_that_a_draw_of_photos_misses_does_not_count_there():
@@ -405,8 +413,8 @@ def test_classes_of_which_nothing_is_known_to_be_absent_are_lower_bounds_beside_
 
 @pytest.mark.silent('C11')
 def test_zero_has_no_minus():
-    low, high = wilson(np.array([0, 0, 0]), np.array([67, 13, 7]))
-    table = in_words(
+    low, high = np.transpose([wilson(0, n) for n in (67, 13, 7)])
+    table = format_scores(
         pd.DataFrame({'value': [-0.0, -0.04, 0.0], 'low': np.minimum(low, -1e-15), 'high': high})
     )
     assert not [cell for cell in table.to_numpy().ravel() if '-0.0' in cell or '−0.0' in cell]

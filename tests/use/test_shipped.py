@@ -13,7 +13,7 @@ from spml_nb.replication import tables
 from spml_nb.runs.config import resolve
 from spml_nb.runs.folder import Run
 from spml_nb.use import shipped as made_of
-from spml_nb.use.export import SHIPPED, WEIGHTS, any_network, export, shipped
+from spml_nb.use.export import SHIPPED, WEIGHTS, export, load_network, shipped_models
 from spml_nb.use.predict import open_model, predict
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +21,7 @@ CLASSES = {'coco18': 18, 'mirflickr14': 14, 'voc12_animals': 13}
 
 
 def test_they_are_there_and_small():
-    assert {*shipped()} == {*CLASSES} == {*made_of.PHOTOS}
+    assert {*shipped_models()} == {*CLASSES} == {*made_of.PHOTOS}
     for name in CLASSES:
         assert sum(path.stat().st_size for path in (SHIPPED / name).iterdir()) <= 300 * 1024
 
@@ -78,7 +78,7 @@ def test_the_record_has_the_run_and_its_scores(name, monkeypatch):
         and f'| mAP | {run.test_map:.1f} |' in (SHIPPED / name / 'README.md').read_text()
     )
     assert (
-        Run(resolve(made_of.choice(name))).folder.name == said['run'] == made_of.RUNS[name]
+        Run(resolve(made_of.recorded_config(name))).folder.name == said['run'] == made_of.RUNS[name]
     )  # what `pack` trains again
 
 
@@ -103,20 +103,21 @@ def test_they_name_photos_without_training(tmp_path):
 def test_a_folder_of_the_same_name_is_not_taken_for_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path('coco18').mkdir()
-    assert any_network('coco18').description['method'] == 'hml'
+    assert load_network('coco18').description['method'] == 'hml'
     with pytest.raises(SpmlError, match='no run'):
-        any_network(Path('coco18'))
+        load_network(Path('coco18'))
 
 
 def test_counts_by_hand():
-    seen = made_of.counts(np.array([1, 1, 1, 1, 0, 0], bool), np.array([1, 1, 1, 0, 1, 0], bool))
+    named = np.array([1, 1, 1, 1, 0, 0], bool)
+    seen = made_of.score_label(named, np.array([1, 1, 1, 0, 1, 0], bool))
     assert (seen['precision'], seen['recall'], seen['false_alarms']) == (75, 75, 50) and abs(
         seen['share'] - 100 * 4 / 6
     ) < 1e-9
     assert (
         abs(seen['low'] - 30.06) < 0.01 and abs(seen['high'] - 95.44) < 0.01
     )  # Wilson's interval of 3 in 4, as statsmodels gives it
-    assert made_of.counts(np.zeros(3, bool), np.zeros(3, bool))['precision'] == 0
+    assert made_of.score_label(np.zeros(3, bool), np.zeros(3, bool))['precision'] == 0
 
 
 def test_the_card_says_how_far_people_fall():

@@ -1,0 +1,210 @@
+"""Fields of a configuration as a person gives them: in YAML, in words, by a recorded run."""
+
+import difflib
+import re
+import typing
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import yaml
+
+from ..base import settings
+from ..base.errors import SpmlError
+from ..base.files import regular
+from . import record
+from .config import Config, completed, resolve, science_key
+from .folder import read_json
+
+
+def gather_fields(
+    file: str | None = None,
+    texts: Iterable[str] = (),
+    pairs: Iterable[tuple[str, str]] = (),
+    like: str | None = None,
+) -> dict:
+    """Fields of several sources, each on top of the one before it; hyper-parameters come together
+    one by one.
+
+    Args:
+        file: a YAML file of fields.
+        texts: YAML mappings, such as 'hparams: {alpha: 0.1}'.
+        pairs: as in `parse_fields`.
+        like: name or key of a recorded run, whose configuration lies below all others.
+
+    Returns:
+        Keyword arguments of a `Config`.
+
+    Raises:
+        SpmlError: for what cannot be read, and for an unknown run.
+    """
+    fields = _read_file(file) if file else {}
+    for text in texts:
+        form = "-y 'name: value', such as -y 'hparams: {alpha: 0.1}'"
+        fields = _merge(fields, _read_mapping(text, form))
+    fields = _merge(fields, parse_fields(pairs))
+    return _change(_recorded_fields(like, fields), fields) if like else fields
+
+
+def parse_fields(pairs: Iterable[tuple[str, str]]) -> dict:
+    """Fields from names and values in words.
+
+    Args:
+        pairs: name and value, which is read as YAML. Where the field is a text or a number, a
+            number or a date stays a text.
+
+    Returns:
+        Keyword arguments of a `Config`. A later pair replaces an earlier one.
+
+    Raises:
+        SpmlError: for a value that cannot be read.
+    """
+    fields = {}
+    for name, text in pairs:
+        fields = _merge(fields, {name: _parse_value(name, text)})
+    return fields
+
+
+def _parse_value(name: str, text: str):
+    hint = Config.__annotations__.get(name)
+    kinds = {hint, *typing.get_args(hint)}
+    if name == 'exclude' and not text.lstrip().startswith('['):
+        return text  # a class may be called null
+    if str in kinds and not text.isprintable():
+        return text  # a name that is not UTF-8 is no YAML
+    form = (
+        f"""it as -p {name} "'{text}'" if it is a text, or as -p {name} '[a, b]' if it is a list"""
+    )
+    value = _read_yaml(text, form)
+    if kinds & {str, tuple, int, float}:
+        has_comment = ' #' in text and text[0] not in '\'"['  # in a name, # is a letter like others
+        if has_comment or not isinstance(value, str | list | dict | None):
+            return text  # Config reads 010 as 10, YAML as 8
+    if isinstance(value, list | dict):
+        _refuse_misread(text)
+    return value
+
+
+def _merge(fields: dict, more: dict) -> dict:
+    "Fields with others on top of them, hyper-parameters one by one."
+    merged = fields | more
+    below, above = fields.get('hparams'), more.get('hparams')
+    if isinstance(below, dict) and isinstance(above, dict):
+        merged['hparams'] = below | above
+    return merged
+
+
+# ---- YAML
+
+
+def _read_file(file: str) -> dict:
+    try:
+        text = regular(Path(file)).read_text(encoding='utf-8')
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpmlError(
+            f'{file} cannot be read: {error}. Name a file with lines such as `loss: em`.'
+        ) from error
+    return _read_mapping(text, 'lines such as `loss: em`', file)
+
+
+def _read_mapping(text: str, form: str, file: str = '') -> dict:
+    fields = _read_yaml(text, form, file)
+    _refuse_misread(text, file)
+    if isinstance(fields, dict) and all(isinstance(name, str) for name in fields):
+        return fields
+    raise SpmlError(f'{file or repr(text)} holds no fields. Write {form}.')
+
+
+def _read_yaml(text: str, form: str, file: str = ''):
+    "The value of a text. form: how it ought to be written; file: where the text comes from."
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise ValueError(
+                'it uses an alias (*name), by which a short text may stand for an endless one'
+            )
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # also a date of no calendar
+        why = f": {' '.join(str(error).split())}" if file else ''
+        raise SpmlError(
+            f'{file or repr(text)} cannot be read as YAML{why}. Write {form}.'
+        ) from error
+
+
+# an octal number, or one to the base of 60
+_MISREAD = re.compile(r'[-+]?(0[0-7_]+|[1-9][0-9_]*(:[0-5]?[0-9])+)')
+
+
+def _refuse_misread(text: str, file: str = ''):
+    "Refuse what YAML takes for another number than a person: 010 for 8, 1:30 for 90."
+    for event in yaml.parse(text, yaml.SafeLoader):
+        is_plain = isinstance(event, yaml.ScalarEvent) and event.style is None
+        if is_plain and _MISREAD.fullmatch(event.value):
+            raise SpmlError(
+                f'{file or repr(text)} holds {event.value}, which YAML reads as '
+                f'{yaml.safe_load(event.value)}. Write a number without 0 in front and without a '
+                f"colon, or '{event.value}' in quotation marks for a text."
+            )
+
+
+# ---- recorded runs
+
+
+def _recorded_fields(name: str, changes: dict) -> dict:
+    """The fields of a run of this machine or of the table of record, but for those of the machine
+    that it ran on. changes: the fields that will replace some of them.
+    """
+    file = settings.path('outputs') / 'runs.csv'
+    lines = pd.DataFrame(columns=['run', 'key'])
+    if file.is_file():
+        lines = record.read_record(file, dtype=str, keep_default_na=False)
+    run = _find_run(name, lines, file)
+    folder = settings.path('runs') / run
+    if (folder / 'config.json').is_file():
+        fields = completed(read_json(folder / 'config.json', ('loss', 'dataset', 'hparams')))
+        of_machine = {'device'}
+    else:
+        line = lines[lines.run == run].iloc[0].to_dict()
+        fields = vars(replace(record.configuration(line), device=None))
+        of_machine = {'device', 'root'}
+        # the record has no paths
+        if 'dataset' not in changes and science_key(resolve(Config(**fields))) != line['key']:
+            raise SpmlError(
+                f"{name} was trained on other photos or labels than {line['dataset']!r} has here. "
+                'Give theirs: -p dataset FOLDER.'
+            )
+    return {
+        field: value
+        for field, value in fields.items()
+        if field in Config.__annotations__ and field not in of_machine
+    }
+
+
+def _find_run(name: str, lines: pd.DataFrame, file: Path) -> str:
+    "The folder's name of a run, by that or by its key; first of this machine, then of `lines`."
+    tables = (record.load(), lines)
+    runs = pd.concat([table.reindex(columns=['run', 'key']) for table in tables])
+    matches = runs.run[(runs.run == name) | (runs.key == name)]
+    if len(matches):
+        return matches.iloc[0]
+    near = difflib.get_close_matches(name, [*runs.run, *runs.key], 3, 0.5)
+    guess = f"Near it: {', '.join(near)}. " if near else ''
+    raise SpmlError(
+        f'no recorded run {name!r} in {file} or {settings.path("runs")}. {guess}'
+        'Take a run or a key of runs.csv, or a name that `spml runs` prints.'
+    )
+
+
+def _change(recorded: dict, changes: dict) -> dict:
+    """A recorded configuration with other values; another method brings its own hyper-parameters,
+    head and recipe.
+    """
+    from ..methods.core import find  # loads torch
+
+    old = recorded['loss']
+    new = changes.get('loss', old)
+    if new != old:
+        of_method = {'hparams', 'head', 'side', 'embedding_dim', 'views'}
+        of_method |= {*find(old).recipe, *find(new).recipe}
+        recorded = {name: value for name, value in recorded.items() if name not in of_method}
+    return _merge(recorded, changes)
