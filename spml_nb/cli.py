@@ -7,7 +7,6 @@ import os
 import shlex
 import sys
 import typing
-from importlib import import_module
 
 from . import __version__
 from .base import settings
@@ -513,15 +512,6 @@ def _launched(args) -> dict:
     return {name: getattr(args, name) for name in ('jobs', 'engine', 'address', 'dry_run')}
 
 
-_BOARDS = (
-    'methods',
-    'biased',
-    'choice',
-    'worth',
-    'observed_choice',
-)  # what `spml sweep` knows besides papers
-
-
 def _add_sweep(commands):
     command = commands.add_parser(
         'sweep',
@@ -579,11 +569,12 @@ def _sweep(args) -> bool | None:
     """Search on validation, then train the choice with fresh seeds; finished runs are never run
     again.
     """
-    # each imports what it needs and no more: a dry run need not wait for all of the study
+    from spml_nb.replication import study
     from spml_nb.sweeps import presets, search
 
-    one_of(args.paper, [*presets.PAPERS, *_BOARDS], 'paper')
-    own_suite, of_paper = args.paper in _BOARDS[1:], args.table or args.figure or args.seeds
+    boards = ('methods', *study.EXPERIMENTS)
+    one_of(args.paper, [*presets.PAPERS, *boards], 'paper')
+    own_suite, of_paper = args.paper in study.EXPERIMENTS, args.table or args.figure or args.seeds
     for wrong, error in (
         (
             args.figure and (args.table or args.seeds),
@@ -594,9 +585,9 @@ def _sweep(args) -> bool | None:
             SpmlError('--loss goes with methods alone: `spml sweep methods --loss em hml`.'),
         ),
         (
-            (own_suite and args.suite) or (of_paper if args.paper in _BOARDS else args.dataset),
+            (own_suite and args.suite) or (of_paper if args.paper in boards else args.dataset),
             SpmlError(
-                f"--dataset goes with {', '.join(_BOARDS)}, --table, --figure and --seeds with a "
+                f"--dataset goes with {', '.join(boards)}, --table, --figure and --seeds with a "
                 "paper, "
                 '--suite with a paper or methods: `spml sweep methods --dataset voc12_animals`.'
             ),
@@ -606,8 +597,7 @@ def _sweep(args) -> bool | None:
             raise error
     options, suite = _launched(args) | {'tell': say}, args.suite or 'photos'
     if own_suite:
-        board = import_module(f'spml_nb.replication.{args.paper}')
-        done = board.sweep(args.dataset, **options)
+        done = study.EXPERIMENTS[args.paper].sweep(args.dataset, **options)
     elif args.paper == 'methods':
         done = search.sweep(suite, args.dataset, args.loss, **options)
     elif args.figure:
@@ -701,15 +691,9 @@ def _tables(args):
     """Rebuild outputs/ from runs.csv and the arrays of the figures, without training; open
     outputs/index.html then.
     """
-    from spml_nb.replication import biased, front, observed_choice, pages, tables, worth
-    from spml_nb.sweeps import search
+    from spml_nb.replication import study
 
-    known = tables.record()
-    search.boards(known)  # first, since the pages link what is there
-    pages.write(known, tell=say)
-    front.write()
-    for each in (biased.write, worth.write, observed_choice.write):
-        each(known)
+    study.write(tell=say)
 
 
 # ---- this machine
@@ -747,7 +731,7 @@ def completions() -> dict[str, str]:
     """
     from spml_nb import data, methods
     from spml_nb.data.official import registry
-    from spml_nb.replication import comparison
+    from spml_nb.replication import comparison, study
     from spml_nb.sweeps import presets, queue, search
     from spml_nb.tools import cleanup
 
@@ -755,7 +739,7 @@ def completions() -> dict[str, str]:
         'loss': methods.names(),
         'benchmark': registry.names(),
         'paper': presets.PAPERS,
-        'swept': [*_BOARDS, *presets.PAPERS],
+        'swept': ['methods', *study.EXPERIMENTS, *presets.PAPERS],
         'engine': queue.ENGINES,
         'state': cleanup.STATES,
         'suite': ('paper', *search.SUITES),

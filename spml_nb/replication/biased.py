@@ -9,8 +9,9 @@ __all__ = [
     'METHODS',
     'LABELS',
     'SEEDS',
-    'planned',
     'sweep',
+    'EXPERIMENT',
+    'planned',
     'outcome',
     'agreement',
     'markdown',
@@ -21,23 +22,19 @@ __all__ = [
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from ..base import files, settings
-from . import site
-from spml_nb.replication.statistics import (
-    Scores,
-    image_sd,
-    paired,
-    seed_draws,
-    seed_interval,
-    signed,
-)
+from . import gains, site
+from .experiment import Experiment, staged
+from .statistics import Scores, seed_draws, seed_interval, signed
+from ..runs.config import Config
 from ..sweeps import queue
-from ..sweeps.search import Row, candidates, finals, half_interval, scores
+from ..sweeps.search import Row, candidates, finals, scores
 
 # %% ../../nbs/replication/biased.ipynb #693c1f6e
 SUITE = 'photos'
@@ -66,39 +63,37 @@ def planned(known: pd.DataFrame, datasets: Iterable[str] = DATASETS) -> pd.DataF
             'dataset': dataset,
             'labels': labels,
             'loss': loss,
-            'seed': c.seed,
-            'config': replace(c, labels=labels),
+            'seed': config.seed,
+            'config': replace(config, labels=labels),
         }
         for dataset in datasets
         for labels in LABELS
         for loss in METHODS
-        for c in finals(Row(loss), SUITE, dataset, known, SEEDS)
+        for config in finals(Row(loss), SUITE, dataset, known, SEEDS)
     ]
     table = pd.DataFrame(rows, columns=['dataset', 'labels', 'loss', 'seed', 'config'])
     return table.assign(test_map=scores(table.config, known).test_map.to_numpy())
 
 
-def sweep(datasets: Iterable[str] = (), **launch) -> pd.DataFrame:
-    """Train what the comparison still needs; what is done is never run again.
-
-    Args:
-        datasets: some of `DATASETS`; none: all of them.
-        launch: dry_run, tell, engine, address and jobs, as in `sweeps.staged`.
-
-    Returns:
-        DataFrame as from `sweeps.staged`.
-
-    Raises:
-        SpmlError: as `planned` and `sweeps.run`.
-    """
-    datasets = list(datasets) or DATASETS
-    search = [
-        c for dataset in datasets for loss in METHODS for c in candidates(Row(loss), SUITE, dataset)
+def _tried(datasets: Iterable[str]) -> list[Config]:
+    return [
+        config
+        for dataset in datasets or DATASETS
+        for loss in METHODS
+        for config in candidates(Row(loss), SUITE, dataset)
     ]
-    return queue.staged(search, lambda known: planned(known, datasets).config, **launch)
+
+
+sweep = staged(_tried, lambda known, datasets: planned(known, datasets or DATASETS).config)
 
 
 # %% ../../nbs/replication/biased.ipynb #024af054
+class _Place(NamedTuple):
+    dataset: str
+    labels: str
+    loss: str
+
+
 def outcome(scored: pd.DataFrame) -> pd.DataFrame:
     """What each method reaches under each label setting.
 
@@ -107,36 +102,26 @@ def outcome(scored: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         DataFrame, one row per data set, label setting and method that has a run: dataset, labels,
-        loss, n seeds, test_map (mean, percent), half (half its 95 % interval over seeds), rank (1
-        is best, within data set and setting), over_an and over_half (gain over AN with the same
-        labels, and half its interval over seeds and test images, whose chance is measured for
-        labels drawn evenly and a usual one for the others).
+        loss, n seeds, test_map (mean, percent), half (half its 95 % interval over seeds), over_an
+        and over_half (gain over AN with the same labels, and half its interval over seeds and test
+        images, whose chance is measured for labels drawn evenly and a usual one for the others),
+        rank (1 is best, within data set and setting).
     """
     done = scored.dropna(subset='test_map')
-    each = {
-        place: Scores(part.set_index('seed').test_map, queue.key(part.config.iloc[0]))
-        for place, part in done.groupby(['dataset', 'labels', 'loss'], sort=False)
+    reached = {}
+    for names, runs in done.groupby([*_Place._fields], sort=False):
+        place = _Place(*names)
+        first = queue.key(runs.config.iloc[0])
+        reached[place] = Scores(runs.set_index('seed').test_map, first, dataset=place.dataset)
+    an = {
+        place: reached[base]
+        for place in reached
+        if (base := place._replace(loss='an')) in reached and base != place
     }
-    lines = []
-    nothing = Scores(pd.Series(dtype=float), '')
-    for (dataset, labels, loss), scored_here in each.items():
-        other = nothing if loss == 'an' else each.get((dataset, labels, 'an'), nothing)
-        gain, values = paired(scored_here, other, fallback=image_sd(dataset)), scored_here.by_seed
-        lines.append(
-            {
-                'dataset': dataset,
-                'labels': labels,
-                'loss': loss,
-                'n': len(values),
-                'test_map': values.mean(),
-                'half': half_interval(values),
-                'over_an': gain.mean,
-                'over_half': gain.half_width,
-            }
-        )
-    table = pd.DataFrame(
-        lines,
-        columns=['dataset', 'labels', 'loss', 'n', 'test_map', 'half', 'over_an', 'over_half'],
+    measured = gains.over_baselines(reached, {'AN with the same labels': an})
+    names = {'level': 'test_map', 'level_half': 'half', 'gain': 'over_an', 'gain_half': 'over_half'}
+    table = measured.rename(columns=names).reindex(
+        columns=['dataset', 'labels', 'loss', 'n', 'test_map', 'half', 'over_an', 'over_half']
     )
     return table.assign(rank=table.groupby(['dataset', 'labels']).test_map.rank(ascending=False))
 
@@ -157,51 +142,39 @@ def agreement(scored: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
     Source:
         Spearman's rank correlation (SciPy); the interval: `statistics.seed_interval`.
     """
-    wide, lines = scored.set_index(['dataset', 'labels', 'loss', 'seed']).test_map.unstack(), []
+    wide = scored.set_index(['dataset', 'labels', 'loss', 'seed']).test_map.unstack()
+    rows = []
     for dataset in scored.dataset.unique():
+        of_set = wide.loc[dataset]
         for labels in LABELS[1:]:
-            pair = wide.loc[dataset].reindex(
-                [(setting, loss) for setting in (LABELS[0], labels) for loss in METHODS]
-            )
-            pair = (
-                pair.dropna(axis=1).to_numpy().reshape(2, len(METHODS), -1)
-            )  # seeds that have every run
-            if not pair.shape[2]:
-                continue
-            draws, weights = seed_draws(pair.shape[2], repeats)
-            rho, *drawn = (
-                float(stats.spearmanr(*pair[:, :, draw].mean(2)).statistic)
-                for draw in (np.arange(pair.shape[2]), *draws)
-            )
-            low, high = seed_interval(np.array(drawn), weights, pair.shape[2])
-            before, best = (METHODS[k] for k in pair.mean(2).argmax(1))
-            lines.append(
-                (
-                    dataset,
-                    labels,
-                    pair.shape[2],
-                    rho,
-                    low,
-                    high,
-                    (pair[1] - pair[0]).mean(),
-                    best,
-                    before,
-                )
-            )
-    return pd.DataFrame(
-        lines,
-        columns=[
-            'dataset',
-            'labels',
-            'seeds',
-            'spearman',
-            'low',
-            'high',
-            'change',
-            'best',
-            'before',
-        ],
-    )
+            both = [(setting, loss) for setting in (LABELS[0], labels) for loss in METHODS]
+            complete = of_set.reindex(both).dropna(axis=1)  # seeds that have every run
+            if complete.shape[1]:
+                pair = complete.to_numpy().reshape(2, len(METHODS), -1)
+                rows.append({'dataset': dataset, 'labels': labels, **_agree(pair, repeats)})
+    columns = 'dataset labels seeds spearman low high change best before'.split()
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _agree(pair: np.ndarray, repeats: int) -> dict:
+    "pair: (2, methods, seeds) test mAP with labels drawn evenly, and otherwise."
+    seeds = pair.shape[2]
+
+    def spearman(draw):
+        return float(stats.spearmanr(*pair[:, :, draw].mean(2)).statistic)
+
+    draws, weights = seed_draws(seeds, repeats)
+    low, high = seed_interval(np.array([spearman(draw) for draw in draws]), weights, seeds)
+    before, best = (METHODS[k] for k in pair.mean(2).argmax(1))
+    return {
+        'seeds': seeds,
+        'spearman': spearman(np.arange(seeds)),
+        'low': low,
+        'high': high,
+        'change': (pair[1] - pair[0]).mean(),
+        'best': best,
+        'before': before,
+    }
 
 
 # %% ../../nbs/replication/biased.ipynb #f92883ef
@@ -221,7 +194,7 @@ def markdown(scored: pd.DataFrame) -> str:
         'in percent ± half the 95 % interval over seeds, rank in brackets; one label of each '
         'photo is known.\n'
     ]
-    parts += [_said(labels, part) for labels, part in orders.groupby('labels', sort=False)]
+    parts += [_summary(labels, part) for labels, part in orders.groupby('labels', sort=False)]
     for dataset, part in table.groupby('dataset', sort=False):
         cells = {
             (line.loss, line.labels): f'{line.test_map:.1f} ± {line.half:.1f} ({line.rank:g})'
@@ -231,18 +204,19 @@ def markdown(scored: pd.DataFrame) -> str:
             [loss, *(cells.get((loss, labels), 'missing') for labels in LABELS)] for loss in METHODS
         ]
         parts.append(f"## {dataset}\n\n{files.grid([['method', *LABELS], *rows])}")
-        for line in orders[orders.dataset == dataset].itertuples():
-            rho, low, high = (
-                signed(value, '+.2f') for value in (line.spearman, line.low, line.high)
-            )
-            parts.append(
-                f'Rank correlation with `{LABELS[0]}`: `{line.labels}` {rho}, 95 % interval over '
-                f'seeds {low} to {high}.\n'
-            )
+        parts += [_correlation(line) for line in orders[orders.dataset == dataset].itertuples()]
     return '\n'.join(parts)
 
 
-def _said(labels: str, part: pd.DataFrame) -> str:
+def _correlation(line) -> str:
+    rho, low, high = (signed(value, '+.2f') for value in (line.spearman, line.low, line.high))
+    return (
+        f'Rank correlation with `{LABELS[0]}`: `{line.labels}` {rho}, 95 % interval over '
+        f'seeds {low} to {high}.\n'
+    )
+
+
+def _summary(labels: str, part: pd.DataFrame) -> str:
     "Two sentences about a setting."
     kept = part[part.best == part.before].dataset
     return (
@@ -267,8 +241,12 @@ def write(known: pd.DataFrame) -> list[Path]:
     Raises:
         SpmlError: if a file cannot be written.
     """
-    scored, folder = planned(known), settings.path('outputs')
+    scored = planned(known)
     if scored.test_map[scored.labels != LABELS[0]].isna().all():
         return []
+    folder = settings.path('outputs')
     table = outcome(scored).round(4).to_csv(index=False, lineterminator='\n')
     return site.put({folder / 'biased.md': markdown(scored), folder / 'biased.csv': table})
+
+
+EXPERIMENT = Experiment(sweep, lambda known, measured: write(known))

@@ -1,9 +1,9 @@
-"""The board: what each method gains, computed once from the table of record, for the page to show."""
+"""The board: what each method gains over AN, as the page shows it."""
 
 import dataclasses
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
 
@@ -14,10 +14,9 @@ import yaml
 from ..methods.core import find
 from ..runs.config import Config
 from ..sweeps import search
-from ..sweeps.queue import key
-from . import claims, published
-from .statistics import Scores, image_sd, paired
-from .tables import Table, acted
+from . import claims, gains, published
+from .gains import MEASURES, SUITES, head_of
+from .tables import Table
 
 
 @lru_cache
@@ -51,133 +50,11 @@ def about(loss: str) -> dict:
     )
 
 
-MEASURES = {'clean': 'test_map', 'observed': 'observed_test_map'}  # by what the epoch was chosen
-
-
-def runs(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> pd.DataFrame:
-    """The final runs of a cell.
-
-    Args:
-        row: of `search.rows_of(suite)`.
-        suite, dataset: as in `search.candidates`.
-        known: as from `tables.record`.
-
-    Returns: DataFrame by seed: run (its name), test_map and observed_test_map in percent, seconds,
-        exercised, late, first (the key of the first run). Empty while the search is not through.
-    """
-    configs = search.finals(row, suite, dataset, known)
-    found = known.reindex(
-        index=map(key, configs), columns=['run', *MEASURES.values(), 'seconds', 'exercised', 'late']
-    )
-    found = found.set_axis(pd.Index([c.seed for c in configs], dtype=int)).dropna(subset='test_map')
-    return found.assign(first=key(configs[0]) if configs else '')
-
-
-def _numbers(
-    own: pd.DataFrame, same: pd.DataFrame, plain: pd.DataFrame, measure: str, dataset: str
-) -> dict:
-    def scores(runs):
-        # test images were resampled for the epoch of the clean choice alone
-        resampled = len(runs) and measure == MEASURES['clean']
-        return Scores(runs[measure].dropna(), runs['first'].iloc[0] if resampled else '')
-
-    each, *others = map(scores, (own, same, plain))
-    level = each.by_seed
-    gain, beside = (paired(each, other, fallback=image_sd(dataset)) for other in others)
-    return {
-        'level': level.mean(),
-        'level_half': search.half_interval(level),
-        'n': len(level),
-        'paired': gain,
-        'gain': gain.mean,
-        'gain_half': gain.half_width,
-        'plain': beside.mean,
-        'plain_half': beside.half_width,
-    }
-
-
-def cells(suite: str, known: pd.DataFrame) -> pd.DataFrame:
-    """The board of a suite.
-
-    Args:
-        suite: a key of `search.SUITES`.
-        known: as from `tables.record`.
-
-    Returns: DataFrame, one row per method, head, data set and choice of the epoch, for cells that
-        have runs: suite, loss, head, labels, dataset, choice (of `MEASURES`), level and level_half
-        (test mAP and half its interval over seeds), n (seeds), gain and gain_half (over AN on the
-        same head, with the interval over seeds and test images), paired (the same as a
-        `statistics.Effect`), plain and plain_half (over AN on the linear head), seconds (of a run),
-        late (share of runs whose best epoch is one of the last two), acted (whether the method's
-        own mechanism began in more than half of the runs), run, same and bare (the first run, of
-        the method, of AN on the same head and of plain AN, '' if there is none).
-    """
-    lines, rows = [], search.rows_of(suite)
-    for dataset in [
-        name
-        for name in search.SUITES[suite]['datasets']
-        if len(known) and (known.dataset == name).any()
-    ]:
-        every = {
-            (r.loss, r.head or find(r.loss).head, r.labels): runs(r, suite, dataset, known)
-            for r in rows
-        }
-        for (loss, head, labels), own in every.items():
-            others = [
-                every.get(('an', h, labels), every.get(('an', h, 'single'), own[:0]))
-                for h in (search.head_of_an(head), 'linear')
-            ]
-            cell = {
-                'suite': suite,
-                'loss': loss,
-                'head': head,
-                'labels': labels,
-                'dataset': dataset,
-                'seconds': own.seconds.mean(),
-                'late': own.late.mean(),
-                'acted': acted(own),
-            }
-            cell |= {
-                name: each.run.iloc[0] if len(each) else ''
-                for name, each in zip(('run', 'same', 'bare'), (own, *others), strict=True)
-            }
-            lines += [
-                cell | {'choice': choice, **_numbers(own, *others, measure, dataset)}
-                for choice, measure in MEASURES.items()
-                if own[measure].notna().any()
-            ]
-    return pd.DataFrame(lines, columns=COLUMNS)
-
-
-COLUMNS = [
-    'suite',
-    'loss',
-    'head',
-    'labels',
-    'dataset',
-    'choice',
-    'level',
-    'level_half',
-    'n',
-    'gain',
-    'gain_half',
-    'paired',
-    'plain',
-    'plain_half',
-    'seconds',
-    'late',
-    'acted',
-    'run',
-    'same',
-    'bare',
-]
-
-
 def ranks(board: pd.DataFrame) -> pd.Series:
     """The mean rank of each row over the sets of photos, 1 being the highest level.
 
     Args:
-        board: of one suite and one choice, as from `cells`.
+        board: of one suite and one choice, as from `gains.beside`.
 
     Returns: Series by (loss, head, labels), of the rows that have a level on every set that has two
         or more and whose own mechanism acted everywhere. Empty while no set has two.
@@ -188,6 +65,7 @@ def ranks(board: pd.DataFrame) -> pd.Series:
 
 
 PLACES = ('voc12', 'coco14', 'nus', 'cub')  # the papers' data sets that photos stand for
+_NO_GAIN = {'theirs': math.nan, 'ours': math.nan, 'half': math.nan, 'state': '', 'uncounted': ''}
 
 
 def printed(tables: Iterable[Table]) -> list[dict]:
@@ -205,21 +83,10 @@ def printed(tables: Iterable[Table]) -> list[dict]:
 
     Source: the papers' tables.
     """
-    every, told = [], {}
-    for whole in tables:
-        cells = published.cells(whole.paper, whole.number).to_dict('records')
-        lines = {
-            (line['row'], line['column']): line for line in whole.of('photos').to_dict('records')
-        }
-        every += [
-            (cell, lines[cell['row'], cell['column']])
-            for cell in cells
-            if (cell['row'], cell['column']) in lines
-            and _whole(cell)
-            and published.baseline(cell, cells) not in (None, cell)
-        ]
-    firsts = {_copied(cell) for cell, _ in every if cell['source'] == _short(cell)}
-    for cell, line in every:
+    pairs = [pair for table in tables for pair in _whole_methods(table)]
+    firsts = {_copied(cell) for cell, _ in pairs if cell['source'] == _short(cell)}
+    rows = {}
+    for cell, ours in pairs:
         if cell['source'] != _short(cell) and _copied(cell) in firsts:
             continue
         names = {
@@ -231,25 +98,38 @@ def printed(tables: Iterable[Table]) -> list[dict]:
             'labels': cell['config']['labels'],
             'head': cell['config'].get('head') or find(cell['config']['loss']).head,
         }
-        told.setdefault(tuple(names.values()), names | {'cells': {}})['cells'].setdefault(
+        row = rows.setdefault(tuple(names.values()), names | {'cells': {}})
+        row['cells'].setdefault(
             cell['dataset'],
             {
-                'level': line['published'],
-                'theirs': line['gain_published'],
-                'ours': line['gain'],
-                'half': line['gain_half'],
-                'state': line['state'],
-                'uncounted': line['uncounted'],
+                'level': ours['published'],
+                'theirs': ours['gain_published'],
+                'ours': ours['gain'],
+                'half': ours['gain_half'],
+                'state': ours['state'],
+                'uncounted': ours['uncounted'],
             },
         )
-    return [*told.values(), *map(_later, _words()['later'])]
+    return [*rows.values(), *map(_later, _words()['later'])]
+
+
+def _whole_methods(table: Table) -> Iterator[tuple[dict, dict]]:
+    "The published cells of whole methods that have a baseline, each with ours."
+    cells = published.cells(table.paper, table.number).to_dict('records')
+    ours = {(each['row'], each['column']): each for each in table.of('photos').to_dict('records')}
+    for cell in cells:
+        place = cell['row'], cell['column']
+        if place not in ours or not _is_whole_method(cell):
+            continue
+        if published.baseline(cell, cells) not in (None, cell):
+            yield cell, ours[place]
 
 
 def _short(cell: dict) -> str:
     return published.read(cell['paper'])['short']
 
 
-def _whole(cell: dict) -> bool:
+def _is_whole_method(cell: dict) -> bool:
     "Whether a cell is a whole method on one of the four data sets, trained end to end."
     config = cell['config'] or {}
     return (
@@ -265,45 +145,38 @@ def _whole(cell: dict) -> bool:
 
 def _copied(cell: dict) -> tuple:
     "Equal for a number and its copy, which may have fewer digits."
-    return (
-        cell['config']['loss'],
-        cell['config']['labels'],
-        cell['dataset'],
-        math.floor(10 * cell['mean'] + 0.5 + 1e-6),
-    )
+    tenths = math.floor(10 * cell['mean'] + 0.5 + 1e-6)
+    return cell['config']['loss'], cell['config']['labels'], cell['dataset'], tenths
 
 
 def _later(entry: dict) -> dict:
-    none = dict.fromkeys(('theirs', 'ours', 'half'), math.nan) | {'state': '', 'uncounted': ''}
-    cells = {dataset: {'level': level, **none} for dataset, level in entry['levels'].items()}
-    head = entry['loss'] and find(entry['loss']).head
+    "A method of a later paper, as a row of `printed`."
+    levels = entry['levels'].items()
     return {
         'table': '',
         'labels': 'single',
-        'head': head,
+        'head': entry['loss'] and find(entry['loss']).head,
         'note': '',
         **entry,
         'paper': entry['by'],
-        'cells': cells,
+        'cells': {dataset: {'level': level, **_NO_GAIN} for dataset, level in levels},
     }
 
 
 @lru_cache
 def compared() -> dict[str, set[str]]:
-    """The methods in each paper's tables. Returns: {paper: losses}."""
-    return {
-        paper: {
-            cell['loss']
-            for number in published.tables(paper)
-            for cell in published.cells(paper, number).config
-            if cell and cell['loss']
-        }
+    """The methods in each paper's tables: {paper: losses}."""
+    configs = {
+        paper: pd.concat([published.cells(paper, n).config for n in published.tables(paper)])
         for paper in published.papers()
+    }
+    return {
+        paper: {c['loss'] for c in each.dropna() if c['loss']} for paper, each in configs.items()
     }
 
 
 @lru_cache
-def asked(paper: str) -> dict[str, set[str]]:
+def compared_in_claims(paper: str) -> dict[str, set[str]]:
     """The methods that a paper's claims compare.
 
     Args:
@@ -314,23 +187,19 @@ def asked(paper: str) -> dict[str, set[str]]:
     Raises:
         SpmlError: for another paper.
     """
-    return {claim.id: _operands(claim) for claim in claims.claims(paper) if not claim.figure}
+    return {
+        claim.id: {_loss(operand) for operand in claims.operands(claim)}
+        for claim in claims.claims(paper)
+        if not claim.figure
+    }
 
 
-def _operands(claim: claims.Claim) -> set[str]:
-    found = set()
-
-    def value(operand):
-        config = (
-            operand.config
-            or published.by_place(operand.paper, operand.cell[0])[operand.cell[1:]]['config']
-            or {}
-        )
-        found.add(config.get('loss'))
-        return claims.Number({})
-
-    claim.places(value)
-    return found
+def _loss(operand: claims.Operand) -> str | None:
+    config = operand.config
+    if not config:
+        table, *place = operand.cell
+        config = published.by_place(operand.paper, table)[tuple(place)]['config'] or {}
+    return config.get('loss')
 
 
 def chosen(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> dict:
@@ -394,46 +263,38 @@ def groups(known: pd.DataFrame) -> tuple[dict, dict[str, int]]:
     """
     if not len(known):
         return {'usual': {}, 'each': []}, {}
-    fields = [
-        f.name for f in dataclasses.fields(Config) if f.name not in _APART and f.name in known
-    ]
+    fields = [f.name for f in dataclasses.fields(Config) if f.name not in _APART]
     final = known[(known.seed != search.SEARCH_SEED) & known.test_map.notna()]
+    fields = [name for name in fields if name in final]
     usual = {
         name: final[name].mode().iloc[0]
         for name in fields
         if name not in ('loss', 'dataset', 'hparams') and final[name].notna().all()
     }  # else it is not everybody's
+    varying = [name for name in fields if name not in usual or final[name].nunique() > 1]
     each, where = [], {}
-    for values, part in final.groupby(fields, sort=False, dropna=False):
-        part, own = part.sort_values('seed'), dict(zip(fields, values, strict=True))
-        start = part.run.iloc[0].rpartition('-')[0] + '-'
-        where |= dict.fromkeys(part.run, len(each))
+    for values, runs in final.groupby(varying, sort=False, dropna=False):
+        runs = runs.sort_values('seed')
+        begins = runs.run.iloc[0].rpartition('-')[0] + '-'
+        where |= dict.fromkeys(runs.run, len(each))
         others = {
             name: value
-            for name, value in own.items()
+            for name, value in zip(varying, values, strict=True)
             if not pd.isna(value) and value != usual.get(name)
         }
-        each.append(
-            {
-                's': others,
-                'p': start,
-                'r': [
-                    [int(seed), run.removeprefix(start), round(float(score), 2)]
-                    for seed, run, score in zip(part.seed, part.run, part.test_map, strict=True)
-                ],
-            }
-        )
+        scored = [
+            [int(seed), run.removeprefix(begins), round(float(score), 2)]
+            for seed, run, score in zip(runs.seed, runs.run, runs.test_map, strict=True)
+        ]
+        each.append({'s': others, 'p': begins, 'r': scored})
     return {'usual': usual, 'each': each}, where
 
 
-SUITES = ('photos', 'photos_finetune')
-
-
-def lines(known: pd.DataFrame, where: dict[str, int]) -> list[dict]:
+def lines(measured: pd.DataFrame, where: dict[str, int]) -> list[dict]:
     """The rows of the board.
 
     Args:
-        known: as from `tables.record`.
+        measured: as from `gains.of_suites`.
         where: {name of a run: its group}, as from `groups`.
 
     Returns: list of dicts, the best mean rank first, what has no run last: id, loss, head, labels,
@@ -442,89 +303,93 @@ def lines(known: pd.DataFrame, where: dict[str, int]) -> list[dict]:
         (seconds), 'x' (whether its mechanism acted), and by choice [level, half, seeds, gain, half,
         plain gain, half]}}}.
     """
-    every = {
-        (r.loss, r.head or find(r.loss).head, r.labels): {}
+    cells = {
+        (row.loss, head_of(row), row.labels): {}
         for suite in SUITES
-        for r in search.rows_of(suite)
+        for row in search.rows_of(suite)
     }
-    found = pd.concat([cells(suite, known) for suite in SUITES])
-    placed = {of: ranks(part).round(2).to_dict() for of, part in found.groupby(['suite', 'choice'])}
-    for line in found.to_dict('records'):
-        here = every[line['loss'], line['head'], line['labels']].setdefault(line['suite'], {})
-        here.setdefault(line['dataset'], {}).update(
-            {
-                short: where.get(line[name])
-                for short, name in (('g', 'run'), ('a', 'same'), ('b', 'bare'))
-            },
-            s=round(line['seconds'], 2),
-            x=line['acted'],
-            **{
-                line['choice']: [
-                    None if pd.isna(line[name]) else round(float(line[name]), 4) for name in _SHOWN
-                ]
-            },
-        )
+    both = gains.beside(measured)
+    placed = {of: ranks(part).round(2).to_dict() for of, part in both.groupby(['suite', 'choice'])}
+    for line in both.itertuples():
+        of_suite = cells[line.loss, line.head, line.labels].setdefault(line.suite, {})
+        cell = of_suite.setdefault(line.dataset, {})
+        cell |= {
+            'g': where.get(line.run),
+            'a': where.get(line.base_run),
+            'b': where.get(line.plain_run),
+            's': round(line.seconds, 2),
+            'x': line.acted,
+            line.choice: [_rounded(getattr(line, name)) for name in _SHOWN],
+        }
     rows = [
         {
             'id': '-'.join(row),
-            **dict(zip(('loss', 'head', 'labels'), row, strict=True)),
+            'loss': row[0],
+            'head': row[1],
+            'labels': row[2],
             'papers': [paper for paper, losses in compared().items() if row[0] in losses],
-            'cells': each,
+            'cells': of_suites,
             'ranks': {
                 suite: {choice: placed.get((suite, choice), {}).get(row) for choice in MEASURES}
                 for suite in SUITES
             },
         }
-        for row, each in every.items()
+        for row, of_suites in cells.items()
     ]
-    return sorted(rows, key=_place)
+    return sorted(rows, key=_order)
 
 
 _SHOWN = ('level', 'level_half', 'n', 'gain', 'gain_half', 'plain', 'plain_half')
 
 
-def _place(row: dict) -> tuple:
-    here = row['cells'].get('photos', {})
-    gains = [cell['clean'][5] for cell in here.values() if cell['clean'][5] is not None]
-    return row['ranks']['photos']['clean'] or math.inf, not here, -np.mean(gains or [-math.inf])
+def _rounded(value: float) -> float | None:
+    return None if pd.isna(value) else round(float(value), 4)
+
+
+def _order(row: dict) -> tuple:
+    cells = row['cells'].get('photos', {})
+    plain = [cell['clean'][_SHOWN.index('plain')] for cell in cells.values()]
+    mean = np.mean([gain for gain in plain if gain is not None] or [-math.inf])
+    return row['ranks']['photos']['clean'] or math.inf, not cells, -mean
 
 
 def cards(
-    rows: list[dict], known: pd.DataFrame, asked_of_us: pd.DataFrame, papers: list[dict]
+    rows: list[dict], known: pd.DataFrame, checked: pd.DataFrame, papers: list[dict]
 ) -> dict[str, dict]:
-    """What is told of each method.
+    """What the page shows of each method.
 
     Args:
         rows: as from `lines`.
         known: as from `tables.record`.
-        asked_of_us: the claims, as in `pages.Results`.
+        checked: the claims, as in `pages.Results`.
         papers: as from `printed`.
 
     Returns: {loss: `about`, and runs (list of dicts: suite, head, labels, dataset, cell, lr,
-        hparams, best, curve), printed (its part of `papers`), claims (list of dicts: those of its
+        hparams, best, curve), printed (its rows of `papers`), claims (list of dicts: those of its
         paper that compare it)}.
     """
-    told, by_id = {}, {line['id']: line for line in asked_of_us.to_dict('records')}
+    by_id = {line['id']: line for line in checked.to_dict('records')}
+    cards = {}
     for row in rows:
-        card = told.setdefault(row['loss'], about(row['loss']) | {'runs': []})
-        line = search.Row(row['loss'], row['head'], row['labels'])
-        for suite, here in row['cells'].items():
-            for dataset, cell in here.items():
-                tried = chosen(line, suite, dataset, known)
-                card['runs'].append(
-                    {
-                        **{name: row[name] for name in ('head', 'labels')},
-                        'suite': suite,
-                        'cell': cell,
-                        'dataset': dataset,
-                        **tried,
-                        'curve': curve(tried['best']),
-                    }
-                )
-    for loss, card in told.items():
-        part = asked(card['paper']) if card['paper'] in published.papers() else {}
+        card = cards.setdefault(row['loss'], about(row['loss']) | {'runs': []})
+        card['runs'] += _runs(row, known)
+    for loss, card in cards.items():
+        in_claims = compared_in_claims(card['paper']) if card['paper'] in published.papers() else {}
         card['claims'] = [
-            by_id[name] for name, losses in part.items() if loss in losses and name in by_id
+            by_id[name] for name, losses in in_claims.items() if loss in losses and name in by_id
         ]
         card['printed'] = [line for line in papers if line['loss'] == loss]
-    return told
+    return cards
+
+
+def _runs(row: dict, known: pd.DataFrame) -> list[dict]:
+    "What the search found on each set of photos."
+    searched = search.Row(row['loss'], row['head'], row['labels'])
+    runs = []
+    for suite, of_suite in row['cells'].items():
+        for dataset, cell in of_suite.items():
+            found = chosen(searched, suite, dataset, known)
+            place = {'head': row['head'], 'labels': row['labels'], 'suite': suite}
+            place |= {'cell': cell, 'dataset': dataset}
+            runs.append(place | found | {'curve': curve(found['best'])})
+    return runs

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 import pandas as pd
 
 from ..base.errors import one_of
 from ..base.files import grid
-from ..sweeps import queue
+from ..runs.config import Config
 from ..sweeps.search import Row, candidates, ranked, scores, seeds_of
-from .statistics import Scores, paired, pooled, signed
+from . import gains
+from .experiment import Experiment, staged
+from .statistics import Scores, pooled, signed
 
 BEST = 3
 SEARCHES = [  # suite, row, sets of photos
@@ -55,38 +58,38 @@ def planned(known: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.DataFrame:
 
 
 def _searches(datasets: Iterable[str]) -> list[tuple[str, Row, str]]:
-    asked = {one_of(name, SEARCHES[0][2], 'set of photos') for name in datasets}
+    chosen = {one_of(name, SEARCHES[0][2], 'set of photos') for name in datasets}
     return [
         (suite, row, name)
         for suite, row, names in SEARCHES
         for name in names
-        if name in asked or not asked
+        if name in chosen or not chosen
     ]
 
 
 def _words(suite: str, row: Row) -> str:
-    return f"{row.loss.upper()}, {'whole network' if suite == 'photos_finetune' else f'{row.head} head'}"
+    trained = 'whole network' if suite == 'photos_finetune' else f'{row.head} head'
+    return f'{row.loss.upper()}, {trained}'
 
 
-def sweep(datasets: Iterable[str] = (), **launch) -> pd.DataFrame:
-    """Train what is still needed; what is done is never run again.
-
-    Args:
-        datasets: as in `planned`.
-        launch: dry_run, tell, engine, address and jobs, as in `sweeps.staged`.
-
-    Returns:
-        DataFrame as from `sweeps.staged`.
-
-    Raises:
-        SpmlError: as `planned` and `sweeps.run`.
-    """
-    search = [
+def _tried(datasets: Iterable[str]) -> list[Config]:
+    return [
         config
         for suite, row, dataset in _searches(datasets)
         for config in candidates(row, suite, dataset)
     ]
-    return queue.staged(search, lambda known: planned(known, datasets).config, **launch)
+
+
+sweep = staged(_tried, lambda known, datasets: planned(known, datasets).config)
+# README.md of the setting `outputs` has its page
+EXPERIMENT = Experiment(sweep, write=lambda known, measured: [])
+
+
+class _Rate(NamedTuple):
+    what: str
+    dataset: str
+    place: int
+    lr: float
 
 
 def outcome(scored: pd.DataFrame) -> pd.DataFrame:
@@ -99,82 +102,64 @@ def outcome(scored: pd.DataFrame) -> pd.DataFrame:
         DataFrame, one row per search and rate that has runs: what, dataset, place, lr, level (mean
         test mAP in percent), change (over the chosen rate, a `statistics.Effect` over seeds).
     """
-    lines = []
-    for (what, dataset), part in scored.dropna(subset='test_map').groupby(
-        ['what', 'dataset'], sort=False
-    ):
-        by_place = {
-            place: Scores(runs.set_index('seed').test_map, '')
-            for place, runs in part.groupby('place')
-        }
-        lines += [
-            {
-                'what': what,
-                'dataset': dataset,
-                'place': place,
-                'lr': part.config[part.place == place].iloc[0].lr,
-                'level': own.by_seed.mean(),
-                'change': paired(own, by_place[1], fallback=0.0),
-            }
-            for place, own in by_place.items()
-            if 1 in by_place
-        ]
-    return pd.DataFrame(lines, columns=['what', 'dataset', 'place', 'lr', 'level', 'change'])
+    done = scored.dropna(subset='test_map')
+    done = done.assign(lr=[config.lr for config in done.config])
+    levels = {
+        _Rate(*rate): Scores(runs.set_index('seed').test_map)
+        for rate, runs in done.groupby([*_Rate._fields], sort=False)
+    }
+    chosen = {(rate.what, rate.dataset): runs for rate, runs in levels.items() if rate.place == 1}
+    bases = {
+        rate: chosen[rate.what, rate.dataset]
+        for rate in levels
+        if (rate.what, rate.dataset) in chosen
+    }
+    levels = {rate: levels[rate] for rate in bases}
+    changes = gains.over_baselines(levels, {'chosen rate': bases})
+    return changes.rename(columns={'effect': 'change'}).reindex(
+        columns=['what', 'dataset', 'place', 'lr', 'level', 'change']
+    )
 
 
 def markdown(found: pd.DataFrame) -> str:
-    """The changes as a table, with what they mean for the gains.
+    """The changes as a table, with what they mean for the gains, in Markdown.
 
     Args:
         found: as from `outcome`.
-
-    Returns:
-        Markdown.
     """
     others = found[found.place > 1]
     if not len(others):
         return 'No runs yet: `spml sweep choice` trains them.\n'
-    lines = [
-        [
-            'photos',
-            'method',
-            'chosen rate',
-            'test mAP',
-            *(f'number {k}' for k in range(2, BEST + 1)),
-        ]
-    ]
-    lines += [
-        [
-            dataset,
-            what,
-            f'{part.lr.iloc[0]:g}',
-            f'{part.level.iloc[0]:.1f}',
-            *(
-                ''.join(
-                    f'{signed(each.change.mean)} ± {each.change.half_width:.1f} ({each.lr:g})'
-                    for each in part[part.place == place].itertuples()
-                )
-                or '–'
-                for place in range(2, BEST + 1)
-            ),
-        ]
-        for (what, dataset), part in found.groupby(['what', 'dataset'], sort=False)
-    ]
-    largest = (
+    columns = [f'number {place}' for place in range(2, BEST + 1)]
+    rows = [['photos', 'method', 'chosen rate', 'test mAP', *columns]]
+    for (what, dataset), part in found.groupby(['what', 'dataset'], sort=False):
+        best = part.iloc[0]
+        texts = {each.place: _change(each) for each in part.itertuples()}
+        changes = [texts.get(place, '–') for place in range(2, BEST + 1)]
+        rows.append([dataset, what, f'{best.lr:g}', f'{best.level:.1f}', *changes])
+    rises = [
         max(part.itertuples(), key=lambda each: each.change.mean)
         for what, part in others.groupby('what', sort=False)
         if what.startswith('AN')
+    ]
+    largest = '; '.join(f'{each.what}, {each.change} on {each.dataset}' for each in rises)
+    return (
+        f'{_ABOUT}\n\n{grid(rows)}\nThe largest rises: {largest}. Gains over that AN would be so '
+        f'much smaller there.{_means(others)}\n'
     )
-    rises = '; '.join(f'{each.what}, {each.change} on {each.dataset}' for each in largest)
-    means = '; '.join(
+
+
+def _change(each) -> str:
+    return f'{signed(each.change.mean)} ± {each.change.half_width:.1f} ({each.lr:g})'
+
+
+def _means(others: pd.DataFrame) -> str:
+    means = [
         f'{what}, number {place}: {pooled(list(part.change))}'
         for (what, place), part in others.groupby(['what', 'place'], sort=False)
         if len(part) > 1
-    )
-    return (
-        f'{_ABOUT}\n\n{grid(lines)}\nThe largest rises: {rises}. Gains over that AN would be so '
-        f'much smaller there.{f" Mean change over the sets: {means}." * bool(means)}\n'
-    )
+    ]
+    return f' Mean change over the sets: {"; ".join(means)}.' if means else ''
 
 
 _ABOUT = (

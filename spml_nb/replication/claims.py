@@ -1,46 +1,68 @@
-"""Decides the claims of the papers' texts by numbers: from scores to effects, from effects to words."""
+"""Decides the claims of the papers' texts: from scores to effects, from effects to verdicts."""
 
 import json
 import math
 import re
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib import import_module
+from importlib.resources import files as packaged
 from itertools import pairwise, permutations, zip_longest
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import yaml
 from scipy import stats
 
 from ..base.errors import one_of
 from ..sweeps.queue import key
 from . import drawing, figures, statistics
 from . import tables as papers
+from .gains import any_acted
 from .published import ORDER, UNCOUNTED, by_place, merge, read, stand_in
-from .statistics import LEVEL, WORDS, Effect, image_sd
+from .statistics import LEVEL, Effect, Verdict, image_sd
 
 
-class Operand(NamedTuple):
-    """Something that has a number: a cell of a table, the runs of a configuration, or a curve of a
-    figure.
+@dataclass(frozen=True)
+class CurvePart:
+    """A number that is read from a curve of a figure.
+
+    Attributes:
+        figure: One of the paper's figures.
+        dataset: The paper's name of it.
+        series: A series of the figure; with several points, (series, *values of a point).
+        quantity: Turns the arrays of the curve into a number.
+        tested: The data set whose test images it was measured on, or ''.
+    """
+
+    figure: str
+    dataset: str
+    series: str | tuple
+    quantity: Callable[[dict], float]
+    tested: str = ''
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Something that has a number: one of a cell of a table, the runs of a configuration, or a
+    curve of a figure.
 
     Attributes:
         paper: One of `published.papers()`.
         cell: (table, row, column).
         config: Fields of `runs.Config`, as for a published cell. The runs are scored by mAP.
-        part: (figure, dataset, series, quantity, tested). The quantity turns the arrays of the
-            curve into a number, and `tested` is the data set whose test images it was measured on,
-            or ''.
+        curve: Of a figure.
     """
 
     paper: str
     cell: tuple[str, str, str] | None = None
     config: dict | None = None
-    part: tuple[str, str, str, Callable[[dict], float], str] | None = None
+    curve: CurvePart | None = None
 
 
-class Number(NamedTuple):
+@dataclass(frozen=True)
+class Number:
     """What an operand is worth.
 
     Attributes:
@@ -59,7 +81,7 @@ class Number(NamedTuple):
         source: Who trained what the paper prints, as in `published.cells`; '' for no such number.
     """
 
-    seeds: dict
+    seeds: dict[int, float]
     prefix: str = ''
     runs: Hashable = None
     dataset: str = ''
@@ -75,9 +97,7 @@ Value = Callable[[Operand], Number]
 
 class TableScores:
     """The numbers of one table. `scores[row, column]` is {name: Number}; a row or a column may be a
-    list of them.
-
-    The names are those of the columns if there are several, else those of the rows.
+    list of them. The names are those of the columns if there are several, else those of the rows.
 
     Args:
         paper: One of `published.papers()`.
@@ -90,15 +110,16 @@ class TableScores:
 
     def __init__(self, paper: str, table: str, value: Value):
         self.paper, self.table, self.value = paper, table, value
-        self.rows, self.columns = (
-            list(read(paper)['tables'][table][axis]) for axis in ('rows', 'columns')
-        )
+        description = read(paper)['tables'][table]
+        self.rows = list(description['rows'])
+        self.columns = list(description['columns'])
 
-    def __getitem__(self, where: tuple) -> dict[str, Number]:
-        rows, columns = (names if isinstance(names, list) else [names] for names in where)
-        for names, axis, kind in ((rows, self.rows, 'row'), (columns, self.columns, 'column')):
-            for name in names:
-                one_of(name, axis, f'{kind} of table {self.table} of {self.paper!r}')
+    def __getitem__(self, place: tuple) -> dict[str, Number]:
+        rows, columns = (names if isinstance(names, list) else [names] for names in place)
+        for name in rows:
+            one_of(name, self.rows, f'row of table {self.table} of {self.paper!r}')
+        for name in columns:
+            one_of(name, self.columns, f'column of table {self.table} of {self.paper!r}')
         return {
             column if len(columns) > 1 else row: self.value(
                 Operand(self.paper, (self.table, row, column))
@@ -113,8 +134,7 @@ class TableScores:
         """Compare rows at one column after the other.
 
         Args:
-            compare: Gives a Place from its name and the scores of its sides: `above`, `between`,
-                `trend` or `steady`.
+            compare: `above`, `between`, `trend` or `steady`.
             sides: The rows of the left side, and of the right one if there is one.
             at: Some of the columns, unset: all.
             bounds: As `compare` takes them.
@@ -171,8 +191,8 @@ def curve_scores(
     """
     names = series if isinstance(series, dict) else {series: series}
     return {
-        name: value(Operand(paper, part=(figure, dataset, one, quantity, tested)))
-        for name, one in names.items()
+        name: value(Operand(paper, curve=CurvePart(figure, dataset, of_figure, quantity, tested)))
+        for name, of_figure in names.items()
     }
 
 
@@ -181,7 +201,8 @@ def _words(config: dict) -> str:
     return ', '.join(str(v) if k == 'loss' else f'{k} {v}' for k, v in flat.items())
 
 
-class Contrast(NamedTuple):
+@dataclass(frozen=True)
+class Contrast:
     """A weighted sum of numbers that is claimed to be on one side of a bound.
 
     Attributes:
@@ -199,16 +220,15 @@ class Contrast(NamedTuple):
     between: str = ''
 
     @property
-    def by_seed(self) -> dict:
+    def by_seed(self) -> dict[int, float]:
         """{seed: sum} of the seeds that all numbers have."""
         if not all(number.exercised for number in self.numbers):
             return {}
-        common = sorted(set.intersection(*(set(number.seeds) for number in self.numbers)))
+        common = set.intersection(*(set(number.seeds) for number in self.numbers))
+        terms = list(zip(self.weights, self.numbers, strict=True))
         return {
-            s: sum(
-                w * number.seeds[s] for w, number in zip(self.weights, self.numbers, strict=True)
-            )
-            for s in common
+            seed: sum(weight * number.seeds[seed] for weight, number in terms)
+            for seed in sorted(common)
         }
 
     @property
@@ -216,18 +236,19 @@ class Contrast(NamedTuple):
         """How far the paper's own numbers are on the claimed side of the bound; NaN where one is
         not printed.
         """
-        return self.sign * (
-            float(np.dot(self.weights, [number.printed[0] for number in self.numbers])) - self.bound
-        )
+        total = float(np.dot(self.weights, [number.printed[0] for number in self.numbers]))
+        return self.sign * (total - self.bound)
 
     @property
     def mixed(self) -> bool:
         """Whether the printed numbers come from several sources, and so perhaps other set-ups."""
         return len({number.source for number in self.numbers}) > 1
 
-    def told(self, excess: float) -> float:
-        """The sum itself. Args: excess: how far it is on the claimed side of the bound. Returns: A
-        float.
+    def sum_at(self, excess: float) -> float:
+        """The sum itself.
+
+        Args:
+            excess: How far it is on the claimed side of the bound.
         """
         return self.sign * excess + self.bound
 
@@ -238,18 +259,20 @@ class Contrast(NamedTuple):
             An Effect, None without a seed. Sums that are all 0 come from equal runs; no test image
             can part them.
         """
-        sums, dataset = np.array(list(self.by_seed.values())), self.numbers[0].dataset
+        sums = np.array(list(self.by_seed.values()))
         if not len(sums):
             return None
-        largest = max(image_sd(dataset, number.metric) for number in self.numbers)
-        names = [f'{number.first} {number.metric}' for number in self.numbers]
-        images = (
-            statistics.image_error(names, self.weights, largest) if dataset and sums.any() else 0.0
-        )
+        dataset = self.numbers[0].dataset
+        images = 0.0
+        if dataset and sums.any():
+            largest = max(image_sd(dataset, number.metric) for number in self.numbers)
+            names = [statistics.resampled_name(n.first, n.metric) for n in self.numbers]
+            images = statistics.image_error(names, self.weights, largest)
         return statistics.effect(self.sign * (sums - self.bound), None, images)
 
 
-class Place(NamedTuple):
+@dataclass(frozen=True)
+class Place:
     """Where a claim is decided.
 
     Attributes:
@@ -267,41 +290,31 @@ class Place(NamedTuple):
 
 
 def _pairs(name: str, left: dict, right: dict, bounds: list[tuple[float, int]]) -> Place:
-    def words(a, b):
-        return ' '.join([a] * (len(left) > 1) + [f'against {b}'] * (len(right) > 1))
-
-    return Place(
-        name,
-        [
-            Contrast(
-                [left[a], right[b]] if right else [left[a]],
-                [1, -1] if right else [1],
-                bound,
-                sign,
-                ' '.join(filter(None, (words(a, b), _bound_text(bound, sign)))),
-            )
-            for a in left
-            for b in right or ['']
-            for bound, sign in bounds
-        ],
-    )
+    "Each of the left against each of the right, or alone, on the right side of each bound."
+    contrasts = []
+    for a, own in left.items():
+        for b, other in right.items() or [('', None)]:
+            names = [a] if len(left) > 1 else []
+            if len(right) > 1:
+                names.append(f'against {b}')
+            for bound, sign in bounds:
+                between = ' '.join(filter(None, [*names, _bound_text(bound, sign)]))
+                numbers, weights = ([own, other], [1, -1]) if other else ([own], [1])
+                contrasts.append(Contrast(numbers, weights, bound, sign, between))
+    return Place(name, contrasts)
 
 
 def _bound_text(bound: float, sign: int) -> str:
-    return f"at {'least' if sign > 0 else 'most'} {bound:g}".replace('-', '−') if bound else ''
+    if not bound:
+        return ''
+    return f'at {"least" if sign > 0 else "most"} {bound:g}'.replace('-', '−')
 
 
 def above(name: str, left: dict[str, Number], right: dict[str, Number], by: float = 0.0) -> Place:
     """Every number of the left is above every number of the right.
 
     Args:
-        name: Of the place.
-        left: {name: Number}.
-        right: {name: Number}.
         by: The least difference, in the unit of the values; -`MARGIN` for "at least as good".
-
-    Returns:
-        A Place.
     """
     return _pairs(name, left, right, [(by, 1)])
 
@@ -318,21 +331,10 @@ def between(
     bounds.
 
     Args:
-        name: Of the place.
-        left: {name: Number}.
-        right: {name: Number} or None.
-        low: The least value that will do.
-        high: The greatest value that will do.
-
-    Returns:
-        A Place.
+        low, high: The least and the greatest value that will do.
     """
-    return _pairs(
-        name,
-        left,
-        right or {},
-        [(b, sign) for b, sign in ((low, 1), (high, -1)) if math.isfinite(b)],
-    )
+    bounds = [(bound, sign) for bound, sign in ((low, 1), (high, -1)) if math.isfinite(bound)]
+    return _pairs(name, left, right or {}, bounds)
 
 
 def share(
@@ -341,40 +343,27 @@ def share(
     """One number is a share of another.
 
     Args:
-        name: Of the place.
-        left: {name: Number}, one.
-        right: {name: Number}, one.
-        low: The least share that will do.
-        high: The greatest.
+        left, right: One number each.
+        low, high: The least and the greatest share that will do.
 
     Returns:
         A Place; its numbers are what the left has more than `low` times the right, and less than
         `high` times.
     """
-    (part,), (whole,) = left.values(), right.values()
+    numbers = [*left.values(), *right.values()]
+    above_low = f'above {100 * low:.0f} % of the other'
+    below_high = f'below {100 * high:.0f} % of the other'
     return Place(
         name,
         [
-            Contrast(
-                [part, whole],
-                [sign, -sign * bound],
-                between=f'{side} {100 * bound:.0f} % of the other',
-            )
-            for bound, sign, side in ((low, 1, 'above'), (high, -1, 'below'))
+            Contrast(numbers, [1, -low], between=above_low),
+            Contrast(numbers, [-1, high], between=below_high),
         ],
     )
 
 
 def rising(name: str, left: dict[str, Number]) -> Place:
-    """Every number is above the one before.
-
-    Args:
-        name: Of the place.
-        left: {name: Number}, two or more in order.
-
-    Returns:
-        A Place.
-    """
+    """Every number is above the one before."""
     return Place(
         name,
         [
@@ -394,8 +383,7 @@ def trend(
     """The numbers of the left, or their differences from those of the right, rise along the list.
 
     Args:
-        name: Of the place.
-        left: {name: Number}, three or more in order.
+        left: Three or more in order.
         right: As many, or None.
         falling: Whether they fall instead.
 
@@ -416,8 +404,7 @@ def peak(name: str, left: dict[str, Number], best: range) -> Place:
     """The numbers rise and then fall.
 
     Args:
-        name: Of the place.
-        left: {name: Number}, three or more in order.
+        left: Three or more in order.
         best: The positions, from 0, that are high, without the first and the last.
 
     Returns:
@@ -442,12 +429,7 @@ def steady(name: str, left: dict[str, Number], within: float) -> Place:
     """The numbers differ by little.
 
     Args:
-        name: Of the place.
-        left: {name: Number}, two or more.
         within: The greatest difference of two of them that will do.
-
-    Returns:
-        A Place, its numbers the differences.
     """
     return Place(
         name,
@@ -464,52 +446,54 @@ def steady(name: str, left: dict[str, Number], within: float) -> Place:
     )
 
 
-class PlaceVerdict(NamedTuple):
-    """What became of a place. `str()` tells it in words.
+@dataclass(frozen=True)
+class PlaceResult:
+    """What became of a place. `str()` gives it in words.
 
     Attributes:
-        place: The place.
-        word: One of `statistics.WORDS`.
         contrast: The one least in favour of the claim, None without runs.
         effect: Its effect.
     """
 
     place: Place
-    word: str
+    verdict: Verdict
     contrast: Contrast | None = None
     effect: Effect | None = None
 
     def __str__(self) -> str:
         operands = list({id(number): number for number in self.place.numbers}.values())
-        counts = (
-            (sum(not number.seeds for number in operands), 'missing'),
-            (sum(not number.exercised for number in operands), 'not exercised'),
-        )
-        lacking = ', '.join(
-            f'{k} of {len(operands)} numbers {what}'
-            for k, what in counts
-            if 0 < k and (k < len(operands) or what != 'missing')
-        )
-        name = self.place.name + (f' ({lacking})' if lacking else '')
+        missing = sum(not number.seeds for number in operands)
+        idle = sum(not number.exercised for number in operands)
+        lacking = []
+        if 0 < missing < len(operands):
+            lacking.append(f'{missing} of {len(operands)} numbers missing')
+        if idle:
+            lacking.append(f'{idle} of {len(operands)} numbers not exercised')
+        name = self.place.name + (f' ({", ".join(lacking)})' if lacking else '')
         if not self.effect:
             return name
-        word = 'incomplete' if self.word == WORDS[4] else self.word  # some comparisons have runs
-        return f'{name}: {word}, {_effect_text(self.effect, self.contrast)}'
+        return f'{name}: {_shown(self.verdict)}, {_effect_text(self.effect, self.contrast)}'
+
+
+def _shown(verdict: Verdict) -> str:
+    "The word for what has an effect: some of its comparisons have runs."
+    return 'incomplete' if verdict is Verdict.NOT_RUN else str(verdict)
 
 
 def _effect_text(effect: Effect, of: Contrast, more: str = '') -> str:
     "'+1.50 ± 0.80 (against AN)'"
-    known = ', 1 seed' if effect.seeds == 1 else f' ± {effect.half_width:.2f}{more}'
-    told = of.told(effect.mean)
-    form = '+.2f' if abs(told) >= 0.005 or not told else '+.1g'
-    return statistics.signed(told, form) + known + (f' ({of.between})' if of.between else '')
+    interval = ', 1 seed' if effect.seeds == 1 else f' ± {effect.half_width:.2f}{more}'
+    total = of.sum_at(effect.mean)
+    form = '+.2f' if abs(total) >= 0.005 or not total else '+.1g'
+    between = f' ({of.between})' if of.between else ''
+    return statistics.signed(total, form) + interval + between
 
 
-class Verdict(NamedTuple):
-    """What became of a claim. `str()` tells it in words.
+@dataclass(frozen=True)
+class ClaimResult:
+    """What became of a claim. `str()` gives it in words.
 
     Attributes:
-        word: One of `statistics.WORDS`.
         places: One for each place with runs of its own.
         effect: Of the mean over the places, of the comparison least in favour of the claim; None
             without two seeds.
@@ -521,8 +505,8 @@ class Verdict(NamedTuple):
             least one, everywhere.
     """
 
-    word: str
-    places: list[PlaceVerdict]
+    verdict: Verdict
+    places: list[PlaceResult]
     effect: Effect | None = None
     contrast: Contrast | None = None
     pooled: int = 0
@@ -530,87 +514,88 @@ class Verdict(NamedTuple):
     published: float = math.nan
 
     def __str__(self) -> str:
-        if self.word in WORDS[4:]:
-            return self.word
-        words, text = [each.word for each in self.places], ''
-        if self.effect:
-            theirs = statistics.signed(self.contrast.told(self.published), '+.2f')
-            if theirs and self.contrast.mixed:
-                theirs += UNCOUNTED
-            more = f', {self.effect.seeds} seeds, power 80 % from {self.effect.detectable:.1f} on'
-            text = f": {_effect_text(self.effect, self.contrast, more + f', the paper {theirs}' * bool(theirs))}"
-        return f'{self.word} {statistics.counted(self.word, words, self.pooled, self.tested)}{text}'
-
-
-def verdict_of(places: list[Place]) -> Verdict:
-    """Decide a claim by its places.
-
-    Args:
-        places: Those of the claim. Places with the same runs are merged.
-
-    Returns:
-        A Verdict.
-    """
-    places = _merged(places)
-    data = [place.numbers[0].dataset or place.numbers[0].prefix or place.name for place in places]
-    each = [
-        {
-            f'{k}.{data[:n].count(data[n])} {c.between}': (c, c.effect())
-            for k, c in enumerate(place.contrasts)
-        }
-        for n, place in enumerate(places)
-    ]  # several places on one data set are conditions of their own
-    margin = not any(c.bound for place in places for c in place.contrasts) and all(
-        number.metric for place in places for number in place.numbers
-    )
-    decision = statistics.decide(
-        [{name: effect for name, (_, effect) in one.items()} for one in each], margin
-    )
-    judged = [
-        PlaceVerdict(
-            place,
-            word,
-            *min(
-                (both for both in one.values() if both[1]),
-                default=(),
-                key=lambda both: both[1].mean,
-            ),
+        if self.verdict in (Verdict.NOT_RUN, Verdict.NOT_EXERCISED):
+            return str(self.verdict)
+        verdicts = [place.verdict for place in self.places]
+        text = f'{self.verdict} ' + statistics.counted(
+            self.verdict, verdicts, self.pooled, self.tested
         )
-        for place, word, one in zip(places, decision.words, each, strict=True)
-    ]
-    least = decision.least if decision.word != WORDS[4] else ''
-    idle = any(
-        not all(number.exercised for number in place.numbers)
-        for place, one in zip(places, each, strict=True)
-        if all(number.seeds for number in place.numbers)
-        or not any(effect for _, effect in one.values())
-    )
-    theirs = pd.DataFrame(
-        [{name: contrast.published for name, (contrast, _) in one.items()} for one in each]
-    )
-    there = [least in one and bool(one[least][1]) for one in each]
-    published = theirs.loc[there, least].mean() if least else theirs.mean().min()
-    word = WORDS[5] if idle and decision.word == WORDS[4] else decision.word
-    contrast = next((one[least][0] for one in each if least in one), None)
-    return Verdict(
-        word,
-        judged,
-        decision.whole.get(least),
-        contrast,
-        decision.pooled.get(least, 0),
+        if not self.effect:
+            return text
+        more = f', {self.effect.seeds} seeds, power 80 % from {self.effect.detectable:.1f} on'
+        if theirs := statistics.signed(self.contrast.sum_at(self.published), '+.2f'):
+            more += f', the paper {theirs}{UNCOUNTED if self.contrast.mixed else ""}'
+        return f'{text}: {_effect_text(self.effect, self.contrast, more)}'
+
+
+def verdict_of(places: list[Place]) -> ClaimResult:
+    """Decide a claim by its places; those with the same runs are merged."""
+    places = _merged(places)
+    contrasts = _named_contrasts(places)
+    effects = [{name: c.effect() for name, c in each.items()} for each in contrasts]
+    plain = not any(contrast.bound for place in places for contrast in place.contrasts)
+    margin = plain and all(number.metric for place in places for number in place.numbers)
+    decision = statistics.decide(effects, margin)
+    verdict = decision.verdict
+    least = decision.least if verdict is not Verdict.NOT_RUN else ''
+    if verdict is Verdict.NOT_RUN and any(map(_is_idle, places, effects)):
+        verdict = Verdict.NOT_EXERCISED
+    published = pd.DataFrame([{n: c.published for n, c in each.items()} for each in contrasts])
+    if least:
+        with_effect = [bool(each.get(least)) for each in effects]
+        theirs = published.loc[with_effect, least].mean()
+    else:
+        theirs = published.mean().min()
+    return ClaimResult(
+        verdict,
+        list(map(_place_result, places, decision.verdicts, contrasts, effects)),
+        decision.means.get(least),
+        next((each[least] for each in contrasts if least in each), None),
+        decision.counts.get(least, 0),
         decision.tested,
-        float(published),
+        float(theirs),
     )
+
+
+def _named_contrasts(places: list[Place]) -> list[dict[str, Contrast]]:
+    "The contrasts of each place; several places on one data set are conditions of their own."
+    datasets = [
+        place.numbers[0].dataset or place.numbers[0].prefix or place.name for place in places
+    ]
+    named = []
+    for n, place in enumerate(places):
+        before = datasets[:n].count(datasets[n])
+        named.append({f'{k}.{before} {c.between}': c for k, c in enumerate(place.contrasts)})
+    return named
+
+
+def _place_result(
+    place: Place,
+    verdict: Verdict,
+    contrasts: dict[str, Contrast],
+    effects: dict[str, Effect | None],
+) -> PlaceResult:
+    measured = {name: effect for name, effect in effects.items() if effect}
+    if not measured:
+        return PlaceResult(place, verdict)
+    least = min(measured, key=lambda name: measured[name].mean)
+    return PlaceResult(place, verdict, contrasts[least], measured[least])
+
+
+def _is_idle(place: Place, effects: dict[str, Effect | None]) -> bool:
+    "Whether a place decides nothing because a mechanism did not act."
+    if all(number.exercised for number in place.numbers):
+        return False
+    return all(number.seeds for number in place.numbers) or not any(effects.values())
 
 
 def _merged(places: list[Place]) -> list[Place]:
     groups = {}
     for place in places:
         runs = tuple(number.runs for number in place.numbers)
-        groups.setdefault(
-            runs if any(each is not None for each in runs) else place.name, []
-        ).append(place)
-    return [group[0]._replace(name=_merged_name(group)) for group in groups.values()]
+        same = runs if any(each is not None for each in runs) else place.name
+        groups.setdefault(same, []).append(place)
+    return [replace(group[0], name=_merged_name(group)) for group in groups.values()]
 
 
 def _merged_name(group: list[Place]) -> str:
@@ -620,13 +605,14 @@ def _merged_name(group: list[Place]) -> str:
     prefix = next((number.prefix for number in group[0].numbers if number.prefix), '')
     split = [re.split('( / |, )', place.name) for place in group]
     columns = [list(dict.fromkeys(column)) for column in zip_longest(*split)]
-    apart = len(set(map(len, split))) > 1 or sum(len(column) > 1 for column in columns) > 1
-    return prefix + (
-        ' = '.join(place.name for place in group) if apart else ''.join(map(' = '.join, columns))
-    )
+    lengths = set(map(len, split))
+    if len(lengths) > 1 or sum(len(column) > 1 for column in columns) > 1:
+        return prefix + ' = '.join(place.name for place in group)
+    return prefix + ''.join(map(' = '.join, columns))
 
 
-class Claim(NamedTuple):
+@dataclass(frozen=True)
+class Claim:
     """A sentence of a paper, with the comparison that decides it.
 
     Attributes:
@@ -640,7 +626,7 @@ class Claim(NamedTuple):
         lost: Whether the paper's own numbers are in a text that is not at hand.
         inferred: Whether no sentence of the text says so, but a table shows it.
         note: What the text lost, what was chosen here, and where the paper's own numbers say
-            otherwise.
+            otherwise; where it has numbers of ours, a function that makes it from the record.
         main: Whether it is what the paper is for: its method is better than others.
     """
 
@@ -652,7 +638,7 @@ class Claim(NamedTuple):
     figure: str = ''
     lost: bool = False
     inferred: bool = False
-    note: str = ''
+    note: str | Callable[[pd.DataFrame], str] = ''
     main: bool = False
 
     @property
@@ -665,9 +651,6 @@ class Claim(NamedTuple):
 
         Args:
             value: Gives the number of an operand, as `published_value` or what `our_value` returns.
-
-        Returns:
-            A list of Place.
         """
         scores = [TableScores(self.paper, table, value) for table in self.tables]
         if self.figure:
@@ -688,11 +671,50 @@ def claims(paper: str | None = None) -> list[Claim]:
         SpmlError: For another paper.
     """
     chosen = ORDER if paper is None else [one_of(paper, ORDER, 'paper')]
+    return [claim for name in chosen for claim in _read_claims(name)]
+
+
+@lru_cache
+def _read_claims(paper: str) -> list[Claim]:
+    "Texts and simple comparisons are data, the others functions in `replication.papers`."
+    code = import_module(f'spml_nb.replication.papers.{paper}_claims')
+    notes = getattr(code, 'NOTES', {})
+    file = packaged('spml_nb') / 'assets' / 'claims' / f'{paper}.yml'
     return [
-        each
-        for name in chosen
-        for each in import_module(f'spml_nb.replication.papers.{name}_claims').CLAIMS
+        Claim(
+            id=entry['id'],
+            where=entry['where'],
+            sentence=entry['text'],
+            compare=code.COMPARE.get(entry['id']) or _of_rows(entry),
+            tables=tuple(entry.get('tables', ())),
+            figure=entry.get('figure', ''),
+            lost=entry.get('lost', False),
+            inferred=entry.get('inferred', False),
+            note=notes.get(entry['id'], entry.get('note', '')),
+            main=entry.get('main', False),
+        )
+        for entry in yaml.safe_load(file.read_text(encoding='utf-8'))
     ]
+
+
+def _of_rows(entry: dict) -> Callable[[TableScores], list[Place]]:
+    "The comparison of rows of a table, `above` or `between` bounds, at all columns or some."
+    compare = above if 'above' in entry else between
+    bounds = dict(entry.get('above') or entry['between'])
+    sides = [bounds.pop(side) for side in ('rows', 'than') if side in bounds]
+    return lambda table: table.everywhere(compare, *sides, **bounds)
+
+
+def operands(claim: Claim) -> list[Operand]:
+    """What a claim compares."""
+    compared = []
+
+    def note(operand):
+        compared.append(operand)
+        return Number({})
+
+    claim.places(note)
+    return compared
 
 
 def published_value(operand: Operand) -> Number:
@@ -717,24 +739,28 @@ def _printed_sign(contrast: Contrast) -> int | None:
     excess = contrast.published
     if math.isnan(excess):
         return None
-    return 0 if abs(excess) < 1e-9 and not contrast.bound else 1 if excess > -1e-9 else -1
+    if abs(excess) < 1e-9 and not contrast.bound:
+        return 0
+    return 1 if excess > -1e-9 else -1
 
 
-def _beyond(place: Place) -> bool | None:
+def _beyond_deviations(place: Place) -> bool | None:
     """Whether Welch's test parts all that the place compares; None where too few deviations are
     printed to say so.
     """
-    sides = [
-        [number.printed for number in c.numbers]
-        for c in place.contrasts
-        if c.weights == [1, -1] and not c.bound
-    ]
-    tested = [each for each in sides if all(std == std and runs > 1 for _, std, runs in each)]
-    if len(tested) < len(place.contrasts):
-        return None
-    return all(
-        stats.ttest_ind_from_stats(*a, *b, equal_var=False).pvalue < LEVEL for a, b in tested
-    )
+    significant = []
+    for contrast in place.contrasts:
+        printed = [number.printed for number in contrast.numbers]
+        if contrast.weights != [1, -1] or contrast.bound:
+            return None
+        if not all(not math.isnan(std) and runs and runs > 1 for _, std, runs in printed):
+            return None
+        test = stats.ttest_ind_from_stats(*printed[0], *printed[1], equal_var=False)
+        significant.append(test.pvalue < LEVEL)
+    return all(significant)
+
+
+_HOLDS = {1: 'holds', 0: 'holds in part', -1: 'does not hold'}
 
 
 def published_verdict(claim: Claim) -> str:
@@ -750,26 +776,25 @@ def published_verdict(claim: Claim) -> str:
 
     Source: the papers' tables.
     """
-    if claim.lost or not claim.tables:
-        return 'lost' if claim.lost else 'not in a table'
+    if claim.lost:
+        return 'lost'
+    if not claim.tables:
+        return 'not in a table'
     places = claim.places(published_value)
     signs = [[_printed_sign(contrast) for contrast in place.contrasts] for place in places]
     least = [
-        min(s for s in place if s is not None)
-        for place in signs
-        if None not in place or -1 in place
+        min(sign for sign in of_place if sign is not None)
+        for of_place in signs
+        if None not in of_place or -1 in of_place
     ]
     if not least:
         return 'lost'
-    word, parted = (
-        {1: 'holds', 0: 'holds in part', -1: 'does not hold'}[min(least)],
-        list(map(_beyond, places)),
-    )
-    said = f'{word}, {least.count(1)} of {len(least)}'
-    if None in parted:
-        return said
-    beyond = sum(yes and sign == 1 for yes, sign in zip(parted, least, strict=True))
-    return said + f', {beyond} beyond the printed deviations'
+    text = f'{_HOLDS[min(least)]}, {least.count(1)} of {len(least)}'
+    beyond = [_beyond_deviations(place) for place in places]
+    if None in beyond:
+        return text
+    count = sum(yes and sign == 1 for yes, sign in zip(beyond, least, strict=True))
+    return f'{text}, {count} beyond the printed deviations'
 
 
 def our_value(suite: str, known: pd.DataFrame, tables: dict | None = None) -> Value:
@@ -786,107 +811,94 @@ def our_value(suite: str, known: pd.DataFrame, tables: dict | None = None) -> Va
     made = {name: _by_cell(tidy) for name, tidy in (tables or {}).items()}
 
     def value(operand: Operand) -> Number:
-        if operand.part:
-            return _number_of_part(operand, suite, known)
+        if operand.curve:
+            return _number_of_curve(operand, suite, known)
         if operand.config:
             return _number_of_runs(operand, suite, known)
-        name = operand.paper, operand.cell[0]
+        table, row, column = operand.cell
+        name = operand.paper, table
         if name not in made:
             made[name] = _by_cell(papers.table(*name, known, suite).cells)
-        seeds, *acted_and_first = made[name][operand.cell[1:]]
         theirs = published_value(operand)
-        return Number(
-            seeds,
-            *_sources(*name, suite)[operand.cell[1:]],
-            theirs.printed,
-            *acted_and_first,
-            theirs.source,
+        return replace(
+            _sources(*name, suite)[row, column],
+            **made[name][row, column],
+            printed=theirs.printed,
+            source=theirs.source,
         )
 
     return value
 
 
-def _by_cell(tidy: pd.DataFrame) -> dict[tuple[str, str], tuple[dict, bool, str]]:
-    "{(row, column): (`seeds`, `exercised`, `first`) of its Number}."
+def _by_cell(tidy: pd.DataFrame) -> dict[tuple[str, str], dict]:
+    "{(row, column): what a table says of a Number}."
     return {
-        (line.row, line.column): (
-            {int(s): v for s, v in json.loads(line.seeds).items()},
-            line.state != 'not exercised',
-            line.first,
-        )
+        (line.row, line.column): {
+            'seeds': {int(seed): value for seed, value in json.loads(line.seeds).items()},
+            'exercised': line.state != 'not exercised',
+            'first': line.first,
+        }
         for line in tidy.itertuples()
     }
 
 
 def _number_of_runs(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
-    cell = {
-        'paper': operand.paper,
-        'metric': 'mAP',
-        'config': operand.config,
-        'dataset': operand.config['dataset'],
-        'search': {},
-        'pretraining': None,
-        'no_run': '',
-    }
+    cell = papers.cell_of_runs(operand.paper, operand.config)
     configs = papers.finals(papers.plan(cell, suite), known)
     scores = papers.values(configs, cell['metric'], known)
-    return Number(
-        {s: round(v, 4) for s, v in scores.by_seed.items()},
-        *_source(cell, suite),
-        exercised=papers.acted(known[known.index.isin([key(c) for c in configs])]),
+    return replace(
+        _source(cell, suite),
+        seeds={seed: round(value, 4) for seed, value in scores.by_seed.items()},
+        exercised=any_acted(configs, known),
         first=scores.key,
     )
 
 
-def _number_of_part(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
-    paper, (figure, dataset, series, quantity, tested) = operand.paper, operand.part
-    used, file = stand_in(dataset, suite), figures.arrays_file(paper, figure, suite)
-    curve, *values = [series] if isinstance(series, str) else series
+def _number_of_curve(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
+    curve = operand.curve
+    used = stand_in(curve.dataset, suite)
+    file = figures.arrays_file(operand.paper, curve.figure, suite)
+    series, *values = [curve.series] if isinstance(curve.series, str) else curve.series
     about, arrays = drawing.read_collected(file) if file.is_file() else ({'parts': {}}, {})
     seeds = {
-        int(known.at[place['key'], 'seed']): round(quantity(arrays[name]), 4)
+        int(known.at[place['key'], 'seed']): round(curve.quantity(arrays[name]), 4)
         for name, place in about['parts'].items()
-        if (place['dataset'], place['series'], place['values']) == (dataset, curve, values)
+        if (place['dataset'], place['series'], place['values']) == (curve.dataset, series, values)
         and place['key'] in known.index
     }
     return Number(
         seeds,
-        f'{used} for ' * (suite != 'paper'),
-        (used, series, quantity),
-        tested,
-        'mAP' * bool(tested),
+        prefix='' if suite == 'paper' else f'{used} for ',
+        runs=(used, curve.series, curve.quantity),
+        dataset=curve.tested,
+        metric='mAP' if curve.tested else '',
     )
 
 
 @lru_cache
-def _sources(paper: str, table: str, suite: str) -> dict[tuple[str, str], tuple]:
+def _sources(paper: str, table: str, suite: str) -> dict[tuple[str, str], Number]:
     cells = by_place(paper, table)
     several = len({cell['dataset'] for cell in cells.values()} - {None}) > 1
     return {place: _source(cell, suite, several) for place, cell in cells.items()}
 
 
-def _source(cell: dict, suite: str, several: bool = True) -> tuple[str, Hashable, str, str]:
-    """`prefix`, `runs`, `dataset` and `metric` of a cell's Number. several: the names of places
-    tell data sets apart.
+def _source(cell: dict, suite: str, several: bool = True) -> Number:
+    """A cell's Number without seeds: where they come from. several: the names of places tell data
+    sets apart.
     """
     plan = papers.plan(cell, suite)
+    metric = cell['metric']
     if not plan.search:
-        return '', None, '', cell['metric']
-    runs = (
-        frozenset(map(key, plan.search)),
-        json.dumps(plan.stated, sort_keys=True),
-        plan.labels,
-        cell['metric'],
-    )
+        return Number({}, metric=metric)
+    stated = json.dumps(plan.stated, sort_keys=True)
     used = stand_in(cell['dataset'], suite)
-    tested = (
-        '' if cell['metric'] == 'pseudo-label precision' else used
-    )  # a measure of training images
-    return (
-        '' if suite == 'paper' else used + (' for ' if several else ', '),
-        runs,
-        tested,
-        cell['metric'],
+    end = ' for ' if several else ', '
+    return Number(
+        {},
+        prefix='' if suite == 'paper' else used + end,
+        runs=(frozenset(map(key, plan.search)), stated, plan.labels, metric),
+        dataset=papers.tested_on(metric, used),
+        metric=metric,
     )
 
 
@@ -918,80 +930,80 @@ def report(
     Source: the papers' texts.
     """
     value = value or our_value(suite, known)
-    return pd.DataFrame(
-        [
-            {
-                'paper': each.paper,
-                'id': each.id,
-                'where': each.where,
-                'claim': each.sentence,
-                'main': each.main,
-                'inferred': each.inferred,
-                'note': each.note,
-                'published': published_verdict(each),
-                **_ours(verdict_of(each.places(value))),
-            }
-            for each in claims(paper)
-        ]
-    )
+    rows = []
+    for claim in claims(paper):
+        row = {
+            'paper': claim.paper,
+            'id': claim.id,
+            'where': claim.where,
+            'claim': claim.sentence,
+            'main': claim.main,
+            'inferred': claim.inferred,
+            'note': claim.note(known) if callable(claim.note) else claim.note,
+            'published': published_verdict(claim),
+        }
+        rows.append(row | _row_of(verdict_of(claim.places(value))))
+    return pd.DataFrame(rows)
 
 
-def _ours(ours: Verdict) -> dict:
-    measured = [place for place in ours.places if place.word != WORDS[4]]
-    drawn = [place for place in ours.places if place.effect]
-    missing = [str(place) for place in ours.places if place.word == WORDS[4]]
-    names = ('mean', 'half_width', 'detectable')
-    effect, half_width, detectable = (
-        round(float(getattr(ours.effect, name, math.nan)), 4) + 0.0 for name in names
-    )
+_OF_EFFECT = {'effect': 'mean', 'half_width': 'half_width', 'detectable': 'detectable'}
+
+
+def _row_of(result: ClaimResult) -> dict:
+    measured = [place for place in result.places if place.verdict is not Verdict.NOT_RUN]
+    missing = [place for place in result.places if place.verdict is Verdict.NOT_RUN]
+    effects = [place.effect for place in result.places if place.effect]
+    lines = [
+        _forest_line(
+            '', result.contrast or Contrast([], []), result.verdict, result.effect, result.published
+        )
+    ]
+    lines += [
+        _forest_line(
+            each.place.name, each.contrast, each.verdict, each.effect, each.contrast.published
+        )
+        for each in result.places
+        if each.effect
+    ]
     return {
-        'ours': ours.word,
-        'effect': effect,
-        'half_width': half_width,
-        'detectable': detectable,
-        'seeds': min((place.effect.seeds for place in ours.places if place.effect), default=0),
-        'reproduced': sum(place.word == WORDS[0] for place in measured),
+        'ours': str(result.verdict),
+        **{
+            column: _rounded(getattr(result.effect, name, math.nan))
+            for column, name in _OF_EFFECT.items()
+        },
+        'seeds': min((effect.seeds for effect in effects), default=0),
+        'reproduced': sum(place.verdict is Verdict.REPRODUCED for place in measured),
         'decided': len(measured),
-        'places': len(ours.places),
-        'summary': str(ours),
+        'places': len(result.places),
+        'summary': str(result),
         'measured': '; '.join(map(str, measured)),
-        'missing': '; '.join(missing),
-        'forest': json.dumps(
-            [
-                _line(
-                    '', ours.contrast or Contrast([], []), ours.word, ours.effect, ours.published
-                ),
-                *(
-                    _line(
-                        each.place.name,
-                        each.contrast,
-                        each.word,
-                        each.effect,
-                        each.contrast.published,
-                    )
-                    for each in drawn
-                ),
-            ],
-            ensure_ascii=False,
-        ),
+        'missing': '; '.join(map(str, missing)),
+        'forest': json.dumps(lines, ensure_ascii=False),
     }
 
 
-def _line(place: str, of: Contrast, word: str, effect: Effect | None, published: float) -> dict:
-    numbers = {name: getattr(effect, name, math.nan) for name in ('mean', 'low', 'high')} | {
-        'published': published
+def _rounded(value: float) -> float:
+    return round(float(value), 4) + 0.0  # no minus before 0
+
+
+def _forest_line(
+    place: str, of: Contrast, verdict: Verdict, effect: Effect | None, published: float
+) -> dict:
+    "What `drawing.forest` draws of a place."
+    mean = getattr(effect, 'mean', math.nan)
+    numbers = {
+        'mean': mean,
+        'low': getattr(effect, 'low', math.nan),
+        'high': getattr(effect, 'high', math.nan),
+        'published': published,
+        'mean_told': of.sum_at(mean),
+        'published_told': of.sum_at(published),
     }
-    numbers |= {f'{name}_told': of.told(numbers[name]) for name in ('mean', 'published')}
-    known = {
-        name: None if math.isnan(value) else round(float(value), 4) + 0.0
-        for name, value in numbers.items()
-    }
-    word = 'incomplete' if effect and word == WORDS[4] else word
     return {
         'place': place,
         'between': of.between,
-        'word': word,
-        **known,
+        'word': _shown(verdict) if effect else str(verdict),
+        **{name: None if math.isnan(v) else _rounded(v) for name, v in numbers.items()},
         'seeds': getattr(effect, 'seeds', 0),
-        'mixed': of.mixed and known['published'] is not None,
+        'mixed': of.mixed and not math.isnan(published),
     }

@@ -1,4 +1,4 @@
-"""The protocol's search, seeds and statistics on any folder, and a sentence that says which method to take."""
+"""The protocol's search, seeds and statistics on any folder, and which method to take."""
 
 import hashlib
 import json
@@ -379,18 +379,17 @@ def _taking(best: pd.Series, chosen: pd.Series, near: dict[str, Effect] | None, 
 
 def _gain(chosen: pd.Series, base: Line, line: Line, others: int) -> str:
     "The sentence on how far it is above what the others are compared with."
-    kind, where = against(line.runs.test_truth.iloc[0]), 'below' if chosen.over < 0 else 'above'
+    kind = against(line.runs.test_truth.iloc[0])
+    where = 'below' if chosen.over < 0 else 'above'
     gain = f'{chosen.over:+z.1f}'.lstrip('-')
     if chosen.seeds == 1:
         sure = ', with one seed, which decides nothing'
     else:
         gain += f' ± {chosen.over_half:.1f}'
         among = f' when {others} methods are compared' if others > 1 else ''
-        sure = (
-            ''
-            if chosen.p < LEVEL
-            else f'; chance alone does as much in {100 * chosen.p:.0f} % of cases{among}'
-        )
+        sure = ''
+        if chosen.p >= LEVEL:
+            sure = f'; chance alone does as much in {100 * chosen.p:.0f} % of cases{among}'
     return (
         f'On the test images, against {kind}, it is {gain} points of {chosen.test_measure} {where} '
         f'{base.row.loss}{sure}.'
@@ -399,10 +398,8 @@ def _gain(chosen: pd.Series, base: Line, line: Line, others: int) -> str:
 
 def _settling(near: dict[str, Effect], best: pd.Series) -> str:
     "The sentence on what would tell them apart."
-    share = (
-        max((over.seeds - 1) / over.freedom for over in near.values()) ** 0.5
-    )  # of seeds in the variance
-    if share > 0.5:
+    of_seeds = max((over.seeds - 1) / over.freedom for over in near.values()) ** 0.5
+    if of_seeds > 0.5:  # their share of the variance
         return f'More seeds would tell: --seeds {max(10, 2 * best.seeds)}.'
     remedy = 'More validation photos would tell, more seeds hardly.'
     photos = experience()['photos']
@@ -410,8 +407,7 @@ def _settling(near: dict[str, Effect], best: pd.Series) -> str:
         return remedy
     return (
         f'{remedy} To label a few of them in full helps the threshold and not this choice: on the '
-        'project\'s sets '
-        f"of photos, choosing by 50 such photos lost {photos['50']:.1f} points of mAP in the mean, "
+        f"project's sets of photos, choosing by 50 such photos lost {photos['50']:.1f} points of mAP in the mean, "
         f"choosing by the observed labels of all validation photos {experience()['observed']:.1f}."
     )
 
@@ -431,7 +427,8 @@ def draw(table: pd.DataFrame, title: str) -> bytes:
 
 def _picture(table: pd.DataFrame, title: str) -> Figure:
     figure, ((scores, gains),) = sheet(1, 2, 3.0, 0.6 + 0.22 * len(table))
-    y, base = np.arange(len(table))[::-1], table.loss[table.p.isna() & (table.over == 0)]
+    y = np.arange(len(table))[::-1]
+    base = table.loss[table.p.isna() & (table.over == 0)]
     for ax, name, half, label in (
         (scores, 'test', 'half', f'test {table.test_measure[0]} (%)'),
         (gains, 'over', 'over_half', f'points over {"".join(base)}'),
@@ -515,16 +512,20 @@ def compare(
 
 def _opening(data, rows):
     "What is compared on what, in words."
-    idle = '.\nNo training label is unknown, so methods for missing labels have nothing to do here'
-    shown = (
-        '; all labels in the table are used, unknown ones stay unknown; seeds change the training '
-        'only' + idle * bool((data.labels[data.rows('train')] != 0).all())
-    )
-    said = (
-        f'{data!r}\n{len(rows)} method{"s" * (len(rows) > 1)}'
-        f'{shown if rows[0].labels == "full" else f", labels {rows[0].labels}"}.'
-    )
-    return '\n'.join(filter(None, [said, describe_shared(data)]))
+    methods = '1 method' if len(rows) == 1 else f'{len(rows)} methods'
+    observed = f', labels {rows[0].labels}'
+    if rows[0].labels == 'full':
+        observed = (
+            '; all labels in the table are used, unknown ones stay unknown; seeds change the '
+            'training only'
+        )
+        if (data.labels[data.rows('train')] != 0).all():
+            observed += (
+                '.\nNo training label is unknown, so methods for missing labels have nothing to do '
+                'here'
+            )
+    opening = f'{data!r}\n{methods}{observed}.'
+    return '\n'.join(filter(None, [opening, describe_shared(data)]))
 
 
 def _left(rows, suite, folder, seeds):
@@ -536,8 +537,7 @@ def _left(rows, suite, folder, seeds):
     if old := stale(tried + later):
         raise SpmlError(
             f'{len(old)} runs of {folder} were trained before its photos, labels or split changed. '
-            'Remove '
-            f"them from {settings.path('runs')} to compare anew: {listed(old, 99)}."
+            f"Remove them from {settings.path('runs')} to compare anew: {listed(old, 99)}."
         )
     return needed(rows, suite, folder, seeds, finished())
 
@@ -546,10 +546,12 @@ def _rows(methods: Iterable[str] | None, side: str, **given) -> list[Row]:
     """A row for each method, with the file of side information where it needs one; unset: all it
     has enough for.
     """
-    there, file = kinds(side), side and pinned(side)
-    able = methods or [name for name in names() if there.issuperset(find(name).side)]
+    if not methods:
+        at_hand = kinds(side)
+        methods = [name for name in names() if at_hand.issuperset(find(name).side)]
+    file = pinned(side) if side else ''
     return [
-        Row(name, side=file if find(name).side else '', **given) for name in dict.fromkeys(able)
+        Row(name, side=file if find(name).side else '', **given) for name in dict.fromkeys(methods)
     ]
 
 

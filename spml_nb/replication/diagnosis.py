@@ -1,4 +1,4 @@
-"""How a method treats unobserved labels: how large its gradients are, which way they point, what it memorised."""
+"""How a method treats unobserved labels: size and sign of its gradients, what it memorised."""
 
 import numpy as np
 import pandas as pd
@@ -42,21 +42,26 @@ def _pull(seen, index: Tensor) -> tuple[Tensor, Tensor]:
     method = seen.method
     with torch.no_grad():
         outputs = seen.module.eval()(seen.source.batch(seen.index[index.numpy()], 'plain'))
-    leaves = Outputs(
-        *(
-            t.detach().clone().requires_grad_(t.is_floating_point()) if isinstance(t, Tensor) else t
-            for t in outputs
-        )
-    )
+    leaves = Outputs(*map(_leaf, outputs))
     loss = method.loss(ViewOutputs(dict.fromkeys(method.views, leaves)), index.to(seen.device))
     ranked = method.predict(ViewOutputs(plain=leaves))
     by_maps = leaves.cosine is None and ranked is not leaves.logits
-    scored = leaves.logits if ranked is leaves.logits else leaves.maps if by_maps else leaves.cosine
+    if ranked is leaves.logits:
+        scored = leaves.logits
+    else:
+        scored = leaves.maps if by_maps else leaves.cosine
     logits = ranked.detach() if by_maps else outputs.logits
     (grad,) = torch.autograd.grad(loss, scored, allow_unused=True)
     if grad is None:
         return torch.zeros_like(logits), logits
     return -len(index) * (grad.sum((2, 3)) if by_maps else grad), logits
+
+
+def _leaf(value):
+    "A tensor that gradients end at; other values as they are."
+    if not isinstance(value, Tensor):
+        return value
+    return value.detach().clone().requires_grad_(value.is_floating_point())
 
 
 def diagnose(run: Run) -> dict:
@@ -101,5 +106,5 @@ def diagnose(run: Run) -> dict:
     }
 
 
-def _share(part: Tensor, whole: Tensor) -> float:
-    return part.sum().item() / (whole.sum().item() or float('nan'))
+def _share(some: Tensor, total: Tensor) -> float:
+    return some.sum().item() / (total.sum().item() or float('nan'))

@@ -21,7 +21,7 @@ from PIL import Image
 from ..base.errors import SpmlError
 from ..base.files import write_arrays
 from . import measuring, published
-from .statistics import MARGIN, WORDS, signed
+from .statistics import MARGIN, Verdict, signed
 
 
 class Collected(NamedTuple):
@@ -629,11 +629,11 @@ def maps(collected: Collected, dataset: str, series: str) -> Figure:
 
 
 WORD_INK = dict(
-    zip(WORDS, ('#1b6b3a', '#b3501c', INK[0], '#444444', '#6b6b6b', '#6b6b6b'), strict=True)
+    zip(Verdict, ('#1b6b3a', '#b3501c', INK[0], '#444444', '#6b6b6b', '#6b6b6b'), strict=True)
 )
 _MARKS = (
-    ('D', WORD_INK[WORDS[0]], 'ours, places together'),
-    ('o', WORD_INK[WORDS[0]], 'ours, one place'),
+    ('D', WORD_INK[Verdict.REPRODUCED], 'ours, places together'),
+    ('o', WORD_INK[Verdict.REPRODUCED], 'ours, one place'),
     ('o', '#b5b5b5', 'one seed, decides nothing'),
     ('o', 'white', 'published'),
 )  # of the legend
@@ -714,7 +714,7 @@ def _forest_line(ax, line: dict, y: float):
     left, size, weight, width, mark = (
         (-1.4, 7, 'bold', 2, 'D') if line['whole'] else (-1.35, 6.2, 'normal', 1, 'o')
     )
-    ink = WORD_INK.get(line['word'], WORD_INK[WORDS[4]])  # of 'incomplete'
+    ink = WORD_INK.get(line['word'], WORD_INK[Verdict.NOT_RUN])  # of 'incomplete'
     beside = {'transform': ax.get_yaxis_transform(), 'va': 'center', 'parse_math': False}
     first = y - line['text'].count('\n') / 2  # marks stand in the last line of a text
     ax.text(left, first, line['text'], fontsize=size, weight=weight, linespacing=1.3, **beside)

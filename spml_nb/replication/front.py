@@ -1,9 +1,9 @@
-"""The top of README.md: what each method gains, published beside ours, as a picture and a small table."""
+"""The top of README.md: what each method gains, published beside ours, as picture and table."""
 
 import math
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -11,13 +11,15 @@ from matplotlib.figure import Figure
 from ..base import files, settings
 from ..base.errors import SpmlError
 from ..methods.core import find
-from ..sweeps.search import head_of_an, key, rows_of
+from ..sweeps.search import head_of_an
 from . import board, drawing, published, site, statistics
+from . import gains as all_gains
 from . import tables as papers
+from .gains import any_acted
 from .published import SUITE
 from .site import escape
-from .statistics import signed
-from .tables import acted, finals, plan, record, values
+from .statistics import Scores, Verdict, signed
+from .tables import finals, plan, record, values
 
 PANELS = {
     'VOC': 'voc12',
@@ -27,7 +29,8 @@ PANELS = {
 }  # the papers' data; photos stand in for them
 
 
-class Method(NamedTuple):
+@dataclass(frozen=True)
+class Method:
     """A line of the picture.
 
     Args:
@@ -105,29 +108,26 @@ def gains(known: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gain(method: Method, panel: str, known: pd.DataFrame) -> dict:
-    place = method.cells.get(panel)
-    if place is None:
+    if panel not in method.cells:
         return {'n': -1, 'effect': None, 'beside': None, 'full': False, 'uncounted': ''}
+    row, baseline, column = method.cells[panel]
     cells = published.by_place(method.paper, method.table)
-    upper, lower = (cells[row, place[2]] for row in place[:2])
-    base = published.baseline(upper, []) if upper['baseline'] else lower
-    loss, full = upper['config']['loss'], upper['config'].get('labels') == 'full'
-    own = {'loss': 'wbce' if full else 'an', 'head': upper['config'].get('head') or find(loss).head}
-    plain = {'loss': 'bce' if full else 'an', 'head': 'linear'}
-    (each, exercised), (same, _), (simple, _) = (
-        _scores(upper, changes, known) for changes in ({}, own, plain)
-    )
-    usual = statistics.image_sd(published.stand_in(upper['dataset'], SUITE), upper['metric'])
-    named = _scores(base, {}, known)[0] if upper['baseline'] else same
-    effect, over, beside = (
-        statistics.paired(each, other, fallback=usual) for other in (same, named, simple)
-    )
+    cell, printed = cells[row, column], cells[baseline, column]
+    base = published.baseline(cell, []) if cell['baseline'] else printed
+    config = cell['config']
+    full = config.get('labels') == 'full'
+    head = config.get('head') or find(config['loss']).head
+    scores, exercised = _scores(cell, {}, known)
+    same, _ = _scores(cell, {'loss': 'wbce' if full else 'an', 'head': head}, known)
+    plain, _ = _scores(cell, {'loss': 'bce' if full else 'an', 'head': 'linear'}, known)
+    named = _scores(base, {}, known)[0] if cell['baseline'] else same
+    over, beside = all_gains.gain(scores, named), all_gains.gain(scores, plain)
     like = beside if method.plain else over
     return {
-        'published': upper['mean'] - base['mean'],
-        'uncounted': published.uncounted(upper, base),
-        'printed': upper['mean'] - lower['mean'],
-        'our_base': simple.by_seed.mean(),
+        'published': cell['mean'] - base['mean'],
+        'uncounted': published.uncounted(cell, base),
+        'printed': cell['mean'] - printed['mean'],
+        'our_base': plain.by_seed.mean(),
         'ours': over.mean,
         'half': over.half_width,
         'n': over.seeds,
@@ -136,19 +136,19 @@ def _gain(method: Method, panel: str, known: pd.DataFrame) -> dict:
         'like': like.mean,
         'like_half': like.half_width,
         'exercised': exercised,
-        'effect': effect,
+        'effect': all_gains.gain(scores, same),
         'beside': beside,
         'full': full,
     }
 
 
-def _scores(cell: dict, changes: dict, known: pd.DataFrame) -> tuple[statistics.Scores, bool]:
+def _scores(cell: dict, changes: dict, known: pd.DataFrame) -> tuple[Scores, bool]:
     "(scores, exercised) of a cell's runs, or of those of another method in its place."
     if changes:
-        cell = {**cell, 'config': {**published.merge(cell['config'], {'hparams': None}), **changes}}
+        config = published.merge(cell['config'], {'hparams': None}, changes)
+        cell = cell | {'config': config}
     configs = finals(plan(cell, SUITE), known)
-    runs = known[known.index.isin([key(c) for c in configs])]
-    return values(configs, cell['metric'], known), acted(runs)
+    return values(configs, cell['metric'], known), any_acted(configs, known)
 
 
 def draw(measured: pd.DataFrame) -> bytes:
@@ -243,38 +243,38 @@ def _panel(ax, part: pd.DataFrame, first: bool):
     ax.grid(axis='x', alpha=0.3)
 
 
-_WORDS = dict(
-    zip(
-        statistics.WORDS,
-        ('above AN', 'below it', 'no different from it', 'undecided'),
-        strict=False,
-    )
-)
+_WORDS = {
+    Verdict.REPRODUCED: 'above AN',
+    Verdict.NOT_REPRODUCED: 'below it',
+    Verdict.NO_DIFFERENCE: 'no different from it',
+    Verdict.UNDECIDED: 'undecided',
+}
 
 
-def standing(known: pd.DataFrame) -> dict[tuple[str, str], dict[str, statistics.Scores]]:
+def levels(measured: pd.DataFrame) -> dict[tuple[str, str], dict[str, Scores]]:
     """Test mAP of every method that learns from single positives, in the picture or not, on each
     head it was given.
 
     Args:
-        known: as from `tables.record`.
+        measured: as from `gains.of_suites`.
 
     Returns: {(method, head): {set of photos: its scores}}, of those that have runs on all sets of
         the picture and whose own mechanism acted in most of them.
     """
-    found, sets = {}, [published.stand_in(dataset, SUITE) for dataset in PANELS.values()]
-    for row in rows_of(SUITE):
-        each = (
-            {name: board.runs(row, SUITE, name, known) for name in sets}
-            if row.labels == 'single'
-            else {'': []}
-        )
-        if all(len(runs) > 1 and acted(runs) for runs in each.values()):
-            found[row.loss, row.head or find(row.loss).head] = {
-                name: statistics.Scores(runs.test_map, runs['first'].iloc[0])
-                for name, runs in each.items()
-            }
-    return found
+    sets = {published.stand_in(dataset, SUITE) for dataset in PANELS.values()}
+    chosen = measured[
+        (measured.suite == SUITE)
+        & (measured.choice == 'clean')
+        & (measured.labels == 'single')
+        & (measured.baseline == all_gains.PLAIN)
+        & measured.dataset.isin(sets)
+        & measured.acted.eq(True)
+        & (measured.n > 1)
+    ]
+    by_method = {}
+    for line in chosen.itertuples():
+        by_method.setdefault((line.loss, line.head), {})[line.dataset] = line.scores
+    return {method: scores for method, scores in by_method.items() if len(scores) == len(sets)}
 
 
 # tables that have several methods beside AN of their own source: Cole et al., EM/APL, LAC
@@ -293,27 +293,26 @@ def by_source(known: pd.DataFrame) -> pd.DataFrame:
 
     Source: the papers' tables.
     """
-    found = []
+    rows = []
     for paper, number in SOURCES:
         cells = published.by_place(paper, number)
         for line in papers.table(paper, number, known).of(SUITE).itertuples():
             cell = cells[line.row, line.column]
             if line.uncounted or math.isnan(line.gain_published):
                 continue
-            config = cell['config']
-            if config['regime'] == 'linear_init':
+            if cell['config']['regime'] == 'linear_init':
                 continue
-            found.append(
+            rows.append(
                 {
                     'source': cell['source'],
-                    'loss': config['loss'],
+                    'loss': cell['config']['loss'],
                     'dataset': cell['dataset'],
                     'published': line.gain_published,
                     'ours': line.gain,
                 }
             )
     # LAC copies Cole et al. too
-    return pd.DataFrame(found).drop_duplicates(['source', 'loss', 'dataset'])
+    return pd.DataFrame(rows).drop_duplicates(['source', 'loss', 'dataset'])
 
 
 def comparable(measured: pd.DataFrame) -> pd.DataFrame:
@@ -334,7 +333,7 @@ def findings(measured: pd.DataFrame, levels: dict, sources: pd.DataFrame) -> str
 
     Args:
         measured: as from `gains`.
-        levels: as from `standing`.
+        levels: as from `levels`.
         sources: as from `by_source`.
 
     Returns: a list in Markdown, one question a point, on the methods that learn from single
@@ -350,15 +349,15 @@ def findings(measured: pd.DataFrame, levels: dict, sources: pd.DataFrame) -> str
         if len(part) == most
     }
     learning = measured[measured.full.eq(False) & (measured.n >= 0)].method.nunique()
-    said = {
+    answers = {
         'Which is the highest?': _highest(levels),
         'Which are above AN?': _who(decided, learning, most),
         'Are the gains as large?': _beside(comparable(measured)),
         'Is the order the same?': _order(comparable(measured), ran, sources),
     }
     return '\n'.join(
-        textwrap.fill(f'- **{asked}** {text}', 140, subsequent_indent='  ')
-        for asked, text in said.items()
+        textwrap.fill(f'- **{question}** {text}', 140, subsequent_indent='  ')
+        for question, text in answers.items()
         if text
     )
 
@@ -370,26 +369,28 @@ def _highest(levels: dict) -> str:
     """The method with the highest mAP, what its head has to do with it, its lead, and the same with
     a linear head.
     """
-    over = {
-        each: _lead(levels, each, _PLAIN) for each in levels if each != _PLAIN and _PLAIN in levels
-    }
+    if _PLAIN not in levels:
+        return ''
+    over = {each: _lead(levels, each, _PLAIN) for each in levels if each != _PLAIN}
     order = sorted(over, key=lambda each: -over[each].mean)
     if not order:
         return ''
-    top, linear = order[0], [each for each in order if each[1] == 'linear']
-    same = over.get(('an', head_of_an(top[1])))
-    said = (
-        f"Of {len({loss for loss, _ in order} - {'an'})} methods on {len(levels[top])} sets of "
-        f"photos, {len({loss for loss, head in order if head == 'cosine'} - {'an'})} of them on "
-        "HML's cosine head too, "
-        f'{_name(*top)} has the highest mAP: {over[top]} over plain AN, the mean over these sets'
+    top = order[0]
+    linear = [each for each in order if each[1] == 'linear']
+    methods = {loss for loss, _ in order} - {'an'}
+    on_cosine = {loss for loss, head in order if head == 'cosine'} - {'an'}
+    text = (
+        f'Of {len(methods)} methods on {len(levels[top])} sets of photos, {len(on_cosine)} of them '
+        f"on HML's cosine head too, {_name(*top)} has the highest mAP: {over[top]} over plain AN, "
+        'the mean over these sets'
     )
-    if same:
-        said += f'; {signed(same.mean)} of it is due to its head, as AN with that head shows'
-    said += f'. {_ahead(levels, order)}'
-    if not linear or linear[0] == top:
-        return said.strip()
-    return f'{said}With a linear head it is {_name(*linear[0])}: {over[linear[0]]}. {_ahead(levels, linear)}'.strip()
+    if same := over.get(('an', head_of_an(top[1]))):
+        text += f'; {signed(same.mean)} of it is due to its head, as AN with that head shows'
+    text += f'. {_ahead(levels, order)}'
+    if linear and linear[0] != top:
+        best = linear[0]
+        text += f'With a linear head it is {_name(*best)}: {over[best]}. {_ahead(levels, linear)}'
+    return text.strip()
 
 
 def _ahead(levels: dict, order: list) -> str:
@@ -397,92 +398,84 @@ def _ahead(levels: dict, order: list) -> str:
     if len(order) < 2:
         return ''
     lead = _lead(levels, *order[:2])
-    told = 'is told apart from it' if lead.low > 0 else 'is not told apart from it'
+    apart = 'is' if lead.low > 0 else 'is not'
     return (
         f'The next, {_name(*order[1])}, is {lead.mean:.1f} ± {lead.half_width:.1f} below and '
-        f'{told}. '
+        f'{apart} told apart from it. '
     )
 
 
 def _lead(levels: dict, one: tuple, other: tuple) -> statistics.Effect:
+    bases = levels[other]
     return statistics.pooled(
-        [
-            statistics.paired(own, levels[other][name], fallback=statistics.image_sd(name))
-            for name, own in levels[one].items()
-        ]
+        [all_gains.gain(scores, bases[dataset]) for dataset, scores in levels[one].items()]
     )
 
 
 def _name(loss: str, head: str) -> str:
-    return escape(board.about(loss)['name']) + (
-        f' on the {head} head' if head != find(loss).head else ''
-    )
+    name = escape(board.about(loss)['name'])
+    return name if head == find(loss).head else f'{name} on the {head} head'
 
 
 def _who(decided: dict[str, statistics.Decision], learning: int, sets: int) -> str:
-    "How many methods got which word. learning: how many there are; sets: of photos."
-    words = pd.Series([decision.word for decision in decided.values()]).value_counts()
-    counts = {
-        word: f"{words.get(word, 0)} {'is' if words.get(word, 0) == 1 else 'are'} {ours}"
-        for word, ours in _WORDS.items()
-        if word in words or word == statistics.WORDS[0]
-    }
+    "How many methods got which verdict. learning: how many there are; sets: of photos."
+    verdicts = [decision.verdict for decision in decided.values()]
+    counts = [
+        f'{verdicts.count(verdict)} {"is" if verdicts.count(verdict) == 1 else "are"} {words}'
+        for verdict, words in _WORDS.items()
+        if verdict in verdicts or verdict is Verdict.REPRODUCED
+    ]
     return (
         f'The picture shows {learning} methods that learn from single positives. For '
-        f'{len(decided)} of them the '
-        f"method's own mechanism was at work on {sets} sets of photos; over AN on the same head, "
-        f"over these sets together, {', '.join(counts.values())}."
+        f"{len(decided)} of them the method's own mechanism was at work on {sets} sets of photos; "
+        f'over AN on the same head, over these sets together, {", ".join(counts)}.'
     )
 
 
 def _beside(ran: pd.DataFrame) -> str:
     "Our gains beside the published ones."
-    above, below = (
-        (ran.published > ran.like + ran.like_half).sum(),
-        (ran.published < ran.like - ran.like_half).sum(),
-    )
+    if not len(ran):
+        return ''
+    above = (ran.published > ran.like + ran.like_half).sum()
+    below = (ran.published < ran.like - ran.like_half).sum()
     ours, theirs = ran.like.mean(), ran.published.mean()
     size = 'smaller' if ours < theirs else 'larger'
     return (
-        (
-            f'{ran.method.nunique()} of these methods have published gains over AN of the same '
-            f'source ({len(ran)} cells; the others: {published.UNCOUNTED}). Ours are {size}, '
-            f'{signed(ours)} against {signed(theirs)} on average: the published gain lies within '
-            f'our interval in {len(ran) - above - below} cells, above it in {above} and '
-            f'below it in {below}.'
-        )
-        if len(ran)
-        else ''
+        f'{ran.method.nunique()} of these methods have published gains over AN of the same '
+        f'source ({len(ran)} cells; the others: {published.UNCOUNTED}). Ours are {size}, '
+        f'{signed(ours)} against {signed(theirs)} on average: the published gain lies within '
+        f'our interval in {len(ran) - above - below} cells, above it in {above} and '
+        f'below it in {below}.'
     )
 
 
 def _order(counted: pd.DataFrame, ran: pd.DataFrame, sources: pd.DataFrame) -> str:
     "Whether the methods come in the papers' order. ran: with the cells that do not count."
-    found = _ranked(counted, 'method', ['panel'], 'published', 'like')
-    if math.isnan(found[0]):
+    rho, low, high = _ranked(counted, 'method', ['panel'], 'published', 'like')
+    if math.isnan(rho):
         return ''
-    so = (
-        "the papers' order is found again"
-        if found[1] > 0
-        else 'the order is reversed'
-        if found[2] < 0
-        else 'the order stays open'
+    outcome = 'the order stays open'
+    if low > 0:
+        outcome = "the papers' order is found again"
+    elif high < 0:
+        outcome = 'the order is reversed'
+    text = (
+        'The rank correlation of these published gains with ours is '
+        f'{_interval(rho, low, high)}: {outcome}.{_across(sources)}'
     )
-    said = f'The rank correlation of these published gains with ours is {_interval(found)}: {so}.'
-    said += _across(sources)
     if len(ran) > len(counted):
         over_an = [line.effect.mean if line.uncounted else line.like for line in ran.itertuples()]
         ran = ran.assign(over_an=over_an)
         regardless = _ranked(ran, 'method', ['panel'], 'printed', 'over_an')[0]
-        said += f' With the gains over copied rows it would be {signed(regardless, "+.2f")}.'
-    return said
+        text += f' With the gains over copied rows it would be {signed(regardless, "+.2f")}.'
+    return text
 
 
 def _across(sources: pd.DataFrame) -> str:
     "The same over all that three sources print, and how well they agree with each other."
     both = sources.dropna()
-    found = _ranked(both, 'loss', ['source', 'dataset'], 'published', 'ours')
-    if math.isnan(found[0]):
+    correlation = _ranked(both, 'loss', ['source', 'dataset'], 'published', 'ours')
+    if math.isnan(correlation[0]):
         return ''
     pairs = sources.merge(sources, on=['loss', 'dataset'], suffixes=('', '_other'))
     pairs = pairs[pairs.source < pairs.source_other]
@@ -493,7 +486,7 @@ def _across(sources: pd.DataFrame) -> str:
     *names, last = both.source.unique()
     return (
         f" Over all that {', '.join(names)} and {last} print, each over its own AN, it is "
-        f'{_interval(found)}: {len(both)} cells, on average {signed(both.published.mean())} '
+        f'{_interval(*correlation)}: {len(both)} cells, on average {signed(both.published.mean())} '
         f'published and {signed(both.ours.mean())} here. Where two of them print the same '
         f'method, they agree with each other at {signed(ceiling, "+.2f")} ({len(pairs)} cells, '
         f'{apart:.1f} points apart on average; ours and theirs: {ours:.1f}).'
@@ -510,23 +503,22 @@ def _ranked(
     return statistics.rank_correlation(*(each.to_numpy(float) for each in wide))
 
 
-def _interval(found: tuple[float, float, float]) -> str:
-    rho, low, high = (signed(value, '+.2f') for value in found)
-    return f'{rho} ({low} to {high})'
+def _interval(rho: float, low: float, high: float) -> str:
+    return f'{signed(rho, "+.2f")} ({signed(low, "+.2f")} to {signed(high, "+.2f")})'
 
 
 BEGIN, END = '<!-- front:begin -->', '<!-- front:end -->'
 
 
 def table(measured: pd.DataFrame) -> str:
-    """The small table. Args: measured: as from `gains`. Returns: Markdown."""
+    """The small table, as Markdown. measured: as from `gains`."""
     by_method = dict(list(measured.groupby('method', sort=False)))
     levels = by_method[METHODS[0].name]
     base = ['missing' if math.isnan(level) else f'**{level:.1f}**' for level in levels.our_base]
     rows = [
         [
-            f"{escape(method.name)} ({published.read(method.paper)['short']} Table {method.table})",
-            *map(_cell, by_method[method.name].itertuples()),
+            f'{escape(method.name)} ({_short(method.paper)} Table {method.table})',
+            *map(_cell_text, by_method[method.name].itertuples()),
         ]
         for method in METHODS
         if method.own
@@ -537,17 +529,22 @@ def table(measured: pd.DataFrame) -> str:
     return files.grid([['published / ours', *head], ['AN itself here, mAP in %', *base], *rows])
 
 
-def _cell(line) -> str:
+def _short(paper: str) -> str:
+    return published.read(paper)['short']
+
+
+def _cell_text(line) -> str:
     if line.n < 0:
         return '–'
-    theirs = signed(line.published) + published.UNCOUNTED * bool(line.uncounted)
+    theirs = signed(line.published) + (published.UNCOUNTED if line.uncounted else '')
+    if math.isnan(line.ours):
+        return f'{theirs} / missing'
+    if not line.exercised:
+        return f'{theirs} / not exercised'
     half = '' if math.isnan(line.like_half) else f' ± {line.like_half:.1f}'
     other = line.plain if line.like == line.ours else line.ours
     beside = '' if math.isnan(other) or other == line.like else f' ({signed(other)})'
-    if math.isnan(line.ours):
-        return f'{theirs} / missing'
-    ours = f'{signed(line.like)}{half}{beside}'
-    return f'{theirs} / ' + (f'**{ours}**' if line.exercised else 'not exercised')
+    return f'{theirs} / **{signed(line.like)}{half}{beside}**'
 
 
 _FOUND = (
@@ -564,18 +561,15 @@ def part(measured: pd.DataFrame, levels: dict, sources: pd.DataFrame, picture: s
 
     Args:
         measured: as from `gains`.
-        levels: as from `standing`.
+        levels: as from `levels`.
         sources: as from `by_source`.
         picture: its address.
 
     Returns: Markdown, with the marks.
     """
-    wanted = measured[measured.n >= 0]
-    missing = (
-        f' Still missing: {(wanted.n == 0).sum()} of {len(wanted)} cells.'
-        if (wanted.n == 0).any()
-        else ''
-    )
+    seeds = measured.n[measured.n >= 0]
+    lacking = (seeds == 0).sum()
+    missing = f' Still missing: {lacking} of {len(seeds)} cells.' if lacking else ''
     text = (
         'Rings are the papers’ gains over AN on VOC, COCO, NUS-WIDE and CUB. Dots are ours, on '
         'the photos that stand in for these, over AN on the same head. Crosses are ours over '
@@ -590,17 +584,18 @@ def part(measured: pd.DataFrame, levels: dict, sources: pd.DataFrame, picture: s
         f'{site.protocol(SUITE)}{missing}'
     )
     image = f'![What each method gains over assume negative, as published and here]({picture})'
-    found = findings(measured, levels, sources)
-    said = f'{textwrap.fill(_FOUND, 140)}\n\n{found}\n\n' if found else ''
-    return f'{BEGIN}\n{said}{image}\n\n{textwrap.fill(text, 140)}\n\n{table(measured)}{END}'
+    answers = findings(measured, levels, sources)
+    top = f'{textwrap.fill(_FOUND, 140)}\n\n{answers}\n\n' if answers else ''
+    return f'{BEGIN}\n{top}{image}\n\n{textwrap.fill(text, 140)}\n\n{table(measured)}{END}'
 
 
-def write(root: Path | None = None) -> list[Path]:
+def write(root: Path | None = None, boards: pd.DataFrame | None = None) -> list[Path]:
     """Make `outputs/front.svg`, and the part of README.md between the marks.
 
     Args:
         root: the folder that has README.md and outputs/, unset: where the setting `outputs` lies. A
             folder without README.md, or with one that has no marks, gets the picture alone.
+        boards: as from `gains.of_suites`, unset: that.
 
     Returns: the files that changed.
 
@@ -615,7 +610,8 @@ def write(root: Path | None = None) -> list[Path]:
     measured = gains(known)
     texts = {outputs / 'front.svg': draw(measured).decode()}
     if enclosing:
-        text = part(measured, standing(known), by_source(known), f'{outputs.name}/front.svg')
+        boards = all_gains.of_suites(known, [SUITE]) if boards is None else boards
+        text = part(measured, levels(boards), by_source(known), f'{outputs.name}/front.svg')
         texts[readme] = text.join(enclosing)
     return site.put(texts)
 

@@ -1,4 +1,4 @@
-"""A finished run becomes the small arrays that a figure is drawn from; some are recorded while it trains."""
+"""Runs become the small arrays that figures are drawn from; some are taken while they train."""
 
 from dataclasses import replace
 
@@ -204,32 +204,21 @@ def pictures(
         images (k, s, s, 3) uint8; maps (k, 3, h, w) uint8, each up to 255; names (k, 3), '' for no
         map; kinds (k, 3) int8.
     """
-    rows = []
+    figure = {'images': [], 'maps': [], 'names': [], 'kinds': []}
     for k, classes in chosen:
-        batch, pad = seen.images.batch(seen.index[[k]], 'plain'), MAPS - len(classes)
-        image = Image.fromarray(
-            (batch[0].permute(1, 2, 0).cpu().numpy() * 255).round().astype(np.uint8)
-        )
+        batch = seen.images.batch(seen.index[[k]], 'plain')
+        pixels = 255 * batch[0].permute(1, 2, 0).cpu().numpy()
+        image = Image.fromarray(pixels.round().astype(np.uint8))
         side = min(SIDE, image.width)
+        pad = MAPS - len(classes)
         maps = np.stack([make_map(batch, c)[0].detach().cpu().numpy() for c in classes])
         maps = np.pad(maps, ((0, pad), (0, 0), (0, 0)))
-        rows.append(
-            (
-                np.asarray(image.resize((side, side), Image.Resampling.BOX)),
-                np.round(255 * maps / np.maximum(maps.max((1, 2), keepdims=True), 1e-12)).astype(
-                    np.uint8
-                ),
-                [seen.task.data.class_names[c] for c in classes] + [''] * pad,
-                np.array([flags[k, c] for c in classes] + [0] * pad, np.int8),
-            )
-        )
-    return dict(
-        zip(
-            ('images', 'maps', 'names', 'kinds'),
-            map(np.array, zip(*rows, strict=True)),
-            strict=True,
-        )
-    )
+        largest = np.maximum(maps.max((1, 2), keepdims=True), 1e-12)
+        figure['images'].append(np.asarray(image.resize((side, side), Image.Resampling.BOX)))
+        figure['maps'].append(np.round(255 * maps / largest).astype(np.uint8))
+        figure['names'].append([seen.task.data.class_names[c] for c in classes] + [''] * pad)
+        figure['kinds'].append(np.array([flags[k, c] for c in classes] + [0] * pad, np.int8))
+    return {name: np.array(rows) for name, rows in figure.items()}
 
 
 def surest(p: np.ndarray, allowed: np.ndarray, n: int) -> list[int]:
@@ -241,6 +230,6 @@ def surest(p: np.ndarray, allowed: np.ndarray, n: int) -> list[int]:
         n: how many at most.
 
     Returns:
-        Class numbers, the surest first.
+        Class numbers, the most probable first.
     """
     return [int(c) for c in np.argsort(-p, kind='stable') if allowed[c]][:n]

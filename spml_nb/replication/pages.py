@@ -14,6 +14,7 @@ from spml_nb.replication import (
     claims,
     drawing,
     figures,
+    gains,
     published,
     site,
     statistics,
@@ -316,7 +317,7 @@ def _verdict(line: dict) -> str:
         for text in line['missing'].split('; ')
         if ' missing)' in text or ' not exercised)' in text
     ]
-    if line['ours'] in statistics.WORDS[4:]:
+    if line['ours'] in (statistics.Verdict.NOT_RUN, statistics.Verdict.NOT_EXERCISED):
         head = line['ours'] + (f": `{line['command']}`" if line['command'] else '')
     else:
         head, places = line['summary'], [*filter(None, line['measured'].split('; ')), *places]
@@ -395,6 +396,7 @@ class Results(NamedTuple):
         figures: every figure.
         known: the runs, as from `record`.
         methods: as from `verdicts.of_methods`.
+        gains: as from `gains.of_suites`.
     """
 
     tables: list[Table]
@@ -402,6 +404,7 @@ class Results(NamedTuple):
     figures: list[Figure]
     known: pd.DataFrame = pd.DataFrame()
     methods: pd.DataFrame | None = None
+    gains: pd.DataFrame = pd.DataFrame(columns=gains.COLUMNS)
 
     def of(self, paper: str) -> 'Results':
         """What belongs to one paper. Args: paper: its name. Returns: Results."""
@@ -427,17 +430,22 @@ class Results(NamedTuple):
             **cells,
             'figures': len(drawn),
             'drawn': sum(drawn),
-            **dict.fromkeys(statistics.WORDS, 0),
+            **dict.fromkeys(statistics.Verdict, 0),
             **said,
         }
 
 
-def gather(known: pd.DataFrame | None = None, tell: Callable[[str], None] = print) -> Results:
+def gather(
+    known: pd.DataFrame | None = None,
+    tell: Callable[[str], None] = print,
+    measured: pd.DataFrame | None = None,
+) -> Results:
     """Join the papers' numbers with ours, and draw the figures.
 
     Args:
         known: unset: as from `record`.
         tell: is given one line per paper.
+        measured: as from `gains.of_suites`, unset: that.
 
     Returns: Results.
 
@@ -460,28 +468,35 @@ def gather(known: pd.DataFrame | None = None, tell: Callable[[str], None] = prin
         )
         tables += whole
         drawn += pictures
+    measured = gains.of_suites(known) if measured is None else measured
     return Results(
         tables,
         pd.concat(asked, ignore_index=True),
         drawn,
         known,
-        verdicts.of_methods(verdicts.gains(known)),
+        verdicts.of_methods(verdicts.gains(measured)),
+        measured,
     )
 
 
-def write(known: pd.DataFrame | None = None, tell: Callable[[str], None] = print) -> list[Path]:
+def write(
+    known: pd.DataFrame | None = None,
+    tell: Callable[[str], None] = print,
+    measured: pd.DataFrame | None = None,
+) -> list[Path]:
     """Rebuild the setting `outputs` from the table of record and the arrays of the figures.
 
     Args:
         known: unset: as from `record`.
         tell: is given one line per paper, and one at the end.
+        measured: as in `gather`.
 
     Returns: the files that changed.
 
     Raises:
         SpmlError: for a damaged `runs.csv`, or a file that cannot be written.
     """
-    results, folder = gather(known, tell), settings.path('outputs')
+    results, folder = gather(known, tell, measured), settings.path('outputs')
     texts = contents(results, folder)
     for place in sorted({(folder / name).parent for name in texts}):
         files.remove_leftovers(place)
@@ -532,7 +547,7 @@ def readme(results: Results, folder: Path) -> str:
     for paper in published.papers():
         count = results.of(paper).progress()
         asked = ', '.join(
-            f'{count[verdict]} {verdict}' for verdict in statistics.WORDS if count[verdict]
+            f'{count[verdict]} {verdict}' for verdict in statistics.Verdict if count[verdict]
         )
         state.append(
             [
@@ -544,7 +559,7 @@ def readme(results: Results, folder: Path) -> str:
         )
     papers = ''.join(_of_paper(paper, results.of(paper), folder) for paper in published.papers())
     whole = verdicts.whole_network(
-        verdicts.end_to_end(results.known, board.printed(results.tables))
+        verdicts.end_to_end(results.gains, results.known, board.printed(results.tables))
     )
     boards = [
         f'[{file.stem}](methods/{file.name})' for file in sorted((folder / 'methods').glob('*.md'))
@@ -552,7 +567,7 @@ def readme(results: Results, folder: Path) -> str:
     said = escape(site.headline(SUITE, site.SUITES[SUITE]['datasets']))
     parts = {
         'headline': said,
-        'verdicts': verdicts.markdown(results.claims, results.methods),
+        'verdicts': verdicts.markdown(results.claims, results.methods, results.gains),
         'state': files.grid(state),
         'papers': papers,
         'whole': whole,

@@ -13,10 +13,7 @@ ORDER = ('hml', 'opml', 'lac', 'two_way', 'em_apl')
 
 
 def papers() -> list[str]:
-    """The papers whose numbers are here.
-
-    Returns: list of names, in the order of all pages.
-    """
+    """The papers whose numbers are here, in the order of all pages."""
     return list(ORDER)
 
 
@@ -115,7 +112,7 @@ def _merged(whole: dict, spec: dict, row: str, column: str) -> dict:
     def group(name):
         return spec.get('groups', {}).get(name.split(' / ')[0]) if ' / ' in name else None
 
-    own = [entry for entry in spec.get('cells', []) if _is_about(entry, row, column)]
+    of_cell = [entry for entry in spec.get('cells', []) if _is_about(entry, row, column)]
     levels = [
         whole,
         spec,
@@ -123,7 +120,7 @@ def _merged(whole: dict, spec: dict, row: str, column: str) -> dict:
         spec['rows'][row],
         group(column),
         spec['columns'][column],
-        *own,
+        *of_cell,
     ]
     return merge(
         *({key: value for key, value in (level or {}).items() if key in _PIECE} for level in levels)
@@ -165,13 +162,17 @@ def cells(paper: str, table: str) -> pd.DataFrame:
 
     Source: the papers' tables.
     """
-    whole, spec, table = read(paper), description(paper, table), str(table)
+    spec = description(paper, table)
     rows = [
-        _cell(whole, spec, table, row, column) for row in spec['rows'] for column in spec['columns']
+        _cell(read(paper), spec, str(table), row, column)
+        for row in spec['rows']
+        for column in spec['columns']
     ]
-    return pd.DataFrame(rows).assign(
-        **{key: pd.Series([row[key] for row in rows], dtype=object) for key in ('decimals', 'runs')}
-    )
+    # else pandas makes floats of numbers beside None
+    whole_numbers = {
+        name: pd.Series([row[name] for row in rows], dtype=object) for name in ('decimals', 'runs')
+    }
+    return pd.DataFrame(rows).assign(**whole_numbers)
 
 
 @lru_cache
@@ -192,16 +193,15 @@ def by_place(paper: str, table: str) -> dict[tuple[str, str], dict]:
 
 
 def _cell(whole: dict, spec: dict, table: str, row: str, column: str) -> dict:
-    piece, given, k = (
-        _merged(whole, spec, row, column),
-        spec['rows'][row],
-        list(spec['columns']).index(column),
-    )
-    mean, std = (_number(given[part][k]) if part in given else math.nan for part in ('mean', 'std'))
-    notes = [
-        note for note in whole.get('notes', []) if table in note.get('tables', [table])
-    ] + spec.get('notes', [])
-    config, lost = piece.get('config', {}), given['mean'][k] == 'lost'
+    piece = _merged(whole, spec, row, column)
+    numbers = spec['rows'][row]
+    k = list(spec['columns']).index(column)
+    mean = _number(numbers['mean'][k])
+    std = _number(numbers['std'][k]) if 'std' in numbers else math.nan
+    lost = numbers['mean'][k] == 'lost'
+    notes = [note for note in whole.get('notes', []) if table in note.get('tables', [table])]
+    notes += spec.get('notes', [])
+    config = piece.get('config', {})
     source = piece.get('source', whole['short'])
     return {
         'paper': whole['paper'],
@@ -242,8 +242,8 @@ def _number(value) -> float:
 def _printed(mean: float, std: float, lost: bool, decimals: int | None) -> str:
     if math.isnan(mean):
         return 'lost' if lost else '–'
-    mean, std = (f'{v:g}' if decimals is None else f'{v:,.{decimals}f}' for v in (mean, std))
-    return mean if std == 'nan' else f'{mean} ({std})'
+    form = 'g' if decimals is None else f',.{decimals}f'
+    return f'{mean:{form}}' if math.isnan(std) else f'{mean:{form}} ({std:{form}})'
 
 
 def baseline(cell: dict, whole: list[dict]) -> dict | None:
@@ -380,16 +380,12 @@ PAPERS_DATA = {
 
 
 def run_on(dataset: str) -> str:
-    """A data set as people read it. Args: dataset: its name. Returns: str, the name itself where it
-    has no other.
-    """
+    """A data set as people read it, its name where it has no other."""
     return RUN_ON.get(dataset, dataset)
 
 
 def in_place_of(dataset: str) -> str:
-    """Which of the papers' data sets photos stand for. Args: dataset: a name. Returns: str, '' for
-    none.
-    """
+    """Which of the papers' data sets photos stand for, '' for none."""
     return ', '.join(PAPERS_DATA[name] for name, (ours, _) in STAND_INS.items() if ours == dataset)
 
 

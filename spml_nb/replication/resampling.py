@@ -1,4 +1,4 @@
-"""How far would a score move, had other test images been drawn? Heads are scored again, on samples of them."""
+"""How far would a score move, had other test images been drawn? Heads are scored on samples."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ from ..training.task import make_task
 from ..training.trainer import train
 from . import claims, published, tables
 from .published import SUITE
-from .statistics import RESAMPLED, image_draws, resampled_map
+from .statistics import RESAMPLED, image_draws, resampled_map, resampled_name
 
 
 def resampled(
@@ -53,65 +53,46 @@ def resampled(
 
 
 SEEDS = range(3)
+MEASURED = ('mAP', 'mAP@class', 'mAP@sample', 'micro-F1', 'macro-F1')
 
 
-def compared(known: pd.DataFrame) -> dict[str, list[Config]]:
+def compared(known: pd.DataFrame) -> dict[tuple[str, str], list[Config]]:
     """The heads that the tables, the claims and the board compare, where their runs are done.
 
     Args:
         known: as from `tables.record`.
 
-    Returns:
-        {name: runs of `SEEDS`}, the name being the key of the first run and a metric, as in
-        `statistics.image_error`.
+    Returns: {(key of the first run, one of `MEASURED`): runs of `SEEDS`}.
     """
-    compared_runs = {}
+    runs_of = {}
     for configs, metric in _cells_with_runs(known):
         runs = [
             c for c in configs if c.seed in SEEDS and c.regime == 'linear' and c.head != 'labelwise'
         ]
         if runs and metric in MEASURED and known.index.isin(map(key, runs)).sum() == len(SEEDS):
-            compared_runs[f'{key(configs[0])} {metric}'] = runs
-    return compared_runs
+            runs_of[key(configs[0]), metric] = runs
+    return runs_of
 
 
 def _cells_with_runs(known: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
     "The runs and the metric of each cell of a table, operand of a claim and row of the board."
-    for paper in published.papers():
-        for number in published.tables(paper):
-            for cell in published.cells(paper, number).to_dict('records'):
-                yield tables.finals(tables.plan(cell, SUITE), known), cell['metric']
-    for operand in _operands():
-        cell = {
-            'paper': operand.paper,
-            'metric': 'mAP',
-            'config': operand.config,
-            'search': {},
-            'pretraining': None,
-            'no_run': '',
-            'dataset': operand.config['dataset'],
-        }
-        yield tables.finals(tables.plan(cell, SUITE), known), 'mAP'
+    cells = [
+        cell
+        for paper in published.papers()
+        for number in published.tables(paper)
+        for cell in published.cells(paper, number).to_dict('records')
+    ]
+    cells += [
+        tables.cell_of_runs(operand.paper, operand.config)
+        for claim in claims.claims()
+        for operand in claims.operands(claim)
+        if operand.config
+    ]
+    for cell in cells:
+        yield tables.finals(tables.plan(cell, SUITE), known), cell['metric']
     for dataset in search.SUITES[SUITE]['datasets']:
         for row in search.rows_of(SUITE):
             yield search.finals(row, SUITE, dataset, known), 'mAP'
-
-
-def _operands() -> list:
-    "What the claims compare, where it has a run."
-    operands = []
-
-    def note(operand):
-        if operand.config:
-            operands.append(operand)
-        return claims.Number({})
-
-    for claim in claims.claims():
-        claim.places(note)
-    return operands
-
-
-MEASURED = ('mAP', 'mAP@class', 'mAP@sample', 'micro-F1', 'macro-F1')
 
 
 def resample(known: pd.DataFrame | None = None, tell: Callable[[str], None] = print) -> Path:
@@ -127,39 +108,35 @@ def resample(known: pd.DataFrame | None = None, tell: Callable[[str], None] = pr
     Raises:
         SpmlError: as `training.train`, and for a file that cannot be written.
     """
-    file, wanted = (
-        settings.path('outputs') / RESAMPLED,
-        compared(tables.record() if known is None else known),
-    )
+    file = settings.path('outputs') / RESAMPLED
+    runs_of = compared(tables.record() if known is None else known)
     there = dict(np.load(file)) if file.is_file() else {}
-    kept, by_run = {name: there[name] for name in wanted if name in there}, {}
-    for name in sorted(set(wanted) - set(kept)):
-        by_run.setdefault(name.rpartition(' ')[0], []).append(name)
-    if set(there) - set(kept):
+    names = {resampled_name(*heads) for heads in runs_of}
+    kept = {name: scores for name, scores in there.items() if name in names}
+    metrics = {}
+    for first, metric in sorted(runs_of):
+        if resampled_name(first, metric) not in kept:
+            metrics.setdefault(first, []).append(metric)
+    if len(kept) < len(there):
         write_arrays(file, kept)
-    for k, (first, names) in enumerate(by_run.items()):
-        tell(f'{k + 1} of {len(by_run)}: {first}')
-        kept |= _trained(names, wanted[names[0]])
+    for k, (first, of_run) in enumerate(metrics.items(), 1):
+        tell(f'{k} of {len(metrics)}: {first}')
+        means = _trained(of_run, runs_of[first, of_run[0]])
+        kept |= {resampled_name(first, metric): mean for metric, mean in means.items()}
         write_arrays(file, dict(sorted(kept.items())))
     return file
 
 
-def _trained(names: list[str], configs: list[Config]) -> dict[str, np.ndarray]:
-    "{name: (R,) float32, mean over the runs}."
+def _trained(metrics: list[str], configs: list[Config]) -> dict[str, np.ndarray]:
+    "{metric: (R,) float32, mean over the runs}."
     each = []
     for config in configs:
         task = make_task(config)
         with TemporaryDirectory() as folder:
             logits = train(config, task=task, root=Path(folder)).logits['test']
-        true, t = labels.for_scoring(task.data.labels[task.test])[0], _threshold(config)
-        each.append(
-            [
-                resampled(name.rpartition(' ')[2], logits, true, image_draws(len(true)), t)
-                for name in names
-            ]
-        )
-    return dict(zip(names, np.mean(each, axis=0).astype(np.float32), strict=True))
-
-
-def _threshold(config: Config) -> float:
-    return float(tables.measure('micro-F1', config.loss)[0].rpartition('_')[2])
+        true, _ = labels.for_scoring(task.data.labels[task.test])
+        draws = image_draws(len(true))
+        threshold = tables.f1_threshold(config.loss)
+        each.append([resampled(metric, logits, true, draws, threshold) for metric in metrics])
+    means = np.mean(each, axis=0).astype(np.float32)
+    return dict(zip(metrics, means, strict=True))

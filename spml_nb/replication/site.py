@@ -218,14 +218,14 @@ def page(results, folder: Path) -> str:
     """
     style, script = _asset('page.css'), _asset('page.js')
     groups, where = board.groups(results.known)
-    rows, sets = board.lines(results.known, where), list(SUITES['photos']['datasets'])
+    rows, sets = board.lines(results.gains, where), list(SUITES['photos']['datasets'])
     ran = [name for name in sets if any(name in row['cells'].get('photos', {}) for row in rows)]
     printed = board.printed(results.tables)
     told = {
         'about': {paper: published.read(paper) for paper in published.papers()},
         'places': board.PLACES,
         'suite': published.SUITE,
-        'verdicts': statistics.WORDS,
+        'verdicts': [*statistics.Verdict],
         'statistic': published.STATISTIC,
         'photos': published.photos(),
         'stand_ins': published.STAND_INS,

@@ -3,8 +3,8 @@
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,9 +17,18 @@ from ..runs.config import Config
 from ..runs.record import RECORD, read_record
 from ..sweeps import presets, queue
 from ..sweeps.queue import key
-from ..sweeps.search import SEARCH_SEED, Row, candidates, choose, half_interval, seeds_of
-from . import published
-from .statistics import Scores, image_sd, paired, signed
+from ..sweeps.search import (
+    SEARCH_SEED,
+    Row,
+    candidates,
+    choose,
+    half_interval,
+    seeds_of,
+    with_validation,
+)
+from . import gains, published
+from .gains import acted
+from .statistics import NO_SCORES, Scores, signed
 
 
 def record(file: Path | None = None) -> pd.DataFrame:
@@ -28,7 +37,8 @@ def record(file: Path | None = None) -> pd.DataFrame:
     Args:
         file: unset: `runs.csv` in the setting `outputs`.
 
-    Returns: DataFrame as from `sweeps.finished`, empty when there is no file.
+    Returns: DataFrame as from `sweeps.finished` with `validation` (what compares the runs of a
+        search), empty when there is no file.
 
     Raises:
         SpmlError: for a damaged file, naming it and the line.
@@ -36,12 +46,12 @@ def record(file: Path | None = None) -> pd.DataFrame:
     file = Path(file or settings.path('outputs') / 'runs.csv')
     if not file.exists():
         return pd.DataFrame()
-    return (
-        read_record(file, (*RECORD, 'val_map', 'test_map')).drop_duplicates('key').set_index('key')
-    )
+    runs = read_record(file, (*RECORD, 'val_map', 'test_map')).drop_duplicates('key')
+    return with_validation(runs.set_index('key'))
 
 
-class Plan(NamedTuple):
+@dataclass(frozen=True)
+class Plan:
     """The runs behind a cell.
 
     Args:
@@ -61,6 +71,24 @@ class Plan(NamedTuple):
     seeds: Iterable[int] = range(3)
 
 
+def cell_of_runs(paper: str, config: dict) -> dict:
+    """What `plan` has to know of runs that no table has.
+
+    Args:
+        paper: one of `published.papers()`.
+        config: fields of `Config`, as for a published cell.
+    """
+    return {
+        'paper': paper,
+        'metric': 'mAP',
+        'config': config,
+        'dataset': config['dataset'],
+        'search': {},
+        'pretraining': None,
+        'no_run': '',
+    }
+
+
 def plan(cell: dict, suite: str) -> Plan:
     """What a cell needs.
 
@@ -68,37 +96,30 @@ def plan(cell: dict, suite: str) -> Plan:
         cell: a row of `published.cells`.
         suite: 'paper' or 'photos'.
 
-    Returns: Plan.
-
     Raises:
         SpmlError: for another suite.
     """
-    dataset, config = (
-        published.stand_in(cell['dataset'], suite) if cell['dataset'] else None,
-        cell['config'],
-    )
+    config = cell['config']
     if config is None:
         return Plan([], {}, cell['no_run'])
     if cell['pretraining']:
         return Plan(
             [], {}, 'starts from a backbone trained on ImageNet; see spml_nb/sweeps/transfer.py'
         )
+    dataset = published.stand_in(cell['dataset'], suite)
     if dataset is None:
         return Plan([], {}, published.STAND_INS[cell['dataset']][1])
     if suite == 'paper':
         return Plan(_grid(cell), {}, one_draw=True)
     if config.get('weights') == 'none':
         return Plan(_from_scratch(cell, dataset), {})
-    if config.get('backbone', 'resnet50') != 'resnet50':
-        return Plan(
-            [],
-            {},
-            f"the suite {suite!r} has a stand-in for resnet50, none for {config['backbone']}",
-        )
+    backbone = config.get('backbone', 'resnet50')
+    if backbone != 'resnet50':
+        why = f'the suite {suite!r} has a stand-in for resnet50, none for {backbone}'
+        return Plan([], {}, why)
     labels = config.get('labels', 'single')
-    partial = (
-        labels if labels.startswith('partial') else None
-    )  # its curve takes one choice, made on single positives
+    # a curve over partial labels takes one choice, made on single positives
+    partial = labels if labels.startswith('partial') else None
     row = Row(
         config['loss'],
         config.get('head'),
@@ -118,31 +139,30 @@ def _grid(cell: dict) -> list[Config]:
     preset of the method.
     """
     paper, config = cell['paper'], cell['config']
-    if config['dataset'] in presets.datasets(paper) and config['loss'] in presets.losses(
-        paper, config['dataset']
-    ):
-        preset = presets.preset(paper, config['dataset'], config['loss'])
-        config = published.merge(preset, config)
-    tried = [
-        dict(zip(cell['search'], values, strict=True))
-        for values in itertools.product(*cell['search'].values())
+    dataset, loss = config['dataset'], config['loss']
+    if dataset in presets.datasets(paper) and loss in presets.losses(paper, dataset):
+        config = published.merge(presets.preset(paper, dataset, loss), config)
+    tried = itertools.product(*cell['search'].values())
+    return [
+        Config(**config | dict(zip(cell['search'], values, strict=True)) | {'seed': SEARCH_SEED})
+        for values in tried
     ]
-    return [Config(**{**config, **each, 'seed': SEARCH_SEED}) for each in tried]
+
+
+_SMALL = {
+    'backbone': 'mini',
+    'image_size': 64,
+    'epochs': 60,
+    'batch_size': 64,
+    'precision': 'float32',
+    'hold_out': True,  # for the choice of the rate
+}
 
 
 def _from_scratch(cell: dict, dataset: str) -> list[Config]:
     "The paper's recipe for a network from scratch, made small, at five learning rates."
-    small = {
-        'dataset': dataset,
-        'backbone': 'mini',
-        'image_size': 64,
-        'epochs': 60,
-        'batch_size': 64,
-        'precision': 'float32',
-        'hold_out': True,
-    }  # for the choice of the rate
     return [
-        replace(config, **small, lr=rate)
+        replace(config, dataset=dataset, lr=rate, **_SMALL)
         for config in _grid(cell)
         for rate in (1e-4, 1e-3, 1e-2, 0.1, 1.0)
     ]
@@ -161,15 +181,27 @@ def finals(plan: Plan, known: pd.DataFrame, seeds: Iterable[int] | None = None) 
     chosen = choose(plan.search, known)
     if chosen is None:
         return []
-    seeds = plan.seeds if seeds is None else seeds
-    fixed = {
-        'hparams': {**chosen.hparams, **plan.stated},
-        **({'labels': plan.labels} if plan.labels else {}),
-    }
+    chosen = replace(chosen, hparams={**chosen.hparams, **plan.stated})
+    if plan.labels:
+        chosen = replace(chosen, labels=plan.labels)
     return [
-        replace(chosen, seed=s, **({} if plan.one_draw else {'label_seed': s}), **fixed)
-        for s in seeds
+        replace(chosen, seed=seed, label_seed=chosen.label_seed if plan.one_draw else seed)
+        for seed in (plan.seeds if seeds is None else seeds)
     ]
+
+
+def final_lines(paper: str, table: str, row: str, columns: list[str], known: pd.DataFrame):
+    """The lines of the record behind cells of a table on photos, as far as they are done.
+
+    Returns: DataFrame.
+    """
+    cells = published.by_place(paper, table)
+    configs = [
+        config
+        for column in columns
+        for config in finals(plan(cells[row, column], published.SUITE), known)
+    ]
+    return known.loc[[name for name in map(key, configs) if name in known.index]]
 
 
 MEASURES = {
@@ -181,56 +213,55 @@ MEASURES = {
 }
 
 
+def f1_threshold(loss: str) -> float:
+    """The probability from which on a label is named.
+
+    Source: EM/APL, supplement.
+    """
+    return 0.75 if loss in ('em', 'em_apl') else 0.5
+
+
 def measure(metric: str, loss: str) -> tuple[str, float]:
     """The score of a run that stands for a published measure.
 
     Args:
         metric: of `published.METRICS`.
-        loss: the method, which decides the threshold of F1: 0.75 for EM and APL, else 0.5.
+        loss: the method, which decides the threshold of F1.
 
     Returns: (name of the score, factor to percent).
 
     Raises:
         SpmlError: for a measure without a score.
-
-    Source: EM/APL, supplement (thresholds of F1).
     """
     if metric in ('micro-F1', 'macro-F1'):
-        return f"test_{metric[:5]}_f1_at_{0.75 if loss in ('em', 'em_apl') else 0.5}", 100.0
+        average = metric.removesuffix('-F1')
+        return f'test_{average}_f1_at_{f1_threshold(loss)}', 100.0
     return MEASURES[one_of(metric, MEASURES, 'measure')], 1.0
 
 
+def tested_on(metric: str, dataset: str | None) -> str:
+    """The data set whose test images a measure is about, '' for one of training images."""
+    return '' if metric == 'pseudo-label precision' or dataset is None else dataset
+
+
 def values(configs: list[Config], metric: str, known: pd.DataFrame) -> Scores:
-    """The measure of every run that is done.
+    """The measure of every run that is done, in the measure's unit.
 
     Args:
         configs: the runs, of one method.
         metric: as in `measure`.
         known: as from `record`.
-
-    Returns: `statistics.Scores`, in the measure's unit.
     """
     if not configs:
-        return Scores(pd.Series(dtype=float), '', metric)
+        return NO_SCORES
     name, factor = measure(metric, configs[0].loss)
-    found = known.reindex(index=[key(c) for c in configs], columns=[name])[name].astype(float)
-    by_seed = factor * found.set_axis([c.seed for c in configs]).dropna()
-    return Scores(by_seed, key(configs[0]), metric)
+    scores = known.reindex(columns=[name])[name].reindex([key(c) for c in configs]).astype(float)
+    by_seed = factor * scores.set_axis([c.seed for c in configs]).dropna()
+    return Scores(by_seed, key(configs[0]), metric, tested_on(metric, configs[0].dataset))
 
 
-def acted(runs: pd.DataFrame) -> bool:
-    """Whether a method's own mechanism acted before selection stopped, in more than half of its
-    runs.
-
-    Args:
-        runs: lines of `record`, with the column `exercised` where methods have such a mechanism.
-
-    Returns: bool, True where nothing is recorded.
-    """
-    return 'exercised' not in runs or not (runs.exercised == 0).mean() >= 0.5
-
-
-class Table(NamedTuple):
+@dataclass(frozen=True)
+class Table:
     """A published table beside ours, in every suite.
 
     Args:
@@ -257,94 +288,82 @@ class Table(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What the table shows. Returns: str."""
+        """What the table shows."""
         return published.description(self.paper, self.number)['title']
 
     def of(self, suite: str) -> pd.DataFrame:
-        """The cells of a suite. Args: suite. Returns: DataFrame as `cells`."""
+        """The cells of a suite."""
         return self.cells[self.cells.suite == suite]
 
     def rows(self, suite: str) -> dict[str, list[dict]]:
-        """The cells of a suite, row by row. Args: suite. Returns: {row: list of cells}, in the
-        order of the paper.
-        """
-        return {
-            row: part.to_dict('records') for row, part in self.of(suite).groupby('row', sort=False)
-        }
+        """{row: its cells in a suite}, in the order of the paper."""
+        by_row = self.of(suite).groupby('row', sort=False)
+        return {row: part.to_dict('records') for row, part in by_row}
 
     def columns(self, suite: str) -> dict[str, str]:
-        """The columns of a suite. Args: suite. Returns: {column: the data sets that were used
-        there, in words}.
-        """
-        names = self.of(suite).groupby('column', sort=False).stand_in
-        return names.agg(
-            lambda used: '; '.join(map(published.run_on, dict.fromkeys(used.dropna())))
-        ).to_dict()
+        """{column: the data sets that a suite used there, in words}."""
+        used = self.of(suite).groupby('column', sort=False).stand_in
+        return {
+            column: '; '.join(map(published.run_on, names.dropna().unique()))
+            for column, names in used
+        }
 
     def progress(self, suite: str) -> dict[str, int]:
-        """How far a suite is.
-
-        Args:
-            suite: of the runs.
-
-        Returns: {'done', 'todo' (missing or with fewer seeds), 'total'}, counting the cells that a
-            run can fill.
+        """How far a suite is: 'done', 'todo' (missing or with fewer seeds) and 'total', counting
+        the cells that a run can fill.
         """
-        count = self.of(suite).state.value_counts()
-        done, total = (
-            count.get('done', 0) + count.get('not exercised', 0),
-            count.sum() - count.get('none', 0),
-        )
-        return {'done': int(done), 'todo': int(total - done), 'total': int(total)}
+        state = self.of(suite).state
+        total = int((state != 'none').sum())
+        done = int(state.isin(['done', 'not exercised']).sum())
+        return {'done': done, 'todo': total - done, 'total': total}
 
     def notes(self) -> list[tuple[str, str]]:
-        """What has to be said about the published numbers. Returns: [(the rows and columns it
-        speaks of, text)].
+        """What has to be said about the published numbers: [(the rows and columns it speaks of,
+        text)].
         """
         cells = published.cells(self.paper, self.number)
-        each = dict.fromkeys(note for notes in cells.notes for note in notes)
-        sources = [quoted for quoted in cells.quoted.unique() if quoted]
-        said = [
-            (_where(cells, cells.notes.map(lambda notes, note=note: note in notes)), note)
-            for note in each
-        ]
-        for quoted in sources:
-            text = f'{quoted[0].upper()}{quoted[1:]}.'
-            said.append((_where(cells, cells.quoted == quoted), text))
+        notes = []
+        for note in dict.fromkeys(itertools.chain.from_iterable(cells.notes)):
+            notes.append((_where(cells, [note in each for each in cells.notes]), note))
+        for quoted in filter(None, cells.quoted.unique()):
+            notes.append((_where(cells, cells.quoted == quoted), f'{_capital(quoted)}.'))
         for why in filter(None, self.cells.uncounted.unique()):
-            text = f'{published.UNCOUNTED} {why[0].upper()}{why[1:]}'
-            said.append(
-                (
-                    _where(cells, self.cells.uncounted == why),
-                    f'{text}; it enters no mean, count or correlation.',
-                )
+            text = (
+                f'{published.UNCOUNTED} {_capital(why)}; it enters no mean, count or correlation.'
             )
-        return said
+            notes.append((_where(cells, self.cells.uncounted == why), text))
+        return notes
 
 
-def _where(cells: pd.DataFrame, chosen: pd.Series) -> str:
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _where(cells: pd.DataFrame, chosen: Sequence[bool]) -> str:
     "The rows and columns of the chosen cells, short."
-    if chosen.all():
+    if all(chosen):
         return 'All'
-    rows, columns = cells['row'][chosen].unique(), cells.column[chosen].unique()
-    if len(rows) == cells['row'].nunique():
-        return ', '.join(columns)
-    return ', '.join(rows) + (
-        f" ({', '.join(columns)})" if len(columns) < cells.column.nunique() else ''
-    )
+    some = cells[chosen]
+    columns = ', '.join(some.column.unique())
+    if some['row'].nunique() == cells['row'].nunique():
+        return columns
+    rows = ', '.join(some['row'].unique())
+    return f'{rows} ({columns})' if some.column.nunique() < cells.column.nunique() else rows
 
 
 def command(paper: str, number: str, suite: str) -> str:
-    """What fills a table.
-
-    Args:
-        paper: its name.
-        number: of the table.
-        suite: of the runs.
-
-    Returns: a command line.
-    """
+    """The command line that fills a table."""
     return f'spml sweep {paper} --table {number} --suite {suite}'
+
+
+class _Place(NamedTuple):
+    table: str
+    row: str
+    column: str
+
+
+def _place(cell: dict) -> _Place:
+    return _Place(cell['table'], cell['row'], cell['column'])
 
 
 def table(
@@ -367,121 +386,129 @@ def table(
     """
     known = record() if known is None else known
     cells = published.cells(paper, number).to_dict('records')
-    each = [_joined(cell, suite, known) for cell in cells]
-    lines = {_place(cell): line for cell, line in zip(cells, each, strict=True)}
-    joined = []
-    for cell, line in zip(cells, each, strict=True):
-        base = published.baseline(cell, cells)
-        if base and _place(base) not in lines:
-            lines[_place(base)] = _joined(base, suite, known)
-        joined.append(line | _gain(cell, base, lines))
+    bases = {_place(cell): published.baseline(cell, cells) for cell in cells}
+    lines, scores = {}, {}
+    for cell in [*cells, *filter(None, bases.values())]:  # a baseline may be of another table
+        place = _place(cell)
+        if place not in lines:
+            lines[place], scores[place] = _joined(cell, suite, known)
+    own = {_place(cell): scores[_place(cell)] for cell in cells}
+    over = {place: scores[_place(base)] for place, base in bases.items() if base}
+    measured = gains.over_baselines(own, {'published': over}).itertuples()
+    joined = [
+        lines[_place(cell)] | _gain(cell, bases[_place(cell)], lines[_place(cell)], gain)
+        for cell, gain in zip(cells, measured, strict=True)
+    ]
     return Table(paper, str(number), pd.DataFrame(joined))
 
 
-def _place(cell: dict) -> tuple[str, str, str]:
-    return cell['table'], cell['row'], cell['column']
-
-
-def _gain(cell: dict, base: dict | None, lines: dict[tuple[str, str, str], dict]) -> dict:
-    """What a cell has more than the cell it is measured from: printed, and of our runs with the
-    same seeds.
-    """
-    nothing = dict.fromkeys(('gain_published', 'gain', 'gain_half'), math.nan) | {'uncounted': ''}
+def _gain(cell: dict, base: dict | None, line: dict, gain) -> dict:
+    "The columns of a cell that compare it with its baseline, if it has one and is none."
     if base is None or base is cell:
-        return nothing
-    own, other = (lines[_place(one)] for one in (cell, base))
-    metric = cell['metric']
-    scores = [
-        Scores(pd.Series(json.loads(each['seeds']), dtype=float), each['first'], metric)
-        for each in (own, other)
-    ]
-    of_training = metric == 'pseudo-label precision'  # no test image adds to its chance
-    ours = paired(*scores, fallback=0.0 if of_training else image_sd(own['stand_in'], metric))
-    idle = own['state'] == 'not exercised'
+        return {
+            'gain_published': math.nan,
+            'gain': math.nan,
+            'gain_half': math.nan,
+            'uncounted': '',
+        }
+    idle = line['state'] == 'not exercised'
     return {
         'gain_published': cell['mean'] - base['mean'],
-        'gain': math.nan if idle else ours.mean,
-        'gain_half': math.nan if idle else ours.half_width,
+        'gain': math.nan if idle else gain.gain,
+        'gain_half': math.nan if idle else gain.gain_half,
         'uncounted': published.uncounted(cell, base),
     }
 
 
-def _joined(cell: dict, suite: str, known: pd.DataFrame) -> dict:
-    "A published cell beside ours in a suite."
+def _joined(cell: dict, suite: str, known: pd.DataFrame) -> tuple[dict, Scores]:
+    "A published cell beside ours in a suite, and our scores to the digits that the table keeps."
     needed = plan(cell, suite)
     final = finals(needed, known)
+    keys = {c.seed: key(c) for c in final}
+    done = {seed: name for seed, name in keys.items() if name in known.index}
     scores = values(final, cell['metric'], known)
-    each = scores.by_seed
-    runs = known.reindex([key(c) for c in final if c.seed in each]).set_axis(each.index)
-    done = [c for c in final if key(c) in known.index]
-    idle, lost = _idle(cell, runs), _without_number(cell, suite, final, done, known)
-    state = (
-        'none'
-        if needed.why
-        else 'missing'
-        if not len(each)
-        else 'not exercised'
-        if idle and not acted(runs)
-        else 'done'
-        if len(each) == len(final)
-        else 'partly'
-    )
+    by_seed = scores.by_seed
+    runs = known.reindex(columns=['run', 'exercised', 'best_epoch', 'diverged'])
+    runs = runs.reindex(done.values()).set_axis(done.keys())
+    scored = runs.loc[by_seed.index]
+    idle = _idle(cell, scored)
+    state = _state(needed, final, scored, bool(idle))
     untrained = state in ('missing', 'partly') and (len(done) < len(final) or not done)
-    return {
+    rounded = {seed: round(value, 4) for seed, value in by_seed.items()}
+    stand_in = None if needed.why else published.stand_in(cell['dataset'], suite)
+    line = {
         'suite': suite,
         **{name: cell[name] for name in ('row', 'column', 'metric', 'unit')},
         'published': cell['mean'],
         'published_std': cell['std'],
         'lost': cell['lost'],
-        'ours': each.mean(),
-        'sd': each.std(),
-        'n': len(each),
-        'seeds': json.dumps({str(s): round(v, 4) for s, v in each.items()}),
-        'interval': half_interval(each),
-        'runs': json.dumps({str(s): run for s, run in runs.run.items()} if 'run' in runs else {}),
+        'ours': by_seed.mean(),
+        'sd': by_seed.std(),
+        'n': len(by_seed),
+        'seeds': json.dumps(rounded),
+        'interval': half_interval(by_seed),
+        'runs': json.dumps(scored.run.dropna().to_dict()),
         'first': scores.key,
         'state': state,
-        'why': needed.why or idle or lost,
+        'why': needed.why or idle or _without_number(cell, suite, len(final), runs, by_seed.index),
         'notes': ' '.join(cell['notes']),
         'dataset': cell['dataset'],
         'printed': cell['printed'],
         'labels': (cell['config'] or {}).get('labels'),
-        'stand_in': None if needed.why else published.stand_in(cell['dataset'], suite),
+        'stand_in': stand_in,
         'command': command(cell['paper'], cell['table'], suite) if untrained else '',
     }
+    return line, replace(scores, by_seed=pd.Series(rounded, dtype=float))
+
+
+def _state(needed: Plan, final: list[Config], scored: pd.DataFrame, idle: bool) -> str:
+    if needed.why:
+        return 'none'
+    if not len(scored):
+        return 'missing'
+    if idle and not acted(scored):
+        return 'not exercised'
+    return 'done' if len(scored) == len(final) else 'partly'
 
 
 def _without_number(
-    cell: dict, suite: str, final: list[Config], done: list[Config], known: pd.DataFrame
+    cell: dict, suite: str, planned: int, runs: pd.DataFrame, scored: pd.Index
 ) -> str:
     """Why runs that are done have no number: they diverged, or were recorded without the measure.
-    '' where all have one.
+
+    Args:
+        planned: number of final runs.
+        runs: those that are done, by seed.
+        scored: seeds of those that have a number.
+
+    Returns: '' where all have one.
     """
-    each = values(done, cell['metric'], known).by_seed
-    lines = known.loc[[key(c) for c in done if c.seed not in each]]
-    diverged = int((lines.diverged == 1).sum()) if 'diverged' in lines else 0
-    unmeasured, said = len(lines) - diverged, []
+    lines = runs.drop(scored)
+    diverged = int((lines.diverged == 1).sum())
+    unmeasured = len(lines) - diverged
+    reasons = []
     if diverged:
-        said.append(f'{diverged} of {len(final)} final runs diverged')
+        reasons.append(f'{diverged} of {planned} final runs diverged')
     if unmeasured:
-        said.append(
-            f"{unmeasured} of {len(done)} finished runs were recorded without "
-            f"{measure(cell['metric'], final[0].loss)[0]}; remove their lines from runs.csv, then "
-            f"{command(cell['paper'], cell['table'], suite)} trains them again"
+        score, _ = measure(cell['metric'], cell['config']['loss'])
+        reasons.append(
+            f'{unmeasured} of {len(runs)} finished runs were recorded without {score}; remove '
+            f'their lines from runs.csv, then {command(cell["paper"], cell["table"], suite)} '
+            'trains them again'
         )
-    return '; '.join(said)
+    return '; '.join(reasons)
 
 
 def _idle(cell: dict, runs: pd.DataFrame) -> str:
     """In how many runs the method's mechanism never acted before the best epoch; '' where there is
     none.
     """
-    idle = runs[runs.exercised == 0] if 'exercised' in runs else runs[:0]
+    idle = runs[runs.exercised == 0]
     if cell['metric'] == 'pseudo-label precision' or not len(idle):
         return ''  # it counts the labels of every epoch
     return (
-        f"in {len(idle)} of {len(runs)} runs the best epoch (median {idle.best_epoch.median():g}) "
-        f"came before {find(cell['config']['loss']).mechanism} began"
+        f'in {len(idle)} of {len(runs)} runs the best epoch (median {idle.best_epoch.median():g}) '
+        f'came before {find(cell["config"]["loss"]).mechanism} began'
     )
 
 
@@ -494,21 +521,26 @@ def cell_text(cell: dict, bold: str = '') -> str:
 
     Returns: '86.5 / 71.0 ± 2.5 (3 seeds); gain +1.4 / +0.6 ± 1.9'.
     """
+    printed = cell['printed']
     if cell['state'] == 'none':
-        return cell['printed']
+        return printed
     if cell['state'] == 'missing':
-        return f"{cell['printed']} / missing"
-    half = '' if math.isnan(cell['interval']) else f" ± {cell['interval']:.1f}"
-    ours = f"{bold}{cell['ours']:.1f}{bold}{half} ({cell['n']} seed{'s' * (cell['n'] > 1)})"
+        return f'{printed} / missing'
+    seeds = '1 seed' if cell['n'] == 1 else f'{cell["n"]} seeds'
+    ours = f'{bold}{cell["ours"]:.1f}{bold}{_interval(cell["interval"])} ({seeds})'
     if cell['state'] == 'not exercised':
-        return f"{cell['printed']} / not exercised: {ours}"
+        return f'{printed} / not exercised: {ours}'
     if math.isnan(cell['gain']):
-        return f"{cell['printed']} / {ours}"
-    half = '' if math.isnan(cell['gain_half']) else f" ± {cell['gain_half']:.1f}"
+        return f'{printed} / {ours}'
     theirs = signed(cell['gain_published']) or 'lost'
     if cell['uncounted']:
         theirs += published.UNCOUNTED
-    return f"{cell['printed']} / {ours}; gain {theirs} / {bold}{signed(cell['gain'])}{bold}{half}"
+    gain = f'{bold}{signed(cell["gain"])}{bold}{_interval(cell["gain_half"])}'
+    return f'{printed} / {ours}; gain {theirs} / {gain}'
+
+
+def _interval(half: float) -> str:
+    return '' if math.isnan(half) else f' ± {half:.1f}'
 
 
 def needed(
@@ -535,23 +567,18 @@ def needed(
     search, final = {}, {}
     for each in published.tables(paper) if number is None else [number]:
         for cell in published.cells(paper, each).to_dict('records'):
-            wanted = plan(cell, suite)
-            search |= {key(c): c for c in wanted.search}
-            final |= {key(c): c for c in finals(wanted, known, seeds)}
-    return tuple(
-        sorted(every.values(), key=lambda c: c.head == 'labelwise') for every in (search, final)
-    )
+            of_cell = plan(cell, suite)
+            search |= {key(c): c for c in of_cell.search}
+            final |= {key(c): c for c in finals(of_cell, known, seeds)}
+
+    def in_order(configs):
+        return sorted(configs.values(), key=lambda c: c.head == 'labelwise')
+
+    return in_order(search), in_order(final)
 
 
 def sweep(
-    paper: str,
-    number: str | None,
-    suite: str,
-    *,
-    seeds: Iterable[int] | None = None,
-    dry_run: bool = False,
-    tell: Callable[[str], None] = print,
-    **launch,
+    paper: str, number: str | None, suite: str, *, seeds: Iterable[int] | None = None, **launch
 ) -> pd.DataFrame:
     """Run what a table, or a paper, still needs.
 
@@ -560,23 +587,15 @@ def sweep(
         number: one of its tables, None for all of them.
         suite: 'paper' or 'photos'.
         seeds: those wanted; unset: the suite's.
-        dry_run: only say how much there is.
-        tell: is given the lines of the report.
-        launch: jobs, engine and address as in `sweeps.run`.
-
-    Returns: DataFrame as from `sweeps.run` (`sweeps.plan` for a dry run).
+        launch: dry_run, tell, engine, address and jobs, as in `sweeps.staged`.
 
     Raises:
         SpmlError: for another paper, table or suite, or one without a run.
     """
     search, _ = needed(paper, number, suite, pd.DataFrame())
     if not search:
-        whole = paper if number is None else f'{paper}, table {number}'
-        raise SpmlError(f'nothing of {whole} can be run in the suite {suite!r}.')
+        name = paper if number is None else f'{paper}, table {number}'
+        raise SpmlError(f'nothing of {name} can be run in the suite {suite!r}.')
     return queue.staged(
-        search,
-        lambda known: needed(paper, number, suite, known, seeds)[1],
-        dry_run=dry_run,
-        tell=tell,
-        **launch,
+        search, lambda known: needed(paper, number, suite, known, seeds)[1], **launch
     )

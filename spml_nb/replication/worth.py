@@ -14,6 +14,7 @@ __all__ = [
     'COLUMNS',
     'BEGIN',
     'END',
+    'EXPERIMENT',
     'planned',
     'sweep',
     'equivalent',
@@ -45,6 +46,7 @@ from ..data import loading
 from ..data.folder import first_there, places
 from ..methods.core import find
 from . import drawing, front, published, site, statistics
+from .experiment import Experiment
 from ..sweeps import queue
 from ..sweeps.search import Row, candidates, finals, head_of_an, scores
 
@@ -83,25 +85,26 @@ def planned(
     Raises:
         SpmlError: for a data set or method that does not exist.
     """
-    total, rows = TRAINING.get(dataset) or len(loading.load(dataset).rows('train')), []
+    total = TRAINING.get(dataset) or len(loading.load(dataset).rows('train'))
     sizes = sorted({max(1, round(size * total)) for size in SIZES})
+    configs = []
     for row in _rows(methods):
         for chosen in finals(row, SUITE, dataset, known, seeds):
-            some = [replace(chosen, train_images=n % total) for n in sizes]  # 0 is all of them
+            configs += [replace(chosen, train_images=n % total) for n in sizes]  # 0 is all of them
             if row.labels != WHOLE.labels:
-                some += [replace(chosen, labels=f'partial-{share:g}') for share in shares]
-            rows += [
-                {
-                    'dataset': Path(dataset).name,
-                    'head': head_of_an(c.head),
-                    'loss': c.loss,
-                    'labels': c.labels,
-                    'photos': c.train_images or total,
-                    'seed': c.seed,
-                    'config': c,
-                }
-                for c in some
-            ]
+                configs += [replace(chosen, labels=f'partial-{share:g}') for share in shares]
+    rows = [
+        {
+            'dataset': Path(dataset).name,
+            'head': head_of_an(config.head),
+            'loss': config.loss,
+            'labels': config.labels,
+            'photos': config.train_images or total,
+            'seed': config.seed,
+            'config': config,
+        }
+        for config in configs
+    ]
     table = pd.DataFrame(
         rows, columns=['dataset', 'head', 'loss', 'labels', 'photos', 'seed', 'config']
     )
@@ -140,11 +143,15 @@ def sweep(
     """
     datasets = list(datasets) or list(TRAINING)
     search = [
-        c for dataset in datasets for row in _rows(methods) for c in candidates(row, SUITE, dataset)
+        config
+        for dataset in datasets
+        for row in _rows(methods)
+        for config in candidates(row, SUITE, dataset)
     ]
 
     def final(known):
-        return [c for d in datasets for c in planned(d, known, methods, seeds, shares).config]
+        each = [planned(dataset, known, methods, seeds, shares).config for dataset in datasets]
+        return pd.concat(each)
 
     return queue.staged(search, final, **launch)
 
@@ -540,3 +547,6 @@ def write(known: pd.DataFrame) -> list[Path]:
     if enclosing:
         texts[readme] = part(found, f'{folder.name}/worth.svg').join(enclosing)
     return site.put(texts)
+
+
+EXPERIMENT = Experiment(sweep, lambda known, measured: write(known))

@@ -118,7 +118,7 @@ def read_record(file: Path, needed: tuple[str, ...] = RECORD, **options) -> pd.D
             raise ValueError('the end of the file is cut off')
     except (csv.Error, ValueError) as error:
         raise SpmlError(f'{file}, line {lines.line_num}: {error}. {_REMEDY}') from error
-    return pd.read_csv(io.StringIO(text), **(options or _USUAL))
+    return _with_usual(pd.read_csv(io.StringIO(text), **(options or _TYPES)))
 
 
 _TEXTS = (
@@ -135,7 +135,99 @@ _TEXTS = (
     'commit',
 )
 # a folder of photos may be called 2019, or null
-_USUAL = {'dtype': dict.fromkeys(_TEXTS, str), 'keep_default_na': False, 'na_values': ['']}
+_TYPES = {'dtype': dict.fromkeys(_TEXTS, str), 'keep_default_na': False, 'na_values': ['']}
+
+# What an empty field of a configuration stands for, beside what `neutral` says: most runs are heads
+# on frozen features, and their lines show only what is special about them. A value that is here
+# once may never change.
+_USUAL = {
+    'min_positives': 20,
+    'labels': 'single',
+    'regime': 'linear',
+    'backbone': 'efficientnet_lite0',
+    'weights': 'default',
+    'head': 'linear',
+    'image_size': 224,
+    'epochs': 60,
+    'batch_size': 64,
+    'head_lr_multiplier': 1.0,
+    'linear_epochs': 60,
+    'linear_lr': 0.001,
+    'optimizer': 'adam',
+    'weight_decay': 0.0,
+    'momentum': 0.9,
+    'schedule': 'constant',
+    'ema': 0.0,
+    'selection': 'val_clean',
+    'patience': 10,
+    'stop_below': 0.0,
+    'cached_views': 4,
+    'precision': 'float32',
+    'device': 'cpu',
+}
+_NEVER_USUAL = ('root', 'exclude', 'embedding_dim', 'side')  # empty is a value of their own
+
+
+def _usual_fields(datasets: pd.Series) -> dict[str, pd.Series]:
+    "{field: what an empty one stands for in each line}."
+    usual = {name: neutral(name) | _USUAL for name in datasets.unique()}
+    names = [f.name for f in dataclasses.fields(Config)]
+    return {
+        name: datasets.map({dataset: values[name] for dataset, values in usual.items()})
+        for name in names
+        if any(name in values for values in usual.values()) and name not in _NEVER_USUAL
+    }
+
+
+def _with_usual(table: pd.DataFrame) -> pd.DataFrame:
+    "A table as it was before `_compact`."
+    if 'hparams' not in table or not len(table):
+        return table  # no table of configurations
+    as_text = pd.api.types.is_string_dtype(table.seed)
+    for name in _NEVER_USUAL:
+        if name not in table:
+            table[name] = pd.Series(
+                '' if as_text else math.nan, table.index, str if name in _TEXTS else None
+            )
+    for name, usual in _usual_fields(table.dataset).items():
+        values = usual.map(str) if as_text else usual
+        if name in table:
+            given = table[name].replace('', math.nan).astype(object)
+            values = given.where(given.notna(), values)
+        table[name] = values if as_text else values.astype(usual.dtype)
+    fields = [f.name for f in dataclasses.fields(Config) if f.name in table]
+    first = ['run', 'key', *fields]
+    return table[first + [name for name in table if name not in first]]
+
+
+def _compact(table: pd.DataFrame) -> pd.DataFrame:
+    "A table of texts with usual values left empty, empty columns left out, and six digits."
+    table = table.copy()
+    for name, usual in _usual_fields(table.dataset).items():
+        if name in table:
+            table[name] = table[name].mask(table[name] == usual.map(str), '')
+    for name in table:
+        if _is_measured(name):
+            table[name] = table[name].map(_six_digits)
+    restored = {*_usual_fields(table.dataset), *_NEVER_USUAL}
+    return table.drop(columns=[name for name in table if name in restored and not any(table[name])])
+
+
+_MEASURED = ('val_', 'test_', 'observed_', 'pseudo_', 'threshold', 'seconds')
+
+
+def _is_measured(name: str) -> bool:
+    return name.startswith(_MEASURED) and not name.endswith('_truth')
+
+
+def as_recorded(name: str, value: float) -> float:
+    """A score to the digits that the table of record has of it. name: its column."""
+    return float(_six_digits(repr(value))) if _is_measured(name) else value
+
+
+def _six_digits(text: str) -> str:
+    return f'{float(text):.6g}' if len(text) > 7 else text
+
 
 # how the names of columns of numbers begin
 _NUMBERS = (
@@ -223,5 +315,6 @@ def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFra
             both = both.drop_duplicates(['run', 'key']).sort_values(
                 ['run', 'key'], ignore_index=True
             )
-        write_atomically(file, both.to_csv(index=False, lineterminator='\n'))
+        text = _compact(both) if len(both) else both
+        write_atomically(file, text.to_csv(index=False, lineterminator='\n'))
     return both

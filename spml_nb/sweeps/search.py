@@ -315,7 +315,7 @@ def ranked(configs: Iterable[Config], runs: pd.DataFrame) -> list[Config]:
     configs = list(configs)
     if not configs or key(configs[0]) not in runs.index:
         return []  # most that is not done is not begun
-    values = validation_scores(_rows(configs, runs))
+    values = _validation(configs, runs)
     if values.isna().any():
         return []
     return [configs[k] for k in (-values).argsort(kind='stable')]
@@ -341,21 +341,41 @@ def scores(configs: Iterable[Config], runs: pd.DataFrame) -> pd.DataFrame:
     Raises:
         SpmlError: if some were chosen by another measure than the others.
     """
-    rows = _rows(configs, runs)
+    configs = list(configs)
     names = ['val_map', 'val_map_seen', 'test_map', 'observed_test_map', 'late', 'exercised']
-    numbers = rows.reindex(columns=names).astype(float)
+    # the columns first: the record has eighty, and lines are looked up thousands of times
+    numbers = _rows(configs, runs.reindex(columns=names)).astype(float)
     numbers = numbers.rename(columns={'observed_test_map': 'test_map_observed'})
-    return numbers.assign(validation=validation_scores(rows))
+    return numbers.assign(validation=_validation(configs, runs))
 
 
-_OF_CHOICE = [
-    'run',
-    'selection',
-    'selected_by',
-    'val_truth',
+def _validation(configs: list[Config], runs: pd.DataFrame) -> pd.Series:
+    "What compares the runs of a search, by key."
+    keys = [key(c) for c in configs]
+    if 'validation' in runs:
+        values = runs.validation.reindex(keys)
+        if values.notna().all():
+            return values
+    return validation_scores(runs.reindex(columns=_CHOSEN_BY).reindex(keys))
+
+
+def with_validation(runs: pd.DataFrame) -> pd.DataFrame:
+    """Runs with a column `validation` that compares those of a search, as from
+    `validation_scores`; NaN where their measure is none of today's.
+    """
+    choices = runs.reindex(columns=_CHOSEN_BY)
+    values = _compared_by(choices)
+    return runs.assign(validation=values.mask(_chosen_by_observed_map(choices)))
+
+
+_CHOSEN_BY = [
     'val_map',
     'val_map_seen',
     'observed_val_auc',
+    'selected_by',
+    'selection',
+    'val_truth',
+    'run',
 ]
 
 
@@ -374,23 +394,25 @@ def validation_scores(runs: pd.DataFrame) -> pd.Series:
         SpmlError: if some were chosen by observed labels in another measure, as versions before 0.2
             did.
     """
-    runs = runs.reindex(columns=_OF_CHOICE)
-    # in arrays, since there are many small searches
-    selection, selected_by, val_truth, val_map, val_map_seen, auc = (
-        runs[name].to_numpy() for name in _OF_CHOICE[1:]
-    )
-    blind = (selection == 'val_observed') | (val_truth == 'observed only')
-    # a diverged run has neither
-    earlier = runs.run[blind & pd.isna(selected_by) & pd.notna(val_truth)]
+    runs = runs.reindex(columns=_CHOSEN_BY)
+    earlier = runs.run[_chosen_by_observed_map(runs)]
     if len(earlier):
         raise SpmlError(
             f"{len(earlier)} runs chose their epoch by mAP against observed labels, and today's "
             'choose by ROC-AUC, which finds better ones. Remove them to train anew: '
             f'{listed(earlier, 99)}.'
         )
-    maps = np.where(pd.isna(val_map_seen), val_map, val_map_seen)
-    values = np.where(selected_by == 'observed_auc', auc, maps)
-    return pd.Series(values.astype(float), runs.index)
+    return _compared_by(runs)
+
+
+def _chosen_by_observed_map(runs: pd.DataFrame) -> pd.Series:
+    blind = (runs.selection == 'val_observed') | (runs.val_truth == 'observed only')
+    return blind & runs.selected_by.isna() & runs.val_truth.notna()  # a diverged run has neither
+
+
+def _compared_by(runs: pd.DataFrame) -> pd.Series:
+    maps = runs.val_map_seen.fillna(runs.val_map).astype(float)
+    return maps.mask(runs.selected_by == 'observed_auc', runs.observed_val_auc.astype(float))
 
 
 def best_of_k(values: Iterable[float]) -> list[float]:
@@ -433,7 +455,7 @@ def trained(
     """
 
     def chosen(runs: pd.DataFrame) -> list[Config]:
-        runs = runs.reindex(columns=_OF_CHOICE)  # fewer columns are quicker to search
+        runs = runs.reindex(columns=_CHOSEN_BY)  # fewer columns are quicker to search
         return [config for row in rows for config in finals(row, suite, dataset, runs, seeds)]
 
     tried = [config for row in rows for config in candidates(row, suite, dataset)]
@@ -472,8 +494,8 @@ def searched(row: Row, suite: str, dataset: str, runs: pd.DataFrame) -> pd.DataF
         val_map in percent (as `choose` compares it; NaN if missing), chosen, key.
     """
     tried = candidates(row, suite, dataset)
-    rows = _rows(tried, runs)
-    chosen = choose(tried, runs)
+    values = _validation(tried, runs)
+    chosen = None if values.isna().any() else tried[int(values.argmax())]
     return pd.DataFrame(
         {
             'suite': suite,
@@ -483,9 +505,9 @@ def searched(row: Row, suite: str, dataset: str, runs: pd.DataFrame) -> pd.DataF
             'labels': row.labels,
             'lr': [config.lr for config in tried],
             'hparams': [json.dumps(config.hparams) for config in tried],
-            'val_map': validation_scores(rows).to_numpy(),
+            'val_map': values.to_numpy(),
             'chosen': [config == chosen for config in tried],
-            'key': rows.index,
+            'key': values.index,
         }
     )
 

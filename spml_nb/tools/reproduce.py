@@ -23,7 +23,7 @@ from ..base.errors import SpmlError, as_number
 from ..base.files import hold_lock
 from ..runs.config import Config, completed, resolve
 from ..runs.folder import Result, open_run, read_json, read_result
-from ..runs.record import configuration, read_record
+from ..runs.record import as_recorded, configuration, read_record
 
 
 def facts(result: dict, config: Config) -> dict:
@@ -110,7 +110,7 @@ def _reproduce_line(line: dict, device: str | None, threads: int | None) -> Repr
     second, now = _train_again(configuration(line), device, threads)
     recorded = ('commit', 'data', 'device')
     scores = {column: as_number(text) for column, text in line.items() if text}
-    scores = _compare_scores(scores, second.scores)
+    scores = _compare_scores(_round_scores(scores), _round_scores(second.scores))
     return Reproduction(
         run=line['run'],
         facts=_compare_facts(
@@ -191,6 +191,15 @@ def _compare_facts(before: dict, now: dict) -> pd.DataFrame:
     rows = [(fact, before.get(fact), now.get(fact)) for fact in before | now]
     table = pd.DataFrame(rows, columns=['fact', 'first', 'second'])
     return table.assign(same=[first == second for _, first, second in rows])
+
+
+def _round_scores(scores: dict) -> dict:
+    "Scores with the digits that the record keeps."
+    return {
+        name: as_recorded(name, value)
+        for name, value in scores.items()
+        if isinstance(value, int | float)
+    }
 
 
 def _compare_scores(first: dict, second: dict) -> pd.DataFrame:

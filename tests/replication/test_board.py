@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from spml_nb.methods import core
-from spml_nb.replication import board, published, tables
+from spml_nb.replication import board, gains, published, tables
+from spml_nb.runs.record import read_record
 from spml_nb.sweeps import search
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +29,7 @@ def known():
 def shown(known):
     "The board as the page has it."
     groups, where = board.groups(known)
-    return groups, where, board.lines(known, where)
+    return groups, where, board.lines(gains.of_suites(known), where)
 
 
 # ---- the same numbers from runs.csv, with pandas alone: no function of the pages, the tables or
@@ -39,7 +40,7 @@ def recomputed(measure):
     """mAP by seed of each method on each set of photos: {(loss, head, labels, dataset): Series}.
     The suite's final runs of a method share every setting but the seeds; of several groups the one
     is taken whose setting was best on validation in the search, seed 1000."""
-    runs = pd.read_csv(ROOT / 'outputs' / 'runs.csv', dtype={'exclude': str})
+    runs = read_record(ROOT / 'outputs' / 'runs.csv')
     runs = runs[
         (runs.regime == 'linear')
         & (runs.backbone == 'efficientnet_lite0')
@@ -122,7 +123,7 @@ def test_a_row_without_a_run_is_there_and_says_nothing(shown):
     }
     empty = [row for row in shown[2] if not row['cells']]
     assert all(
-        row['ranks'] == {suite: dict.fromkeys(board.MEASURES) for suite in board.SUITES}
+        row['ranks'] == {suite: dict.fromkeys(gains.MEASURES) for suite in gains.SUITES}
         for row in empty
     )
     assert all(
@@ -132,7 +133,7 @@ def test_a_row_without_a_run_is_there_and_says_nothing(shown):
 
 def test_without_a_record_there_are_rows_and_no_numbers():
     groups, where = board.groups(pd.DataFrame())
-    rows = board.lines(pd.DataFrame(), where)
+    rows = board.lines(gains.of_suites(pd.DataFrame()), where)
     assert (
         (groups, where) == ({'usual': {}, 'each': []}, {})
         and rows
@@ -240,10 +241,10 @@ def test_published_gains_are_of_one_table_and_copies_are_left_out():
 
 def test_a_card_has_the_claims_that_compare_its_method():
     assert (
-        'em_apl' not in board.asked('em_apl')['em_apl-em']
-        and 'em' in board.asked('em_apl')['em_apl-em']
+        'em_apl' not in board.compared_in_claims('em_apl')['em_apl-em']
+        and 'em' in board.compared_in_claims('em_apl')['em_apl-em']
     )
-    assert {'hml', 'an', 'ls'} <= board.asked('hml')['hml-single']
+    assert {'hml', 'an', 'ls'} <= board.compared_in_claims('hml')['hml-single']
 
 
 def test_the_curve_of_a_search_stays_in_its_frame():

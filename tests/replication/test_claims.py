@@ -4,6 +4,7 @@ the same way as by hand.
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -16,8 +17,6 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.replication import claims, drawing, figures, published, statistics
 from spml_nb.replication import tables as papers
 from spml_nb.replication.claims import (
-    MARGIN,
-    WORDS,
     Number,
     TableScores,
     above,
@@ -30,9 +29,10 @@ from spml_nb.replication.claims import (
     verdict_of,
 )
 from spml_nb.replication.papers import two_way_figures
+from spml_nb.replication.statistics import MARGIN, Verdict
 from spml_nb.runs.config import Config, resolve
 
-REPRODUCED, REVERSED, NONE, UNDECIDED, NOT_RUN, NOT_EXERCISED = WORDS
+REPRODUCED, REVERSED, NONE, UNDECIDED, NOT_RUN, NOT_EXERCISED = Verdict
 CLAIMS = claims.claims()
 
 
@@ -174,8 +174,9 @@ def test_a_papers_difference_between_rows_of_two_sources_is_marked():
     )
 
     def value(operand):
-        return claims.published_value(operand)._replace(
-            seeds=seeds(*([3.0, 3.1, 3.2] if 'Ours' in operand.cell[1] else [1.0, 1.1, 1.2]))
+        return replace(
+            claims.published_value(operand),
+            seeds=seeds(*([3.0, 3.1, 3.2] if 'Ours' in operand.cell[1] else [1.0, 1.1, 1.2])),
         )
 
     assert '†' in str(decide(hml, value)) and '†' not in str(decide(opml, value))
@@ -194,7 +195,7 @@ def one(place):
 
 
 def word(place):
-    return verdict_of([place]).word
+    return verdict_of([place]).verdict
 
 
 @pytest.mark.parametrize(
@@ -299,7 +300,7 @@ def test_a_claim_against_many_needs_all_of_them_and_falls_with_one():
     )
     assert word(above('VOC', left, low)) == REPRODUCED
     against = one(above('VOC', left, low | gone | high))
-    assert against.word == REVERSED and against.contrast.between == 'against high'
+    assert against.verdict == REVERSED and against.contrast.between == 'against high'
     assert (
         one(above('VOC', left | high, low)).contrast.between == 'a'
         and one(above('VOC', left | low, high | low)).contrast.between == 'low against high'
@@ -309,7 +310,9 @@ def test_a_claim_against_many_needs_all_of_them_and_falls_with_one():
 def test_what_was_not_exercised_decides_nothing():
     idle = {'apl': Number(seeds(5, 5.1, 5.2), 'mini_voc for ', exercised=False)}
     place = one(above('VOC', idle, side(b=seeds(1, 1, 1))))
-    assert place.word == NOT_RUN and str(place) == 'mini_voc for VOC (1 of 2 numbers not exercised)'
+    assert (
+        place.verdict == NOT_RUN and str(place) == 'mini_voc for VOC (1 of 2 numbers not exercised)'
+    )
 
 
 SIDES = side(
@@ -391,8 +394,8 @@ def test_several_places_on_one_data_set_must_all_hold():
     )
     both = verdict_of([*by_class, *by_sample])
     assert (
-        verdict_of(by_sample).word == REPRODUCED
-        and both.word != REPRODUCED
+        verdict_of(by_sample).verdict == REPRODUCED
+        and both.verdict != REPRODUCED
         and both.pooled == 2
         and both.effect.mean == pytest.approx(0.07, abs=0.01)
     )
@@ -457,11 +460,11 @@ def test_claims_are_seldom_wrong_about_tables_without_a_difference_and_find_one_
 
         return decide(claim_named('em_apl-em'), value)
 
-    null, found = [decided(0) for _ in range(1000)], [decided(2).word for _ in range(200)]
+    null, found = [decided(0) for _ in range(1000)], [decided(2).verdict for _ in range(200)]
     for wrong in (REPRODUCED, REVERSED):
-        assert sum(verdict.word == wrong for verdict in null) <= 50
+        assert sum(verdict.verdict == wrong for verdict in null) <= 50
         assert (
-            sum(any(place.word == wrong for place in verdict.places) for verdict in null) <= 50
+            sum(any(place.verdict == wrong for place in verdict.places) for verdict in null) <= 50
         )  # Holm over the places
     assert (
         0.93
@@ -634,7 +637,7 @@ def test_a_claim_that_no_place_decides_alone_is_told_so():
         )
 
     weak = verdict_of([place(name, 1.5, 1.8, 1.0) for name in 'abc'])
-    assert [p.word for p in weak.places] == [UNDECIDED] * 3 and str(weak).startswith(
+    assert [p.verdict for p in weak.places] == [UNDECIDED] * 3 and str(weak).startswith(
         'reproduced on the mean of 3 of 3 places; none decides alone: +1.40 ± '
     )
     apart = verdict_of([place('a', 9.0, 9.3, 9.1), place('b', -9.0, -9.3, -9.1)])
@@ -706,7 +709,7 @@ def test_a_claim_is_called_idle_where_no_run_could_decide_it():
         ({'c': Number({}, ''), 'apl': idle}, NOT_EXERCISED),
         (side(b=seeds(1, 1, 1)) | {'c': Number({}, ''), 'apl': idle}, NOT_RUN),
     ):
-        assert verdict_of([above('VOC', ours, others)]).word == word
+        assert verdict_of([above('VOC', ours, others)]).verdict == word
 
 
 def test_the_record_says_what_was_not_exercised(opml):
@@ -760,9 +763,9 @@ def test_a_claim_about_runs_reads_them():
                 'test_map': height[operand.config['hparams']['margin']] + 0.1 * c.seed % 0.3,
             }
     known = pd.DataFrame.from_dict(lines, orient='index')
-    assert decide(claim, claims.our_value('photos', known)).word == REPRODUCED
+    assert decide(claim, claims.our_value('photos', known)).verdict == REPRODUCED
     assert (
-        decide(claim, claims.our_value('photos', known.assign(test_map=-known.test_map))).word
+        decide(claim, claims.our_value('photos', known.assign(test_map=-known.test_map))).verdict
         == REVERSED
     )
 
@@ -813,7 +816,7 @@ def test_a_fall_in_long_training_is_read_from_the_curves_of_the_figure():
 
 def test_intervals_of_what_is_read_from_figures_are_over_seeds_alone_but_for_transfer():
     for claim in CLAIMS:
-        tested = {operand.part[4] for operand in operands(claim)[0] if operand.part}
+        tested = {operand.curve.tested for operand in operands(claim)[0] if operand.curve}
         assert tested in (set(), {''}) or (
             claim.figure == 'T8' and tested == set(two_way_figures.TARGETS)
         ), claim.id
@@ -923,7 +926,7 @@ def test_gradients_of_groups_and_their_balance_are_read_from_the_curves():
         decide(
             claim_named('hml-balance'),
             claims.our_value('photos', known.drop('voc12 | s = 20 | 0.6')),
-        ).word
+        ).verdict
         == NOT_RUN
     )
 
@@ -937,9 +940,9 @@ def test_a_scale_that_rises_and_does_not_stay_does_not_converge():
             runs=str(operand.config),
         )
 
-    assert decide(claim, value).word == REPRODUCED
+    assert decide(claim, value).verdict == REPRODUCED
     height[50] = 47
-    assert [place.word for place in decide(claim, value).places] == [REPRODUCED, REVERSED]
+    assert [place.verdict for place in decide(claim, value).places] == [REPRODUCED, REVERSED]
 
 
 def test_histograms_become_shares_and_classes_one_mean():

@@ -10,7 +10,7 @@ import pytest
 from spml_nb import sweeps
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import front, published, statistics, tables
+from spml_nb.replication import front, gains, published, statistics, tables
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 100 * 1024
@@ -236,7 +236,7 @@ def test_opmls_gains_are_over_its_own_zlpr_published_and_ours():
 
 
 def levels(**means):
-    "As from `standing`, on two sets: {method_head: mean}, seeds apart by 0.1."
+    "As from `front.levels`, on two sets: {method_head: mean}, seeds apart by 0.1."
     return {
         tuple(name.rsplit('_', 1)): {
             each: statistics.Scores(pd.Series([mean, mean + 0.1, mean - 0.1]), '')
@@ -271,7 +271,7 @@ def test_what_a_head_adds_is_told_apart_from_its_method(monkeypatch):
 @pytest.mark.skipif(not (ROOT / 'outputs' / 'runs.csv').is_file(), reason='no table of record')
 def test_methods_outside_of_the_picture_stand_in_the_order_too():
     known = tables.record(ROOT / 'outputs' / 'runs.csv')
-    found = front.standing(known)
+    found = front.levels(gains.of_suites(known))
     assert {
         ('an', 'linear'),
         ('an', 'cosine'),
@@ -324,7 +324,7 @@ def test_what_readme_shows_is_what_the_record_says(monkeypatch):
     found = front.gains(known)
     remedy = 'give `make tables`: README.md or outputs/front.svg is older than outputs/runs.csv'
     assert between((ROOT / 'README.md').read_text()) == front.part(
-        found, front.standing(known), front.by_source(known), 'outputs/front.svg'
+        found, front.levels(gains.of_suites(known)), front.by_source(known), 'outputs/front.svg'
     ), remedy
     assert (ROOT / 'outputs' / 'front.svg').read_bytes() == front.draw(found), remedy
     two_way, compared = (

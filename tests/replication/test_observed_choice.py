@@ -138,6 +138,7 @@ def test_a_run_is_watched_by_every_rule(photo_folder, tmp_path, monkeypatch):
 
     monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'runs'))
     given = config(photo_folder, regime='linear', epochs=3, patience=0, seed=5, label_seed=5)
-    line = observed_choice.examine('photos-an-0-5', given)
+    trial = observed_choice.Trial('photos', 'an', 0, 5)
+    line = observed_choice.examine(trial, given)
     assert line['dataset'] == 'photos' and line['seed'] == 5 and 1 <= line['auc_shrunk_epoch'] <= 3
-    assert observed_choice.examine('photos-an-0-5', given) == line  # not trained again
+    assert observed_choice.examine(trial, given) == line  # not trained again

@@ -14,7 +14,7 @@ from spml_nb import metrics
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.loading import load
-from spml_nb.replication import front, resampling, statistics
+from spml_nb.replication import front, gains, resampling, statistics
 from spml_nb.replication.tables import record
 from spml_nb.runs.config import Config
 from spml_nb.sweeps.queue import key
@@ -109,7 +109,7 @@ def test_every_linear_head_of_the_front_has_its_measured_error(monkeypatch):
     "Where a fallback is given it is taken by the label-wise head and by whole networks alone."
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(OUTPUTS))
     names = np.load(OUTPUTS / statistics.RESAMPLED).files
-    levels = front.standing(record(OUTPUTS / 'runs.csv'))
+    levels = front.levels(gains.of_suites(record(OUTPUTS / 'runs.csv')))
     bare = {
         method
         for method, sets in levels.items()
@@ -126,7 +126,9 @@ def test_methods_are_trained_again_once_and_what_nobody_compares_goes(tmp_path, 
     ]
     name, told = key(configs[0]), []
     monkeypatch.setattr(
-        resampling, 'compared', lambda known: {f'{name} mAP': configs, f'{name} micro-F1': configs}
+        resampling,
+        'compared',
+        lambda known: {(name, 'mAP'): configs, (name, 'micro-F1'): configs},
     )
     monkeypatch.setattr(
         settings,
@@ -149,7 +151,7 @@ def test_what_is_kept_is_the_mean_over_all_runs_in_the_metric_that_is_named(tmp_
         Config(loss='an', dataset='mini_voc', regime='linear', seed=s, label_seed=s)
         for s in (0, 1, 2)
     ]
-    names, logits = [f'{key(configs[0])} {metric}' for metric in resampling.MEASURED], {}
+    metrics, logits = list(resampling.MEASURED), {}
 
     def made_up(config, task, root):
         logits[config.seed] = torch.randn(
@@ -160,20 +162,20 @@ def test_what_is_kept_is_the_mean_over_all_runs_in_the_metric_that_is_named(tmp_
         return SimpleNamespace(logits={'test': logits[config.seed].numpy()})
 
     monkeypatch.setattr(resampling, 'train', made_up)
-    found = resampling._trained(names, configs)
+    found = resampling._trained(metrics, configs)
     data = load('mini_voc')
     true = data.labels[data.rows('test')]
-    for name in names:
+    for metric in metrics:
         expected = np.mean(
             [
                 resampling.resampled(
-                    name.split(' ')[1], each.numpy(), true, statistics.image_draws(len(true)), 0.5
+                    metric, each.numpy(), true, statistics.image_draws(len(true)), 0.5
                 )
                 for each in logits.values()
             ],
             axis=0,
         )
-        assert set(logits) == {0, 1, 2} and found[name] == pytest.approx(expected, rel=1e-5)
+        assert set(logits) == {0, 1, 2} and found[metric] == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.skipif(not (OUTPUTS / statistics.RESAMPLED).is_file(), reason='no record')
@@ -182,10 +184,11 @@ def test_the_file_has_every_head_that_is_compared_and_lies_around_its_recorded_s
     wanted = resampling.compared(known)
     with np.load(OUTPUTS / statistics.RESAMPLED) as found:
         scores = dict(found)
-    assert set(scores) == set(wanted)
+    assert set(scores) == {statistics.resampled_name(*heads) for heads in wanted}
     off = [
-        scores[name].mean() - known.loc[[key(c) for c in configs], 'test_map'].mean()
-        for name, configs in wanted.items()
-        if name.endswith(' mAP')
+        scores[statistics.resampled_name(first, metric)].mean()
+        - known.loc[[key(c) for c in configs], 'test_map'].mean()
+        for (first, metric), configs in wanted.items()
+        if metric == 'mAP'
     ]
     assert np.abs(off).max() < 2  # with images drawn twice average precision is a little higher

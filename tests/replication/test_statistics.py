@@ -12,9 +12,9 @@ from spml_nb.metrics import mean_average_precision
 from spml_nb.replication.statistics import (
     IMAGE_SD,
     MARGIN,
-    WORDS,
     Effect,
     Scores,
+    Verdict,
     counted,
     decide,
     effect,
@@ -46,15 +46,18 @@ def test_words_are_seldom_wrong_and_intervals_cover(seeds):
     random, words, covered = np.random.RandomState(seeds), [], []
     for _ in range(1000):
         effects = list(invented(random, 0, seeds))
-        words.append(decide(effects).word)
+        words.append(decide(effects).verdict)
         covered += [each.low <= 0 <= each.high for each in effects]
-    assert words.count(WORDS[0]) <= 50 and words.count(WORDS[1]) <= 50
+    assert words.count(Verdict.REPRODUCED) <= 50 and words.count(Verdict.NOT_REPRODUCED) <= 50
     assert 0.93 <= np.mean(covered) <= 0.97
 
 
 def test_a_gain_of_two_points_is_found():
     random = np.random.RandomState(0)
-    assert sum(decide(list(invented(random, 2, 3))).word == WORDS[0] for _ in range(100)) > 90
+    assert (
+        sum(decide(list(invented(random, 2, 3))).verdict == Verdict.REPRODUCED for _ in range(100))
+        > 90
+    )
 
 
 def test_without_the_chance_of_the_test_images_intervals_are_too_narrow():
@@ -71,8 +74,10 @@ def test_one_seed_decides_nothing():
     alone = effect([3.0])
     assert alone.mean == 3 and np.isnan([alone.low, alone.high, alone.p, alone.detectable]).all()
     both = decide([alone, effect([2.0, 2.1, 1.9])])
-    assert both.words == (WORDS[3], WORDS[0]) and both.whole[''].mean == pytest.approx(2)
-    assert decide([alone]).word == WORDS[3] and decide([alone]).whole == {}
+    assert both.verdicts == (Verdict.UNDECIDED, Verdict.REPRODUCED) and both.means[
+        ''
+    ].mean == pytest.approx(2)
+    assert decide([alone]).verdict == Verdict.UNDECIDED and decide([alone]).means == {}
     with pytest.raises(SpmlError, match='no effects to pool'):
         pooled([])
 
@@ -83,39 +88,52 @@ UP, DOWN, NONE, WIDE = [2.0, 2.1, 1.9], [-2.0, -2.1, -1.9], [0.1, 0.0, -0.1], [3
 @pytest.mark.parametrize(
     ('place', 'word'),
     [
-        ({'a': UP, 'b': UP}, WORDS[0]),
-        ({'a': UP, 'b': DOWN}, WORDS[1]),
-        ({'a': NONE, 'b': NONE}, WORDS[2]),
-        ({'a': UP, 'b': WIDE}, WORDS[3]),
-        ({'a': UP, 'b': [1.0]}, WORDS[3]),
-        ({'a': UP, 'b': None}, WORDS[4]),
-        ({'a': None}, WORDS[4]),
-        ({'a': DOWN, 'b': None}, WORDS[1]),
+        ({'a': UP, 'b': UP}, Verdict.REPRODUCED),
+        ({'a': UP, 'b': DOWN}, Verdict.NOT_REPRODUCED),
+        ({'a': NONE, 'b': NONE}, Verdict.NO_DIFFERENCE),
+        ({'a': UP, 'b': WIDE}, Verdict.UNDECIDED),
+        ({'a': UP, 'b': [1.0]}, Verdict.UNDECIDED),
+        ({'a': UP, 'b': None}, Verdict.NOT_RUN),
+        ({'a': None}, Verdict.NOT_RUN),
+        ({'a': DOWN, 'b': None}, Verdict.NOT_REPRODUCED),
     ],
 )
 def test_a_place_is_as_good_as_all_of_its_comparisons(place, word):
     decision = decide([{name: d and effect(d) for name, d in place.items()}])
-    assert decision.words == (word,) and decision.word == word
+    assert decision.verdicts == (word,) and decision.verdict == word
 
 
 @pytest.mark.parametrize(
     ('words', 'pooled', 'text'),
     [
-        ((WORDS[0],) * 4, 4, 'on the mean of 4 of 4 places; 4 decide alone'),
+        ((Verdict.REPRODUCED,) * 4, 4, 'on the mean of 4 of 4 places; 4 decide alone'),
         (
-            (WORDS[0], WORDS[3]),
+            (Verdict.REPRODUCED, Verdict.UNDECIDED),
             1,
             'on the least favourable of 2 of 2 places; 1 decides alone (1 reproduced)',
         ),
-        ((WORDS[0], WORDS[4], WORDS[4]), 1, 'on 1 of 3 places; 1 decides alone'),
-        ((WORDS[0],) * 4, 2, 'on the least favourable mean, of 2 of 4 places; 4 decide alone'),
-        ((WORDS[3],), 1, 'on 1 of 1 place'),
-        ((WORDS[3],), 0, 'on 0 of 1 place with more than one seed'),
+        (
+            (Verdict.REPRODUCED, Verdict.NOT_RUN, Verdict.NOT_RUN),
+            1,
+            'on 1 of 3 places; 1 decides alone',
+        ),
+        (
+            (Verdict.REPRODUCED,) * 4,
+            2,
+            'on the least favourable mean, of 2 of 4 places; 4 decide alone',
+        ),
+        ((Verdict.UNDECIDED,), 1, 'on 1 of 1 place'),
+        ((Verdict.UNDECIDED,), 0, 'on 0 of 1 place with more than one seed'),
     ],
 )
 def test_it_is_said_of_how_many_places_the_number_is(words, pooled, text):
     assert (
-        counted(WORDS[3 if '(' in text else 0], words, pooled, len(words) - words.count(WORDS[4]))
+        counted(
+            Verdict.UNDECIDED if '(' in text else Verdict.REPRODUCED,
+            words,
+            pooled,
+            len(words) - words.count(Verdict.NOT_RUN),
+        )
         == text
     )
 
@@ -124,7 +142,7 @@ def test_a_place_with_one_seed_is_not_counted_among_those_behind_a_number():
     decision = decide([{'a': effect(UP)}, {'b': effect([1.0])}])
     assert (
         decision.tested == 1
-        and counted(decision.word, decision.words, 1, decision.tested)
+        and counted(decision.verdict, decision.verdicts, 1, decision.tested)
         == 'on 1 of 2 places; 1 decides alone (1 reproduced)'
     )
 
@@ -134,40 +152,42 @@ def test_a_comparison_of_one_place_refutes_a_claim_only_with_that_place():
     decision = decide([{'a': wide, 'b': down}, {'a': wide}, {'a': wide}])
     assert (
         2 * down.p < 0.05
-        and decision.pooled == {'a': 3, 'b': 1}
-        and set(decision.words) == {WORDS[3]}
-        and decision.word == WORDS[3]
+        and decision.counts == {'a': 3, 'b': 1}
+        and set(decision.verdicts) == {Verdict.UNDECIDED}
+        and decision.verdict == Verdict.UNDECIDED
     )
     alone = decide([{'a': wide, 'b': effect([-9.0, -9.1, -8.9])}, {'a': wide}, {'a': wide}])
-    assert alone.words[0] == alone.word == WORDS[1]
+    assert alone.verdicts[0] == alone.verdict == Verdict.NOT_REPRODUCED
     several = decide([{'a': wide, 'b': weak}] * 3)  # a mean of three places is one
     assert (
-        several.pooled['b'] == 3 and set(several.words) == {WORDS[3]} and several.word == WORDS[1]
+        several.counts['b'] == 3
+        and set(several.verdicts) == {Verdict.UNDECIDED}
+        and several.verdict == Verdict.NOT_REPRODUCED
     )
 
 
 def test_places_that_contradict_each_other_leave_a_claim_undecided():
     up, down = effect([9.0, 9.1, 8.9]), effect(DOWN)
     assert (
-        decide([up, down]).words == WORDS[:2]
-        and decide([up, down]).word == WORDS[3]
-        and decide([up, effect(WIDE)]).word == WORDS[0]
+        decide([up, down]).verdicts == (Verdict.REPRODUCED, Verdict.NOT_REPRODUCED)
+        and decide([up, down]).verdict == Verdict.UNDECIDED
+        and decide([up, effect(WIDE)]).verdict == Verdict.REPRODUCED
     )
     small = (
         effect([0.6, 0.62, 0.58]),
         effect([-0.6, -0.62, -0.58]),
     )  # their mean is 0, and neither is
     assert (
-        decide(small).whole[''].equivalent < 0.05
-        and decide(small).words == WORDS[:2]
-        and decide(small).word == WORDS[3]
+        decide(small).means[''].equivalent < 0.05
+        and decide(small).verdicts == (Verdict.REPRODUCED, Verdict.NOT_REPRODUCED)
+        and decide(small).verdict == Verdict.UNDECIDED
     )
 
 
 def test_a_bound_of_ones_own_leaves_no_difference_unsaid():
     assert (
-        decide([effect(NONE)]).word == WORDS[2]
-        and decide([effect(NONE)], margin=False).word == WORDS[3]
+        decide([effect(NONE)]).verdict == Verdict.NO_DIFFERENCE
+        and decide([effect(NONE)], margin=False).verdict == Verdict.UNDECIDED
     )
 
 
@@ -175,8 +195,8 @@ def test_more_places_need_more():
     one = effect([1.0, 1.3, 0.7])
     assert (
         0.01 < one.p < 0.05
-        and decide([one]).words == (WORDS[0],)
-        and decide([one] + [effect(WIDE)] * 6).words[0] == WORDS[3]
+        and decide([one]).verdicts == (Verdict.REPRODUCED,)
+        and decide([one] + [effect(WIDE)] * 6).verdicts[0] == Verdict.UNDECIDED
     )
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from spml_nb import sweeps
-from spml_nb.replication import claims, published, statistics, verdicts
+from spml_nb.replication import claims, gains, published, statistics, verdicts
 
 ROOT = Path(__file__).resolve().parents[2]
 UP, WIDE, DOWN = [2.0, 2.1, 1.9], [3.0, -2.0, 1.0], [-2.0, -2.1, -1.9]
@@ -105,15 +105,16 @@ def fabricated(**scores):
 
 
 def test_gains_are_paired_and_over_an_on_the_same_head():
-    found = verdicts.gains(
+    measured = gains.of_suites(
         fabricated(an=[20.0, 21.0, 22.0], em=[21.0, 23.0, 23.0], hml=[30.0, 30.0, 30.0])
     )
+    found = verdicts.gains(measured)
     expected = statistics.effect([1.0, 2.0, 1.0], None, statistics.image_sd('cub_crops'))
     assert (
         found.loss.tolist() == ['em'] and found.effect[0] == expected
     )  # no AN on the cosine head of HML
     page = verdicts.markdown(
-        claims.report('photos', pd.DataFrame(), 'hml'), verdicts.of_methods(found)
+        claims.report('photos', pd.DataFrame(), 'hml'), verdicts.of_methods(found), measured
     )
     assert f'| [em](../nbs/methods/em_apl.ipynb) | +1.3 ± {expected.half_width:.1f} |' in page
     assert 'not corrected for the number of methods (1), so one in twenty may be wrong' in page
@@ -149,8 +150,11 @@ def test_a_papers_line_has_its_main_claims_every_word_and_links_that_lead_somewh
 
 
 def test_without_any_run_there_is_no_table():
+    nothing = gains.of_suites(pd.DataFrame())
     page = verdicts.markdown(
-        claims.report('photos', pd.DataFrame()), verdicts.of_methods(verdicts.gains(pd.DataFrame()))
+        claims.report('photos', pd.DataFrame()),
+        verdicts.of_methods(verdicts.gains(nothing)),
+        nothing,
     )
     assert (
         'None has runs yet.' in page
@@ -223,8 +227,10 @@ def test_gains_over_a_row_of_another_source_are_not_among_the_papers_gains(monke
         return {'cub': {'theirs': gain, 'uncounted': why}}
 
     monkeypatch.setattr(verdicts, 'WHOLE', 'photos')
+    known = fabricated(an=[20.0, 21.0], em=[21.0, 23.0])
     found = verdicts.end_to_end(
-        fabricated(an=[20.0, 21.0], em=[21.0, 23.0]),
+        gains.of_suites(known),
+        known,
         [line | {'cells': cell(2.0)}, line | {'cells': cell(9.0, 'over another row')}],
     )
     em = found.loc['cub_crops', 'em', 'linear', 'single']

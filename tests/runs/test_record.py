@@ -9,8 +9,9 @@ import pytest
 
 from spml_nb import runs
 from spml_nb.base.errors import SpmlError
-from spml_nb.runs.config import Config, resolve
+from spml_nb.runs.config import Config, resolve, science_key
 from spml_nb.runs.folder import Run
+from spml_nb.runs.record import configuration
 
 
 def test_table_keeps_old_lines_and_adds_new_ones(tmp_path):
@@ -115,3 +116,35 @@ def test_the_table_of_record_takes_words_for_how_much_is_known(tmp_path):
     pd.DataFrame([row | {'late': 'oops'}]).to_csv(tmp_path / 'runs.csv', index=False)
     with pytest.raises(SpmlError, match="late is 'oops', which is no number"):
         runs.read_record(tmp_path / 'runs.csv')
+
+
+def test_usual_values_are_left_out_and_read_back_and_old_files_are_read_as_they_are(tmp_path):
+    file = tmp_path / 'runs.csv'
+    for seed, fields in ((0, {'epochs': 60, 'head': 'linear'}), (1, {'epochs': 30, 'side': ''})):
+        run = Run(resolve(Config(seed=seed, loss='an', dataset='mini_voc', **fields)), tmp_path)
+        run.start()
+        run.finish(
+            {
+                'scores': {'test_map': 18.17015050244864, 'val_map': 9.0},
+                'seconds': 93.54103915600717,
+                'data': 'x',
+                'provenance': {'commit': None},
+            }
+        )
+    runs.export_csv(file, tmp_path)
+    compact = pd.read_csv(file, dtype=str, keep_default_na=False)
+    assert set(compact.epochs) == {'', '30'} and 'momentum' not in compact
+    assert set(compact.test_map) == {'18.1702'} and set(compact.seconds) == {'93.541'}
+    texts = runs.read_record(file, dtype=str, keep_default_na=False)
+    for line in texts.to_dict('records'):
+        assert science_key(configuration(line)) == line['key']
+    assert set(texts.epochs) == {'60', '30'} and set(texts.views) == {'shift'}
+    texts.to_csv(file, index=False)  # as versions before wrote it
+    pd.testing.assert_frame_equal(
+        runs.read_record(file, dtype=str, keep_default_na=False), texts, check_dtype=False
+    )
+    typed = runs.read_record(file)
+    assert typed.momentum.tolist() == [0.9] * 2 and typed.nesterov.dtype == bool
+    before = file.stat().st_size
+    runs.export_csv(file, tmp_path)
+    assert file.stat().st_size < before

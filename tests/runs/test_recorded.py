@@ -2,7 +2,6 @@
 them began.
 """
 
-import csv
 import json
 import zipfile
 from pathlib import Path
@@ -13,14 +12,14 @@ import pytest
 from spml_nb import runs, training
 from spml_nb.base import settings
 from spml_nb.runs import Config
-from spml_nb.runs.record import configuration
+from spml_nb.runs.record import configuration, read_record
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_every_recorded_run_still_has_its_key():
-    with open(ROOT / 'outputs' / 'runs.csv', encoding='utf-8', newline='') as file:
-        lines = list(csv.DictReader(file))
+    table = read_record(ROOT / 'outputs' / 'runs.csv', dtype=str, keep_default_na=False)
+    lines = table.to_dict('records')
     assert len(lines) > 100
     changed = [
         line['run'] for line in lines if runs.science_key(configuration(line)) != line['key']

@@ -1,0 +1,49 @@
+"""An experiment of the study: what `spml sweep NAME` trains, and the pages that come of it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from ..runs.config import Config
+from ..sweeps import queue
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Runs of some sets of photos, and what is written of them.
+
+    Attributes:
+        sweep: trains what is missing, from names of sets of photos (none: all of them) and dry_run,
+            tell, engine, address and jobs, as in `sweeps.staged`; gives its table.
+        write: writes the pages from the record (as from `tables.record`) and all gains (as from
+            `gains.of_suites`); gives the files that changed.
+    """
+
+    sweep: Callable[..., pd.DataFrame]
+    write: Callable[[pd.DataFrame, pd.DataFrame], list[Path]]
+
+
+def staged(
+    search: Callable[[Iterable[str]], list[Config]],
+    final: Callable[[pd.DataFrame, Iterable[str]], Iterable[Config]],
+) -> Callable[..., pd.DataFrame]:
+    """The `sweep` of an experiment whose final runs are chosen by a search.
+
+    Args:
+        search: gives the runs that are tried on sets of photos.
+        final: gives the runs that finished ones (as from `sweeps.finished`) choose.
+    """
+
+    def sweep(datasets: Iterable[str] = (), **launch) -> pd.DataFrame:
+        """Train what is still needed; what is done is never run again.
+
+        Args:
+            datasets: some sets of photos; none: all of them.
+            launch: dry_run, tell, engine, address and jobs, as in `sweeps.staged`.
+        """
+        datasets = list(datasets)
+        return queue.staged(search(datasets), lambda known: final(known, datasets), **launch)
+
+    return sweep

@@ -1,0 +1,94 @@
+"""Gains over baselines: computed in one place, paired by seed, with the chance of the test images."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+import pytest
+
+import spml_nb
+from spml_nb.replication import gains, statistics
+from spml_nb.replication.statistics import Scores
+from spml_nb.sweeps import search
+from spml_nb.sweeps.queue import key
+
+
+class Place(NamedTuple):
+    name: str
+
+
+def scores(values, **about):
+    return Scores(pd.Series(values, dtype=float), **about)
+
+
+def test_runs_are_compared_in_one_place_alone():
+    package = Path(spml_nb.__file__).parent
+    calls = {
+        file.name: len(re.findall(r'\bpaired\(', file.read_text(encoding='utf-8')))
+        for file in package.rglob('*.py')
+        if file.name != 'statistics.py'
+    }
+    assert {name: count for name, count in calls.items() if count} == {'gains.py': 1}
+
+
+def test_a_frame_has_a_row_for_each_place_and_baseline():
+    own = {Place('a'): scores([3, 4, 6]), Place('b'): scores([1, 2, 3])}
+    baselines = {'low': {place: scores([1, 1, 1]) for place in own}, 'none': {}}
+    found = gains.over_baselines(own, baselines).set_index(['name', 'baseline'])
+    assert found.gain['a', 'low'] == pytest.approx(10 / 3)
+    assert found.gain_half['a', 'low'] == found.effect['a', 'low'].half_width > 0
+    assert found.loc[['a', 'b'], 'gain'].xs('none', level='baseline').isna().all()
+    assert found.n.tolist() == [3] * 4 and found.level['b', 'none'] == 2
+
+
+def test_test_images_count_where_the_scores_are_of_a_data_set():
+    own, base = [3.0, 4.0, 6.0], [1.0, 1.0, 1.0]
+    alone = gains.gain(scores(own), scores(base))
+    both = gains.gain(scores(own, dataset='coco18'), scores(base, dataset='coco18'))
+    expected = statistics.effect([2.0, 3.0, 5.0], None, statistics.image_sd('coco18'))
+    assert both == expected and both.error > alone.error
+
+
+def test_a_board_compares_with_an_on_the_same_head_and_on_the_linear_one():
+    levels = {('an', 'linear'): 20.0, ('an', 'cosine'): 21.0, ('hml', 'cosine'): 24.0}
+    lines = {}
+    for (loss, head), level in levels.items():
+        row = search.Row(loss, head)
+        tried = search.candidates(row, 'photos', 'cub_crops')
+        for config in tried:
+            lines[key(config)] = {'dataset': 'cub_crops', 'val_map': 50.0}
+        known = pd.DataFrame.from_dict(lines, orient='index')
+        for config in search.finals(row, 'photos', 'cub_crops', known):
+            lines[key(config)] = {
+                'dataset': 'cub_crops',
+                'run': f'{loss}-{head}-{config.seed}',
+                'val_map': 50.0,
+                'test_map': level + config.seed % 2,
+            }
+    known = pd.DataFrame.from_dict(lines, orient='index')
+    found = gains.of_suites(known)
+    assert set(found.choice) == {'clean'} and list(found) == gains.COLUMNS
+    over = found.set_index(['loss', 'head', 'baseline'])
+    assert over.gain['hml', 'cosine', gains.SAME_HEAD] == 3
+    assert over.gain['hml', 'cosine', gains.PLAIN] == 4
+    assert over.base_run['hml', 'cosine', gains.SAME_HEAD] == 'an-cosine-0'
+    side = gains.beside(found).set_index(['loss', 'head'])
+    assert (side.gain['hml', 'cosine'], side.plain['hml', 'cosine']) == (3, 4)
+    assert side.plain_run['hml', 'cosine'] == 'an-linear-0'
+
+
+def test_without_a_record_there_are_columns_alone():
+    found = gains.of_suites(pd.DataFrame())
+    assert not len(found) and list(found) == gains.COLUMNS and not len(gains.beside(found))
+
+
+def test_the_first_epoch_of_the_second_stage_is_counted():
+    runs = pd.DataFrame({'best_stage': [2, 2, 1], 'best_epoch': [1, 3, 1]})
+    assert gains.begins_stage_2(runs) == 1 and gains.begins_stage_2(pd.DataFrame()) == 0
+
+
+def test_half_of_the_runs_are_too_few_for_a_mechanism_to_have_acted():
+    assert gains.acted(pd.DataFrame({'exercised': [1, 0, 1]}))
+    assert not gains.acted(pd.DataFrame({'exercised': [1, 0]}))
+    assert gains.acted(pd.DataFrame())
