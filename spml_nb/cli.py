@@ -481,13 +481,14 @@ def _presets(args):
     """The papers' hyper-parameters: printed, from the authors' code, or chosen here where the
     sources are silent.
     """
+    from spml_nb.methods import papers
     from spml_nb.sweeps import presets
 
     if args.loss and not args.paper:
         raise SpmlError('--loss goes with --paper: `spml presets --paper lac --loss em`.')
     for paper in [args.paper] if args.paper else presets.PAPERS:
         table = presets.overview(paper, args.loss)
-        print(presets.PAPERS[paper].title, table.to_string(), sep='\n', end='\n\n')
+        print(papers.read(paper).title, table.to_string(), sep='\n', end='\n\n')
 
 
 def _add_launch(command: _Parser):

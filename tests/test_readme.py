@@ -106,7 +106,7 @@ def test_the_recipe_for_onnx_runtime_names_what_the_model_names(made, tmp_path):
     from spml_nb.use.predict import open_model
 
     code, run = recipe('onnxruntime'), made.run('cosine').folder
-    assert len(code.splitlines()) <= 11 and 'spml_nb' not in code
+    assert len(code.splitlines()) <= 17 and 'spml_nb' not in code
     export(run, tmp_path / 'model.onnx')
     for seed in range(3):
         photo = lying_photo(tmp_path / 'photo.jpg', seed)

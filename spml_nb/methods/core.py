@@ -329,9 +329,8 @@ class _Calls:
     def _close(self):
         self.in_epoch = False
         self.stepped = False
-        self.left_open = (
-            False  # an epoch began before the last one, in which steps were made, ended
-        )
+        # an epoch began before the last one, in which steps were made, ended
+        self.left_open = False
 
     def start_stage(self):
         self.stages += 1
@@ -690,12 +689,12 @@ def register(
                 f'a method named {name!r} is registered already '
                 f'({old.__module__}.{old.__qualname__}). Choose another name.'
             )
-        cls.values = _published(paper, name, hyper_parameters(cls)) | (values or {})
+        cls.values = _Values(paper, name, values or {})
         cls.recipe = recipe or {}
         cls.search = search or {}
         cls.equals = None if equals is None else staticmethod(equals)
         cls.source = source
-        for key in {key for row in (*cls.values.values(), cls.search) for key in row}:
+        for key in {key for row in (*(values or {}).values(), cls.search) for key in row}:
             one_of(key, hyper_parameters(cls), f'hyper-parameter of {name!r}')
         _registry[name] = cls
         return cls
@@ -703,15 +702,24 @@ def register(
     return decorate
 
 
-def _published(paper: str | None, loss: str, parameters: dict) -> dict[str, dict]:
-    "{family: {hyper-parameter: value}} of a paper; its values of the training set-up are left out."
-    if paper is None:
-        return {}
-    return {
-        FAMILIES[dataset]: {key: value for key, value in stated.items() if key in parameters}
-        for dataset, stated in papers.values_of_loss(paper, loss).items()
-        if dataset in FAMILIES
-    }
+class _Values:
+    """{family or data set: {hyper-parameter: value}} as an attribute of a class, read from the
+    paper's file at its first use: whoever takes the losses alone needs no YAML.
+    """
+
+    def __init__(self, paper: str | None, loss: str, others: dict):
+        self.paper, self.loss, self.others = paper, loss, others
+
+    def __get__(self, method: Method | None, cls: type[Method]) -> dict[str, dict]:
+        if self.paper is None:
+            return self.others
+        parameters = hyper_parameters(cls)  # the paper's values of the training set-up are left out
+        published = {
+            FAMILIES[dataset]: {key: value for key, value in stated.items() if key in parameters}
+            for dataset, stated in papers.values_of_loss(self.paper, self.loss).items()
+            if dataset in FAMILIES
+        }
+        return published | self.others
 
 
 # %% ../../nbs/methods/core.ipynb #8e5fcd10

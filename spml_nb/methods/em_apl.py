@@ -169,7 +169,6 @@ class EmApl(Method):
     """EM loss with asymmetric pseudo-labelling.
 
     Args:
-        epochs: T, of each stage.
         alpha: the weight of the entropy.
         beta: the weight of the pseudo-labels.
         warm_up: T_w in a run of ten epochs: the epoch after which selection starts, in tenths of T.

@@ -1,9 +1,8 @@
 """Every hyper-parameter that the five papers give, with its source, from assets/papers/*.yml."""
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.resources import files
-
-import yaml
 
 from ..base.errors import one_of
 
@@ -60,13 +59,17 @@ class Paper:
     quoted: dict[str, list] = field(default_factory=dict)
 
 
-def _read(paper: str) -> Paper:
+PAPERS = ('hml', 'em_apl', 'opml', 'lac', 'two_way')
+
+
+@cache
+def read(paper: str) -> Paper:
+    "What the file of one of `PAPERS` states."
+    import yaml  # here, because the losses alone do without it
+
     text = (files('spml_nb') / 'assets' / 'papers' / f'{paper}.yml').read_text(encoding='utf-8')
     loader = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)  # eight times as fast, where it is there
     return Paper(**yaml.load(text, loader)['presets'])
-
-
-PAPERS = {name: _read(name) for name in ('hml', 'em_apl', 'opml', 'lac', 'two_way')}
 
 
 def datasets(paper: str) -> list[str]:
@@ -75,7 +78,7 @@ def datasets(paper: str) -> list[str]:
     Raises:
         SpmlError: for an unknown paper.
     """
-    return PAPERS[one_of(paper, PAPERS, 'paper')].datasets
+    return read(one_of(paper, PAPERS, 'paper')).datasets
 
 
 def losses(paper: str, dataset: str) -> list[str]:
@@ -88,7 +91,7 @@ def losses(paper: str, dataset: str) -> list[str]:
         SpmlError: for an unknown paper or a data set that it does not have.
     """
     one_of(dataset, datasets(paper), f'data set of {paper!r}')
-    presets = PAPERS[paper]
+    presets = read(paper)
     compared = [
         loss for loss in presets.losses if dataset in presets.only_on.get(loss, presets.datasets)
     ]
@@ -105,7 +108,7 @@ def values(paper: str, dataset: str, loss: str) -> dict[str, Value]:
         SpmlError: for a combination that the paper does not have.
     """
     one_of(loss, losses(paper, dataset), f'loss of {paper!r} on {dataset!r}')
-    for source, quoted in PAPERS[paper].quoted.items():
+    for source, quoted in read(paper).quoted.items():
         if loss in quoted:
             return {
                 name: _as_quoted(value, source)
@@ -113,7 +116,7 @@ def values(paper: str, dataset: str, loss: str) -> dict[str, Value]:
             }
     return {
         name: value
-        for name, entry in (PAPERS[paper].every | PAPERS[paper].losses[loss]).items()
+        for name, entry in (read(paper).every | read(paper).losses[loss]).items()
         if (value := _on(dataset, entry, paper, loss, name)) is not None
     }
 
@@ -129,7 +132,7 @@ def values_of_loss(paper: str, loss: str) -> dict[str, dict]:
     for dataset in datasets(paper):
         values = {
             name: _on(dataset, entry, paper, loss, name)
-            for name, entry in PAPERS[paper].losses[loss].items()
+            for name, entry in read(paper).losses[loss].items()
         }
         stated[dataset] = {name: v.value for name, v in values.items() if v is not None}
     return stated
@@ -142,7 +145,7 @@ def _on(dataset: str, entry: dict | list, paper: str, loss: str, name: str) -> V
         return next((v for v in reversed(values) if v is not None), None)
     if 'value_of' in entry:
         other = entry['value_of']
-        value = _on(dataset, PAPERS[other].losses[loss][name], other, loss, name).value
+        value = _on(dataset, read(other).losses[loss][name], other, loss, name).value
     else:
         value = entry['value']
     if isinstance(value, list):

@@ -310,6 +310,10 @@ def lines(measured: pd.DataFrame, where: dict[str, int]) -> list[dict]:
     }
     both = gains.beside(measured)
     placed = {of: ranks(part).round(2).to_dict() for of, part in both.groupby(['suite', 'choice'])}
+
+    def ranks_in(suite, row):
+        return {choice: placed.get((suite, choice), {}).get(row) for choice in MEASURES}
+
     for line in both.itertuples():
         of_suite = cells[line.loss, line.head, line.labels].setdefault(line.suite, {})
         cell = of_suite.setdefault(line.dataset, {})
@@ -329,10 +333,7 @@ def lines(measured: pd.DataFrame, where: dict[str, int]) -> list[dict]:
             'labels': row[2],
             'papers': [paper for paper, losses in compared().items() if row[0] in losses],
             'cells': of_suites,
-            'ranks': {
-                suite: {choice: placed.get((suite, choice), {}).get(row) for choice in MEASURES}
-                for suite in SUITES
-            },
+            'ranks': {suite: ranks_in(suite, row) for suite in SUITES},
         }
         for row, of_suites in cells.items()
     ]

@@ -7,12 +7,12 @@ import pytest
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods import papers
 from spml_nb.methods.core import find
-from spml_nb.methods.papers import PAPERS, Value
+from spml_nb.methods.papers import PAPERS, Value, read
 
 
 def entries(paper):
     "Every {'value', 'origin', 'where'} of a paper."
-    for stated in (PAPERS[paper].every, *PAPERS[paper].losses.values()):
+    for stated in (read(paper).every, *read(paper).losses.values()):
         for entry in stated.values():
             yield from entry if isinstance(entry, list) else [entry]
 
@@ -29,10 +29,10 @@ def test_presets_have_no_slip_of_the_pen(paper):
             assert len(value) == len(datasets)
         if isinstance(value, dict):
             assert set(value) < set(datasets)
-    for loss, where in PAPERS[paper].only_on.items():
-        assert loss in PAPERS[paper].losses and set(where) < set(datasets)
-    for source, losses in PAPERS[paper].quoted.items():
-        assert set(losses) <= set(PAPERS[source].losses)
+    for loss, where in read(paper).only_on.items():
+        assert loss in read(paper).losses and set(where) < set(datasets)
+    for source, losses in read(paper).quoted.items():
+        assert set(losses) <= set(read(source).losses)
     for loss in papers.losses(paper, datasets[0]):
         assert find(loss)
 
@@ -40,9 +40,9 @@ def test_presets_have_no_slip_of_the_pen(paper):
 def test_an_entry_may_hold_for_all_data_sets_for_each_or_for_some(monkeypatch):
     def value(entry):
         stated = replace(
-            PAPERS['two_way'], datasets=['a', 'b'], every={}, losses={'an': {'x': entry}}
+            read('two_way'), datasets=['a', 'b'], every={}, losses={'an': {'x': entry}}
         )
-        monkeypatch.setitem(PAPERS, 'two_way', stated)
+        monkeypatch.setattr(papers, 'read', lambda paper: stated)
         return [papers.values('two_way', name, 'an').get('x') for name in ('a', 'b')]
 
     entry = {'value': 1, 'origin': 'paper', 'where': 'Table 1'}

@@ -350,7 +350,9 @@ def test_judges_compute_no_features_again(photo_folder, monkeypatch, tmp_path):
     monkeypatch.setenv('SPML_NB_CACHE', str(tmp_path / 'cache'))
     given, computed = config(photo_folder, labels='full', regime='linear'), []
     monkeypatch.setattr(
-        batches, '_keep', lambda *args, keep=batches._keep: (computed.append(args), keep(*args))
+        batches,
+        '_write_features',
+        lambda *args, write=batches._write_features: (computed.append(args), write(*args)),
     )
     training.train(given)
     first = len(computed)
