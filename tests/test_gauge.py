@@ -17,8 +17,8 @@ TEXTS = {
     if file.name != '_modidx.py'
 }
 
-CODE_LINES = 21_250
-PUBLIC_NAMES = 796
+CODE_LINES = 20_700
+PUBLIC_NAMES = 797
 CHARACTERS_A_LINE = 42  # the mean, without indentation
 
 LAYOUT = {

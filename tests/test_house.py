@@ -148,7 +148,7 @@ def test_files_of_the_package_stay_small():
         file: len(file.read_text(encoding='utf-8').splitlines()) for file in PACKAGE.rglob('*.yml')
     }
     claims = sum(count for file, count in lines.items() if file.parent.name == 'claims')
-    assert sum(lines.values()) - claims <= 1000 and claims <= 650  # 79 claims, eight lines each
+    assert sum(lines.values()) - claims <= 1100 and claims <= 650  # 79 claims, eight lines each
     assert all(file.stat().st_size <= 300 * 1024 for file in NOTEBOOKS.rglob('*.ipynb'))
     assert not [
         file

@@ -246,7 +246,9 @@ def write(known: pd.DataFrame) -> list[Path]:
         return []
     folder = settings.path('outputs')
     table = outcome(scored).round(4).to_csv(index=False, lineterminator='\n')
-    return site.put({folder / 'biased.md': markdown(scored), folder / 'biased.csv': table})
+    return site.write_changed(
+        {folder / 'biased.md': markdown(scored), folder / 'biased.csv': table}
+    )
 
 
 EXPERIMENT = Experiment(sweep, lambda known, measured: write(known))

@@ -1,4 +1,4 @@
-"""The board: what each method gains over AN, as the page shows it."""
+"""The board: what each method gains, computed from the table of record, for the page to show."""
 
 import dataclasses
 import json
@@ -223,29 +223,24 @@ def chosen(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> di
     }
 
 
-def curve(values: list[float], width: int = 72, height: int = 20) -> str:
-    """A small curve as SVG.
+def curve(values: list[float], width: int = 72, height: int = 20) -> dict:
+    """The points of a small curve.
 
     Args:
-        values: two or more numbers.
+        values: of the curve, from left to right.
         width, height: in pixels.
 
-    Returns: an `svg` element in the colour of the text, '' for fewer numbers.
+    Returns:
+        points (of an SVG's `polyline`), width and height; {} for fewer than two values.
     """
     if len(values) < 2:
-        return ''
-    low, span = min(values), max(max(values) - min(values), 1e-9)
+        return {}
+    low = min(values)
+    span = max(max(values) - low, 1e-9)
     xs = np.linspace(2, width - 2, len(values))
-    points = ' '.join(
-        f'{x:.0f},{height - 2 - (height - 4) * (v - low) / span:.1f}'
-        for x, v in zip(xs, values, strict=True)
-    )
-    label = f'best of k draws: {values[0]:.1f} for one, {values[-1]:.1f} for {len(values)}'
-    return (
-        f'<svg role="img" aria-label="{label}" width="{width}" height="{height}" viewBox="0 0 '
-        f'{width} {height}"><polyline points="{points}" fill="none" stroke="currentColor" '
-        'stroke-width="1.5"/></svg>'
-    )
+    ys = [height - 2 - (height - 4) * (value - low) / span for value in values]
+    points = ' '.join(f'{x:.0f},{y:.1f}' for x, y in zip(xs, ys, strict=True))
+    return {'points': points, 'width': width, 'height': height}
 
 
 _APART = ('seed', 'label_seed', 'root', 'device')

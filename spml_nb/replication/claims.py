@@ -915,7 +915,7 @@ def report(
 
     Returns:
         One row per claim: paper, id, where, claim (its sentence), main, inferred, note, published
-        (as from `published_verdict`), ours (one of `statistics.WORDS`), effect, half_width and
+        (as from `published_verdict`), ours (one of `statistics.Verdict`), effect, half_width and
         detectable (of the mean over the places, from the claim's bound on; NaN under two seeds),
         seeds (the fewest), reproduced, decided and places (how many), summary (all this in words),
         measured (the places with runs, in words) and missing (the others), joined by '; '; forest

@@ -1,20 +1,14 @@
-"""Which runs a figure of the papers needs, the arrays collected from them, and the picture drawn from the arrays."""
+"""What runs a figure of the papers needs, the arrays collected from them, and its picture."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-
-from spml_nb.replication.papers import (
-    em_apl_figures,
-    hml_figures,
-    lac_figures,
-    opml_figures,
-    two_way_figures,
-)
+import yaml
 
 from ..base import settings
 from ..base.errors import SpmlError, one_of, warn
@@ -24,6 +18,7 @@ from ..sweeps import queue
 from ..sweeps.search import SUITES
 from ..training.evaluation import open_run
 from . import drawing, measuring, published, tables
+from .papers import em_apl_figures, hml_figures, lac_figures, opml_figures, two_way_figures
 
 FIGURES = {
     'hml': hml_figures.FIGURES,
@@ -33,48 +28,28 @@ FIGURES = {
     'em_apl': em_apl_figures.FIGURES,
 }  # {paper: {number: PaperFigure}}
 
-_DRAWING = 'a drawing without numbers'
-NOT_DRAWN = {  # {paper: {numbers: (what they show, why there is nothing to redraw)}}
-    'hml': {'1': ('labels and images on a sphere', _DRAWING)},
-    'opml': {
-        '1': ('the pair of labels that is pushed apart, beside all pairs', _DRAWING),
-        '2': ('the loss with its high-rank term', _DRAWING),
-    },
-    'lac': {
-        '1': ('consistency of images beside that of labels', _DRAWING),
-        '2': ('the two branches of training', _DRAWING),
-    },
-    'two_way': {'2': ('the matrix of logits with its two ways', _DRAWING)},
-    'em_apl': {
-        '1 to 6': ('the figures of the main paper', 'its text is not at hand, only the supplement')
-    },
-}
+
+@lru_cache
+def _texts(paper: str) -> dict:
+    """figures and not_drawn, {number: words} each, as in `assets/figures.yml`."""
+    file = files('spml_nb') / 'assets' / 'figures.yml'
+    return yaml.safe_load(file.read_text(encoding='utf-8'))[one_of(paper, FIGURES, 'paper')]
 
 
 def not_drawn(paper: str) -> str:
-    """Which figures of a paper are not drawn here, and why.
+    """Which figures of a paper are not drawn here, and why, in a sentence.
 
-    Args:
-        paper: one of `published.papers()`.
-
-    Returns:
-        A sentence.
+    Raises:
+        SpmlError: for another paper.
     """
-    each = [
-        f'{number} ({what}: {why})'
-        for number, (what, why) in NOT_DRAWN[one_of(paper, NOT_DRAWN, 'paper')].items()
-    ]
-    return f"Not redrawn: Figure{'s' * (len(each) > 1 or ' to ' in each[0])} {', '.join(each)}."
+    reasons = _texts(paper)['not_drawn']
+    several = len(reasons) > 1 or ' to ' in next(iter(reasons))
+    listed = ', '.join(f'{number} ({reason})' for number, reason in reasons.items())
+    return f"Not redrawn: Figure{'s' if several else ''} {listed}."
 
 
 def figures(paper: str) -> list[str]:
-    """The figures of a paper that are drawn here.
-
-    Args:
-        paper: one of `published.papers()`.
-
-    Returns:
-        Their numbers, as str.
+    """The numbers of the figures of a paper that are drawn here.
 
     Raises:
         SpmlError: for another paper.
@@ -91,7 +66,7 @@ def description(paper: str, figure: str | int) -> dict[str, str]:
     """What a figure shows, what the paper says of it, and what was chosen here.
 
     Args:
-        paper: as in `figures`.
+        paper: one of `published.papers()`.
         figure: one of `figures(paper)`.
 
     Returns:
@@ -101,29 +76,34 @@ def description(paper: str, figure: str | int) -> dict[str, str]:
     Raises:
         SpmlError: for another paper or figure.
     """
-    about = _figure(paper, figure)
-    texts = about._asdict() | {'notes': f'{about.notes} {_protocol(about)}'.strip()}
-    return {name: texts[name] for name in ('caption', 'printed', 'notes') if texts[name]}
+    spec = _figure(paper, figure)
+    texts = _texts(paper)['figures'][str(figure)]
+    notes = [*texts.get('notes', []), _protocol(spec, texts.get('seeds', _SEEDS))]
+    every = {
+        'caption': texts['caption'],
+        'printed': texts.get('printed', ''),
+        'notes': ' '.join(filter(None, notes)),
+    }
+    return {name: text for name, text in every.items() if text}
 
 
-def _protocol(about: drawing.PaperFigure) -> str:
-    "How the runs of a figure came about on photos, and how its seeds are shown."
-    if not about.curves or about.curves[0].start.get('weights') == 'none':
+_SEEDS = 'Lines are means over seeds, bands reach from the lowest seed to the highest.'
+
+
+def _protocol(spec: drawing.PaperFigure, seeds_shown: str) -> str:
+    """How the runs of a figure came about on photos, and how its seeds are shown."""
+    if not spec.curves or spec.curves[0].start.get('weights') == 'none':
         return ''  # not of the suite
-    given, data = (
-        SUITES['photos'],
-        dict.fromkeys(published.stand_in(c.dataset, 'photos') for c in about.curves),
+    suite = SUITES['photos']
+    photos = dict.fromkeys(published.stand_in(curve.dataset, 'photos') for curve in spec.curves)
+    text = (
+        f"Suite photos: {', '.join(photos)}; a head on frozen features of "
+        f"{suite['config']['backbone']}, batches of {suite['config']['batch_size']}; learning rate "
+        f"and hyper-parameters that are not varied from a search of {suite['draws']} draws, they "
+        'and the epoch chosen by mAP on fully labelled validation images. '
+        f"Seeds: {', '.join(map(str, spec.seeds))}."
     )
-    seeds = ', '.join(map(str, about.seeds)) + (
-        f'. {about.together}' if len(about.seeds) > 1 else '.'
-    )
-    return (
-        f"Suite photos: {', '.join(data)}; a head on frozen features of "
-        f"{given['config']['backbone']}, batches of {given['config']['batch_size']}; learning rate "
-        f"and hyper-parameters that are not varied from a search of {given['draws']} draws, they "
-        "and the epoch chosen by mAP on fully labelled validation images. "
-        f'Seeds: {seeds}'
-    )
+    return f'{text} {seeds_shown}' if len(spec.seeds) > 1 else text
 
 
 def command(paper: str, figure: str | int, suite: str) -> str:
@@ -133,9 +113,6 @@ def command(paper: str, figure: str | int, suite: str) -> str:
         paper, figure: as in `description`.
         suite: 'photos' or 'paper'.
 
-    Returns:
-        A command line.
-
     Raises:
         SpmlError: as `description`, or for another suite.
     """
@@ -144,10 +121,11 @@ def command(paper: str, figure: str | int, suite: str) -> str:
     return f'spml sweep {paper} --figure {figure} --suite {suite}'
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True)
+class PlannedRun:
     """A run of a figure.
 
-    Attributes:
+    Args:
         dataset: the paper's name of the data set.
         series: the curve it belongs to.
         values: its place on the axes.
@@ -165,18 +143,19 @@ class Part(NamedTuple):
 
     @property
     def name(self) -> str:
-        "What it is called in the file of arrays."
-        return ' | '.join(
-            [self.dataset, self.series, *(f'{v:g}' for v in self.values), f'seed {self.seed}']
-        )
+        """What it is called in the file of arrays."""
+        values = [f'{value:g}' for value in self.values]
+        return ' | '.join([self.dataset, self.series, *values, f'seed {self.seed}'])
 
     @property
     def key(self) -> str | None:
-        "The key of its run, None while there is no configuration."
+        """The key of its run, None while there is no configuration."""
         return self.config and queue.key(self.config)
 
 
-def parts(paper: str, figure: str | int, suite: str, finished: pd.DataFrame) -> list[Part]:
+def planned_runs(
+    paper: str, figure: str | int, suite: str, finished: pd.DataFrame
+) -> list[PlannedRun]:
     """The runs behind a figure, with their place in it.
 
     Args:
@@ -184,39 +163,39 @@ def parts(paper: str, figure: str | int, suite: str, finished: pd.DataFrame) -> 
         finished: runs, as from `sweeps.finished`.
 
     Returns:
-        The parts. There are none in a figure that needs no run.
+        None for a figure that needs no run.
 
     Raises:
         SpmlError: for another paper, figure or suite.
     """
     command(paper, figure, suite)
-    about, given, every = _figure(paper, figure), published.read(paper), []
-    for dataset, series, start, points in about.curves:
-        config = published.merge(given.get('config'), start, {'dataset': dataset})
-        plan = tables.plan(
-            {
-                'paper': paper,
-                'config': config,
-                'dataset': dataset,
-                'pretraining': None,
-                'no_run': '',
-                'search': given.get('search', {}),
-            },
-            suite,
-        )
-        chosen = tables.finals(plan, finished, about.seeds) or [None] * len(about.seeds)
-        every += [
-            Part(dataset, series, values, seed, plan.search, config and _varied(config, changes))
-            for values, changes in points.items()
-            for seed, config in zip(about.seeds, chosen, strict=True)
-        ]
-    return every
+    spec = _figure(paper, figure)
+    paper_file = published.read(paper)
+    runs = []
+    for curve in spec.curves:
+        cell = {
+            'paper': paper,
+            'config': published.merge(
+                paper_file.get('config'), curve.start, {'dataset': curve.dataset}
+            ),
+            'dataset': curve.dataset,
+            'pretraining': None,
+            'no_run': '',
+            'search': paper_file.get('search', {}),
+        }
+        plan = tables.plan(cell, suite)
+        chosen = tables.finals(plan, finished, spec.seeds) or [None] * len(spec.seeds)
+        for values, changes in curve.points.items():
+            for seed, config in zip(spec.seeds, chosen, strict=True):
+                config = config and _varied(config, changes)
+                place = (curve.dataset, curve.series, values, seed)
+                runs.append(PlannedRun(*place, plan.search, config))
+    return runs
 
 
 def _varied(chosen: Config, changes: dict) -> Config:
-    return replace(
-        chosen, **{**changes, 'hparams': {**chosen.hparams, **changes.get('hparams', {})}}
-    )
+    hparams = chosen.hparams | changes.get('hparams', {})
+    return replace(chosen, **(changes | {'hparams': hparams}))
 
 
 def needed(
@@ -225,45 +204,40 @@ def needed(
     """The runs of a figure, done or not.
 
     Args:
-        paper, suite, finished: as in `parts`.
-        figure: as in `parts`; None for all figures.
+        paper, suite, finished: as in `planned_runs`.
+        figure: as in `planned_runs`; None for all figures.
 
     Returns:
         The runs of the searches, and the runs of the figure that the finished searches have chosen;
         each run once.
 
     Raises:
-        SpmlError: as `parts`.
+        SpmlError: as `planned_runs`.
     """
-    numbers = figures(paper) if figure is None else [figure]
-    every = [part for n in numbers for part in parts(paper, n, suite, finished)]
-    search = {queue.key(c): c for part in every for c in part.search}
-    return list(search.values()), list(
-        {part.key: part.config for part in every if part.config}.values()
-    )
+    search, final = {}, {}
+    for number in figures(paper) if figure is None else [figure]:
+        for run in planned_runs(paper, number, suite, finished):
+            search |= {queue.key(config): config for config in run.search}
+            if run.config:
+                final[run.key] = run.config
+    return list(search.values()), list(final.values())
 
 
 VERSION = 2  # raise it when arrays would come out differently
 
 
 def arrays_file(paper: str, figure: str | int, suite: str) -> Path:
-    """Where a figure's arrays lie.
+    """The .npz file of a figure's arrays; the picture lies beside it.
 
     Args:
         paper, figure, suite: as in `command`.
-
-    Returns:
-        An .npz file; the picture lies beside it.
 
     Raises:
         SpmlError: as `command`.
     """
     command(paper, figure, suite)
-    return (
-        settings.path('outputs')
-        / paper
-        / f'fig{figure}{"" if suite == "photos" else "_" + suite}.npz'
-    )
+    end = '' if suite == 'photos' else f'_{suite}'
+    return settings.path('outputs') / paper / f'fig{figure}{end}.npz'
 
 
 def collect(paper: str, figure: str | int, suite: str, finished: pd.DataFrame) -> Path | None:
@@ -271,89 +245,81 @@ def collect(paper: str, figure: str | int, suite: str, finished: pd.DataFrame) -
     cannot be read.
 
     Args:
-        paper, figure, suite, finished: as in `parts`.
+        paper, figure, suite, finished: as in `planned_runs`.
 
     Returns:
         The file, None when there is nothing yet; then there is no file either.
 
     Raises:
-        SpmlError: as `parts`, or if the file cannot be written.
+        SpmlError: as `planned_runs`, or if the file cannot be written.
     """
-    file, about = arrays_file(paper, figure, suite), _figure(paper, figure)
-    every, kept, places, arrays = (
-        parts(paper, figure, suite, finished),
-        _kept(file, finished),
-        {},
-        {},
-    )
-    for part in every:
-        found = (kept.get((part.name, part.key)) if about.measure else None) or _measured(
-            about, part, finished
-        )
-        if found is None:
-            continue
-        acted = finished.exercised.get(part.key) if 'exercised' in finished else None
-        arrays[part.name] = found
-        places[part.name] = {
-            'dataset': part.dataset,
-            'series': part.series,
-            'values': part.values,
-            'seed': part.seed,
-            'key': part.key,
-            'exercised': None if pd.isna(acted) else int(acted),
-        }
-    if every and not arrays:
+    file = arrays_file(paper, figure, suite)
+    spec = _figure(paper, figure)
+    runs = planned_runs(paper, figure, suite, finished)
+    collected = _collected_before(file, finished) if spec.measure else {}
+    arrays = {}
+    for run in runs:
+        measured = collected.get((run.name, run.key)) or _measured(spec, run, finished)
+        if measured is not None:
+            arrays[run.name] = measured
+    if runs and not arrays:
         file.unlink(missing_ok=True)
         return None
-    data = [
-        [d, published.stand_in(d, suite)] for d in dict.fromkeys(part.dataset for part in every)
-    ]
-    drawing.write_collected(
-        file,
-        drawing.Collected(
-            {
-                'paper': paper,
-                'figure': str(figure),
-                'suite': suite,
-                'version': VERSION,
-                'data': data,
-                'parts': places,
-                'missing': [part.name for part in every if part.name not in arrays],
-            },
-            arrays,
-        ),
-    )
+    datasets = dict.fromkeys(run.dataset for run in runs)
+    about = {
+        'paper': paper,
+        'figure': str(figure),
+        'suite': suite,
+        'version': VERSION,
+        'data': [[dataset, published.stand_in(dataset, suite)] for dataset in datasets],
+        'parts': {run.name: _place(run, finished) for run in runs if run.name in arrays},
+        'missing': [run.name for run in runs if run.name not in arrays],
+    }
+    drawing.write_collected(file, drawing.Collected(about, arrays))
     return file
 
 
-def _measured(about: drawing.PaperFigure, part: Part, finished: pd.DataFrame) -> dict | None:
-    "The arrays of a part, None while its run or what is left of it is missing."
-    if part.key not in finished.index:
+def _place(run: PlannedRun, finished: pd.DataFrame) -> dict:
+    acted = finished.exercised.get(run.key) if 'exercised' in finished else None
+    return {
+        'dataset': run.dataset,
+        'series': run.series,
+        'values': run.values,
+        'seed': run.seed,
+        'key': run.key,
+        'exercised': None if pd.isna(acted) else int(acted),
+    }
+
+
+def _measured(spec: drawing.PaperFigure, run: PlannedRun, finished: pd.DataFrame) -> dict | None:
+    """The arrays of a run, None while it or what is left of it is missing."""
+    if run.key not in finished.index:
         return None
-    if about.measure is None:
-        return finished.loc[part.key, ['test_map', 'val_map']].astype(np.float32).to_dict()
-    folder = (
-        measuring.observed_run(part.config).folder
-        if about.observed
-        else settings.path('runs') / finished.at[part.key, 'run']
-    )
+    if spec.measure is None:
+        return finished.loc[run.key, ['test_map', 'val_map']].astype(np.float32).to_dict()
+    if spec.observed:
+        folder = measuring.observed_run(run.config).folder
+    else:
+        folder = settings.path('runs') / finished.at[run.key, 'run']
     if not (folder / 'DONE').is_file():
         return None
     try:
-        return about.measure(open_run(folder))
+        return spec.measure(open_run(folder))
     except SpmlError as error:
-        warn(f'{part.name} is left out: {error}')
+        warn(f'{run.name} is left out: {error}')
 
 
-def _kept(file: Path, finished: pd.DataFrame) -> dict[tuple[str, str], dict]:
-    "What the file has of finished runs: {(name of the part, key of its run): arrays}."
-    found = drawing.read_collected(file) if file.is_file() else None
-    if not found or found.about['version'] != VERSION:
+def _collected_before(file: Path, finished: pd.DataFrame) -> dict[tuple[str, str], dict]:
+    """What the file has of finished runs: {(name in the figure, key of the run): arrays}."""
+    if not file.is_file():
+        return {}
+    about, arrays = drawing.read_collected(file)
+    if about['version'] != VERSION:
         return {}
     return {
-        (name, part['key']): found.arrays[name]
-        for name, part in found.about['parts'].items()
-        if part['key'] in finished.index
+        (name, run['key']): arrays[name]
+        for name, run in about['parts'].items()
+        if run['key'] in finished.index
     }
 
 
@@ -381,65 +347,55 @@ def sweep(
     Raises:
         SpmlError: as `needed`.
     """
-
-    def final(known):
-        return needed(paper, figure, suite, known)[1]
-
-    rows = [
-        queue.staged(
-            needed(paper, figure, suite, pd.DataFrame())[0],
-            final,
-            dry_run=dry_run,
-            tell=tell,
-            **launch,
-        )
-    ]
-    finished = queue.finished()
-    seen, trained = (
-        _uncollected(paper, figure, suite, finished, observed) for observed in (True, False)
+    search, _ = needed(paper, figure, suite, pd.DataFrame())
+    staged = queue.staged(
+        search,
+        lambda finished: needed(paper, figure, suite, finished)[1],
+        dry_run=dry_run,
+        tell=tell,
+        **launch,
     )
+    todo = _unmeasured(paper, figure, suite, queue.finished())
+    observed = _figure(paper, figure).observed
     if dry_run:
-        tell(f'{len(seen)} of these runs are then to be observed, which trains each once more.')
-    if dry_run or 'missing' in set(rows[0].state):
-        return rows[0]  # interrupted
-    # runs that only the record knows are trained again where their networks are looked at
-    rows += [queue.run(trained.values(), tell=tell, **launch), _observe(seen, tell)]
+        count = len(todo) if observed else 0
+        tell(f'{count} of these runs are then to be observed, which trains each once more.')
+    if dry_run or 'missing' in set(staged.state):
+        return staged  # interrupted
+    # runs that only the record has are trained again where their networks are looked at
+    again = _observe(todo, tell) if observed else queue.run(todo, tell=tell, **launch)
     file = collect(paper, figure, suite, queue.finished())
     tell(f'figure {figure}: {file.name if file else "nothing to draw yet"}')
-    return pd.concat(rows, ignore_index=True)
+    return pd.concat([staged, again], ignore_index=True)
 
 
-def _uncollected(
-    paper: str, figure: str | int, suite: str, finished: pd.DataFrame, observed: bool
-) -> dict[str, Config]:
-    "The runs, by key, that are to be measured and whose arrays are not in the figure's file yet."
-    about = _figure(paper, figure)
-    if about.measure is None or about.observed != observed:
-        return {}
-    kept = _kept(arrays_file(paper, figure, suite), finished)
-    return {
-        p.key: p.config
-        for p in parts(paper, figure, suite, finished)
-        if p.config and (p.name, p.key) not in kept
+def _unmeasured(paper: str, figure: str | int, suite: str, finished: pd.DataFrame) -> list[Config]:
+    """The runs that are to be measured and whose arrays are not in the figure's file yet."""
+    if _figure(paper, figure).measure is None:
+        return []
+    collected = _collected_before(arrays_file(paper, figure, suite), finished)
+    by_key = {
+        run.key: run.config
+        for run in planned_runs(paper, figure, suite, finished)
+        if run.config and (run.name, run.key) not in collected
     }
+    return list(by_key.values())
 
 
-def _observe(configs: dict[str, Config], tell: Callable) -> pd.DataFrame:
+def _observe(configs: list[Config], tell: Callable) -> pd.DataFrame:
     rows = []
-    for k, config in enumerate(configs.values(), 1):
-        run, message = measuring.observed_run(config), ''
+    for k, config in enumerate(configs, 1):
+        run = measuring.observed_run(config)
+        message = ''
         if not run.done:
             try:
                 measuring.observe(config)
             except SpmlError as error:
                 message = str(error)
-            tell(
-                f'{k}/{len(configs)} observed  '
-                f'{run.folder.name}{"  failed: " + message if message else ""}'
-            )
-        rows.append(
-            (run.config, f'observed/{run.folder.name}', 'done' if run.done else 'failed', message)
-        )
+            failed = f'  failed: {message}' if message else ''
+            tell(f'{k}/{len(configs)} observed  {run.folder.name}{failed}')
+        state = 'done' if run.done else 'failed'
+        rows.append((run.config, f'observed/{run.folder.name}', state, message))
     return pd.DataFrame(rows, columns=['config', 'run', 'state', 'message'])
 
 

@@ -1,14 +1,13 @@
 """The top of README.md: what each method gains, published beside ours, as picture and table."""
 
 import math
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ..base import files, settings
+from ..base import settings
 from ..base.errors import SpmlError
 from ..methods.core import find
 from ..sweeps.search import head_of_an
@@ -17,8 +16,8 @@ from . import gains as all_gains
 from . import tables as papers
 from .gains import any_acted
 from .published import SUITE
-from .site import escape
-from .statistics import Scores, Verdict, signed
+from .rendering import render
+from .statistics import Scores, Verdict
 from .tables import finals, plan, record, values
 
 PANELS = {
@@ -152,33 +151,23 @@ def _scores(cell: dict, changes: dict, known: pd.DataFrame) -> tuple[Scores, boo
 
 
 def draw(measured: pd.DataFrame) -> bytes:
-    """The picture.
-
-    Args:
-        measured: as from `gains`.
-
-    Returns: SVG, the same bytes for the same numbers.
-    """
+    """The picture as SVG, the same bytes for the same numbers. Args: measured: as from `gains`."""
     return drawing.to_svg(lambda: _picture(measured), bbox_inches='tight')
 
 
 def _picture(measured: pd.DataFrame) -> Figure:
     figure, (axes,) = drawing.sheet(1, len(PANELS), 1.75, 3.3)
-    for ax, panel in zip(axes, PANELS, strict=True):
-        _panel(ax, measured[measured.panel == panel], axes[0] is ax)
-        ax.set_title(f'{panel}\n({published.stand_in(PANELS[panel], SUITE)})')
-    ends = pd.concat(
-        [
-            measured.published,
-            measured.plain,
-            measured.ours - measured.half.fillna(0),
-            measured.ours + measured.half.fillna(0),
-        ]
-    )
+    for ax, (panel, dataset) in zip(axes, PANELS.items(), strict=True):
+        cells = measured[measured.panel == panel]
+        _panel(ax, cells)
+        ax.set_title(f'{panel}\n({published.stand_in(dataset, SUITE)})')
+        ax.set_yticks(range(len(cells)), [])
+    half = measured.half.fillna(0)
+    ends = [measured.published, measured.plain, measured.ours - half, measured.ours + half]
+    ends = pd.concat(ends)
     for ax in axes:
         ax.set_xlim(min(ends.min(), 0) - 1, max(ends.max(), 0) + 1)
-    for label, method in zip(axes[0].get_yticklabels(), METHODS, strict=True):
-        label.set_fontweight('bold' if method.own else 'normal')
+    _name_methods(axes[0], measured[measured.panel == next(iter(PANELS))])
     figure.supxlabel(
         'points of mAP over AN (*Two-way: all labels known, over BCE; '
         f'{published.UNCOUNTED}: over ZLPR of the same paper)',
@@ -189,56 +178,39 @@ def _picture(measured: pd.DataFrame) -> Figure:
     return figure
 
 
-def _panel(ax, part: pd.DataFrame, first: bool):
-    rows, both = range(len(part)), part[['published', 'ours']]
+def _name_methods(ax, cells: pd.DataFrame):
+    names = [
+        f'{name}{published.UNCOUNTED}' if uncounted else name
+        for name, uncounted in zip(cells.method, cells.uncounted, strict=True)
+    ]
+    ax.set_yticks(range(len(cells)), names)
+    for label, method in zip(ax.get_yticklabels(), METHODS, strict=True):
+        label.set_fontweight('bold' if method.own else 'normal')
+
+
+def _panel(ax, cells: pd.DataFrame):
+    """A row a method: what is published, ours with its interval, and ours over plain AN."""
+    rows = range(len(cells))
+    both = cells[['published', 'ours']]
+    low, high = cells.ours - cells.half, cells.ours + cells.half
+    idle = cells.ours.where(cells.exercised.eq(False))
+    ring = {'markerfacecolor': 'white', 'markeredgecolor': 'black'}
     ax.axvline(0, color='#999999', linewidth=0.8)
     ax.hlines(rows, both.min(axis=1), both.max(axis=1), color='#cccccc', linewidth=1)
-    ax.hlines(
-        rows,
-        part.ours - part.half,
-        part.ours + part.half,
-        color=drawing.INK[0],
-        linewidth=2.5,
-        alpha=0.35,
-    )
-    ax.plot(
-        part.plain, rows, 'x', color=drawing.INK[1], markersize=4, label='ours over plain AN or BCE'
-    )
-    ax.plot(
-        part.published,
-        rows,
-        'o',
-        markerfacecolor='white',
-        markeredgecolor='black',
-        label='published',
-    )
-    ax.plot(
-        part.ours,
-        rows,
-        'o',
-        color=drawing.INK[0],
-        label='ours over the same head, with 95 % interval',
-    )
-    ax.plot(
-        part.ours.mask(part.exercised.ne(False)),
-        rows,
-        'o',
-        color='#b5b5b5',
-        label='its mechanism not exercised',
-    )
-    grey = {
-        'transform': ax.get_yaxis_transform(),
-        'ha': 'left',
-        'va': 'center',
-        'fontsize': 6,
-        'color': '#777777',
-    }
-    for y, n in enumerate(part.n):
-        if n <= 0:
-            ax.text(0.02, y, '–' if n else 'missing', **grey)
-    ax.set_ylim(len(part) - 0.5, -0.5)
-    marks = part.uncounted.ne('').map({True: published.UNCOUNTED, False: ''})
-    ax.set_yticks(rows, part.method + marks if first else [])
+    ax.hlines(rows, low, high, color=drawing.INK[0], linewidth=2.5, alpha=0.35)
+    for marks, shape, label, style in (
+        (cells.plain, 'x', 'ours over plain AN or BCE', {'color': drawing.INK[1], 'markersize': 4}),
+        (cells.published, 'o', 'published', ring),
+        (cells.ours, 'o', 'ours over the same head, with 95 % interval', {'color': drawing.INK[0]}),
+        (idle, 'o', 'its mechanism not exercised', {'color': '#b5b5b5'}),
+    ):
+        ax.plot(marks, rows, shape, label=label, **style)
+    beside = {'transform': ax.get_yaxis_transform(), 'ha': 'left', 'va': 'center'}
+    for y, seeds in enumerate(cells.n):
+        if seeds <= 0:
+            text = 'missing' if seeds == 0 else '–'
+            ax.text(0.02, y, text, fontsize=6, color='#777777', **beside)
+    ax.set_ylim(len(cells) - 0.5, -0.5)
     ax.tick_params(axis='y', length=0)
     ax.grid(axis='x', alpha=0.3)
 
@@ -336,73 +308,57 @@ def findings(measured: pd.DataFrame, levels: dict, sources: pd.DataFrame) -> str
         levels: as from `levels`.
         sources: as from `by_source`.
 
-    Returns: a list in Markdown, one question a point, on the methods that learn from single
-        positives; '' without runs.
+    Returns:
+        A list in Markdown, one question a point, on the methods that learn from single positives;
+        '' without runs.
     """
     ran = measured[(measured.n > 1) & measured.exercised.eq(True) & measured.full.eq(False)]
     if not len(ran):
         return ''
-    most = ran.groupby('method').size().max()  # a gain on one set is not set beside means of four
-    decided = {
-        name: statistics.decide(list(part.effect))
-        for name, part in ran.groupby('method', sort=False)
-        if len(part) == most
-    }
-    learning = measured[measured.full.eq(False) & (measured.n >= 0)].method.nunique()
-    answers = {
-        'Which is the highest?': _highest(levels),
-        'Which are above AN?': _who(decided, learning, most),
-        'Are the gains as large?': _beside(comparable(measured)),
-        'Is the order the same?': _order(comparable(measured), ran, sources),
-    }
-    return '\n'.join(
-        textwrap.fill(f'- **{question}** {text}', 140, subsequent_indent='  ')
-        for question, text in answers.items()
-        if text
+    counted = comparable(measured)
+    return render(
+        'findings.md',
+        highest=_highest(levels),
+        learning=measured[measured.full.eq(False) & (measured.n >= 0)].method.nunique(),
+        over_an=_over_an(ran),
+        sizes=_sizes(counted),
+        order=_order(counted, ran, sources),
+        uncounted=published.UNCOUNTED,
     )
 
 
 _PLAIN = ('an', 'linear')
 
 
-def _highest(levels: dict) -> str:
-    """The method with the highest mAP, what its head has to do with it, its lead, and the same with
-    a linear head.
+def _highest(levels: dict) -> dict | None:
+    """The method with the highest mAP over plain AN, what its head has to do with it, and the
+    highest with a linear head.
     """
     if _PLAIN not in levels:
-        return ''
-    over = {each: _lead(levels, each, _PLAIN) for each in levels if each != _PLAIN}
-    order = sorted(over, key=lambda each: -over[each].mean)
+        return None
+    over_plain = {each: _lead(levels, each, _PLAIN) for each in levels if each != _PLAIN}
+    order = sorted(over_plain, key=lambda each: -over_plain[each].mean)
     if not order:
-        return ''
-    top = order[0]
+        return None
     linear = [each for each in order if each[1] == 'linear']
-    methods = {loss for loss, _ in order} - {'an'}
-    on_cosine = {loss for loss, head in order if head == 'cosine'} - {'an'}
-    text = (
-        f'Of {len(methods)} methods on {len(levels[top])} sets of photos, {len(on_cosine)} of them '
-        f"on HML's cosine head too, {_name(*top)} has the highest mAP: {over[top]} over plain AN, "
-        'the mean over these sets'
-    )
-    if same := over.get(('an', head_of_an(top[1]))):
-        text += f'; {signed(same.mean)} of it is due to its head, as AN with that head shows'
-    text += f'. {_ahead(levels, order)}'
-    if linear and linear[0] != top:
-        best = linear[0]
-        text += f'With a linear head it is {_name(*best)}: {over[best]}. {_ahead(levels, linear)}'
-    return text.strip()
+    return {
+        'methods': len({loss for loss, _ in order} - {'an'}),
+        'on_cosine': len({loss for loss, head in order if head == 'cosine'} - {'an'}),
+        'sets': len(levels[order[0]]),
+        'top': _leader(order, over_plain, levels),
+        'due_to_head': over_plain.get(('an', head_of_an(order[0][1]))),
+        'linear': _leader(linear, over_plain, levels) if linear[:1] != order[:1] else None,
+    }
 
 
-def _ahead(levels: dict, order: list) -> str:
-    "The lead of the first over the second. order: the highest first."
-    if len(order) < 2:
-        return ''
-    lead = _lead(levels, *order[:2])
-    apart = 'is' if lead.low > 0 else 'is not'
-    return (
-        f'The next, {_name(*order[1])}, is {lead.mean:.1f} ± {lead.half_width:.1f} below and '
-        f'{apart} told apart from it. '
-    )
+def _leader(order: list, over_plain: dict, levels: dict) -> dict | None:
+    """The first of some methods, and how far the second is below it."""
+    if not order:
+        return None
+    leader = {'name': _name(*order[0]), 'gain': over_plain[order[0]], 'second': None}
+    if len(order) > 1:
+        leader |= {'second': _name(*order[1]), 'lead': _lead(levels, *order[:2])}
+    return leader
 
 
 def _lead(levels: dict, one: tuple, other: tuple) -> statistics.Effect:
@@ -413,150 +369,114 @@ def _lead(levels: dict, one: tuple, other: tuple) -> statistics.Effect:
 
 
 def _name(loss: str, head: str) -> str:
-    name = escape(board.about(loss)['name'])
+    name = board.about(loss)['name']
     return name if head == find(loss).head else f'{name} on the {head} head'
 
 
-def _who(decided: dict[str, statistics.Decision], learning: int, sets: int) -> str:
-    "How many methods got which verdict. learning: how many there are; sets: of photos."
-    verdicts = [decision.verdict for decision in decided.values()]
-    counts = [
-        f'{verdicts.count(verdict)} {"is" if verdicts.count(verdict) == 1 else "are"} {words}'
-        for verdict, words in _WORDS.items()
-        if verdict in verdicts or verdict is Verdict.REPRODUCED
+def _over_an(ran: pd.DataFrame) -> dict:
+    """How many methods are above AN, below it and so on, of those with runs on all sets: a gain on
+    one set does not stand beside means of four.
+    """
+    sets = ran.groupby('method').size()
+    decided = [
+        statistics.decide(list(cells.effect)).verdict
+        for _, cells in ran.groupby('method')
+        if len(cells) == sets.max()
     ]
-    return (
-        f'The picture shows {learning} methods that learn from single positives. For '
-        f"{len(decided)} of them the method's own mechanism was at work on {sets} sets of photos; "
-        f'over AN on the same head, over these sets together, {", ".join(counts)}.'
-    )
+    counts = {
+        words: decided.count(verdict)
+        for verdict, words in _WORDS.items()
+        if verdict in decided or verdict is Verdict.REPRODUCED
+    }
+    return {'methods': len(decided), 'sets': sets.max(), 'counts': counts}
 
 
-def _beside(ran: pd.DataFrame) -> str:
-    "Our gains beside the published ones."
-    if not len(ran):
-        return ''
-    above = (ran.published > ran.like + ran.like_half).sum()
-    below = (ran.published < ran.like - ran.like_half).sum()
-    ours, theirs = ran.like.mean(), ran.published.mean()
-    size = 'smaller' if ours < theirs else 'larger'
-    return (
-        f'{ran.method.nunique()} of these methods have published gains over AN of the same '
-        f'source ({len(ran)} cells; the others: {published.UNCOUNTED}). Ours are {size}, '
-        f'{signed(ours)} against {signed(theirs)} on average: the published gain lies within '
-        f'our interval in {len(ran) - above - below} cells, above it in {above} and '
-        f'below it in {below}.'
-    )
+def _sizes(counted: pd.DataFrame) -> dict | None:
+    """Our gains beside the published ones, and where these lie in our intervals."""
+    if not len(counted):
+        return None
+    above = (counted.published > counted.like + counted.like_half).sum()
+    below = (counted.published < counted.like - counted.like_half).sum()
+    return {
+        'methods': counted.method.nunique(),
+        'cells': len(counted),
+        'ours': counted.like.mean(),
+        'theirs': counted.published.mean(),
+        'above': above,
+        'below': below,
+    }
 
 
-def _order(counted: pd.DataFrame, ran: pd.DataFrame, sources: pd.DataFrame) -> str:
-    "Whether the methods come in the papers' order. ran: with the cells that do not count."
-    rho, low, high = _ranked(counted, 'method', ['panel'], 'published', 'like')
-    if math.isnan(rho):
-        return ''
-    outcome = 'the order stays open'
-    if low > 0:
-        outcome = "the papers' order is found again"
-    elif high < 0:
-        outcome = 'the order is reversed'
-    text = (
-        'The rank correlation of these published gains with ours is '
-        f'{_interval(rho, low, high)}: {outcome}.{_across(sources)}'
-    )
+def _order(counted: pd.DataFrame, ran: pd.DataFrame, sources: pd.DataFrame) -> dict | None:
+    """Whether the methods come in the papers' order. ran: with the cells that do not count."""
+    correlation = _ranked(counted, 'method', ['panel'], 'published', 'like')
+    if math.isnan(correlation[0]):
+        return None
+    regardless = None
     if len(ran) > len(counted):
         over_an = [line.effect.mean if line.uncounted else line.like for line in ran.itertuples()]
         ran = ran.assign(over_an=over_an)
-        regardless = _ranked(ran, 'method', ['panel'], 'printed', 'over_an')[0]
-        text += f' With the gains over copied rows it would be {signed(regardless, "+.2f")}.'
-    return text
+        regardless, *_ = _ranked(ran, 'method', ['panel'], 'printed', 'over_an')
+    return {
+        'correlation': correlation,
+        'sources': _order_over_sources(sources),
+        'regardless': regardless,
+    }
 
 
-def _across(sources: pd.DataFrame) -> str:
-    "The same over all that three sources print, and how well they agree with each other."
+def _order_over_sources(sources: pd.DataFrame) -> dict | None:
+    """The same over all that three sources print, and how well they agree with each other."""
     both = sources.dropna()
     correlation = _ranked(both, 'loss', ['source', 'dataset'], 'published', 'ours')
     if math.isnan(correlation[0]):
-        return ''
+        return None
     pairs = sources.merge(sources, on=['loss', 'dataset'], suffixes=('', '_other'))
     pairs = pairs[pairs.source < pairs.source_other]
     columns = ['source', 'source_other', 'dataset']
-    ceiling = _ranked(pairs, 'loss', columns, 'published', 'published_other')[0]
-    apart = (pairs.published - pairs.published_other).abs().mean()
-    ours = (both.published - both.ours).abs().mean()
-    *names, last = both.source.unique()
-    return (
-        f" Over all that {', '.join(names)} and {last} print, each over its own AN, it is "
-        f'{_interval(*correlation)}: {len(both)} cells, on average {signed(both.published.mean())} '
-        f'published and {signed(both.ours.mean())} here. Where two of them print the same '
-        f'method, they agree with each other at {signed(ceiling, "+.2f")} ({len(pairs)} cells, '
-        f'{apart:.1f} points apart on average; ours and theirs: {ours:.1f}).'
-    )
+    ceiling, *_ = _ranked(pairs, 'loss', columns, 'published', 'published_other')
+    return {
+        'correlation': correlation,
+        'names': list(both.source.unique()),
+        'cells': len(both),
+        'theirs': both.published.mean(),
+        'ours': both.ours.mean(),
+        'apart': (both.published - both.ours).abs().mean(),
+        'pairs': len(pairs),
+        'pairs_correlation': ceiling,
+        'pairs_apart': (pairs.published - pairs.published_other).abs().mean(),
+    }
 
 
 def _ranked(
     cells: pd.DataFrame, rows: str, columns: list[str], *values: str
 ) -> tuple[float, float, float]:
-    "Rank correlation of two columns, ranked within each of `columns`, with its 95 % interval."
+    """Rank correlation of two columns, ranked within each of `columns`, with its 95 % interval."""
     if not len(cells):
         return (math.nan,) * 3
     wide = [cells.pivot(index=rows, columns=columns, values=which) for which in values]
     return statistics.rank_correlation(*(each.to_numpy(float) for each in wide))
 
 
-def _interval(rho: float, low: float, high: float) -> str:
-    return f'{signed(rho, "+.2f")} ({signed(low, "+.2f")} to {signed(high, "+.2f")})'
-
-
 BEGIN, END = '<!-- front:begin -->', '<!-- front:end -->'
 
 
 def table(measured: pd.DataFrame) -> str:
-    """The small table, as Markdown. measured: as from `gains`."""
-    by_method = dict(list(measured.groupby('method', sort=False)))
-    levels = by_method[METHODS[0].name]
-    base = ['missing' if math.isnan(level) else f'**{level:.1f}**' for level in levels.our_base]
-    rows = [
-        [
-            f'{escape(method.name)} ({_short(method.paper)} Table {method.table})',
-            *map(_cell_text, by_method[method.name].itertuples()),
-        ]
-        for method in METHODS
-        if method.own
-    ]
-    head = [
-        f'{panel} <br>{published.stand_in(dataset, SUITE)}' for panel, dataset in PANELS.items()
-    ]
-    return files.grid([['published / ours', *head], ['AN itself here, mAP in %', *base], *rows])
+    """The small table: what each paper's own method gains. Args: measured: as from `gains`.
+    Returns: Markdown.
+    """
+    cells = {name: cells.to_dict('records') for name, cells in measured.groupby('method')}
+    proposed = [method for method in METHODS if method.own]
+    return render(
+        'front_table.md',
+        panels={name: published.stand_in(dataset, SUITE) for name, dataset in PANELS.items()},
+        levels_of_an=[cell['our_base'] for cell in cells[METHODS[0].name]],
+        methods=[(method, published.read(method.paper)['short']) for method in proposed],
+        cells=cells,
+        uncounted=published.UNCOUNTED,
+    )
 
 
-def _short(paper: str) -> str:
-    return published.read(paper)['short']
-
-
-def _cell_text(line) -> str:
-    if line.n < 0:
-        return '–'
-    theirs = signed(line.published) + (published.UNCOUNTED if line.uncounted else '')
-    if math.isnan(line.ours):
-        return f'{theirs} / missing'
-    if not line.exercised:
-        return f'{theirs} / not exercised'
-    half = '' if math.isnan(line.like_half) else f' ± {line.like_half:.1f}'
-    other = line.plain if line.like == line.ours else line.ours
-    beside = '' if math.isnan(other) or other == line.like else f' ({signed(other)})'
-    return f'{theirs} / **{signed(line.like)}{half}{beside}**'
-
-
-_FOUND = (
-    '**What was found.** *AN*, assume negative, takes every unknown label for a negative; *plain '
-    'AN* does so with a linear head. (A head is what is trained on frozen features.) Gains are '
-    'points of mAP ± half the 95 % interval over seeds and test images; the settings that '
-    'validation chose are taken as given ([another choice '
-    "of AN's rate](outputs/README.md#the-choice-of-the-rate)). "
-)
-
-
-def part(measured: pd.DataFrame, levels: dict, sources: pd.DataFrame, picture: str) -> str:
+def markdown(measured: pd.DataFrame, levels: dict, sources: pd.DataFrame, picture: str) -> str:
     """What README.md shows between the marks.
 
     Args:
@@ -567,26 +487,18 @@ def part(measured: pd.DataFrame, levels: dict, sources: pd.DataFrame, picture: s
 
     Returns: Markdown, with the marks.
     """
-    seeds = measured.n[measured.n >= 0]
-    lacking = (seeds == 0).sum()
-    missing = f' Still missing: {lacking} of {len(seeds)} cells.' if lacking else ''
-    text = (
-        'Rings are the papers’ gains over AN on VOC, COCO, NUS-WIDE and CUB. Dots are ours, on '
-        'the photos that stand in for these, over AN on the same head. Crosses are ours over '
-        'plain AN, on a linear head, which is how HML’s published gain is taken. The table gives '
-        'our gain over the baseline that the paper uses (in brackets: over the other one where '
-        'both differ). Not exercised: in most runs the best epoch came before the method’s own '
-        'mechanism began. \\*Two-way is trained with all labels; its gains are over binary '
-        'cross-entropy weighted by class frequencies (in brackets: unweighted). EPR and ROLE are '
-        'told how many positives a photo has on average. EM/APL’s numbers are those that OPML’s '
-        f'Table II copies. {published.UNCOUNTED}OPML’s own runs have no AN: their gains and ours '
-        'are over its ZLPR (in brackets: over AN) and left out of the last two answers. '
-        f'{site.protocol(SUITE)}{missing}'
+    wanted = measured[measured.n >= 0]
+    text = render(
+        'front.md',
+        findings=findings(measured, levels, sources),
+        picture=picture,
+        uncounted=published.UNCOUNTED,
+        protocol=site.protocol(SUITE),
+        missing=(wanted.n == 0).sum(),
+        cells=len(wanted),
+        table=table(measured),
     )
-    image = f'![What each method gains over assume negative, as published and here]({picture})'
-    answers = findings(measured, levels, sources)
-    top = f'{textwrap.fill(_FOUND, 140)}\n\n{answers}\n\n' if answers else ''
-    return f'{BEGIN}\n{top}{image}\n\n{textwrap.fill(text, 140)}\n\n{table(measured)}{END}'
+    return f'{BEGIN}\n{text}{END}'
 
 
 def write(root: Path | None = None, boards: pd.DataFrame | None = None) -> list[Path]:
@@ -611,9 +523,9 @@ def write(root: Path | None = None, boards: pd.DataFrame | None = None) -> list[
     texts = {outputs / 'front.svg': draw(measured).decode()}
     if enclosing:
         boards = all_gains.of_suites(known, [SUITE]) if boards is None else boards
-        text = part(measured, levels(boards), by_source(known), f'{outputs.name}/front.svg')
+        text = markdown(measured, levels(boards), by_source(known), f'{outputs.name}/front.svg')
         texts[readme] = text.join(enclosing)
-    return site.put(texts)
+    return site.write_changed(texts)
 
 
 def around(readme: Path, begin: str = BEGIN, end: str = END) -> tuple[str, str] | None:

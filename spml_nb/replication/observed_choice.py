@@ -704,7 +704,7 @@ def write(measured: pd.DataFrame) -> list[Path]:
         return []
     text = json.dumps(experience(measured, lines, photos), indent=1) + '\n'
     package = Path(str(resources.files('spml_nb')))
-    return site.put(
+    return site.write_changed(
         {
             settings.path('outputs') / 'observed_choice.md': markdown(lines, photos),
             package / 'assets' / 'experience.json': text,

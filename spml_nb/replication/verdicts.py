@@ -1,44 +1,15 @@
-"""The verdict on each paper and each method in one line, from its claims and gains."""
-
-import math
+"""What became of each paper and each method, from the claims and the gains."""
 
 import pandas as pd
 
-from ..base.files import grid
 from ..methods.core import find, names
 from ..sweeps.search import SUITES, Row, candidates, rows_of, scores
 from . import board, published, statistics
 from . import gains as all_gains
 from .published import SUITE
-from .site import escape, headline
-from .statistics import Verdict, number, signed
-
-
-def of_paper(checked: pd.DataFrame) -> str:
-    """What became of a paper.
-
-    Args:
-        checked: its claims, as from `claims.report`.
-
-    Returns:
-        A line of Markdown with links from `outputs/`.
-    """
-    paper = checked.paper.iloc[0]
-    about = published.read(paper)
-    counts = checked.ours.value_counts()
-    listed = ', '.join(f'{counts[verdict]} {verdict}' for verdict in Verdict if verdict in counts)
-    main = ' '.join(map(_main_claim, checked[checked.main].itertuples()))
-    return (
-        f"- **{about['short']}** ({about['venue']}): {main} Of {len(checked)} claims: {listed}. "
-        f'[Forest plot]({paper}/claims.svg), [claims](claims.md), '
-        f'[notebook](../nbs/papers/{paper}.ipynb).\n'
-    )
-
-
-def _main_claim(claim) -> str:
-    inferred = ' (*inferred*)' if claim.inferred else ''
-    rest = claim.summary.removeprefix(claim.ours)
-    return f'“{claim.claim}”{inferred} **{claim.ours}**{rest}.'
+from .rendering import render
+from .site import headline
+from .statistics import Verdict
 
 
 def _compared() -> list[str]:
@@ -158,7 +129,7 @@ def end_to_end(measured: pd.DataFrame, known: pd.DataFrame, printed: list[dict])
 
 
 def _published_gains(printed: list[dict]) -> pd.DataFrame:
-    "Mean and range by `_KEYS`."
+    """Mean and range by `_KEYS`."""
     rows = [
         {**line, 'dataset': published.stand_in(place, SUITE), 'published': cell['theirs']}
         for line in printed
@@ -191,162 +162,79 @@ def agreement(found: pd.DataFrame, other: str) -> tuple[float, float, float]:
     return statistics.rank_correlation(wide[other].to_numpy(float), wide['plain'].to_numpy(float))
 
 
-def whole_network(found: pd.DataFrame) -> str:
+def whole_network(gained: pd.DataFrame) -> str:
     """The whole network beside a head alone and the papers: a table, rank correlations, and what
     has no runs.
 
     Args:
-        found: as from `end_to_end`.
+        gained: as from `end_to_end`.
 
     Returns:
         Markdown, with links from `outputs/`.
     """
-    if not len(found):
+    if not len(gained):
         return 'None has runs yet.\n'
-    lines = [
-        [
-            _linked(loss),
-            head,
-            labels,
-            dataset,
-            f'{each.level:.1f} ± {each.level_half:.1f}',
-            f'{each.tried_low:.1f} to {each.tried_high:.1f}',
-            number(each.level_alone, '.1f') or '–',
-            _over_an(each.plain, each.plain_half, each.acted),
-            _over_an(each.gain, each.gain_half, each.acted),
-            _over_an(each.plain_alone, each.plain_half_alone, each.acted_alone),
-            _range(each.lowest, each.highest) or '–',
-            number(each.late, '.0%'),
-        ]
-        for (dataset, loss, head, labels), each in found.iterrows()
-    ]
-    table = grid(
-        [
-            [
-                'method',
-                'head',
-                'labels',
-                'photos',
-                'test mAP',
-                'search',
-                'a head alone',
-                'over plain AN',
-                'over AN, same head',
-                'over plain AN, a head alone',
-                'over AN, papers',
-                'late',
-            ],
-            *lines,
-        ]
-    )
-    paragraphs = (
-        escape(headline(WHOLE, found.index.unique('dataset'))),
-        table.rstrip(),
-        _levels(found),
-        ' '.join(filter(None, (_order(found, other) for other in _OTHERS))),
-        _not_run(found),
-    )
-    return '\n\n'.join(filter(None, paragraphs)) + '\n'
-
-
-_OTHERS = {'plain_alone': 'with those of a head alone', 'published': 'with the papers’'}
-
-
-def _order(found: pd.DataFrame, other: str) -> str:
-    rho, low, high = agreement(found, other)
-    if math.isnan(rho):
-        return ''
-    interval = f'{rho:+z.2f} ({low:+z.2f} to {high:+z.2f})'.replace('-', '−')
-    return f'Rank correlation of the gains {_OTHERS[other]}: {interval}.'
-
-
-def _not_run(found: pd.DataFrame) -> str:
-    lacking = []
-    for dataset in SUITES[WHOLE]['datasets']:
-        rows = [
+    rows = gained.reset_index()
+    rows['notebook'] = [board.about(loss)['notebook'] for loss in rows.loss]
+    behind = (gained.level_alone - gained.level).dropna()
+    not_run = {
+        dataset: [
             f'{row.loss} ({row.head})'
             for row in rows_of(WHOLE)
-            if (dataset, row.loss, row.head, row.labels) not in found.index
+            if (dataset, row.loss, row.head, row.labels) not in gained.index
         ]
-        if rows:
-            lacking.append(f'on {dataset} {", ".join(rows)}')
-    if not lacking:
-        return ''
-    return (
-        f'Not run yet (method and head): {"; ".join(lacking)}. Command: `spml sweep methods '
-        f'--suite {WHOLE}`.'
+        for dataset in SUITES[WHOLE]['datasets']
+    }
+    return render(
+        'whole_network.md',
+        headline=headline(WHOLE, rows.dataset.unique()),
+        rows=rows.to_dict('records'),
+        behind=behind[behind > 0],
+        compared=len(behind),
+        order_of_head_alone=agreement(gained, 'plain_alone'),
+        order_of_papers=agreement(gained, 'published'),
+        not_run={dataset: names for dataset, names in not_run.items() if names},
+        suite=WHOLE,
     )
 
 
-def _levels(found: pd.DataFrame) -> str:
-    "How far the levels are from those of a head alone, which says how much the gains are worth."
-    behind = (found.level_alone - found.level).dropna()
-    below = behind[behind > 0]
-    if not len(below):
-        return ''
-    return (
-        f'In {len(below)} of {len(behind)} rows the whole network stays below a head '
-        f'alone, by {below.min():.1f} to {below.max():.1f} points: its runs are '
-        'short and see smaller photos, so that a gain here may also be a loss that AN suffers '
-        'more. *Search*: the test mAP of its three rates, each tried with one seed; where the '
-        'range is wide, the rate weighs as much as the method, and *The choice of the rate*, '
-        'below, says how much it does for AN. The papers’ gains are the range over the tables '
-        'that print the method, over AN of their own set-up. *Late*: runs whose best epoch is one '
-        'of the last two.'
-    )
-
-
-def _range(low: float, high: float) -> str:
-    if round(low, 1) == round(high, 1):
-        return signed(low)
-    return ' to '.join(filter(None, (signed(low), signed(high))))
-
-
-def _linked(loss: str) -> str:
-    return f"[{loss}](../{board.about(loss)['notebook']})"
-
-
-def _over_an(gain: float, half: float, acted: bool) -> str:
-    if not half > 0:  # AN itself has no interval, and a gap no number
-        return '–'
-    return f'{signed(gain)} ± {half:.1f}{"" if acted else " (not exercised)"}'
+def count(checked: pd.DataFrame) -> dict[str, int]:
+    """How many claims, as from `claims.report`, have each verdict that any of them has."""
+    counts = checked.ours.value_counts()
+    return {verdict: int(counts[verdict]) for verdict in Verdict if verdict in counts}
 
 
 def markdown(checked: pd.DataFrame, methods: pd.DataFrame, measured: pd.DataFrame) -> str:
-    """The verdicts of all papers and methods.
+    """The verdicts on all papers and methods.
 
     Args:
-        checked: as from `claims.report`, of all papers in one suite.
+        checked: claims as from `claims.report`, of all papers in one suite.
         methods: as from `of_methods`.
         measured: as from `gains.of_suites`.
 
     Returns:
         Markdown, with links from `outputs/`.
     """
-    papers = ''.join(of_paper(part) for _, part in checked.groupby('paper', sort=False))
-    about = _METHODS.format(methods=len(methods), lac=_lac(measured))
-    return f'### Papers\n\n{papers}\n### Methods\n\n{about}\n\n{_of_all(methods)}'
-
-
-def _of_all(methods: pd.DataFrame) -> str:
-    if not len(methods):
-        return 'None has runs yet.'
-    rows = [
-        [
-            _linked(each.loss),
-            '–' if math.isnan(each.mean) else f'{signed(each.mean)} ± {each.half_width:.1f}',
-            each.verdict,
-            each.each,
-        ]
-        for each in methods.itertuples()
-    ]
-    table = grid([['method', 'gain over AN', 'verdict', 'on each set of photos'], *rows])
-    rest = [name for name in _compared() if name not in set(methods.loss)]
-    return table + (_REST.format(', '.join(rest)) if rest else '')
+    papers = []
+    for paper, claims in checked.groupby('paper', sort=False):
+        checks = {
+            'main': claims[claims.main].to_dict('records'),
+            'claims': len(claims),
+            'verdicts': count(claims),
+        }
+        papers.append(published.read(paper) | checks)
+    notebooks = [board.about(loss)['notebook'] for loss in methods.loss]
+    return render(
+        'verdicts.md',
+        papers=papers,
+        methods=methods.assign(notebook=notebooks).to_dict('records'),
+        lac=_lac(measured),
+        not_compared=[name for name in _compared() if name not in set(methods.loss)],
+    )
 
 
 def _lac(measured: pd.DataFrame) -> str:
-    "In how many runs of LAC the contrast of its second stage hardly acted."
+    """In how many runs of LAC the contrast of its second stage hardly acted."""
     runs = measured[
         (measured.loss == 'lac')
         & (measured.suite == SUITE)
@@ -364,17 +252,3 @@ def _lac(measured: pd.DataFrame) -> str:
         f' In {runs.begins_stage_2.sum()} of the {runs.n.sum()} runs of lac{"".join(everywhere)}, '
         'the first epoch of its second stage was the best: its contrast hardly acted.'
     )
-
-
-_METHODS = (
-    'Each on its own head with single positive labels, over AN on that head, in points of mAP: the '
-    'mean over the sets of photos with its 95 % interval over seeds and test images. *Not '
-    'exercised*: the epoch was chosen before the method’s own mechanism began. *Undecided* beside '
-    'an interval that leaves 0 out: two sets contradict each other. *No different*: the 90 % '
-    'interval lies within half a point. Each word is about one method alone, not corrected for the '
-    'number of methods ({methods}), so one in twenty may be wrong. With one positive '
-    'multi_similarity is zlpr: these are the same runs.{lac} EPR and ROLE are told how many '
-    'positives a photo has on average. On the label-wise head AN is below plain AN, so that a gain '
-    'there need not reach above plain AN: the boards have both gains.'
-)
-_REST = '\nNot compared yet, because runs of the method or of AN on its head are missing: {}.\n'

@@ -546,7 +546,7 @@ def write(known: pd.DataFrame) -> list[Path]:
     enclosing = front.around(readme, BEGIN, END)
     if enclosing:
         texts[readme] = part(found, f'{folder.name}/worth.svg').join(enclosing)
-    return site.put(texts)
+    return site.write_changed(texts)
 
 
 EXPERIMENT = Experiment(sweep, lambda known, measured: write(known))

@@ -248,14 +248,10 @@ def test_a_card_has_the_claims_that_compare_its_method():
 
 
 def test_the_curve_of_a_search_stays_in_its_frame():
-    points = [
-        tuple(map(float, pair.split(',')))
-        for pair in re.search('points="(.*?)"', board.curve([1.0, 2.0, 2.5], 60, 20))[1].split()
-    ]
-    assert (
-        points == [(2, 18), (30, pytest.approx(18 - 16 * 1 / 1.5, abs=0.1)), (58, 2)]
-        and board.curve([1.0]) == ''
-    )
+    found = board.curve([1.0, 2.0, 2.5], 60, 20)
+    points = [tuple(map(float, pair.split(','))) for pair in found['points'].split()]
+    assert points == [(2, 18), (30, pytest.approx(18 - 16 * 1 / 1.5, abs=0.1)), (58, 2)]
+    assert (found['width'], found['height']) == (60, 20) and board.curve([1.0]) == {}
 
 
 def test_what_the_page_gets_is_plain(shown):

@@ -58,12 +58,14 @@ def test_arrays_come_back_from_their_file_as_they_were(tmp_path):
     found = drawing.read_collected(tmp_path / 'a.npz')
     assert (
         found == given
-        and found.parts('voc12', 's = 20', (0.4,)) == [{}]
-        and found.parts('voc12', 's = 40') == []
+        and found.of_seeds('voc12', 's = 20', (0.4,)) == [{}]
+        and found.of_seeds('voc12', 's = 40') == []
     )
     summary = [[81.5, np.nan], [80, np.nan], [83, np.nan]]  # mean, lowest and highest of the seeds
     assert np.array_equal(
-        found.along('voc12', 's = 20', [(0.2,), (0.6,)], 'test_map'), summary, equal_nan=True
+        found.summary_along('voc12', 's = 20', [(0.2,), (0.6,)], 'test_map'),
+        summary,
+        equal_nan=True,
     )
 
 
@@ -97,7 +99,7 @@ def test_a_curve_over_epochs_ends_where_the_first_of_its_seeds_stopped():
         [],
         [['cub', 'cub_crops']],
     )
-    assert given.over_seeds('cub', 'BCE', 'val_map').tolist() == [[2, 3], [1, 1], [3, 6]]
+    assert given.summary('cub', 'BCE', 'val_map').tolist() == [[2, 3], [1, 1], [3, 6]]
 
 
 def test_a_curve_is_the_mean_with_a_band_from_the_lowest_to_the_highest():
@@ -290,7 +292,9 @@ def square(score, chosen, seeds=(0, 1, 2)):
 
 def test_the_frame_of_a_grid_is_where_validation_is_best_whatever_the_test_images_say():
     given = square(lambda a, b, s: 60 + 10 * a + 10 * b + s, lambda a, b, s: 60 - 10 * a + 10 * b)
-    ax = drawing.grid(given, 'OPML', ('α', VALUES), ('β', VALUES), ('ZLPR', (0.5, 0.5))).axes[0]
+    ax = drawing.grid(
+        given, 'OPML', drawing.Axis('α', VALUES), drawing.Axis('β', VALUES), 'ZLPR', (0.5, 0.5)
+    ).axes[0]
     frames = {
         patch.get_label(): (patch.get_x() + 0.46, patch.get_y() + 0.46) for patch in ax.patches
     }
@@ -309,7 +313,14 @@ def test_colours_of_a_grid_do_not_show_what_is_noise():
             lambda a, b, s: 60 + gain * a + 5 * s + noise * random.normal(), lambda a, b, s: 0
         )  # seeds differ by more than cells
         return np.unique(
-            drawing.grid(given, 'OPML', ('α', VALUES), ('β', VALUES), ('ZLPR', (0.5, 0.5)))
+            drawing.grid(
+                given,
+                'OPML',
+                drawing.Axis('α', VALUES),
+                drawing.Axis('β', VALUES),
+                'ZLPR',
+                (0.5, 0.5),
+            )
             .axes[0]
             .images[0]
             .get_array()

@@ -5,6 +5,7 @@ the same ones every time.
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -63,6 +64,15 @@ def test_all_figures_are_there():
     assert [(p, f) for p in published.ORDER for f in figures.figures(p)] == list(COUNTS)
 
 
+def test_every_figure_has_its_words_and_none_has_words_for_nothing():
+    for paper in published.ORDER:
+        texts = figures._texts(paper)['figures']
+        assert list(texts) == figures.figures(paper)
+        for number in texts:
+            assert set(figures.description(paper, number)) >= {'caption', 'printed', 'notes'}
+            assert set(texts[number]) <= {'caption', 'printed', 'notes', 'seeds'}
+
+
 @pytest.mark.parametrize('paper, figure', EVERY)
 def test_a_figure_takes_as_many_valid_runs_as_it_should(paper, figure):
     known = pretended(paper, figure)
@@ -81,7 +91,7 @@ def test_a_figure_takes_as_many_valid_runs_as_it_should(paper, figure):
             and c.selection == 'val_clean'
         )
     curves = {(c.dataset, c.series): c.points for c in figures.FIGURES[paper][figure].curves}
-    for part in figures.parts(paper, figure, 'photos', known):
+    for part in figures.planned_runs(paper, figure, 'photos', known):
         changes = curves[part.dataset, part.series][part.values]
         assert changes.get('hparams', {}).items() <= part.config.hparams.items()
         assert (
@@ -152,7 +162,7 @@ def test_a_run_that_a_table_has_is_the_same_run(paper, figure, table, row, colum
 def test_while_a_search_is_not_done_its_runs_are_wanted_and_no_others():
     tried, final = figures.needed('hml', 3, 'photos', NONE)
     assert len(tried) == 10 and final == []
-    assert all(p.config is None for p in figures.parts('hml', 3, 'photos', NONE))
+    assert all(p.config is None for p in figures.planned_runs('hml', 3, 'photos', NONE))
 
 
 def test_photos_and_the_papers_own_data_too():
@@ -189,7 +199,7 @@ def test_unknown_papers_figures_and_suites_are_refused(call, words):
 )
 def test_scores_come_from_the_record_and_half_filled_figures_are_drawn(paper, figure):
     known = pretended(paper, figure)
-    wanted = figures.parts(paper, figure, 'photos', known)
+    wanted = figures.planned_runs(paper, figure, 'photos', known)
     record = known.join(
         pd.Series({p.key: 50 + k / 4 for k, p in enumerate(wanted)}, name='test_map'), how='outer'
     ).fillna({'val_map': 1.0})
@@ -207,10 +217,11 @@ def test_scores_come_from_the_record_and_half_filled_figures_are_drawn(paper, fi
         for part in wanted
     )
     assert all(part['exercised'] is None for part in collected.about['parts'].values())
-    first = [p for p in wanted if (p.dataset, p.series, p.values) == wanted[0][:3]]
+    place = (wanted[0].dataset, wanted[0].series, wanted[0].values)
+    first = [p for p in wanted if (p.dataset, p.series, p.values) == place]
     each = record.test_map[[p.key for p in first]]
-    assert len(first) == len(figures.FIGURES[paper][str(figure)].seeds) and collected.over_seeds(
-        *wanted[0][:2], 'test_map', wanted[0].values
+    assert len(first) == len(figures.FIGURES[paper][str(figure)].seeds) and collected.summary(
+        wanted[0].dataset, wanted[0].series, 'test_map', wanted[0].values
     )[:, 0].tolist() == [each.mean(), each.min(), each.max()]
     svg = check_picture(figures.draw(paper, figure, 'photos'))
     assert (
@@ -266,8 +277,9 @@ def small(photos, monkeypatch):  # noqa: F811
     )
 
     def few(figure):
-        return figure._replace(
-            curves=[c._replace(points=dict([*c.points.items()][:2])) for c in figure.curves],
+        return replace(
+            figure,
+            curves=[replace(c, points=dict([*c.points.items()][:2])) for c in figure.curves],
             seeds=figure.seeds[:2],
         )
 
@@ -358,7 +370,9 @@ def test_a_part_that_is_missing_is_left_out_and_the_title_says_so(small):
     figures.sweep('hml', 3, 'photos', tell=str)
     known = queue.finished()
     margin = next(
-        p for p in figures.parts('hml', 3, 'photos', known) if p.values == (0.1,) and p.seed == 1
+        p
+        for p in figures.planned_runs('hml', 3, 'photos', known)
+        if p.values == (0.1,) and p.seed == 1
     )
     file = figures.collect(
         'hml', 3, 'photos', known.drop(margin.key)
@@ -388,11 +402,11 @@ def test_arrays_outlive_the_checkpoints_but_neither_the_choice_of_another_run_no
         figures.collect('hml', 6, 'photos', known).read_bytes() == whole
     )  # only the table of record is left
     own = figures.FIGURES['hml']
-    other = own['6'].curves[0]._replace(points={(): {'hparams': {'scale': 30}}})
-    monkeypatch.setitem(own, '6', own['6']._replace(curves=[other]))
+    other = replace(own['6'].curves[0], points={(): {'hparams': {'scale': 30}}})
+    monkeypatch.setitem(own, '6', replace(own['6'], curves=[other]))
     assert figures.collect('hml', 6, 'photos', known) is None and not file.exists()
     file.write_bytes(whole)
-    monkeypatch.setitem(own, '6', own['6']._replace(curves=[other._replace(points={(): {}})]))
+    monkeypatch.setitem(own, '6', replace(own['6'], curves=[replace(other, points={(): {}})]))
     assert figures.collect('hml', 6, 'photos', known).read_bytes() == whole
     assert (
         figures.collect('hml', 6, 'photos', NONE) is None and not file.exists()
@@ -457,7 +471,7 @@ def test_every_figure_of_a_paper_is_drawn_or_named_with_the_reason():
                     for k, end in enumerate((numbers + ' to ' + numbers).split(' to ')[:2])
                 )
             )
-            for numbers in figures.NOT_DRAWN[paper]
+            for numbers in figures._texts(paper)['not_drawn']
         ]
         there = {int(n) for n in figures.figures(paper) if n != 'T8'} | {
             n for some in named for n in some

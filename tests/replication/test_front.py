@@ -91,7 +91,7 @@ def test_a_gain_is_taken_seed_by_seed_over_the_same_head_and_over_plain_an(found
         line.published == pytest.approx(2.2)
         and found.set_index(['method', 'panel']).loc[('Two-way*', 'CUB'), 'n'] == -1
     )
-    text = front.part(found, {}, NOTHING, 'front.svg')
+    text = front.markdown(found, {}, NOTHING, 'front.svg')
     row = next(row for row in text.splitlines() if row.startswith('| HML'))
     over_plain = statistics.effect(
         [5.0, 7.0, 2.0], None, statistics.image_sd('voc12_animals')
@@ -250,22 +250,43 @@ def test_what_a_head_adds_is_told_apart_from_its_method(monkeypatch):
     monkeypatch.setattr(
         statistics, 'image_error', lambda *given: 0.0
     )  # the seeds move together, so that differences are exact
-    said = front._highest(
+    found = front._highest(
         levels(an_linear=50.0, an_cosine=51.4, em_linear=52.0, hml_cosine=53.0, wan_linear=51.0)
     )
-    assert said == (
-        'Of 3 methods on 2 sets of photos, 1 of them on HML\'s cosine head too, HML has the '
-        'highest mAP: +3.0 ± 0.0 over plain AN, the mean over these sets; +1.4 of it is due to '
-        'its head, as AN with that head shows. The next, EM, is 1.0 ± 0.0 below and is told apart '
-        'from it. With a linear head it is EM: +2.0 ± 0.0. The next, WAN, is 1.0 ± 0.0 below and '
-        'is told apart from it.'
+    assert (found['methods'], found['sets'], found['on_cosine']) == (3, 2, 1)
+    assert found['due_to_head'].mean == pytest.approx(1.4)
+    top, linear = found['top'], found['linear']
+    assert (top['name'], top['second'], linear['name'], linear['second']) == (
+        'HML',
+        'EM',
+        'EM',
+        'WAN',
     )
+    effects = (top['gain'], top['lead'], linear['gain'], linear['lead'])
+    assert [(e.mean, e.half_width) for e in effects] == [
+        (pytest.approx(mean), pytest.approx(0)) for mean in (3, 1, 2, 1)
+    ]
     same = front._highest(levels(an_linear=50.0, em_linear=52.0, em_cosine=52.0))
-    assert same.endswith(
-        'EM has the highest mAP: +2.0 ± 0.0 over plain AN, the mean over these sets. The next, EM '
-        'on the cosine head, is 0.0 ± 0.0 below and is not told apart from it.'
-    )
-    assert front._highest(levels(em_linear=52.0)) == front._highest({}) == ''
+    assert (same['top']['name'], same['top']['second']) == ('EM', 'EM on the cosine head')
+    assert same['top']['lead'].mean == 0 and same['due_to_head'] is same['linear'] is None
+    assert front._highest(levels(em_linear=52.0)) is front._highest({}) is None
+
+
+def test_the_highest_method_stands_in_the_answer_with_its_lead(monkeypatch):
+    monkeypatch.setattr(statistics, 'image_error', lambda *given: 0.0)
+    rows = [('EM', panel, 4.0, [2.0, 2.1, 1.9], True) for panel in ('VOC', 'CUB')]
+
+    def answer(**means):
+        return ' '.join(front.findings(measured(rows), levels(**means), NOTHING).split())
+
+    text = answer(
+        an_linear=50.0, an_cosine=51.4, em_linear=52.0, hml_cosine=53.0, wan_linear=51.0
+    ).partition('- **Which are above AN?**')[0]
+    numbers = ('+3.0 ± 0.0', '+1.4', 'EM, is 1.0 ± 0.0 below', '+2.0 ± 0.0', 'WAN, is 1.0 ± 0.0')
+    assert [text.index(number) for number in numbers] == sorted(map(text.index, numbers))
+    assert text.count('is told apart') == 2
+    text = answer(an_linear=50.0, em_linear=52.0, em_cosine=52.0)
+    assert text.count('is not told apart') == 1 and 'With a linear head' not in text
 
 
 @pytest.mark.skipif(not (ROOT / 'outputs' / 'runs.csv').is_file(), reason='no table of record')
@@ -323,7 +344,7 @@ def test_what_readme_shows_is_what_the_record_says(monkeypatch):
     known = tables.record(ROOT / 'outputs' / 'runs.csv')
     found = front.gains(known)
     remedy = 'give `make tables`: README.md or outputs/front.svg is older than outputs/runs.csv'
-    assert between((ROOT / 'README.md').read_text()) == front.part(
+    assert between((ROOT / 'README.md').read_text()) == front.markdown(
         found, front.levels(gains.of_suites(known)), front.by_source(known), 'outputs/front.svg'
     ), remedy
     assert (ROOT / 'outputs' / 'front.svg').read_bytes() == front.draw(found), remedy

@@ -1,6 +1,7 @@
 "The pages in outputs/: made from the table of record alone, the same every time, never half."
 
 import csv
+import dataclasses
 import json
 import multiprocessing
 import os
@@ -502,12 +503,12 @@ def test_cells_that_were_not_exercised_are_named_on_both_pages():
 def test_a_table_whose_runs_lack_the_measure_says_so_and_gives_no_command():
     made = lines_for('hml', '5', 'photos', lambda row, column, seed: np.nan)
     known = pd.DataFrame(made, columns=HEADER).set_index('key')
-    text = pages.block(tables.table('hml', '5', known))
+    text = pages.markdown(tables.table('hml', '5', known))
     assert (
         'this fills them' not in text
         and 'Not measured: 10 of 10 finished runs were recorded without test' in text
     )
-    text = pages.block(tables.table('hml', '5', known.assign(diverged=1)))
+    text = pages.markdown(tables.table('hml', '5', known.assign(diverged=1)))
     assert 'Not measured: 10 of 10 final runs diverged.' in text and 'spml sweep' not in text
 
 
@@ -516,10 +517,11 @@ def test_a_claim_shows_the_command_of_a_figure_only_while_the_figure_lacks_somet
         next(claim for claim in claims.claims() if claim.id == id)
         for id in ('hml-margin-peak', 'opml-stable')
     )
-    key = figures.parts('hml', '3', 'photos', pd.DataFrame())[0]._replace(
-        config=sweeps.candidates(sweeps.Row('an'), 'photos', 'coco18')[0]
+    key = dataclasses.replace(
+        figures.planned_runs('hml', '3', 'photos', pd.DataFrame())[0],
+        config=sweeps.candidates(sweeps.Row('an'), 'photos', 'coco18')[0],
     )
-    monkeypatch.setattr(figures, 'parts', lambda paper, figure, suite, known: [key])
+    monkeypatch.setattr(figures, 'planned_runs', lambda paper, figure, suite, known: [key])
     done = pd.DataFrame(index=[key.key])
 
     def command(claim, known):
@@ -561,16 +563,15 @@ def test_what_was_not_exercised_or_is_shown_twice_has_no_rank():
     ]
     plain, both = pd.DataFrame(fair), pd.DataFrame(fair + more)
     assert (
-        site.alike(both).row.tolist() == plain.row.tolist()
+        site.comparable_cells(both).row.tolist() == plain.row.tolist()
         and site.ranking(both) == site.ranking(plain)
         and ': +1.00; 5 are too few for an interval.' in site.ranking(both)
     )
     assert site.ranking(both.rename(columns={'runs': 'seeds'})) == site.ranking(
         plain
     )  # as in the csv file, which the tutorial reads
-    assert pages._leaders(both) == pages._leaders(plain) and 'VOC: HML, in both.' in pages._leaders(
-        both
-    )
+    highest = [{'column': 'VOC', 'theirs': 'HML', 'ours': 'HML'}]
+    assert pages._leaders(both) == pages._leaders(plain) == highest
     assert ': +1.00, 95 % interval +1.00 to ' in site.ranking(
         pd.DataFrame([line(f'loss {k}', 60.0 + k, 60.0 + k) for k in range(8)])
     )
@@ -579,7 +580,6 @@ def test_what_was_not_exercised_or_is_shown_twice_has_no_rank():
 def test_text_is_escaped_in_every_page(tmp_path, monkeypatch):
     only_hml(monkeypatch)
     hostile = '<script>alert("x")</script> | *a* `b`'
-    assert '<script' not in pages.escape(hostile) and '\\|' in pages.escape(hostile)
     whole = tables.table('hml', '5', pd.DataFrame())
     whole = replace(
         whole,
@@ -587,12 +587,13 @@ def test_text_is_escaped_in_every_page(tmp_path, monkeypatch):
         .head(1)
         .assign(row=hostile, printed=hostile, why=hostile, column=hostile),
     )
-    assert '<script' not in pages.block(whole)
+    text = pages.markdown(whole)
+    assert '<script' not in text and '&lt;script&gt;alert("x")&lt;/script&gt; \\| \\*a\\*' in text
     verdicts = pages.claim_table('hml', pd.DataFrame()).assign(
         claim=hostile, where=hostile, measured=hostile
     )
-    figure = pages.Figure('hml', '3', hostile, (hostile,), None, hostile)
-    page = site.page(pages.Results([whole], verdicts, [figure]), tmp_path)
+    figure = pages.Figure('hml', '3', hostile, [hostile], None, hostile)
+    page = site.page(pages.Results([whole], verdicts, [figure]), [], [])
     assert page.count('<script') == 2 and page.count('&lt;script') > 10
 
 
@@ -605,56 +606,32 @@ def test_the_command_rebuilds_the_pages(outputs, capsys, monkeypatch):
     assert cli.main(['tables']) == 2 and 'runs.csv, line 1' in capsys.readouterr().err
 
 
-def test_the_protocol_on_the_page_is_that_of_the_suites():
-    text = ' '.join(
-        (Path(pages.__file__).parents[1] / 'assets' / 'outputs_readme.md')
-        .read_text(encoding='utf-8')
-        .split()
-    )
+def test_the_protocol_on_the_page_is_that_of_the_suites(shared):
     photos, whole = (sweeps.SUITES[suite] for suite in ('photos', 'photos_finetune'))
-
-    def tried(suite, head='linear'):
-        return [
-            runs.resolve(c)
-            for c in sweeps.candidates(sweeps.Row('an', head), suite, 'voc12_animals')
-        ]
-
-    def rates(suite):
-        return ' to '.join(
-            f'{rate:.1e}'.replace('e-0', 'e-')
-            for rate in (min(c.lr for c in tried(suite)), max(c.lr for c in tried(suite)))
-        )
-
-    head, maps, network = (
-        tried('photos')[0],
-        tried('photos', 'labelwise')[0],
-        tried('photos_finetune')[0],
-    )
+    length = {
+        head: runs.resolve(sweeps.candidates(sweeps.Row('an', head), 'photos', 'coco18')[0])
+        for head in ('linear', 'labelwise')
+    }
+    network = runs.resolve(sweeps.candidates(sweeps.Row('an'), 'photos_finetune', 'cub_crops')[0])
     longest = {
-        runs.resolve(c).epochs
+        runs.resolve(config).epochs
         for dataset, rows in photos['longer'].items()
         for row in rows
-        for c in sweeps.candidates(sweeps.Row(*row), 'photos', dataset)
+        for config in sweeps.candidates(sweeps.Row(*row), 'photos', dataset)
     }
-    assert (
-        len(tried('photos')) == 10
-        and len(tried('photos_finetune')) == 3
-        and sum(map(len, photos['longer'].values())) == 15
-        and set(photos['scheduled']) == {'em_apl', 'gr'}
+    fields = pages._search_protocol()
+    assert (fields['head'].epochs, fields['labelwise'].epochs, fields['network'].epochs) == (
+        length['linear'].epochs,
+        length['labelwise'].epochs,
+        network.epochs,
     )
-    for words in (
-        f'photos of {head.image_size} pixels a side in batches of {head.batch_size}, for at most '
-        f'{head.epochs} epochs: {maps.epochs} in each stage of the label-wise',
-        f"{photos['scheduled']['gr']['epochs']} for `em_apl` and `gr`",
-        f'up to {longest.pop()} for fifteen rows',
-        f"ten learning rates from {rates('photos')}",
-        f'{network.image_size} pixels in batches of {network.batch_size}, for at most '
-        f'{network.epochs} epochs, with three rates from {rates("photos_finetune")}',
-    ):
-        assert words in text, words
-    assert (
-        not longest
-        and max(c.epochs for c in tried('photos_finetune', 'labelwise'))
-        == network.epochs
-        >= whole['scheduled']['gr']['epochs']
-    )
+    assert {fields['longest']} == longest
+    assert fields['longer'] == sum(map(len, photos['longer'].values()))
+    assert fields['head_rates'] == {'count': 10, 'lowest': '9.5e-05', 'highest': '9.5e-02'}
+    assert fields['network_rates'] == {'count': 3, 'lowest': '5.5e-05', 'highest': '5.4e-04'}
+    text = ' '.join((shared / 'README.md').read_text().split())
+    for name, spec in photos['scheduled'].items():
+        assert f"{spec['epochs']} for `{name}`" in text
+    for config in (length['linear'], network):
+        assert f'{config.image_size} pixels' in text and f'batches of {config.batch_size}' in text
+    assert network.epochs >= whole['scheduled']['gr']['epochs']

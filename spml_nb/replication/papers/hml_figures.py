@@ -1,30 +1,20 @@
-"""Cosines, gradients, margins, scales and labels that are alike: figures 2 to 6 of HML."""
+"""Cosines, gradients, margins, scales and the correlation of labels: HML, figures 2 to 6."""
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from spml_nb.replication.drawing import (
-    INK,
-    Collected,
-    Curve,
-    PaperFigure,
-    curve,
-    legend,
-    panels,
-    scores,
-    sheet,
-)
-
 from ...methods.hml import gradient_balance, label_correlation
 from ...runs.folder import Run
 from .. import diagnosis, measuring
+from ..drawing import INK, Axis, Collected, Curve, PaperFigure, curve, legend, panels, scores, sheet
 
-COSINES, GRADIENTS = np.linspace(-1, 1, 81), np.linspace(0, 1.5, 61)  # edges of the bins
+COSINES = np.linspace(-1, 1, 81)  # edges of the bins
+GRADIENTS = np.linspace(0, 1.5, 61)
 
 
 def _angle(method) -> tuple[float, float]:
-    "The scale and margin of a method, learned ones too."
+    """The scale and margin of a method, learned ones too."""
     return tuple(float(torch.as_tensor(x).detach()) for x in (method.scale, method.margin))
 
 
@@ -63,26 +53,15 @@ GROUPS = (('positives', INK[0]), ('false negatives', INK[3]), ('true negatives',
 
 
 def _cosines_and_gradients(collected: Collected) -> Figure:
-    "Cosines above, gradients below, one column for each setting."
+    """Cosines above, gradients below, one column for each setting."""
     picture, axes = sheet(2, len(COLUMNS), 2.7, 1.9)
     for (above, below), name in zip(axes.T, COLUMNS, strict=True):
-        found = collected.parts('voc12', name)
-        if not found:
+        seeds = collected.of_seeds('voc12', name)
+        if not seeds:
             continue
-        for k, (group, ink) in enumerate(GROUPS):
-            for ax, array, edges in ((above, 'cosine', COSINES), (below, 'gradient', GRADIENTS)):
-                counts = np.array([part[array][k] for part in found])
-                if counts.any():
-                    _histogram(ax, counts, edges, ink, group)
-        right, theta = above.twinx(), np.arccos(np.clip(COSINES, -1, 1))
-        p = 1 / (
-            1 + np.exp(-found[0]['scale'] * np.cos(np.minimum(theta + found[0]['margin'], np.pi)))
-        )
-        right.plot(
-            COSINES, p, color='black', linestyle=':', label='probability of a cosine (right axis)'
-        )
-        right.set(ylim=(0, 1.02), yticks=[0, 0.5, 1])
-        right.spines['right'].set_visible(True)
+        _densities(above, np.array([seed['cosine'] for seed in seeds]), COSINES)
+        _densities(below, np.array([seed['gradient'] for seed in seeds]), GRADIENTS)
+        _probability(above.twinx(), seeds[0]['scale'], seeds[0]['margin'])
         above.set(
             title=name,
             xlabel='cosine similarity',
@@ -99,73 +78,48 @@ def _cosines_and_gradients(collected: Collected) -> Figure:
     return picture
 
 
-def _histogram(ax, counts: np.ndarray, edges: np.ndarray, ink: str, label: str):
-    "The density of all seeds, with a band from the lowest seed to the highest."
-    each = counts / np.maximum(counts.sum(1, keepdims=True), 1) / np.diff(edges)
-    mean, low, high = counts.sum(0) / counts.sum() / np.diff(edges), each.min(0), each.max(0)
-    there = np.flatnonzero(mean)
-    seen = slice(there[0], there[-1] + 1)
-    curve(
-        ax,
-        (edges[:-1] + edges[1:])[seen] / 2,
-        np.stack([mean, low, high])[:, seen],
-        ink,
-        label=label,
-    )
+def _densities(ax, counts: np.ndarray, edges: np.ndarray):
+    """Of each group of labels over all seeds, with a band from the lowest seed to the highest.
+    counts: (seeds, groups, bins).
+    """
+    width = np.diff(edges)
+    for k, (group, ink) in enumerate(GROUPS):
+        of_group = counts[:, k]
+        if not of_group.any():
+            continue
+        each = of_group / np.maximum(of_group.sum(1, keepdims=True), 1) / width
+        mean = of_group.sum(0) / of_group.sum() / width
+        summary = np.stack([mean, each.min(0), each.max(0)])
+        filled = np.flatnonzero(mean)
+        seen = slice(filled[0], filled[-1] + 1)
+        curve(ax, (edges[:-1] + edges[1:])[seen] / 2, summary[:, seen], ink, label=group)
+
+
+def _probability(ax, scale: float, margin: float):
+    """The probability that a positive with each cosine gets."""
+    theta = np.minimum(np.arccos(np.clip(COSINES, -1, 1)) + margin, np.pi)
+    p = 1 / (1 + np.exp(-scale * np.cos(theta)))
+    label = 'probability of a cosine (right axis)'
+    ax.plot(COSINES, p, color='black', linestyle=':', label=label)
+    ax.set(ylim=(0, 1.02), yticks=[0, 0.5, 1])
+    ax.spines['right'].set_visible(True)
 
 
 def _reach(collected: Collected, array: str, edges: np.ndarray) -> tuple[float, float]:
     """The ends of the bins that all but a thousandth of some group of labels lie in, over all
     settings.
     """
-    counts = np.concatenate([part[array] for part in collected.arrays.values()])
+    counts = np.concatenate([run[array] for run in collected.arrays.values()])
     counts = counts[counts.sum(1) > 0]
-    below, above = (
-        counts.cumsum(1) / counts.sum(1, keepdims=True),
-        counts[:, ::-1].cumsum(1)[:, ::-1],
-    )
-    inside = ((below > 5e-4) & (above > 5e-4 * counts.sum(1, keepdims=True))).any(0)
+    total = counts.sum(1, keepdims=True)
+    from_left = counts.cumsum(1) / total
+    from_right = counts[:, ::-1].cumsum(1)[:, ::-1] / total
+    inside = ((from_left > 5e-4) & (from_right > 5e-4)).any(0)
     first, last = np.flatnonzero(inside)[[0, -1]]
     return edges[first], edges[last + 1]
 
 
-figure2 = PaperFigure(
-    'How alike images and labels are (cosine, above) and how hard the loss pulls at them '
-    '(below), when training has ended: all labels known, one positive known, and one positive '
-    'known with a margin. Positives, true negatives and, where labels are hidden, false '
-    'negatives are told apart by the true labels.',
-    draw=_cosines_and_gradients,
-    curves=[
-        Curve(
-            'voc12',
-            name,
-            {'loss': 'hml_fixed'},
-            {(): {'labels': labels, 'hparams': {'scale': 20, 'margin': m}}},
-        )
-        for name, (labels, m) in COLUMNS.items()
-    ],
-    measure=density,
-    together='Lines are of all seeds, bands reach from the lowest seed to the highest.',
-    printed=(
-        'The margin of the third column is 0.1, and false negatives keep strong gradients in the '
-        'second.'
-    ),
-    notes="The scale is 20, the paper's fixed one; the gradient is that of an entry's loss by its cosine. "
-    'The learning rate is that chosen for single positives.',
-)
-
-
 MARGINS = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
-
-
-def _fixed(series: str, points: list[dict], axis: str) -> Curve:
-    "Runs with one positive label, with the scale and margin of each point."
-    return Curve(
-        'voc12',
-        series,
-        {'loss': 'hml_fixed'},
-        {(point[axis],): {'hparams': point} for point in points},
-    )
 
 
 def balance(run: Run) -> dict:
@@ -190,7 +144,7 @@ def balance(run: Run) -> dict:
 
 
 def _scores_and_balance(collected: Collected) -> Figure:
-    "mAP and the imbalance of gradients over the margin."
+    """mAP and the imbalance of gradients over the margin."""
     picture, [(left, _, ours)] = panels(collected, 4.2)
     right = left.twinx()
     left.axvspan(0.2, 0.4, color='#eeeeee')
@@ -204,17 +158,13 @@ def _scores_and_balance(collected: Collected) -> Figure:
         color='#555555',
         fontsize=7,
     )
+    points = [(margin,) for margin in MARGINS]
     for ax, array, ink, label in (
         (left, 'test_map', '#ee7733', 'mAP (%)'),
         (right, 'imbalance', INK[0], '|Σ gradients| per image'),
     ):
-        curve(
-            ax,
-            MARGINS,
-            collected.along('voc12', 's = 20', [(m,) for m in MARGINS], array),
-            ink,
-            marker='o',
-        )
+        summary = collected.summary_along('voc12', 's = 20', points, array)
+        curve(ax, MARGINS, summary, ink, marker='o')
         ax.set_ylabel(label, color=ink)
         low, high = ax.get_ylim()
         ax.set_ylim(low, high + 0.25 * (high - low))  # room for the words in the band
@@ -224,62 +174,32 @@ def _scores_and_balance(collected: Collected) -> Figure:
     return picture
 
 
-figure3 = PaperFigure(
-    'The best mAP of each fixed margin, and how far the gradients of positives and negatives, '
-    'added up over the training set, are from cancelling.',
-    draw=_scores_and_balance,
-    curves=[_fixed('s = 20', [{'scale': 20, 'margin': m} for m in MARGINS], 'margin')],
-    measure=balance,
-    seeds=tuple(range(10)),
-    printed='Margins between about 0.2 and 0.4 suit VOC12.',
-    notes='The values of the margin are chosen here. The difference of gradients is Eq. 6 over all training images, at '
-    "the best epoch's weights.",
-)
-
-
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
-
-figure4 = PaperFigure(
-    'mAP when only a part of the positive labels is known and everything else is read as negative.',
-    draw=lambda collected: scores(
-        collected, ('share of positive labels known', SHARES, ('BCE', 'HML'))
-    ),
-    curves=[
-        Curve(dataset, name, {'loss': loss}, {(s,): {'labels': f'partial-{s}'} for s in SHARES})
-        for dataset in ('voc12', 'coco14', 'nus', 'cub')
-        for name, loss in (('BCE', 'an'), ('HML', 'hml'))
-    ],
-    printed=(
-        'On VOC12 BCE loses 40 % when a tenth of the positives is known; HML is above BCE at '
-        'every share, most at the smallest.'
-    ),
-    notes=(
-        'The text names no share but a tenth and no data set but VOC12; the others are chosen '
-        'here. Learning rate and hyper-parameters are those chosen for single positives.'
-    ),
-)
-
-
 SCALES = (5, 10, 20, 30, 40, 50)
 
-figure5 = PaperFigure(
-    'mAP over the scale without a margin, and over the margin at two scales.',
-    draw=lambda collected: scores(
+
+def _over_margins(series: str, scale: float) -> Curve:
+    points = {(margin,): {'hparams': {'scale': scale, 'margin': margin}} for margin in MARGINS}
+    return Curve('voc12', series, {'loss': 'hml_fixed'}, points)
+
+
+def _over_scales(series: str, margin: float) -> Curve:
+    points = {(scale,): {'hparams': {'margin': margin, 'scale': scale}} for scale in SCALES}
+    return Curve('voc12', series, {'loss': 'hml_fixed'}, points)
+
+
+def _partial_labels(collected: Collected) -> Figure:
+    return scores(collected, {Axis('share of positive labels known', SHARES): ('BCE', 'HML')})
+
+
+def _scales_and_margins(collected: Collected) -> Figure:
+    return scores(
         collected,
-        ('scale s', SCALES, ('m = 0',)),
-        ('margin m (radians)', MARGINS, ('s = 20', 's = 40')),
-    ),
-    curves=[
-        _fixed('m = 0', [{'margin': 0, 'scale': s} for s in SCALES], 'scale'),
-        *(
-            _fixed(f's = {s}', [{'scale': s, 'margin': m} for m in MARGINS], 'margin')
-            for s in (20, 40)
-        ),
-    ],
-    seeds=tuple(range(10)),
-    printed='The best is 89.1 at s = 20, m = 0.3.',
-    notes='The values of scale and margin are chosen here.',
-)
+        {
+            Axis('scale s', SCALES): ('m = 0',),
+            Axis('margin m (radians)', MARGINS): ('s = 20', 's = 40'),
+        },
+    )
 
 
 def correlation(run: Run) -> dict:
@@ -296,45 +216,69 @@ def correlation(run: Run) -> dict:
     seen = measuring.opened(run, 'val')
     corr = label_correlation(seen.model.head.weight.detach().cpu(), *_angle(seen.method)).numpy()
     highest = np.where(np.eye(len(corr), dtype=bool), -1, corr).max(1)
-    top, names = np.argsort(-highest, kind='stable')[:12], np.array(seen.task.data.class_names)
-    return {'correlation': corr[np.ix_(top, top)].astype(np.float32), 'names': names[top]}
+    top = np.argsort(-highest, kind='stable')[:12]
+    names = np.array(seen.task.data.class_names)[top]
+    return {'correlation': corr[np.ix_(top, top)].astype(np.float32), 'names': names}
 
 
 def _matrix(collected: Collected) -> Figure:
-    "The correlation of labels as a matrix."
+    """The correlation of labels as a matrix."""
     picture, axes = sheet(1, 1, 5.2, 4.2)
-    (found,), ax = collected.parts('coco14', 'HML'), axes[0, 0]
-    others = np.where(
-        np.eye(len(found['names']), dtype=bool), np.nan, found['correlation']
-    )  # with itself: no news
-    shown, names = ax.imshow(others, cmap='viridis'), range(len(found['names']))
+    ax = axes[0, 0]
+    (run,) = collected.of_seeds('coco14', 'HML')
+    names = run['names']
+    others = np.where(np.eye(len(names), dtype=bool), np.nan, run['correlation'])
     middle = np.nanmean([np.nanmin(others), np.nanmax(others)])
-    ax.set_xticks(names, found['names'], rotation=90)
-    ax.set_yticks(names, found['names'])
+    image = ax.imshow(others, cmap='viridis')
+    ax.set_xticks(range(len(names)), names, rotation=90)
+    ax.set_yticks(range(len(names)), names)
     for (i, j), value in np.ndenumerate(others):
-        ink = 'black' if value > middle else 'white'
         if i != j:
+            ink = 'black' if value > middle else 'white'
             ax.text(j, i, f'{value:.2f}', ha='center', va='center', fontsize=6, color=ink)
     ax.set_title(f"{collected.about['data'][0][1]}, HML")
-    picture.colorbar(shown, label='correlation (Eq. 8)')
+    picture.colorbar(image, label='correlation (Eq. 8)')
     return picture
 
 
-figure6 = PaperFigure(
-    'How alike a trained network holds labels to be (Eq. 8), for the labels that are most alike.',
-    draw=_matrix,
-    curves=[Curve('coco14', 'HML', {'loss': 'hml'})],
-    measure=correlation,
-    seeds=(0,),
-    printed=(
-        'Labels with a correlation above 0.95 to another are shown; fork, knife, spoon, bowl and '
-        'dining table are one such group.'
+FIGURES = {
+    '2': PaperFigure(
+        _cosines_and_gradients,
+        curves=[
+            Curve(
+                'voc12',
+                name,
+                {'loss': 'hml_fixed'},
+                {(): {'labels': labels, 'hparams': {'scale': 20, 'margin': margin}}},
+            )
+            for name, (labels, margin) in COLUMNS.items()
+        ],
+        measure=density,
     ),
-    notes=(
-        'The 12 labels with the highest correlation to another are shown, whatever it is. The '
-        'correlation of a label with itself is left out.'
+    '3': PaperFigure(
+        _scores_and_balance,
+        curves=[_over_margins('s = 20', scale=20)],
+        measure=balance,
+        seeds=tuple(range(10)),
     ),
-)
-
-
-FIGURES = {'2': figure2, '3': figure3, '4': figure4, '5': figure5, '6': figure6}
+    '4': PaperFigure(
+        _partial_labels,
+        curves=[
+            Curve(dataset, name, {'loss': loss}, {(s,): {'labels': f'partial-{s}'} for s in SHARES})
+            for dataset in ('voc12', 'coco14', 'nus', 'cub')
+            for name, loss in (('BCE', 'an'), ('HML', 'hml'))
+        ],
+    ),
+    '5': PaperFigure(
+        _scales_and_margins,
+        curves=[
+            _over_scales('m = 0', margin=0),
+            _over_margins('s = 20', scale=20),
+            _over_margins('s = 40', scale=40),
+        ],
+        seeds=tuple(range(10)),
+    ),
+    '6': PaperFigure(
+        _matrix, [Curve('coco14', 'HML', {'loss': 'hml'})], measure=correlation, seeds=(0,)
+    ),
+}

@@ -58,7 +58,7 @@ def test_cumulative_shares_go_from_nothing_to_everything():
         },
         'data': [['coco14', 'coco18']],
     }
-    picture = em_apl_figures.figure11.draw(drawing.Collected(about, rows))
+    picture = em_apl_figures.FIGURES['11'].draw(drawing.Collected(about, rows))
     assert [ax.get_title() for ax in picture.axes[:4]] == [
         f'{c}\nAP 40.0 → 44.0 (+10 %)' for c in 'aceg'
     ] and len(picture.axes) == 8

@@ -69,7 +69,7 @@ def test_a_label_is_not_set_beside_itself():
         'parts': {'x': {'dataset': 'coco14', 'series': 'HML', 'values': [], 'seed': 0}},
         'data': [['coco14', 'coco18']],
     }
-    ax = hml_figures.figure6.draw(hml_figures.Collected(about, {'x': found})).axes[0]
+    ax = hml_figures.FIGURES['6'].draw(hml_figures.Collected(about, {'x': found})).axes[0]
     assert ax.images[0].get_clim() == pytest.approx((0.2, 0.3)) and sorted(
         t.get_text() for t in ax.texts
     ) == ['0.20', '0.30']

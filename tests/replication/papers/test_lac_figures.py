@@ -38,4 +38,4 @@ def test_the_figure_counts_what_is_identified(photos):  # noqa: F811
         f'{len(others) - others.count(0)} of the {len(others)} labels that were not observed reach '
         f'δ and are identified, {others.count(1)} of them rightly'
     )
-    assert lac_figures.figure6.draw(given).get_supxlabel() == expected
+    assert lac_figures.FIGURES['6'].draw(given).get_supxlabel() == expected

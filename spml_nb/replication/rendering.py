@@ -1,0 +1,62 @@
+"""Pages are templates in `assets/templates` that are filled with plain data."""
+
+import json
+import textwrap
+from functools import lru_cache
+
+import jinja2
+import pandas as pd
+
+from ..base import files
+from ..base.escaping import escape_for_markdown
+from .statistics import number, signed
+
+
+@lru_cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader('spml_nb', 'assets/templates'),
+        autoescape=jinja2.select_autoescape(['html'], default=False),
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {
+        'fill': _fill,
+        'fromjson': json.loads,
+        'grid': _grid,
+        'md': escape_for_markdown,
+        'number': number,
+        'signed': signed,
+    }
+    environment.tests['missing'] = pd.isna
+    return environment
+
+
+def _fill(text: str) -> str:
+    """A paragraph, or an item of a list, in lines of at most 140 characters."""
+    text = text.strip()
+    indent = '  ' if text.startswith('- ') else ''
+    return textwrap.fill(text, 140, subsequent_indent=indent) + '\n'
+
+
+def _grid(lines: list[list]) -> str:
+    return files.grid(lines).rstrip()
+
+
+def render(template: str, **fields) -> str:
+    """A page, or a section of one.
+
+    Args:
+        template: a file of `assets/templates`. HTML escapes every field; in Markdown the filter
+            `md` does it where text comes from a paper or a person.
+        fields: what the template names; one that it lacks is an error.
+    """
+    return _environment().get_template(template).render(**fields)
+
+
+def asset(name: str) -> str:
+    """The text of a file of `assets/templates` that needs no filling, such as a style sheet."""
+    environment = _environment()
+    return environment.loader.get_source(environment, name)[0]
