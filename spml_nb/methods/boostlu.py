@@ -42,7 +42,6 @@ def boosted_logits(maps: Tensor, alpha: float = 5.0) -> Tensor:
         )
     return torch.where(M > 0, alpha * M, M).mean((2, 3))
 
-
 # %% ../../nbs/methods/boostlu.ipynb #1fc16324
 class BoostLU(LargeLoss):
     """Large loss on boosted class activation maps.

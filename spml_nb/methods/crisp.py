@@ -26,7 +26,6 @@ from spml_nb.methods.core import (
     same_shape,
 )
 
-
 # %% ../../nbs/methods/crisp.ipynb #0e35ba9b
 def class_priors(scores: Tensor, z: Tensor, *, tau: float = 0.01, delta: float = 0.1) -> Tensor:
     """How often each class occurs, estimated from the scores of its observed positives among those
@@ -66,7 +65,6 @@ def class_priors(scores: Tensor, z: Tensor, *, tau: float = 0.01, delta: float =
     best = bound.argmin(0, keepdim=True)
     prior = (q / q_p).gather(0, best)[0].clamp(max=1)
     return (prior * (z > 0).any(0)).to(device)
-
 
 # %% ../../nbs/methods/crisp.ipynb #f941ea3d
 def crisp_loss(
@@ -112,7 +110,6 @@ def crisp_loss(
     push = (softplus(s) * (z < 0)).mean(0)
     risk = pull + weight * gap + push
     return risk.sum() * {'mean': 1 / s.shape[1], 'sum': len(s), 'sample': 1}[reduction]
-
 
 # %% ../../nbs/methods/crisp.ipynb #12dd17ec
 @register(

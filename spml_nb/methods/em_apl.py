@@ -29,7 +29,6 @@ from spml_nb.methods.core import (
     same_shape,
 )
 
-
 # %% ../../nbs/methods/em_apl.ipynb #cdcbd27c
 def em_loss(logits: Tensor, z: Tensor, *, alpha: float = 0.1, reduction: str = 'mean') -> Tensor:
     """EM loss: −log p on positives, −α·H(p) on unknown labels (H is the entropy in nats), −log(1−p)
@@ -66,7 +65,6 @@ register_loss(
     equals=bce_if_full,
     source='Zhou et al. 2022 (ECCV), EM loss; values: supplement, Table 5',
 )
-
 
 # %% ../../nbs/methods/em_apl.ipynb #ea80f61a
 def apl_select(scores: Tensor, remaining: Tensor, quota: Tensor | int) -> Tensor:
@@ -112,7 +110,6 @@ def _lowest(x: np.ndarray, n: np.ndarray) -> np.ndarray:
         chosen[c, np.flatnonzero(x[c] == threshold[c])[-surplus[c] :]] = False
     return chosen
 
-
 # %% ../../nbs/methods/em_apl.ipynb #eb24f708
 def em_apl_loss(
     logits: Tensor,
@@ -153,7 +150,6 @@ def em_apl_loss(
     t = torch.where(unknown, p, (z > 0).to(s.dtype))
     w = torch.ones_like(s).masked_fill(unknown, -alpha).masked_fill(frozen, beta)
     return reduce(w * F.binary_cross_entropy_with_logits(s, t, reduction='none'), reduction)
-
 
 # %% ../../nbs/methods/em_apl.ipynb #3aa892b0
 _HARD_NEGATIVE = torch.finfo(torch.float32).tiny  # a label of 0 that is still marked as one

@@ -13,7 +13,6 @@ from ..base.errors import SpmlError
 from .baselines import bce_loss
 from .core import Method, promote, reduce, register
 
-
 # %% ../../nbs/methods/epr_count.ipynb #01f71c03
 def epr_count_loss(logits: Tensor, z: Tensor, count: Tensor, *, reduction: str = 'mean') -> Tensor:
     """EPR with a count for each image: binary cross-entropy on what is observed, and Σ_c p near the

@@ -15,7 +15,6 @@ from ..base.errors import SpmlError, as_kind, one_of
 from .baselines import softplus, wrong_logits
 from .core import Choice, Method, above_zero, in_range, promote, reduce, register
 
-
 # %% ../../nbs/methods/gr.ipynb #a0db4a26
 def generalised_cross_entropy(log_p: Tensor, q: float) -> Tensor:
     """(1 − pᵠ)/q: −log p at q = 0, 1 − p at q = 1.
@@ -81,7 +80,6 @@ def gr_loss(
     negative = generalised_cross_entropy(-softplus(s), q3)
     mixture = V * (K * positive + (1 - K) * negative)
     return reduce(torch.where(z == 0, mixture, softplus(x)), reduction)
-
 
 # %% ../../nbs/methods/gr.ipynb #17c71610
 @register(

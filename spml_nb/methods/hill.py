@@ -14,7 +14,6 @@ from torch import Tensor
 from .baselines import focusing, softplus, wrong_logits
 from .core import Uniform, in_range, positive_mask, reduce, register_loss
 
-
 # %% ../../nbs/methods/hill.ipynb #006faba4
 def hill_loss(
     logits: Tensor,

@@ -12,7 +12,6 @@ from torch import Tensor
 from .baselines import bce_loss
 from .core import Method, Uniform, in_range, register, same_shape
 
-
 # %% ../../nbs/methods/pseudo_scores.ipynb #e2baa3c1
 def outside_labels(z: Tensor, scores: Tensor, threshold: float = 0.9) -> Tensor:
     """Observed labels, and for unknown ones what outside scores are sure of.
@@ -36,7 +35,6 @@ def outside_labels(z: Tensor, scores: Tensor, threshold: float = 0.9) -> Tensor:
     present = (scores >= threshold).to(torch.int8)  # signed, whatever z is
     absent = (scores <= 1 - threshold).to(torch.int8)
     return torch.where(z == 0, present - absent, z)
-
 
 # %% ../../nbs/methods/pseudo_scores.ipynb #bcb7a97a
 def pseudo_scores_loss(

@@ -15,7 +15,6 @@ from torch.nn import functional as F
 from .baselines import POSITIVES, bce_loss, expected_positive_penalty
 from .core import LogUniform, Method, in_range, promote, reduce, register, same_shape
 
-
 # %% ../../nbs/methods/role.ipynb #106007b6
 def role_loss(
     logits: Tensor,
@@ -57,7 +56,6 @@ def role_loss(
         return observed + agreement + expected_positive_penalty(a, k)
 
     return reduce((half(s, r) + half(r, s)) / 2, reduction)
-
 
 # %% ../../nbs/methods/role.ipynb #467ba883
 def initial_estimates(z: Tensor) -> Tensor:

@@ -21,7 +21,6 @@ from spml_nb.methods.core import (
     same_shape,
 )
 
-
 # %% ../../nbs/methods/splc.ipynb #a9be00c2
 def missing_positives(logits: Tensor, z: Tensor, threshold: float = 0.6) -> Tensor:
     """The unknown labels that SPLC takes for positive.
@@ -42,7 +41,6 @@ def missing_positives(logits: Tensor, z: Tensor, threshold: float = 0.6) -> Tens
     same_shape(logits, z)
     in_range(threshold, 0, 1, 'threshold')
     return (z == 0) & (promote(logits.detach()).sigmoid() > threshold)
-
 
 # %% ../../nbs/methods/splc.ipynb #8cc53b7d
 def splc_loss(
@@ -81,7 +79,6 @@ def splc_loss(
         x = torch.where(missing_positives(logits, z, threshold), -x, x)
     x = x + margin * positive_mask(z, x)
     return reduce(focusing(x.sigmoid(), gamma) * softplus(x), reduction)
-
 
 # %% ../../nbs/methods/splc.ipynb #8a9b32bb
 @register(

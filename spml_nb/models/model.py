@@ -52,7 +52,6 @@ def stages(net: nn.Module) -> list[list[str]]:
 def _has_parameters(module: nn.Module) -> bool:
     return next(module.parameters(), None) is not None
 
-
 # %% ../../nbs/models/model.ipynb #517b9d31
 class Model(nn.Module):
     """A multi-label classifier: images in [0, 1] → Outputs.
@@ -205,7 +204,6 @@ def create(
         frozen_stages=frozen_stages,
     )
 
-
 # %% ../../nbs/models/model.ipynb #24467b8e
 def class_activation(model: Model, images: Tensor, class_index: int | Tensor) -> Tensor:
     """Grad-CAM at the last feature map, in eval mode.
@@ -244,7 +242,6 @@ def class_activation(model: Model, images: Tensor, class_index: int | Tensor) ->
     finally:
         model.train(training)
     return (alpha * maps.detach()).sum(1).relu()
-
 
 # %% ../../nbs/models/model.ipynb #0920458c
 @torch.no_grad()

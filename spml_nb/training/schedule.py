@@ -18,7 +18,6 @@ from ..base.errors import SpmlError
 from ..methods.core import Method
 from ..runs.config import LONG, Config
 
-
 # %% ../../nbs/training/schedule.ipynb #8cb2d932
 @dataclass(frozen=True)
 class Stage:
@@ -62,7 +61,6 @@ def stages(config: Config, method: Method) -> list[Stage]:
     if patience:  # an epoch of a head costs little
         patience = max(patience, LONG['patience'])
     return [Stage('linear', config.linear_epochs, config.linear_lr, patience), *main]
-
 
 # %% ../../nbs/training/schedule.ipynb #86ae3522
 def make_optimizer(
@@ -131,7 +129,6 @@ def make_schedule(
         pct_start=rising,
         cycle_momentum=config.optimizer != 'sgd',
     )
-
 
 # %% ../../nbs/training/schedule.ipynb #08a4d373
 def compiled(module: nn.Module, device: torch.device) -> Callable:
