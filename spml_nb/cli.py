@@ -573,31 +573,11 @@ def _sweep(args) -> bool | None:
     from spml_nb.replication import study
     from spml_nb.sweeps import presets, search
 
-    boards = ('methods', *study.EXPERIMENTS)
-    one_of(args.paper, [*presets.PAPERS, *boards], 'paper')
-    own_suite, of_paper = args.paper in study.EXPERIMENTS, args.table or args.figure or args.seeds
-    for wrong, error in (
-        (
-            args.figure and (args.table or args.seeds),
-            SpmlError('--figure goes without --table and --seeds: `spml sweep hml --figure 3`.'),
-        ),
-        (
-            args.loss and args.paper != 'methods',
-            SpmlError('--loss goes with methods alone: `spml sweep methods --loss em hml`.'),
-        ),
-        (
-            (own_suite and args.suite) or (of_paper if args.paper in boards else args.dataset),
-            SpmlError(
-                f"--dataset goes with {', '.join(boards)}, --table, --figure and --seeds with a "
-                "paper, "
-                '--suite with a paper or methods: `spml sweep methods --dataset voc12_animals`.'
-            ),
-        ),
-    ):
-        if wrong:
-            raise error
-    options, suite = _launched(args) | {'tell': say}, args.suite or 'photos'
-    if own_suite:
+    one_of(args.paper, [*presets.PAPERS, 'methods', *study.EXPERIMENTS], 'paper')
+    _check_sweep(args)
+    options = _launched(args) | {'tell': say}
+    suite = args.suite or 'photos'
+    if args.paper in study.EXPERIMENTS:
         done = study.EXPERIMENTS[args.paper].sweep(args.dataset, **options)
     elif args.paper == 'methods':
         done = search.sweep(suite, args.dataset, args.loss, **options)
@@ -615,6 +595,26 @@ def _sweep(args) -> bool | None:
 
     record.export_csv()
     return (done.state != 'done').any()
+
+
+def _check_sweep(args):
+    "Refuse options that another one excludes, or that the paper or board does not have."
+    from spml_nb.replication import study
+
+    if args.figure and (args.table or args.seeds):
+        raise SpmlError('--figure goes without --table and --seeds: `spml sweep hml --figure 3`.')
+    if args.loss and args.paper != 'methods':
+        raise SpmlError('--loss goes with methods alone: `spml sweep methods --loss em hml`.')
+    boards = ('methods', *study.EXPERIMENTS)
+    if args.paper in boards:
+        wrong = args.table or args.figure or args.seeds
+    else:
+        wrong = args.dataset
+    if wrong or (args.suite and args.paper in study.EXPERIMENTS):
+        raise SpmlError(
+            f"--dataset goes with {', '.join(boards)}, --table, --figure and --seeds with a paper, "
+            '--suite with a paper or methods: `spml sweep methods --dataset voc12_animals`.'
+        )
 
 
 def _add_compare(commands):

@@ -6,12 +6,32 @@ import numpy as np
 import pandas as pd
 
 from spml_nb.runs.config import Config
+from spml_nb.sweeps import search
 
 QUICK = {'dataset': 'folder', 'labels': 'single', 'backbone': 'mini', 'epochs': 2}
 
 
 def config(folder, **given):
     return Config(**{**QUICK, 'loss': 'an', **given, 'dataset': str(given.get('dataset', folder))})
+
+
+def fields(**values):
+    "Fields of a configuration as a command line has them."
+    return [word for name, value in values.items() for word in ('-p', name, str(value))]
+
+
+def shorten_photos_suite(monkeypatch):
+    "The suite photos with two draws of two epochs on the mini backbone."
+    config = {
+        'backbone': 'mini',
+        'image_size': 40,
+        'regime': 'linear',
+        'epochs': 2,
+        'cached_views': 1,
+        'min_positives': 20,
+    }
+    short = search.SUITES['photos'] | {'config': config, 'draws': 2, 'widened': 0}
+    monkeypatch.setitem(search.SUITES, 'photos', short)
 
 
 def empty_zeros(folder, complete=()):

@@ -49,8 +49,11 @@ def voc_members(year, parts, rng=None, images=True):
         for image, row in zip(names, words, strict=True):
             members[f'{base}/JPEGImages/{image}.jpg'] = jpeg(row > 0)
             objects = ''.join(
-                f'<object><name>{VOC_CLASSES[c]}</name><difficult>{int(row[c] == 0)}</difficult><part><name>head</name><bndbox><xmin>0</xmin></bndbox></part>'
-                f'<bndbox><xmin>{c}</xmin><ymin>10</ymin><xmax>{2 * c + 2}</xmax><ymax>20</ymax></bndbox></object>'
+                f'<object><name>{VOC_CLASSES[c]}</name>'
+                f'<difficult>{int(row[c] == 0)}</difficult>'
+                '<part><name>head</name><bndbox><xmin>0</xmin></bndbox></part>'
+                f'<bndbox><xmin>{c}</xmin><ymin>10</ymin>'
+                f'<xmax>{2 * c + 2}</xmax><ymax>20</ymax></bndbox></object>'
                 for c in np.flatnonzero(row >= 0)
             )
             size = '<size><width>50</width><height>40</height><depth>3</depth></size>'

@@ -1,4 +1,4 @@
-"""What the tests of folders and tables share: a small table, and the message that a wrong one gets."""
+"""What the tests of folders and tables share: a small table, and the message for a wrong one."""
 
 import pytest
 

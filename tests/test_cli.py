@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from patience import within
 from PIL import Image
+from quick import fields
 from side_files import draw_side
 
 import spml_nb
@@ -392,21 +393,7 @@ def test_a_dry_sweep_of_a_figure_says_how_much_there_is(capsys):
 def test_a_run_is_trained_from_the_terminal(capsys, photo_folder):
     words = [
         'train',
-        '-p',
-        'loss',
-        'ls',
-        '-p',
-        'dataset',
-        str(photo_folder),
-        '-p',
-        'backbone',
-        'mini',
-        '-p',
-        'regime',
-        'linear',
-        '-p',
-        'lr',
-        '1e-3',
+        *fields(loss='ls', dataset=photo_folder, backbone='mini', regime='linear', lr='1e-3'),
         '-y',
         '{epochs: 1, image_size: 40, hparams: {smoothing: 0.2}}',
     ]
@@ -466,18 +453,7 @@ def test_like_is_changed_by_what_is_given(asked, monkeypatch):
 def test_another_method_brings_its_own_recipe(asked, photo_folder):
     words = [
         'train',
-        '-p',
-        'backbone',
-        'mini',
-        '-p',
-        'regime',
-        'linear',
-        '-p',
-        'dataset',
-        str(photo_folder),
-        '-p',
-        'epochs',
-        '1',
+        *fields(backbone='mini', regime='linear', dataset=photo_folder, epochs=1),
         '-p',
         'loss',
     ]
@@ -542,24 +518,8 @@ def test_numbers_are_read_as_they_are_written_and_mappings_come_together(asked, 
     main(
         [
             'train',
-            '-p',
-            'loss',
-            'em',
-            '-p',
-            'seed',
-            '010',
-            '-p',
-            'lr',
-            '1e-3',
-            '-p',
-            'hparams',
-            '{alpha: 0.1}',
-            '-p',
-            'hparams',
-            '{reduction: sum}',
-            '-p',
-            'image_size',
-            'null',
+            *fields(loss='em', seed='010', lr='1e-3', hparams='{alpha: 0.1}'),
+            *fields(hparams='{reduction: sum}', image_size='null'),
         ]
     )
     assert (asked[0].seed, asked[0].lr, asked[0].image_size) == (10, 1e-3, None) and asked[
@@ -623,21 +583,7 @@ def test_hyper_parameters_of_several_places_come_together(asked, tmp_path):
 def test_side_information_belongs_to_its_method(capsys, photo_folder, tmp_path, monkeypatch):
     words = [
         'train',
-        '-p',
-        'loss',
-        'epr_count',
-        '-p',
-        'dataset',
-        str(photo_folder),
-        '-p',
-        'backbone',
-        'mini',
-        '-p',
-        'regime',
-        'linear',
-        '-p',
-        'epochs',
-        '1',
+        *fields(loss='epr_count', dataset=photo_folder, backbone='mini', regime='linear', epochs=1),
     ]
     assert (
         main(words) == 2
@@ -659,21 +605,7 @@ def test_side_information_belongs_to_its_method(capsys, photo_folder, tmp_path, 
 
 
 def test_like_finds_a_run_of_this_machine_and_one_that_only_the_record_has(capsys, monkeypatch):
-    words = [
-        'train',
-        '-p',
-        'dataset',
-        'mini_voc',
-        '-p',
-        'regime',
-        'linear',
-        '-p',
-        'epochs',
-        '1',
-        '-p',
-        'device',
-        'cpu',
-    ]
+    words = ['train', *fields(dataset='mini_voc', regime='linear', epochs=1, device='cpu')]
     seen, launch = [], parallel.launch
     monkeypatch.setattr(
         parallel,
@@ -704,21 +636,7 @@ def test_scores_against_observed_labels_are_marked_where_a_run_is_trained(capsys
     table.write_text(table.read_text().replace('image,labels', 'image,positives'))
     words = [
         'train',
-        '-p',
-        'dataset',
-        str(photo_folder),
-        '-p',
-        'labels',
-        'full',
-        '-p',
-        'backbone',
-        'mini',
-        '-p',
-        'regime',
-        'linear',
-        '-p',
-        'epochs',
-        '1',
+        *fields(dataset=photo_folder, labels='full', backbone='mini', regime='linear', epochs=1),
     ]
     with pytest.warns(UserWarning, match='known negative'):
         assert main(words) == 0
@@ -737,21 +655,7 @@ def test_predictions_say_how_many_labels_a_photo_the_threshold_names(
     table.write_text(table.read_text().replace('image,labels', 'image,positives'))
     words = [
         'train',
-        '-p',
-        'dataset',
-        str(photo_folder),
-        '-p',
-        'labels',
-        'full',
-        '-p',
-        'backbone',
-        'mini',
-        '-p',
-        'regime',
-        'linear',
-        '-p',
-        'epochs',
-        '1',
+        *fields(dataset=photo_folder, labels='full', backbone='mini', regime='linear', epochs=1),
     ]
     assert main(words) == 0
     (run,) = settings.path('runs').glob('*/result.json')
@@ -800,21 +704,7 @@ def test_a_test_map_that_counts_classes_without_a_photo_as_0_says_so(capsys, pho
     table.assign(split=split).to_csv(photo_folder / 'labels.csv', index=False)
     words = [
         'train',
-        '-p',
-        'dataset',
-        str(photo_folder),
-        '-p',
-        'loss',
-        'an',
-        '-p',
-        'backbone',
-        'mini',
-        '-p',
-        'regime',
-        'linear',
-        '-p',
-        'epochs',
-        '1',
+        *fields(dataset=photo_folder, loss='an', backbone='mini', regime='linear', epochs=1),
     ]
     assert (
         main([*words, '-p', 'map_definition', 'cole']) == 0
@@ -1014,27 +904,7 @@ def test_a_number_is_a_text_where_the_field_is_one(monkeypatch):
 
     monkeypatch.setattr(parallel, 'launch', launch)
     assert (
-        main(
-            [
-                'train',
-                '-p',
-                'dataset',
-                '2024',
-                '-p',
-                'seed',
-                '7',
-                '-p',
-                'exclude',
-                '3',
-                '-p',
-                'root',
-                'null',
-                '-p',
-                'device',
-                'cpu',
-            ]
-        )
-        == 130
+        main(['train', *fields(dataset=2024, seed=7, exclude=3, root='null', device='cpu')]) == 130
     )
     assert (asked[0].dataset, asked[0].seed, asked[0].exclude, asked[0].root) == (
         '2024',

@@ -31,6 +31,7 @@ from faulty import (
     wait_for,
 )
 from filelock import FileLock
+from quick import fields
 from replication.test_pages import lines_for, put_record
 
 from spml_nb import cli, runs, sweeps, training
@@ -252,20 +253,7 @@ def test_a_file_where_a_folder_should_be_is_one_line_at_the_terminal(
         refused(runs.export_csv, tmp_path / 'taken', 'settings.ini')
     else:
         assert (
-            cli.main(
-                [
-                    'train',
-                    '-p',
-                    'dataset',
-                    config.dataset,
-                    '-p',
-                    'backbone',
-                    'mini',
-                    '-p',
-                    'regime',
-                    'linear',
-                ]
-            )
+            cli.main(['train', *fields(dataset=config.dataset, backbone='mini', regime='linear')])
             == 2
         )
         told = capsys.readouterr().err

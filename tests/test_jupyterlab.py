@@ -157,11 +157,13 @@ WATCH = """
 const cell = document.querySelectorAll('.jp-Notebook .jp-Cell')[arguments[0]];
 window.seen = [];
 function look() {
-  const shown = [...cell.querySelectorAll('.jp-OutputArea-output img')].map(image => image.src), last = window.seen.at(-1);
+  const images = [...cell.querySelectorAll('.jp-OutputArea-output img')];
+  const shown = images.map(image => image.src), last = window.seen.at(-1);
   if (shown.length && (!last || last.images.join() != shown.join()))
     window.seen.push({images: shown, prompt: cell.querySelector('.jp-InputPrompt').textContent});
 }
-new MutationObserver(look).observe(cell, {subtree: true, childList: true, attributes: true, attributeFilter: ['src']});
+new MutationObserver(look).observe(
+  cell, {subtree: true, childList: true, attributes: true, attributeFilter: ['src']});
 """
 
 

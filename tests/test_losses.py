@@ -421,7 +421,10 @@ def test_what_is_no_floating_tensor_is_refused_by_name():
     s, z = batch()
     with pytest.raises(
         SpmlError,
-        match=r'logits must be a floating tensor and labels a tensor, not torch.int64 and torch.int8\.',
+        match=(
+            r'logits must be a floating tensor and labels a tensor, '
+            r'not torch.int64 and torch.int8\.'
+        ),
     ):
         L.an_loss(s.long(), z)
     with pytest.raises(SpmlError, match='not torch.float64 and list'):

@@ -85,7 +85,8 @@ logits = torch.randn(8, 5, requires_grad=True)
 z = torch.zeros(8, 5, dtype=torch.int8); z[range(8), [0, 1, 2, 3, 4, 0, 1, 2]] = 1
 two_way_loss(logits, z).backward()
 assert logits.grad.abs().sum() > 0
-for name in ('bce', 'an', 'wan', 'em', 'focal', 'asymmetric', 'zlpr', 'opml', 'joint'): assert getattr(L, name + '_loss')(logits, z).isfinite()
+for name in ('bce', 'an', 'wan', 'em', 'focal', 'asymmetric', 'zlpr', 'opml', 'joint'):
+    assert getattr(L, name + '_loss')(logits, z).isfinite()
 print('fine')
 ''',
     )

@@ -21,13 +21,20 @@ N, C, S = 150_000, 81, 448
 rng = np.random.default_rng(0)
 labels = np.where(rng.random((N, C), dtype=np.float32) < 0.02, 1, -1).astype(np.int8)
 labels[np.arange(N), np.arange(N) % C] = 1
-data = datasets.Dataset('many', [Path(f'{k:06}.jpg') for k in range(N)], labels, [f'c{c}' for c in range(C)], np.where(np.arange(N) % 5, 'train', 'val'))
+files = [Path(f'{k:06}.jpg') for k in range(N)]
+split = np.where(np.arange(N) % 5, 'train', 'val')
+data = datasets.Dataset('many', files, labels, [f'c{c}' for c in range(C)], split)
 file = images.cache_file(data, S)
 file.parent.mkdir(parents=True)
 with open(file, 'wb') as out:   # the decoded images: 84 GiB of which nothing takes room on the disk
-    np.lib.format.write_array_header_1_0(out, {'descr': '|u1', 'fortran_order': False, 'shape': (N, S, S, 3)})
+    header = {'descr': '|u1', 'fortran_order': False, 'shape': (N, S, S, 3)}
+    np.lib.format.write_array_header_1_0(out, header)
     out.truncate(out.tell() + N * S * S * 3)
-config = runs.resolve(runs.Config(loss='role', dataset='many', backbone='mini', image_size=S, batch_size=16, epochs=1))
+config = runs.resolve(
+    runs.Config(
+        loss='role', dataset='many', backbone='mini', image_size=S, batch_size=16, epochs=1
+    )
+)
 train, val = data.rows('train'), data.rows('val')
 observed = np.zeros((len(train), C), np.int8)
 observed[np.arange(len(train)), train % C] = 1
@@ -38,7 +45,8 @@ trainer.watch.start(1)
 trainer.method.start_epoch(1)
 for index in torch.randperm(len(train))[:48].split(16): trainer.step(index)
 scores = training.predict(trainer.module, trainer.method, trainer.source, val[:100])
-assert scores.shape == (100, C) and torch.isfinite(scores).all() and trainer.images.store.nbytes > 80 * 2**30
+assert scores.shape == (100, C) and torch.isfinite(scores).all()
+assert trainer.images.store.nbytes > 80 * 2**30
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 '''
 

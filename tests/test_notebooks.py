@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from quick import fields
 
 from spml_nb import runs
 
@@ -47,15 +48,7 @@ def papermill(tmp_path, *words, notebook='train.ipynb', cwd=ROOT):
 def test_one_command_trains_and_another_evaluates(tmp_path):
     process, outputs = papermill(
         tmp_path,
-        '-p',
-        'loss',
-        'em',
-        '-p',
-        'regime',
-        'linear',
-        '-p',
-        'epochs',
-        '3',
+        *fields(loss='em', regime='linear', epochs=3),
         '-y',
         'hparams: {alpha: 1e-1}',
     )

@@ -16,6 +16,7 @@ import pytest
 import test_notebooks
 import torch
 from PIL import Image
+from quick import fields
 
 from spml_nb import methods, runs, sweeps
 from spml_nb.base.errors import SpmlError
@@ -234,15 +235,7 @@ def test_one_command_goes_all_the_way_on_a_folder(tmp_path):
     folder = draw_set(tmp_path / 'photos', 'positives')
     process, outputs = test_notebooks.papermill(
         tmp_path,
-        '-p',
-        'dataset',
-        str(folder),
-        '-p',
-        'backbone',
-        'mini',
-        '-p',
-        'image_size',
-        '40',
+        *fields(dataset=folder, backbone='mini', image_size=40),
         notebook='tutorials/your_own_data.ipynb',
     )
     assert process.returncode == 0, process.stderr

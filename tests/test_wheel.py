@@ -21,12 +21,14 @@ from PIL import Image
 
 assert Path(spml_nb.__file__).is_relative_to(sys.argv[1]), spml_nb.__file__
 z = torch.tensor([[1, 0, -1]])
-assert torch.isfinite(em_loss(torch.randn(1, 3), z, alpha=0.1)) and torch.isfinite(two_way_loss(torch.randn(1, 3), z))
+assert torch.isfinite(em_loss(torch.randn(1, 3), z, alpha=0.1))
+assert torch.isfinite(two_way_loss(torch.randn(1, 3), z))
 result = training.train(runs.Config(loss='em', dataset='mini_voc', regime='linear', epochs=2))
 photos = Path('photos'); photos.mkdir()
 data = load('mini_voc')
 for row in data.rows('test')[:3]: Image.fromarray(data.images[row]).save(photos / f'{row}.png')
-assert {'person', 'bicycle'} <= set(predict('coco18', photos))   # with its weights and card, without training
+# with its weights and card, without training
+assert {'person', 'bicycle'} <= set(predict('coco18', photos))
 table = predict(result.folder, photos)
 assert len(table) == 3 and set(data.class_names) <= set(table.columns)
 print(f"{result.scores['test_map']:.1f}")

@@ -407,7 +407,8 @@ def _settling(near: dict[str, Effect], best: pd.Series) -> str:
         return remedy
     return (
         f'{remedy} To label a few of them in full helps the threshold and not this choice: on the '
-        f"project's sets of photos, choosing by 50 such photos lost {photos['50']:.1f} points of mAP in the mean, "
+        f"project's sets of photos, choosing by 50 such photos lost {photos['50']:.1f} points of "
+        'mAP in the mean, '
         f"choosing by the observed labels of all validation photos {experience()['observed']:.1f}."
     )
 

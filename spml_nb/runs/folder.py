@@ -1,8 +1,8 @@
 """A run is a folder: configuration, curves, checkpoints, result, and at the very end DONE."""
 
-# A process may be killed at any moment, and the disk may fill up. So each file is written completely
-# or not at all, and only `DONE` means that a run is finished: with a result or, in a sweep, with the
-# note that its loss diverged.
+# A process may be killed at any moment, and the disk may fill up. So each file is written
+# completely or not at all, and only `DONE` means that a run is finished: with a result or, in a
+# sweep, with the note that its loss diverged.
 
 import hashlib
 import json

@@ -1,7 +1,7 @@
 """Measures a backbone on other data sets: a linear classifier on its frozen features."""
 
-# As in Table 8 of Two-way, which trains networks on ImageNet and classifies aircraft, birds, cars, …
-# by their frozen features.
+# As in Table 8 of Two-way, which trains networks on ImageNet and classifies aircraft, birds, cars
+# and others by their frozen features.
 
 import warnings
 from pathlib import Path

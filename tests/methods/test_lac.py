@@ -246,7 +246,8 @@ MEASURE = """
     queue, queue_y = normalize(torch.randn(8192, 2, 128), dim=-1), torch.randint(1, 81, (8192,))
     lac_loss(z[:9], y[:9], temperature=0.5, form='code').backward()
     before = peak()
-    for form in ('paper', 'code'): lac_loss(z, y, queue, queue_y, temperature=0.5, form=form).backward()
+    for form in ('paper', 'code'):
+        lac_loss(z, y, queue, queue_y, temperature=0.5, form=form).backward()
     print(peak() - before)
 """
 

@@ -110,7 +110,7 @@ def test_permanent_corrections_reach_only_the_batchs_rows_and_the_checkpoint():
     assert not z.any()
 
 
-def test_permanent_corrections_reach_an_image_that_is_twice_in_a_batch_and_are_made_in_training_alone():
+def test_permanent_corrections_reach_an_image_twice_in_a_batch_and_are_made_in_training():
     method = create('llcp', torch.zeros(5, 4, dtype=torch.int8), epochs=3, delta=0.5)
     method.start_epoch(2)
     s, index = torch.tensor([[4.0, 3.0, 2.0, 1.0], [0.0, -1.0, -2.0, -3.0]]), torch.tensor([3, 3])

@@ -128,7 +128,9 @@ TEXTS = {
 PASSAGES = SHARED / 'papers'
 SAID = {  # what the texts say, word by word, where a claim follows a wording closely
     'hml-partial': 'our method performs better with any proportion of positive labels',
-    'hml-partial-trend': 'the smaller the number of positives, the more significant the improvement',
+    'hml-partial-trend': (
+        'the smaller the number of positives, the more significant the improvement'
+    ),
     'hml-partial-drop': 'the performance drops 40% in the VOC12 dataset with 10% positive labels',
     'hml-adaptive': 'performs slightly better than the fixed variant',
     'hml-margin-peak': 'firstly strengthened and then weakened',
@@ -229,8 +231,8 @@ def test_an_effect_is_told_with_its_interval_its_seeds_and_what_could_have_been_
     ) and place.effect.half_width == pytest.approx(4.302653 / 3**0.5)
     assert str(place) == 'mini_voc for VOC: reproduced, +3.00 ± 2.48'
     assert (
-        str(verdict_of([place.place]))
-        == f'reproduced on 1 of 1 place: +3.00 ± 2.48, 3 seeds, power 80 % from {place.effect.detectable:.1f} on'
+        str(verdict_of([place.place])) == 'reproduced on 1 of 1 place: +3.00 ± 2.48, 3 seeds, '
+        f'power 80 % from {place.effect.detectable:.1f} on'
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from quick import shorten_photos_suite
 from side_files import draw_side
 
 from spml_nb import cli, methods, sweeps
@@ -34,23 +35,7 @@ from spml_nb.use import predict
 @pytest.fixture
 def quick(monkeypatch, in_process):
     "The suite photos with two draws on the mini backbone."
-    monkeypatch.setitem(
-        search.SUITES,
-        'photos',
-        search.SUITES['photos']
-        | {
-            'config': {
-                'backbone': 'mini',
-                'image_size': 40,
-                'regime': 'linear',
-                'epochs': 2,
-                'cached_views': 1,
-                'min_positives': 20,
-            },
-            'draws': 2,
-            'widened': 0,
-        },
-    )
+    shorten_photos_suite(monkeypatch)
 
 
 @pytest.fixture
@@ -750,7 +735,8 @@ def test_the_time_is_that_of_like_runs_shared_by_the_jobs():
     left = pd.DataFrame({'expected': [60.0, math.nan, 120.0]})
     assert (
         comparison.time_said(left, 2, 'finetune')
-        == '3 runs to train: about 2 min, as recorded runs of this kind took; where those were of other photos or on another machine, yours may take several times as long.'
+        == '3 runs to train: about 2 min, as recorded runs of this kind took; where those were of '
+        'other photos or on another machine, yours may take several times as long.'
     )
     assert comparison.time_said(left.assign(expected=math.nan), 1, 'linear').endswith(
         'after the first one. Before the first run the features of all photos are computed, once.'

@@ -391,7 +391,7 @@ def test_a_part_that_is_missing_is_left_out_and_the_title_says_so(small):
     )
 
 
-def test_arrays_outlive_the_checkpoints_but_neither_the_choice_of_another_run_nor_the_loss_of_theirs(
+def test_arrays_outlive_checkpoints_but_not_the_choice_of_another_run_or_the_loss_of_theirs(
     small, monkeypatch
 ):
     figures.sweep('hml', 6, 'photos', tell=str)

@@ -1,4 +1,4 @@
-"""Gains over baselines: computed in one place, paired by seed, with the chance of the test images."""
+"""Gains over baselines: computed in one place, paired by seed, with test images at random."""
 
 import re
 from pathlib import Path

@@ -39,7 +39,10 @@ FLAGS = (
     '--force-prefers-reduced-motion',
     '--window-size=1300,900',
 )
-SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="90" viewBox="0 0 {0} 90"><path d="M0 0L90 90" stroke="#147"/></svg>'
+SVG = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="90" viewBox="0 0 {0} 90">'
+    '<path d="M0 0L90 90" stroke="#147"/></svg>'
+)
 
 
 @pytest.fixture(scope='module')
@@ -244,7 +247,9 @@ def test_a_command_is_copied_or_selected(browser):
     button = browser.find_element(By.CSS_SELECTOR, '#hml-table-3 .copy')
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
     browser.execute_script(
-        "window.said = []; new MutationObserver(() => window.said.push(arguments[0].textContent)).observe(arguments[0], {childList: true})",
+        'window.said = []; '
+        'new MutationObserver(() => window.said.push(arguments[0].textContent))'
+        '.observe(arguments[0], {childList: true})',
         button,
     )
     button.click()  # the word stays for a second and a half only

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+from quick import shorten_photos_suite
 
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
@@ -357,23 +358,7 @@ def test_without_runs_nothing_is_written_and_with_them_readme_shows_the_picture(
 
 
 def test_photos_of_ones_own_are_weighed_in_one_call(photo_folder, monkeypatch, in_process):
-    monkeypatch.setitem(
-        search.SUITES,
-        'photos',
-        search.SUITES['photos']
-        | {
-            'config': {
-                'backbone': 'mini',
-                'image_size': 40,
-                'regime': 'linear',
-                'epochs': 2,
-                'cached_views': 1,
-                'min_positives': 20,
-            },
-            'draws': 2,
-            'widened': 0,
-        },
-    )
+    shorten_photos_suite(monkeypatch)
     monkeypatch.setattr(worth, 'SIZES', (1 / 8, 1 / 2, 1))
     told = []
     assert (

@@ -82,7 +82,10 @@ def test_a_frozen_backbone_with_other_weights_is_refused(made, tmp_path):
     ):
         with pytest.raises(
             SpmlError,
-            match=r'frozen backbone .mini. with other weights .*weights\.pt.* Put the old weights back',
+            match=(
+                r'frozen backbone .mini. with other weights .*weights\.pt.* '
+                r'Put the old weights back'
+            ),
         ):
             use()
     file = result.folder / 'result.json'

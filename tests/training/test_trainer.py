@@ -95,7 +95,10 @@ def test_what_goes_wrong_in_the_last_step_is_divergence_too(folder, loss):
 def test_a_loss_that_is_no_number_is_refused(folder):
     with pytest.raises(
         SpmlError,
-        match=r"the loss of 'an' has the shape \(\d+, \d+\); a step needs one number. Give its hyper-parameter `reduction`",
+        match=(
+            r"the loss of 'an' has the shape \(\d+, \d+\); a step needs one number. "
+            r'Give its hyper-parameter `reduction`'
+        ),
     ):
         training.train(config(folder, regime='linear', hparams={'reduction': 'none'}))
 
@@ -383,7 +386,10 @@ def test_a_batch_that_batch_normalisation_cannot_take_is_explained(folder):
     }  # an epoch of 38: the last batch is one image, of one pixel in the end
     with pytest.raises(
         SpmlError,
-        match=r'cannot train on a batch of 1: Expected more than 1 value.*batch_size, a larger image_size, or freeze_batchnorm: true',
+        match=(
+            r'cannot train on a batch of 1: Expected more than 1 value.*batch_size, '
+            r'a larger image_size, or freeze_batchnorm: true'
+        ),
     ):
         training.train(config(folder, **given))
     assert len(training.train(config(folder, freeze_batchnorm=True, **given)).curves) == 2
