@@ -16,10 +16,8 @@ def noise_photos(folder):
         pixels = np.random.RandomState(k).randint(
             0, 256, (height // 4 + 1, width // 4 + 1, 3), dtype=np.uint8
         )
-        image, file = (
-            Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC),
-            folder / 'photos' / f'{k}.{"png" if k % 2 else "jpg"}',
-        )
+        image = Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC)
+        file = folder / 'photos' / f'{k}.{"png" if k % 2 else "jpg"}'
         exif = image.getexif()
         if k == 2:
             exif[0x0112] = 6

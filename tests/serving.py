@@ -148,11 +148,9 @@ def drawing(row, side=48):
     image = Image.new('RGB', (side + 8, side), (40, 40, 40))
     draw, across = ImageDraw.Draw(image), int(np.ceil(np.sqrt(len(row))))
     for c in np.flatnonzero(row):
-        x, y, edge = (
-            (c % across) * side // across,
-            (c // across) * side // across,
-            max(side // across, 2),
-        )
+        x = (c % across) * side // across
+        y = (c // across) * side // across
+        edge = max(side // across, 2)
         draw.rectangle(
             [x, y, x + edge - 1, y + edge - 1],
             fill=(90 + 37 * c % 160, 90 + 91 * c % 160, 90 + 59 * c % 160),

@@ -339,10 +339,8 @@ def make_vispr(folder):
 
 
 def make_imagenet(folder):
-    names, classes = (
-        ['n01440764', 'n01443537', 'n02123045'],
-        [*np.sort(one_of_each(3, TRAIN)).tolist(), 0, 1, 2, 2],
-    )
+    names = ['n01440764', 'n01443537', 'n02123045']
+    classes = [*np.sort(one_of_each(3, TRAIN)).tolist(), 0, 1, 2, 2]
     files = [
         f'{names[c]}/{names[c]}_{k}.JPEG' if k < TRAIN else f'{names[c]}/ILSVRC2012_val_{k:08}.JPEG'
         for k, c in enumerate(classes)
@@ -358,11 +356,9 @@ def make_imagenet(folder):
 
 
 def make_aircraft(folder):
-    names, classes, base = (
-        ['707-320', 'A300B4', 'Boeing 717'],
-        one_of_each(3),
-        'fgvc-aircraft-2013b/data',
-    )
+    names = ['707-320', 'A300B4', 'Boeing 717']
+    classes = one_of_each(3)
+    base = 'fgvc-aircraft-2013b/data'
     parts = {'train': range(8), 'val': range(8, TRAIN), 'test': range(TRAIN, 16)}
     tar_of(
         folder / 'fgvc-aircraft-2013b.tar.gz',
@@ -416,10 +412,8 @@ def cars_entries(classes, first):
 
 
 def make_cars(folder):
-    names, classes = (
-        ['AM General Hummer SUV 2000', 'Acura RL Sedan 2012', 'Audi TT RS Coupe 2012'],
-        one_of_each(3),
-    )
+    names = ['AM General Hummer SUV 2000', 'Acura RL Sedan 2012', 'Audi TT RS Coupe 2012']
+    classes = one_of_each(3)
     for part, rows in (('train', range(TRAIN)), ('test', range(TRAIN, 16))):
         tar_of(
             folder / f'cars_{part}.tgz',
@@ -448,11 +442,9 @@ def make_cars(folder):
 
 
 def make_cub_species(folder):
-    names, classes, base = (
-        ['001.Black_footed_Albatross', '002.Laysan_Albatross'],
-        one_of_each(2),
-        'CUB_200_2011',
-    )
+    names = ['001.Black_footed_Albatross', '002.Laysan_Albatross']
+    classes = one_of_each(2)
+    base = 'CUB_200_2011'
     files = [f'{names[c]}/bird_{k}.jpg' for k, c in enumerate(classes)]
     tests = {1, 4, 7, 10}
     tar_of(
@@ -478,10 +470,8 @@ def make_cub_species(folder):
 
 def make_dtd(folder):
     names, classes = ['banded', 'dotted', 'zigzagged'], one_of_each(3)
-    files, parts = (
-        [f'{names[c]}/{names[c]}_{k:04}.jpg' for k, c in enumerate(classes)],
-        {'train': range(8), 'val': range(8, TRAIN), 'test': range(TRAIN, 16)},
-    )
+    files = [f'{names[c]}/{names[c]}_{k:04}.jpg' for k, c in enumerate(classes)]
+    parts = {'train': range(8), 'val': range(8, TRAIN), 'test': range(TRAIN, 16)}
     tar_of(
         folder / 'dtd-r1.0.1.tar.gz',
         {
@@ -518,10 +508,8 @@ def make_flowers(folder):
 
 
 def make_food101(folder):
-    names, classes = (
-        ['apple_pie', 'baklava', 'waffles'],
-        np.array([*np.repeat(range(3), 4), 0, 1, 2, 2]),
-    )
+    names = ['apple_pie', 'baklava', 'waffles']
+    classes = np.array([*np.repeat(range(3), 4), 0, 1, 2, 2])
     files = [f'{names[c]}/{1000 - k}' for k, c in enumerate(classes)]
     found = {
         part: {

@@ -34,10 +34,8 @@ def test_without_a_compiler_the_error_says_so(photo_folder, monkeypatch):
 
 
 def test_batches_of_a_resident_data_set_are_those_of_the_cache(monkeypatch):
-    store, rows = (
-        np.random.RandomState(0).randint(0, 256, (9, 8, 8, 3), dtype=np.uint8),
-        np.array([3, 0, 7]),
-    )
+    store = np.random.RandomState(0).randint(0, 256, (9, 8, 8, 3), dtype=np.uint8)
+    rows = np.array([3, 0, 7])
     copied, resident = (
         sources.ImageSource(store, {'plain': 'plain'}, torch.device('cpu')) for _ in range(2)
     )

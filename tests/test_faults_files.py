@@ -202,10 +202,8 @@ def test_no_room_for_the_table_of_record_keeps_the_old_one(record):
 @pytest.mark.slow
 def test_no_room_for_the_pages_leaves_old_ones_or_new_ones(monkeypatch):
     monkeypatch.setattr(published_tables, 'papers', lambda: ['hml'])
-    lines, outputs = (
-        lines_for('hml', '5', 'photos', lambda row, column, seed: 70.0),
-        settings.path('outputs'),
-    )
+    lines = lines_for('hml', '5', 'photos', lambda row, column, seed: 70.0)
+    outputs = settings.path('outputs')
     put_record(outputs, lines[:5])
     pages.write(tell=quiet)
     old = bytes_of(outputs)

@@ -168,10 +168,11 @@ def test_the_command_itself_killed_and_given_again_ends_as_if_nothing_had_been(
     assert end(start('train', config=config)) == 0
     whole = of_runs()
     elsewhere(monkeypatch, tmp_path, 'killed')
-    words, rng = (
-        ['train', *(part for name, value in config.items() for part in ('-p', name, str(value)))],
-        random.Random(0),
-    )
+    words = [
+        'train',
+        *(part for name, value in config.items() for part in ('-p', name, str(value))),
+    ]
+    rng = random.Random(0)
     for lines in (1, 5):  # of epochs that it has printed
         said = tmp_path / f'{lines}.txt'
         process = start('command', said=said, words=words, pause=0.05)
@@ -222,10 +223,8 @@ def test_building_the_image_cache_killed_at_random_moments(
 
 def test_computing_features_killed_at_random_moments(photos, tmp_path, monkeypatch, cache):
     config, rng = {'dataset': str(photos), **OWN_STAGES}, random.Random(2)
-    duration, whole = (
-        timed('keep_features', config=config, pause=0.01),
-        bytes_of(cache / 'features'),
-    )
+    duration = timed('keep_features', config=config, pause=0.01)
+    whole = bytes_of(cache / 'features')
     for moment in moments(rng, duration, 4):
         shutil.rmtree(cache)
         kill_after(start('keep_features', config=config, pause=0.01), moment)

@@ -400,12 +400,10 @@ def test_a_second_derivative_that_would_be_wrong_is_refused(first):
     gradient itself is still there.
     """
     s, z = batch()
-    s, x = (
-        s.requires_grad_(),
-        torch.nn.functional.normalize(
-            torch.randn(9, 2, 4, dtype=torch.float64), dim=-1
-        ).requires_grad_(),
-    )
+    s = s.requires_grad_()
+    x = torch.nn.functional.normalize(
+        torch.randn(9, 2, 4, dtype=torch.float64), dim=-1
+    ).requires_grad_()
     value, of = (
         (L.lac_loss(x, torch.arange(9) % 3 + 1, temperature=0.5), x)
         if first == 'lac'

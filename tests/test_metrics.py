@@ -169,10 +169,8 @@ def test_tensors_on_the_gpu_give_what_arrays_give():
 
 def test_ranking_does_not_depend_on_the_order_of_the_file():
     random = np.random.RandomState(0)
-    scores, targets = (
-        np.round(random.randn(200, 5)).astype(np.float32),
-        random.randint(0, 2, (200, 5)),
-    )
+    scores = np.round(random.randn(200, 5)).astype(np.float32)
+    targets = random.randint(0, 2, (200, 5))
     order = random.permutation(200)
     np.testing.assert_allclose(
         average_precision(scores, targets),

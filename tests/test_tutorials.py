@@ -166,10 +166,8 @@ def draw_set(folder, kind):
     elif kind == 'two classes':
         table['labels'] = ['|'.join(np.array(names)[row > 0]) for row in true]  # complete
     else:  # one label each to train on, the rest in full
-        split, single = (
-            np.repeat(['train', 'val', 'test'], [140, 40, 60]),
-            np.arange(classes) == np.array(first)[:, None],
-        )
+        split = np.repeat(['train', 'val', 'test'], [140, 40, 60])
+        single = np.arange(classes) == np.array(first)[:, None]
         cells = np.where((split == 'train')[:, None], np.where(single, '1', ''), true.astype(str))
         table = pd.concat([table, pd.DataFrame(cells, columns=names)], axis=1).assign(split=split)
     table.to_csv(folder / 'labels.csv', index=False)
@@ -378,10 +376,8 @@ def test_the_answers_of_the_program_are_in_the_table_and_train(labelled):
 
 
 def test_the_models_first_guess_is_number_one(labelled):
-    labeller, guesses = (
-        labelled['labeller'],
-        pd.read_csv(labelled['result'].folder / 'guesses.csv', index_col='image'),
-    )
+    labeller = labelled['labeller']
+    guesses = pd.read_csv(labelled['result'].folder / 'guesses.csv', index_col='image')
     likely = guesses.loc[labeller.image].sort_values(ascending=False).index
     assert labeller.shown[0] == likely[0] and labeller.buttons[0].description.startswith(
         f'1 {likely[0]} '

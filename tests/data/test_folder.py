@@ -110,10 +110,8 @@ def test_a_column_of_names_and_columns_of_classes_say_the_same(folder, kind, oth
             for k, here in enumerate(named)
         ),
     ]
-    first, second = (
-        load(folder('\n'.join(names), at='one/set')),
-        load(folder('\n'.join(cells), at='two/set')),
-    )
+    first = load(folder('\n'.join(names), at='one/set'))
+    second = load(folder('\n'.join(cells), at='two/set'))
     assert first.class_names == second.class_names and first.fingerprint == second.fingerprint
     listing = Listing(first.image_names, first.labels, first.class_names, first.split.tolist())
     assert load(folder(table_text(listing), at='three/set')).fingerprint == first.fingerprint

@@ -217,10 +217,8 @@ def test_photos_that_cannot_be_read_are_not_shared(photos):
 
 def test_photos_are_looked_at_as_training_decodes_them(tmp_path, monkeypatch):
     "16 bits a pixel: all values are above 255. And a decoder may give no reason at all."
-    pixels, files = (
-        np.random.default_rng(0).integers(300, 65536, (2, 32, 32)).astype(np.uint16),
-        [tmp_path / f'{k}.png' for k in range(4)],
-    )
+    pixels = np.random.default_rng(0).integers(300, 65536, (2, 32, 32)).astype(np.uint16)
+    files = [tmp_path / f'{k}.png' for k in range(4)]
     for file, k in zip(files, (0, 1, 0, 0), strict=True):
         Image.fromarray(pixels[k]).save(file)
     Image.fromarray((pixels[0] >> 8).astype(np.uint8)).save(files[3])

@@ -592,10 +592,8 @@ def test_of_two_processes_at_once_one_builds_and_the_other_waits_for_it(
             for out in outs
         )
     )
-    said, total = (
-        [out.read_text() for out in outs],
-        int(sum(resized(Image.open(file), 16).astype(int).sum() for file in photos)),
-    )
+    said = [out.read_text() for out in outs]
+    total = int(sum(resized(Image.open(file), 16).astype(int).sum() for file in photos))
     assert all(f'sum {total}\n' in text for text in said)
     assert sorted(('decoded' in text, 'waiting for it' in text) for text in said) == [
         (False, True),
@@ -623,10 +621,8 @@ def test_of_three_threads_at_once_one_builds(photos, monkeypatch):
 
 
 def test_a_builder_killed_half_way_leaves_nothing_that_counts(photos, cache, tmp_path, processes):
-    pid, final = (
-        processes(tmp_path / 'never', tmp_path / 'out.txt', photos),
-        cache_file(dataset(photos), 16),
-    )
+    pid = processes(tmp_path / 'never', tmp_path / 'out.txt', photos)
+    final = cache_file(dataset(photos), 16)
     until(lambda: [name for name in inside(cache) if TEMPORARY.match(name)])
     os.kill(pid, signal.SIGKILL)
     (half,) = inside(cache)

@@ -69,10 +69,8 @@ def test_the_sets_are_those_of_the_record():
 
 
 def test_the_seed_draws_another_sample_of_the_same_classes():
-    a, b = (
-        miniatures.draw('mini_coco', train=30, test=10),
-        miniatures.draw('mini_coco', train=30, test=10, seed=1),
-    )
+    a = miniatures.draw('mini_coco', train=30, test=10)
+    b = miniatures.draw('mini_coco', train=30, test=10, seed=1)
     assert not np.array_equal(a[0], b[0]) and not np.array_equal(a[1], b[1])
     assert a[2] == b[2] and np.array_equal(a[3], b[3])
 

@@ -90,16 +90,12 @@ def test_shift_draws_every_offset_up_to_three_and_never_mirrors(name):
 def test_mirror_shift_and_cutout_equal_loops_over_pixels():
     x, which = X[:4, :, :7, :9], torch.tensor([True, False, True, False])
     down, right = torch.tensor([0, -3, 2, 1]), torch.tensor([3, 0, -1, -3])
-    y, z, colour = (
-        torch.tensor([0, 6, 3, 2]),
-        torch.tensor([0, 8, 4, 7]),
-        torch.randint(0, 256, (4, 3), dtype=torch.uint8),
-    )
-    mirrored, moved, holed = (
-        views.mirror(x, which),
-        views.translate(x, down, right),
-        views.cut_out(x, y, z, colour, 0.5),
-    )
+    y = torch.tensor([0, 6, 3, 2])
+    z = torch.tensor([0, 8, 4, 7])
+    colour = torch.randint(0, 256, (4, 3), dtype=torch.uint8)
+    mirrored = views.mirror(x, which)
+    moved = views.translate(x, down, right)
+    holed = views.cut_out(x, y, z, colour, 0.5)
     for b, c, i, j in np.ndindex(*x.shape):
         assert mirrored[b, c, i, j] == x[b, c, i, 8 - j if which[b] else j]
         assert (
@@ -233,11 +229,9 @@ def test_on_a_gpu_the_same_seed_gives_the_same_views():
 
 def test_jitter_in_order_is_torchvisions_steps_one_after_another():
     torch.manual_seed(0)
-    x, factors, order = (
-        torch.rand(6, 3, 9, 8),
-        0.5 + torch.rand(3, 6),
-        torch.tensor([[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1], [2, 1, 2, 0, 1, 0]]),
-    )
+    x = torch.rand(6, 3, 9, 8)
+    factors = 0.5 + torch.rand(3, 6)
+    order = torch.tensor([[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1], [2, 1, 2, 0, 1, 0]])
     steps = [F.adjust_brightness, F.adjust_contrast, F.adjust_saturation]
     out = jitter_in_order(x.clone(), factors, order)
     for b in range(6):
@@ -274,10 +268,8 @@ def test_without_jitter_and_lighting_a_crop_is_mirrored_or_not():
 
 def test_the_bare_strong_view_has_neither_jitter_nor_grey():
     torch.manual_seed(0)
-    x, off = (
-        torch.randint(0, 256, (200, 3, 6, 5), dtype=torch.uint8),
-        dict(p=0.0, cutout=0.0, operations=0),
-    )
+    x = torch.randint(0, 256, (200, 3, 6, 5), dtype=torch.uint8)
+    off = dict(p=0.0, cutout=0.0, operations=0)
     assert torch.equal(partial(VIEWS['strong_bare'], **off)(x), x / 255)
     assert not torch.isclose(partial(VIEWS['strong'], **off)(x), x / 255, atol=1e-6).all()
     changed = (partial(VIEWS['strong_bare'], p=0.0)(x) != x / 255).flatten(1).any(1).float().mean()

@@ -39,16 +39,12 @@ def test_only_what_speaks_for_a_class_is_multiplied():
 
 @pytest.mark.parametrize('name', NAMES)
 def test_it_is_large_loss_on_the_boosted_logits_and_at_alpha_1_on_the_plain_ones(name):
-    z, maps, index = (
-        torch.eye(6, 5),
-        torch.randn(6, 5, 3, 3, generator=torch.manual_seed(0)),
-        torch.tensor([4, 0, 2, 5, 1, 3]),
-    )
+    z = torch.eye(6, 5)
+    maps = torch.randn(6, 5, 3, 3, generator=torch.manual_seed(0))
+    index = torch.tensor([4, 0, 2, 5, 1, 3])
     for alpha in (1.0, 5.0):
-        ours, theirs = (
-            create(name, z, epochs=4, delta=0.1, alpha=alpha),
-            create(NAMES[name][0], z, epochs=4, delta=0.1),
-        )
+        ours = create(name, z, epochs=4, delta=0.1, alpha=alpha)
+        theirs = create(NAMES[name][0], z, epochs=4, delta=0.1)
         for e in (1, 2, 3):
             ours.start_epoch(e), theirs.start_epoch(e)
             s = maps.mean((2, 3)) if alpha == 1 else boosted_logits(maps)

@@ -450,10 +450,8 @@ def test_elsewhere_they_are_different_losses(name, given, labels):
     ]
     hparams = resolve_hparams(name, 'other', given)
     assert same_loss(name, hparams, labels) == (name, hparams)
-    one, two = (
-        value_and_gradient(name, hparams, observed_as(labels))[0],
-        value_and_gradient(other, resolve_hparams(other, 'other', {}), observed_as(labels))[0],
-    )
+    one = value_and_gradient(name, hparams, observed_as(labels))[0]
+    two = value_and_gradient(other, resolve_hparams(other, 'other', {}), observed_as(labels))[0]
     assert abs(one - two) > 1e-3 * abs(two)
 
 
@@ -644,11 +642,9 @@ def test_a_step_has_the_penalty_on_any_network(name, measure):
         torch.nn.Linear(16, 6),
         torch.nn.LayerNorm(6),
     ]
-    network, index, images = (
-        torch.nn.Sequential(*parts),
-        torch.tensor([1, 7, 5]),
-        torch.randn(3, 1, 3, 3),
-    )
+    network = torch.nn.Sequential(*parts)
+    index = torch.tensor([1, 7, 5])
+    images = torch.randn(3, 1, 3, 3)
     loss, plain = (
         begun(n, **h).step(network, {'weak': images}, index)
         for n, h in ((name, {'weight': 0.5}), ('an', {}))

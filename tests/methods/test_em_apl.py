@@ -159,10 +159,8 @@ def test_select_refuses_diverged_scores(bad):
 
 def test_select_is_faster_than_a_loop_over_classes():
     generator = torch.Generator().manual_seed(0)
-    scores, remaining = (
-        torch.randn(20_000, 80, generator=generator),
-        torch.rand(20_000, 80, generator=generator) > 0.0125,
-    )
+    scores = torch.randn(20_000, 80, generator=generator)
+    remaining = torch.rand(20_000, 80, generator=generator) > 0.0125
     quota = (0.9 * remaining.sum(0) / 5).long()
 
     def loop():

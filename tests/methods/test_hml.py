@@ -137,11 +137,9 @@ def test_adaptive_loss_gives_the_network_the_fixed_loss_and_the_scalars_the_bala
 
 
 def test_the_scalars_move_towards_balance_at_their_own_rate():
-    c, z, rows = (
-        cosines(64, 20, dtype=torch.float32),
-        torch.zeros(64, 20, dtype=torch.int8),
-        torch.arange(64),
-    )
+    c = cosines(64, 20, dtype=torch.float32)
+    z = torch.zeros(64, 20, dtype=torch.int8)
+    rows = torch.arange(64)
     z[:, 0] = 1
     method = create('hml', z, epochs=10)
     groups = method.parameter_groups(1e-5)
@@ -244,10 +242,8 @@ def test_balance_refuses_a_matrix_of_losses():
 
 
 def test_state_dict_holds_the_learned_scalars():
-    method, other = (
-        create('hml', labels(), epochs=10),
-        create('hml', labels(), epochs=10, scale=5.0, margin=0.0),
-    )
+    method = create('hml', labels(), epochs=10)
+    other = create('hml', labels(), epochs=10, scale=5.0, margin=0.0)
     with torch.no_grad():
         method.scale.add_(3.0)
         method.margin.sub_(0.1)

@@ -157,10 +157,8 @@ def test_order_names_of_classes_and_empty_slots_do_not_matter(form):
         )
         < 1e-12
     )
-    padding, zeros = (
-        torch.full((4, 2, 6), torch.nan, dtype=torch.double),
-        torch.zeros(4, dtype=torch.long),
-    )
+    padding = torch.full((4, 2, 6), torch.nan, dtype=torch.double)
+    zeros = torch.zeros(4, dtype=torch.long)
     padded = lac_loss(
         torch.cat([z, padding]),
         torch.cat([y, zeros]),
@@ -468,11 +466,9 @@ def test_second_batch_is_compared_with_the_first_and_a_queue_gets_no_gradient():
 @pytest.mark.parametrize('form', FORMS)
 def test_the_codes_queue_counts_the_batch_and_the_papers_does_not(form, size):
     "Against a Python list of everything that was ever compared, newest last."
-    method, seen, shares = (
-        make(stage=2, queue=size, form=form, lambda_plc=0.0, stage2_threshold=0.7),
-        [],
-        [],
-    )
+    method = make(stage=2, queue=size, form=form, lambda_plc=0.0, stage2_threshold=0.7)
+    seen = []
+    shares = []
     an = make('lac_plc', form=form, lambda_plc=0.0)
     for k in range(6):
         index = (INDEX + 6 * k) % 24

@@ -51,10 +51,8 @@ def test_golden_through_the_method(golden, name, epoch):
 
 
 def test_ties_with_the_kth_value_change_the_loss_and_no_label():
-    s, z = (
-        torch.tensor([[3.0, 2.0, 2.0, 2.0], [0.0, 5.0, 1.0, -1.0]]),
-        torch.tensor([[0, 0, 0, 0], [0, 1, 0, 0]]),
-    )
+    s = torch.tensor([[3.0, 2.0, 2.0, 2.0], [0.0, 5.0, 1.0, -1.0]])
+    z = torch.tensor([[0, 0, 0, 0], [0, 1, 0, 0]])
     assert entries(large_loss_mask(s, z, 'reject', 2 / 8)) == {(0, 0), (0, 1), (0, 2), (0, 3)}
     assert entries(large_loss_mask(s, z, 'permanent', 2 / 8)) == {(0, 0)}
 

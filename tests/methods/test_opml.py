@@ -37,11 +37,9 @@ def assert_same(a, b, tolerance):
 @pytest.fixture
 def batch():
     torch.manual_seed(1)
-    s, z, w = (
-        4 * torch.randn(9, 7, dtype=torch.float64),
-        torch.randint(-1, 2, (9, 7)),
-        torch.rand(9, 7, dtype=torch.float64),
-    )
+    s = 4 * torch.randn(9, 7, dtype=torch.float64)
+    z = torch.randint(-1, 2, (9, 7))
+    w = torch.rand(9, 7, dtype=torch.float64)
     z[2], z[3], w[4], w[5] = z[2].clamp(max=0), 1, 0, 1  # no positives; nothing else; the ends of w
     return s, z, w
 

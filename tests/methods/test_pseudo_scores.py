@@ -32,11 +32,9 @@ def by_hand(s, z, q, t):
 @pytest.mark.parametrize('t', [0.55, 0.8, 0.95])
 def test_the_method_takes_the_scores_of_the_batchs_images(t):
     g = torch.Generator().manual_seed(3)
-    s, z, q = (
-        torch.randn(7, 5, dtype=torch.float64, generator=g),
-        torch.randint(-1, 2, (7, 5), generator=g),
-        torch.rand(7, 5, generator=g),
-    )
+    s = torch.randn(7, 5, dtype=torch.float64, generator=g)
+    z = torch.randint(-1, 2, (7, 5), generator=g)
+    q = torch.rand(7, 5, generator=g)
     method, index = create('pseudo_scores', z, epochs=2, threshold=t), torch.tensor([5, 1, 6])
     method.take({'scores': q})
     value = method.loss(ViewOutputs(weak=SimpleNamespace(logits=s[:3])), index)
@@ -46,11 +44,9 @@ def test_the_method_takes_the_scores_of_the_batchs_images(t):
 
 @pytest.mark.parametrize('kind', [torch.int8, torch.int64, torch.float16, torch.float64])
 def test_labels_of_every_type_have_one_loss(kind):
-    s, z, q = (
-        torch.tensor([[4.0, -3.0, -5.0, 0.5]]),
-        torch.tensor([[1, 0, 0, 0]]),
-        torch.tensor([[0.0, 0.01, 0.02, 0.5]]),
-    )
+    s = torch.tensor([[4.0, -3.0, -5.0, 0.5]])
+    z = torch.tensor([[1, 0, 0, 0]])
+    q = torch.tensor([[0.0, 0.01, 0.02, 0.5]])
     assert outside_labels(z.to(kind), q).tolist() == [[1, -1, -1, 0]]
     assert pseudo_scores_loss(s, z.to(kind), q).item() == pytest.approx(
         by_hand(s, z, q, 0.9), rel=1e-6
@@ -68,10 +64,8 @@ def test_a_type_that_cannot_hold_a_confident_negative_is_refused(kind, take):
 
 
 def test_known_labels_stay_and_a_half_says_nothing():
-    z, q = (
-        torch.tensor([[1, -1, 0, 0, 0, 0, 0]]),
-        torch.tensor([[0.0, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]]),
-    )
+    z = torch.tensor([[1, -1, 0, 0, 0, 0, 0]])
+    q = torch.tensor([[0.0, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]])
     assert outside_labels(z, q, 0.75).tolist() == [[1, -1, 1, 1, 0, -1, -1]]
     assert outside_labels(z, q, 1.0).tolist() == [[1, -1, 1, 0, 0, 0, -1]] and outside_labels(
         z, torch.full((1, 7), 0.5), 0.6

@@ -24,10 +24,8 @@ def run(method, s, index=None):
 @pytest.mark.parametrize(('case', 'epoch'), [('splc_first', 1), ('splc', 2), ('splc', 7)])
 def test_golden_through_the_method(case, epoch):
     with np.load(Path(__file__).parents[1] / 'hill_splc.npz') as golden:
-        s, z = (
-            torch.tensor(golden['hill/logits'], requires_grad=True),
-            torch.tensor(golden['hill/z']),
-        )
+        s = torch.tensor(golden['hill/logits'], requires_grad=True)
+        z = torch.tensor(golden['hill/z'])
         method = create('splc', z, epochs=9)
         method.start_epoch(epoch)
         value = run(method, s)

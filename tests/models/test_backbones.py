@@ -46,10 +46,8 @@ def test_library_weights_load_from_a_file_with_their_classifier(tmp_path, suffix
     )
     with torch.no_grad():
         x = torch.rand(1, 3, 64, 64)
-        mean, std = (
-            torch.tensor([0.485, 0.456, 0.406])[:, None, None],
-            torch.tensor([0.229, 0.224, 0.225])[:, None, None],
-        )
+        mean = torch.tensor([0.485, 0.456, 0.406])[:, None, None]
+        std = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
         expected = source.eval().features((x - mean) / std)
         assert torch.allclose(
             model.eval().feature_map(x),
@@ -299,10 +297,8 @@ def test_a_file_put_in_that_place_or_given_by_its_path_is_used(name, file, monke
         }
         assert any('denselayer1.norm.1.weight' in k for k in state)
     torch.save(state, tmp_path / 'checkpoints' / file)
-    placed, given = (
-        models.create(name, 3),
-        models.create(name, 3, weights=tmp_path / 'checkpoints' / file),
-    )
+    placed = models.create(name, 3)
+    given = models.create(name, 3, weights=tmp_path / 'checkpoints' / file)
     first = next(iter(state))
     assert torch.equal(placed.backbone.state_dict()[first], state[first])
     assert all(

@@ -64,10 +64,8 @@ def test_every_parameter_gets_a_gradient(built, case):
 def test_images_do_not_see_each_other_in_eval_mode(built, case):
     model, images = built[case].eval(), images_for(case[0])
     with torch.no_grad():
-        together, alone = (
-            model(images).logits,
-            torch.cat([model(image[None]).logits for image in images]),
-        )
+        together = model(images).logits
+        alone = torch.cat([model(image[None]).logits for image in images])
     assert torch.allclose(together, alone, atol=1e-4)
     assert not torch.allclose(together[0], together[1], atol=1e-6)
 
@@ -115,10 +113,8 @@ def test_bfloat16_autocast_stays_finite(built, head):
 @pytest.mark.parametrize('head', models.HEADS)
 @pytest.mark.parametrize('normalise', [True, False])
 def test_images_of_another_precision_are_taken_as_the_networks_own(head, normalise):
-    model, images = (
-        models.create('mini', 5, head=head, weights='none', normalise=normalise).eval(),
-        images_for('mini'),
-    )
+    model = models.create('mini', 5, head=head, weights='none', normalise=normalise).eval()
+    images = images_for('mini')
     with torch.no_grad():
         plain = model(images).logits
         assert torch.equal(model(torch.from_numpy(images.numpy().astype(np.float64))).logits, plain)
@@ -263,11 +259,9 @@ def test_penalties_act_on_weights_only(built):
 
 @pytest.mark.parametrize('backbone', BACKBONES)
 def test_grad_cam_of_a_linear_head_is_the_class_activation_map(built, backbone):
-    model, images, c = (
-        built[backbone, 'linear'].train(),
-        images_for(backbone),
-        torch.tensor([0, 4, 2]),
-    )
+    model = built[backbone, 'linear'].train()
+    images = images_for(backbone)
+    c = torch.tensor([0, 4, 2])
     maps = models.class_activation(model, images, c)
     assert (
         model.training

@@ -49,10 +49,8 @@ def expected_lines(paper, table):
     """The numbers that each line of a table's text should have. As a rule a line is a row; where a
     text has merged lines, `lines` says what stands in each.
     """
-    place, cells = (
-        passages()[paper]['tables'][table],
-        published.cells(paper, table).set_index(['row', 'column']),
-    )
+    place = passages()[paper]['tables'][table]
+    cells = published.cells(paper, table).set_index(['row', 'column'])
     columns, rows = list(cells.index.unique('column')), list(cells.index.unique('row'))
     if 'lines' in place:
         body = []
@@ -98,10 +96,8 @@ def _equal(text, number):
 
 def problems(paper, table, folder):
     "How a table differs from its text: messages, none if all is well."
-    lines, wanted = (
-        [n for n in map(numbers, text_of(paper, table, folder).splitlines()) if n],
-        expected_lines(paper, table),
-    )
+    lines = [n for n in map(numbers, text_of(paper, table, folder).splitlines()) if n]
+    wanted = expected_lines(paper, table)
     wrong = (
         [f'the text has {len(lines)} lines with numbers, the file {len(wanted)}']
         if len(lines) != len(wanted)

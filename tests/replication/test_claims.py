@@ -288,12 +288,10 @@ def test_only_common_seeds_are_compared_and_their_number_is_told():
 
 
 def test_a_claim_against_many_needs_all_of_them_and_falls_with_one():
-    left, low, high, gone = (
-        side(a=seeds(5, 5.1, 5.2)),
-        side(low=seeds(4, 4.1, 4.25)),
-        side(high=seeds(6, 6.1, 6.25)),
-        side(gone={}, lost={}),
-    )
+    left = side(a=seeds(5, 5.1, 5.2))
+    low = side(low=seeds(4, 4.1, 4.25))
+    high = side(high=seeds(6, 6.1, 6.25))
+    gone = side(gone={}, lost={})
     assert (
         str(one(above('VOC', left, low | side(gone={}))))
         == 'mini_voc for VOC (1 of 3 numbers missing): incomplete, '
@@ -371,10 +369,8 @@ def test_every_kind_knows_its_bound(place, expected):
 )
 def test_the_number_that_is_told_is_that_of_its_words(place, told):
     "Without a bound, or below one, a claim that holds is told with a +."
-    said, each = (
-        re.sub(r', \d seeds, power 80 % from [\d.]+ on', '', str(verdict_of([place]))),
-        str(one(place)),
-    )
+    said = re.sub(r', \d seeds, power 80 % from [\d.]+ on', '', str(verdict_of([place])))
+    each = str(one(place))
     assert (
         said.startswith('reproduced on 1 of 1 place: +')
         and each.endswith(f": reproduced, {said.partition(': ')[2]}")
@@ -425,10 +421,8 @@ def test_equal_runs_are_one_place_and_equal_data_one_share_of_the_mean():
     assert [
         p.place.name for p in verdict_of([place('Full / VOC', 1), place('Full / NUS', 1)]).places
     ] == ['mini_voc for Full / VOC = NUS']
-    lone, twice = (
-        verdict_of([place('x', 1)]).effect,
-        verdict_of([place('x', 1), place('y', 2)]).effect,
-    )
+    lone = verdict_of([place('x', 1)]).effect
+    twice = verdict_of([place('x', 1), place('y', 2)]).effect
     assert (
         twice.error == pytest.approx(lone.error)
         and verdict_of([place('x', 1), place('y', 2, 'mini_cub')]).effect.error < 0.8 * lone.error
@@ -445,16 +439,12 @@ def test_claims_are_seldom_wrong_about_tables_without_a_difference_and_find_one_
     random = np.random.RandomState(seeds_of_each)
 
     def decided(gain):
-        shift, noise = (
-            random.normal(gain, 0.75, 4),
-            random.normal(0, 0.56 / 2**0.5, (2, 4, seeds_of_each)),
-        )
+        shift = random.normal(gain, 0.75, 4)
+        noise = random.normal(0, 0.56 / 2**0.5, (2, 4, seeds_of_each))
 
         def value(operand):
-            row, column = (
-                operand.cell[1] == 'EM',
-                ('VOC', 'COCO', 'NUS', 'CUB').index(operand.cell[2]),
-            )
+            row = operand.cell[1] == 'EM'
+            column = ('VOC', 'COCO', 'NUS', 'CUB').index(operand.cell[2])
             return Number(
                 dict(enumerate(60 + row * shift[column] + noise[int(row), column])),
                 dataset=operand.cell[2],
@@ -701,10 +691,8 @@ def test_a_report_has_every_line_of_its_forest_plot(opml):
 
 def test_a_claim_is_called_idle_where_no_run_could_decide_it():
     "Beside comparisons that have numbers, runs that are missing come first."
-    idle, ours = (
-        Number(seeds(5, 5.1, 5.2), 'mini_voc for ', exercised=False),
-        side(ours=seeds(6, 6.1, 6.2)),
-    )
+    idle = Number(seeds(5, 5.1, 5.2), 'mini_voc for ', exercised=False)
+    ours = side(ours=seeds(6, 6.1, 6.2))
     for others, word in (
         ({'apl': idle}, NOT_EXERCISED),
         (side(b=seeds(1, 1, 1)) | {'apl': idle}, NOT_EXERCISED),
@@ -851,10 +839,8 @@ def test_transfer_is_judged_on_the_test_images_of_each_target():
 
 
 def test_losses_logits_and_probabilities_are_read_as_the_notes_say():
-    annotated, quantiles = (
-        np.array([1, 2, 2, 2, 2, 1, 1, 1, 1, 1], np.float32),
-        np.zeros((2, 3, 3), np.float32),
-    )
+    annotated = np.array([1, 2, 2, 2, 2, 1, 1, 1, 1, 1], np.float32)
+    quantiles = np.zeros((2, 3, 3), np.float32)
     quantiles[-1, :, 1] = 0.9, 0.7, 0.2
     em, an = ({'logit': quantiles * 10, 'probability': quantiles * (1 - k / 2)} for k in (0, 1))
     known = collected(

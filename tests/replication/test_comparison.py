@@ -137,11 +137,9 @@ def test_with_complete_test_labels_the_interval_is_that_of_the_runs_own_scores(c
     assert (
         'against observed labels' in said and 'all labels' in said.splitlines()[1]
     )  # each number has its kind
-    rows, known, data = (
-        [Row(name, labels='full') for name in ('an', 'em')],
-        sweeps.finished(),
-        load(complete_test),
-    )
+    rows = [Row(name, labels='full') for name in ('an', 'em')]
+    known = sweeps.finished()
+    data = load(complete_test)
     targets, truth = for_scoring(data.labels[data.rows('test')])
     draws, each = statistics.image_draws(len(targets)), {}
     there = (targets > 0).any(0)  # a class that no test photo has is left out
@@ -157,10 +155,8 @@ def test_with_complete_test_labels_the_interval_is_that_of_the_runs_own_scores(c
     ]
     for row in rows:
         for config in sweeps.finals(row, 'photos', str(complete_test), known, range(2)):
-            scores, true = (
-                read_result(Run(sweeps.canonical(config))).logits['test'][:, there],
-                targets[:, there],
-            )
+            scores = read_result(Run(sweeps.canonical(config))).logits['test'][:, there]
+            true = targets[:, there]
             each[row.loss, config.seed] = (
                 [mean_average_precision(scores.repeat(d, 0), true.repeat(d, 0)) for d in draws],
                 mean_average_precision(scores, true),
@@ -324,11 +320,9 @@ def test_the_best_on_validation_may_be_below_and_who_is_not_through_is_named():
 def test_methods_that_need_side_information_take_part_where_it_is_given(
     photo_folder, quick, tmp_path
 ):
-    told, every, plain = (
-        [],
-        set(methods.names()),
-        {name for name in methods.names() if not find(name).side},
-    )
+    told = []
+    every = set(methods.names())
+    plain = {name for name in methods.names() if not find(name).side}
 
     def asked(**given):
         return set(
@@ -426,10 +420,8 @@ def experience(monkeypatch):
 
 
 def test_validation_chooses_and_the_test_images_only_say_what_it_is_worth():
-    em, hml = (
-        made_up('em', [52.0, 53.1, 52.4], [63.0, 64.1, 63.2]),
-        made_up('hml', [48.0, 49.0, 48.5], [69.0, 70.0, 69.5]),
-    )
+    em = made_up('em', [52.0, 53.1, 52.4], [63.0, 64.1, 63.2])
+    hml = made_up('hml', [48.0, 49.0, 48.5], [69.0, 70.0, 69.5])
     table, said = judge([AN, em, hml])
     assert table.loss.tolist() == ['em', 'an', 'hml'] and said.startswith(
         'Take em: it is the best on validation, 52.5 % mAP against all labels.'
@@ -450,10 +442,8 @@ def test_validation_chooses_and_the_test_images_only_say_what_it_is_worth():
 @pytest.mark.silent('A3')
 def test_where_validation_cannot_tell_what_other_photos_taught_decides():
     "The test images, on which AN is far ahead here, have no say."
-    em, hml = (
-        made_up('em', [52.0, 52.1, 52.4], [50.0, 50.1, 50.2]),
-        made_up('hml', [51.9, 52.2, 52.3], [55.0, 55.1, 55.2]),
-    )
+    em = made_up('em', [52.0, 52.1, 52.4], [50.0, 50.1, 50.2])
+    hml = made_up('hml', [51.9, 52.2, 52.3], [55.0, 55.1, 55.2])
     table, said = judge([AN, em, hml])
     assert (
         table.loss[0] == 'em'
@@ -607,10 +597,8 @@ def only(line, *seeds):
     return Line(line.row, line.runs.loc[list(seeds)], line.resampled, line.resampled_val)
 
 
-LATE, LUCKY = (
-    made_up('an', [50.0, 51.0, 58.0], [60.0, 61.0, 62.0]),
-    made_up('em', [40.0, 55.0, 55.0], [50.0, 64.0, 65.0]),
-)
+LATE = made_up('an', [50.0, 51.0, 58.0], [60.0, 61.0, 62.0])
+LUCKY = made_up('em', [40.0, 55.0, 55.0], [50.0, 64.0, 65.0])
 
 
 def test_methods_are_compared_on_the_seeds_that_all_share():

@@ -30,13 +30,13 @@ def lines_for(panel, scores):
     by seed}.
     """
     row, _, column = METHOD.cells[panel]
-    cell, lines = (
+    cell = (
         published.cells('hml', '4')
         .set_index(['row', 'column'], drop=False)
         .loc[(row, column)]
-        .to_dict(),
-        {},
+        .to_dict()
     )
+    lines = {}
     for part, (loss, head) in HEADS.items():
         plan = tables.plan(
             {**cell, 'config': {**cell['config'], 'loss': loss, 'head': head}}, front.SUITE
@@ -348,10 +348,8 @@ def test_what_readme_shows_is_what_the_record_says(monkeypatch):
         found, front.levels(gains.of_suites(known)), front.by_source(known), 'outputs/front.svg'
     ), remedy
     assert (ROOT / 'outputs' / 'front.svg').read_bytes() == front.draw(found), remedy
-    two_way, compared = (
-        next(method for method in front.METHODS if method.name == 'Two-way*'),
-        found.set_index(['method', 'panel']),
-    )
+    two_way = next(method for method in front.METHODS if method.name == 'Two-way*')
+    compared = found.set_index(['method', 'panel'])
     table = pd.read_csv(ROOT / 'outputs' / 'two_way' / 'table7.csv').set_index(
         ['row', 'column']
     )  # in mAP@class, as the paper measures

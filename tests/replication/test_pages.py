@@ -200,11 +200,9 @@ def test_the_commands_are_ones_that_the_command_line_knows(words, capsys):
 
 def test_claims_are_told_with_effect_interval_and_seeds(shared):
     claims = pd.read_csv(shared / 'claims.csv', keep_default_na=False).set_index('id')
-    single, text, page = (
-        claims.loc['hml-single'],
-        (shared / 'claims.md').read_text(),
-        (shared / 'index.html').read_text(),
-    )
+    single = claims.loc['hml-single']
+    text = (shared / 'claims.md').read_text()
+    page = (shared / 'index.html').read_text()
     assert single.ours == 'not reproduced under this protocol' and (
         single.decided,
         single.places,

@@ -72,10 +72,8 @@ def test_a_lost_key_never_widens_an_interval_in_silence(tmp_path, monkeypatch):
     monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
     a, b = np.random.RandomState(0).randn(2, 100).astype(np.float32)
     np.savez(tmp_path / statistics.RESAMPLED, **{'em mAP': a, 'an mAP': b})
-    one, other = (
-        pd.Series([51.0, 51.5], [0, 1], name='em'),
-        pd.Series([50.0, 51.0], [0, 1], name='an'),
-    )
+    one = pd.Series([51.0, 51.5], [0, 1], name='em')
+    other = pd.Series([50.0, 51.0], [0, 1], name='an')
 
     def compared(own, key, **fallback):
         return statistics.paired(

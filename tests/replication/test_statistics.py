@@ -283,10 +283,8 @@ def test_ranks_of_one_table_agree_and_two_rows_say_nothing():
 
 def test_the_resampled_auc_is_that_of_repeated_images():
     random = np.random.default_rng(0)
-    scores, targets = (
-        random.integers(0, 8, (40, 3)).astype(float),
-        random.choice([-1, 0, 1], (40, 3)),
-    )
+    scores = random.integers(0, 8, (40, 3)).astype(float)
+    targets = random.choice([-1, 0, 1], (40, 3))
     draws = image_draws(40, 5)
     for drawn, value in zip(draws, resampled_auc(scores, targets, draws), strict=True):
         rows = np.repeat(np.arange(40), drawn)

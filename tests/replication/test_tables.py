@@ -355,10 +355,8 @@ def test_table_8_trains_from_scratch_by_the_papers_recipe_at_the_same_rates_for_
         rows['Ours'][0].hparams == {'T_pos': 4, 'T_neg': 1, 'bucket': 128}
         and rows['Softmax'][0].loss == 'softmax'
     )
-    seeds, rates = (
-        tables.plan(cell('two_way', '8', 'Ours', 'ImageNet'), 'photos').seeds,
-        [f'{c.lr:.4f}'.rstrip('0').rstrip('.') for c in rows['Ours']],
-    )
+    seeds = tables.plan(cell('two_way', '8', 'Ours', 'ImageNet'), 'photos').seeds
+    rates = [f'{c.lr:.4f}'.rstrip('0').rstrip('.') for c in rows['Ours']]
     assert f'{len(seeds)} seeds' in site.headline(
         'photos', ['corel5k_themes']
     ) and 'rate is that of five with' in site.headline('photos', ['corel5k_themes'])
@@ -452,10 +450,8 @@ def test_a_gain_over_a_row_of_another_source_is_marked_and_opmls_is_over_its_own
         for number in ('II', 'III')
     )
     cells = two.cells.set_index(['row', 'column'])
-    opml, em = (
-        cells.loc[('1 P. & 0 N. / OPML-SP (Ours)', 'CUB')],
-        cells.loc[('1 P. & 0 N. / BCE+EntMax', 'CUB')],
-    )
+    opml = cells.loc[('1 P. & 0 N. / OPML-SP (Ours)', 'CUB')]
+    em = cells.loc[('1 P. & 0 N. / BCE+EntMax', 'CUB')]
     assert (opml.gain_published, opml.gain) == pytest.approx(
         (24.11 - 21.02, 3.0)
     ) and opml.uncounted

@@ -342,10 +342,8 @@ def test_seeds_that_no_generator_takes_are_refused():
 
 def test_side_information_counts_by_its_name_and_content(tmp_path):
     "And a run of a method without it has the name that it had before the field existed."
-    given, files = (
-        {'loss': 'epr_count', 'dataset': 'mini_voc', 'device': 'cpu'},
-        [tmp_path / place / 'side.csv' for place in 'ab'],
-    )
+    given = {'loss': 'epr_count', 'dataset': 'mini_voc', 'device': 'cpu'}
+    files = [tmp_path / place / 'side.csv' for place in 'ab']
     for file in files:
         file.parent.mkdir()
         file.write_text('image,count\n1,2\n')

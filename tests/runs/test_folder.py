@@ -153,10 +153,8 @@ def test_a_run_of_an_older_version_keeps_its_definition_of_map(tmp_path):
 
 @pytest.mark.silent('C10')
 def test_links_in_a_run_folder_lead_no_write_elsewhere(tmp_path):
-    run, names = (
-        Run(resolve(Config()), tmp_path / 'runs'),
-        ('config.json', 'result.json', 'DONE', 'best.pt'),
-    )
+    run = Run(resolve(Config()), tmp_path / 'runs')
+    names = ('config.json', 'result.json', 'DONE', 'best.pt')
     run.folder.mkdir(parents=True)
     for name in names:
         (tmp_path / name).write_text('precious')

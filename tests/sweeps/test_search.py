@@ -216,10 +216,8 @@ def complete(rows, test, suite='mini', dataset='mini_voc', **scores):
 
 
 def test_the_outcome_compares_with_an_on_the_same_head_and_with_plain_an():
-    rows, base = (
-        [Row('an'), Row('em'), Row('an', head='cosine'), Row('hml'), Row('wan')],
-        {'an': 50, 'em': 52, 'hml': 70},
-    )
+    rows = [Row('an'), Row('em'), Row('an', head='cosine'), Row('hml'), Row('wan')]
+    base = {'an': 50, 'em': 52, 'hml': 70}
     complete(
         rows[:4],
         lambda row, seed: base[row.loss] + 10 * (row.head == 'cosine') + seed * (row.loss != 'an'),
@@ -346,10 +344,8 @@ def test_a_board_is_resumed_nothing_runs_twice_and_its_files_are_written(
     assert set(pd.read_csv(folder / 'mini_voc_search.csv').lr) <= set(
         search._rates('mini')
     )  # not rounded
-    board, curves = (
-        pd.read_csv(folder / 'mini_voc.csv'),
-        pd.read_csv(folder / 'mini_voc_best_of_k.csv'),
-    )
+    board = pd.read_csv(folder / 'mini_voc.csv')
+    curves = pd.read_csv(folder / 'mini_voc_best_of_k.csv')
     assert (
         list(board) == search.COLUMNS and (board.n == 2).all() and curves.k.tolist() == [1, 2] * 4
     )

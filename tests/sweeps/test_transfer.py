@@ -179,10 +179,8 @@ def test_a_classifier_a_class_minimises_what_is_said():
     found = class_scores(f, data.labels, rows, 3.0)
     assert (found[:, 3] == 0).all()  # nobody has it in training
     y, x = torch.from_numpy(data.labels[rows, :3]).double(), torch.from_numpy(f[rows]).double()
-    w, b = (
-        torch.zeros(9, 3, dtype=torch.double, requires_grad=True),
-        torch.zeros(3, dtype=torch.double, requires_grad=True),
-    )
+    w = torch.zeros(9, 3, dtype=torch.double, requires_grad=True)
+    b = torch.zeros(3, dtype=torch.double, requires_grad=True)
     optimizer = torch.optim.LBFGS(
         [w, b],
         max_iter=500,
@@ -208,10 +206,8 @@ def test_small_features_under_a_weak_penalty_are_as_good_as_large_ones_under_a_s
     data, f = several()
     f = np.hstack([f, f[:, :4] + 1e-4 * several(seed=1)[1][:, :4]])  # nearly the same again
     rows = data.rows('train')
-    large, small = (
-        class_scores(f, data.labels, rows, 1.0),
-        class_scores(f * np.float32(2**-12), data.labels, rows, 2.0**-24),
-    )
+    large = class_scores(f, data.labels, rows, 1.0)
+    small = class_scores(f * np.float32(2**-12), data.labels, rows, 2.0**-24)
     assert np.allclose(small, large, atol=1e-3) and np.abs(large).max() > 1
 
 

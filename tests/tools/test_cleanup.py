@@ -578,11 +578,9 @@ def test_the_log_of_a_run_that_never_began_is_a_leftover(cache):
 
 
 def test_what_only_has_the_name_of_a_leftover_is_the_users(cache):
-    root, outputs, begun = (
-        settings.path('runs'),
-        settings.path('outputs'),
-        stand_in(done=False).folder,
-    )
+    root = settings.path('runs')
+    outputs = settings.path('outputs')
+    begun = stand_in(done=False).folder
     copied = root / '.backup-20260101'
     copied.mkdir()
     shutil.copytree(stand_in(seed=1).folder, copied / 'run')
@@ -660,10 +658,8 @@ def test_what_goes_away_while_it_is_looked_at_is_left_out(cache, monkeypatch):
 
 
 def test_nothing_goes_that_a_process_holds(cache):
-    building, unused = (
-        aged_file(cache / 'images' / '.a.npy-a1b2c3d4.tmp'),
-        aged_file(cache / 'features' / 'b.npy'),
-    )
+    building = aged_file(cache / 'images' / '.a.npy-a1b2c3d4.tmp')
+    unused = aged_file(cache / 'features' / 'b.npy')
     writing = aged_file(stand_in(done=False).folder / '.last.pt-a1b2c3d4.tmp')
     table = keeping.leftovers()
     assert set(table.path) == {building, unused, writing}

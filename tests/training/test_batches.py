@@ -161,10 +161,8 @@ def test_a_head_gets_kept_maps_as_the_backbone_gave_them_channels_last():
         runs.VIEW_SETS['flip'],
         torch.device('cpu'),
     )
-    rows, kept = (
-        np.array([3, 0, 3]),
-        cached_features(model, source, np.arange(5), 'plain', 0, 'key'),
-    )
+    rows = np.array([3, 0, 3])
+    kept = cached_features(model, source, np.arange(5), 'plain', 0, 'key')
     maps = FeatureSource(
         kept, {'strong': [kept[[0, 3]]] * 2}, np.array([0, 3]), torch.device('cpu')
     )

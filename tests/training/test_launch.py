@@ -29,15 +29,13 @@ def test_the_command_line_trains_with_two_processes(photo_folder, tmp_path, monk
 @pytest.mark.slow
 def test_two_processes_read_the_same_side_information(photo_folder, tmp_path, monkeypatch):
     monkeypatch.setenv('OMP_NUM_THREADS', '1')
-    given, told = (
-        config(
-            photo_folder,
-            loss='epr_count',
-            side=str(draw_side(photo_folder, tmp_path / 'side.npz')),
-            **SMALL,
-        ),
-        [],
+    given = config(
+        photo_folder,
+        loss='epr_count',
+        side=str(draw_side(photo_folder, tmp_path / 'side.npz')),
+        **SMALL,
     )
+    told = []
     two = launch.launch(given, 2, told.append)
     monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'alone'))
     one = launch.launch(given, 1)

@@ -29,11 +29,9 @@ def test_a_learnt_margin_and_the_rule_to_resize_count(made):
 
 def test_a_whole_method_knows_its_training_labels_and_all_that_it_has_learnt(made):
     run = training.open_run(made.run('cosine').folder)
-    small, whole, saved = (
-        open_network(run),
-        open_network(run, restore_method=True),
-        run.best()['method'],
-    )
+    small = open_network(run)
+    whole = open_network(run, restore_method=True)
+    saved = run.best()['method']
     assert small.method.z.shape == (1, 3) and saved.keys() == whole.method.state_dict().keys()
     assert all(torch.equal(value, saved[name]) for name, value in whole.method.state_dict().items())
 

@@ -151,16 +151,14 @@ def test_counts_are_whole_numbers():
 def test_words_below_photos_of_any_shape_cover_nothing(tmp_path, columns):
     random = np.random.RandomState(0)
     sizes = [(20, 160), (160, 20), (160, 120), (40, 40), (60, 160), (160, 60), (5, 500)]
-    labels, names = (
-        random.choice([1, 0, -1], (7, 5)).astype(np.int8),
-        [
-            'airplane',
-            'car',
-            'a name of more than one line, beneath a photo',
-            'dog',
-            'traffic light',
-        ],
-    )
+    labels = random.choice([1, 0, -1], (7, 5)).astype(np.int8)
+    names = [
+        'airplane',
+        'car',
+        'a name of more than one line, beneath a photo',
+        'dog',
+        'traffic light',
+    ]
     for row, (height, width) in enumerate(sizes):
         Image.new('RGB', (width, height)).save(tmp_path / f'{row}.png')
     data = datasets.Dataset(
@@ -210,10 +208,8 @@ def test_the_legend_of_the_classes_covers_no_bar(classes):
 
 def test_twenty_classes_are_drawn_and_the_rest_stands_in_a_table():
     names = [f'the quite long name of a class that nobody can read, {k}' for k in range(50)]
-    ap, labels = (
-        np.random.RandomState(0).permutation(50) / 50,
-        np.where((np.arange(50) + np.arange(4)[:, None]) % 3 == 0, 1, -1),
-    )
+    ap = np.random.RandomState(0).permutation(50) / 50
+    labels = np.where((np.arange(50) + np.arange(4)[:, None]) % 3 == 0, 1, -1)
     figure, table = report.class_plot(ap, names, labels), report.class_table(ap, names, labels)
     drawn = [text.get_text().replace('\n', ' ') for text in figure.axes[0].get_xticklabels()]
     assert (

@@ -19,10 +19,8 @@ from spml_nb.training.summary import (
 
 
 def test_counts_by_hand():
-    logits, observed = (
-        np.array([[2.0, 0.5], [-1.0, -2.0], [1.0, -3.0], [-0.2, 3.0]], np.float32),
-        np.array([[1, 0], [1, 0], [0, 0], [0, 1]]),
-    )
+    logits = np.array([[2.0, 0.5], [-1.0, -2.0], [1.0, -3.0], [-0.2, 3.0]], np.float32)
+    observed = np.array([[1, 0], [1, 0], [0, 0], [0, 1]])
     for given in (logits, torch.from_numpy(logits)):
         assert named_labels(given, observed, 0.6) == {
             'labels_a_photo': 1.0,
@@ -46,10 +44,8 @@ def test_the_recall_of_observed_labels_is_that_of_all():
 
 
 def test_the_photo_whose_score_is_the_threshold_counts():
-    logits, true = (
-        torch.randn(200, 5, generator=torch.Generator().manual_seed(0)),
-        np.zeros((200, 5), int),
-    )
+    logits = torch.randn(200, 5, generator=torch.Generator().manual_seed(0))
+    true = np.zeros((200, 5), int)
     true[:, 0] = 1
     threshold = float(torch.sigmoid(logits.double())[0, 0])
     assert (

@@ -389,10 +389,8 @@ def test_lists_are_those_of_plain_loops():
 
     def odds(i, c):
         s, n = np.log(p[:, c] / (1 - p[:, c])), sum(z[:, c] > 0)
-        t, u = (
-            np.mean([s[k] for k in range(20) if z[k, c] > 0]),
-            np.mean([s[k] for k in range(20) if z[k, c] <= 0]),
-        )
+        t = np.mean([s[k] for k in range(20) if z[k, c] > 0])
+        u = np.mean([s[k] for k in range(20) if z[k, c] <= 0])
         variance = sum((s[k] - (t if z[k, c] > 0 else u)) ** 2 for k in range(20)) / 20 + 1e-3
         return n / (n + 10) * (t - u) / variance * (s[i] - (t + u) / 2) + np.log(
             (n + 1) / (20 - n + 1)

@@ -161,10 +161,8 @@ def test_the_header_says_all(made, exported):
 
 
 def test_the_file_is_the_authority_on_the_normalisation(made, exported, tmp_path):
-    own, changed = (
-        load(exported).predict(made.test),
-        changed_file(exported, tmp_path, mean=[0.2, 0.5, 0.5]),
-    )
+    own = load(exported).predict(made.test)
+    changed = changed_file(exported, tmp_path, mean=[0.2, 0.5, 0.5])
     assert np.abs(load(changed).predict(made.test)[CLASSES] - own[CLASSES]).to_numpy().max() > 1e-3
 
 
@@ -346,10 +344,8 @@ def test_an_onnx_input_that_is_not_that_of_its_description_is_told(tmp_path):
     from onnx import TensorProto, helper
 
     def written(kind, shape):
-        put, got = (
-            helper.make_tensor_value_info('images', kind, shape),
-            helper.make_tensor_value_info('probabilities', TensorProto.FLOAT, [shape[0], 1]),
-        )
+        put = helper.make_tensor_value_info('images', kind, shape)
+        got = helper.make_tensor_value_info('probabilities', TensorProto.FLOAT, [shape[0], 1])
         nodes = [
             helper.make_node('Cast', ['images'], ['f'], to=TensorProto.FLOAT),
             helper.make_node('ReduceMean', ['f', 'axes'], ['m'], keepdims=0),
@@ -470,11 +466,9 @@ def test_a_pickle_under_another_name_is_refused_and_not_executed(tmp_path, suffi
 
 
 def test_a_torch_program_with_an_attack_in_it_is_refused_and_not_executed(exported, tmp_path):
-    original, trap, attack = (
-        export(exported, tmp_path / 'model.pt2'),
-        tmp_path / 'executed',
-        tmp_path / 'attack.pt2',
-    )
+    original = export(exported, tmp_path / 'model.pt2')
+    trap = tmp_path / 'executed'
+    attack = tmp_path / 'attack.pt2'
     with zipfile.ZipFile(original) as old:
         members = {name: old.read(name) for name in old.namelist()}
     pickled = {

@@ -446,10 +446,8 @@ def test_classes_may_be_called_like_the_other_columns():
 
 @pytest.mark.silent('C9')
 def test_predictions_hold_no_formula_and_are_read_back_as_labels(tmp_path):
-    images, classes = (
-        ['=x.png', '-y.png', 'a/+z.png', 'a\rb.png', 'q,"r".png'],
-        ['=1+1', '@b', 'c, d'],
-    )
+    images = ['=x.png', '-y.png', 'a/+z.png', 'a\rb.png', 'q,"r".png']
+    classes = ['=1+1', '@b', 'c, d']
     (tmp_path / 'images' / 'a').mkdir(parents=True)
     for image in images:
         Image.new('RGB', (4, 4)).save(tmp_path / 'images' / image)

@@ -83,14 +83,12 @@ def test_they_are_those_of_scikit_learn(seed):
         and found.classes.present.tolist() == support.tolist()
     )
     known = drawn(seed, unknown=0.3)
-    part, whole = (
-        score(*known, list('abcd'), 0.6),
-        [
-            score(known[0][rows, c : c + 1], known[1][rows, c : c + 1], ['x'], 0.6)
-            for c in range(4)
-            for rows in [known[1][:, c] != 0]
-        ],
-    )
+    part = score(*known, list('abcd'), 0.6)
+    whole = [
+        score(known[0][rows, c : c + 1], known[1][rows, c : c + 1], ['x'], 0.6)
+        for c in range(4)
+        for rows in [known[1][:, c] != 0]
+    ]
     assert np.allclose(
         part.classes.ap, [one.classes.ap['x'] for one in whole]
     ) and part.classes.right.tolist() == [one.classes.right['x'] for one in whole]
@@ -201,10 +199,8 @@ def test_other_test_photos_than_the_run_had_are_said(made, tmp_path, recwarn):
 
 
 def test_a_copy_under_another_name_is_known_by_its_test_photos(made, tmp_path):
-    model, copy = (
-        export(made.run('linear').folder, tmp_path / 'model.safetensors'),
-        table(made, tmp_path, lambda rows: rows),
-    )
+    model = export(made.run('linear').folder, tmp_path / 'model.safetensors')
+    copy = table(made, tmp_path, lambda rows: rows)
     assert (
         'trained or chosen on photos of these names' in evaluate(model, copy, 'all').heading
         and evaluate(model, copy).heading == 'sample, part test: '
@@ -348,10 +344,8 @@ def single_positives(random, n=2000, classes=6):
 @pytest.mark.silent('A4')
 def test_labels_that_are_observed_only_give_no_precision_f1_or_map_but_their_recall():
     p, truth, observed = single_positives(np.random.default_rng(0))
-    true, found = (
-        score(p, np.where(truth, 1, -1), list('abcdef'), 0.5),
-        score(p, observed.astype(np.int8), list('abcdef'), 0.5),
-    )
+    true = score(p, np.where(truth, 1, -1), list('abcdef'), 0.5)
+    found = score(p, observed.astype(np.int8), list('abcdef'), 0.5)
     assert found.truth == 'observed only' and found.observed_only and not true.observed_only
     assert (
         not {'mAP', 'micro-F1', 'precision'} & set(found.total.index)
@@ -388,10 +382,8 @@ def test_classes_of_which_nothing_is_known_to_be_absent_are_lower_bounds_beside_
     p, truth, observed = single_positives(np.random.default_rng(1), 400)
     labels = np.where(truth, 1, -1)
     labels[:, :2] = observed[:, :2]
-    found, rest = (
-        score(p, labels, list('abcdef'), 0.5),
-        score(p[:, 2:], labels[:, 2:], list('cdef'), 0.5),
-    )
+    found = score(p, labels, list('abcdef'), 0.5)
+    rest = score(p[:, 2:], labels[:, 2:], list('cdef'), 0.5)
     assert found.truth == 'partly known' and found.classes.at_least.tolist() == [
         True,
         True,

@@ -28,10 +28,8 @@ def test_they_are_there_and_small():
 
 @pytest.mark.parametrize('name', CLASSES)
 def test_weights_configuration_and_card_say_the_same(name):
-    config, text = (
-        json.loads((SHIPPED / name / 'config.json').read_text()),
-        (SHIPPED / name / 'README.md').read_text(),
-    )
+    config = json.loads((SHIPPED / name / 'config.json').read_text())
+    text = (SHIPPED / name / 'README.md').read_text()
     with safe_open(SHIPPED / name / WEIGHTS, 'pt') as opened:
         said = {key: json.loads(value) for key, value in opened.metadata().items()}
         assert not [key for key in opened.keys() if key.startswith('backbone')]
@@ -61,10 +59,8 @@ def test_weights_configuration_and_card_say_the_same(name):
 @pytest.mark.parametrize('name', CLASSES)
 def test_the_record_has_the_run_and_its_scores(name, monkeypatch):
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(ROOT / 'outputs'))
-    known, said = (
-        tables.record(),
-        json.loads((SHIPPED / name / 'config.json').read_text())['description'],
-    )
+    known = tables.record()
+    said = json.loads((SHIPPED / name / 'config.json').read_text())['description']
     run = known[known.run == said['run']].iloc[0]
     assert (run.loss, run['head'], run.labels, run.seed, run.dataset) == (
         said['method'],

@@ -71,10 +71,8 @@ def cub_crops(folder, rows, photo):
 
 def coco18(folder, rows, photo):
     "With captions that hold line breaks, and a photo after the first 6,000."
-    base, number = (
-        f'COMP5329DeepLearningA2_ViT-{commit("coco18")}',
-        {name: k for k, name in small_photos.COCO18_NAMES.items()},
-    )
+    base = f'COMP5329DeepLearningA2_ViT-{commit("coco18")}'
+    number = {name: k for k, name in small_photos.COCO18_NAMES.items()}
     lines = [
         f'{int(image[:-4])}.jpg,{" ".join(number[word] for word in words)},"a ""{words[0]}"",\n12 '
         'of them"'
@@ -110,10 +108,8 @@ def mirflickr14(folder, rows, photo):
 
 def corel5k(folder, rows, photo):
     "With words of one part only, and a photo that is listed twice."
-    base, names = (
-        f'Dian-{commit("corel5k")}',
-        ['early', 'late', *sorted({name for _, words, _ in rows for name in words})],
-    )
+    base = f'Dian-{commit("corel5k")}'
+    names = ['early', 'late', *sorted({name for _, words, _ in rows for name in words})]
     lines = {'train': [], 'test': []}
     for image, words, part in rows:
         numbers = [names.index(word) + 1 for word in words] + [1 if part == 'train' else 2]

@@ -74,10 +74,8 @@ def unpacked(matrices, name):
 
 
 def test_the_true_voc_labels_survive_the_image_sets(label_matrices, tmp_path):
-    truth, names = (
-        unpacked(label_matrices, 'voc12'),
-        [str(name).removesuffix('.jpg') for name in label_matrices['voc12_test_names']],
-    )
+    truth = unpacked(label_matrices, 'voc12')
+    names = [str(name).removesuffix('.jpg') for name in label_matrices['voc12_test_names']]
     words = np.where(
         truth == 1, 1, np.where(np.random.RandomState(0).rand(*truth.shape) < 0.05, 0, -1)
     )
