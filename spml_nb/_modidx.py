@@ -265,6 +265,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                       'spml_nb.methods.core._loss_method_class': ( 'methods/core.html#_loss_method_class',
                                                                                    'spml_nb/methods/core.py'),
                                       'spml_nb.methods.core._noted': ('methods/core.html#_noted', 'spml_nb/methods/core.py'),
+                                      'spml_nb.methods.core._published_values': ( 'methods/core.html#_published_values',
+                                                                                  'spml_nb/methods/core.py'),
                                       'spml_nb.methods.core._restore_loss_method': ( 'methods/core.html#_restore_loss_method',
                                                                                      'spml_nb/methods/core.py'),
                                       'spml_nb.methods.core.above_zero': ('methods/core.html#above_zero', 'spml_nb/methods/core.py'),

@@ -578,7 +578,7 @@ def _sweep(args) -> bool | None:
     options = _launched(args) | {'tell': say}
     suite = args.suite or 'photos'
     if args.paper in study.EXPERIMENTS:
-        done = study.EXPERIMENTS[args.paper].sweep(args.dataset, **options)
+        done = study.experiment(args.paper).sweep(args.dataset, **options)
     elif args.paper == 'methods':
         done = search.sweep(suite, args.dataset, args.loss, **options)
     elif args.figure:

@@ -672,17 +672,22 @@ class _Values:
         self.paper, self.loss, self.others = paper, loss, others
 
     def __get__(self, method: Method | None, cls: type[Method]) -> dict[str, dict]:
-        if self.paper is None:
-            return self.others
-        parameters = hyper_parameters(cls)  # the paper's values of the training set-up are left out
-        published = {
-            FAMILIES[dataset]: {key: value for key, value in stated.items() if key in parameters}
-            for dataset, stated in papers.values_of_loss(self.paper, self.loss).items()
-            if dataset in FAMILIES
-        }
-        return published | self.others
+        return _published_values(cls, self.paper, self.loss) | self.others
+
+
+@functools.cache
+def _published_values(cls: type[Method], paper: str | None, loss: str) -> dict[str, dict]:
+    if paper is None:
+        return {}
+    parameters = hyper_parameters(cls)  # the paper's values of the training set-up are left out
+    return {
+        FAMILIES[dataset]: {key: value for key, value in stated.items() if key in parameters}
+        for dataset, stated in papers.values_of_loss(paper, loss).items()
+        if dataset in FAMILIES
+    }
 
 # %% ../../nbs/methods/core.ipynb #8e5fcd10
+@functools.cache
 def hyper_parameters(cls: type[Method]) -> dict[str, inspect.Parameter]:
     """A method's hyper-parameters: the keyword arguments of its constructor beyond `epochs` and
     `features`.

@@ -1,16 +1,20 @@
 """The whole study: its experiments by name, and all pages rebuilt from the record."""
 
+# Most is imported where it is used: `spml sweep methods --dry-run` needs no drawing.
+
 from collections.abc import Callable
+from importlib import import_module
 
 from ..sweeps import search
-from . import biased, choice, front, gains, observed_choice, pages, tables, worth
+from .experiment import Experiment
 
-EXPERIMENTS = {
-    'biased': biased.EXPERIMENT,
-    'choice': choice.EXPERIMENT,
-    'worth': worth.EXPERIMENT,
-    'observed_choice': observed_choice.EXPERIMENT,
-}  # beside the papers' tables and figures and the boards of all methods
+# beside the papers' tables and figures and the boards of all methods; each a module of this folder
+EXPERIMENTS = ('biased', 'choice', 'worth', 'observed_choice')
+
+
+def experiment(name: str) -> Experiment:
+    """An experiment by its name in `EXPERIMENTS`."""
+    return import_module(f'.{name}', __package__).EXPERIMENT
 
 
 def write(tell: Callable[[str], None] = print):
@@ -22,10 +26,12 @@ def write(tell: Callable[[str], None] = print):
     Raises:
         SpmlError: for a damaged `runs.csv`, or a file that cannot be written.
     """
+    from . import front, gains, pages, tables
+
     known = tables.record()
     search.boards(known)  # first, since the pages link what is there
     measured = gains.of_suites(known)
     pages.write(known, tell, measured)
     front.write(boards=measured)
-    for experiment in EXPERIMENTS.values():
-        experiment.write(known, measured)
+    for name in EXPERIMENTS:
+        experiment(name).write(known, measured)

@@ -5,6 +5,7 @@ with fresh seeds on the same head.
 import itertools
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -58,6 +59,19 @@ def test_every_search_has_the_same_draws_and_rates_and_starts_from_the_paper(los
         assert sweeps.SEARCH_SEED not in set(
             itertools.chain(*(sweeps.seeds_of(Row(loss, head), suite) for head in HEADS))
         )
+
+
+@pytest.mark.parametrize('dataset', sweeps.SUITES['photos']['datasets'])
+def test_the_recorded_searches_are_those_that_are_declared(dataset):
+    "A range that is changed after the runs would show here, as would a change of the rates."
+    file = Path(__file__).parents[2] / 'outputs' / 'methods' / f'{dataset}_search.csv'
+    recorded = pd.read_csv(file).groupby(['loss', 'head', 'labels'])
+    assert len(recorded) > 30
+    for (loss, head, labels), tried in recorded:
+        declared = sweeps.candidates(Row(loss, head, labels), 'photos', dataset)
+        planned = {config.lr: config.hparams for config in declared}
+        for rate, hparams in zip(tried.lr, tried.hparams, strict=True):
+            assert planned[rate] == json.loads(hparams), (loss, head)
 
 
 def test_the_suites_are_those_of_the_protocol():
