@@ -1,5 +1,7 @@
 """The sections `presets` of the papers' files: no slip of the pen, and how they are read."""
 
+import hashlib
+import json
 from dataclasses import replace
 
 import pytest
@@ -35,6 +37,31 @@ def test_presets_have_no_slip_of_the_pen(paper):
         assert set(losses) <= set(read(source).losses)
     for loss in papers.losses(paper, datasets[0]):
         assert find(loss)
+
+
+def digest(paper):
+    "Of every value that a paper's file resolves to, without the places where it stands."
+    stated = {
+        f'{dataset} {loss} {name}': value.value
+        for dataset in papers.datasets(paper)
+        for loss in papers.losses(paper, dataset)
+        for name, value in papers.values(paper, dataset, loss).items()
+    }
+    return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize(
+    'paper, digits',
+    [
+        ('hml', '3ebc4af8e7aac73f'),
+        ('em_apl', '4615dae08137461c'),
+        ('opml', '1c2a2a77b670bb60'),
+        ('lac', '07a65e0a7d4682e9'),
+        ('two_way', 'df7d08f4471920ad'),
+    ],
+)
+def test_values_are_those_that_were_once_compared_with_the_text(paper, digits):
+    assert digest(paper) == digits
 
 
 def test_an_entry_may_hold_for_all_data_sets_for_each_or_for_some(monkeypatch):
