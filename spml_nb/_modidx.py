@@ -779,6 +779,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                       'spml_nb/training/selection.py'),
                                             'spml_nb.training.selection._of_test': ( 'training/selection.html#_of_test',
                                                                                      'spml_nb/training/selection.py'),
+                                            'spml_nb.training.selection._of_validation': ( 'training/selection.html#_of_validation',
+                                                                                           'spml_nb/training/selection.py'),
                                             'spml_nb.training.selection._rest_absent': ( 'training/selection.html#_rest_absent',
                                                                                          'spml_nb/training/selection.py'),
                                             'spml_nb.training.selection._scored': ( 'training/selection.html#_scored',

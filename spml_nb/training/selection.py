@@ -315,15 +315,18 @@ def scores(
         is known of the labels, as from `labels.for_scoring`; `val_left_out`, `test_left_out`: how
         many labels are unknown and count nowhere. `val_map`, `test_map`: mAP in percent by that
         definition; `val_map_seen`, `test_map_seen`: of the classes that some training image has.
-        `test_map_class`, `test_map_sample`: by Two-way's definition. `test_top1`: percent of test
-        images whose one label has the highest score, where each has one and nothing is unknown.
+        `val_map_sample`, `test_map_class`, `test_map_sample`: by Two-way's definition. `test_top1`:
+        percent of test images whose one label has the highest score, where each has one and nothing
+        is unknown.
         `test_ap`: list of C average precisions in [0, 1], 0 for a class without positives.
         `observed_test_auc`: percent, where no label of the test images is clean. `threshold`: the
         probability that maximises micro-F1 on validation, over the photos with known negatives;
         where fewer than `FEWEST_JUDGED` have any, `metrics.positive_threshold`; 0.5 without
         validation. `val_labels_a_photo` and others: what it names on validation, as from
-        `named_labels`, with 'observed_auc'. `test_micro_f1`, `test_macro_f1`: in [0, 1], with that
-        threshold, and with 0.5 and 0.75 (`_at_0.5`, `_at_0.75`).
+        `named_labels`, with 'observed_auc'. `val_micro_f1`, `val_macro_f1`, `test_micro_f1`,
+        `test_macro_f1`: in [0, 1], with that threshold, and on test images with 0.5 and 0.75
+        (`_at_0.5`, `_at_0.75`). Those of validation are there so that a number is chosen by the
+        measure in which it is reported.
 
     Source: Cole et al. (mAP); EM/APL supplement (F1 with a stated threshold); Two-way, Eq. 23 and
         24.
@@ -346,6 +349,8 @@ def scores(
         numbers[f'{part}_map_seen'] = mean_ap(values, true[part], map_definition, classes)
     threshold = _threshold(logits, task, selection)
     numbers['threshold'] = threshold
+    if 'val' in logits:
+        numbers |= _of_validation(logits['val'], true['val'], threshold)
     if rule != 'val_clean' and 'val' in logits:
         counts = named_labels(logits['val'], task.observed_val, threshold)
         numbers |= {f'val_{name}': value for name, value in counts.items()}
@@ -409,6 +414,20 @@ def scores_by_observed(logits: dict[str, Tensor], task: Task, map_definition: st
             f1 = metrics.f1(p, true, kind, threshold, unknown='ignore')
             numbers[f'observed_test_{kind}_f1'] = f1
     return numbers
+
+
+def _of_validation(logits: Tensor, true: np.ndarray, threshold: float) -> dict:
+    "In other measures than mAP over classes, which has chosen the epoch."
+    if not (true > 0).any():
+        return {}
+    p = torch.sigmoid(logits.cpu().double())
+    return {
+        'val_map_sample': metrics.mean_average_precision(
+            logits, true, axis='sample', empty='skip', unknown='ignore'
+        ),
+        'val_micro_f1': metrics.f1(p, true, 'micro', threshold, unknown='ignore'),
+        'val_macro_f1': metrics.f1(p, true, 'macro', threshold, unknown='ignore'),
+    }
 
 
 def _of_test(logits: Tensor, true: np.ndarray, threshold: float) -> dict:
