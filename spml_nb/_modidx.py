@@ -777,6 +777,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                               'spml_nb/training/selection.py'),
                                             'spml_nb.training.selection._choosing': ( 'training/selection.html#_choosing',
                                                                                       'spml_nb/training/selection.py'),
+                                            'spml_nb.training.selection._f1_of': ( 'training/selection.html#_f1_of',
+                                                                                   'spml_nb/training/selection.py'),
                                             'spml_nb.training.selection._of_test': ( 'training/selection.html#_of_test',
                                                                                      'spml_nb/training/selection.py'),
                                             'spml_nb.training.selection._of_validation': ( 'training/selection.html#_of_validation',

@@ -324,9 +324,9 @@ def scores(
         where fewer than `FEWEST_JUDGED` have any, `metrics.positive_threshold`; 0.5 without
         validation. `val_labels_a_photo` and others: what it names on validation, as from
         `named_labels`, with 'observed_auc'. `val_micro_f1`, `val_macro_f1`, `test_micro_f1`,
-        `test_macro_f1`: in [0, 1], with that threshold, and on test images with 0.5 and 0.75
-        (`_at_0.5`, `_at_0.75`). Those of validation are there so that a number is chosen by the
-        measure in which it is reported.
+        `test_macro_f1`: in [0, 1], with that threshold, and with 0.5 and 0.75 (`_at_0.5`,
+        `_at_0.75`). Those of validation are there so that a number is chosen by the measure in
+        which it is reported.
 
     Source: Cole et al. (mAP); EM/APL supplement (F1 with a stated threshold); Two-way, Eq. 23 and
         24.
@@ -420,14 +420,10 @@ def _of_validation(logits: Tensor, true: np.ndarray, threshold: float) -> dict:
     "In other measures than mAP over classes, which has chosen the epoch."
     if not (true > 0).any():
         return {}
-    p = torch.sigmoid(logits.cpu().double())
-    return {
-        'val_map_sample': metrics.mean_average_precision(
-            logits, true, axis='sample', empty='skip', unknown='ignore'
-        ),
-        'val_micro_f1': metrics.f1(p, true, 'micro', threshold, unknown='ignore'),
-        'val_macro_f1': metrics.f1(p, true, 'macro', threshold, unknown='ignore'),
-    }
+    over_samples = metrics.mean_average_precision(
+        logits, true, axis='sample', empty='skip', unknown='ignore'
+    )
+    return {'val_map_sample': over_samples} | _f1_of('val', logits, true, threshold)
 
 
 def _of_test(logits: Tensor, true: np.ndarray, threshold: float) -> dict:
@@ -441,11 +437,17 @@ def _of_test(logits: Tensor, true: np.ndarray, threshold: float) -> dict:
     if len(true) and ((true > 0).sum(1) == 1).all() and (true != 0).all():
         guess = logits.argmax(1).cpu().numpy()
         numbers['test_top1'] = 100 * float((true[np.arange(len(true)), guess] > 0).mean())
+    return numbers | _f1_of('test', logits, true, threshold)
+
+
+def _f1_of(part: str, logits: Tensor, true: np.ndarray, threshold: float) -> dict:
+    "With the chosen threshold and with those that EM/APL states."
     p = torch.sigmoid(logits.cpu().double())
-    for suffix, t in (('', threshold), ('_at_0.5', 0.5), ('_at_0.75', 0.75)):
-        for kind in ('micro', 'macro'):
-            numbers[f'test_{kind}_f1{suffix}'] = metrics.f1(p, true, kind, t, unknown='ignore')
-    return numbers
+    return {
+        f'{part}_{kind}_f1{suffix}': metrics.f1(p, true, kind, t, unknown='ignore')
+        for suffix, t in (('', threshold), ('_at_0.5', 0.5), ('_at_0.75', 0.75))
+        for kind in ('micro', 'macro')
+    }
 
 
 def scoring_labels(
