@@ -23,6 +23,8 @@ VIEW_SETS = {
     'flip': {'plain': 'plain', 'weak': 'flip', 'strong': 'strong'},
     # the same, LAC's strong view as in its paper
     'flip_bare': {'plain': 'plain', 'weak': 'flip', 'strong': 'strong_bare'},
+    # the same, LAC's strong view step by step as in its code
+    'flip_code': {'plain': 'plain', 'weak': 'flip', 'strong': 'strong_code'},
     # drawn digits, which must not be mirrored
     'shift': {'plain': 'plain', 'weak': 'shift', 'strong': 'strong_shift'},
     # drawn digits whose hue is a label

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from PIL import Image, ImageEnhance, ImageOps
 from torchvision.transforms import ColorJitter, v2
 from torchvision.transforms import functional as F
 
@@ -55,6 +56,7 @@ def test_the_views_have_their_fixed_names():
         'shift',
         'strong',
         'strong_bare',
+        'strong_code',
         'strong_shift',
         'strong_shift_hue',
         'crop',
@@ -274,6 +276,104 @@ def test_the_bare_strong_view_has_neither_jitter_nor_grey():
     assert not torch.isclose(partial(VIEWS['strong'], **off)(x), x / 255, atol=1e-6).all()
     changed = (partial(VIEWS['strong_bare'], p=0.0)(x) != x / 255).flatten(1).any(1).float().mean()
     assert changed > 0.9  # Cutout and RandAugment are there
+
+
+OF_PIL = {
+    'brightness': lambda image, m: ImageEnhance.Brightness(image).enhance(1 + 0.9 * m),
+    'color': lambda image, m: ImageEnhance.Color(image).enhance(1 + 0.9 * m),
+    'contrast': lambda image, m: ImageEnhance.Contrast(image).enhance(1 + 0.9 * m),
+    'sharpness': lambda image, m: ImageEnhance.Sharpness(image).enhance(1 + 0.9 * m),
+    'solarize': lambda image, m: ImageOps.solarize(image, 256 - 256 * abs(m)),
+    'posterize': lambda image, m: ImageOps.posterize(image, round(8 - 4 * abs(m))),
+    'autocontrast': lambda image, m: ImageOps.autocontrast(image),
+    'equalize': lambda image, m: ImageOps.equalize(image),
+    'invert': lambda image, m: ImageOps.invert(image),
+    'rotate': lambda image, m: image.rotate(30 * abs(m), fillcolor=(128,) * 3),
+}
+
+
+def coded(name, step, places=((20, 20),)):
+    "One operation of LAC's code on one image of 37 × 50 pixels."
+    x = torch.from_numpy(noise(50, 37)).permute(2, 0, 1)[None]
+    k = torch.tensor([[list(views.CODE_OPERATIONS).index(name)]])
+    y, x_ = torch.tensor(places).T[:, None]
+    return x, views.rand_augment_code(x, k, torch.tensor([[step]]), y, x_)
+
+
+@pytest.mark.parametrize('name', OF_PIL)
+def test_each_operation_of_lacs_code_is_that_of_pil(name):
+    for step in (1, -4, 9):
+        before, after = coded(name, step)
+        expected = OF_PIL[name](Image.fromarray(before[0].permute(1, 2, 0).numpy()), step / 9)
+        off = (
+            after[0].permute(1, 2, 0).int() - torch.from_numpy(np.array(expected, np.int32))
+        ).abs()
+        assert (off > 2).float().mean() < 0.01, (step, off.max())
+
+
+@pytest.mark.parametrize('name', ['shear_x', 'shear_y', 'translate_x', 'translate_y'])
+def test_geometric_operations_of_lacs_code_have_both_signs_and_uncover_grey(name):
+    grey = []
+    for step in (9, -9):
+        _, after = coded(name, step)
+        grey.append((after == 128).all(1)[0])
+        assert 0.05 < grey[-1].float().mean() < 0.5
+    assert not torch.equal(*grey)
+    assert set(views.CODE_OPERATIONS) == {
+        *(OF_PIL | {'cutout': 0}),
+        *('shear_x', 'shear_y', 'translate_x', 'translate_y'),
+    }
+
+
+def test_the_small_cutout_of_lacs_code_has_at_most_twenty_pixels():
+    sides = []
+    for step in range(1, 10):
+        before, after = coded('cutout', step, [(18, 25)])
+        painted = (after[0] == torch.tensor([125, 122, 113])[:, None, None]).all(0)
+        assert torch.equal(before[0][:, ~painted], after[0][:, ~painted])
+        sides.append(int(painted.sum()) ** 0.5)
+        assert painted[18, 25] and painted.sum(0).max() == painted.sum(1).max() == sides[-1]
+    assert sides == [2, 4, 6, 8, 10, 12, 16, 18, 20]
+
+
+def test_each_part_of_lacs_strong_view_can_be_seen_alone():
+    torch.manual_seed(0)
+    many = X.repeat(20, 1, 1, 1)
+    off = dict(p=0.0, cutout=0.0, applied_p=0.0, jitter_p=0.0, grey_p=0.0)
+    assert torch.equal(views.strong_code(many, **off), many / 255)
+    assert torch.equal(views.strong_code(many, **off | {'p': 1.0}), many.flip(3) / 255)
+
+    def changed(**options):
+        return (views.strong_code(many, **off | options) != many / 255).flatten(1).any(1)
+
+    # of two operations none is applied in a quarter of the images; some change nothing in noise
+    assert 0.5 < changed(applied_p=0.5).float().mean() < 0.75
+    assert 0.7 < changed(jitter_p=0.8).float().mean() < 0.9
+    assert changed(jitter_p=1.0, jitter=0.0).float().mean() > 0.95  # the hue alone
+    grey = views.strong_code(many, **off | {'grey_p': 0.2})
+    assert 0.15 < ((grey.amax(1) - grey.amin(1)).flatten(1).amax(1) < 1e-6).float().mean() < 0.25
+    torch.manual_seed(0)
+    alone = views.strong_code(many[:1], **off | {'jitter_p': 1.0})
+    torch.manual_seed(0)
+    views_before_jitter(1)
+    factors = torch.tensor([0.4, 0.4, 0.4, 0.1])[:, None] * (2 * torch.rand(4, 1) - 1)
+    factors[:3] += 1
+    expected = many[0] / 255
+    adjust = (F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue)
+    for k in torch.rand(4, 1).argsort(0)[:, 0].tolist():
+        expected = adjust[k](expected, factors[k, 0].item())
+    torch.testing.assert_close(alone[0], expected, atol=1e-5, rtol=0)
+
+
+def views_before_jitter(n):
+    "Draw what the strong view of LAC's code draws before its jitter."
+    torch.rand(n)
+    torch.randint(0, 256, (n, 3), dtype=torch.uint8)
+    for high, shape in ((8, (n,)), (11, (n,)), (15, (2, n))):
+        torch.randint(high, shape)
+    torch.rand(2, n)
+    for low, high in ((1, 10), (0, 2), (0, 8), (0, 11)):
+        torch.randint(low, high, (2, n))
 
 
 def named_hue(floats):

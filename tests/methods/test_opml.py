@@ -44,6 +44,22 @@ def batch():
     return s, z, w
 
 
+def test_the_product_of_the_constants_is_the_loss_and_ln_a_a_shift_of_the_logits(batch):
+    s, z, _ = batch
+    for alpha, beta in ((0.2, 0.6), (0.9, 0.1), (0.99, 0.5)):
+        a, b = alpha / (1 - alpha), beta / (1 - beta)
+        assert_same(
+            value_and_gradient(opml_loss, s, z, alpha=alpha, beta=beta),
+            value_and_gradient(opml_loss, s - math.log(a), z, beta=a * b / (1 + a * b)),
+            1e-12,
+        )
+    assert_same(  # on the curve ab = 1 it is ZLPR
+        value_and_gradient(opml_loss, s, z, alpha=0.9, beta=0.1),
+        value_and_gradient(zlpr_loss, s - math.log(9), z),
+        1e-12,
+    )
+
+
 def test_at_one_half_opml_is_zlpr(batch):
     for unknown in ('negative', 'ignore'):
         for reduction in ('mean', 'sum', 'sample'):

@@ -1,0 +1,71 @@
+"""What methods gain on real photos, in a sentence each, for the notebooks that explain them."""
+
+import pandas as pd
+
+from ..base import settings
+from ..methods.core import find
+from ..sweeps import search
+
+SUITE = 'photos'
+
+
+def read_boards() -> pd.DataFrame:
+    """The boards of all sets of photos below each other.
+
+    Returns: DataFrame with the columns of `outputs/methods/*.csv` and dataset; empty without them.
+    """
+    folder = settings.path('outputs') / 'methods'
+    boards = [
+        pd.read_csv(folder / f'{dataset}.csv').assign(dataset=dataset)
+        for dataset in search.SUITES[SUITE]['datasets']
+        if (folder / f'{dataset}.csv').is_file()
+    ]
+    return pd.concat(boards, ignore_index=True) if boards else pd.DataFrame()
+
+
+def describe_gains(*losses: str) -> str:
+    """What methods gain over AN, each on its own head, in Markdown.
+
+    Args:
+        losses: registered methods.
+
+    Returns: A list with a sentence per method that has runs, in points of mAP, '' without any.
+    """
+    boards = read_boards()
+    if boards.empty:
+        return ''
+    rows = boards[boards.labels == 'single']
+    sentences = []
+    for loss in losses:
+        own = rows[(rows.loss == loss) & (rows['head'] == find(loss).head)]
+        if len(own):
+            sentences.append(_describe(loss, own.set_index('dataset')))
+    if not sentences:
+        return ''
+    count = rows.dataset.nunique()
+    title = f'On {count} sets of real photos with one label each, against AN on a linear head:'
+    return '\n'.join([title, '', *sentences])
+
+
+def _describe(loss: str, rows: pd.DataFrame) -> str:
+    gains = rows.over_plain_an
+    head = rows['head'].iloc[0]
+    sentence = (
+        f'- `{loss}` (head {head}): {_signed(gains.mean())} points of mAP on average, '
+        f'from {_signed(gains.min())} ({gains.idxmin()}) to '
+        f'{_signed(gains.max())} ({gains.idxmax()})'
+    )
+    if head != 'linear':
+        sentence += f'; against AN on the same head {_signed(rows.over_an.mean())} on average'
+    exercised = rows.exercised.dropna()
+    acted = int((exercised > 0.5).sum())  # as `gains.acted` counts
+    if acted < len(exercised):
+        sentence += (
+            f'; {find(loss).mechanism} had begun before the best epoch only on {acted} of '
+            f'{len(exercised)} sets'
+        )
+    return sentence + '.'
+
+
+def _signed(points: float) -> str:
+    return f'{points:+.1f}'.replace('-', '−')
