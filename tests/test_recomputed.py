@@ -2,7 +2,7 @@
 shared with what the pages are made by.
 
 The one import from the package is what is tested: the claims with the numbers of their forest
-plots, the verdicts on methods and the front's gains.
+plots, and the front's gains.
 """
 
 import json
@@ -15,13 +15,12 @@ import pytest
 import yaml
 from scipy import stats
 
-from spml_nb.replication import claims, front, gains, tables, verdicts
+from spml_nb.replication import claims, front, tables
 from spml_nb.runs.record import read_record
 
 RECORD = Path(__file__).resolve().parents[1] / 'outputs' / 'runs.csv'
 pytestmark = pytest.mark.skipif(not RECORD.is_file(), reason='no table of record')
 
-PHOTOS = ('voc12_animals', 'coco18', 'mirflickr14', 'cub_crops', 'corel5k', 'ccp')
 SETS = {
     'VOC12': 'voc12_animals',
     'VOC': 'voc12_animals',
@@ -202,27 +201,6 @@ def test_the_papers_side_of_a_forest_plot_is_what_its_table_prints():
         )
     if len(places) == 4:
         assert whole['published'] == pytest.approx(np.mean(list(printed.values())), abs=1e-3)
-
-
-@cache
-def methods():
-    return verdicts.of_methods(verdicts.gains(gains.of_suites(tables.record(RECORD)))).set_index(
-        'loss'
-    )
-
-
-@pytest.mark.parametrize('loss', ['em', 'gr', 'wan', 'epr', 'opml'])
-def test_a_methods_verdict_is_that_of_the_record(loss):
-    sets = [name for name in PHOTOS if len(scores(loss, name)) > 1 and len(scores('an', name)) > 1]
-    assert len(sets) == 6 and loss in methods().index
-    shown = methods().loc[loss]
-    found = {name: difference((loss, *SINGLE), ('an', *SINGLE), name) for name in sets}
-    for name, (m, v, f) in found.items():
-        assert f'{name} {m:+z.1f} ± {half(v, f):.1f}'.replace('-', '−') in shown.each
-    assert shown.each.count('±') == len(sets)
-    m, v, f = pooled(list(found.values()))
-    assert (shown['mean'], shown.half_width) == pytest.approx((m, half(v, f)), abs=2e-3)
-    assert (shown.word == 'above AN') == (m > 0 and 2 * stats.t.sf(m / v**0.5, f) < 0.05)
 
 
 @pytest.mark.parametrize('panel', ['VOC', 'CUB'])

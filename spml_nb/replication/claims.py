@@ -21,7 +21,9 @@ from . import drawing, figures, statistics
 from . import tables as papers
 from .gains import any_acted
 from .published import ORDER, UNCOUNTED, by_place, merge, read, stand_in
-from .statistics import LEVEL, Effect, Verdict, image_sd
+from .statistics import LEVEL, Effect, Size, Verdict, image_sd
+
+SHARE = 'share of labels'  # in percent; half a point is little, as of mAP
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class CurvePart:
         series: A series of the figure; with several points, (series, *values of a point).
         quantity: Turns the arrays of the curve into a number.
         tested: The data set whose test images it was measured on, or ''.
+        metric: As in `Number`, for what is not measured on test images alone.
     """
 
     figure: str
@@ -41,6 +44,7 @@ class CurvePart:
     series: str | tuple
     quantity: Callable[[dict], float]
     tested: str = ''
+    metric: str = ''
 
 
 @dataclass(frozen=True)
@@ -71,8 +75,8 @@ class Number:
             'mini_voc for '.
         runs: Equal for equal runs, None where there can be no run.
         dataset: Whose test images it was measured on, '' for other images.
-        metric: Of `published.METRICS`, '' for what else a curve has, of which half a point need not
-            be little.
+        metric: Of `published.METRICS`, or `SHARE`; '' for what else a curve has, of which half a
+            point need not be little.
         printed: (mean, standard deviation, runs) as the paper prints them, NaN for what it does not
             print.
         exercised: Whether the method's own mechanism acted before selection stopped. Without it the
@@ -173,6 +177,7 @@ def curve_scores(
     series: str | dict[str, str | tuple],
     quantity: Callable[[dict], float],
     tested: str = '',
+    metric: str = '',
 ) -> dict[str, Number]:
     """The numbers of a figure's curves.
 
@@ -185,15 +190,17 @@ def curve_scores(
             several is a tuple, the series and the point's values: ('s = 20', 0.3).
         quantity: Turns the arrays of a curve into a number.
         tested: The data set whose test images it was measured on, if that is known.
+        metric: As in `CurvePart`.
 
     Returns:
         {name: Number}.
     """
     names = series if isinstance(series, dict) else {series: series}
-    return {
-        name: value(Operand(paper, curve=CurvePart(figure, dataset, of_figure, quantity, tested)))
+    curves = {
+        name: CurvePart(figure, dataset, of_figure, quantity, tested, metric)
         for name, of_figure in names.items()
     }
+    return {name: value(Operand(paper, curve=curve)) for name, curve in curves.items()}
 
 
 def _words(config: dict) -> str:
@@ -460,6 +467,13 @@ class PlaceResult:
     contrast: Contrast | None = None
     effect: Effect | None = None
 
+    @property
+    def size(self) -> Size:
+        """Ours beside the published one."""
+        if not self.contrast:
+            return Size.NOT_MEASURED
+        return statistics.size_of(self.effect, self.contrast.published, self.contrast.mixed)
+
     def __str__(self) -> str:
         operands = list({id(number): number for number in self.place.numbers}.values())
         missing = sum(not number.seeds for number in operands)
@@ -503,6 +517,8 @@ class ClaimResult:
             without.
         published: The same comparison in the paper's numbers, at these places; without runs the
             least one, everywhere.
+        mixed: Whether the paper's numbers behind it come from several sources.
+        on_average: Whether no single place decides.
     """
 
     verdict: Verdict
@@ -512,6 +528,18 @@ class ClaimResult:
     pooled: int = 0
     tested: int = 0
     published: float = math.nan
+    mixed: bool = False
+    on_average: bool = False
+
+    @property
+    def sign(self) -> str:
+        """The first word of the claim: 'reproduced on average'."""
+        return f'{self.verdict} on average' if self.on_average else str(self.verdict)
+
+    @property
+    def size(self) -> Size:
+        """The second word: ours beside the published effect."""
+        return statistics.size_of(self.effect, self.published, self.mixed)
 
     def __str__(self) -> str:
         if self.verdict in (Verdict.NOT_RUN, Verdict.NOT_EXERCISED):
@@ -524,7 +552,7 @@ class ClaimResult:
             return text
         more = f', {self.effect.seeds} seeds, power 80 % from {self.effect.detectable:.1f} on'
         if theirs := statistics.signed(self.contrast.sum_at(self.published), '+.2f'):
-            more += f', the paper {theirs}{UNCOUNTED if self.contrast.mixed else ""}'
+            more += f', the paper {theirs}{UNCOUNTED if self.mixed else ""}'
         return f'{text}: {_effect_text(self.effect, self.contrast, more)}'
 
 
@@ -541,19 +569,21 @@ def verdict_of(places: list[Place]) -> ClaimResult:
     if verdict is Verdict.NOT_RUN and any(map(_is_idle, places, effects)):
         verdict = Verdict.NOT_EXERCISED
     published = pd.DataFrame([{n: c.published for n, c in each.items()} for each in contrasts])
+    behind = [each[least] for each, ours in zip(contrasts, effects, strict=True) if ours.get(least)]
     if least:
-        with_effect = [bool(each.get(least)) for each in effects]
-        theirs = published.loc[with_effect, least].mean()
+        theirs = np.mean([contrast.published for contrast in behind])
     else:
         theirs = published.mean().min()
     return ClaimResult(
         verdict,
         list(map(_place_result, places, decision.verdicts, contrasts, effects)),
         decision.means.get(least),
-        next((each[least] for each in contrasts if least in each), None),
+        next(iter(behind), None),
         decision.counts.get(least, 0),
         decision.tested,
         float(theirs),
+        any(contrast.mixed for contrast in behind),
+        decision.on_average and verdict is decision.verdict,
     )
 
 
@@ -624,6 +654,7 @@ class Claim:
             from runs.
         figure: The figure that scores come from, after those of tables, or ''.
         lost: Whether the paper's own numbers are in a text that is not at hand.
+        lacking: What would have to be recorded to decide it, '' where operands are named.
         inferred: Whether no sentence of the text says so, but a table shows it.
         note: What the text lost, what was chosen here, and where the paper's own numbers say
             otherwise; where it has numbers of ours, a function that makes it from the record.
@@ -637,6 +668,7 @@ class Claim:
     tables: tuple[str, ...] = ()
     figure: str = ''
     lost: bool = False
+    lacking: str = ''
     inferred: bool = False
     note: str | Callable[[pd.DataFrame], str] = ''
     main: bool = False
@@ -653,6 +685,8 @@ class Claim:
             value: Gives the number of an operand, as `published_value` or what `our_value` returns.
         """
         scores = [TableScores(self.paper, table, value) for table in self.tables]
+        if self.lacking:
+            return []
         if self.figure:
             scores.append(partial(curve_scores, self.paper, self.figure, value))
         return self.compare(*(scores or [partial(run_scores, self.paper, value)]))
@@ -686,6 +720,7 @@ def _read_claims(paper: str) -> list[Claim]:
             where=entry['where'],
             sentence=entry['text'],
             compare=code.COMPARE.get(entry['id']) or _of_rows(entry),
+            lacking=entry.get('lacking', ''),
             tables=tuple(entry.get('tables', ())),
             figure=entry.get('figure', ''),
             lost=entry.get('lost', False),
@@ -700,7 +735,7 @@ def _read_claims(paper: str) -> list[Claim]:
 def _of_rows(entry: dict) -> Callable[[TableScores], list[Place]]:
     "The comparison of rows of a table, `above` or `between` bounds, at all columns or some."
     compare = above if 'above' in entry else between
-    bounds = dict(entry.get('above') or entry['between'])
+    bounds = dict(entry.get('above') or entry.get('between', {}))
     sides = [bounds.pop(side) for side in ('rows', 'than') if side in bounds]
     return lambda table: table.everywhere(compare, *sides, **bounds)
 
@@ -871,7 +906,7 @@ def _number_of_curve(operand: Operand, suite: str, known: pd.DataFrame) -> Numbe
         prefix='' if suite == 'paper' else f'{used} for ',
         runs=(used, curve.series, curve.quantity),
         dataset=curve.tested,
-        metric='mAP' if curve.tested else '',
+        metric='mAP' if curve.tested else curve.metric,
     )
 
 
@@ -915,14 +950,17 @@ def report(
 
     Returns:
         One row per claim: paper, id, where, claim (its sentence), main, inferred, note, published
-        (as from `published_verdict`), ours (one of `statistics.Verdict`), effect, half_width and
-        detectable (of the mean over the places, from the claim's bound on; NaN under two seeds),
-        seeds (the fewest), reproduced, decided and places (how many), summary (all this in words),
-        measured (the places with runs, in words) and missing (the others), joined by '; '; forest
-        (JSON, what `drawing.forest` draws: first the places together, with the place '', then each
-        with runs, as place, between, word, mean, low and high of the effect, seeds, published, the
-        paper's effect, both without the bound, as mean_told and published_told, and mixed, as in
-        `Contrast`).
+        (as from `published_verdict`), lacking (as in `Claim`), ours (one of `statistics.Verdict`),
+        sign (the same, with 'on average' where no place decides alone), size (one of
+        `statistics.Size`), effect, half_width and detectable (of the mean over the places, from the
+        claim's bound on; NaN under two seeds), amount and published_amount (ours and the paper's
+        effect without the bound), between (the comparison that they are of), seeds (the fewest),
+        reproduced, decided and places (how many), summary (all this in words), measured (the places
+        with runs, in words) and missing (the others), joined by '; '; forest (JSON, what
+        `drawing.forest` draws: first the places together, with the place '', then each with runs,
+        as place, between, word, on_average, size, mean, low and high of the effect, seeds,
+        published, the paper's effect, both without the bound, as mean_told and published_told, and
+        mixed, as in `ClaimResult`).
 
     Raises:
         SpmlError: For another suite or paper.
@@ -941,6 +979,7 @@ def report(
             'inferred': claim.inferred,
             'note': claim.note(known) if callable(claim.note) else claim.note,
             'published': published_verdict(claim),
+            'lacking': claim.lacking,
         }
         rows.append(row | _row_of(verdict_of(claim.places(value))))
     return pd.DataFrame(rows)
@@ -953,24 +992,25 @@ def _row_of(result: ClaimResult) -> dict:
     measured = [place for place in result.places if place.verdict is not Verdict.NOT_RUN]
     missing = [place for place in result.places if place.verdict is Verdict.NOT_RUN]
     effects = [place.effect for place in result.places if place.effect]
-    lines = [
-        _forest_line(
-            '', result.contrast or Contrast([], []), result.verdict, result.effect, result.published
-        )
-    ]
-    lines += [
-        _forest_line(
-            each.place.name, each.contrast, each.verdict, each.effect, each.contrast.published
-        )
-        for each in result.places
-        if each.effect
+    together = _forest_line(result, result.contrast or Contrast([], []), result.published)
+    together['mixed'] = result.mixed and not math.isnan(result.published)
+    together['on_average'] = result.on_average
+    each = [
+        _forest_line(place, place.contrast, place.contrast.published, place.place.name)
+        for place in result.places
+        if place.effect
     ]
     return {
         'ours': str(result.verdict),
+        'sign': result.sign,
+        'size': str(result.size),
         **{
             column: _rounded(getattr(result.effect, name, math.nan))
             for column, name in _OF_EFFECT.items()
         },
+        'amount': together['mean_told'],
+        'published_amount': together['published_told'],
+        'between': together['between'],
         'seeds': min((effect.seeds for effect in effects), default=0),
         'reproduced': sum(place.verdict is Verdict.REPRODUCED for place in measured),
         'decided': len(measured),
@@ -978,7 +1018,7 @@ def _row_of(result: ClaimResult) -> dict:
         'summary': str(result),
         'measured': '; '.join(map(str, measured)),
         'missing': '; '.join(map(str, missing)),
-        'forest': json.dumps(lines, ensure_ascii=False),
+        'forest': json.dumps([together, *each], ensure_ascii=False),
     }
 
 
@@ -987,9 +1027,10 @@ def _rounded(value: float) -> float:
 
 
 def _forest_line(
-    place: str, of: Contrast, verdict: Verdict, effect: Effect | None, published: float
+    result: ClaimResult | PlaceResult, of: Contrast, published: float, place: str = ''
 ) -> dict:
-    "What `drawing.forest` draws of a place."
+    "What `drawing.forest` draws of a claim or a place."
+    effect = result.effect
     mean = getattr(effect, 'mean', math.nan)
     numbers = {
         'mean': mean,
@@ -1002,7 +1043,9 @@ def _forest_line(
     return {
         'place': place,
         'between': of.between,
-        'word': _shown(verdict) if effect else str(verdict),
+        'word': _shown(result.verdict) if effect else str(result.verdict),
+        'on_average': False,
+        'size': str(result.size),
         **{name: None if math.isnan(v) else _rounded(v) for name, v in numbers.items()},
         'seeds': getattr(effect, 'seeds', 0),
         'mixed': of.mixed and not math.isnan(published),

@@ -23,7 +23,7 @@ from PIL import Image
 from ..base.errors import SpmlError
 from ..base.files import write_arrays
 from . import measuring, published
-from .statistics import MARGIN, Verdict, signed
+from .statistics import COMPARED, MARGIN, Verdict, signed
 
 
 class Collected(NamedTuple):
@@ -677,7 +677,10 @@ def _forest_line(ax, line: dict, y: float):
         _mark(ax, line['published'], y, 'o', **rings)
         dagger = published.UNCOUNTED if line['mixed'] else ''
         write(1.37, y, f"paper {signed(line['published_told'])}{dagger}", color='#555555')
-    write(1.68, y, line['word'], color=ink, weight=look.weight)
+    sign = f"{line['word']} on average" if line['on_average'] else line['word']
+    write(1.68, y, sign, color=ink, weight=look.weight)
+    if line['size'] in COMPARED:
+        write(2.18, y, line['size'], color=ink, weight=look.weight)
     if line['mean'] is None:
         return
     if line['low'] is None:

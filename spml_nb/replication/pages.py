@@ -14,6 +14,7 @@ from ..sweeps.search import SUITES, Row, candidates
 from . import board, choice, claims, drawing, figures, gains, published, site, verdicts
 from .published import SUITE
 from .rendering import render
+from .statistics import Verdict
 from .tables import Table, cell_text, command, record, table
 
 
@@ -150,28 +151,6 @@ def _claim_command(claim: claims.Claim, unfinished: set[str], runs: pd.DataFrame
     return ''
 
 
-def _claim_lines(checked: pd.DataFrame) -> list[dict]:
-    """Claims with their verdict, and the places that are shown behind it: those with a verdict of
-    their own and those that have some of their numbers.
-    """
-    lines = []
-    for claim in checked.to_dict('records'):
-        shown = [
-            place
-            for place in claim['missing'].split('; ')
-            if ' missing)' in place or ' not exercised)' in place
-        ]
-        verdict = claim['summary']
-        if claim['ours'] in ('not run', 'not exercised'):
-            verdict = claim['ours']
-            if claim['command']:
-                verdict += f": `{claim['command']}`"
-        elif claim['measured']:
-            shown = claim['measured'].split('; ') + shown
-        lines.append(claim | {'verdict': verdict, 'shown': shown})
-    return lines
-
-
 def claim_section(paper: str, runs: pd.DataFrame) -> str:
     """The claims of a paper, for a notebook.
 
@@ -187,21 +166,26 @@ def claim_section(paper: str, runs: pd.DataFrame) -> str:
     """
     return render(
         'claims_section.md',
-        title='ours',
-        claims=_claim_lines(claim_table(paper, runs)),
+        claims=claim_table(paper, runs).to_dict('records'),
         protocol=site.protocol(SUITE),
+        uncounted=published.UNCOUNTED,
     )
 
 
 def claim_markdown(checked: pd.DataFrame) -> str:
     """The claims of all papers, as from `claim_table`, as a page in Markdown."""
     papers = [
-        {'name': paper, 'title': published.read(paper)['title'], 'claims': _claim_lines(of_paper)}
+        {
+            'name': paper,
+            'title': published.read(paper)['title'],
+            'claims': of_paper.to_dict('records'),
+        }
         for paper, of_paper in checked.groupby('paper', sort=False)
     ]
     return render(
         'claims.md',
         papers=papers,
+        sizes=verdicts.count_sizes(checked[checked.ours == Verdict.UNDECIDED]),
         suite=SUITE,
         protocol=site.protocol(SUITE),
         uncounted=published.UNCOUNTED,
@@ -304,7 +288,6 @@ class Results:
         claims: as from `claim_table`, of every paper.
         figures: every figure.
         runs: as from `record`.
-        methods: as from `verdicts.of_methods`.
         gains: as from `gains.of_suites`.
     """
 
@@ -312,7 +295,6 @@ class Results:
     claims: pd.DataFrame
     figures: list[Figure]
     runs: pd.DataFrame = field(default_factory=pd.DataFrame)
-    methods: pd.DataFrame = field(default_factory=pd.DataFrame)
     gains: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=gains.COLUMNS))
 
     def of(self, paper: str) -> 'Results':
@@ -369,8 +351,7 @@ def gather(
         tables += of_paper
         drawn += pictures
     measured = gains.of_suites(runs) if measured is None else measured
-    methods = verdicts.of_methods(verdicts.gains(measured))
-    return Results(tables, pd.concat(checked, ignore_index=True), drawn, runs, methods, measured)
+    return Results(tables, pd.concat(checked, ignore_index=True), drawn, runs, measured)
 
 
 def write(
@@ -445,7 +426,7 @@ def _readme(results: Results, printed: list[dict], boards: list[str]) -> str:
         photos=_photos(),
         **_search_protocol(),
         uncounted=published.UNCOUNTED,
-        verdicts=verdicts.markdown(results.claims, results.methods, results.gains),
+        verdicts=verdicts.markdown(results.claims),
         whole_network=verdicts.whole_network(
             verdicts.end_to_end(results.gains, results.runs, printed)
         ),

@@ -1,4 +1,4 @@
-"""What became of each paper and each method, from the claims and the gains."""
+"""What became of each paper, from its claims, and what the whole network gains."""
 
 import pandas as pd
 
@@ -9,7 +9,7 @@ from . import gains as all_gains
 from .published import SUITE
 from .rendering import render
 from .site import headline
-from .statistics import Verdict
+from .statistics import COMPARED, Verdict
 
 
 def _compared() -> list[str]:
@@ -48,46 +48,6 @@ WORDS = {
     Verdict.NOT_RUN: 'not run',
     Verdict.NOT_EXERCISED: 'not exercised',
 }
-
-
-def of_methods(gained: pd.DataFrame) -> pd.DataFrame:
-    """What became of each method.
-
-    Args:
-        gained: as from `gains`.
-
-    Returns:
-        DataFrame, those on the most sets first, of these the highest mean: loss, head, word (of
-        `WORDS`), verdict (the word, over how many sets of photos, and how many of them decide
-        alone), mean and half_width (of the effect, NaN without two seeds), each (the effect on
-        every set, in words).
-    """
-    rows = pd.DataFrame(
-        [_method(*name, part) for name, part in gained.groupby(['loss', 'head'])],
-        columns=['loss', 'head', 'word', 'verdict', 'mean', 'half_width', 'each', 'sets'],
-    )
-    ordered = rows.sort_values(['sets', 'mean'], ascending=False, ignore_index=True)
-    return ordered.drop(columns='sets')
-
-
-def _method(loss: str, head: str, part: pd.DataFrame) -> dict:
-    effects = list(part.effect[part.exercised])
-    each = [
-        f'{line.dataset} {line.effect}{"" if line.exercised else " (not exercised)"}'
-        for line in part.itertuples()
-    ]
-    row = {'loss': loss, 'head': head, 'sets': len(effects), 'each': ', '.join(each)}
-    if not effects:
-        return row | dict.fromkeys(['word', 'verdict'], WORDS[Verdict.NOT_EXERCISED])
-    decision = statistics.decide(effects)
-    word = WORDS[decision.verdict]
-    places = statistics.counted(
-        decision.verdict, decision.verdicts, decision.counts[''], decision.tested, WORDS
-    )
-    row |= {'word': word, 'verdict': f'{word} {places}'}
-    if mean := decision.means.get(''):
-        row |= {'mean': mean.mean, 'half_width': mean.half_width}
-    return row
 
 
 WHOLE = 'photos_finetune'
@@ -204,13 +164,19 @@ def count(checked: pd.DataFrame) -> dict[str, int]:
     return {verdict: int(counts[verdict]) for verdict in Verdict if verdict in counts}
 
 
-def markdown(checked: pd.DataFrame, methods: pd.DataFrame, measured: pd.DataFrame) -> str:
-    """The verdicts on all papers and methods.
+def count_sizes(checked: pd.DataFrame) -> dict[str, int]:
+    """How many claims, as from `claims.report`, have each size that compares ours with the paper's,
+    where any has one.
+    """
+    counts = checked['size'].value_counts()
+    return {size: int(counts[size]) for size in COMPARED if size in counts}
+
+
+def markdown(checked: pd.DataFrame) -> str:
+    """The verdicts on all papers, a line each.
 
     Args:
         checked: claims as from `claims.report`, of all papers in one suite.
-        methods: as from `of_methods`.
-        measured: as from `gains.of_suites`.
 
     Returns:
         Markdown, with links from `outputs/`.
@@ -221,34 +187,7 @@ def markdown(checked: pd.DataFrame, methods: pd.DataFrame, measured: pd.DataFram
             'main': claims[claims.main].to_dict('records'),
             'claims': len(claims),
             'verdicts': count(claims),
+            'sizes': count_sizes(claims),
         }
         papers.append(published.read(paper) | checks)
-    notebooks = [board.about(loss)['notebook'] for loss in methods.loss]
-    return render(
-        'verdicts.md',
-        papers=papers,
-        methods=methods.assign(notebook=notebooks).to_dict('records'),
-        lac=_lac(measured),
-        not_compared=[name for name in _compared() if name not in set(methods.loss)],
-    )
-
-
-def _lac(measured: pd.DataFrame) -> str:
-    """In how many runs of LAC the contrast of its second stage hardly acted."""
-    runs = measured[
-        (measured.loss == 'lac')
-        & (measured.suite == SUITE)
-        & (measured.choice == 'clean')
-        & (measured.baseline == all_gains.PLAIN)
-    ]
-    if not runs.begins_stage_2.sum():
-        return ''
-    everywhere = [
-        f', all {each.n} on {each.dataset}'
-        for each in runs.itertuples()
-        if each.begins_stage_2 == each.n
-    ]
-    return (
-        f' In {runs.begins_stage_2.sum()} of the {runs.n.sum()} runs of lac{"".join(everywhere)}, '
-        'the first epoch of its second stage was the best: its contrast hardly acted.'
-    )
+    return render('verdicts.md', papers=papers, uncounted=published.UNCOUNTED)

@@ -13,6 +13,7 @@ from matplotlib import style
 from spml_nb.base.errors import SpmlError
 from spml_nb.replication import drawing, figures
 from spml_nb.replication.papers import em_apl_figures
+from spml_nb.replication.statistics import Size
 
 
 def collected(paper, figure, parts, missing, data):
@@ -158,6 +159,8 @@ def line(place='', word='reproduced', mean=1.2, half=0.7, published=2.1, n=10, m
         'place': place,
         'between': '',
         'word': word,
+        'on_average': False,
+        'size': 'not printed',
         'mean': mean,
         'low': low,
         'high': high,
@@ -202,6 +205,17 @@ def test_a_forest_plot_has_every_claim_and_place_with_its_numbers_and_words():
             'incomplete',
         )
     )
+
+
+def test_a_forest_plot_has_both_words_of_a_claim_and_of_its_places():
+    together = line() | {'on_average': True, 'size': 'smaller'}
+    places = [line('VOC') | {'size': 'as large'}, line('COCO') | {'size': 'larger'}]
+    places += [line('CUB') | {'size': 'mixed sources'}, line('NUS')]
+    claims = pd.DataFrame({'claim': ['A'], 'forest': [json.dumps([together, *places])]})
+    texts = list(ElementTree.fromstring(drawing.forest(claims)).itertext())
+    assert texts.count('reproduced on average') == 1 and texts.count('reproduced') == 4
+    sizes = [text for text in texts if text in list(Size)]
+    assert sizes == ['smaller', 'as large', 'larger']  # none where nothing is compared
 
 
 @pytest.mark.silent('B')

@@ -198,62 +198,63 @@ def test_the_commands_are_ones_that_the_command_line_knows(words, capsys):
     assert cli.main(words) == 0 and 'runs of search' in capsys.readouterr().out
 
 
-def test_claims_are_told_with_effect_interval_and_seeds(shared):
+def test_claims_have_two_words_with_effect_interval_and_seeds(shared):
     claims = pd.read_csv(shared / 'claims.csv', keep_default_na=False).set_index('id')
     single = claims.loc['hml-single']
-    text = (shared / 'claims.md').read_text()
-    page = (shared / 'index.html').read_text()
-    assert single.ours == 'not reproduced under this protocol' and (
-        single.decided,
-        single.places,
-        single.reproduced,
-        single.seeds,
-    ) == (4, 4, 0, 10)
-    assert (
-        single.measured.startswith(
-            'voc12_animals for VOC12: not reproduced under this protocol, −8.00 ± '
-        )
-        and ' (against LS); coco18' in single.measured
-    )
-    assert (
-        float(single.effect) == -8
-        and single.summary.startswith(
-            'not reproduced under this protocol on the mean of 4 of 4 places; 4 decide alone: '
-            '−8.00 ± '
-        )
-        and 'power 80 %' in single.summary
-    )
-    assert '</span><small> on the mean of 4 of 4 places; 4 decide alone: −8.00 ± ' in page
-    assert (
-        single.summary in text
-        and '<br>voc12_animals for VOC12: not reproduced under this protocol, −8.00 ± ' in text
-    )
+    assert (single.ours, single.sign, single['size']) == (*['not reproduced'] * 2, 'mixed sources')
+    assert (single.decided, single.places, single.reproduced, single.seeds) == (4, 4, 0, 10)
+    assert float(single.effect) == float(single.amount) == -8
+    assert single.measured.startswith('voc12_animals for VOC12: not reproduced, −8.00 ± ')
+    assert ' (against LS); coco18' in single.measured and 'power 80 %' in single.summary
+    assert single.summary.startswith('not reproduced on the mean of 4 of 4 places; 4 decide alone')
     one = claims.loc['hml-both-margins']
     assert (one.ours, one.seeds, one.measured) == (
         'undecided',
         1,
         'voc12_animals, mAP: undecided, +0.00, 1 seed (against No Margin)',
-    ) and one.measured in page
-    full = claims.loc['hml-full']
-    assert (
-        full.ours == 'not run'
-        and full.command == 'spml sweep hml --table 3 --suite photos'
-        and f'not run: `{full.command}`' in text
     )
+    full = claims.loc['hml-full']
+    assert (full.ours, full.command) == ('not run', 'spml sweep hml --table 3 --suite photos')
+
+
+def row_of(page, claim):
+    return next(line for line in page.splitlines() if claim in line)
+
+
+def test_the_page_of_claims_has_a_row_a_claim_and_no_note(shared):
+    claims = pd.read_csv(shared / 'claims.csv', keep_default_na=False).set_index('id')
+    text = (shared / 'claims.md').read_text()
+    cells = [line.split(' | ') for line in text.splitlines() if line.startswith('| ')]
+    header, line, *rows = cells
+    assert len(rows) == len(claims) and {len(row) for row in cells} == {6}
+    assert [row[2] for row in rows] == list(claims.sign)
+    single = row_of(text, claims.claim['hml-single'])
+    half = claims.half_width['hml-single']
+    for words in ('mixed sources', f'−8.00 ± {float(half):.2f} (against LS)', '+2.80†'):
+        assert words in single
+    assert f'`{claims.command["hml-full"]}`' in row_of(text, claims.claim['hml-full'])
+    lacking = claims.loc['hml-correlation']
+    assert lacking.lacking in row_of(text, lacking.claim) and not lacking.command
+    notes = [note for note in claims.note if note]
+    assert notes and not any(note in text for note in notes)
+
+
+def test_the_browsers_page_has_the_words_of_a_claim(shared):
+    claims = pd.read_csv(shared / 'claims.csv', keep_default_na=False).set_index('id')
+    page = (shared / 'index.html').read_text()
+    row = page.partition(f'<td data-v="{claims.claim["hml-single"]}">')[2].partition('</tr>')[0]
+    assert '<span class="badge not-reproduced">not reproduced</span>' in row
+    assert 'data-v="mixed sources"' in row and 'data-v="-8.0"' in row and '+2.80†' in row
+    row = page.partition(f'<td data-v="{claims.claim["hml-full"]}">')[2].partition('</tr>')[0]
+    assert f'<code>{claims.command["hml-full"]}</code>' in row
 
 
 def test_verdicts_and_the_forest_plot_stand_where_they_are_looked_for(shared):
     text, page = (shared / 'README.md').read_text(), (shared / 'index.html').read_text()
-    assert (
-        '## Verdicts' in text
-        and 'reproduced under this protocol** on the mean of 4 of 4 places' in text
-        and '| [wan](../nbs/methods/baselines.ipynb) |' in text
-    )
+    assert '## Verdicts' in text and '**Not reproduced**, mixed sources: −8.00 ± ' in text
     svg = (shared / 'hml' / 'claims.svg').read_text()
-    assert (
-        '![The claims as a forest plot](hml/claims.svg)' in (shared / 'claims.md').read_text()
-        and '<img src="hml/claims.svg" alt="Claims ' in page
-    )
+    assert '(hml/claims.svg)' in (shared / 'claims.md').read_text()
+    assert '<img src="hml/claims.svg" alt="Claims ' in page
     assert (
         'voc12_animals for VOC12 (against LS)' in svg and '−8.0 ± ' in svg and 'paper +2.2' in svg
     )

@@ -14,6 +14,7 @@ from spml_nb.replication.statistics import (
     MARGIN,
     Effect,
     Scores,
+    Size,
     Verdict,
     counted,
     decide,
@@ -27,6 +28,7 @@ from spml_nb.replication.statistics import (
     rank_correlation,
     resampled_auc,
     resampled_map,
+    size_of,
 )
 
 SEEDS_SD, TEST_SD = 0.56, 0.75  # EM over AN on mini_voc, heads on frozen features, ten seeds
@@ -313,3 +315,54 @@ def test_the_resampled_auc_is_that_of_repeated_images():
 )
 def test_zero_has_no_minus(value, form, text):
     assert number(value, form) == text
+
+
+@pytest.mark.parametrize(
+    ('differences', 'expected'),
+    [
+        ([0.2, 0.22, 0.18], Verdict.NO_DIFFERENCE),  # surely above 0, and surely below the bound
+        ([-0.2, -0.22, -0.18], Verdict.NO_DIFFERENCE),
+        ([0.48, 0.5, 0.52], Verdict.REPRODUCED),  # perhaps above the bound
+        ([0.8, 0.82, 0.78], Verdict.REPRODUCED),
+    ],
+)
+def test_a_sign_needs_a_size_for_its_word(differences, expected):
+    one = effect(differences)
+    assert one.p < 0.05 and decide([one]).verdict == expected
+    signed = Verdict.REPRODUCED if one.mean > 0 else Verdict.NOT_REPRODUCED
+    assert decide([one], margin=False).verdict == signed
+
+
+def test_a_claim_against_many_is_as_little_as_its_least():
+    large, little, open_ = effect([5.0, 5.2, 5.1]), effect([0.2, 0.22, 0.18]), effect(WIDE)
+    assert decide([{'a': large, 'b': little}]).verdict == Verdict.NO_DIFFERENCE
+    assert decide([{'a': large, 'b': open_}]).verdict == Verdict.UNDECIDED
+    assert decide([{'a': large, 'b': little, 'c': None}]).verdict == Verdict.NOT_RUN
+
+
+def test_a_decision_is_on_average_where_no_place_is_decided_alone():
+    weak = effect([1.5, 1.8, 1.0])
+    assert decide([weak] * 3).on_average and decide([weak] * 3).verdict == Verdict.REPRODUCED
+    assert not decide([weak, weak, effect([5.0, 5.2, 5.1])]).on_average
+    assert not decide([effect(WIDE)] * 2).on_average  # undecided
+
+
+@pytest.mark.parametrize(
+    ('published', 'mixed', 'expected'),
+    [
+        (1.0, False, Size.AS_LARGE),
+        (9.0, False, Size.SMALLER),
+        (-9.0, False, Size.LARGER),
+        (9.0, True, Size.MIXED),
+        (np.nan, True, Size.NOT_PRINTED),
+    ],
+)
+def test_a_size_is_where_the_published_effect_lies(published, mixed, expected):
+    ours = effect([1.0, 1.3, 0.7])
+    assert size_of(ours, published, mixed) is expected
+    at_the_end = {ours.low: Size.AS_LARGE, ours.high: Size.AS_LARGE}
+    assert {end: size_of(ours, end) for end in at_the_end} == at_the_end
+
+
+def test_nothing_has_no_size():
+    assert size_of(None, 1.0) is size_of(effect([1.0]), 1.0) is Size.NOT_MEASURED

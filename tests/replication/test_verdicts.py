@@ -1,5 +1,5 @@
-"""A verdict in a line for each paper and each method: made from numbers, with its links, and none
-for what was not run.
+"""A verdict in a line for each paper: made from numbers, with its links, and none for what was not
+run.
 """
 
 import math
@@ -11,63 +11,9 @@ import pytest
 
 from spml_nb import sweeps
 from spml_nb.replication import claims, gains, published, statistics, verdicts
+from spml_nb.replication.statistics import Size
 
 ROOT = Path(__file__).resolve().parents[2]
-UP, WIDE, DOWN = [2.0, 2.1, 1.9], [3.0, -2.0, 1.0], [-2.0, -2.1, -1.9]
-
-
-def gained(**methods):
-    "As from `gains`, with the differences of each set of photos."
-    return pd.DataFrame(
-        [
-            {
-                'loss': loss,
-                'head': 'linear',
-                'dataset': f'set{k}',
-                'exercised': True,
-                'effect': statistics.effect(d),
-            }
-            for loss, sets in methods.items()
-            for k, d in enumerate(sets)
-        ]
-    )
-
-
-@pytest.mark.parametrize(
-    ('sets', 'verdict'),
-    [
-        ((UP, UP), 'above AN on the mean of 2 of 2 places; 2 decide alone'),
-        ((DOWN,), 'below AN on 1 of 1 place'),
-        (
-            ([9.0, 9.1, 8.9], DOWN),
-            'undecided on the mean of 2 of 2 places; 2 decide alone (1 above AN, 1 below AN)',
-        ),
-        (([3.0],), 'undecided on 0 of 1 place with more than one seed'),
-        (
-            ([1.0, 1.3, 0.5], [1.1, 0.2, 0.9], [0.9, 0.4, 1.5]),
-            'above AN on the mean of 3 of 3 places; none decides alone',
-        ),
-    ],
-)
-def test_a_method_gets_the_word_of_the_mean_and_how_many_sets_decide_alone(sets, verdict):
-    line = verdicts.of_methods(gained(em=sets)).iloc[0]
-    assert line.verdict == verdict and line.word == verdict.partition(' on ')[0]
-
-
-def test_what_was_not_exercised_gets_no_verdict_and_one_seed_no_interval():
-    idle = gained(em_apl=(UP, UP)).assign(exercised=False)
-    line = verdicts.of_methods(idle).iloc[0]
-    assert (
-        line.verdict == 'not exercised'
-        and line['each'] == 'set0 +2.0 ± 0.2 (not exercised), set1 +2.0 ± 0.2 (not exercised)'
-        and pd.isna(line['mean'])
-    )
-    assert (
-        verdicts.of_methods(gained(em=(UP, DOWN, [3.0])))['each'][0]
-        == 'set0 +2.0 ± 0.2, set1 −2.0 ± 0.2, set2 +3.0 (1 seed)'
-    )
-    both = gained(em=(UP, DOWN)).assign(exercised=[True, False])
-    assert verdicts.of_methods(both).word[0] == 'above AN'
 
 
 def fabricated(**scores):
@@ -113,56 +59,33 @@ def test_gains_are_paired_and_over_an_on_the_same_head():
     assert (
         found.loss.tolist() == ['em'] and found.effect[0] == expected
     )  # no AN on the cosine head of HML
-    page = verdicts.markdown(
-        claims.report('photos', pd.DataFrame(), 'hml'), verdicts.of_methods(found), measured
-    )
-    assert f'| [em](../nbs/methods/em_apl.ipynb) | +1.3 ± {expected.half_width:.1f} |' in page
-    assert 'number of methods (1)' in ' '.join(page.split())
-    missing = page.rpartition('\n\n')[2]
-    assert (
-        'AN on its head are missing: ' in missing
-        and 'hml, ' in missing
-        and ' em,' not in missing
-        and ' an,' not in missing
-    )
 
 
-def test_a_papers_line_has_its_main_claims_every_word_and_links_that_lead_somewhere():
-    nothing = gains.of_suites(pd.DataFrame())
-    none = verdicts.of_methods(verdicts.gains(nothing))
+def test_a_papers_line_has_its_main_claims_with_both_words_and_links_that_lead_somewhere():
     for paper in published.papers():
         checked = claims.report('photos', pd.DataFrame(), paper)
-        line = verdicts.markdown(checked, none, nothing)
-        assert 1 <= checked.main.sum() <= 2 and all(
-            f'“{c.claim}”{" (*inferred*)" * c.inferred} **not run**' in line
-            for c in checked[checked.main].itertuples()
-        )
-        assert (
-            f'Of {len(checked)} claims: {len(checked)} not run.' in line
-            and (ROOT / 'nbs' / 'papers' / f'{paper}.ipynb').is_file()
-        )
-    checked.loc[checked.main, ['ours', 'summary']] = (
+        line = verdicts.markdown(checked)
+        assert 1 <= checked.main.sum() <= 2
+        assert all(claim in line for claim in checked.claim[checked.main])
+        assert f'Of {len(checked)} claims {len(checked)} not run.' in line
+        assert (ROOT / 'nbs' / 'papers' / f'{paper}.ipynb').is_file()
+        assert len(line.split()) <= 60
+    checked.loc[checked.main, ['ours', 'sign', 'size']] = [
         'reproduced',
-        'reproduced on the mean of 4 of 4 places; none decides alone: +1.77 ± 0.79',
-    )
-    assert (
-        '**reproduced** on the mean of 4 of 4 places; none decides alone: +1.77 ± 0.79.'
-        in verdicts.markdown(checked, none, nothing)
-    )
+        'reproduced on average',
+        'mixed sources',
+    ]
+    checked.loc[checked.main, ['amount', 'half_width', 'published_amount']] = [1.77, 0.794, 3.2]
+    line = verdicts.markdown(checked)
+    for words in ('Reproduced on average', 'mixed sources', '+1.77 ± 0.79', '+3.20†'):
+        assert words in line
+    assert len(line.split()) <= 60
 
 
-def test_without_any_run_there_is_no_table():
-    nothing = gains.of_suites(pd.DataFrame())
-    page = verdicts.markdown(
-        claims.report('photos', pd.DataFrame()),
-        verdicts.of_methods(verdicts.gains(nothing)),
-        nothing,
-    )
-    assert (
-        'None has runs yet.' in page
-        and '| --- |' not in page
-        and page.count('- **') == len(published.papers())
-    )
+def test_sizes_are_counted_where_they_compare():
+    checked = pd.DataFrame({'size': [*Size, Size.SMALLER, Size.NOT_PRINTED]})
+    assert verdicts.count_sizes(checked) == {'as large': 1, 'smaller': 2, 'larger': 1}
+    assert verdicts.count_sizes(checked[checked['size'] == Size.MIXED]) == {}
 
 
 def whole(plain, plain_alone, published, acted=True, labels='single'):

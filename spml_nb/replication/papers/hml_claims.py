@@ -3,14 +3,17 @@
 The claims themselves are in assets/claims/hml.yml.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
+from scipy.special import expit
 
 from ...sweeps.search import Row, candidates, choose
-from ..claims import above, peak, share, steady, trend
+from ..claims import Contrast, Place, above, between, peak, run_scores, share, steady, trend
 from ..published import STAND_INS, SUITE
 from ..statistics import MARGIN
-from .hml_figures import GRADIENTS, MARGINS, SCALES
+from .hml_figures import COSINES, GRADIENTS, MARGINS, SCALES
 
 _DATA, _DATASETS = ('voc12', 'coco14', 'cub', 'nus'), ('VOC12', 'COCO', 'CUB', 'NUS')
 _PARTIAL = [{'labels': f'partial-{share}'} for share in (0.1, 0.3, 0.5, 0.7, 0.9)]
@@ -19,6 +22,37 @@ _PARTIAL = [{'labels': f'partial-{share}'} for share in (0.1, 0.3, 0.5, 0.7, 0.9
 _ANGLES = {s: [{'hparams': {'scale': s, 'margin': m}} for m in MARGINS] for s in (20, 40)}
 _BEST = {'hparams': {'scale': 20, 'margin': 0.3}}
 _FIXED = {'dataset': 'voc12', 'loss': 'hml_fixed', 'labels': 'single'}
+
+
+_LOWEST = {'LS': 'CUB', 'WAN': 'COCO', 'EPR': 'COCO', 'ROLE': 'CUB'}  # beside AN, in Table 2
+
+
+def _earlier(table):
+    places = []
+    for method, dataset in _LOWEST.items():
+        an, earlier = (table[name, dataset][name] for name in ('AN', method))
+        contrast = Contrast([an, earlier], [1, -1], between=f'against {method}')
+        places.append(Place(f'{dataset}, {method}', [contrast]))
+    return places
+
+
+def _cosine(margins, parts):
+    "AN on two heads; the paper prints the two of VOC12."
+    printed = {
+        'cosine': margins['No Margin', 'mAP']['No Margin'],
+        'linear': parts['neither', 'Single Positive Labels / VOC12']['neither'],
+    }
+    places = []
+    for dataset in _DATA:
+        sides = []
+        for head, published in printed.items():
+            config = {'loss': 'an', 'head': head, 'labels': 'single', 'dataset': dataset}
+            [number] = run_scores('hml', margins.value, config).values()
+            if dataset == 'voc12':
+                number = replace(number, printed=published.printed, source=published.source)
+            sides.append({head: number})
+        places.append(above(f'{dataset}, mAP', *sides))
+    return places
 
 
 def _scales(runs):
@@ -70,6 +104,16 @@ def _balance(measured):
     return -100 * float(measured['imbalance'])
 
 
+_MARGIN, _SCALE = 0.1, 20  # of the figure's third column
+
+
+def _probability_lost(counted):
+    "By how much positives are less probable without the margin at test time, in percent."
+    angle = np.arccos((COSINES[1:] + COSINES[:-1]) / 2)
+    change = expit(_SCALE * np.cos(angle + _MARGIN)) - expit(_SCALE * np.cos(angle))
+    return 100 * float(np.average(change, weights=counted['cosine'][0]))
+
+
 _SINGLE = {f'm = {m}': f'single positives, m = {m}' for m in (0, 0.1)}
 
 
@@ -112,6 +156,15 @@ COMPARE = {
             runs({'loss': 'bce', 'labels': 'full'}, dataset='voc12'),
             0.55,
             0.65,
+        )
+    ],
+    'hml-earlier': _earlier,
+    'hml-cosine': _cosine,
+    'hml-dropped-margin': lambda figure: [
+        between(
+            'voc12, probability',
+            figure('voc12', _SINGLE[f'm = {_MARGIN}'], _probability_lost),
+            low=0,
         )
     ],
     'hml-margin-peak': lambda runs: [

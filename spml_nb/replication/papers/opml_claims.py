@@ -3,7 +3,7 @@
 The claims themselves are in assets/claims/opml.yml.
 """
 
-from ..claims import above, steady
+from ..claims import SHARE, above, steady
 from ..statistics import MARGIN
 from .opml_figures import HIGH_RANK, WEIGHTS
 
@@ -33,11 +33,12 @@ def _confidence(figure):
         ('above 0.8', _share(slice(-4, None)), ('OPML', 'BCE')),
         ('below 0.2', _share(slice(4)), ('BCE', 'OPML')),
     )
-    return [
-        above(f'{dataset}, {what}', *(figure(dataset, name, quantity) for name in order))
-        for dataset in ('voc12', 'cub')
-        for what, quantity, order in asked
-    ]
+    places = []
+    for dataset in ('voc12', 'cub'):
+        for what, quantity, order in asked:
+            sides = (figure(dataset, name, quantity, metric=SHARE) for name in order)
+            places.append(above(f'{dataset}, {what}', *sides))
+    return places
 
 
 def _weights(runs):

@@ -8,6 +8,7 @@ from ..statistics import MARGIN
 from .two_way_figures import TARGETS
 
 _TEMPERATURES = ['T_P = 0.5', 'T_P = 1', 'T_P = 2', 'T_P = 4']
+_DATASETS = ('MSCOCO', 'VISPR', 'VAW', 'WIDER', 'VOC2007', 'VOC2012')
 _BOTH_WAYS = '(a) Ours / both'
 
 
@@ -41,9 +42,24 @@ def _others(table):
             of(dataset, column, 'Ours'),
             of(dataset, column, 'Softmax', 'BCE', 'Focal', 'ASL'),
         )
-        for dataset in ('MSCOCO', 'VISPR', 'VAW', 'WIDER', 'VOC2007', 'VOC2012')
+        for dataset in _DATASETS
         for column in table.columns
     ]
+
+
+def _softmax_in_its_measure(table):
+    "Softmax above weighted BCE in mAP over samples, below it over classes."
+
+    def at(loss, dataset, column):
+        return {loss: table[f'{dataset} / {loss}', column][f'{dataset} / {loss}']}
+
+    places = []
+    for dataset in _DATASETS:
+        for column in table.columns:
+            softmax, bce = (at(loss, dataset, column) for loss in ('Softmax', 'BCE'))
+            sides = (softmax, bce) if column.startswith('mAP@sample') else (bce, softmax)
+            places.append(above(f'{dataset}, {column}', *sides))
+    return places
 
 
 _LOSSES = ['ASL', 'Softmax', 'Ours']
@@ -111,6 +127,16 @@ COMPARE = {
     'two_way-bucket': lambda table: [
         trend('mAP@class', table['mAP@class', ['M = 16', 'M = 32', 'M = 64', 'M = 128']])
     ],
+    'two_way-bucket-64': lambda table: [
+        above(
+            row,
+            table[row, ['M = 64', 'M = 256', 'M = 512']],
+            table[row, 'M = 128'],
+            by=-MARGIN,
+        )
+        for row in table.rows
+    ],
+    'two_way-softmax-measure': _softmax_in_its_measure,
     'two_way-bucket-sample': lambda table: [
         trend(
             'mAP@class beside mAP@sample',
