@@ -158,16 +158,17 @@ FONT = b"font-family: 'DejaVu Sans', 'Verdana', sans-serif"  # as the style file
 
 def draw(figure: PaperFigure, collected: Collected) -> bytes:
     """Draw a figure as SVG: the same bytes for the same arguments."""
-
-    def with_title():
-        picture = figure.draw(collected)
-        _mark_empty_panels(picture)
-        picture.suptitle('\n'.join(_title(collected.about, int(15 * picture.get_figwidth()))))
-        return picture
-
-    svg = to_svg(with_title)
+    svg = to_svg(lambda: titled(figure, collected))
     has_photos = any('images' in arrays for arrays in collected.arrays.values())
     return _with_fewer_colours(svg) if has_photos else svg
+
+
+def titled(figure: PaperFigure, collected: Collected) -> Figure:
+    """A figure with its title, for `to_svg` or `to_png`."""
+    picture = figure.draw(collected)
+    _mark_empty_panels(picture)
+    picture.suptitle('\n'.join(_title(collected.about, int(15 * picture.get_figwidth()))))
+    return picture
 
 
 def to_svg(make: Callable[[], Figure], **options) -> bytes:
@@ -193,6 +194,24 @@ def to_svg(make: Callable[[], Figure], **options) -> bytes:
     )
 
 
+PIXELS = 88  # per inch of a picture in a notebook
+
+
+def to_png(make: Callable[[], Figure]) -> bytes:
+    """Make a picture as `to_svg` does, as a small PNG with a palette, for notebooks."""
+    png = io.BytesIO()
+    with style.context(['default', STYLE]):
+        make().savefig(png, format='png', dpi=PIXELS)
+    return _with_palette(png, COLOURS // 2)
+
+
+def _with_palette(png: io.BytesIO, colours: int) -> bytes:
+    small = io.BytesIO()
+    picture = Image.open(png).convert('RGB')
+    picture.quantize(colours, dither=Image.Dither.NONE).save(small, 'png', optimize=True)
+    return small.getvalue()
+
+
 def _mark_empty_panels(picture: Figure):
     for ax in picture.axes:
         if not ax.has_data():
@@ -208,10 +227,8 @@ def _with_fewer_colours(svg: bytes) -> bytes:
     """The photos of an SVG with a palette, which matplotlib does not write."""
 
     def shrunk(match):
-        small = io.BytesIO()
-        picture = Image.open(io.BytesIO(base64.b64decode(match[1]))).convert('RGB')
-        picture.quantize(COLOURS, dither=Image.Dither.NONE).save(small, 'png', optimize=True)
-        return b'data:image/png;base64,' + base64.b64encode(small.getvalue())
+        small = _with_palette(io.BytesIO(base64.b64decode(match[1])), COLOURS)
+        return b'data:image/png;base64,' + base64.b64encode(small)
 
     return re.sub(rb'data:image/png;base64,([A-Za-z0-9+/=\s]+)', shrunk, svg)
 

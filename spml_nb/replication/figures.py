@@ -417,3 +417,22 @@ def draw(paper: str, figure: str | int, suite: str) -> Path | None:
     svg = drawing.draw(_figure(paper, figure), drawing.read_collected(file))
     write_atomically(file.with_suffix('.svg'), lambda path: path.write_bytes(svg))
     return file.with_suffix('.svg')
+
+
+def draw_png(paper: str, figure: str | int, suite: str) -> bytes | None:
+    """A figure as a small PNG, for notebooks; nothing is written.
+
+    Args:
+        paper, figure, suite: as in `command`.
+
+    Returns:
+        As from `drawing.to_png`; None without arrays.
+
+    Raises:
+        SpmlError: as `draw`.
+    """
+    file = arrays_file(paper, figure, suite)
+    if not file.is_file():
+        return None
+    collected = drawing.read_collected(file)
+    return drawing.to_png(lambda: drawing.titled(_figure(paper, figure), collected))

@@ -255,27 +255,23 @@ def draw(paper: str, number: str) -> Figure:
 
 
 class Picture:
-    """A figure for a notebook: the SVG if it is drawn and small, else where it is or what makes it.
+    """A figure for a notebook.
 
     Attributes:
-        svg: None where it is not shown.
-        words: what it shows, where it is and how its runs were made, as Markdown.
+        png: as from `figures.draw_png`, None where nothing is drawn yet.
+        words: what it shows, where it is and how its runs were made, or what makes them, as
+            Markdown.
     """
 
-    LIMIT = 48_000  # bytes, so that a notebook with all figures of a paper stays small
-
     def __init__(self, paper: str, number: str):
-        figure = draw(paper, number)
-        self.svg = None
-        if figure.file and figure.file.stat().st_size <= self.LIMIT:
-            self.svg = figure.file.read_text(encoding='utf-8')
-        self.words = render('figure.md', figure=figure)
+        self.png = figures.draw_png(paper, number, SUITE)
+        self.words = render('figure.md', figure=draw(paper, number))
 
     def _ipython_display_(self):
-        from IPython.display import SVG, Markdown, display
+        from IPython.display import Image, Markdown, display
 
-        if self.svg:
-            display(SVG(self.svg))
+        if self.png:
+            display(Image(self.png))
         display(Markdown(self.words))
 
 

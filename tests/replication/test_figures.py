@@ -2,6 +2,7 @@
 the same ones every time.
 """
 
+import io
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from figure_runs import photos, world  # noqa: F401 (fixtures)
+from PIL import Image
 
 from spml_nb import runs, training
 from spml_nb.base import settings
@@ -224,6 +226,9 @@ def test_scores_come_from_the_record_and_half_filled_figures_are_drawn(paper, fi
         wanted[0].dataset, wanted[0].series, 'test_map', wanted[0].values
     )[:, 0].tolist() == [each.mean(), each.min(), each.max()]
     svg = check_picture(figures.draw(paper, figure, 'photos'))
+    png = figures.draw_png(paper, figure, 'photos')
+    with Image.open(io.BytesIO(png)) as picture:
+        assert len(png) < 100_000 and min(picture.size) > 150 and picture.mode == 'P'
     assert (
         'parts are done' not in svg
         and f'not exercised in {len(wanted)} of {len(wanted)} runs'
@@ -361,6 +366,7 @@ def test_nothing_to_draw_gives_the_command_that_fills_it():
     assert (
         figures.collect('opml', 7, 'photos', NONE) is None
         and figures.draw('opml', 7, 'photos') is None
+        and figures.draw_png('opml', 7, 'photos') is None
     )
     assert not figures.arrays_file('opml', 7, 'photos').exists()
     assert figures.command('opml', 7, 'photos') == 'spml sweep opml --figure 7 --suite photos'

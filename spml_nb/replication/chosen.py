@@ -1,0 +1,77 @@
+"""The learning rate and the constants that a table's searches chose on validation."""
+
+import pandas as pd
+
+from ..base.files import grid
+from ..methods.core import find
+from ..runs.config import Config, resolve
+from ..sweeps.search import SUITES, choose, space
+from . import published, tables
+
+
+def chosen(paper: str, number: str, runs: pd.DataFrame) -> pd.DataFrame:
+    """What the search behind each row of a table chose, as far as it is through.
+
+    Args:
+        paper, number: as in `published.cells`.
+        runs: as from `tables.record`.
+
+    Returns:
+        DataFrame of str: a line for each search, a column for each set of photos; rows of the
+        table that share a search share a line.
+
+    Raises:
+        SpmlError: for another paper or table.
+    """
+    found = {}
+    for cell in published.cells(paper, number).to_dict('records'):
+        plan = tables.plan(cell, published.SUITE)
+        config = choose(plan.search, runs)
+        if config is not None:
+            found[_method(config), config.dataset] = _settings(config, plan.stated)
+    return pd.Series(found, dtype=str).unstack(sort=False) if found else pd.DataFrame()
+
+
+def _method(config: Config) -> str:
+    """A method with what else has a search of its own: head, labels, size of the batches."""
+    usual = {
+        'head': find(config.loss).head,
+        'labels': 'single',
+        'batch_size': SUITES[published.SUITE]['config']['batch_size'],
+    }
+    names = {'head': 'head {}', 'labels': 'labels {}', 'batch_size': 'batches of {}'}
+    other = [
+        names[field].format(getattr(config, field))
+        for field, value in usual.items()
+        if getattr(config, field) not in (value, None)
+    ]
+    return ', '.join([config.loss, *other])
+
+
+def _settings(config: Config, stated: dict) -> str:
+    """'0.0019; scale 17.9': the rate, and what was drawn and the table does not state."""
+    hparams = resolve(config).hparams
+    drawn = [f'{name} {hparams[name]:.3g}' for name in space(config.loss) if name not in stated]
+    return '; '.join([f'{config.lr:.3g}', *drawn])
+
+
+def markdown(paper: str, number: str, runs: pd.DataFrame) -> str:
+    """The same as a table that opens on a click, '' without any.
+
+    Args:
+        paper, number, runs: as in `chosen`.
+
+    Raises:
+        SpmlError: as `chosen`.
+    """
+    found = chosen(paper, number, runs)
+    if found.empty:
+        return ''
+    header = ['learning rate; constants', *map(published.run_on, found.columns)]
+    lines = [
+        [method, *row] for method, row in zip(found.index, found.fillna('–').values, strict=True)
+    ]
+    return (
+        '\n<details><summary>Chosen learning rates and constants</summary>\n\n'
+        f'{grid([header, *lines])}\n</details>\n'
+    )

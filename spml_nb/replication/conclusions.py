@@ -1,0 +1,364 @@
+"""Half a page on each paper: what held, why we think so, what was difficult, what to take from it.
+
+The words stand in `assets/templates/conclusion_PAPER.md`; every number comes from the record.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ..base import settings
+from ..base.errors import one_of
+from ..sweeps.queue import key
+from ..sweeps.search import SUITES, Row, choose, finals, space
+from . import drawing, figures, gains, published, site, tables
+from .published import SUITE, UNCOUNTED
+from .rendering import render
+from .statistics import MARGIN, Effect, Scores, pooled, signed
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the runs say to a question, in points: above 0 is yes.
+
+    Attributes:
+        mean, low, high: over the places, with the 95 % interval; NaN without two seeds.
+        published: the same in the paper's numbers, NaN where it prints none.
+        measured, printed: what people read of mean and published, where they are counted from a
+            bound; NaN: they are the same.
+        mixed: whether the paper compares rows of several sources.
+        places: how many there are.
+        opposite: how many of them say the opposite of the mean, each with its own interval.
+        state: why there is no mean.
+    """
+
+    mean: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    published: float = math.nan
+    measured: float = math.nan
+    printed: float = math.nan
+    mixed: bool = False
+    places: int = 0
+    opposite: int = 0
+    state: str = 'not run'
+
+    @property
+    def word(self) -> str:
+        """'yes', 'no on average (yes on 1 of 4)', 'open'."""
+        if math.isnan(self.mean):
+            return self.state
+        bounded = not math.isnan(self.measured)
+        if not bounded and -MARGIN < self.low and self.high < MARGIN:
+            return f'no difference of {MARGIN:g}'
+        if not (self.low > 0 or self.high < 0):
+            return 'open'
+        words = ('yes', 'no') if self.low > 0 else ('no', 'yes')
+        if not self.opposite:
+            return words[0]
+        return f'{words[0]} on average ({words[1]} on {self.opposite} of {self.places})'
+
+    @property
+    def ours(self) -> str:
+        """'+1.9 ± 0.7', of what is measured."""
+        if math.isnan(self.mean):
+            return self.state
+        half = '' if math.isnan(self.low) else f' ± {self._half:.1f}'
+        return signed(self._measured) + half
+
+    @property
+    def theirs(self) -> str:
+        """'+4.1', '+3.2†', '–': the paper's number."""
+        if math.isnan(self.published):
+            return '–'
+        return signed(self._printed) + (UNCOUNTED if self.mixed else '')
+
+    @property
+    def size(self) -> str:
+        """The side of our interval on which the paper's number lies, '' for neither."""
+        distance = self._printed - self._measured
+        if self.mixed or not abs(distance) > self._half:
+            return ''
+        return 'larger' if distance > 0 else 'smaller'
+
+    @property
+    def _half(self) -> float:
+        return (self.high - self.low) / 2
+
+    @property
+    def _measured(self) -> float:
+        return self.mean if math.isnan(self.measured) else self.measured
+
+    @property
+    def _printed(self) -> float:
+        return self.published if math.isnan(self.printed) else self.printed
+
+
+def of_claim(checked: pd.DataFrame, claim: str) -> Answer:
+    """What the runs say to a claim.
+
+    Args:
+        checked: as from `claims.report`.
+        claim: an id.
+
+    Raises:
+        SpmlError: for a claim that is not among them.
+    """
+    by_id = checked.set_index('id')
+    together, *places = json.loads(by_id.forest[one_of(claim, by_id.index, 'claim')])
+    numbers = {name: math.nan if v is None else v for name, v in together.items()}
+    bounded = numbers['mean'] != numbers['mean_told']
+    opposite = [each for each in places if each['low'] is not None and _opposes(each, numbers)]
+    return Answer(
+        mean=numbers['mean'],
+        low=numbers['low'],
+        high=numbers['high'],
+        published=numbers['published'],
+        measured=numbers['mean_told'] if bounded else math.nan,
+        printed=numbers['published_told'] if bounded else math.nan,
+        mixed=numbers['mixed'],
+        places=len(places),
+        opposite=len(opposite),
+        state=numbers['word'],
+    )
+
+
+def _opposes(place: dict, together: dict) -> bool:
+    return place['high'] < 0 < together['mean'] or place['low'] > 0 > together['mean']
+
+
+def of_effects(effects: list[Effect]) -> Answer:
+    """What effects on several sets of photos, with two seeds or more, say together."""
+    if not effects:
+        return Answer()
+    mean = pooled(effects)
+    opposite = [each for each in effects if each.high < 0 < mean.mean or each.low > 0 > mean.mean]
+    return Answer(mean.mean, mean.low, mean.high, places=len(effects), opposite=len(opposite))
+
+
+def gain(
+    runs: pd.DataFrame,
+    own: Row,
+    base: Row,
+    score: str = 'test_map',
+    datasets: tuple[str, ...] = tuple(SUITES[SUITE]['datasets']),
+) -> Answer:
+    """What a method gains over another, on the sets of photos where both have runs.
+
+    Args:
+        runs: as from `tables.record`.
+        own, base: rows of the boards.
+        score: a column of the record; a share is given in percent.
+        datasets: of the suite photos.
+    """
+    effects = [
+        gains.gain(_scores(own, each, runs, score), _scores(base, each, runs, score))
+        for each in datasets
+    ]
+    return of_effects([effect for effect in effects if effect.seeds > 1])
+
+
+def _scores(row: Row, dataset: str, runs: pd.DataFrame, score: str) -> Scores:
+    configs = finals(row, SUITE, dataset, runs)
+    values = runs.reindex(columns=[score])[score].reindex([key(config) for config in configs])
+    values = values.astype(float).set_axis([config.seed for config in configs]).dropna()
+    if score == 'test_map':
+        return Scores(values, key(configs[0]) if configs else '', dataset=dataset)
+    return Scores(100 * values, metric=score, dataset=dataset)
+
+
+def equal_settings(paper: str) -> list[dict]:
+    """What each part of a method adds where nothing else differs, on the mean of the sets.
+
+    Args:
+        paper: one of `published.papers()`.
+
+    Returns:
+        Of the ablation PAPER_parts in `outputs/ablations.csv`: arm, over (the arm it is compared
+        with) and answer; none without the file.
+    """
+    file = settings.path('outputs') / 'ablations.csv'
+    if not file.is_file():
+        return []
+    lines = pd.read_csv(file)
+    lines = lines[(lines.ablation == f'{paper}_parts') & (lines.column == 'mean')]
+    return [
+        {
+            'arm': line.arm,
+            'over': line.over,
+            'answer': Answer(
+                line.gain,
+                line.gain - line.gain_half,
+                line.gain + line.gain_half,
+                published=line.published,
+            ),
+        }
+        for line in lines.itertuples()
+    ]
+
+
+def _gaps(paper: str, own: tuple[str, str, list], base: tuple[str, str, list]) -> list[float]:
+    """Differences of published numbers. own, base: (table, row, columns)."""
+    printed = []
+    for table, row, columns in (own, base):
+        cells = published.by_place(paper, table)
+        printed.append([cells[row, column]['mean'] for column in columns])
+    return np.subtract(*printed).round(4).tolist()
+
+
+def _hml(runs: pd.DataFrame) -> dict:
+    sets = ['VOC12', 'COCO', 'NUS']
+    own = [f'Single Positive Labels / {name}' for name in sets]
+    return {'own_baseline': _gaps('hml', ('4', 'neither', own), ('2', 'AN', sets))}
+
+
+def _opml(runs: pd.DataFrame) -> dict:
+    sets = ['VOC', 'COCO', 'NUS', 'CUB']
+    cells = published.by_place('opml', 'IV')
+    plans = [tables.plan(cells['OPML', column], SUITE) for column in sets]
+    chosen = [choose(plan.search, runs) for plan in plans]
+    ours = tables.table('opml', 'IV', runs).of(SUITE).pivot(index='row', columns='column')['ours']
+    return {
+        'set_up': _gaps('opml', ('III', 'ZLPR', sets), ('III', 'BCE', sets)),
+        'weights': sorted(config.hparams['rank_weight'] for config in chosen if config),
+        'high_rank': (ours.loc['OPML + high rank'] - ours.loc['OPML']).abs().max(),
+    }
+
+
+def _lac(runs: pd.DataFrame) -> dict:
+    sets = ['VOC', 'COCO', 'NUS', 'CUB']
+    lem, resnet = ([f'{network} / {name}' for name in sets] for network in ('LEM', 'ResNet-50'))
+    lines = tables.final_lines('lac', '2', 'Ours', lem, runs) if len(runs) else runs
+    return {
+        'lem': _gaps('lac', ('2', 'L_AN', lem), ('2', 'L_AN', resnet)),
+        'idle': gains.begins_stage_2(lines),
+        'runs': len(lines),
+        'constants': len(space('lac')),
+    }
+
+
+def _two_way(runs: pd.DataFrame) -> dict:
+    cells = published.by_place('two_way', '7')
+    lost = [
+        cell
+        for number in published.tables('two_way')
+        for cell in published.by_place('two_way', number).values()
+        if cell['lost']
+    ]
+    return {
+        'batch': SUITES[SUITE]['config']['batch_size'],
+        'sets': len({cell['dataset'] for cell in cells.values()}),
+        'fillable': len(
+            {cell['dataset'] for cell in cells.values() if tables.plan(cell, SUITE).search}
+        ),
+        'chosen_by_sample': 'val_map_sample' in runs,
+        'lost': len(lost),
+    }
+
+
+def _em_apl(runs: pd.DataFrame) -> dict:
+    sets = ['VOC', 'COCO', 'NUS', 'CUB']
+    lem = [f'LEM / {name}' for name in sets]
+    lines = tables.final_lines('em_apl', '1', 'EM+APL', sets, runs) if len(runs) else runs
+    again = _gaps('lac', ('2', 'L_EM', lem), ('2', 'L_AN', lem))
+    datasets = tuple(published.stand_in(name, SUITE) for name in ('voc12', 'coco14', 'nus', 'cub'))
+    f1 = {
+        average: gain(runs, Row('em'), Row('an'), f'test_{average}_f1', datasets)
+        for average in ('micro', 'macro')
+    }
+    return {
+        'rerun': float(np.mean(again)),
+        'idle': int((lines.exercised == 0).sum()) if len(lines) else 0,
+        'runs': len(lines),
+        'f1': f1,
+        'worst': _worst_class(),
+    }
+
+
+SURE = 0.96  # two of the fifty bins of the figure
+
+
+def _worst_class() -> dict | None:
+    """The class of Fig. 11 that EM costs most: name, its average precision with AN and EM, and in
+    percent how many of its labels EM gives a probability of `SURE` or more.
+    """
+    file = figures.arrays_file('em_apl', '11', SUITE)
+    if not file.is_file():
+        return None
+    collected = drawing.read_collected(file)
+    seeds = collected.of_seeds('coco14', 'AN')
+    an, em = (collected.summary('coco14', name, 'ap')[0] for name in ('AN', 'EM'))
+    worst = int(np.argmin(em - an))
+    counts = collected.summary('coco14', 'EM', 'counts')[0][worst].sum(0)
+    first = round(SURE * len(counts))
+    return {
+        'name': str(seeds[0]['names'][worst]),
+        'an': an[worst],
+        'em': em[worst],
+        'sure': 100 * counts[first:].sum() / counts.sum(),
+        'from': SURE,
+    }
+
+
+_FACTS: dict[str, Callable[[pd.DataFrame], dict]] = {
+    'hml': _hml,
+    'opml': _opml,
+    'lac': _lac,
+    'two_way': _two_way,
+    'em_apl': _em_apl,
+}
+
+
+def markdown(paper: str, checked: pd.DataFrame, runs: pd.DataFrame) -> str:
+    """The conclusion on a paper.
+
+    Args:
+        paper: one of `published.papers()`.
+        checked: its claims, as from `claims.report`.
+        runs: as from `tables.record`.
+    """
+
+    def gain_of(own: str, base: str, own_head: str | None = None, base_head: str | None = None):
+        return gain(runs, Row(own, own_head), Row(base, base_head))
+
+    return render(
+        f'conclusion_{paper}.md',
+        claim=partial(of_claim, checked),
+        gain=gain_of,
+        parts=equal_settings(paper),
+        uncounted=UNCOUNTED,
+        **_FACTS[paper](runs),
+    )
+
+
+def write(checked: pd.DataFrame, runs: pd.DataFrame) -> list[Path]:
+    """Write `PAPER/README.md` of every paper in the setting `outputs`.
+
+    Args:
+        checked: the claims of all papers, as from `claims.report`.
+        runs: as from `tables.record`.
+
+    Returns:
+        The files that changed.
+
+    Raises:
+        SpmlError: for a file that cannot be written.
+    """
+    folder = settings.path('outputs')
+    return site.write_changed(
+        {
+            folder / paper / 'README.md': render(
+                'paper_readme.md',
+                paper=published.read(paper),
+                conclusion=markdown(paper, of_paper, runs),
+                figures=figures.figures(paper),
+            )
+            for paper, of_paper in checked.groupby('paper', sort=False)
+        }
+    )

@@ -1,0 +1,174 @@
+"""What a conclusion says follows from its numbers, and stays when they are others."""
+
+import json
+import re
+from math import nan
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from spml_nb.base.errors import SpmlError
+from spml_nb.replication import claims, conclusions, published, tables
+from spml_nb.replication.conclusions import Answer
+from spml_nb.replication.statistics import from_error
+from spml_nb.sweeps.search import Row
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPLATES = ROOT / 'spml_nb' / 'assets' / 'templates'
+NOTHING = pd.DataFrame()
+
+
+@pytest.mark.parametrize(
+    'answer, word, ours, theirs, size',
+    [
+        (Answer(2, 1, 3, published=2.5), 'yes', '+2.0 ± 1.0', '+2.5', ''),
+        (Answer(-2, -3, -1, published=1), 'no', '−2.0 ± 1.0', '+1.0', 'larger'),
+        (Answer(1, -0.5, 2.5, published=-1), 'open', '+1.0 ± 1.5', '−1.0', 'smaller'),
+        (Answer(0.2, 0.1, 0.3), 'no difference of 0.5', '+0.2 ± 0.1', '–', ''),
+        (Answer(0.6, 0.5, 0.7, published=9, mixed=True), 'yes', '+0.6 ± 0.1', '+9.0†', ''),
+        (Answer(1, nan, nan), 'open', '+1.0', '–', ''),
+        (Answer(state='not exercised'), 'not exercised', 'not exercised', '–', ''),
+        (
+            Answer(2, 1, 3, places=4, opposite=1),
+            'yes on average (no on 1 of 4)',
+            '+2.0 ± 1.0',
+            '–',
+            '',
+        ),
+        (  # at most 20 was asked: 19.2 here, 14.9 in the paper
+            Answer(0.8, 0.6, 1.0, published=5.1, measured=19.2, printed=14.9),
+            'yes',
+            '+19.2 ± 0.2',
+            '+14.9',
+            'smaller',
+        ),
+    ],
+)
+def test_an_answer_follows_from_its_interval(answer, word, ours, theirs, size):
+    assert (answer.word, answer.ours, answer.theirs, answer.size) == (word, ours, theirs, size)
+
+
+def line(mean, low, high, told=None, **more):
+    line = {'mean': mean, 'low': low, 'high': high, 'mean_told': mean if told is None else told}
+    return line | {'published': None, 'published_told': None, 'mixed': False, 'word': '?'} | more
+
+
+def test_a_claim_is_read_with_its_places():
+    forest = [line(2, 1, 3, published=4, published_told=4), line(5, 3, 7), line(-1, -1.5, -0.5)]
+    bounded = [line(0.8, 0.6, 1.0, told=19.2, published=5.1, published_told=14.9)]
+    idle = [line(None, None, None, word='not exercised')]
+    checked = pd.DataFrame(
+        {'id': ['a', 'b', 'c'], 'forest': [json.dumps(f) for f in (forest, bounded, idle)]}
+    )
+    assert conclusions.of_claim(checked, 'a').word == 'yes on average (no on 1 of 2)'
+    assert conclusions.of_claim(checked, 'a').size == 'larger'
+    assert conclusions.of_claim(checked, 'b').theirs == '+14.9'
+    assert conclusions.of_claim(checked, 'c').word == 'not exercised'
+    with pytest.raises(SpmlError, match="'d'"):
+        conclusions.of_claim(checked, 'd')
+
+
+def test_sets_of_photos_are_pooled_and_those_that_say_the_opposite_counted():
+    effects = [from_error(mean, 0.01, 9, 0.0, 10) for mean in (3.0, 2.0, -1.0, 0.1)]
+    answer = conclusions.of_effects(effects)
+    assert answer.mean == pytest.approx(1.025) and (answer.places, answer.opposite) == (4, 1)
+    assert conclusions.of_effects([]).word == 'not run'
+
+
+def test_parts_at_equal_settings_come_from_their_table(tmp_path, monkeypatch):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path))
+    assert conclusions.equal_settings('opml') == []
+    pd.DataFrame(
+        [
+            ('opml_parts', 'high rank', 'OPML', 'mean', -0.2, 0.1, 0.2),
+            ('opml_parts', 'high rank', 'OPML', 'VOC', 5.0, 0.1, 0.2),
+            ('opml_fall', 'high rank', 'OPML', 'mean', 3.0, 0.1, nan),
+            ('lac_parts', 'queue', 'two-stage', 'mean', 0.1, 0.3, nan),
+        ],
+        columns=['ablation', 'arm', 'over', 'column', 'gain', 'gain_half', 'published'],
+    ).to_csv(tmp_path / 'ablations.csv', index=False)
+    (part,) = conclusions.equal_settings('opml')
+    assert (part['arm'], part['over']) == ('high rank', 'OPML')
+    assert (part['answer'].ours, part['answer'].theirs) == ('−0.2 ± 0.1', '+0.2')
+    checked = claims.report(published.SUITE, NOTHING, 'opml')
+    text = conclusions.markdown('opml', checked, NOTHING)
+    assert 'high rank over OPML −0.2 ± 0.1 (paper +0.2)' in text
+
+
+@pytest.fixture(scope='module')
+def record():
+    runs = tables.record(ROOT / 'outputs' / 'runs.csv')
+    if not len(runs):
+        pytest.skip('the table of record is empty')
+    return runs
+
+
+def test_a_gain_is_that_of_the_papers_table(record):
+    cells = tables.table('em_apl', '1', record).of(published.SUITE)
+    ems = cells[cells['row'] == 'EM']
+    answer = conclusions.gain(record, Row('em'), Row('an'), datasets=tuple(ems.stand_in))
+    assert answer.mean == pytest.approx(ems.gain.mean(), abs=2e-4)
+    assert answer.places == len(ems)
+
+
+def test_f1_at_chosen_thresholds_is_recomputed_from_the_record_alone(record):
+    """The setting with the best validation mAP of the search, then the seeds that trained it."""
+    same = (record.labels == 'single') & (record.train_images == 0) & (record.regime == 'linear')
+    runs = record[same & (record['head'] == 'linear') & (record.batch_size == 64)]
+    means = []
+    for dataset in ('voc12_animals', 'coco18', 'mirflickr14', 'cub_crops'):
+        f1 = {}
+        for loss in ('em', 'an'):
+            lines = runs[(runs.dataset == dataset) & (runs.loss == loss)]
+            best = lines[lines.seed == 1000].sort_values('val_map').iloc[-1]
+            chosen = lines[(lines.lr == best.lr) & (lines.hparams == best.hparams)]
+            final = chosen[(chosen.seed < 10) & (chosen.epochs == best.epochs)]
+            f1[loss] = final.set_index('seed').test_macro_f1
+        assert len(f1['em']) == len(f1['an']) == 10
+        means.append(100 * (f1['em'] - f1['an']).mean())
+    f1 = conclusions._em_apl(record)['f1']
+    assert f1['macro'].mean == pytest.approx(sum(means) / 4, abs=1e-6)
+
+
+@pytest.fixture(scope='module')
+def unchecked():
+    """The claims of all papers without runs."""
+    return claims.report(published.SUITE, NOTHING)
+
+
+@pytest.fixture(scope='module')
+def checked(record):
+    """The claims of all papers."""
+    return claims.report(published.SUITE, record)
+
+
+@pytest.mark.parametrize('paper', published.papers())
+def test_without_runs_every_answer_says_so(paper, unchecked):
+    checked = unchecked[unchecked.paper == paper]
+    text = conclusions.markdown(paper, checked, NOTHING)
+    rows = [row for row in text.splitlines() if row.startswith('| ')]
+    assert len(rows) > 6 and all('**not run**' in row for row in rows[2:])
+
+
+@pytest.mark.parametrize('paper', published.papers())
+def test_a_conclusion_is_half_a_page_and_types_no_result(paper, record, checked):
+    text = conclusions.markdown(paper, checked[checked.paper == paper], record)
+    assert 150 < len(text.split()) < 650
+    template = (TEMPLATES / f'conclusion_{paper}.md').read_text()
+    words = re.sub(r'\{%.*?%\}|\{\{.*?\}\}', '', template)
+    assert not re.findall(r'±|[+−]\d|\d\.\d', words)
+
+
+def test_a_page_for_each_paper_is_written_once(tmp_path, monkeypatch, unchecked):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path))
+    files = conclusions.write(unchecked, NOTHING)
+    assert {file.relative_to(tmp_path).as_posix() for file in files} == {
+        f'{paper}/README.md' for paper in published.papers()
+    }
+    assert conclusions.write(unchecked, NOTHING) == []
+    for file in files:
+        links = re.findall(r'\]\(([^)]+)\)', file.read_text())
+        assert {f'table{number}.md' for number in published.tables(file.parent.name)} < set(links)
+        for link in links:
+            assert (ROOT / 'outputs' / file.parent.name / link).exists(), link
