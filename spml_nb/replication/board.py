@@ -1,13 +1,13 @@
 """The board: what each method gains, computed from the table of record, for the page to show."""
 
 import dataclasses
+import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
 
-import numpy as np
 import pandas as pd
 import yaml
 
@@ -15,7 +15,8 @@ from ..methods.core import find
 from ..runs.config import Config
 from ..sweeps import search
 from . import claims, gains, published
-from .gains import MEASURES, SUITES, head_of
+from .gains import SUITES, head_of
+from .statistics import Effect, pooled
 from .tables import Table
 
 
@@ -30,8 +31,9 @@ def about(loss: str) -> dict:
     Args:
         loss: a registered method.
 
-    Returns: {'name', 'by' (its source), 'does' (two sentences), 'paper' (one of
-        `published.papers()` that proposes it, else ''), 'notebook' (its path from the root)}.
+    Returns: {'name', 'by' (its source), 'does' (two sentences), 'needs' (a number that it is given
+        besides labels, '' for none), 'paper' (one of `published.papers()` that proposes it, else
+        ''), 'notebook' (its path from the root)}.
 
     Raises:
         SpmlError: for another method.
@@ -41,6 +43,7 @@ def about(loss: str) -> dict:
         'name': loss,
         'by': method.source,
         'does': (method.__doc__ or '').strip().partition('\n')[0],
+        'needs': '',
         'paper': '',
     }
     return (
@@ -50,18 +53,125 @@ def about(loss: str) -> dict:
     )
 
 
-def ranks(board: pd.DataFrame) -> pd.Series:
-    """The mean rank of each row over the sets of photos, 1 being the highest level.
+ALL_LABELS = 'full'
+
+
+def standings(measured: pd.DataFrame) -> pd.DataFrame:
+    """What each row of the board gains on average, over the sets of photos where its own mechanism
+    acted.
 
     Args:
-        board: of one suite and one choice, as from `gains.beside`.
+        measured: as from `gains.of_suites`.
 
-    Returns: Series by (loss, head, labels), of the rows that have a level on every set that has two
-        or more and whose own mechanism acted everywhere. Empty while no set has two.
+    Returns: DataFrame by loss, head, labels and choice, of heads on frozen features: sets (tuple,
+        in the suite's order), over_an and same_head (the mean gain over AN on the linear head, and
+        over AN on the same head, each a `statistics.Effect`; None where no set has one) and seconds
+        (of a run, mean over these sets).
     """
-    single = board[(board.labels == 'single') & board.acted.astype(bool)]
-    wide = single.pivot_table('level', ['loss', 'head', 'labels'], 'dataset')
-    return wide.loc[:, wide.notna().sum() > 1].dropna().rank(ascending=False).mean(axis=1).dropna()
+    counted = measured[(measured.suite == published.SUITE) & measured.acted.eq(True)]
+    return pd.DataFrame(
+        [
+            dict(zip(ROW, row, strict=True)) | _standing(part)
+            for row, part in counted.groupby([*ROW], sort=False)
+        ],
+        columns=[*ROW, 'sets', 'over_an', 'same_head', 'seconds'],
+    ).set_index([*ROW])
+
+
+ROW = ('loss', 'head', 'labels', 'choice')
+
+
+def _standing(part: pd.DataFrame) -> dict:
+    plain = part[part.baseline == gains.PLAIN]
+    same_head = part[part.baseline == gains.SAME_HEAD]
+    return {
+        'sets': tuple(plain.dataset),
+        'over_an': _mean_effect(plain),
+        'same_head': _mean_effect(same_head),
+        'seconds': plain.seconds.mean(),
+    }
+
+
+def _mean_effect(part: pd.DataFrame) -> Effect | None:
+    """None unless every set has a gain with an interval."""
+    effects = list(part.effect)
+    if not effects or min(effect.seeds for effect in effects) < 2:
+        return None
+    return pooled(effects)
+
+
+BEST = 5  # rows whose gains say what may be expected
+
+
+def expected(measured: pd.DataFrame) -> pd.DataFrame:
+    """What the best rows gain on each set of photos.
+
+    Args:
+        measured: as from `gains.of_suites`.
+
+    Returns: DataFrame by data set: labels (positives of a training photo, on average), level (mAP
+        of plain AN in percent), lowest and highest (gain over plain AN, among the `BEST` rows with
+        single labels whose mean over all sets is highest). Empty without runs.
+    """
+    compared = standings(measured).reset_index()
+    compared = compared[(compared.choice == 'clean') & (compared.labels == 'single')]
+    compared = compared[compared.over_an.notna()]
+    on_most = compared[compared.sets.str.len() == compared.sets.str.len().max()]
+    order = on_most.over_an.map(lambda effect: -effect.mean).sort_values().index[:BEST]
+    best = on_most.loc[order, [*ROW]]
+    over_plain = measured[(measured.suite == published.SUITE) & (measured.baseline == gains.PLAIN)]
+    by_set = over_plain.merge(best, on=[*ROW]).groupby('dataset', sort=False).gain
+    found = by_set.agg(lowest='min', highest='max')
+    an = over_plain[
+        (over_plain.loss == 'an')
+        & (over_plain['head'] == 'linear')
+        & (over_plain.choice == 'clean')
+        & (over_plain.labels == 'single')
+    ]
+    found.insert(0, 'level', an.set_index('dataset').level)
+    found.insert(0, 'labels', published.photos().positives)
+    return found.sort_values('labels')
+
+
+FEW = 4  # labels a photo: sets below are told apart from sets above
+
+
+def summary(measured: pd.DataFrame) -> dict:
+    """What the board says in sentences.
+
+    Args:
+        measured: as from `gains.of_suites`.
+
+    Returns: rows (`expected`), few and many ({'labels', 'gains': (lowest, highest) of the sets with
+        fewer than `FEW` labels a photo and with more}, None without such sets), head (what AN gains
+        by the cosine head alone), all_labels (what binary cross-entropy gains where all labels are
+        known), each an `Effect` or None, and best (how many rows `expected` speaks of).
+    """
+    rows = expected(measured)
+    means = standings(measured)
+    cosine, all_labels = ('an', 'cosine', 'single'), ('bce', 'linear', ALL_LABELS)
+    return {
+        'rows': rows.reset_index().to_dict('records'),
+        'few': _range(rows[rows.labels < FEW]),
+        'many': _range(rows[rows.labels >= FEW]),
+        'head': _mean_of(means, cosine),
+        'all_labels': _mean_of(means, all_labels),
+        'best': BEST,
+    }
+
+
+def _range(rows: pd.DataFrame) -> dict | None:
+    if not len(rows):
+        return None
+    return {
+        'labels': (rows.labels.min(), rows.labels.max()),
+        'gains': (rows.lowest.min(), rows.highest.max()),
+    }
+
+
+def _mean_of(means: pd.DataFrame, row: tuple[str, str, str]) -> Effect | None:
+    place = (*row, 'clean')
+    return means.over_an[place] if place in means.index else None
 
 
 PLACES = ('voc12', 'coco14', 'nus', 'cub')  # the papers' data sets that photos stand for
@@ -223,38 +333,19 @@ def chosen(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> di
     }
 
 
-def curve(values: list[float], width: int = 72, height: int = 20) -> dict:
-    """The points of a small curve.
-
-    Args:
-        values: of the curve, from left to right.
-        width, height: in pixels.
-
-    Returns:
-        points (of an SVG's `polyline`), width and height; {} for fewer than two values.
-    """
-    if len(values) < 2:
-        return {}
-    low = min(values)
-    span = max(max(values) - low, 1e-9)
-    xs = np.linspace(2, width - 2, len(values))
-    ys = [height - 2 - (height - 4) * (value - low) / span for value in values]
-    points = ' '.join(f'{x:.0f},{y:.1f}' for x, y in zip(xs, ys, strict=True))
-    return {'points': points, 'width': width, 'height': height}
-
-
 _APART = ('seed', 'label_seed', 'root', 'device')
 
 
-def groups(known: pd.DataFrame) -> tuple[dict, dict[str, int]]:
+def groups(known: pd.DataFrame, shown: set[str] | None = None) -> tuple[dict, dict[str, int]]:
     """The final runs, those together that differ by their seed alone.
 
     Args:
         known: as from `tables.record`.
+        shown: names of runs; groups without any of them are left out. Unset: none is.
 
     Returns: ({'usual': {field: its most frequent value}, 'each': [{'s': {field: value} where it is
-        another, 'p': how the names of its runs begin, 'r': [[seed, the rest of the name, test
-        mAP]]}]}, {name of a run: its group}).
+        another, 'run': the name of its first run, 'r': {seed: test mAP}}]}, {name of a run: its
+        group}).
     """
     if not len(known):
         return {'usual': {}, 'each': []}, {}
@@ -269,19 +360,22 @@ def groups(known: pd.DataFrame) -> tuple[dict, dict[str, int]]:
     varying = [name for name in fields if name not in usual or final[name].nunique() > 1]
     each, where = [], {}
     for values, runs in final.groupby(varying, sort=False, dropna=False):
+        if shown is not None and shown.isdisjoint(runs.run):
+            continue
         runs = runs.sort_values('seed')
-        begins = runs.run.iloc[0].rpartition('-')[0] + '-'
         where |= dict.fromkeys(runs.run, len(each))
         others = {
             name: value
             for name, value in zip(varying, values, strict=True)
             if not pd.isna(value) and value != usual.get(name)
         }
-        scored = [
-            [int(seed), run.removeprefix(begins), round(float(score), 2)]
-            for seed, run, score in zip(runs.seed, runs.run, runs.test_map, strict=True)
-        ]
-        each.append({'s': others, 'p': begins, 'r': scored})
+        each.append(
+            {
+                's': others,
+                'run': runs.run.iloc[0],
+                'r': dict(zip(runs.seed.astype(int), runs.test_map.round(2), strict=True)),
+            }
+        )
     return {'usual': usual, 'each': each}, where
 
 
@@ -292,61 +386,112 @@ def lines(measured: pd.DataFrame, where: dict[str, int]) -> list[dict]:
         measured: as from `gains.of_suites`.
         where: {name of a run: its group}, as from `groups`.
 
-    Returns: list of dicts, the best mean rank first, what has no run last: id, loss, head, labels,
-        papers (that compare it), ranks {suite: {choice: rank}}, cells {suite: {data set: {'g', 'a',
-        'b' (groups of the runs, of AN on the same head and of plain AN, None if there is none), 's'
-        (seconds), 'x' (whether its mechanism acted), and by choice [level, half, seeds, gain, half,
-        plain gain, half]}}}.
+    Returns: list of dicts: id, loss, head, labels, papers (that compare it), sets (of photos, that
+        its means are over), means {choice: [gain over plain AN, half, gain over AN on the same
+        head, half]}, seconds (of a run, mean over these sets) and cells {suite: {data set: {'g',
+        'a', 'b' (groups of the runs, of AN on the same head and of plain AN, None if there is
+        none), 's' (seconds), 'x' (whether its mechanism acted), and by choice [level, half, seeds,
+        gain over AN on the same head, half, gain over plain AN, half]}}}. Gains are None where the
+        whole network was trained. Rows on the same sets stand together, the highest mean gain
+        first; then those with all labels known, those whose mechanism did not act, and what has no
+        run.
     """
     cells = {
         (row.loss, head_of(row), row.labels): {}
         for suite in SUITES
         for row in search.rows_of(suite)
     }
-    both = gains.beside(measured)
-    placed = {of: ranks(part).round(2).to_dict() for of, part in both.groupby(['suite', 'choice'])}
-
-    def ranks_in(suite, row):
-        return {choice: placed.get((suite, choice), {}).get(row) for choice in MEASURES}
-
-    for line in both.itertuples():
+    for line in gains.beside(measured).itertuples():
         of_suite = cells[line.loss, line.head, line.labels].setdefault(line.suite, {})
-        cell = of_suite.setdefault(line.dataset, {})
-        cell |= {
-            'g': where.get(line.run),
-            'a': where.get(line.base_run),
-            'b': where.get(line.plain_run),
-            's': round(line.seconds, 2),
-            'x': line.acted,
-            line.choice: [_rounded(getattr(line, name)) for name in _SHOWN],
-        }
-    rows = [
-        {
-            'id': '-'.join(row),
-            'loss': row[0],
-            'head': row[1],
-            'labels': row[2],
-            'papers': [paper for paper, losses in compared().items() if row[0] in losses],
-            'cells': of_suites,
-            'ranks': {suite: ranks_in(suite, row) for suite in SUITES},
-        }
-        for row, of_suites in cells.items()
-    ]
+        of_suite.setdefault(line.dataset, {}).update(_cell(line, where))
+    means = standings(measured)
+    rows = [_line(row, of_suites, means) for row, of_suites in cells.items()]
     return sorted(rows, key=_order)
 
 
+def _line(row: tuple[str, str, str], of_suites: dict, means: pd.DataFrame) -> dict:
+    loss, head, labels = row
+    by_choice = means.xs(row, level=[*ROW[:3]]) if row in means.index.droplevel('choice') else None
+    line = {
+        'id': '-'.join(row),
+        'loss': loss,
+        'head': head,
+        'labels': labels,
+        'papers': [paper for paper, losses in compared().items() if loss in losses],
+        'cells': of_suites,
+        'sets': [],
+        'means': {},
+        'seconds': None,
+    }
+    if by_choice is not None:
+        line |= {
+            'sets': list(by_choice.sets.iloc[0]),
+            'means': {
+                each.Index: [*_rounded_effect(each.over_an), *_rounded_effect(each.same_head)]
+                for each in by_choice.itertuples()
+            },
+            'seconds': _rounded(by_choice.seconds.iloc[0]),
+        }
+    return line
+
+
 _SHOWN = ('level', 'level_half', 'n', 'gain', 'gain_half', 'plain', 'plain_half')
+
+
+def _cell(line, where: dict[str, int]) -> dict:
+    shown = {name: _rounded(getattr(line, name)) for name in _SHOWN}
+    if line.suite != published.SUITE:
+        # the search of AN had one unlucky seed there: levels alone
+        shown |= dict.fromkeys(_SHOWN[3:])
+    return {
+        'g': where.get(line.run),
+        'a': where.get(line.base_run),
+        'b': where.get(line.plain_run),
+        's': round(line.seconds, 2),
+        'x': line.acted,
+        line.choice: [*shown.values()],
+    }
 
 
 def _rounded(value: float) -> float | None:
     return None if pd.isna(value) else round(float(value), 4)
 
 
+def _rounded_effect(effect: Effect | None) -> list[float | None]:
+    return [None, None] if effect is None else [_rounded(effect.mean), _rounded(effect.half_width)]
+
+
 def _order(row: dict) -> tuple:
-    cells = row['cells'].get('photos', {})
-    plain = [cell['clean'][_SHOWN.index('plain')] for cell in cells.values()]
-    mean = np.mean([gain for gain in plain if gain is not None] or [-math.inf])
-    return row['ranks']['photos']['clean'] or math.inf, not cells, -mean
+    datasets = [*search.SUITES[published.SUITE]['datasets']]
+    places = [datasets.index(name) for name in row['sets']]
+    mean, *_ = row['means'].get('clean', [None])
+    return (
+        not row['cells'].get(published.SUITE),
+        mean is None,
+        row['labels'] == ALL_LABELS,
+        -len(places),
+        places,
+        -(mean or 0),
+    )
+
+
+def on_same_sets(rows: list[dict]) -> list[dict]:
+    """Rows of the board in groups that may be compared.
+
+    Args:
+        rows: as from `lines`.
+
+    Returns: [{'sets', 'all_labels' (whether these are known), 'rows'}], in the same order; the last
+        has no sets: its rows have no mean.
+    """
+
+    def comparable(row):
+        return row['sets'], bool(row['sets']) and row['labels'] == ALL_LABELS
+
+    return [
+        {'sets': sets, 'all_labels': all_labels, 'rows': [*each]}
+        for (sets, all_labels), each in itertools.groupby(rows, key=comparable)
+    ]
 
 
 def cards(
@@ -361,7 +506,7 @@ def cards(
         papers: as from `printed`.
 
     Returns: {loss: `about`, and runs (list of dicts: suite, head, labels, dataset, cell, lr,
-        hparams, best, curve), printed (its rows of `papers`), claims (list of dicts: those of its
+        hparams, best), printed (its rows of `papers`), claims (list of dicts: those of its
         paper that compare it)}.
     """
     by_id = {line['id']: line for line in checked.to_dict('records')}
@@ -387,5 +532,5 @@ def _runs(row: dict, known: pd.DataFrame) -> list[dict]:
             found = chosen(searched, suite, dataset, known)
             place = {'head': row['head'], 'labels': row['labels'], 'suite': suite}
             place |= {'cell': cell, 'dataset': dataset}
-            runs.append(place | found | {'curve': curve(found['best'])})
+            runs.append(place | found)
     return runs

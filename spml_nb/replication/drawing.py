@@ -383,7 +383,7 @@ def grid(
         special: name of a point that is framed too.
         at: its values, down and across.
     """
-    picture, places = panels(collected, 3.0, 2.6)
+    picture, places = panels(collected, 3.0, 3.0)
     for ax, dataset, ours in places:
         ax.set(xlabel=across.label, ylabel=down.label, title=f'{ours}, mAP (%)')
         runs = {
@@ -431,7 +431,7 @@ def _cells(ax, table: np.ndarray, step: float):
         darkest = max(np.nanmax(above), 4)
         ax.set_title(f'{ax.get_title()}; a step of colour: {step:.1f}')
     shade = above / (darkest or 1)
-    ax.imshow(shade, cmap='Blues', origin='lower', aspect='auto', vmin=0, vmax=1)
+    ax.imshow(shade, cmap='Blues', origin='lower', vmin=0, vmax=1)
     for (i, j), value in np.ndenumerate(table):
         text = '–' if np.isnan(value) else f'{value:.1f}'
         ink = 'white' if shade[i, j] > 0.5 else 'black'

@@ -2,8 +2,10 @@
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -48,6 +50,12 @@ class Method:
     own: bool = False
     plain: bool = False
 
+    @property
+    def source(self) -> str:
+        """Who trained it: a paper's short name."""
+        row, _, column = next(iter(self.cells.values()))
+        return published.by_place(self.paper, self.table)[row, column]['source']
+
 
 def _in_all(columns: dict[str, str], row: str, baseline: str) -> dict:
     return {panel: (row, baseline, column) for panel, column in columns.items()}
@@ -64,14 +72,14 @@ _TWO_WAY = {
 }
 METHODS = (
     *[Method(name, 'hml', '2', _in_all(_HML, name, 'AN')) for name in ('WAN', 'LS', 'EPR', 'ROLE')],
-    *[
-        Method(name, 'opml', 'II', _in_all(_SAME, _ONE + name, f'{_ONE}BCE'))
-        for name in ('LL-R', 'LL-Ct', 'LL-Cp')
-    ],
     Method('EM', 'em_apl', '1', _in_all(_SAME, 'EM', 'AN'), True),
     Method('EM+APL', 'em_apl', '1', _in_all(_SAME, 'EM+APL', 'AN'), True),
     Method('HML', 'hml', '4', _in_all(_SINGLE, 'HL + AL', 'neither'), True, plain=True),
     Method('LAC', 'lac', '2', _in_all(_LAC, 'Ours', 'L_AN'), True),
+    *[
+        Method(name, 'opml', 'II', _in_all(_SAME, _ONE + name, f'{_ONE}BCE'))
+        for name in ('LL-R', 'LL-Ct', 'LL-Cp')
+    ],
     Method('OPML', 'opml', 'II', _in_all(_SAME, f'{_ONE}OPML (Ours)', f'{_ONE}BCE'), True),
     Method('OPML-SP', 'opml', 'II', _in_all(_SAME, f'{_ONE}OPML-SP (Ours)', f'{_ONE}BCE'), True),
     Method('Two-way*', 'two_way', '7', _TWO_WAY, True),
@@ -86,14 +94,14 @@ def gains(known: pd.DataFrame) -> pd.DataFrame:
 
     Returns: DataFrame, one row per method and panel: method, panel, published (points of mAP over
         `published.baseline`, NaN where the paper has none), uncounted (as from
-        `published.uncounted`), printed (over the row of AN or BCE that the table prints, whoever
-        trained it), ours (over AN on the same head; Two-way: over weighted BCE; where the paper's
-        file names another baseline, over that one), half (half its 95 % interval over seeds and
-        test images), n (seeds of both, -1 where there is no such cell), plain and plain_half (over
-        plain AN; Two-way: over plain BCE), like and like_half (the one of both that the published
-        gain is), exercised (whether the method's own mechanism acted), our_base (mAP of plain AN
-        or BCE, in percent), effect and beside (over AN on the same head and over plain AN as a
-        `statistics.Effect`, None without such a cell), full (whether all labels are known).
+        `published.uncounted`), ours (over AN on the same head; Two-way: over weighted BCE; where
+        the paper's file names another baseline, over that one), half (half its 95 % interval over
+        seeds and test images), n (seeds of both, -1 where there is no such cell), plain and
+        plain_half (over plain AN; Two-way: over plain BCE), like and like_half (the one of both
+        that the published gain is), exercised (whether the method's own mechanism acted), our_base
+        (mAP of plain AN or BCE, in percent), effect and beside (over AN on the same head and over
+        plain AN as a `statistics.Effect`, None without such a cell), full (whether all labels are
+        known).
 
     Source: the papers' tables.
     """
@@ -125,7 +133,6 @@ def _gain(method: Method, panel: str, known: pd.DataFrame) -> dict:
     return {
         'published': cell['mean'] - base['mean'],
         'uncounted': published.uncounted(cell, base),
-        'printed': cell['mean'] - printed['mean'],
         'our_base': plain.by_seed.mean(),
         'ours': over.mean,
         'half': over.half_width,
@@ -156,63 +163,85 @@ def draw(measured: pd.DataFrame) -> bytes:
 
 
 def _picture(measured: pd.DataFrame) -> Figure:
-    figure, (axes,) = drawing.sheet(1, len(PANELS), 1.75, 3.3)
+    heights = _heights()
+    figure, (axes,) = drawing.sheet(1, len(PANELS), 1.75, 0.23 * heights[-1])
     for ax, (panel, dataset) in zip(axes, PANELS.items(), strict=True):
         cells = measured[measured.panel == panel]
-        _panel(ax, cells)
+        _panel(ax, cells, heights)
         ax.set_title(f'{panel}\n({published.stand_in(dataset, SUITE)})')
-        ax.set_yticks(range(len(cells)), [])
-    half = measured.half.fillna(0)
-    ends = [measured.published, measured.plain, measured.ours - half, measured.ours + half]
+    half = measured.like_half.fillna(0)
+    ends = [measured.published, measured.plain, measured.like - half, measured.like + half]
     ends = pd.concat(ends)
     for ax in axes:
         ax.set_xlim(min(ends.min(), 0) - 1, max(ends.max(), 0) + 1)
-    _name_methods(axes[0], measured[measured.panel == next(iter(PANELS))])
+    _name_methods(axes[0], measured[measured.panel == next(iter(PANELS))], heights)
     figure.supxlabel(
-        'points of mAP over AN (*Two-way: all labels known, over BCE; '
-        f'{published.UNCOUNTED}: over ZLPR of the same paper)',
+        f"points of mAP over the source's own AN ({published.UNCOUNTED}: over its ZLPR, since it "
+        'has no AN; *: all labels known, over BCE)',
         fontsize=8,
     )
     figure.text(0.5, -0.02, site.protocol(SUITE), ha='center', va='top', fontsize=6)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc='outside upper right', ncols=2)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc='outside upper right', ncols=3)
     return figure
 
 
-def _name_methods(ax, cells: pd.DataFrame):
+def _heights() -> np.ndarray:
+    """Where each method stands: those of a source together, below its name."""
+    begins = [method.source != before.source for before, method in pairwise(METHODS)]
+    return 1 + np.cumsum([0, *np.where(begins, 2, 1)])
+
+
+def _name_methods(ax, cells: pd.DataFrame, heights: np.ndarray):
     names = [
         f'{name}{published.UNCOUNTED}' if uncounted else name
         for name, uncounted in zip(cells.method, cells.uncounted, strict=True)
     ]
-    ax.set_yticks(range(len(cells)), names)
+    ax.set_yticks(heights, names)
     for label, method in zip(ax.get_yticklabels(), METHODS, strict=True):
         label.set_fontweight('bold' if method.own else 'normal')
+    left = {'transform': ax.get_yaxis_transform(), 'ha': 'right', 'va': 'center'}
+    first = {method.source: y for y, method in reversed([*zip(heights, METHODS, strict=True)])}
+    for source, y in first.items():
+        ax.text(-0.03, y - 1, source, fontsize=6.5, fontstyle='italic', color='#555555', **left)
 
 
-def _panel(ax, cells: pd.DataFrame):
-    """A row a method: what is published, ours with its interval, and ours over plain AN."""
-    rows = range(len(cells))
-    both = cells[['published', 'ours']]
-    low, high = cells.ours - cells.half, cells.ours + cells.half
-    idle = cells.ours.where(cells.exercised.eq(False))
+APART = 0.2  # of what is published above its row, and of ours below
+
+
+def _panel(ax, cells: pd.DataFrame, heights: np.ndarray):
+    """A row a method: what is published, and below it ours over the same baseline, with its
+    interval, and over plain AN.
+    """
+    acted = ~cells.exercised.eq(False)
+    ours = cells.like.where(acted)
+    low, high = ours - cells.like_half, ours + cells.like_half
+    plain = cells.plain.where(acted & ~np.isclose(cells.plain, cells.like))
     ring = {'markerfacecolor': 'white', 'markeredgecolor': 'black'}
     ax.axvline(0, color='#999999', linewidth=0.8)
-    ax.hlines(rows, both.min(axis=1), both.max(axis=1), color='#cccccc', linewidth=1)
-    ax.hlines(rows, low, high, color=drawing.INK[0], linewidth=2.5, alpha=0.35)
-    for marks, shape, label, style in (
-        (cells.plain, 'x', 'ours over plain AN or BCE', {'color': drawing.INK[1], 'markersize': 4}),
-        (cells.published, 'o', 'published', ring),
-        (cells.ours, 'o', 'ours over the same head, with 95 % interval', {'color': drawing.INK[0]}),
-        (idle, 'o', 'its mechanism not exercised', {'color': '#b5b5b5'}),
+    ax.hlines(heights + APART, low, high, color=drawing.INK[0], linewidth=2.5, alpha=0.35)
+    for marks, y, shape, label, style in (
+        (cells.published, heights - APART, 'o', 'published', ring),
+        (ours, heights + APART, 'o', 'ours, with 95 % interval', {'color': drawing.INK[0]}),
+        (plain, heights + APART, 'x', 'ours over plain AN or BCE', {'color': drawing.INK[1]}),
     ):
-        ax.plot(marks, rows, shape, label=label, **style)
-    beside = {'transform': ax.get_yaxis_transform(), 'ha': 'left', 'va': 'center'}
-    for y, seeds in enumerate(cells.n):
-        if seeds <= 0:
-            text = 'missing' if seeds == 0 else '–'
-            ax.text(0.02, y, text, fontsize=6, color='#777777', **beside)
-    ax.set_ylim(len(cells) - 0.5, -0.5)
+        ax.plot(marks, y, shape, label=label, **style)
+    right = {'transform': ax.get_yaxis_transform(), 'ha': 'right', 'va': 'center'}
+    for y, cell in zip(heights, cells.itertuples(), strict=True):
+        text = _instead_of_ours(cell)
+        ax.text(0.99, y + APART, text, fontsize=6, color='#555555', **right)
+    ax.set_yticks(heights, [])
+    ax.set_ylim(heights[-1] + 0.7, -0.5)
     ax.tick_params(axis='y', length=0)
     ax.grid(axis='x', alpha=0.3)
+
+
+def _instead_of_ours(cell) -> str:
+    """What stands where a method has no mark of ours."""
+    if cell.n < 0:
+        return '–'
+    if cell.n == 0:
+        return 'missing'
+    return 'not exercised' if cell.exercised is False else ''
 
 
 _WORDS = {
@@ -260,8 +289,8 @@ def by_source(known: pd.DataFrame) -> pd.DataFrame:
         known: as from `tables.record`.
 
     Returns: DataFrame, a row for each number that a source prints of a method with single
-        positives: source, loss, dataset, published and ours (points of mAP; NaN without runs, or
-        where the method's mechanism did not act).
+        positives: source, loss, head, dataset, published and ours (points of mAP; NaN without runs,
+        or where the method's mechanism did not act).
 
     Source: the papers' tables.
     """
@@ -278,6 +307,7 @@ def by_source(known: pd.DataFrame) -> pd.DataFrame:
                 {
                     'source': cell['source'],
                     'loss': cell['config']['loss'],
+                    'head': cell['config'].get('head') or find(cell['config']['loss']).head,
                     'dataset': cell['dataset'],
                     'published': line.gain_published,
                     'ours': line.gain,
@@ -300,31 +330,47 @@ def comparable(measured: pd.DataFrame) -> pd.DataFrame:
     return measured[ran & measured.uncounted.eq('') & measured.published.notna()]
 
 
-def findings(measured: pd.DataFrame, levels: dict, sources: pd.DataFrame) -> str:
+def findings(measured: pd.DataFrame, levels: dict, agreed: dict) -> str:
     """What the gains say.
 
     Args:
         measured: as from `gains`.
         levels: as from `levels`.
-        sources: as from `by_source`.
+        agreed: as from `agreement`.
 
     Returns:
-        A list in Markdown, one question a point, on the methods that learn from single positives;
-        '' without runs.
+        Markdown on the methods that learn from single positives: a list, one question a point, and
+        how far papers and we agree; '' without runs.
     """
     ran = measured[(measured.n > 1) & measured.exercised.eq(True) & measured.full.eq(False)]
     if not len(ran):
         return ''
-    counted = comparable(measured)
     return render(
         'findings.md',
         highest=_highest(levels),
         learning=measured[measured.full.eq(False) & (measured.n >= 0)].method.nunique(),
         over_an=_over_an(ran),
-        sizes=_sizes(counted),
-        order=_order(counted, ran, sources),
-        uncounted=published.UNCOUNTED,
+        **agreement_fields(agreed),
     )
+
+
+def agreement_fields(agreed: dict) -> dict:
+    """What templates name of `agreement`."""
+    table = agreed['matrix']
+    highest = [panel for panel, name in PANELS.items() if _is_highest(table, name)]
+    return agreed | {
+        'panels': PANELS,
+        'photos_for': {name: published.stand_in(name, SUITE) for name in PANELS.values()},
+        'highest_for': highest,
+        'not_highest_for': [panel for panel in PANELS if panel not in highest],
+        'uncounted': published.UNCOUNTED,
+    }
+
+
+def _is_highest(table: pd.DataFrame, dataset: str) -> bool:
+    """Whether a published column ranks best with the photos that stand in for it."""
+    photos = published.stand_in(dataset, SUITE)
+    return photos in table and table.loc[dataset].idxmax() == photos
 
 
 _PLAIN = ('an', 'linear')
@@ -391,70 +437,138 @@ def _over_an(ran: pd.DataFrame) -> dict:
     return {'methods': len(decided), 'sets': sets.max(), 'counts': counts}
 
 
-def _sizes(counted: pd.DataFrame) -> dict | None:
-    """Our gains beside the published ones, and where these lie in our intervals."""
-    if not len(counted):
-        return None
-    above = (counted.published > counted.like + counted.like_half).sum()
-    below = (counted.published < counted.like - counted.like_half).sum()
-    return {
-        'methods': counted.method.nunique(),
-        'cells': len(counted),
-        'ours': counted.like.mean(),
-        'theirs': counted.published.mean(),
-        'above': above,
-        'below': below,
-    }
+@dataclass(frozen=True)
+class Agreement:
+    """How far two lists of gains agree.
+
+    Attributes:
+        correlation: of their ranks within each source and data set, with the ends of its 95 %
+            interval over methods.
+        methods, cells: how many are in both.
+        first, second: the mean gain in each, in points of mAP.
+        apart: the mean distance of a cell from its counterpart.
+    """
+
+    correlation: tuple[float, float, float]
+    methods: int
+    cells: int
+    first: float
+    second: float
+    apart: float
 
 
-def _order(counted: pd.DataFrame, ran: pd.DataFrame, sources: pd.DataFrame) -> dict | None:
-    """Whether the methods come in the papers' order. ran: with the cells that do not count."""
-    correlation = _ranked(counted, 'method', ['panel'], 'published', 'like')
+def agree(
+    cells: pd.DataFrame, row: str, within: list[str], first: str, second: str
+) -> Agreement | None:
+    """How far two columns of gains agree.
+
+    Args:
+        cells: one gain a line, NaN where one is missing.
+        row: the column that names the method.
+        within: the columns that say which methods are ranked with each other.
+        first, second: the columns of gains.
+
+    Returns: None where fewer than three methods have both anywhere.
+    """
+    both = cells.dropna(subset=[first, second])
+    correlation = _rank_correlation(both, row, within, first, second)
     if math.isnan(correlation[0]):
         return None
-    regardless = None
-    if len(ran) > len(counted):
-        over_an = [line.effect.mean if line.uncounted else line.like for line in ran.itertuples()]
-        ran = ran.assign(over_an=over_an)
-        regardless, *_ = _ranked(ran, 'method', ['panel'], 'printed', 'over_an')
-    return {
-        'correlation': correlation,
-        'sources': _order_over_sources(sources),
-        'regardless': regardless,
-    }
+    return Agreement(
+        correlation,
+        both[row].nunique(),
+        len(both),
+        both[first].mean(),
+        both[second].mean(),
+        (both[first] - both[second]).abs().mean(),
+    )
 
 
-def _order_over_sources(sources: pd.DataFrame) -> dict | None:
-    """The same over all that three sources print, and how well they agree with each other."""
-    both = sources.dropna()
-    correlation = _ranked(both, 'loss', ['source', 'dataset'], 'published', 'ours')
-    if math.isnan(correlation[0]):
-        return None
+def _rank_correlation(
+    both: pd.DataFrame, row: str, within: list[str], first: str, second: str
+) -> tuple[float, float, float]:
+    if not len(both):
+        return (math.nan,) * 3
+    wide = [both.pivot(index=row, columns=within, values=which) for which in (first, second)]
+    return statistics.rank_correlation(*(each.to_numpy(float) for each in wide))
+
+
+def agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.DataFrame) -> dict:
+    """How far our gains agree with the papers', and the papers with one another.
+
+    Args:
+        measured: as from `gains`.
+        sources: as from `by_source`.
+        boards: as from `gains.of_suites`.
+
+    Returns: own (papers whose baseline is their own), sources (all that `SOURCES` print, each over
+        its own AN), one_another (where two print the same method), each an `Agreement` or None;
+        inside, above and below (how many published gains of the first lie in our interval, above
+        and below it); matrix (as from `matrix`).
+    """
+    counted = comparable(measured)
+    above = int((counted.published > counted.like + counted.like_half).sum())
+    below = int((counted.published < counted.like - counted.like_half).sum())
     pairs = sources.merge(sources, on=['loss', 'dataset'], suffixes=('', '_other'))
     pairs = pairs[pairs.source < pairs.source_other]
-    columns = ['source', 'source_other', 'dataset']
-    ceiling, *_ = _ranked(pairs, 'loss', columns, 'published', 'published_other')
     return {
-        'correlation': correlation,
-        'names': list(both.source.unique()),
-        'cells': len(both),
-        'theirs': both.published.mean(),
-        'ours': both.ours.mean(),
-        'apart': (both.published - both.ours).abs().mean(),
-        'pairs': len(pairs),
-        'pairs_correlation': ceiling,
-        'pairs_apart': (pairs.published - pairs.published_other).abs().mean(),
+        'own': agree(counted, 'method', ['panel'], 'published', 'like'),
+        'sources': agree(sources, 'loss', ['source', 'dataset'], 'published', 'ours'),
+        'one_another': agree(
+            pairs,
+            'loss',
+            ['source', 'source_other', 'dataset'],
+            'published',
+            'published_other',
+        ),
+        'inside': len(counted) - above - below,
+        'above': above,
+        'below': below,
+        'matrix': matrix(sources, boards),
     }
 
 
-def _ranked(
-    cells: pd.DataFrame, rows: str, columns: list[str], *values: str
-) -> tuple[float, float, float]:
-    """Rank correlation of two columns, ranked within each of `columns`, with its 95 % interval."""
-    if not len(cells):
-        return (math.nan,) * 3
-    wide = [cells.pivot(index=rows, columns=columns, values=which) for which in values]
-    return statistics.rank_correlation(*(each.to_numpy(float) for each in wide))
+def no_agreement() -> dict:
+    """`agreement` without runs."""
+    counts = dict.fromkeys(('inside', 'above', 'below'), 0)
+    nothing = dict.fromkeys(('own', 'sources', 'one_another'))
+    return nothing | counts | {'matrix': pd.DataFrame()}
+
+
+def matrix(sources: pd.DataFrame, boards: pd.DataFrame) -> pd.DataFrame:
+    """How each published column of gains ranks with our gains on each set of photos.
+
+    Args:
+        sources: as from `by_source`.
+        boards: as from `gains.of_suites`.
+
+    Returns: DataFrame of Spearman's correlations, the papers' data sets by our sets. All are over
+        the same methods, ranked within each source: those whose mechanism acted on every set. Empty
+        without any.
+    """
+    ours = boards[
+        (boards.suite == SUITE)
+        & (boards.choice == 'clean')
+        & (boards.labels == 'single')
+        & (boards.baseline == all_gains.SAME_HEAD)
+        & boards.acted.eq(True)
+    ]
+    everywhere = ours.pivot(index=['loss', 'head'], columns='dataset', values='gain').dropna()
+    both = sources.merge(everywhere.reset_index(), on=['loss', 'head'])
+    if len(both) == 0:
+        return pd.DataFrame()
+
+    def correlation(dataset: str, photos: str) -> float:
+        column = both[both.dataset == dataset]
+        rho, *_ = _rank_correlation(column, 'loss', ['source'], 'published', photos)
+        return rho
+
+    return pd.DataFrame(
+        {
+            photos: {dataset: correlation(dataset, photos) for dataset in PANELS.values()}
+            for photos in ours.dataset.unique()
+        }
+    )
 
 
 BEGIN, END = '<!-- front:begin -->', '<!-- front:end -->'
@@ -476,13 +590,13 @@ def table(measured: pd.DataFrame) -> str:
     )
 
 
-def markdown(measured: pd.DataFrame, levels: dict, sources: pd.DataFrame, picture: str) -> str:
+def markdown(measured: pd.DataFrame, levels: dict, agreed: dict, picture: str) -> str:
     """What README.md shows between the marks.
 
     Args:
         measured: as from `gains`.
         levels: as from `levels`.
-        sources: as from `by_source`.
+        agreed: as from `agreement`.
         picture: its address.
 
     Returns: Markdown, with the marks.
@@ -490,7 +604,7 @@ def markdown(measured: pd.DataFrame, levels: dict, sources: pd.DataFrame, pictur
     wanted = measured[measured.n >= 0]
     text = render(
         'front.md',
-        findings=findings(measured, levels, sources),
+        findings=findings(measured, levels, agreed),
         picture=picture,
         uncounted=published.UNCOUNTED,
         protocol=site.protocol(SUITE),
@@ -523,7 +637,8 @@ def write(root: Path | None = None, boards: pd.DataFrame | None = None) -> list[
     texts = {outputs / 'front.svg': draw(measured).decode()}
     if enclosing:
         boards = all_gains.of_suites(known, [SUITE]) if boards is None else boards
-        text = markdown(measured, levels(boards), by_source(known), f'{outputs.name}/front.svg')
+        agreed = agreement(measured, by_source(known), boards)
+        text = markdown(measured, levels(boards), agreed, f'{outputs.name}/front.svg')
         texts[readme] = text.join(enclosing)
     return site.write_changed(texts)
 

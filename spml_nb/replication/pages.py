@@ -1,6 +1,7 @@
 """All files of `outputs/`, made from the table of record: tables, claims, figures and pages."""
 
 import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +12,11 @@ from ..base import files, settings
 from ..base.escaping import escape_for_markdown
 from ..runs.config import Config, resolve
 from ..sweeps.search import SUITES, Row, candidates
-from . import board, choice, claims, drawing, figures, gains, published, site, verdicts
+from . import board, choice, claims, drawing, figures, front, gains, published, site, verdicts
 from .published import SUITE
 from .rendering import render
 from .statistics import Verdict
-from .tables import Table, cell_text, command, record, table
+from .tables import Table, command, gain_text, has_gain, level_text, record, table
 
 
 def _table_fields(table: Table) -> dict:
@@ -25,8 +26,8 @@ def _table_fields(table: Table) -> dict:
     return {
         'table': table,
         'paper': published.read(table.paper),
-        'headline': site.headline(SUITE, datasets),
-        'lines': _grid_lines(table),
+        'gains': _grid_lines(table, gain_text) if cells.apply(has_gain, axis=1).any() else [],
+        'levels': _grid_lines(table, level_text),
         'datasets': list(datasets),
         'protocol': site.protocol(SUITE, datasets),
         'ranking': site.ranking(cells),
@@ -44,8 +45,8 @@ def _table_fields(table: Table) -> dict:
     }
 
 
-def _grid_lines(table: Table) -> list[list[str]]:
-    """The header and the rows of a table in Markdown."""
+def _grid_lines(table: Table, text: Callable[..., str]) -> list[list[str]]:
+    """The header and the rows of a table in Markdown. text: of a cell."""
     header = ['']
     for column, photos in table.columns(SUITE).items():
         above = f'{escape_for_markdown(photos)} <br>' if photos else ''
@@ -53,7 +54,7 @@ def _grid_lines(table: Table) -> list[list[str]]:
     lines = [header]
     for row, cells in table.rows(SUITE).items():
         escaped = [cell | {'printed': escape_for_markdown(cell['printed'])} for cell in cells]
-        texts = [cell_text(cell, bold='**') for cell in escaped]
+        texts = [text(cell, bold='**') for cell in escaped]
         lines.append([escape_for_markdown(row), *texts])
     return lines
 
@@ -222,6 +223,11 @@ class Figure:
         return self.file is not None and not self.missing
 
     @property
+    def title(self) -> str:
+        """The beginning of its caption."""
+        return textwrap.shorten(self.caption, 90, placeholder=' …')
+
+    @property
     def address(self) -> str:
         """Of the SVG, from the pages in `outputs/`."""
         return f'{self.paper}/{self.file.name}'
@@ -285,6 +291,7 @@ class Results:
         figures: every figure.
         runs: as from `record`.
         gains: as from `gains.of_suites`.
+        agreement: as from `front.agreement`.
     """
 
     tables: list[Table]
@@ -292,6 +299,7 @@ class Results:
     figures: list[Figure]
     runs: pd.DataFrame = field(default_factory=pd.DataFrame)
     gains: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=gains.COLUMNS))
+    agreement: dict = field(default_factory=front.no_agreement)
 
     def of(self, paper: str) -> 'Results':
         """The tables, claims and figures of one paper."""
@@ -311,6 +319,10 @@ class Results:
         cells = pd.DataFrame([table.progress(SUITE) for table in self.tables]).sum().to_dict()
         drawn = sum(figure.done for figure in self.figures)
         return cells | {'figures': len(self.figures), 'drawn': drawn}
+
+    def agreement_fields(self) -> dict:
+        """What templates name of the agreement with the papers."""
+        return front.agreement_fields(self.agreement)
 
     def verdicts(self) -> dict[str, int]:
         """How many claims have each verdict that any of them has."""
@@ -347,7 +359,9 @@ def gather(
         tables += of_paper
         drawn += pictures
     measured = gains.of_suites(runs) if measured is None else measured
-    return Results(tables, pd.concat(checked, ignore_index=True), drawn, runs, measured)
+    agreed = front.agreement(front.gains(runs), front.by_source(runs), measured)
+    claimed = pd.concat(checked, ignore_index=True)
+    return Results(tables, claimed, drawn, runs, measured, agreed)
 
 
 def write(
@@ -399,37 +413,72 @@ def contents(results: Results, folder: Path) -> dict[str, str]:
         texts[f'{paper}/claims.svg'] = drawing.forest(checked).decode()
     texts['claims.csv'] = _csv(results.claims)
     texts['claims.md'] = claim_markdown(results.claims)
-    texts['README.md'] = _readme(results, printed, boards)
-    texts['index.html'] = site.page(results, printed, boards)
+    texts['choice.md'] = _choice(results.runs)
+    texts['whole_network.md'] = verdicts.whole_network(
+        verdicts.end_to_end(results.gains, results.runs, printed)
+    )
+    others = {name: what for name, what in _OTHER_PAGES.items() if (folder / name).is_file()}
+    picture = (folder / 'front.svg').is_file()
+    texts['README.md'] = _readme(results, boards, others, picture)
+    texts['index.html'] = site.page(results, printed, boards, picture)
     return texts
+
+
+# made before these pages, by experiments of their own
+_OTHER_PAGES = {
+    'ablations.md': 'which part of a method does it, at equal settings',
+    'worth.md': 'how many photos with one label are worth one with all its labels',
+    'observed_choice.md': 'what is lost when settings are chosen without clean labels',
+    'biased.md': 'what if the one label is not drawn evenly',
+    'benchmarks.md': 'how fast it runs',
+}
+
+
+def _choice(runs: pd.DataFrame) -> str:
+    changes = choice.markdown(choice.outcome(choice.planned(runs)))
+    return f'# The choice of the rate\n\n{changes}'
 
 
 def _csv(table: pd.DataFrame) -> str:
     return table.to_csv(index=False, lineterminator='\n')
 
 
-def _readme(results: Results, printed: list[dict], boards: list[str]) -> str:
+def _readme(results: Results, boards: list[str], others: dict[str, str], picture: bool) -> str:
     """`outputs/README.md`."""
     papers = [
-        published.read(paper)
-        | {'results': results.of(paper), 'not_drawn': figures.not_drawn(paper)}
+        published.read(paper) | {'name': paper, 'results': results.of(paper)}
         for paper in published.papers()
     ]
     return render(
         'outputs_readme.md',
-        suite=SUITE,
         headline=site.headline(SUITE, SUITES[SUITE]['datasets']),
+        pages=others,
+        boards=boards,
+        **_board(results.gains),
+        picture=picture,
+        **results.agreement_fields(),
+        verdicts=verdicts.markdown(results.claims),
+        papers=papers,
         photos=_photos(),
         **_search_protocol(),
-        uncounted=published.UNCOUNTED,
-        verdicts=verdicts.markdown(results.claims),
-        whole_network=verdicts.whole_network(
-            verdicts.end_to_end(results.gains, results.runs, printed)
-        ),
-        choice=choice.markdown(choice.outcome(choice.planned(results.runs))),
-        papers=papers,
-        boards=boards,
     )
+
+
+def _board(measured: pd.DataFrame) -> dict:
+    """What the board in Markdown names."""
+    rows = board.lines(measured, {})
+    groups = board.on_same_sets(rows)
+    most = max(len(group['sets']) for group in groups)
+    single = [group for group in groups if group['sets'] and not group['all_labels']]
+    unlisted = [group for group in single if len(group['sets']) <= most / 2]
+    return {
+        'groups': groups,
+        'most': most,
+        'unlisted': sum(len(group['rows']) for group in unlisted),
+        'summary': board.summary(measured),
+        'names': {row['loss']: board.about(row['loss']) for row in rows},
+        'run_on': published.run_on,
+    }
 
 
 def _search_protocol() -> dict:

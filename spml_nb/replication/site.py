@@ -14,6 +14,7 @@ from ..sweeps.search import SUITES
 from . import board, figures, published, statistics
 from .rendering import asset, render
 from .statistics import signed
+from .tables import Table, has_gain
 
 _REGIMES = {'linear': 'a head on frozen features', 'finetune': 'the whole network'}
 _CHOSEN_ON = 'fully labelled validation images'
@@ -123,11 +124,7 @@ def ranking(tidy: pd.DataFrame) -> str:
     interval = f'; {most} are too few for an interval'
     if most > 7:
         interval = f', 95 % interval {low} to {high}'
-    return (
-        'Rank correlation of the methods that learn from the same labels (without cells that were '
-        'not exercised; runs shown twice count once), paper and ours, all columns together: '
-        f'{rho}{interval}.'
-    )
+    return f'Rank correlation of paper and ours, all columns together: {rho}{interval}.'
 
 
 def _methods_by_place(tidy: pd.DataFrame) -> pd.DataFrame:
@@ -179,15 +176,54 @@ def write_changed(texts: dict[Path, str]) -> list[Path]:
     return changed
 
 
-def page(results, printed: list[dict], boards: list[str]) -> str:
+SCALE = 6  # points of gain on either side of 0 that a mark can show
+_PIXELS = 4  # a point
+
+
+def gain_mark(published: float | None, ours: float, half: float | None) -> str:
+    """A small picture of a gain: a ring for what is published above a dot for ours, with its
+    interval, around 0 in the middle; an arrow where one lies beyond `SCALE`. As SVG.
+    """
+    parts = []
+    if not pd.isna(half):
+        low, high = (_place(end) for end in (ours - half, ours + half))
+        parts.append(f'<path d="M{low} 9H{high}"/>')
+    parts.append(_dot(ours, 9, ''))
+    if not pd.isna(published):
+        parts.append(_dot(published, 4, ' class="p"'))
+    return f'<svg class="m" aria-hidden="true">{"".join(parts)}</svg>'
+
+
+def _place(gain: float) -> str:
+    """From the left edge, in pixels."""
+    inside = min(max(gain, -SCALE), SCALE)
+    return f'{_PIXELS * (SCALE + inside) + 4:.0f}'
+
+
+def _dot(gain: float, y: int, attributes: str) -> str:
+    if abs(gain) <= SCALE:
+        return f'<circle{attributes} cx="{_place(gain)}" cy="{y}" r="2.5"/>'
+    forward = 4 if gain > 0 else -4
+    return f'<path{attributes} d="M{_place(gain)} {y - 3}l{forward} 3l{-forward} 3z"/>'
+
+
+def runs_of(table: Table) -> pd.DataFrame:
+    """The cells of a table in the rows and columns that runs fill."""
+    cells = table.of(published.SUITE)
+    filled = cells[cells.state != 'none']
+    return cells[cells['row'].isin(filled['row']) & cells.column.isin(filled.column)]
+
+
+def page(results, printed: list[dict], boards: list[str], picture: bool = False) -> str:
     """`index.html`.
 
     Args:
         results: `pages.Results`.
         printed: what the papers print, as from `board.printed`.
         boards: names of the boards in `outputs/methods`.
+        picture: whether there is a `front.svg`.
     """
-    groups, group_of_run = board.groups(results.runs)
+    groups, group_of_run = board.groups(results.runs, _runs_shown(results))
     rows = board.lines(results.gains, group_of_run)
     photos = list(SUITES['photos']['datasets'])
     with_runs = [
@@ -197,13 +233,14 @@ def page(results, printed: list[dict], boards: list[str]) -> str:
 
     def group_of(runs: str) -> int | str:
         """The group of a cell's runs, {seed: name} as JSON; '' without runs."""
-        return group_of_run.get(next(iter(json.loads(runs).values()), None), '')
+        return group_of_run.get(_first_run(runs), '')
 
     return render(
         'index.html',
         results=results,
         papers={paper: published.read(paper) for paper in published.papers()},
-        rows=rows,
+        board_groups=board.on_same_sets(rows),
+        summary=board.summary(results.gains),
         cards=board.cards(rows, results.runs, results.claims, printed),
         printed=printed,
         boards=boards,
@@ -215,21 +252,59 @@ def page(results, printed: list[dict], boards: list[str]) -> str:
         places=board.PLACES,
         photos=published.photos().reset_index().to_dict('records'),
         protocol=protocol,
+        conditions=_own_conditions,
         headline=headline,
         ranking=ranking,
         lacking=lacking,
         run_on=published.run_on,
-        in_place_of=published.in_place_of,
         stand_ins=published.STAND_INS,
         names=published.PAPERS_DATA,
-        statistic=published.STATISTIC,
-        uncounted=published.UNCOUNTED,
         not_drawn=figures.not_drawn,
+        mark=gain_mark,
+        scale=SCALE,
+        main_tables=MAIN_TABLES,
+        runs_of=runs_of,
+        has_gain=has_gain,
+        has_gains=lambda cells: any(map(has_gain, cells.to_dict('records'))),
+        with_runs=lambda tables: [table for table in tables if len(runs_of(table))],
+        without_runs=lambda tables: [table for table in tables if not len(runs_of(table))],
+        picture=picture,
+        **results.agreement_fields(),
         style=style,
         script=script,
         style_hash=_digest(style),
         script_hash=_digest(script),
     )
+
+
+# of each paper, the one that is open: its own methods beside others
+MAIN_TABLES = (
+    ('hml', '2'),
+    ('opml', 'II'),
+    ('lac', '2'),
+    ('two_way', '7'),
+    ('em_apl', '1'),
+)
+
+
+def _own_conditions(cells: pd.DataFrame) -> str:
+    """How the runs of a table were made, '' where that is as the page says on top."""
+    text = protocol(published.SUITE, cells.stand_in.dropna().unique())
+    return text if text == _FROM_SCRATCH else ''
+
+
+def _first_run(runs: str) -> str | None:
+    """The name of the first of {seed: name} as JSON."""
+    return next(iter(json.loads(runs).values()), None)
+
+
+def _runs_shown(results) -> set[str]:
+    """A run behind each number that can be pressed."""
+    of_board = {*results.gains.run, *results.gains.base_run}
+    of_tables = {
+        _first_run(runs) for table in results.tables for runs in table.of(published.SUITE).runs
+    }
+    return of_board | of_tables
 
 
 def _script_json(value) -> str:

@@ -29,9 +29,10 @@ def write(tell: Callable[[str], None] = print):
     from . import front, gains, pages, tables
 
     known = tables.record()
-    search.boards(known)  # first, since the pages link what is there
     measured = gains.of_suites(known)
-    pages.write(known, tell, measured)
+    # these first, since the pages link what is there
+    search.boards(known)
     front.write(boards=measured)
     for name in EXPERIMENTS:
         experiment(name).write(known, measured)
+    pages.write(known, tell, measured)

@@ -512,31 +512,69 @@ def _idle(cell: dict, runs: pd.DataFrame) -> str:
     )
 
 
-def cell_text(cell: dict, bold: str = '') -> str:
-    """A cell for people.
+def has_gain(cell: dict) -> bool:
+    """Whether a cell of `Table.cells` is compared by its gain, published, ours or both."""
+    # F1 is not: at a fixed threshold a gain says how far the probabilities are from it
+    gains_at_hand = not (math.isnan(cell['gain']) and math.isnan(cell['gain_published']))
+    return gains_at_hand and not cell['metric'].endswith('-F1')
+
+
+def gain_text(cell: dict, bold: str = '') -> str:
+    """The gain of a cell for people; its level where it is compared by that.
 
     Args:
         cell: of `Table.cells`.
         bold: what stands around our numbers, such as '**'.
 
-    Returns: '86.5 / 71.0 ± 2.5 (3 seeds); gain +1.4 / +0.6 ± 1.9'.
+    Returns: '+1.4 / +2.6 ± 1.9 ▮▮▮', with a block for each point of our gain, hollow ones for a
+        loss.
+    """
+    if not has_gain(cell):
+        return level_text(cell, bold)
+    theirs = signed(cell['gain_published']) or 'lost'
+    if cell['uncounted']:
+        theirs += published.UNCOUNTED
+    if cell['state'] == 'none':
+        return theirs
+    if math.isnan(cell['gain']):
+        return f'{theirs} / {_without_gain(cell)}'
+    gain = f'{bold}{signed(cell["gain"])}{_interval(cell["gain_half"])}{bold}'
+    return f'{theirs} / {gain} {blocks(cell["gain"])}'.rstrip()
+
+
+def _without_gain(cell: dict) -> str:
+    return cell['state'] if cell['state'] in ('missing', 'not exercised') else 'no baseline'
+
+
+MOST_BLOCKS = 8
+
+
+def blocks(gain: float) -> str:
+    """A block for each point of a gain, hollow ones for a loss: ▮▮▮, ▯, and … beyond eight."""
+    count = round(abs(gain))
+    bar = ('▮' if gain > 0 else '▯') * min(count, MOST_BLOCKS)
+    return f'{bar}…' if count > MOST_BLOCKS else bar
+
+
+def level_text(cell: dict, bold: str = '') -> str:
+    """The level of a cell for people.
+
+    Args:
+        cell, bold: as in `gain_text`.
+
+    Returns: '86.5 / 71.0 ± 2.5', with the number of seeds where some are missing.
     """
     printed = cell['printed']
     if cell['state'] == 'none':
         return printed
     if cell['state'] == 'missing':
         return f'{printed} / missing'
-    seeds = '1 seed' if cell['n'] == 1 else f'{cell["n"]} seeds'
-    ours = f'{bold}{cell["ours"]:.1f}{bold}{_interval(cell["interval"])} ({seeds})'
+    ours = f'{bold}{cell["ours"]:.1f}{_interval(cell["interval"])}{bold}'
+    if cell['state'] == 'partly':
+        ours += ' (1 seed)' if cell['n'] == 1 else f' ({cell["n"]} seeds)'
     if cell['state'] == 'not exercised':
-        return f'{printed} / not exercised: {ours}'
-    if math.isnan(cell['gain']):
-        return f'{printed} / {ours}'
-    theirs = signed(cell['gain_published']) or 'lost'
-    if cell['uncounted']:
-        theirs += published.UNCOUNTED
-    gain = f'{bold}{signed(cell["gain"])}{bold}{_interval(cell["gain_half"])}'
-    return f'{printed} / {ours}; gain {theirs} / {gain}'
+        ours += ' (not exercised)'
+    return f'{printed} / {ours}'
 
 
 def _interval(half: float) -> str:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from spml_nb.methods import core
-from spml_nb.replication import board, gains, published, tables
+from spml_nb.replication import board, gains, published, statistics, tables
 from spml_nb.runs.record import read_record
 from spml_nb.sweeps import search
 
@@ -64,8 +64,8 @@ def recomputed(measure):
 @pytest.mark.parametrize(
     ('choice', 'measure'), [('clean', 'test_map'), ('observed', 'observed_test_map')]
 )
-def test_gains_intervals_and_ranks_are_those_of_the_record(shown, choice, measure):
-    scores, compared, levels = recomputed(measure), 0, {}
+def test_gains_and_intervals_are_those_of_the_record(shown, choice, measure):
+    scores, compared = recomputed(measure), 0
     for row in shown[2]:
         for dataset, cell in row['cells'].get('photos', {}).items():
             own = scores.get((row['loss'], row['head'], row['labels'], dataset))
@@ -73,46 +73,78 @@ def test_gains_intervals_and_ranks_are_those_of_the_record(shown, choice, measur
                 # trained under the name of an equal loss, such as ZLPR for multi-similarity
                 continue
             level, _, n, gain, half, plain, plain_half = cell[choice]
-            if row['labels'] == 'single' and all(
-                each['x'] for each in row['cells']['photos'].values()
-            ):
-                levels[row['id'], dataset] = own.mean()
-            assert (level, n) == (pytest.approx(own.mean(), abs=1e-3), len(own)), (
-                row['id'],
-                dataset,
-            )
-            same = (
-                'linear' if row['head'] == 'maps' else row['head']
-            )  # the mean of AN's class maps is what a linear head gives
+            place = (row['id'], dataset)
+            assert (level, n) == (pytest.approx(own.mean(), abs=1e-3), len(own)), place
+            # the mean of AN's class maps is what a linear head gives
+            same = 'linear' if row['head'] == 'maps' else row['head']
             for value, width, head in ((gain, half, same), (plain, plain_half, 'linear')):
                 an = scores.get(('an', head, 'single', dataset))
                 assert (value is None) == (an is None)
                 if an is None:
                     continue
                 d = (own - an).dropna()
-                assert value == pytest.approx(d.mean(), abs=1e-3), (row['id'], dataset)
-                assert (
-                    width >= 2.26 * d.std() / len(d) ** 0.5 - 1e-3
-                )  # no narrower than Student's interval over ten seeds
+                assert value == pytest.approx(d.mean(), abs=1e-3), place
+                # no narrower than Student's interval over ten seeds
+                assert width >= 2.26 * d.std() / len(d) ** 0.5 - 1e-3
                 compared += 1
     assert compared > 100
-    wide = pd.Series(levels).unstack()
-    equal = {
-        row['id']: row
+
+
+def test_rows_stand_with_those_on_the_same_sets_the_highest_gain_first(shown):
+    groups = board.on_same_sets(shown[2])
+    assert [row for group in groups for row in group['rows']] == shown[2]
+    single = [group for group in groups if group['sets'] and not group['all_labels']]
+    assert len({tuple(group['sets']) for group in single}) == len(single) > 1
+    assert [len(group['sets']) for group in single] == sorted(
+        (len(group['sets']) for group in single), reverse=True
+    )
+    for group in groups:
+        means = [row['means']['clean'][0] for row in group['rows'] if group['sets']]
+        assert means == sorted(means, reverse=True)
+        for row in group['rows']:
+            acted = [name for name, cell in row['cells'].get('photos', {}).items() if cell['x']]
+            assert sorted(acted) == sorted(group['sets'])
+            assert group['all_labels'] == (bool(group['sets']) and row['labels'] == 'full')
+
+
+def test_a_mean_is_over_the_sets_where_the_mechanism_acted():
+    def line(dataset, loss, gain, acted, baseline):
+        effect = statistics.effect([gain, gain + 0.2])
+        place = {'suite': 'photos', 'dataset': dataset, 'loss': loss, 'head': 'linear'}
+        place |= {'labels': 'single', 'choice': 'clean', 'baseline': baseline}
+        return place | {'effect': effect, 'acted': acted, 'seconds': 3.0 if acted else 9.0}
+
+    lines = [
+        line(dataset, loss, gain, acted, baseline)
+        for dataset, loss, gain, acted in (
+            ('coco18', 'em', 1.0, True),
+            ('ccp', 'em', 3.0, True),
+            ('coco18', 'em_apl', 2.0, True),
+            ('ccp', 'em_apl', 50.0, False),
+            ('ccp', 'gr', 50.0, False),
+        )
+        for baseline in (gains.SAME_HEAD, gains.PLAIN)
+    ]
+    means = board.standings(pd.DataFrame(lines)).droplevel(['head', 'labels', 'choice'])
+    assert means.sets.to_dict() == {'em': ('coco18', 'ccp'), 'em_apl': ('coco18',)}
+    assert means.over_an.map(lambda e: e.mean).to_dict() == pytest.approx(
+        {'em': 2.1, 'em_apl': 2.1}
+    )
+    assert means.seconds.eq(3).all()
+
+
+def test_of_whole_networks_only_levels_are_shown(shown):
+    cells = [
+        cell['clean']
         for row in shown[2]
-        if row['ranks']['photos'][choice] is not None
-        and (row['id'] not in wide.index or wide.loc[row['id']].isna().any())
-    }
-    for name, row in equal.items():  # an equal loss under another name has the same runs
-        for dataset, cell in row['cells']['photos'].items():
-            wide.loc[name, dataset] = cell[choice][0]
-    ranks = wide.loc[:, wide.notna().sum() > 1].dropna().round(4).rank(ascending=False).mean(axis=1)
-    ours = {
-        row['id']: row['ranks']['photos'][choice]
-        for row in shown[2]
-        if row['ranks']['photos'][choice] is not None
-    }
-    assert ours == pytest.approx(ranks.to_dict(), abs=0.02) and len(ours) > 10
+        for cell in row['cells'].get('photos_finetune', {}).values()
+    ]
+    assert cells and all(level > 0 and gains == [None] * 4 for level, _, _, *gains in cells)
+
+
+def test_methods_that_are_given_a_number_are_flagged():
+    flagged = {loss for loss in core.names() if board.about(loss)['needs']}
+    assert flagged == {'epr', 'role'}
 
 
 def test_a_row_without_a_run_is_there_and_says_nothing(shown):
@@ -122,10 +154,7 @@ def test_a_row_without_a_run_is_there_and_says_nothing(shown):
         for r in search.every_method()
     }
     empty = [row for row in shown[2] if not row['cells']]
-    assert all(
-        row['ranks'] == {suite: dict.fromkeys(gains.MEASURES) for suite in gains.SUITES}
-        for row in empty
-    )
+    assert all((row['means'], row['sets'], row['seconds']) == ({}, [], None) for row in empty)
     assert all(
         not row['cells'].get('photos') for row in shown[2][len(shown[2]) - len(empty) :]
     )  # they come last
@@ -147,11 +176,11 @@ def test_every_number_leads_to_runs_that_differ_by_their_seed_alone(shown, known
     fields = [name for name in board._APART if name not in ('seed', 'label_seed')]
     for row in rows:
         for dataset, cell in row['cells'].get('photos', {}).items():
-            names = [
-                groups['each'][cell['g']]['p'] + rest
-                for _, rest, _ in groups['each'][cell['g']]['r']
-            ]
+            group = groups['each'][cell['g']]
+            names = [name for name, k in where.items() if k == cell['g']]
             part = lines.loc[names]
+            assert group['run'] in names
+            assert group['r'] == pytest.approx(part.set_index('seed').test_map.to_dict(), abs=0.006)
             assert (
                 set(part.dataset) == {dataset}
                 and set(part['head']) == {row['head']}
@@ -166,7 +195,7 @@ def test_every_number_leads_to_runs_that_differ_by_their_seed_alone(shown, known
                 == 1
             )
     one = groups['each'][0]
-    line = lines.loc[one['p'] + one['r'][0][1]]
+    line = lines.loc[one['run']]
     whole = groups['usual'] | one['s']
     assert all(line[name] == value for name, value in whole.items()) and len(whole) > 25
 
@@ -247,11 +276,12 @@ def test_a_card_has_the_claims_that_compare_its_method():
     assert {'hml', 'an', 'ls'} <= board.compared_in_claims('hml')['hml-single']
 
 
-def test_the_curve_of_a_search_stays_in_its_frame():
-    found = board.curve([1.0, 2.0, 2.5], 60, 20)
-    points = [tuple(map(float, pair.split(','))) for pair in found['points'].split()]
-    assert points == [(2, 18), (30, pytest.approx(18 - 16 * 1 / 1.5, abs=0.1)), (58, 2)]
-    assert (found['width'], found['height']) == (60, 20) and board.curve([1.0]) == {}
+def test_groups_without_a_run_that_is_shown_are_left_out(known):
+    names = set(known.run[known.seed == 3][:40])
+    groups, where = board.groups(known, names)
+    every, _ = board.groups(known)
+    assert names <= where.keys() and len(groups['each']) <= 40 < len(every['each'])
+    assert all(one in every['each'] for one in groups['each'])
 
 
 def test_what_the_page_gets_is_plain(shown):

@@ -1,5 +1,6 @@
 "The top of README.md: made from the table of record, the same every time, and never out of date."
 
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -21,7 +22,7 @@ def between(text):
 
 
 METHOD = next(m for m in front.METHODS if m.name == 'HML')
-NOTHING = pd.DataFrame(columns=['source', 'loss', 'dataset', 'published', 'ours'])
+NOTHING = pd.DataFrame(columns=['source', 'loss', 'head', 'dataset', 'published', 'ours'])
 HEADS = {'own': ('hml', None), 'same': ('an', 'cosine'), 'plain': ('an', 'linear')}
 
 
@@ -47,6 +48,10 @@ def lines_for(panel, scores):
         ):
             lines[sweeps.key(config)] = {'val_map': 50.0, 'test_map': scores[part][config.seed]}
     return pd.DataFrame.from_dict(lines, orient='index').rename_axis('key')
+
+
+def agreed(found, sources=NOTHING):
+    return front.agreement(found, sources, pd.DataFrame(columns=gains.COLUMNS))
 
 
 SCORES = {
@@ -91,13 +96,13 @@ def test_a_gain_is_taken_seed_by_seed_over_the_same_head_and_over_plain_an(found
         line.published == pytest.approx(2.2)
         and found.set_index(['method', 'panel']).loc[('Two-way*', 'CUB'), 'n'] == -1
     )
-    text = front.markdown(found, {}, NOTHING, 'front.svg')
+    text = front.markdown(found, {}, agreed(found), 'front.svg')
     row = next(row for row in text.splitlines() if row.startswith('| HML'))
     over_plain = statistics.effect(
         [5.0, 7.0, 2.0], None, statistics.image_sd('voc12_animals')
     )  # as HML takes its gain
     assert row.startswith(
-        f'| HML (HML Table 4) | +2.2 / **+4.7 ± {over_plain.half_width:.1f} (+1.5)** | +4.5 / '
+        f'| HML (HML Table 4) | +2.2 / **+4.7 ± {over_plain.half_width:.1f}** | +4.5 / '
     )
     assert next(row for row in text.splitlines() if row.startswith('| Two-way')).endswith(
         '| – | – |'
@@ -116,7 +121,6 @@ def measured(rows):
                 'method': m,
                 'panel': p,
                 'published': theirs,
-                'printed': theirs,
                 'uncounted': '',
                 'ours': e.mean,
                 'like': e.mean,
@@ -148,41 +152,23 @@ def test_what_was_found_is_made_from_the_numbers():
         )
         for p in ('VOC', 'CUB')
     ]
-    above, second, third = (
-        point.replace('\n ', '')
-        for point in front.findings(measured(rows), {}, NOTHING).split('\n- ')
-    )
-    first, words = above.split('. ')
-    assert (
-        first
-        == '- **Which are above AN?** The picture shows 5 methods that learn from single positives'
-    )
-    assert words == (
-        "For 4 of them the method's own mechanism was at work on 2 sets of photos; over AN on the "
-        "same head, over these sets together, "
-        '1 is above AN, 1 is below it, 1 is no different from it, 1 is undecided.'
-    )
-    assert second.startswith(
-        '**Are the gains as large?** 4 of these methods have published gains over AN of the same '
-        'source (8 cells; '
-    )
-    assert second.endswith(
-        'smaller, +0.2 against +0.6 on average: the published gain lies within our interval in 6 '
-        'cells, above it in 2 and below it in 0.'
-    )
-    assert third.startswith(
-        '**Is the order the same?** The rank correlation of these published gains with ours is '
-        '+1.00 ('
-    )
-    larger = front.findings(
-        measured([(m, p, 0.1, d, a) for m, p, _, d, a in rows if m == 'EM']), {}, NOTHING
-    ).replace('\n ', '')
-    assert (
-        'Ours are larger, +2.0 against +0.1' in larger
-        and 'rank correlation' not in larger
-        and 'below it in 2.' in larger
-    )
-    assert front.findings(front.gains(pd.DataFrame()), {}, NOTHING) == ''
+    found = measured(rows)
+    text = front.findings(found, {}, agreed(found))
+    above = next(line for line in text.replace('\n ', '').split('\n') if 'above AN?' in line)
+    assert [int(number) for number in re.findall(r'\d+', above)] == [5, 4, 2, 1, 1, 1, 1]
+    agreement = agreed(found)
+    assert (agreement['inside'], agreement['above'], agreement['below']) == (6, 2, 0)
+    own = agreement['own']
+    assert (own.methods, own.cells, own.correlation[0]) == (4, 8, pytest.approx(1))
+    assert (own.first, own.second) == pytest.approx((0.6375, 0.1667), abs=1e-3)
+    line = next(line for line in text.split('\n') if line.startswith('| 4 methods'))
+    assert '| +1.00 (' in line and '| 8 | +0.6 / +0.2 |' in line
+    one = measured([(m, p, 0.1, d, a) for m, p, _, d, a in rows if m == 'EM'])
+    alone = agreed(one)
+    assert (alone['own'], alone['below']) == (None, 2)
+    assert 'rank correlation' not in front.findings(one, {}, alone)
+    nothing = front.gains(pd.DataFrame())
+    assert front.findings(nothing, {}, agreed(nothing)) == ''
 
 
 @pytest.mark.silent('B')
@@ -195,7 +181,7 @@ def test_no_cell_that_counts_has_a_baseline_of_another_source():
         method.name: (method, published.by_place(method.paper, method.table))
         for method in front.METHODS
     }
-    for line in every[every.full.eq(False) & every.printed.notna()].itertuples():
+    for line in every[every.full.eq(False) & every.published.notna()].itertuples():
         method, cells = places[line.method]
         row, printed, column = method.cells[line.panel]
         copied = cells[row, column]['source'] != cells[printed, column]['source']
@@ -217,7 +203,7 @@ def test_no_cell_that_counts_has_a_baseline_of_another_source():
 @pytest.mark.silent('B')
 def test_opmls_gains_are_over_its_own_zlpr_published_and_ours():
     line = front.gains(pd.DataFrame()).set_index(['method', 'panel']).loc[('OPML', 'VOC')]
-    assert (line.published, line.printed) == pytest.approx((87.77 - 87.63, 87.77 - 85.89))
+    assert line.published == pytest.approx(87.77 - 87.63)
     rows = [('OPML', p, 0.1, [0.5, 0.6, 0.4], True) for p in ('VOC', 'CUB')] + [
         (m, p, g, [g, g + 0.1, g - 0.1], True)
         for m, g in (('EM', 3.0), ('WAN', 1.0), ('LS', 2.0))
@@ -225,14 +211,9 @@ def test_opmls_gains_are_over_its_own_zlpr_published_and_ours():
     ]
     frame = measured(rows)
     frame['uncounted'] = np.where(frame.method == 'OPML', 'over ZLPR', '')
-    frame.loc[frame.method == 'OPML', 'printed'] = 9.0
-    said = front.findings(frame, {}, NOTHING).replace('\n ', '')
-    assert (
-        '(6 cells; ' in said
-        and '+2.0 against +2.0' in said
-        and 'is +1.00 (' in said
-        and 'over copied rows it would be −0.20' in said
-    )
+    own = agreed(frame)['own']
+    assert (own.methods, own.cells, own.first, own.second) == (3, 6, 2, 2)
+    assert own.correlation[0] == 1
 
 
 def levels(**means):
@@ -277,7 +258,9 @@ def test_the_highest_method_stands_in_the_answer_with_its_lead(monkeypatch):
     rows = [('EM', panel, 4.0, [2.0, 2.1, 1.9], True) for panel in ('VOC', 'CUB')]
 
     def answer(**means):
-        return ' '.join(front.findings(measured(rows), levels(**means), NOTHING).split())
+        return ' '.join(
+            front.findings(measured(rows), levels(**means), agreed(measured(rows))).split()
+        )
 
     text = answer(
         an_linear=50.0, an_cosine=51.4, em_linear=52.0, hml_cosine=53.0, wan_linear=51.0
@@ -343,9 +326,11 @@ def test_what_readme_shows_is_what_the_record_says(monkeypatch):
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(ROOT / 'outputs'))  # with the resampled test images
     known = tables.record(ROOT / 'outputs' / 'runs.csv')
     found = front.gains(known)
+    boards = gains.of_suites(known)
+    agreement = front.agreement(found, front.by_source(known), boards)
     remedy = 'give `make tables`: README.md or outputs/front.svg is older than outputs/runs.csv'
     assert between((ROOT / 'README.md').read_text()) == front.markdown(
-        found, front.levels(gains.of_suites(known)), front.by_source(known), 'outputs/front.svg'
+        found, front.levels(boards), agreement, 'outputs/front.svg'
     ), remedy
     assert (ROOT / 'outputs' / 'front.svg').read_bytes() == front.draw(found), remedy
     two_way = next(method for method in front.METHODS if method.name == 'Two-way*')

@@ -138,10 +138,10 @@ def test_a_table_counts_seeds():
         an.command,
     ) == ('', 'spml sweep hml --table 2 --suite photos')
     text = published.wide(
-        whole.of('photos').assign(text=lambda t: t.apply(tables.cell_text, axis=1)), 'text'
+        whole.of('photos').assign(text=lambda t: t.apply(tables.level_text, axis=1)), 'text'
     )
     assert (
-        text.loc['WAN', 'VOC12'] == '86.5 / 74.5 ± 2.2 (10 seeds)'
+        text.loc['WAN', 'VOC12'] == '86.5 / 74.5 ± 2.2'
         and text.loc['AN', 'VOC12'] == '85.1 / missing'
     )
     assert whole.progress('photos') == {'done': 1, 'todo': 23, 'total': 24} and whole.columns(
@@ -252,10 +252,8 @@ def test_a_mechanism_that_never_acted_is_said(acted, state, monkeypatch):
         else ''
     )
     assert ('before the choice of negatives began' in pages.markdown(whole)) == bool(idle)
-    assert tables.cell_text(one.to_dict()) == (
-        '89.19 (0.31) / not exercised: 50.0 ± 0.0 (10 seeds)'
-        if state == 'not exercised'
-        else '89.19 (0.31) / 50.0 ± 0.0 (10 seeds)'
+    assert tables.level_text(one.to_dict()) == '89.19 (0.31) / 50.0 ± 0.0' + (
+        ' (not exercised)' if state == 'not exercised' else ''
     )
 
 
@@ -456,9 +454,8 @@ def test_a_gain_over_a_row_of_another_source_is_marked_and_opmls_is_over_its_own
         (24.11 - 21.02, 3.0)
     ) and opml.uncounted
     assert (em.gain_published, em.gain, em.uncounted) == (pytest.approx(20.85 - 18.31), 6.0, '')
-    assert f'gain +3.1{published.UNCOUNTED} / +3.0' in tables.cell_text(
-        opml.to_dict()
-    ) and published.UNCOUNTED not in tables.cell_text(em.to_dict())
+    assert tables.gain_text(opml.to_dict()) == f'+3.1{published.UNCOUNTED} / +3.0 ▮▮▮'
+    assert published.UNCOUNTED not in tables.gain_text(em.to_dict())
     zlpr = three.cells.set_index(['row', 'column']).loc[('ZLPR', 'CUB')]
     assert zlpr.gain_published == pytest.approx(21.02 - 18.31) and 'EM/APL' in zlpr.uncounted
     assert [where for where, note in two.notes() if note.startswith(published.UNCOUNTED)] == [
@@ -521,3 +518,32 @@ def test_what_the_pages_say_of_lacs_second_stage_is_so():
         & known.hparams.str.contains(r'"queue": (?:4096|8192)')
     ]
     assert len(large) == 2 and large.test_map.nunique() == 1
+
+
+def cell_of_table(**changes):
+    usual = {'printed': '86.5', 'state': 'done', 'metric': 'mAP', 'ours': 71.0, 'interval': 2.5}
+    usual |= {'n': 10, 'gain_published': 1.4, 'gain': 2.6, 'gain_half': 1.9, 'uncounted': ''}
+    return usual | changes
+
+
+NO_GAIN = {'gain': math.nan, 'gain_published': math.nan, 'gain_half': math.nan}
+
+
+@pytest.mark.parametrize(
+    ('changes', 'text'),
+    [
+        ({}, '+1.4 / +2.6 ± 1.9 ▮▮▮'),
+        ({'gain': -1.2}, '+1.4 / −1.2 ± 1.9 ▯'),
+        ({'gain': 0.3}, '+1.4 / +0.3 ± 1.9'),
+        ({'gain': 12.0}, '+1.4 / +12.0 ± 1.9 ▮▮▮▮▮▮▮▮…'),
+        ({'gain_published': math.nan}, 'lost / +2.6 ± 1.9 ▮▮▮'),
+        ({'gain': math.nan, 'state': 'not exercised'}, '+1.4 / not exercised'),
+        ({'gain': math.nan, 'state': 'missing'}, '+1.4 / missing'),
+        ({'gain': math.nan, 'state': 'none'}, '+1.4'),
+        (NO_GAIN, '86.5 / 71.0 ± 2.5'),
+        ({**NO_GAIN, 'state': 'partly', 'n': 2}, '86.5 / 71.0 ± 2.5 (2 seeds)'),
+        ({'metric': 'micro-F1'}, '86.5 / 71.0 ± 2.5'),
+    ],
+)
+def test_a_cell_has_its_gain_or_its_level(changes, text):
+    assert tables.gain_text(cell_of_table(**changes)) == text

@@ -8,17 +8,19 @@
   const isNumber = (text) => text !== '' && Number.isFinite(Number(text));
   const sorters = new Map();
   for (const table of all('table.sortable')) {
-    const body = table.tBodies[0], original = [...body.rows], heads = all('thead [aria-sort]', table);
+    // each body is sorted for itself, below the row that names it
+    const bodies = [...table.tBodies].map((body) => [body, [...body.rows].filter((row) => !row.classList.contains('group'))]);
+    const original = bodies.flatMap(([, rows]) => rows), heads = all('thead [aria-sort]', table);
     const numeric = (k) => original.every((row) => valueOf(row, k) === '' || isNumber(valueOf(row, k)));
     const sort = () => {
       const k = heads.findIndex((head) => head.getAttribute('aria-sort') !== 'none');
-      if (k < 0) { body.append(...original); return; }
-      const sign = heads[k].getAttribute('aria-sort') === 'ascending' ? 1 : -1, byNumber = numeric(k);
-      body.append(...[...original].sort((a, b) => {
+      const sign = k < 0 ? 0 : heads[k].getAttribute('aria-sort') === 'ascending' ? 1 : -1, byNumber = k >= 0 && numeric(k);
+      const order = (a, b) => {
         const [x, y] = [valueOf(a, k), valueOf(b, k)];
         if (x === '' || y === '') return (x === '') - (y === '');
         return sign * (byNumber ? Number(x) - Number(y) : x.localeCompare(y, 'en'));
-      }));
+      };
+      for (const [body, rows] of bodies) body.append(...(k < 0 ? rows : [...rows].sort(order)));
     };
     heads.forEach((head, k) => head.querySelector('button').addEventListener('click', () => {
       const upwards = head.dataset.first === 'ascending' || !numeric(k);
@@ -66,16 +68,16 @@
     copy.setAttribute('aria-label', `copy: ${text}`);
     return made('span', { className: 'command' }, code, copy);
   };
-  const nameOf = (group, k = 0) => data.groups.each[group].p + data.groups.each[group].r[k][1];
   const listed = (settings) => Object.entries(settings).map(([name, value]) => `${name} ${value}`).join(', ');
   const runs = (group, words) => {
-    const { s, p, r } = data.groups.each[group], { loss, dataset, hparams, ...rest } = s;
-    const lines = r.map(([seed, hash, score]) => made('tr', {}, made('td', { textContent: seed }), made('td', { textContent: p + hash }), made('td', { textContent: score?.toFixed(2) ?? '' })));
-    const heads = ['seed', 'run', 'test mAP'].map((text) => made('th', { scope: 'col', textContent: text }));
+    const { s, run, r } = data.groups.each[group], { loss, dataset, hparams, ...rest } = s, scores = Object.entries(r);
+    const [seed, first] = scores[0];
+    const lines = scores.map(([seed, score]) => made('tr', {}, made('td', { textContent: seed }), made('td', { textContent: score.toFixed(2) })));
+    const heads = ['seed', 'test mAP'].map((text) => made('th', { scope: 'col', textContent: text }));
     return [
-      made('h4', { textContent: words }), made('p', {}, r.length > 1 ? `The number is the mean of ${r.length} seeds. This trains seed ${r[0][0]} (${r[0][2].toFixed(2)}) again: ` : 'This trains it again: ', command(`spml train --like ${nameOf(group)}`)),
+      made('h4', { textContent: words }), made('p', {}, scores.length > 1 ? `${scores.length} seeds. This trains seed ${seed} (${first.toFixed(2)}) again: ` : 'This trains it again: ', command(`spml train --like ${run}`)),
       made('p', { className: 'state', textContent: `Other seeds: -p seed 1 -p label_seed 1; any other value likewise. Configuration: ${listed({ loss, dataset, ...rest })}; hparams ${hparams}.` }),
-      made('details', {}, made('summary', { textContent: `${r.length} run${r.length > 1 ? 's' : ''}, one a seed` }),
+      made('details', {}, made('summary', { textContent: `${scores.length} run${scores.length > 1 ? 's' : ''}, one a seed` }),
         made('table', {}, made('thead', {}, made('tr', {}, ...heads)), made('tbody', {}, ...lines))),
       made('details', {}, made('summary', { textContent: 'the rest of the configuration' }), made('p', { textContent: listed({ ...data.groups.usual, ...rest }) }))];
   };
@@ -91,16 +93,24 @@
   const asked = (name) => form.elements[name].value;
   const sets = all('thead [data-set]', board).map((head) => head.dataset.set);
   const titles = Object.fromEntries(all('thead [data-set]', board).map((head) => [head.dataset.set, head.querySelector('button').textContent]));
+  const boardRows = () => all('tbody tr[data-row]', board), rowOf = (tr) => data.rows[tr.dataset.row];
+  const PLAIN = 'an-linear-single';
   const signed = (value) => `${value.toFixed(1) < 0 ? '−' : '+'}${Math.abs(value).toFixed(1)}`;
+  const kindOf = (value, half) => (half === null || Math.abs(value) <= half ? 'unsure' : value < 0 ? 'less' : 'more');
+  // as gain_mark in site.py
+  const mark = (value, half) => {
+    const scale = Number(board.dataset.scale), place = (gain) => 4 * (scale + Math.min(Math.max(gain, -scale), scale)) + 4;
+    const forward = value > 0 ? 4 : -4, dot = Math.abs(value) <= scale ? `<circle cx="${place(value)}" cy="9" r="2.5"/>` : `<path d="M${place(value)} 6l${forward} 3l${-forward} 3z"/>`;
+    return `<svg class="m" aria-hidden="true"><path d="M${place(value - half)} 9H${place(value + half)}"/>${dot}</svg>`;
+  };
   const parts = (row, cell, show, choice) => {   // value, text, small text, class
     const [level, levelHalf, n, gain, half, plain, plainHalf] = cell[choice];
     if (show === 'seconds') return [cell.s, cell.s.toFixed(1), '', ''];
     if (show === 'level') return [level, level.toFixed(1), levelHalf === null ? '1 seed' : `±${levelHalf.toFixed(1)}`, ''];
-    const [value, width] = show === 'gain' && gain !== null ? [gain, half] : [plain, plainHalf];
+    const [value, width] = show === 'gain' ? [gain, half] : [plain, plainHalf];
     if (value === null) return ['', '–', 'no AN', ''];
     if (row.loss === 'an' && (show === 'gain' || row.head === 'linear')) return [0, '0', 'baseline', ''];
-    const kind = width === null || !cell.x || Math.abs(value) <= width ? 'unsure' : value < 0 ? 'less' : 'more';
-    return [value, signed(value), width === null ? '1 seed' : `±${width.toFixed(1)}${show === 'gain' && gain === null ? ' over linear AN' : ''}${cell.x ? '' : ' not exercised'}`, kind];
+    return [value, signed(value), width === null ? '1 seed' : `±${width.toFixed(1)}${cell.x ? '' : ' not exercised'}`, cell.x ? kindOf(value, width) : 'unsure wraps'];
   };
   const behind = (row, name, set, cell) => () => {
     const [level, levelHalf, n, gain, half, plain, plainHalf] = cell[asked('choice')];
@@ -114,38 +124,52 @@
     show(made('h3', { textContent: `${name}, ${row.head} head, on ${titles[set]}` }), made('p', { textContent: `${facts.join('; ')}. Epoch chosen on ${how}.` }),
       ...runs(cell.g, name), ...others.flatMap((group) => runs(group, `AN, on the ${data.groups.each[group].s.head ?? data.groups.usual.head} head, from which the gain is measured`)));
   };
-  const words = { gain: 'Points of mAP over AN on the same head, ± half the 95 % interval over seeds and test images, the same for both methods. Bold: the interval leaves 0 out.',
-    plain: 'Points of mAP over AN on the linear head, ± half the 95 % interval over seeds and test images, the same for both methods. Bold: the interval leaves 0 out.',
+  const setCell = (td, [value, text, small, kind]) => {
+    td.dataset.v = value;
+    td.className = kind;
+    td.replaceChildren(small ? `${text} ` : text, ...(small ? [made('small', { textContent: small })] : []));
+  };
+  const setMean = (td, value, half, isBaseline, marked) => {
+    const of = value == null ? ['', '–', '', ''] : isBaseline ? [0, '0', 'baseline', ''] : [value, signed(value), `±${half.toFixed(1)}`, kindOf(value, half)];
+    setCell(td, of);
+    if (!marked) return;
+    td.classList.add('first');
+    if (value != null && !isBaseline) td.insertAdjacentHTML('beforeend', mark(value, half));
+  };
+  const over = (head) => `Points of mAP over AN on the ${head} head, ± half the 95 % interval over seeds and test images. Bold: the interval leaves 0 out.`;
+  const words = { gain: over('same'), plain: over('linear'),
     level: 'Test mAP in percent, ± half the 95 % interval over seeds.', seconds: 'Mean seconds of a run; of a head, with frozen features at hand. Machines and their load differ, so only large differences tell something.' };
+  const shownNow = () => (asked('trained') === 'photos' || asked('show') === 'seconds' ? asked('show') : 'level');   // of whole networks no gains
   const fill = () => {
-    const [show, choice, suite] = ['show', 'choice', 'trained'].map(asked);
-    for (const tr of board.tBodies[0].rows) {
-      const row = data.rows[tr.dataset.row], here = row.cells[suite] ?? {}, name = tr.querySelector('th a').textContent;
+    const [choice, suite] = ['choice', 'trained'].map(asked), show = shownNow(), heads = suite === 'photos';
+    for (const tr of boardRows()) {
+      const row = rowOf(tr), here = row.cells[suite] ?? {}, name = tr.querySelector('th a').textContent;
+      const [mean, half, same, sameHalf] = (heads && row.means[choice]) || [];
+      setMean(tr.cells[1], mean, half, row.id === PLAIN, true);
+      setMean(tr.cells[2], same, sameHalf, row.loss === 'an', false);
+      setCell(tr.cells[3], heads && row.seconds !== null ? [row.seconds, row.seconds.toFixed(0), '', ''] : ['', '–', '', '']);
       sets.forEach((set, k) => {
-        const td = tr.cells[k + 2], cell = here[set]?.[choice] ? here[set] : null, [value, text, small, kind] = cell ? parts(row, cell, show, choice) : ['', 'not run', '', 'none'];
-        td.dataset.v = value;
-        td.className = kind;
-        td.replaceChildren(small ? `${text} ` : text, ...(small ? [made('small', { textContent: small })] : []));
+        const td = tr.cells[k + 4], cell = here[set]?.[choice] ? here[set] : null;
+        setCell(td, cell ? parts(row, cell, show, choice) : ['', 'not run', '', 'none']);
         if (cell) opener(td, `${name}, ${row.head} head, ${titles[set]}`, behind(row, name, set, cell));
       });
-      const rank = row.ranks[suite][choice], last = tr.cells[1];
-      last.dataset.v = rank ?? '';
-      last.textContent = rank ? rank.toFixed(1) : '–';
       tr.classList.toggle('idle', !Object.keys(here).length);
     }
     sorters.get(board)();
     filter();
   };
   const filter = () => {
-    const [paper, head] = ['paper', 'head'].map(asked), idle = document.getElementById('idle').checked;
-    for (const tr of board.tBodies[0].rows) {
+    const [paper, head] = ['paper', 'head'].map(asked), idle = document.getElementById('idle').checked, rows = boardRows();
+    for (const tr of rows) {
       const { papers, head: own } = tr.dataset;
       tr.hidden = (paper && !papers.split(' ').includes(paper)) || (head && own !== head);
     }
-    const matching = [...board.tBodies[0].rows].filter((tr) => !tr.hidden), seen = matching.filter((tr) => idle || !tr.classList.contains('idle')), shown = seen.length;
+    const matching = rows.filter((tr) => !tr.hidden), isSeen = (tr) => !tr.hidden && (idle || !tr.classList.contains('idle'));
+    const seen = rows.filter(isSeen), shown = seen.length;
+    for (const body of board.tBodies) body.querySelector('.group').hidden = !all('tr[data-row]', body).some(isSeen);
     const names = (rows) => new Set(rows.map((tr) => tr.querySelector('th a').textContent)), there = names(seen);
     const absent = paper && shown ? [...names(matching)].filter((name) => !there.has(name)) : [];
-    document.getElementById('board-says').textContent = `${words[asked('show')]} ${shown} of ${board.tBodies[0].rows.length} rows${shown ? '' : ': nothing here is run yet, spml sweep methods --suite ' + asked('trained') + ' does it'}.${absent.length ? ` Not run: ${absent.join(', ')}.` : ''}`;
+    document.getElementById('board-says').textContent = `${words[shownNow()]} ${shown} of ${rows.length} rows${shown ? '' : ': nothing here is run yet, spml sweep methods --suite ' + asked('trained') + ' does it'}.${absent.length ? ` Not run: ${absent.join(', ')}.` : ''}`;
   };
   form.hidden = false;
   form.addEventListener('change', fill);
@@ -154,9 +178,21 @@
 
   for (const td of all('td[data-group]')) {
     if (td.dataset.group === '') continue;
-    const section = td.closest('section'), row = td.closest('tr').cells[0].textContent.trim();
-    opener(td, row, () => show(made('h3', { textContent: `${section.querySelector('h3 a').textContent}: ${row}` }), made('p', { textContent: td.title }), ...runs(Number(td.dataset.group), row)));
+    const title = td.closest('.item').querySelector('h3').firstChild.textContent.trim(), row = td.closest('tr').cells[0].textContent.trim();
+    const level = made('p', { textContent: `Level, published / ours: ${td.dataset.level}` });
+    opener(td, row, () => show(made('h3', { textContent: `${title}: ${row}` }), level, ...runs(Number(td.dataset.group), row)));
   }
+
+  // A link to something in a closed part of the page opens it; paper gets everything.
+  const reveal = () => {
+    const goal = location.hash && document.getElementById(location.hash.slice(1));
+    if (!goal) return;
+    for (let part = goal.closest('details'); part; part = part.parentElement.closest('details')) part.open = true;
+    goal.scrollIntoView();
+  };
+  addEventListener('hashchange', reveal);
+  reveal();
+  addEventListener('beforeprint', () => { for (const part of all('details.item')) part.open = true; });
 
   const root = document.documentElement, theme = document.getElementById('theme');
   const stored = (value) => { try { return value ? localStorage.setItem('theme', value) : localStorage.getItem('theme'); } catch { return null; } };

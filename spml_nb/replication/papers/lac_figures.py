@@ -35,7 +35,8 @@ def attention(run: Run) -> dict:
 
     Returns:
         As `opml_figures.activation`, with the kinds 2 observed, 1 identified (p ≥ δ) and true, −1
-        identified and not true, 0 below δ.
+        identified and not true, 0 below δ; and counts (3,) over all training images: identified
+        labels, those of them that are true, and positives that nobody observed.
 
     Source: LAC, Fig. 6.
     """
@@ -50,19 +51,22 @@ def attention(run: Run) -> dict:
         others = measuring.surest(p[k], z[k] == 0, measuring.MAPS - 1)
         chosen.append((int(k), [observed, *others]))
     flags = np.where(z > 0, 2, np.where(identified, seen.true, 0))
-    return measuring.pictures(
+    shown = measuring.pictures(
         seen, chosen, lambda batch, c: attention_maps(seen.model, batch)[:, c], flags
     )
+    hidden = (z == 0) & (seen.true > 0)
+    counts = [identified.sum(), (identified & hidden).sum(), hidden.sum()]
+    return shown | {'counts': np.array(counts, np.int32)}
 
 
 def _attention(collected: Collected) -> Figure:
     """The maps, and how many of the labels that nobody observed are identified."""
     picture = maps(collected, 'coco14', 'LAC')
     (run,) = collected.of_seeds('coco14', 'LAC')
-    kinds = run['kinds'][(run['names'] != '') & (run['kinds'] != 2)]
+    identified, rightly, hidden = run['counts']
     picture.supxlabel(
-        f'{(kinds != 0).sum()} of the {len(kinds)} labels that were not observed reach δ and are '
-        f'identified, {(kinds == 1).sum()} of them rightly',
+        f'All training images: {rightly:,} of the {hidden:,} positives that nobody observed reach '
+        f'δ and are identified, and {identified - rightly:,} labels that are not there',
         fontsize=7,
     )
     return picture
