@@ -17,8 +17,9 @@ TEXTS = {
     if file.name != '_modidx.py'
 }
 
-CODE_LINES = 20_700
-PUBLIC_NAMES = 797
+# raised from 20,700 and 797 for ablations, what a search buys, conclusions and maps of the papers
+CODE_LINES = 22_150
+PUBLIC_NAMES = 863
 CHARACTERS_A_LINE = 42  # the mean, without indentation
 
 LAYOUT = {

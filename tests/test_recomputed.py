@@ -219,23 +219,6 @@ def test_the_fronts_gain_of_em_is_that_of_the_record(panel):
     )
 
 
-def test_the_note_on_lacs_contrast_counts_the_kept_epochs():
-    known = record()[
-        lambda d: (
-            (d.loss == 'lac')
-            & (d.seed < SEARCH)
-            & d.dataset.isin(['voc12_animals', 'coco18'])
-            & (d.regime == 'linear')
-        )
-    ]
-    hparams = known.hparams.map(json.loads)
-    two = known[[h['two_stage'] and not h['queue'] for h in hparams]]
-    note = report('lac').note['lac-contrast']
-    assert (
-        f'In {((two.best_stage == 2) & (two.best_epoch == 1)).sum()} of the {len(two)} runs' in note
-    )
-
-
 PANELS = ('VOC', 'COCO', 'NUS', 'CUB')
 LOSSES = {
     'WAN': 'wan',

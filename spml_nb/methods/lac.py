@@ -446,9 +446,11 @@ class LAC(PLC):
         self.stage2_threshold = in_range(stage2_threshold, 0.5, 1, 'stage2_threshold')
         self.stage = 1
         self.queue = EmbeddingQueue(queue, projection)
-        self.projector = nn.Sequential(
-            nn.Linear(features, features), nn.ReLU(), nn.Linear(features, projection)
-        )
+        # it takes no random number from the run, whose first stage is that of `lac_plc` to the bit
+        with torch.random.fork_rng(devices=[]):
+            self.projector = nn.Sequential(
+                nn.Linear(features, features), nn.ReLU(), nn.Linear(features, projection)
+            )
 
     def start_stage(self, k):
         super().start_stage(k)

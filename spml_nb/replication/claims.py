@@ -17,10 +17,10 @@ from scipy import stats
 
 from ..base.errors import one_of
 from ..sweeps.queue import key
-from . import drawing, figures, statistics
+from . import arms, drawing, figures, statistics
 from . import tables as papers
 from .gains import any_acted
-from .published import ORDER, UNCOUNTED, by_place, merge, read, stand_in
+from .published import ORDER, SUITE, UNCOUNTED, by_place, merge, read, stand_in
 from .statistics import LEVEL, Effect, Size, Verdict, image_sd
 
 SHARE = 'share of labels'  # in percent; half a point is little, as of mAP
@@ -49,20 +49,22 @@ class CurvePart:
 
 @dataclass(frozen=True)
 class Operand:
-    """Something that has a number: one of a cell of a table, the runs of a configuration, or a
-    curve of a figure.
+    """Something that has a number: one of a cell of a table, the runs of a configuration, a curve
+    of a figure, or an arm of an ablation.
 
     Attributes:
         paper: One of `published.papers()`.
         cell: (table, row, column).
         config: Fields of `runs.Config`, as for a published cell. The runs are scored by mAP.
         curve: Of a figure.
+        arm: (id of an ablation, arm, column). Its `config` says what differs between arms.
     """
 
     paper: str
     cell: tuple[str, str, str] | None = None
     config: dict | None = None
     curve: CurvePart | None = None
+    arm: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,9 @@ class TableScores:
     """
 
     def __init__(self, paper: str, table: str, value: Value):
-        self.paper, self.table, self.value = paper, table, value
+        self.name = f'table {table} of {paper!r}'
+        self.operand = lambda row, column: Operand(paper, (table, row, column))
+        self.value = value
         description = read(paper)['tables'][table]
         self.rows = list(description['rows'])
         self.columns = list(description['columns'])
@@ -121,13 +125,11 @@ class TableScores:
     def __getitem__(self, place: tuple) -> dict[str, Number]:
         rows, columns = (names if isinstance(names, list) else [names] for names in place)
         for name in rows:
-            one_of(name, self.rows, f'row of table {self.table} of {self.paper!r}')
+            one_of(name, self.rows, f'row of {self.name}')
         for name in columns:
-            one_of(name, self.columns, f'column of table {self.table} of {self.paper!r}')
+            one_of(name, self.columns, f'column of {self.name}')
         return {
-            column if len(columns) > 1 else row: self.value(
-                Operand(self.paper, (self.table, row, column))
-            )
+            column if len(columns) > 1 else row: self.value(self.operand(row, column))
             for row in rows
             for column in columns
         }
@@ -150,6 +152,27 @@ class TableScores:
             compare(column, *(self[rows, column] for rows in sides), **bounds)
             for column in at or self.columns
         ]
+
+
+class ArmScores(TableScores):
+    """The numbers of an ablation, as of a table whose rows are the arms.
+
+    Args:
+        ablation: One of `arms.ablations()`.
+        value: As for `TableScores`.
+    """
+
+    def __init__(self, ablation: str, value: Value):
+        self.name = f'ablation {ablation!r}'
+        self.value = value
+        about = arms.ablations()[ablation]
+        self.operand = lambda row, column: Operand(
+            about.paper,
+            config=arms.published_config(about, row, column),
+            arm=(ablation, row, column),
+        )
+        self.rows = list(about.arms)
+        self.columns = list(about.columns)
 
 
 def run_scores(paper: str, value: Value, *configs: dict, **fields) -> dict[str, Number]:
@@ -659,6 +682,9 @@ class Claim:
         note: What the text lost, what was chosen here, and where the paper's own numbers say
             otherwise; where it has numbers of ours, a function that makes it from the record.
         main: Whether it is what the paper is for: its method is better than others.
+        ablation: The one whose arms decide it, in place of tables and figure, or ''.
+        of_component: Whether it is about one component, so that the two sides of each comparison
+            differ in one thing.
     """
 
     id: str
@@ -672,6 +698,8 @@ class Claim:
     inferred: bool = False
     note: str | Callable[[pd.DataFrame], str] = ''
     main: bool = False
+    ablation: str = ''
+    of_component: bool = False
 
     @property
     def paper(self) -> str:
@@ -684,9 +712,11 @@ class Claim:
         Args:
             value: Gives the number of an operand, as `published_value` or what `our_value` returns.
         """
-        scores = [TableScores(self.paper, table, value) for table in self.tables]
         if self.lacking:
             return []
+        if self.ablation:
+            return self.compare(ArmScores(self.ablation, value))
+        scores = [TableScores(self.paper, table, value) for table in self.tables]
         if self.figure:
             scores.append(partial(curve_scores, self.paper, self.figure, value))
         return self.compare(*(scores or [partial(run_scores, self.paper, value)]))
@@ -727,6 +757,8 @@ def _read_claims(paper: str) -> list[Claim]:
             inferred=entry.get('inferred', False),
             note=notes.get(entry['id'], entry.get('note', '')),
             main=entry.get('main', False),
+            ablation=entry.get('ablation', ''),
+            of_component=entry.get('of_component', False),
         )
         for entry in yaml.safe_load(file.read_text(encoding='utf-8'))
     ]
@@ -756,16 +788,21 @@ def published_value(operand: Operand) -> Number:
     """The number that the paper prints.
 
     Args:
-        operand: A cell of a table. Curves are not printed.
+        operand: A cell of a table, or an arm that repeats one. Curves are not printed.
 
     Returns:
         A Number that was printed and has no seeds.
 
     Source: the papers' tables.
     """
-    if not operand.cell:
+    cell = None
+    if operand.cell:
+        cell = by_place(operand.paper, operand.cell[0])[operand.cell[1:]]
+    elif operand.arm:
+        name, arm, column = operand.arm
+        cell = arms.printed_cell(arms.ablations()[name], arm, column)
+    if cell is None:
         return Number({})
-    cell = by_place(operand.paper, operand.cell[0])[operand.cell[1:]]
     return Number({}, printed=(cell['mean'], cell['std'], cell['runs']), source=cell['source'])
 
 
@@ -846,6 +883,8 @@ def our_value(suite: str, known: pd.DataFrame, tables: dict | None = None) -> Va
     made = {name: _by_cell(tidy) for name, tidy in (tables or {}).items()}
 
     def value(operand: Operand) -> Number:
+        if operand.arm:
+            return _number_of_arm(operand, suite, known)
         if operand.curve:
             return _number_of_curve(operand, suite, known)
         if operand.config:
@@ -885,6 +924,26 @@ def _number_of_runs(operand: Operand, suite: str, known: pd.DataFrame) -> Number
         _source(cell, suite),
         seeds={seed: round(value, 4) for seed, value in scores.by_seed.items()},
         exercised=any_acted(configs, known),
+        first=scores.key,
+    )
+
+
+def _number_of_arm(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
+    name, arm, column = operand.arm
+    ablation = arms.ablations()[name]
+    theirs = published_value(operand)
+    if suite != SUITE:
+        return theirs
+    dataset = ablation.columns[column]
+    scores = arms.scores_of(ablation, arm, dataset, known)
+    return replace(
+        theirs,
+        seeds={seed: round(value, 4) for seed, value in scores.by_seed.items()},
+        prefix=f'{dataset} for ',
+        runs=(name, arm, column),
+        dataset=scores.dataset,
+        metric=scores.metric,
+        exercised=arms.acted(ablation, arm, dataset, known),
         first=scores.key,
     )
 

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,7 @@ from ..base import settings
 from ..base.errors import one_of
 from ..sweeps.queue import key
 from ..sweeps.search import SUITES, Row, choose, finals, space
-from . import drawing, figures, gains, published, site, tables
+from . import drawing, figures, gains, published, tables
 from .published import SUITE, UNCOUNTED
 from .rendering import render
 from .statistics import MARGIN, Effect, Scores, pooled, signed
@@ -337,28 +336,22 @@ def markdown(paper: str, checked: pd.DataFrame, runs: pd.DataFrame) -> str:
     )
 
 
-def write(checked: pd.DataFrame, runs: pd.DataFrame) -> list[Path]:
-    """Write `PAPER/README.md` of every paper in the setting `outputs`.
+def texts(checked: pd.DataFrame, runs: pd.DataFrame) -> dict[str, str]:
+    """The page of every paper: its conclusion, and where its tables, figures and claims are.
 
     Args:
         checked: the claims of all papers, as from `claims.report`.
         runs: as from `tables.record`.
 
     Returns:
-        The files that changed.
-
-    Raises:
-        SpmlError: for a file that cannot be written.
+        {`PAPER/README.md`: Markdown}, with links from that folder of `outputs`.
     """
-    folder = settings.path('outputs')
-    return site.write_changed(
-        {
-            folder / paper / 'README.md': render(
-                'paper_readme.md',
-                paper=published.read(paper),
-                conclusion=markdown(paper, of_paper, runs),
-                figures=figures.figures(paper),
-            )
-            for paper, of_paper in checked.groupby('paper', sort=False)
-        }
-    )
+    return {
+        f'{paper}/README.md': render(
+            'paper_readme.md',
+            paper=published.read(paper),
+            conclusion=markdown(paper, of_paper, runs),
+            figures=figures.figures(paper),
+        )
+        for paper, of_paper in checked.groupby('paper', sort=False)
+    }

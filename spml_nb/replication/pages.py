@@ -12,7 +12,19 @@ from ..base import files, settings
 from ..base.escaping import escape_for_markdown
 from ..runs.config import Config, resolve
 from ..sweeps.search import SUITES, Row, candidates
-from . import board, choice, claims, drawing, figures, front, gains, published, site, verdicts
+from . import (
+    board,
+    choice,
+    claims,
+    conclusions,
+    drawing,
+    figures,
+    front,
+    gains,
+    published,
+    site,
+    verdicts,
+)
 from .published import SUITE
 from .rendering import render
 from .statistics import Verdict
@@ -411,6 +423,7 @@ def contents(results: Results, folder: Path) -> dict[str, str]:
         texts[f'{each.paper}/table{each.number}.md'] = markdown(each)
     for paper, checked in results.claims.groupby('paper'):
         texts[f'{paper}/claims.svg'] = drawing.forest(checked).decode()
+    texts |= conclusions.texts(results.claims, results.runs)
     texts['claims.csv'] = _csv(results.claims)
     texts['claims.md'] = claim_markdown(results.claims)
     texts['choice.md'] = _choice(results.runs)
@@ -427,6 +440,7 @@ def contents(results: Results, folder: Path) -> dict[str, str]:
 # made before these pages, by experiments of their own
 _OTHER_PAGES = {
     'ablations.md': 'which part of a method does it, at equal settings',
+    'budget.md': 'which methods need a search',
     'worth.md': 'how many photos with one label are worth one with all its labels',
     'observed_choice.md': 'what is lost when settings are chosen without clean labels',
     'biased.md': 'what if the one label is not drawn evenly',

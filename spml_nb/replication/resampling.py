@@ -17,7 +17,7 @@ from ..sweeps import search
 from ..sweeps.queue import key
 from ..training.task import make_task
 from ..training.trainer import train
-from . import claims, published, tables
+from . import arms, claims, published, tables
 from .published import SUITE
 from .statistics import RESAMPLED, image_draws, resampled_map, resampled_name
 
@@ -75,7 +75,7 @@ def compared(known: pd.DataFrame) -> dict[tuple[str, str], list[Config]]:
 
 
 def _cells_with_runs(known: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
-    "The runs and the metric of each cell of a table, operand of a claim and row of the board."
+    "The runs and the metric of each cell of a table, operand of a claim, arm and row of the board."
     cells = [
         cell
         for paper in published.papers()
@@ -86,10 +86,14 @@ def _cells_with_runs(known: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
         tables.cell_of_runs(operand.paper, operand.config)
         for claim in claims.claims()
         for operand in claims.operands(claim)
-        if operand.config
+        if operand.config and not operand.arm
     ]
     for cell in cells:
         yield tables.finals(tables.plan(cell, SUITE), known), cell['metric']
+    for ablation in arms.ablations().values():
+        for dataset in ablation.columns.values():
+            for arm in ablation.arms:
+                yield arms.configs_of(ablation, arm, dataset, known), 'mAP'
     for dataset in search.SUITES[SUITE]['datasets']:
         for row in search.rows_of(SUITE):
             yield search.finals(row, SUITE, dataset, known), 'mAP'

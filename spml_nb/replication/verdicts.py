@@ -4,7 +4,7 @@ import pandas as pd
 
 from ..methods.core import find, names
 from ..sweeps.search import SUITES, Row, candidates, rows_of, scores
-from . import board, published, statistics
+from . import board, published
 from . import gains as all_gains
 from .published import SUITE
 from .rendering import render
@@ -100,28 +100,6 @@ def _published_gains(printed: list[dict]) -> pd.DataFrame:
     return gained.agg(published='mean', lowest='min', highest='max')
 
 
-def agreement(found: pd.DataFrame, other: str) -> tuple[float, float, float]:
-    """Whether the whole network ranks the methods as something else does.
-
-    Args:
-        found: as from `end_to_end`.
-        other: its column 'plain_alone' or 'published'.
-
-    Returns:
-        Spearman's correlation, pooled over data sets, and its 95 % interval; NaN with fewer than
-        five methods.
-    """
-    both = found.acted if other == 'published' else found.acted & found.acted_alone.eq(True)
-    rows = found[both].reset_index()
-    rows = rows[(rows.labels == 'single') & ((rows.loss != 'an') | (rows['head'] != 'linear'))]
-    if other == 'published':
-        rows['plain'] = rows.gain.where(rows['head'] == 'labelwise', rows.plain)  # as LAC has it
-    wide = rows.pivot(index=['loss', 'head'], columns='dataset', values=[other, 'plain'])
-    if len(wide) < 5:
-        return (float('nan'),) * 3  # as under the papers' tables
-    return statistics.rank_correlation(wide[other].to_numpy(float), wide['plain'].to_numpy(float))
-
-
 def whole_network(gained: pd.DataFrame) -> str:
     """The whole network beside a head alone and the papers: a table, rank correlations, and what
     has no runs.
@@ -151,8 +129,6 @@ def whole_network(gained: pd.DataFrame) -> str:
         rows=rows.to_dict('records'),
         behind=behind[behind > 0],
         compared=len(behind),
-        order_of_head_alone=agreement(gained, 'plain_alone'),
-        order_of_papers=agreement(gained, 'published'),
         not_run={dataset: names for dataset, names in not_run.items() if names},
         suite=WHOLE,
     )

@@ -310,7 +310,8 @@ def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFra
                 new.notna(), ''
             )  # before pandas 3, astype writes nan and None
         new = new.map(escape_bytes)
-        both = pd.concat([old, new], ignore_index=True)
+        # a score that either has not is empty
+        both = pd.concat([old, new], ignore_index=True).fillna('')
         if len(both):
             both = both.drop_duplicates(['run', 'key']).sort_values(
                 ['run', 'key'], ignore_index=True

@@ -176,7 +176,7 @@ class Trainer:
             while self.epoch < stage.epochs and not all(choice.over for choice in self.choices):
                 self.run_epoch()
             self.late |= self.choices[0].best['epoch'] >= stage.epochs - 1
-            self.at_end = {f'{name}_at_end': value for name, value in self.own_scores().items()}
+            self.at_end = self.scores_at_end()
             self.load_best()
 
     def begin(self, k: int, stage: Stage):
@@ -352,6 +352,13 @@ class Trainer:
         labels, classes = self.targets['val_observed']
         val_map = max(mean_ap(s, labels, definition, classes) for s in logits.values())
         return {'val_map': val_map, 'val_auc': value}
+
+    def scores_at_end(self) -> dict[str, float]:
+        "Validation mAP, and `own_scores`, of the last epoch, which need not be the best."
+        numbers = self.own_scores()
+        if self.choices[0].rule != 'val_observed':
+            numbers['val_map'] = self.history[-1]['val_map']
+        return {f'{name}_at_end': value for name, value in numbers.items()}
 
     def own_scores(self) -> dict[str, float]:
         "What the method reports about its own labels of the training images, as they are now."

@@ -281,7 +281,7 @@ def test_the_page_for_a_forge_links_to_files_that_exist(shared):
     of_the_project = {link for link in links if link.startswith('../')}  # outputs/ lies in its root
     assert of_the_project and all((ROOT / 'outputs' / link).is_file() for link in of_the_project)
     assert all((shared / link).exists() for link in links - of_the_project), links
-    assert '{{' not in text and '| 24 of 64 |' in text
+    assert '{{' not in text and '| 32 of 64 |' in text
 
 
 def test_other_paths_other_runs_at_hand_and_a_second_build_change_no_byte(

@@ -454,7 +454,7 @@ def test_a_gain_over_a_row_of_another_source_is_marked_and_opmls_is_over_its_own
         (24.11 - 21.02, 3.0)
     ) and opml.uncounted
     assert (em.gain_published, em.gain, em.uncounted) == (pytest.approx(20.85 - 18.31), 6.0, '')
-    assert tables.gain_text(opml.to_dict()) == f'+3.1{published.UNCOUNTED} / +3.0 ▮▮▮'
+    assert tables.gain_text(opml.to_dict()) == f'+3.1{published.UNCOUNTED} / +3.0 ± 0.7 ▮▮▮'
     assert published.UNCOUNTED not in tables.gain_text(em.to_dict())
     zlpr = three.cells.set_index(['row', 'column']).loc[('ZLPR', 'CUB')]
     assert zlpr.gain_published == pytest.approx(21.02 - 18.31) and 'EM/APL' in zlpr.uncounted

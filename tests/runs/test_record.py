@@ -33,6 +33,19 @@ def test_table_keeps_old_lines_and_adds_new_ones(tmp_path):
     assert len(runs.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs')) == 2
 
 
+def test_a_score_that_earlier_lines_lack_is_empty_there(tmp_path):
+    for seed, scores in enumerate(({'test_map': 10.0}, {'test_map': 11.0, 'val_map_at_end': 9.5})):
+        run = Run(resolve(Config(seed=seed)), tmp_path / 'runs')
+        run.start()
+        result = {'scores': scores, 'seconds': 1.0, 'data': 'x', 'provenance': {'commit': None}}
+        run.finish(result)
+        runs.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs')
+        (run.folder / 'DONE').unlink()  # so that it stands in the table alone
+    table = pd.read_csv(tmp_path / 'runs.csv').set_index('seed')
+    assert table.val_map_at_end.isna().to_dict() == {0: True, 1: False}
+    assert table.loc[1, 'val_map_at_end'] == 9.5
+
+
 def test_a_run_trained_anew_on_changed_photos_gets_a_line_beside_its_old_one(
     tmp_path, photo_folder
 ):

@@ -258,6 +258,35 @@ def test_the_methods_labels_are_judged_at_the_best_epoch_and_at_the_last(folder,
     assert 0 < scores['pseudo_negative_precision_at_end'] <= 100
 
 
+@pytest.mark.parametrize('regime', ['linear', 'finetune'])
+def test_the_first_stage_of_lac_is_lac_plc_to_the_bit(folder, regime):
+    same = {
+        'regime': regime,
+        'head': 'labelwise',
+        'embedding_dim': 16,
+        'epochs': 3,
+        'patience': 0,
+        'schedule': 'onecycle',
+        'optimizer': 'adamw',
+        'weight_decay': 0.01,
+        'ema': 0.9,
+    }
+    alone = training.train(config(folder, loss='lac_plc', **same))
+    both = training.train(config(folder, loss='lac', **same))
+    first = both.curves[both.curves.stage == 1]
+    assert len(first) == 3 and len(both.curves) == 6
+    for column in ('loss', 'val_map', 'lr'):
+        assert first[column].tolist() == alone.curves[column].tolist()
+
+
+def test_validation_at_the_last_epoch_is_kept_beside_the_best(folder, monkeypatch):
+    falling = iter(range(90, 0, -1))
+    monkeypatch.setattr(trainer, 'score_by', lambda *_: next(falling))
+    result = training.train(config(folder, regime='linear', epochs=4, patience=0))
+    assert result.curves.val_map.iloc[-1] == result.scores['val_map_at_end'] < 90
+    assert result.scores['best_epoch'] == 1
+
+
 def test_a_task_may_be_given(folder):
     task = training.make_task(config(folder, labels='full'))
     given = training.train(config(folder), task=task)

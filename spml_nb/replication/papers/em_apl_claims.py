@@ -15,26 +15,6 @@ from ..measuring import GROUPS, POINTS, QUANTILES
 from ..published import SUITE
 from ..statistics import MARGIN
 
-_SINGLE = [
-    {'dataset': dataset, 'labels': 'single', 'lr': lr, 'batch_size': batch_size}
-    for dataset, lr, batch_size in (
-        ('voc12', 1e-5, 8),
-        ('coco14', 1e-5, 16),
-        ('nus', 1e-5, 16),
-        ('cub', 1e-4, 8),
-    )
-]
-
-
-def _parts(runs):
-    changes = {'proportion': 0.1}, {'labels': 'hard'}, {'beta': 1}, {'positive_proportion': 0.1}
-    places = []
-    for single in _SINGLE:
-        dataset, fields = single['dataset'], {**single, 'loss': 'em_apl'}
-        changed = runs(*[{'hparams': change} for change in changes], **fields)
-        places.append(above(f'{dataset}, mAP', runs({}, **fields), changed))
-    return places
-
 
 def _about_apl(known: pd.DataFrame) -> str:
     text = "The numbers stand in OPML's Table II; the supplement has none."
@@ -146,7 +126,6 @@ def _parted(quantity, name):
 
 
 COMPARE = {
-    'em_apl-parts': _parts,
     'em_apl-loss-rises': lambda figure: [
         between(f'{dataset}, rise', figure(dataset, 'AN', _early_rise), low=0) for dataset in _DATA
     ],

@@ -1,0 +1,249 @@
+"""What each part of a method adds, from arms that differ in one thing, where the part acts."""
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from ..base import settings
+from ..base.errors import one_of
+from ..runs.config import Config
+from . import gains, published
+from .arms import (
+    Ablation,
+    Arm,
+    ablations,
+    choose_rate,
+    configs_of,
+    lines_of,
+    printed_cell,
+    scores_of,
+    tried,
+)
+from .experiment import Experiment, staged
+from .rendering import render
+from .site import write_changed
+from .statistics import number, pooled, signed
+
+MEAN = 'mean'  # of the columns, beside them
+
+
+def planned(runs: pd.DataFrame, datasets: Iterable[str] = ()) -> list[Config]:
+    """All runs whose rate is chosen, the label-wise head last, seed by seed, so that what is there
+    is always of the same seeds.
+
+    Args:
+        runs: As in `choose_rate`.
+        datasets: Some sets of photos; none: all of them.
+    """
+    configs = [
+        config
+        for ablation, dataset in _places(datasets)
+        for arm in ablation.arms
+        for config in configs_of(ablation, arm, dataset, runs)
+    ]
+    return sorted(configs, key=lambda config: (config.head == 'labelwise', config.seed))
+
+
+def _places(datasets: Iterable[str]) -> list[tuple[Ablation, str]]:
+    places = [
+        (ablation, dataset)
+        for ablation in ablations().values()
+        for dataset in ablation.columns.values()
+    ]
+    sets = dict.fromkeys(dataset for _, dataset in places)
+    chosen = {one_of(name, sets, 'set of photos') for name in datasets} or sets
+    return [place for place in places if place[1] in chosen]
+
+
+def _all_tried(datasets: Iterable[str]) -> list[Config]:
+    return [
+        config for ablation, dataset in _places(datasets) for config in tried(ablation, dataset)
+    ]
+
+
+sweep = staged(_all_tried, planned)
+
+
+class _Place(NamedTuple):
+    ablation: str
+    arm: str
+    column: str
+
+
+def count_acting(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -> tuple[int, int]:
+    """In how many runs of an arm its mechanism acted before the epoch that was kept.
+
+    Args:
+        runs: As in `choose_rate`.
+
+    Returns: Those, and all that are done; of a mechanism that acts from the first step on neither
+        counts.
+    """
+    lines = lines_of(configs_of(ablation, arm, dataset, runs), runs).dropna(subset='exercised')
+    hardly = (lines.best_stage == 2) & (lines.best_epoch == 1)
+    return int(((lines.exercised == 1) & ~hardly).sum()), len(lines)
+
+
+def outcome(runs: pd.DataFrame) -> pd.DataFrame:
+    """What every arm reaches, and gains over the one that it is compared with.
+
+    Args:
+        runs: As in `choose_rate`.
+
+    Returns: DataFrame, one row per ablation, arm and column that has runs, and one per arm for the
+        mean of the columns that have a gain (column `MEAN`): ablation, arm, over, differs, column,
+        dataset, lr, n (seeds), level and level_half (with half the 95 % interval over seeds), gain
+        and gain_half (with that over seeds and test images), effect (the same as an `Effect`),
+        published (the paper's gain), acted and may_act (as from `count_acting`). In percent; NaN
+        for what is not there.
+    """
+    scores, about = {}, {}
+    for ablation, dataset in _places(()):
+        column = next(name for name, ours in ablation.columns.items() if ours == dataset)
+        rate = choose_rate(ablation, dataset, runs).get('lr', math.nan)
+        for arm in ablation.arms.values():
+            place = _Place(ablation.id, arm.name, column)
+            scores[place] = scores_of(ablation, arm.name, dataset, runs)
+            acted, may_act = count_acting(ablation, arm.name, dataset, runs)
+            about[place] = {
+                'over': arm.over,
+                'differs': arm.differs,
+                'dataset': dataset,
+                'lr': rate,
+                'published': _published(ablation, arm, column),
+                'acted': acted,
+                'may_act': may_act,
+            }
+    scores = {place: own for place, own in scores.items() if len(own.by_seed)}
+    bases = {
+        place: scores[base]
+        for place in scores
+        if (base := place._replace(arm=about[place]['over'])) in scores
+    }
+    if not scores:
+        return pd.DataFrame(columns=COLUMNS)
+    rows = gains.over_baselines(scores, {'over': bases})
+    rows = rows.join(pd.DataFrame([about[place] for place in scores]))
+    return pd.concat([rows, _means(rows)], ignore_index=True)[COLUMNS]
+
+
+COLUMNS = [
+    *('ablation', 'arm', 'over', 'differs', 'column', 'dataset', 'lr', 'n', 'level', 'level_half'),
+    *('gain', 'gain_half', 'effect', 'published', 'acted', 'may_act'),
+]
+
+
+def _means(rows: pd.DataFrame) -> pd.DataFrame:
+    gained = rows[rows.gain_half.notna()]
+    means = []
+    for (ablation, arm), part in gained.groupby(['ablation', 'arm'], sort=False):
+        if len(part) < 2:
+            continue
+        effect = pooled(list(part.effect))
+        means.append(
+            {
+                **part.iloc[0][['over', 'differs']],
+                'ablation': ablation,
+                'arm': arm,
+                'column': MEAN,
+                'n': effect.seeds,
+                'gain': effect.mean,
+                'gain_half': effect.half_width,
+                'effect': effect,
+                'published': part.published.mean(skipna=False),
+                'acted': part.acted.sum(),
+                'may_act': part.may_act.sum(),
+            }
+        )
+    return pd.DataFrame(means)
+
+
+def _published(ablation: Ablation, arm: Arm, column: str) -> float:
+    """What the paper prints of an arm: its gain, or its level where no gain is measured."""
+    cell = printed_cell(ablation, arm.name, column)
+    if arm.name not in ablation.printed:
+        return math.nan
+    if ablation.measure == 'precision':
+        return cell['mean']
+    base = printed_cell(ablation, arm.over, column)
+    return cell['mean'] - base['mean'] if base else math.nan
+
+
+def markdown(found: pd.DataFrame) -> str:
+    """The page. found: as from `outcome`."""
+    tables = [
+        {
+            'about': ablation,
+            'paper': published.read(ablation.paper)['short'],
+            'lines': _grid(ablation, rows),
+            'rates': rows.dropna(subset='lr').groupby('dataset', sort=False).lr.first(),
+        }
+        for ablation in ablations().values()
+        if len(rows := found[found.ablation == ablation.id])
+    ]
+    return render('ablations.md', tables=tables)
+
+
+def _grid(ablation: Ablation, rows: pd.DataFrame) -> list[list[str]]:
+    sets = {**ablation.columns, MEAN: MEAN}
+    columns = [column for column in sets if (rows.column == column).any()]
+    lines = [['arm', 'over', 'what differs', *(sets[column] for column in columns), 'acted']]
+    for arm in ablation.arms.values():
+        of_arm = rows[rows.arm == arm.name].set_index('column')
+        if not len(of_arm):
+            continue
+        cells = [
+            _cell(ablation, of_arm.loc[column]) if column in of_arm.index else '–'
+            for column in columns
+        ]
+        each = of_arm.drop(MEAN, errors='ignore')
+        may_act = int(each.may_act.sum())
+        acted = f'{int(each.acted.sum())} of {may_act}' if may_act else ''
+        lines.append([arm.name, arm.over, arm.differs, *cells, acted])
+    return lines
+
+
+def _cell(ablation: Ablation, row: pd.Series) -> str:
+    """'+0.3 ± 0.4 / +0.1' with the paper's gain, or '43.1 ± 0.5' where no gain is measured."""
+    if ablation.measure == 'precision' or not row.over:
+        text = f'{row.level:.1f}{_interval(row.level_half)}'
+        theirs = number(row.published, '.1f')
+    elif math.isnan(row.gain):
+        return '–'
+    else:
+        text = f'{signed(row.gain)}{_interval(row.gain_half)}'
+        theirs = signed(row.published)
+    if theirs:
+        text += f' / {theirs}'
+    if row.n < ablation.seeds:
+        text += f' ({row.n:g} of {ablation.seeds} seeds)'
+    return text
+
+
+def _interval(half: float) -> str:
+    return '' if math.isnan(half) else f' ± {half:.1f}'
+
+
+def write(runs: pd.DataFrame) -> list[Path]:
+    """Write `ablations.csv` and `ablations.md` in the setting `outputs`, if an arm has a run.
+
+    Args:
+        runs: As in `choose_rate`.
+
+    Returns: The files that changed.
+    """
+    found = outcome(runs)
+    if not len(found):
+        return []
+    folder = settings.path('outputs')
+    table = found.drop(columns='effect')
+    rounded = table.round(4).assign(lr=table.lr).to_csv(index=False, lineterminator='\n')
+    return write_changed(
+        {folder / 'ablations.md': markdown(found), folder / 'ablations.csv': rounded}
+    )
+
+
+EXPERIMENT = Experiment(sweep, lambda known, measured: write(known))

@@ -1,0 +1,300 @@
+"""Arms of ablations: configurations that differ in one thing, from assets/ablations.yml."""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.resources import files as packaged
+
+import pandas as pd
+import torch
+import yaml
+
+from ..base.errors import SpmlError, one_of
+from ..methods.core import find, hyper_parameters, resolve_hparams
+from ..runs.config import Config, resolve
+from ..sweeps.queue import key
+from ..sweeps.search import Row, candidates, choose
+from . import gains, published
+from .published import SUITE
+from .statistics import NO_SCORES, Scores
+
+MEASURES = ('mAP', 'fall', 'precision')
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A configuration of an ablation.
+
+    Attributes:
+        over: The arm that it is compared with, '' for none.
+        differs: From that one, in words.
+        loss: A registered method.
+        hparams: Beside those that the rate brings.
+        several: Whether it may differ in more than one thing.
+    """
+
+    name: str
+    over: str
+    differs: str
+    loss: str
+    hparams: dict
+    several: bool
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """Arms that answer a question.
+
+    Attributes:
+        table: Of the paper.
+        where: Section, table or figure of the paper.
+        columns: {column of the table: our set of photos}.
+        seeds: How many, from 0.
+        head: Of all arms.
+        config: Fields of `Config` that all arms share beside those of the suite.
+        rate: How the learning rate is chosen, as `choose_rate` reads it.
+        rule: The same in words, and how constants are.
+        arms: By name.
+        printed: {arm: row of the table}.
+        nearest: {arm that the paper does not print: the row that comes nearest}.
+        claims: Ids of the claims that the arms decide.
+        measure: One of `MEASURES`: test mAP, fall of validation mAP from the best epoch to the
+            last, or precision of the positive pseudo-labels made by the last epoch.
+    """
+
+    id: str
+    paper: str
+    table: str
+    where: str
+    question: str
+    columns: dict[str, str]
+    seeds: int
+    head: str
+    config: dict
+    rate: dict
+    rule: str
+    arms: dict[str, Arm]
+    claims: list[str]
+    printed: dict[str, str] = field(default_factory=dict)
+    nearest: dict[str, str] = field(default_factory=dict)
+    measure: str = 'mAP'
+
+
+@lru_cache
+def ablations() -> dict[str, Ablation]:
+    """All of assets/ablations.yml, by id.
+
+    Raises:
+        SpmlError: For an arm that differs in other than one thing from the one it is over.
+    """
+    content = _content()
+    by_id = {}
+    for entry in content['ablations']:
+        columns = {column: content['sets'][column] for column in entry['columns']}
+        ablation = Ablation(**entry | {'columns': columns, 'arms': _arms(entry['arms'])})
+        one_of(ablation.measure, MEASURES, f'measure of {ablation.id}')
+        by_id[ablation.id] = ablation
+        _check_differences(ablation)
+    return by_id
+
+
+@lru_cache
+def _content() -> dict:
+    file = packaged('spml_nb') / 'assets' / 'ablations.yml'
+    return yaml.safe_load(file.read_text(encoding='utf-8'))
+
+
+def _arms(entries: dict[str, dict]) -> dict[str, Arm]:
+    """An arm has loss and hyper-parameters of the one it is over, but for those that it names."""
+    arms = {}
+    for name, entry in entries.items():
+        over = entry.get('over', '')
+        base = arms[one_of(over, arms, f'arm that {name!r} is over')] if over else None
+        loss = entry['loss'] if 'loss' in entry else base.loss
+        hparams = (base.hparams if base else {}) | entry.get('hparams', {})
+        differs = entry.get('differs', '')
+        arms[name] = Arm(name, over, differs, loss, hparams, entry.get('several', False))
+    return arms
+
+
+def _check_differences(ablation: Ablation):
+    dataset = next(iter(ablation.columns.values()))
+    for arm in ablation.arms.values():
+        if not arm.over or arm.several:
+            continue
+        base = ablation.arms[arm.over]
+        names = differences(_config(ablation, arm, dataset), _config(ablation, base, dataset))
+        if len(names) != 1:
+            raise SpmlError(
+                f'assets/ablations.yml, {ablation.id}: {arm.name!r} must differ from {arm.over!r} '
+                f'in one thing, and differs in {", ".join(sorted(names)) or "nothing"}.'
+            )
+
+
+def differences(one: Config, other: Config) -> set[str]:
+    """What two configurations differ in, but for constants that act in neither or in one alone.
+
+    Returns: Names of fields of `Config` and of hyper-parameters.
+    """
+    one, other = _written_out(one), _written_out(other)
+    names = {name for name in vars(one) if getattr(one, name) != getattr(other, name)}
+    ours, theirs = _acting(one.hparams), _acting(other.hparams)
+    in_both = ours.keys() & theirs.keys()
+    return names - {'hparams'} | {name for name in in_both if ours[name] != theirs[name]}
+
+
+def _written_out(config: Config) -> Config:
+    """Resolved, a loss that is another one with switches off as that one."""
+    config = resolve(config)
+    part = _content()['parts'].get(config.loss)
+    if not part:
+        return config
+    return resolve(
+        config.changed(
+            loss=part['loss'], hparams=_allowed(part['loss'], config.hparams) | part['hparams']
+        )
+    )
+
+
+def _allowed(loss: str, hparams: dict) -> dict:
+    """Those that a loss has."""
+    names = hyper_parameters(find(loss))
+    return {name: value for name, value in hparams.items() if name in names}
+
+
+def _acting(hparams: dict) -> dict:
+    """Without the constants of switches that are off."""
+    idle = {
+        constant
+        for switch, constants in _content()['constants'].items()
+        if not hparams.get(switch, True)
+        for constant in constants
+    }
+    return {name: value for name, value in hparams.items() if name not in idle}
+
+
+def _config(ablation: Ablation, arm: Arm, dataset: str, lr: float = 1e-3, **hparams) -> Config:
+    """hparams: those of the rate; a loss that does not have one goes without."""
+    of_suite = candidates(Row(arm.loss, ablation.head), SUITE, dataset)[0]
+    chosen = _allowed(arm.loss, hparams)
+    return of_suite.changed(lr=lr, hparams=chosen | arm.hparams, **ablation.config)
+
+
+def _with_seed(config: Config, seed: int) -> Config:
+    return config.changed(seed=seed, label_seed=seed)
+
+
+def tried(ablation: Ablation, dataset: str) -> list[Config]:
+    """The runs that choose the rate of an ablation."""
+    rate = ablation.rate
+    if 'search' in rate:
+        return candidates(Row(rate['search'], ablation.head), SUITE, dataset)
+    arm = ablation.arms.get(rate.get('arm'))
+    return [
+        _with_seed(_config(ablation, arm, dataset, lr), seed)
+        for lr in rate.get('tried', ())
+        for seed in rate['seeds']
+    ]
+
+
+def choose_rate(ablation: Ablation, dataset: str, runs: pd.DataFrame) -> dict:
+    """The learning rate of all arms, by a rule that never looks at test images.
+
+    Args:
+        runs: Finished ones, as from `sweeps.finished` or `tables.record`.
+
+    Returns: {'lr': rate} with the hyper-parameters that were chosen together with it; empty while a
+        run that decides is missing.
+    """
+    if 'lr' in ablation.rate:
+        return {'lr': ablation.rate['lr']}
+    trials = tried(ablation, dataset)
+    if 'search' in ablation.rate:
+        chosen = choose(trials, runs)
+        return {'lr': chosen.lr, **chosen.hparams} if chosen else {}
+    scores = runs.reindex(columns=['val_map', 'best_epoch']).reindex([key(c) for c in trials])
+    if scores.isna().any(axis=None):
+        return {}
+    by_rate = scores.groupby([config.lr for config in trials])
+    late = by_rate.best_epoch.median() > _first_selection(ablation, dataset)
+    means = by_rate.val_map.mean()
+    return {'lr': float(means[late].idxmax() if late.any() else means.index.min())}
+
+
+def _first_selection(ablation: Ablation, dataset: str) -> int:
+    """The epoch after which APL selects for the first time."""
+    config = resolve(_config(ablation, ablation.arms[ablation.rate['before']], dataset))
+    hparams = resolve_hparams(config.loss, dataset, config.hparams)
+    labels = torch.zeros(1, 1, dtype=torch.int8)
+    return find(config.loss)(labels, epochs=config.epochs, **hparams).first
+
+
+def configs_of(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -> list[Config]:
+    """The runs of an arm, one a seed; none while its rate is not chosen.
+
+    Args:
+        runs: As in `choose_rate`.
+    """
+    rate = choose_rate(ablation, dataset, runs)
+    if not rate:
+        return []
+    config = _config(ablation, ablation.arms[arm], dataset, **rate)
+    return [_with_seed(config, seed) for seed in range(ablation.seeds)]
+
+
+def scores_of(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -> Scores:
+    """The measure of an ablation for the runs of an arm that are done, in percent.
+
+    Args:
+        runs: As in `choose_rate`.
+    """
+    configs = configs_of(ablation, arm, dataset, runs)
+    if not configs:
+        return NO_SCORES
+    lines = lines_of(configs, runs)
+    if ablation.measure == 'mAP':
+        return Scores(lines.test_map.dropna(), key(configs[0]), dataset=dataset)
+    # neither is of test images
+    if ablation.measure == 'fall':
+        return Scores((lines.val_map - lines.val_map_at_end).dropna(), metric='')
+    return Scores(lines.pseudo_positive_precision_at_end.dropna(), metric='')
+
+
+_USED = [
+    *('val_map', 'val_map_at_end', 'test_map', 'pseudo_positive_precision_at_end'),
+    *('exercised', 'best_stage', 'best_epoch'),
+]
+
+
+def lines_of(configs: list[Config], runs: pd.DataFrame) -> pd.DataFrame:
+    """What the record has of runs, by seed; NaN where one is not done."""
+    lines = runs.reindex(columns=_USED).reindex([key(config) for config in configs])
+    return lines.astype(float).set_axis([config.seed for config in configs])
+
+
+def acted(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -> bool:
+    """Whether the mechanism of an arm acted in more than half of its runs, as in `gains.acted`.
+
+    Args:
+        runs: As in `choose_rate`.
+    """
+    if ablation.measure != 'mAP':
+        return True  # counted to the last epoch
+    return gains.any_acted(configs_of(ablation, arm, dataset, runs), runs)
+
+
+def published_config(ablation: Ablation, arm: str, column: str) -> dict:
+    """Fields of `Config` for an arm on the paper's own data set."""
+    cells = published.by_place(ablation.paper, ablation.table)
+    dataset = next(cell['dataset'] for place, cell in cells.items() if place[1] == column)
+    return {
+        'dataset': dataset,
+        'loss': ablation.arms[arm].loss,
+        'head': ablation.head,
+        'hparams': ablation.arms[arm].hparams,
+    }
+
+
+def printed_cell(ablation: Ablation, arm: str, column: str) -> dict | None:
+    """The cell of the paper that an arm repeats, or comes nearest to; None where there is none."""
+    row = ablation.printed.get(arm, ablation.nearest.get(arm))
+    return published.by_place(ablation.paper, ablation.table)[row, column] if row else None

@@ -1,0 +1,103 @@
+"""How much the parts of OPML-SP change the gradient, so that an ablation takes ones that act."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from ..methods.opml import high_rank_loss, opml_loss, soft_opml_loss, trust
+from ..metrics import average_precision
+from ..runs.config import Config
+from ..training.trainer import Trainer, train
+from . import arms
+
+WEIGHTS = (1e-4, 1e-3, 1e-2, 1e-1)  # λ of high rank
+POWERS = (4, 2, 1)  # γ of smoothing
+LEAST = 0.1  # of the gradient, for a part that acts
+SEED = 1000  # of no final run
+
+
+class _Watch:
+    """Sums the norms of gradients in the logits over the steps of a run of OPML, from the second
+    epoch on: smoothing needs the average precision after the first.
+    """
+
+    def __init__(self):
+        self.ap = None
+        self.norms = []
+
+    def state_dict(self) -> dict:
+        return {'ap': self.ap, 'norms': self.norms}
+
+    def load_state_dict(self, state: dict):
+        self.ap = state['ap']
+        self.norms = state['norms']
+
+    def __call__(self, trainer: Trainer, index: Tensor, outputs, loss: Tensor):
+        if self.ap is None:
+            return
+        s = outputs.logits.detach().requires_grad_()
+        z = trainer.method.z[index.to(s.device)]
+
+        def gradient(value: Tensor) -> Tensor:
+            return torch.autograd.grad(value, s)[0]
+
+        plain = gradient(opml_loss(s, z))
+        rank = gradient(high_rank_loss(s.sigmoid(), weight=1.0)).norm().item()
+        norms = {'loss': plain.norm().item()}
+        norms |= {f'λ = {weight:g}': weight * rank for weight in WEIGHTS}
+        for power in POWERS:
+            soft = gradient(soft_opml_loss(s, z, trust(s, self.ap, power)))
+            norms[f'γ = {power}'] = (soft - plain).norm().item()
+        self.norms.append(norms)
+
+    def end_epoch(self, trainer: Trainer):
+        positive = trainer.method.z > 0
+        ap = average_precision(trainer.score(), positive, unknown='negative')
+        self.ap = torch.from_numpy(ap).float().to(positive.device)
+
+
+def measure(config: Config) -> pd.Series:
+    """Train OPML without its parts, and see what each would have added to the gradient.
+
+    Args:
+        config: Of `opml_sp` with all parts off, two epochs or more.
+
+    Returns: By 'λ = 0.01' and 'γ = 2': the mean norm of what the part adds to the gradient in the
+        logits, over that of the loss.
+    """
+    watch = _Watch()
+    with TemporaryDirectory() as folder:
+        train(config, root=Path(folder), on_step=watch)
+    means = pd.DataFrame(watch.norms).mean()
+    return means.drop('loss') / means.loss
+
+
+def of_sets() -> pd.DataFrame:
+    """`measure` for OPML of the ablation on its sets of photos, a column each."""
+    ablation = arms.ablations()['opml_parts']
+    return pd.DataFrame(
+        {
+            dataset: measure(
+                arms.configs_of(ablation, 'OPML', dataset, pd.DataFrame())[0].changed(
+                    seed=SEED, label_seed=SEED
+                )
+            )
+            for dataset in ablation.columns.values()
+        }
+    )
+
+
+def smallest_that_act(shares: pd.DataFrame) -> tuple[float, float]:
+    """λ and γ of the ablation: the smallest power of ten, and the largest of `POWERS`, with which a
+    part is at least `LEAST` of the gradient on every set.
+
+    Args:
+        shares: As from `of_sets`.
+    """
+    acts = (shares >= LEAST).all(axis=1)
+    weight = next(weight for weight in WEIGHTS if acts[f'λ = {weight:g}'])
+    power = next(power for power in POWERS if acts[f'γ = {power}'])
+    return weight, power
