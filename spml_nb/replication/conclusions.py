@@ -172,21 +172,23 @@ def _scores(row: Row, dataset: str, runs: pd.DataFrame, score: str) -> Scores:
     return Scores(100 * values, metric=score, dataset=dataset)
 
 
-def equal_settings(paper: str) -> list[dict]:
+def equal_settings(paper: str, measured: str = 'parts') -> list[dict]:
     """What each part of a method adds where nothing else differs, on the mean of the sets.
 
     Args:
         paper: one of `published.papers()`.
+        measured: the end of the ablation's id: 'parts' for test mAP, 'fall' for OPML's fall of
+            validation mAP.
 
     Returns:
-        Of the ablation PAPER_parts in `outputs/ablations.csv`: arm, over (the arm it is compared
+        Of the ablation PAPER_MEASURED in `outputs/ablations.csv`: arm, over (the arm it is compared
         with) and answer; none without the file.
     """
     file = settings.path('outputs') / 'ablations.csv'
     if not file.is_file():
         return []
     lines = pd.read_csv(file)
-    lines = lines[(lines.ablation == f'{paper}_parts') & (lines.column == 'mean')]
+    lines = lines[(lines.ablation == f'{paper}_{measured}') & (lines.column == 'mean')]
     return [
         {
             'arm': line.arm,
@@ -223,7 +225,10 @@ def _opml(runs: pd.DataFrame) -> dict:
     plans = [tables.plan(cells['OPML', column], SUITE) for column in sets]
     chosen = [choose(plan.search, runs) for plan in plans]
     ours = tables.table('opml', 'IV', runs).of(SUITE).pivot(index='row', columns='column')['ours']
+    # taking high rank away from all parts together: above 0 where it had slowed the fall
+    falls = {part['arm']: part['answer'] for part in equal_settings('opml', 'fall')}
     return {
+        'slowed_beside_others': falls.get('without high rank', Answer()),
         'set_up': _gaps('opml', ('III', 'ZLPR', sets), ('III', 'BCE', sets)),
         'weights': sorted(config.hparams['rank_weight'] for config in chosen if config),
         'high_rank': (ours.loc['OPML + high rank'] - ours.loc['OPML']).abs().max(),

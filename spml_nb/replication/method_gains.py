@@ -5,6 +5,7 @@ import pandas as pd
 from ..base import settings
 from ..methods.core import find
 from ..sweeps import search
+from .statistics import signed
 
 SUITE = 'photos'
 
@@ -51,12 +52,12 @@ def _describe(loss: str, rows: pd.DataFrame) -> str:
     gains = rows.over_plain_an
     head = rows['head'].iloc[0]
     sentence = (
-        f'- `{loss}` (head {head}): {_signed(gains.mean())} points of mAP on average, '
-        f'from {_signed(gains.min())} ({gains.idxmin()}) to '
-        f'{_signed(gains.max())} ({gains.idxmax()})'
+        f'- `{loss}` (head {head}): {signed(gains.mean())} points of mAP on average, '
+        f'from {signed(gains.min())} ({gains.idxmin()}) to '
+        f'{signed(gains.max())} ({gains.idxmax()})'
     )
     if head != 'linear':
-        sentence += f'; against AN on the same head {_signed(rows.over_an.mean())} on average'
+        sentence += f'; against AN on the same head {signed(rows.over_an.mean())} on average'
     exercised = rows.exercised.dropna()
     acted = int((exercised > 0.5).sum())  # as `gains.acted` counts
     if acted < len(exercised):
@@ -65,7 +66,3 @@ def _describe(loss: str, rows: pd.DataFrame) -> str:
             f'{len(exercised)} sets'
         )
     return sentence + '.'
-
-
-def _signed(points: float) -> str:
-    return f'{points:+.1f}'.replace('-', '−')
