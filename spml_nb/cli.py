@@ -411,6 +411,42 @@ def _export(args):
     say(str(write(args.run, file)))
 
 
+def _add_serve(commands):
+    command = commands.add_parser(
+        'serve', help='a model as a small web service', description=_serve.__doc__
+    )
+    command.add_argument('run', help=_MODEL, completes='run')
+    command.add_argument('--host', default='localhost', help='address to listen at (%(default)s)')
+    command.add_argument('--port', type=int, default=8000, help='port (%(default)s)')
+    command.set_defaults(do=_serve)
+
+
+def _serve(args):
+    """Answer `curl --data-binary @photo.jpg localhost:8000/predict` with labels and probabilities;
+    in a browser, http://localhost:8000 takes a photo that you drop on it. Ctrl+C ends it.
+    """
+    try:
+        import uvicorn
+
+        from spml_nb.use import serve
+    except ImportError as error:
+        raise SpmlError(
+            f"`spml serve` needs {error.name}. Install it: pip install 'spml_nb[serve]'."
+        ) from error
+    from spml_nb.use.predict import open_model
+
+    app = serve.make_app(open_model(args.run))
+    say(f'http://{args.host}:{args.port} (Ctrl+C ends it)')
+    uvicorn.run(
+        app,
+        host=args.host,
+        port=args.port,
+        log_level='warning',
+        limit_concurrency=serve.MAX_REQUESTS,
+        timeout_keep_alive=serve.MAX_SECONDS,
+    )
+
+
 def _add_evaluate(commands):
     command = commands.add_parser(
         'evaluate',
@@ -802,6 +838,7 @@ def parser() -> argparse.ArgumentParser:
     _add_data(commands)
     _add_train(commands)
     _add_predict(commands)
+    _add_serve(commands)
     _add_export(commands)
     _add_evaluate(commands)
     _add_calibrate(commands)

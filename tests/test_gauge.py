@@ -17,9 +17,10 @@ TEXTS = {
     if file.name != '_modidx.py'
 }
 
-# raised from 20,700 and 797 for ablations, what a search buys, conclusions and maps of the papers
-CODE_LINES = 22_150
-PUBLIC_NAMES = 863
+# raised from 20,700 and 797 for ablations, what a search buys, conclusions and maps of the papers;
+# then for `spml serve`
+CODE_LINES = 22_201
+PUBLIC_NAMES = 864
 CHARACTERS_A_LINE = 42  # the mean, without indentation
 
 LAYOUT = {

@@ -348,7 +348,6 @@ def findings(measured: pd.DataFrame, levels: dict, agreed: dict) -> str:
     return render(
         'findings.md',
         highest=_highest(levels),
-        learning=measured[measured.full.eq(False) & (measured.n >= 0)].method.nunique(),
         over_an=_over_an(ran),
         **agreement_fields(agreed),
     )
@@ -392,6 +391,7 @@ def _highest(levels: dict) -> dict | None:
         'on_cosine': len({loss for loss, head in order if head == 'cosine'} - {'an'}),
         'sets': len(levels[order[0]]),
         'top': _leader(order, over_plain, levels),
+        'head': order[0][1],
         'due_to_head': over_plain.get(('an', head_of_an(order[0][1]))),
         'linear': _leader(linear, over_plain, levels) if linear[:1] != order[:1] else None,
     }
@@ -611,8 +611,28 @@ def markdown(measured: pd.DataFrame, levels: dict, agreed: dict, picture: str) -
         missing=(wanted.n == 0).sum(),
         cells=len(wanted),
         table=table(measured),
+        own_heads=over_linear_head(measured),
     )
     return f'{BEGIN}\n{text}{END}'
+
+
+def over_linear_head(measured: pd.DataFrame) -> list[dict]:
+    """Where the baseline has a method's own head: what the method gains over AN on a linear head,
+    the mean over the sets.
+    """
+    lines = []
+    for method in METHODS:
+        cells = measured[(measured.method == method.name) & (measured.n > 1)]
+        head = find(_loss_of(method)).head
+        if method.own and not method.plain and head != 'linear' and len(cells):
+            gain = statistics.pooled(list(cells.beside))
+            lines.append({'name': method.name, 'head': head, 'gain': gain})
+    return lines
+
+
+def _loss_of(method: Method) -> str:
+    row, _, column = next(iter(method.cells.values()))
+    return published.by_place(method.paper, method.table)[row, column]['config']['loss']
 
 
 def write(root: Path | None = None, boards: pd.DataFrame | None = None) -> list[Path]:

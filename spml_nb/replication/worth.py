@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SUITE', 'TRAINING', 'WHOLE', 'METHODS', 'SIZES', 'SHARES', 'SEEDS', 'COLUMNS', 'BEGIN', 'END', 'EXPERIMENT',
-           'planned', 'sweep', 'equivalent', 'rates', 'times', 'draw', 'labels_worth', 'summary', 'markdown', 'part',
-           'write']
+           'planned', 'sweep', 'equivalent', 'rates', 'times', 'draw', 'labels_worth', 'summary', 'markdown',
+           'readme_line', 'write']
 
 # %% ../../nbs/replication/worth.ipynb #d5b13c8d
 import textwrap
@@ -445,6 +445,12 @@ def markdown(found: pd.DataFrame) -> str:
         'seeds (bootstrap); nothing is extrapolated.',
         summary(found).rstrip(),
         '![mAP over the number of training photos](worth.svg)',
+        'mAP with all labels of so many photos (black and grey) and with one label of each '
+        '(coloured), means over seeds with bands from the lowest to the highest. The dashed line '
+        'leads from all photos with one label each, with the method that does best on them, to '
+        'the number of fully labelled photos that reaches the same mAP on the same head. The '
+        'rates of photos of yours, if all their labels are known: '
+        '`spml_nb.replication.worth.labels_worth(FOLDER)`.',
         '![What photos with a share of their positives are worth](worth_shares.svg)',
     ]
     for dataset, part in found.groupby('dataset', sort=False):
@@ -465,29 +471,30 @@ def markdown(found: pd.DataFrame) -> str:
 BEGIN, END = '<!-- worth:begin -->', '<!-- worth:end -->'
 
 
-def part(found: pd.DataFrame, picture: str) -> str:
-    """What README.md shows between the marks.
+def readme_line(found: pd.DataFrame) -> str:
+    """What README.md shows between the marks: what it comes to, as a point of its list.
 
     Args:
         found: as from `rates`.
-        picture: its address.
 
     Returns:
         Markdown, with the marks.
     """
+    whole = found[(found.labels == 'single') & (found.photos == found.largest)]
+    best = whole.groupby('loss').rate.mean().idxmin()
     text = (
-        'mAP with all labels of so many photos (black and grey) and with one label of each '
-        '(coloured), means over seeds with bands from the lowest to the highest. The dashed line '
-        'leads from all photos with one label each, with the method that does best on them, to '
-        'the number of fully labelled photos that reaches the same mAP on the same head. '
-        f'{site.protocol(SUITE, found.dataset.unique(), len(SEEDS))} The rates of photos of yours, '
-        'if all their labels are known: `spml_nb.replication.worth.labels_worth(FOLDER)`.'
+        '- **What are clean labels worth?** With '
+        f'{best.upper()} it takes {_span(whole, best)} photos with one label each to do what one '
+        f'photo with all its labels does, with AN {_span(whole, "an")}: few where a photo has '
+        f'few labels, many on {whole.loc[whole.rate.idxmax(), "dataset"]} '
+        '([curves](outputs/worth.md)).'
     )
-    image = f'![mAP over the number of training photos, with all labels and with one]({picture})'
-    return (
-        f'{BEGIN}\n## What a label is '
-        f'worth\n\n{image}\n\n{textwrap.fill(text, 140)}\n\n{summary(found)}{END}'
-    )
+    return f'{BEGIN}\n{textwrap.fill(text, 140, subsequent_indent="  ")}\n{END}'
+
+
+def _span(whole: pd.DataFrame, loss: str) -> str:
+    rates = whole[whole.loss == loss].rate
+    return f'{rates.min():.2g} to {rates.max():.2g}'
 
 
 def write(known: pd.DataFrame) -> list[Path]:
@@ -520,7 +527,7 @@ def write(known: pd.DataFrame) -> list[Path]:
     readme = folder.parent / 'README.md'
     enclosing = front.around(readme, BEGIN, END)
     if enclosing:
-        texts[readme] = part(found, f'{folder.name}/worth.svg').join(enclosing)
+        texts[readme] = readme_line(found).join(enclosing)
     return site.write_changed(texts)
 
 

@@ -3,42 +3,20 @@
 """
 
 import json
-import shutil
 
 import pytest
+from browsing import find_axe_violations, needs_browser, open_chromium
 from replication.test_pages import lines_for, only_hml, put_record
 
 from spml_nb.base import files, settings
 from spml_nb.replication import figures, pages, tables
 
-webdriver = pytest.importorskip('selenium.webdriver', reason='selenium is not installed')
-from selenium.webdriver.chrome.service import Service
+pytest.importorskip('selenium.webdriver', reason='selenium is not installed')
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome'))), None
-)
-DRIVER = shutil.which('chromedriver')
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not (CHROMIUM and DRIVER), reason='chromium and chromedriver are not installed'
-    ),
-]
-FLAGS = (
-    '--headless',
-    '--no-sandbox',
-    '--disable-gpu',
-    '--disable-quic',
-    '--no-first-run',
-    '--disable-background-networking',
-    '--disable-component-update',
-    '--disable-sync',
-    '--force-prefers-reduced-motion',
-    '--window-size=1300,900',
-)
+pytestmark = [pytest.mark.slow, needs_browser]
 SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="90" viewBox="0 0 {0} 90">'
     '<path d="M0 0L90 90" stroke="#147"/></svg>'
@@ -81,14 +59,8 @@ def page(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def chromium(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in (*FLAGS, f'--user-data-dir={tmp_path_factory.mktemp("profile")}'):
-        options.add_argument(flag)
-    options.set_capability('goog:loggingPrefs', {'browser': 'ALL', 'performance': 'ALL'})
-    driver = webdriver.Chrome(service=Service(DRIVER), options=options)
-    yield driver
-    driver.quit()
+    with open_chromium(tmp_path_factory.mktemp('profile')) as driver:
+        yield driver
 
 
 @pytest.fixture
@@ -458,23 +430,13 @@ def test_a_number_opens_its_runs_and_the_command_by_keyboard(browser, page):
 @pytest.mark.parametrize('theme', ['light', 'dark'])
 @pytest.mark.parametrize('opened', ['', '#board-table tbody th a', '#board-table tbody td button'])
 def test_axe_finds_nothing_serious(browser, theme, opened):
-    axe = pytest.importorskip(
-        'axe_core_python.selenium', reason='axe_core_python is not installed'
-    ).Axe()
     browser.execute_script(
         f"document.documentElement.dataset.theme = '{theme}'; "
         "for (const part of document.querySelectorAll('main details')) part.open = true"
     )
     if opened:
         browser.execute_script('document.querySelector(arguments[0]).click()', opened)
-    browser.set_script_timeout(300)  # of a busy machine
-    found = axe.run(browser)
-    worst = [
-        (one['id'], [node['html'][:120] for node in one['nodes'][:3]])
-        for one in found['violations']
-        if one['impact'] in ('serious', 'critical')
-    ]
-    assert worst == [] and len(found['passes']) > 15
+    assert find_axe_violations(browser, passes=15) == []
 
 
 def test_the_page_stays_small_and_prints_without_its_switches(browser, page):

@@ -4,6 +4,7 @@ and the runs that this needs.
 
 import itertools
 import json
+import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -327,7 +328,7 @@ def test_the_page_has_every_rate_and_two_sentences():
     )
 
 
-def test_without_runs_nothing_is_written_and_with_them_readme_shows_the_picture(monkeypatch):
+def test_without_runs_nothing_is_written_and_with_them_readme_has_a_line(monkeypatch):
     outputs = settings.path('outputs')
     (outputs.parent / 'README.md').write_text(f'# Mine\n{worth.BEGIN}\n{worth.END}\nThe rest.\n')
     assert worth.write(pd.DataFrame()) == [] and not outputs.exists()
@@ -338,9 +339,10 @@ def test_without_runs_nothing_is_written_and_with_them_readme_shows_the_picture(
     assert names == ['worth.csv', 'worth.md', 'worth.svg', 'worth_shares.svg', 'README.md']
     text = (outputs.parent / 'README.md').read_text()
     assert (
-        text.startswith(f'# Mine\n{worth.BEGIN}\n## What a label is worth\n')
+        text.startswith(f'# Mine\n{worth.BEGIN}\n- **What are clean labels worth?**')
         and text.endswith(f'{worth.END}\nThe rest.\n')
-        and '(outputs/worth.svg)' in text
+        and re.search(r'With HML it takes 1\.\d to 1\.\d photos', text)
+        and re.search(r'with AN (2\.9|3|3\.\d) to (2\.9|3|3\.\d):', ' '.join(text.split()))
     )
     before = [(outputs / name).read_bytes() for name in names[:-1]]
     worth.write(pd.DataFrame())

@@ -8,12 +8,8 @@ import os
 import shutil
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 import warnings
-from http.server import HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import numpy as np
 import pandas as pd
@@ -294,35 +290,6 @@ def test_the_table_is_written_whole_or_not_at_all(made, tmp_path, monkeypatch):
     file.unlink()
     write_csv(table[:2], file)
     assert len(pd.read_csv(file)) == 2
-
-
-def test_the_service_of_the_readme_refuses_what_is_no_photo(made):
-    """Answer first, status then: a damaged photo is an error of whoever sent it, and the next one
-    is answered.
-    """
-    code = next(
-        part
-        for part in (Path(__file__).resolve().parents[2] / 'README.md')
-        .read_text(encoding='utf-8')
-        .split('```')
-        if 'HTTPServer(' in part
-    )
-    names = {}
-    exec(
-        code.removeprefix('python').rstrip().rpartition('\n')[0], names
-    )  # all but the line that serves for ever
-    photo = next((made.folder / 'images').rglob('*.png')).read_bytes()
-    with HTTPServer(('localhost', 0), names['Answer']) as server:
-        names['Answer'].log_message = lambda *_: None
-        Thread(target=server.serve_forever, daemon=True).start()
-        for sent in (b'no photo', photo[: len(photo) // 2], b''):
-            with pytest.raises(urllib.error.HTTPError) as told:
-                urllib.request.urlopen(f'http://localhost:{server.server_port}', sent, timeout=60)
-            assert told.value.code == 400
-        assert 'person' in json.load(
-            urllib.request.urlopen(f'http://localhost:{server.server_port}', photo, timeout=60)
-        )
-        server.shutdown()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,91 @@
+"""A trained model as a small web service: a page to drop a photo on, an address for programs."""
+
+import asyncio
+import io
+from importlib import resources
+
+from PIL import Image, UnidentifiedImageError
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse
+from starlette.routing import Route
+
+from ..base.errors import SpmlError
+from ..data.photos import FORMATS, open_photo
+from .predictor import Predictor
+
+MAX_BYTES = 20 * 2**20  # of a photo
+MAX_SECONDS = 10  # until a photo has arrived
+MAX_REQUESTS = 16  # at a time; more are told to come back
+
+
+def make_app(model: Predictor, max_seconds: float = MAX_SECONDS) -> Starlette:
+    """The service as an ASGI application, for any server of such applications.
+
+    `GET /` is the page, `GET /health` says that the model is ready, and `POST /predict` takes a
+    photo's bytes as the body: `curl --data-binary @photo.jpg localhost:8000/predict`. It answers
+    with JSON: labels (the names), probabilities ({name: probability}) and threshold. A body that
+    is no photo gets the status 400, one that is too slow 408, one that is too large 413.
+
+    Args:
+        model: as from `spml_nb.use.predict.open_model`.
+        max_seconds: until a photo has to have arrived.
+    """
+    one_at_a_time = asyncio.Semaphore(1)  # a network uses all cores for a single photo
+    page = (resources.files('spml_nb') / 'assets' / 'serve.html').read_text(encoding='utf-8')
+
+    async def show_page(request: Request) -> HTMLResponse:
+        return HTMLResponse(page)
+
+    async def report_health(request: Request) -> JSONResponse:
+        return JSONResponse({'status': 'ok', 'classes': model.class_names})
+
+    async def answer(request: Request) -> JSONResponse:
+        try:
+            body = await asyncio.wait_for(_read_body(request), max_seconds)
+        except TimeoutError:
+            raise HTTPException(408, f'no whole photo within {max_seconds} seconds') from None
+        async with one_at_a_time:
+            try:
+                return JSONResponse(await run_in_threadpool(_predict, model, body))
+            except (SpmlError, ValueError, OSError, Image.DecompressionBombError) as error:
+                raise HTTPException(400, str(error)) from None
+
+    routes = [
+        Route('/', show_page),
+        Route('/health', report_health),
+        Route('/predict', answer, methods=['POST']),
+    ]
+    return Starlette(routes=routes, exception_handlers={HTTPException: _explain})
+
+
+async def _read_body(request: Request) -> bytes:
+    """The whole body; a larger one than `MAX_BYTES` is not read to its end."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BYTES:
+            raise HTTPException(413, f'a photo may have {MAX_BYTES:,} bytes, this one has more')
+    return bytes(body)
+
+
+def _predict(model: Predictor, body: bytes) -> dict:
+    try:
+        image = open_photo(io.BytesIO(body))
+    except UnidentifiedImageError:
+        raise SpmlError(f'this is no photo; allowed: {", ".join(FORMATS)}') from None
+    table = model.predict(image)
+    row = table.iloc[0]
+    probabilities = dict(zip(model.class_names, map(float, row.iloc[1:-1]), strict=True))
+    labels = row.iloc[-1]
+    return {
+        'labels': labels.split('|') if labels else [],
+        'probabilities': probabilities,
+        'threshold': table.attrs['threshold'],
+    }
+
+
+async def _explain(request: Request, error: HTTPException) -> JSONResponse:
+    return JSONResponse({'error': error.detail}, error.status_code)
