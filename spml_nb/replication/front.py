@@ -12,14 +12,13 @@ from matplotlib.figure import Figure
 from ..base import settings
 from ..base.errors import SpmlError
 from ..methods.core import find
-from ..sweeps.search import head_of_an
 from . import board, drawing, published, site, statistics
 from . import gains as all_gains
 from . import tables as papers
 from .gains import any_acted
 from .published import SUITE
 from .rendering import render
-from .statistics import Scores, Verdict
+from .statistics import Effect, Scores
 from .tables import finals, plan, record, values
 
 PANELS = {
@@ -244,14 +243,6 @@ def _instead_of_ours(cell) -> str:
     return 'not exercised' if cell.exercised is False else ''
 
 
-_WORDS = {
-    Verdict.REPRODUCED: 'above AN',
-    Verdict.NOT_REPRODUCED: 'below it',
-    Verdict.NO_DIFFERENCE: 'no different from it',
-    Verdict.UNDECIDED: 'undecided',
-}
-
-
 def levels(measured: pd.DataFrame) -> dict[tuple[str, str], dict[str, Scores]]:
     """Test mAP of every method that learns from single positives, in the picture or not, on each
     head it was given.
@@ -259,23 +250,152 @@ def levels(measured: pd.DataFrame) -> dict[tuple[str, str], dict[str, Scores]]:
     Args:
         measured: as from `gains.of_suites`.
 
-    Returns: {(method, head): {set of photos: its scores}}, of those that have runs on all sets of
-        the picture and whose own mechanism acted in most of them.
+    Returns: {(method, head): {set of photos: its scores}}, of the sets where its own mechanism
+        acted in most runs.
     """
-    sets = {published.stand_in(dataset, SUITE) for dataset in PANELS.values()}
     chosen = measured[
         (measured.suite == SUITE)
         & (measured.choice == 'clean')
         & (measured.labels == 'single')
         & (measured.baseline == all_gains.PLAIN)
-        & measured.dataset.isin(sets)
         & measured.acted.eq(True)
         & (measured.n > 1)
     ]
     by_method = {}
     for line in chosen.itertuples():
         by_method.setdefault((line.loss, line.head), {})[line.dataset] = line.scores
-    return {method: scores for method, scores in by_method.items() if len(scores) == len(sets)}
+    return by_method
+
+
+@dataclass(frozen=True)
+class Leader:
+    """The method that gains most over plain AN on average.
+
+    Attributes:
+        name: of the method.
+        head: that it was given.
+        gain: over AN with a linear head, the mean over all sets of photos.
+        second: the next one with runs on all sets, '' without any.
+        lead: over that one; None without any.
+        rivals: methods with runs on fewer sets, at least half of them, that are not told apart from
+            it there.
+    """
+
+    name: str
+    head: str
+    gain: Effect
+    second: str
+    lead: Effect | None
+    rivals: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Leaders:
+    """What the levels of all methods say.
+
+    Attributes:
+        methods: how many have runs on all sets, beside AN.
+        sets: how many sets of photos.
+        top: the method with the highest mean.
+        due_to_head: what AN gains by the head of that method; None where that is a linear one.
+        linear: the one with the highest mean on a linear head.
+        on_head_of_top: what that one gains on the head of the top one, over AN on it; None without
+            such runs.
+        above, below, open: names of the methods that are above AN on the same head, below it, and
+            not told apart from it, each on its own head.
+    """
+
+    methods: int
+    sets: int
+    top: Leader
+    due_to_head: Effect | None
+    linear: Leader | None
+    on_head_of_top: Effect | None
+    above: tuple[str, ...]
+    below: tuple[str, ...]
+    open: tuple[str, ...]
+
+
+_PLAIN = ('an', 'linear')
+
+
+def leaders(levels: dict) -> Leaders | None:
+    """Which method gains most, and what its head has to do with it.
+
+    Args:
+        levels: as from `levels`.
+
+    Returns: None without a method that has runs on every set of plain AN.
+    """
+    sets = set(levels.get(_PLAIN, ()))
+    everywhere = [row for row in levels if sets <= set(levels[row]) and row[0] != 'an']
+    if not (sets and everywhere):
+        return None
+    everywhere.sort(key=lambda row: -_lead(levels, row, _PLAIN).mean)
+    top = _leader(everywhere, levels)
+    linear = [row for row in everywhere if row[1] == 'linear']
+    of_head = ('an', top.head)
+    decided = {'above': [], 'below': [], 'open': []}
+    for loss, head in everywhere:
+        if head == find(loss).head and ('an', head) in levels:
+            effect = _lead(levels, (loss, head), ('an', head))
+            word = 'above' if effect.low > 0 else 'below' if effect.high < 0 else 'open'
+            decided[word].append(_name(loss, head))
+    return Leaders(
+        methods=len({loss for loss, _ in everywhere}),
+        sets=len(sets),
+        top=top,
+        due_to_head=_lead(levels, of_head, _PLAIN)
+        if of_head in levels and of_head != _PLAIN
+        else None,
+        linear=_leader(linear, levels) if linear else None,
+        on_head_of_top=_on_head(levels, linear, of_head),
+        **{word: tuple(names) for word, names in decided.items()},
+    )
+
+
+def _leader(order: list, levels: dict) -> Leader:
+    first, *others = order
+    second = next((row for row in others if row[0] != first[0]), None)
+    fewer = [
+        row
+        for row in levels
+        if row[0] not in ('an', first[0])
+        and row not in order
+        and row[1] in {head for _, head in order}
+        and len(levels[first]) / 2 <= len(levels[row]) < len(levels[first])
+    ]
+    return Leader(
+        name=_name(*first),
+        head=first[1],
+        gain=_lead(levels, first, _PLAIN),
+        second=_name(*second) if second else '',
+        lead=_lead(levels, first, second) if second else None,
+        rivals=tuple(_name(*row) for row in fewer if _lead(levels, first, row).low <= 0),
+    )
+
+
+def _lead(levels: dict, one: tuple, other: tuple) -> Effect:
+    """What one gains over another, the mean over the sets that both have."""
+    return statistics.pooled(
+        [
+            all_gains.gain(scores, levels[other][dataset])
+            for dataset, scores in levels[one].items()
+            if dataset in levels[other]
+        ]
+    )
+
+
+def _on_head(levels: dict, linear: list, of_head: tuple) -> Effect | None:
+    row = (linear[0][0], of_head[1]) if linear else None
+    if row in levels and of_head in levels and of_head != _PLAIN:
+        return _lead(levels, row, of_head)
+    return None
+
+
+def _name(loss: str, head: str) -> str:
+    name = board.about(loss)['name']
+    return name if head == find(loss).head else f'{name} on the {head} head'
 
 
 # tables that have several methods beside AN of their own source: Cole et al., EM/APL, LAC
@@ -330,27 +450,21 @@ def comparable(measured: pd.DataFrame) -> pd.DataFrame:
     return measured[ran & measured.uncounted.eq('') & measured.published.notna()]
 
 
-def findings(measured: pd.DataFrame, levels: dict, agreed: dict) -> str:
+def findings(leading: Leaders | None, all_labels: Effect | None, agreed: dict) -> str:
     """What the gains say.
 
     Args:
-        measured: as from `gains`.
-        levels: as from `levels`.
+        leading: as from `leaders`.
+        all_labels: what binary cross-entropy gains over plain AN where all labels are known.
         agreed: as from `agreement`.
 
     Returns:
-        Markdown on the methods that learn from single positives: a list, one question a point, and
-        how far papers and we agree; '' without runs.
+        Markdown: a list, one question a point, '' without runs.
     """
-    ran = measured[(measured.n > 1) & measured.exercised.eq(True) & measured.full.eq(False)]
-    if not len(ran):
+    if leading is None:
         return ''
-    return render(
-        'findings.md',
-        highest=_highest(levels),
-        over_an=_over_an(ran),
-        **agreement_fields(agreed),
-    )
+    fields = agreement_fields(agreed)
+    return render('findings.md', leading=leading, all_labels=all_labels, **fields)
 
 
 def agreement_fields(agreed: dict) -> dict:
@@ -370,71 +484,6 @@ def _is_highest(table: pd.DataFrame, dataset: str) -> bool:
     """Whether a published column ranks best with the photos that stand in for it."""
     photos = published.stand_in(dataset, SUITE)
     return photos in table and table.loc[dataset].idxmax() == photos
-
-
-_PLAIN = ('an', 'linear')
-
-
-def _highest(levels: dict) -> dict | None:
-    """The method with the highest mAP over plain AN, what its head has to do with it, and the
-    highest with a linear head.
-    """
-    if _PLAIN not in levels:
-        return None
-    over_plain = {each: _lead(levels, each, _PLAIN) for each in levels if each != _PLAIN}
-    order = sorted(over_plain, key=lambda each: -over_plain[each].mean)
-    if not order:
-        return None
-    linear = [each for each in order if each[1] == 'linear']
-    return {
-        'methods': len({loss for loss, _ in order} - {'an'}),
-        'on_cosine': len({loss for loss, head in order if head == 'cosine'} - {'an'}),
-        'sets': len(levels[order[0]]),
-        'top': _leader(order, over_plain, levels),
-        'head': order[0][1],
-        'due_to_head': over_plain.get(('an', head_of_an(order[0][1]))),
-        'linear': _leader(linear, over_plain, levels) if linear[:1] != order[:1] else None,
-    }
-
-
-def _leader(order: list, over_plain: dict, levels: dict) -> dict | None:
-    """The first of some methods, and how far the second is below it."""
-    if not order:
-        return None
-    leader = {'name': _name(*order[0]), 'gain': over_plain[order[0]], 'second': None}
-    if len(order) > 1:
-        leader |= {'second': _name(*order[1]), 'lead': _lead(levels, *order[:2])}
-    return leader
-
-
-def _lead(levels: dict, one: tuple, other: tuple) -> statistics.Effect:
-    bases = levels[other]
-    return statistics.pooled(
-        [all_gains.gain(scores, bases[dataset]) for dataset, scores in levels[one].items()]
-    )
-
-
-def _name(loss: str, head: str) -> str:
-    name = board.about(loss)['name']
-    return name if head == find(loss).head else f'{name} on the {head} head'
-
-
-def _over_an(ran: pd.DataFrame) -> dict:
-    """How many methods are above AN, below it and so on, of those with runs on all sets: a gain on
-    one set does not stand beside means of four.
-    """
-    sets = ran.groupby('method').size()
-    decided = [
-        statistics.decide(list(cells.effect)).verdict
-        for _, cells in ran.groupby('method')
-        if len(cells) == sets.max()
-    ]
-    counts = {
-        words: decided.count(verdict)
-        for verdict, words in _WORDS.items()
-        if verdict in decided or verdict is Verdict.REPRODUCED
-    }
-    return {'methods': len(decided), 'sets': sets.max(), 'counts': counts}
 
 
 @dataclass(frozen=True)
@@ -503,12 +552,12 @@ def agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.DataFram
 
     Returns: own (papers whose baseline is their own), sources (all that `SOURCES` print, each over
         its own AN), one_another (where two print the same method), each an `Agreement` or None;
-        inside, above and below (how many published gains of the first lie in our interval, above
-        and below it); matrix (as from `matrix`).
+        proposed and reprinted (how many published gains of the first lie in our interval, of the
+        five papers' methods and of those that they compare with, each an `Inside`); matrix (as from
+        `matrix`).
     """
     counted = comparable(measured)
-    above = int((counted.published > counted.like + counted.like_half).sum())
-    below = int((counted.published < counted.like - counted.like_half).sum())
+    own = counted.method.isin([method.name for method in METHODS if method.own])
     pairs = sources.merge(sources, on=['loss', 'dataset'], suffixes=('', '_other'))
     pairs = pairs[pairs.source < pairs.source_other]
     return {
@@ -521,17 +570,41 @@ def agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.DataFram
             'published',
             'published_other',
         ),
-        'inside': len(counted) - above - below,
-        'above': above,
-        'below': below,
+        'proposed': _count_inside(counted[own]),
+        'reprinted': _count_inside(counted[~own]),
         'matrix': matrix(sources, boards),
     }
 
 
+@dataclass(frozen=True)
+class Inside:
+    """How many published gains lie within the interval of ours.
+
+    Attributes:
+        methods: their names.
+        cells: how many gains there are.
+        inside, above, below: how many lie in our interval, above it and below it.
+    """
+
+    methods: tuple[str, ...]
+    cells: int
+    inside: int
+    above: int
+    below: int
+
+
+def _count_inside(cells: pd.DataFrame) -> Inside:
+    above = int((cells.published > cells.like + cells.like_half).sum())
+    below = int((cells.published < cells.like - cells.like_half).sum())
+    return Inside(
+        tuple(cells.method.unique()), len(cells), len(cells) - above - below, above, below
+    )
+
+
 def no_agreement() -> dict:
     """`agreement` without runs."""
-    counts = dict.fromkeys(('inside', 'above', 'below'), 0)
     nothing = dict.fromkeys(('own', 'sources', 'one_another'))
+    counts = dict.fromkeys(('proposed', 'reprinted'), Inside((), 0, 0, 0, 0))
     return nothing | counts | {'matrix': pd.DataFrame()}
 
 
@@ -579,23 +652,37 @@ def table(measured: pd.DataFrame) -> str:
     Returns: Markdown.
     """
     cells = {name: cells.to_dict('records') for name, cells in measured.groupby('method')}
-    proposed = [method for method in METHODS if method.own]
+    proposed = [method for method in METHODS if method.own and not _is_full(cells[method.name])]
     return render(
         'front_table.md',
         panels={name: published.stand_in(dataset, SUITE) for name, dataset in PANELS.items()},
         levels_of_an=[cell['our_base'] for cell in cells[METHODS[0].name]],
         methods=[(method, published.read(method.paper)['short']) for method in proposed],
         cells=cells,
+        means={name: _mean_over_plain(lines) for name, lines in cells.items()},
         uncounted=published.UNCOUNTED,
     )
 
 
-def markdown(measured: pd.DataFrame, levels: dict, agreed: dict, picture: str) -> str:
+def _is_full(cells: list[dict]) -> bool:
+    """Whether a method is trained with all labels."""
+    return any(cell['full'] for cell in cells)
+
+
+def _mean_over_plain(cells: list[dict]) -> Effect | None:
+    """What a method gains over plain AN, the mean over the sets; None where it did not act or run
+    on one.
+    """
+    effects = [cell['beside'] for cell in cells if cell['n'] > 1 and cell['exercised']]
+    return statistics.pooled(effects) if len(effects) == len(cells) else None
+
+
+def markdown(measured: pd.DataFrame, boards: pd.DataFrame, agreed: dict, picture: str) -> str:
     """What README.md shows between the marks.
 
     Args:
         measured: as from `gains`.
-        levels: as from `levels`.
+        boards: as from `all_gains.of_suites`.
         agreed: as from `agreement`.
         picture: its address.
 
@@ -604,30 +691,20 @@ def markdown(measured: pd.DataFrame, levels: dict, agreed: dict, picture: str) -
     wanted = measured[measured.n >= 0]
     text = render(
         'front.md',
-        findings=findings(measured, levels, agreed),
+        findings=findings(leaders(levels(boards)), board.summary(boards)['all_labels'], agreed),
         picture=picture,
         uncounted=published.UNCOUNTED,
         protocol=site.protocol(SUITE),
         missing=(wanted.n == 0).sum(),
         cells=len(wanted),
         table=table(measured),
-        own_heads=over_linear_head(measured),
+        full=[
+            (method, cells[cells.n > 0].to_dict('records'))
+            for method, cells in measured[measured.full.eq(True)].groupby('method')
+        ],
+        heads={m.name: find(_loss_of(m)).head for m in METHODS if m.own and not m.plain},
     )
     return f'{BEGIN}\n{text}{END}'
-
-
-def over_linear_head(measured: pd.DataFrame) -> list[dict]:
-    """Where the baseline has a method's own head: what the method gains over AN on a linear head,
-    the mean over the sets.
-    """
-    lines = []
-    for method in METHODS:
-        cells = measured[(measured.method == method.name) & (measured.n > 1)]
-        head = find(_loss_of(method)).head
-        if method.own and not method.plain and head != 'linear' and len(cells):
-            gain = statistics.pooled(list(cells.beside))
-            lines.append({'name': method.name, 'head': head, 'gain': gain})
-    return lines
 
 
 def _loss_of(method: Method) -> str:
@@ -658,7 +735,7 @@ def write(root: Path | None = None, boards: pd.DataFrame | None = None) -> list[
     if enclosing:
         boards = all_gains.of_suites(known, [SUITE]) if boards is None else boards
         agreed = agreement(measured, by_source(known), boards)
-        text = markdown(measured, levels(boards), agreed, f'{outputs.name}/front.svg')
+        text = markdown(measured, boards, agreed, f'{outputs.name}/front.svg')
         texts[readme] = text.join(enclosing)
     return site.write_changed(texts)
 

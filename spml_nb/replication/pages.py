@@ -336,6 +336,11 @@ class Results:
         """What templates name of the agreement with the papers."""
         return front.agreement_fields(self.agreement)
 
+    @property
+    def leading(self) -> front.Leaders | None:
+        """Which method gains most."""
+        return front.leaders(front.levels(self.gains))
+
     def verdicts(self) -> dict[str, int]:
         """How many claims have each verdict that any of them has."""
         return verdicts.count(self.claims)
@@ -490,6 +495,7 @@ def _board(measured: pd.DataFrame) -> dict:
         'most': most,
         'unlisted': sum(len(group['rows']) for group in unlisted),
         'summary': board.summary(measured),
+        'leading': front.leaders(front.levels(measured)),
         'names': {row['loss']: board.about(row['loss']) for row in rows},
         'run_on': published.run_on,
     }

@@ -241,6 +241,7 @@ def page(results, printed: list[dict], boards: list[str], picture: bool = False)
         papers={paper: published.read(paper) for paper in published.papers()},
         board_groups=board.on_same_sets(rows),
         summary=board.summary(results.gains),
+        leading=results.leading,
         cards=board.cards(rows, results.runs, results.claims, printed),
         printed=printed,
         boards=boards,

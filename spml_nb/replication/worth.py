@@ -483,18 +483,16 @@ def readme_line(found: pd.DataFrame) -> str:
     whole = found[(found.labels == 'single') & (found.photos == found.largest)]
     best = whole.groupby('loss').rate.mean().idxmin()
     text = (
-        '- **What are clean labels worth?** With '
-        f'{best.upper()} it takes {_span(whole, best)} photos with one label each to do what one '
-        f'photo with all its labels does, with AN {_span(whole, "an")}: few where a photo has '
-        f'few labels, many on {whole.loc[whole.rate.idxmax(), "dataset"]} '
-        '([curves](outputs/worth.md)).'
+        f'- **What are clean labels worth?** With {best.upper()}, one photo with all its labels '
+        f'does what {_list_rates(whole, best)} photos with one label each do; with AN '
+        f'{_list_rates(whole, "an")} ([curves](outputs/worth.md)).'
     )
     return f'{BEGIN}\n{textwrap.fill(text, 140, subsequent_indent="  ")}\n{END}'
 
 
-def _span(whole: pd.DataFrame, loss: str) -> str:
-    rates = whole[whole.loss == loss].rate
-    return f'{rates.min():.2g} to {rates.max():.2g}'
+def _list_rates(whole: pd.DataFrame, loss: str) -> str:
+    lines = whole[whole.loss == loss].sort_values('rate')
+    return ', '.join(f'{line.rate:.2g} ({line.dataset})' for line in lines.itertuples())
 
 
 def write(known: pd.DataFrame) -> list[Path]:
