@@ -1,4 +1,4 @@
-"""Folders, device and tracker: `settings.ini` and the environment."""
+"""Folders, device, tracker and plugins: `settings.ini` and the environment."""
 
 import os
 import re
@@ -15,6 +15,7 @@ DEFAULTS = {
     'outputs': 'outputs',
     'device': 'auto',
     'tracker': 'none',
+    'plugins': '',
 }
 PATHS = ('data', 'cache', 'runs', 'outputs')
 

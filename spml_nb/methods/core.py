@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from ..base.errors import SpmlError, as_kind, one_of, warn
+from ..base.plugins import import_plugins
 from ..data.dataset import FAMILIES, family
 from . import papers
 from ..models.heads import Outputs
@@ -752,15 +753,23 @@ def find(name: str) -> type[Method]:
     """
     allowed = _registry if name in _registry else names()  # which imports every module
     return _registry[
-        one_of(name, allowed, 'loss', 'Each is described in a notebook of nbs/methods.')
+        one_of(
+            name,
+            allowed,
+            'loss',
+            'nbs/methods describes each; the setting `plugins` names modules with others.',
+        )
     ]
 
 
 def names() -> list[str]:
-    """The names of all registered methods, in alphabetical order."""
+    """The names of all registered methods, in alphabetical order, with those from outside
+    (`spml_nb.base.plugins`).
+    """
     package = import_module('spml_nb.methods')
     for module in iter_modules(package.__path__):
         import_module(f'spml_nb.methods.{module.name}')
+    import_plugins()
     return sorted(_registry)
 
 
