@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from spml_nb import losses as L
 from spml_nb import methods
 from spml_nb.base.errors import SpmlError, SpmlWarning
-from spml_nb.methods.core import REDUCTIONS, ViewOutputs, create, find
+from spml_nb.methods.core import REDUCTIONS, LossMethod, ViewOutputs, create, find
 from spml_nb.models.heads import Outputs
 
 NOTEBOOK = Path(__file__).resolve().parents[1] / 'nbs' / 'losses.ipynb'
@@ -564,3 +564,21 @@ def test_bce_is_the_only_loss_that_learns_nothing_from_unknown_labels(name):
     s = s.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(LOSSES[name](s, z).sum(), s)
     assert (gradient[z == 0].abs().max() > 0) == (name != 'bce')
+
+
+@pytest.mark.parametrize('name', methods.names())
+def test_a_loss_as_a_module_is_the_loss_of_the_method_or_refused(name):
+    generator = torch.Generator().manual_seed(0)
+    z = observed('single', 6, 4, generator)
+    logits = torch.randn(6, 4, generator=generator, dtype=torch.float64).tanh()
+    if not issubclass(find(name), LossMethod) and name != 'hml':
+        with pytest.raises(SpmlError, match=rf"'{name}' is more than .*methods.create"):
+            L.Loss(name)
+        return
+    criterion = L.Loss(name)
+    outputs = ViewOutputs(weak=Outputs(logits, cosine=logits))
+    expected = create(name, z, epochs=1).loss(outputs, torch.arange(6))
+    if name == 'hml':  # the method adapts scale and margin
+        expected = L.hml_loss(logits, z)
+    assert criterion(logits, z) == expected
+    assert list(criterion.state_dict()) == [] and name in repr(criterion)
