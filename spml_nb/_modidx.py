@@ -833,4 +833,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                             'spml_nb.training.selection.shrunk_mean': ( 'training/selection.html#shrunk_mean',
                                                                                         'spml_nb/training/selection.py'),
                                             'spml_nb.training.selection.targets': ( 'training/selection.html#targets',
-                                                                                    'spml_nb/training/selection.py')}}}
+                                                                                    'spml_nb/training/selection.py'),
+                                            'spml_nb.training.selection.threshold_basis': ( 'training/selection.html#threshold_basis',
+                                                                                            'spml_nb/training/selection.py')}}}

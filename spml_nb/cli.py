@@ -11,7 +11,7 @@ import typing
 from . import __version__
 from .base import settings
 from .base.errors import SpmlError, one_of, short_warnings
-from .base.escaping import csv_for_spreadsheet, escape_for_terminal
+from .base.escaping import any_name_in_frames, csv_for_spreadsheet, escape_for_terminal
 from .base.files import refuse_existing, say
 from .runs.config import CHOICES, PROTOCOL, Config
 
@@ -95,6 +95,84 @@ def _data(args) -> bool | None:
     one_of(args.name, registry.names(), 'benchmark', remedy)
 
 
+def _add_import(commands):
+    command = commands.add_parser(
+        'import',
+        help='make a folder with images/ and labels.csv of labels in another layout',
+        description=_import.__doc__,
+    )
+    command.add_argument(
+        'source',
+        help='a file with labels, or the folder with labels and photos: COCO or Label Studio JSON, '
+        'Pascal VOC or CVAT XML, YOLO, a table (.csv, .tsv, .xlsx), a folder of Hugging Face '
+        'datasets, or photos in one folder a class',
+        completes='file',
+    )
+    command.add_argument('folder', help='the new folder', completes='file')
+    meaning = command.add_mutually_exclusive_group()
+    meaning.add_argument(
+        '--complete',
+        action='store_const',
+        const='complete',
+        dest='meaning',
+        help='a name that is not given for a photo is absent',
+    )
+    meaning.add_argument(
+        '--positives-only',
+        action='store_const',
+        const='positives-only',
+        dest='meaning',
+        help='a name that is not given is unknown (neither option: what the source itself says, '
+        'else you are asked)',
+    )
+    command.add_argument(
+        '--images', help='the folder of the photos (unset: SOURCE, or around it)', completes='file'
+    )
+    command.add_argument(
+        '--format',
+        default='',
+        help='coco, yolo, voc, cvat, label-studio, table, huggingface or folders (unset: what the '
+        'content says)',
+    )
+    command.add_argument(
+        '--copy', action='store_true', help='copy the photos (unset: links to them)'
+    )
+    command.set_defaults(do=_import)
+
+
+def _import(args):
+    """Read labels as other tools write them, show what was understood, and write a new folder. The
+    source stays as it is.
+    """
+    from spml_nb.data import importing
+
+    refuse_existing(args.folder)
+    images = settings.expanded(args.images) if args.images else None
+    source = importing.read_source(settings.expanded(args.source), args.format, images)
+    say(importing.preview(source))
+    meaning = args.meaning or source.meaning or _ask_meaning()
+    folder = settings.expanded(args.folder)
+    table = importing.write_folder(source, folder, meaning, args.copy)
+    say(f'{folder}: {importing.summary(source, table)}')
+    say(f'Next: spml data {shlex.quote(args.folder)} --check')
+
+
+def _ask_meaning() -> str:
+    "What it means where a name is not given for a photo."
+    answers = {'c': 'complete', 'p': 'positives-only'}
+    if sys.stdin.isatty():
+        print('Does each photo have all the names that apply to it? Then the others are absent.')
+        with contextlib.suppress(EOFError):
+            answer = input('c: yes, complete   p: no, positives only   [c/p] ')
+            return one_of(
+                answers.get(answer.strip()[:1].lower(), answer), answers.values(), 'answer'
+            )
+    raise SpmlError(
+        'these labels do not say what it means where a name is not given for a photo. Say that it '
+        'is absent (--complete) or unknown (--positives-only).'
+    )
+
+
 # ---- runs: train, list, make again
 
 
@@ -172,8 +250,10 @@ def _add_train(commands):
 def _train(args):
     "Train a run; the names are those of nbs/train.ipynb."
     from spml_nb.runs.fields import gather_fields
+    from spml_nb.runs.folder import open_run
     from spml_nb.training import launch
     from spml_nb.training.summary import absent_classes, named_in_words, named_on_validation
+    from spml_nb.training.thresholds import explain_overnaming
 
     fields = gather_fields(args.config, args.yaml, args.values, args.like)
     result = launch.launch(Config(**fields), args.nproc, tell=say)
@@ -186,6 +266,11 @@ def _train(args):
     if named := named_on_validation(scores):
         threshold = scores['threshold']
         say(f'On validation the threshold {threshold:.4g} names {named_in_words(named)}.')
+    stored = open_run(result.folder).thresholds()
+    if stored['named'] is not None:
+        classes = len(stored['class_thresholds'])
+        if too_many := explain_overnaming(stored['named'], stored['labels'], classes):
+            say(f'On validation {too_many}')
 
 
 def _format_map(scores: dict, part: str) -> str:
@@ -309,6 +394,14 @@ _MODEL = (
 )
 
 
+def _add_per_class(command: _Parser):
+    command.add_argument(
+        '--per-class',
+        action='store_true',
+        help="name each class from a threshold of its own on (unset: the model's one for all)",
+    )
+
+
 def _add_predict(commands):
     command = commands.add_parser(
         'predict', help='the labels of new images, with probabilities', description=_predict.__doc__
@@ -327,6 +420,7 @@ def _add_predict(commands):
         help='the probability from which on a label is named, between 0 and 1 (unset: the '
         "model's own)",
     )
+    _add_per_class(command)
     command.set_defaults(do=_predict)
 
 
@@ -337,11 +431,14 @@ def _predict(args) -> bool:
     if args.out:
         _check_new_csv(args.out)
     images = args.images[0] if len(args.images) == 1 else args.images
-    table = predict.predict(args.run, images, threshold=args.threshold, skip_unreadable=True)
-    threshold = table.attrs['threshold']
-    summary = (
-        f'threshold {threshold:.4g}: a label is named from this probability on\n{_named(table)}'
+    table = predict.predict(
+        args.run,
+        images,
+        threshold=args.threshold,
+        per_class=args.per_class,
+        skip_unreadable=True,
     )
+    summary = f'{_describe_threshold(table.attrs["threshold"])}\n{_named(table)}'
     if args.out:
         predict.write_csv(table, args.out)
         say(f'{len(table)} images: {args.out}\n{summary}')
@@ -366,15 +463,29 @@ def _check_new_csv(file: str):
     refuse_existing(file)
 
 
+def _describe_threshold(threshold: float | dict[str, float]) -> str:
+    from spml_nb.data.dataset import listed
+
+    if not isinstance(threshold, dict):
+        return f'threshold {threshold:.4g}: a label is named from this probability on'
+    ordered = sorted(threshold.items(), key=lambda item: item[1])
+    words = [f'{name} {number:.3g}' for name, number in ordered]
+    return f'thresholds, from the lowest: {listed(words, 12)}, the highest {words[-1]}'
+
+
 def _named(table) -> str:
     "How many labels are named here, and on validation photos with one label each."
     from spml_nb.training.summary import named_in_words
+    from spml_nb.training.thresholds import explain_overnaming
 
     count = table.iloc[:, -1].map(lambda labels: labels.count('|') + 1 if labels else 0)
     here = {'labels_a_photo': count.mean(), 'without_label': (count == 0).mean()}
     text = f'named: {named_in_words(here)}'
-    on_validation = table.attrs.get('on_validation')
-    return f'{text}; on validation {named_in_words(on_validation)}' if on_validation else text
+    if on_validation := table.attrs.get('on_validation'):
+        text = f'{text}; on validation {named_in_words(on_validation)}'
+    classes = table.shape[1] - 2
+    too_many = explain_overnaming(count.mean(), table.attrs.get('labels_a_photo'), classes)
+    return f'{text}\n{too_many}'.rstrip()
 
 
 def _add_export(commands):
@@ -463,6 +574,7 @@ def _add_evaluate(commands):
         'for the data that the model was trained on, for a named set, and for a folder '
         'with a column `split`; else all)',
     )
+    _add_per_class(command)
     command.set_defaults(do=_evaluate)
 
 
@@ -472,7 +584,7 @@ def _evaluate(args):
     """
     from spml_nb.use import scoring
 
-    say(str(scoring.evaluate(args.run, args.folder, args.part)))
+    say(str(scoring.evaluate(args.run, args.folder, args.part, per_class=args.per_class)))
 
 
 def _add_calibrate(commands):
@@ -483,16 +595,24 @@ def _add_calibrate(commands):
     )
     command.add_argument('run', help=_RUN, completes='run')
     command.add_argument('folder', help='a folder with images/ and labels.csv', completes='file')
+    command.add_argument(
+        '--recall',
+        type=float,
+        metavar='R',
+        help='choose what names this share of the known labels, such as 0.9; photos need not be '
+        'labelled in full then (unset: the best F1)',
+    )
     command.set_defaults(do=_calibrate)
 
 
 def _calibrate(args):
-    """Set the threshold of a finished run to the one with the best micro-F1 on fully labelled
-    photos. It is kept with the run, and predict, evaluate and export use it.
+    """Set the thresholds of a finished run, the one for all classes and one for each, to those with
+    the best F1 on fully labelled photos, or with a recall. They are kept with the run, and predict,
+    evaluate and export use them.
     """
     from spml_nb.use import calibrate
 
-    print(calibrate.calibrate(args.run, args.folder))
+    print(calibrate.calibrate(args.run, args.folder, recall=args.recall))
 
 
 # ---- sweeps
@@ -836,6 +956,7 @@ def parser() -> argparse.ArgumentParser:
         title='commands', dest='command', required=True, metavar='COMMAND'
     )
     _add_data(commands)
+    _add_import(commands)
     _add_train(commands)
     _add_predict(commands)
     _add_serve(commands)
@@ -870,7 +991,8 @@ def main(argv: list[str] | None = None) -> int:
     args = None
     try:
         args = parser().parse_args(argv)
-        failed = args.do(args)
+        with any_name_in_frames():
+            failed = args.do(args)
         sys.stdout.flush()
         return int(bool(failed))
     except KeyboardInterrupt:

@@ -21,6 +21,7 @@ import spml_nb
 from spml_nb import data, methods
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
+from spml_nb.base.escaping import any_name_in_frames
 from spml_nb.cli import completions, main
 from spml_nb.data import load
 from spml_nb.replication import comparison, figures
@@ -53,6 +54,7 @@ ROOT = Path(__file__).resolve().parents[1]
         'runs --leftovers',
         'data',
         'data FOLDER --check',
+        'import FOLDER FOLDER-new',
         'doctor --quick',
     ],
 )
@@ -1010,7 +1012,8 @@ def test_a_threshold_is_given_for_one_call(tmp_path, capsys):
 
 
 def test_names_that_are_not_utf_8_are_printed_as_they_are(monkeypatch):
-    table = pd.DataFrame({'image': ['caf\udce9.png'], 'labels': ['red']})
+    with any_name_in_frames():
+        table = pd.DataFrame({'image': ['caf\udce9.png'], 'labels': ['red']})
     table.attrs |= {'threshold': 0.5, 'unusable': {}}
     monkeypatch.setattr(prediction, 'predict', lambda *words, **options: table)
     with io.TextIOWrapper(io.BytesIO(), encoding='utf-8') as out:
@@ -1188,3 +1191,38 @@ def test_plain_numbers_and_texts_with_zeros_are_what_they_look_like(tmp_path, mo
         '010',
         '010',
     ]
+
+
+@pytest.mark.parametrize(
+    'answer, option, column',
+    [('c', None, 'labels'), ('p', None, 'positives'), (None, '--complete', 'labels')],
+)
+def test_what_a_missing_name_means_is_asked_or_told(
+    tmp_path, monkeypatch, capsys, answer, option, column
+):
+    for k in range(4):
+        (tmp_path / 'source').mkdir(exist_ok=True)
+        Image.new('RGB', (4, 4), (60 * k, 0, 0)).save(tmp_path / 'source' / f'{k}.png')
+    (tmp_path / 'source' / 'a.csv').write_text('file;tag\n0.png;cat\n1.png;dog\n2.png;cat\n')
+    command = ['import', str(tmp_path / 'source'), str(tmp_path / 'new')]
+    assert main(command) == 2
+    assert '--complete' in (message := capsys.readouterr().err) and '--positives-only' in message
+    monkeypatch.setattr('sys.stdin.isatty', lambda: True, raising=False)
+    monkeypatch.setattr('builtins.input', lambda question: answer)
+    assert main([*command, option] if option else command) == 0
+    said = capsys.readouterr().out
+    assert 'photos that no label file names: 3.png' in said and 'spml data ' in said
+    header = (tmp_path / 'new' / 'labels.csv').read_text().splitlines()[0]
+    assert header == f'image,{column}'
+
+
+def test_a_threshold_that_names_nearly_everything_is_said_after_the_training(photo_folder, capsys):
+    words = ['train', *fields(dataset=photo_folder, backbone='mini', regime='linear', epochs=1)]
+    assert main(words) == 0
+    (run,) = settings.path('runs').glob('*/result.json')
+    result = json.loads(run.read_text())
+    result['thresholds'] |= {'named': 2.9, 'labels': 1.2}
+    run.write_text(json.dumps(result))
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert '2.90 labels' in said and '1.20 are there' in said and 'spml calibrate' in said

@@ -68,7 +68,7 @@ def test_every_command_in_readme_is_one():
         if line.startswith('spml ')
     }
     (commands,) = [action for action in cli.parser()._actions if action.dest == 'command']
-    assert used == set(commands.choices)
+    assert used - {'--help'} <= set(commands.choices)
     targets = {
         line.split(':')[0]
         for line in (ROOT / 'Makefile').read_text().splitlines()

@@ -1,7 +1,10 @@
 """Names of classes, photos and folders come from other people: they are shown, never executed."""
 
+import contextlib
 import html
 import re
+from collections.abc import Iterator
+from importlib.util import find_spec
 
 _CONTROLS = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]')
 
@@ -44,3 +47,18 @@ def csv_for_spreadsheet(table) -> str:
     "Write a DataFrame, without its index, as comma-separated text in which no cell is a formula."
     cells = table.map(lambda cell: escape_for_spreadsheet(cell) if isinstance(cell, str) else cell)
     return cells.to_csv(index=False, lineterminator='\n')
+
+
+@contextlib.contextmanager
+def any_name_in_frames() -> Iterator[None]:
+    """Let pandas hold names of files that are not UTF-8, as a context or a decorator.
+
+    Where pyarrow is installed, pandas keeps text in its arrays, which refuse such names.
+    """
+    if find_spec('pyarrow') is None:
+        yield
+        return
+    import pandas as pd
+
+    with pd.option_context('mode.string_storage', 'python'):
+        yield

@@ -54,6 +54,8 @@ class Dataset:
         split: (N,) array of 'train', 'val', 'test'.
         drawn: The parts that no table names, so that their images were drawn by name; see
             `spml_nb/data/folder.py`.
+        groups: N names of what photos share, '' for those that share nothing; None where no table
+            says so. Parts that are drawn cut no group.
 
     Raises:
         SpmlError: If shapes, types or values do not fit together.
@@ -65,6 +67,7 @@ class Dataset:
     class_names: list[str]
     split: np.ndarray
     drawn: tuple[str, ...] = ()
+    groups: list[str] | None = None
 
     def __post_init__(self):
         n = len(self.images)

@@ -27,7 +27,8 @@ LAYOUT = (
     'The first column of labels.csv must be `image`, a path below images/; then one of three: one '
     'column a class with 1, 0 or nothing (unknown) in each cell; one column `labels` with all '
     'names that apply, separated by `|` (the rest is absent); or one column `positives` with '
-    'names known to apply (the rest is unknown). A column `split` (train, val, test) may follow.'
+    'names known to apply (the rest is unknown). A column `split` (train, val, test) and a column '
+    '`group` (what photos share, such as a site or a patient) may follow.'
 )
 FORM = f'A data set is a folder with images/ and labels.csv. {LAYOUT}'
 HEADERS = (
@@ -36,6 +37,7 @@ HEADERS = (
 )
 NAMED = {'labels': -1, 'positives': 0}  # columns of names, and the label of what they do not name
 RESERVED = ('image', 'labels', 'positives', 'split')  # columns that are no class
+SIGNS = {',': 'commas', ';': 'semicolons'}  # that people write instead of `|`
 CELLS = {'1': 1, '1.0': 1, '0': -1, '0.0': -1, '': 0}
 
 
@@ -97,7 +99,7 @@ def read_cells(file: Path) -> pd.DataFrame:
         SpmlError: If it cannot be read, or has another layout.
     """
     header, *rows = _read_rows(file)
-    header = [_normalize(name) for name in header]
+    header = [normalize_name(name) for name in header]
     repeated = sorted(name for name, times in Counter(header).items() if times > 1 or not name)
     if repeated:
         raise SpmlError(
@@ -112,7 +114,7 @@ def read_cells(file: Path) -> pd.DataFrame:
             'unknown). Keep one. Where only some images are complete, give each class a column, '
             'with empty cells for what is unknown.'
         )
-    is_mixed = not labels.isdisjoint(NAMED) and len(labels) > 1
+    is_mixed = not labels.isdisjoint(NAMED) and len(labels - {'group'}) > 1
     if header[0] != 'image' or not labels or is_mixed:
         raise SpmlError(
             f'{file}: unknown layout with the columns {listed(header)}. {_advice(header)}{LAYOUT}'
@@ -139,7 +141,7 @@ def usable_names(names: Iterable[str], where: str = '') -> list[str]:
     Raises:
         SpmlError: For a name that the header of a table cannot have.
     """
-    names = list(dict.fromkeys(map(_normalize, names)))
+    names = list(dict.fromkeys(map(normalize_name, names)))
     wrong = [name for name in names if not name or '|' in name or name.casefold() in RESERVED]
     if wrong:
         raise SpmlError(
@@ -149,8 +151,8 @@ def usable_names(names: Iterable[str], where: str = '') -> list[str]:
     return names
 
 
-def _normalize(name):
-    "A name as it is seen, é as one character: so that it is one class however it was typed."
+def normalize_name(name: str) -> str:
+    "Spell a name as it is seen, é as one character: so that it is one class however it was typed."
     name = re.sub('[\u200b\u2060\ufeff\u00ad]', '', name)  # they have no width
     return unicodedata.normalize('NFC', re.sub(r'\s*[\r\n\t]\s*', ' ', name.strip()))
 
@@ -158,7 +160,7 @@ def _normalize(name):
 def _advice(header):
     "A sentence for whoever's first line is another, else nothing."
     first = header[0]
-    rest = [name for name in header[1:] if name != 'split']
+    rest = [name for name in header[1:] if name not in ('split', 'group')]
     if os.path.splitext(first)[1].lower() in PHOTOS:
         return f'The first line must name the columns: {HEADERS}. '
     if not first:
@@ -174,7 +176,7 @@ def _advice(header):
     classes = [name for name in rest if name not in NAMED]
     if classes and len(classes) < len(rest):
         return (
-            'Only `split` may stand beside a column of names: remove '
+            'Only `split` and `group` may stand beside a column of names: remove '
             f'{listed(map(repr, classes))}. '
         )
     return ''
@@ -219,10 +221,23 @@ def read_labels(table: pd.DataFrame, file: Path) -> tuple[np.ndarray, Sequence]:
     for kind, rest in NAMED.items():
         if kind in table:
             _refuse_other_signs(table[kind], f'{file}: the column `{kind}`')
-            cells = [map(_normalize, cell.split('|')) for cell in table[kind]]
+            cells = [map(normalize_name, cell.split('|')) for cell in table[kind]]
             return label_matrix([[name for name in cell if name] for cell in cells], rest)
-    names = [name for name in table.columns if name not in ('image', 'split')]
+    others = ['image', 'split'] if read_groups(table) is None else ['image', 'split', 'group']
+    names = [name for name in table.columns if name not in others]
     return np.stack([_read_column(table, name, file) for name in names], axis=1), names
+
+
+def read_groups(table: pd.DataFrame) -> list[str] | None:
+    """Read what photos share, '' for a photo that shares nothing; None without such a column.
+
+    Beside columns of classes, a column `group` of 1, 0 and empty cells alone is a class.
+    """
+    others = set(table) - {'image', 'split', 'group'}
+    if 'group' not in table or not others:
+        return None
+    groups = [cell.strip() for cell in table['group']]
+    return None if others.isdisjoint(NAMED) and CELLS.keys() >= set(groups) else groups
 
 
 def _read_column(table, name, file):
@@ -249,18 +264,35 @@ def _refuse_other_signs(cells, where):
         raise SpmlError(
             f'{where} holds lists such as {cells[0]!r}. Write the names with `|` between them.'
         )
+    sign = sign_between(cells)
+    if sign in SIGNS:
+        joined = next(cell for cell in cells if sign in cell)
+        raise SpmlError(
+            f'{where} has {SIGNS[sign]} between names, as in {joined!r}. Write `|` between them; '
+            f'if the {SIGNS[sign]} belong to the names, end one cell with `|`.'
+        )
+
+
+def sign_between(cells: list[str]) -> str | None:
+    """Find the sign between names in the cells of a column.
+
+    Args:
+        cells: None of them empty.
+
+    Returns:
+        '|' where any cell has it; else a sign that most cells have, or that joins names which
+        stand in cells of their own; else None.
+    """
     if any('|' in cell for cell in cells):
-        return
-    for sign, word in {',': 'commas', ';': 'semicolons'}.items():
-        pieces = {cell: [_normalize(piece) for piece in cell.split(sign)] for cell in cells}
+        return '|'
+    for sign in SIGNS:
+        pieces = {cell: [normalize_name(piece) for piece in cell.split(sign)] for cell in cells}
         single = {names[0] for names in pieces.values() if len(names) == 1}
         joined = [cell for cell in cells if len(pieces[cell]) > 1]
         is_usual = 2 * len(joined) > len(cells)
         if is_usual or any(single.issuperset(pieces[cell]) for cell in joined):
-            raise SpmlError(
-                f'{where} has {word} between names, as in {joined[0]!r}. Write `|` between them; '
-                f'if the {word} belong to the names, end one cell with `|`.'
-            )
+            return sign
+    return None
 
 
 def _other_column(table, name):
@@ -367,9 +399,9 @@ _SEED = 7069  # of the hash: another one draws other parts
 _LEAST = {'test': 4, 'val': 3}  # training rows to draw a part from: one is left for each other
 
 
-def _read_split(words, images, file, scored=False, by_row=False):
+def _read_split(words, images, file, scored=False, by_row=False, groups=None):
     """The part of each image, and the parts that were drawn: validation if the table names none,
-    all if it has no split.
+    all if it has no split. Photos of a group are drawn together.
     """
     split = np.full(len(images), 'train', '<U5')
     if words is not None:
@@ -379,8 +411,11 @@ def _read_split(words, images, file, scored=False, by_row=False):
     if 'val' in split or 'train' not in split:
         return split, ()
     drawn = ('test', 'val') if words is None else ('val',)
+    names = None if by_row else images
+    if groups is not None:
+        names = [group or image for group, image in zip(groups, images, strict=True)]
     for part in drawn:
-        split[_draw_part(part, split, None if by_row else images, file)] = part
+        split[_draw_part(part, split, names, file)] = part
     return split, drawn
 
 
@@ -408,8 +443,8 @@ def _check_split(words, images, file, scored):
 
 
 def _draw_part(part, split, names, file):
-    """The training rows that become another part: by the names of the photos, by row where these
-    are None.
+    """The training rows that become another part: by the names of the photos or of their groups, by
+    row where these are None. Rows of one name stay together.
     """
     rows = np.flatnonzero(split == 'train')
     if len(rows) < _LEAST[part]:
@@ -421,8 +456,17 @@ def _draw_part(part, split, names, file):
     if names is None:
         return rows[split_rows(len(rows))[1]]
     numbers = np.array([_hash_name(part, names[row]) for row in rows])
-    count = np.clip((numbers < 0.2).sum(), 1, len(rows) - _LEAST[part] + 1)
-    return rows[numbers.argsort()[:count]]
+    most = len(rows) - _LEAST[part] + 1
+    values, counts = np.unique(numbers, return_counts=True)
+    fitting = np.cumsum(counts) <= most
+    if not fitting.any():
+        raise SpmlError(
+            f'{file}: {len(values)} groups of photos are too few, or one too large, to draw the '
+            f'part {part}. Add photos of other groups, or mark train, val and test in a column '
+            '`split`.'
+        )
+    count = np.clip((values < 0.2).sum(), 1, fitting.sum())
+    return rows[numbers <= values[count - 1]]
 
 
 def _hash_name(part, name):
@@ -551,14 +595,16 @@ def read_folder(
         raise SpmlError(f'{file} has a header and no rows. Add a row for each photo.')
     names = table['image'].tolist()
     words = table['split'].tolist() if 'split' in table else None
+    groups = None if by_row else read_groups(table)
     paths, (split, drawn), (labels, class_names) = _each(
         lambda: _image_paths(names, images, file),
-        lambda: _read_split(words, names, file, scored, by_row),
+        lambda: _read_split(words, names, file, scored, by_row, groups),
         lambda: read_labels(table, file),
     )
     if not class_names:
         raise SpmlError(f'{file} names no label at all. Write names of classes beside the images.')
-    return Dataset(name, paths, labels, class_names, split, () if by_row else drawn)
+    drawn = () if by_row else drawn
+    return Dataset(name, paths, labels, class_names, split, drawn, groups)
 
 
 def _each(*readers):

@@ -16,7 +16,7 @@ from ..base import progress
 from .dataset import PARTS, Dataset, listed
 from .labels import Truth, against, for_scoring, missing, observe
 from .loading import load
-from .photos import budget, open_photo, reason, upright
+from .photos import budget, describe_animated, open_photo, reason, upright
 
 FEWEST = 20  # positives below which a class is called rare, as in the comparisons on photos
 
@@ -220,6 +220,7 @@ def check(folder: str | Path, root: str | Path | None = None) -> Checked:
         '',
         observed(data),
         *_classes(data),
+        *_grouped(data),
         *_across(data, names, groups),
         *_unmeasured(counts),
         *_unusable(data, names, looked),
@@ -309,6 +310,29 @@ def _unscored(data, part):
         )
 
 
+def _grouped(data):
+    "Lines about photos that share a group."
+    if data.groups is None:
+        return
+    groups = pd.Series(data.split).groupby(np.array(data.groups, object))
+    parts_of = {name: split for name, split in groups if name}
+    shared = {name: len(split) for name, split in parts_of.items() if len(split) > 1}
+    largest = max(shared, key=shared.get, default='')
+    example = f', the largest {largest} with {shared[largest]:,}' if shared else ''
+    rest = len(data) - sum(shared.values())
+    yield (
+        f'Groups: {sum(shared.values()):,} photos share {len(shared):,} groups{example}; {rest:,} '
+        'share none.'
+    )
+    cut = [name for name, split in parts_of.items() if split.nunique() > 1]
+    if cut:
+        yield (
+            f'Groups in different parts, which makes scores better than they are: {len(cut):,}, '
+            f'{listed(cut, 5)}. Mark all photos of a group alike in the column `split`, or remove '
+            'the column.'
+        )
+
+
 def _across(data, names, groups):
     """Lines about photos that are there more than once, or look so; those in different parts come
     first.
@@ -346,6 +370,8 @@ def _unusable(data, names, looked):
             f'Photos that cannot be used: {len(named):,} of {len(data):,}, {listed(named, 20)}. '
             'Repair or replace them, or remove their rows.'
         )
+    if animated := describe_animated(data.images, names):
+        yield animated
     if looked.plain:
         yield (
             f'Photos of one colour, as a network sees them: {len(looked.plain):,} of '

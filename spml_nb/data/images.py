@@ -23,10 +23,10 @@ from PIL import Image
 from torchvision.transforms import CenterCrop, Compose, RandomResizedCrop, Resize
 
 from ..base import files, settings
-from ..base.errors import SpmlError
+from ..base.errors import SpmlError, warn
 from ..base.progress import meter
 from .dataset import Dataset, listed
-from .photos import budget, open_photo, reason, upright
+from .photos import budget, describe_animated, open_photo, reason, upright
 
 CACHE_VERSION = 2  # of the decoding: raise it when the same files would give other pixels
 LONGEST = 640  # pixels of the longer side of a whole photo
@@ -148,6 +148,8 @@ class _Cache:
 def _decoded(dataset, size, progress, shape):
     "Pixels of each image in order; after the last one, one error with all that cannot be used."
     bad = []
+    if animated := describe_animated(dataset.images, dataset.image_names):
+        warn(f'{dataset.name}: {animated}')
     photos = iter(dataset.images)
     counted = meter(f'{dataset.name}, {size} px', len(dataset), unit='images', show=progress)
     with warnings.catch_warnings(), ThreadPoolExecutor(settings.cores()) as pool, counted as bar:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Condition
@@ -24,6 +24,13 @@ FORMATS = {  # of photos, as Pillow calls them, with the suffixes that their fil
     'JPEG2000': ('.jp2',),
     'PPM': ('.ppm', '.pgm', '.pbm', '.pnm'),
 }
+try:
+    import pillow_heif
+except ImportError:
+    pillow_heif = None
+else:
+    pillow_heif.register_heif_opener()
+    FORMATS['HEIF'] = ('.heic', '.heif')
 PHOTOS = {suffix for suffixes in FORMATS.values() for suffix in suffixes}
 
 
@@ -39,13 +46,24 @@ def open_photo(file: Path | BinaryIO) -> Image.Image:
     return Image.open(file, formats=tuple(FORMATS))
 
 
+HUGE = 2**26  # pixels
+
+
 def upright(image: Image.Image) -> Image.Image:
     """Turn an opened image of any mode into RGB, the right way up, with white where it is
     transparent.
 
+    A JPEG of more than `HUGE` pixels is decoded at half its size: what a network sees of it is the
+    same to the eye, and takes a quarter of the memory.
+
+    Returns:
+        A new image, or the given one where nothing has to be done.
+
     Raises:
         SpmlError: For 32-bit grey. Damaged files raise what Pillow raises.
     """
+    if image.width * image.height > HUGE:
+        image.draft(None, (image.width // 2, image.height // 2))
     with suppress(Exception):  # unreadable tags do not spoil a photo; bad pixels raise again below
         ImageOps.exif_transpose(image, in_place=True)
     if image.mode in ('I', 'F'):
@@ -55,7 +73,8 @@ def upright(image: Image.Image) -> Image.Image:
         values = np.where(values == image.info.get('transparency', -1), 65535, values)
         image = Image.fromarray((values >> 8).astype(np.uint8))
     if not image.has_transparency_data:
-        return image.convert('RGB')
+        # a copy of a huge photo would take as much again
+        return image if image.mode == 'RGB' else image.convert('RGB')
     image = image.convert('RGBA')  # the colour that a transparent pixel hides is never seen
     return Image.alpha_composite(Image.new('RGBA', image.size, 'white'), image).convert('RGB')
 
@@ -66,7 +85,7 @@ def reason(error: Exception, file: Path) -> str:
         if not os.path.getsize(file):
             return 'an empty file'
         if other := _other_format(file):
-            return f'{other}; allowed: {", ".join(FORMATS)}'
+            return f'{other}{_REMEDIES.get(other, "")}; allowed: {", ".join(FORMATS)}'
         return 'not an image that Pillow can read'
     if isinstance(error, Image.DecompressionBombError):
         return f'more than the {2 * Image.MAX_IMAGE_PIXELS:,} pixels that Pillow opens'
@@ -80,6 +99,9 @@ _NOT_PILLOWS = {
     'PDF': re.compile(rb'%PDF'),
     'HEIC': re.compile(rb'.{4}ftyp(hei|hev|mif1)', re.DOTALL),
 }
+_REMEDIES = {'HEIC': ' that cannot be decoded'}
+if pillow_heif is None:
+    _REMEDIES['HEIC'] = ", for which pillow-heif is needed: pip install 'spml_nb[photos]'"
 
 
 def _other_format(file):
@@ -123,3 +145,30 @@ class PixelBudget:
 
 # one for all threads of the process: about 1 GiB while they are decoded, converted and turned
 budget = PixelBudget(2**27)
+
+
+def describe_animated(files: Iterable, names: Iterable[str]) -> str:
+    """Say which files are GIFs of several pictures; '' where none is.
+
+    Args:
+        files: Paths; what is none counts as a photo.
+        names: Of each, for the message.
+    """
+    animated = [name for file, name in zip(files, names, strict=True) if _is_animated_gif(file)]
+    if not animated:
+        return ''
+    shown = ', '.join(animated[:5]) + ', …' * (len(animated) > 5)
+    return (
+        f'{len(animated):,} images are animated, of which the first picture is used: {shown}. Save '
+        'another as a photo to use that.'
+    )
+
+
+def _is_animated_gif(file):
+    if not isinstance(file, Path) or file.suffix.lower() != '.gif':
+        return False
+    try:
+        with open_photo(file) as image:
+            return getattr(image, 'is_animated', False)
+    except Exception:  # whoever decodes it says what is wrong
+        return False

@@ -82,8 +82,9 @@ class Run:
             return None
         try:
             stored = json.loads(file.read_text(encoding='utf-8'))
-            if not 0 <= stored['threshold'] <= 1:
-                raise ValueError(f'threshold {stored["threshold"]}')
+            for threshold in (stored['threshold'], *(stored.get('class_thresholds') or ())):
+                if not 0 <= threshold <= 1:
+                    raise ValueError(f'threshold {threshold}')
             return stored
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SpmlError(
@@ -100,6 +101,25 @@ class Run:
         calibration = self.calibration()
         source = self.result()['scores'] if calibration is None else calibration
         return float(source['threshold'])
+
+    def thresholds(self) -> dict:
+        """What was found out beside the threshold, where that was chosen: calibrated, else on
+        validation.
+
+        Returns:
+            `class_thresholds`: C numbers, None in a run of an older version. `named`, `labels`: how
+            many labels the threshold names on a photo there, and how many it has, None where that
+            is not known.
+        """
+        calibration = self.calibration()
+        if calibration is None:
+            stored = self.result().get('thresholds', {})
+            return {name: stored.get(name) for name in ('class_thresholds', 'named', 'labels')}
+        return {
+            'class_thresholds': calibration.get('class_thresholds'),
+            'named': calibration.get('named'),
+            'labels': calibration.get('labels_a_photo'),
+        }
 
     def start(self):
         """Write the configuration, and remove what killed processes have left."""

@@ -11,12 +11,13 @@ import pandas as pd
 
 from ..base import settings
 from ..base.errors import SpmlError, as_number
-from ..base.escaping import escape_bytes
+from ..base.escaping import any_name_in_frames, escape_bytes
 from ..base.files import hold_lock, regular, write_atomically
 from .config import ADDED, Config, completed, neutral, science_key
 from .folder import read_json
 
 
+@any_name_in_frames()
 def load(root: Path | None = None) -> pd.DataFrame:
     """Every finished run: its configuration, scores, seconds and commit.
 
@@ -281,6 +282,7 @@ def configuration(line: dict[str, str]) -> Config:
     return Config(**given | {'hparams': json.loads(line['hparams']), 'exclude': exclude})
 
 
+@any_name_in_frames()
 def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFrame:
     """Add every finished run to the table of record; lines that are there stay as they are. A run
     that was trained anew on other photos or labels has its old name and another key, and gets a

@@ -85,12 +85,21 @@ def describe(run: Run) -> dict:
 
 
 def _of_threshold(run: Run, scores: dict) -> dict:
-    "Which photos set the threshold, or what it names on validation; empty without either."
+    """Which photos set the threshold, or what it names on validation; thresholds of each class, and
+    how many labels a photo had; empty without any of these.
+    """
+    stored = run.thresholds()
+    description = {}
+    if stored['class_thresholds'] is not None:
+        description['class_thresholds'] = stored['class_thresholds']
+    if stored['labels'] is not None:
+        description['labels_a_photo'] = stored['labels']
     if calibration := run.calibration():
-        source = {name: calibration.get(name) for name in ('dataset', 'data', 'photos')}
-        return {'threshold_from': source}
+        names = ('dataset', 'data', 'photos', 'recall')
+        source = {name: calibration.get(name) for name in names}
+        return description | {'threshold_from': source}
     named = named_on_validation(scores)
-    return {'on_validation': named} if named else {}
+    return description | ({'on_validation': named} if named else {})
 
 
 class Network(nn.Module):
@@ -173,6 +182,7 @@ class Network(nn.Module):
             threshold: the probability from which on a label is named then.
         """
         self.description |= {'calibration': calibration, 'threshold': threshold}
+        self.description.pop('class_thresholds', None)  # they were for the logits before
         self.calibration = torch.tensor(calibration)
 
 

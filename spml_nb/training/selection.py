@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PRIOR_COUNT', 'MEASURES', 'FEWEST_JUDGED', 'SELECTED_BY', 'predict', 'targets', 'seen_classes', 'blind',
-           'explain_blind', 'mean_ap', 'observed_auc', 'shrunk_mean', 'score_by', 'Choice', 'scores',
+           'explain_blind', 'mean_ap', 'observed_auc', 'shrunk_mean', 'score_by', 'Choice', 'scores', 'threshold_basis',
            'scores_by_observed', 'scoring_labels']
 
 # %% ../../nbs/training/selection.ipynb #8c08823c
@@ -361,20 +361,39 @@ def scores(
     return numbers
 
 
-def _threshold(logits: dict[str, Tensor], task: Task, selection: str) -> float:
-    """The probability from which a label is named, by the labels of validation that the selection
-    uses.
+def threshold_basis(
+    logits: dict[str, Tensor], task: Task, selection: str
+) -> tuple[Tensor, np.ndarray, bool] | None:
+    """What thresholds are chosen on: the labels of validation that the selection uses.
+
+    Args:
+        logits, task, selection: as in `scores`.
+
+    Returns:
+        (n, C) probabilities, (n, C) labels in {1, 0, −1}, and whether a negative among them is one;
+        if not, observed positives alone can choose. None without validation or a positive there.
     """
     rule, (target, _) = next(iter(targets(task, selection).items()))
     if 'val' not in logits or not (target > 0).any():
-        return 0.5
+        return None
     p = torch.sigmoid(logits['val'].cpu().double())
     if rule == 'val_observed':
         judged = (task.observed_val < 0).any(1)
         if judged.sum() < FEWEST_JUDGED or not (target[judged] > 0).any():
-            return metrics.positive_threshold(p, target)
+            return p, target, False
         p, target = p[torch.from_numpy(judged)], target[judged]
-    return metrics.best_threshold(p, target, unknown='ignore')
+    return p, target, True
+
+
+def _threshold(logits: dict[str, Tensor], task: Task, selection: str) -> float:
+    "The probability from which a label is named."
+    basis = threshold_basis(logits, task, selection)
+    if basis is None:
+        return 0.5
+    p, target, has_negatives = basis
+    if has_negatives:
+        return metrics.best_threshold(p, target, unknown='ignore')
+    return metrics.positive_threshold(p, target)
 
 
 # photos with known negatives that choose a threshold better than observed positives do

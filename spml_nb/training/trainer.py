@@ -39,6 +39,7 @@ from .selection import (
     targets,
 )
 from .task import Task, make_task
+from .thresholds import on_validation
 from .tracking import tracker
 
 
@@ -528,6 +529,9 @@ def finish(trainer: Trainer):
     }
     if config.regime == 'linear':
         result['backbone'] = weights_key(trainer.model)  # best.pt holds the head alone
+    thresholds = on_validation(logits, task, config.selection, numbers['threshold'])
+    if thresholds is not None:
+        result['thresholds'] = thresholds
     run.finish(result)
     _remove_checkpoints(run)
 

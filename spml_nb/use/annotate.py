@@ -17,7 +17,7 @@ from ..base import settings
 from ..base.errors import SpmlError
 from ..base.files import hold_lock, write_atomically
 from ..data.dataset import listed
-from ..data.folder import photos_of, read_cells, read_labels, usable_names
+from ..data.folder import photos_of, read_cells, read_groups, read_labels, usable_names
 from ..data.labels import split
 from ..runs.config import Config
 from ..training.task import Task
@@ -42,6 +42,17 @@ def _read(file: Path, photos: list[str]) -> pd.DataFrame:
     # a label of -1 is the last of the three
     table = pd.DataFrame(np.array(['', '1', '0'], object)[labels], images, names)
     return table.assign(split=cells.split.str.strip().to_numpy() if 'split' in cells else 'train')
+
+
+def _read_groups(file: Path, photos: list[str]) -> pd.Series | None:
+    "What the photos of a table share, by image; None where it does not say."
+    if not file.is_file():
+        return None
+    cells = read_cells(file)
+    groups = read_groups(cells)
+    if groups is None:
+        return None
+    return pd.Series(groups, _spell_as(photos, cells.image.map(posixpath.normpath)))
 
 
 def _spell_as(photos: list[str], names: pd.Series) -> list[str]:
@@ -162,6 +173,9 @@ class Sheet:
         kept = table
         if (table.split == 'train').all():  # the split is drawn then
             kept = table.drop(columns='split')
+        groups = _read_groups(self.file, self.images)
+        if groups is not None:
+            kept = kept.assign(group=groups.reindex(kept.index, fill_value=''))
         kept.rename_axis('image').to_csv(file, lineterminator='\n')
         try:
             same = _content(_read(file, self.images)) == _content(table)

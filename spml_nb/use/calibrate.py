@@ -1,4 +1,4 @@
-"""Sets the threshold of a finished model from a small sample of fully labelled photos."""
+"""Sets the thresholds of a finished model from a small sample of labelled photos."""
 
 import json
 import warnings
@@ -14,6 +14,12 @@ from ..data.dataset import Dataset, listed
 from ..data.folder import first_there, places, read_cells
 from ..data.loading import load, own_folder
 from ..runs.folder import CALIBRATION, Run, open_run
+from ..training.thresholds import (
+    check_recall,
+    class_thresholds,
+    explain_overnaming,
+    recall_threshold,
+)
 from .export import find_exported
 from .predict import open_model
 from .predictor import predict_rows
@@ -24,42 +30,67 @@ RESAMPLES = 200
 
 @dataclass(frozen=True)
 class Calibration:
-    """A threshold that was set after the training, and what it does on the photos that set it.
+    """Thresholds that were set after the training, and what they do on the photos that set them.
 
     Attributes:
         threshold, before: probabilities from which on a label is named, now and earlier.
+        class_thresholds: one for each class.
         dataset, data: name and fingerprint of the folder with the photos.
-        photos: how many have all their labels known.
-        labels_a_photo: how many labels these have on average.
+        photos: how many set it.
+        labels_a_photo: how many labels these have on average; None where not all are known.
         named, named_before: how many labels the model gives a photo on average.
-        f1, f1_before: micro-F1 in [0, 1].
+        f1, f1_before, f1_per_class: micro-F1 in [0, 1], the last with a threshold for each class;
+            None where not all labels are known.
+        recall: what was asked for; None for the best F1.
     """
 
     threshold: float
     before: float
+    class_thresholds: list[float]
     dataset: str
     data: str
     photos: int
-    labels_a_photo: float
     named: float
     named_before: float
-    f1: float
-    f1_before: float
+    classes: int
+    labels_a_photo: float | None
+    f1: float | None
+    f1_before: float | None
+    f1_per_class: float | None
+    recall: float | None
 
     def __str__(self):
-        f1, f1_before = 100 * self.f1, 100 * self.f1_before
-        return (
+        kind = 'fully labelled' if self.f1 is not None else 'labelled'
+        there = '' if self.f1 is None else f'labels a photo there: {self.labels_a_photo:.2f}; '
+        lowest, highest = min(self.class_thresholds), max(self.class_thresholds)
+        lines = [
             f'threshold {self.threshold:.4g} (before: {self.before:.4g}), from {self.photos:,} '
-            f'fully labelled photos of {self.dataset}\n'
-            f'labels a photo there: {self.labels_a_photo:.2f}; named: {self.named:.2f} (before: '
-            f'{self.named_before:.2f})\n'
-            f'micro-F1 there: {f1:.1f} % (before: {f1_before:.1f} %); as the threshold was chosen '
-            'on these photos, expect less on others'
-        )
+            f'{kind} photos of {self.dataset}',
+            f'thresholds of single classes (--per-class): {lowest:.4g} to {highest:.4g}',
+            f'{there}named: {self.named:.2f} (before: {self.named_before:.2f})',
+        ]
+        if self.recall is not None:
+            lines.append(f'chosen for a recall of {100 * self.recall:.4g} % of the known labels')
+        if self.f1 is not None:
+            f1, before, per_class = (
+                f'{100 * value:.1f} %' for value in (self.f1, self.f1_before, self.f1_per_class)
+            )
+            lines.append(
+                f'micro-F1 there: {f1} (before: {before}; per class: {per_class}); as the '
+                'thresholds were chosen on these photos, expect less on others'
+            )
+        too_many = explain_overnaming(self.named, self.labels_a_photo, self.classes)
+        return '\n'.join([*lines, *filter(None, [too_many])])
 
 
-def calibrate(run: str | Path, folder: str | Path, *, device: str | None = None) -> Calibration:
-    """Set the threshold of a finished run from fully labelled photos, and keep it with the run.
+def calibrate(
+    run: str | Path,
+    folder: str | Path,
+    *,
+    recall: float | None = None,
+    device: str | None = None,
+) -> Calibration:
+    """Set the thresholds of a finished run from labelled photos, and keep them with the run.
 
     Where photos have one known label each, training cannot tell from which probability on a label
     is to be named: whatever is named beside it may be right. Of the folder that the run was trained
@@ -68,16 +99,23 @@ def calibrate(run: str | Path, folder: str | Path, *, device: str | None = None)
 
     Args:
         run: its folder, or its name in the setting `runs`.
-        folder: with images/ and labels.csv. Photos with unknown labels do not count.
+        folder: with images/ and labels.csv. Photos with unknown labels do not count, unless a
+            recall is asked for and none is labelled in full.
+        recall: the share of the labels that is to be named; unset: what has the best F1. Where some
+            labels are known alone it is the share of these, which is that of all if it was chance
+            which were written down.
         device: unset: the setting `device`.
 
     Returns:
         What was stored.
 
     Raises:
-        SpmlError: for what is no finished run; where no photo is labelled in full, or none has a
-            class of the model; if the file cannot be written; and as `load`.
+        SpmlError: for what is no finished run; for a recall that is no share; where no photo is
+            labelled in full, or none has a class of the model; if the file cannot be written; and
+            as `load`.
     """
+    if recall is not None:
+        recall = check_recall(recall)
     if find_exported(run) is not None:
         raise SpmlError(
             f'{run} is an exported model, and its threshold stays as it is. Calibrate the run, and '
@@ -91,7 +129,7 @@ def calibrate(run: str | Path, folder: str | Path, *, device: str | None = None)
     before = opened.threshold()
     model = open_model(run, device)
     labels = _labels_for(model.class_names, data, folder)
-    rows = _usable_rows(opened, data, folder, labels)
+    rows = _usable_rows(opened, data, folder, labels, recall)
     labels = labels[rows]
     if not (labels > 0).any():
         raise SpmlError(
@@ -99,20 +137,29 @@ def calibrate(run: str | Path, folder: str | Path, *, device: str | None = None)
             f'model ({listed(model.class_names)}). Add photos that have.'
         )
     p = predict_rows(model, data, rows)
-    threshold = metrics.best_threshold(p, labels)
+    if recall is None:
+        threshold = metrics.best_threshold(p, labels)
+    else:
+        threshold = recall_threshold(p, labels, recall)
+    of_classes = class_thresholds(p, labels, threshold, recall)
+    is_complete = bool((labels != 0).all())
     calibration = Calibration(
         threshold=threshold,
         before=before,
+        class_thresholds=of_classes,
         dataset=data.name,
         data=data.fingerprint,
         photos=len(p),
-        labels_a_photo=float((labels > 0).sum(1).mean()),
         named=float((p >= threshold).sum(1).mean()),
         named_before=float((p >= before).sum(1).mean()),
-        f1=metrics.f1(p, labels, threshold=threshold),
-        f1_before=metrics.f1(p, labels, threshold=before),
+        classes=len(of_classes),
+        labels_a_photo=float((labels > 0).sum(1).mean()) if is_complete else None,
+        f1=metrics.f1(p, labels, threshold=threshold) if is_complete else None,
+        f1_before=metrics.f1(p, labels, threshold=before) if is_complete else None,
+        f1_per_class=metrics.f1((p >= of_classes).astype(float), labels) if is_complete else None,
+        recall=recall,
     )
-    if len(rows) < FEW:
+    if len(rows) < FEW and recall is None:
         _warn_of_few(p, labels)
     text = json.dumps(asdict(calibration), indent=1, ensure_ascii=False)
     write_atomically(opened.folder / CALIBRATION, text)
@@ -132,17 +179,22 @@ def _labels_for(names: list[str], data: Dataset, folder: str | Path) -> np.ndarr
     return labels
 
 
-def _usable_rows(run: Run, data: Dataset, folder: str | Path, labels: np.ndarray) -> np.ndarray:
-    "Of the photos that may set the threshold."
+def _usable_rows(
+    run: Run, data: Dataset, folder: str | Path, labels: np.ndarray, recall: float | None
+) -> np.ndarray:
+    """Of the photos that may set the threshold: those labelled in full; for a recall, if there are
+    none, those with a label.
+    """
     result = run.result()
     trained_on = first_there(places(run.config.dataset, run.config.root)).absolute()
     is_same = (
         trained_on == first_there(places(folder)).absolute()
         or result.get('data') == data.fingerprint
     )
-    usable = (labels != 0).all(1)
-    if is_same:
-        usable &= data.split == 'val'
+    allowed = data.split == 'val' if is_same else np.ones(len(data), bool)
+    usable = allowed & (labels != 0).all(1)
+    if recall is not None and not usable.any():
+        usable = allowed & (labels > 0).any(1)
     if usable.any():
         return np.flatnonzero(usable)
     among = ' among its validation photos; the others were trained on or measure it'

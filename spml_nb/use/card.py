@@ -67,12 +67,16 @@ def _score_test_photos(run: Run, data: Dataset, description: dict) -> Scores:
     )
 
 
-def _describe_scores(scores: Scores) -> dict:
-    "What the template says of test photos."
+def _describe_scores(scores: Scores, thresholds: list[float] | None = None) -> dict:
+    "What the template says of test photos. thresholds: of each class."
     scores = replace(scores, classes=scores.classes.rename(index=escape_for_markdown))
     classes = scores.classes
     rare = classes.present < FEW
-    total = [markdown(format_scores(scores.total), 'in percent'), scores.over, scores.bounds]
+    remarks = (scores.overnaming, scores.over, scores.bounds)
+    total = [markdown(format_scores(scores.total), 'in percent'), *remarks]
+    each = format_scores(classes)
+    if thresholds:
+        each['own threshold'] = [f'{t:.3g}' for t in thresholds]
     return {
         'scores': scores,
         'truth': label_values.against(scores.truth, scores.left_out),
@@ -81,7 +85,7 @@ def _describe_scores(scores: Scores) -> dict:
         'weak': listed(classes.index[rare], 99),
         'poor': listed(classes.index[(classes.ap < 50) & ~rare], 99),
         'total': '\n\n'.join(text for text in total if text),
-        'each': markdown(format_scores(classes), 'label'),
+        'each': markdown(each, 'label'),
     }
 
 
@@ -152,13 +156,14 @@ def _render_card(name: str, run: Run, description: dict, facts: Facts) -> str:
     file = Path(files.__file__).parents[1] / 'assets' / 'card.md'
     text = environment.from_string(file.read_text(encoding='utf-8')).render(
         description,
-        **_describe_scores(scores),
+        **_describe_scores(scores, description.get('class_thresholds')),
         **_describe_data(run, data),
         name=name,
         facts=facts,
         seed=run.config.seed,
         calibrated='calibration' in description,
         threshold_from=description.get('threshold_from'),
+        class_thresholds=description.get('class_thresholds'),
         settings=', '.join(f'{key} {value}' for key, value in run.config.hparams.items()),
         preprocessing=describe_preprocessing(description),
         commit=run.result()['provenance']['commit'],
@@ -217,12 +222,21 @@ def _config_json(description: dict) -> str:
         'library_name': KEY,
         'problem_type': 'multi_label_classification',
         'threshold': description['threshold'],
+        **_class_thresholds(description),
         'id2label': dict(enumerate(class_names)),
         'label2id': {name: c for c, name in enumerate(class_names)},
         'preprocessing': describe_preprocessing(description),
         'description': description,
     }
     return as_json(content) + '\n'
+
+
+def _class_thresholds(description: dict) -> dict:
+    thresholds = description.get('class_thresholds')
+    if thresholds is None:
+        return {}
+    names = description['class_names']
+    return {'class_thresholds': dict(zip(names, thresholds, strict=True))}
 
 
 def write_folder(

@@ -30,6 +30,8 @@ def _file_metadata(description: dict) -> dict[str, str]:
         'threshold': description['threshold'],
         'preprocessing': describe_preprocessing(description),
     }
+    if 'class_thresholds' in description:
+        content['class_thresholds'] = description['class_thresholds']
     return {
         name: escape_bytes(json.dumps(value, ensure_ascii=False)) for name, value in content.items()
     }
@@ -105,6 +107,7 @@ def _wrong_fields(description: dict) -> list[str]:
         'resize': description['resize'] in RESIZES,
         'ranks_by': description['ranks_by'] in ('logits', 'method'),
         'threshold': 0 <= description['threshold'] <= 1,
+        'class_thresholds': _are_thresholds(description.get('class_thresholds'), len(names)),
         'mean': _are_three(description['mean']),
         'std': _are_three(std) and min(std) > 0,
         'calibration': _is_calibration(description.get('calibration'), len(names)),
@@ -116,6 +119,15 @@ def _is_calibration(calibration: list | None, classes: int) -> bool:
     if calibration is None:
         return True
     return np.shape(calibration) == (2, classes) and bool(np.isfinite(calibration).all())
+
+
+def _are_thresholds(thresholds: list | None, classes: int) -> bool:
+    if thresholds is None:
+        return True
+    are_numbers = isinstance(thresholds, list) and all(isinstance(t, float) for t in thresholds)
+    return (
+        are_numbers and len(thresholds) == classes and 0 <= min(thresholds) <= max(thresholds) <= 1
+    )
 
 
 def _are_three(values: list) -> bool:

@@ -40,6 +40,7 @@ def predict(
     batch_size: int = BATCH,
     device: str | None = None,
     threshold: float | None = None,
+    per_class: bool = False,
     skip_unreadable: bool = False,
 ) -> pd.DataFrame:
     """Probabilities and labels of any images, by a trained run.
@@ -51,14 +52,17 @@ def predict(
         batch_size: images at a time.
         device: unset: the setting `device`.
         threshold: the probability in (0, 1) from which on a label is named; unset: the run's own.
+        per_class: name each class from a threshold of its own on, as the run has chosen them.
         skip_unreadable: leave out images that cannot be read, if there are others; they are in
             `attrs['unusable']`, {name: why}.
 
     Returns:
         DataFrame with one row per image: `image`; for each class a column with its probability in
         [0, 1]; and `labels`, the names, joined by '|', whose probability reaches the threshold,
-        which is `attrs['threshold']`. `attrs['on_validation']` says what it names on validation
-        where only some labels are known, as `spml_nb.training.summary.named_on_validation` has it.
+        which is `attrs['threshold']`, a number, or {class: number}. `attrs['on_validation']` says
+        what it names on validation where only some labels are known, as
+        `spml_nb.training.summary.named_on_validation` has it; `attrs['labels_a_photo']` how many
+        labels a photo had where the threshold was chosen, None where that is not known.
 
     Raises:
         SpmlError: for a run that is not there, not finished or damaged, or gives no finite numbers;
@@ -69,7 +73,11 @@ def predict(
     """
     model = open_model(run, device)
     return model.predict(
-        images, batch_size=batch_size, threshold=threshold, skip_unreadable=skip_unreadable
+        images,
+        batch_size=batch_size,
+        threshold=threshold,
+        per_class=per_class,
+        skip_unreadable=skip_unreadable,
     )
 
 

@@ -16,15 +16,17 @@ from PIL import Image
 
 from ..base import progress, settings
 from ..base.errors import SpmlError, as_kind, as_number, one_of, warn
+from ..base.escaping import any_name_in_frames
 from ..base.files import regular
 from ..data import images as image_cache
 from ..data.dataset import Dataset, listed
-from ..data.photos import PHOTOS, budget, open_photo, reason
+from ..data.photos import PHOTOS, budget, describe_animated, open_photo, reason
 from ..training.network import Network
 
 # ---- images
 
-LEFT_OUT = ('.heic', '.heif', '.jxl')  # suffixes of photos that Pillow alone cannot read
+# suffixes of photos that cannot be read here
+LEFT_OUT = {'.heic', '.heif', '.jxl'} - PHOTOS
 
 
 def find_images(sources) -> tuple[list[str], list[Path | Image.Image]]:
@@ -103,7 +105,8 @@ def _search_folder(folder: Path) -> tuple[list[str], list[Path]]:
     if left_out:
         warn(
             f"{folder} has {len(left_out):,} photos that are left out "
-            f"({', '.join(sorted(set(left_out)))}). Save them as .jpg or .png."
+            f"({', '.join(sorted(set(left_out)))}). Save them as .jpg or .png; for .heic and .heif "
+            "`pip install 'spml_nb[photos]'` is enough."
         )
     if not photos:
         raise SpmlError(
@@ -176,7 +179,8 @@ _one_at_a_time = Lock()
 
 def _decode(source: Path | Image.Image, size: int, resize: str) -> np.ndarray | str:
     """Pixels, or why there are none. A JPEG is decoded at full size: Pillow's `draft` is faster but
-    scales by another rule, so that the network would not see the pixels that it was trained on.
+    scales by another rule, so that the network would not see the pixels that it was trained on. A
+    huge one takes that rule in training too: `spml_nb.data.photos.upright`.
     """
     try:
         if isinstance(source, Image.Image):
@@ -291,8 +295,9 @@ class Predictor:
         function: (B, 3, S, S) uint8 tensor → (B, C) float64 array of probabilities.
 
     `class_names`: C texts, in the order of the probabilities. `threshold`: the probability from
-    which on a label counts as present, chosen on validation or by `spml calibrate`.
-    `preprocessing`: as from `describe_preprocessing`.
+    which on a label counts as present, chosen on validation or by `spml calibrate`;
+    `class_thresholds`: one for each class, None where the model has none. `preprocessing`: as from
+    `describe_preprocessing`.
     """
 
     def __init__(self, description: dict, function: Callable):
@@ -300,6 +305,7 @@ class Predictor:
         self.function = function
         self.class_names = list(description['class_names'])
         self.threshold = description['threshold']
+        self.class_thresholds = description.get('class_thresholds')
         self.preprocessing = describe_preprocessing(description)
 
     def __call__(self, pixels) -> np.ndarray:
@@ -325,12 +331,14 @@ class Predictor:
         refuse_non_finite(probabilities, self.class_names)
         return probabilities
 
+    @any_name_in_frames()
     def predict(
         self,
         images,
         *,
         batch_size: int = BATCH,
         threshold: float | None = None,
+        per_class: bool = False,
         skip_unreadable: bool = False,
     ) -> pd.DataFrame:
         """Probabilities and labels of images; arguments, table and errors as of the function
@@ -339,10 +347,12 @@ class Predictor:
         batch_size = as_kind(batch_size, int, 'batch_size')
         if batch_size < 1:
             raise SpmlError(f'batch_size must be at least 1, not {batch_size}.')
-        threshold = self.threshold if threshold is None else _check_threshold(threshold)
+        threshold = self.choose_threshold(threshold, per_class)
         size = self.description['image_size']
         resize = self.description['resize']
         names, sources = find_images(images)
+        if animated := describe_animated(sources, names):
+            warn(animated)
         keep = len(names) * size * size * 3 <= DECODED_BYTES
         decoded, reasons = _decode_all(sources, size, resize, keep=keep, show=True)
         if not skip_unreadable or len(reasons) == len(names):
@@ -363,7 +373,39 @@ class Predictor:
         )
         table.attrs['unusable'] = {names[k]: why for k, why in reasons.items()}
         table.attrs['on_validation'] = self.description.get('on_validation')
+        table.attrs['labels_a_photo'] = self.description.get('labels_a_photo')
         return table
+
+    def choose_threshold(
+        self, threshold: float | None = None, per_class: bool = False
+    ) -> float | dict[str, float]:
+        """The probability from which on a label is named.
+
+        Args:
+            threshold: as a person gives it; unset: the model's own.
+            per_class: whether each class has its own.
+
+        Returns:
+            A number, or {class: number}.
+
+        Raises:
+            SpmlError: for a number that is none, both arguments at a time, or a model without
+                thresholds of classes.
+        """
+        if not per_class:
+            return self.threshold if threshold is None else _check_threshold(threshold)
+        if threshold is not None:
+            raise SpmlError(
+                f'threshold={threshold!r} is for all classes, and per_class takes one for each. '
+                'Give one of them.'
+            )
+        if self.class_thresholds is None:
+            raise SpmlError(
+                'the model has one threshold for all classes and none for each: it comes from an '
+                'earlier version, had no validation photos, or is calibrated. `spml calibrate RUN '
+                'FOLDER` chooses them on labelled photos; export the run again then.'
+            )
+        return dict(zip(self.class_names, self.class_thresholds, strict=True))
 
 
 def _check_threshold(threshold) -> float:
@@ -377,18 +419,24 @@ def _check_threshold(threshold) -> float:
 
 
 def _table(
-    names: list[str], probabilities: np.ndarray, class_names: list[str], threshold: float
+    names: list[str],
+    probabilities: np.ndarray,
+    class_names: list[str],
+    threshold: float | dict[str, float],
 ) -> pd.DataFrame:
-    labels = [
-        '|'.join(name for name, p in zip(class_names, row, strict=True) if p >= threshold)
-        for row in probabilities
-    ]
+    named = probabilities >= limits_of(threshold)
+    labels = ['|'.join(class_names[c] for c in np.flatnonzero(row)) for row in named]
     table = pd.DataFrame(probabilities, columns=class_names)
     # a class may be called like that as well
     table.insert(0, 'image', names, allow_duplicates=True)
     table.insert(table.shape[1], 'labels', labels, allow_duplicates=True)
     table.attrs['threshold'] = threshold
     return table
+
+
+def limits_of(threshold: float | dict[str, float]) -> np.ndarray:
+    "What probabilities (N, C) are compared with: one number, or C, as from `choose_threshold`."
+    return np.array(list(threshold.values()) if isinstance(threshold, dict) else threshold)
 
 
 def predict_rows(model: Predictor, data: Dataset, rows: Sequence[int]) -> np.ndarray:

@@ -15,8 +15,9 @@ from ..data.dataset import Dataset, default_part, listed
 from ..data.folder import explain_split
 from ..data.loading import load
 from ..replication.statistics import image_draws, resampled_map
+from ..training.thresholds import explain_overnaming
 from .predict import open_model
-from .predictor import predict_rows
+from .predictor import limits_of, predict_rows
 
 REPEATS = 400  # bootstrap samples of the photos
 Z = 1.959964  # half the width of a 95 % interval in standard deviations
@@ -40,7 +41,7 @@ class Scores:
         photos: how many.
         unused: how many of them count nowhere, as in `labels.for_scoring`.
         truth, left_out: as from `labels.for_scoring`, and how many entries are unknown.
-        threshold: a probability.
+        threshold: a probability, or {class: probability}.
         heading: what was scored, in words.
         absent: classes of the model that the data do not have.
     """
@@ -51,7 +52,7 @@ class Scores:
     unused: int
     truth: str
     left_out: int
-    threshold: float
+    threshold: float | dict[str, float]
     labels_a_photo: float
     without_label: float
     heading: str = ''
@@ -93,13 +94,21 @@ class Scores:
             f'bounds{rest}. Recall is that of the observed labels.'
         )
 
+    @property
+    def overnaming(self) -> str:
+        "Says so where nearly everything is named; '' where nothing is unusual."
+        labels = None if self.left_out else self.classes.present.sum() / self.photos
+        return explain_overnaming(self.labels_a_photo, labels, len(self.classes))
+
     def __str__(self):
         kind = f'against {label_values.against(self.truth, self.left_out)}'
         if self.observed_only:
             kind = 'of which only some labels are known'
+        limit = 'the threshold of its class on'
+        if not isinstance(self.threshold, dict):
+            limit = f'a probability of {self.threshold:.4g} on (threshold)'
         lines = [
-            f'{self.heading}{self.photos:,} photos, {kind}; '
-            f'a label is named from a probability of {self.threshold:.4g} on (threshold)',
+            f'{self.heading}{self.photos:,} photos, {kind}; a label is named from {limit}',
             f'named: {self.labels_a_photo:.2f} labels a photo, none on '
             f'{self.without_label:.1f} % of the photos',
         ]
@@ -111,7 +120,7 @@ class Scores:
         if self.absent:
             names = listed(self.absent, 20)
             lines.append(f'not scored, because the data do not have them: {names}')
-        lines += [remark for remark in (self.over, self.bounds) if remark]
+        lines += [remark for remark in (self.overnaming, self.over, self.bounds) if remark]
         for table in (self.total, self.classes):
             lines += ['', format_scores(table).to_string()]
         return '\n'.join(lines)
@@ -127,7 +136,9 @@ def format_scores(table: pd.DataFrame) -> pd.DataFrame:
         Its cells as texts: whole counts, one digit behind the point, low and high as '95 %
         interval', a dash for NaN, 'at least' before what is a lower bound.
     """
-    cells = table.drop(columns='at_least', errors='ignore').map(_format_number)
+    cells = table.drop(columns=['at_least', 'threshold'], errors='ignore').map(_format_number)
+    if 'threshold' in table:
+        cells.insert(0, 'threshold', table.threshold.map('{:.3g}'.format))
     if 'at_least' in table:
         for name in ('right', 'precision'):
             bounded = table.at_least & table[name].notna()
@@ -210,7 +221,7 @@ def score(
     probabilities: np.ndarray,
     labels: np.ndarray,
     names: list[str],
-    threshold: float,
+    threshold: float | dict[str, float],
     heading: str = '',
     absent: tuple[str, ...] = (),
 ) -> Scores:
@@ -225,7 +236,7 @@ def score(
         probabilities: (N, C) in [0, 1].
         labels: (N, C) in {1, 0, −1}, 0 for unknown.
         names: C classes.
-        threshold: from which probability on a label is named.
+        threshold: from which probability on a label is named, or {class: probability}.
         heading, absent: as in `Scores`.
 
     Returns:
@@ -244,7 +255,7 @@ def score(
             'no photo is known to have any of the classes, so nothing can be scored. Check the '
             'labels.'
         )
-    reached = probabilities >= threshold
+    reached = probabilities >= limits_of(threshold)
     named = reached & (counted | at_least)
     right = reached & present
     classes = pd.DataFrame(
@@ -258,6 +269,8 @@ def score(
     ap = 100 * metrics.average_precision(probabilities, targets, unknown='ignore')
     classes['ap'] = np.where(measurable, ap, np.nan)
     classes['at_least'] = at_least
+    if isinstance(threshold, dict):
+        classes['threshold'] = list(threshold.values())
     draws = image_draws(len(targets), REPEATS)
     if measurable.any():
         maps = _resample_map(probabilities[:, measurable], targets[:, measurable], draws)
@@ -326,6 +339,7 @@ def evaluate(
     dataset: str | Path,
     part: str | None = None,
     *,
+    per_class: bool = False,
     root: str | None = None,
     device: str | None = None,
 ) -> Scores:
@@ -335,6 +349,7 @@ def evaluate(
         model: as in `spml_nb.use.predict.open_model`.
         dataset: a name, or a folder with images/ and labels.csv.
         part: 'train', 'val', 'test' or 'all'; unset: as in `default_part`.
+        per_class: name each class from a threshold of its own on.
         root: where named data sets live.
         device: unset: the setting `device`.
 
@@ -346,6 +361,7 @@ def evaluate(
             both.
     """
     opened = open_model(model, device)
+    threshold = opened.choose_threshold(per_class=per_class)
     data = load(dataset, root, scored=True)
     part = part or default_part(data, _is_own(opened.description, data))
     rows = data.rows(part)
@@ -362,13 +378,15 @@ def evaluate(
         )
     of_model = [opened.class_names.index(name) for name in shared]
     of_data = [data.class_names.index(name) for name in shared]
+    if per_class:
+        threshold = {name: threshold[name] for name in shared}
     remarks = _describe_training(opened.description, data, rows)
     remarks += _chosen_here(opened.description, data)
     return score(
         predict_rows(opened, data, rows)[:, of_model],
         data.labels[np.ix_(rows, of_data)],
         shared,
-        opened.threshold,
+        threshold,
         heading=f'{data.name}, part {part}{remarks}: ',
         absent=tuple(name for name in opened.class_names if name not in shared),
     )

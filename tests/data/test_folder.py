@@ -814,3 +814,65 @@ def test_photos_that_may_not_be_read_are_told(folder, monkeypatch, name):
     monkeypatch.setattr(os, name, barred)
     with pytest.raises(SpmlError, match='images cannot be read: Permission denied'):
         read_folder(made, 'set')
+
+
+# ---- groups
+
+
+def grouped(n, each, header='image,labels,group'):
+    "Photos of which so many in a row share a group."
+    names = [f'{k}.jpg' for k in range(n)]
+    rows = [f'{name},u,site {k // each}' for k, name in enumerate(names)]
+    return '\n'.join([header, *rows]), names
+
+
+@pytest.mark.parametrize('n, each', [(400, 4), (60, 10), (12, 2), (9, 3)])
+def test_what_is_drawn_cuts_no_group(folder, n, each):
+    data = load(folder(*grouped(n, each)))
+    assert data.groups == [f'site {k // each}' for k in range(n)]
+    assert all(len(set(data.split[k : k + each])) == 1 for k in range(0, n, each))
+    assert set(data.split) == {'train', 'val', 'test'} and data.drawn == ('test', 'val')
+    if n == 400:
+        assert abs((data.split == 'test').mean() - 0.2) < 0.1
+
+
+def test_a_photo_without_a_group_has_the_part_of_its_name(folder):
+    table, names = numbered(60)
+    alone = load(folder(table, names))
+    header, *rows = table.split('\n')
+    cells = ['near' if k < 3 else ' ' for k in range(60)]
+    text = '\n'.join([f'{header},group', *(f'{r},{c}' for r, c in zip(rows, cells, strict=True))])
+    data = load(folder(text, names, at='grouped'))
+    assert data.groups == ['near'] * 3 + [''] * 57
+    assert (data.split[3:] == alone.split[3:]).mean() > 0.95
+    assert len(set(data.split[:3])) == 1
+
+
+def test_a_group_keeps_its_part_when_others_are_added(folder):
+    table, names = grouped(200, 4)
+    first = parts_of(folder(table, names))
+    rows = '\n'.join(f'x{k}.jpg,u,site {200 + k}' for k in range(40))
+    longer = folder(f'{table}\n{rows}', [*names, *(f'x{k}.jpg' for k in range(40))], at='longer')
+    assert parts_of(longer).items() >= first.items()
+
+
+def test_one_group_alone_cannot_be_split(folder):
+    refused(folder(*grouped(20, 20)), '1 groups', 'column `split`')
+
+
+def test_beside_columns_of_classes_a_group_of_numbers_is_a_class_as_it_was(folder):
+    names = [f'{k}.jpg' for k in range(10)]
+    rows = [f'{name},1,{k % 2}' for k, name in enumerate(names)]
+    data = load(folder('\n'.join(['image,cat,group', *rows]), names))
+    assert data.class_names == ['cat', 'group'] and data.groups is None
+    rows = [f'{name},1,{k // 2}' for k, name in enumerate(names)]
+    data = load(folder('\n'.join(['image,cat,group', *rows]), names, at='other'))
+    assert data.class_names == ['cat'] and data.groups == [str(k // 2) for k in range(10)]
+
+
+def test_a_split_that_is_marked_stays_and_only_validation_is_drawn_by_groups(folder):
+    names = [f'{k}.jpg' for k in range(60)]
+    rows = [f'{name},u,{"test" if k < 12 else "train"},{k // 4}' for k, name in enumerate(names)]
+    data = load(folder('\n'.join(['image,positives,split,group', *rows]), names))
+    assert data.rows('test').tolist() == list(range(12)) and data.drawn == ('val',)
+    assert all(len(set(data.split[k : k + 4])) == 1 for k in range(0, 60, 4))

@@ -5,6 +5,7 @@ what cannot be used.
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -352,3 +353,15 @@ def test_a_chain_of_like_photos_is_one_group_and_many_like_ones_fit_into_memory(
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 150e6  # 16 million pairs would take 256
+
+
+def test_groups_are_counted_and_those_in_two_parts_are_named(photo_folder):
+    table = pd.read_csv(photo_folder / 'labels.csv')
+    table['group'] = [f'site {k // 4}' if k < 20 else '' for k in range(60)]
+    table.to_csv(photo_folder / 'labels.csv', index=False)
+    text = check(photo_folder).text
+    assert '20 photos share 5 groups, the largest site 0 with 4; 40 share none' in text
+    assert 'Groups in different parts' not in text
+    table['split'] = ['test' if k % 4 == 0 else 'train' for k in range(60)]
+    table.to_csv(photo_folder / 'labels.csv', index=False)
+    assert 'they are: 5, site 0, site 1' in check(photo_folder).text

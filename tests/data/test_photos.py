@@ -1,10 +1,13 @@
 """Photos: transparency, formats, and files that are none."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from PIL import Image, ImageOps, features
 
-from spml_nb.data.photos import FORMATS, PHOTOS, open_photo, reason, upright
+from spml_nb.data.photos import FORMATS, PHOTOS, describe_animated, open_photo, reason, upright
 
 # ---- transparency
 
@@ -149,3 +152,80 @@ def test_a_file_of_another_format_reaches_no_decoder_and_is_named(
         image.load()
     why = reason(told.value, file)
     assert why.startswith(found) and all(name in why for name in FORMATS)
+
+
+# ---- huge, animated and HEIC
+
+PEAK = """
+import resource, sys
+from spml_nb.data.photos import open_photo, upright
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+before = peak()
+with open_photo(sys.argv[1]) as image:
+    small = upright(image).resize((224, 224))
+print(peak() - before, *small.getpixel((100, 100)))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != 'linux', reason='peak memory as Linux has it')
+@pytest.mark.parametrize(
+    'suffix, orientation, most', [('.jpg', 1, 160), ('.jpg', 6, 280), ('.png', 1, 480)]
+)
+def test_a_photo_of_108_megapixels_takes_little_memory(tmp_path, suffix, orientation, most):
+    file = tmp_path / f'huge{suffix}'
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    options = {'compress_level': 0} if suffix == '.png' else {'exif': exif}
+    Image.new('RGB', (12_000, 9_000), (200, 100, 40)).save(file, **options)
+    done = subprocess.run([sys.executable, '-c', PEAK, file], capture_output=True, text=True)
+    taken, *colour = map(int, done.stdout.split())
+    assert taken < most * 2**20, f'{taken / 2**20:.0f} MiB'
+    assert np.allclose(colour, (200, 100, 40), atol=2)
+
+
+def test_only_huge_photos_are_decoded_at_half_size(tmp_path, monkeypatch):
+    photo = Image.effect_noise((90, 60), 80).resize((180, 120)).convert('RGB')
+    photo.save(tmp_path / 'x.jpg')
+    with open_photo(tmp_path / 'x.jpg') as image:
+        assert np.array_equal(upright(image), np.asarray(Image.open(tmp_path / 'x.jpg')))
+    monkeypatch.setattr('spml_nb.data.photos.HUGE', 180 * 120 - 1)
+    with open_photo(tmp_path / 'x.jpg') as image:
+        assert upright(image).size == (90, 60)
+
+
+def test_animated_gifs_are_known_and_show_their_first_picture(tmp_path):
+    pictures = [Image.new('RGB', (8, 6), colour) for colour in ('red', 'blue')]
+    pictures[0].save(tmp_path / 'a.gif', save_all=True, append_images=pictures[1:])
+    pictures[1].save(tmp_path / 'b.gif')
+    (tmp_path / 'c.gif').write_bytes(b'GIF89a')
+    files = [tmp_path / name for name in ('b.gif', 'a.gif', 'c.gif', 'gone.gif')]
+    text = describe_animated([*files, pictures[0]], ['b', 'moving', 'c', 'gone', 'x'])
+    assert text.startswith('1 ') and 'moving.' in text
+    assert describe_animated(files[:1], ['b']) == ''
+    with open_photo(files[1]) as image:
+        assert np.asarray(upright(image))[0, 0].tolist() == [255, 0, 0]
+
+
+@pytest.mark.skipif('HEIF' in FORMATS, reason='pillow-heif is installed')
+def test_a_heic_says_what_to_install(tmp_path):
+    (tmp_path / 'x.heic').write_bytes(b'\0\0\0\x18ftypheic' + bytes(16))
+    with pytest.raises(OSError) as caught:
+        open_photo(tmp_path / 'x.heic')
+    assert "pip install 'spml_nb[photos]'" in reason(caught.value, tmp_path / 'x.heic')
+
+
+def test_a_heic_is_opened_where_that_is_installed(tmp_path):
+    pillow_heif = pytest.importorskip('pillow_heif')
+    pillow_heif.register_heif_opener()
+    pixels = np.zeros((40, 60, 3), np.uint8)
+    pixels[:20] = 200
+    Image.fromarray(pixels).save(tmp_path / 'x.heic', quality=-1)
+    assert '.heic' in PHOTOS
+    with open_photo(tmp_path / 'x.heic') as image:
+        seen = np.asarray(upright(image))
+    assert seen.shape == pixels.shape
+    assert abs(seen.astype(int) - pixels).max() < 8

@@ -538,3 +538,18 @@ def test_labels_keep_exact_names(folder):
         and '=x.png' in data.image_names
         and data.labels[:, [0, 2]].all()
     )
+
+
+@pytest.mark.parametrize('header', ['image,positives,group', 'image,cat,group'])
+def test_groups_stay_in_the_table(folder, header):
+    images = Sheet(folder, CLASSES).images
+    cell = 'cat' if 'positives' in header else '1'
+    rows = [f'{image},{cell},site {k // 3}' for k, image in enumerate(images[:6])]
+    (folder / 'labels.csv').write_text('\n'.join([header, *rows]))
+    sheet = Sheet(folder, CLASSES)
+    assert sheet.class_names == CLASSES
+    sheet.answer(images[9], ['dog'])
+    table = pd.read_csv(folder / 'labels.csv', index_col='image', dtype=str).fillna('')
+    assert table.group[images[:6]].tolist() == ['site 0'] * 3 + ['site 1'] * 3
+    assert table.group[images[9]] == '' and table.dog[images[9]] == '1'
+    assert read_folder(folder, 'photos').groups.count('site 1') == 3

@@ -166,3 +166,48 @@ def test_a_damaged_calibration_names_itself(run, content):
         match=r'calibration\.json is damaged .*Remove it to go back to the threshold',
     ):
         open_model(run)
+
+
+def test_thresholds_of_classes_are_kept_and_read_and_go_with_the_export(made, run, tmp_path):
+    kept = calibrate(run, sample(made, tmp_path / 'few', range(0, 48, 2)))
+    p = predict(run, [made.data.images[row] for row in range(0, 48, 2)])
+    labels = made.data.labels[::2]
+    named = (p[made.data.class_names] >= kept.class_thresholds).to_numpy(float)
+    assert kept.f1_per_class == metrics.f1(named, labels)
+    stored = dict(zip(made.data.class_names, kept.class_thresholds, strict=True))
+    for model in (run, export(run, tmp_path / 'm.safetensors'), write_folder(run, tmp_path / 'c')):
+        assert predict(model, made.test, per_class=True).attrs['threshold'] == stored
+    assert json.loads((tmp_path / 'c' / 'config.json').read_text())['class_thresholds'] == stored
+    card = (tmp_path / 'c' / 'README.md').read_text()
+    assert all(f'{t:.3g} |' in card for t in kept.class_thresholds) and '--per-class' in card
+
+
+def test_a_recall_needs_no_full_labels(made, run, tmp_path):
+    first = [cell.split('|')[0] for cell in pd.read_csv(made.folder / 'labels.csv').labels]
+    folder = sample(made, tmp_path / 'one', range(48), labels=None, positives=first)
+    with pytest.raises(SpmlError):
+        calibrate(run, folder)
+    kept = calibrate(run, folder, recall=0.75)
+    assert (kept.photos, kept.recall, kept.f1, kept.labels_a_photo) == (48, 0.75, None, None)
+    p = predict(run, list(made.data.images))[made.data.class_names].to_numpy()
+    columns = [made.data.class_names.index(name) for name in first]
+    observed = p[np.arange(48), columns]
+    assert (observed >= kept.threshold).sum() == 36
+    assert '75 %' in str(kept)
+    card = (write_folder(run, tmp_path / 'card') / 'README.md').read_text()
+    assert 'for a recall of 75 %' in card
+
+
+def test_the_command_takes_a_recall(made, run, tmp_path, capsys):
+    folder = sample(made, tmp_path / 'few', range(20))
+    assert main(['calibrate', str(run), str(folder), '--recall', '0.9']) == 0
+    assert json.loads((run / CALIBRATION).read_text())['recall'] == 0.9
+    assert main(['calibrate', str(run), str(folder), '--recall', '90']) == 2
+    assert '90' in capsys.readouterr().err
+    photos = [str(photo) for photo in made.test]
+    assert main(['predict', str(run), *photos, '--per-class']) == 0
+    said = capsys.readouterr()
+    lowest = min(json.loads((run / CALIBRATION).read_text())['class_thresholds'])
+    assert f'{lowest:.3g}' in said.err and said.out.startswith('image,labels\n')
+    assert main(['evaluate', str(run), str(folder), '--part', 'all', '--per-class']) == 0
+    assert f'{lowest:.3g}' in capsys.readouterr().out

@@ -22,6 +22,7 @@ from spml_nb import models
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import images
 from spml_nb.data.loading import load as load_photos
+from spml_nb.runs.folder import open_run
 from spml_nb.use import export as exporting
 from spml_nb.use.card import write_folder
 from spml_nb.use.export import export, load
@@ -112,6 +113,8 @@ def test_onnx_and_torch_programs_say_the_same_as_the_run(made, tmp_path, name):
         said['class_names'] == CLASSES
         and said['threshold'] == made.run(name).scores['threshold']
         and said['preprocessing'] == model.preprocessing
+        and said['class_thresholds'] == model.class_thresholds
+        and len(model.class_thresholds) == len(CLASSES)
     )
     pixels = pixels_of(made.test, said['preprocessing'])
     for n in (1, 5, len(pixels)):  # any number of images at once
@@ -153,6 +156,8 @@ def test_the_header_says_all(made, exported):
         'class_names': CLASSES,
         'threshold': result.scores['threshold'],
         'map': result.scores['test_map'],
+        'class_thresholds': open_run(result.folder).thresholds()['class_thresholds'],
+        'labels_a_photo': (made.data.labels[made.data.rows('val')] > 0).sum(1).mean(),
     }
     assert said == told | {'hparams': result.config.hparams} and json.loads(
         header['preprocessing']
@@ -250,7 +255,7 @@ def changed_file(file, tmp_path, drop=(), tensors=None, text=None, **changes):
         ({'drop': ['class_names']}, r'not whole \(class_names\)'),
         ({'class_names': []}, 'not whole'),
         ({'class_names': [1, 2, 3]}, 'not whole'),
-        ({'class_names': CLASSES[:2]}, 'do not fit'),
+        ({'class_names': CLASSES[:2], 'class_thresholds': None}, 'do not fit'),
         ({'image_size': True}, r'not whole \(image_size\)'),
         ({'image_size': 0}, 'not whole'),
         ({'threshold': float('nan')}, 'not whole'),
@@ -259,6 +264,9 @@ def changed_file(file, tmp_path, drop=(), tensors=None, text=None, **changes):
         ({'std': [0.25, 0.0, 0.25]}, 'not whole'),
         ({'resize': 'other'}, 'not whole'),
         ({'std': [1.0]}, 'not whole'),
+        ({'class_thresholds': [0.5]}, r'not whole \(class_thresholds\)'),
+        ({'class_thresholds': [0.5, 0.5, 1.5]}, 'not whole'),
+        ({'class_thresholds': 0.5}, 'not whole'),
         ({'mean': ['a', 'b', 'c']}, 'not whole'),
         ({'backbone': 'resnet_nothing'}, "do not fit .unknown backbone 'resnet_nothing'"),
         ({'head': 'none'}, "do not fit .unknown head 'none'"),

@@ -113,6 +113,7 @@ def test_a_folder_is_searched_with_all_below_it_in_order(made, tmp_path):
     assert predict(made.run('linear').folder, folder).image.tolist() == names
 
 
+@pytest.mark.skipif('.heic' in PHOTOS, reason='pillow-heif is installed')
 def test_photos_of_formats_that_are_left_out_are_counted(tmp_path):
     for name in ('a.jfif', 'b.jpg'):
         Image.new('RGB', (4, 4)).save(tmp_path / name, 'jpeg')
@@ -452,3 +453,25 @@ def test_a_pipe_for_a_photo_is_named_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / 'a.png')
     with within(20), pytest.raises(SpmlError, match='a.png.*pipe'):
         predictor.read_images(['a.png'], [tmp_path / 'a.png'], 8, 'squash')
+
+
+def test_each_class_may_have_a_threshold_of_its_own(made):
+    folder = made.run('linear').folder
+    table = predict(folder, made.test, per_class=True)
+    thresholds = table.attrs['threshold']
+    assert list(thresholds) == CLASSES
+    named = table[CLASSES].to_numpy() >= list(thresholds.values())
+    expected = ['|'.join(np.array(CLASSES)[row]) for row in named]
+    assert table['labels'].tolist() == expected
+    assert isinstance(predict(folder, made.test).attrs['threshold'], float)
+    with pytest.raises(SpmlError, match='Give one of them'):
+        predict(folder, made.test, threshold=0.3, per_class=True)
+    with pytest.raises(SpmlError, match='spml calibrate RUN FOLDER'):
+        predict('coco18', made.test, per_class=True)
+
+
+def test_a_photo_may_have_a_name_that_is_not_utf_8(made, tmp_path):
+    photo = next((made.folder / 'images').rglob('*.png'))
+    shutil.copy(photo, os.fsencode(tmp_path) + b'/caf\xe9.png')
+    table = predict(made.run('linear').folder, tmp_path)
+    assert table['image'].tolist() == ['caf\udce9.png']

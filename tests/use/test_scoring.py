@@ -410,3 +410,35 @@ def test_zero_has_no_minus():
         pd.DataFrame({'value': [-0.0, -0.04, 0.0], 'low': np.minimum(low, -1e-15), 'high': high})
     )
     assert not [cell for cell in table.to_numpy().ravel() if '-0.0' in cell or '−0.0' in cell]
+
+
+def test_with_a_threshold_for_each_class():
+    p, labels = drawn(3)
+    limits = {'a': 0.2, 'b': 0.9, 'c': 0.5, 'd': 0.5}
+    scores = score(p, labels, list(limits), limits)
+    named = p >= list(limits.values())
+    assert scores.classes.named.tolist() == named.sum(0).tolist()
+    assert scores.labels_a_photo == named.sum(1).mean()
+    assert format_scores(scores.classes)['threshold'].tolist() == ['0.2', '0.9', '0.5', '0.5']
+    assert scores.total.value['mAP'] == score(p, labels, list(limits), 0.5).total.value['mAP']
+    assert str(scores)
+
+
+def test_naming_nearly_everything_is_said():
+    p, labels = drawn(3)
+    names = list('abcd')
+    most = score(p, labels, names, 0.01)
+    assert most.overnaming and most.overnaming in str(most)
+    assert not score(p, labels, names, 0.6).overnaming
+
+
+def test_an_evaluation_may_take_the_threshold_of_each_class(made):
+    folder = made.run('linear').folder
+    per_class = evaluate(folder, made.folder, per_class=True)
+    limits = per_class.threshold
+    assert per_class.classes.threshold.tolist() == list(limits.values())
+    rows = made.data.rows('test')
+    run = runs.folder.read_result(runs.folder.open_run(folder))
+    p = 1 / (1 + np.exp(-run.logits['test'].astype(float)))
+    expected = score(p, made.data.labels[rows], made.data.class_names, limits)
+    assert (per_class.classes.named == expected.classes.named).all()

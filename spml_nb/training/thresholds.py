@@ -1,0 +1,140 @@
+"""A threshold for each class beside the one for all, from validation or any labelled photos."""
+
+import math
+
+import numpy as np
+from scipy.special import expit, logit
+from torch import Tensor
+
+from .. import metrics
+from ..base.errors import SpmlError, as_number
+from .selection import PRIOR_COUNT, threshold_basis
+from .task import Task
+
+
+def check_recall(recall) -> float:
+    """Make sure that a recall can be asked for.
+
+    Raises:
+        SpmlError: If it is no number above 0 and up to 1.
+    """
+    number = as_number(recall)
+    if not 0 < number <= 1:
+        raise SpmlError(
+            f'recall={recall!r}; allowed: a share above 0 and up to 1, such as 0.9: how many of '
+            'the labels that are there are to be named.'
+        )
+    return number
+
+
+def recall_threshold(p: np.ndarray, labels: np.ndarray, recall: float) -> float:
+    """The highest threshold that names at least that share of the positives; halfway to the next
+    lower probability, as `metrics.best_threshold` has it.
+
+    Where observed positives were drawn at random among the true ones, their recall is that of all.
+
+    Args:
+        p: Probabilities of any shape.
+        labels: Of the same shape, positive above 0, with at least one.
+        recall: In (0, 1].
+    """
+    of_positives = np.sort(p[labels > 0])
+    missed = len(of_positives) - math.ceil(round(recall * len(of_positives), 9))
+    lowest = of_positives[missed]
+    below = p[p < lowest].max(initial=0)
+    return float((below + lowest) / 2)
+
+
+def class_thresholds(
+    p: np.ndarray, labels: np.ndarray, overall: float, recall: float | None = None
+) -> list[float]:
+    """Choose a threshold for each class, drawn towards the one for all.
+
+    The best threshold of a class with three positives is one that suits these three. So it keeps
+    the weight n/(n + `PRIOR_COUNT`) with n positives, on the scale of logits; a class without
+    positives, or for F1 without negatives, takes the overall one.
+
+    Args:
+        p: (N, C) probabilities.
+        labels: (N, C) in {1, 0, −1}, 0 for unknown.
+        overall: The threshold for all classes.
+        recall: The share of the positives of a class that is to be named; unset: what has the
+            highest F1.
+    """
+    p = np.asarray(p, float)
+    counts = (labels > 0).sum(0)
+    chosen = np.full(len(counts), overall)
+    for c in np.flatnonzero(counts):
+        if recall is not None:
+            chosen[c] = recall_threshold(p[:, c], labels[:, c], recall)
+        elif (labels[:, c] < 0).any():
+            column = np.s_[:, [c]]
+            chosen[c] = metrics.best_threshold(p[column], labels[column], unknown='ignore')
+    weight = counts / (counts + PRIOR_COUNT)
+    drawn = expit(weight * _logit(chosen) + (1 - weight) * _logit(overall))
+    return np.where(chosen == overall, overall, drawn).tolist()
+
+
+def _logit(p):
+    return logit(np.clip(p, 1e-12, 1 - 1e-12))
+
+
+def on_validation(
+    logits: dict[str, Tensor], task: Task, selection: str, threshold: float
+) -> dict | None:
+    """What a finished run keeps of its thresholds beside its scores.
+
+    Args:
+        logits, task, selection: As in `selection.scores`.
+        threshold: Of all classes, as from there.
+
+    Returns:
+        `class_thresholds`: C numbers; by F1, or where observed positives alone choose, so that each
+        class has the recall which the overall threshold has over all. `named`: how many names it
+        gives a validation photo on average. `labels`: how many apply, None where not all are known.
+        None without validation.
+    """
+    basis = threshold_basis(logits, task, selection)
+    if basis is None:
+        return None
+    p, labels, has_negatives = basis
+    p = p.numpy()
+    recall = None
+    if not has_negatives:
+        recall = max(float((p[labels > 0] >= threshold).mean()), 1 / (labels > 0).sum())
+    is_complete = has_negatives and bool((labels != 0).all())
+    return {
+        'class_thresholds': class_thresholds(p, labels, threshold, recall),
+        'named': float((p >= threshold).sum(1).mean()),
+        'labels': float((labels > 0).sum(1).mean()) if is_complete else None,
+    }
+
+
+MANY = 2  # names for each label that is there: at most half of them can be right
+FEWEST_MANY = 4  # names a photo, up to which nobody is warned where the labels are not known
+
+
+def explain_overnaming(named: float, labels: float | None, classes: int) -> str:
+    """Say so where a threshold names nearly everything.
+
+    Args:
+        named: Names that a photo gets, on average.
+        labels: Labels that it has, on average; None where that is not known.
+        classes: How many there are.
+
+    Returns:
+        Two sentences, the second with the remedy; '' where nothing is unusual.
+    """
+    if labels:
+        if named <= MANY * labels:
+            return ''
+        what = f'where {labels:.2f} are there, so that most are wrong'
+    else:
+        if named <= max(classes / 2, FEWEST_MANY):
+            return ''
+        what = f'of {classes} classes, which is hardly what photos show'
+    return (
+        f'{named:.2f} labels are named on a photo, {what}. Take a higher threshold '
+        '(`spml predict --threshold`), or let some photos that are labelled in full choose it: '
+        '`spml calibrate RUN FOLDER`.'
+    )

@@ -1,0 +1,144 @@
+"""From what was read to a new folder: what a missing name means, parts, links, and the source."""
+
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from spml_nb.base.errors import SpmlError
+from spml_nb.data.folder import read_cells
+from spml_nb.data.importing import label_table, preview, read_source, summary, write_folder
+from spml_nb.data.loading import load
+
+pytestmark = pytest.mark.filterwarnings('ignore:.*(no training image has it|did you mean|made of)')
+
+
+@pytest.fixture
+def table(tmp_path):
+    "A function that writes photos and a table of them, and reads both."
+
+    def write(text, count=6):
+        (tmp_path / 'source' / 'pictures').mkdir(parents=True)
+        for k in range(count):
+            Image.new('RGB', (8, 6), (40 * k, 0, 0)).save(tmp_path / f'source/pictures/{k}.png')
+        (tmp_path / 'source' / 'table.csv').write_text(text, encoding='utf-8')
+        return read_source(tmp_path / 'source')
+
+    return write
+
+
+def rows(*cells, header='file,tags'):
+    return '\n'.join([header, *(f'{k}.png,{cell}' for k, cell in enumerate(cells))])
+
+
+def test_what_is_not_given_is_absent_or_unknown(table):
+    source = table(rows('cat', 'cat|dog', '', 'dog'))
+    complete = label_table(source, 'complete')
+    assert complete['labels'].tolist() == ['cat', 'cat|dog', '', 'dog']
+    positives = label_table(source, 'positives-only')
+    assert positives['positives'].tolist() == ['cat', 'cat|dog', 'dog']
+    assert 'pictures/2.png' in summary(source, positives).splitlines()[-1]
+    with pytest.raises(SpmlError, match="'both'.*complete, positives-only"):
+        label_table(source, 'both')
+
+
+def test_zeros_of_a_table_stay_and_the_rest_is_as_told(table):
+    source = table(rows('1,0', '0,1', ',1', '1,', header='file,cat,dog'))
+    assert source.meaning == 'positives-only'
+    assert label_table(source, 'complete')['labels'].tolist() == ['cat', 'dog', 'dog', 'cat']
+    assert label_table(source, 'positives-only')[['cat', 'dog']].to_numpy().tolist() == [
+        ['1', '0'],
+        ['0', '1'],
+        ['', '1'],
+        ['1', ''],
+    ]
+
+
+def test_a_class_may_be_called_like_a_column_but_not_in_a_table_of_columns(table):
+    source = table(rows('image', 'split|labels', 'labels', 'image'))
+    assert label_table(source, 'complete')['labels'].tolist()[1] == 'labels|split'
+    source.photos['pictures/0.png'].unknown.add('split')
+    with pytest.raises(SpmlError, match="'image', 'labels', 'split'"):
+        label_table(source, 'complete')
+
+
+@pytest.mark.parametrize(
+    'parts, written',
+    [
+        ('train,val,test,train', 'train,val,test,train'),
+        ('train,valid,train,val2017', 'train,test,train,test'),
+        ('train,testing,,train', 'train,test,train,train'),
+        ('val,val,test,test', None),
+        ('train,train,train,train', None),
+        (',,,', None),
+    ],
+)
+def test_parts_are_those_that_a_table_can_have(table, parts, written):
+    cells = [f'cat,{part}' for part in parts.split(',')]
+    source = table(rows(*cells, header='file,label,subset'))
+    made = label_table(source, 'complete')
+    assert ','.join(made.get('split', [])) == (written or '')
+
+
+def test_a_column_of_groups_comes_along(table):
+    source = table(rows('cat,north', 'dog,south', 'cat,north', header='file,label,group'))
+    assert label_table(source, 'complete')['group'].tolist() == ['north', 'south', 'north']
+
+
+@pytest.mark.parametrize('copy', [False, True])
+def test_photos_are_linked_or_copied(table, tmp_path, copy):
+    write_folder(table(rows('cat', 'dog')), tmp_path / 'new', 'complete', copy)
+    photo = tmp_path / 'new' / 'images' / '1.png'
+    assert photo.is_symlink() != copy
+    assert photo.read_bytes() == (tmp_path / 'source/pictures/1.png').read_bytes()
+    assert sorted(os.listdir(tmp_path)) == ['new', 'source']
+
+
+def test_nothing_is_overwritten_and_nothing_half_written_stays(table, tmp_path, monkeypatch):
+    source = table(rows('cat', 'dog'))
+    with pytest.raises(SpmlError, match='lies in the source'):
+        write_folder(source, tmp_path / 'source' / 'new', 'complete')
+    write_folder(source, tmp_path / 'new', 'complete')
+    with pytest.raises(SpmlError, match='is there already'):
+        write_folder(source, tmp_path / 'new', 'complete')
+
+    def refuse(*_, **__):
+        raise OSError('no links here')
+
+    monkeypatch.setattr('pathlib.Path.symlink_to', refuse)
+    with pytest.raises(SpmlError, match='no links here.*--copy'):
+        write_folder(source, tmp_path / 'other', 'complete')
+    assert sorted(os.listdir(tmp_path)) == ['new', 'source']
+
+
+def test_no_cell_is_a_formula_or_taken_for_something_else(table, tmp_path):
+    source = table(rows('=1+1', '"a, b"', '0', '[x]'))
+    write_folder(source, tmp_path / 'new', 'complete')
+    cells = read_cells(tmp_path / 'new' / 'labels.csv')
+    assert not any(cell[:1] in '=+-@' for cell in cells['labels'])
+    data = load(tmp_path / 'new')
+    assert data.class_names == ['0', '=1+1', '[x]', 'a, b']
+    assert data.labels.argmax(1).tolist() == [1, 3, 0, 2]
+
+
+def test_two_classes_never_get_one_name(table):
+    with pytest.raises(SpmlError, match='a¦b'):
+        table(rows('1,0', '0,1', header='file,a¦b,a|b'))
+
+
+def test_ten_photos_are_shown(table):
+    source = table(rows(*(['cat'] * 30)), count=30)
+    lines = preview(source).splitlines()
+    assert len(lines) == 12
+    assert sum('cat' in line for line in lines) == 10
+    assert np.isclose(float(lines[0].split()[-4]), 1)
+
+
+def test_missing_places_are_named(tmp_path):
+    with pytest.raises(SpmlError, match='gone'):
+        read_source(tmp_path / 'gone')
+    with pytest.raises(SpmlError, match='pics'):
+        read_source(tmp_path, images=tmp_path / 'pics')
+    with pytest.raises(SpmlError, match='coco, |coco \\(COCO JSON\\)'):
+        read_source(tmp_path)
