@@ -5,6 +5,7 @@ positives, and where losses meet.
 import inspect
 import re
 import warnings
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -291,7 +292,8 @@ def test_a_loss_that_is_not_listed_is_found_by_its_name(monkeypatch):
 
 # each public function with every matrix that must fit its logits: (its name in the message, a call
 # with that matrix)
-TAKES = {name: {'labels': getattr(L, name)} for name in L.__all__} | {
+FUNCTIONS = [name for name in L.__all__ if name != 'Loss']
+TAKES = {name: {'labels': getattr(L, name)} for name in FUNCTIONS} | {
     'apl_select': {'remaining': lambda s, m: L.apl_select(s, m > 0, 1)},
     'em_apl_loss': {
         'labels': lambda s, m: L.em_apl_loss(s, m, torch.zeros_like(s)),
@@ -329,7 +331,7 @@ WRONG = ((8, 1), (5,), (8,), (), (7, 5), (8, 4), (1, 5), (8, 5, 1))
 
 
 @pytest.mark.parametrize('shape', WRONG, ids=str)
-@pytest.mark.parametrize('name', [name for name in L.__all__ if name not in ALONE])
+@pytest.mark.parametrize('name', [name for name in FUNCTIONS if name not in ALONE])
 def test_shapes_that_do_not_fit_are_refused_by_name(name, shape):
     for what, call in TAKES[name].items():
         with pytest.raises(SpmlError) as caught:
@@ -343,7 +345,7 @@ def test_shapes_that_do_not_fit_are_refused_by_name(name, shape):
         ) == (f'and labels {shape}' in said)
 
 
-@pytest.mark.parametrize('name', [name for name in L.__all__ if name not in ALONE])
+@pytest.mark.parametrize('name', [name for name in FUNCTIONS if name not in ALONE])
 def test_two_of_one_shape_are_refused_unless_they_are_matrices(name):
     for call in TAKES[name].values():
         for shape in ((5,), (8, 5, 1), ()):
@@ -378,14 +380,11 @@ def test_other_shapes_are_refused_by_name_too():
     'name', ['em', 'an', 'opml', 'two_way paper', 'soft opml', 'role', 'gr', 'plc', 'hml']
 )
 def test_the_check_lets_a_loss_be_compiled_and_batched(name):
-    """One graph without a break; and many batches at once, where the loss has no hand-written
-    gradient.
-    """
+    "One graph without a break; and many batches at once."
     s, z = batch()
     loss = LOSSES[name]
-    assert torch.equal(torch.compile(loss, backend='eager', fullgraph=True)(s, z), loss(s, z))
-    if name == 'two_way paper':
-        return
+    compiled = torch.compile(loss, backend='eager', fullgraph=True)(s, z)
+    torch.testing.assert_close(compiled, loss(s, z), rtol=1e-12, atol=0)
     stacked = torch.stack([s, s.flip(0), -s]), torch.stack([z, z.flip(0), z])
     assert torch.allclose(
         torch.func.vmap(loss)(*stacked),
@@ -394,25 +393,58 @@ def test_the_check_lets_a_loss_be_compiled_and_batched(name):
     )
 
 
-@pytest.mark.parametrize('first', ['asl', 'two_way', 'joint', 'lac'])
-def test_a_second_derivative_that_would_be_wrong_is_refused(first):
-    """By `grad` with inputs, which leaves out the node that torch's own check would be in; the
-    gradient itself is still there.
-    """
+def contrast(form):
+    "LAC's contrast of a batch with a queue."
+    entries = torch.nn.functional.normalize(torch.randn(9, 2, 4, dtype=torch.float64), dim=-1)
+    labels = torch.arange(9) % 4
+
+    def loss(x):
+        queue = entries.flip(0)[:5]
+        return L.lac_loss(x, labels, queue, labels[:5], temperature=0.5, form=form)
+
+    return loss, entries
+
+
+def of_logits(name):
     s, z = batch()
-    s = s.requires_grad_()
-    x = torch.nn.functional.normalize(
-        torch.randn(9, 2, 4, dtype=torch.float64), dim=-1
-    ).requires_grad_()
-    value, of = (
-        (L.lac_loss(x, torch.arange(9) % 3 + 1, temperature=0.5), x)
-        if first == 'lac'
-        else (LOSSES[first](s, z), s)
-    )
-    with pytest.raises(SpmlError, match='no second derivative.*create_graph=False'):
-        (gradient,) = torch.autograd.grad(value, of, create_graph=True)
-        torch.autograd.grad(gradient.square().sum() + of.square().sum(), of)
-    assert torch.autograd.grad(LOSSES['asl'](s, z), s)[0].isfinite().all()
+    return (lambda s: LOSSES[name](s, z)), s
+
+
+def flat_gr():
+    "With weights that are constants, as its gradient takes them."
+    s, z = batch()
+    return (lambda s: L.gr_loss(s, z, w=0.0, sigma=1e9, q2=0.7, q3=0.3)), s
+
+
+# the losses with a gradient written by hand, and some without
+DIFFERENTIABLE = {
+    **{name: partial(of_logits, name) for name in ('an', 'em', 'em_apl', 'asl', 'zlpr', 'opml')},
+    **{name: partial(of_logits, name) for name in ('two_way', 'two_way ignore', 'joint')},
+    **{name: partial(of_logits, name) for name in ('softmax', 'multi_similarity', 'soft opml')},
+    'gr': flat_gr,
+    'lac paper': partial(contrast, 'paper'),
+    'lac code': partial(contrast, 'code'),
+}
+
+
+@pytest.mark.parametrize('name', DIFFERENTIABLE)
+def test_a_loss_is_differentiated_in_every_way_that_torch_has(name):
+    "Once and twice, by autograd and `torch.func`, forward and backward, alone and in a batch."
+    loss, x = DIFFERENTIABLE[name]()
+    free = x.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(free), free)
+    direction = torch.randn_like(x)
+    stacked = torch.stack([x, -x, x.flip(0)])
+    func = torch.func
+    for found, wanted in (
+        (func.grad(loss)(x), gradient),
+        (func.jvp(loss, (x,), (direction,))[1], (gradient * direction).sum()),
+        (func.vmap(loss)(stacked), torch.stack([loss(one) for one in stacked])),
+        (func.vmap(func.grad(loss))(stacked)[0], gradient),
+    ):
+        torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+    assert torch.autograd.gradcheck(loss, free)
+    assert torch.autograd.gradgradcheck(loss, free)
 
 
 def test_what_is_no_floating_tensor_is_refused_by_name():
@@ -440,7 +472,7 @@ def test_what_is_no_floating_tensor_is_refused_by_name():
 
 @pytest.mark.parametrize(
     'name',
-    [name for name in L.__all__ if 'reduction' in inspect.signature(getattr(L, name)).parameters],
+    [name for name in FUNCTIONS if 'reduction' in inspect.signature(getattr(L, name)).parameters],
 )
 def test_the_reference_names_every_reduction(name):
     said = inspect.getdoc(getattr(L, name)).split('reduction: ')[1].split('Returns:')[0]
@@ -459,13 +491,13 @@ def test_the_notebook_lists_every_name_with_the_notebook_that_defines_it():
     }
     assert listed == {
         name: f'nbs/methods/{getattr(L, name).__module__.rpartition(".")[2]}.ipynb'
-        for name in L.__all__
+        for name in FUNCTIONS
     }
 
 
 def test_the_notebook_says_which_losses_take_no_logits():
     first = nbformat.read(NOTEBOOK, 4).cells[0].source
-    losses = [name for name in L.__all__ if name.endswith('_loss')]
+    losses = [name for name in FUNCTIONS if name.endswith('_loss')]
     others = [
         name
         for name in losses

@@ -23,6 +23,7 @@ from PIL import Image
 from torchvision.transforms import CenterCrop, Compose, RandomResizedCrop, Resize
 
 from ..base import files, settings
+from ..base.devices import is_queued
 from ..base.errors import SpmlError, warn
 from ..base.progress import meter
 from .dataset import Dataset, listed
@@ -277,10 +278,10 @@ def batch(store: np.ndarray, index, device: torch.device | str = 'cpu') -> torch
     rows = _check_rows(index, len(store))
     device = torch.device(device)
     shape = len(rows), *store.shape[1:]
-    pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=device.type == 'cuda')
+    pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=is_queued(device))
     # the rows are checked; any other mode would copy twice
     np.take(store, rows, axis=0, out=pixels.numpy(), mode='clip')
-    return pixels.permute(0, 3, 1, 2).to(device, non_blocking=True)
+    return pixels.permute(0, 3, 1, 2).to(device, non_blocking=is_queued(device))
 
 
 def _check_rows(rows, n):

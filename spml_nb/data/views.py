@@ -12,13 +12,15 @@ import math
 from functools import partial
 
 import torch
+from torch.nn.functional import pad
 from torchvision.transforms.v2 import functional as F
 
+from ..base.devices import onto
 from ..base.errors import SpmlError, one_of
 
 # %% ../../nbs/data/views.ipynb #afab82b6
 def _rows(values, images):
-    return values.to(images.device, non_blocking=True).view(len(images), -1, 1, 1)
+    return onto(values, images.device).view(len(images), -1, 1, 1)
 
 
 def mirror(images: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
@@ -49,8 +51,8 @@ def translate(images: torch.Tensor, down: torch.Tensor, right: torch.Tensor) -> 
         The same shape and type.
     """
     height, width = images.shape[2:]
-    rows = _shifted(height, down).to(images.device, non_blocking=True)
-    columns = _shifted(width, right).to(images.device, non_blocking=True)
+    rows = onto(_shifted(height, down), images.device)
+    columns = onto(_shifted(width, right), images.device)
     image = torch.arange(len(images), device=images.device)[:, None, None]
     pixels = images.permute(0, 2, 3, 1)[image, rows[:, :, None], columns[:, None, :]]
     return pixels.permute(0, 3, 1, 2)
@@ -92,7 +94,7 @@ def _paint(images, y, x, sides, colour):
     height, width = images.shape[2:]
     rows = _covered(height, y, sides[0])[:, None, :, None]
     columns = _covered(width, x, sides[1])[:, None, None, :]
-    hole = (rows & columns).to(images.device, non_blocking=True)
+    hole = onto(rows & columns, images.device)
     return torch.where(hole, _rows(colour, images), images)
 
 
@@ -102,35 +104,53 @@ def _covered(n, centre, side):
     return (offset >= 0) & (offset < side)
 
 # %% ../../nbs/data/views.ipynb #7f27411d
-def _affine(images, translate=(0, 0), shear=(0.0, 0.0), centre=None, fill=None):
-    return F.affine(
-        images,
+def _moved_pixels(images, move, fill=0):
+    """Move pixels as `move` does, a function of torchvision that takes each from the nearest place.
+
+    From which place is asked on the CPU. On a GPU torchvision would wait: it copies numbers there.
+    """
+    height, width = images.shape[2:]
+    numbers = torch.arange(1, height * width + 1, dtype=torch.float32).view(1, 1, height, width)
+    sources = onto(move(numbers).flatten().long(), images.device)
+    pixels = images.permute(0, 2, 3, 1).flatten(1, 2)
+    pixels = pad(pixels, (0, 0, 1, 0), value=fill)  # place 0, where there is none
+    moved = pixels.index_select(1, sources)
+    return moved.unflatten(1, (height, width)).permute(0, 3, 1, 2)
+
+
+def _affine(images, translate=(0, 0), shear=(0.0, 0.0), centre=None, fill=0):
+    move = partial(
+        F.affine,
         angle=0.0,
         translate=list(translate),
         scale=1.0,
         shear=list(shear),
         center=centre,
-        fill=fill,
     )
+    return _moved_pixels(images, move, fill)
+
+
+def _rotate(images, m, fill=0):
+    return _moved_pixels(images, partial(F.rotate, angle=30 * m), fill)
 
 
 def _slant(m):
     return math.degrees(math.atan(0.3 * m))
 
 
-def _shear_x(images, m, fill=None):
+def _shear_x(images, m, fill=0):
     return _affine(images, shear=(_slant(m), 0.0), centre=[0, 0], fill=fill)
 
 
-def _shear_y(images, m, fill=None):
+def _shear_y(images, m, fill=0):
     return _affine(images, shear=(0.0, _slant(m)), centre=[0, 0], fill=fill)
 
 
-def _translate_x(images, m, fill=None):
+def _translate_x(images, m, fill=0):
     return _affine(images, translate=(int(150 / 331 * images.shape[3] * m), 0), fill=fill)
 
 
-def _translate_y(images, m, fill=None):
+def _translate_y(images, m, fill=0):
     return _affine(images, translate=(0, int(150 / 331 * images.shape[2] * m)), fill=fill)
 
 
@@ -140,7 +160,7 @@ SIGNED = {
     'shear_y': _shear_y,
     'translate_x': _translate_x,
     'translate_y': _translate_y,
-    'rotate': lambda images, m: F.rotate(images, 30 * m),
+    'rotate': _rotate,
     'brightness': lambda images, m: F.adjust_brightness(images, 1 + 0.9 * m),
     'color': lambda images, m: F.adjust_saturation(images, 1 + 0.9 * m),
     'contrast': lambda images, m: F.adjust_contrast(images, 1 + 0.9 * m),
@@ -187,7 +207,7 @@ def _by_group(images, functions, drawn, level, highest):
     "functions[drawn] of each image, at strength level / highest; drawn, level: (B,) on the CPU."
     changed = torch.empty_like(images)
     for k, m in torch.stack([drawn, level], 1).unique(dim=0).tolist():
-        rows = ((drawn == k) & (level == m)).nonzero()[:, 0].to(images.device, non_blocking=True)
+        rows = onto(((drawn == k) & (level == m)).nonzero()[:, 0], images.device)
         changed.index_copy_(0, rows, functions[k](images[rows], m / highest))
     return changed
 
@@ -324,7 +344,7 @@ def strong(
     return colour_jitter(plain(images), *factors)
 
 # %% ../../nbs/data/views.ipynb #07542eae
-_UNCOVERED = [128.0] * 3  # the grey of pixels that an operation uncovers
+_UNCOVERED = 128  # the grey of pixels that an operation uncovers
 # m in [-1, 1] for the operations that have a sign, in [0, 1] for the others
 CODE_SIGNED = {
     'shear_x': partial(_shear_x, fill=_UNCOVERED),
@@ -334,7 +354,7 @@ CODE_SIGNED = {
     **{name: SIGNED[name] for name in ('brightness', 'color', 'contrast', 'sharpness')},
 }
 CODE_UNSIGNED = {
-    'rotate': lambda images, m: F.rotate(images, 30 * m, fill=_UNCOVERED),
+    'rotate': partial(_rotate, fill=_UNCOVERED),
     'solarize': lambda images, m: F.solarize(images, 256 * (1 - m)),
     **{name: UNSIGNED[name] for name in ('posterize', 'autocontrast', 'equalize')},
     'invert': lambda images, m: F.invert(images),

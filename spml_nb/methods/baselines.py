@@ -6,11 +6,12 @@
 __all__ = ['UNKNOWN', 'POSITIVES', 'softplus', 'wrong_logits', 'count_unknown', 'negative_entries', 'two_weights', 'an_loss',
            'bce_loss', 'bce_if_full', 'wan_loss', 'dw_loss', 'weighted_bce_loss', 'class_frequency_weights',
            'WeightedBCE', 'label_smoothing_loss', 'negative_label_smoothing_loss', 'focusing', 'focal_loss',
-           'asymmetric_loss', 'zlpr_loss', 'expected_positive_penalty', 'epr_loss', 'binary_entropy',
-           'entropy_minimization_loss', 'decay_parameters', 'WeightPenalty', 'L1R', 'L2R']
+           'asymmetric_loss', 'hard_entries', 'over_entries', 'zlpr_loss', 'expected_positive_penalty', 'epr_loss',
+           'binary_entropy', 'entropy_minimization_loss', 'decay_parameters', 'WeightPenalty', 'L1R', 'L2R']
 
 # %% ../../nbs/methods/baselines.ipynb #35b9c3c4
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -18,13 +19,13 @@ from torch.nn import functional as F
 
 from ..base.errors import SpmlError, one_of
 from spml_nb.methods.core import (
+    NOTHING,
     LogUniform,
     Method,
     Uniform,
     cheap_values,
     in_range,
-    masked_logsumexp,
-    no_second_derivative,
+    logsumexp,
     per_class,
     positive_mask,
     promote,
@@ -33,6 +34,7 @@ from spml_nb.methods.core import (
     register_loss,
     same_shape,
     warn_without_negatives,
+    with_slope,
 )
 
 # %% ../../nbs/methods/baselines.ipynb #3380efe0
@@ -480,58 +482,54 @@ def focal_loss(
     return reduce(count_unknown(losses, z, unknown), reduction)
 
 # %% ../../nbs/methods/baselines.ipynb #6a70bac0
-def _focusing_slope(error: Tensor, gamma: float) -> Tensor:
-    "The derivative of `focusing` by the error, 0 for γ = 0."
+def _focal(x: Tensor, gamma: float, constant_weight: bool) -> tuple[Tensor, Tensor]:
+    "eᵞ·ℓ of the wrong answer's logit x, and the slope by x."
+    e = x.sigmoid()
+    l = softplus(x)
     if gamma == 0:
-        return torch.zeros_like(error)
-    if gamma < 1:
-        error = error.clamp_min(torch.finfo(error.dtype).tiny)
-    return gamma * error ** (gamma - 1)
+        return l, e
+    weight = focusing(e, gamma)
+    if constant_weight:
+        weight = weight.detach()
+        return weight * l, weight * e
+    return weight * l, weight * torch.add(e, torch.addcmul(l, e, l, value=-1), alpha=gamma)
 
 
-class _Asymmetric(torch.autograd.Function):
-    """The entries of `asymmetric_loss`, and their slopes with them. s: (B, C) float32 or float64;
-    P: 1 on positives.
-    """
-
-    @staticmethod
-    def forward(ctx, s, P, gamma_neg, gamma_pos, margin, constant_weight):
-        sign = 1 - 2 * P
-        x = s * sign
-        e = x.sigmoid()
-        slope = torch.addcmul(e, e, e, value=-1)
-        if margin > 0:
-            e_hat, l, l_slope = _shifted(x, e, slope, P, margin)
-        else:
-            e_hat, l, l_slope = e, softplus(x), e
-        weight = torch.lerp(focusing(e_hat, gamma_neg), focusing(e_hat, gamma_pos), P)
-        gradient = weight * l_slope
-        if not constant_weight:
-            of_negatives = _focusing_slope(e_hat, gamma_neg)
-            weight_slope = torch.lerp(of_negatives, _focusing_slope(e_hat, gamma_pos), P)
-            gradient.addcmul_(weight_slope.mul_(slope), l)
-        ctx.save_for_backward(gradient.mul_(sign))
-        return weight * l
-
-    @staticmethod
-    def backward(ctx, gradient):
-        no_second_derivative()
-        return gradient * ctx.saved_tensors[0], None, None, None, None, None
+def _shifted_focal(
+    x: Tensor, gamma: float, margin: float, constant_weight: bool
+) -> tuple[Tensor, Tensor]:
+    "hᵞ·ℓ of a negative's logit x, and the slope by x."
+    e = x.sigmoid()
+    h = (e - margin).relu()
+    minus_l = torch.log1p(-h)
+    e_slope = torch.addcmul(e, e, e, value=-1)
+    if gamma == 0:
+        return -minus_l, e_slope * (h > 0) / (1 - h)
+    power = h.clamp_min(torch.finfo(h.dtype).tiny) if gamma < 1 else h
+    power = power ** (gamma - 1)
+    bracket = h / (1 - h)
+    if constant_weight:
+        power = power.detach()
+        return -power * h.detach() * minus_l, e_slope * power * bracket
+    return -power * h * minus_l, e_slope * power * torch.sub(bracket, minus_l, alpha=gamma)
 
 
-def _shifted(
-    x: Tensor, e: Tensor, slope: Tensor, P: Tensor, margin: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """ê, ℓ and ∂ℓ/∂x; `slope` becomes ∂ê/∂x. One logarithm serves both sides: softplus(x) = max(x,
-    0) + log(1 + e^−|x|).
-    """
-    N = 1 - P
-    e_hat = (e - margin * N).relu_()
-    slope.mul_(e_hat.sign())
-    r = e_hat * N
-    log = torch.log1p(torch.addcmul(-r, P, (-x.abs()).exp()))
-    l = torch.addcmul(x.relu() * P, P - N, log)
-    return e_hat, l, torch.lerp(slope / (1 - r), e, P)
+def _asymmetric(
+    s: Tensor,
+    positive: Tensor,
+    gamma_neg: float,
+    gamma_pos: float,
+    margin: float,
+    constant_weight: bool,
+) -> tuple[Tensor, Tensor]:
+    "The entries of `asymmetric_loss` and their slopes."
+    of_positives, minus_slope = _focal(-s, gamma_pos, constant_weight)
+    if margin > 0:
+        of_negatives, slope = _shifted_focal(s, gamma_neg, margin, constant_weight)
+    else:
+        of_negatives, slope = _focal(s, gamma_neg, constant_weight)
+    losses = torch.where(positive, of_positives, of_negatives)
+    return losses, torch.where(positive, -minus_slope, slope)
 
 
 def asymmetric_loss(
@@ -547,8 +545,6 @@ def asymmetric_loss(
 ) -> Tensor:
     """Asymmetric loss (ASL): focal loss with a power for each side and shifted probabilities of
     negatives.
-
-    It can be differentiated once.
 
     Args:
         logits: (B, C), floating.
@@ -570,10 +566,17 @@ def asymmetric_loss(
     Source: Ridnik et al. 2021, ASL.
     """
     in_range(margin, 0, 1, 'margin')
+    in_range(gamma_neg, 0, math.inf, 'gamma')
+    in_range(gamma_pos, 0, math.inf, 'gamma')
     same_shape(logits, z)
-    s = promote(logits)
-    P = positive_mask(z, s)
-    losses = _Asymmetric.apply(s, P, gamma_neg, gamma_pos, margin, constant_weight)
+    formula = partial(
+        _asymmetric,
+        gamma_neg=gamma_neg,
+        gamma_pos=gamma_pos,
+        margin=margin,
+        constant_weight=constant_weight,
+    )
+    losses = with_slope(formula, promote(logits), z > 0)
     return reduce(count_unknown(losses, z, unknown), reduction)
 
 # %% ../../nbs/methods/baselines.ipynb #865e6020
@@ -593,6 +596,39 @@ register_loss(
 )
 
 # %% ../../nbs/methods/baselines.ipynb #6c1a2f5b
+def hard_entries(s: Tensor, z: Tensor, unknown: str) -> tuple[Tensor, Tensor]:
+    """The hard negative log Σ_N e^s and the hard positive log Σ_P e^−s of every image.
+
+    Args:
+        s: (B, C), float32 or float64.
+        z: (B, C) in {1, 0, −1}.
+        unknown: see `an_loss`.
+
+    Returns:
+        Two (B,), about -1e30 where an image has no such label.
+    """
+    positive = z > 0
+    x = s * torch.where(positive, -1.0, 1.0)  # which float32 holds exactly
+    sets = torch.stack([negative_entries(z, unknown), positive])
+    return logsumexp(torch.where(sets, x, NOTHING), 2).unbind()
+
+
+def over_entries(rows: Tensor, classes: int, reduction: str) -> Tensor:
+    """The losses of images, spread evenly over their C entries, and reduced.
+
+    Args:
+        rows: (B,).
+        classes: C.
+        reduction: see `an_loss`.
+
+    Returns:
+        A scalar, or (B, C) for 'none'.
+    """
+    if reduction == 'sample':
+        return rows.mean()
+    return reduce(rows[:, None].expand(-1, classes) / classes, reduction)
+
+
 def zlpr_loss(
     logits: Tensor, z: Tensor, *, unknown: str = 'negative', reduction: str = 'sample'
 ) -> Tensor:
@@ -613,11 +649,10 @@ def zlpr_loss(
 
     Source: Su et al. 2022; OPML, Eq. 6 with a = b = 1; Two-way, Eq. 20.
     """
-    x = wrong_logits(logits, z)
-    hard_positive = masked_logsumexp(x, z > 0, 1)
-    hard_negative = masked_logsumexp(x, negative_entries(z, unknown), 1)
-    rows = softplus(hard_positive) + softplus(hard_negative)
-    return reduce(rows[:, None].expand_as(z) / z.shape[1], reduction)
+    same_shape(logits, z)
+    hard_negative, hard_positive = hard_entries(promote(logits), z, unknown)
+    rows = softplus(hard_negative) + softplus(hard_positive)
+    return over_entries(rows, z.shape[1], reduction)
 
 
 register_loss('zlpr', zlpr_loss, source='Su et al. 2022; OPML Table III')

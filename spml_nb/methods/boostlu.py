@@ -6,14 +6,13 @@
 __all__ = ['boosted_logits', 'BoostLU', 'BoostLULLR', 'BoostLULLCt', 'BoostLULLCp']
 
 # %% ../../nbs/methods/boostlu.ipynb #696d6f87
-from types import SimpleNamespace
-
 import torch
 from torch import Tensor
 
 from ..base.errors import SpmlError
 from .core import LogUniform, above_zero, promote, register
 from .large_loss import LLR, RECIPE, SEARCH, LargeLoss, LLCp, LLCt
+from ..models.heads import Outputs
 
 # %% ../../nbs/methods/boostlu.ipynb #4f0e5aa7
 _REMEDY = 'it multiplies the positive values of the maps (5 in the paper).'
@@ -68,7 +67,7 @@ class BoostLU(LargeLoss):
         return boosted_logits(outputs.maps, self.alpha)
 
     def loss(self, outputs, index):
-        return super().loss(SimpleNamespace(logits=self.predict(outputs)), index)
+        return super().loss(Outputs(self.predict(outputs)), index)
 
 
 _BOOSTED_SEARCH = {**SEARCH, 'alpha': LogUniform(1, 20)}

@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['REDUCTIONS', 'NOTHING', 'promote', 'positive_mask', 'check_label_type', 'cheap_values', 'check_labels', 'same_shape',
-           'per_class', 'reduce', 'masked_logsumexp', 'in_range', 'above_zero', 'all_finite', 'no_second_derivative',
-           'ViewOutputs', 'forward_views', 'Method', 'Uniform', 'LogUniform', 'Choice', 'register', 'hyper_parameters',
-           'resolve_hparams', 'find', 'names', 'create', 'same_loss', 'warn_without_negatives', 'LossMethod',
-           'register_loss']
+           'per_class', 'reduce', 'masked_logsumexp', 'keep_signature', 'logsumexp', 'with_slope', 'in_range',
+           'above_zero', 'all_finite', 'ViewOutputs', 'forward_views', 'Method', 'Uniform', 'LogUniform', 'Choice',
+           'register', 'hyper_parameters', 'resolve_hparams', 'find', 'names', 'create', 'same_loss',
+           'warn_without_negatives', 'LossMethod', 'register_loss']
 
 # %% ../../nbs/methods/core.ipynb #2a8ff67c
 import functools
@@ -171,7 +171,103 @@ def masked_logsumexp(x: Tensor, mask: Tensor, dim: int) -> Tensor:
     Args:
         mask: bool, of the shape of x.
     """
-    return torch.logsumexp(x.masked_fill(~mask, NOTHING), dim)
+    return logsumexp(x.masked_fill(~mask, NOTHING), dim)
+
+
+def keep_signature(function: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
+    "Keep what torch asks `forward` for at each call: to find it out takes longer than some losses."
+    function.forward.__signature__ = inspect.signature(function.forward)
+    return function
+
+
+@keep_signature
+class _LogSumExp(torch.autograd.Function):
+    "log Σ exp(x) along an axis, and the softmax that is its gradient."
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, dim):
+        softmax = x.softmax(dim)
+        return x.amax(dim) - softmax.amax(dim).log(), softmax
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, ctx.dim = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, output[1])
+        ctx.save_for_forward(x)
+
+    @staticmethod
+    def backward(ctx, gradient, _):
+        x, softmax = ctx.saved_tensors
+        if gradient is None:
+            return None, None
+        if torch.is_grad_enabled():  # it will be differentiated
+            softmax = x.softmax(ctx.dim)
+        return gradient.unsqueeze(ctx.dim) * softmax, None
+
+    @staticmethod
+    def jvp(ctx, tangent, _):
+        (x,) = ctx.saved_tensors
+        return (x.softmax(ctx.dim) * tangent).sum(ctx.dim), None
+
+
+def logsumexp(x: Tensor, dim: int) -> Tensor:
+    "`torch.logsumexp` of finite numbers in half as many kernels."
+    if torch.compiler.is_compiling():  # which fuses torch's own, and takes no `jvp`
+        return torch.logsumexp(x, dim)
+    return _LogSumExp.apply(x, dim)[0]
+
+# %% ../../nbs/methods/core.ipynb #3c8b3090
+@keep_signature
+class _WithSlope(torch.autograd.Function):
+    "The losses and the slopes of a formula."
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(formula, s, *constants):
+        return formula(s, *constants)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.formula, *tensors = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(output[1], *tensors)
+        ctx.save_for_forward(*tensors)
+
+    @staticmethod
+    def backward(ctx, gradient, _):
+        slopes, *tensors = ctx.saved_tensors
+        if torch.is_grad_enabled():  # they will be differentiated
+            _, slopes = ctx.formula(*tensors)
+        to_s = None if gradient is None else gradient * slopes
+        return None, to_s, *[None] * (len(tensors) - 1)
+
+    @staticmethod
+    def jvp(ctx, _, tangent, *constants):
+        _, slopes = ctx.formula(*ctx.saved_tensors)
+        return tangent * slopes, None
+
+
+def with_slope(formula: Callable, s: Tensor, *constants: Tensor) -> Tensor:
+    """Losses entry by entry, whose gradient is written by hand.
+
+    Args:
+        formula: (s, *constants) → (losses, slopes by s), of the shape of s, without operations in
+            place.
+        s: (B, C) logits.
+        constants: what else the formula takes, without a gradient.
+
+    Returns:
+        (B, C).
+    """
+    if torch.compiler.is_compiling():
+        return formula(s, *constants)[0]
+    return _WithSlope.apply(formula, s, *constants)[0]
 
 # %% ../../nbs/methods/core.ipynb #b04e83cd
 def in_range(value: float, low: float, high: float, name: str) -> float:
@@ -212,22 +308,6 @@ def all_finite(scores: Tensor):
     if not scores.isfinite().all():
         raise SpmlError(
             'scores hold NaN or infinity: training has diverged; lower the learning rate.'
-        )
-
-
-def no_second_derivative():
-    """Refuse to be differentiated twice: called where a gradient written by hand is computed.
-
-    Torch's own `once_differentiable` does not notice `torch.autograd.grad(…, inputs)`, whose second
-    gradient would be silently wrong. Gradients are recorded there with create_graph=True alone.
-
-    Raises:
-        SpmlError: with create_graph=True.
-    """
-    if torch.is_grad_enabled():
-        raise SpmlError(
-            'this loss has no second derivative, because its gradient is written by hand. Use '
-            'create_graph=False, or write its plain formula with torch.'
         )
 
 # %% ../../nbs/methods/core.ipynb #2da48887
@@ -360,6 +440,7 @@ class Method(nn.Module):
     side = ()  # what it needs to know of each image besides labels, of `spml_nb.data.side.KINDS`
     stages = 1  # of the training loop; each starts from the best weights of the one before
     mechanism = ''  # the name of what begins later than the first step
+    varies = False  # whether numbers in the loss vary by epoch: each time another compiled program
 
     def __init_subclass__(cls, **kwargs):
         "Each hook notes that it was called, as a subclass need not call the one that it overrides."
@@ -467,9 +548,10 @@ class Method(nn.Module):
         Raises:
             SpmlError: see `step`.
         """
-        self._check_loop()
-        self._check_outputs(outputs)
-        self._calls.stepped = True
+        if not torch.compiler.is_compiling():
+            self._check_loop()
+            self._check_outputs(outputs)
+            self._calls.stepped = True
         loss = self.loss(outputs, index)
         penalty = self.penalty(network)
         return loss if penalty is None else loss + penalty

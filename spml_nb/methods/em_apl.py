@@ -8,6 +8,7 @@ __all__ = ['em_loss', 'apl_select', 'em_apl_loss', 'EmApl']
 # %% ../../nbs/methods/em_apl.ipynb #3e103746
 import math
 import warnings
+from functools import partial
 
 import numpy as np
 import torch
@@ -27,9 +28,19 @@ from spml_nb.methods.core import (
     register,
     register_loss,
     same_shape,
+    with_slope,
 )
 
 # %% ../../nbs/methods/em_apl.ipynb #cdcbd27c
+def _cross_entropies(s: Tensor, t: Tensor, entropy: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
+    "CE(t, p), or −α·H(p) where `entropy`, and the slopes of Eq. 9 to 11."
+    p = s.sigmoid()
+    ce = F.binary_cross_entropy_with_logits(s, torch.where(entropy, p, t), reduction='none')
+    losses = torch.where(entropy, -alpha * ce, ce)
+    p_slope = torch.addcmul(p, p, p, value=-1)
+    return losses, torch.where(entropy, alpha * s * p_slope, p - t)
+
+
 def em_loss(logits: Tensor, z: Tensor, *, alpha: float = 0.1, reduction: str = 'mean') -> Tensor:
     """EM loss: −log p on positives, −α·H(p) on unknown labels (H is the entropy in nats), −log(1−p)
     on negatives.
@@ -51,10 +62,8 @@ def em_loss(logits: Tensor, z: Tensor, *, alpha: float = 0.1, reduction: str = '
     """
     same_shape(logits, z)
     s = promote(logits)
-    U = 1 - z.to(s.dtype).square()  # 1 on unknown labels, 0 on observed ones
-    t = torch.addcmul(positive_mask(z, s), U, torch.sigmoid(s))
-    w = torch.add(1 - U, U, alpha=-alpha)
-    return reduce(w * F.binary_cross_entropy_with_logits(s, t, reduction='none'), reduction)
+    formula = partial(_cross_entropies, alpha=alpha)
+    return reduce(with_slope(formula, s, positive_mask(z, s), z == 0), reduction)
 
 
 register_loss(
@@ -146,10 +155,10 @@ def em_apl_loss(
     s = promote(logits)
     unknown = z == 0
     frozen = unknown & (soft_negative > 0)
-    p = torch.where(frozen, soft_negative.detach().to(s.dtype), torch.sigmoid(s))
-    t = torch.where(unknown, p, (z > 0).to(s.dtype))
-    w = torch.ones_like(s).masked_fill(unknown, -alpha).masked_fill(frozen, beta)
-    return reduce(w * F.binary_cross_entropy_with_logits(s, t, reduction='none'), reduction)
+    t = torch.where(frozen, soft_negative.detach().to(s.dtype), positive_mask(z, s))
+    formula = partial(_cross_entropies, alpha=alpha)
+    losses = with_slope(formula, s, t, unknown ^ frozen)
+    return reduce(torch.where(frozen, beta * losses, losses), reduction)
 
 # %% ../../nbs/methods/em_apl.ipynb #3aa892b0
 _HARD_NEGATIVE = torch.finfo(torch.float32).tiny  # a label of 0 that is still marked as one

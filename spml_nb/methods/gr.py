@@ -7,13 +7,24 @@ __all__ = ['generalised_cross_entropy', 'gr_loss', 'GR']
 
 # %% ../../nbs/methods/gr.ipynb #7d2df439
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from ..base.errors import SpmlError, as_kind, one_of
-from .baselines import softplus, wrong_logits
-from .core import Choice, Method, above_zero, in_range, promote, reduce, register
+from .baselines import softplus
+from spml_nb.methods.core import (
+    Choice,
+    Method,
+    above_zero,
+    in_range,
+    promote,
+    reduce,
+    register,
+    same_shape,
+    with_slope,
+)
 
 # %% ../../nbs/methods/gr.ipynb #a0db4a26
 def generalised_cross_entropy(log_p: Tensor, q: float) -> Tensor:
@@ -32,7 +43,47 @@ def generalised_cross_entropy(log_p: Tensor, q: float) -> Tensor:
     Source: Zhang & Sabuncu 2018.
     """
     in_range(q, 0, 1, 'q')
-    return -torch.expm1(q * log_p) / q if q else -log_p
+    return torch.expm1(q * log_p) / -q if q else -log_p
+
+
+def _mixture(
+    s: Tensor,
+    z: Tensor,
+    w: float,
+    b: float,
+    mu: float,
+    sigma: float,
+    q2: float,
+    q3: float,
+) -> tuple[Tensor, Tensor]:
+    "The entries of `gr_loss` and their slopes."
+    p = s.sigmoid()
+    constant = p.detach()
+    K = torch.sigmoid(w * constant + b)
+    V = torch.exp((constant - mu).square() * (-0.5 / sigma**2))
+    to_positive = softplus(-s)  # −log p
+    to_negative = softplus(s)
+    read_positive = generalised_cross_entropy(-to_positive, q2)
+    read_negative = generalised_cross_entropy(-to_negative, q3)
+    unknown = z == 0
+    positive = z > 0
+    losses = torch.where(
+        unknown,
+        V * torch.lerp(read_negative, read_positive, K),
+        torch.where(positive, to_positive, to_negative),
+    )
+    to_p = p - 1
+    slopes = torch.where(
+        unknown,
+        V
+        * torch.lerp(
+            torch.addcmul(p, p, read_negative, value=-q3),  # p (1 − p)^q3
+            torch.addcmul(to_p, to_p, read_positive, value=-q2),  # (p − 1) p^q2
+            K,
+        ),
+        torch.where(positive, to_p, p),
+    )
+    return losses, slopes
 
 
 def gr_loss(
@@ -71,15 +122,9 @@ def gr_loss(
     Source: Chen et al. 2024, GR loss.
     """
     above_zero(sigma, 'sigma', 'the trust in an unknown label is a Gaussian of this width.')
-    s = promote(logits)
-    x = wrong_logits(logits, z)
-    p = s.detach().sigmoid()
-    K = torch.sigmoid(w * p + b)
-    V = torch.exp(-((p - mu) / sigma).square() / 2)
-    positive = generalised_cross_entropy(-softplus(-s), q2)
-    negative = generalised_cross_entropy(-softplus(s), q3)
-    mixture = V * (K * positive + (1 - K) * negative)
-    return reduce(torch.where(z == 0, mixture, softplus(x)), reduction)
+    same_shape(logits, z)
+    formula = partial(_mixture, w=w, b=b, mu=mu, sigma=sigma, q2=q2, q3=q3)
+    return reduce(with_slope(formula, promote(logits), z), reduction)
 
 # %% ../../nbs/methods/gr.ipynb #17c71610
 @register(
@@ -105,6 +150,8 @@ class GR(Method):
 
     Source: Chen et al. 2024, and the authors' code.
     """
+
+    varies = True
 
     def __init__(
         self,

@@ -20,8 +20,9 @@ from spml_nb.methods.core import (
     Choice,
     Method,
     above_zero,
+    cheap_values,
     in_range,
-    no_second_derivative,
+    keep_signature,
     promote,
     reduce,
     register,
@@ -105,18 +106,19 @@ def plc_loss(
 LARGEST = 2**21  # similarities held at a time: 8 MiB in float32
 
 
+@keep_signature
 class LogPartition(torch.autograd.Function):
     """log Σ_t exp(a_k · c_t) over the contrasts whose key differs from the anchor's.
 
-    `apply` takes anchors (n, d), keys (n,), contrasts (m, d) and contrast_keys (m,). It returns
-    (n,), about -1e30 where no key differs. Similarities are computed at most `LARGEST` at a time,
-    and again in the backward pass.
+    `apply` takes anchors (n, d), keys (n,), contrasts (m, d) and contrast_keys (m,), -1 for a
+    contrast to leave out. It returns (n,), about -1e30 where no key differs. Similarities are
+    computed at most `LARGEST` at a time, and again in the backward pass.
 
     Source: the denominator of LAC, Eq. 7.
     """
 
     @staticmethod
-    def forward(ctx, anchors, keys, contrasts, contrast_keys):
+    def forward(anchors, keys, contrasts, contrast_keys):
         rows = max(1, LARGEST // len(contrasts))
         work = contrasts.new_empty(min(rows, len(anchors)), len(contrasts))
         out = anchors.new_empty(len(anchors))
@@ -124,30 +126,70 @@ class LogPartition(torch.autograd.Function):
             block = slice(first, first + rows)
             a = anchors[block]
             s = torch.mm(a, contrasts.T, out=work[: len(a)])
-            s.masked_fill_(keys[block, None] == contrast_keys, NOTHING)
+            s.masked_fill_(_left_out(keys[block], contrast_keys), NOTHING)
             top = s.amax(1)
             out[block] = s.sub_(top[:, None]).exp_().sum(1).log_().add_(top)
-        ctx.save_for_backward(anchors, keys, contrasts, contrast_keys, out)
-        ctx.rows = rows
         return out
 
     @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs, output)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
     def backward(ctx, grad):
-        no_second_derivative()
         anchors, keys, contrasts, contrast_keys, out = ctx.saved_tensors
-        work = contrasts.new_empty(min(ctx.rows, len(anchors)), len(contrasts))
+        if torch.is_grad_enabled():  # it will be differentiated
+            share = _shares(anchors, keys, contrasts, contrast_keys) * grad[:, None]
+            return share @ contrasts, None, share.T @ anchors, None
+        rows = max(1, LARGEST // len(contrasts))
+        work = contrasts.new_empty(min(rows, len(anchors)), len(contrasts))
         to_anchors = torch.empty_like(anchors) if ctx.needs_input_grad[0] else None
         to_contrasts = torch.zeros_like(contrasts) if ctx.needs_input_grad[2] else None
-        for first in range(0, len(anchors), ctx.rows):
-            block = slice(first, first + ctx.rows)
+        for first in range(0, len(anchors), rows):
+            block = slice(first, first + rows)
             a = anchors[block]
             share = torch.mm(a, contrasts.T, out=work[: len(a)]).sub_(out[block, None]).exp_()
-            share.masked_fill_(keys[block, None] == contrast_keys, 0).mul_(grad[block, None])
+            share.masked_fill_(_left_out(keys[block], contrast_keys), 0).mul_(grad[block, None])
             if to_anchors is not None:
                 torch.mm(share, contrasts, out=to_anchors[block])
             if to_contrasts is not None:
                 to_contrasts.addmm_(share.T, a)
         return to_anchors, None, to_contrasts, None
+
+    @staticmethod
+    def jvp(ctx, of_anchors, _, of_contrasts, __):
+        anchors, keys, contrasts, contrast_keys = ctx.saved_tensors
+        changes = 0
+        if of_anchors is not None:
+            changes = changes + of_anchors @ contrasts.T
+        if of_contrasts is not None:
+            changes = changes + anchors @ of_contrasts.T
+        return (_shares(anchors, keys, contrasts, contrast_keys) * changes).sum(1)
+
+    @staticmethod
+    def vmap(info, in_dims, *inputs):
+        def entry(k):
+            pairs = zip(inputs, in_dims, strict=True)
+            return [x if dim is None else x.select(dim, k) for x, dim in pairs]
+
+        return torch.stack([LogPartition.apply(*entry(k)) for k in range(info.batch_size)]), 0
+
+
+def _left_out(keys: Tensor, contrast_keys: Tensor) -> Tensor:
+    return (keys[:, None] == contrast_keys).logical_or_(contrast_keys < 0)
+
+
+def _similarities(
+    anchors: Tensor, keys: Tensor, contrasts: Tensor, contrast_keys: Tensor
+) -> Tensor:
+    return (anchors @ contrasts.T).masked_fill(_left_out(keys, contrast_keys), NOTHING)
+
+
+def _shares(anchors: Tensor, keys: Tensor, contrasts: Tensor, contrast_keys: Tensor) -> Tensor:
+    "(n, m): the share of each contrast in an anchor's sum, 0 where no key differs."
+    softmax = _similarities(anchors, keys, contrasts, contrast_keys).softmax(1)
+    return softmax.masked_fill(_left_out(keys, contrast_keys), 0)
 
 
 def log_partition(anchors: Tensor, keys: Tensor, *contrasts: tuple[Tensor, Tensor]) -> Tensor:
@@ -163,7 +205,13 @@ def log_partition(anchors: Tensor, keys: Tensor, *contrasts: tuple[Tensor, Tenso
 
     Source: the denominator of LAC, Eq. 7.
     """
-    partitions = [LogPartition.apply(anchors, keys, c, k) for c, k in contrasts if len(c)]
+    partition = LogPartition.apply
+    if torch.compiler.is_compiling():  # which takes no `jvp`
+
+        def partition(*inputs):
+            return _similarities(*inputs).logsumexp(1)
+
+    partitions = [partition(anchors, keys, c, k) for c, k in contrasts if len(c)]
     return torch.stack(partitions).logsumexp(0)
 
 
@@ -171,33 +219,38 @@ def _one_hot(labels: Tensor, classes: Tensor, like: Tensor) -> Tensor:
     return (labels[:, None] == classes).to(like.dtype)
 
 
-def _paper_contrast(z, labels, queue, queue_labels, temperature, total):
+def _paper_contrast(z, labels, queue, queue_labels, classes, temperature, total):
     """Eq. 7: anchors are the first view, contrasts the second; pairs of different classes make the
     denominator.
     """
     anchors = z[:, 0] / temperature
     contrasts = torch.cat([z, queue])[:, 1]
-    classes = labels.unique()
+    all_labels = torch.cat([labels, queue_labels])
     H = _one_hot(labels, classes, z)
-    G = _one_hot(torch.cat([labels, queue_labels]), classes, z)  # I = H Gᵀ
+    G = _one_hot(all_labels, classes, z)  # I = H Gᵀ
     pairs = H @ G.sum(0)
     pull = (H @ (G.T @ contrasts) * anchors).sum(1)
-    push = log_partition(anchors, labels, (z[:, 1], labels), (queue[:, 1], queue_labels))
-    return torch.where(pairs < len(contrasts), pairs * push - pull, 0).sum() / total
+    keys, queue_keys = all_labels.where(all_labels > 0, -1).split([len(z), len(queue)])
+    push = log_partition(anchors, keys, (z[:, 1], keys), (queue[:, 1], queue_keys))
+    counts = (labels > 0) & (pairs < (all_labels > 0).sum())
+    return torch.where(counts, pairs * push - pull, 0).sum() / total
 
 
-def _code_contrast(z, labels, queue, queue_labels, temperature, total):
+def _code_contrast(z, labels, queue, queue_labels, classes, temperature, total):
     "Supervised contrast: every view of every entry is an anchor, all others are its contrasts."
     sets = [z.flatten(0, 1), queue.flatten(0, 1)]
     x = torch.cat(sets)
-    labels = torch.cat([labels, queue_labels]).repeat_interleave(2)
-    H = _one_hot(labels, labels.unique(), z)
+    all_labels = torch.cat([labels, queue_labels]).repeat_interleave(2)
+    H = _one_hot(all_labels, classes, z)
     positives = H @ H.sum(0) - 1
     pull = ((H @ (H.T @ x) - x) * x).sum(1) / (temperature * positives)
-    keys = torch.arange(len(x), device=x.device).split([len(s) for s in sets])
+    rows = torch.arange(len(x), device=x.device)
+    keys = rows.where(all_labels > 0, -1).split([len(s) for s in sets])
     pairs = list(zip(sets, keys, strict=True))
     push = torch.cat([log_partition(a / temperature, key, *pairs) for a, key in pairs])
-    return (push - pull).mean()
+    counts = all_labels > 0
+    losses = torch.where(counts & (labels > 0).any(), push - pull, 0)
+    return losses.sum() / counts.sum().clamp(min=1)
 
 # %% ../../nbs/methods/lac.ipynb #f74e39d5
 def lac_loss(
@@ -209,6 +262,7 @@ def lac_loss(
     temperature: float,
     form: str = 'paper',
     total: int | None = None,
+    classes: int | None = None,
 ) -> Tensor:
     """Label-aware consistency (LAC): class embeddings of one class together, of different classes
     apart.
@@ -223,6 +277,7 @@ def lac_loss(
         temperature: τ > 0, without unit. (LAC tries 0.1 to 2, Fig. 4.)
         form: 'paper' (Eq. 7) or 'code' (supervised contrast).
         total: B = b·q of the paper's 1/B, None for n.
+        classes: C; None looks at the labels, for which a GPU is waited for.
 
     Returns:
         A scalar, 0 with a gradient of 0 for a batch without entries.
@@ -240,15 +295,26 @@ def lac_loss(
     _check_entries(embeddings, labels, d, 'embeddings and labels')
     _check_entries(queue, queue_labels, d, 'queue and queue_labels')
     total = total or max(1, len(labels))
-    entries = labels > 0
-    z, labels = promote(embeddings)[entries], labels[entries]
+    z, labels = _entries(promote(embeddings), labels)
+    queue, queue_labels = _entries(queue.to(z), queue_labels.to(labels))
     if len(z) == 0:
         return z.sum()
-    slots = queue_labels > 0
-    queue, queue_labels = queue[slots].to(z), queue_labels[slots].to(labels)
+    if classes is None or cheap_values(labels) is not None:
+        names = torch.cat([labels, queue_labels]).unique()
+        names = names[names > 0]
+    else:
+        names = torch.arange(1, classes + 1, device=labels.device)
     contrast = _paper_contrast if form == 'paper' else _code_contrast
     with torch.autocast(z.device.type, enabled=False):
-        return contrast(z, labels, queue, queue_labels, temperature, total)
+        return contrast(z, labels, queue, queue_labels, names, temperature, total)
+
+
+def _entries(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    "Those with a label, where labels are cheap to look at; else all, zeros in place of the others."
+    valid = labels > 0
+    if cheap_values(labels) is not None:
+        return embeddings[valid], labels[valid]
+    return torch.where(valid[:, None, None], embeddings, 0), labels
 
 
 def _check_entries(embeddings: Tensor, labels: Tensor | None, d: int, names: str):
@@ -343,32 +409,37 @@ class EmbeddingQueue(nn.Module):
         self.register_buffer('labels', torch.zeros(size, dtype=torch.long))
         self.register_buffer('pointer', torch.zeros((), dtype=torch.long))
 
-    def slots(self, n: int) -> Tensor:
-        """Where the next n entries will be written, those of the oldest entries first; all slots if
-        n is larger.
-        """
+    def turns(self) -> Tensor:
+        "(K,) the order in which the slots will be written: 0 for the oldest entry's."
         size = len(self.labels)
-        return (self.pointer + torch.arange(min(n, size), device=self.labels.device)) % max(size, 1)
+        return (torch.arange(size, device=self.labels.device) - self.pointer) % max(size, 1)
 
-    def labels_beside(self, n: int) -> Tensor:
+    def labels_beside(self, n: int | Tensor) -> Tensor:
         "The labels (K,) without the oldest entries, so that with n new ones there are K at most."
-        return self.labels.index_fill(0, self.slots(n), 0)
+        return self.labels.masked_fill(self.turns() < n, 0)
 
     @torch.no_grad()
     def add(self, embeddings: Tensor, labels: Tensor):
         """Write entries over the oldest. embeddings: (n, 2, dim), of which the newest K stay;
-        labels: (n,), class + 1.
+        labels: (n,), class + 1, or 0 for an entry to leave out.
         """
         size = len(self.labels)
-        if size == 0:
+        if size == 0 or len(labels) == 0:
             return
-        z, labels = embeddings[-size:].to(self.embeddings), labels[-size:]
+        counted = (labels > 0).cumsum(0)
+        n = counted[-1]
+        turns = self.turns()
+        # each slot's new entry: of more than K the first are not written
+        rows = torch.searchsorted(counted, turns + (n - size).clamp(min=0) + 1)
+        rows = rows.clamp(max=len(labels) - 1)
+        z = embeddings[rows].to(self.embeddings)
         # after an overflow in half precision the step is skipped, and so is what it computed
         finite = z.isfinite().all(2).all(1)
-        slots = self.slots(len(labels))
-        self.embeddings.index_copy_(0, slots, z.nan_to_num(0, 0, 0))
-        self.labels.index_copy_(0, slots, labels * finite)
-        self.pointer.add_(len(labels)).remainder_(size)
+        written = turns < n
+        z = torch.where(written[:, None, None], z.nan_to_num(0, 0, 0), self.embeddings)
+        self.embeddings.copy_(z)
+        self.labels.copy_(torch.where(written, labels[rows] * finite, self.labels))
+        self.pointer.add_(n.clamp(max=size)).remainder_(size)
 
 # %% ../../nbs/methods/lac.ipynb #4d0da67d
 @register(
@@ -479,24 +550,30 @@ class LAC(PLC):
         """
         # p_w ≥ δ or observed, Eq. 5
         up, _ = plc_masks(outputs['weak'].logits, z, threshold, 'code')
-        image, label = up.nonzero(as_tuple=True)
-        projected = [self.project(outputs[view].embeddings[image, label]) for view in self.views]
-        pairs = torch.stack(projected, 1)
+        classes = z.shape[1]
+        labels = (up * torch.arange(1, classes + 1, device=up.device)).flatten()
+        embeddings = [outputs[view].embeddings.flatten(0, 1) for view in self.views]
+        if cheap_values(labels) is not None:  # project no more than what is compared
+            rows = labels.nonzero()[:, 0]
+            labels = labels[rows]
+            embeddings = [of_view[rows] for of_view in embeddings]
+        pairs = torch.stack([self.project(of_view) for of_view in embeddings], 1)
         if self.form == 'paper':
             queue_labels = self.queue.labels
         else:
-            queue_labels = self.queue.labels_beside(len(pairs))
+            queue_labels = self.queue.labels_beside((labels > 0).sum())
         loss = lac_loss(
             pairs,
-            label + 1,
+            labels,
             self.queue.embeddings,
             queue_labels,
             temperature=self.temperature,
             form=self.form,
             total=z.numel(),
+            classes=classes,
         )
         if self.training:
-            self.queue.add(pairs.detach(), label + 1)
+            self.queue.add(pairs.detach(), labels)
         return loss
 
     def project(self, embeddings: Tensor) -> Tensor:

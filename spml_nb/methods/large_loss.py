@@ -105,6 +105,7 @@ class LargeLoss(Method):
 
     scheme = 'reject'
     mechanism = 'label edits'
+    varies = True
 
     def __init__(self, observed, *, delta: float = 0.002, reduction: str = 'mean', **base):
         super().__init__(observed, **base)

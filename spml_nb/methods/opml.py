@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import SpmlError, one_of
-from .baselines import negative_entries, softplus, wrong_logits
+from .baselines import hard_entries, over_entries, softplus
 from spml_nb.methods.core import (
     NOTHING,
     LogUniform,
@@ -21,10 +21,9 @@ from spml_nb.methods.core import (
     Uniform,
     above_zero,
     in_range,
-    masked_logsumexp,
+    logsumexp,
     per_class,
     promote,
-    reduce,
     register,
     register_loss,
     same_shape,
@@ -86,9 +85,7 @@ def apart(
     ln_a = log_odds(alpha, 'alpha')
     ln_b = log_odds(beta, 'beta')
     rows = softplus(hard_negative - ln_a) + softplus(hard_positive - ln_b) + (ln_a + ln_b)
-    if reduction == 'sample':
-        return rows.mean()
-    return reduce(rows[:, None].expand(-1, classes) / classes, reduction)
+    return over_entries(rows, classes, reduction)
 
 
 def opml_loss(
@@ -119,9 +116,8 @@ def opml_loss(
 
     Source: OPML, Eq. 3 and 6.
     """
-    x = wrong_logits(logits, z)
-    hard_negative = masked_logsumexp(x, negative_entries(z, unknown), 1)
-    hard_positive = masked_logsumexp(x, z > 0, 1)
+    same_shape(logits, z)
+    hard_negative, hard_positive = hard_entries(promote(logits), z, unknown)
     return apart(hard_negative, hard_positive, alpha, beta, z.shape[1], reduction)
 
 # %% ../../nbs/methods/opml.ipynb #3cb9515a
@@ -191,8 +187,8 @@ def soft_opml_loss(
     s = promote(logits)
     w = soft_positive.detach().to(s.dtype).clamp(0, 1)  # 1 + 1e-7 is 1
     t = torch.where(z == 0, w, (z > 0).to(s.dtype))
-    hard_negative = (s + torch.log1p(-t).clamp_min(NOTHING)).logsumexp(1)
-    hard_positive = (t.log().clamp_min(NOTHING) - s).logsumexp(1)
+    hard_negative = logsumexp(s + torch.log1p(-t).clamp_min(NOTHING), 1)
+    hard_positive = logsumexp(t.log().clamp_min(NOTHING) - s, 1)
     return apart(hard_negative, hard_positive, alpha, beta, z.shape[1], reduction)
 
 

@@ -98,6 +98,7 @@ class SPLC(Method):
     """
 
     mechanism = 'label correction'
+    varies = True
 
     def __init__(
         self,

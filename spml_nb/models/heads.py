@@ -170,7 +170,7 @@ def dropout_mask(x: Tensor, p: float) -> Tensor:
 
     Source: Srivastava et al., JMLR 2014.
     """
-    if x.device.type != 'cpu':
+    if x.device.type != 'cpu' or torch.compiler.is_compiling():
         return torch.empty_like(x).bernoulli_(1 - p)
     # four numbers of 16 bits from each of 64
     generator = np.random.SFC64(int(torch.randint(2**62, ())))

@@ -13,19 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from ..base import progress, settings
+from ..base.devices import onto
 from ..base.errors import SpmlError, warn
 from ..base.files import hold_lock, remove_leftovers, write_atomically
 from ..data import images, views
 from ..data.dataset import Dataset
 from ..runs.config import VIEW_SETS, Config
-
-
-def onto(values: np.ndarray | Tensor, device: torch.device) -> Tensor:
-    """Copy from the CPU to a device without waiting for what the device still has to do."""
-    values = torch.as_tensor(values)
-    if device.type == 'cuda':
-        values = values.pin_memory()
-    return values.to(device, non_blocking=device.type == 'cuda')
 
 
 def has_room(size: int, device: torch.device) -> bool:

@@ -194,6 +194,8 @@ def _restore_states(trainer, saved: dict):
             f"the checkpoint holds no {' and no '.join(missing)}: the run was begun without that "
             '`on_step`. Go on without it, or remove the folder of the run to train anew.'
         )
+    # a counter of older checkpoints
+    saved.get('averaged', {}).pop('n_averaged', None)
     for name, value in states.items():
         value.load_state_dict(saved[name])
     torch.set_rng_state(saved['rng']['cpu'])

@@ -131,11 +131,11 @@ def make_schedule(
     )
 
 # %% ../../nbs/training/schedule.ipynb #08a4d373
-def compiled(module: nn.Module, device: torch.device) -> Callable:
-    """A network compiled by torch, with CUDA graphs on a GPU.
+def compiled(call: Callable, device: torch.device) -> Callable:
+    """A network, or a network and its loss, compiled by torch, with CUDA graphs on a GPU.
 
     Args:
-        module: any network.
+        call: what it is called with are tensors, or holds them.
         device: where it runs.
 
     Returns:
@@ -153,12 +153,12 @@ def compiled(module: nn.Module, device: torch.device) -> Callable:
     # torch counts variants over all runs of a process, and stops compiling after a few
     torch.compiler.reset()
     cuda = device.type == 'cuda'
-    fused = torch.compile(module, dynamic=False, mode='reduce-overhead' if cuda else 'default')
+    fused = torch.compile(call, dynamic=False, mode='reduce-overhead' if cuda else 'default')
 
-    def call(batch):
+    def call_fused(*inputs):
         if cuda:
             # a step's outputs may be overwritten by the next
             torch.compiler.cudagraph_mark_step_begin()
-        return fused(batch)
+        return fused(*inputs)
 
-    return call
+    return call_fused

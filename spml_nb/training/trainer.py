@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from timm.utils import ModelEmaV3
 from torch import Tensor
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from .. import methods, models
 from ..base import files, progress
+from ..base.devices import onto
 from ..base.errors import SpmlError, warn
 from ..data.glance import count_shared, describe_shared
 from ..methods.core import ViewOutputs, forward_views
@@ -23,7 +24,7 @@ from ..models.heads import Outputs
 from ..runs.config import Config, resolve
 from ..runs.folder import Result, Run, continued, provenance, read_result
 from . import checkpoint
-from .batches import FeatureSource, feature_source, image_source, onto, weights_key
+from .batches import FeatureSource, feature_source, image_source, weights_key
 from .group import Group
 from .network import head_options
 from .schedule import Stage, compiled, make_optimizer, make_schedule, stages
@@ -61,7 +62,9 @@ class LossWatch:
 
     def start(self, epoch: int):
         self.epoch = epoch
-        self.losses = []
+        self.steps = 0
+        self.values = torch.empty(0, dtype=torch.double)  # of the steps that were looked at
+        self.losses = []  # of those since
 
     def add(self, loss: Tensor):
         "Note the loss of a step."
@@ -71,7 +74,8 @@ class LossWatch:
                 "number. Give its hyper-parameter `reduction` another value than 'none'."
             )
         self.losses.append(loss.detach())
-        if len(self.losses) % 50 == 0:
+        self.steps += 1
+        if self.steps % 50 == 0:
             self.look()
 
     def look(self) -> float:
@@ -83,15 +87,18 @@ class LossWatch:
         Raises:
             Diverged: for a loss that is not finite, naming method, epoch and step.
         """
-        values = torch.stack(self.losses).cpu().double() if self.losses else torch.zeros(1)
-        if torch.isfinite(values).all():
-            return values.mean().item()
-        step = int(torch.isfinite(values).int().argmin())  # the first that is not
+        if self.losses:
+            self.values = torch.cat([self.values, torch.stack(self.losses).cpu().double()])
+            self.losses = []
+        finite = torch.isfinite(self.values)
+        if finite.all():
+            return self.values.mean().item() if self.steps else 0.0
+        step = int(finite.int().argmin())  # the first that is not
         checkpoint = 'There is no checkpoint yet'
         if (self.folder / 'last.pt').is_file():
             checkpoint = f'The last good checkpoint is kept in {self.folder}'
         raise Diverged(
-            f'the loss of {self.method!r} became {values[step].item()} at step {step + 1} of '
+            f'the loss of {self.method!r} became {self.values[step].item()} at step {step + 1} of '
             f'epoch {self.epoch}. {checkpoint}. {self.remedy}'
         )
 
@@ -194,8 +201,11 @@ class Trainer:
             p.requires_grad_(not linear)
         self.module = self.model.head if linear else self.model
         self.forward = self.group.wrap(self.module)
-        if config.compile:
+        self.program = self.outputs_and_loss
+        if config.compile and self.method.varies:
             self.forward = compiled(self.forward, self.device)
+        elif config.compile:
+            self.program = compiled(self.outputs_and_loss, self.device)
         self.method.epochs = stage.epochs
         self.method.start_stage(stage.number)
         self.optimizer = make_optimizer(config, stage, self.model, self.method)
@@ -203,11 +213,10 @@ class Trainer:
         self.schedule = make_schedule(config, self.optimizer, steps)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == 'fp16')
         self.averaged = None
-        if config.ema:  # the first update copies, so it is made before the first step
+        if config.ema:
             # the average spans a tenth of the stage; LAC, section 4.1, has 0.9997 at its length
-            averaging = get_ema_multi_avg_fn(min(config.ema, max(0.0, 1 - 10 / steps)))
-            self.averaged = AveragedModel(self.module, multi_avg_fn=averaging, use_buffers=True)
-            self.averaged.update_parameters(self.module)
+            decay = min(config.ema, max(0.0, 1 - 10 / steps))
+            self.averaged = ModelEmaV3(self.module, decay)
         remedy = f'Lower the learning rate (lr is {stage.lr:g})'
         if config.precision != 'float32':
             remedy += ' or train in precision float32'
@@ -265,42 +274,44 @@ class Trainer:
 
     def step(self, index: Tensor):
         "Train on one batch: (B,) rows of the observed labels."
-        outputs = self.outputs(self.task.train[index.numpy()])
-        loss = self.method.total_loss(outputs, onto(index, self.device), self.module)
-        self.watch.add(loss)
+        share = self.group.share(self.task.train[index.numpy()])
+        with self.group.forked_randomness(self.watch.steps):
+            views = {role: self.source.batch(share, role) for role in self.method.views}
+            outputs, loss = self.program(views, onto(index, self.device))
+        # the next step of a compiled program may write over what this one gave
+        self.watch.add(loss.clone() if self.config.compile else loss)
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(loss).backward()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.schedule.step()
         if self.averaged is not None:
-            self.averaged.update_parameters(self.module)
+            self.averaged.update(self.module)
         if self.on_step is not None:
             self.on_step(self, index, outputs, loss.detach())
 
-    def outputs(self, rows: np.ndarray) -> ViewOutputs:
+    def outputs_and_loss(
+        self, views: dict[str, Tensor], index: Tensor
+    ) -> tuple[ViewOutputs, Tensor]:
         """The network's outputs for every view, in one pass: faster, and one batch normalisation
-        for all.
+        for all; and the loss of the rows that all processes have.
         """
-        share = self.group.share(rows)
         half = HALF.get(self.config.precision)
-        with self.group.forked_randomness(len(self.watch.losses)):
-            # in full precision
-            views = {role: self.source.batch(share, role) for role in self.method.views}
-            with torch.autocast(self.device.type, half, enabled=half is not None):
-                try:
-                    local = forward_views(self.forward, views)
-                except SpmlError:
-                    raise
-                except ValueError as error:  # torch's: a batch norm gets one value a channel
-                    raise SpmlError(
-                        f'the network cannot train on a batch of {len(share)}: {error}. Give '
-                        'another batch_size, a larger image_size, or freeze_batchnorm: true.'
-                    ) from error
-        gathered = ViewOutputs()
+        with torch.autocast(self.device.type, half, enabled=half is not None):
+            try:
+                local = forward_views(self.forward, views)
+            except SpmlError:
+                raise
+            except ValueError as error:  # torch's: a batch norm gets one value a channel
+                share = len(next(iter(views.values())))
+                raise SpmlError(
+                    f'the network cannot train on a batch of {share}: {error}. Give another '
+                    'batch_size, a larger image_size, or freeze_batchnorm: true.'
+                ) from error
+        outputs = ViewOutputs()
         for role, view in local.items():
-            gathered[role] = Outputs(*(self.group.gather(output, len(rows)) for output in view))
-        return gathered
+            outputs[role] = Outputs(*(self.group.gather(output, len(index)) for output in view))
+        return outputs, self.method.total_loss(outputs, index, self.module)
 
     # ---- scores and the best weights
 

@@ -216,6 +216,26 @@ def test_contrast_is_computed_in_float32(dtype, form):
     assert torch.autograd.grad(loss, half)[0].isfinite().all()
 
 
+def test_left_out_entries_are_dropped_or_masked_to_the_same_end(monkeypatch):
+    padding = torch.full((4, 2, 6), torch.nan, dtype=torch.double)
+    z, y = entries(9, 3, empty=3)
+    queue, queue_y = entries(7, 4, empty=2, seed=1)
+    z = torch.cat([z, padding])
+    y = torch.cat([y, torch.zeros(4, dtype=torch.long)])
+
+    def losses():
+        for form in FORMS:
+            for labels in (y, 0 * y, (y == 1).long()):
+                for beside in (queue_y, 0 * queue_y):
+                    given = {'temperature': 0.5, 'form': form, 'classes': 5}
+                    loss = lac_loss(z, labels, queue.detach(), beside, **given)
+                    yield loss.detach(), torch.autograd.grad(loss, z, materialize_grads=True)[0]
+
+    dropped = list(losses())
+    monkeypatch.setattr(lac, 'cheap_values', lambda labels: None)  # as on a GPU
+    torch.testing.assert_close(list(losses()), dropped, rtol=1e-12, atol=1e-12)
+
+
 # ---- what it costs
 
 
@@ -510,6 +530,27 @@ def test_the_codes_queue_counts_the_batch_and_the_papers_does_not(form, size):
         and (max(shares) > 0) == (size > 1 or (size, form) == (1, 'paper'))
         and (max(shares) == size) == (size == 0 or form == 'paper')
     )
+
+
+@pytest.mark.parametrize('size', [0, 1, 7, 40])
+@pytest.mark.parametrize('form', FORMS)
+def test_steps_that_wait_for_nothing_are_the_same_steps(form, size, monkeypatch):
+    "Losses, gradients and the queue, where all entries of a batch are computed and masked."
+
+    def steps():
+        method = make(stage=2, form=form, queue=size, stage2_threshold=0.7).double()
+        for k in range(5):
+            index = (INDEX + 6 * k) % 24
+            views = outputs(index, seed=k, dtype=torch.double)
+            loss = method.loss(views, index)
+            loss.backward()
+            yield loss.detach(), *(view.embeddings.grad for view in views.values())
+        yield tuple(p.grad for p in method.parameters())
+        yield tuple(method.queue.buffers())
+
+    waiting = list(steps())
+    monkeypatch.setattr(lac, 'cheap_values', lambda labels: None)
+    torch.testing.assert_close(list(steps()), waiting, rtol=1e-12, atol=1e-12)
 
 
 def test_the_second_stage_is_a_mechanism_of_the_two_stage_method_only():
