@@ -679,8 +679,9 @@ def _add_sweep(commands):
         'paper',
         help='hml, opml, lac, two_way or em_apl; methods, for the board of all methods; biased, '
         'for labels that are not drawn at random; choice, for AN at other rates of its search; '
-        'worth, for what a label is worth; observed_choice, for choosing without clean labels; or '
-        'ablations, for what each part of a method adds',
+        'worth, for what a label is worth; observed_choice, for choosing without clean labels; '
+        'ablations, for what each part of a method adds; budget, for what a search buys; or '
+        'clean_photos, for what fully labelled photos are best used for',
         completes='swept',
     )
     command.add_argument('--table', help='one table of it, such as 2 or IV (unset: all)')

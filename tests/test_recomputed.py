@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
+from recorded import of_a_suite
 from scipy import stats
 
 from spml_nb.replication import claims, front, tables
@@ -53,9 +53,8 @@ def scores(loss, dataset, head='linear', labels='single', column='test_map'):
         & (runs.dataset == dataset)
         & (runs['head'] == head)
         & (runs.labels == labels)
-        & (runs.regime == 'linear')
+        & of_a_suite(runs)
         & (runs.batch_size == 64)
-        & runs.train_images.fillna(0).eq(0)
     ]
     tried = runs[runs.seed == SEARCH].drop_duplicates('key')
     own = tried[tried.loss == loss]
@@ -217,162 +216,3 @@ def test_the_fronts_gain_of_em_is_that_of_the_record(panel):
     assert (line.ours, line.half, line.our_base) == pytest.approx(
         (m, half(v, f), scores('an', SETS[panel]).mean()), abs=2e-3
     )
-
-
-PANELS = ('VOC', 'COCO', 'NUS', 'CUB')
-LOSSES = {
-    'WAN': 'wan',
-    'LS': 'ls',
-    'EPR': 'epr',
-    'ROLE': 'role',
-    'DW': 'dw',
-    'L1R': 'l1',
-    'L2R': 'l2',
-    'N-LS': 'nls',
-    'EM': 'em',
-    'EM+APL': 'em_apl',
-    'Focal loss': 'focal',
-    'ASL': 'asl',
-    'L_WAN': 'wan',
-    'L_EPR': 'epr',
-    'L_AN-LS': 'ls',
-    'L_ROLE': 'role',
-    'L_EM': 'em',
-    'L_EM + L_APL': 'em_apl',
-    'Ours': 'lac',
-    'HL + AL': 'hml',
-}
-
-
-def printed(paper, table):
-    return yaml.safe_load(
-        (RECORD.parents[1] / 'spml_nb' / 'assets' / 'papers' / f'{paper}.yml').read_text()
-    )['tables'][table]['rows']
-
-
-def ours(loss, dataset, head):
-    """The gain over AN with its own head (HML: the linear one, as its Table 4 has it); NaN where
-    the best epochs came before the mechanism.
-    """
-    if (scores(loss, dataset, head, column='exercised') == 0).mean() >= 0.5:
-        return np.nan
-    return (
-        scores(loss, dataset, head) - scores('an', dataset, 'linear' if head == 'cosine' else head)
-    ).mean()
-
-
-def gains_of(paper, table, baseline, columns, names, head='linear'):
-    rows = printed(paper, table)
-    return [
-        (
-            LOSSES[name],
-            panel,
-            rows[name]['mean'][k] - rows[baseline]['mean'][k],
-            ours(LOSSES[name], SETS[panel], head),
-        )
-        for name in names
-        for panel, k in columns.items()
-    ]
-
-
-@cache
-def over_own_an():
-    "Gains over AN that the same people trained, published and ours: (source, loss, panel)."
-    cole = gains_of(
-        'hml',
-        '2',
-        'AN',
-        dict(zip(('VOC', 'COCO', 'CUB', 'NUS'), range(4), strict=True)),
-        ('WAN', 'LS', 'EPR', 'ROLE'),
-    )
-    here = dict(zip(PANELS, range(4), strict=True))
-    em = gains_of(
-        'em_apl',
-        '1',
-        'AN',
-        here,
-        ('DW', 'L1R', 'L2R', 'LS', 'N-LS', 'ROLE', 'EM', 'EM+APL', 'Focal loss', 'ASL'),
-    )
-    lac = gains_of(
-        'lac',
-        '2',
-        'L_AN',
-        here,
-        ('L_WAN', 'L_EPR', 'L_AN-LS', 'L_ROLE', 'L_EM', 'L_EM + L_APL', 'Ours'),
-        'labelwise',
-    )
-    hml = gains_of(
-        'hml',
-        '4',
-        'neither',
-        dict(zip(('VOC', 'COCO', 'CUB', 'NUS'), range(4), strict=True)),
-        ('HL + AL',),
-        'cosine',
-    )
-    lines = [
-        (source, *line)
-        for source, part in (('Cole', cole), ('EM/APL', em), ('LAC', lac), ('HML', hml))
-        for line in part
-    ]
-    return pd.DataFrame(lines, columns=['source', 'loss', 'panel', 'theirs', 'ours'])
-
-
-def pooled_spearman(table, columns, one, other):
-    """Ranks within each column, of columns with three methods or more, then Pearson's correlation
-    of all of them.
-    """
-    groups = table.dropna(subset=[one, other]).groupby(columns)
-    ranks = (
-        groups[[one, other]].rank()
-        - groups[[one, other]].transform('size').add(1).div(2).to_numpy()[:, None]
-    )
-    return ranks[groups[one].transform('size') > 2].corr().iloc[0, 1]
-
-
-@pytest.mark.silent('B')
-def test_the_fronts_correlations_are_those_of_gains_over_an_of_the_same_source():
-    if not complete([('em', *SINGLE), ('an', *SINGLE)], SETS.values()):
-        pytest.skip('no runs are recorded')
-    known, every = tables.record(RECORD), over_own_an()
-    said = (
-        front.findings(front.gains(known), {}, front.by_source(known))
-        .replace('\n ', '')
-        .replace('−', '-')
-    )
-    in_picture = every[
-        (
-            (every.source == 'Cole')
-            | (every.source == 'HML')
-            | every.loss.isin(['em', 'lac']) & ((every.source == 'EM/APL') == (every.loss == 'em'))
-        )
-        & every.ours.notna()
-    ]
-    assert len(in_picture) == 28 and in_picture.loss.nunique() == 7
-    rho = pooled_spearman(in_picture, ['panel'], 'theirs', 'ours')
-    assert (
-        f'7 of these methods have published gains over AN of the same source ({len(in_picture)} '
-        'cells' in said
-    )
-    assert (
-        f'{in_picture.ours.mean():+.1f} against {in_picture.theirs.mean():+.1f} on average' in said
-    )
-    assert f'of these published gains with ours is {rho:+.2f} (' in said and rho > 0.5
-    three = every[(every.source != 'HML')]
-    both = three[three.ours.notna()]
-    assert (
-        'each over its own AN, it is '
-        f'{pooled_spearman(both, ["source", "panel"], "theirs", "ours"):+.2f} (' in said
-    )
-    assert (
-        f'{len(both)} cells, on average {both.theirs.mean():+.1f} published and '
-        f'{both.ours.mean():+.1f} here' in said
-    )
-    pairs = three.merge(three, on=['loss', 'panel'], suffixes=('', '_other')).query(
-        'source < source_other'
-    )
-    ceiling = pooled_spearman(pairs, ['source', 'source_other', 'panel'], 'theirs', 'theirs_other')
-    assert (
-        f'agree with each other at {ceiling:+.2f} ({len(pairs)} cells, '
-        f'{(pairs.theirs - pairs.theirs_other).abs().mean():.1f} points' in said
-    )
-    assert f'ours and theirs: {(both.theirs - both.ours).abs().mean():.1f})' in said

@@ -1,5 +1,5 @@
-"""What the board and the front say again, from outputs/runs.csv and the papers' files by pandas,
-numpy and scipy alone: no line here is shared with what the pages are made by.
+"""What the board, the front and the budgets say again, from outputs/runs.csv and the papers' files
+by pandas, numpy and scipy alone: no line here is shared with what the pages are made by.
 """
 
 from functools import cache
@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from recorded import of_a_suite
 from scipy import stats
 
-from spml_nb.replication import board, front, gains, tables
+from spml_nb.replication import board, budget, front, gains, tables
 from spml_nb.runs.record import read_record
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,21 +33,11 @@ SEARCH = 1000  # the seed of every search
 ALIKE = {'opml': 'zlpr', 'multi_similarity': 'zlpr', 'two_way_sample': 'softmax'}
 
 
-def is_ablation(runs):
-    "Arms of ablations share losses and seeds with searches and finals, but have a fixed length."
-    return (runs.patience == 0) & (runs.epochs == 40) & ~runs.loss.isin(['em_apl', 'gr'])
-
-
 @cache
-def record():
+def record(photos=0):
     runs = read_record(RECORD)
     return runs[
-        (runs.regime == 'linear')
-        & (runs.backbone == 'efficientnet_lite0')
-        & (runs.batch_size == 64)
-        & (runs.selection == 'val_clean')
-        & runs.train_images.fillna(0).eq(0)
-        & ~is_ablation(runs)
+        of_a_suite(runs, photos) & (runs.backbone == 'efficientnet_lite0') & (runs.batch_size == 64)
     ]
 
 
@@ -66,13 +57,37 @@ def finals(loss, dataset, head='linear', labels='single'):
     if tried.empty:
         return pd.DataFrame(columns=runs.columns)
     best = tried.loc[tried.val_map_seen.fillna(tried.val_map).idxmax()]
+    return with_settings(runs, best)
+
+
+def with_settings(runs, best):
     settings = ['loss', 'lr', 'hparams', 'epochs', 'patience']
     same = (runs[settings] == best[settings]).all(axis=1)
     return runs[same & (runs.seed < SEARCH)].drop_duplicates('seed').set_index('seed')
 
 
+VALIDATION = {
+    'voc12_animals': 373,
+    'coco18': 960,
+    'cub_crops': 464,
+    'mirflickr14': 960,
+    'corel5k': 900,
+    'ccp': 336,
+}
+
+
+def as_many(dataset):
+    "BCE on as many fully labelled photos as validation has, with the settings of all photos."
+    few = record(VALIDATION[dataset])
+    few = few[(few.loss == 'bce') & (few.dataset == dataset) & (few.labels == 'full')]
+    of_all = finals('bce', dataset, 'linear', 'full')
+    return with_settings(few[few['head'] == 'linear'], of_all.iloc[0])
+
+
 def gain(dataset, own, base):
     """The mean difference over common seeds; NaN without one, or if the mechanism rarely acted."""
+    if own[-1] == 'full, as many photos as validation has':
+        return (as_many(dataset).test_map - finals(*base[:1], dataset).test_map).mean()
     ours, theirs = finals(own[0], dataset, *own[1:]), finals(base[0], dataset, *base[1:])
     if (ours.exercised == 0).mean() >= 0.5:
         return np.nan
@@ -174,6 +189,7 @@ def check(found, cells, within):
     assert found.apart == pytest.approx((cells.published - cells.ours).abs().mean(), abs=1e-3)
 
 
+@pytest.mark.silent('B')
 def test_agreement_with_papers_whose_baseline_is_their_own(agreement):
     every = by_source()
     cole = every[every.source == 'Cole et al. 2021']
@@ -217,3 +233,126 @@ def test_the_matrix_of_published_columns_and_sets(agreement):
             values = [ours[line.loss, line.head][k] for line in lines.itertuples()]
             expected = spearman(lines.assign(ours=values), ['source'])
             assert found.loc[place, dataset] == pytest.approx(expected, abs=1e-6)
+
+
+# What a search buys
+
+
+USUAL_RATE = 0.00124
+
+
+@cache
+def curve(loss, head, dataset, seed):
+    """Expected test mAP of the draw with the best validation mAP among the first one and k − 1 of
+    the others, for k = 1 … 10, over all ways to draw them; None while a draw is missing.
+    """
+    runs = record()
+    runs = runs[
+        runs.loss.isin([loss, ALIKE.get(loss)])
+        & (runs.dataset == dataset)
+        & (runs['head'] == head)
+        & (runs.labels == 'single')
+        & (runs.seed == seed)
+        & (runs.label_seed == seed)
+    ].drop_duplicates('key')
+    own = runs[runs.loss == loss]
+    runs = pd.concat([own, runs[(runs.loss != loss) & ~runs.lr.isin(own.lr)]])
+    if len(runs) != 10:
+        return None
+    first = runs.lr == USUAL_RATE
+    assert first.sum() == 1
+    scores = runs.val_map_seen.fillna(runs.val_map)
+    best_first = [*zip(scores, runs.test_map, first, strict=True)]
+    (paper,) = [draw for draw in best_first if draw[2]]
+    others = [draw for draw in best_first if not draw[2]]
+    means = []
+    for k in range(10):
+        chosen = [
+            max([paper, *drawn], key=lambda draw: draw[0])[1] for drawn in combinations(others, k)
+        ]
+        means.append(np.mean(chosen))
+    return np.array(means)
+
+
+def gain_by_budget(loss, head, dataset):
+    "Over plain AN with as many draws, the mean over the searches that are through; and how many."
+    pairs = [
+        (curve(loss, head, dataset, seed), curve('an', 'linear', dataset, seed))
+        for seed in (1000, 1001, 1002)
+    ]
+    gained = [own - an for own, an in pairs if own is not None and an is not None]
+    return np.mean(gained, axis=0), len(gained)
+
+
+@pytest.fixture(scope='module')
+def budgets(tmp_path_factory):
+    "The folder with the page, and what it is made of."
+    folder = tmp_path_factory.mktemp('outputs')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('SPML_NB_OUTPUTS', str(folder))
+        known = tables.record(RECORD)
+        budget.write(known)
+        yield folder, budget.average(budget.gains_by_budget(known))
+
+
+def test_the_gain_by_budget_on_each_set(budgets):
+    table = pd.read_csv(budgets[0] / 'budget.csv')
+    table = table[table.loss != 'an'].set_index(['loss', 'head', 'dataset', 'budget']).sort_index()
+    for loss, head, dataset in dict.fromkeys(index[:3] for index in table.index):
+        expected, seeds = gain_by_budget(loss, head, dataset)
+        shown = table.loc[loss, head, dataset]
+        assert shown.gain.to_numpy() == pytest.approx(expected, abs=2e-3)
+        assert shown.n.eq(seeds).all()
+
+
+def test_the_page_and_the_picture_of_budgets(budgets):
+    folder, averaged = budgets
+    lines = [line.split(' | ') for line in (folder / 'budget.md').read_text().splitlines()]
+    rows = [line for line in lines if len(line) == 6 and line[2][0] in '+−']
+    assert len(rows) > 10
+    means = {}
+    for name, head, *cells in rows:
+        loss = name.removeprefix('| ')
+        mean = np.mean([gain_by_budget(loss, head, dataset)[0] for dataset in SETS], axis=0)
+        numbers = [float(cell.split()[0].strip('|').replace('−', '-')) for cell in cells]
+        expected = mean[0], mean[2], mean[9], mean[9] - mean[0]
+        assert numbers == pytest.approx(expected, abs=0.051)
+        means[loss] = mean
+    assert [*means] == sorted(means, key=lambda loss: -means[loss][9])
+    drawn = {
+        line.get_label(): (ax.get_title(), line)
+        for ax in budget._picture(averaged).axes
+        for line in ax.lines
+        if not line.get_label().startswith('_')
+    }
+    assert drawn.keys() == means.keys()
+    for loss, (title, line) in drawn.items():
+        assert line.get_ydata() == pytest.approx(means[loss], abs=2e-3)
+        assert line.get_xdata().tolist() == [*range(1, 11)]
+        needs_a_search = means[loss][9] - means[loss][0] > 0.5
+        assert title == f'search adds {"more than" if needs_a_search else "at most"} 0.5'
+
+
+# Arms
+
+
+def test_label_wise_arms_of_an_ablation_are_no_finals_and_no_search(monkeypatch):
+    """Those of LAC's Table 3 train as long as the runs of the suite, at the rate of another search
+    or with other hyper-parameters.
+    """
+    before = {loss: finals(loss, 'voc12_animals', 'labelwise') for loss in ('an', 'lac')}
+    an, lac = (runs.iloc[:5] for runs in before.values())
+    arms = pd.concat(
+        [
+            an.assign(lr=an.lr * 3),
+            lac.assign(hparams='{"lambda_lac": 0, "queue": 0, "stage2_threshold": 0.9}'),
+            lac.assign(hparams='{"lambda_lac": 1, "queue": 0, "two_stage": false}'),
+        ]
+    ).reset_index()
+    arms = arms.assign(key=[f'arm {k}' for k in range(len(arms))], test_map=0.0, val_map=99.0)
+    both = pd.concat([record(), arms], ignore_index=True)
+    assert of_a_suite(arms).all()
+    monkeypatch.setattr('test_recomputed_pages.record', lambda photos=0: both)
+    for loss, expected in before.items():
+        found = finals.__wrapped__(loss, 'voc12_animals', 'labelwise')
+        assert found.key.tolist() == expected.key.tolist() and len(found) == 5

@@ -164,7 +164,7 @@ def _means(rows: pd.DataFrame) -> pd.DataFrame:
 def _published(ablation: Ablation, arm: Arm, column: str) -> float:
     """What the paper prints of an arm: its gain, or its level where no gain is measured."""
     cell = printed_cell(ablation, arm.name, column)
-    if arm.name not in ablation.printed:
+    if cell is None or arm.name not in ablation.printed:
         return math.nan
     if ablation.measure == 'precision':
         return cell['mean']

@@ -14,10 +14,12 @@ from ..runs.config import Config, resolve
 from ..sweeps.queue import key
 from ..sweeps.search import Row, candidates, choose
 from . import gains, published
-from .published import SUITE
+from .published import STAND_INS, SUITE
 from .statistics import NO_SCORES, Scores
 
-MEASURES = ('mAP', 'fall', 'precision')
+# {measure: its column of the record}, of those on test images
+ON_TEST = {'mAP': 'test_map', 'mAP@class': 'test_map_class', 'mAP@sample': 'test_map_sample'}
+MEASURES = (*ON_TEST, 'fall', 'precision')
 
 
 @dataclass(frozen=True)
@@ -47,18 +49,20 @@ class Ablation:
     Attributes:
         table: Of the paper.
         where: Section, table or figure of the paper.
-        columns: {column of the table: our set of photos}.
+        columns: {column: our set of photos}. The column is one of the table's where a row of
+            `printed` is.
         seeds: How many, from 0.
         head: Of all arms.
         config: Fields of `Config` that all arms share beside those of the suite.
         rate: How the learning rate is chosen, as `choose_rate` reads it.
         rule: The same in words, and how constants are.
         arms: By name.
-        printed: {arm: row of the table}.
+        printed: {arm: row of the table}, or {arm: {column: (row, column) of the table}} where the
+            table has other columns.
         nearest: {arm that the paper does not print: the row that comes nearest}.
         claims: Ids of the claims that the arms decide.
-        measure: One of `MEASURES`: test mAP, fall of validation mAP from the best epoch to the
-            last, or precision of the positive pseudo-labels made by the last epoch.
+        measure: One of `MEASURES`: test mAP of a kind, fall of validation mAP from the best epoch
+            to the last, or precision of the positive pseudo-labels made by the last epoch.
     """
 
     id: str
@@ -74,7 +78,7 @@ class Ablation:
     rule: str
     arms: dict[str, Arm]
     claims: list[str]
-    printed: dict[str, str] = field(default_factory=dict)
+    printed: dict[str, str | dict] = field(default_factory=dict)
     nearest: dict[str, str] = field(default_factory=dict)
     measure: str = 'mAP'
 
@@ -89,7 +93,9 @@ def ablations() -> dict[str, Ablation]:
     content = _content()
     by_id = {}
     for entry in content['ablations']:
-        columns = {column: content['sets'][column] for column in entry['columns']}
+        columns = entry['columns']
+        if isinstance(columns, list):
+            columns = {column: content['sets'][column] for column in columns}
         ablation = Ablation(**entry | {'columns': columns, 'arms': _arms(entry['arms'])})
         one_of(ablation.measure, MEASURES, f'measure of {ablation.id}')
         by_id[ablation.id] = ablation
@@ -187,7 +193,8 @@ def tried(ablation: Ablation, dataset: str) -> list[Config]:
     """The runs that choose the rate of an ablation."""
     rate = ablation.rate
     if 'search' in rate:
-        return candidates(Row(rate['search'], ablation.head), SUITE, dataset)
+        labels = ablation.config.get('labels', 'single')
+        return candidates(Row(rate['search'], ablation.head, labels), SUITE, dataset)
     arm = ablation.arms.get(rate.get('arm'))
     return [
         _with_seed(_config(ablation, arm, dataset, lr), seed)
@@ -251,8 +258,9 @@ def scores_of(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) ->
     if not configs:
         return NO_SCORES
     lines = lines_of(configs, runs)
-    if ablation.measure == 'mAP':
-        return Scores(lines.test_map.dropna(), key(configs[0]), dataset=dataset)
+    if ablation.measure in ON_TEST:
+        by_seed = lines[ON_TEST[ablation.measure]].dropna()
+        return Scores(by_seed, key(configs[0]), ablation.measure, dataset)
     # neither is of test images
     if ablation.measure == 'fall':
         return Scores((lines.val_map - lines.val_map_at_end).dropna(), metric='')
@@ -260,7 +268,7 @@ def scores_of(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) ->
 
 
 _USED = [
-    *('val_map', 'val_map_at_end', 'test_map', 'pseudo_positive_precision_at_end'),
+    *('val_map', 'val_map_at_end', *ON_TEST.values(), 'pseudo_positive_precision_at_end'),
     *('exercised', 'best_stage', 'best_epoch'),
 ]
 
@@ -277,24 +285,25 @@ def acted(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -> boo
     Args:
         runs: As in `choose_rate`.
     """
-    if ablation.measure != 'mAP':
+    if ablation.measure not in ON_TEST:
         return True  # counted to the last epoch
     return gains.any_acted(configs_of(ablation, arm, dataset, runs), runs)
 
 
 def published_config(ablation: Ablation, arm: str, column: str) -> dict:
     """Fields of `Config` for an arm on the paper's own data set."""
-    cells = published.by_place(ablation.paper, ablation.table)
-    dataset = next(cell['dataset'] for place, cell in cells.items() if place[1] == column)
+    ours = ablation.columns[column]
     return {
-        'dataset': dataset,
+        'dataset': next(name for name, (photos, _) in STAND_INS.items() if photos == ours),
         'loss': ablation.arms[arm].loss,
         'head': ablation.head,
+        'labels': ablation.config.get('labels', 'single'),
         'hparams': ablation.arms[arm].hparams,
     }
 
 
 def printed_cell(ablation: Ablation, arm: str, column: str) -> dict | None:
     """The cell of the paper that an arm repeats, or comes nearest to; None where there is none."""
-    row = ablation.printed.get(arm, ablation.nearest.get(arm))
-    return published.by_place(ablation.paper, ablation.table)[row, column] if row else None
+    place = ablation.printed.get(arm, ablation.nearest.get(arm))
+    place = place.get(column) if isinstance(place, dict) else place and (place, column)
+    return published.by_place(ablation.paper, ablation.table)[tuple(place)] if place else None

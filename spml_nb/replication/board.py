@@ -111,7 +111,9 @@ def expected(measured: pd.DataFrame) -> pd.DataFrame:
 
     Returns: DataFrame by data set: labels (positives of a training photo, on average), level (mAP
         of plain AN in percent), lowest and highest (gain over plain AN, among the `BEST` rows with
-        single labels whose mean over all sets is highest). Empty without runs.
+        single labels whose mean over all sets is highest), as_many (gain of binary cross-entropy
+        on as many fully labelled photos as validation has, NaN without runs) and photos (how many).
+        Empty without runs.
     """
     compared = standings(measured).reset_index()
     compared = compared[(compared.choice == 'clean') & (compared.labels == 'single')]
@@ -130,6 +132,9 @@ def expected(measured: pd.DataFrame) -> pd.DataFrame:
     ]
     found.insert(0, 'level', an.set_index('dataset').level)
     found.insert(0, 'labels', published.photos().positives)
+    as_many = over_plain[(over_plain.labels == gains.AS_MANY) & (over_plain.choice == 'clean')]
+    found['as_many'] = as_many.set_index('dataset').gain
+    found['photos'] = published.photos().val
     return found.sort_values('labels')
 
 
@@ -145,7 +150,8 @@ def summary(measured: pd.DataFrame) -> dict:
     Returns: rows (`expected`), few and many ({'labels', 'gains': (lowest, highest) of the sets with
         fewer than `FEW` labels a photo and with more}, None without such sets), head (what AN gains
         by the cosine head alone), all_labels (what binary cross-entropy gains where all labels are
-        known), each an `Effect` or None, and best (how many rows `expected` speaks of).
+        known), as_many (the same on as many photos as validation has), each an `Effect` or None,
+        and best (how many rows `expected` speaks of).
     """
     rows = expected(measured)
     means = standings(measured)
@@ -156,6 +162,7 @@ def summary(measured: pd.DataFrame) -> dict:
         'many': _range(rows[rows.labels >= FEW]),
         'head': _mean_of(means, cosine),
         'all_labels': _mean_of(means, all_labels),
+        'as_many': _mean_of(means, ('bce', 'linear', gains.AS_MANY)),
         'best': BEST,
     }
 
@@ -401,6 +408,7 @@ def lines(measured: pd.DataFrame, where: dict[str, int]) -> list[dict]:
         for suite in SUITES
         for row in search.rows_of(suite)
     }
+    cells['bce', 'linear', gains.AS_MANY] = {}
     for line in gains.beside(measured).itertuples():
         of_suite = cells[line.loss, line.head, line.labels].setdefault(line.suite, {})
         of_suite.setdefault(line.dataset, {}).update(_cell(line, where))
@@ -468,7 +476,7 @@ def _order(row: dict) -> tuple:
     return (
         not row['cells'].get(published.SUITE),
         mean is None,
-        row['labels'] == ALL_LABELS,
+        row['labels'] != 'single',
         -len(places),
         places,
         -(mean or 0),
@@ -486,7 +494,7 @@ def on_same_sets(rows: list[dict]) -> list[dict]:
     """
 
     def comparable(row):
-        return row['sets'], bool(row['sets']) and row['labels'] == ALL_LABELS
+        return row['sets'], bool(row['sets']) and row['labels'] != 'single'
 
     return [
         {'sets': sets, 'all_labels': all_labels, 'rows': [*each]}
@@ -513,7 +521,8 @@ def cards(
     cards = {}
     for row in rows:
         card = cards.setdefault(row['loss'], about(row['loss']) | {'runs': []})
-        card['runs'] += _runs(row, known)
+        if row['labels'] != gains.AS_MANY:  # no search of its own
+            card['runs'] += _runs(row, known)
     for loss, card in cards.items():
         in_claims = compared_in_claims(card['paper']) if card['paper'] in published.papers() else {}
         card['claims'] = [

@@ -682,7 +682,7 @@ class Claim:
         note: What the text lost, what was chosen here, and where the paper's own numbers say
             otherwise; where it has numbers of ours, a function that makes it from the record.
         main: Whether it is what the paper is for: its method is better than others.
-        ablation: The one whose arms decide it, in place of tables and figure, or ''.
+        ablations: Those whose arms decide it, in place of tables and figure.
         of_component: Whether it is about one component, so that the two sides of each comparison
             differ in one thing.
     """
@@ -698,7 +698,7 @@ class Claim:
     inferred: bool = False
     note: str | Callable[[pd.DataFrame], str] = ''
     main: bool = False
-    ablation: str = ''
+    ablations: tuple[str, ...] = ()
     of_component: bool = False
 
     @property
@@ -714,8 +714,8 @@ class Claim:
         """
         if self.lacking:
             return []
-        if self.ablation:
-            return self.compare(ArmScores(self.ablation, value))
+        if self.ablations:
+            return self.compare(*(ArmScores(name, value) for name in self.ablations))
         scores = [TableScores(self.paper, table, value) for table in self.tables]
         if self.figure:
             scores.append(partial(curve_scores, self.paper, self.figure, value))
@@ -757,7 +757,7 @@ def _read_claims(paper: str) -> list[Claim]:
             inferred=entry.get('inferred', False),
             note=notes.get(entry['id'], entry.get('note', '')),
             main=entry.get('main', False),
-            ablation=entry.get('ablation', ''),
+            ablations=tuple(entry.get('ablations', ())),
             of_component=entry.get('of_component', False),
         )
         for entry in yaml.safe_load(file.read_text(encoding='utf-8'))
@@ -765,11 +765,13 @@ def _read_claims(paper: str) -> list[Claim]:
 
 
 def _of_rows(entry: dict) -> Callable[[TableScores], list[Place]]:
-    "The comparison of rows of a table, `above` or `between` bounds, at all columns or some."
+    "The comparison of rows of tables, `above` or `between` bounds, at all columns or some."
     compare = above if 'above' in entry else between
     bounds = dict(entry.get('above') or entry.get('between', {}))
     sides = [bounds.pop(side) for side in ('rows', 'than') if side in bounds]
-    return lambda table: table.everywhere(compare, *sides, **bounds)
+    return lambda *tables: [
+        place for table in tables for place in table.everywhere(compare, *sides, **bounds)
+    ]
 
 
 def operands(claim: Claim) -> list[Operand]:

@@ -261,9 +261,17 @@ def _two_way(runs: pd.DataFrame) -> dict:
         'fillable': len(
             {cell['dataset'] for cell in cells.values() if tables.plan(cell, SUITE).search}
         ),
-        'chosen_by_sample': 'val_map_sample' in runs,
+        'chosen_by_sample': _chosen_by_sample(runs),
         'lost': len(lost),
     }
+
+
+def _chosen_by_sample(runs: pd.DataFrame) -> bool:
+    """Whether the runs of Two-way's cells of mAP over samples were chosen in that measure."""
+    columns = list(published.by_place('two_way', '3'))
+    columns = [column for row, column in columns if row == 'mAP@sample']
+    lines = tables.final_lines('two_way', '3', 'mAP@sample', columns, runs)
+    return len(lines) > 0 and bool(lines.get('val_map_sample', pd.Series(math.nan)).notna().all())
 
 
 def _em_apl(runs: pd.DataFrame) -> dict:
@@ -356,7 +364,11 @@ def texts(checked: pd.DataFrame, runs: pd.DataFrame) -> dict[str, str]:
             'paper_readme.md',
             paper=published.read(paper),
             conclusion=markdown(paper, of_paper, runs),
-            figures=figures.figures(paper),
+            figures=[
+                number
+                for number in figures.figures(paper)
+                if figures.arrays_file(paper, number, SUITE).is_file()
+            ],
         )
         for paper, of_paper in checked.groupby('paper', sort=False)
     }

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from ..base import settings
 from ..base.errors import SpmlError
 from ..methods.core import find
-from . import board, drawing, published, site, statistics
+from . import board, drawing, published, site, statistics, without_clean
 from . import gains as all_gains
 from . import tables as papers
 from .gains import any_acted
@@ -450,13 +450,16 @@ def comparable(measured: pd.DataFrame) -> pd.DataFrame:
     return measured[ran & measured.uncounted.eq('') & measured.published.notna()]
 
 
-def findings(leading: Leaders | None, all_labels: Effect | None, agreed: dict) -> str:
+def findings(
+    leading: Leaders | None, all_labels: Effect | None, agreed: dict, observed: dict | None = None
+) -> str:
     """What the gains say.
 
     Args:
         leading: as from `leaders`.
         all_labels: what binary cross-entropy gains over plain AN where all labels are known.
         agreed: as from `agreement`.
+        observed: as from `without_clean.of_record`.
 
     Returns:
         Markdown: a list, one question a point, '' without runs.
@@ -464,7 +467,15 @@ def findings(leading: Leaders | None, all_labels: Effect | None, agreed: dict) -
     if leading is None:
         return ''
     fields = agreement_fields(agreed)
-    return render('findings.md', leading=leading, all_labels=all_labels, **fields)
+    rows = observed['rows'][:2] if observed else []
+    return render(
+        'findings.md',
+        leading=leading,
+        all_labels=all_labels,
+        observed=[(board.about(row['loss'])['name'], *row['effects'][:2]) for row in rows],
+        seeds_observed=observed['seeds'] if rows else 0,
+        **fields,
+    )
 
 
 def agreement_fields(agreed: dict) -> dict:
@@ -677,7 +688,13 @@ def _mean_over_plain(cells: list[dict]) -> Effect | None:
     return statistics.pooled(effects) if len(effects) == len(cells) else None
 
 
-def markdown(measured: pd.DataFrame, boards: pd.DataFrame, agreed: dict, picture: str) -> str:
+def markdown(
+    measured: pd.DataFrame,
+    boards: pd.DataFrame,
+    agreed: dict,
+    picture: str,
+    observed: dict | None = None,
+) -> str:
     """What README.md shows between the marks.
 
     Args:
@@ -685,13 +702,16 @@ def markdown(measured: pd.DataFrame, boards: pd.DataFrame, agreed: dict, picture
         boards: as from `all_gains.of_suites`.
         agreed: as from `agreement`.
         picture: its address.
+        observed: as from `without_clean.of_record`.
 
     Returns: Markdown, with the marks.
     """
     wanted = measured[measured.n >= 0]
     text = render(
         'front.md',
-        findings=findings(leaders(levels(boards)), board.summary(boards)['all_labels'], agreed),
+        findings=findings(
+            leaders(levels(boards)), board.summary(boards)['all_labels'], agreed, observed
+        ),
         picture=picture,
         uncounted=published.UNCOUNTED,
         protocol=site.protocol(SUITE),
@@ -735,7 +755,8 @@ def write(root: Path | None = None, boards: pd.DataFrame | None = None) -> list[
     if enclosing:
         boards = all_gains.of_suites(known, [SUITE]) if boards is None else boards
         agreed = agreement(measured, by_source(known), boards)
-        text = markdown(measured, boards, agreed, f'{outputs.name}/front.svg')
+        observed = without_clean.of_record()
+        text = markdown(measured, boards, agreed, f'{outputs.name}/front.svg', observed)
         texts[readme] = text.join(enclosing)
     return site.write_changed(texts)
 

@@ -19,12 +19,16 @@ SAME_HEAD, PLAIN = 'AN on the same head', 'AN on the linear head'
 SUITES = ('photos', 'photos_finetune')
 
 
+# labels of BCE on as many fully labelled photos as validation has, the same on all sets
+AS_MANY = 'full, as many photos as validation has'
+
+
 class Setting(NamedTuple):
     """A method as it was run.
 
     Attributes:
         suite, dataset: as in `search.candidates`.
-        loss, head, labels: as in `Config`.
+        loss, head, labels: as in `Config`; labels may be `AS_MANY`.
         choice: of the epoch, a key of `MEASURES`.
     """
 
@@ -153,7 +157,7 @@ def of_suites(known: pd.DataFrame, suites: Iterable[str] = SUITES) -> pd.DataFra
     for suite in suites:
         for dataset in search.SUITES[suite]['datasets']:
             if len(known) and (known.dataset == dataset).any():
-                for row in search.rows_of(suite):
+                for row in search.board_rows(suite, dataset):
                     _add_scores(row, suite, dataset, known, scores, about)
     if not scores:
         return pd.DataFrame(columns=COLUMNS)
@@ -184,7 +188,8 @@ def _add_scores(row, suite, dataset, known, scores, about):
         by_seed = runs[measure].dropna()
         if not len(by_seed):
             continue
-        place = Setting(suite, dataset, row.loss, head_of(row), row.labels, choice)
+        labels = AS_MANY if row.train_images else row.labels
+        place = Setting(suite, dataset, row.loss, head_of(row), labels, choice)
         # test images were resampled for the epoch of the clean choice alone
         first = runs['first'].iloc[0] if choice == 'clean' else ''
         scores[place] = Scores(by_seed, first, dataset=dataset)

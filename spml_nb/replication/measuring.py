@@ -42,18 +42,20 @@ class Notes:
     Attributes:
         steps: [sum of the loss of annotated positives, how many there are] for each batch.
         epochs: the `QUANTILES` of |logit| and of the probability, for each group, after each epoch.
+        negative: the share of scores below 0, for each group, after each epoch.
 
     Source: EM/APL, Figs. 7-9.
     """
 
     def __init__(self):
-        self.steps, self.epochs = [], []
+        self.steps, self.epochs, self.negative = [], [], []
 
     def state_dict(self) -> dict:
-        return {'steps': self.steps, 'epochs': self.epochs}
+        return {'steps': self.steps, 'epochs': self.epochs, 'negative': self.negative}
 
     def load_state_dict(self, state: dict):
         self.steps, self.epochs = state['steps'], state['epochs']
+        self.negative = state['negative']
 
     def __call__(self, trainer: Trainer, index: torch.Tensor, outputs, loss: torch.Tensor):
         "Note the loss of a batch's annotated positives."
@@ -74,17 +76,24 @@ class Notes:
                 for x in (abs(s), expit(s))
             ]
         )
+        self.negative.append([float((s[g] < 0).mean()) if g.any() else np.nan for g in groups])
         write_arrays(trainer.run.folder / 'observed.npz', self.arrays())
 
     def arrays(self) -> dict[str, np.ndarray]:
         """annotated (epochs·POINTS,) loss, NaN where there was none; logit, probability (epochs, 3
-        groups, 3 quantiles).
+        groups, 3 quantiles); negative (epochs, 3 groups), shares.
         """
         epochs = np.array_split(np.array(self.steps), len(self.epochs))
         chunks = [np.sum(chunk, 0) for epoch in epochs for chunk in np.array_split(epoch, POINTS)]
         annotated = np.array([total / n if n else np.nan for total, n in chunks], np.float32)
         logit, probability = np.array(self.epochs, np.float32).swapaxes(0, 1)
-        return {'annotated': annotated, 'logit': logit, 'probability': probability}
+        negative = np.array(self.negative, np.float32)
+        return {
+            'annotated': annotated,
+            'logit': logit,
+            'probability': probability,
+            'negative': negative,
+        }
 
 
 def observed_run(config: Config) -> Run:

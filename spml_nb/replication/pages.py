@@ -24,6 +24,7 @@ from . import (
     published,
     site,
     verdicts,
+    without_clean,
 )
 from .published import SUITE
 from .rendering import render
@@ -152,7 +153,8 @@ def _claim_command(claim: claims.Claim, unfinished: set[str], runs: pd.DataFrame
         return ' && '.join(
             command(claim.paper, number, SUITE) for number in claim.tables if number in unfinished
         )
-    for number in re.findall(r'\d+', claim.where.partition('Fig')[2]):
+    named = re.findall(r'\d+', claim.where.partition('Fig')[2])
+    for number in filter(None, [claim.figure, *named]):
         if number not in figures.figures(claim.paper):
             continue
         uncollected = (
@@ -437,8 +439,10 @@ def contents(results: Results, folder: Path) -> dict[str, str]:
     )
     others = {name: what for name, what in _OTHER_PAGES.items() if (folder / name).is_file()}
     picture = (folder / 'front.svg').is_file()
+    if page := without_clean.markdown():
+        texts['without_clean.md'] = page
     texts['README.md'] = _readme(results, boards, others, picture)
-    texts['index.html'] = site.page(results, printed, boards, picture)
+    texts['index.html'] = site.page(results, printed, boards, picture, without_clean.of_record())
     return texts
 
 
@@ -447,6 +451,7 @@ _OTHER_PAGES = {
     'ablations.md': 'which part of a method does it, at equal settings',
     'budget.md': 'which methods need a search',
     'worth.md': 'how many photos with one label are worth one with all its labels',
+    'clean_photos.md': 'whether to train on the validation photos',
     'observed_choice.md': 'what is lost when settings are chosen without clean labels',
     'biased.md': 'what if the one label is not drawn evenly',
     'benchmarks.md': 'how fast it runs',
@@ -496,6 +501,7 @@ def _board(measured: pd.DataFrame) -> dict:
         'unlisted': sum(len(group['rows']) for group in unlisted),
         'summary': board.summary(measured),
         'leading': front.leaders(front.levels(measured)),
+        'without_clean': without_clean.of_record(),
         'names': {row['loss']: board.about(row['loss']) for row in rows},
         'run_on': published.run_on,
     }

@@ -17,7 +17,7 @@ from ..sweeps import search
 from ..sweeps.queue import key
 from ..training.task import make_task
 from ..training.trainer import train
-from . import arms, claims, published, tables
+from . import arms, claims, clean_photos, published, tables
 from .published import SUITE
 from .statistics import RESAMPLED, image_draws, resampled_map, resampled_name
 
@@ -75,7 +75,7 @@ def compared(known: pd.DataFrame) -> dict[tuple[str, str], list[Config]]:
 
 
 def _cells_with_runs(known: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
-    "The runs and the metric of each cell of a table, operand of a claim, arm and row of the board."
+    "Runs and metric of each cell of a table, operand of a claim, arm, board row and use of photos."
     cells = [
         cell
         for paper in published.papers()
@@ -91,12 +91,15 @@ def _cells_with_runs(known: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
     for cell in cells:
         yield tables.finals(tables.plan(cell, SUITE), known), cell['metric']
     for ablation in arms.ablations().values():
+        metric = ablation.measure if ablation.measure in arms.ON_TEST else 'mAP'
         for dataset in ablation.columns.values():
             for arm in ablation.arms:
-                yield arms.configs_of(ablation, arm, dataset, known), 'mAP'
+                yield arms.configs_of(ablation, arm, dataset, known), metric
     for dataset in search.SUITES[SUITE]['datasets']:
-        for row in search.rows_of(SUITE):
+        for row in search.board_rows(SUITE, dataset):
             yield search.finals(row, SUITE, dataset, known), 'mAP'
+    for _, runs in clean_photos.planned(known).groupby([*clean_photos.Place._fields]):
+        yield list(runs.config), 'mAP'
 
 
 def resample(known: pd.DataFrame | None = None, tell: Callable[[str], None] = print) -> Path:

@@ -214,7 +214,13 @@ def runs_of(table: Table) -> pd.DataFrame:
     return cells[cells['row'].isin(filled['row']) & cells.column.isin(filled.column)]
 
 
-def page(results, printed: list[dict], boards: list[str], picture: bool = False) -> str:
+def page(
+    results,
+    printed: list[dict],
+    boards: list[str],
+    picture: bool = False,
+    without_clean: dict | None = None,
+) -> str:
     """`index.html`.
 
     Args:
@@ -222,6 +228,7 @@ def page(results, printed: list[dict], boards: list[str], picture: bool = False)
         printed: what the papers print, as from `board.printed`.
         boards: names of the boards in `outputs/methods`.
         picture: whether there is a `front.svg`.
+        without_clean: as from `without_clean.of_record`.
     """
     groups, group_of_run = board.groups(results.runs, _runs_shown(results))
     rows = board.lines(results.gains, group_of_run)
@@ -242,6 +249,7 @@ def page(results, printed: list[dict], boards: list[str], picture: bool = False)
         board_groups=board.on_same_sets(rows),
         summary=board.summary(results.gains),
         leading=results.leading,
+        without_clean=without_clean,
         cards=board.cards(rows, results.runs, results.claims, printed),
         printed=printed,
         boards=boards,

@@ -9,7 +9,15 @@ from ..sweeps import search
 from .experiment import Experiment
 
 # beside the papers' tables and figures and the boards of all methods; each a module of this folder
-EXPERIMENTS = ('biased', 'choice', 'worth', 'observed_choice', 'budget', 'ablations')
+EXPERIMENTS = (
+    'biased',
+    'choice',
+    'worth',
+    'observed_choice',
+    'budget',
+    'ablations',
+    'clean_photos',
+)
 
 
 def experiment(name: str) -> Experiment:

@@ -136,6 +136,12 @@ class Config:
     hold_out: bool = option(
         True, 'False: train on the validation images too, which leaves only selection: last'
     )
+    trained_validation: str = option(
+        '',
+        'half of the validation images, drawn by label_seed, are trained on with all their labels, '
+        'beside the training images or alone; the other half chooses',
+        choices=('', 'beside', 'alone'),
+    )
     map_definition: str | None = option(
         None,
         'a class without positives: cole: 0; two_way: left out (a folder)',
@@ -173,6 +179,11 @@ class Config:
             raise SpmlError(
                 f'hold_out: false trains on the validation images, so selection={self.selection!r} '
                 'has none to select on. Give selection: last.'
+            )
+        if self.trained_validation and not self.hold_out:
+            raise SpmlError(
+                f'trained_validation={self.trained_validation!r} trains on half of the validation '
+                'images, and hold_out: false on all of them. Give one of the two.'
             )
 
     def changed(self, **values) -> 'Config':
@@ -392,6 +403,7 @@ ADDED = {
     'compile': False,
     'nesterov': False,
     'train_images': 0,
+    'trained_validation': '',
     'side': '',
 }
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from importlib.resources import files as packaged
 
 import numpy as np
 import pandas as pd
@@ -211,6 +212,7 @@ class Row:
         batch_size: unset: the suite's.
         min_positives: on a folder of one's own, leave out classes with fewer positives.
         side: the file of side information, for a method that needs it.
+        train_images: so many training photos in the final runs; 0: all. The search has all of them.
     """
 
     loss: str
@@ -219,6 +221,7 @@ class Row:
     batch_size: int | None = None
     min_positives: int = 0
     side: str = ''
+    train_images: int = 0
 
 
 def candidates(row: Row, suite: str, dataset: str) -> list[Config]:
@@ -479,6 +482,7 @@ def finals(
     if chosen is None:
         return []
     seeds = seeds_of(row, suite) if seeds is None else seeds
+    chosen = chosen.changed(train_images=row.train_images)
     return [chosen.changed(seed=seed, label_seed=seed) for seed in seeds]
 
 
@@ -597,7 +601,7 @@ def outcome(
         return Line(
             loss=row.loss,
             head=row.head,
-            labels=row.labels,
+            labels=f'{row.labels}, {row.train_images} photos' if row.train_images else row.labels,
             lr=configs[0].lr if configs else math.nan,
             hparams=json.dumps(configs[0].hparams) if configs else '',
             val_map=by_seed.val_map.mean(),
@@ -660,6 +664,26 @@ def rows_of(suite: str) -> list[Row]:
         for row in every_method()
         if row.head == heads.get(row.loss) or (row.loss == 'an' and row.head in heads.values())
     ]
+
+
+@cache
+def validation_photos() -> dict[str, int]:
+    """How many photos each of our sets has for validation."""
+    file = packaged('spml_nb') / 'assets' / 'photos.csv'
+    return pd.read_csv(file, index_col='name').val.to_dict()
+
+
+def board_rows(suite: str, dataset: str) -> list[Row]:
+    """`rows_of`, and what the labels of the validation photos are worth where they choose: a row
+    that learns from as many other photos with all their labels.
+
+    Args:
+        suite, dataset: as in `candidates`.
+    """
+    rows = rows_of(suite)
+    if SUITES[suite]['config']['regime'] != 'linear' or dataset not in validation_photos():
+        return rows
+    return [*rows, Row('bce', 'linear', 'full', train_images=validation_photos()[dataset])]
 
 
 def sweep(
@@ -728,7 +752,7 @@ def record(
         SpmlError: if the files cannot be written.
     """
     rows = rows_of(suite)
-    board = outcome(rows, suite, dataset, runs).query('n > 0')
+    board = outcome(board_rows(suite, dataset), suite, dataset, runs).query('n > 0')
     board = board.sort_values('test_map', ascending=False, ignore_index=True, kind='stable')
     tried = pd.concat([searched(row, suite, dataset, runs) for row in rows], ignore_index=True)
     at_ends = _chosen_at_ends(tried, suite)
@@ -782,6 +806,8 @@ def _page(board: pd.DataFrame, suite: str, dataset: str, at_ends: str) -> str:
         'alone chosen the epoch, not the settings; late, exercised: shares of runs. A late run has '
         'its best epoch among the last two, so that a longer one could have been better.'
     )
+    if board.labels.str.endswith(' photos').any():
+        text += ' *full, n photos*: as many as validation has, which are not those that choose.'
     if at_ends:
         text += (
             ' The lowest or highest rate tried is the best, so a wider search could find a better '

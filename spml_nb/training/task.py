@@ -72,8 +72,15 @@ def make_task(config: Config) -> Task:
     )
     if not config.hold_out:
         train, val = drawn, val[:0]
-    epoch_length = len(train)
+    clean, val = _clean_half(val, config)
+    observed[clean] = data.labels[clean]
+    # as many steps an epoch whatever part of the images is trained on
+    epoch_length = len(train) + len(clean)
     train = _some(train, config, data.name)
+    if config.trained_validation == 'alone':
+        train = clean
+    else:
+        train = np.sort(np.concatenate([train, clean]))
     if not len(train):
         raise SpmlError(
             f'{data.name!r} has no training image. Mark rows `train` in the column `split` of its '
@@ -104,6 +111,15 @@ def make_task(config: Config) -> Task:
         epoch_length=epoch_length,
         side=side_information,
     )
+
+
+def _clean_half(val: np.ndarray, config: Config) -> tuple[np.ndarray, np.ndarray]:
+    "The validation rows that are trained on with all their labels, and those that choose."
+    if not config.trained_validation:
+        return val[:0], val
+    order = np.random.RandomState(config.label_seed).permutation(len(val))
+    half = len(val) // 2
+    return np.sort(val[order[:half]]), np.sort(val[order[half:]])
 
 
 def _some(train: np.ndarray, config: Config, name: str) -> np.ndarray:

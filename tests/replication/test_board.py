@@ -8,9 +8,11 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from recorded import of_a_suite
 
 from spml_nb.methods import core
 from spml_nb.replication import board, gains, published, statistics, tables
@@ -45,8 +47,7 @@ def recomputed(measure):
         (runs.regime == 'linear')
         & (runs.backbone == 'efficientnet_lite0')
         & (runs.batch_size == 64)
-        & (runs.selection == 'val_clean')
-        & runs.train_images.fillna(0).eq(0)
+        & of_a_suite(runs)
     ]
     runs = runs.assign(chosen_by=runs.val_map_seen.fillna(runs.val_map))
     where = ['loss', 'head', 'labels', 'dataset']
@@ -104,7 +105,23 @@ def test_rows_stand_with_those_on_the_same_sets_the_highest_gain_first(shown):
         for row in group['rows']:
             acted = [name for name, cell in row['cells'].get('photos', {}).items() if cell['x']]
             assert sorted(acted) == sorted(group['sets'])
-            assert group['all_labels'] == (bool(group['sets']) and row['labels'] == 'full')
+            assert group['all_labels'] == (bool(group['sets']) and row['labels'] != 'single')
+
+
+def test_the_board_has_a_row_of_as_many_fully_labelled_photos_as_validation_has(shown, known):
+    (row,) = [row for row in shown[2] if row['labels'] == gains.AS_MANY]
+    runs = read_record(ROOT / 'outputs' / 'runs.csv')
+    full = runs[(runs.loss == 'bce') & (runs.labels == 'full') & (runs['head'] == 'linear')]
+    cells = row['cells']['photos']
+    assert {'voc12_animals', 'coco18', 'cub_crops', 'mirflickr14'} <= cells.keys()
+    for dataset, photos in (('voc12_animals', 373), ('coco18', 960), ('cub_crops', 464)):
+        few = full[(full.dataset == dataset) & (full.train_images == photos)]
+        assert cells[dataset]['clean'][0] == pytest.approx(few.test_map.mean(), abs=1e-3)
+        assert cells[dataset]['clean'][2] == len(few) == 5
+    found = board.expected(gains.of_suites(known, ['photos']))
+    assert found.photos['cub_crops'] == 464
+    assert found.as_many['cub_crops'] == pytest.approx(cells['cub_crops']['clean'][5], abs=1e-3)
+    assert np.isnan(found.as_many.get('corel5k', np.nan)) == ('corel5k' not in cells)
 
 
 def test_a_mean_is_over_the_sets_where_the_mechanism_acted():
@@ -149,7 +166,7 @@ def test_methods_that_are_given_a_number_are_flagged():
 
 def test_a_row_without_a_run_is_there_and_says_nothing(shown):
     rows = {row['id']: row for row in shown[2]}
-    assert set(rows) == {
+    assert set(rows) - {f'bce-linear-{gains.AS_MANY}'} == {
         '-'.join((r.loss, r.head or core.find(r.loss).head, r.labels))
         for r in search.every_method()
     }

@@ -3,6 +3,7 @@ the same way as by hand.
 """
 
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from scipy.stats import ttest_ind_from_stats, ttest_rel
 
 from spml_nb import sweeps
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import claims, drawing, figures, published, statistics
+from spml_nb.replication import arms, claims, drawing, figures, published, statistics
 from spml_nb.replication import tables as papers
 from spml_nb.replication.claims import (
     Number,
@@ -99,7 +100,12 @@ def test_a_claim_is_a_sentence_about_runs_that_exist(claim):
     assert all(cells[operand.cell] for operand in asked if operand.cell)
     if claim.inferred:
         assert claim.tables and not claim.lost
-    resolved = [resolve(Config(**operand.config)) for operand in asked if operand.config]
+    # the runs of an arm may be asked in two measures, by an ablation each
+    resolved = [
+        (operand.arm and operand.arm[0], resolve(Config(**operand.config)))
+        for operand in asked
+        if operand.config
+    ]
     assert all(a != b for k, a in enumerate(resolved) for b in resolved[:k])
     assert {operand.config['dataset'] for operand in asked if operand.config} <= {
         dataset for dataset, (photos, _) in published.STAND_INS.items() if photos
@@ -330,8 +336,27 @@ def test_a_number_of_a_table_knows_its_measure():
     ask = claims.our_value(
         'photos', pd.DataFrame(columns=['loss', 'dataset', 'val_map', 'test_map_sample', 'seed'])
     )
-    for operand in operands(claim_named('two_way-ways'))[0]:
+    for operand in operands(claim_named('two_way-softmax'))[0]:
         assert ask(operand).metric == operand.cell[1]
+
+
+def test_a_number_of_an_arm_has_the_measure_of_its_ablation():
+    known = {}
+    for name in ('two_way_by_class', 'two_way_by_sample'):
+        ablation = arms.ablations()[name]
+        for arm in ablation.arms:
+            for config in arms.configs_of(ablation, arm, 'coco18', pd.DataFrame()):
+                known[sweeps.key(config)] = {'test_map_class': 1.0, 'test_map_sample': 2.0}
+    ask = claims.our_value('photos', pd.DataFrame.from_dict(known, orient='index'))
+    expected = {'two_way_by_class': ('mAP@class', 1), 'two_way_by_sample': ('mAP@sample', 2)}
+    for operand in operands(claim_named('two_way-ways'))[0]:
+        name, _, column = operand.arm
+        number = ask(operand)
+        measure, value = expected[name]
+        assert (column, number.metric, {*number.seeds.values()}) == ('COCO', measure, {value})
+        assert not math.isnan(number.printed[0])
+    on_second_set = claims.Operand('two_way', arm=('two_way_by_class', 'both', 'VOC'))
+    assert math.isnan(claims.published_value(on_second_set).printed[0])
 
 
 def test_only_common_seeds_are_compared_and_their_number_is_told():
@@ -872,6 +897,45 @@ def test_a_fall_in_long_training_is_read_from_the_curves_of_the_figure():
         'cub, validation drop': None,
     }
     assert set(effects_of('opml-stable-bce', known.iloc[:0]).values()) == {None}
+
+
+def test_hidden_positives_that_turn_negative_are_counted_over_the_first_epochs():
+    curves = {'BCE': [50, 60, 70, 80, 90, 0, 0], 'OPML': [40, 50, 60, 70, 80, 99, 99]}
+    known = collected(
+        'opml',
+        'F1',
+        {('nus', name): {'negative': np.float32(curve)} for name, curve in curves.items()},
+    )
+    found = effects_of('opml-slower', known)
+    assert {name: effect for name, effect in found.items() if effect} == {
+        'nus, unannotated positives below 0': 10
+    }
+    assert len(found) == 4
+
+
+def test_the_agreement_of_eq_8_with_co_occurrence_is_asked_against_0():
+    known = collected('hml', 'E8', {('voc12', 'HML'): {'agreement': np.float32(0.625)}})
+    assert effects_of('hml-correlation', known)['voc12, Spearman'] == 0.625
+
+
+def test_lac_is_asked_about_hidden_positives_beside_an_and_about_classes_beside_no_contrast():
+    models = {'AN': 1, 'LAC': 4, 'LAC without contrast': 2}
+    known = collected(
+        'lac',
+        'F6',
+        {
+            ('coco14', name): {
+                'recall': np.float32(value),
+                'ap': np.float32(2 * value),
+                'silhouette': np.float32(value / 8),
+            }
+            for name, value in models.items()
+        },
+    )
+    found = effects_of('lac-hidden', known)
+    assert found['coco14, recall at δ of hidden positives'] == 3
+    assert found['coco14, average precision of hidden positives'] == 6
+    assert effects_of('lac-distinctive', known)['coco14, silhouette'] == 0.25
 
 
 def test_intervals_of_what_is_read_from_figures_are_over_seeds_alone_but_for_transfer():

@@ -46,6 +46,7 @@ def check_notes(run, found):
     assert found['annotated'].shape == (3 * measuring.POINTS,) and found['logit'].shape == found[
         'probability'
     ].shape == (3, 3, 3)
+    assert found['negative'].shape == (3, 3)
     seen = measuring.examine(run)
     for k, group in enumerate(
         [
@@ -64,6 +65,7 @@ def check_notes(run, found):
             np.quantile(1 / (1 + np.exp(-seen.logits[group])), [0.25, 0.5, 0.75]),
             atol=1e-5,
         )
+        assert np.isclose(found['negative'][-1, k], (seen.logits[group] < 0).mean(), atol=1e-6)
 
 
 def test_the_loss_of_annotated_positives_is_their_mean():

@@ -303,6 +303,7 @@ def test_fields_added_later_rename_no_old_run(name):
         ('map_definition', 'two_way'),
         ('hold_out', False),
         ('train_images', 40),
+        ('trained_validation', 'alone'),
     ],
 )
 def test_a_field_added_later_counts_where_it_is_used(field, value):

@@ -15,6 +15,7 @@ from spml_nb import runs, training
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import labels
+from spml_nb.runs.config import Config
 
 
 @pytest.fixture
@@ -243,6 +244,34 @@ def test_side_information_is_cut_with_the_images(folder, tmp_path):
             and (task.side['group'] == task.train % 3).all()
         )
     assert training.make_task(config(folder)).side == {}
+
+
+def test_half_of_validation_is_trained_on_with_all_its_labels_and_the_other_half_chooses(folder):
+    whole = training.make_task(config(folder, labels='single', label_seed=3))
+    beside, alone = (
+        training.make_task(config(folder, labels='single', label_seed=3, trained_validation=each))
+        for each in ('beside', 'alone')
+    )
+    clean = set(alone.train)
+    assert clean < set(whole.val) and len(clean) == len(whole.val) // 2
+    for task in (beside, alone):
+        assert set(task.val) == set(whole.val) - clean
+        assert task.length == len(whole.train) + len(clean)
+        assert (task.test == whole.test).all()
+    assert (alone.observed == whole.data.labels[alone.train]).all()
+    assert beside.train.tolist() == sorted([*whole.train, *clean])
+    of_single = [row not in clean for row in beside.train]
+    assert (beside.observed[of_single] == whole.observed).all()
+    assert (beside.observed[~np.array(of_single)] == alone.observed).all()
+    other = training.make_task(
+        config(folder, labels='single', label_seed=4, trained_validation='alone')
+    )
+    assert set(other.train) != clean
+
+
+def test_what_is_trained_on_whole_is_not_trained_on_by_halves():
+    with pytest.raises(SpmlError, match="trained_validation='beside'.*hold_out: false"):
+        Config(trained_validation='beside', hold_out=False, selection='last')
 
 
 def test_more_training_images_than_there_are_are_refused(folder):

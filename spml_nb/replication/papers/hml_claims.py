@@ -132,7 +132,16 @@ def _margin_gradients(figure):
     return places
 
 
+def _agreement(measured):
+    "Spearman's correlation of Eq. 8 with how often two labels occur together."
+    return float(measured['agreement'])
+
+
 COMPARE = {
+    'hml-correlation': lambda figure: [
+        between(f'{dataset}, Spearman', figure(dataset, 'HML', _agreement), low=0)
+        for dataset in _DATA
+    ],
     'hml-partial': lambda runs: [
         above(
             f"{dataset}, mAP, {partial['labels']}",

@@ -1,8 +1,9 @@
-"""Cosines, gradients, margins, scales and the correlation of labels: HML, figures 2 to 6."""
+"""Cosines, gradients, margins, scales and the correlation of labels: HML, figures 2 to 6 and E8."""
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from scipy import stats
 
 from ...methods.hml import gradient_balance, label_correlation
 from ...runs.folder import Run
@@ -241,6 +242,67 @@ def _matrix(collected: Collected) -> Figure:
     return picture
 
 
+PARTS = 10  # of the pairs of labels
+
+
+def lift(true: np.ndarray) -> np.ndarray:
+    """How many times more often two labels occur together than independent ones would.
+
+    Args:
+        true: (N, C) labels in {1, 0, −1}.
+
+    Returns:
+        (C, C), symmetric, NaN for labels that no photo has.
+    """
+    positive = (true > 0).astype(float)
+    share = positive.mean(0)
+    with np.errstate(invalid='ignore'):
+        return positive.T @ positive / len(positive) / np.outer(share, share)
+
+
+def co_occurrence(run: Run) -> dict:
+    """Set the correlation of labels that a network learnt beside how they occur together.
+
+    Args:
+        run: with a cosine head, of `hml` or `hml_fixed`.
+
+    Returns:
+        agreement: Spearman's correlation, over all pairs of labels that training photos have, of
+        Eq. 8 with the `lift` of their true labels; correlation (PARTS,): the mean of Eq. 8 in each
+        tenth of the pairs, those with the lowest lift first (or fewer parts of fewer pairs).
+
+    Source: HML, Eq. 8.
+    """
+    seen = measuring.opened(run)
+    learnt = label_correlation(seen.model.head.weight.detach().cpu(), *_angle(seen.method)).numpy()
+    pairs = np.triu_indices(len(learnt), 1)
+    together, learnt = lift(seen.true)[pairs], learnt[pairs]
+    occur = np.isfinite(together)
+    together, learnt = together[occur], learnt[occur]
+    in_order = learnt[np.argsort(together, kind='stable')]
+    parts = np.array_split(in_order, min(PARTS, len(in_order)))
+    return {
+        'agreement': np.float32(stats.spearmanr(learnt, together).statistic),
+        'correlation': np.array([part.mean() for part in parts], np.float32),
+    }
+
+
+def _by_lift(collected: Collected) -> Figure:
+    """Eq. 8 over the tenths of pairs by how often they occur together."""
+    picture, places = panels(collected, 2.2)
+    for ax, dataset, ours in places:
+        seeds = collected.of_seeds(dataset, 'HML')
+        if not seeds:
+            continue
+        summary = collected.summary(dataset, 'HML', 'correlation')
+        curve(ax, np.arange(PARTS) + 1, summary, INK[0], marker='o')
+        agreement = np.mean([seed['agreement'] for seed in seeds])
+        ax.set(xlabel='tenth of pairs, by lift', title=f'{ours}\nSpearman {agreement:+.2f}')
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    picture.axes[0].set_ylabel('correlation (Eq. 8)')
+    return picture
+
+
 FIGURES = {
     '2': PaperFigure(
         _cosines_and_gradients,
@@ -280,5 +342,11 @@ FIGURES = {
     ),
     '6': PaperFigure(
         _matrix, [Curve('coco14', 'HML', {'loss': 'hml'})], measure=correlation, seeds=(0,)
+    ),
+    'E8': PaperFigure(
+        _by_lift,
+        [Curve(dataset, 'HML', {'loss': 'hml'}) for dataset in ('voc12', 'coco14', 'nus', 'cub')],
+        measure=co_occurrence,
+        seeds=tuple(range(10)),
     ),
 }

@@ -3,7 +3,7 @@
 The claims themselves are in assets/claims/lac.yml.
 """
 
-from ..claims import above, steady
+from ..claims import SHARE, above, steady
 from .lac_figures import LEM, QUEUES, TEMPERATURES, THRESHOLDS
 
 
@@ -16,7 +16,39 @@ def _steady(within, settings):
     ]
 
 
+_ON = ('voc12', 'coco14')
+
+
+def _measured(name):
+    return lambda arrays: float(arrays[name])
+
+
+def _hidden(figure):
+    quantities = {'recall': 'recall at δ', 'ap': 'average precision'}
+    return [
+        above(
+            f'{dataset}, {words} of hidden positives',
+            *(figure(dataset, model, _measured(name), metric=SHARE) for model in ('LAC', 'AN')),
+        )
+        for dataset in _ON
+        for name, words in quantities.items()
+    ]
+
+
+def _distinctive(figure):
+    models = ('LAC', 'LAC without contrast')
+    return [
+        above(
+            f'{dataset}, silhouette',
+            *(figure(dataset, model, _measured('silhouette')) for model in models),
+        )
+        for dataset in _ON
+    ]
+
+
 COMPARE = {
+    'lac-hidden': _hidden,
+    'lac-distinctive': _distinctive,
     'lac-role': lambda table: [
         above(
             dataset,

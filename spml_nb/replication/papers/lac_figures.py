@@ -1,13 +1,16 @@
-"""Threshold, temperature, memory queue and attention maps: figures 3 to 6 of LAC."""
+"""Threshold, temperature, queue, attention, hidden positives: figures 3 to 6 and F6 of LAC."""
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from scipy.special import expit
+from sklearn.metrics import silhouette_score
 
+from ...metrics import average_precision
 from ...models.model import attention_maps
 from ...runs.folder import Run
 from .. import measuring, published
-from ..drawing import Axis, Collected, Curve, PaperFigure, maps, scores
+from ..drawing import INK, Axis, Collected, Curve, PaperFigure, legend, maps, scores, sheet
 
 _TABLE = published.read('lac')['tables']['2']
 LEM = {'loss': 'lac', **_TABLE['groups']['LEM']['config']}  # the label-wise model
@@ -72,9 +75,95 @@ def _attention(collected: Collected) -> Figure:
     return picture
 
 
+NO_CONTRAST = {'lambda_lac': 0, 'queue': 0}
+MODELS = {
+    'AN': ({**LEM, 'loss': 'an'}, {}),
+    'LAC': (LEM, {}),
+    'LAC without contrast': (LEM, {'hparams': NO_CONTRAST}),
+}
+EMBEDDED = 2000  # entries, of which each is set beside each
+
+
+def hidden_positives(run: Run) -> dict:
+    """Count what a network makes of the positives that nobody observed, and how far apart its
+    classes are.
+
+    Args:
+        run: with a label-wise head.
+
+    Returns:
+        recall: percent of the hidden positives of training photos with p ≥ δ; ap: average precision
+        of telling them from the other labels that nobody observed, the mean over classes that have
+        any, in percent; silhouette: of the class embeddings of true labels of the validation photos
+        by class, −1 to 1, from cosine distances.
+
+    Source: LAC, Sections 1, 3 and 4.4; silhouettes: Rousseeuw 1987 (scikit-learn).
+    """
+    seen = measuring.examine(run)
+    unobserved = seen.task.observed == 0
+    hidden = np.where(unobserved, seen.true, 0)
+    delta = seen.config.hparams.get('stage2_threshold', 0.9)
+    reached = expit(seen.logits) >= delta
+    each = average_precision(seen.logits, hidden, empty='skip', unknown='ignore')
+    return {
+        'recall': np.float32(100 * reached[hidden > 0].mean()),
+        'ap': np.float32(100 * np.nanmean(each)),
+        'silhouette': np.float32(_silhouette(run)),
+    }
+
+
+@torch.no_grad()
+def _silhouette(run: Run) -> float:
+    seen = measuring.opened(run, 'val')
+    module = seen.module.eval()
+    batches = np.array_split(seen.index, np.arange(64, len(seen.index), 64))
+    embeddings = torch.cat(
+        [module(seen.source.batch(rows, 'plain')).embeddings.cpu() for rows in batches]
+    )
+    photos, classes = np.nonzero(seen.true > 0)
+    return silhouette_score(
+        embeddings[photos, classes].numpy(),
+        classes,
+        metric='cosine',
+        sample_size=min(EMBEDDED, len(classes)),
+        random_state=0,
+    )
+
+
+def _bars(collected: Collected) -> Figure:
+    """A panel for each quantity, a group of rings and strokes for each set of photos."""
+    labels = {
+        'recall': 'hidden positives that reach δ (%)',
+        'ap': 'average precision of hidden positives (%)',
+        'silhouette': 'silhouette of class embeddings',
+    }
+    picture, axes = sheet(1, len(labels), 2.4)
+    data = collected.about['data']
+    for ax, (quantity, label) in zip(axes[0], labels.items(), strict=True):
+        ax.set(ylabel=label)
+        for k, (name, ink) in enumerate(zip(MODELS, INK, strict=False)):
+            for place, (dataset, _) in enumerate(data):
+                values = [seed[quantity] for seed in collected.of_seeds(dataset, name)]
+                x = place + 0.25 * (k - 1)
+                ax.plot([x] * len(values), values, 'o', color=ink, fillstyle='none', label=name)
+        ax.set_xticks(range(len(data)), [ours for _, ours in data], fontsize=7)
+    legend(picture)
+    return picture
+
+
 FIGURES = {
     '3': _over('threshold δ', THRESHOLDS, 'threshold', 'stage2_threshold'),
     '4': _over('temperature τ', TEMPERATURES, 'temperature'),
     '5': _over('size K of the memory queue', QUEUES, 'queue'),
     '6': PaperFigure(_attention, [Curve('coco14', 'LAC', LEM)], attention, seeds=(0,)),
+    'F6': PaperFigure(
+        _bars,
+        [
+            Curve(dataset, name, start, {(): changes})
+            for dataset in ('voc12', 'coco14')
+            for name, (start, changes) in MODELS.items()
+        ],
+        hidden_positives,
+        seeds=tuple(range(5)),
+    ),
 }

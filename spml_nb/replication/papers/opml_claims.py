@@ -7,6 +7,23 @@ from ..claims import SHARE, above, steady
 from ..statistics import MARGIN
 from .opml_figures import HIGH_RANK, WEIGHTS
 
+FIRST_EPOCHS = 5
+
+
+def _turned_negative(measured):
+    "Mean share of unannotated positives below 0 after each of the first epochs, in percent."
+    return float(measured['negative'][:FIRST_EPOCHS].mean())
+
+
+def _slower(figure):
+    return [
+        above(
+            f'{dataset}, unannotated positives below 0',
+            *(figure(dataset, name, _turned_negative, metric=SHARE) for name in ('BCE', 'OPML')),
+        )
+        for dataset in ('voc12', 'coco14', 'nus', 'cub')
+    ]
+
 
 def _validation_drop(curve):
     return float(curve['val_map'].max() - curve['val_map'][-1])
@@ -53,6 +70,7 @@ def _weights(runs):
 
 
 COMPARE = {
+    'opml-slower': _slower,
     'opml-stable-bce': _stable,
     'opml-confidence': _confidence,
     'opml-weight': lambda runs: [

@@ -1,6 +1,9 @@
 """What HML's figures measure."""
 
+from itertools import combinations
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from figure_runs import photos, trained, world  # noqa: F401 (fixtures)
@@ -73,3 +76,30 @@ def test_a_label_is_not_set_beside_itself():
     assert ax.images[0].get_clim() == pytest.approx((0.2, 0.3)) and sorted(
         t.get_text() for t in ax.texts
     ) == ['0.20', '0.30']
+
+
+def test_the_correlation_of_labels_is_set_beside_how_they_occur_together(photos):  # noqa: F811
+    run = trained(photos, loss='hml')
+    found, seen = hml_figures.co_occurrence(run), measuring.examine(run)
+    w = torch.nn.functional.normalize(seen.model.head.weight.detach(), dim=1)
+    theta = torch.arccos((w @ w.T).clamp(-1, 1))
+    p = torch.sigmoid(seen.method.scale * torch.cos(theta + seen.method.margin)).detach().numpy()
+    there = seen.true > 0
+    pairs = list(combinations(range(there.shape[1]), 2))
+    assert len(pairs) == 3
+    lift = pd.Series(
+        [
+            (there[:, i] & there[:, j]).mean() / there[:, i].mean() / there[:, j].mean()
+            for i, j in pairs
+        ]
+    )
+    learnt = pd.Series([p[pair] for pair in pairs])
+    expected = learnt.rank().corr(lift.rank())
+    assert found['agreement'] == pytest.approx(expected, abs=1e-6)
+    assert np.allclose(found['correlation'], learnt[lift.argsort(kind='stable')], atol=1e-4)
+
+
+def test_labels_that_never_occur_have_no_lift_and_independent_ones_have_one():
+    true = np.array([[1, 1, -1], [1, -1, -1], [-1, 1, -1], [-1, -1, -1]])
+    lift = hml_figures.lift(true)
+    assert lift[0, 1] == 1 and lift[0, 0] == 2 and np.isnan(lift[2]).all()

@@ -1,10 +1,12 @@
 """What OPML's figures measure."""
 
 import numpy as np
+import pytest
 from figure_runs import photos, trained, world  # noqa: F401 (fixtures)
 
 from spml_nb.replication import measuring
 from spml_nb.replication.papers import opml_figures
+from spml_nb.runs.config import Config
 
 
 def test_confidences_count_every_positive_once_and_maps_are_those_of_the_classes_named(photos):  # noqa: F811
@@ -26,3 +28,14 @@ def test_confidences_count_every_positive_once_and_maps_are_those_of_the_classes
             for n, kind in zip(given, kinds, strict=True)
             if n
         )
+
+
+def test_positives_that_turned_negative_are_those_that_nobody_annotated(photos):  # noqa: F811
+    config = Config(
+        loss='opml', dataset=str(photos), backbone='mini', epochs=2, labels='single', label_seed=0
+    ).changed(selection='last')
+    run = measuring.observe(config)
+    shares, seen = opml_figures.negative_scores(run)['negative'], measuring.examine(run)
+    hidden = (seen.task.observed == 0) & (seen.true == 1)
+    assert len(shares) == 2
+    assert shares[-1] == pytest.approx(100 * (seen.logits[hidden] < 0).mean(), abs=1e-3)

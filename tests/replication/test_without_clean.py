@@ -1,0 +1,52 @@
+"""Gains where no clean label chooses, again from outputs/observed_choice.csv by pandas alone."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from spml_nb.replication import observed_choice, without_clean
+
+FILE = Path(__file__).resolve().parents[2] / 'outputs' / 'observed_choice.csv'
+pytestmark = pytest.mark.skipif(not FILE.is_file(), reason='no record of the choices')
+
+
+@pytest.fixture
+def lines(monkeypatch):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(FILE.parent))
+    return observed_choice.read()
+
+
+def test_each_gain_is_over_an_that_is_chosen_in_the_same_way(lines):
+    found = without_clean.measure(lines).set_index(['dataset', 'loss', 'choice'])
+    chosen_by = {
+        'mAP, clean labels': ('clean_map', 'clean_map_test'),
+        'mAP, observed labels': ('auc_shrunk', 'auc_shrunk_test'),
+        'micro-F1, clean labels': ('auc_shrunk', 'f1_clean_f1'),
+        'micro-F1, observed labels': ('auc_shrunk', 'f1_lee_liu'),
+    }
+    compared = 0
+    for choice, (rule, column) in chosen_by.items():
+        best = lines.sort_values(rule, kind='stable').groupby(['dataset', 'loss', 'seed']).last()
+        wide = best[column].unstack('loss')
+        over_an = wide.sub(wide['an'], axis=0).drop(columns='an').groupby('dataset').mean()
+        for (dataset, loss), gain in over_an.stack().items():
+            assert found.gain[dataset, loss, choice] == pytest.approx(gain, abs=1e-6)
+            compared += 1
+    assert compared == 4 * 6 * 7
+
+
+def test_a_mean_needs_every_set_and_a_search_that_is_whole(lines):
+    whole = without_clean.average(without_clean.measure(lines))
+    assert whole.map(lambda effect: effect.seeds).eq(3).all(axis=None)
+    means = whole['mAP, observed labels'].map(lambda effect: effect.mean)
+    assert means.is_monotonic_decreasing
+    lacking = lines[(lines.dataset != 'ccp') | (lines.loss != 'em') | (lines.draw != 3)]
+    assert without_clean.average(without_clean.measure(lacking)).empty
+
+
+def test_the_page_has_a_row_a_method_and_no_page_without_runs(lines, monkeypatch):
+    page = without_clean.markdown()
+    assert page.count('| HML') == 2 and '3 seeds' in page
+    monkeypatch.setattr(observed_choice, 'read', lambda: pd.DataFrame(columns=lines.columns))
+    assert without_clean.markdown() == ''
