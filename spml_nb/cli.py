@@ -150,14 +150,14 @@ def _import(args):
     images = settings.expanded(args.images) if args.images else None
     source = importing.read_source(settings.expanded(args.source), args.format, images)
     say(importing.preview(source))
-    meaning = args.meaning or source.meaning or _ask_meaning()
+    meaning = args.meaning or source.meaning or _ask_meaning(args)
     folder = settings.expanded(args.folder)
     table = importing.write_folder(source, folder, meaning, args.copy)
     say(f'{folder}: {importing.summary(source, table)}')
     say(f'Next: spml data {shlex.quote(args.folder)} --check')
 
 
-def _ask_meaning() -> str:
+def _ask_meaning(args) -> str:
     "What it means where a name is not given for a photo."
     answers = {'c': 'complete', 'p': 'positives-only'}
     if sys.stdin.isatty():
@@ -167,9 +167,16 @@ def _ask_meaning() -> str:
             return one_of(
                 answers.get(answer.strip()[:1].lower(), answer), answers.values(), 'answer'
             )
+    line = ['spml', 'import', args.source, args.folder]
+    for option in ('images', 'format'):
+        if value := getattr(args, option):
+            line += [f'--{option}', value]
+    if args.copy:
+        line.append('--copy')
+    command = shlex.join(line)
     raise SpmlError(
-        'these labels do not say what it means where a name is not given for a photo. Say that it '
-        'is absent (--complete) or unknown (--positives-only).'
+        'these labels do not say what it means where a name is not given for a photo. If it is '
+        f'absent: `{command} --complete`; if it is unknown: `{command} --positives-only`.'
     )
 
 
@@ -271,6 +278,7 @@ def _train(args):
         classes = len(stored['class_thresholds'])
         if too_many := explain_overnaming(stored['named'], stored['labels'], classes):
             say(f'On validation {too_many}')
+    say(f'Next: spml predict {shlex.quote(result.folder.name)} PHOTOS')
 
 
 def _format_map(scores: dict, part: str) -> str:

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,10 +25,12 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.base.escaping import any_name_in_frames
 from spml_nb.cli import completions, main
 from spml_nb.data import load
+from spml_nb.data.dataset import exclude_option
 from spml_nb.replication import comparison, figures
 from spml_nb.replication import tables as papers
 from spml_nb.runs import record
 from spml_nb.runs.config import ADDED, Config, as_dict, resolve, science_key
+from spml_nb.runs.fields import parse_fields
 from spml_nb.runs.folder import Run
 from spml_nb.sweeps import search
 from spml_nb.tools import doctor
@@ -402,6 +405,8 @@ def test_a_run_is_trained_from_the_terminal(capsys, photo_folder):
     assert main(words) == 0
     told = capsys.readouterr().out
     assert 'epoch  1/1' in told and 'test mAP' in told
+    (run,) = (file.parent.name for file in settings.path('runs').glob('*/config.json'))
+    assert told.splitlines()[-1] == f'Next: spml predict {run} PHOTOS'
     (config,) = (
         json.loads(file.read_text()) for file in settings.path('runs').glob('*/config.json')
     )
@@ -1206,7 +1211,9 @@ def test_what_a_missing_name_means_is_asked_or_told(
     (tmp_path / 'source' / 'a.csv').write_text('file;tag\n0.png;cat\n1.png;dog\n2.png;cat\n')
     command = ['import', str(tmp_path / 'source'), str(tmp_path / 'new')]
     assert main(command) == 2
-    assert '--complete' in (message := capsys.readouterr().err) and '--positives-only' in message
+    message = capsys.readouterr().err
+    for choice in ('--complete', '--positives-only'):
+        assert f'`spml {" ".join(command)} {choice}`' in message
     monkeypatch.setattr('sys.stdin.isatty', lambda: True, raising=False)
     monkeypatch.setattr('builtins.input', lambda question: answer)
     assert main([*command, option] if option else command) == 0
@@ -1226,3 +1233,22 @@ def test_a_threshold_that_names_nearly_everything_is_said_after_the_training(pho
     assert main(words) == 0
     said = capsys.readouterr().out
     assert '2.90 labels' in said and '1.20 are there' in said and 'spml calibrate' in said
+
+
+@pytest.mark.parametrize(
+    'pairs, remedy',
+    [
+        ((('exclude', 'stop sign'), ('exclude', 'bear')), "`-p exclude 'stop sign, bear'`"),
+        ((('exclude', '["a, b"]'), ('exclude', 'bear')), """`-p exclude '["a, b", "bear"]'`"""),
+        ((('lr', '0.1'), ('seed', '1'), ('lr', '0.2')), "'0.1' and as '0.2'"),
+    ],
+)
+def test_a_field_given_twice_is_refused(pairs, remedy, capsys):
+    assert main(['train', *(word for pair in pairs for word in ('-p', *pair))]) == 2
+    assert remedy in capsys.readouterr().err
+
+
+def test_the_names_of_a_remedy_are_read_as_those_classes():
+    for names in (['stop sign', 'bear'], ['a, b', 'c'], ['[x]', "cat's"]):
+        _, field, text = shlex.split(exclude_option(names))
+        assert list(Config(**parse_fields([(field, text)])).exclude) == names

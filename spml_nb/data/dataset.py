@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -209,6 +210,14 @@ def _hash_file(file, *state):
     "The checksum of a file. state: what changes when it is written, so that it is read again then."
     with open(file, 'rb') as photo:
         return hashlib.file_digest(photo, 'sha256').hexdigest()[:16]
+
+
+def exclude_option(names: list[str]) -> str:
+    "The option that leaves out classes, for a shell: -p exclude 'stop sign, bear'."
+    text = ', '.join(names)
+    if text.startswith('[') or any(',' in name for name in names):
+        text = json.dumps(names, ensure_ascii=False)  # read as a YAML list
+    return f'-p exclude {shlex.quote(text)}'
 
 
 def listed(items: Iterable, limit: int = 10) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .dataset import PARTS, Dataset, listed
+from .dataset import PARTS, Dataset, exclude_option, listed
 from .folder import photos_below
 
 OFTEN = 5  # images that make a name the usual one beside a name that stands once
@@ -89,7 +89,7 @@ def _placeholders(data):
     if names:
         yield (
             f'{listed(map(repr, names))} counts as a class. Leave the cell empty, or exclude it: '
-            '-p exclude.'
+            f'`{exclude_option(names)}`.'
         )
 
 
@@ -100,7 +100,7 @@ def _constant_classes(data):
     if everywhere:
         yield (
             f'every photo has {listed(map(repr, everywhere))}: nothing can be learned there. '
-            'Exclude it: -p exclude.'
+            f'Exclude it: `{exclude_option(everywhere)}`.'
         )
 
 

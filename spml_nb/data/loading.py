@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from ..base.errors import SpmlError, one_of, warn
-from .dataset import MINIATURES, Dataset, listed
+from .dataset import MINIATURES, Dataset, exclude_option, listed
 from .doubts import doubts
 from .folder import first_there, places, read_folder
 from .official.registry import BENCHMARKS, folder_of, table
+
+MOST_EXCLUDED = 10  # classes that a warning lists
 
 
 def names() -> list[str]:
@@ -130,10 +132,10 @@ def _warn_of_unlearnable(data):
     }
     for message, classes in messages.items():
         if classes.any():
-            names = np.array(data.class_names)[classes]
+            names = np.array(data.class_names)[classes].tolist()
+            option = exclude_option(names if len(names) <= MOST_EXCLUDED else ['NAME', 'NAME'])
             warn(
                 f'{data.name}: a class {message}: {listed(names)}. It is kept and counts in the '
-                'mean AP (where all lack it: left out, or with map_definition cole 0), but not in '
-                'the choice of the epoch. Add photos of it, or leave it out: remove its column, or '
-                '`exclude` it.'
+                'mean AP where photos have it, but not in the choice of the epoch. Add photos of '
+                f'it, or leave it out: remove its column, or `{option}`.'
             )

@@ -117,12 +117,14 @@ class Line:
         resampled: {seed: (R,) test score on samples of the test images}; empty where the scores of
             a run are gone.
         resampled_val: the same of validation.
+        guess: validation score of guessing, percent in `val_measure`; NaN where not at hand.
     """
 
     row: Row
     runs: pd.DataFrame
     resampled: dict
     resampled_val: dict = field(default_factory=dict)
+    guess: float = math.nan
 
     def over(self, other: 'Line | None' = None, part: str = 'test') -> Effect:
         """The mean score of a part over seeds, or the mean difference to another method, which
@@ -184,6 +186,7 @@ def line(
         run=[name if (root / name / 'best.pt').is_file() else '' for name in runs.run],
     )
     of_test, of_val = {}, {}
+    guess = 50.0 if blind_val.any() else math.nan
     for config in configs:
         run = Run(canonical(config))
         if config.seed in runs.index and run.done:
@@ -199,7 +202,30 @@ def line(
             of_val[config.seed] = _resampled(
                 scores, by[:, classes], draws_val, blind_val.any(), empty
             )
-    return Line(row, runs, of_test, of_val)
+            if not blind_val.any():
+                guess = guessed_map(by[:, classes], empty)
+    return Line(row, runs, of_test, of_val, guess)
+
+
+def guessed_map(targets: np.ndarray, empty: str) -> float:
+    """The mAP in percent that scores get on average which know nothing of the images.
+
+    Args:
+        targets: (N, C) labels in {1, 0, −1}; 0 does not count.
+        empty: of a class without a positive, as in `average_precision`.
+    """
+    aps = []
+    for labels in targets.T:
+        n = np.count_nonzero(labels)
+        positives = np.count_nonzero(labels > 0)
+        if positives:
+            harmonic = (1 / np.arange(1, n + 1)).sum()
+            # at rank k of a random order, a positive has (k − 1)·others other positives before it
+            others = (positives - 1) / max(n - 1, 1)
+            aps.append((harmonic + others * (n - harmonic)) / n)
+        elif n and empty == 'zero':
+            aps.append(0.0)
+    return 100 * float(np.mean(aps)) if aps else math.nan
 
 
 def _resampled(
@@ -214,12 +240,20 @@ def _resampled(
     return resampled_map(scores[:, measured], targets[:, measured], draws)
 
 
-def judge(lines: Sequence[Line], seeds: int = 0) -> tuple[pd.DataFrame, str]:
+CLOSE = 1.0  # points above guessing that are none, however small the interval
+PLAIN = ('an', 'bce')  # one loss where no label is unknown
+
+
+def judge(
+    lines: Sequence[Line], seeds: int = 0, complete: bool = False
+) -> tuple[pd.DataFrame, str]:
     """Say what a comparison came to, on the seeds that all methods share.
 
     Args:
         lines: a method each.
         seeds: wanted of each; unset: as many as the line with the most has.
+        complete: no training label was unknown, so that what methods gained on sets of single
+            labels does not choose.
 
     Returns:
         DataFrame, the best on validation first: loss, head, validation and test (means in percent)
@@ -245,7 +279,9 @@ def judge(lines: Sequence[Line], seeds: int = 0) -> tuple[pd.DataFrame, str]:
     table = table.sort_values('validation', ascending=False, kind='stable')
     tested = table.p.notna()
     table.loc[tested, 'p'] = holm(table.p[tested])
-    return table.reset_index(drop=True), '\n'.join([_advice(table, base, through), *notes])
+    return table.reset_index(drop=True), '\n'.join(
+        [_advice(table, base, through, complete), *notes]
+    )
 
 
 def _notes(lines, through, shared, seeds):
@@ -307,11 +343,14 @@ def experience() -> dict:
     return json.loads((files('spml_nb') / 'assets' / 'experience.json').read_text(encoding='utf-8'))
 
 
-def _advice(table: pd.DataFrame, base: Line, lines: Sequence[Line]) -> str:
+def _advice(table: pd.DataFrame, base: Line, lines: Sequence[Line], complete: bool) -> str:
     """Sentences about what to take: the best on validation, or of those that nothing tells apart
-    the one known as best.
+    the one known as best; where no label is unknown, the plain loss.
     """
     best = table.iloc[0]
+    plain = table[(table.validation == best.validation) & table.loss.isin(PLAIN)]
+    if complete and len(plain):
+        best = plain.iloc[0]  # the same runs as the first
     by_loss = {each.row.loss: each for each in lines}
     rivals = {
         loss: each.over(by_loss[best.loss], 'validation')
@@ -320,15 +359,17 @@ def _advice(table: pd.DataFrame, base: Line, lines: Sequence[Line]) -> str:
     }
     equal = [loss for loss, over in rivals.items() if over.error == over.mean == 0]
     near = {loss: over for loss, over in rivals.items() if loss not in equal and not over.high < 0}
-    taken = _by_experience([best.loss, *near]) if near else best.loss
+    gains = {} if complete else experience()['methods']
+    taken = _choose([best.loss, *near], gains, complete)
     chosen = table[table.loss == taken].iloc[0]
-    said = [_taking(best, chosen, near if rivals else None, by_loss[best.loss])]
+    said = _caveats(chosen, by_loss[taken], complete)
+    said.append(_taking(best, chosen, near if rivals else None, by_loss[best.loss], gains))
     if chosen.loss != base.row.loss:
         said.append(_gain(chosen, base, by_loss[chosen.loss], len(lines) - 1))
     elif chosen.seeds == 1:
         said.append('One seed decides nothing.')
     if near:
-        said.append(_settling(near, best))
+        said.append(_settling(near, best, complete))
     if equal:
         said.append(f"The same runs here: {', '.join(equal)}.")
     if chosen.run:
@@ -336,15 +377,48 @@ def _advice(table: pd.DataFrame, base: Line, lines: Sequence[Line]) -> str:
     return ' '.join(said)
 
 
-def _by_experience(losses: Sequence[str]) -> str:
+def _choose(losses: Sequence[str], gains: dict[str, float], complete: bool) -> str:
     """The one with the highest gain on the project's sets of photos; the first if none of them was
-    measured there.
+    measured there. Where no label is unknown, the plain loss if it is among them.
     """
-    gains = experience()['methods']
+    if complete:
+        return next((loss for loss in PLAIN if loss in losses), losses[0])
     return max(losses, key=lambda loss: gains.get(loss, -math.inf))
 
 
-def _taking(best: pd.Series, chosen: pd.Series, near: dict[str, Effect] | None, line: Line) -> str:
+def _caveats(chosen: pd.Series, line: Line, complete: bool) -> list[str]:
+    "Sentences to read before the one that names what to take."
+    sentences = []
+    if not math.isnan(line.guess):
+        sentences += _near_guessing(chosen, line)
+    if complete:
+        sentences.append(
+            'No training label is unknown, so methods for missing labels have no advantage over '
+            f'{" or ".join(PLAIN)}.'
+        )
+    return sentences
+
+
+def _near_guessing(chosen: pd.Series, line: Line) -> list[str]:
+    score = line.over(part='validation')
+    half = 0.0 if math.isnan(score.half_width) else score.half_width  # one seed has none
+    if score.mean - max(half, CLOSE) > line.guess:
+        return []
+    interval = f' ± {half:.1f}' if half else ''
+    return [
+        f'On validation {chosen.loss} cannot be told from guessing: '
+        f'{chosen.validation:.1f}{interval} % {chosen.val_measure}, and guessing gets '
+        f'{line.guess:.1f} %. Do not rely on it; check the labels, or add photos.'
+    ]
+
+
+def _taking(
+    best: pd.Series,
+    chosen: pd.Series,
+    near: dict[str, Effect] | None,
+    line: Line,
+    gains: dict[str, float],
+) -> str:
     "The sentence that names what to take, and why."
     score = (
         f'{best.validation:.1f} % {best.val_measure} against {against(line.runs.val_truth.iloc[0])}'
@@ -361,9 +435,8 @@ def _taking(best: pd.Series, chosen: pd.Series, near: dict[str, Effect] | None, 
         f'{best.loss} is the best on validation, {score}, but that does not tell it apart from '
         f'{rivals}.'
     )
-    gains = experience()['methods']
     if chosen.loss not in gains:
-        return f'Take {best.loss}: {tie}'
+        return f'Take {chosen.loss}: {tie}'
     others = [
         f'{loss} {signed(gains[loss])}'
         for loss in (best.loss, *near)
@@ -396,14 +469,14 @@ def _gain(chosen: pd.Series, base: Line, line: Line, others: int) -> str:
     )
 
 
-def _settling(near: dict[str, Effect], best: pd.Series) -> str:
+def _settling(near: dict[str, Effect], best: pd.Series, complete: bool) -> str:
     "The sentence on what would tell them apart."
     of_seeds = max((over.seeds - 1) / over.freedom for over in near.values()) ** 0.5
     if of_seeds > 0.5:  # their share of the variance
         return f'More seeds would tell: --seeds {max(10, 2 * best.seeds)}.'
     remedy = 'More validation photos would tell, more seeds hardly.'
     photos = experience()['photos']
-    if best.val_measure != 'observed AUC' or not photos:
+    if complete or best.val_measure != 'observed AUC' or not photos:
         return remedy
     return (
         f'{remedy} To label a few of them in full helps the threshold and not this choice: on the '
@@ -520,13 +593,18 @@ def _opening(data, rows):
             '; all labels in the table are used, unknown ones stay unknown; seeds change the '
             'training only'
         )
-        if (data.labels[data.rows('train')] != 0).all():
+        if _is_complete(data, rows):
             observed += (
                 '.\nNo training label is unknown, so methods for missing labels have nothing to do '
                 'here'
             )
     opening = f'{data!r}\n{methods}{observed}.'
     return '\n'.join(filter(None, [opening, describe_shared(data)]))
+
+
+def _is_complete(data, rows):
+    "Whether no training label is unknown to the methods."
+    return rows[0].labels == 'full' and bool((data.labels[data.rows('train')] != 0).all())
 
 
 def _left(rows, suite, folder, seeds):
@@ -579,6 +657,7 @@ def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.D
             for row in rows
         ],
         seeds,
+        _is_complete(data, rows),
     )
     if not len(table):
         return said

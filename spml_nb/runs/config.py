@@ -255,7 +255,7 @@ def _converted(name: str, value):
             f'({type(value).__name__}). From papermill, -r {name} {value} gives it as a text.'
         )
     if name == 'exclude':
-        return as_kind(_class_names(value), tuple, "parameter 'exclude'")
+        return as_kind(class_names(value), tuple, "parameter 'exclude'")
     if type(value) is kind and (kind not in (int, float) or abs(value) < 1e300):
         return value  # this is quick; NaN, infinity and whole numbers of any length are for as_kind
     if isinstance(value, os.PathLike):
@@ -263,7 +263,7 @@ def _converted(name: str, value):
     return as_kind(value, kind, f'parameter {name!r}')
 
 
-def _class_names(value):
+def class_names(value):
     """Names from a text such as 'skin, hair', or from a list, in which YAML may have put 2019."""
     if isinstance(value, str):
         return [name.strip() for name in value.split(',') if name.strip()]

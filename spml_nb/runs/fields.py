@@ -13,8 +13,9 @@ import yaml
 from ..base import settings
 from ..base.errors import SpmlError
 from ..base.files import regular
+from ..data.dataset import exclude_option
 from . import record
-from .config import Config, completed, resolve, science_key
+from .config import Config, class_names, completed, resolve, science_key
 from .folder import read_json
 
 
@@ -55,15 +56,29 @@ def parse_fields(pairs: Iterable[tuple[str, str]]) -> dict:
             number or a date stays a text.
 
     Returns:
-        Keyword arguments of a `Config`. A later pair replaces an earlier one.
+        Keyword arguments of a `Config`. Hyper-parameters of several pairs come together.
 
     Raises:
-        SpmlError: for a value that cannot be read.
+        SpmlError: for a value that cannot be read, and for a name that is there twice.
     """
-    fields = {}
+    fields, texts = {}, {}
     for name, text in pairs:
+        if name in texts and name != 'hparams':
+            _refuse_repeated(name, [texts[name], text])
+        texts[name] = text
         fields = _merge(fields, {name: _parse_value(name, text)})
     return fields
+
+
+def _refuse_repeated(name: str, texts: list[str]):
+    remedy = 'Give it once.'
+    if name == 'exclude':
+        classes = [str(c) for text in texts for c in class_names(_parse_value(name, text))]
+        remedy = f'Give it once, with all names: `{exclude_option(classes)}`.'
+    raise SpmlError(
+        f'-p {name} is given twice, as {texts[0]!r} and as {texts[1]!r}; only one would count. '
+        f'{remedy}'
+    )
 
 
 def _parse_value(name: str, text: str):

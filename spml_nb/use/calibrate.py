@@ -42,6 +42,8 @@ class Calibration:
         f1, f1_before, f1_per_class: micro-F1 in [0, 1], the last with a threshold for each class;
             None where not all labels are known.
         recall: what was asked for; None for the best F1.
+        foreign: names of the folder's table that are no classes of the model.
+        missing: classes of the model that the table lacks.
     """
 
     threshold: float
@@ -58,6 +60,8 @@ class Calibration:
     f1_before: float | None
     f1_per_class: float | None
     recall: float | None
+    foreign: list[str]
+    missing: list[str]
 
     def __str__(self):
         kind = 'fully labelled' if self.f1 is not None else 'labelled'
@@ -78,6 +82,13 @@ class Calibration:
             lines.append(
                 f'micro-F1 there: {f1} (before: {before}; per class: {per_class}); as the '
                 'thresholds were chosen on these photos, expect less on others'
+            )
+        if self.foreign:
+            lines.append(f'noted: the model has no class {listed(self.foreign)}; not used')
+        if self.missing:
+            taken_as = 'unknown' if self.f1 is None else 'absent from every photo'
+            lines.append(
+                f'noted: the table has no class {listed(self.missing)}; taken as {taken_as}'
             )
         too_many = explain_overnaming(self.named, self.labels_a_photo, self.classes)
         return '\n'.join([*lines, *filter(None, [too_many])])
@@ -158,6 +169,8 @@ def calibrate(
         f1_before=metrics.f1(p, labels, threshold=before) if is_complete else None,
         f1_per_class=metrics.f1((p >= of_classes).astype(float), labels) if is_complete else None,
         recall=recall,
+        foreign=[name for name in data.class_names if name not in model.class_names],
+        missing=[name for name in model.class_names if name not in data.class_names],
     )
     if len(rows) < FEW and recall is None:
         _warn_of_few(p, labels)

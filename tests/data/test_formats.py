@@ -443,3 +443,31 @@ def test_several_layouts_are_named(tmp_path):
     assert 'voc' in str(caught.value) and 'coco: a.json' in str(caught.value)
     assert len(read_source(tmp_path, 'voc').photos) == COUNT
     assert set(LAYOUTS) >= {'voc', 'coco'}
+
+
+@pytest.mark.parametrize('layout', ['coco', 'yolo', 'yolo without a .yaml', 'voc', 'cvat'])
+def test_a_folder_of_another_tool_is_refused_with_the_command_that_imports_it(tmp_path, layout):
+    place = tmp_path / 'my photos'
+    place.mkdir()
+    WRITERS[layout](place, ['cat', 'dog'], make_matrix(['cat', 'dog']))
+    command = f"`spml import '{place}' NEW_FOLDER`"
+    with pytest.raises(SpmlError) as refused:
+        load(place)
+    first = str(refused.value).split('. ')[0]
+    assert command in first and LAYOUTS[layout.split()[0]].title in first
+    (place / 'labels.csv').write_text('image,labels\n')
+    with pytest.raises(SpmlError) as refused:
+        load(place)
+    assert 'spml import' not in str(refused.value)
+
+
+def test_damaged_or_several_layouts_leave_the_message_on_folders(tmp_path):
+    (tmp_path / 'images').mkdir()
+    (tmp_path / 'images' / 'a.jpg').write_bytes(b'x')
+    (tmp_path / 'a.json').write_text('{"images": [')
+    with pytest.raises(SpmlError, match='labels.csv is not there'):
+        load(tmp_path)
+    (tmp_path / 'a.json').write_text('{"images": []}')
+    (tmp_path / 'a.xml').write_text('<annotation/>')
+    with pytest.raises(SpmlError, match='labels.csv is not there'):
+        load(tmp_path)

@@ -103,6 +103,8 @@ def test_classes_never_used_or_without_training_positives_are_kept_with_a_warnin
         and ': untaught. It is kept' in said['cannot be learned']
         and len(told) == 2
     )
+    assert '`-p exclude untaught`' in said['cannot be learned']
+    assert 'cole' not in said['cannot be learned']
     assert data.class_names == ['never', 'untaught', 'fine']
     with warnings.catch_warnings():
         warnings.simplefilter('error')

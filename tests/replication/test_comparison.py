@@ -528,6 +528,50 @@ def test_methods_that_train_the_same_are_called_so():
     )  # of equals the first
 
 
+def test_where_no_label_is_unknown_what_single_labels_taught_does_not_choose():
+    em = made_up('em', [52.0, 52.1, 52.4], [63.0, 64.1, 63.2])
+    near = made_up('an', [51.9, 52.2, 52.3], [60.0, 61.0, 60.3])
+    asl = made_up('asl', [51.9, 52.1, 52.4], [60.0, 61.0, 60.3])
+    hml = made_up('hml', [52.0, 52.1, 52.3], [63.0, 64.1, 63.2])
+    assert 'Take hml: ' in judge([near, em, hml])[1]
+    for lines, taken in (
+        ([near, em, hml], 'an'),  # told apart from none
+        ([AN, em, hml], 'em'),  # AN is behind
+        ([AN, asl, hml], 'asl'),
+        ([dataclasses.replace(em, row=Row('hml')), dataclasses.replace(em, row=Row('bce'))], 'bce'),
+    ):
+        said = judge(lines, complete=True)[1]
+        assert f'Take {taken}: ' in said and said.startswith('No training label is unknown')
+        assert "project's" not in said
+
+
+def test_scores_as_of_guessing_are_called_so_before_the_recommendation():
+    guessing = dataclasses.replace(AN, guess=AN.runs.validation.mean() - 0.5)
+    assert re.match(r'On validation an .*Only an has finished', judge([guessing])[1])
+    assert f'{guessing.guess:.1f} %' in judge([guessing])[1]
+    one = dataclasses.replace(guessing, runs=guessing.runs.iloc[:1])
+    assert judge([one])[1].startswith('On validation an ')
+    above = dataclasses.replace(AN, guess=30.0)
+    assert 'On validation' not in judge([above])[1]
+
+
+@pytest.mark.parametrize('empty', ['zero', 'skip'])
+def test_the_map_of_guessing_is_that_of_random_scores(empty):
+    rng = np.random.default_rng(0)
+    targets = np.where(rng.random((12, 4)) < [0.1, 0.3, 0.6, 0], 1, -1)
+    targets[0, :3] = 1
+    targets[1:4, 1] = 0
+    mean = np.mean(
+        [
+            mean_average_precision(
+                rng.random(targets.shape), targets, empty=empty, unknown='ignore'
+            )
+            for _ in range(4000)
+        ]
+    )
+    assert comparison.guessed_map(targets, empty) == pytest.approx(mean, abs=0.8)
+
+
 def test_intervals_over_seeds_alone_are_called_so():
     lines = [AN, made_up('em', [52.0, 52.1, 52.4], [63.0, 64.1, 63.2])]
     assert (

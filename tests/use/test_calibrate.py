@@ -211,3 +211,12 @@ def test_the_command_takes_a_recall(made, run, tmp_path, capsys):
     assert f'{lowest:.3g}' in said.err and said.out.startswith('image,labels\n')
     assert main(['evaluate', str(run), str(folder), '--part', 'all', '--per-class']) == 0
     assert f'{lowest:.3g}' in capsys.readouterr().out
+
+
+def test_names_that_model_and_table_do_not_share_are_noted(made, run, tmp_path):
+    renamed = pd.read_csv(made.folder / 'labels.csv').labels.str.replace('bright', 'Bright')
+    kept = calibrate(run, sample(made, tmp_path / 'few', range(48), labels=renamed))
+    assert (kept.foreign, kept.missing) == (['Bright'], ['bright'])
+    noted = [line for line in str(kept).splitlines() if line.startswith('noted: ')]
+    assert len(noted) == 2 and 'Bright' in noted[0] and 'bright' in noted[1]
+    assert 'noted: ' not in str(calibrate(run, made.folder))
