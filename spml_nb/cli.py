@@ -12,7 +12,7 @@ from . import __version__
 from .base import settings
 from .base.errors import SpmlError, one_of, short_warnings
 from .base.escaping import any_name_in_frames, csv_for_spreadsheet, escape_for_terminal
-from .base.files import refuse_existing, say
+from .base.files import print_line, refuse_existing
 from .runs.config import CHOICES, PROTOCOL, Config
 
 # A command is two functions: `_add_NAME` declares its arguments; `_NAME` calls the library, prints,
@@ -65,8 +65,8 @@ def _data(args) -> bool | None:
     Without a name: list all benchmarks.
     """
     from spml_nb.data import glance
-    from spml_nb.data.dataset import MINIATURES, listed
-    from spml_nb.data.folder import first_there, places
+    from spml_nb.data.dataset import MINIATURES, join_items
+    from spml_nb.data.folder import candidate_folders, first_existing_folder
     from spml_nb.data.official import registry
 
     is_benchmark = args.name in registry.BENCHMARKS
@@ -76,22 +76,22 @@ def _data(args) -> bool | None:
             '`spml data ccp --check`.'
         )
     if args.name is None:
-        say(registry.overview(args.root))
-        say(f'Drawn when they are used, without files: {listed(MINIATURES)}')
+        print_line(registry.overview(args.root))
+        print_line(f'Drawn when they are used, without files: {join_items(MINIATURES)}')
         return None
     if is_benchmark and args.check:
         missing = registry.check(args.name, args.root)
-        say('\n'.join(missing) or f'{args.name} is ready.')
+        print_line('\n'.join(missing) or f'{args.name} is ready.')
         return bool(missing)
     if is_benchmark:
-        registry.prepare(args.name, args.root, args.mirror, tell=say)
+        registry.prepare(args.name, args.root, args.mirror, tell=print_line)
         return None
-    folders = places(args.name, args.root)
-    if os.path.isdir(first_there(folders)):
-        report = glance.check(args.name, args.root)
-        say(report.text)
+    folders = candidate_folders(args.name, args.root)
+    if os.path.isdir(first_existing_folder(folders)):
+        report = glance.check_folder(args.name, args.root)
+        print_line(report.text)
         return not report.ready
-    remedy = f'Nor is there a folder {listed(folders)}. Miniatures need no files.'
+    remedy = f'Nor is there a folder {join_items(folders)}. Miniatures need no files.'
     one_of(args.name, registry.names(), 'benchmark', remedy)
 
 
@@ -147,14 +147,14 @@ def _import(args):
     from spml_nb.data import importing
 
     refuse_existing(args.folder)
-    images = settings.expanded(args.images) if args.images else None
-    source = importing.read_source(settings.expanded(args.source), args.format, images)
-    say(importing.preview(source))
+    images = settings.expand_home(args.images) if args.images else None
+    source = importing.read_source(settings.expand_home(args.source), args.format, images)
+    print_line(importing.preview(source))
     meaning = args.meaning or source.meaning or _ask_meaning(args)
-    folder = settings.expanded(args.folder)
+    folder = settings.expand_home(args.folder)
     table = importing.write_folder(source, folder, meaning, args.copy)
-    say(f'{folder}: {importing.summary(source, table)}')
-    say(f'Next: spml data {shlex.quote(args.folder)} --check')
+    print_line(f'{folder}: {importing.summary(source, table)}')
+    print_line(f'Next: spml data {shlex.quote(args.folder)} --check')
 
 
 def _ask_meaning(args) -> str:
@@ -259,34 +259,34 @@ def _train(args):
     from spml_nb.runs.fields import gather_fields
     from spml_nb.runs.folder import open_run
     from spml_nb.training import launch
-    from spml_nb.training.summary import absent_classes, named_in_words, named_on_validation
+    from spml_nb.training.summary import absent_classes, describe_named, named_on_validation
     from spml_nb.training.thresholds import explain_overnaming
 
     fields = gather_fields(args.config, args.yaml, args.values, args.like)
-    result = launch.launch(Config(**fields), args.nproc, tell=say)
+    result = launch.launch(Config(**fields), args.nproc, tell=print_line)
     scores = result.scores
     remarks = absent_classes(scores) + _format_map_over_seen_classes(scores)
-    say(
+    print_line(
         f'{result.folder}: validation mAP {_format_map(scores, "val")}; '
         f'test mAP {_format_map(scores, "test")}{remarks}'
     )
     if named := named_on_validation(scores):
         threshold = scores['threshold']
-        say(f'On validation the threshold {threshold:.4g} names {named_in_words(named)}.')
+        print_line(f'On validation the threshold {threshold:.4g} names {describe_named(named)}.')
     stored = open_run(result.folder).thresholds()
     if stored['named'] is not None:
         classes = len(stored['class_thresholds'])
         if too_many := explain_overnaming(stored['named'], stored['labels'], classes):
-            say(f'On validation {too_many}')
-    say(f'Next: spml predict {shlex.quote(result.folder.name)} PHOTOS')
+            print_line(f'On validation {too_many}')
+    print_line(f'Next: spml predict {shlex.quote(result.folder.name)} PHOTOS')
 
 
 def _format_map(scores: dict, part: str) -> str:
-    from spml_nb.data.labels import against
+    from spml_nb.data.labels import describe_truth
 
     if f'{part}_map' not in scores:
         return 'not measured'
-    return f'{scores[f"{part}_map"]:.2f} against {against(scores[f"{part}_truth"])}'
+    return f'{scores[f"{part}_map"]:.2f} against {describe_truth(scores[f"{part}_truth"])}'
 
 
 def _format_map_over_seen_classes(scores: dict) -> str:
@@ -338,21 +338,21 @@ def _runs(args) -> bool | None:
 
     _check_runs_options(args)
     if args.leftovers:
-        table = cleanup.leftovers(30 if args.days is None else args.days)
+        table = cleanup.find_leftovers(30 if args.days is None else args.days)
     else:
         fields = parse_fields(args.values)
-        table = cleanup.listing(state=args.state, pattern=args.name, days=args.days, **fields)
+        table = cleanup.list_runs(state=args.state, pattern=args.name, days=args.days, **fields)
     if args.sort:
-        table = cleanup.by(table, args.sort)
+        table = cleanup.sort_listing(table, args.sort)
     if args.csv:
         _print_csv(csv_for_spreadsheet(table))
     else:
-        say(cleanup.text(table))
+        print_line(cleanup.format_listing(table))
     if not args.remove:
         return None
-    done = cleanup.remove(table, dry_run=not args.yes)
-    say(cleanup.freed(done))
-    say('' if args.yes else 'Add --yes to remove them.')
+    done = cleanup.remove_paths(table, dry_run=not args.yes)
+    print_line(cleanup.describe_freed(done))
+    print_line('' if args.yes else 'Add --yes to remove them.')
     return (done.outcome == 'refused').any()
 
 
@@ -389,7 +389,7 @@ def _reproduce(args):
     "Train the same configuration again, beside the first, and report every difference."
     from spml_nb.tools import reproduce
 
-    say(reproduce.text(reproduce.reproduce(args.run, device=args.device)))
+    print_line(reproduce.format_reproduction(reproduce.reproduce(args.run, device=args.device)))
 
 
 # ---- trained models
@@ -449,7 +449,7 @@ def _predict(args) -> bool:
     summary = f'{_describe_threshold(table.attrs["threshold"])}\n{_named(table)}'
     if args.out:
         predict.write_csv(table, args.out)
-        say(f'{len(table)} images: {args.out}\n{summary}')
+        print_line(f'{len(table)} images: {args.out}\n{summary}')
     else:
         print(summary, file=sys.stderr)  # the table alone goes where output is sent to
         _print_csv(predict.as_csv(table[['image', 'labels']]))
@@ -472,25 +472,25 @@ def _check_new_csv(file: str):
 
 
 def _describe_threshold(threshold: float | dict[str, float]) -> str:
-    from spml_nb.data.dataset import listed
+    from spml_nb.data.dataset import join_items
 
     if not isinstance(threshold, dict):
         return f'threshold {threshold:.4g}: a label is named from this probability on'
     ordered = sorted(threshold.items(), key=lambda item: item[1])
     words = [f'{name} {number:.3g}' for name, number in ordered]
-    return f'thresholds, from the lowest: {listed(words, 12)}, the highest {words[-1]}'
+    return f'thresholds, from the lowest: {join_items(words, 12)}, the highest {words[-1]}'
 
 
 def _named(table) -> str:
     "How many labels are named here, and on validation photos with one label each."
-    from spml_nb.training.summary import named_in_words
+    from spml_nb.training.summary import describe_named
     from spml_nb.training.thresholds import explain_overnaming
 
     count = table.iloc[:, -1].map(lambda labels: labels.count('|') + 1 if labels else 0)
     here = {'labels_a_photo': count.mean(), 'without_label': (count == 0).mean()}
-    text = f'named: {named_in_words(here)}'
+    text = f'named: {describe_named(here)}'
     if on_validation := table.attrs.get('on_validation'):
-        text = f'{text}; on validation {named_in_words(on_validation)}'
+        text = f'{text}; on validation {describe_named(on_validation)}'
     classes = table.shape[1] - 2
     too_many = explain_overnaming(count.mean(), table.attrs.get('labels_a_photo'), classes)
     return f'{text}\n{too_many}'.rstrip()
@@ -526,8 +526,8 @@ def _export(args):
         )
     file = args.file or os.path.basename(os.path.normpath(args.run))
     refuse_existing(file)
-    write = card.write_folder if args.card else export.export
-    say(str(write(args.run, file)))
+    write = card.write_model_folder if args.card else export.export
+    print_line(str(write(args.run, file)))
 
 
 def _add_serve(commands):
@@ -555,7 +555,7 @@ def _serve(args):
     from spml_nb.use.predict import open_model
 
     app = serve.make_app(open_model(args.run))
-    say(f'http://{args.host}:{args.port} (Ctrl+C ends it)')
+    print_line(f'http://{args.host}:{args.port} (Ctrl+C ends it)')
     uvicorn.run(
         app,
         host=args.host,
@@ -592,7 +592,9 @@ def _evaluate(args):
     """
     from spml_nb.use import scoring
 
-    say(str(scoring.evaluate(args.run, args.folder, args.part, per_class=args.per_class)))
+    print_line(
+        str(scoring.evaluate_model(args.run, args.folder, args.part, per_class=args.per_class))
+    )
 
 
 def _add_calibrate(commands):
@@ -651,8 +653,8 @@ def _presets(args):
     if args.loss and not args.paper:
         raise SpmlError('--loss goes with --paper: `spml presets --paper lac --loss em`.')
     for paper in [args.paper] if args.paper else presets.PAPERS:
-        table = presets.overview(paper, args.loss)
-        print(papers.read(paper).title, table.to_string(), sep='\n', end='\n\n')
+        table = presets.preset_overview(paper, args.loss)
+        print(papers.read_paper_values(paper).title, table.to_string(), sep='\n', end='\n\n')
 
 
 def _add_launch(command: _Parser):
@@ -741,20 +743,20 @@ def _sweep(args) -> bool | None:
 
     one_of(args.paper, [*presets.PAPERS, 'methods', *study.EXPERIMENTS], 'paper')
     _check_sweep(args)
-    options = _launched(args) | {'tell': say}
+    options = _launched(args) | {'tell': print_line}
     suite = args.suite or 'photos'
     if args.paper in study.EXPERIMENTS:
-        done = study.experiment(args.paper).sweep(args.dataset, **options)
+        done = study.find_experiment(args.paper).sweep(args.dataset, **options)
     elif args.paper == 'methods':
         done = search.sweep(suite, args.dataset, args.loss, **options)
     elif args.figure:
         from spml_nb.replication import figures
 
-        done = figures.sweep(args.paper, args.figure, suite, **options)
+        done = figures.sweep_figures(args.paper, args.figure, suite, **options)
     else:
         from spml_nb.replication import tables
 
-        done = tables.sweep(args.paper, args.table, suite, seeds=args.seeds, **options)
+        done = tables.sweep_tables(args.paper, args.table, suite, seeds=args.seeds, **options)
     if args.dry_run:
         return None
     from spml_nb.runs import record
@@ -839,7 +841,7 @@ def _compare(args) -> bool | None:
         args.seeds,
         args.min_positives,
         side=args.side,
-        tell=say,
+        tell=print_line,
         **_launched(args),
     )
     return None if args.dry_run else (done.state != 'done').any()
@@ -860,7 +862,7 @@ def _tables(args):
     """
     from spml_nb.replication import study
 
-    study.write(tell=say)
+    study.write_study(tell=print_line)
 
 
 # ---- this machine
@@ -882,8 +884,8 @@ def _doctor(args) -> bool:
     "Check environment, GPU, disk, data and versions; exit status 1 if there is a problem."
     from spml_nb.tools import doctor
 
-    table = doctor.check(quick=args.quick)
-    say(doctor.text(table))
+    table = doctor.check_installation(quick=args.quick)
+    print_line(doctor.format_findings(table))
     return (table.state == 'problem').any()
 
 
@@ -910,7 +912,7 @@ def completions() -> dict[str, str]:
         'engine': queue.ENGINES,
         'state': cleanup.STATES,
         'suite': ('paper', *search.SUITES),
-        'taken': comparison.TAKEN,
+        'taken': comparison.PHOTO_SUITES,
     }
     values_of_fields = {'loss': methods.names(), 'dataset': data.names(), **CHOICES}
     cases = ' '.join(f'{name}) {_compgen(words)};;' for name, words in values_of_fields.items())
@@ -982,7 +984,7 @@ def parser() -> argparse.ArgumentParser:
     return spml
 
 
-RESUMED = ('data', 'train', 'sweep', 'compare')  # what goes on where it stopped
+RESUMABLE_COMMANDS = ('data', 'train', 'sweep', 'compare')  # what goes on where it stopped
 
 
 @short_warnings()
@@ -1005,7 +1007,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.flush()
         return int(bool(failed))
     except KeyboardInterrupt:
-        resumed = args is not None and args.command in RESUMED
+        resumed = args is not None and args.command in RESUMABLE_COMMANDS
         remark = '; the same command goes on from here' if resumed else ''
         print(f'stopped{remark}', file=sys.stderr)
         return 130

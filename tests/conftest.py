@@ -124,7 +124,7 @@ def in_process(monkeypatch):
 
     def train(todo, jobs, address, tell):
         for name, config in zip(todo.run, todo.config, strict=True):
-            yield name, queue.attempt(config)
+            yield name, queue.attempt_run(config)
 
     monkeypatch.setitem(queue.ENGINES, 'local', train)
 

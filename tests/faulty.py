@@ -72,14 +72,14 @@ def keep_features(config, pause=0.0):
     """The features that a run on frozen ones needs, a few images at a time and slowly; said: a line
     each time that they are computed.
     """
-    extract = sources.extract
+    extract = sources.extract_features
 
     def few(*words):
         print('computing', flush=True)
         return extract(*words, batch_size=8)
 
     slowly(sources.ImageSource, 'batch', pause)
-    sources.extract = few
+    sources.extract_features = few
     config = runs.resolve(Config(**config))
     training.Trainer(config, runs.Run(config), training.make_task(config)).frozen_features()
 
@@ -100,7 +100,7 @@ def fork_worker(worker, config):
     if not pid:
         os.close(orders[1])  # or it would keep its own input open
         sys.stdin, sys.stdout = os.fdopen(orders[0]), os.fdopen(answers[1], 'w')
-        queue.work()
+        queue.serve_worker()
     for end in (orders[0], answers[1]):
         os.close(end)
     print('worker', pid, flush=True)
@@ -115,7 +115,7 @@ def fork_worker(worker, config):
 
 def build_pages(pause=0.0):
     "The pages of one paper, each file written slowly and by halves."
-    published_tables.papers = lambda: ['hml']
+    published_tables.list_papers = lambda: ['hml']
     write = files.write_atomically
 
     def by_halves(file, content):
@@ -130,7 +130,7 @@ def build_pages(pause=0.0):
         write(file, save)
 
     files.write_atomically = by_halves
-    pages.write()
+    pages.write_pages()
 
 
 def slowly(place, name, pause):

@@ -29,7 +29,7 @@ from spml_nb.data.dataset import exclude_option
 from spml_nb.replication import comparison, figures
 from spml_nb.replication import tables as papers
 from spml_nb.runs import record
-from spml_nb.runs.config import ADDED, Config, as_dict, resolve, science_key
+from spml_nb.runs.config import ADDED, Config, config_to_dict, resolve, science_key
 from spml_nb.runs.fields import parse_fields
 from spml_nb.runs.folder import Run
 from spml_nb.sweeps import search
@@ -384,7 +384,7 @@ def test_a_figure_is_swept_and_its_arrays_collected(capsys, monkeypatch):
         asked.append((paper, figure, suite, options['jobs'], options['dry_run']))
         return pd.DataFrame({'state': ['done', 'failed']})
 
-    monkeypatch.setattr(figures, 'sweep', sweep)
+    monkeypatch.setattr(figures, 'sweep_figures', sweep)
     assert main(['sweep', 'hml', '--figure', '3', '--jobs', '2', '--dry-run']) == 0
     assert main(['sweep', 'lac', '--figure', '4']) == 1  # a run failed
     assert asked == [('hml', '3', 'photos', 2, True), ('lac', '4', 'photos', 1, False)]
@@ -467,7 +467,7 @@ def test_another_method_brings_its_own_recipe(asked, photo_folder):
     main([*words, 'an'])
     folder = Path(Run(resolve(asked[0])).folder)
     folder.mkdir(parents=True)
-    (folder / 'config.json').write_text(json.dumps(as_dict(resolve(asked[0]))))
+    (folder / 'config.json').write_text(json.dumps(config_to_dict(resolve(asked[0]))))
     for name in ('result.json', 'metrics.csv'):
         (folder / name).write_text(
             '{"scores": {"val_map": 1}, "class_names": [], "seconds": 1, "data": "0", '
@@ -894,8 +894,8 @@ def test_the_doctor_ends_with_1_when_there_is_a_problem(capsys, monkeypatch):
         table = pd.DataFrame(
             [{'check': 'a check', 'state': state, 'found': 'this', 'remedy': 'do that'}]
         )
-        monkeypatch.setattr(doctor, 'check', lambda quick=False, table=table: table)
-        monkeypatch.setattr(doctor, 'text', lambda table: table.to_string())
+        monkeypatch.setattr(doctor, 'check_installation', lambda quick=False, table=table: table)
+        monkeypatch.setattr(doctor, 'format_findings', lambda table: table.to_string())
         assert (
             main(['doctor']) == main(['doctor', '--quick']) == status
             and 'do that' in capsys.readouterr().out
@@ -934,11 +934,11 @@ def test_a_number_is_a_text_where_the_field_is_one(monkeypatch):
     ('words', 'module', 'name', 'resumed'),
     [
         (['train'], parallel, 'launch', True),
-        (['sweep', 'hml'], papers, 'sweep', True),
+        (['sweep', 'hml'], papers, 'sweep_tables', True),
         (['compare', 'photos'], comparison, 'compare', True),
         (['predict', 'r', '.'], prediction, 'predict', False),
         (['export', 'r', 'a.onnx'], exporting, 'export', False),
-        (['evaluate', 'r', '.'], scoring, 'evaluate', False),
+        (['evaluate', 'r', '.'], scoring, 'evaluate_model', False),
         (['reproduce', 'r'], reproduction, 'reproduce', False),
     ],
 )
@@ -1153,7 +1153,7 @@ def test_what_may_not_be_read_is_one_error(monkeypatch, capsys):
     def barred(*_, **__):
         raise PermissionError(13, 'Permission denied', 'there')
 
-    monkeypatch.setattr(cleanup, 'listing', barred)
+    monkeypatch.setattr(cleanup, 'list_runs', barred)
     assert (
         main(['runs']) == 2
         and 'error: there may not be read or written (Permission denied)' in capsys.readouterr().err

@@ -40,7 +40,7 @@ def test_batches_of_a_resident_data_set_are_those_of_the_cache(monkeypatch):
         sources.ImageSource(store, {'plain': 'plain'}, torch.device('cpu')) for _ in range(2)
     )
     a = copied.batch(rows, 'plain')  # which looks for room
-    monkeypatch.setattr(sources, 'has_room', lambda size, device: True)
+    monkeypatch.setattr(sources, 'has_gpu_room', lambda size, device: True)
     b = resident.batch(rows, 'plain')
     assert (
         copied.resident is None
@@ -74,7 +74,7 @@ def test_only_a_gpu_with_room_takes_a_data_set(monkeypatch):
     )  # of which 100 are in use: an earlier run's are free again
     monkeypatch.setattr(torch.cuda, 'memory_allocated', lambda device: 100)
     assert (
-        sources.has_room(500, torch.device('cuda'))
-        and not sources.has_room(501, torch.device('cuda'))
-        and not sources.has_room(1, torch.device('cpu'))
+        sources.has_gpu_room(500, torch.device('cuda'))
+        and not sources.has_gpu_room(501, torch.device('cuda'))
+        and not sources.has_gpu_room(1, torch.device('cpu'))
     )

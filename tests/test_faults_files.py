@@ -138,7 +138,7 @@ def test_no_room_for_a_later_checkpoint_keeps_the_one_before(config_of_all):
 
 @pytest.mark.parametrize('name', ['logits.npz', 'result.json'])
 def test_no_room_for_the_result(config, whole, name, monkeypatch):
-    whole_file = files.replacing
+    whole_file = files.replace_file
 
     @contextmanager
     def full(file, *more):
@@ -149,7 +149,7 @@ def test_no_room_for_the_result(config, whole, name, monkeypatch):
             yield temporary
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, 'replacing', full)
+        patch.setattr(files, 'replace_file', full)
         refused(lambda: training.train(config), folder_of(config) / name, FULL)
     assert not (folder_of(config) / 'DONE').exists() and leftovers(folder_of(config)) == []
     assert (
@@ -201,17 +201,17 @@ def test_no_room_for_the_table_of_record_keeps_the_old_one(record):
 
 @pytest.mark.slow
 def test_no_room_for_the_pages_leaves_old_ones_or_new_ones(monkeypatch):
-    monkeypatch.setattr(published_tables, 'papers', lambda: ['hml'])
+    monkeypatch.setattr(published_tables, 'list_papers', lambda: ['hml'])
     lines = lines_for('hml', '5', 'photos', lambda row, column, seed: 70.0)
     outputs = settings.path('outputs')
     put_record(outputs, lines[:5])
-    pages.write(tell=quiet)
+    pages.write_pages(tell=quiet)
     old = bytes_of(outputs)
     put_record(outputs, lines)
     with room(30_000):
-        refused(lambda: pages.write(tell=quiet), outputs / 'index.html', FULL)
+        refused(lambda: pages.write_pages(tell=quiet), outputs / 'index.html', FULL)
     now = bytes_of(outputs)
-    pages.write(tell=quiet)
+    pages.write_pages(tell=quiet)
     new = bytes_of(outputs)
     assert (
         set(now) == set(old) == set(new)
@@ -267,7 +267,7 @@ def test_a_file_where_a_folder_should_be_is_one_line_at_the_terminal(
 def test_a_log_without_room_fails_its_run_and_says_where(config):
     folder_of(config).parent.mkdir()
     Path(f'{folder_of(config)}.log').mkdir()
-    message = sweeps.attempt(config)
+    message = sweeps.attempt_run(config)
     assert '.log' in message and 'Free space' in message
 
 
@@ -572,7 +572,7 @@ def test_a_damaged_table_of_record_is_neither_read_nor_written(record, harm):
     record.write_text(HARM[harm](record.read_text()))
     damaged = record.read_bytes()
     finish(2)
-    for do in (runs.export_csv, sweeps.finished, lambda: sweeps.plan([Config()])):
+    for do in (runs.export_csv, sweeps.finished, lambda: sweeps.plan_runs([Config()])):
         refused(do, record, 'line', 'version control')
     assert record.read_bytes() == damaged
 
@@ -694,4 +694,6 @@ def test_two_exports_at_once_lose_no_line(record):
 def test_settings_that_are_no_text_are_named(tmp_path, monkeypatch):
     (tmp_path / 'settings.ini').write_bytes(b'[spml_nb]\nruns = \xff\xfe\n')
     monkeypatch.setenv('SPML_NB_SETTINGS', str(tmp_path / 'settings.ini'))
-    refused(settings.read, tmp_path / 'settings.ini', 'cannot be read', 'Mend or remove it')
+    refused(
+        settings.read_settings, tmp_path / 'settings.ini', 'cannot be read', 'Mend or remove it'
+    )

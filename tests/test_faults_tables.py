@@ -367,9 +367,11 @@ def test_photos_of_every_kind_train_together(folder, views):
     with Image.open(path / 'images' / 'rotated.jpg') as image:
         upright = ImageOps.exif_transpose(image)
     assert upright.size == (16, 40) and np.array_equal(
-        store['rotated.jpg'], images.squash(upright, 16)
+        store['rotated.jpg'], images.squash_image(upright, 16)
     )
-    assert np.array_equal(store['animated.webp'], images.squash(photo(0), 16))  # the first frame
+    assert np.array_equal(
+        store['animated.webp'], images.squash_image(photo(0), 16)
+    )  # the first frame
     assert (store['one pixel.png'] == np.asarray(photo(0, size=(1, 1)))[0, 0]).all()
 
 

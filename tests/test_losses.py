@@ -282,7 +282,7 @@ def test_a_loss_that_is_not_listed_is_found_by_its_name(monkeypatch):
 
     monkeypatch.setattr(hml, 'unlisted_loss', L.an_loss, raising=False)
     assert 'unlisted_loss' not in vars(L) and L.unlisted_loss is L.an_loss
-    for name in ('no_such_loss', 'same_loss', 'Method'):
+    for name in ('no_such_loss', 'find_equal_loss', 'Method'):
         assert name == 'no_such_loss' or hasattr(core, name)
         with pytest.raises(
             AttributeError, match=f"module 'spml_nb.losses' has no attribute '{name}'"

@@ -44,7 +44,7 @@ trainer.begin(1, trainer.stages[0])
 trainer.watch.start(1)
 trainer.method.start_epoch(1)
 for index in torch.randperm(len(train))[:48].split(16): trainer.step(index)
-scores = training.predict(trainer.module, trainer.method, trainer.source, val[:100])
+scores = training.predict_logits(trainer.module, trainer.method, trainer.source, val[:100])
 assert scores.shape == (100, C) and torch.isfinite(scores).all()
 assert trainer.images.store.nbytes > 80 * 2**30
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)

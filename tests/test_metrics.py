@@ -18,8 +18,8 @@ from spml_nb.metrics import (
     DEFINITIONS,
     average_precision,
     best_threshold,
-    definition,
     f1,
+    find_map_definition,
     mean_average_precision,
     pseudo_label_precision,
 )
@@ -74,11 +74,11 @@ def test_average_precision_equals_the_authors_code(golden):
     c = golden.case('map')
     np.testing.assert_allclose(average_precision(c['scores'], c['targets']), c['ap'], rtol=1e-12)
     assert math.isclose(
-        mean_average_precision(c['scores'], c['targets'], **definition('cole')),
+        mean_average_precision(c['scores'], c['targets'], **find_map_definition('cole')),
         100 * c['ap'].mean(),
     )
     assert math.isclose(
-        mean_average_precision(c['scores'], c['targets'], **definition('two_way')),
+        mean_average_precision(c['scores'], c['targets'], **find_map_definition('two_way')),
         100 * np.delete(c['ap'], 4).mean(),
     )
 
@@ -220,8 +220,10 @@ def test_it_is_faster_than_the_loop_over_scikit_learn(kind):
 def test_definitions_differ_in_classes_without_a_positive():
     scores, targets = np.array([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0]]), np.array([[1, 0, 0], [0, 1, 0]])
     assert set(DEFINITIONS) == {'cole', 'two_way'}
-    assert mean_average_precision(scores, targets, **definition('cole')) == pytest.approx(200 / 3)
-    assert mean_average_precision(scores, targets, **definition('two_way')) == 100
+    assert mean_average_precision(scores, targets, **find_map_definition('cole')) == pytest.approx(
+        200 / 3
+    )
+    assert mean_average_precision(scores, targets, **find_map_definition('two_way')) == 100
     assert mean_average_precision(scores, targets, 'sample') == 100
 
 
@@ -483,7 +485,7 @@ WRONG = {
         'allowed: None, ignore, negative',
     ),
     'definition': (
-        lambda: definition('coles'),
+        lambda: find_map_definition('coles'),
         "unknown definition of mAP 'coles'; allowed: cole, two_way. Did you mean 'cole'?",
     ),
     'nothing left': (

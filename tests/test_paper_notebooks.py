@@ -31,19 +31,19 @@ def said(cells):
     )
 
 
-@pytest.mark.parametrize('paper', published.papers())
+@pytest.mark.parametrize('paper', published.list_papers())
 def test_a_papers_notebook_shows_every_table_and_figure(paper):
     source = '\n'.join(cell.source for cell in notebook(paper).cells)
-    for number in published.tables(paper):
+    for number in published.table_numbers(paper):
         assert f"pages.section('{paper}', '{number}', known)" in source
-    for number in figures.figures(paper):
+    for number in figures.list_figures(paper):
         assert f"pages.Picture('{paper}', '{number}')" in source
 
 
 @pytest.mark.slow
 def test_the_papers_notebooks_need_no_run(tmp_path):
     "All of them in one kernel, in a folder without outputs."
-    parts = {paper: code_of(paper) for paper in published.papers()}
+    parts = {paper: code_of(paper) for paper in published.list_papers()}
     whole = new_notebook(cells=[cell for cells in parts.values() for cell in cells])
     NotebookClient(
         whole, timeout=300, kernel_name='python3', resources={'metadata': {'path': str(tmp_path)}}
@@ -52,12 +52,12 @@ def test_the_papers_notebooks_need_no_run(tmp_path):
     for cells in parts.values():  # the executed cells are others than those given
         cells[:] = whole.cells[at : at + len(cells)]
         at += len(cells)
-    for paper in published.papers():
+    for paper in published.list_papers():
         text = said(parts[paper])
-        for number in published.tables(paper):
+        for number in published.table_numbers(paper):
             missing = tables.table(paper, number, pd.DataFrame()).progress('photos')['todo'] > 0
-            assert (tables.command(paper, number, 'photos') in text) == missing
-        for number in figures.figures(paper):
+            assert (tables.table_command(paper, number, 'photos') in text) == missing
+        for number in figures.list_figures(paper):
             assert f'spml sweep {paper} --figure {number} --suite photos' in text
         assert (
             'not run' in text

@@ -135,7 +135,7 @@ CLAIMS = {  # claim: method, those it is compared with, columns
 
 @cache
 def report(paper):
-    return claims.report('photos', tables.record(RECORD), paper).set_index('id')
+    return claims.report_claims('photos', tables.record(RECORD), paper).set_index('id')
 
 
 @pytest.mark.parametrize('id', CLAIMS)
@@ -208,7 +208,7 @@ def test_the_fronts_gain_of_em_is_that_of_the_record(panel):
         pytest.skip('no runs are recorded')
     known = tables.record(RECORD)
     line = (
-        front.gains(known[known.loss.isin(['em', 'an'])])
+        front.front_gains(known[known.loss.isin(['em', 'an'])])
         .set_index(['method', 'panel'])
         .loc[('EM', panel)]
     )

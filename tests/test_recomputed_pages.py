@@ -98,12 +98,12 @@ def gain(dataset, own, base):
 def boards():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('SPML_NB_OUTPUTS', str(RECORD.parent))
-        yield gains.of_suites(tables.record(RECORD))
+        yield gains.gains_of_suites(tables.record(RECORD))
 
 
 def test_the_first_column_of_the_board(boards):
     compared = 0
-    for row in board.lines(boards, {}):
+    for row in board.list_board_rows(boards, {}):
         place = row['loss'], row['head'], row['labels']
         by_set = {
             dataset: gain(dataset, place, ('an',))
@@ -176,7 +176,9 @@ def agreement(boards):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('SPML_NB_OUTPUTS', str(RECORD.parent))
         known = tables.record(RECORD)
-        return front.agreement(front.gains(known), front.by_source(known), boards)
+        return front.source_agreement(
+            front.front_gains(known), front.gains_by_source(known), boards
+        )
 
 
 def check(found, cells, within):
@@ -291,8 +293,8 @@ def budgets(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('SPML_NB_OUTPUTS', str(folder))
         known = tables.record(RECORD)
-        budget.write(known)
-        yield folder, budget.average(budget.gains_by_budget(known))
+        budget.write_budgets(known)
+        yield folder, budget.average_by_budget(budget.gains_by_budget(known))
 
 
 def test_the_gain_by_budget_on_each_set(budgets):

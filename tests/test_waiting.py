@@ -205,12 +205,16 @@ def plant_host_matrix(trainer, monkeypatch):
 
 def plant_pageable_copy(trainer, monkeypatch):
     "A view's random numbers are copied from memory that is not pinned."
-    monkeypatch.setattr(views, 'onto', lambda values, device: values.to(device, non_blocking=True))
+    monkeypatch.setattr(
+        views, 'copy_to_device', lambda values, device: values.to(device, non_blocking=True)
+    )
 
 
 def plant_blocking_copy(trainer, monkeypatch):
     "The rows of a batch are copied and waited for."
-    monkeypatch.setattr(module_of_trainer, 'onto', lambda values, device: values.to(device))
+    monkeypatch.setattr(
+        module_of_trainer, 'copy_to_device', lambda values, device: values.to(device)
+    )
 
 
 def plant_counter(trainer, monkeypatch):

@@ -13,7 +13,7 @@ def is_queued(device: torch.device | str) -> bool:
     return torch.device(device).type in QUEUED
 
 
-def onto(values: np.ndarray | Tensor, device: torch.device | str) -> Tensor:
+def copy_to_device(values: np.ndarray | Tensor, device: torch.device | str) -> Tensor:
     """Copy from the CPU to a device without waiting for what the device still has to do.
 
     Args:

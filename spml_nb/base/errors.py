@@ -100,7 +100,7 @@ def one_of(value, allowed: Iterable, what: str, remedy: str = ''):
     raise SpmlError(message.rstrip())
 
 
-def as_number(value) -> float:
+def parse_number(value) -> float:
     "A number, or a text that is one, as a float; NaN for anything else, booleans too."
     if isinstance(value, bool) or not isinstance(value, str | Real):
         return nan
@@ -121,7 +121,7 @@ _NOUNS = {
 }
 
 
-def as_kind(value, kind: type, what: str):
+def require_kind(value, kind: type, what: str):
     """Convert `value` where that loses nothing.
 
     Numeric strings count as numbers, NaN and infinity do not. A tuple may come as a list.
@@ -134,7 +134,7 @@ def as_kind(value, kind: type, what: str):
         SpmlError: If it is of another kind; the message names `what`, the value and the kind.
     """
     if kind in (int, float):
-        number = as_number(value)
+        number = parse_number(value)
         if isfinite(number) and (kind is float or number.is_integer()):
             return kind(number)
     elif kind is tuple and isinstance(value, list | tuple):

@@ -48,7 +48,7 @@ def _remove_abandoned(file: Path):
 
 
 @contextlib.contextmanager
-def replacing(file: Path, follow: bool = False) -> Iterator[Path]:
+def replace_file(file: Path, follow: bool = False) -> Iterator[Path]:
     """Give a temporary file, which gets its name at the end of the block if nothing went wrong.
 
     Args:
@@ -104,16 +104,16 @@ def write_atomically(file: Path, write: Callable | str, follow: bool = False):
     """Put a whole file in place or leave the old one.
 
     Args:
-        file: As in `replacing`.
+        file: As in `replace_file`.
         write: Text, or a function that is given the temporary Path and writes it.
-        follow: As in `replacing`.
+        follow: As in `replace_file`.
 
     Raises:
         SpmlError: When the disk is full or refuses, with the OSError as its cause; for a pipe or a
             device.
     """
     try:
-        with replacing(Path(file), follow) as temporary:
+        with replace_file(Path(file), follow) as temporary:
             if callable(write):
                 write(temporary)
             else:
@@ -126,9 +126,9 @@ def write_arrays(file: Path, arrays: dict, follow: bool = False):
     """Put an .npz file in place, whole or not at all: the same bytes for the same arrays.
 
     Args:
-        file: As in `replacing`.
+        file: As in `replace_file`.
         arrays: {name: array}.
-        follow: As in `replacing`.
+        follow: As in `replace_file`.
 
     Raises:
         SpmlError: As `write_atomically`.
@@ -142,7 +142,7 @@ def write_arrays(file: Path, arrays: dict, follow: bool = False):
     write_atomically(file, write, follow)
 
 
-def regular(file: Path) -> Path:
+def require_regular_file(file: Path) -> Path:
     """Return a file that has an end: reading a pipe or a device may take for ever.
 
     Raises:
@@ -183,7 +183,7 @@ def remove_leftovers(folder: Path, seconds: float = 3600):
                 file.unlink()
 
 
-def lock(path: Path) -> FileLock:
+def make_lock(path: Path) -> FileLock:
     "The lock beside a file or folder, which need not exist; it is not yet taken."
     return FileLock(Path(path).with_name(f'.{Path(path).name}.lock'))
 
@@ -192,7 +192,7 @@ def is_locked(path: Path) -> bool:
     """Whether a process holds the lock beside a path; False for the lock of another user, which
     cannot be asked. No file is made.
     """
-    beside = lock(path)
+    beside = make_lock(path)
     if not os.path.isfile(beside.lock_file):
         return False
     try:
@@ -204,13 +204,13 @@ def is_locked(path: Path) -> bool:
         return False
 
 
-def say(line: str):
+def print_line(line: str):
     "Print a line at once, as it is shown and not obeyed."
     print(escape_for_terminal(line), flush=True)
 
 
 @contextlib.contextmanager
-def hold_lock(path: Path, tell: Callable | None = say) -> Iterator[None]:
+def hold_lock(path: Path, tell: Callable | None = print_line) -> Iterator[None]:
     """Hold the lock beside a path, waiting for the process that has it.
 
     Args:
@@ -221,7 +221,7 @@ def hold_lock(path: Path, tell: Callable | None = say) -> Iterator[None]:
         SpmlError: If the folder around the path cannot be made or written.
     """
     path = Path(path)
-    beside = lock(path)
+    beside = make_lock(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -245,7 +245,7 @@ def hold_lock(path: Path, tell: Callable | None = say) -> Iterator[None]:
         beside.release()
 
 
-def grid(lines: list[list]) -> str:
+def markdown_table(lines: list[list]) -> str:
     "A Markdown table of anything that has a text; the first line is the header."
     header, *body = lines
     rows = [header, ['---'] * len(header), *body]

@@ -23,7 +23,7 @@ def import_plugins():
     """
     for name, origin in _installed():
         _import(name, origin)
-    values = settings.read()
+    values = settings.read_settings()
     named = [name.strip() for name in values['plugins'].split(',') if name.strip()]
     folder = str(values['base'])
     if named and folder not in sys.path:

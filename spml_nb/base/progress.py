@@ -9,7 +9,7 @@ from tqdm.std import tqdm
 
 PATIENCE = 1.0  # seconds before a bar appears
 # seconds between two lines of a log, and how long work takes before its end is worth a line
-EVERY = 30.0
+LINE_INTERVAL = 30.0
 
 
 def _kernel():
@@ -18,7 +18,7 @@ def _kernel():
     return getattr(shell, 'kernel', None)
 
 
-def place() -> str:
+def find_display() -> str:
     "Where progress is shown: 'terminal', 'notebook' or 'log'."
     kernel = _kernel()
     if kernel is not None:
@@ -27,8 +27,8 @@ def place() -> str:
 
 
 class Lines:
-    """Progress as lines on stderr, in a notebook on stdout: one every `EVERY` seconds, and one at
-    the end of what took that long.
+    """Progress as lines on stderr, in a notebook on stdout: one every `LINE_INTERVAL` seconds, and
+    one at the end of what took that long.
 
     Args:
         what: For the reader.
@@ -49,7 +49,7 @@ class Lines:
     def update(self, count: int = 1):
         "Note that `count` more are done."
         self.n += count
-        if time.monotonic() - self.last_time >= EVERY:
+        if time.monotonic() - self.last_time >= LINE_INTERVAL:
             self.write()
 
     def write(self):
@@ -77,12 +77,12 @@ class Lines:
 
     def close(self):
         "Write the last line, unless another had the same numbers."
-        if time.monotonic() - self.began >= EVERY and self.n != self.last_count:
+        if time.monotonic() - self.began >= LINE_INTERVAL and self.n != self.last_count:
             self.write()
 
 
 @contextmanager
-def meter(
+def progress_meter(
     what: str, total: int | None = None, *, start: int = 0, unit: str = '', show: bool = True
 ):
     """Give something to call `update(count)` on while work is done.
@@ -94,7 +94,7 @@ def meter(
         unit: Of what is counted; 'B' for bytes, shown as kB, MB, GB.
         show: False shows nothing anywhere.
     """
-    if show and place() == 'log':
+    if show and find_display() == 'log':
         progress = Lines(what, total, start, unit)
     else:
         from tqdm.auto import tqdm  # a widget, or the terminal's bar where ipywidgets are missing
@@ -115,7 +115,7 @@ def meter(
         progress.close()
 
 
-def bar(
+def progress_bar(
     iterable: Iterable,
     total: int | None = None,
     what: str = '',
@@ -128,11 +128,11 @@ def bar(
     Args:
         iterable: Anything.
         total: How many there are; unset: its length if it has one.
-        what, unit, show: As in `meter`.
+        what, unit, show: As in `progress_meter`.
     """
     if total is None and hasattr(iterable, '__len__'):
         total = len(iterable)
-    with meter(what, total, unit=unit, show=show) as progress:
+    with progress_meter(what, total, unit=unit, show=show) as progress:
         for item in iterable:
             yield item
             progress.update(1)

@@ -69,7 +69,7 @@ def _read_file(file):
     return dict(parser['spml_nb'])
 
 
-def read() -> dict:
+def read_settings() -> dict:
     """Read all settings: the file's, with the environment's on top.
 
     Returns:
@@ -94,11 +94,11 @@ def path(kind: str) -> Path:
     Args:
         kind: 'data', 'cache', 'runs' or 'outputs'.
     """
-    values = read()
-    return (values['base'] / expanded(values[one_of(kind, PATHS, 'kind of folder')])).resolve()
+    values = read_settings()
+    return (values['base'] / expand_home(values[one_of(kind, PATHS, 'kind of folder')])).resolve()
 
 
-def expanded(folder: str | Path) -> Path:
+def expand_home(folder: str | Path) -> Path:
     """Expand `~` or `~name` at the beginning of a path.
 
     Raises:
@@ -113,7 +113,7 @@ def expanded(folder: str | Path) -> Path:
         ) from error
 
 
-def cores() -> int:
+def count_cores() -> int:
     "How many processor cores this process may use."
     return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
 
@@ -133,7 +133,7 @@ def device(name: str | None = None):
     """
     import torch
 
-    name = name or read()['device']
+    name = name or read_settings()['device']
     counts = {
         'cuda': torch.cuda.device_count() if torch.cuda.is_available() else 0,
         'mps': int(torch.backends.mps.is_available()),

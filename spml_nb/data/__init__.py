@@ -5,7 +5,7 @@ from spml_nb.base import lazily
 __getattr__ = lazily(
     __name__,
     {
-        'dataset': 'Dataset MINIATURES PARTS listed',
+        'dataset': 'Dataset MINIATURES PARTS join_items',
         'loading': 'load names own_folder',
         'official.registry': 'BENCHMARKS',
     },

@@ -37,7 +37,7 @@ FAMILIES = {  # whose published hyper-parameters a set takes
 }
 
 
-def family(dataset: str) -> str:
+def dataset_family(dataset: str) -> str:
     "Whose published hyper-parameters a data set takes: 'voc', 'coco', 'nus', 'cub' or 'other'."
     return FAMILIES.get(dataset, 'other')
 
@@ -193,7 +193,7 @@ def default_part(data: Dataset, trained_on: bool) -> str:
 
 def hash_photos(files: Iterable[Path]) -> list[str]:
     "16 hex digits over every byte of each file; '' for one that cannot be read."
-    with ThreadPoolExecutor(settings.cores()) as pool:
+    with ThreadPoolExecutor(settings.count_cores()) as pool:
         return list(pool.map(_hash_photo, files))
 
 
@@ -220,7 +220,7 @@ def exclude_option(names: list[str]) -> str:
     return f'-p exclude {shlex.quote(text)}'
 
 
-def listed(items: Iterable, limit: int = 10) -> str:
+def join_items(items: Iterable, limit: int = 10) -> str:
     "Join items for a message: 'a, b, … (12 in all)', of which `limit` are written out."
     texts = [escape_for_terminal(str(item)).replace('\n', r'\n') for item in items]
     rest = f', … ({len(texts):,} in all)' if len(texts) > limit else ''

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from .dataset import PARTS, Dataset, exclude_option, listed
+from .dataset import PARTS, Dataset, exclude_option, join_items
 from .folder import photos_below
 
-OFTEN = 5  # images that make a name the usual one beside a name that stands once
+USUAL_COUNT = 5  # images that make a name the usual one beside a name that stands once
 PLACEHOLDERS = {'nan', 'none', 'null', 'n/a', 'na', 'unknown', 'unlabelled', 'unlabeled', '?', '-'}
 _BETWEEN = ' *[,;/+&] *| and | und '  # what people write between two names
 
 
-def doubts(data: Dataset, folder: Path) -> list[str]:
+def find_doubts(data: Dataset, folder: Path) -> list[str]:
     """Find what a table says and probably does not mean.
 
     Args:
@@ -47,7 +47,7 @@ def _without_row(data, folder) -> Iterator[str]:
     if there:
         yield (
             f'labels.csv has no row for {len(there):,} photos of images/, which are not used: '
-            f'{listed(there)}. Add rows, or move the photos away.'
+            f'{join_items(there)}. Add rows, or move the photos away.'
         )
 
 
@@ -59,8 +59,8 @@ def _without_label(data, folder):
         if rows.any():
             yield (
                 f'photos with no label, {meaning}: {rows.sum():,} of {len(data):,}, '
-                f'{listed(names[rows])}. Fill in their cells, or remove their rows if nobody has '
-                'looked at them.'
+                f'{join_items(names[rows])}. Fill in their cells, or remove their rows if nobody '
+                'has looked at them.'
             )
 
 
@@ -88,8 +88,8 @@ def _placeholders(data):
     names = [name for name in data.class_names if name.casefold() in PLACEHOLDERS]
     if names:
         yield (
-            f'{listed(map(repr, names))} counts as a class. Leave the cell empty, or exclude it: '
-            f'`{exclude_option(names)}`.'
+            f'{join_items(map(repr, names))} counts as a class. Leave the cell empty, or exclude '
+            f'it: `{exclude_option(names)}`.'
         )
 
 
@@ -99,7 +99,7 @@ def _constant_classes(data):
     everywhere = [name for name, n in _counts(data).items() if n == len(data) > 1]
     if everywhere:
         yield (
-            f'every photo has {listed(map(repr, everywhere))}: nothing can be learned there. '
+            f'every photo has {join_items(map(repr, everywhere))}: nothing can be learned there. '
             f'Exclude it: `{exclude_option(everywhere)}`.'
         )
 
@@ -116,14 +116,14 @@ def _twins(data):
     twins = [' and '.join(map(repr, names)) for names in spellings.values() if len(names) > 1]
     if twins:
         yield (
-            f'classes that differ in capitals, blanks or hyphens alone: {listed(twins)}. Write '
+            f'classes that differ in capitals, blanks or hyphens alone: {join_items(twins)}. Write '
             'each class one way.'
         )
 
 
 def _misspelt(data):
     counts = _counts(data)
-    usual = [name for name, n in counts.items() if n >= OFTEN]
+    usual = [name for name, n in counts.items() if n >= USUAL_COUNT]
     once = [name for name, n in counts.items() if n == 1]
     near = []
     for name in once[:300]:  # more would take seconds at every start
@@ -133,8 +133,8 @@ def _misspelt(data):
             near.append(f'{name!r} (did you mean {match}?)')
     if near:
         yield (
-            f'names that stand once beside a near one that stands often: {listed(near)}. Mend the '
-            'table if so.'
+            f'names that stand once beside a near one that stands often: {join_items(near)}. Mend '
+            'the table if so.'
         )
 
 
@@ -150,6 +150,6 @@ def _joined(data):
             by_blank.append(repr(name))
     if by_sign or by_blank:
         yield (
-            f'classes that are made of others: {listed(by_sign + by_blank)}. Write `|` between '
+            f'classes that are made of others: {join_items(by_sign + by_blank)}. Write `|` between '
             'names.'
         )

@@ -20,16 +20,16 @@ from pathlib import Path
 
 from ..base import settings
 from ..base.errors import SpmlError
-from ..base.files import hold_lock, regular, write_atomically
-from ..base.progress import meter
+from ..base.files import hold_lock, require_regular_file, write_atomically
+from ..base.progress import progress_meter
 
 
-def size_of(file: Path) -> int:
+def file_size(file: Path) -> int:
     "Count the bytes of a file, 0 where there is none."
     return os.path.getsize(file) if os.path.exists(file) else 0
 
 
-def in_words(count: float) -> str:
+def format_bytes(count: float) -> str:
     "Write a number of bytes for people, in powers of 1,000: '1.9 GB'."
     for unit in ('bytes', 'kB', 'MB', 'GB'):
         if count < 1000 or unit == 'GB':
@@ -42,10 +42,10 @@ def _beside(file, ending):
     return file.with_name(file.name + ending)
 
 
-def read_note(file: Path) -> dict:
+def read_download_note(file: Path) -> dict:
     "Read a small JSON object; an empty dict if it is not there, damaged or another kind of JSON."
     try:
-        content = json.loads(regular(file).read_text())
+        content = json.loads(require_regular_file(file).read_text())
     except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
@@ -54,7 +54,7 @@ def read_note(file: Path) -> dict:
 # ---- checksums
 
 
-def checksums(file: Path) -> dict:
+def file_checksums(file: Path) -> dict:
     """Take MD5 and SHA-256 of a file, once: the record beside it is used as long as it is of that
     very file.
 
@@ -70,7 +70,7 @@ def checksums(file: Path) -> dict:
     record = _beside(file, '.ok')
     try:
         identity = _identity(file)
-        note = read_note(record)
+        note = read_download_note(record)
         if 'sha256' in note and identity.items() <= note.items():
             return note
         sums = [hashlib.new(name, usedforsecurity=False) for name in ('md5', 'sha256')]
@@ -100,7 +100,7 @@ def _identity(file):
     }
 
 
-def agrees(file: Path, *, sha256: str | None = None, md5: str | None = None) -> bool:
+def matches_checksum(file: Path, *, sha256: str | None = None, md5: str | None = None) -> bool:
     "Whether a file has the published checksums, in hex digits; False also where none is published."
     published = _published(sha256, md5)
     return bool(published) and not _differences(Path(file), published)
@@ -113,7 +113,7 @@ def _published(sha256, md5):
 
 def _differences(file, published):
     "What is wrong with the checksums of a file, in words; '' if nothing is."
-    sums = checksums(file) if published else {}
+    sums = file_checksums(file) if published else {}
     return '; '.join(
         f'{kind} is {sums[kind]} where {value} is published'
         for kind, value in published.items()
@@ -124,15 +124,15 @@ def _differences(file, published):
 # ---- one connection
 
 
-class Refused(SpmlError):
+class RefusedDownload(SpmlError):
     "A server's answer that another try would not change."
 
 
-class Dropped(Exception):
+class DroppedConnection(Exception):
     "A connection that failed; another try may succeed."
 
 
-AGAIN = (408, 425, 429, 500, 502, 503, 504)  # answers after which another try may succeed
+RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504)  # answers after which another try may succeed
 VALIDATORS = {'etag': 'ETag', 'modified': 'Last-Modified'}  # of the content that is on the server
 
 
@@ -184,8 +184,8 @@ class _Transfer:
         for file in (self.part, note_file):
             if file.is_symlink():
                 file.unlink()  # what it leads to does not belong to this download
-        have = size_of(self.part)
-        note = read_note(note_file)
+        have = file_size(self.part)
+        note = read_download_note(note_file)
         with self._open(self._headers(have, note)) as response:
             have, total = self._resume(response, have, note)
             if have == total and have:
@@ -200,9 +200,9 @@ class _Transfer:
             with _writing(self.part):
                 note_file.write_text(json.dumps(note))
             self._receive(response, have, total)
-        if total is not None and size_of(self.part) != total:
-            raise Dropped(
-                f'the connection was dropped at {size_of(self.part):,} of {total:,} bytes'
+        if total is not None and file_size(self.part) != total:
+            raise DroppedConnection(
+                f'the connection was dropped at {file_size(self.part):,} of {total:,} bytes'
             )
 
     def _headers(self, have, note):
@@ -225,12 +225,12 @@ class _Transfer:
         except urllib.error.HTTPError as error:
             if error.code == 416:
                 return error
-            kind = Dropped if error.code in AGAIN else Refused
+            kind = DroppedConnection if error.code in RETRY_STATUSES else RefusedDownload
             raise kind(f'the server answered {error.code} ({error.reason})') from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, 'reason', error)
             hopeless = isinstance(reason, FileNotFoundError) or isinstance(error, ValueError)
-            kind = Refused if hopeless else Dropped
+            kind = RefusedDownload if hopeless else DroppedConnection
             raise kind(str(reason) or type(reason).__name__) from error
 
     def _resume(self, response, have, note):
@@ -239,7 +239,7 @@ class _Transfer:
         headers = response.headers
         if status == 200:
             if headers.get_content_type() == 'text/html' and is_archive(self.name):
-                raise Refused('the server answered with a web page in place of the file')
+                raise RefusedDownload('the server answered with a web page in place of the file')
             return 0, _number(headers['Content-Length'])
         pattern = r'bytes (?:(\d+)-\d+|\*)/(\d+|\*)'
         match = re.fullmatch(pattern, headers.get('Content-Range', ''))
@@ -254,7 +254,7 @@ class _Transfer:
         same_size = total in (None, note.get('total') or total)
         if status != 206 or first != have or not same_content or not same_size:
             self.part.unlink()
-            raise Dropped('the file on the server has changed; starting again')
+            raise DroppedConnection('the file on the server has changed; starting again')
         return have, total
 
     def _refuse_without_space(self, needed):
@@ -262,14 +262,15 @@ class _Transfer:
         free = shutil.disk_usage(folder).free
         if needed > free:
             raise SpmlError(
-                f'{self.name} needs {in_words(needed)}, but {folder} has {in_words(free)} free. '
-                'Free space there, or choose another disk (--root, or `data` in settings.ini).'
+                f'{self.name} needs {format_bytes(needed)}, but {folder} has {format_bytes(free)} '
+                'free. Free space there, or choose another disk (--root, or `data` in '
+                'settings.ini).'
             )
 
     def _receive(self, response, have, total):
-        begins = f'going on after {in_words(have)} of' if have else 'fetching'
-        self.tell(f'{self.name}: {begins} {in_words(total) if total else "…"}')
-        shown = meter(self.name, total, start=have, unit='B')
+        begins = f'going on after {format_bytes(have)} of' if have else 'fetching'
+        self.tell(f'{self.name}: {begins} {format_bytes(total) if total else "…"}')
+        shown = progress_meter(self.name, total, start=have, unit='B')
         with _writing(self.part), open(self.part, 'r+b' if have else 'wb') as file, shown as bar:
             file.seek(have)
             for block in _blocks(response):
@@ -287,7 +288,7 @@ def _blocks(response):
         while block := response.read(1 << 18):
             yield block
     except (OSError, http.client.HTTPException) as error:
-        raise Dropped(str(error) or type(error).__name__) from error
+        raise DroppedConnection(str(error) or type(error).__name__) from error
 
 
 def _number(text):
@@ -299,20 +300,20 @@ def _number(text):
 
 def _persist(transfer, tries, wait):
     "Complete a file from one address. Raises SpmlError: refused, or no progress in `tries` tries."
-    best = size_of(transfer.part)
+    best = file_size(transfer.part)
     failed = 0
     while True:
         try:
             return transfer.run()
-        except Dropped as error:
+        except DroppedConnection as error:
             reason = error
-        size = size_of(transfer.part)
+        size = file_size(transfer.part)
         failed = 1 if size > best else failed + 1
         best = max(best, size)
         if failed >= tries:
-            raise Refused(
+            raise RefusedDownload(
                 f'{reason}; given up after {tries} tries without progress. What has arrived '
-                f'({in_words(size)}) is kept: the same command goes on from there'
+                f'({format_bytes(size)}) is kept: the same command goes on from there'
             )
         pause = min(wait * 2 ** (failed - 1), 60)
         transfer.tell(
@@ -362,14 +363,17 @@ def download(
             wrong = _differences(file, published)
             if not wrong:
                 return file
-            tell(f'{file.name}: {wrong}; it is kept as {set_aside(file).name} and fetched again')
+            tell(
+                f'{file.name}: {wrong}; it is kept as {set_aside_download(file).name} and fetched '
+                'again'
+            )
         reasons = []
         for url in urls:
             part = _beside(file, '.part')
             transfer = _Transfer(url, part, bool(published), bytes, tell, timeout)
             try:
                 return _complete(transfer, file, published, tries, wait)
-            except Refused as error:
+            except RefusedDownload as error:
                 tell(f'{file.name}: {error}')
                 reasons.append(f'{url}: {error}.')
     why = ' '.join(reasons) or 'No address is known for it.'
@@ -380,23 +384,23 @@ def _complete(transfer, file, published, tries, wait):
     "Fetch `file` from one address. Raises SpmlError: as `_persist`, and for a wrong checksum."
     part = transfer.part
     # what was put together from two connections gets a second chance
-    for _ in range(2 if size_of(part) else 1):
+    for _ in range(2 if file_size(part) else 1):
         _persist(transfer, tries, wait)
         wrong = _differences(part, published)
         if not wrong:
-            sums = {**checksums(part), 'url': transfer.url}
+            sums = {**file_checksums(part), 'url': transfer.url}
             part.replace(file)
             with contextlib.suppress(OSError, SpmlError):  # only saves time
                 write_atomically(_beside(file, '.ok'), json.dumps(sums | _identity(file)))
             for ending in ('.ok', '.json'):
                 _beside(part, ending).unlink(missing_ok=True)
             return file
-        bad = set_aside(part, file)
+        bad = set_aside_download(part, file)
         transfer.tell(f'{file.name}: {wrong}; kept as {bad.name}')
-    raise Refused(f'wrong checksum, {wrong}. What came is kept as {bad}; it is not used')
+    raise RefusedDownload(f'wrong checksum, {wrong}. What came is kept as {bad}; it is not used')
 
 
-def set_aside(file: Path, name: Path | None = None) -> Path:
+def set_aside_download(file: Path, name: Path | None = None) -> Path:
     "Rename a file that is no good to NAME.bad, by its own name unless one is given."
     bad = _beside(name or file, '.bad')
     file.replace(bad)
@@ -405,7 +409,7 @@ def set_aside(file: Path, name: Path | None = None) -> Path:
     return bad
 
 
-def mirrored(urls, path: str, mirror: str | None = None) -> list[str]:
+def list_addresses(urls, path: str, mirror: str | None = None) -> list[str]:
     """List the addresses to try, the mirror's first.
 
     Args:
@@ -420,7 +424,7 @@ def mirrored(urls, path: str, mirror: str | None = None) -> list[str]:
     if not mirror:
         return list(urls)
     if not re.match(r'(https?|file)://', str(mirror)):
-        folder = settings.expanded(mirror)
+        folder = settings.expand_home(mirror)
         if not folder.is_dir():
             raise SpmlError(
                 f'the mirror {mirror!r} is neither an address (http://, https://) nor a folder.'
@@ -432,16 +436,16 @@ def mirrored(urls, path: str, mirror: str | None = None) -> list[str]:
 # ---- archives
 
 
-class Damaged(SpmlError):
+class DamagedArchive(SpmlError):
     "An archive that is truncated, garbled or none at all."
 
 
 SUFFIXES = ('.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz', '.zip')
-MARK = '.unpacked'  # in an unpacked folder: the name and the checksums of its archive
+UNPACKED_MARK = '.unpacked'  # in an unpacked folder: the name and the checksums of its archive
 
 
 def is_archive(name: str) -> bool:
-    "Whether `unpack` can read what has this name."
+    "Whether `unpack_archive` can read what has this name."
     return str(name).lower().endswith(SUFFIXES)
 
 
@@ -465,7 +469,7 @@ def _untar(archive, folder):
             tar.extract(member, folder)
         tar.fileobj.seek(tar.offset)
         if tar.fileobj.read(512) != bytes(512):
-            raise Damaged('it ends early')
+            raise DamagedArchive('it ends early')
         while tar.fileobj.read(1 << 20):
             pass  # to the end of a compressed stream, where its checksum stands
 
@@ -479,7 +483,7 @@ def _unzip(archive, folder):
 
 
 @contextlib.contextmanager
-def filling(folder: Path):
+def fill_folder(folder: Path):
     """Fill a folder that is there with all its content or not at all.
 
     Args:
@@ -506,7 +510,7 @@ def filling(folder: Path):
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def unpack(archive: Path, root: Path, tell=print) -> Path:
+def unpack_archive(archive: Path, root: Path, tell=print) -> Path:
     """Unpack an archive into a folder of its own. A folder that was unpacked from this archive is
     left as it is.
 
@@ -525,8 +529,8 @@ def unpack(archive: Path, root: Path, tell=print) -> Path:
     """
     archive, root = Path(archive), Path(root)
     with hold_lock(root, tell):
-        sums = checksums(archive)
-        if read_note(root / MARK).get('sha256') == sums['sha256']:
+        sums = file_checksums(archive)
+        if read_download_note(root / UNPACKED_MARK).get('sha256') == sums['sha256']:
             return root
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
             raise SpmlError(
@@ -536,13 +540,15 @@ def unpack(archive: Path, root: Path, tell=print) -> Path:
         tell(f'{archive.name}: unpacking into {root}')
         extract = _unzip if zipfile.is_zipfile(archive) else _untar
         try:
-            with filling(root) as temporary:
+            with fill_folder(root) as temporary:
                 extract(archive, temporary)
-                (temporary / MARK).write_text(json.dumps({'archive': archive.name, **sums}))
+                (temporary / UNPACKED_MARK).write_text(
+                    json.dumps({'archive': archive.name, **sums})
+                )
         except SpmlError as error:
             raise type(error)(f'{archive} is not unpacked: {error}') from error.__cause__
         except Exception as error:  # readers raise a dozen different types for damaged archives
-            raise Damaged(
+            raise DamagedArchive(
                 f'{archive} is not unpacked: it is truncated or no archive '
                 f'({type(error).__name__}: {error})'
             ) from error

@@ -18,9 +18,9 @@ import pandas as pd
 
 from ..base import settings
 from ..base.errors import SpmlError
-from ..base.files import regular
-from .dataset import PARTS, Dataset, listed
-from .labels import split as split_rows
+from ..base.files import require_regular_file
+from .dataset import PARTS, Dataset, join_items
+from .labels import split_rows as split_rows
 from .photos import PHOTOS
 from .photos import open_photo as open_photo  # README: people import it from here
 
@@ -36,7 +36,10 @@ HEADERS = (
     "`image,positives` (some of a photo's labels are known) or `image,labels` (all of them are "
     "known)"
 )
-NAMED = {'labels': -1, 'positives': 0}  # columns of names, and the label of what they do not name
+NAME_COLUMNS = {
+    'labels': -1,
+    'positives': 0,
+}  # columns of names, and the label of what they do not name
 RESERVED = ('image', 'labels', 'positives', 'split')  # columns that are no class
 SIGNS = {',': 'commas', ';': 'semicolons'}  # that people write instead of `|`
 CELLS = {'1': 1, '1.0': 1, '0': -1, '0.0': -1, '': 0}
@@ -68,7 +71,7 @@ class Listing:
 def _read_rows(file):
     "The lines of a table as lists of str, without the blank ones."
     try:
-        with open(regular(file), encoding='utf-8-sig', newline='') as lines:
+        with open(require_regular_file(file), encoding='utf-8-sig', newline='') as lines:
             rows = list(csv.reader(lines, strict=True))
     except (csv.Error, UnicodeDecodeError, OSError) as error:
         remedy = 'Save it as CSV UTF-8, with commas between columns.'
@@ -89,7 +92,7 @@ def _read_rows(file):
     return rows
 
 
-def read_cells(file: Path) -> pd.DataFrame:
+def read_label_table(file: Path) -> pd.DataFrame:
     """Read labels.csv as text.
 
     Returns:
@@ -105,31 +108,33 @@ def read_cells(file: Path) -> pd.DataFrame:
     if repeated:
         raise SpmlError(
             f'{file}: unknown layout, columns repeated or without a name: '
-            f'{listed(map(repr, repeated))}. {_advice(header)}{LAYOUT}'
+            f'{join_items(map(repr, repeated))}. {_advice(header)}{LAYOUT}'
         )
-    usable_names([name for name in header if name not in RESERVED], f'{file}: ')
+    usable_class_names([name for name in header if name not in RESERVED], f'{file}: ')
     labels = set(header) - {'image', 'split'}
-    if labels.issuperset(NAMED):
+    if labels.issuperset(NAME_COLUMNS):
         raise SpmlError(
             f'{file} has both a column `labels` (complete) and a column `positives` (the rest is '
             'unknown). Keep one. Where only some images are complete, give each class a column, '
             'with empty cells for what is unknown.'
         )
-    is_mixed = not labels.isdisjoint(NAMED) and len(labels - {'group'}) > 1
+    is_mixed = not labels.isdisjoint(NAME_COLUMNS) and len(labels - {'group'}) > 1
     if header[0] != 'image' or not labels or is_mixed:
         raise SpmlError(
-            f'{file}: unknown layout with the columns {listed(header)}. {_advice(header)}{LAYOUT}'
+            f'{file}: unknown layout with the columns {join_items(header)}. '
+            f'{_advice(header)}{LAYOUT}'
         )
     ragged = [f'{k} ({len(row)})' for k, row in enumerate(rows, 1) if len(row) != len(header)]
     if ragged:
         raise SpmlError(
-            f'{file}: the header has {len(header)} cells, but not row (cells): {listed(ragged)}. '
-            'Empty cells need their commas, names with a comma need quotation marks.'
+            f'{file}: the header has {len(header)} cells, but not row (cells): '
+            f'{join_items(ragged)}. Empty cells need their commas, names with a comma need '
+            'quotation marks.'
         )
     return pd.DataFrame(rows, columns=header, dtype=object)
 
 
-def usable_names(names: Iterable[str], where: str = '') -> list[str]:
+def usable_class_names(names: Iterable[str], where: str = '') -> list[str]:
     """Bring the names of classes into the form that a table keeps.
 
     Args:
@@ -146,8 +151,8 @@ def usable_names(names: Iterable[str], where: str = '') -> list[str]:
     wrong = [name for name in names if not name or '|' in name or name.casefold() in RESERVED]
     if wrong:
         raise SpmlError(
-            f'{where}no class can be called {listed(map(repr, wrong))}. Choose another name, '
-            f'without `|`; columns that are no class are {listed(RESERVED)}, in small letters.'
+            f'{where}no class can be called {join_items(map(repr, wrong))}. Choose another name, '
+            f'without `|`; columns that are no class are {join_items(RESERVED)}, in small letters.'
         )
     return names
 
@@ -174,11 +179,11 @@ def _advice(header):
         return 'Put `image` first. '
     if first != 'image':
         return f'Rename the first column {first!r} to `image`. '
-    classes = [name for name in rest if name not in NAMED]
+    classes = [name for name in rest if name not in NAME_COLUMNS]
     if classes and len(classes) < len(rest):
         return (
             'Only `split` and `group` may stand beside a column of names: remove '
-            f'{listed(map(repr, classes))}. '
+            f'{join_items(map(repr, classes))}. '
         )
     return ''
 
@@ -205,11 +210,11 @@ def label_matrix(
     return labels, names
 
 
-def read_labels(table: pd.DataFrame, file: Path) -> tuple[np.ndarray, Sequence]:
+def parse_label_table(table: pd.DataFrame, file: Path) -> tuple[np.ndarray, Sequence]:
     """Read the labels of a table.
 
     Args:
-        table: As from `read_cells`.
+        table: As from `read_label_table`.
         file: For messages.
 
     Returns:
@@ -219,7 +224,7 @@ def read_labels(table: pd.DataFrame, file: Path) -> tuple[np.ndarray, Sequence]:
     Raises:
         SpmlError: For cells that are no labels.
     """
-    for kind, rest in NAMED.items():
+    for kind, rest in NAME_COLUMNS.items():
         if kind in table:
             _refuse_other_signs(table[kind], f'{file}: the column `{kind}`')
             cells = [map(normalize_name, cell.split('|')) for cell in table[kind]]
@@ -238,7 +243,7 @@ def read_groups(table: pd.DataFrame) -> list[str] | None:
     if 'group' not in table or not others:
         return None
     groups = [cell.strip() for cell in table['group']]
-    return None if others.isdisjoint(NAMED) and CELLS.keys() >= set(groups) else groups
+    return None if others.isdisjoint(NAME_COLUMNS) and CELLS.keys() >= set(groups) else groups
 
 
 def _read_column(table, name, file):
@@ -343,7 +348,7 @@ def _image_paths(cells, folder, file):
     twice = pd.Series(names)[pd.Series(map(str, paths)).duplicated()].unique()
     if len(twice):
         raise SpmlError(
-            f'{file} has more than one row for: {listed(twice)}. Join them: one row an image.'
+            f'{file} has more than one row for: {join_items(twice)}. Join them: one row an image.'
         )
     return paths
 
@@ -391,7 +396,7 @@ def _elsewhere(names, folder):
             return f'{name!r} (found as {matches[0]}: write that)'
         return repr(name)
 
-    return listed(map(hint, names))
+    return join_items(map(hint, names))
 
 
 # ---- the split
@@ -495,7 +500,7 @@ def explain_split(data: Dataset, seen: str) -> str:
 
     Args:
         data: As they are now.
-        seen: The fingerprint of what the run saw, or `photos_of` its test part.
+        seen: The fingerprint of what the run saw, or `images_folder` its test part.
 
     Returns:
         Two sentences, the second with the remedy; '' where something else differs.
@@ -515,7 +520,7 @@ def explain_split(data: Dataset, seen: str) -> str:
 # ---- the folder
 
 
-def assemble(name: str, listing: Listing, folder: Path, file: Path) -> Dataset:
+def assemble_dataset(name: str, listing: Listing, folder: Path, file: Path) -> Dataset:
     """Make a `Dataset` of a listing, with validation rows drawn by row where it has none.
 
     Args:
@@ -533,7 +538,7 @@ def assemble(name: str, listing: Listing, folder: Path, file: Path) -> Dataset:
     return Dataset(name, paths, listing.labels, listing.class_names, split)
 
 
-def photos_of(folder: Path, expected: str = '') -> Path:
+def images_folder(folder: Path, expected: str = '') -> Path:
     """Find the folder images/ of a data set, with or without a table.
 
     Args:
@@ -587,13 +592,13 @@ def read_folder(
     """
     if not expected:  # a benchmark has files of its publishers
         _refuse_other_layout(folder)
-    images = photos_of(folder, expected)
+    images = images_folder(folder, expected)
     file = folder / 'labels.csv'
     if not file.exists():
         raise SpmlError(
             f'{expected}{file} is not there. {_other_table(folder)}{_class_folders(folder)}{FORM}'
         )
-    table = read_cells(file)
+    table = read_label_table(file)
     if table.empty:
         raise SpmlError(f'{file} has a header and no rows. Add a row for each photo.')
     names = table['image'].tolist()
@@ -602,7 +607,7 @@ def read_folder(
     paths, (split, drawn), (labels, class_names) = _each(
         lambda: _image_paths(names, images, file),
         lambda: _read_split(words, names, file, scored, by_row, groups),
-        lambda: read_labels(table, file),
+        lambda: parse_label_table(table, file),
     )
     if not class_names:
         raise SpmlError(f'{file} names no label at all. Write names of classes beside the images.')
@@ -668,7 +673,8 @@ def _other_images(folder):
     loose = [path.name for path in entries if path.suffix.lower() in PHOTOS]
     if loose:
         return (
-            f'{len(loose):,} photos lie outside images/ ({listed(loose, 3)}). Move them into it. '
+            f'{len(loose):,} photos lie outside images/ ({join_items(loose, 3)}). Move them into '
+            'it. '
         )
     return ''
 
@@ -686,26 +692,26 @@ def _class_folders(folder):
     if not names:
         return ''
     return (
-        f'There is one folder for each class ({listed(names, 3)}). Keep the photos in '
+        f'There is one folder for each class ({join_items(names, 3)}). Keep the photos in '
         f'images/{names[0]}/ and so on, with a table whose first line is {HEADERS}, then rows like '
         f'`{names[0]}/photo.jpg,{names[0]}`. '
     )
 
 
-def places(folder: str | Path, root: str | Path | None = None) -> list[Path]:
+def candidate_folders(folder: str | Path, root: str | Path | None = None) -> list[Path]:
     """List where a folder may be: as it is if absolute, else below `root`, the current folder, and
     the folder of the settings file.
 
     Returns:
         Different absolute paths, the first choice first.
     """
-    bases = [Path.cwd(), Path(settings.read()['base'])]
+    bases = [Path.cwd(), Path(settings.read_settings()['base'])]
     if root is not None:
-        bases.insert(0, settings.expanded(root))
-    folder = settings.expanded(folder)
+        bases.insert(0, settings.expand_home(root))
+    folder = settings.expand_home(folder)
     return list(dict.fromkeys(Path(os.path.abspath(base / folder)) for base in bases))
 
 
-def first_there(folders: list[Path]) -> Path:
-    "Choose the first folder that is there, else the first, of those from `places`."
+def first_existing_folder(folders: list[Path]) -> Path:
+    "Choose the first folder that is there, else the first, of those from `candidate_folders`."
     return next((folder for folder in folders if folder.is_dir()), folders[0])

@@ -19,8 +19,8 @@ import pandas as pd
 import yaml
 
 from ..base.errors import SpmlError
-from .dataset import listed
-from .folder import CELLS, NAMED, normalize_name, photos_below, sign_between
+from .dataset import join_items
+from .folder import CELLS, NAME_COLUMNS, normalize_name, photos_below, sign_between
 from .photos import PHOTOS
 
 # ---- what a reader gives
@@ -273,7 +273,7 @@ def _category(annotation, names, where):
     if number not in names:
         raise SpmlError(
             f'{where} has category_id {number}, which is not in `categories`; allowed: '
-            f'{listed(names, 20)}. Export the labels again, or mend that entry.'
+            f'{join_items(names, 20)}. Export the labels again, or mend that entry.'
         )
     return names[number]
 
@@ -401,7 +401,7 @@ def _yolo_classes(file, names):
         if column not in names:
             raise SpmlError(
                 f'{file}, line {number}: {line.strip()[:80]!r} is no line of YOLO; expected: the '
-                f'number of a class out of {listed(sorted(names), 20)}, then numbers of a box. '
+                f'number of a class out of {join_items(sorted(names), 20)}, then numbers of a box. '
                 'Mend the line, or the names.'
             )
         present.add(names[int(column)])
@@ -567,7 +567,17 @@ def read_class_folders(documents: dict, source: Source):
 # ---- tables
 
 # what people call a column of names, and one of parts
-_OF_NAMES = (*NAMED, 'label', 'class', 'classes', 'category', 'categories', 'tag', 'tags', 'name')
+_OF_NAMES = (
+    *NAME_COLUMNS,
+    'label',
+    'class',
+    'classes',
+    'category',
+    'categories',
+    'tag',
+    'tags',
+    'name',
+)
 _OF_PARTS = ('split', 'subset', 'set', 'fold', 'part')
 _CELLS = CELLS | {'true': 1, 'false': -1, 'yes': 1, 'no': -1}
 
@@ -585,8 +595,8 @@ def read_tables(documents: dict[Path, None], source: Source):
         names = [name for name in names if name not in (splits, groups)]
         column = _names_column(names)
         if column:
-            if column.lower() in NAMED:
-                source.meaning = {-1: COMPLETE, 0: POSITIVES_ONLY}[NAMED[column.lower()]]
+            if column.lower() in NAME_COLUMNS:
+                source.meaning = {-1: COMPLETE, 0: POSITIVES_ONLY}[NAME_COLUMNS[column.lower()]]
             present = _split_names(table[column], f'{file}: the column {column!r}')
             absent = [set()] * len(table)
         else:
@@ -622,7 +632,7 @@ def _read_table(file, source):
     repeated = [name for name, times in Counter(header[1:]).items() if times > 1 or not name]
     if repeated:
         raise SpmlError(
-            f'{file}: columns repeated or without a name: {listed(map(repr, repeated))}; '
+            f'{file}: columns repeated or without a name: {join_items(map(repr, repeated))}; '
             'expected: a name of its own for each. Rename them.'
         )
     for number, row in enumerate(rows, 2):
@@ -672,14 +682,14 @@ def _photo_column(table, file, source):
     counts = {
         name: sum(bool(source.matches(cell, file.parent)) for cell in table[name].head(200))
         for name in table
-        if name.lower() not in NAMED
+        if name.lower() not in NAME_COLUMNS
     }
     column = max(counts, key=counts.get)
     if not counts[column]:
         raise SpmlError(
             f'{file}: no column names a photo below {source.root}; its columns are '
-            f'{listed(map(repr, table))}, and row 2 is {listed(table.iloc[0])}. Say where the '
-            'photos are: `--images FOLDER`.'
+            f'{join_items(map(repr, table))}, and row 2 is {join_items(table.iloc[0])}. Say where '
+            'the photos are: `--images FOLDER`.'
         )
     if table.columns[0] == '' and column:  # row numbers, as pandas writes them
         table.drop(columns='', inplace=True)
@@ -779,7 +789,7 @@ def _huggingface_columns(features, folder, datasets):
         kind = getattr(kind, 'feature', kind)  # of a list
         if isinstance(kind, datasets.ClassLabel) and images:
             return images[0], name, kind.names
-    kinds = listed(f'{name} ({type(kind).__name__})' for name, kind in features.items())
+    kinds = join_items(f'{name} ({type(kind).__name__})' for name, kind in features.items())
     raise SpmlError(
         f'{folder} has the columns {kinds}; expected: an Image, and a ClassLabel or a list of '
         'them. Cast the columns, and save_to_disk again.'
@@ -928,7 +938,7 @@ def choose_layout(place: Path, name: str = '') -> tuple[Layout, dict]:
             f'{place} has no labels that can be read{as_what}; allowed: {allowed}. Give the file '
             'or folder with the labels, or save them as one of these.'
         )
-    files = listed(f'{key}: {next(iter(each)).name}' for key, each in formats.items())
+    files = join_items(f'{key}: {next(iter(each)).name}' for key, each in formats.items())
     raise SpmlError(
         f'{place} has labels in several layouts ({files}). Choose one with --format, or give its '
         'file.'

@@ -13,15 +13,15 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from ..base import progress
-from .dataset import PARTS, Dataset, listed
-from .labels import Truth, against, for_scoring, missing, observe
+from .dataset import PARTS, Dataset, join_items
+from .labels import Truth, describe_truth, explain_missing_scores, labels_for_scoring, observe
 from .loading import load
-from .photos import budget, describe_animated, open_photo, reason, upright
+from .photos import budget, describe_animated, explain_unreadable, open_photo, upright
 
-FEWEST = 20  # positives below which a class is called rare, as in the comparisons on photos
+RARE_BELOW = 20  # positives below which a class is called rare, as in the comparisons on photos
 
 
-def parts(data: Dataset) -> pd.DataFrame:
+def count_parts(data: Dataset) -> pd.DataFrame:
     """Count what is known of each part.
 
     Returns:
@@ -33,7 +33,7 @@ def parts(data: Dataset) -> pd.DataFrame:
     for part in PARTS:
         y = data.labels[data.rows(part)]
         if len(y):
-            targets, truth = for_scoring(y)
+            targets, truth = labels_for_scoring(y)
             positives = (y > 0).sum(1)
             rows[part] = {
                 'photos': len(y),
@@ -42,12 +42,12 @@ def parts(data: Dataset) -> pd.DataFrame:
                 'unknown': 100 * (y == 0).mean(),
                 'unlabelled': int((positives == 0).sum()),
                 'counted': int((targets != 0).any(1).sum()),
-                'scores': against(truth),
+                'scores': describe_truth(truth),
             }
     return pd.DataFrame.from_dict(rows, 'index')
 
 
-def observed(data: Dataset) -> str:
+def describe_observed(data: Dataset) -> str:
     """Say what a run would be told of the training and validation images, unless it is given
     another label setting.
     """
@@ -64,7 +64,7 @@ def observed(data: Dataset) -> str:
     return f'{text}; `-p labels single` shows it {single_positives:.1f} and hides the rest.'
 
 
-def sheet(data: Dataset, count: int = 12, columns: int = 6, side: int = 96) -> Image.Image:
+def contact_sheet(data: Dataset, count: int = 12, columns: int = 6, side: int = 96) -> Image.Image:
     """Show pictures of a data set on one sheet, row after row.
 
     Args:
@@ -87,11 +87,11 @@ def sheet(data: Dataset, count: int = 12, columns: int = 6, side: int = 96) -> I
 # ---- photos that are damaged, plain or there twice
 
 SIDE = 16  # pixels of a small copy
-ALIKE = 0.98  # correlation of two small copies that show one photo
+LOOKALIKE_CORRELATION = 0.98  # correlation of two small copies that show one photo
 
 
 @dataclass(frozen=True)
-class Group:
+class LookalikeGroup:
     """Photos that are one photo, or look so.
 
     Args:
@@ -104,7 +104,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Looked:
+class PhotoInspection:
     """What decoding every photo has shown.
 
     Args:
@@ -115,7 +115,7 @@ class Looked:
 
     unusable: dict[int, str]
     plain: list[int]
-    groups: list[Group]
+    groups: list[LookalikeGroup]
 
 
 def _shrink(file):
@@ -126,7 +126,7 @@ def _shrink(file):
             with budget.hold(image):
                 pixels = upright(image).resize((SIDE, SIDE), Image.Resampling.BOX)
     except Exception as error:  # decoders raise a dozen types for damaged files
-        return reason(error, file)
+        return explain_unreadable(error, file)
     v = np.asarray(pixels, np.float32).ravel()
     v = v - v.mean()
     return v / max(np.linalg.norm(v), SIDE)  # shorter: a plain surface
@@ -137,11 +137,13 @@ def _hash_pixels(file):
         return hash(upright(image).tobytes())
 
 
-def look(files: list[Path]) -> Looked:
+def inspect_photos(files: list[Path]) -> PhotoInspection:
     "Decode every photo, and find those of one colour and those that look nearly the same."
     # Pillow warns of large or odd photos
     with ThreadPoolExecutor() as pool, warnings.catch_warnings(action='ignore'):
-        small = list(progress.bar(pool.map(_shrink, files), len(files), 'looking at photos'))
+        small = list(
+            progress.progress_bar(pool.map(_shrink, files), len(files), 'looking at photos')
+        )
         unusable = {k: v for k, v in enumerate(small) if isinstance(v, str)}
         for k in unusable:
             small[k] = np.zeros(3 * SIDE**2, np.float32)
@@ -149,14 +151,14 @@ def look(files: list[Path]) -> Looked:
         lengths = np.linalg.norm(vectors, axis=1)
         plain = [k for k in np.flatnonzero(lengths < 0.99).tolist() if k not in unusable]
         groups = []
-        for rows in same(vectors):
+        for rows in group_lookalikes(vectors):
             hashes = set(pool.map(_hash_pixels, (files[k] for k in rows)))
-            groups.append(Group(rows, equal=len(hashes) == 1))
-        return Looked(unusable, plain, groups)
+            groups.append(LookalikeGroup(rows, equal=len(hashes) == 1))
+        return PhotoInspection(unusable, plain, groups)
 
 
-def same(vectors: np.ndarray) -> list[np.ndarray]:
-    """Group vectors whose correlation is at least `ALIKE`, directly or over others.
+def group_lookalikes(vectors: np.ndarray) -> list[np.ndarray]:
+    """Group vectors whose correlation is at least `LOOKALIKE_CORRELATION`, directly or over others.
 
     Args:
         vectors: (N, D), each of length 1 or less.
@@ -168,7 +170,7 @@ def same(vectors: np.ndarray) -> list[np.ndarray]:
     group = np.arange(n)
     # joined block by block: all pairs of like photos would not fit into memory
     for k in range(0, n, 512):
-        i, j = np.nonzero(vectors[k : k + 512] @ vectors.T >= ALIKE)
+        i, j = np.nonzero(vectors[k : k + 512] @ vectors.T >= LOOKALIKE_CORRELATION)
         first_of_group = np.unique(group, return_index=True)[1]
         starts = np.append(i + k, np.arange(n))
         ends = np.append(j, first_of_group[group])
@@ -183,7 +185,7 @@ def same(vectors: np.ndarray) -> list[np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Checked:
+class FolderCheck:
     """What a look at a folder found.
 
     Args:
@@ -196,7 +198,7 @@ class Checked:
     ready: bool
 
 
-def check(folder: str | Path, root: str | Path | None = None) -> Checked:
+def check_folder(folder: str | Path, root: str | Path | None = None) -> FolderCheck:
     """Look at a folder of photos and everything that may be wrong with it.
 
     Args:
@@ -207,18 +209,18 @@ def check(folder: str | Path, root: str | Path | None = None) -> Checked:
     """
     with warnings.catch_warnings(record=True, action='always') as caught:
         data = load(folder, root)
-    looked = look(data.images)
+    looked = inspect_photos(data.images)
     groups = looked.groups + _copies(data, looked.groups)
     crossing = [group for group in groups if group.equal and _crosses_parts(data, group)]
     names = _names_in_table(data)
-    counts = parts(data)
+    counts = count_parts(data)
     lines = [
         repr(data),
         *_drawn(data),
         '',
         counts.round({'positives': 2, 'negatives': 2, 'unknown': 1}).to_string(),
         '',
-        observed(data),
+        describe_observed(data),
         *_classes(data),
         *_grouped(data),
         *_across(data, names, groups),
@@ -227,7 +229,7 @@ def check(folder: str | Path, root: str | Path | None = None) -> Checked:
         *(f'warning: {warning.message}' for warning in caught),
     ]
     is_learnable = bool((data.labels[data.rows('train')] > 0).any())
-    return Checked('\n'.join(lines), is_learnable and not looked.unusable and not crossing)
+    return FolderCheck('\n'.join(lines), is_learnable and not looked.unusable and not crossing)
 
 
 def _copies(data, groups):
@@ -237,7 +239,7 @@ def _copies(data, groups):
     there = {tuple(group.rows) for group in groups if group.equal}
     rows_of = pd.Series(np.arange(len(data))).groupby(data.photo_hashes)
     copies = [rows.to_numpy() for digest, rows in rows_of if digest and len(rows) > 1]
-    return [Group(rows, equal=True) for rows in copies if tuple(rows) not in there]
+    return [LookalikeGroup(rows, equal=True) for rows in copies if tuple(rows) not in there]
 
 
 def _crosses_parts(data, group):
@@ -267,16 +269,16 @@ def _classes(data):
     positives = pd.Series((data.labels > 0).sum(0), data.class_names)
     counts = positives.sort_values(ascending=False, kind='stable')
     words = [f'{name} {n:,}' for name, n in counts.items()]
-    yield f'Positives of each class: {listed(words, 12)}, the rarest {words[-1]}.'
-    few = counts[counts < FEWEST]
+    yield f'Positives of each class: {join_items(words, 12)}, the rarest {words[-1]}.'
+    few = counts[counts < RARE_BELOW]
     if len(few):
-        rare = listed([f'{name} {n}' for name, n in few.items()], 20)
+        rare = join_items([f'{name} {n}' for name, n in few.items()], 20)
         remedy = 'Add photos.'
         if stay := len(counts) - len(few):
             rest = '1 class stays' if stay == 1 else f'{stay:,} classes stay'
             bare = _bare(data, few.index)
-            remedy = f'`-p min_positives {FEWEST}` leaves them out; {rest}{bare}.'
-        yield f'Rare, with fewer than {FEWEST} positives: {rare}. {remedy}'
+            remedy = f'`-p min_positives {RARE_BELOW}` leaves them out; {rest}{bare}.'
+        yield f'Rare, with fewer than {RARE_BELOW} positives: {rare}. {remedy}'
     for part in PARTS[1:]:
         if part in data.split:
             yield from _unscored(data, part)
@@ -294,19 +296,19 @@ def _bare(data, names):
 
 
 def _unscored(data, part):
-    targets, _ = for_scoring(data.labels[data.rows(part)])
+    targets, _ = labels_for_scoring(data.labels[data.rows(part)])
     names = np.array(data.class_names)
     without_negative = (targets == 0).any(0) & ~(targets < 0).any(0)
     absent = names[~(targets > 0).any(0) & ~without_negative]
     if len(absent):
         yield (
-            f'No {part} photo is known to have: {listed(absent)}. The AP of such a class '
+            f'No {part} photo is known to have: {join_items(absent)}. The AP of such a class '
             'counts as 0 there.'
         )
     if without_negative.any():
         yield (
-            f'No {part} photo is known to lack: {listed(names[without_negative])}. Such a class '
-            'has no AP there.'
+            f'No {part} photo is known to lack: {join_items(names[without_negative])}. Such a '
+            'class has no AP there.'
         )
 
 
@@ -328,8 +330,8 @@ def _grouped(data):
     if cut:
         yield (
             f'Groups in different parts, which makes scores better than they are: {len(cut):,}, '
-            f'{listed(cut, 5)}. Mark all photos of a group alike in the column `split`, or remove '
-            'the column.'
+            f'{join_items(cut, 5)}. Mark all photos of a group alike in the column `split`, or '
+            'remove the column.'
         )
 
 
@@ -352,30 +354,32 @@ def _across(data, names, groups):
             where = (
                 f', {between:,} of them in different parts, which makes scores better than they are'
             )
-        yield f'Photos that {what}: {len(chosen):,}{where}: {listed(words, 5)}. {remedy}'
+        yield f'Photos that {what}: {len(chosen):,}{where}: {join_items(words, 5)}. {remedy}'
 
 
 def _unmeasured(counts):
     "A line about parts whose true scores cannot be had."
     truth = Truth.OBSERVED_ONLY
-    blind = [part for part in counts.index[counts.scores == against(truth)] if part != 'train']
+    blind = [
+        part for part in counts.index[counts.scores == describe_truth(truth)] if part != 'train'
+    ]
     if blind:
-        yield missing(truth, ' and '.join(blind))
+        yield explain_missing_scores(truth, ' and '.join(blind))
 
 
 def _unusable(data, names, looked):
     if looked.unusable:
         named = [f'{names[k]} ({why})' for k, why in looked.unusable.items()]
         yield (
-            f'Photos that cannot be used: {len(named):,} of {len(data):,}, {listed(named, 20)}. '
-            'Repair or replace them, or remove their rows.'
+            f'Photos that cannot be used: {len(named):,} of {len(data):,}, '
+            f'{join_items(named, 20)}. Repair or replace them, or remove their rows.'
         )
     if animated := describe_animated(data.images, names):
         yield animated
     if looked.plain:
         yield (
             f'Photos of one colour, as a network sees them: {len(looked.plain):,} of '
-            f'{len(data):,}, {listed([names[k] for k in looked.plain])}. What is transparent '
+            f'{len(data):,}, {join_items([names[k] for k in looked.plain])}. What is transparent '
             'becomes white: save those that show something on a ground of another colour.'
         )
 
@@ -383,16 +387,16 @@ def _unusable(data, names, looked):
 # ---- photos shared by parts
 
 
-def count_shared(data: Dataset) -> int:
+def count_shared_photos(data: Dataset) -> int:
     "Count the test photos that have the same bytes, or pixels in memory, as a training photo."
     hashes = np.array(data.photo_hashes)
     trained = hashes[data.rows('train')]
     return int(np.isin(hashes[data.rows('test')], trained[trained != '']).sum())
 
 
-def describe_shared(data: Dataset) -> str:
+def describe_shared_photos(data: Dataset) -> str:
     "Say how many test photos are training photos too, and the remedy; '' if there is none."
-    count = count_shared(data)
+    count = count_shared_photos(data)
     if not count:
         return ''
     return (

@@ -25,17 +25,17 @@ from torchvision.transforms import CenterCrop, Compose, RandomResizedCrop, Resiz
 from ..base import files, settings
 from ..base.devices import is_queued
 from ..base.errors import SpmlError, warn
-from ..base.progress import meter
-from .dataset import Dataset, listed
-from .photos import budget, describe_animated, open_photo, reason, upright
+from ..base.progress import progress_meter
+from .dataset import Dataset, join_items
+from .photos import budget, describe_animated, explain_unreadable, open_photo, upright
 
 CACHE_VERSION = 2  # of the decoding: raise it when the same files would give other pixels
-LONGEST = 640  # pixels of the longer side of a whole photo
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+LONGEST_SIDE = 640  # pixels of the longer side of a whole photo
+DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BILINEAR = Image.Resampling.BILINEAR  # with antialiasing, as Pillow does it
 
 
-def squash(image: Image.Image, size: int) -> np.ndarray:
+def squash_image(image: Image.Image, size: int) -> np.ndarray:
     """Turn an opened image of any mode into a square of pixels.
 
     Returns:
@@ -50,7 +50,7 @@ def squash(image: Image.Image, size: int) -> np.ndarray:
     return np.asarray(upright(image).resize((size, size), _BILINEAR))
 
 
-def reduced(image: Image.Image, longest: int) -> np.ndarray:
+def reduce_image(image: Image.Image, longest: int) -> np.ndarray:
     """Turn an opened image of any mode into pixels, whole.
 
     Args:
@@ -111,7 +111,7 @@ class _Cache:
             folder = self.file.parent
             folder.mkdir(parents=True, exist_ok=True)
             files.remove_leftovers(folder)  # of killed builders
-            with files.hold_lock(self.file, files.say if self.progress else None):
+            with files.hold_lock(self.file, files.print_line if self.progress else None):
                 if self.open(self.file) is None:
                     self._build()
                 store = self.open(self.file)
@@ -123,7 +123,7 @@ class _Cache:
 
     def _build(self):
         start = time.perf_counter()
-        with files.replacing(self.file) as temporary, open(temporary, 'wb') as out:
+        with files.replace_file(self.file) as temporary, open(temporary, 'wb') as out:
             self.write(out, self.dataset, self.size, self.progress)
         seconds = time.perf_counter() - start
         if self.progress:
@@ -137,7 +137,7 @@ class _Cache:
 
     def _refused(self, error):
         why = f'it cannot be used ({error.strerror or error}). Name'
-        if error.errno in FULL:
+        if error.errno in DISK_FULL_ERRORS:
             why = 'there is not enough space. Make room there, or name'
         return SpmlError(
             f'the decoded images of {self.dataset.name} need {self.needed:,} bytes '
@@ -152,8 +152,14 @@ def _decoded(dataset, size, progress, shape):
     if animated := describe_animated(dataset.images, dataset.image_names):
         warn(f'{dataset.name}: {animated}')
     photos = iter(dataset.images)
-    counted = meter(f'{dataset.name}, {size} px', len(dataset), unit='images', show=progress)
-    with warnings.catch_warnings(), ThreadPoolExecutor(settings.cores()) as pool, counted as bar:
+    counted = progress_meter(
+        f'{dataset.name}, {size} px', len(dataset), unit='images', show=progress
+    )
+    with (
+        warnings.catch_warnings(),
+        ThreadPoolExecutor(settings.count_cores()) as pool,
+        counted as bar,
+    ):
         # A photo of 90 to 179 megapixels is legal here.
         warnings.simplefilter('ignore', Image.DecompressionBombWarning)
         warnings.simplefilter('ignore', UserWarning)
@@ -162,7 +168,7 @@ def _decoded(dataset, size, progress, shape):
             return [pool.submit(_decode, photo, size, shape) for photo in islice(photos, count)]
 
         # bounded: a slow disk does not let pixels pile up
-        waiting = deque(submit(8 * settings.cores()))
+        waiting = deque(submit(8 * settings.count_cores()))
         for name in dataset.image_names:
             pixels = waiting.popleft().result()
             waiting += submit(1)
@@ -174,7 +180,7 @@ def _decoded(dataset, size, progress, shape):
     if bad:
         raise SpmlError(
             f'{len(bad):,} of {len(dataset):,} images of {dataset.name} cannot be used: '
-            f'{listed(bad, 20)}. Repair or replace them, or remove their rows from the table.'
+            f'{join_items(bad, 20)}. Repair or replace them, or remove their rows from the table.'
         )
 
 
@@ -184,7 +190,7 @@ def _decode(file, size, shape):
         with open_photo(file) as image, budget.hold(image):
             return shape(image, size)
     except Exception as error:  # decoders raise a dozen different types for damaged files
-        return reason(error, file)
+        return explain_unreadable(error, file)
 
 
 # ---- photos as squares
@@ -221,7 +227,7 @@ def open_images(dataset: Dataset, size: int, progress: bool = True) -> np.ndarra
     if dataset.images_in_memory:
         if dataset.images.shape[1:3] == (size, size):
             return dataset.images
-        return np.stack([squash(Image.fromarray(pixels), size) for pixels in dataset.images])
+        return np.stack([squash_image(Image.fromarray(pixels), size) for pixels in dataset.images])
     shape = len(dataset), size, size, 3
     file = cache_file(dataset, size)
     return _Cache(
@@ -256,12 +262,12 @@ def _write_squares(out, dataset, size, progress):
         raise OSError(errno.ENOSPC, 'not enough free space')
     header = {'descr': '|u1', 'fortran_order': False, 'shape': shape}
     np.lib.format.write_array_header_1_0(out, header)
-    with closing(_decoded(dataset, size, progress, squash)) as images:
+    with closing(_decoded(dataset, size, progress, squash_image)) as images:
         for pixels in images:
             out.write(pixels)
 
 
-def batch(store: np.ndarray, index, device: torch.device | str = 'cpu') -> torch.Tensor:
+def load_pixels(store: np.ndarray, index, device: torch.device | str = 'cpu') -> torch.Tensor:
     """Put some rows of `open_images`' array on a device.
 
     Args:
@@ -315,7 +321,7 @@ class Photos:
         return self.pixels[self.starts[row] : self.starts[row + 1]].reshape(h, w, 3)
 
 
-def open_photos(dataset: Dataset, longest: int = LONGEST, progress: bool = True) -> Photos:
+def open_photos(dataset: Dataset, longest: int = LONGEST_SIDE, progress: bool = True) -> Photos:
     """Open all images of a data set whole, decoded at the first call and memory-mapped from then
     on.
 
@@ -360,7 +366,7 @@ def _opened_whole(file, n):
 
 def _write_photos(out, dataset, longest, progress):
     sizes = []
-    with closing(_decoded(dataset, longest, progress, reduced)) as images:
+    with closing(_decoded(dataset, longest, progress, reduce_image)) as images:
         for pixels in images:
             out.write(pixels)
             sizes.append(pixels.shape[:2])
@@ -424,7 +430,7 @@ def centre_crops(photos: Photos, rows, size: int) -> torch.Tensor:
 
 def _cut_all(cut, *arguments, size):
     crops = np.empty((len(arguments[0]), size, size, 3), np.uint8)
-    with ThreadPoolExecutor(settings.cores()) as pool:
+    with ThreadPoolExecutor(settings.count_cores()) as pool:
         for crop, image in zip(crops, pool.map(cut, *arguments), strict=True):
             crop[:] = np.asarray(image)
     return torch.from_numpy(crops).permute(0, 3, 1, 2)

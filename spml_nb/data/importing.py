@@ -13,8 +13,8 @@ from ..base import progress
 from ..base.errors import SpmlError, one_of
 from ..base.escaping import escape_for_spreadsheet
 from ..base.files import refuse_existing
-from .dataset import PARTS, listed
-from .folder import normalize_name, usable_names
+from .dataset import PARTS, join_items
+from .folder import normalize_name, usable_class_names
 from .formats import COMPLETE, POSITIVES_ONLY, Photo, Source, choose_layout
 
 MEANINGS = (COMPLETE, POSITIVES_ONLY)
@@ -116,7 +116,7 @@ def label_table(source: Source, meaning: str) -> pd.DataFrame:
     elif meaning == POSITIVES_ONLY and (labels >= 0).all():
         columns['positives'] = _join_names(labels, names)
     else:
-        usable_names(names, 'where some names are unknown, each class gets a column, and ')
+        usable_class_names(names, 'where some names are unknown, each class gets a column, and ')
         words = {1: '1', 0: '', -1: '0'}
         columns |= {name: [words[z] for z in labels[:, c]] for c, name in enumerate(names)}
     if split := _split(photos):
@@ -194,7 +194,7 @@ def write_folder(source: Source, folder: Path, meaning: str, copy: bool = False)
     try:
         images = temporary / 'images'
         pairs = zip(table.index, table['image'], strict=True)
-        for key, name in progress.bar(pairs, len(table), 'photos'):
+        for key, name in progress.progress_bar(pairs, len(table), 'photos'):
             (images / name).parent.mkdir(parents=True, exist_ok=True)
             _bring(source.photos[key].content, images / name, copy)
         (temporary / 'labels.csv').write_text(as_csv(table), encoding='utf-8', newline='')
@@ -258,7 +258,7 @@ def summary(source: Source, table: pd.DataFrame) -> str:
     dropped = sorted(set(source.photos) - set(table.index))
     if dropped:
         left_out['photos without a name, of which nothing would be known'] = dropped
-    lines = [f'{len(table):,} photos; columns: {listed(table.columns, 5)}']
+    lines = [f'{len(table):,} photos; columns: {join_items(table.columns, 5)}']
     bare = sum(not source.photos[key].present for key in table.index)
     if bare:
         lines.append(f'kept: {bare:,} photos without a name, which have none of the classes')
@@ -268,12 +268,12 @@ def summary(source: Source, table: pd.DataFrame) -> str:
 
 
 def _counted(kinds):
-    return [f'{kind}: {listed(items, 3)}' for kind, items in kinds.items()]
+    return [f'{kind}: {join_items(items, 3)}' for kind, items in kinds.items()]
 
 
 def _explain_split(source, table):
     parts = [part for part in PARTS if any(source.photos[key].split == part for key in table.index)]
     if 'split' not in table and parts:
-        yield f'noted: the source has {listed(parts)} alone, so no column `split` is written'
+        yield f'noted: the source has {join_items(parts)} alone, so no column `split` is written'
     elif 'split' in table and 'test' not in parts:
         yield 'noted: the source has no test part: its val photos are test, and val is drawn'

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from ..base.errors import SpmlError, one_of, warn
-from .dataset import MINIATURES, Dataset, exclude_option, listed
-from .doubts import doubts
-from .folder import first_there, places, read_folder
-from .official.registry import BENCHMARKS, folder_of, table
+from .dataset import MINIATURES, Dataset, exclude_option, join_items
+from .doubts import find_doubts
+from .folder import candidate_folders, first_existing_folder, read_folder
+from .official.registry import BENCHMARKS, benchmark_folder, table
 
 MOST_EXCLUDED = 10  # classes that a warning lists
 
@@ -23,7 +23,7 @@ def names() -> list[str]:
 
 def own_folder(dataset: str) -> bool:
     "Whether a data set is a folder of one's own that is there, not the name of a set."
-    return dataset not in names() and first_there(places(dataset)).is_dir()
+    return dataset not in names() and first_existing_folder(candidate_folders(dataset)).is_dir()
 
 
 @lru_cache(maxsize=4)
@@ -43,7 +43,9 @@ def _is_benchmark(folder):
     """
     if folder.name not in BENCHMARKS:
         return False
-    return (folder / 'ready.json').is_file() or folder.resolve() == folder_of(folder.name).resolve()
+    return (folder / 'ready.json').is_file() or folder.resolve() == benchmark_folder(
+        folder.name
+    ).resolve()
 
 
 def _load_all(name, root, scored):
@@ -53,19 +55,19 @@ def _load_all(name, root, scored):
     if isinstance(name, str) and name in MINIATURES:
         return _drawn(name)
     if isinstance(name, str) and name in BENCHMARKS:
-        return table(name, folder_of(name, root))
-    candidates = places(name, root)
-    folder = first_there(candidates)
+        return table(name, benchmark_folder(name, root))
+    candidates = candidate_folders(name, root)
+    folder = first_existing_folder(candidates)
     if folder.exists():
         data = read_folder(folder, folder.name, scored=scored, by_row=_is_benchmark(folder))
-        for sentence in doubts(data, folder / 'images'):
+        for sentence in find_doubts(data, folder / 'images'):
             warn(sentence)
         return data
     if isinstance(name, str) and '/' not in name and os.sep not in name:
-        one_of(name, names(), 'data set', f'Nor is there a folder {listed(candidates)}.')
+        one_of(name, names(), 'data set', f'Nor is there a folder {join_items(candidates)}.')
     raise SpmlError(
-        f'no folder {name} (looked for {listed(candidates)}). Give a folder, or one of: '
-        f'{listed(names(), 99)}.'
+        f'no folder {name} (looked for {join_items(candidates)}). Give a folder, or one of: '
+        f'{join_items(names(), 99)}.'
     )
 
 
@@ -79,7 +81,7 @@ def load(
     """Read a data set by name, or from a folder with images/ and labels.csv.
 
     Classes without a positive, anywhere or in training, are kept with a warning, as is what
-    `doubts` finds in a folder.
+    `find_doubts` finds in a folder.
 
     Args:
         name_or_folder: One of `names()`, or a folder. A Path is always a folder. A relative one is
@@ -135,7 +137,7 @@ def _warn_of_unlearnable(data):
             names = np.array(data.class_names)[classes].tolist()
             option = exclude_option(names if len(names) <= MOST_EXCLUDED else ['NAME', 'NAME'])
             warn(
-                f'{data.name}: a class {message}: {listed(names)}. It is kept and counts in the '
-                'mean AP where photos have it, but not in the choice of the epoch. Add photos of '
-                f'it, or leave it out: remove its column, or `{option}`.'
+                f'{data.name}: a class {message}: {join_items(names)}. It is kept and counts in '
+                'the mean AP where photos have it, but not in the choice of the epoch. Add photos '
+                f'of it, or leave it out: remove its column, or `{option}`.'
             )

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SIZE', 'MASK', 'POOLS', 'SHAPES', 'SYMBOLS', 'HUES', 'COLOURS', 'GROUPS', 'ATTRIBUTES', 'REGIONS', 'digit_pools',
-           'symbol_masks', 'class_names', 'draw', 'draw_objects']
+           'symbol_masks', 'miniature_class_names', 'draw', 'draw_objects']
 
 # %% ../../nbs/data/miniatures.ipynb #c311046a
 from functools import cache
@@ -16,7 +16,7 @@ from torch.nn.functional import grid_sample, interpolate
 
 from ..base.errors import SpmlError, one_of
 from .dataset import MINIATURES as NAMES
-from .labels import split as labels_split
+from .labels import split_rows as labels_split
 
 # %% ../../nbs/data/miniatures.ipynb #c472e374
 SIZE, MASK = 40, 24
@@ -633,7 +633,7 @@ _SETS = {
 _SWAPPED = 0.15  # share of mini_cub's attributes that are reported as another of their group
 
 
-def class_names(name: str) -> list[str]:
+def miniature_class_names(name: str) -> list[str]:
     """List the classes of a miniature.
 
     Args:
@@ -734,7 +734,7 @@ def draw(
         Own drawings; class counts and positives per image follow Table 4 of Zhou et al. 2022's
         supplement.
     """
-    classes = class_names(name)
+    classes = miniature_class_names(name)
     if train < 5 or test < 1:
         raise SpmlError(
             f'unknown size train={train}, test={test}; allowed: at least 5 training images and 1 '

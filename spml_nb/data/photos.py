@@ -41,7 +41,7 @@ def open_photo(file: Path | BinaryIO) -> Image.Image:
     of `FORMATS` see a file.
 
     Raises:
-        UnidentifiedImageError: For any other format; `reason` names it.
+        UnidentifiedImageError: For any other format; `explain_unreadable` names it.
     """
     return Image.open(file, formats=tuple(FORMATS))
 
@@ -79,7 +79,7 @@ def upright(image: Image.Image) -> Image.Image:
     return Image.alpha_composite(Image.new('RGBA', image.size, 'white'), image).convert('RGB')
 
 
-def reason(error: Exception, file: Path) -> str:
+def explain_unreadable(error: Exception, file: Path) -> str:
     "Say in a few words why a photo cannot be used, from what opening it raised."
     if isinstance(error, UnidentifiedImageError):
         if not os.path.getsize(file):

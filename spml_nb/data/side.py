@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from ..base.errors import SpmlError
-from .dataset import Dataset, listed
-from .folder import places
+from .dataset import Dataset, join_items
+from .folder import candidate_folders
 
 KINDS = ('scores', 'count', 'group')
 FORM = (
@@ -19,7 +19,7 @@ FORM = (
 )
 
 
-def pinned(file: str) -> str:
+def pin_side_file(file: str) -> str:
     """Pin a file to its content: 'PATH@' and 16 hexadecimal digits.
 
     Args:
@@ -31,7 +31,7 @@ def pinned(file: str) -> str:
     """
     if re.search('@[0-9a-f]{16}$', file):
         return file
-    for path in places(file):
+    for path in candidate_folders(file):
         if path.is_file():
             return f'{path}@{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}'
     raise SpmlError(
@@ -50,7 +50,9 @@ def _read_file(file: Path) -> dict[str, np.ndarray]:
             f'{file} cannot be read as side information ({type(error).__name__}: {error}). {FORM}'
         ) from error
     if 'images' not in arrays or not set(KINDS) & set(arrays):
-        raise SpmlError(f'{file} holds no side information of images, but {listed(arrays)}. {FORM}')
+        raise SpmlError(
+            f'{file} holds no side information of images, but {join_items(arrays)}. {FORM}'
+        )
     n = len(arrays['images'])
     classes = len(arrays.get('class_names', ()))
     for kind, shape in {'scores': (n, classes), 'count': (n,), 'group': (n,)}.items():
@@ -74,22 +76,22 @@ def _read_csv(file):
     return arrays
 
 
-def kinds(file: str) -> set[str]:
-    """The `KINDS` in a file, which is named as for `pinned`; none for ''.
+def side_kinds(file: str) -> set[str]:
+    """The `KINDS` in a file, which is named as for `pin_side_file`; none for ''.
 
     Raises:
         SpmlError: If it is not there or cannot be read.
     """
     if not file:
         return set()
-    return set(KINDS) & set(_read_file(Path(pinned(file).rpartition('@')[0])))
+    return set(KINDS) & set(_read_file(Path(pin_side_file(file).rpartition('@')[0])))
 
 
-def read(file: str, data: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
+def read_side(file: str, data: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
     """Read what a file says about some images.
 
     Args:
-        file: As for `pinned`; a fingerprint in it has to be that of the content.
+        file: As for `pin_side_file`; a fingerprint in it has to be that of the content.
         data: The data set.
         rows: (n,) numbers of its images.
 
@@ -101,8 +103,8 @@ def read(file: str, data: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
         SpmlError: For a file that is missing, malformed or has changed, an image that has no row or
             two, a class without a column, and a value that is missing or out of range.
     """
-    path, _, digest = pinned(file).rpartition('@')
-    if pinned(path).rpartition('@')[2] != digest:
+    path, _, digest = pin_side_file(file).rpartition('@')
+    if pin_side_file(path).rpartition('@')[2] != digest:
         raise SpmlError(
             f'{path} has changed since this run was named. Give the file as it was, or the changed '
             f'one, which makes another run: -p side {path}'
@@ -142,8 +144,8 @@ def _find_rows(images, spellings, names, file):
     if len(row_of) < len(images):
         series = pd.Series(images)
         raise SpmlError(
-            f'{file}: more than one row for the images {listed(series[series.duplicated()])}. Keep '
-            'one of each.'
+            f'{file}: more than one row for the images {join_items(series[series.duplicated()])}. '
+            'Keep one of each.'
         )
     rows, missing = [], []
     for name, ways in zip(names, spellings, strict=True):
@@ -154,7 +156,7 @@ def _find_rows(images, spellings, names, file):
     if missing:
         raise SpmlError(
             f'{file} has no row for {len(missing):,} of {len(names):,} training images: '
-            f'{listed(missing)}. Add them, named as in the table of the data set.'
+            f'{join_items(missing)}. Add them, named as in the table of the data set.'
         )
     return rows
 
@@ -163,8 +165,8 @@ def _find_columns(columns, class_names, file):
     column_of = {str(name): column for column, name in enumerate(columns)}
     if missing := [name for name in class_names if name not in column_of]:
         raise SpmlError(
-            f'{file} has no scores for the classes {listed(missing)}; its columns are '
-            f'{listed(column_of)}. Add them: 0.5 says that nothing is known.'
+            f'{file} has no scores for the classes {join_items(missing)}; its columns are '
+            f'{join_items(column_of)}. Add them: 0.5 says that nothing is known.'
         )
     return [column_of[name] for name in class_names]
 
@@ -189,6 +191,7 @@ def _number_groups(values, names, file):
     wrong = pd.isna(values) | (values.astype(str) == '')
     if wrong.any():
         raise SpmlError(
-            f'{file}: no group for the images {listed(np.array(names)[wrong])}. Name one for each.'
+            f'{file}: no group for the images {join_items(np.array(names)[wrong])}. Name one for '
+            'each.'
         )
     return np.unique(values, return_inverse=True)[1].astype(np.int64)

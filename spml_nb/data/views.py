@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['SIGNED', 'UNSIGNED', 'OPERATIONS', 'CHANGE_HUE', 'CODE_SIGNED', 'CODE_UNSIGNED', 'CODE_OPERATIONS', 'LIGHT',
-           'LIGHT_SCALE', 'VIEWS', 'mirror', 'translate', 'cut_out', 'rand_augment', 'colour_jitter', 'plain', 'weak',
-           'strong', 'rand_augment_code', 'strong_code', 'jitter_in_order', 'crop_colours', 'view']
+           'LIGHT_SCALE', 'VIEWS', 'mirror', 'translate', 'cut_out', 'rand_augment', 'colour_jitter', 'plain_view',
+           'weak_view', 'strong_view', 'rand_augment_code', 'strong_view_code', 'jitter_in_order', 'crop_colours',
+           'find_view']
 
 # %% ../../nbs/data/views.ipynb #74c61a7d
 import math
@@ -15,12 +16,12 @@ import torch
 from torch.nn.functional import pad
 from torchvision.transforms.v2 import functional as F
 
-from ..base.devices import onto
+from ..base.devices import copy_to_device
 from ..base.errors import SpmlError, one_of
 
 # %% ../../nbs/data/views.ipynb #afab82b6
 def _rows(values, images):
-    return onto(values, images.device).view(len(images), -1, 1, 1)
+    return copy_to_device(values, images.device).view(len(images), -1, 1, 1)
 
 
 def mirror(images: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
@@ -51,8 +52,8 @@ def translate(images: torch.Tensor, down: torch.Tensor, right: torch.Tensor) -> 
         The same shape and type.
     """
     height, width = images.shape[2:]
-    rows = onto(_shifted(height, down), images.device)
-    columns = onto(_shifted(width, right), images.device)
+    rows = copy_to_device(_shifted(height, down), images.device)
+    columns = copy_to_device(_shifted(width, right), images.device)
     image = torch.arange(len(images), device=images.device)[:, None, None]
     pixels = images.permute(0, 2, 3, 1)[image, rows[:, :, None], columns[:, None, :]]
     return pixels.permute(0, 3, 1, 2)
@@ -94,7 +95,7 @@ def _paint(images, y, x, sides, colour):
     height, width = images.shape[2:]
     rows = _covered(height, y, sides[0])[:, None, :, None]
     columns = _covered(width, x, sides[1])[:, None, None, :]
-    hole = onto(rows & columns, images.device)
+    hole = copy_to_device(rows & columns, images.device)
     return torch.where(hole, _rows(colour, images), images)
 
 
@@ -111,7 +112,7 @@ def _moved_pixels(images, move, fill=0):
     """
     height, width = images.shape[2:]
     numbers = torch.arange(1, height * width + 1, dtype=torch.float32).view(1, 1, height, width)
-    sources = onto(move(numbers).flatten().long(), images.device)
+    sources = copy_to_device(move(numbers).flatten().long(), images.device)
     pixels = images.permute(0, 2, 3, 1).flatten(1, 2)
     pixels = pad(pixels, (0, 0, 1, 0), value=fill)  # place 0, where there is none
     moved = pixels.index_select(1, sources)
@@ -207,7 +208,7 @@ def _by_group(images, functions, drawn, level, highest):
     "functions[drawn] of each image, at strength level / highest; drawn, level: (B,) on the CPU."
     changed = torch.empty_like(images)
     for k, m in torch.stack([drawn, level], 1).unique(dim=0).tolist():
-        rows = onto(((drawn == k) & (level == m)).nonzero()[:, 0], images.device)
+        rows = copy_to_device(((drawn == k) & (level == m)).nonzero()[:, 0], images.device)
         changed.index_copy_(0, rows, functions[k](images[rows], m / highest))
     return changed
 
@@ -245,7 +246,7 @@ def _blend(images, reference, factor):
     return images.mul_(factor).add_(reference * (1 - factor)).clamp_(0, 1)
 
 # %% ../../nbs/data/views.ipynb #7ccc3fbc
-def plain(images: torch.Tensor) -> torch.Tensor:
+def plain_view(images: torch.Tensor) -> torch.Tensor:
     """Turn bytes into floats, nothing else.
 
     Args:
@@ -274,7 +275,7 @@ def _moved(images, p, pixels):
     return images
 
 
-def weak(images: torch.Tensor, p: float = 0.5, pixels: int = 0) -> torch.Tensor:
+def weak_view(images: torch.Tensor, p: float = 0.5, pixels: int = 0) -> torch.Tensor:
     """Mirror or shift at random.
 
     Args:
@@ -291,10 +292,10 @@ def weak(images: torch.Tensor, p: float = 0.5, pixels: int = 0) -> torch.Tensor:
     Source:
         LAC §4.1 (flip only); Cole et al. 2021.
     """
-    return plain(_moved(images, p, pixels))
+    return plain_view(_moved(images, p, pixels))
 
 # %% ../../nbs/data/views.ipynb #e9841ca9
-def strong(
+def strong_view(
     images: torch.Tensor,
     p: float = 0.5,
     pixels: int = 0,
@@ -341,7 +342,7 @@ def strong(
     images = rand_augment(images, drawn, signs, magnitude)
     factors = torch.where(torch.rand(n) < jitter_p, 1 + jitter * (2 * torch.rand(3, n) - 1), 1.0)
     factors[2, torch.rand(n) < (0 if keep_hue else grey_p)] = 0
-    return colour_jitter(plain(images), *factors)
+    return colour_jitter(plain_view(images), *factors)
 
 # %% ../../nbs/data/views.ipynb #07542eae
 _UNCOVERED = 128  # the grey of pixels that an operation uncovers
@@ -401,7 +402,7 @@ def rand_augment_code(
 _JITTER = (F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue)
 
 
-def strong_code(
+def strong_view_code(
     images: torch.Tensor,
     p: float = 0.5,
     cutout: float = 0.5,
@@ -443,7 +444,7 @@ def strong_code(
     steps = torch.randint(1, 10, (2, n)) * (2 * torch.randint(2, (2, n)) - 1)
     y = torch.randint(height, (2, n))
     x = torch.randint(width, (2, n))
-    images = plain(rand_augment_code(images, drawn, steps, y, x))
+    images = plain_view(rand_augment_code(images, drawn, steps, y, x))
     spread = torch.tensor([jitter, jitter, jitter, hue])[:, None]
     factors = spread * (2 * torch.rand(4, n) - 1)
     factors[:3] += 1
@@ -509,7 +510,7 @@ def crop_colours(
         The authors' code of Two-way.
     """
     n = len(images)
-    images = plain(mirror(images, torch.rand(n) < p))
+    images = plain_view(mirror(images, torch.rand(n) < p))
     factors = 1 + jitter * (2 * torch.rand(3, n) - 1)
     order = torch.rand(3, n).argsort(0)
     images = jitter_in_order(images, factors, order)
@@ -518,20 +519,20 @@ def crop_colours(
 
 # %% ../../nbs/data/views.ipynb #c7e7181b
 VIEWS = {
-    'plain': plain,
-    'flip': weak,
-    'strong': strong,
-    'strong_bare': partial(strong, jitter_p=0.0, grey_p=0.0),
-    'strong_code': strong_code,
-    'shift': partial(weak, p=0.0, pixels=3),
-    'strong_shift': partial(strong, p=0.0, pixels=3),
-    'strong_shift_hue': partial(strong, p=0.0, pixels=3, keep_hue=True),
+    'plain': plain_view,
+    'flip': weak_view,
+    'strong': strong_view,
+    'strong_bare': partial(strong_view, jitter_p=0.0, grey_p=0.0),
+    'strong_code': strong_view_code,
+    'shift': partial(weak_view, p=0.0, pixels=3),
+    'strong_shift': partial(strong_view, p=0.0, pixels=3),
+    'strong_shift_hue': partial(strong_view, p=0.0, pixels=3, keep_hue=True),
     'crop': crop_colours,
-    'centre': plain,
+    'centre': plain_view,
 }
 
 
-def view(name: str):
+def find_view(name: str):
     """Find an augmentation by its name.
 
     Args:

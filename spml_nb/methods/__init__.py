@@ -3,5 +3,6 @@
 from spml_nb.base import lazily
 
 __getattr__ = lazily(
-    __name__, {'core': 'Method create family find names register register_loss resolve_hparams'}
+    __name__,
+    {'core': 'Method create dataset_family find names register register_loss resolve_hparams'},
 )

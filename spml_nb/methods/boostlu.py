@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import SpmlError
-from .core import LogUniform, above_zero, promote, register
+from .core import LogUniform, promote, register, require_above_zero
 from .large_loss import LLR, RECIPE, SEARCH, LargeLoss, LLCp, LLCt
 from ..models.heads import Outputs
 
@@ -33,7 +33,7 @@ def boosted_logits(maps: Tensor, alpha: float = 5.0) -> Tensor:
 
     Source: Kim et al. 2023, BoostLU.
     """
-    above_zero(alpha, 'alpha', _REMEDY)
+    require_above_zero(alpha, 'alpha', _REMEDY)
     M = promote(maps)
     if M.ndim != 4:
         raise SpmlError(
@@ -59,7 +59,7 @@ class BoostLU(LargeLoss):
         self, observed, *, delta: float = 0.005, alpha: float = 5.0, reduction: str = 'mean', **base
     ):
         super().__init__(observed, delta=delta, reduction=reduction, **base)
-        self.alpha = above_zero(alpha, 'alpha', _REMEDY)
+        self.alpha = require_above_zero(alpha, 'alpha', _REMEDY)
 
     def predict(self, outputs):
         if outputs.maps is None:

@@ -16,13 +16,13 @@ from .baselines import softplus, wrong_logits
 from spml_nb.methods.core import (
     LogUniform,
     Method,
-    above_zero,
-    all_finite,
-    in_range,
-    per_class,
+    check_all_finite,
+    check_per_class,
     positive_mask,
     promote,
     register,
+    require_above_zero,
+    require_in_range,
     same_shape,
 )
 
@@ -47,9 +47,9 @@ def class_priors(scores: Tensor, z: Tensor, *, tau: float = 0.01, delta: float =
     Source: Liu et al. 2023, CRISP, read as the best bin estimation of Garg et al. 2021.
     """
     same_shape(scores, z, 'scores')
-    all_finite(scores)
-    in_range(tau, 0, math.inf, 'tau')
-    above_zero(in_range(delta, 0, 1, 'delta'), 'delta', 'its logarithm is taken.')
+    check_all_finite(scores)
+    require_in_range(tau, 0, math.inf, 'tau')
+    require_above_zero(require_in_range(delta, 0, 1, 'delta'), 'delta', 'its logarithm is taken.')
     device = scores.device
     scores, z = scores.cpu(), z.cpu()  # not every device has float64
     n = len(scores)
@@ -97,14 +97,14 @@ def crisp_loss(
     Source: Liu et al. 2023, CRISP; λ is a reconstruction.
     """
     one_of(reduction, ('mean', 'sum', 'sample'), 'reduction')
-    in_range(weight, 0, math.inf, 'weight')
+    require_in_range(weight, 0, math.inf, 'weight')
     x = wrong_logits(logits, z)
     s = promote(logits)
     P = positive_mask(z, s)
     share = P.mean(0) if share is None else share.to(s)
     prior = prior.to(s)
-    per_class(prior, s.shape[1], 'prior')
-    per_class(share, s.shape[1], 'share')
+    check_per_class(prior, s.shape[1], 'prior')
+    check_per_class(share, s.shape[1], 'share')
     pull = torch.where(share > 0, 2 * prior / share, 0) * (P * x.sigmoid()).mean(0)
     gap = (s.sigmoid().mean(0) - prior).abs()
     push = (softplus(s) * (z < 0)).mean(0)

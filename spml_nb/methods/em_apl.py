@@ -20,13 +20,13 @@ from .baselines import bce_if_full
 from spml_nb.methods.core import (
     LogUniform,
     Method,
-    all_finite,
-    in_range,
+    check_all_finite,
     positive_mask,
     promote,
     reduce,
     register,
     register_loss,
+    require_in_range,
     same_shape,
     with_slope,
 )
@@ -95,7 +95,7 @@ def apl_select(scores: Tensor, remaining: Tensor, quota: Tensor | int) -> Tensor
     Source: Zhou et al. 2022, APL; how ties are broken is a choice.
     """
     same_shape(scores, remaining, 'scores', 'remaining', labels=False)
-    all_finite(scores)
+    check_all_finite(scores)
     s = promote(scores.detach()).cpu().masked_fill(~remaining.bool().cpu(), math.inf)
     x = np.ascontiguousarray(s.T.numpy())  # (C, N); infinity: not to be chosen
     n = np.broadcast_to(torch.as_tensor(quota).cpu().numpy(), len(x))
@@ -214,7 +214,7 @@ class EmApl(Method):
                 '1.'
             )
         self.weights = {'alpha': alpha, 'beta': beta}
-        self.warm_up = in_range(warm_up, 0, math.inf, 'warm_up')
+        self.warm_up = require_in_range(warm_up, 0, math.inf, 'warm_up')
         self.labels = one_of(labels, ('soft', 'hard'), 'kind of pseudo-label')
         self.reduction = reduction
         self.proportion = {-1: proportion, 1: positive_proportion}

@@ -12,16 +12,16 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ..base.errors import SpmlError, as_kind, one_of
+from ..base.errors import SpmlError, one_of, require_kind
 from .baselines import softplus
 from spml_nb.methods.core import (
     Choice,
     Method,
-    above_zero,
-    in_range,
     promote,
     reduce,
     register,
+    require_above_zero,
+    require_in_range,
     same_shape,
     with_slope,
 )
@@ -42,7 +42,7 @@ def generalised_cross_entropy(log_p: Tensor, q: float) -> Tensor:
 
     Source: Zhang & Sabuncu 2018.
     """
-    in_range(q, 0, 1, 'q')
+    require_in_range(q, 0, 1, 'q')
     return torch.expm1(q * log_p) / -q if q else -log_p
 
 
@@ -121,7 +121,7 @@ def gr_loss(
 
     Source: Chen et al. 2024, GR loss.
     """
-    above_zero(sigma, 'sigma', 'the trust in an unknown label is a Gaussian of this width.')
+    require_above_zero(sigma, 'sigma', 'the trust in an unknown label is a Gaussian of this width.')
     same_shape(logits, z)
     formula = partial(_mixture, w=w, b=b, mu=mu, sigma=sigma, q2=q2, q3=q3)
     return reduce(with_slope(formula, promote(logits), z), reduction)
@@ -196,4 +196,4 @@ def _pair(value, name: str) -> tuple[float, float]:
         raise SpmlError(
             f'{name} must be a pair (value in the first epoch, value in the last), not {value!r}.'
         )
-    return tuple(as_kind(v, float, f'each value of {name}') for v in value)
+    return tuple(require_kind(v, float, f'each value of {name}') for v in value)

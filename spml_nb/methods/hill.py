@@ -11,8 +11,8 @@ import math
 import torch
 from torch import Tensor
 
-from .baselines import focusing, softplus, wrong_logits
-from .core import Uniform, in_range, positive_mask, reduce, register_loss
+from .baselines import focusing_weight, softplus, wrong_logits
+from .core import Uniform, positive_mask, reduce, register_loss, require_in_range
 
 # %% ../../nbs/methods/hill.ipynb #006faba4
 def hill_loss(
@@ -44,11 +44,11 @@ def hill_loss(
 
     Source: Zhang et al. 2021, Hill loss.
     """
-    in_range(lam, 0, math.inf, 'lam')
+    require_in_range(lam, 0, math.inf, 'lam')
     x = wrong_logits(logits, z)
     p = x.sigmoid()  # of unknown labels
     x = x + margin * positive_mask(z, x)
-    observed = softplus(x) * torch.where(z > 0, focusing(x.sigmoid(), gamma), 1)
+    observed = softplus(x) * torch.where(z > 0, focusing_weight(x.sigmoid(), gamma), 1)
     return reduce(torch.where(z == 0, (lam - p) * p.square(), observed), reduction)
 
 

@@ -14,15 +14,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..base.errors import SpmlError, one_of
-from .baselines import UNKNOWN, an_loss, count_unknown
+from .baselines import UNKNOWN, an_loss, mask_unknown
 from spml_nb.methods.core import (
     LogUniform,
     Method,
     Uniform,
-    above_zero,
-    in_range,
     promote,
     register,
+    require_above_zero,
+    require_in_range,
     same_shape,
 )
 
@@ -147,7 +147,7 @@ def gradient_balance(
     same_shape(logits, z)
     s = promote(logits)
     pull = (z > 0).to(s.dtype) - torch.sigmoid(s)  # 1 − p on positives, −p elsewhere
-    imbalance = count_unknown(pull, z, unknown).sum().abs()
+    imbalance = mask_unknown(pull, z, unknown).sum().abs()
     return imbalance / {'mean': s.numel(), 'sum': 1, 'sample': len(s)}[reduction]
 
 # %% ../../nbs/methods/hml.ipynb #aa1404ca
@@ -196,7 +196,7 @@ class HmlFixed(Method):
                 f'margin is {margin}; it is an angle in radians, from 0 to below π (0.3 in the '
                 'paper).'
             )
-        self.scale = above_zero(scale, 'scale', _REMEDY)
+        self.scale = require_above_zero(scale, 'scale', _REMEDY)
         self.margin = margin
         self.options = {'unknown': unknown, 'reduction': reduction}
 
@@ -264,7 +264,7 @@ class Hml(HmlFixed):
 
         self.scale = nn.Parameter(torch.tensor(float(scale)))
         self.margin = nn.Parameter(torch.tensor(float(margin)))
-        self.adaptive_lr = in_range(adaptive_lr, 0, math.inf, 'adaptive_lr')
+        self.adaptive_lr = require_in_range(adaptive_lr, 0, math.inf, 'adaptive_lr')
 
     def loss(self, outputs, index):
         c = _cosine(outputs)

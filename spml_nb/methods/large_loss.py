@@ -13,7 +13,15 @@ from torch import Tensor
 
 from ..base.errors import one_of
 from .baselines import softplus, wrong_logits
-from .core import LogUniform, Method, in_range, promote, reduce, register, same_shape
+from spml_nb.methods.core import (
+    LogUniform,
+    Method,
+    promote,
+    reduce,
+    register,
+    require_in_range,
+    same_shape,
+)
 
 # %% ../../nbs/methods/large_loss.ipynb #f4be377d
 SCHEMES = ('reject', 'correct', 'permanent')
@@ -39,7 +47,7 @@ def large_loss_mask(logits: Tensor, z: Tensor, scheme: str, fraction: float) -> 
     Source: Kim et al. 2022.
     """
     one_of(scheme, SCHEMES, 'large-loss scheme')
-    in_range(fraction, 0, 1, 'fraction')
+    require_in_range(fraction, 0, 1, 'fraction')
     same_shape(logits, z)
     s = promote(logits.detach())
     candidates = s.masked_fill(z != 0, -math.inf)
@@ -109,7 +117,7 @@ class LargeLoss(Method):
 
     def __init__(self, observed, *, delta: float = 0.002, reduction: str = 'mean', **base):
         super().__init__(observed, **base)
-        self.delta = in_range(delta, 0, 1, 'delta')
+        self.delta = require_in_range(delta, 0, 1, 'delta')
         self.reduction = reduction
         self.fraction = 0.0
 

@@ -63,7 +63,7 @@ PAPERS = ('hml', 'em_apl', 'opml', 'lac', 'two_way')
 
 
 @cache
-def read(paper: str) -> Paper:
+def read_paper_values(paper: str) -> Paper:
     "What the file of one of `PAPERS` states."
     import yaml  # here, because the losses alone do without it
 
@@ -72,16 +72,16 @@ def read(paper: str) -> Paper:
     return Paper(**yaml.load(text, loader)['presets'])
 
 
-def datasets(paper: str) -> list[str]:
+def paper_datasets(paper: str) -> list[str]:
     """The data sets of a paper.
 
     Raises:
         SpmlError: for an unknown paper.
     """
-    return read(one_of(paper, PAPERS, 'paper')).datasets
+    return read_paper_values(one_of(paper, PAPERS, 'paper')).datasets
 
 
-def losses(paper: str, dataset: str) -> list[str]:
+def paper_losses(paper: str, dataset: str) -> list[str]:
     """The losses that a paper's tables have on a data set, its own first.
 
     Returns:
@@ -90,15 +90,15 @@ def losses(paper: str, dataset: str) -> list[str]:
     Raises:
         SpmlError: for an unknown paper or a data set that it does not have.
     """
-    one_of(dataset, datasets(paper), f'data set of {paper!r}')
-    presets = read(paper)
+    one_of(dataset, paper_datasets(paper), f'data set of {paper!r}')
+    presets = read_paper_values(paper)
     compared = [
         loss for loss in presets.losses if dataset in presets.only_on.get(loss, presets.datasets)
     ]
     return compared + [loss for quoted in presets.quoted.values() for loss in quoted]
 
 
-def values(paper: str, dataset: str, loss: str) -> dict[str, Value]:
+def paper_values(paper: str, dataset: str, loss: str) -> dict[str, Value]:
     """Every hyper-parameter that the sources give for a run of a paper, or that they have lost.
 
     Returns:
@@ -107,21 +107,23 @@ def values(paper: str, dataset: str, loss: str) -> dict[str, Value]:
     Raises:
         SpmlError: for a combination that the paper does not have.
     """
-    one_of(loss, losses(paper, dataset), f'loss of {paper!r} on {dataset!r}')
-    for source, quoted in read(paper).quoted.items():
+    one_of(loss, paper_losses(paper, dataset), f'loss of {paper!r} on {dataset!r}')
+    for source, quoted in read_paper_values(paper).quoted.items():
         if loss in quoted:
             return {
                 name: _as_quoted(value, source)
-                for name, value in values(source, dataset, loss).items()
+                for name, value in paper_values(source, dataset, loss).items()
             }
     return {
         name: value
-        for name, entry in (read(paper).every | read(paper).losses[loss]).items()
+        for name, entry in (
+            read_paper_values(paper).every | read_paper_values(paper).losses[loss]
+        ).items()
         if (value := _on(dataset, entry, paper, loss, name)) is not None
     }
 
 
-def values_of_loss(paper: str, loss: str) -> dict[str, dict]:
+def paper_values_of_loss(paper: str, loss: str) -> dict[str, dict]:
     """What a paper states of one loss and not of all, also for data sets on which it does not
     compare it.
 
@@ -129,10 +131,10 @@ def values_of_loss(paper: str, loss: str) -> dict[str, dict]:
         {data set: {name: value}}.
     """
     stated = {}
-    for dataset in datasets(paper):
+    for dataset in paper_datasets(paper):
         values = {
             name: _on(dataset, entry, paper, loss, name)
-            for name, entry in read(paper).losses[loss].items()
+            for name, entry in read_paper_values(paper).losses[loss].items()
         }
         stated[dataset] = {name: v.value for name, v in values.items() if v is not None}
     return stated
@@ -145,11 +147,11 @@ def _on(dataset: str, entry: dict | list, paper: str, loss: str, name: str) -> V
         return next((v for v in reversed(values) if v is not None), None)
     if 'value_of' in entry:
         other = entry['value_of']
-        value = _on(dataset, read(other).losses[loss][name], other, loss, name).value
+        value = _on(dataset, read_paper_values(other).losses[loss][name], other, loss, name).value
     else:
         value = entry['value']
     if isinstance(value, list):
-        value = value[datasets(paper).index(dataset)]
+        value = value[paper_datasets(paper).index(dataset)]
     elif isinstance(value, dict):
         value = value.get(dataset)
     return None if value is None else Value(value, entry['origin'], entry['where'])

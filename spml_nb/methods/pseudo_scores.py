@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .baselines import bce_loss
-from .core import Method, Uniform, in_range, register, same_shape
+from .core import Method, Uniform, register, require_in_range, same_shape
 
 # %% ../../nbs/methods/pseudo_scores.ipynb #e2baa3c1
 def outside_labels(z: Tensor, scores: Tensor, threshold: float = 0.9) -> Tensor:
@@ -31,7 +31,7 @@ def outside_labels(z: Tensor, scores: Tensor, threshold: float = 0.9) -> Tensor:
     Source: the idea of VLPL (Xing et al. 2024).
     """
     same_shape(scores, z, 'scores', 'observed labels')
-    in_range(threshold, 0.5, 1, 'threshold')
+    require_in_range(threshold, 0.5, 1, 'threshold')
     present = (scores >= threshold).to(torch.int8)  # signed, whatever z is
     absent = (scores <= 1 - threshold).to(torch.int8)
     return torch.where(z == 0, present - absent, z)
@@ -84,7 +84,7 @@ class PseudoScores(Method):
 
     def __init__(self, observed, *, threshold: float = 0.9, reduction: str = 'mean', **base):
         super().__init__(observed, **base)
-        threshold = in_range(threshold, 0.5, 1, 'threshold')
+        threshold = require_in_range(threshold, 0.5, 1, 'threshold')
         self.options = {'threshold': threshold, 'reduction': reduction}
 
     def loss(self, outputs, index):

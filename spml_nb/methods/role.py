@@ -12,8 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .baselines import POSITIVES, bce_loss, expected_positive_penalty
-from .core import LogUniform, Method, in_range, promote, reduce, register, same_shape
+from .baselines import POSITIVES_PER_IMAGE, bce_loss, expected_positive_penalty
+from spml_nb.methods.core import (
+    LogUniform,
+    Method,
+    promote,
+    reduce,
+    register,
+    require_in_range,
+    same_shape,
+)
 
 # %% ../../nbs/methods/role.ipynb #106007b6
 def role_loss(
@@ -79,7 +87,7 @@ def initial_estimates(z: Tensor) -> Tensor:
 @register(
     'role',
     paper='hml',
-    values=POSITIVES,
+    values=POSITIVES_PER_IMAGE,
     search={'estimate_lr': LogUniform(1, 100)},
     source='Cole et al. 2021, ROLE',
 )
@@ -109,8 +117,8 @@ class ROLE(Method):
         super().__init__(observed, **base)
         if k is None:
             k = (self.z > 0).sum().item() / max(len(self.z), 1)
-        self.k = in_range(k, 0, math.inf, 'k')
-        self.estimate_lr = in_range(estimate_lr, 0, math.inf, 'estimate_lr')
+        self.k = require_in_range(k, 0, math.inf, 'k')
+        self.estimate_lr = require_in_range(estimate_lr, 0, math.inf, 'estimate_lr')
         self.reduction = reduction
         self.estimate = nn.Parameter(initial_estimates(self.z))
 

@@ -9,15 +9,15 @@ __all__ = ['missing_positives', 'splc_loss', 'SPLC']
 import torch
 from torch import Tensor
 
-from .baselines import focusing, softplus, wrong_logits
+from .baselines import focusing_weight, softplus, wrong_logits
 from spml_nb.methods.core import (
     Method,
     Uniform,
-    in_range,
     positive_mask,
     promote,
     reduce,
     register,
+    require_in_range,
     same_shape,
 )
 
@@ -39,7 +39,7 @@ def missing_positives(logits: Tensor, z: Tensor, threshold: float = 0.6) -> Tens
     Source: Zhang et al. 2021, SPLC.
     """
     same_shape(logits, z)
-    in_range(threshold, 0, 1, 'threshold')
+    require_in_range(threshold, 0, 1, 'threshold')
     return (z == 0) & (promote(logits.detach()).sigmoid() > threshold)
 
 # %% ../../nbs/methods/splc.ipynb #8cc53b7d
@@ -78,7 +78,7 @@ def splc_loss(
     if correct:
         x = torch.where(missing_positives(logits, z, threshold), -x, x)
     x = x + margin * positive_mask(z, x)
-    return reduce(focusing(x.sigmoid(), gamma) * softplus(x), reduction)
+    return reduce(focusing_weight(x.sigmoid(), gamma) * softplus(x), reduction)
 
 # %% ../../nbs/methods/splc.ipynb #8a9b32bb
 @register(
@@ -111,7 +111,7 @@ class SPLC(Method):
         **base,
     ):
         super().__init__(observed, **base)
-        self.threshold = in_range(threshold, 0, 1, 'threshold')
+        self.threshold = require_in_range(threshold, 0, 1, 'threshold')
         self.options = {'margin': margin, 'gamma': gamma, 'reduction': reduction}
         self.e = 1
 

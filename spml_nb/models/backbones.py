@@ -70,7 +70,7 @@ def cut_torchvision(net: nn.Module) -> nn.Sequential:
     return nn.Sequential(children)
 
 
-def as_map(features: Tensor, net: nn.Module, height: int, width: int) -> Tensor:
+def as_feature_map(features: Tensor, net: nn.Module, height: int, width: int) -> Tensor:
     """Whatever a backbone gives, as a feature map.
 
     Args:
@@ -123,7 +123,7 @@ def feature_map(net: nn.Module, images: Tensor) -> Tensor:
         (B, D, h, w).
 
     Raises:
-        SpmlError: for images of a size that the backbone does not take; and see `as_map`.
+        SpmlError: for images of a size that the backbone does not take; and see `as_feature_map`.
     """
     try:
         features = net.forward_features(images) if hasattr(net, 'forward_features') else net(images)
@@ -137,10 +137,10 @@ def feature_map(net: nn.Module, images: Tensor) -> Tensor:
             f'{images.shape[2]}×{images.shape[3]} pixels ({" ".join(str(error).split())[:200]}); '
             'choose another image_size.'
         ) from error
-    return as_map(features, net, *images.shape[2:])
+    return as_feature_map(features, net, *images.shape[2:])
 
 
-def trial_run(net: nn.Module, size: int) -> tuple[int, set[str]]:
+def try_backbone(net: nn.Module, size: int) -> tuple[int, set[str]]:
     """Run a backbone once on zeros.
 
     Args:
@@ -181,7 +181,7 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
     Raises:
         SpmlError: when there is no such file, or it holds anything but named tensors.
     """
-    file = settings.expanded(str(file))
+    file = settings.expand_home(str(file))
     if not file.is_file():
         raise SpmlError(
             f"weights {str(file)!r}: no such file; "
@@ -210,7 +210,9 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
     return {re.sub(_OLD_DENSENET, r'\1\2', key): value for key, value in state.items()}
 
 
-def load_weights(net: nn.Module, state: dict[str, Tensor], dropped: set[str], source: str) -> None:
+def load_backbone_weights(
+    net: nn.Module, state: dict[str, Tensor], dropped: set[str], source: str
+) -> None:
     """Copy a state dict into a backbone, all of it or nothing.
 
     Args:
@@ -312,7 +314,7 @@ class Backbone(NamedTuple):
     dropped: set
 
 
-def download(make: Callable, name: str, url: str = '') -> nn.Module:
+def download_pretrained(make: Callable, name: str, url: str = '') -> nn.Module:
     """Have a library build a pretrained network.
 
     Args:
@@ -377,7 +379,9 @@ def torchvision_backbone(name: str, pretrained: bool) -> Backbone:
     # with weights their forward rescales to mean and std 0.5 by itself
     rescales = name in ('googlenet', 'inception_v3')
     if pretrained:
-        classifier = download(lambda: get_model(name, weights=weights), name, weights.url)
+        classifier = download_pretrained(
+            lambda: get_model(name, weights=weights), name, weights.url
+        )
     elif rescales:
         classifier = get_model(name, weights=None, init_weights=True)
     else:
@@ -385,7 +389,7 @@ def torchvision_backbone(name: str, pretrained: bool) -> Backbone:
     net = cut_torchvision(classifier)
     dropped = {name for name, _ in classifier.named_children()}
     dropped -= {name for name, _ in net.named_children()}
-    feature_dim, _ = trial_run(net, 96)
+    feature_dim, _ = try_backbone(net, 96)
     preset = weights.transforms()
     mean, std = tuple(preset.mean), tuple(preset.std)
     if rescales:
@@ -416,9 +420,9 @@ def timm_backbone(name: str, pretrained: bool) -> Backbone:
         except TypeError:
             return timm.create_model(name, pretrained=pretrained, num_classes=0)  # any size anyway
 
-    net = download(make, name) if pretrained else make()
+    net = download_pretrained(make, name) if pretrained else make()
     config = net.pretrained_cfg
-    feature_dim, unused = trial_run(net, config['input_size'][-1])
+    feature_dim, unused = try_backbone(net, config['input_size'][-1])
     for child in unused:
         setattr(net, child, nn.Identity())
     classifiers = config.get('classifier') or ()  # one name, or several
@@ -465,7 +469,7 @@ def mini_backbone(name: str, pretrained: bool) -> Backbone:
     """
     net = MiniNet().eval()
     if pretrained:
-        load_weights(net, read_weights(SHIPPED), {'head'}, SHIPPED.name)
+        load_backbone_weights(net, read_weights(SHIPPED), {'head'}, SHIPPED.name)
     return Backbone(net, net.feature_dim, net.mean, net.std, {'head'})
 
 
@@ -510,5 +514,5 @@ def build_backbone(name: str, weights: str | Path = 'default') -> Backbone:
     backbone = _builder(name)(name, weights == 'default')
     backbone.net.called = name  # for messages
     if state is not None:
-        load_weights(backbone.net, state, backbone.dropped, f'{str(weights)!r}')
+        load_backbone_weights(backbone.net, state, backbone.dropped, f'{str(weights)!r}')
     return backbone

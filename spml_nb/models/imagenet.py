@@ -11,8 +11,8 @@ from torch import nn
 
 from ..base.files import write_arrays
 from ..data.dataset import Dataset
-from ..data.images import batch, open_images
-from ..data.views import plain
+from ..data.images import load_pixels, open_images
+from ..data.views import plain_view
 from .backbones import efficientnet_lite0_weights
 
 COUNTERPARTS = {  # class: numbers among ImageNet's 1,000
@@ -43,7 +43,7 @@ COUNTERPARTS = {  # class: numbers among ImageNet's 1,000
 }
 
 
-def classifier() -> nn.Module:
+def imagenet_classifier() -> nn.Module:
     """EfficientNet-Lite0 as it was trained on ImageNet.
 
     Returns:
@@ -59,7 +59,7 @@ def classifier() -> nn.Module:
     return net.eval()
 
 
-def joined(probabilities: np.ndarray, class_names: Iterable[str]) -> np.ndarray:
+def score_counterparts(probabilities: np.ndarray, class_names: Iterable[str]) -> np.ndarray:
     """The probabilities of ImageNet's classes as scores of others.
 
     Args:
@@ -78,7 +78,9 @@ def joined(probabilities: np.ndarray, class_names: Iterable[str]) -> np.ndarray:
     return np.stack(columns, 1).clip(0, 1)
 
 
-def write_scores(data: Dataset, file: str | Path, rows: np.ndarray | None = None) -> np.ndarray:
+def write_imagenet_scores(
+    data: Dataset, file: str | Path, rows: np.ndarray | None = None
+) -> np.ndarray:
     """Write the classifier's scores of photos as a file of side information.
 
     Args:
@@ -94,14 +96,14 @@ def write_scores(data: Dataset, file: str | Path, rows: np.ndarray | None = None
             be written.
     """
     rows = data.rows('train') if rows is None else rows
-    net = classifier()
+    net = imagenet_classifier()
     store = open_images(data, 224)
     probabilities = []
     with torch.no_grad():
         for index in torch.as_tensor(rows).split(64):
-            images = (plain(batch(store, index)) * 255 - 127) / 128
+            images = (plain_view(load_pixels(store, index)) * 255 - 127) / 128
             probabilities.append(net(images).softmax(1))
-    scores = joined(torch.cat(probabilities).numpy(), data.class_names)
+    scores = score_counterparts(torch.cat(probabilities).numpy(), data.class_names)
     names = [data.image_names[row] for row in rows]
     arrays = {'images': names, 'scores': scores, 'class_names': data.class_names}
     write_arrays(Path(file), arrays, follow=True)

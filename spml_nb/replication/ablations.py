@@ -14,35 +14,35 @@ from . import gains, published
 from .arms import (
     Ablation,
     Arm,
-    ablations,
-    choose_rate,
-    configs_of,
-    lines_of,
-    printed_cell,
-    scores_of,
-    tried,
+    arm_configs,
+    arm_lines,
+    arm_scores,
+    choose_arm_rate,
+    list_rate_trials,
+    printed_arm_cell,
+    read_ablations,
 )
-from .experiment import Experiment, staged
-from .rendering import render
+from .experiment import Experiment, make_staged_sweep
+from .rendering import render_template
 from .site import write_changed
-from .statistics import number, pooled, signed
+from .statistics import format_number, format_signed, pool_effects
 
 MEAN = 'mean'  # of the columns, beside them
 
 
-def planned(runs: pd.DataFrame, datasets: Iterable[str] = ()) -> list[Config]:
+def plan_ablation_runs(runs: pd.DataFrame, datasets: Iterable[str] = ()) -> list[Config]:
     """All runs whose rate is chosen, the label-wise head last, seed by seed, so that what is there
     is always of the same seeds.
 
     Args:
-        runs: As in `choose_rate`.
+        runs: As in `choose_arm_rate`.
         datasets: Some sets of photos; none: all of them.
     """
     configs = [
         config
         for ablation, dataset in _places(datasets)
         for arm in ablation.arms
-        for config in configs_of(ablation, arm, dataset, runs)
+        for config in arm_configs(ablation, arm, dataset, runs)
     ]
     return sorted(configs, key=lambda config: (config.head == 'labelwise', config.seed))
 
@@ -50,7 +50,7 @@ def planned(runs: pd.DataFrame, datasets: Iterable[str] = ()) -> list[Config]:
 def _places(datasets: Iterable[str]) -> list[tuple[Ablation, str]]:
     places = [
         (ablation, dataset)
-        for ablation in ablations().values()
+        for ablation in read_ablations().values()
         for dataset in ablation.columns.values()
     ]
     sets = dict.fromkeys(dataset for _, dataset in places)
@@ -60,11 +60,13 @@ def _places(datasets: Iterable[str]) -> list[tuple[Ablation, str]]:
 
 def _all_tried(datasets: Iterable[str]) -> list[Config]:
     return [
-        config for ablation, dataset in _places(datasets) for config in tried(ablation, dataset)
+        config
+        for ablation, dataset in _places(datasets)
+        for config in list_rate_trials(ablation, dataset)
     ]
 
 
-sweep = staged(_all_tried, planned)
+sweep_ablations = make_staged_sweep(_all_tried, plan_ablation_runs)
 
 
 class _Place(NamedTuple):
@@ -73,41 +75,43 @@ class _Place(NamedTuple):
     column: str
 
 
-def count_acting(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -> tuple[int, int]:
+def count_acting_runs(
+    ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame
+) -> tuple[int, int]:
     """In how many runs of an arm its mechanism acted before the epoch that was kept.
 
     Args:
-        runs: As in `choose_rate`.
+        runs: As in `choose_arm_rate`.
 
     Returns: Those, and all that are done; of a mechanism that acts from the first step on neither
         counts.
     """
-    lines = lines_of(configs_of(ablation, arm, dataset, runs), runs).dropna(subset='exercised')
+    lines = arm_lines(arm_configs(ablation, arm, dataset, runs), runs).dropna(subset='exercised')
     hardly = (lines.best_stage == 2) & (lines.best_epoch == 1)
     return int(((lines.exercised == 1) & ~hardly).sum()), len(lines)
 
 
-def outcome(runs: pd.DataFrame) -> pd.DataFrame:
+def tabulate_arms(runs: pd.DataFrame) -> pd.DataFrame:
     """What every arm reaches, and gains over the one that it is compared with.
 
     Args:
-        runs: As in `choose_rate`.
+        runs: As in `choose_arm_rate`.
 
     Returns: DataFrame, one row per ablation, arm and column that has runs, and one per arm for the
         mean of the columns that have a gain (column `MEAN`): ablation, arm, over, differs, column,
         dataset, lr, n (seeds), level and level_half (with half the 95 % interval over seeds), gain
         and gain_half (with that over seeds and test images), effect (the same as an `Effect`),
-        published (the paper's gain), acted and may_act (as from `count_acting`). In percent; NaN
-        for what is not there.
+        published (the paper's gain), acted and may_act (as from `count_acting_runs`). In percent;
+        NaN for what is not there.
     """
     scores, about = {}, {}
     for ablation, dataset in _places(()):
         column = next(name for name, ours in ablation.columns.items() if ours == dataset)
-        rate = choose_rate(ablation, dataset, runs).get('lr', math.nan)
+        rate = choose_arm_rate(ablation, dataset, runs).get('lr', math.nan)
         for arm in ablation.arms.values():
             place = _Place(ablation.id, arm.name, column)
-            scores[place] = scores_of(ablation, arm.name, dataset, runs)
-            acted, may_act = count_acting(ablation, arm.name, dataset, runs)
+            scores[place] = arm_scores(ablation, arm.name, dataset, runs)
+            acted, may_act = count_acting_runs(ablation, arm.name, dataset, runs)
             about[place] = {
                 'over': arm.over,
                 'differs': arm.differs,
@@ -125,7 +129,7 @@ def outcome(runs: pd.DataFrame) -> pd.DataFrame:
     }
     if not scores:
         return pd.DataFrame(columns=COLUMNS)
-    rows = gains.over_baselines(scores, {'over': bases})
+    rows = gains.gains_over_baselines(scores, {'over': bases})
     rows = rows.join(pd.DataFrame([about[place] for place in scores]))
     return pd.concat([rows, _means(rows)], ignore_index=True)[COLUMNS]
 
@@ -142,7 +146,7 @@ def _means(rows: pd.DataFrame) -> pd.DataFrame:
     for (ablation, arm), part in gained.groupby(['ablation', 'arm'], sort=False):
         if len(part) < 2:
             continue
-        effect = pooled(list(part.effect))
+        effect = pool_effects(list(part.effect))
         means.append(
             {
                 **part.iloc[0][['over', 'differs']],
@@ -163,28 +167,28 @@ def _means(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _published(ablation: Ablation, arm: Arm, column: str) -> float:
     """What the paper prints of an arm: its gain, or its level where no gain is measured."""
-    cell = printed_cell(ablation, arm.name, column)
+    cell = printed_arm_cell(ablation, arm.name, column)
     if cell is None or arm.name not in ablation.printed:
         return math.nan
     if ablation.measure == 'precision':
         return cell['mean']
-    base = printed_cell(ablation, arm.over, column)
+    base = printed_arm_cell(ablation, arm.over, column)
     return cell['mean'] - base['mean'] if base else math.nan
 
 
-def markdown(found: pd.DataFrame) -> str:
-    """The page. found: as from `outcome`."""
+def format_ablations(found: pd.DataFrame) -> str:
+    """The page. found: as from `tabulate_arms`."""
     tables = [
         {
             'about': ablation,
-            'paper': published.read(ablation.paper)['short'],
+            'paper': published.read_paper(ablation.paper)['short'],
             'lines': _grid(ablation, rows),
             'rates': rows.dropna(subset='lr').groupby('dataset', sort=False).lr.first(),
         }
-        for ablation in ablations().values()
+        for ablation in read_ablations().values()
         if len(rows := found[found.ablation == ablation.id])
     ]
-    return render('ablations.md', tables=tables)
+    return render_template('ablations.md', tables=tables)
 
 
 def _grid(ablation: Ablation, rows: pd.DataFrame) -> list[list[str]]:
@@ -210,12 +214,12 @@ def _cell(ablation: Ablation, row: pd.Series) -> str:
     """'+0.3 ± 0.4 / +0.1' with the paper's gain, or '43.1 ± 0.5' where no gain is measured."""
     if ablation.measure == 'precision' or not row.over:
         text = f'{row.level:.1f}{_interval(row.level_half)}'
-        theirs = number(row.published, '.1f')
+        theirs = format_number(row.published, '.1f')
     elif math.isnan(row.gain):
         return '–'
     else:
-        text = f'{signed(row.gain)}{_interval(row.gain_half)}'
-        theirs = signed(row.published)
+        text = f'{format_signed(row.gain)}{_interval(row.gain_half)}'
+        theirs = format_signed(row.published)
     if theirs:
         text += f' / {theirs}'
     if row.n < ablation.seeds:
@@ -227,23 +231,23 @@ def _interval(half: float) -> str:
     return '' if math.isnan(half) else f' ± {half:.1f}'
 
 
-def write(runs: pd.DataFrame) -> list[Path]:
+def write_ablations(runs: pd.DataFrame) -> list[Path]:
     """Write `ablations.csv` and `ablations.md` in the setting `outputs`, if an arm has a run.
 
     Args:
-        runs: As in `choose_rate`.
+        runs: As in `choose_arm_rate`.
 
     Returns: The files that changed.
     """
-    found = outcome(runs)
+    found = tabulate_arms(runs)
     if not len(found):
         return []
     folder = settings.path('outputs')
     table = found.drop(columns='effect')
     rounded = table.round(4).assign(lr=table.lr).to_csv(index=False, lineterminator='\n')
     return write_changed(
-        {folder / 'ablations.md': markdown(found), folder / 'ablations.csv': rounded}
+        {folder / 'ablations.md': format_ablations(found), folder / 'ablations.csv': rounded}
     )
 
 
-EXPERIMENT = Experiment(sweep, lambda known, measured: write(known))
+EXPERIMENT = Experiment(sweep_ablations, lambda known, measured: write_ablations(known))

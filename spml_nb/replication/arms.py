@@ -12,7 +12,7 @@ from ..base.errors import SpmlError, one_of
 from ..methods.core import find, hyper_parameters, resolve_hparams
 from ..runs.config import Config, resolve
 from ..sweeps.queue import key
-from ..sweeps.search import Row, candidates, choose
+from ..sweeps.search import Row, candidates, choose_config
 from . import gains, published
 from .published import STAND_INS, SUITE
 from .statistics import NO_SCORES, Scores
@@ -54,7 +54,7 @@ class Ablation:
         seeds: How many, from 0.
         head: Of all arms.
         config: Fields of `Config` that all arms share beside those of the suite.
-        rate: How the learning rate is chosen, as `choose_rate` reads it.
+        rate: How the learning rate is chosen, as `choose_arm_rate` reads it.
         rule: The same in words, and how constants are.
         arms: By name.
         printed: {arm: row of the table}, or {arm: {column: (row, column) of the table}} where the
@@ -84,7 +84,7 @@ class Ablation:
 
 
 @lru_cache
-def ablations() -> dict[str, Ablation]:
+def read_ablations() -> dict[str, Ablation]:
     """All of assets/ablations.yml, by id.
 
     Raises:
@@ -128,7 +128,9 @@ def _check_differences(ablation: Ablation):
         if not arm.over or arm.several:
             continue
         base = ablation.arms[arm.over]
-        names = differences(_config(ablation, arm, dataset), _config(ablation, base, dataset))
+        names = config_differences(
+            _config(ablation, arm, dataset), _config(ablation, base, dataset)
+        )
         if len(names) != 1:
             raise SpmlError(
                 f'assets/ablations.yml, {ablation.id}: {arm.name!r} must differ from {arm.over!r} '
@@ -136,7 +138,7 @@ def _check_differences(ablation: Ablation):
             )
 
 
-def differences(one: Config, other: Config) -> set[str]:
+def config_differences(one: Config, other: Config) -> set[str]:
     """What two configurations differ in, but for constants that act in neither or in one alone.
 
     Returns: Names of fields of `Config` and of hyper-parameters.
@@ -189,7 +191,7 @@ def _with_seed(config: Config, seed: int) -> Config:
     return config.changed(seed=seed, label_seed=seed)
 
 
-def tried(ablation: Ablation, dataset: str) -> list[Config]:
+def list_rate_trials(ablation: Ablation, dataset: str) -> list[Config]:
     """The runs that choose the rate of an ablation."""
     rate = ablation.rate
     if 'search' in rate:
@@ -203,7 +205,7 @@ def tried(ablation: Ablation, dataset: str) -> list[Config]:
     ]
 
 
-def choose_rate(ablation: Ablation, dataset: str, runs: pd.DataFrame) -> dict:
+def choose_arm_rate(ablation: Ablation, dataset: str, runs: pd.DataFrame) -> dict:
     """The learning rate of all arms, by a rule that never looks at test images.
 
     Args:
@@ -214,9 +216,9 @@ def choose_rate(ablation: Ablation, dataset: str, runs: pd.DataFrame) -> dict:
     """
     if 'lr' in ablation.rate:
         return {'lr': ablation.rate['lr']}
-    trials = tried(ablation, dataset)
+    trials = list_rate_trials(ablation, dataset)
     if 'search' in ablation.rate:
-        chosen = choose(trials, runs)
+        chosen = choose_config(trials, runs)
         return {'lr': chosen.lr, **chosen.hparams} if chosen else {}
     scores = runs.reindex(columns=['val_map', 'best_epoch']).reindex([key(c) for c in trials])
     if scores.isna().any(axis=None):
@@ -235,29 +237,29 @@ def _first_selection(ablation: Ablation, dataset: str) -> int:
     return find(config.loss)(labels, epochs=config.epochs, **hparams).first
 
 
-def configs_of(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -> list[Config]:
+def arm_configs(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -> list[Config]:
     """The runs of an arm, one a seed; none while its rate is not chosen.
 
     Args:
-        runs: As in `choose_rate`.
+        runs: As in `choose_arm_rate`.
     """
-    rate = choose_rate(ablation, dataset, runs)
+    rate = choose_arm_rate(ablation, dataset, runs)
     if not rate:
         return []
     config = _config(ablation, ablation.arms[arm], dataset, **rate)
     return [_with_seed(config, seed) for seed in range(ablation.seeds)]
 
 
-def scores_of(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -> Scores:
+def arm_scores(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -> Scores:
     """The measure of an ablation for the runs of an arm that are done, in percent.
 
     Args:
-        runs: As in `choose_rate`.
+        runs: As in `choose_arm_rate`.
     """
-    configs = configs_of(ablation, arm, dataset, runs)
+    configs = arm_configs(ablation, arm, dataset, runs)
     if not configs:
         return NO_SCORES
-    lines = lines_of(configs, runs)
+    lines = arm_lines(configs, runs)
     if ablation.measure in ON_TEST:
         by_seed = lines[ON_TEST[ablation.measure]].dropna()
         return Scores(by_seed, key(configs[0]), ablation.measure, dataset)
@@ -273,24 +275,25 @@ _USED = [
 ]
 
 
-def lines_of(configs: list[Config], runs: pd.DataFrame) -> pd.DataFrame:
+def arm_lines(configs: list[Config], runs: pd.DataFrame) -> pd.DataFrame:
     """What the record has of runs, by seed; NaN where one is not done."""
     lines = runs.reindex(columns=_USED).reindex([key(config) for config in configs])
     return lines.astype(float).set_axis([config.seed for config in configs])
 
 
-def acted(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -> bool:
-    """Whether the mechanism of an arm acted in more than half of its runs, as in `gains.acted`.
+def arm_acted(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -> bool:
+    """Whether the mechanism of an arm acted in more than half of its runs, as in
+    `gains.mechanism_acted`.
 
     Args:
-        runs: As in `choose_rate`.
+        runs: As in `choose_arm_rate`.
     """
     if ablation.measure not in ON_TEST:
         return True  # counted to the last epoch
-    return gains.any_acted(configs_of(ablation, arm, dataset, runs), runs)
+    return gains.mechanism_acted_in(arm_configs(ablation, arm, dataset, runs), runs)
 
 
-def published_config(ablation: Ablation, arm: str, column: str) -> dict:
+def published_arm_config(ablation: Ablation, arm: str, column: str) -> dict:
     """Fields of `Config` for an arm on the paper's own data set."""
     ours = ablation.columns[column]
     return {
@@ -302,8 +305,8 @@ def published_config(ablation: Ablation, arm: str, column: str) -> dict:
     }
 
 
-def printed_cell(ablation: Ablation, arm: str, column: str) -> dict | None:
+def printed_arm_cell(ablation: Ablation, arm: str, column: str) -> dict | None:
     """The cell of the paper that an arm repeats, or comes nearest to; None where there is none."""
     place = ablation.printed.get(arm, ablation.nearest.get(arm))
     place = place.get(column) if isinstance(place, dict) else place and (place, column)
-    return published.by_place(ablation.paper, ablation.table)[tuple(place)] if place else None
+    return published.index_cells(ablation.paper, ablation.table)[tuple(place)] if place else None

@@ -15,8 +15,8 @@ from ..methods.core import find
 from ..runs.config import Config
 from ..sweeps import search
 from . import claims, gains, published
-from .gains import SUITES, head_of
-from .statistics import Effect, pooled
+from .gains import SUITES, head_of_row
+from .statistics import Effect, pool_effects
 from .tables import Table
 
 
@@ -25,14 +25,15 @@ def _words() -> dict:
     return yaml.safe_load((files('spml_nb') / 'assets' / 'methods.yml').read_text(encoding='utf-8'))
 
 
-def about(loss: str) -> dict:
+def describe_method(loss: str) -> dict:
     """What is said of a method.
 
     Args:
         loss: a registered method.
 
     Returns: {'name', 'by' (its source), 'does' (two sentences), 'needs' (a number that it is given
-        besides labels, '' for none), 'paper' (one of `published.papers()` that proposes it, else
+        besides labels, '' for none), 'paper' (one of `published.list_papers()` that proposes it,
+        else
         ''), 'notebook' (its path from the root)}.
 
     Raises:
@@ -56,12 +57,12 @@ def about(loss: str) -> dict:
 ALL_LABELS = 'full'
 
 
-def standings(measured: pd.DataFrame) -> pd.DataFrame:
+def average_standings(measured: pd.DataFrame) -> pd.DataFrame:
     """What each row of the board gains on average, over the sets of photos where its own mechanism
     acted.
 
     Args:
-        measured: as from `gains.of_suites`.
+        measured: as from `gains.gains_of_suites`.
 
     Returns: DataFrame by loss, head, labels and choice, of heads on frozen features: sets (tuple,
         in the suite's order), over_an and same_head (the mean gain over AN on the linear head, and
@@ -82,7 +83,7 @@ ROW = ('loss', 'head', 'labels', 'choice')
 
 
 def _standing(part: pd.DataFrame) -> dict:
-    plain = part[part.baseline == gains.PLAIN]
+    plain = part[part.baseline == gains.PLAIN_HEAD]
     same_head = part[part.baseline == gains.SAME_HEAD]
     return {
         'sets': tuple(plain.dataset),
@@ -97,31 +98,33 @@ def _mean_effect(part: pd.DataFrame) -> Effect | None:
     effects = list(part.effect)
     if not effects or min(effect.seeds for effect in effects) < 2:
         return None
-    return pooled(effects)
+    return pool_effects(effects)
 
 
-BEST = 5  # rows whose gains say what may be expected
+BEST_ROWS = 5  # rows whose gains say what may be expected
 
 
-def expected(measured: pd.DataFrame) -> pd.DataFrame:
+def expected_gains(measured: pd.DataFrame) -> pd.DataFrame:
     """What the best rows gain on each set of photos.
 
     Args:
-        measured: as from `gains.of_suites`.
+        measured: as from `gains.gains_of_suites`.
 
     Returns: DataFrame by data set: labels (positives of a training photo, on average), level (mAP
-        of plain AN in percent), lowest and highest (gain over plain AN, among the `BEST` rows with
-        single labels whose mean over all sets is highest), as_many (gain of binary cross-entropy
-        on as many fully labelled photos as validation has, NaN without runs) and photos (how many).
-        Empty without runs.
+        of plain AN in percent), lowest and highest (gain over plain AN, among the `BEST_ROWS` rows
+        with single labels whose mean over all sets is highest), as_many (gain of binary
+        cross-entropy on as many fully labelled photos as validation has, NaN without runs) and
+        photos (how many). Empty without runs.
     """
-    compared = standings(measured).reset_index()
+    compared = average_standings(measured).reset_index()
     compared = compared[(compared.choice == 'clean') & (compared.labels == 'single')]
     compared = compared[compared.over_an.notna()]
     on_most = compared[compared.sets.str.len() == compared.sets.str.len().max()]
-    order = on_most.over_an.map(lambda effect: -effect.mean).sort_values().index[:BEST]
+    order = on_most.over_an.map(lambda effect: -effect.mean).sort_values().index[:BEST_ROWS]
     best = on_most.loc[order, [*ROW]]
-    over_plain = measured[(measured.suite == published.SUITE) & (measured.baseline == gains.PLAIN)]
+    over_plain = measured[
+        (measured.suite == published.SUITE) & (measured.baseline == gains.PLAIN_HEAD)
+    ]
     by_set = over_plain.merge(best, on=[*ROW]).groupby('dataset', sort=False).gain
     found = by_set.agg(lowest='min', highest='max')
     an = over_plain[
@@ -131,39 +134,39 @@ def expected(measured: pd.DataFrame) -> pd.DataFrame:
         & (over_plain.labels == 'single')
     ]
     found.insert(0, 'level', an.set_index('dataset').level)
-    found.insert(0, 'labels', published.photos().positives)
+    found.insert(0, 'labels', published.describe_photo_sets().positives)
     as_many = over_plain[(over_plain.labels == gains.AS_MANY) & (over_plain.choice == 'clean')]
     found['as_many'] = as_many.set_index('dataset').gain
-    found['photos'] = published.photos().val
+    found['photos'] = published.describe_photo_sets().val
     return found.sort_values('labels')
 
 
-FEW = 4  # labels a photo: sets below are told apart from sets above
+FEW_LABELS = 4  # labels a photo: sets below are told apart from sets above
 
 
-def summary(measured: pd.DataFrame) -> dict:
+def summarize_board(measured: pd.DataFrame) -> dict:
     """What the board says in sentences.
 
     Args:
-        measured: as from `gains.of_suites`.
+        measured: as from `gains.gains_of_suites`.
 
-    Returns: rows (`expected`), few and many ({'labels', 'gains': (lowest, highest) of the sets with
-        fewer than `FEW` labels a photo and with more}, None without such sets), head (what AN gains
-        by the cosine head alone), all_labels (what binary cross-entropy gains where all labels are
-        known), as_many (the same on as many photos as validation has), each an `Effect` or None,
-        and best (how many rows `expected` speaks of).
+    Returns: rows (`expected_gains`), few and many ({'labels', 'gains': (lowest, highest) of the
+        sets with fewer than `FEW_LABELS` labels a photo and with more}, None without such sets),
+        head (what AN gains by the cosine head alone), all_labels (what binary cross-entropy gains
+        where all labels are known), as_many (the same on as many photos as validation has), each an
+        `Effect` or None, and best (how many rows `expected_gains` speaks of).
     """
-    rows = expected(measured)
-    means = standings(measured)
+    rows = expected_gains(measured)
+    means = average_standings(measured)
     cosine, all_labels = ('an', 'cosine', 'single'), ('bce', 'linear', ALL_LABELS)
     return {
         'rows': rows.reset_index().to_dict('records'),
-        'few': _range(rows[rows.labels < FEW]),
-        'many': _range(rows[rows.labels >= FEW]),
+        'few': _range(rows[rows.labels < FEW_LABELS]),
+        'many': _range(rows[rows.labels >= FEW_LABELS]),
         'head': _mean_of(means, cosine),
         'all_labels': _mean_of(means, all_labels),
         'as_many': _mean_of(means, ('bce', 'linear', gains.AS_MANY)),
-        'best': BEST,
+        'best': BEST_ROWS,
     }
 
 
@@ -181,11 +184,11 @@ def _mean_of(means: pd.DataFrame, row: tuple[str, str, str]) -> Effect | None:
     return means.over_an[place] if place in means.index else None
 
 
-PLACES = ('voc12', 'coco14', 'nus', 'cub')  # the papers' data sets that photos stand for
+ORIGINAL_SETS = ('voc12', 'coco14', 'nus', 'cub')  # the papers' data sets that photos stand for
 _NO_GAIN = {'theirs': math.nan, 'ours': math.nan, 'half': math.nan, 'state': '', 'uncounted': ''}
 
 
-def printed(tables: Iterable[Table]) -> list[dict]:
+def list_printed_rows(tables: Iterable[Table]) -> list[dict]:
     """What the five papers, and four later ones, print for whole methods, with our gain beside each
     of theirs.
 
@@ -194,8 +197,8 @@ def printed(tables: Iterable[Table]) -> list[dict]:
 
     Returns: list of dicts, one per row of a table: loss ('' for a method without runs here), name,
         paper (its short name), table, labels, head, note (where the paper copies it from, say),
-        cells {data set of `PLACES`: {'level' (in percent), 'theirs' and 'ours' (the gains, NaN
-        without one), 'half' (half the interval of ours), 'state' and 'uncounted' (as in
+        cells {data set of `ORIGINAL_SETS`: {'level' (in percent), 'theirs' and 'ours' (the gains,
+        NaN without one), 'half' (half the interval of ours), 'state' and 'uncounted' (as in
         `tables.Table`, '' for later methods)}}.
 
     Source: the papers' tables.
@@ -232,25 +235,25 @@ def printed(tables: Iterable[Table]) -> list[dict]:
 
 def _whole_methods(table: Table) -> Iterator[tuple[dict, dict]]:
     "The published cells of whole methods that have a baseline, each with ours."
-    cells = published.cells(table.paper, table.number).to_dict('records')
+    cells = published.table_cells(table.paper, table.number).to_dict('records')
     ours = {(each['row'], each['column']): each for each in table.of('photos').to_dict('records')}
     for cell in cells:
         place = cell['row'], cell['column']
         if place not in ours or not _is_whole_method(cell):
             continue
-        if published.baseline(cell, cells) not in (None, cell):
+        if published.gain_baseline(cell, cells) not in (None, cell):
             yield cell, ours[place]
 
 
 def _short(cell: dict) -> str:
-    return published.read(cell['paper'])['short']
+    return published.read_paper(cell['paper'])['short']
 
 
 def _is_whole_method(cell: dict) -> bool:
     "Whether a cell is a whole method on one of the four data sets, trained end to end."
     config = cell['config'] or {}
     return (
-        cell['dataset'] in PLACES
+        cell['dataset'] in ORIGINAL_SETS
         and cell['metric'] in ('mAP', 'mAP@class')
         and not config.get('hparams')
         and config.get('regime') == 'finetune'
@@ -267,7 +270,7 @@ def _copied(cell: dict) -> tuple:
 
 
 def _later(entry: dict) -> dict:
-    "A method of a later paper, as a row of `printed`."
+    "A method of a later paper, as a row of `list_printed_rows`."
     levels = entry['levels'].items()
     return {
         'table': '',
@@ -281,11 +284,13 @@ def _later(entry: dict) -> dict:
 
 
 @lru_cache
-def compared() -> dict[str, set[str]]:
+def methods_in_tables() -> dict[str, set[str]]:
     """The methods in each paper's tables: {paper: losses}."""
     configs = {
-        paper: pd.concat([published.cells(paper, n).config for n in published.tables(paper)])
-        for paper in published.papers()
+        paper: pd.concat(
+            [published.table_cells(paper, n).config for n in published.table_numbers(paper)]
+        )
+        for paper in published.list_papers()
     }
     return {
         paper: {c['loss'] for c in each.dropna() if c['loss']} for paper, each in configs.items()
@@ -293,11 +298,11 @@ def compared() -> dict[str, set[str]]:
 
 
 @lru_cache
-def compared_in_claims(paper: str) -> dict[str, set[str]]:
+def methods_in_claims(paper: str) -> dict[str, set[str]]:
     """The methods that a paper's claims compare.
 
     Args:
-        paper: one of `published.papers()`.
+        paper: one of `published.list_papers()`.
 
     Returns: {id of the claim: losses}, without those that are read from a figure.
 
@@ -305,8 +310,8 @@ def compared_in_claims(paper: str) -> dict[str, set[str]]:
         SpmlError: for another paper.
     """
     return {
-        claim.id: {_loss(operand) for operand in claims.operands(claim)}
-        for claim in claims.claims(paper)
+        claim.id: {_loss(operand) for operand in claims.claim_operands(claim)}
+        for claim in claims.read_claims(paper)
         if not claim.figure
     }
 
@@ -315,11 +320,11 @@ def _loss(operand: claims.Operand) -> str | None:
     config = operand.config
     if not config:
         table, *place = operand.cell
-        config = published.by_place(operand.paper, table)[tuple(place)]['config'] or {}
+        config = published.index_cells(operand.paper, table)[tuple(place)]['config'] or {}
     return config.get('loss')
 
 
-def chosen(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> dict:
+def describe_chosen(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> dict:
     """What the search of a cell found.
 
     Args:
@@ -328,7 +333,7 @@ def chosen(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> di
     Returns: {'lr', 'hparams' (text), 'best' (list: the expected best validation mAP of 1, 2, …
         draws)}, with an empty list while the search is not through.
     """
-    tried = search.searched(row, suite, dataset, known)
+    tried = search.tabulate_search(row, suite, dataset, known)
     line = tried[tried.chosen].iloc[:1]
     if not len(line):
         return {'lr': math.nan, 'hparams': '', 'best': []}
@@ -343,7 +348,9 @@ def chosen(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> di
 _APART = ('seed', 'label_seed', 'root', 'device')
 
 
-def groups(known: pd.DataFrame, shown: set[str] | None = None) -> tuple[dict, dict[str, int]]:
+def group_final_runs(
+    known: pd.DataFrame, shown: set[str] | None = None
+) -> tuple[dict, dict[str, int]]:
     """The final runs, those together that differ by their seed alone.
 
     Args:
@@ -386,12 +393,12 @@ def groups(known: pd.DataFrame, shown: set[str] | None = None) -> tuple[dict, di
     return {'usual': usual, 'each': each}, where
 
 
-def lines(measured: pd.DataFrame, where: dict[str, int]) -> list[dict]:
+def list_board_rows(measured: pd.DataFrame, where: dict[str, int]) -> list[dict]:
     """The rows of the board.
 
     Args:
-        measured: as from `gains.of_suites`.
-        where: {name of a run: its group}, as from `groups`.
+        measured: as from `gains.gains_of_suites`.
+        where: {name of a run: its group}, as from `group_final_runs`.
 
     Returns: list of dicts: id, loss, head, labels, papers (that compare it), sets (of photos, that
         its means are over), means {choice: [gain over plain AN, half, gain over AN on the same
@@ -404,15 +411,15 @@ def lines(measured: pd.DataFrame, where: dict[str, int]) -> list[dict]:
         run.
     """
     cells = {
-        (row.loss, head_of(row), row.labels): {}
+        (row.loss, head_of_row(row), row.labels): {}
         for suite in SUITES
-        for row in search.rows_of(suite)
+        for row in search.suite_rows(suite)
     }
     cells['bce', 'linear', gains.AS_MANY] = {}
-    for line in gains.beside(measured).itertuples():
+    for line in gains.join_baselines(measured).itertuples():
         of_suite = cells[line.loss, line.head, line.labels].setdefault(line.suite, {})
         of_suite.setdefault(line.dataset, {}).update(_cell(line, where))
-    means = standings(measured)
+    means = average_standings(measured)
     rows = [_line(row, of_suites, means) for row, of_suites in cells.items()]
     return sorted(rows, key=_order)
 
@@ -425,7 +432,7 @@ def _line(row: tuple[str, str, str], of_suites: dict, means: pd.DataFrame) -> di
         'loss': loss,
         'head': head,
         'labels': labels,
-        'papers': [paper for paper, losses in compared().items() if loss in losses],
+        'papers': [paper for paper, losses in methods_in_tables().items() if loss in losses],
         'cells': of_suites,
         'sets': [],
         'means': {},
@@ -483,11 +490,11 @@ def _order(row: dict) -> tuple:
     )
 
 
-def on_same_sets(rows: list[dict]) -> list[dict]:
+def group_by_sets(rows: list[dict]) -> list[dict]:
     """Rows of the board in groups that may be compared.
 
     Args:
-        rows: as from `lines`.
+        rows: as from `list_board_rows`.
 
     Returns: [{'sets', 'all_labels' (whether these are known), 'rows'}], in the same order; the last
         has no sets: its rows have no mean.
@@ -502,29 +509,31 @@ def on_same_sets(rows: list[dict]) -> list[dict]:
     ]
 
 
-def cards(
+def method_cards(
     rows: list[dict], known: pd.DataFrame, checked: pd.DataFrame, papers: list[dict]
 ) -> dict[str, dict]:
     """What the page shows of each method.
 
     Args:
-        rows: as from `lines`.
+        rows: as from `list_board_rows`.
         known: as from `tables.record`.
         checked: the claims, as in `pages.Results`.
-        papers: as from `printed`.
+        papers: as from `list_printed_rows`.
 
-    Returns: {loss: `about`, and runs (list of dicts: suite, head, labels, dataset, cell, lr,
-        hparams, best), printed (its rows of `papers`), claims (list of dicts: those of its
+    Returns: {loss: `describe_method`, and runs (list of dicts: suite, head, labels, dataset, cell,
+        lr, hparams, best), printed (its rows of `papers`), claims (list of dicts: those of its
         paper that compare it)}.
     """
     by_id = {line['id']: line for line in checked.to_dict('records')}
     cards = {}
     for row in rows:
-        card = cards.setdefault(row['loss'], about(row['loss']) | {'runs': []})
+        card = cards.setdefault(row['loss'], describe_method(row['loss']) | {'runs': []})
         if row['labels'] != gains.AS_MANY:  # no search of its own
             card['runs'] += _runs(row, known)
     for loss, card in cards.items():
-        in_claims = compared_in_claims(card['paper']) if card['paper'] in published.papers() else {}
+        in_claims = (
+            methods_in_claims(card['paper']) if card['paper'] in published.list_papers() else {}
+        )
         card['claims'] = [
             by_id[name] for name, losses in in_claims.items() if loss in losses and name in by_id
         ]
@@ -538,7 +547,7 @@ def _runs(row: dict, known: pd.DataFrame) -> list[dict]:
     runs = []
     for suite, of_suite in row['cells'].items():
         for dataset, cell in of_suite.items():
-            found = chosen(searched, suite, dataset, known)
+            found = describe_chosen(searched, suite, dataset, known)
             place = {'head': row['head'], 'labels': row['labels'], 'suite': suite}
             place |= {'cell': cell, 'dataset': dataset}
             runs.append(place | found)

@@ -19,8 +19,8 @@ from ..sweeps import queue, search
 from ..sweeps.search import SEARCH_SEED, SUITES, Row
 from . import drawing, gains, site
 from .experiment import Experiment
-from .rendering import render
-from .statistics import Effect, Scores, pooled
+from .rendering import render_template
+from .statistics import Effect, Scores, pool_effects
 
 SUITE = 'photos'
 SEEDS = (SEARCH_SEED, SEARCH_SEED + 1, SEARCH_SEED + 2)  # of searches, never of a final run
@@ -44,10 +44,12 @@ ROWS = [
         ('gr', 'linear'),
     )
 ]
-LITTLE = 0.5  # points of mAP: what a search adds to a method that needs none; as `MARGIN` elsewhere
+NEGLIGIBLE_GAIN = (
+    0.5  # points of mAP: what a search adds to a method that needs none; as `MARGIN` elsewhere
+)
 
 
-def planned(datasets: Iterable[str] = ()) -> pd.DataFrame:
+def plan_budget_runs(datasets: Iterable[str] = ()) -> pd.DataFrame:
     """The runs of all searches.
 
     Args:
@@ -116,11 +118,11 @@ def gains_by_budget(known: pd.DataFrame) -> pd.DataFrame:
         known: as from `tables.record`.
 
     Returns:
-        DataFrame as from `gains.over_baselines`, one row per `Place`; the seeds are those of the
-        searches that are through.
+        DataFrame as from `gains.gains_over_baselines`, one row per `Place`; the seeds are those of
+        the searches that are through.
     """
-    runs = planned()
-    scored = search.scores(runs.config, known)
+    runs = plan_budget_runs()
+    scored = search.look_up_scores(runs.config, known)
     runs = runs.assign(validation=scored.validation.to_numpy(), test=scored.test_map.to_numpy())
     by_seed = {}
     for (dataset, loss, head, seed), tried in runs.groupby(['dataset', 'loss', 'head', 'seed']):
@@ -133,10 +135,10 @@ def gains_by_budget(known: pd.DataFrame) -> pd.DataFrame:
     }
     bases = {place: place._replace(loss=AN[0], head=AN[1]) for place in scores}
     baselines = {place: scores[base] for place, base in bases.items() if base in scores}
-    return gains.over_baselines(scores, {gains.PLAIN: baselines})
+    return gains.gains_over_baselines(scores, {gains.PLAIN_HEAD: baselines})
 
 
-def average(measured: pd.DataFrame) -> pd.DataFrame:
+def average_by_budget(measured: pd.DataFrame) -> pd.DataFrame:
     """The mean over the sets of photos.
 
     Args:
@@ -151,7 +153,7 @@ def average(measured: pd.DataFrame) -> pd.DataFrame:
     for (loss, head, budget), places in of_methods.groupby(['loss', 'head', 'budget'], sort=False):
         effects = list(places.effect)
         several = all(effect.seeds > 1 for effect in effects)
-        mean = pooled(effects) if several else _mean_alone(effects)
+        mean = pool_effects(effects) if several else _mean_alone(effects)
         rows.append((loss, head, budget, mean, len(effects), mean.seeds))
     table = pd.DataFrame(rows, columns=['loss', 'head', 'budget', 'effect', 'sets', 'seeds'])
     return table[table.sets == table.sets.max()].reset_index(drop=True)
@@ -163,11 +165,11 @@ def _mean_alone(effects: list[Effect]) -> Effect:
     return Effect(mean, *[math.nan] * 7, 1)
 
 
-def rows_of(averaged: pd.DataFrame) -> pd.DataFrame:
+def tabulate_budgets(averaged: pd.DataFrame) -> pd.DataFrame:
     """What a page shows.
 
     Args:
-        averaged: as from `average`.
+        averaged: as from `average_by_budget`.
 
     Returns:
         DataFrame, the highest gain of a whole search first: loss, head, stated (the effect with the
@@ -182,18 +184,21 @@ def rows_of(averaged: pd.DataFrame) -> pd.DataFrame:
     return table.loc[order].reset_index()
 
 
-def draw(averaged: pd.DataFrame) -> bytes:
-    """The curves as SVG. averaged: as from `average`."""
+def draw_budgets(averaged: pd.DataFrame) -> bytes:
+    """The curves as SVG. averaged: as from `average_by_budget`."""
     return drawing.to_svg(lambda: _picture(averaged))
 
 
 def _picture(averaged: pd.DataFrame):
-    figure, axes = drawing.sheet(1, 2, 3.2, 3.0)
-    added = rows_of(averaged).set_index(['loss', 'head']).added
+    figure, axes = drawing.make_axes(1, 2, 3.2, 3.0)
+    added = tabulate_budgets(averaged).set_index(['loss', 'head']).added
     gained = [effect.mean for effect in averaged.effect]
-    titles = (f'search adds at most {LITTLE:g}', f'search adds more than {LITTLE:g}')
+    titles = (
+        f'search adds at most {NEGLIGIBLE_GAIN:g}',
+        f'search adds more than {NEGLIGIBLE_GAIN:g}',
+    )
     for ax, title, needed in zip(axes[0], titles, (False, True), strict=True):
-        shown = added.index[(added > LITTLE) == needed]
+        shown = added.index[(added > NEGLIGIBLE_GAIN) == needed]
         for k, method in enumerate(shown):
             curve = averaged[(averaged.loss == method[0]) & (averaged['head'] == method[1])]
             ax.plot(
@@ -213,7 +218,7 @@ def _picture(averaged: pd.DataFrame):
     return figure
 
 
-def write(known: pd.DataFrame) -> list[Path]:
+def write_budgets(known: pd.DataFrame) -> list[Path]:
     """Write `budget.csv`, `budget.md` and `budget.svg` in the setting `outputs`.
 
     Args:
@@ -228,19 +233,19 @@ def write(known: pd.DataFrame) -> list[Path]:
     measured = gains_by_budget(known) if len(known) else pd.DataFrame()
     if not len(measured):
         return []
-    averaged = average(measured)
-    shown = rows_of(averaged)
+    averaged = average_by_budget(measured)
+    shown = tabulate_budgets(averaged)
     columns = [*Place._fields, 'level', 'n', 'gain', 'gain_half']
     folder = settings.path('outputs')
-    page = render(
+    page = render_template(
         'budget.md',
-        protocol=site.protocol(SUITE, seeds=int(averaged.seeds.min())),
+        protocol=site.describe_protocol(SUITE, seeds=int(averaged.seeds.min())),
         rows=shown.to_dict('records'),
         sets=int(averaged.sets.max()),
         seeds=int(averaged.seeds.min()),
         draws=int(averaged.budget.max()),
-        little=LITTLE,
-        unsearched=list(shown.loss[shown.added <= LITTLE]),
+        little=NEGLIGIBLE_GAIN,
+        unsearched=list(shown.loss[shown.added <= NEGLIGIBLE_GAIN]),
         below=[row.loss for row in shown.itertuples() if row.stated.mean < 0 < row.tuned.mean],
     )
     return site.write_changed(
@@ -249,18 +254,19 @@ def write(known: pd.DataFrame) -> list[Path]:
             .round(4)
             .to_csv(index=False, lineterminator='\n'),
             folder / 'budget.md': page,
-            folder / 'budget.svg': draw(averaged).decode(),
+            folder / 'budget.svg': draw_budgets(averaged).decode(),
         }
     )
 
 
 def _tried(datasets: Iterable[str]) -> list[Config]:
-    return list(planned(datasets).config)
+    return list(plan_budget_runs(datasets).config)
 
 
-def sweep(datasets: Iterable[str] = (), **launch) -> pd.DataFrame:
-    """Train the searches that are missing. datasets, launch: as in `experiment.staged`."""
-    return queue.staged(_tried(datasets), lambda known: [], **launch)
+def sweep_budgets(datasets: Iterable[str] = (), **launch) -> pd.DataFrame:
+    """Train the searches that are missing. datasets, launch: as in
+    `experiment.make_staged_sweep`."""
+    return queue.run_stages(_tried(datasets), lambda known: [], **launch)
 
 
-EXPERIMENT = Experiment(sweep, lambda known, measured: write(known))
+EXPERIMENT = Experiment(sweep_budgets, lambda known, measured: write_budgets(known))

@@ -7,14 +7,14 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..base.errors import one_of
-from ..base.files import grid
+from ..base.files import markdown_table
 from ..runs.config import Config
-from ..sweeps.search import Row, candidates, ranked, scores, seeds_of
+from ..sweeps.search import Row, candidates, final_seeds, look_up_scores, rank_configs
 from . import gains
-from .experiment import Experiment, staged
-from .statistics import Scores, pooled, signed
+from .experiment import Experiment, make_staged_sweep
+from .statistics import Scores, format_signed, pool_effects
 
-BEST = 3
+RATES_TRIED = 3
 SEARCHES = [  # suite, row, sets of photos
     (
         'photos',
@@ -27,7 +27,7 @@ SEARCHES = [  # suite, row, sets of photos
 ]
 
 
-def planned(known: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.DataFrame:
+def plan_rate_runs(known: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.DataFrame:
     """The best rates of each search, as far as it is through.
 
     Args:
@@ -50,11 +50,13 @@ def planned(known: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.DataFrame:
             'config': replace(config, seed=seed, label_seed=seed),
         }
         for suite, row, dataset in _searches(datasets)
-        for place, config in enumerate(ranked(candidates(row, suite, dataset), known)[:BEST], 1)
-        for seed in seeds_of(row, suite)
+        for place, config in enumerate(
+            rank_configs(candidates(row, suite, dataset), known)[:RATES_TRIED], 1
+        )
+        for seed in final_seeds(row, suite)
     ]
     table = pd.DataFrame(rows, columns=['what', 'dataset', 'place', 'seed', 'config'])
-    return table.assign(test_map=scores(table.config, known).test_map.to_numpy())
+    return table.assign(test_map=look_up_scores(table.config, known).test_map.to_numpy())
 
 
 def _searches(datasets: Iterable[str]) -> list[tuple[str, Row, str]]:
@@ -80,9 +82,11 @@ def _tried(datasets: Iterable[str]) -> list[Config]:
     ]
 
 
-sweep = staged(_tried, lambda known, datasets: planned(known, datasets).config)
+sweep_rates = make_staged_sweep(
+    _tried, lambda known, datasets: plan_rate_runs(known, datasets).config
+)
 # README.md of the setting `outputs` has its page
-EXPERIMENT = Experiment(sweep, write=lambda known, measured: [])
+EXPERIMENT = Experiment(sweep_rates, write=lambda known, measured: [])
 
 
 class _Rate(NamedTuple):
@@ -92,11 +96,11 @@ class _Rate(NamedTuple):
     lr: float
 
 
-def outcome(scored: pd.DataFrame) -> pd.DataFrame:
+def average_by_rate(scored: pd.DataFrame) -> pd.DataFrame:
     """What is reached at each rate.
 
     Args:
-        scored: as from `planned`.
+        scored: as from `plan_rate_runs`.
 
     Returns:
         DataFrame, one row per search and rate that has runs: what, dataset, place, lr, level (mean
@@ -115,27 +119,27 @@ def outcome(scored: pd.DataFrame) -> pd.DataFrame:
         if (rate.what, rate.dataset) in chosen
     }
     levels = {rate: levels[rate] for rate in bases}
-    changes = gains.over_baselines(levels, {'chosen rate': bases})
+    changes = gains.gains_over_baselines(levels, {'chosen rate': bases})
     return changes.rename(columns={'effect': 'change'}).reindex(
         columns=['what', 'dataset', 'place', 'lr', 'level', 'change']
     )
 
 
-def markdown(found: pd.DataFrame) -> str:
+def format_rate_choice(found: pd.DataFrame) -> str:
     """The changes as a table, with what they mean for the gains, in Markdown.
 
     Args:
-        found: as from `outcome`.
+        found: as from `average_by_rate`.
     """
     others = found[found.place > 1]
     if not len(others):
         return 'No runs yet: `spml sweep choice` trains them.\n'
-    columns = [f'number {place}' for place in range(2, BEST + 1)]
+    columns = [f'number {place}' for place in range(2, RATES_TRIED + 1)]
     rows = [['photos', 'method', 'chosen rate', 'test mAP', *columns]]
     for (what, dataset), part in found.groupby(['what', 'dataset'], sort=False):
         best = part.iloc[0]
         texts = {each.place: _change(each) for each in part.itertuples()}
-        changes = [texts.get(place, '–') for place in range(2, BEST + 1)]
+        changes = [texts.get(place, '–') for place in range(2, RATES_TRIED + 1)]
         rows.append([dataset, what, f'{best.lr:g}', f'{best.level:.1f}', *changes])
     rises = [
         max(part.itertuples(), key=lambda each: each.change.mean)
@@ -144,18 +148,18 @@ def markdown(found: pd.DataFrame) -> str:
     ]
     largest = '; '.join(f'{each.what}, {each.change} on {each.dataset}' for each in rises)
     return (
-        f'{_ABOUT}\n\n{grid(rows)}\nThe largest rises: {largest}. Gains over that AN would be so '
-        f'much smaller there.{_means(others)}\n'
+        f'{_ABOUT}\n\n{markdown_table(rows)}\nThe largest rises: {largest}. Gains over that AN '
+        f'would be so much smaller there.{_means(others)}\n'
     )
 
 
 def _change(each) -> str:
-    return f'{signed(each.change.mean)} ± {each.change.half_width:.1f} ({each.lr:g})'
+    return f'{format_signed(each.change.mean)} ± {each.change.half_width:.1f} ({each.lr:g})'
 
 
 def _means(others: pd.DataFrame) -> str:
     means = [
-        f'{what}, number {place}: {pooled(list(part.change))}'
+        f'{what}, number {place}: {pool_effects(list(part.change))}'
         for (what, place), part in others.groupby(['what', 'place'], sort=False)
         if len(part) > 1
     ]

@@ -2,18 +2,18 @@
 
 import pandas as pd
 
-from ..base.files import grid
+from ..base.files import markdown_table
 from ..methods.core import find
 from ..runs.config import Config, resolve
-from ..sweeps.search import SUITES, choose, space
+from ..sweeps.search import SUITES, choose_config, search_space
 from . import published, tables
 
 
-def chosen(paper: str, number: str, runs: pd.DataFrame) -> pd.DataFrame:
+def chosen_settings(paper: str, number: str, runs: pd.DataFrame) -> pd.DataFrame:
     """What the search behind each row of a table chose, as far as it is through.
 
     Args:
-        paper, number: as in `published.cells`.
+        paper, number: as in `published.table_cells`.
         runs: as from `tables.record`.
 
     Returns:
@@ -24,9 +24,9 @@ def chosen(paper: str, number: str, runs: pd.DataFrame) -> pd.DataFrame:
         SpmlError: for another paper or table.
     """
     found = {}
-    for cell in published.cells(paper, number).to_dict('records'):
-        plan = tables.plan(cell, published.SUITE)
-        config = choose(plan.search, runs)
+    for cell in published.table_cells(paper, number).to_dict('records'):
+        plan = tables.plan_cell(cell, published.SUITE)
+        config = choose_config(plan.search, runs)
         if config is not None:
             found[_method(config), config.dataset] = _settings(config, plan.stated)
     return pd.Series(found, dtype=str).unstack(sort=False) if found else pd.DataFrame()
@@ -51,27 +51,29 @@ def _method(config: Config) -> str:
 def _settings(config: Config, stated: dict) -> str:
     """'0.0019; scale 17.9': the rate, and what was drawn and the table does not state."""
     hparams = resolve(config).hparams
-    drawn = [f'{name} {hparams[name]:.3g}' for name in space(config.loss) if name not in stated]
+    drawn = [
+        f'{name} {hparams[name]:.3g}' for name in search_space(config.loss) if name not in stated
+    ]
     return '; '.join([f'{config.lr:.3g}', *drawn])
 
 
-def markdown(paper: str, number: str, runs: pd.DataFrame) -> str:
+def format_chosen_settings(paper: str, number: str, runs: pd.DataFrame) -> str:
     """The same as a table that opens on a click, '' without any.
 
     Args:
-        paper, number, runs: as in `chosen`.
+        paper, number, runs: as in `chosen_settings`.
 
     Raises:
-        SpmlError: as `chosen`.
+        SpmlError: as `chosen_settings`.
     """
-    found = chosen(paper, number, runs)
+    found = chosen_settings(paper, number, runs)
     if found.empty:
         return ''
-    header = ['learning rate; constants', *map(published.run_on, found.columns)]
+    header = ['learning rate; constants', *map(published.name_dataset, found.columns)]
     lines = [
         [method, *row] for method, row in zip(found.index, found.fillna('–').values, strict=True)
     ]
     return (
         '\n<details><summary>Chosen learning rates and constants</summary>\n\n'
-        f'{grid([header, *lines])}\n</details>\n'
+        f'{markdown_table([header, *lines])}\n</details>\n'
     )

@@ -19,8 +19,16 @@ from ..base.errors import one_of
 from ..sweeps.queue import key
 from . import arms, drawing, figures, statistics
 from . import tables as papers
-from .gains import any_acted
-from .published import ORDER, SUITE, UNCOUNTED, by_place, merge, read, stand_in
+from .gains import mechanism_acted_in
+from .published import (
+    ORDER,
+    SUITE,
+    UNCOUNTED,
+    find_stand_in,
+    index_cells,
+    merge_mappings,
+    read_paper,
+)
 from .statistics import LEVEL, Effect, Size, Verdict, image_sd
 
 SHARE = 'share of labels'  # in percent; half a point is little, as of mAP
@@ -53,7 +61,7 @@ class Operand:
     of a figure, or an arm of an ablation.
 
     Attributes:
-        paper: One of `published.papers()`.
+        paper: One of `published.list_papers()`.
         cell: (table, row, column).
         config: Fields of `runs.Config`, as for a published cell. The runs are scored by mAP.
         curve: Of a figure.
@@ -84,7 +92,8 @@ class Number:
         exercised: Whether the method's own mechanism acted before selection stopped. Without it the
             number decides nothing.
         first: The key of the first run, '' if it is of curves.
-        source: Who trained what the paper prints, as in `published.cells`; '' for no such number.
+        source: Who trained what the paper prints, as in `published.table_cells`; '' for no such
+            number.
     """
 
     seeds: dict[int, float]
@@ -98,7 +107,7 @@ class Number:
     source: str = ''
 
 
-Value = Callable[[Operand], Number]
+OperandValue = Callable[[Operand], Number]
 
 
 class TableScores:
@@ -106,7 +115,7 @@ class TableScores:
     list of them. The names are those of the columns if there are several, else those of the rows.
 
     Args:
-        paper: One of `published.papers()`.
+        paper: One of `published.list_papers()`.
         table: One of its tables.
         value: Gives the number of an operand.
 
@@ -114,11 +123,11 @@ class TableScores:
         SpmlError: If `scores[row, column]` names a row or column that the table does not have.
     """
 
-    def __init__(self, paper: str, table: str, value: Value):
+    def __init__(self, paper: str, table: str, value: OperandValue):
         self.name = f'table {table} of {paper!r}'
         self.operand = lambda row, column: Operand(paper, (table, row, column))
         self.value = value
-        description = read(paper)['tables'][table]
+        description = read_paper(paper)['tables'][table]
         self.rows = list(description['rows'])
         self.columns = list(description['columns'])
 
@@ -140,7 +149,7 @@ class TableScores:
         """Compare rows at one column after the other.
 
         Args:
-            compare: `above`, `between`, `trend` or `steady`.
+            compare: `claim_above`, `claim_between`, `claim_trend` or `claim_steady`.
             sides: The rows of the left side, and of the right one if there is one.
             at: Some of the columns, unset: all.
             bounds: As `compare` takes them.
@@ -158,28 +167,28 @@ class ArmScores(TableScores):
     """The numbers of an ablation, as of a table whose rows are the arms.
 
     Args:
-        ablation: One of `arms.ablations()`.
+        ablation: One of `arms.read_ablations()`.
         value: As for `TableScores`.
     """
 
-    def __init__(self, ablation: str, value: Value):
+    def __init__(self, ablation: str, value: OperandValue):
         self.name = f'ablation {ablation!r}'
         self.value = value
-        about = arms.ablations()[ablation]
+        about = arms.read_ablations()[ablation]
         self.operand = lambda row, column: Operand(
             about.paper,
-            config=arms.published_config(about, row, column),
+            config=arms.published_arm_config(about, row, column),
             arm=(ablation, row, column),
         )
         self.rows = list(about.arms)
         self.columns = list(about.columns)
 
 
-def run_scores(paper: str, value: Value, *configs: dict, **fields) -> dict[str, Number]:
+def run_scores(paper: str, value: OperandValue, *configs: dict, **fields) -> dict[str, Number]:
     """The numbers of runs that no table has.
 
     Args:
-        paper: One of `published.papers()`.
+        paper: One of `published.list_papers()`.
         value: Gives the number of an operand.
         configs: What is compared. Each is laid over the fields, and both over the paper's own
             `config`.
@@ -188,14 +197,17 @@ def run_scores(paper: str, value: Value, *configs: dict, **fields) -> dict[str, 
     Returns:
         {name: Number}. {'loss': 'joint', 'hparams': {'T_pos': 1}} has the name 'joint, T_pos 1'.
     """
-    base = merge(read(paper).get('config'), fields)
-    return {_words(config): value(Operand(paper, config=merge(base, config))) for config in configs}
+    base = merge_mappings(read_paper(paper).get('config'), fields)
+    return {
+        _words(config): value(Operand(paper, config=merge_mappings(base, config)))
+        for config in configs
+    }
 
 
 def curve_scores(
     paper: str,
     figure: str,
-    value: Value,
+    value: OperandValue,
     dataset: str,
     series: str | dict[str, str | tuple],
     quantity: Callable[[dict], float],
@@ -205,7 +217,7 @@ def curve_scores(
     """The numbers of a figure's curves.
 
     Args:
-        paper: One of `published.papers()`.
+        paper: One of `published.list_papers()`.
         figure: One of its figures.
         value: Gives the number of an operand.
         dataset: The paper's name of a data set.
@@ -227,7 +239,9 @@ def curve_scores(
 
 
 def _words(config: dict) -> str:
-    flat = merge({k: v for k, v in config.items() if k != 'hparams'}, config.get('hparams'))
+    flat = merge_mappings(
+        {k: v for k, v in config.items() if k != 'hparams'}, config.get('hparams')
+    )
     return ', '.join(str(v) if k == 'loss' else f'{k} {v}' for k, v in flat.items())
 
 
@@ -296,9 +310,9 @@ class Contrast:
         images = 0.0
         if dataset and sums.any():
             largest = max(image_sd(dataset, number.metric) for number in self.numbers)
-            names = [statistics.resampled_name(n.first, n.metric) for n in self.numbers]
+            names = [statistics.name_resampled(n.first, n.metric) for n in self.numbers]
             images = statistics.image_error(names, self.weights, largest)
-        return statistics.effect(self.sign * (sums - self.bound), None, images)
+        return statistics.estimate_effect(self.sign * (sums - self.bound), None, images)
 
 
 @dataclass(frozen=True)
@@ -340,7 +354,9 @@ def _bound_text(bound: float, sign: int) -> str:
     return f'at {"least" if sign > 0 else "most"} {bound:g}'.replace('-', '−')
 
 
-def above(name: str, left: dict[str, Number], right: dict[str, Number], by: float = 0.0) -> Place:
+def claim_above(
+    name: str, left: dict[str, Number], right: dict[str, Number], by: float = 0.0
+) -> Place:
     """Every number of the left is above every number of the right.
 
     Args:
@@ -349,7 +365,7 @@ def above(name: str, left: dict[str, Number], right: dict[str, Number], by: floa
     return _pairs(name, left, right, [(by, 1)])
 
 
-def between(
+def claim_between(
     name: str,
     left: dict[str, Number],
     right: dict[str, Number] | None = None,
@@ -367,7 +383,7 @@ def between(
     return _pairs(name, left, right or {}, bounds)
 
 
-def share(
+def claim_share(
     name: str, left: dict[str, Number], right: dict[str, Number], low: float, high: float
 ) -> Place:
     """One number is a share of another.
@@ -392,7 +408,7 @@ def share(
     )
 
 
-def rising(name: str, left: dict[str, Number]) -> Place:
+def claim_rising(name: str, left: dict[str, Number]) -> Place:
     """Every number is above the one before."""
     return Place(
         name,
@@ -403,7 +419,7 @@ def rising(name: str, left: dict[str, Number]) -> Place:
     )
 
 
-def trend(
+def claim_trend(
     name: str,
     left: dict[str, Number],
     right: dict[str, Number] | None = None,
@@ -430,7 +446,7 @@ def trend(
     return Place(name, [Contrast(both, weights, between='from first to last')])
 
 
-def peak(name: str, left: dict[str, Number], best: range) -> Place:
+def claim_peak(name: str, left: dict[str, Number], best: range) -> Place:
     """The numbers rise and then fall.
 
     Args:
@@ -455,7 +471,7 @@ def peak(name: str, left: dict[str, Number], best: range) -> Place:
     )
 
 
-def steady(name: str, left: dict[str, Number], within: float) -> Place:
+def claim_steady(name: str, left: dict[str, Number], within: float) -> Place:
     """The numbers differ by little.
 
     Args:
@@ -495,7 +511,7 @@ class PlaceResult:
         """Ours beside the published one."""
         if not self.contrast:
             return Size.NOT_MEASURED
-        return statistics.size_of(self.effect, self.contrast.published, self.contrast.mixed)
+        return statistics.classify_size(self.effect, self.contrast.published, self.contrast.mixed)
 
     def __str__(self) -> str:
         operands = list({id(number): number for number in self.place.numbers}.values())
@@ -523,7 +539,7 @@ def _effect_text(effect: Effect, of: Contrast, more: str = '') -> str:
     total = of.sum_at(effect.mean)
     form = '+.2f' if abs(total) >= 0.005 or not total else '+.1g'
     between = f' ({of.between})' if of.between else ''
-    return statistics.signed(total, form) + interval + between
+    return statistics.format_signed(total, form) + interval + between
 
 
 @dataclass(frozen=True)
@@ -562,31 +578,31 @@ class ClaimResult:
     @property
     def size(self) -> Size:
         """The second word: ours beside the published effect."""
-        return statistics.size_of(self.effect, self.published, self.mixed)
+        return statistics.classify_size(self.effect, self.published, self.mixed)
 
     def __str__(self) -> str:
         if self.verdict in (Verdict.NOT_RUN, Verdict.NOT_EXERCISED):
             return str(self.verdict)
         verdicts = [place.verdict for place in self.places]
-        text = f'{self.verdict} ' + statistics.counted(
+        text = f'{self.verdict} ' + statistics.describe_decision(
             self.verdict, verdicts, self.pooled, self.tested
         )
         if not self.effect:
             return text
         more = f', {self.effect.seeds} seeds, power 80 % from {self.effect.detectable:.1f} on'
-        if theirs := statistics.signed(self.contrast.sum_at(self.published), '+.2f'):
+        if theirs := statistics.format_signed(self.contrast.sum_at(self.published), '+.2f'):
             more += f', the paper {theirs}{UNCOUNTED if self.mixed else ""}'
         return f'{text}: {_effect_text(self.effect, self.contrast, more)}'
 
 
-def verdict_of(places: list[Place]) -> ClaimResult:
+def decide_claim(places: list[Place]) -> ClaimResult:
     """Decide a claim by its places; those with the same runs are merged."""
     places = _merged(places)
     contrasts = _named_contrasts(places)
     effects = [{name: c.effect() for name, c in each.items()} for each in contrasts]
     plain = not any(contrast.bound for place in places for contrast in place.contrasts)
     margin = plain and all(number.metric for place in places for number in place.numbers)
-    decision = statistics.decide(effects, margin)
+    decision = statistics.decide_by_effects(effects, margin)
     verdict = decision.verdict
     least = decision.least if verdict is not Verdict.NOT_RUN else ''
     if verdict is Verdict.NOT_RUN and any(map(_is_idle, places, effects)):
@@ -703,14 +719,15 @@ class Claim:
 
     @property
     def paper(self) -> str:
-        """One of `published.papers()`."""
+        """One of `published.list_papers()`."""
         return self.id.split('-')[0]
 
-    def places(self, value: Value) -> list[Place]:
+    def places(self, value: OperandValue) -> list[Place]:
         """Everywhere the claim is decided, measured.
 
         Args:
-            value: Gives the number of an operand, as `published_value` or what `our_value` returns.
+            value: Gives the number of an operand, as `published_claim_value` or what
+                `our_claim_value` returns.
         """
         if self.lacking:
             return []
@@ -722,11 +739,11 @@ class Claim:
         return self.compare(*(scores or [partial(run_scores, self.paper, value)]))
 
 
-def claims(paper: str | None = None) -> list[Claim]:
+def read_claims(paper: str | None = None) -> list[Claim]:
     """The claims of a paper, or all of them.
 
     Args:
-        paper: One of `published.papers()`, unset: all.
+        paper: One of `published.list_papers()`, unset: all.
 
     Returns:
         A list of Claim, paper by paper in the order of their notebooks.
@@ -766,7 +783,7 @@ def _read_claims(paper: str) -> list[Claim]:
 
 def _of_rows(entry: dict) -> Callable[[TableScores], list[Place]]:
     "The comparison of rows of tables, `above` or `between` bounds, at all columns or some."
-    compare = above if 'above' in entry else between
+    compare = claim_above if 'above' in entry else claim_between
     bounds = dict(entry.get('above') or entry.get('between', {}))
     sides = [bounds.pop(side) for side in ('rows', 'than') if side in bounds]
     return lambda *tables: [
@@ -774,7 +791,7 @@ def _of_rows(entry: dict) -> Callable[[TableScores], list[Place]]:
     ]
 
 
-def operands(claim: Claim) -> list[Operand]:
+def claim_operands(claim: Claim) -> list[Operand]:
     """What a claim compares."""
     compared = []
 
@@ -786,7 +803,7 @@ def operands(claim: Claim) -> list[Operand]:
     return compared
 
 
-def published_value(operand: Operand) -> Number:
+def published_claim_value(operand: Operand) -> Number:
     """The number that the paper prints.
 
     Args:
@@ -799,10 +816,10 @@ def published_value(operand: Operand) -> Number:
     """
     cell = None
     if operand.cell:
-        cell = by_place(operand.paper, operand.cell[0])[operand.cell[1:]]
+        cell = index_cells(operand.paper, operand.cell[0])[operand.cell[1:]]
     elif operand.arm:
         name, arm, column = operand.arm
-        cell = arms.printed_cell(arms.ablations()[name], arm, column)
+        cell = arms.printed_arm_cell(arms.read_ablations()[name], arm, column)
     if cell is None:
         return Number({})
     return Number({}, printed=(cell['mean'], cell['std'], cell['runs']), source=cell['source'])
@@ -837,11 +854,11 @@ def _beyond_deviations(place: Place) -> bool | None:
 _HOLDS = {1: 'holds', 0: 'holds in part', -1: 'does not hold'}
 
 
-def published_verdict(claim: Claim) -> str:
+def published_claim_verdict(claim: Claim) -> str:
     """What the paper's own numbers say.
 
     Args:
-        claim: One of `claims()`.
+        claim: One of `read_claims()`.
 
     Returns:
         'holds', 'holds in part' or 'does not hold', with the number of places, and how many of
@@ -854,7 +871,7 @@ def published_verdict(claim: Claim) -> str:
         return 'lost'
     if not claim.tables:
         return 'not in a table'
-    places = claim.places(published_value)
+    places = claim.places(published_claim_value)
     signs = [[_printed_sign(contrast) for contrast in place.contrasts] for place in places]
     least = [
         min(sign for sign in of_place if sign is not None)
@@ -871,7 +888,7 @@ def published_verdict(claim: Claim) -> str:
     return f'{text}, {count} beyond the printed deviations'
 
 
-def our_value(suite: str, known: pd.DataFrame, tables: dict | None = None) -> Value:
+def our_claim_value(suite: str, known: pd.DataFrame, tables: dict | None = None) -> OperandValue:
     """How a suite answers.
 
     Args:
@@ -895,7 +912,7 @@ def our_value(suite: str, known: pd.DataFrame, tables: dict | None = None) -> Va
         name = operand.paper, table
         if name not in made:
             made[name] = _by_cell(papers.table(*name, known, suite).cells)
-        theirs = published_value(operand)
+        theirs = published_claim_value(operand)
         return replace(
             _sources(*name, suite)[row, column],
             **made[name][row, column],
@@ -920,24 +937,24 @@ def _by_cell(tidy: pd.DataFrame) -> dict[tuple[str, str], dict]:
 
 def _number_of_runs(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
     cell = papers.cell_of_runs(operand.paper, operand.config)
-    configs = papers.finals(papers.plan(cell, suite), known)
-    scores = papers.values(configs, cell['metric'], known)
+    configs = papers.cell_final_runs(papers.plan_cell(cell, suite), known)
+    scores = papers.read_measures(configs, cell['metric'], known)
     return replace(
         _source(cell, suite),
         seeds={seed: round(value, 4) for seed, value in scores.by_seed.items()},
-        exercised=any_acted(configs, known),
+        exercised=mechanism_acted_in(configs, known),
         first=scores.key,
     )
 
 
 def _number_of_arm(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
     name, arm, column = operand.arm
-    ablation = arms.ablations()[name]
-    theirs = published_value(operand)
+    ablation = arms.read_ablations()[name]
+    theirs = published_claim_value(operand)
     if suite != SUITE:
         return theirs
     dataset = ablation.columns[column]
-    scores = arms.scores_of(ablation, arm, dataset, known)
+    scores = arms.arm_scores(ablation, arm, dataset, known)
     return replace(
         theirs,
         seeds={seed: round(value, 4) for seed, value in scores.by_seed.items()},
@@ -945,17 +962,17 @@ def _number_of_arm(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
         runs=(name, arm, column),
         dataset=scores.dataset,
         metric=scores.metric,
-        exercised=arms.acted(ablation, arm, dataset, known),
+        exercised=arms.arm_acted(ablation, arm, dataset, known),
         first=scores.key,
     )
 
 
 def _number_of_curve(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
     curve = operand.curve
-    used = stand_in(curve.dataset, suite)
-    file = figures.arrays_file(operand.paper, curve.figure, suite)
+    used = find_stand_in(curve.dataset, suite)
+    file = figures.find_arrays(operand.paper, curve.figure, suite)
     series, *values = [curve.series] if isinstance(curve.series, str) else curve.series
-    about, arrays = drawing.read_collected(file) if file.is_file() else ({'parts': {}}, {})
+    about, arrays = drawing.read_figure_arrays(file) if file.is_file() else ({'parts': {}}, {})
     seeds = {
         int(known.at[place['key'], 'seed']): round(curve.quantity(arrays[name]), 4)
         for name, place in about['parts'].items()
@@ -973,7 +990,7 @@ def _number_of_curve(operand: Operand, suite: str, known: pd.DataFrame) -> Numbe
 
 @lru_cache
 def _sources(paper: str, table: str, suite: str) -> dict[tuple[str, str], Number]:
-    cells = by_place(paper, table)
+    cells = index_cells(paper, table)
     several = len({cell['dataset'] for cell in cells.values()} - {None}) > 1
     return {place: _source(cell, suite, several) for place, cell in cells.items()}
 
@@ -982,55 +999,55 @@ def _source(cell: dict, suite: str, several: bool = True) -> Number:
     """A cell's Number without seeds: where they come from. several: the names of places tell data
     sets apart.
     """
-    plan = papers.plan(cell, suite)
+    plan = papers.plan_cell(cell, suite)
     metric = cell['metric']
     if not plan.search:
         return Number({}, metric=metric)
     stated = json.dumps(plan.stated, sort_keys=True)
-    used = stand_in(cell['dataset'], suite)
+    used = find_stand_in(cell['dataset'], suite)
     end = ' for ' if several else ', '
     return Number(
         {},
         prefix='' if suite == 'paper' else used + end,
         runs=(frozenset(map(key, plan.search)), stated, plan.labels, metric),
-        dataset=papers.tested_on(metric, used),
+        dataset=papers.find_test_set(metric, used),
         metric=metric,
     )
 
 
-def report(
-    suite: str, known: pd.DataFrame, paper: str | None = None, value: Value | None = None
+def report_claims(
+    suite: str, known: pd.DataFrame, paper: str | None = None, value: OperandValue | None = None
 ) -> pd.DataFrame:
     """The claims, asked of the papers and of our runs.
 
     Args:
         suite: 'photos' or 'paper'.
         known: Finished runs, as from `sweeps.finished`.
-        paper: One of `published.papers()`, unset: all.
-        value: Gives the number of an operand, unset: `our_value(suite, known)`.
+        paper: One of `published.list_papers()`, unset: all.
+        value: Gives the number of an operand, unset: `our_claim_value(suite, known)`.
 
     Returns:
         One row per claim: paper, id, where, claim (its sentence), main, inferred, note, published
-        (as from `published_verdict`), lacking (as in `Claim`), ours (one of `statistics.Verdict`),
-        sign (the same, with 'on average' where no place decides alone), size (one of
-        `statistics.Size`), effect, half_width and detectable (of the mean over the places, from the
-        claim's bound on; NaN under two seeds), amount and published_amount (ours and the paper's
-        effect without the bound), between (the comparison that they are of), seeds (the fewest),
-        reproduced, decided and places (how many), summary (all this in words), measured (the places
-        with runs, in words) and missing (the others), joined by '; '; forest (JSON, what
-        `drawing.forest` draws: first the places together, with the place '', then each with runs,
-        as place, between, word, on_average, size, mean, low and high of the effect, seeds,
-        published, the paper's effect, both without the bound, as mean_told and published_told, and
-        mixed, as in `ClaimResult`).
+        (as from `published_claim_verdict`), lacking (as in `Claim`), ours (one of
+        `statistics.Verdict`), sign (the same, with 'on average' where no place decides alone), size
+        (one of `statistics.Size`), effect, half_width and detectable (of the mean over the places,
+        from the claim's bound on; NaN under two seeds), amount and published_amount (ours and the
+        paper's effect without the bound), between (the comparison that they are of), seeds (the
+        fewest), reproduced, decided and places (how many), summary (all this in words), measured
+        (the places with runs, in words) and missing (the others), joined by '; '; forest (JSON,
+        what `drawing.draw_forest` draws: first the places together, with the place '', then each
+        with runs, as place, between, word, on_average, size, mean, low and high of the effect,
+        seeds, published, the paper's effect, both without the bound, as mean_told and
+        published_told, and mixed, as in `ClaimResult`).
 
     Raises:
         SpmlError: For another suite or paper.
 
     Source: the papers' texts.
     """
-    value = value or our_value(suite, known)
+    value = value or our_claim_value(suite, known)
     rows = []
-    for claim in claims(paper):
+    for claim in read_claims(paper):
         row = {
             'paper': claim.paper,
             'id': claim.id,
@@ -1039,10 +1056,10 @@ def report(
             'main': claim.main,
             'inferred': claim.inferred,
             'note': claim.note(known) if callable(claim.note) else claim.note,
-            'published': published_verdict(claim),
+            'published': published_claim_verdict(claim),
             'lacking': claim.lacking,
         }
-        rows.append(row | _row_of(verdict_of(claim.places(value))))
+        rows.append(row | _row_of(decide_claim(claim.places(value))))
     return pd.DataFrame(rows)
 
 
@@ -1090,7 +1107,7 @@ def _rounded(value: float) -> float:
 def _forest_line(
     result: ClaimResult | PlaceResult, of: Contrast, published: float, place: str = ''
 ) -> dict:
-    "What `drawing.forest` draws of a claim or a place."
+    "What `drawing.draw_forest` draws of a claim or a place."
     effect = result.effect
     mean = getattr(effect, 'mean', math.nan)
     numbers = {

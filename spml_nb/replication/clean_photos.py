@@ -19,11 +19,19 @@ import pandas as pd
 from ..base import settings
 from ..runs.config import Config
 from ..sweeps.queue import key
-from ..sweeps.search import SUITES, Row, board_rows, candidates, choose, finals, scores
+from ..sweeps.search import (
+    SUITES,
+    Row,
+    board_rows,
+    candidates,
+    choose_config,
+    finals,
+    look_up_scores,
+)
 from . import gains, site
-from .experiment import Experiment, staged
-from .rendering import render
-from .statistics import Scores, pooled
+from .experiment import Experiment, make_staged_sweep
+from .rendering import render_template
+from .statistics import Scores, pool_effects
 
 SUITE = 'photos'
 DATASETS = tuple(SUITES[SUITE]['datasets'])
@@ -81,7 +89,7 @@ def chosen(use: Use, row: Row, dataset: str, known: pd.DataFrame) -> list[Config
     """
     if use not in TRAINED:
         return finals(row, SUITE, dataset, known, SEEDS)
-    best = choose(tried(use, row, dataset), known)
+    best = choose_config(tried(use, row, dataset), known)
     return [best.changed(seed=seed, label_seed=seed) for seed in SEEDS] if best else []
 
 
@@ -109,7 +117,7 @@ def planned(known: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.DataFrame:
         for config in chosen(use, row, dataset, known)
     ]
     table = pd.DataFrame(runs, columns=[*Place._fields, 'seed', 'config'])
-    return table.assign(test_map=scores(table.config, known).test_map.to_numpy())
+    return table.assign(test_map=look_up_scores(table.config, known).test_map.to_numpy())
 
 
 def _all_tried(datasets: Iterable[str]) -> list[Config]:
@@ -121,7 +129,7 @@ def _all_tried(datasets: Iterable[str]) -> list[Config]:
     ]
 
 
-sweep = staged(_all_tried, lambda known, datasets: planned(known, datasets).config)
+sweep = make_staged_sweep(_all_tried, lambda known, datasets: planned(known, datasets).config)
 
 OVER_CHOICE = 'only choosing'  # what training on half of them adds to the same method
 OVER_ALONE = 'without single labels'  # what the single labels add to training on half of them
@@ -134,8 +142,10 @@ def outcome(runs: pd.DataFrame) -> pd.DataFrame:
         runs: as from `planned`.
 
     Returns:
-        DataFrame as from `gains.over_baselines`, one row per `Place` with a run of every seed and
-        baseline: plain AN whose epoch and settings all validation photos choose (`gains.PLAIN`),
+        DataFrame as from `gains.gains_over_baselines`, one row per `Place` with a run of every seed
+        and
+        baseline: plain AN whose epoch and settings all validation photos choose
+            (`gains.PLAIN_HEAD`),
         `OVER_CHOICE` and `OVER_ALONE`.
     """
     reached = {}
@@ -146,7 +156,7 @@ def outcome(runs: pd.DataFrame) -> pd.DataFrame:
             reached[place] = Scores(by_seed, key(of_place.config.iloc[0]), dataset=place.dataset)
     beside = [place for place in reached if place.use == Use.BESIDE]
     bases = {
-        gains.PLAIN: {
+        gains.PLAIN_HEAD: {
             place: Place(place.dataset, Use.CHOOSE, 'an', 'linear')
             for place in reached
             if place[1:] != (Use.CHOOSE, 'an', 'linear')
@@ -158,7 +168,7 @@ def outcome(runs: pd.DataFrame) -> pd.DataFrame:
         name: {place: reached[base] for place, base in of.items() if base in reached}
         for name, of in bases.items()
     }
-    return gains.over_baselines(reached, baselines)
+    return gains.gains_over_baselines(reached, baselines)
 
 
 def grid(measured: pd.DataFrame, baseline: str) -> list[list[str]]:
@@ -174,7 +184,7 @@ def grid(measured: pd.DataFrame, baseline: str) -> list[list[str]]:
     for (use, loss, head), part in gained.groupby(['use', 'loss', 'head'], sort=False):
         effects = part.set_index('dataset').effect
         cells = [str(effects[name]) if name in effects else '–' for name in sets]
-        mean = str(pooled(list(effects))) if len(effects) == len(sets) else '–'
+        mean = str(pool_effects(list(effects))) if len(effects) == len(sets) else '–'
         name = loss if head == 'linear' else f'{loss}, {head} head'
         lines.append([use, name, *cells, mean])
     return lines
@@ -197,11 +207,13 @@ def write(known: pd.DataFrame) -> list[Path]:
     measured = measured[measured.dataset.isin(done)]
     folder = settings.path('outputs')
     columns = [*Place._fields, 'baseline', 'level', 'level_half', 'n', 'gain', 'gain_half']
-    page = render(
+    page = render_template(
         'clean_photos.md',
-        protocol=site.protocol(SUITE, [name for name in DATASETS if name in done], len(SEEDS)),
-        tables={name: grid(measured, name) for name in (gains.PLAIN, OVER_CHOICE, OVER_ALONE)},
-        plain=gains.PLAIN,
+        protocol=site.describe_protocol(
+            SUITE, [name for name in DATASETS if name in done], len(SEEDS)
+        ),
+        tables={name: grid(measured, name) for name in (gains.PLAIN_HEAD, OVER_CHOICE, OVER_ALONE)},
+        plain=gains.PLAIN_HEAD,
         over_choice=OVER_CHOICE,
         over_alone=OVER_ALONE,
         missing=[name for name in DATASETS if name not in done],

@@ -17,12 +17,12 @@ from matplotlib.figure import Figure
 from spml_nb.replication.statistics import (
     LEVEL,
     Effect,
-    effect,
+    estimate_effect,
+    format_signed,
     holm,
     image_draws,
     resampled_auc,
     resampled_map,
-    signed,
 )
 from spml_nb.sweeps.search import (
     SUITES,
@@ -30,7 +30,7 @@ from spml_nb.sweeps.search import (
     candidates,
     finals,
     outcome,
-    trained,
+    run_search,
     validation_scores,
 )
 
@@ -38,22 +38,35 @@ from ..base import settings
 from ..base.errors import SpmlError, one_of
 from ..base.files import write_atomically
 from ..data import loading
-from ..data.dataset import listed
-from ..data.folder import first_there, places
-from ..data.glance import describe_shared, parts
-from ..data.labels import against, for_scoring, missing, setting
-from ..data.side import kinds, pinned
+from ..data.dataset import join_items
+from ..data.folder import candidate_folders, first_existing_folder
+from ..data.glance import count_parts, describe_shared_photos
+from ..data.labels import (
+    describe_truth,
+    explain_missing_scores,
+    labels_for_scoring,
+    parse_label_setting,
+)
+from ..data.side import pin_side_file, side_kinds
 from ..methods.core import find, names
 from ..metrics import DEFINITIONS, average_precision
 from ..runs.config import Config
 from ..runs.folder import Run, read_result
-from ..sweeps.queue import canonical, check_launch, duration, finished, key, plan, stale
+from ..sweeps.queue import (
+    canonical_config,
+    check_launch,
+    find_stale_runs,
+    finished,
+    format_duration,
+    key,
+    plan_runs,
+)
 from ..training import selection
 from ..training.task import make_task
-from .drawing import sheet, to_svg
+from .drawing import make_axes, to_svg
 
 
-def needed(
+def plan_comparison(
     rows: Iterable[Row], suite: str, folder: str, seeds: Sequence[int], known: pd.DataFrame
 ) -> pd.DataFrame:
     """What a comparison still has to train.
@@ -65,8 +78,8 @@ def needed(
         known: finished runs, as from `finished`.
 
     Returns:
-        DataFrame as from `sweeps.queue.plan`, without what is done; final runs that are not chosen
-        yet stand there with the first configuration of their search.
+        DataFrame as from `sweeps.queue.plan_runs`, without what is done; final runs that are not
+        chosen yet stand there with the first configuration of their search.
     """
     every = []
     for row in rows:
@@ -75,14 +88,16 @@ def needed(
             finals(row, suite, folder, known, seeds)
             or [replace(tried[0], seed=seed, label_seed=seed) for seed in seeds]
         )
-    return plan([c for c in every if key(c) not in known.index], known).query("state != 'done'")
+    return plan_runs([c for c in every if key(c) not in known.index], known).query(
+        "state != 'done'"
+    )
 
 
-def time_said(left: pd.DataFrame, jobs: int, regime: str) -> str:
+def describe_time_left(left: pd.DataFrame, jobs: int, regime: str) -> str:
     """Say how long the rest of a comparison will take.
 
     Args:
-        left: as from `needed`.
+        left: as from `plan_comparison`.
         jobs: runs at a time.
         regime: of the suite.
 
@@ -95,8 +110,8 @@ def time_said(left: pd.DataFrame, jobs: int, regime: str) -> str:
     if left.expected.notna().any():
         seconds = left.expected.fillna(left.expected.mean()).sum() / jobs
         time = (
-            f'about {duration(seconds)}, as recorded runs of this kind took; where those were of '
-            'other photos or on another machine, yours may take several times as long'
+            f'about {format_duration(seconds)}, as recorded runs of this kind took; where those '
+            'were of other photos or on another machine, yours may take several times as long'
         )
     once = (
         ' Before the first run the features of all photos are computed, once.'
@@ -107,7 +122,7 @@ def time_said(left: pd.DataFrame, jobs: int, regime: str) -> str:
 
 
 @dataclass(frozen=True)
-class Line:
+class MethodLine:
     """A method of a comparison.
 
     Attributes:
@@ -126,7 +141,7 @@ class Line:
     resampled_val: dict = field(default_factory=dict)
     guess: float = math.nan
 
-    def over(self, other: 'Line | None' = None, part: str = 'test') -> Effect:
+    def over(self, other: 'MethodLine | None' = None, part: str = 'test') -> Effect:
         """The mean score of a part over seeds, or the mean difference to another method, which
         shares a seed at least.
         """
@@ -135,11 +150,11 @@ class Line:
         both = [each.resampled if part == 'test' else each.resampled_val for each in lines]
         there = [seed for seed in values.index if all(seed in each for each in both)]
         if not there:
-            return effect(values)
+            return estimate_effect(values)
         own, *base = [
             np.mean([each[seed] for seed in there], 0) for each in both
         ]  # seeds whose scores are at hand
-        return effect(values, None, np.std(own - sum(base), ddof=1))
+        return estimate_effect(values, None, np.std(own - sum(base), ddof=1))
 
 
 COLUMNS = [
@@ -157,9 +172,9 @@ COLUMNS = [
 ]
 
 
-def line(
+def score_method_line(
     row: Row, configs: Sequence[Config], known: pd.DataFrame, draws: np.ndarray, targets: np.ndarray
-) -> Line:
+) -> MethodLine:
     """Read the final runs of a method.
 
     Args:
@@ -167,7 +182,7 @@ def line(
         configs: its final runs.
         known: finished runs.
         draws: (R, N), as from `image_draws`.
-        targets: (N, C) labels of the test images, as from `for_scoring`.
+        targets: (N, C) labels of the test images, as from `labels_for_scoring`.
 
     Returns:
         Line. Without a clean label in a part of the data, its scores there are observed AUC.
@@ -188,7 +203,7 @@ def line(
     of_test, of_val = {}, {}
     guess = 50.0 if blind_val.any() else math.nan
     for config in configs:
-        run = Run(canonical(config))
+        run = Run(canonical_config(config))
         if config.seed in runs.index and run.done:
             logits = read_result(run).logits
             empty = DEFINITIONS[run.config.map_definition]
@@ -196,7 +211,11 @@ def line(
                 logits['test'], targets, draws, blind_test.any(), empty
             )
             by, classes = next(
-                iter(selection.targets(make_task(run.config), run.config.selection).values())
+                iter(
+                    selection.selection_targets(
+                        make_task(run.config), run.config.selection
+                    ).values()
+                )
             )
             scores, draws_val = logits['val'][:, classes], image_draws(len(by))
             of_val[config.seed] = _resampled(
@@ -204,7 +223,7 @@ def line(
             )
             if not blind_val.any():
                 guess = guessed_map(by[:, classes], empty)
-    return Line(row, runs, of_test, of_val, guess)
+    return MethodLine(row, runs, of_test, of_val, guess)
 
 
 def guessed_map(targets: np.ndarray, empty: str) -> float:
@@ -244,8 +263,8 @@ CLOSE = 1.0  # points above guessing that are none, however small the interval
 PLAIN = ('an', 'bce')  # one loss where no label is unknown
 
 
-def judge(
-    lines: Sequence[Line], seeds: int = 0, complete: bool = False
+def judge_methods(
+    lines: Sequence[MethodLine], seeds: int = 0, complete: bool = False
 ) -> tuple[pd.DataFrame, str]:
     """Say what a comparison came to, on the seeds that all methods share.
 
@@ -311,7 +330,7 @@ def _notes(lines, through, shared, seeds):
     return notes
 
 
-def _judged(each: Line, base: Line) -> dict:
+def _judged(each: MethodLine, base: MethodLine) -> dict:
     "A row of the table."
     own, over, there = each.over(), each.over(base), each.runs[each.runs.run != '']
     return {
@@ -331,7 +350,7 @@ def _judged(each: Line, base: Line) -> dict:
 
 
 @cache
-def experience() -> dict:
+def read_experience() -> dict:
     """What the project's own sets of photos taught, for where a measurement cannot tell.
 
     Returns:
@@ -343,7 +362,9 @@ def experience() -> dict:
     return json.loads((files('spml_nb') / 'assets' / 'experience.json').read_text(encoding='utf-8'))
 
 
-def _advice(table: pd.DataFrame, base: Line, lines: Sequence[Line], complete: bool) -> str:
+def _advice(
+    table: pd.DataFrame, base: MethodLine, lines: Sequence[MethodLine], complete: bool
+) -> str:
     """Sentences about what to take: the best on validation, or of those that nothing tells apart
     the one known as best; where no label is unknown, the plain loss.
     """
@@ -359,7 +380,7 @@ def _advice(table: pd.DataFrame, base: Line, lines: Sequence[Line], complete: bo
     }
     equal = [loss for loss, over in rivals.items() if over.error == over.mean == 0]
     near = {loss: over for loss, over in rivals.items() if loss not in equal and not over.high < 0}
-    gains = {} if complete else experience()['methods']
+    gains = {} if complete else read_experience()['methods']
     taken = _choose([best.loss, *near], gains, complete)
     chosen = table[table.loss == taken].iloc[0]
     said = _caveats(chosen, by_loss[taken], complete)
@@ -386,7 +407,7 @@ def _choose(losses: Sequence[str], gains: dict[str, float], complete: bool) -> s
     return max(losses, key=lambda loss: gains.get(loss, -math.inf))
 
 
-def _caveats(chosen: pd.Series, line: Line, complete: bool) -> list[str]:
+def _caveats(chosen: pd.Series, line: MethodLine, complete: bool) -> list[str]:
     "Sentences to read before the one that names what to take."
     sentences = []
     if not math.isnan(line.guess):
@@ -399,7 +420,7 @@ def _caveats(chosen: pd.Series, line: Line, complete: bool) -> list[str]:
     return sentences
 
 
-def _near_guessing(chosen: pd.Series, line: Line) -> list[str]:
+def _near_guessing(chosen: pd.Series, line: MethodLine) -> list[str]:
     score = line.over(part='validation')
     half = 0.0 if math.isnan(score.half_width) else score.half_width  # one seed has none
     if score.mean - max(half, CLOSE) > line.guess:
@@ -416,12 +437,13 @@ def _taking(
     best: pd.Series,
     chosen: pd.Series,
     near: dict[str, Effect] | None,
-    line: Line,
+    line: MethodLine,
     gains: dict[str, float],
 ) -> str:
     "The sentence that names what to take, and why."
     score = (
-        f'{best.validation:.1f} % {best.val_measure} against {against(line.runs.val_truth.iloc[0])}'
+        f'{best.validation:.1f} % {best.val_measure} against '
+        f'{describe_truth(line.runs.val_truth.iloc[0])}'
     )
     if near is None:
         return (
@@ -438,21 +460,21 @@ def _taking(
     if chosen.loss not in gains:
         return f'Take {chosen.loss}: {tie}'
     others = [
-        f'{loss} {signed(gains[loss])}'
+        f'{loss} {format_signed(gains[loss])}'
         for loss in (best.loss, *near)
         if loss != chosen.loss and loss in gains
     ]
     beside = f" (here also: {', '.join(others)})" if others else ''
     return (
         f"Take {chosen.loss}: {tie} Of these, {chosen.loss} gained most on the project's "
-        f"{experience()['sets']} "
-        f'sets of photos, {signed(gains[chosen.loss])} points of mAP over AN{beside}.'
+        f"{read_experience()['sets']} "
+        f'sets of photos, {format_signed(gains[chosen.loss])} points of mAP over AN{beside}.'
     )
 
 
-def _gain(chosen: pd.Series, base: Line, line: Line, others: int) -> str:
+def _gain(chosen: pd.Series, base: MethodLine, line: MethodLine, others: int) -> str:
     "The sentence on how far it is above what the others are compared with."
-    kind = against(line.runs.test_truth.iloc[0])
+    kind = describe_truth(line.runs.test_truth.iloc[0])
     where = 'below' if chosen.over < 0 else 'above'
     gain = f'{chosen.over:+z.1f}'.lstrip('-')
     if chosen.seeds == 1:
@@ -475,22 +497,23 @@ def _settling(near: dict[str, Effect], best: pd.Series, complete: bool) -> str:
     if of_seeds > 0.5:  # their share of the variance
         return f'More seeds would tell: --seeds {max(10, 2 * best.seeds)}.'
     remedy = 'More validation photos would tell, more seeds hardly.'
-    photos = experience()['photos']
+    photos = read_experience()['photos']
     if complete or best.val_measure != 'observed AUC' or not photos:
         return remedy
     return (
         f'{remedy} To label a few of them in full helps the threshold and not this choice: on the '
         f"project's sets of photos, choosing by 50 such photos lost {photos['50']:.1f} points of "
         'mAP in the mean, '
-        f"choosing by the observed labels of all validation photos {experience()['observed']:.1f}."
+        f"choosing by the observed labels of all validation photos "
+        f"{read_experience()['observed']:.1f}."
     )
 
 
-def draw(table: pd.DataFrame, title: str) -> bytes:
+def draw_comparison(table: pd.DataFrame, title: str) -> bytes:
     """Draw a comparison.
 
     Args:
-        table: as from `judge`.
+        table: as from `judge_methods`.
         title: above it.
 
     Returns:
@@ -500,7 +523,7 @@ def draw(table: pd.DataFrame, title: str) -> bytes:
 
 
 def _picture(table: pd.DataFrame, title: str) -> Figure:
-    figure, ((scores, gains),) = sheet(1, 2, 3.0, 0.6 + 0.22 * len(table))
+    figure, ((scores, gains),) = make_axes(1, 2, 3.0, 0.6 + 0.22 * len(table))
     y = np.arange(len(table))[::-1]
     base = table.loss[table.p.isna() & (table.over == 0)]
     for ax, name, half, label in (
@@ -520,7 +543,7 @@ def _picture(table: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-TAKEN = ('photos', 'photos_finetune')  # suites whose recipe is for any photos
+PHOTO_SUITES = ('photos', 'photos_finetune')  # suites whose recipe is for any photos
 
 
 def compare(
@@ -543,7 +566,7 @@ def compare(
         methods: registered ones, each on its own head; none: the suite's, or all that `side` has
             enough for.
         labels, min_positives: as in `Config`.
-        suite: one of `TAKEN`, whose recipe is taken.
+        suite: one of `PHOTO_SUITES`, whose recipe is taken.
         seeds: how many final runs of each method, from seed 0.
         side: a file of side information (`spml_nb/data/side.py`) for the methods that use it.
         dry_run: only say how much there is.
@@ -551,15 +574,15 @@ def compare(
         launch: engine, address and jobs, as in `sweeps.queue.run`.
 
     Returns:
-        DataFrame as from `sweeps.search.trained`; as from `needed` for a dry run.
+        DataFrame as from `sweeps.search.run_search`; as from `plan_comparison` for a dry run.
 
     Raises:
         SpmlError: for unknown methods, labels or suites, what is no folder, and as `load` and
             `sweeps.queue.run`.
         KeyboardInterrupt: after Ctrl-C, without a word on what to take.
     """
-    given = SUITES[one_of(suite, TAKEN, 'suite')]
-    setting(labels)
+    given = SUITES[one_of(suite, PHOTO_SUITES, 'suite')]
+    parse_label_setting(labels)
     check_launch(**launch)
     if seeds < 1:
         raise SpmlError(
@@ -570,17 +593,17 @@ def compare(
             f'{folder} is no folder of photos. Give one that has images/ and labels.csv; the sets '
             'of the papers are compared by `spml sweep methods --dataset NAME`.'
         )
-    folder = str(first_there(places(folder)))  # known by its content
+    folder = str(first_existing_folder(candidate_folders(folder)))  # known by its content
     rows = _rows(methods or given.get('methods'), side, labels=labels, min_positives=min_positives)
     tell(_opening(loading.load(folder, min_positives=min_positives), rows))
     left = _left(rows, suite, folder, range(seeds))
-    tell(time_said(left, launch.get('jobs', 1), given['config']['regime']))
+    tell(describe_time_left(left, launch.get('jobs', 1), given['config']['regime']))
     if dry_run:
         return left
-    done = trained(rows, suite, folder, range(seeds), tell=tell, **launch)
+    done = run_search(rows, suite, folder, range(seeds), tell=tell, **launch)
     if (done.state == 'missing').any():
         raise KeyboardInterrupt  # a part has no verdict
-    tell(result(rows, suite, folder, seeds, finished()))
+    tell(write_comparison(rows, suite, folder, seeds, finished()))
     return done
 
 
@@ -599,7 +622,7 @@ def _opening(data, rows):
                 'here'
             )
     opening = f'{data!r}\n{methods}{observed}.'
-    return '\n'.join(filter(None, [opening, describe_shared(data)]))
+    return '\n'.join(filter(None, [opening, describe_shared_photos(data)]))
 
 
 def _is_complete(data, rows):
@@ -613,12 +636,12 @@ def _left(rows, suite, folder, seeds):
     """
     tried = [config for row in rows for config in candidates(row, suite, folder)]
     later = [replace(config, seed=seed, label_seed=seed) for config in tried for seed in seeds]
-    if old := stale(tried + later):
+    if old := find_stale_runs(tried + later):
         raise SpmlError(
             f'{len(old)} runs of {folder} were trained before its photos, labels or split changed. '
-            f"Remove them from {settings.path('runs')} to compare anew: {listed(old, 99)}."
+            f"Remove them from {settings.path('runs')} to compare anew: {join_items(old, 99)}."
         )
-    return needed(rows, suite, folder, seeds, finished())
+    return plan_comparison(rows, suite, folder, seeds, finished())
 
 
 def _rows(methods: Iterable[str] | None, side: str, **given) -> list[Row]:
@@ -626,19 +649,21 @@ def _rows(methods: Iterable[str] | None, side: str, **given) -> list[Row]:
     has enough for.
     """
     if not methods:
-        at_hand = kinds(side)
+        at_hand = side_kinds(side)
         methods = [name for name in names() if at_hand.issuperset(find(name).side)]
-    file = pinned(side) if side else ''
+    file = pin_side_file(side) if side else ''
     return [
         Row(name, side=file if find(name).side else '', **given) for name in dict.fromkeys(methods)
     ]
 
 
-def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.DataFrame) -> str:
+def write_comparison(
+    rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.DataFrame
+) -> str:
     """Judge a comparison as far as it has been run, and keep table, picture and sentences.
 
     Args:
-        rows, suite, folder: as in `needed`.
+        rows, suite, folder: as in `plan_comparison`.
         seeds: how many.
         known: finished runs, as from `finished`.
 
@@ -649,11 +674,13 @@ def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.D
         SpmlError: if the files cannot be written, or a run is damaged.
     """
     data = loading.load(folder, min_positives=rows[0].min_positives)
-    targets, truth = for_scoring(data.labels[data.rows('test')])
+    targets, truth = labels_for_scoring(data.labels[data.rows('test')])
     draws = image_draws(len(targets))
-    table, said = judge(
+    table, said = judge_methods(
         [
-            line(row, finals(row, suite, folder, known, range(seeds)), known, draws, targets)
+            score_method_line(
+                row, finals(row, suite, folder, known, range(seeds)), known, draws, targets
+            )
             for row in rows
         ],
         seeds,
@@ -664,13 +691,16 @@ def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.D
     chosen = outcome(rows, suite, folder, known, range(seeds)).set_index('loss')[
         ['lr', 'hparams', 'late']
     ]
-    table = table.join(chosen, 'loss').assign(against=against(truth))
-    gaps = [missing(for_scoring(data.labels[data.rows(part)])[1], part) for part in ('val', 'test')]
-    gaps += [describe_shared(data)]
+    table = table.join(chosen, 'loss').assign(against=describe_truth(truth))
+    gaps = [
+        explain_missing_scores(labels_for_scoring(data.labels[data.rows(part)])[1], part)
+        for part in ('val', 'test')
+    ]
+    gaps += [describe_shared_photos(data)]
     gaps += [
         f'Of {known.photos} {part} photos {known.counted} count: of the others nothing is known to '
         'be absent. More photos annotated in full make scores surer.'
-        for part, known in parts(data).iloc[1:].iterrows()
+        for part, known in count_parts(data).iloc[1:].iterrows()
         if known.counted < known.photos
     ]
     asked = hashlib.sha256(
@@ -687,12 +717,12 @@ def result(rows: Sequence[Row], suite: str, folder: str, seeds: int, known: pd.D
     )
     text = '\n'.join([shown.to_string(index=False, na_rep=''), _LEGEND, *filter(None, gaps), said])
     title = (
-        f'{data.name}, test {table.test_measure[0]} against {against(truth)}, {table.seeds[0]} '
-        'seeds, 95 % intervals'
+        f'{data.name}, test {table.test_measure[0]} against {describe_truth(truth)}, '
+        f'{table.seeds[0]} seeds, 95 % intervals'
     )
     for name, content in (
         ('table.csv', table.to_csv(index=False, lineterminator='\n')),
-        ('picture.svg', draw(table, title).decode()),
+        ('picture.svg', draw_comparison(table, title).decode()),
         ('said.txt', f'{text}\n'),
     ):
         write_atomically(place / name, content)

@@ -15,11 +15,11 @@ import pandas as pd
 from ..base import settings
 from ..base.errors import one_of
 from ..sweeps.queue import key
-from ..sweeps.search import SUITES, Row, choose, finals, space
+from ..sweeps.search import SUITES, Row, choose_config, finals, search_space
 from . import drawing, figures, gains, published, tables
 from .published import SUITE, UNCOUNTED
-from .rendering import render
-from .statistics import MARGIN, Effect, Scores, pooled, signed
+from .rendering import render_template
+from .statistics import MARGIN, Effect, Scores, format_signed, pool_effects
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,14 @@ class Answer:
         if math.isnan(self.mean):
             return self.state
         half = '' if math.isnan(self.low) else f' ± {self._half:.1f}'
-        return signed(self._measured) + half
+        return format_signed(self._measured) + half
 
     @property
     def theirs(self) -> str:
         """'+4.1', '+3.2†', '–': the paper's number."""
         if math.isnan(self.published):
             return '–'
-        return signed(self._printed) + (UNCOUNTED if self.mixed else '')
+        return format_signed(self._printed) + (UNCOUNTED if self.mixed else '')
 
     @property
     def size(self) -> str:
@@ -99,11 +99,11 @@ class Answer:
         return self.published if math.isnan(self.printed) else self.printed
 
 
-def of_claim(checked: pd.DataFrame, claim: str) -> Answer:
+def answer_claim(checked: pd.DataFrame, claim: str) -> Answer:
     """What the runs say to a claim.
 
     Args:
-        checked: as from `claims.report`.
+        checked: as from `claims.report_claims`.
         claim: an id.
 
     Raises:
@@ -132,16 +132,16 @@ def _opposes(place: dict, together: dict) -> bool:
     return place['high'] < 0 < together['mean'] or place['low'] > 0 > together['mean']
 
 
-def of_effects(effects: list[Effect]) -> Answer:
+def answer_effects(effects: list[Effect]) -> Answer:
     """What effects on several sets of photos, with two seeds or more, say together."""
     if not effects:
         return Answer()
-    mean = pooled(effects)
+    mean = pool_effects(effects)
     opposite = [each for each in effects if each.high < 0 < mean.mean or each.low > 0 > mean.mean]
     return Answer(mean.mean, mean.low, mean.high, places=len(effects), opposite=len(opposite))
 
 
-def gain(
+def answer_gain(
     runs: pd.DataFrame,
     own: Row,
     base: Row,
@@ -157,10 +157,10 @@ def gain(
         datasets: of the suite photos.
     """
     effects = [
-        gains.gain(_scores(own, each, runs, score), _scores(base, each, runs, score))
+        gains.estimate_gain(_scores(own, each, runs, score), _scores(base, each, runs, score))
         for each in datasets
     ]
-    return of_effects([effect for effect in effects if effect.seeds > 1])
+    return answer_effects([effect for effect in effects if effect.seeds > 1])
 
 
 def _scores(row: Row, dataset: str, runs: pd.DataFrame, score: str) -> Scores:
@@ -172,11 +172,11 @@ def _scores(row: Row, dataset: str, runs: pd.DataFrame, score: str) -> Scores:
     return Scores(100 * values, metric=score, dataset=dataset)
 
 
-def equal_settings(paper: str, measured: str = 'parts') -> list[dict]:
+def gains_at_equal_settings(paper: str, measured: str = 'parts') -> list[dict]:
     """What each part of a method adds where nothing else differs, on the mean of the sets.
 
     Args:
-        paper: one of `published.papers()`.
+        paper: one of `published.list_papers()`.
         measured: the end of the ablation's id: 'parts' for test mAP, 'fall' for OPML's fall of
             validation mAP.
 
@@ -208,7 +208,7 @@ def _gaps(paper: str, own: tuple[str, str, list], base: tuple[str, str, list]) -
     """Differences of published numbers. own, base: (table, row, columns)."""
     printed = []
     for table, row, columns in (own, base):
-        cells = published.by_place(paper, table)
+        cells = published.index_cells(paper, table)
         printed.append([cells[row, column]['mean'] for column in columns])
     return np.subtract(*printed).round(4).tolist()
 
@@ -221,12 +221,12 @@ def _hml(runs: pd.DataFrame) -> dict:
 
 def _opml(runs: pd.DataFrame) -> dict:
     sets = ['VOC', 'COCO', 'NUS', 'CUB']
-    cells = published.by_place('opml', 'IV')
-    plans = [tables.plan(cells['OPML', column], SUITE) for column in sets]
-    chosen = [choose(plan.search, runs) for plan in plans]
+    cells = published.index_cells('opml', 'IV')
+    plans = [tables.plan_cell(cells['OPML', column], SUITE) for column in sets]
+    chosen = [choose_config(plan.search, runs) for plan in plans]
     ours = tables.table('opml', 'IV', runs).of(SUITE).pivot(index='row', columns='column')['ours']
     # taking high rank away from all parts together: above 0 where it had slowed the fall
-    falls = {part['arm']: part['answer'] for part in equal_settings('opml', 'fall')}
+    falls = {part['arm']: part['answer'] for part in gains_at_equal_settings('opml', 'fall')}
     return {
         'slowed_beside_others': falls.get('without high rank', Answer()),
         'set_up': _gaps('opml', ('III', 'ZLPR', sets), ('III', 'BCE', sets)),
@@ -238,28 +238,28 @@ def _opml(runs: pd.DataFrame) -> dict:
 def _lac(runs: pd.DataFrame) -> dict:
     sets = ['VOC', 'COCO', 'NUS', 'CUB']
     lem, resnet = ([f'{network} / {name}' for name in sets] for network in ('LEM', 'ResNet-50'))
-    lines = tables.final_lines('lac', '2', 'Ours', lem, runs) if len(runs) else runs
+    lines = tables.cell_lines('lac', '2', 'Ours', lem, runs) if len(runs) else runs
     return {
         'lem': _gaps('lac', ('2', 'L_AN', lem), ('2', 'L_AN', resnet)),
-        'idle': gains.begins_stage_2(lines),
+        'idle': gains.count_stage_2_starts(lines),
         'runs': len(lines),
-        'constants': len(space('lac')),
+        'constants': len(search_space('lac')),
     }
 
 
 def _two_way(runs: pd.DataFrame) -> dict:
-    cells = published.by_place('two_way', '7')
+    cells = published.index_cells('two_way', '7')
     lost = [
         cell
-        for number in published.tables('two_way')
-        for cell in published.by_place('two_way', number).values()
+        for number in published.table_numbers('two_way')
+        for cell in published.index_cells('two_way', number).values()
         if cell['lost']
     ]
     return {
         'batch': SUITES[SUITE]['config']['batch_size'],
         'sets': len({cell['dataset'] for cell in cells.values()}),
         'fillable': len(
-            {cell['dataset'] for cell in cells.values() if tables.plan(cell, SUITE).search}
+            {cell['dataset'] for cell in cells.values() if tables.plan_cell(cell, SUITE).search}
         ),
         'chosen_by_sample': _chosen_by_sample(runs),
         'lost': len(lost),
@@ -268,20 +268,22 @@ def _two_way(runs: pd.DataFrame) -> dict:
 
 def _chosen_by_sample(runs: pd.DataFrame) -> bool:
     """Whether the runs of Two-way's cells of mAP over samples were chosen in that measure."""
-    columns = list(published.by_place('two_way', '3'))
+    columns = list(published.index_cells('two_way', '3'))
     columns = [column for row, column in columns if row == 'mAP@sample']
-    lines = tables.final_lines('two_way', '3', 'mAP@sample', columns, runs)
+    lines = tables.cell_lines('two_way', '3', 'mAP@sample', columns, runs)
     return len(lines) > 0 and bool(lines.get('val_map_sample', pd.Series(math.nan)).notna().all())
 
 
 def _em_apl(runs: pd.DataFrame) -> dict:
     sets = ['VOC', 'COCO', 'NUS', 'CUB']
     lem = [f'LEM / {name}' for name in sets]
-    lines = tables.final_lines('em_apl', '1', 'EM+APL', sets, runs) if len(runs) else runs
+    lines = tables.cell_lines('em_apl', '1', 'EM+APL', sets, runs) if len(runs) else runs
     again = _gaps('lac', ('2', 'L_EM', lem), ('2', 'L_AN', lem))
-    datasets = tuple(published.stand_in(name, SUITE) for name in ('voc12', 'coco14', 'nus', 'cub'))
+    datasets = tuple(
+        published.find_stand_in(name, SUITE) for name in ('voc12', 'coco14', 'nus', 'cub')
+    )
     f1 = {
-        average: gain(runs, Row('em'), Row('an'), f'test_{average}_f1', datasets)
+        average: answer_gain(runs, Row('em'), Row('an'), f'test_{average}_f1', datasets)
         for average in ('micro', 'macro')
     }
     return {
@@ -300,10 +302,10 @@ def _worst_class() -> dict | None:
     """The class of Fig. 11 that EM costs most: name, its average precision with AN and EM, and in
     percent how many of its labels EM gives a probability of `SURE` or more.
     """
-    file = figures.arrays_file('em_apl', '11', SUITE)
+    file = figures.find_arrays('em_apl', '11', SUITE)
     if not file.is_file():
         return None
-    collected = drawing.read_collected(file)
+    collected = drawing.read_figure_arrays(file)
     seeds = collected.of_seeds('coco14', 'AN')
     an, em = (collected.summary('coco14', name, 'ap')[0] for name in ('AN', 'EM'))
     worst = int(np.argmin(em - an))
@@ -327,47 +329,47 @@ _FACTS: dict[str, Callable[[pd.DataFrame], dict]] = {
 }
 
 
-def markdown(paper: str, checked: pd.DataFrame, runs: pd.DataFrame) -> str:
+def format_conclusion(paper: str, checked: pd.DataFrame, runs: pd.DataFrame) -> str:
     """The conclusion on a paper.
 
     Args:
-        paper: one of `published.papers()`.
-        checked: its claims, as from `claims.report`.
+        paper: one of `published.list_papers()`.
+        checked: its claims, as from `claims.report_claims`.
         runs: as from `tables.record`.
     """
 
     def gain_of(own: str, base: str, own_head: str | None = None, base_head: str | None = None):
-        return gain(runs, Row(own, own_head), Row(base, base_head))
+        return answer_gain(runs, Row(own, own_head), Row(base, base_head))
 
-    return render(
+    return render_template(
         f'conclusion_{paper}.md',
-        claim=partial(of_claim, checked),
+        claim=partial(answer_claim, checked),
         gain=gain_of,
-        parts=equal_settings(paper),
+        parts=gains_at_equal_settings(paper),
         uncounted=UNCOUNTED,
         **_FACTS[paper](runs),
     )
 
 
-def texts(checked: pd.DataFrame, runs: pd.DataFrame) -> dict[str, str]:
+def paper_pages(checked: pd.DataFrame, runs: pd.DataFrame) -> dict[str, str]:
     """The page of every paper: its conclusion, and where its tables, figures and claims are.
 
     Args:
-        checked: the claims of all papers, as from `claims.report`.
+        checked: the claims of all papers, as from `claims.report_claims`.
         runs: as from `tables.record`.
 
     Returns:
         {`PAPER/README.md`: Markdown}, with links from that folder of `outputs`.
     """
     return {
-        f'{paper}/README.md': render(
+        f'{paper}/README.md': render_template(
             'paper_readme.md',
-            paper=published.read(paper),
-            conclusion=markdown(paper, of_paper, runs),
+            paper=published.read_paper(paper),
+            conclusion=format_conclusion(paper, of_paper, runs),
             figures=[
                 number
-                for number in figures.figures(paper)
-                if figures.arrays_file(paper, number, SUITE).is_file()
+                for number in figures.list_figures(paper)
+                if figures.find_arrays(paper, number, SUITE).is_file()
             ],
         )
         for paper, of_paper in checked.groupby('paper', sort=False)

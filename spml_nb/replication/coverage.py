@@ -9,7 +9,7 @@ from urllib.parse import quote
 import yaml
 
 from ..base.errors import one_of
-from ..base.files import grid
+from ..base.files import markdown_table
 from . import figures, published
 
 
@@ -20,7 +20,7 @@ class Part:
     Attributes:
         name: number and heading as in the text.
         tables, figures, equations: what it has, as the paper counts them.
-        claims: ids of `claims.claims`.
+        claims: ids of `claims.read_claims`.
         notebooks: 'methods/hml#Label correlation', without '.ipynb': a notebook in nbs/, and a
             heading in it.
         also: where else it is, as Markdown.
@@ -60,7 +60,7 @@ def paper_map(paper: str) -> PaperMap:
     """The map of a paper, from `assets/sections`.
 
     Raises:
-        SpmlError: for another paper than those of `published.papers()`.
+        SpmlError: for another paper than those of `published.list_papers()`.
     """
     file = (
         files('spml_nb') / 'assets' / 'sections' / f"{one_of(paper, published.ORDER, 'paper')}.yml"
@@ -69,14 +69,14 @@ def paper_map(paper: str) -> PaperMap:
     return PaperMap([Part(**part) for part in text['parts']], **text['numbers'])
 
 
-def markdown(paper: str) -> str:
+def format_paper_map(paper: str) -> str:
     """The map as a table, with links from nbs/papers.
 
     Raises:
-        SpmlError: for another paper than those of `published.papers()`.
+        SpmlError: for another paper than those of `published.list_papers()`.
     """
     lines = [[_name(part), _place(paper, part)] for part in paper_map(paper).parts]
-    return grid([['part of the paper', 'here'], *lines])
+    return markdown_table([['part of the paper', 'here'], *lines])
 
 
 def _name(part: Part) -> str:
@@ -88,8 +88,8 @@ def _name(part: Part) -> str:
 
 def _place(paper: str, part: Part) -> str:
     places = [
-        _listed('Table', [each for each in part.tables if each in published.tables(paper)]),
-        _listed('Fig.', [each for each in part.figures if each in figures.figures(paper)]),
+        _listed('Table', [each for each in part.tables if each in published.table_numbers(paper)]),
+        _listed('Fig.', [each for each in part.figures if each in figures.list_figures(paper)]),
         _listed('claims', [f'`{claim}`' for claim in part.claims]),
         ', '.join(map(_link, part.notebooks)),
         part.also,

@@ -10,10 +10,10 @@ from ..data import labels
 from ..methods.core import ViewOutputs
 from ..models.heads import Outputs
 from ..runs.folder import Run
-from .measuring import opened
+from .measuring import open_own_data
 
 
-def pulls(run: Run) -> tuple[Tensor, np.ndarray, np.ndarray, Tensor]:
+def measure_pulls(run: Run) -> tuple[Tensor, np.ndarray, np.ndarray, Tensor]:
     """What the loss of a finished run asks of each entry of its training set, at the run's best
     weights.
 
@@ -26,7 +26,7 @@ def pulls(run: Run) -> tuple[Tensor, np.ndarray, np.ndarray, Tensor]:
     Raises:
         SpmlError: if the run is not done.
     """
-    seen = opened(run)
+    seen = open_own_data(run)
     method = seen.method.train()
     method.epochs = seen.config.epochs
     method.start_epoch(method.epochs)
@@ -72,7 +72,7 @@ def diagnose(run: Run) -> dict:
 
     Returns: dict of share_false, up_false, up_true (fractions; NaN where there is no pull),
         hidden_map, train_map, val_map, test_map (percent), train_truth, val_truth, test_truth (as
-        from `labels.for_scoring`), best_epoch, epochs, train_loss_first, train_loss_last.
+        from `labels.labels_for_scoring`), best_epoch, epochs, train_loss_first, train_loss_last.
 
     Raises:
         SpmlError: if the run is not done.
@@ -80,13 +80,13 @@ def diagnose(run: Run) -> dict:
     Source: the false-negative gradients of EM/APL, supplement, and LL (Kim et al. 2022,
         memorisation).
     """
-    pull, z, true, logits = pulls(run)
+    pull, z, true, logits = measure_pulls(run)
     hidden = np.where(z == 0, true, 0)  # what nobody knows stays 0, on neither side
     false, right = pull[torch.from_numpy(hidden > 0)], pull[torch.from_numpy(hidden < 0)]
     average_precisions = metrics.average_precision(
         logits.numpy(), hidden, empty='skip', unknown='ignore'
     )
-    targets, truth = labels.for_scoring(true)
+    targets, truth = labels.labels_for_scoring(true)
     curves, scores = pd.read_csv(run.folder / 'metrics.csv'), run.result()['scores']
     return {
         'share_false': _share(false.abs(), torch.cat([false, right]).abs()),

@@ -23,10 +23,10 @@ from PIL import Image
 from ..base.errors import SpmlError
 from ..base.files import write_arrays
 from . import measuring, published
-from .statistics import COMPARED, MARGIN, Verdict, signed
+from .statistics import COMPARED, MARGIN, Verdict, format_signed
 
 
-class Collected(NamedTuple):
+class FigureArrays(NamedTuple):
     """The arrays of a figure.
 
     Attributes:
@@ -70,7 +70,7 @@ def mean_and_range(over_seeds: np.ndarray) -> np.ndarray:
     return np.stack([over_seeds.mean(0), over_seeds.min(0), over_seeds.max(0)])
 
 
-def write_collected(file: Path, collected: Collected):
+def write_figure_arrays(file: Path, collected: FigureArrays):
     """Write a figure's arrays to an .npz file: the same bytes for the same arrays.
 
     Raises:
@@ -85,11 +85,11 @@ def write_collected(file: Path, collected: Collected):
     write_arrays(file, {'about': np.frombuffer(about.encode(), np.uint8), **flat})
 
 
-def read_collected(file: Path) -> Collected:
+def read_figure_arrays(file: Path) -> FigureArrays:
     """Read a figure's arrays.
 
     Args:
-        file: from `write_collected`.
+        file: from `write_figure_arrays`.
 
     Raises:
         SpmlError: if the file is missing, damaged or something else.
@@ -106,7 +106,7 @@ def read_collected(file: Path) -> Collected:
     for path, value in flat.items():
         run, _, name = path.rpartition('/')
         arrays[run][name] = value
-    return Collected(about, arrays)
+    return FigureArrays(about, arrays)
 
 
 AS_CHOSEN = {(): {}}  # one run, as the search chose it
@@ -136,7 +136,7 @@ class PaperFigure:
     """How a figure of a paper is made; its words stand in `assets/figures.yml`.
 
     Args:
-        draw: makes the picture from a `Collected`.
+        draw: makes the picture from a `FigureArrays`.
         curves: its runs; none where a formula is drawn.
         measure: from a finished run to its arrays; None: the run's score on test.
         observed: whether `measure` reads the notes of an observed run.
@@ -144,7 +144,7 @@ class PaperFigure:
             and claims are close.
     """
 
-    draw: Callable[[Collected], Figure]
+    draw: Callable[[FigureArrays], Figure]
     curves: list[Curve] = field(default_factory=list)
     measure: Callable | None = None
     observed: bool = False
@@ -156,14 +156,14 @@ STYLE = str(files('spml_nb') / 'assets' / 'figures.mplstyle')
 FONT = b"font-family: 'DejaVu Sans', 'Verdana', sans-serif"  # as the style file names it
 
 
-def draw(figure: PaperFigure, collected: Collected) -> bytes:
+def draw_figure(figure: PaperFigure, collected: FigureArrays) -> bytes:
     """Draw a figure as SVG: the same bytes for the same arguments."""
-    svg = to_svg(lambda: titled(figure, collected))
+    svg = to_svg(lambda: titled_figure(figure, collected))
     has_photos = any('images' in arrays for arrays in collected.arrays.values())
     return _with_fewer_colours(svg) if has_photos else svg
 
 
-def titled(figure: PaperFigure, collected: Collected) -> Figure:
+def titled_figure(figure: PaperFigure, collected: FigureArrays) -> Figure:
     """A figure with its title, for `to_svg` or `to_png`."""
     picture = figure.draw(collected)
     _mark_empty_panels(picture)
@@ -236,7 +236,7 @@ def _with_fewer_colours(svg: bytes) -> bytes:
 def _title(about: dict, width: int) -> list[str]:
     """The lines of a title: what it is, on what data, and what has to be known of its runs."""
     runs = about['parts'].values()
-    first = f"{published.read(about['paper'])['short']} Fig. {about['figure']}"
+    first = f"{published.read_paper(about['paper'])['short']} Fig. {about['figure']}"
     if about['data']:
         first += f", on {', '.join(dict.fromkeys(ours for _, ours in about['data']))}"
     if len({run['seed'] for run in runs}) == 1:
@@ -253,7 +253,7 @@ def _title(about: dict, width: int) -> list[str]:
     return [short for line in lines for short in textwrap.wrap(line, width)]
 
 
-def legend(picture: Figure):
+def draw_legend(picture: Figure):
     """Explain the lines of all panels below them, where no data lie, each name once."""
     handles = {}
     for ax in picture.axes:
@@ -269,7 +269,7 @@ def legend(picture: Figure):
     )
 
 
-def sheet(
+def make_axes(
     rows: int, columns: int, width: float = 2.6, height: float = 2.2
 ) -> tuple[Figure, np.ndarray]:
     """Make an empty picture.
@@ -287,18 +287,20 @@ def sheet(
     return picture, picture.subplots(rows, columns, squeeze=False)
 
 
-def panels(collected: Collected, width: float, height: float = 2.2) -> tuple[Figure, list[tuple]]:
-    """Make a picture with a panel for each data set, as `sheet` does.
+def make_panels(
+    collected: FigureArrays, width: float, height: float = 2.2
+) -> tuple[Figure, list[tuple]]:
+    """Make a picture with a panel for each data set, as `make_axes` does.
 
     Returns:
         The picture, and (axes, the paper's data set, ours) of each panel.
     """
     data = collected.about['data']
-    picture, axes = sheet(1, len(data), width, height)
+    picture, axes = make_axes(1, len(data), width, height)
     return picture, [(ax, *names) for ax, names in zip(axes[0], data, strict=True)]
 
 
-def curve(ax, x: Iterable[float], summary: np.ndarray, ink: str, **style):
+def draw_curve(ax, x: Iterable[float], summary: np.ndarray, ink: str, **style):
     """Draw the mean over seeds, with a band from the lowest seed to the highest.
 
     Args:
@@ -321,7 +323,7 @@ class Axis:
     values: tuple[float, ...]
 
 
-def scores(collected: Collected, groups: dict[Axis, tuple[str, ...]]) -> Figure:
+def draw_scores(collected: FigureArrays, groups: dict[Axis, tuple[str, ...]]) -> Figure:
     """Draw the mAP over a varied value, one panel for each data set and axis.
 
     Args:
@@ -331,7 +333,7 @@ def scores(collected: Collected, groups: dict[Axis, tuple[str, ...]]) -> Figure:
     names = dict.fromkeys(name for series in groups.values() for name in series)
     inks = dict(zip(names, INK, strict=False))
     places = [(*data, axis) for data in collected.about['data'] for axis in groups]
-    picture, axes = sheet(1, len(places), 2.8)
+    picture, axes = make_axes(1, len(places), 2.8)
     for ax, (dataset, ours, axis) in zip(axes[0], places, strict=True):
         ax.set(xlabel=axis.label, ylabel='mAP (%)', title=ours)
         points = [(value,) for value in axis.values]
@@ -342,14 +344,14 @@ def scores(collected: Collected, groups: dict[Axis, tuple[str, ...]]) -> Figure:
         if not any(np.isfinite(summary).any() for summary in curves.values()):
             continue
         for name, summary in curves.items():
-            curve(ax, axis.values, summary, inks[name], marker='o', label=name)
+            draw_curve(ax, axis.values, summary, inks[name], marker='o', label=name)
         if _is_geometric(axis.values):
             ax.set_xscale('log')
         ax.set_xticks(axis.values, map(_tick, axis.values))
         ax.minorticks_off()
         ax.grid(alpha=0.3)
     if len(inks) > 1:
-        legend(picture)
+        draw_legend(picture)
     return picture
 
 
@@ -366,8 +368,8 @@ def _tick(value: float) -> str:
     return '10' + str(power).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))
 
 
-def grid(
-    collected: Collected, series: str, down: Axis, across: Axis, special: str, at: tuple
+def draw_grid(
+    collected: FigureArrays, series: str, down: Axis, across: Axis, special: str, at: tuple
 ) -> Figure:
     """Draw the mAP over two varied values, its mean over seeds, with a frame around the one that
     validation chooses.
@@ -383,7 +385,7 @@ def grid(
         special: name of a point that is framed too.
         at: its values, down and across.
     """
-    picture, places = panels(collected, 3.0, 3.0)
+    picture, places = make_panels(collected, 3.0, 3.0)
     for ax, dataset, ours in places:
         ax.set(xlabel=across.label, ylabel=down.label, title=f'{ours}, mAP (%)')
         runs = {
@@ -406,7 +408,7 @@ def grid(
         _frame(ax, place, edgecolor='#ee3377', linestyle=':', label=special)
         ax.set_yticks(range(len(down.values)), map(_tick, down.values))
         ax.set_xticks(range(len(across.values)), map(_tick, across.values))
-    legend(picture)
+    draw_legend(picture)
     return picture
 
 
@@ -445,8 +447,8 @@ def _frame(ax, place: tuple[int, int], **style):
     ax.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, linewidth=2, **style))
 
 
-def over_epochs(
-    collected: Collected,
+def draw_over_epochs(
+    collected: FigureArrays,
     series: Iterable[str],
     array: str,
     label: str,
@@ -463,14 +465,14 @@ def over_epochs(
         per_epoch: points in an epoch.
         scale: of the vertical axis, 'linear' or 'log'.
     """
-    picture, places = panels(collected, 2.4)
+    picture, places = make_panels(collected, 2.4)
     for ax, dataset, ours in places:
         for name, ink in zip(series, INK, strict=False):
             if not collected.of_seeds(dataset, name):
                 continue
             summary = collected.summary(dataset, name, array)
             epochs = (np.arange(summary.shape[1]) + 1) / per_epoch
-            curve(ax, epochs, summary, ink, label=name)
+            draw_curve(ax, epochs, summary, ink, label=name)
         ax.set(xlabel='epoch', title=ours, yscale=scale)
         ax.xaxis.get_major_locator().set_params(integer=True)
         if scale == 'log':
@@ -480,12 +482,12 @@ def over_epochs(
                 minor_formatter='',
             )
     picture.axes[0].set_ylabel(label)
-    legend(picture)
+    draw_legend(picture)
     return picture
 
 
-def bands(
-    collected: Collected,
+def draw_bands(
+    collected: FigureArrays,
     series: tuple[str, ...],
     array: str,
     label: str,
@@ -507,9 +509,9 @@ def bands(
     data = collected.about['data']
     places = [(*names, name) for names in data for name in series]
     if len(series) > 1:
-        picture, axes = sheet(len(data), len(series), 2.6, 1.5)
+        picture, axes = make_axes(len(data), len(series), 2.6, 1.5)
     else:
-        picture, axes = sheet(1, len(data), 2.3, 1.9)
+        picture, axes = make_axes(1, len(data), 2.3, 1.9)
     for ax, (dataset, ours, name) in zip(axes.flat, places, strict=True):
         ax.set(title=f'{ours}, {name}')
         seeds = [seed[array] for seed in collected.of_seeds(dataset, name)]
@@ -520,7 +522,7 @@ def bands(
             _band(ax, mean[:, group], [seed[:, group] for seed in seeds], group)
         ax.set(xlabel='epoch', ylabel=label if ax in axes[:, 0] else '', ylim=(0, top))
         ax.xaxis.get_major_locator().set_params(integer=True)
-    legend(picture)
+    draw_legend(picture)
     return picture
 
 
@@ -552,7 +554,7 @@ def _tile(image: np.ndarray, over: np.ndarray | None = None) -> np.ndarray:
     return ((1 - 0.8 * heat) * grey + 0.8 * heat * HEAT).round().astype(np.uint8)
 
 
-def maps(collected: Collected, dataset: str, series: str) -> Figure:
+def draw_maps(collected: FigureArrays, dataset: str, series: str) -> Figure:
     """Draw images, two in a row, each followed by up to three maps laid over it.
 
     Args:
@@ -564,7 +566,7 @@ def maps(collected: Collected, dataset: str, series: str) -> Figure:
     step = TILE + 4
     rows = -(-len(run['images']) // 2)
     canvas = np.full((rows * (TILE + LINE), 8 * step, 3), 255, np.uint8)
-    picture, axes = sheet(1, 1, 8.4, 8.4 * canvas.shape[0] / canvas.shape[1])
+    picture, axes = make_axes(1, 1, 8.4, 8.4 * canvas.shape[0] / canvas.shape[1])
     ax = axes[0, 0]
     images = zip(*(run[array] for array in ('images', 'maps', 'names', 'kinds')), strict=True)
     for k, (image, heats, names, kinds) in enumerate(images):
@@ -589,11 +591,11 @@ WORD_INK = dict(
 _ONE_SEED = '#b5b5b5'
 
 
-def forest(claims: pd.DataFrame) -> bytes:
+def draw_forest(claims: pd.DataFrame) -> bytes:
     """Draw claims with their effects, published and ours.
 
     Args:
-        claims: as from `claims.report`, of one paper.
+        claims: as from `claims.report_claims`, of one paper.
 
     Returns:
         An SVG, as from `to_svg`.
@@ -602,8 +604,8 @@ def forest(claims: pd.DataFrame) -> bytes:
 
 
 def _forest_lines(claims: pd.DataFrame) -> list[dict]:
-    """What `report` gives of each claim and of its places, with the text, its height in lines, and
-    whether it is the claim.
+    """What `report_claims` gives of each claim and of its places, with the text, its height in
+    lines, and whether it is the claim.
     """
     lines = []
     for claim in claims.itertuples():
@@ -693,7 +695,7 @@ def _forest_line(ax, line: dict, y: float):
         rings = {'markerfacecolor': 'white', 'markeredgecolor': 'black', 'zorder': 3}
         _mark(ax, line['published'], y, 'o', **rings)
         dagger = published.UNCOUNTED if line['mixed'] else ''
-        write(1.37, y, f"paper {signed(line['published_told'])}{dagger}", color='#555555')
+        write(1.37, y, f"paper {format_signed(line['published_told'])}{dagger}", color='#555555')
     sign = f"{line['word']} on average" if line['on_average'] else line['word']
     write(1.68, y, sign, color=ink, weight=look.weight)
     if line['size'] in COMPARED:
@@ -705,7 +707,7 @@ def _forest_line(ax, line: dict, y: float):
     else:
         half = f" ± {(line['high'] - line['low']) / 2:.1f}"
         ax.hlines(y, line['low'], line['high'], color=ink, linewidth=look.width)
-    write(1.04, y, signed(line['mean_told']) + half, color=ink)
+    write(1.04, y, format_signed(line['mean_told']) + half, color=ink)
     colour = _ONE_SEED if line['seeds'] == 1 else ink
     _mark(ax, line['mean'], y, look.mark, color=colour, zorder=4)
 

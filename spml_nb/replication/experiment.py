@@ -16,16 +16,16 @@ class Experiment:
 
     Attributes:
         sweep: trains what is missing, from names of sets of photos (none: all of them) and dry_run,
-            tell, engine, address and jobs, as in `sweeps.staged`; gives its table.
+            tell, engine, address and jobs, as in `sweeps.run_stages`; gives its table.
         write: writes the pages from the record (as from `tables.record`) and all gains (as from
-            `gains.of_suites`); gives the files that changed.
+            `gains.gains_of_suites`); gives the files that changed.
     """
 
     sweep: Callable[..., pd.DataFrame]
     write: Callable[[pd.DataFrame, pd.DataFrame], list[Path]]
 
 
-def staged(
+def make_staged_sweep(
     search: Callable[[Iterable[str]], list[Config]],
     final: Callable[[pd.DataFrame, Iterable[str]], Iterable[Config]],
 ) -> Callable[..., pd.DataFrame]:
@@ -41,9 +41,9 @@ def staged(
 
         Args:
             datasets: some sets of photos; none: all of them.
-            launch: dry_run, tell, engine, address and jobs, as in `sweeps.staged`.
+            launch: dry_run, tell, engine, address and jobs, as in `sweeps.run_stages`.
         """
         datasets = list(datasets)
-        return queue.staged(search(datasets), lambda known: final(known, datasets), **launch)
+        return queue.run_stages(search(datasets), lambda known: final(known, datasets), **launch)
 
     return sweep

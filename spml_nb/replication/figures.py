@@ -36,7 +36,7 @@ def _texts(paper: str) -> dict:
     return yaml.safe_load(file.read_text(encoding='utf-8'))[one_of(paper, FIGURES, 'paper')]
 
 
-def not_drawn(paper: str) -> str:
+def explain_not_drawn(paper: str) -> str:
     """Which figures of a paper are not drawn here, and why, in a sentence.
 
     Raises:
@@ -48,7 +48,7 @@ def not_drawn(paper: str) -> str:
     return f"Not redrawn: Figure{'s' if several else ''} {listed}."
 
 
-def figures(paper: str) -> list[str]:
+def list_figures(paper: str) -> list[str]:
     """The numbers of the figures of a paper that are drawn here.
 
     Raises:
@@ -58,16 +58,16 @@ def figures(paper: str) -> list[str]:
 
 
 def _figure(paper: str, figure: str | int) -> drawing.PaperFigure:
-    numbers = figures(paper)
+    numbers = list_figures(paper)
     return FIGURES[paper][one_of(str(figure), numbers, f'figure of {paper!r}')]
 
 
-def description(paper: str, figure: str | int) -> dict[str, str]:
+def describe_figure(paper: str, figure: str | int) -> dict[str, str]:
     """What a figure shows, what the paper says of it, and what was chosen here.
 
     Args:
-        paper: one of `published.papers()`.
-        figure: one of `figures(paper)`.
+        paper: one of `published.list_papers()`.
+        figure: one of `list_figures(paper)`.
 
     Returns:
         caption, printed and notes, where there is something to say; the notes end with the protocol
@@ -95,7 +95,9 @@ def _protocol(spec: drawing.PaperFigure, seeds_shown: str) -> str:
     if not spec.curves or spec.curves[0].start.get('weights') == 'none':
         return ''  # not of the suite
     suite = SUITES['photos']
-    photos = dict.fromkeys(published.stand_in(curve.dataset, 'photos') for curve in spec.curves)
+    photos = dict.fromkeys(
+        published.find_stand_in(curve.dataset, 'photos') for curve in spec.curves
+    )
     text = (
         f"Suite photos: {', '.join(photos)}; a head on frozen features of "
         f"{suite['config']['backbone']}, batches of {suite['config']['batch_size']}; learning rate "
@@ -106,15 +108,15 @@ def _protocol(spec: drawing.PaperFigure, seeds_shown: str) -> str:
     return f'{text} {seeds_shown}' if len(spec.seeds) > 1 else text
 
 
-def command(paper: str, figure: str | int, suite: str) -> str:
+def figure_command(paper: str, figure: str | int, suite: str) -> str:
     """The command that trains what a figure needs and collects its arrays.
 
     Args:
-        paper, figure: as in `description`.
+        paper, figure: as in `describe_figure`.
         suite: 'photos' or 'paper'.
 
     Raises:
-        SpmlError: as `description`, or for another suite.
+        SpmlError: as `describe_figure`, or for another suite.
     """
     _figure(paper, figure)
     one_of(suite, (published.SUITE, 'paper'), f'suite of figure {figure} of {paper!r}')
@@ -153,13 +155,13 @@ class PlannedRun:
         return self.config and queue.key(self.config)
 
 
-def planned_runs(
+def plan_figure_runs(
     paper: str, figure: str | int, suite: str, finished: pd.DataFrame
 ) -> list[PlannedRun]:
     """The runs behind a figure, with their place in it.
 
     Args:
-        paper, figure, suite: as in `command`.
+        paper, figure, suite: as in `figure_command`.
         finished: runs, as from `sweeps.finished`.
 
     Returns:
@@ -168,14 +170,14 @@ def planned_runs(
     Raises:
         SpmlError: for another paper, figure or suite.
     """
-    command(paper, figure, suite)
+    figure_command(paper, figure, suite)
     spec = _figure(paper, figure)
-    paper_file = published.read(paper)
+    paper_file = published.read_paper(paper)
     runs = []
     for curve in spec.curves:
         cell = {
             'paper': paper,
-            'config': published.merge(
+            'config': published.merge_mappings(
                 paper_file.get('config'), curve.start, {'dataset': curve.dataset}
             ),
             'dataset': curve.dataset,
@@ -183,8 +185,8 @@ def planned_runs(
             'no_run': '',
             'search': paper_file.get('search', {}),
         }
-        plan = tables.plan(cell, suite)
-        chosen = tables.finals(plan, finished, spec.seeds) or [None] * len(spec.seeds)
+        plan = tables.plan_cell(cell, suite)
+        chosen = tables.cell_final_runs(plan, finished, spec.seeds) or [None] * len(spec.seeds)
         for values, changes in curve.points.items():
             for seed, config in zip(spec.seeds, chosen, strict=True):
                 config = config and _varied(config, changes)
@@ -198,25 +200,25 @@ def _varied(chosen: Config, changes: dict) -> Config:
     return replace(chosen, **(changes | {'hparams': hparams}))
 
 
-def needed(
+def list_figure_runs(
     paper: str, figure: str | int | None, suite: str, finished: pd.DataFrame
 ) -> tuple[list[Config], list[Config]]:
     """The runs of a figure, done or not.
 
     Args:
-        paper, suite, finished: as in `planned_runs`.
-        figure: as in `planned_runs`; None for all figures.
+        paper, suite, finished: as in `plan_figure_runs`.
+        figure: as in `plan_figure_runs`; None for all figures.
 
     Returns:
         The runs of the searches, and the runs of the figure that the finished searches have chosen;
         each run once.
 
     Raises:
-        SpmlError: as `planned_runs`.
+        SpmlError: as `plan_figure_runs`.
     """
     search, final = {}, {}
-    for number in figures(paper) if figure is None else [figure]:
-        for run in planned_runs(paper, number, suite, finished):
+    for number in list_figures(paper) if figure is None else [figure]:
+        for run in plan_figure_runs(paper, number, suite, finished):
             search |= {queue.key(config): config for config in run.search}
             if run.config:
                 final[run.key] = run.config
@@ -226,36 +228,38 @@ def needed(
 VERSION = 2  # raise it when arrays would come out differently
 
 
-def arrays_file(paper: str, figure: str | int, suite: str) -> Path:
+def find_arrays(paper: str, figure: str | int, suite: str) -> Path:
     """The .npz file of a figure's arrays; the picture lies beside it.
 
     Args:
-        paper, figure, suite: as in `command`.
+        paper, figure, suite: as in `figure_command`.
 
     Raises:
-        SpmlError: as `command`.
+        SpmlError: as `figure_command`.
     """
-    command(paper, figure, suite)
+    figure_command(paper, figure, suite)
     end = '' if suite == 'photos' else f'_{suite}'
     return settings.path('outputs') / paper / f'fig{figure}{end}.npz'
 
 
-def collect(paper: str, figure: str | int, suite: str, finished: pd.DataFrame) -> Path | None:
+def collect_arrays(
+    paper: str, figure: str | int, suite: str, finished: pd.DataFrame
+) -> Path | None:
     """Gather a figure's arrays from the finished runs into a file. It only warns of a run that
     cannot be read.
 
     Args:
-        paper, figure, suite, finished: as in `planned_runs`.
+        paper, figure, suite, finished: as in `plan_figure_runs`.
 
     Returns:
         The file, None when there is nothing yet; then there is no file either.
 
     Raises:
-        SpmlError: as `planned_runs`, or if the file cannot be written.
+        SpmlError: as `plan_figure_runs`, or if the file cannot be written.
     """
-    file = arrays_file(paper, figure, suite)
+    file = find_arrays(paper, figure, suite)
     spec = _figure(paper, figure)
-    runs = planned_runs(paper, figure, suite, finished)
+    runs = plan_figure_runs(paper, figure, suite, finished)
     collected = _collected_before(file, finished) if spec.measure else {}
     arrays = {}
     for run in runs:
@@ -271,11 +275,11 @@ def collect(paper: str, figure: str | int, suite: str, finished: pd.DataFrame) -
         'figure': str(figure),
         'suite': suite,
         'version': VERSION,
-        'data': [[dataset, published.stand_in(dataset, suite)] for dataset in datasets],
+        'data': [[dataset, published.find_stand_in(dataset, suite)] for dataset in datasets],
         'parts': {run.name: _place(run, finished) for run in runs if run.name in arrays},
         'missing': [run.name for run in runs if run.name not in arrays],
     }
-    drawing.write_collected(file, drawing.Collected(about, arrays))
+    drawing.write_figure_arrays(file, drawing.FigureArrays(about, arrays))
     return file
 
 
@@ -298,7 +302,7 @@ def _measured(spec: drawing.PaperFigure, run: PlannedRun, finished: pd.DataFrame
     if spec.measure is None:
         return finished.loc[run.key, ['test_map', 'val_map']].astype(np.float32).to_dict()
     if spec.observed:
-        folder = measuring.observed_run(run.config).folder
+        folder = measuring.find_noted_run(run.config).folder
     else:
         folder = settings.path('runs') / finished.at[run.key, 'run']
     if not (folder / 'DONE').is_file():
@@ -313,7 +317,7 @@ def _collected_before(file: Path, finished: pd.DataFrame) -> dict[tuple[str, str
     """What the file has of finished runs: {(name in the figure, key of the run): arrays}."""
     if not file.is_file():
         return {}
-    about, arrays = drawing.read_collected(file)
+    about, arrays = drawing.read_figure_arrays(file)
     if about['version'] != VERSION:
         return {}
     return {
@@ -323,7 +327,7 @@ def _collected_before(file: Path, finished: pd.DataFrame) -> dict[tuple[str, str
     }
 
 
-def sweep(
+def sweep_figures(
     paper: str,
     figure: str | int,
     suite: str,
@@ -335,22 +339,22 @@ def sweep(
     """Run what a figure still needs, then collect its arrays.
 
     Args:
-        paper, figure, suite: as in `command`.
+        paper, figure, suite: as in `figure_command`.
         dry_run: only say how much there is.
         tell: is given the lines.
         launch: jobs, engine and address, as in `sweeps.run`.
 
     Returns:
-        As from `sweeps.run`, with a row for each observed run too; as from `sweeps.plan` for a dry
-        run.
+        As from `sweeps.run`, with a row for each observed run too; as from `sweeps.plan_runs` for a
+        dry run.
 
     Raises:
-        SpmlError: as `needed`.
+        SpmlError: as `list_figure_runs`.
     """
-    search, _ = needed(paper, figure, suite, pd.DataFrame())
-    staged = queue.staged(
+    search, _ = list_figure_runs(paper, figure, suite, pd.DataFrame())
+    staged = queue.run_stages(
         search,
-        lambda finished: needed(paper, figure, suite, finished)[1],
+        lambda finished: list_figure_runs(paper, figure, suite, finished)[1],
         dry_run=dry_run,
         tell=tell,
         **launch,
@@ -364,7 +368,7 @@ def sweep(
         return staged  # interrupted
     # runs that only the record has are trained again where their networks are looked at
     again = _observe(todo, tell) if observed else queue.run(todo, tell=tell, **launch)
-    file = collect(paper, figure, suite, queue.finished())
+    file = collect_arrays(paper, figure, suite, queue.finished())
     tell(f'figure {figure}: {file.name if file else "nothing to draw yet"}')
     return pd.concat([staged, again], ignore_index=True)
 
@@ -373,10 +377,10 @@ def _unmeasured(paper: str, figure: str | int, suite: str, finished: pd.DataFram
     """The runs that are to be measured and whose arrays are not in the figure's file yet."""
     if _figure(paper, figure).measure is None:
         return []
-    collected = _collected_before(arrays_file(paper, figure, suite), finished)
+    collected = _collected_before(find_arrays(paper, figure, suite), finished)
     by_key = {
         run.key: run.config
-        for run in planned_runs(paper, figure, suite, finished)
+        for run in plan_figure_runs(paper, figure, suite, finished)
         if run.config and (run.name, run.key) not in collected
     }
     return list(by_key.values())
@@ -385,11 +389,11 @@ def _unmeasured(paper: str, figure: str | int, suite: str, finished: pd.DataFram
 def _observe(configs: list[Config], tell: Callable) -> pd.DataFrame:
     rows = []
     for k, config in enumerate(configs, 1):
-        run = measuring.observed_run(config)
+        run = measuring.find_noted_run(config)
         message = ''
         if not run.done:
             try:
-                measuring.observe(config)
+                measuring.note_training(config)
             except SpmlError as error:
                 message = str(error)
             failed = f'  failed: {message}' if message else ''
@@ -399,40 +403,40 @@ def _observe(configs: list[Config], tell: Callable) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=['config', 'run', 'state', 'message'])
 
 
-def draw(paper: str, figure: str | int, suite: str) -> Path | None:
+def draw_paper_figure(paper: str, figure: str | int, suite: str) -> Path | None:
     """Draw a figure from its arrays.
 
     Args:
-        paper, figure, suite: as in `command`.
+        paper, figure, suite: as in `figure_command`.
 
     Returns:
-        The SVG, beside the arrays; None when there are none: `command` says what fills it.
+        The SVG, beside the arrays; None when there are none: `figure_command` says what fills it.
 
     Raises:
-        SpmlError: as `command`, or for a damaged file.
+        SpmlError: as `figure_command`, or for a damaged file.
     """
-    file = arrays_file(paper, figure, suite)
+    file = find_arrays(paper, figure, suite)
     if not file.is_file():
         return None
-    svg = drawing.draw(_figure(paper, figure), drawing.read_collected(file))
+    svg = drawing.draw_figure(_figure(paper, figure), drawing.read_figure_arrays(file))
     write_atomically(file.with_suffix('.svg'), lambda path: path.write_bytes(svg))
     return file.with_suffix('.svg')
 
 
-def draw_png(paper: str, figure: str | int, suite: str) -> bytes | None:
+def draw_paper_png(paper: str, figure: str | int, suite: str) -> bytes | None:
     """A figure as a small PNG, for notebooks; nothing is written.
 
     Args:
-        paper, figure, suite: as in `command`.
+        paper, figure, suite: as in `figure_command`.
 
     Returns:
         As from `drawing.to_png`; None without arrays.
 
     Raises:
-        SpmlError: as `draw`.
+        SpmlError: as `draw_paper_figure`.
     """
-    file = arrays_file(paper, figure, suite)
+    file = find_arrays(paper, figure, suite)
     if not file.is_file():
         return None
-    collected = drawing.read_collected(file)
-    return drawing.to_png(lambda: drawing.titled(_figure(paper, figure), collected))
+    collected = drawing.read_figure_arrays(file)
+    return drawing.to_png(lambda: drawing.titled_figure(_figure(paper, figure), collected))

@@ -15,11 +15,11 @@ from ..methods.core import find
 from . import board, drawing, published, site, statistics, without_clean
 from . import gains as all_gains
 from . import tables as papers
-from .gains import any_acted
+from .gains import mechanism_acted_in
 from .published import SUITE
-from .rendering import render
+from .rendering import render_template
 from .statistics import Effect, Scores
-from .tables import finals, plan, record, values
+from .tables import cell_final_runs, plan_cell, read_measures, record
 
 PANELS = {
     'VOC': 'voc12',
@@ -30,7 +30,7 @@ PANELS = {
 
 
 @dataclass(frozen=True)
-class Method:
+class FrontMethod:
     """A line of the picture.
 
     Args:
@@ -53,7 +53,7 @@ class Method:
     def source(self) -> str:
         """Who trained it: a paper's short name."""
         row, _, column = next(iter(self.cells.values()))
-        return published.by_place(self.paper, self.table)[row, column]['source']
+        return published.index_cells(self.paper, self.table)[row, column]['source']
 
 
 def _in_all(columns: dict[str, str], row: str, baseline: str) -> dict:
@@ -70,32 +70,37 @@ _TWO_WAY = {
     for panel, name in (('VOC', 'VOC2012'), ('COCO', 'MSCOCO'))
 }
 METHODS = (
-    *[Method(name, 'hml', '2', _in_all(_HML, name, 'AN')) for name in ('WAN', 'LS', 'EPR', 'ROLE')],
-    Method('EM', 'em_apl', '1', _in_all(_SAME, 'EM', 'AN'), True),
-    Method('EM+APL', 'em_apl', '1', _in_all(_SAME, 'EM+APL', 'AN'), True),
-    Method('HML', 'hml', '4', _in_all(_SINGLE, 'HL + AL', 'neither'), True, plain=True),
-    Method('LAC', 'lac', '2', _in_all(_LAC, 'Ours', 'L_AN'), True),
     *[
-        Method(name, 'opml', 'II', _in_all(_SAME, _ONE + name, f'{_ONE}BCE'))
+        FrontMethod(name, 'hml', '2', _in_all(_HML, name, 'AN'))
+        for name in ('WAN', 'LS', 'EPR', 'ROLE')
+    ],
+    FrontMethod('EM', 'em_apl', '1', _in_all(_SAME, 'EM', 'AN'), True),
+    FrontMethod('EM+APL', 'em_apl', '1', _in_all(_SAME, 'EM+APL', 'AN'), True),
+    FrontMethod('HML', 'hml', '4', _in_all(_SINGLE, 'HL + AL', 'neither'), True, plain=True),
+    FrontMethod('LAC', 'lac', '2', _in_all(_LAC, 'Ours', 'L_AN'), True),
+    *[
+        FrontMethod(name, 'opml', 'II', _in_all(_SAME, _ONE + name, f'{_ONE}BCE'))
         for name in ('LL-R', 'LL-Ct', 'LL-Cp')
     ],
-    Method('OPML', 'opml', 'II', _in_all(_SAME, f'{_ONE}OPML (Ours)', f'{_ONE}BCE'), True),
-    Method('OPML-SP', 'opml', 'II', _in_all(_SAME, f'{_ONE}OPML-SP (Ours)', f'{_ONE}BCE'), True),
-    Method('Two-way*', 'two_way', '7', _TWO_WAY, True),
+    FrontMethod('OPML', 'opml', 'II', _in_all(_SAME, f'{_ONE}OPML (Ours)', f'{_ONE}BCE'), True),
+    FrontMethod(
+        'OPML-SP', 'opml', 'II', _in_all(_SAME, f'{_ONE}OPML-SP (Ours)', f'{_ONE}BCE'), True
+    ),
+    FrontMethod('Two-way*', 'two_way', '7', _TWO_WAY, True),
 )
 
 
-def gains(known: pd.DataFrame) -> pd.DataFrame:
+def front_gains(known: pd.DataFrame) -> pd.DataFrame:
     """What every method gains over its baselines.
 
     Args:
         known: as from `tables.record`.
 
     Returns: DataFrame, one row per method and panel: method, panel, published (points of mAP over
-        `published.baseline`, NaN where the paper has none), uncounted (as from
-        `published.uncounted`), ours (over AN on the same head; Two-way: over weighted BCE; where
-        the paper's file names another baseline, over that one), half (half its 95 % interval over
-        seeds and test images), n (seeds of both, -1 where there is no such cell), plain and
+        `published.gain_baseline`, NaN where the paper has none), uncounted (as from
+        `published.explain_uncounted`), ours (over AN on the same head; Two-way: over weighted BCE;
+        where the paper's file names another baseline, over that one), half (half its 95 % interval
+        over seeds and test images), n (seeds of both, -1 where there is no such cell), plain and
         plain_half (over plain AN; Two-way: over plain BCE), like and like_half (the one of both
         that the published gain is), exercised (whether the method's own mechanism acted), our_base
         (mAP of plain AN or BCE, in percent), effect and beside (over AN on the same head and over
@@ -113,13 +118,13 @@ def gains(known: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _gain(method: Method, panel: str, known: pd.DataFrame) -> dict:
+def _gain(method: FrontMethod, panel: str, known: pd.DataFrame) -> dict:
     if panel not in method.cells:
         return {'n': -1, 'effect': None, 'beside': None, 'full': False, 'uncounted': ''}
     row, baseline, column = method.cells[panel]
-    cells = published.by_place(method.paper, method.table)
+    cells = published.index_cells(method.paper, method.table)
     cell, printed = cells[row, column], cells[baseline, column]
-    base = published.baseline(cell, []) if cell['baseline'] else printed
+    base = published.gain_baseline(cell, []) if cell['baseline'] else printed
     config = cell['config']
     full = config.get('labels') == 'full'
     head = config.get('head') or find(config['loss']).head
@@ -127,11 +132,11 @@ def _gain(method: Method, panel: str, known: pd.DataFrame) -> dict:
     same, _ = _scores(cell, {'loss': 'wbce' if full else 'an', 'head': head}, known)
     plain, _ = _scores(cell, {'loss': 'bce' if full else 'an', 'head': 'linear'}, known)
     named = _scores(base, {}, known)[0] if cell['baseline'] else same
-    over, beside = all_gains.gain(scores, named), all_gains.gain(scores, plain)
+    over, beside = all_gains.estimate_gain(scores, named), all_gains.estimate_gain(scores, plain)
     like = beside if method.plain else over
     return {
         'published': cell['mean'] - base['mean'],
-        'uncounted': published.uncounted(cell, base),
+        'uncounted': published.explain_uncounted(cell, base),
         'our_base': plain.by_seed.mean(),
         'ours': over.mean,
         'half': over.half_width,
@@ -141,7 +146,7 @@ def _gain(method: Method, panel: str, known: pd.DataFrame) -> dict:
         'like': like.mean,
         'like_half': like.half_width,
         'exercised': exercised,
-        'effect': all_gains.gain(scores, same),
+        'effect': all_gains.estimate_gain(scores, same),
         'beside': beside,
         'full': full,
     }
@@ -150,24 +155,25 @@ def _gain(method: Method, panel: str, known: pd.DataFrame) -> dict:
 def _scores(cell: dict, changes: dict, known: pd.DataFrame) -> tuple[Scores, bool]:
     "(scores, exercised) of a cell's runs, or of those of another method in its place."
     if changes:
-        config = published.merge(cell['config'], {'hparams': None}, changes)
+        config = published.merge_mappings(cell['config'], {'hparams': None}, changes)
         cell = cell | {'config': config}
-    configs = finals(plan(cell, SUITE), known)
-    return values(configs, cell['metric'], known), any_acted(configs, known)
+    configs = cell_final_runs(plan_cell(cell, SUITE), known)
+    return read_measures(configs, cell['metric'], known), mechanism_acted_in(configs, known)
 
 
-def draw(measured: pd.DataFrame) -> bytes:
-    """The picture as SVG, the same bytes for the same numbers. Args: measured: as from `gains`."""
+def draw_front(measured: pd.DataFrame) -> bytes:
+    """The picture as SVG, the same bytes for the same numbers. Args: measured: as from
+    `front_gains`."""
     return drawing.to_svg(lambda: _picture(measured), bbox_inches='tight')
 
 
 def _picture(measured: pd.DataFrame) -> Figure:
     heights = _heights()
-    figure, (axes,) = drawing.sheet(1, len(PANELS), 1.75, 0.23 * heights[-1])
+    figure, (axes,) = drawing.make_axes(1, len(PANELS), 1.75, 0.23 * heights[-1])
     for ax, (panel, dataset) in zip(axes, PANELS.items(), strict=True):
         cells = measured[measured.panel == panel]
         _panel(ax, cells, heights)
-        ax.set_title(f'{panel}\n({published.stand_in(dataset, SUITE)})')
+        ax.set_title(f'{panel}\n({published.find_stand_in(dataset, SUITE)})')
     half = measured.like_half.fillna(0)
     ends = [measured.published, measured.plain, measured.like - half, measured.like + half]
     ends = pd.concat(ends)
@@ -179,7 +185,7 @@ def _picture(measured: pd.DataFrame) -> Figure:
         'has no AN; *: all labels known, over BCE)',
         fontsize=8,
     )
-    figure.text(0.5, -0.02, site.protocol(SUITE), ha='center', va='top', fontsize=6)
+    figure.text(0.5, -0.02, site.describe_protocol(SUITE), ha='center', va='top', fontsize=6)
     figure.legend(*axes[0].get_legend_handles_labels(), loc='outside upper right', ncols=3)
     return figure
 
@@ -243,12 +249,12 @@ def _instead_of_ours(cell) -> str:
     return 'not exercised' if cell.exercised is False else ''
 
 
-def levels(measured: pd.DataFrame) -> dict[tuple[str, str], dict[str, Scores]]:
+def method_levels(measured: pd.DataFrame) -> dict[tuple[str, str], dict[str, Scores]]:
     """Test mAP of every method that learns from single positives, in the picture or not, on each
     head it was given.
 
     Args:
-        measured: as from `gains.of_suites`.
+        measured: as from `gains.gains_of_suites`.
 
     Returns: {(method, head): {set of photos: its scores}}, of the sets where its own mechanism
         acted in most runs.
@@ -257,7 +263,7 @@ def levels(measured: pd.DataFrame) -> dict[tuple[str, str], dict[str, Scores]]:
         (measured.suite == SUITE)
         & (measured.choice == 'clean')
         & (measured.labels == 'single')
-        & (measured.baseline == all_gains.PLAIN)
+        & (measured.baseline == all_gains.PLAIN_HEAD)
         & measured.acted.eq(True)
         & (measured.n > 1)
     ]
@@ -323,7 +329,7 @@ def leaders(levels: dict) -> Leaders | None:
     """Which method gains most, and what its head has to do with it.
 
     Args:
-        levels: as from `levels`.
+        levels: as from `method_levels`.
 
     Returns: None without a method that has runs on every set of plain AN.
     """
@@ -377,9 +383,9 @@ def _leader(order: list, levels: dict) -> Leader:
 
 def _lead(levels: dict, one: tuple, other: tuple) -> Effect:
     """What one gains over another, the mean over the sets that both have."""
-    return statistics.pooled(
+    return statistics.pool_effects(
         [
-            all_gains.gain(scores, levels[other][dataset])
+            all_gains.estimate_gain(scores, levels[other][dataset])
             for dataset, scores in levels[one].items()
             if dataset in levels[other]
         ]
@@ -394,7 +400,7 @@ def _on_head(levels: dict, linear: list, of_head: tuple) -> Effect | None:
 
 
 def _name(loss: str, head: str) -> str:
-    name = board.about(loss)['name']
+    name = board.describe_method(loss)['name']
     return name if head == find(loss).head else f'{name} on the {head} head'
 
 
@@ -402,7 +408,7 @@ def _name(loss: str, head: str) -> str:
 SOURCES = (('hml', '2'), ('em_apl', '1'), ('lac', '2'))
 
 
-def by_source(known: pd.DataFrame) -> pd.DataFrame:
+def gains_by_source(known: pd.DataFrame) -> pd.DataFrame:
     """What Cole et al., EM/APL and LAC print over their own AN, with our gain over the same row.
 
     Args:
@@ -416,7 +422,7 @@ def by_source(known: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for paper, number in SOURCES:
-        cells = published.by_place(paper, number)
+        cells = published.index_cells(paper, number)
         for line in papers.table(paper, number, known).of(SUITE).itertuples():
             cell = cells[line.row, line.column]
             if line.uncounted or math.isnan(line.gain_published):
@@ -437,11 +443,11 @@ def by_source(known: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).drop_duplicates(['source', 'loss', 'dataset'])
 
 
-def comparable(measured: pd.DataFrame) -> pd.DataFrame:
+def comparable_gains(measured: pd.DataFrame) -> pd.DataFrame:
     """The cells whose published gains enter means, counts and correlations.
 
     Args:
-        measured: as from `gains`.
+        measured: as from `front_gains`.
 
     Returns: those of methods that learn from single positives, whose mechanism acted in runs of
         two seeds or more, and whose baseline is AN of the same source.
@@ -450,7 +456,7 @@ def comparable(measured: pd.DataFrame) -> pd.DataFrame:
     return measured[ran & measured.uncounted.eq('') & measured.published.notna()]
 
 
-def findings(
+def front_findings(
     leading: Leaders | None, all_labels: Effect | None, agreed: dict, observed: dict | None = None
 ) -> str:
     """What the gains say.
@@ -458,7 +464,7 @@ def findings(
     Args:
         leading: as from `leaders`.
         all_labels: what binary cross-entropy gains over plain AN where all labels are known.
-        agreed: as from `agreement`.
+        agreed: as from `source_agreement`.
         observed: as from `without_clean.of_record`.
 
     Returns:
@@ -468,23 +474,25 @@ def findings(
         return ''
     fields = agreement_fields(agreed)
     rows = observed['rows'][:2] if observed else []
-    return render(
+    return render_template(
         'findings.md',
         leading=leading,
         all_labels=all_labels,
-        observed=[(board.about(row['loss'])['name'], *row['effects'][:2]) for row in rows],
+        observed=[
+            (board.describe_method(row['loss'])['name'], *row['effects'][:2]) for row in rows
+        ],
         seeds_observed=observed['seeds'] if rows else 0,
         **fields,
     )
 
 
 def agreement_fields(agreed: dict) -> dict:
-    """What templates name of `agreement`."""
+    """What templates name of `source_agreement`."""
     table = agreed['matrix']
     highest = [panel for panel, name in PANELS.items() if _is_highest(table, name)]
     return agreed | {
         'panels': PANELS,
-        'photos_for': {name: published.stand_in(name, SUITE) for name in PANELS.values()},
+        'photos_for': {name: published.find_stand_in(name, SUITE) for name in PANELS.values()},
         'highest_for': highest,
         'not_highest_for': [panel for panel in PANELS if panel not in highest],
         'uncounted': published.UNCOUNTED,
@@ -493,7 +501,7 @@ def agreement_fields(agreed: dict) -> dict:
 
 def _is_highest(table: pd.DataFrame, dataset: str) -> bool:
     """Whether a published column ranks best with the photos that stand in for it."""
-    photos = published.stand_in(dataset, SUITE)
+    photos = published.find_stand_in(dataset, SUITE)
     return photos in table and table.loc[dataset].idxmax() == photos
 
 
@@ -517,7 +525,7 @@ class Agreement:
     apart: float
 
 
-def agree(
+def measure_agreement(
     cells: pd.DataFrame, row: str, within: list[str], first: str, second: str
 ) -> Agreement | None:
     """How far two columns of gains agree.
@@ -553,28 +561,28 @@ def _rank_correlation(
     return statistics.rank_correlation(*(each.to_numpy(float) for each in wide))
 
 
-def agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.DataFrame) -> dict:
+def source_agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.DataFrame) -> dict:
     """How far our gains agree with the papers', and the papers with one another.
 
     Args:
-        measured: as from `gains`.
-        sources: as from `by_source`.
-        boards: as from `gains.of_suites`.
+        measured: as from `front_gains`.
+        sources: as from `gains_by_source`.
+        boards: as from `gains.gains_of_suites`.
 
     Returns: own (papers whose baseline is their own), sources (all that `SOURCES` print, each over
         its own AN), one_another (where two print the same method), each an `Agreement` or None;
         proposed and reprinted (how many published gains of the first lie in our interval, of the
         five papers' methods and of those that they compare with, each an `Inside`); matrix (as from
-        `matrix`).
+        `front_agreement_matrix`).
     """
-    counted = comparable(measured)
+    counted = comparable_gains(measured)
     own = counted.method.isin([method.name for method in METHODS if method.own])
     pairs = sources.merge(sources, on=['loss', 'dataset'], suffixes=('', '_other'))
     pairs = pairs[pairs.source < pairs.source_other]
     return {
-        'own': agree(counted, 'method', ['panel'], 'published', 'like'),
-        'sources': agree(sources, 'loss', ['source', 'dataset'], 'published', 'ours'),
-        'one_another': agree(
+        'own': measure_agreement(counted, 'method', ['panel'], 'published', 'like'),
+        'sources': measure_agreement(sources, 'loss', ['source', 'dataset'], 'published', 'ours'),
+        'one_another': measure_agreement(
             pairs,
             'loss',
             ['source', 'source_other', 'dataset'],
@@ -583,7 +591,7 @@ def agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.DataFram
         ),
         'proposed': _count_inside(counted[own]),
         'reprinted': _count_inside(counted[~own]),
-        'matrix': matrix(sources, boards),
+        'matrix': front_agreement_matrix(sources, boards),
     }
 
 
@@ -612,19 +620,19 @@ def _count_inside(cells: pd.DataFrame) -> Inside:
     )
 
 
-def no_agreement() -> dict:
-    """`agreement` without runs."""
+def empty_agreement() -> dict:
+    """`source_agreement` without runs."""
     nothing = dict.fromkeys(('own', 'sources', 'one_another'))
     counts = dict.fromkeys(('proposed', 'reprinted'), Inside((), 0, 0, 0, 0))
     return nothing | counts | {'matrix': pd.DataFrame()}
 
 
-def matrix(sources: pd.DataFrame, boards: pd.DataFrame) -> pd.DataFrame:
+def front_agreement_matrix(sources: pd.DataFrame, boards: pd.DataFrame) -> pd.DataFrame:
     """How each published column of gains ranks with our gains on each set of photos.
 
     Args:
-        sources: as from `by_source`.
-        boards: as from `gains.of_suites`.
+        sources: as from `gains_by_source`.
+        boards: as from `gains.gains_of_suites`.
 
     Returns: DataFrame of Spearman's correlations, the papers' data sets by our sets. All are over
         the same methods, ranked within each source: those whose mechanism acted on every set. Empty
@@ -658,17 +666,17 @@ def matrix(sources: pd.DataFrame, boards: pd.DataFrame) -> pd.DataFrame:
 BEGIN, END = '<!-- front:begin -->', '<!-- front:end -->'
 
 
-def table(measured: pd.DataFrame) -> str:
-    """The small table: what each paper's own method gains. Args: measured: as from `gains`.
+def format_front_table(measured: pd.DataFrame) -> str:
+    """The small table: what each paper's own method gains. Args: measured: as from `front_gains`.
     Returns: Markdown.
     """
     cells = {name: cells.to_dict('records') for name, cells in measured.groupby('method')}
     proposed = [method for method in METHODS if method.own and not _is_full(cells[method.name])]
-    return render(
+    return render_template(
         'front_table.md',
-        panels={name: published.stand_in(dataset, SUITE) for name, dataset in PANELS.items()},
+        panels={name: published.find_stand_in(dataset, SUITE) for name, dataset in PANELS.items()},
         levels_of_an=[cell['our_base'] for cell in cells[METHODS[0].name]],
-        methods=[(method, published.read(method.paper)['short']) for method in proposed],
+        methods=[(method, published.read_paper(method.paper)['short']) for method in proposed],
         cells=cells,
         means={name: _mean_over_plain(lines) for name, lines in cells.items()},
         uncounted=published.UNCOUNTED,
@@ -685,10 +693,10 @@ def _mean_over_plain(cells: list[dict]) -> Effect | None:
     on one.
     """
     effects = [cell['beside'] for cell in cells if cell['n'] > 1 and cell['exercised']]
-    return statistics.pooled(effects) if len(effects) == len(cells) else None
+    return statistics.pool_effects(effects) if len(effects) == len(cells) else None
 
 
-def markdown(
+def format_front(
     measured: pd.DataFrame,
     boards: pd.DataFrame,
     agreed: dict,
@@ -698,26 +706,29 @@ def markdown(
     """What README.md shows between the marks.
 
     Args:
-        measured: as from `gains`.
-        boards: as from `all_gains.of_suites`.
-        agreed: as from `agreement`.
+        measured: as from `front_gains`.
+        boards: as from `all_gains.gains_of_suites`.
+        agreed: as from `source_agreement`.
         picture: its address.
         observed: as from `without_clean.of_record`.
 
     Returns: Markdown, with the marks.
     """
     wanted = measured[measured.n >= 0]
-    text = render(
+    text = render_template(
         'front.md',
-        findings=findings(
-            leaders(levels(boards)), board.summary(boards)['all_labels'], agreed, observed
+        findings=front_findings(
+            leaders(method_levels(boards)),
+            board.summarize_board(boards)['all_labels'],
+            agreed,
+            observed,
         ),
         picture=picture,
         uncounted=published.UNCOUNTED,
-        protocol=site.protocol(SUITE),
+        protocol=site.describe_protocol(SUITE),
         missing=(wanted.n == 0).sum(),
         cells=len(wanted),
-        table=table(measured),
+        table=format_front_table(measured),
         full=[
             (method, cells[cells.n > 0].to_dict('records'))
             for method, cells in measured[measured.full.eq(True)].groupby('method')
@@ -727,18 +738,18 @@ def markdown(
     return f'{BEGIN}\n{text}{END}'
 
 
-def _loss_of(method: Method) -> str:
+def _loss_of(method: FrontMethod) -> str:
     row, _, column = next(iter(method.cells.values()))
-    return published.by_place(method.paper, method.table)[row, column]['config']['loss']
+    return published.index_cells(method.paper, method.table)[row, column]['config']['loss']
 
 
-def write(root: Path | None = None, boards: pd.DataFrame | None = None) -> list[Path]:
+def write_front(root: Path | None = None, boards: pd.DataFrame | None = None) -> list[Path]:
     """Make `outputs/front.svg`, and the part of README.md between the marks.
 
     Args:
         root: the folder that has README.md and outputs/, unset: where the setting `outputs` lies. A
             folder without README.md, or with one that has no marks, gets the picture alone.
-        boards: as from `gains.of_suites`, unset: that.
+        boards: as from `gains.gains_of_suites`, unset: that.
 
     Returns: the files that changed.
 
@@ -748,20 +759,20 @@ def write(root: Path | None = None, boards: pd.DataFrame | None = None) -> list[
     """
     outputs = settings.path('outputs') if root is None else Path(root) / 'outputs'
     readme = outputs.parent / 'README.md'
-    enclosing = around(readme)
+    enclosing = split_at_marks(readme)
     known = record(outputs / 'runs.csv')
-    measured = gains(known)
-    texts = {outputs / 'front.svg': draw(measured).decode()}
+    measured = front_gains(known)
+    texts = {outputs / 'front.svg': draw_front(measured).decode()}
     if enclosing:
-        boards = all_gains.of_suites(known, [SUITE]) if boards is None else boards
-        agreed = agreement(measured, by_source(known), boards)
+        boards = all_gains.gains_of_suites(known, [SUITE]) if boards is None else boards
+        agreed = source_agreement(measured, gains_by_source(known), boards)
         observed = without_clean.of_record()
-        text = markdown(measured, boards, agreed, f'{outputs.name}/front.svg', observed)
+        text = format_front(measured, boards, agreed, f'{outputs.name}/front.svg', observed)
         texts[readme] = text.join(enclosing)
     return site.write_changed(texts)
 
 
-def around(readme: Path, begin: str = BEGIN, end: str = END) -> tuple[str, str] | None:
+def split_at_marks(readme: Path, begin: str = BEGIN, end: str = END) -> tuple[str, str] | None:
     """The text before and behind two marks.
 
     Args:

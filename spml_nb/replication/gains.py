@@ -12,10 +12,10 @@ from ..methods.core import find
 from ..runs.config import Config
 from ..sweeps import search
 from ..sweeps.queue import key
-from .statistics import NO_SCORES, Effect, Scores, image_sd, paired
+from .statistics import NO_SCORES, Effect, Scores, estimate_paired_effect, image_sd
 
 MEASURES = {'clean': 'test_map', 'observed': 'observed_test_map'}  # by what the epoch was chosen
-SAME_HEAD, PLAIN = 'AN on the same head', 'AN on the linear head'
+SAME_HEAD, PLAIN_HEAD = 'AN on the same head', 'AN on the linear head'
 SUITES = ('photos', 'photos_finetune')
 
 
@@ -40,7 +40,7 @@ class Setting(NamedTuple):
     choice: str = 'clean'
 
 
-def gain(own: Scores, base: Scores) -> Effect:
+def estimate_gain(own: Scores, base: Scores) -> Effect:
     """The mean paired difference of two methods, over seeds and test images.
 
     Args:
@@ -48,10 +48,12 @@ def gain(own: Scores, base: Scores) -> Effect:
 
     Returns: Effect; it has 0 seeds where none is common.
     """
-    return paired(own, base, fallback=image_sd(own.dataset, own.metric) if own.dataset else 0.0)
+    return estimate_paired_effect(
+        own, base, fallback=image_sd(own.dataset, own.metric) if own.dataset else 0.0
+    )
 
 
-def over_baselines(
+def gains_over_baselines(
     scores: Mapping[NamedTuple, Scores], baselines: Mapping[str, Mapping[NamedTuple, Scores]]
 ) -> pd.DataFrame:
     """All gains of a comparison.
@@ -75,7 +77,7 @@ def over_baselines(
             'n': len(own.by_seed),
         }
         for name, bases in baselines.items():
-            effect = gain(own, bases.get(place, NO_SCORES))
+            effect = estimate_gain(own, bases.get(place, NO_SCORES))
             gained = {'gain': effect.mean, 'gain_half': effect.half_width, 'effect': effect}
             rows.append({**place._asdict(), 'baseline': name, **level, **gained})
     return pd.DataFrame(rows)
@@ -84,14 +86,14 @@ def over_baselines(
 _BEST = ['best_stage', 'best_epoch']
 
 
-def begins_stage_2(runs: pd.DataFrame) -> int:
+def count_stage_2_starts(runs: pd.DataFrame) -> int:
     """In how many runs the first epoch of the second stage was the best, so that what the stage
     adds hardly acted. runs: lines of the record.
     """
     return int((runs.reindex(columns=_BEST) == [2, 1]).all(axis=1).sum())
 
 
-def acted(runs: pd.DataFrame) -> bool:
+def mechanism_acted(runs: pd.DataFrame) -> bool:
     """Whether a method's own mechanism acted before selection stopped, in more than half of its
     runs.
 
@@ -103,22 +105,22 @@ def acted(runs: pd.DataFrame) -> bool:
     return 'exercised' not in runs or not (runs.exercised == 0).mean() >= 0.5
 
 
-def any_acted(configs: Iterable[Config], known: pd.DataFrame) -> bool:
-    """`acted` of the runs of configurations, as far as they are done."""
+def mechanism_acted_in(configs: Iterable[Config], known: pd.DataFrame) -> bool:
+    """`mechanism_acted` of the runs of configurations, as far as they are done."""
     done = [name for name in map(key, configs) if name in known.index]
-    return acted(known.reindex(columns=['exercised']).loc[done])
+    return mechanism_acted(known.reindex(columns=['exercised']).loc[done])
 
 
-def head_of(row: search.Row) -> str:
+def head_of_row(row: search.Row) -> str:
     """The head that a row is trained on."""
     return row.head or find(row.loss).head
 
 
-def final_runs(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> pd.DataFrame:
+def board_row_runs(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> pd.DataFrame:
     """The final runs of a row of a board.
 
     Args:
-        row: of `search.rows_of(suite)`.
+        row: of `search.suite_rows(suite)`.
         suite, dataset: as in `search.candidates`.
         known: as from `tables.record`.
 
@@ -140,16 +142,16 @@ COLUMNS = [
 ]
 
 
-def of_suites(known: pd.DataFrame, suites: Iterable[str] = SUITES) -> pd.DataFrame:
+def gains_of_suites(known: pd.DataFrame, suites: Iterable[str] = SUITES) -> pd.DataFrame:
     """What every method gains over AN, on every set of photos where it has runs.
 
     Args:
         known: as from `tables.record`.
         suites: keys of `search.SUITES`.
 
-    Returns: DataFrame as from `over_baselines`, the places being `Setting`s and the baselines
-        `SAME_HEAD` and `PLAIN`, in points of mAP; and seconds (of a run), late (share of runs whose
-        best epoch is one of the last two), acted and begins_stage_2 (as from these
+    Returns: DataFrame as from `gains_over_baselines`, the places being `Setting`s and the baselines
+        `SAME_HEAD` and `PLAIN_HEAD`, in points of mAP; and seconds (of a run), late (share of runs
+        whose best epoch is one of the last two), acted and begins_stage_2 (as from these
         functions), run and base_run (the names of the first run, and of the baseline's, '' without
         one).
     """
@@ -169,8 +171,8 @@ def of_suites(known: pd.DataFrame, suites: Iterable[str] = SUITES) -> pd.DataFra
         }
         return {place: base for place, base in bases.items() if base in scores}
 
-    bases = {SAME_HEAD: on_head(search.head_of_an), PLAIN: on_head(lambda head: 'linear')}
-    found = over_baselines(
+    bases = {SAME_HEAD: on_head(search.baseline_head), PLAIN_HEAD: on_head(lambda head: 'linear')}
+    found = gains_over_baselines(
         scores,
         {name: {place: scores[base] for place, base in of.items()} for name, of in bases.items()},
     )
@@ -183,36 +185,36 @@ def of_suites(known: pd.DataFrame, suites: Iterable[str] = SUITES) -> pd.DataFra
 
 
 def _add_scores(row, suite, dataset, known, scores, about):
-    runs = final_runs(row, suite, dataset, known)
+    runs = board_row_runs(row, suite, dataset, known)
     for choice, measure in MEASURES.items():
         by_seed = runs[measure].dropna()
         if not len(by_seed):
             continue
         labels = AS_MANY if row.train_images else row.labels
-        place = Setting(suite, dataset, row.loss, head_of(row), labels, choice)
+        place = Setting(suite, dataset, row.loss, head_of_row(row), labels, choice)
         # test images were resampled for the epoch of the clean choice alone
         first = runs['first'].iloc[0] if choice == 'clean' else ''
         scores[place] = Scores(by_seed, first, dataset=dataset)
         about[place] = {
             'seconds': runs.seconds.mean(),
             'late': runs.late.mean(),
-            'acted': acted(runs),
-            'begins_stage_2': begins_stage_2(runs),
+            'acted': mechanism_acted(runs),
+            'begins_stage_2': count_stage_2_starts(runs),
             'run': runs.run.iloc[0],
         }
 
 
-def beside(found: pd.DataFrame) -> pd.DataFrame:
+def join_baselines(found: pd.DataFrame) -> pd.DataFrame:
     """Gains over both baselines side by side.
 
     Args:
-        found: as from `of_suites`.
+        found: as from `gains_of_suites`.
 
     Returns: DataFrame, one row per `Setting`: the gains over `SAME_HEAD`, and plain, plain_half and
-        plain_run (over `PLAIN`).
+        plain_run (over `PLAIN_HEAD`).
     """
     names = {'gain': 'plain', 'gain_half': 'plain_half', 'base_run': 'plain_run'}
-    plain = found[found.baseline == PLAIN].rename(columns=names)
+    plain = found[found.baseline == PLAIN_HEAD].rename(columns=names)
     return found[found.baseline == SAME_HEAD].merge(
         plain[[*Setting._fields, *names.values()]], on=[*Setting._fields], how='left'
     )

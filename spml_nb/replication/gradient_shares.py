@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ..methods.opml import high_rank_loss, opml_loss, soft_opml_loss, trust
+from ..methods.opml import high_rank_loss, opml_loss, soft_opml_loss, trust_share
 from ..metrics import average_precision
 from ..runs.config import Config
 from ..training.trainer import Trainer, train
@@ -49,7 +49,7 @@ class _Watch:
         norms = {'loss': plain.norm().item()}
         norms |= {f'λ = {weight:g}': weight * rank for weight in WEIGHTS}
         for power in POWERS:
-            soft = gradient(soft_opml_loss(s, z, trust(s, self.ap, power)))
+            soft = gradient(soft_opml_loss(s, z, trust_share(s, self.ap, power)))
             norms[f'γ = {power}'] = (soft - plain).norm().item()
         self.norms.append(norms)
 
@@ -59,7 +59,7 @@ class _Watch:
         self.ap = torch.from_numpy(ap).float().to(positive.device)
 
 
-def measure(config: Config) -> pd.Series:
+def measure_shares(config: Config) -> pd.Series:
     """Train OPML without its parts, and see what each would have added to the gradient.
 
     Args:
@@ -75,13 +75,13 @@ def measure(config: Config) -> pd.Series:
     return means.drop('loss') / means.loss
 
 
-def of_sets() -> pd.DataFrame:
-    """`measure` for OPML of the ablation on its sets of photos, a column each."""
-    ablation = arms.ablations()['opml_parts']
+def shares_by_set() -> pd.DataFrame:
+    """`measure_shares` for OPML of the ablation on its sets of photos, a column each."""
+    ablation = arms.read_ablations()['opml_parts']
     return pd.DataFrame(
         {
-            dataset: measure(
-                arms.configs_of(ablation, 'OPML', dataset, pd.DataFrame())[0].changed(
+            dataset: measure_shares(
+                arms.arm_configs(ablation, 'OPML', dataset, pd.DataFrame())[0].changed(
                     seed=SEED, label_seed=SEED
                 )
             )
@@ -90,12 +90,12 @@ def of_sets() -> pd.DataFrame:
     )
 
 
-def smallest_that_act(shares: pd.DataFrame) -> tuple[float, float]:
+def smallest_acting_weights(shares: pd.DataFrame) -> tuple[float, float]:
     """λ and γ of the ablation: the smallest power of ten, and the largest of `POWERS`, with which a
     part is at least `LEAST` of the gradient on every set.
 
     Args:
-        shares: As from `of_sets`.
+        shares: As from `shares_by_set`.
     """
     acts = (shares >= LEAST).all(axis=1)
     weight = next(weight for weight in WEIGHTS if acts[f'λ = {weight:g}'])

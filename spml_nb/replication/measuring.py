@@ -12,8 +12,8 @@ from ..base.files import write_arrays
 from ..runs.config import Config, resolve
 from ..runs.folder import Run
 from ..training.batches import feature_source
-from ..training.evaluation import Opened, rebuild
-from ..training.selection import predict
+from ..training.evaluation import Opened, open_on_dataset
+from ..training.selection import predict_logits
 from ..training.task import make_task
 from ..training.trainer import Trainer, train
 
@@ -22,7 +22,7 @@ QUANTILES = (0.25, 0.5, 0.75)
 GROUPS = ('annotated positives', 'unannotated positives', 'unannotated negatives')
 
 
-def group_masks(z: np.ndarray, true: np.ndarray) -> list[np.ndarray]:
+def label_group_masks(z: np.ndarray, true: np.ndarray) -> list[np.ndarray]:
     """Which entries belong to each of `GROUPS`.
 
     Args:
@@ -66,7 +66,7 @@ class Notes:
     def end_epoch(self, trainer: Trainer):
         "Note the scores of the training images, and write all notes to the run's folder."
         s, task = trainer.score().cpu().double().numpy(), trainer.task
-        groups = group_masks(trainer.method.z.cpu().numpy(), task.data.labels[task.train])
+        groups = label_group_masks(trainer.method.z.cpu().numpy(), task.data.labels[task.train])
         self.epochs.append(
             [
                 [
@@ -96,7 +96,7 @@ class Notes:
         }
 
 
-def observed_run(config: Config) -> Run:
+def find_noted_run(config: Config) -> Run:
     """Where the notes of a run lie.
 
     Args:
@@ -108,7 +108,7 @@ def observed_run(config: Config) -> Run:
     return Run(resolve(config), settings.path('runs') / 'observed')
 
 
-def observe(config: Config) -> Run:
+def note_training(config: Config) -> Run:
     """Train a run and take `Notes`. It is resumed if it was interrupted, and left as it is if it is
     done.
 
@@ -122,14 +122,14 @@ def observe(config: Config) -> Run:
         SpmlError: as `training.train`.
     """
     train(config, root=settings.path('runs') / 'observed', on_step=Notes())
-    return observed_run(config)
+    return find_noted_run(config)
 
 
-def notes(run: Run) -> dict[str, np.ndarray]:
+def read_notes(run: Run) -> dict[str, np.ndarray]:
     """Read the notes of an observed run.
 
     Args:
-        run: from `observe`.
+        run: from `note_training`.
 
     Returns:
         The arrays of `Notes.arrays`.
@@ -137,7 +137,7 @@ def notes(run: Run) -> dict[str, np.ndarray]:
     return dict(np.load(run.folder / 'observed.npz'))
 
 
-def opened(run: Run, part: str = 'train') -> Opened:
+def open_own_data(run: Run, part: str = 'train') -> Opened:
     """Open a finished run on its own data, on this machine's device.
 
     Args:
@@ -145,8 +145,9 @@ def opened(run: Run, part: str = 'train') -> Opened:
         part: 'train', 'val' or 'test', what is looked at.
 
     Returns:
-        As from `training.rebuild`, the features of a head in its `source`, and `task`: its data,
-        with observed labels; `index`: (n,) rows of the part; `true`: their true labels, (n, C) in
+        As from `training.open_on_dataset`, the features of a head in its `source`, and `task`: its
+        data, with observed labels; `index`: (n,) rows of the part; `true`: their true labels, (n,
+        C) in
         {1, 0, −1}.
 
     Raises:
@@ -154,7 +155,7 @@ def opened(run: Run, part: str = 'train') -> Opened:
     """
     config = replace(run.config, device=None)
     task = make_task(config)
-    seen, index = rebuild(run, config, task.data), getattr(task, part)
+    seen, index = open_on_dataset(run, config, task.data), getattr(task, part)
     seen.task, seen.index, seen.true = task, index, task.data.labels[index]
     seen.method.take(task.side)  # no checkpoint holds it
     if seen.config.regime == 'linear':  # features that training has left in the cache
@@ -162,24 +163,26 @@ def opened(run: Run, part: str = 'train') -> Opened:
     return seen
 
 
-def examine(run: Run, part: str = 'train') -> Opened:
+def score_run(run: Run, part: str = 'train') -> Opened:
     """Score images of a finished run's data by its best weights.
 
     Args:
-        run, part: as in `opened`.
+        run, part: as in `open_own_data`.
 
     Returns:
-        As from `opened`, and `logits`: (n, C) scores of the rows, float64.
+        As from `open_own_data`, and `logits`: (n, C) scores of the rows, float64.
 
     Raises:
         SpmlError: if its files are damaged.
     """
-    seen = opened(run, part)
-    seen.logits = predict(seen.module, seen.method, seen.source, seen.index).cpu().double().numpy()
+    seen = open_own_data(run, part)
+    seen.logits = (
+        predict_logits(seen.module, seen.method, seen.source, seen.index).cpu().double().numpy()
+    )
     return seen
 
 
-def histograms(x: np.ndarray, groups: list[np.ndarray], edges: np.ndarray) -> np.ndarray:
+def count_histograms(x: np.ndarray, groups: list[np.ndarray], edges: np.ndarray) -> np.ndarray:
     """Count values on a grid, one group after another.
 
     Args:
@@ -198,13 +201,13 @@ def histograms(x: np.ndarray, groups: list[np.ndarray], edges: np.ndarray) -> np
 IMAGES, MAPS, SIDE = 7, 3, 96  # images in a figure, maps of an image, most pixels of a side
 
 
-def pictures(
+def collect_pictures(
     seen: Opened, chosen: list[tuple[int, list[int]]], make_map, flags: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Make the images and maps of a figure.
 
     Args:
-        seen: the run that is looked at, as from `opened`.
+        seen: the run that is looked at, as from `open_own_data`.
         chosen: (row of `seen.index`, classes), at most `MAPS` classes for each of the images.
         make_map: from a batch with one image and a class to maps (1, h, w).
         flags: (n, C) a number for each entry, kept as `kinds`.
@@ -230,7 +233,7 @@ def pictures(
     return {name: np.array(rows) for name, rows in figure.items()}
 
 
-def surest(p: np.ndarray, allowed: np.ndarray, n: int) -> list[int]:
+def top_classes(p: np.ndarray, allowed: np.ndarray, n: int) -> list[int]:
     """The classes with the highest probability.
 
     Args:

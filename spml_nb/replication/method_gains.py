@@ -5,7 +5,7 @@ import pandas as pd
 from ..base import settings
 from ..methods.core import find
 from ..sweeps import search
-from .statistics import signed
+from .statistics import format_signed
 
 SUITE = 'photos'
 
@@ -52,14 +52,14 @@ def _describe(loss: str, rows: pd.DataFrame) -> str:
     gains = rows.over_plain_an
     head = rows['head'].iloc[0]
     sentence = (
-        f'- `{loss}` (head {head}): {signed(gains.mean())} points of mAP on average, '
-        f'from {signed(gains.min())} ({gains.idxmin()}) to '
-        f'{signed(gains.max())} ({gains.idxmax()})'
+        f'- `{loss}` (head {head}): {format_signed(gains.mean())} points of mAP on average, '
+        f'from {format_signed(gains.min())} ({gains.idxmin()}) to '
+        f'{format_signed(gains.max())} ({gains.idxmax()})'
     )
     if head != 'linear':
-        sentence += f'; against AN on the same head {signed(rows.over_an.mean())} on average'
+        sentence += f'; against AN on the same head {format_signed(rows.over_an.mean())} on average'
     exercised = rows.exercised.dropna()
-    acted = int((exercised > 0.5).sum())  # as `gains.acted` counts
+    acted = int((exercised > 0.5).sum())  # as `gains.mechanism_acted` counts
     if acted < len(exercised):
         sentence += (
             f'; {find(loss).mechanism} had begun before the best epoch only on {acted} of '

@@ -27,9 +27,17 @@ from . import (
     without_clean,
 )
 from .published import SUITE
-from .rendering import render
+from .rendering import render_template
 from .statistics import Verdict
-from .tables import Table, command, gain_text, has_gain, level_text, record, table
+from .tables import (
+    Table,
+    cell_gain_text,
+    cell_has_gain,
+    cell_level_text,
+    record,
+    table,
+    table_command,
+)
 
 
 def _table_fields(table: Table) -> dict:
@@ -38,18 +46,20 @@ def _table_fields(table: Table) -> dict:
     datasets = cells.stand_in.dropna().unique()
     return {
         'table': table,
-        'paper': published.read(table.paper),
-        'gains': _grid_lines(table, gain_text) if cells.apply(has_gain, axis=1).any() else [],
-        'levels': _grid_lines(table, level_text),
+        'paper': published.read_paper(table.paper),
+        'gains': _grid_lines(table, cell_gain_text)
+        if cells.apply(cell_has_gain, axis=1).any()
+        else [],
+        'levels': _grid_lines(table, cell_level_text),
         'datasets': list(datasets),
-        'protocol': site.protocol(SUITE, datasets),
-        'ranking': site.ranking(cells),
+        'protocol': site.describe_protocol(SUITE, datasets),
+        'ranking': site.describe_ranking(cells),
         'leaders': _leaders(cells),
         'unfinished': (cells.command != '').sum(),
         'fillable': table.progress(SUITE)['total'],
-        'command': command(table.paper, table.number, SUITE),
+        'command': table_command(table.paper, table.number, SUITE),
         'lacking': [
-            (site.lacking(same_reason), why)
+            (site.describe_lacking(same_reason), why)
             for why, same_reason in cells[cells.why != ''].groupby('why', sort=False)
         ],
         'statistic': published.STATISTIC,
@@ -92,19 +102,19 @@ def _leaders(tidy: pd.DataFrame) -> list[dict]:
 
 def _photos() -> list[dict]:
     """Our sets of photos, counted as the papers count theirs."""
-    return published.photos().reset_index().to_dict('records')
+    return published.describe_photo_sets().reset_index().to_dict('records')
 
 
-def markdown(table: Table) -> str:
+def format_table_page(table: Table) -> str:
     """A table as a page in Markdown."""
-    return render('table.md', **_table_fields(table))
+    return render_template('table.md', **_table_fields(table))
 
 
-def section(paper: str, number: str, runs: pd.DataFrame) -> str:
+def table_section(paper: str, number: str, runs: pd.DataFrame) -> str:
     """A table with its notes, for a notebook.
 
     Args:
-        paper: one of `published.papers()`.
+        paper: one of `published.list_papers()`.
         number: one of its tables.
         runs: as from `record`.
 
@@ -114,19 +124,20 @@ def section(paper: str, number: str, runs: pd.DataFrame) -> str:
     Raises:
         SpmlError: for another paper or table.
     """
-    return render('table_section.md', **_table_fields(table(paper, number, runs)))
+    return render_template('table_section.md', **_table_fields(table(paper, number, runs)))
 
 
 def claim_table(paper: str, runs: pd.DataFrame, made: list[Table] | None = None) -> pd.DataFrame:
     """The claims of a paper, checked on photos.
 
     Args:
-        paper: one of `published.papers()`.
+        paper: one of `published.list_papers()`.
         runs: as from `record`.
         made: the paper's tables; unset: they are made here.
 
     Returns:
-        One row per claim, as from `claims.report`, and command (what decides more of its places,
+        One row per claim, as from `claims.report_claims`, and command (what decides more of its
+        places,
         '' if nothing does).
 
     Raises:
@@ -135,14 +146,14 @@ def claim_table(paper: str, runs: pd.DataFrame, made: list[Table] | None = None)
     Source: the papers' texts.
     """
     if made is None:
-        made = [table(paper, number, runs) for number in published.tables(paper)]
+        made = [table(paper, number, runs) for number in published.table_numbers(paper)]
     cells = {(paper, each.number): each.of(SUITE) for each in made}
-    value = claims.our_value(SUITE, runs, tables=cells)
-    report = claims.report(SUITE, runs, paper, value)
+    value = claims.our_claim_value(SUITE, runs, tables=cells)
+    report = claims.report_claims(SUITE, runs, paper, value)
     unfinished = {each.number for each in made if (each.of(SUITE).command != '').any()}
     commands = [
         _claim_command(claim, unfinished, runs) if missing else ''
-        for claim, missing in zip(claims.claims(paper), report.missing, strict=True)
+        for claim, missing in zip(claims.read_claims(paper), report.missing, strict=True)
     ]
     return report.assign(command=commands)
 
@@ -151,18 +162,20 @@ def _claim_command(claim: claims.Claim, unfinished: set[str], runs: pd.DataFrame
     """What runs a claim, '' if none of its tables or figures needs runs or arrays."""
     if claim.tables:
         return ' && '.join(
-            command(claim.paper, number, SUITE) for number in claim.tables if number in unfinished
+            table_command(claim.paper, number, SUITE)
+            for number in claim.tables
+            if number in unfinished
         )
     named = re.findall(r'\d+', claim.where.partition('Fig')[2])
     for number in filter(None, [claim.figure, *named]):
-        if number not in figures.figures(claim.paper):
+        if number not in figures.list_figures(claim.paper):
             continue
         uncollected = (
-            claim.figure == number and not figures.arrays_file(claim.paper, number, SUITE).is_file()
+            claim.figure == number and not figures.find_arrays(claim.paper, number, SUITE).is_file()
         )
-        planned = figures.planned_runs(claim.paper, number, SUITE, runs)
+        planned = figures.plan_figure_runs(claim.paper, number, SUITE, runs)
         if uncollected or any(run.key not in runs.index for run in planned):
-            return figures.command(claim.paper, number, SUITE)
+            return figures.figure_command(claim.paper, number, SUITE)
     return ''
 
 
@@ -170,7 +183,7 @@ def claim_section(paper: str, runs: pd.DataFrame) -> str:
     """The claims of a paper, for a notebook.
 
     Args:
-        paper: one of `published.papers()`.
+        paper: one of `published.list_papers()`.
         runs: as from `record`.
 
     Returns:
@@ -179,30 +192,30 @@ def claim_section(paper: str, runs: pd.DataFrame) -> str:
     Raises:
         SpmlError: for another paper.
     """
-    return render(
+    return render_template(
         'claims_section.md',
         claims=claim_table(paper, runs).to_dict('records'),
-        protocol=site.protocol(SUITE),
+        protocol=site.describe_protocol(SUITE),
         uncounted=published.UNCOUNTED,
     )
 
 
-def claim_markdown(checked: pd.DataFrame) -> str:
+def format_claims_page(checked: pd.DataFrame) -> str:
     """The claims of all papers, as from `claim_table`, as a page in Markdown."""
     papers = [
         {
             'name': paper,
-            'title': published.read(paper)['title'],
+            'title': published.read_paper(paper)['title'],
             'claims': of_paper.to_dict('records'),
         }
         for paper, of_paper in checked.groupby('paper', sort=False)
     ]
-    return render(
+    return render_template(
         'claims.md',
         papers=papers,
         sizes=verdicts.count_sizes(checked[checked.ours == Verdict.UNDECIDED]),
         suite=SUITE,
-        protocol=site.protocol(SUITE),
+        protocol=site.describe_protocol(SUITE),
         uncounted=published.UNCOUNTED,
     )
 
@@ -212,7 +225,7 @@ class Figure:
     """A figure of a paper, drawn from our runs.
 
     Args:
-        paper: one of `published.papers()`.
+        paper: one of `published.list_papers()`.
         number: as the paper counts.
         caption: what it shows.
         remarks: what the paper says of its numbers, and what was chosen here.
@@ -247,28 +260,28 @@ class Figure:
         return f'{self.paper}/{self.file.name}'
 
 
-def draw(paper: str, number: str) -> Figure:
+def draw_collected_figure(paper: str, number: str) -> Figure:
     """Draw a figure where its arrays are at hand.
 
     Raises:
-        SpmlError: as `figures.draw`.
+        SpmlError: as `figures.draw_paper_figure`.
     """
-    text = figures.description(paper, number)
+    text = figures.describe_figure(paper, number)
     remarks = []
     if 'printed' in text:
         remarks.append(f"The paper: {text['printed']}")
     if 'notes' in text:
         remarks.append(f"Here: {text['notes']}")
-    arrays = figures.arrays_file(paper, number, SUITE)
-    collected = drawing.read_collected(arrays).about if arrays.is_file() else {}
+    arrays = figures.find_arrays(paper, number, SUITE)
+    collected = drawing.read_figure_arrays(arrays).about if arrays.is_file() else {}
     missing = len(collected.get('missing', []))
     return Figure(
         paper,
         number,
         text['caption'],
         remarks,
-        figures.draw(paper, number, SUITE),
-        figures.command(paper, number, SUITE),
+        figures.draw_paper_figure(paper, number, SUITE),
+        figures.figure_command(paper, number, SUITE),
         missing,
         missing + len(collected.get('parts', [])),
     )
@@ -278,14 +291,14 @@ class Picture:
     """A figure for a notebook.
 
     Attributes:
-        png: as from `figures.draw_png`, None where nothing is drawn yet.
+        png: as from `figures.draw_paper_png`, None where nothing is drawn yet.
         words: what it shows, where it is and how its runs were made, or what makes them, as
             Markdown.
     """
 
     def __init__(self, paper: str, number: str):
-        self.png = figures.draw_png(paper, number, SUITE)
-        self.words = render('figure.md', figure=draw(paper, number))
+        self.png = figures.draw_paper_png(paper, number, SUITE)
+        self.words = render_template('figure.md', figure=draw_collected_figure(paper, number))
 
     def _ipython_display_(self):
         from IPython.display import Image, Markdown, display
@@ -304,8 +317,8 @@ class Results:
         claims: as from `claim_table`, of every paper.
         figures: every figure.
         runs: as from `record`.
-        gains: as from `gains.of_suites`.
-        agreement: as from `front.agreement`.
+        gains: as from `gains.gains_of_suites`.
+        agreement: as from `front.source_agreement`.
     """
 
     tables: list[Table]
@@ -313,7 +326,7 @@ class Results:
     figures: list[Figure]
     runs: pd.DataFrame = field(default_factory=pd.DataFrame)
     gains: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=gains.COLUMNS))
-    agreement: dict = field(default_factory=front.no_agreement)
+    agreement: dict = field(default_factory=front.empty_agreement)
 
     def of(self, paper: str) -> 'Results':
         """The tables, claims and figures of one paper."""
@@ -341,14 +354,14 @@ class Results:
     @property
     def leading(self) -> front.Leaders | None:
         """Which method gains most."""
-        return front.leaders(front.levels(self.gains))
+        return front.leaders(front.method_levels(self.gains))
 
     def verdicts(self) -> dict[str, int]:
         """How many claims have each verdict that any of them has."""
-        return verdicts.count(self.claims)
+        return verdicts.count_verdicts(self.claims)
 
 
-def gather(
+def gather_results(
     runs: pd.DataFrame | None = None,
     tell: Callable[[str], None] = lambda line: None,
     measured: pd.DataFrame | None = None,
@@ -358,16 +371,16 @@ def gather(
     Args:
         runs: unset: as from `record`.
         tell: is given one line per paper.
-        measured: as from `gains.of_suites`, unset: that.
+        measured: as from `gains.gains_of_suites`, unset: that.
 
     Raises:
-        SpmlError: as `record` and `figures.draw`.
+        SpmlError: as `record` and `figures.draw_paper_figure`.
     """
     runs = record() if runs is None else runs
     tables, checked, drawn = [], [], []
-    for paper in published.papers():
-        of_paper = [table(paper, number, runs) for number in published.tables(paper)]
-        pictures = [draw(paper, number) for number in figures.figures(paper)]
+    for paper in published.list_papers():
+        of_paper = [table(paper, number, runs) for number in published.table_numbers(paper)]
+        pictures = [draw_collected_figure(paper, number) for number in figures.list_figures(paper)]
         checked.append(claim_table(paper, runs, of_paper))
         states = pd.concat([each.cells.state for each in of_paper]).value_counts()
         tell(
@@ -377,13 +390,13 @@ def gather(
         )
         tables += of_paper
         drawn += pictures
-    measured = gains.of_suites(runs) if measured is None else measured
-    agreed = front.agreement(front.gains(runs), front.by_source(runs), measured)
+    measured = gains.gains_of_suites(runs) if measured is None else measured
+    agreed = front.source_agreement(front.front_gains(runs), front.gains_by_source(runs), measured)
     claimed = pd.concat(checked, ignore_index=True)
     return Results(tables, claimed, drawn, runs, measured, agreed)
 
 
-def write(
+def write_pages(
     runs: pd.DataFrame | None = None,
     tell: Callable[[str], None] = print,
     measured: pd.DataFrame | None = None,
@@ -393,7 +406,7 @@ def write(
     Args:
         runs: unset: as from `record`.
         tell: is given one line per paper, and one at the end.
-        measured: as in `gather`.
+        measured: as in `gather_results`.
 
     Returns:
         The files that changed.
@@ -401,9 +414,9 @@ def write(
     Raises:
         SpmlError: for a damaged `runs.csv`, or a file that cannot be written.
     """
-    results = gather(runs, tell, measured)
+    results = gather_results(runs, tell, measured)
     folder = settings.path('outputs')
-    texts = {folder / name: text for name, text in contents(results, folder).items()}
+    texts = {folder / name: text for name, text in page_contents(results, folder).items()}
     for place in sorted({file.parent for file in texts}):
         files.remove_leftovers(place)
     changed = site.write_changed(texts)
@@ -411,38 +424,40 @@ def write(
     return changed
 
 
-def contents(results: Results, folder: Path) -> dict[str, str]:
+def page_contents(results: Results, folder: Path) -> dict[str, str]:
     """The text of every file but the figures.
 
     Args:
-        results: as from `gather`.
+        results: as from `gather_results`.
         folder: where the files will lie.
 
     Returns:
         {name: text}.
     """
     boards = [file.stem for file in sorted((folder / 'methods').glob('*.md'))]
-    printed = board.printed(results.tables)
+    printed = board.list_printed_rows(results.tables)
     texts = {}
     for each in results.tables:
         cells = each.cells.drop(columns=['interval', 'runs', 'first'])
         texts[f'{each.paper}/table{each.number}.csv'] = _csv(cells.round(4))
-        texts[f'{each.paper}/table{each.number}.md'] = markdown(each)
+        texts[f'{each.paper}/table{each.number}.md'] = format_table_page(each)
     for paper, checked in results.claims.groupby('paper'):
-        texts[f'{paper}/claims.svg'] = drawing.forest(checked).decode()
-    texts |= conclusions.texts(results.claims, results.runs)
+        texts[f'{paper}/claims.svg'] = drawing.draw_forest(checked).decode()
+    texts |= conclusions.paper_pages(results.claims, results.runs)
     texts['claims.csv'] = _csv(results.claims)
-    texts['claims.md'] = claim_markdown(results.claims)
+    texts['claims.md'] = format_claims_page(results.claims)
     texts['choice.md'] = _choice(results.runs)
-    texts['whole_network.md'] = verdicts.whole_network(
-        verdicts.end_to_end(results.gains, results.runs, printed)
+    texts['whole_network.md'] = verdicts.format_whole_network(
+        verdicts.gains_end_to_end(results.gains, results.runs, printed)
     )
     others = {name: what for name, what in _OTHER_PAGES.items() if (folder / name).is_file()}
     picture = (folder / 'front.svg').is_file()
     if page := without_clean.markdown():
         texts['without_clean.md'] = page
     texts['README.md'] = _readme(results, boards, others, picture)
-    texts['index.html'] = site.page(results, printed, boards, picture, without_clean.of_record())
+    texts['index.html'] = site.index_page(
+        results, printed, boards, picture, without_clean.of_record()
+    )
     return texts
 
 
@@ -459,7 +474,7 @@ _OTHER_PAGES = {
 
 
 def _choice(runs: pd.DataFrame) -> str:
-    changes = choice.markdown(choice.outcome(choice.planned(runs)))
+    changes = choice.format_rate_choice(choice.average_by_rate(choice.plan_rate_runs(runs)))
     return f'# The choice of the rate\n\n{changes}'
 
 
@@ -470,18 +485,18 @@ def _csv(table: pd.DataFrame) -> str:
 def _readme(results: Results, boards: list[str], others: dict[str, str], picture: bool) -> str:
     """`outputs/README.md`."""
     papers = [
-        published.read(paper) | {'name': paper, 'results': results.of(paper)}
-        for paper in published.papers()
+        published.read_paper(paper) | {'name': paper, 'results': results.of(paper)}
+        for paper in published.list_papers()
     ]
-    return render(
+    return render_template(
         'outputs_readme.md',
-        headline=site.headline(SUITE, SUITES[SUITE]['datasets']),
+        headline=site.page_headline(SUITE, SUITES[SUITE]['datasets']),
         pages=others,
         boards=boards,
         **_board(results.gains),
         picture=picture,
         **results.agreement_fields(),
-        verdicts=verdicts.markdown(results.claims),
+        verdicts=verdicts.format_verdicts(results.claims),
         papers=papers,
         photos=_photos(),
         **_search_protocol(),
@@ -490,8 +505,8 @@ def _readme(results: Results, boards: list[str], others: dict[str, str], picture
 
 def _board(measured: pd.DataFrame) -> dict:
     """What the board in Markdown names."""
-    rows = board.lines(measured, {})
-    groups = board.on_same_sets(rows)
+    rows = board.list_board_rows(measured, {})
+    groups = board.group_by_sets(rows)
     most = max(len(group['sets']) for group in groups)
     single = [group for group in groups if group['sets'] and not group['all_labels']]
     unlisted = [group for group in single if len(group['sets']) <= most / 2]
@@ -499,11 +514,11 @@ def _board(measured: pd.DataFrame) -> dict:
         'groups': groups,
         'most': most,
         'unlisted': sum(len(group['rows']) for group in unlisted),
-        'summary': board.summary(measured),
-        'leading': front.leaders(front.levels(measured)),
+        'summary': board.summarize_board(measured),
+        'leading': front.leaders(front.method_levels(measured)),
         'without_clean': without_clean.of_record(),
-        'names': {row['loss']: board.about(row['loss']) for row in rows},
-        'run_on': published.run_on,
+        'names': {row['loss']: board.describe_method(row['loss']) for row in rows},
+        'run_on': published.name_dataset,
     }
 
 

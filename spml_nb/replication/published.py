@@ -12,13 +12,13 @@ from ..base.errors import SpmlError, one_of
 ORDER = ('hml', 'opml', 'lac', 'two_way', 'em_apl')
 
 
-def papers() -> list[str]:
+def list_papers() -> list[str]:
     """The papers whose numbers are here, in the order of all pages."""
     return list(ORDER)
 
 
 @lru_cache
-def read(paper: str) -> dict:
+def read_paper(paper: str) -> dict:
     """A paper's file, not to be changed.
 
     Args:
@@ -38,7 +38,7 @@ def read(paper: str) -> dict:
         ) from error
 
 
-def tables(paper: str) -> list[str]:
+def table_numbers(paper: str) -> list[str]:
     """The tables of a paper.
 
     Args:
@@ -49,25 +49,27 @@ def tables(paper: str) -> list[str]:
     Raises:
         SpmlError: for another paper.
     """
-    return list(read(paper)['tables'])
+    return list(read_paper(paper)['tables'])
 
 
-def description(paper: str, table: str) -> dict:
+def table_entry(paper: str, table: str) -> dict:
     """A table as its paper's file has it, not to be changed.
 
     Args:
         paper: one of `ORDER`.
-        table: one of its `tables`.
+        table: one of its `table_numbers`.
 
     Returns: dict with the keys `title`, `columns`, `rows` and so on.
 
     Raises:
         SpmlError: for another paper or table.
     """
-    return read(paper)['tables'][one_of(str(table), tables(paper), f'table of {paper!r}')]
+    return read_paper(paper)['tables'][
+        one_of(str(table), table_numbers(paper), f'table of {paper!r}')
+    ]
 
 
-def merge(*pieces: dict | None) -> dict:
+def merge_mappings(*pieces: dict | None) -> dict:
     """Lay mappings over one another.
 
     Args:
@@ -82,7 +84,9 @@ def merge(*pieces: dict | None) -> dict:
             if value is None:
                 whole.pop(key, None)
             else:
-                whole[key] = merge(whole.get(key), value) if isinstance(value, dict) else value
+                whole[key] = (
+                    merge_mappings(whole.get(key), value) if isinstance(value, dict) else value
+                )
     return whole
 
 
@@ -122,7 +126,7 @@ def _merged(whole: dict, spec: dict, row: str, column: str) -> dict:
         spec['columns'][column],
         *of_cell,
     ]
-    return merge(
+    return merge_mappings(
         *({key: value for key, value in (level or {}).items() if key in _PIECE} for level in levels)
     )
 
@@ -140,12 +144,12 @@ METRICS = {
 }
 
 
-def cells(paper: str, table: str) -> pd.DataFrame:
+def table_cells(paper: str, table: str) -> pd.DataFrame:
     """A published table, one row per cell.
 
     Args:
         paper: one of `ORDER`.
-        table: one of its `tables`.
+        table: one of its `table_numbers`.
 
     Returns: DataFrame with paper, table, row, column, metric (of `METRICS`), unit, mean and std
         (float, NaN if not printed or lost), lost (bool), printed ('89.42 (0.27)', 'lost', '–' for a
@@ -162,9 +166,9 @@ def cells(paper: str, table: str) -> pd.DataFrame:
 
     Source: the papers' tables.
     """
-    spec = description(paper, table)
+    spec = table_entry(paper, table)
     rows = [
-        _cell(read(paper), spec, str(table), row, column)
+        _cell(read_paper(paper), spec, str(table), row, column)
         for row in spec['rows']
         for column in spec['columns']
     ]
@@ -176,20 +180,22 @@ def cells(paper: str, table: str) -> pd.DataFrame:
 
 
 @lru_cache
-def by_place(paper: str, table: str) -> dict[tuple[str, str], dict]:
+def index_cells(paper: str, table: str) -> dict[tuple[str, str], dict]:
     """A published table, cell by cell, not to be changed.
 
     Args:
-        paper, table: as in `cells`.
+        paper, table: as in `table_cells`.
 
-    Returns: {(row, column): a row of `cells`}.
+    Returns: {(row, column): a row of `table_cells`}.
 
     Raises:
         SpmlError: for another paper or table.
 
     Source: the papers' tables.
     """
-    return {(cell['row'], cell['column']): cell for cell in cells(paper, table).to_dict('records')}
+    return {
+        (cell['row'], cell['column']): cell for cell in table_cells(paper, table).to_dict('records')
+    }
 
 
 def _cell(whole: dict, spec: dict, table: str, row: str, column: str) -> dict:
@@ -246,19 +252,19 @@ def _printed(mean: float, std: float, lost: bool, decimals: int | None) -> str:
     return f'{mean:{form}}' if math.isnan(std) else f'{mean:{form}} ({std:{form}})'
 
 
-def baseline(cell: dict, whole: list[dict]) -> dict | None:
+def gain_baseline(cell: dict, whole: list[dict]) -> dict | None:
     """Where a gain is measured from: AN, or binary cross-entropy where all labels are known.
 
     Args:
-        cell: a row of `cells`.
+        cell: a row of `table_cells`.
         whole: all rows of the table.
 
-    Returns: the cell that the paper's file names as its `baseline`, else the first such cell in
-        the same column, group of rows, data set and kind of labels; None without one.
+    Returns: the cell that the paper's file names as its `gain_baseline`, else the first such cell
+        in the same column, group of rows, data set and kind of labels; None without one.
     """
     if cell['baseline']:
         row = cell['baseline']['row']
-        return by_place(cell['paper'], cell['baseline']['table'])[row, cell['column']]
+        return index_cells(cell['paper'], cell['baseline']['table'])[row, cell['column']]
 
     def kind(one):
         config = one['config'] or {}
@@ -289,12 +295,12 @@ def baseline(cell: dict, whole: list[dict]) -> dict | None:
 UNCOUNTED = '†'  # behind such a gain
 
 
-def uncounted(cell: dict, base: dict | None) -> str:
+def explain_uncounted(cell: dict, base: dict | None) -> str:
     """Why a published gain is not one over AN of the same source, and so enters no mean or count.
 
     Args:
-        cell: a row of `cells`.
-        base: as from `baseline`.
+        cell: a row of `table_cells`.
+        base: as from `gain_baseline`.
 
     Returns: str, '' for a gain that counts.
     """
@@ -310,11 +316,11 @@ def uncounted(cell: dict, base: dict | None) -> str:
     return ''
 
 
-def wide(tidy: pd.DataFrame, text: str = 'printed') -> pd.DataFrame:
+def widen_cells(tidy: pd.DataFrame, text: str = 'printed') -> pd.DataFrame:
     """A table as a person reads it.
 
     Args:
-        tidy: one row per cell, as from `cells`.
+        tidy: one row per cell, as from `table_cells`.
         text: the column with the texts of the cells.
 
     Returns: DataFrame of str, rows and columns as in the paper.
@@ -361,7 +367,7 @@ STAND_INS = {
     ),
 }
 
-RUN_ON = {
+DATASET_NAMES = {
     'voc12_animals': 'VOC 2012, photos with animals',
     'coco18': 'COCO, 18 classes',
     'mirflickr14': 'MIRFlickr, 14 classes',
@@ -379,17 +385,17 @@ PAPERS_DATA = {
 }
 
 
-def run_on(dataset: str) -> str:
+def name_dataset(dataset: str) -> str:
     """A data set as people read it, its name where it has no other."""
-    return RUN_ON.get(dataset, dataset)
+    return DATASET_NAMES.get(dataset, dataset)
 
 
-def in_place_of(dataset: str) -> str:
+def find_original_set(dataset: str) -> str:
     """Which of the papers' data sets photos stand for, '' for none."""
     return ', '.join(PAPERS_DATA[name] for name, (ours, _) in STAND_INS.items() if ours == dataset)
 
 
-def stand_in(dataset: str, suite: str) -> str | None:
+def find_stand_in(dataset: str, suite: str) -> str | None:
     """The data set that takes a published one's place.
 
     Args:
@@ -408,7 +414,7 @@ def stand_in(dataset: str, suite: str) -> str | None:
 STATISTIC = 'a statistic of the data set'  # why a cell of a table has no run
 
 
-def photos() -> pd.DataFrame:
+def describe_photo_sets() -> pd.DataFrame:
     """Our sets of photos, counted as the papers count theirs.
 
     Returns: DataFrame by name: for (of the papers, '' for none), classes, used (those that runs are
@@ -416,5 +422,5 @@ def photos() -> pd.DataFrame:
         used).
     """
     counted = pd.read_csv(files('spml_nb') / 'assets' / 'photos.csv', index_col='name')
-    counted.insert(0, 'for', [in_place_of(name) for name in counted.index])
+    counted.insert(0, 'for', [find_original_set(name) for name in counted.index])
     return counted

@@ -9,7 +9,7 @@ import pandas as pd
 
 from ..base import files
 from ..base.escaping import escape_for_markdown
-from .statistics import number, signed
+from .statistics import format_number, format_signed
 
 
 @lru_cache
@@ -27,8 +27,8 @@ def _environment() -> jinja2.Environment:
         'fromjson': json.loads,
         'grid': _grid,
         'md': escape_for_markdown,
-        'number': number,
-        'signed': signed,
+        'number': format_number,
+        'signed': format_signed,
     }
     environment.tests['missing'] = pd.isna
     return environment
@@ -42,10 +42,10 @@ def _fill(text: str) -> str:
 
 
 def _grid(lines: list[list]) -> str:
-    return files.grid(lines).rstrip()
+    return files.markdown_table(lines).rstrip()
 
 
-def render(template: str, **fields) -> str:
+def render_template(template: str, **fields) -> str:
     """A page, or a section of one.
 
     Args:
@@ -56,7 +56,7 @@ def render(template: str, **fields) -> str:
     return _environment().get_template(template).render(**fields)
 
 
-def asset(name: str) -> str:
+def read_template(name: str) -> str:
     """The text of a file of `assets/templates` that needs no filling, such as a style sheet."""
     environment = _environment()
     return environment.loader.get_source(environment, name)[0]

@@ -19,10 +19,10 @@ from ..training.task import make_task
 from ..training.trainer import train
 from . import arms, claims, clean_photos, published, tables
 from .published import SUITE
-from .statistics import RESAMPLED, image_draws, resampled_map, resampled_name
+from .statistics import RESAMPLED, image_draws, name_resampled, resampled_map
 
 
-def resampled(
+def score_samples(
     metric: str, logits: np.ndarray, true: np.ndarray, draws: np.ndarray, threshold: float = 0.5
 ) -> np.ndarray:
     """A score on samples of the test images.
@@ -53,23 +53,27 @@ def resampled(
 
 
 SEEDS = range(3)
-MEASURED = ('mAP', 'mAP@class', 'mAP@sample', 'micro-F1', 'macro-F1')
+RESAMPLED_METRICS = ('mAP', 'mAP@class', 'mAP@sample', 'micro-F1', 'macro-F1')
 
 
-def compared(known: pd.DataFrame) -> dict[tuple[str, str], list[Config]]:
+def list_compared_runs(known: pd.DataFrame) -> dict[tuple[str, str], list[Config]]:
     """The heads that the tables, the claims and the board compare, where their runs are done.
 
     Args:
         known: as from `tables.record`.
 
-    Returns: {(key of the first run, one of `MEASURED`): runs of `SEEDS`}.
+    Returns: {(key of the first run, one of `RESAMPLED_METRICS`): runs of `SEEDS`}.
     """
     runs_of = {}
     for configs, metric in _cells_with_runs(known):
         runs = [
             c for c in configs if c.seed in SEEDS and c.regime == 'linear' and c.head != 'labelwise'
         ]
-        if runs and metric in MEASURED and known.index.isin(map(key, runs)).sum() == len(SEEDS):
+        if (
+            runs
+            and metric in RESAMPLED_METRICS
+            and known.index.isin(map(key, runs)).sum() == len(SEEDS)
+        ):
             runs_of[key(configs[0]), metric] = runs
     return runs_of
 
@@ -78,23 +82,23 @@ def _cells_with_runs(known: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
     "Runs and metric of each cell of a table, operand of a claim, arm, board row and use of photos."
     cells = [
         cell
-        for paper in published.papers()
-        for number in published.tables(paper)
-        for cell in published.cells(paper, number).to_dict('records')
+        for paper in published.list_papers()
+        for number in published.table_numbers(paper)
+        for cell in published.table_cells(paper, number).to_dict('records')
     ]
     cells += [
         tables.cell_of_runs(operand.paper, operand.config)
-        for claim in claims.claims()
-        for operand in claims.operands(claim)
+        for claim in claims.read_claims()
+        for operand in claims.claim_operands(claim)
         if operand.config and not operand.arm
     ]
     for cell in cells:
-        yield tables.finals(tables.plan(cell, SUITE), known), cell['metric']
-    for ablation in arms.ablations().values():
+        yield tables.cell_final_runs(tables.plan_cell(cell, SUITE), known), cell['metric']
+    for ablation in arms.read_ablations().values():
         metric = ablation.measure if ablation.measure in arms.ON_TEST else 'mAP'
         for dataset in ablation.columns.values():
             for arm in ablation.arms:
-                yield arms.configs_of(ablation, arm, dataset, known), metric
+                yield arms.arm_configs(ablation, arm, dataset, known), metric
     for dataset in search.SUITES[SUITE]['datasets']:
         for row in search.board_rows(SUITE, dataset):
             yield search.finals(row, SUITE, dataset, known), 'mAP'
@@ -102,7 +106,9 @@ def _cells_with_runs(known: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
         yield list(runs.config), 'mAP'
 
 
-def resample(known: pd.DataFrame | None = None, tell: Callable[[str], None] = print) -> Path:
+def resample_compared(
+    known: pd.DataFrame | None = None, tell: Callable[[str], None] = print
+) -> Path:
     """Train what is compared again, and keep its scores on samples of the test images.
 
     Args:
@@ -116,20 +122,20 @@ def resample(known: pd.DataFrame | None = None, tell: Callable[[str], None] = pr
         SpmlError: as `training.train`, and for a file that cannot be written.
     """
     file = settings.path('outputs') / RESAMPLED
-    runs_of = compared(tables.record() if known is None else known)
+    runs_of = list_compared_runs(tables.record() if known is None else known)
     there = dict(np.load(file)) if file.is_file() else {}
-    names = {resampled_name(*heads) for heads in runs_of}
+    names = {name_resampled(*heads) for heads in runs_of}
     kept = {name: scores for name, scores in there.items() if name in names}
     metrics = {}
     for first, metric in sorted(runs_of):
-        if resampled_name(first, metric) not in kept:
+        if name_resampled(first, metric) not in kept:
             metrics.setdefault(first, []).append(metric)
     if len(kept) < len(there):
         write_arrays(file, kept)
     for k, (first, of_run) in enumerate(metrics.items(), 1):
         tell(f'{k} of {len(metrics)}: {first}')
         means = _trained(of_run, runs_of[first, of_run[0]])
-        kept |= {resampled_name(first, metric): mean for metric, mean in means.items()}
+        kept |= {name_resampled(first, metric): mean for metric, mean in means.items()}
         write_arrays(file, dict(sorted(kept.items())))
     return file
 
@@ -141,9 +147,9 @@ def _trained(metrics: list[str], configs: list[Config]) -> dict[str, np.ndarray]
         task = make_task(config)
         with TemporaryDirectory() as folder:
             logits = train(config, task=task, root=Path(folder)).logits['test']
-        true, _ = labels.for_scoring(task.data.labels[task.test])
+        true, _ = labels.labels_for_scoring(task.data.labels[task.test])
         draws = image_draws(len(true))
-        threshold = tables.f1_threshold(config.loss)
-        each.append([resampled(metric, logits, true, draws, threshold) for metric in metrics])
+        threshold = tables.table_f1_threshold(config.loss)
+        each.append([score_samples(metric, logits, true, draws, threshold) for metric in metrics])
     means = np.mean(each, axis=0).astype(np.float32)
     return dict(zip(metrics, means, strict=True))

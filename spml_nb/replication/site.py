@@ -12,9 +12,9 @@ import pandas as pd
 from ..base import files
 from ..sweeps.search import SUITES
 from . import board, figures, published, statistics
-from .rendering import asset, render
-from .statistics import signed
-from .tables import Table, has_gain
+from .rendering import read_template, render_template
+from .statistics import format_signed
+from .tables import Table, cell_has_gain
 
 _REGIMES = {'linear': 'a head on frozen features', 'finetune': 'the whole network'}
 _CHOSEN_ON = 'fully labelled validation images'
@@ -26,7 +26,7 @@ _FROM_SCRATCH = (
 )
 
 
-def protocol(suite: str, data: Iterable[str] = (), seeds: int | None = None) -> str:
+def describe_protocol(suite: str, data: Iterable[str] = (), seeds: int | None = None) -> str:
     """Under which conditions numbers were made, in one line.
 
     Args:
@@ -54,7 +54,7 @@ def protocol(suite: str, data: Iterable[str] = (), seeds: int | None = None) -> 
     return f'{text[0].upper()}{text[1:]}.'
 
 
-def headline(suite: str, data: Iterable[str]) -> str:
+def page_headline(suite: str, data: Iterable[str]) -> str:
     """What stands on top of a page: on what data numbers were made, and how.
 
     Args:
@@ -71,8 +71,9 @@ def headline(suite: str, data: Iterable[str]) -> str:
     most = max(spec['seeds'].values())
     fewer = ''.join(f', {n} on the {head} head' for head, n in spec['seeds'].items() if n < most)
     return (
-        f"Run on {'; '.join(map(published.run_on, data))}: {_REGIMES[spec['config']['regime']]} of "
-        f"{spec['config']['backbone']}, {most} seeds{fewer}, after a search of {spec['draws']} "
+        f"Run on {'; '.join(map(published.name_dataset, data))}: "
+        f"{_REGIMES[spec['config']['regime']]} of {spec['config']['backbone']}, {most} "
+        f"seeds{fewer}, after a search of {spec['draws']} "
         f'runs for every method; settings and epoch are those with the best mAP on {_CHOSEN_ON}.'
     )
 
@@ -95,7 +96,7 @@ def comparable_cells(tidy: pd.DataFrame) -> pd.DataFrame:
     return tidy[(tidy[runs] == '{}') | ~tidy.duplicated(['column', 'metric', runs])]
 
 
-def ranking(tidy: pd.DataFrame) -> str:
+def describe_ranking(tidy: pd.DataFrame) -> str:
     """Whether our runs rank the methods as the paper does, pooled over the columns of a table.
 
     Only the `comparable_cells` count.
@@ -120,7 +121,7 @@ def ranking(tidy: pd.DataFrame) -> str:
     )
     if np.isnan(correlation[0]):
         return ''
-    rho, low, high = (signed(value, '+.2f') for value in correlation)
+    rho, low, high = (format_signed(value, '+.2f') for value in correlation)
     interval = f'; {most} are too few for an interval'
     if most > 7:
         interval = f', 95 % interval {low} to {high}'
@@ -139,7 +140,7 @@ def _methods_by_place(tidy: pd.DataFrame) -> pd.DataFrame:
     return tidy.assign(method=tidy['row'], place=tidy.column)
 
 
-def lacking(cells: pd.DataFrame) -> str:
+def describe_lacking(cells: pd.DataFrame) -> str:
     """What cells with the same `why` lack: runs, a number, or runs in which the method's mechanism
     acted; those are named.
     """
@@ -207,14 +208,14 @@ def _dot(gain: float, y: int, attributes: str) -> str:
     return f'<path{attributes} d="M{_place(gain)} {y - 3}l{forward} 3l{-forward} 3z"/>'
 
 
-def runs_of(table: Table) -> pd.DataFrame:
+def cells_with_runs(table: Table) -> pd.DataFrame:
     """The cells of a table in the rows and columns that runs fill."""
     cells = table.of(published.SUITE)
     filled = cells[cells.state != 'none']
     return cells[cells['row'].isin(filled['row']) & cells.column.isin(filled.column)]
 
 
-def page(
+def index_page(
     results,
     printed: list[dict],
     boards: list[str],
@@ -225,32 +226,32 @@ def page(
 
     Args:
         results: `pages.Results`.
-        printed: what the papers print, as from `board.printed`.
+        printed: what the papers print, as from `board.list_printed_rows`.
         boards: names of the boards in `outputs/methods`.
         picture: whether there is a `front.svg`.
         without_clean: as from `without_clean.of_record`.
     """
-    groups, group_of_run = board.groups(results.runs, _runs_shown(results))
-    rows = board.lines(results.gains, group_of_run)
+    groups, group_of_run = board.group_final_runs(results.runs, _runs_shown(results))
+    rows = board.list_board_rows(results.gains, group_of_run)
     photos = list(SUITES['photos']['datasets'])
     with_runs = [
         name for name in photos if any(name in row['cells'].get('photos', {}) for row in rows)
     ]
-    style, script = asset('page.css'), asset('page.js')
+    style, script = read_template('page.css'), read_template('page.js')
 
     def group_of(runs: str) -> int | str:
         """The group of a cell's runs, {seed: name} as JSON; '' without runs."""
         return group_of_run.get(_first_run(runs), '')
 
-    return render(
+    return render_template(
         'index.html',
         results=results,
-        papers={paper: published.read(paper) for paper in published.papers()},
-        board_groups=board.on_same_sets(rows),
-        summary=board.summary(results.gains),
+        papers={paper: published.read_paper(paper) for paper in published.list_papers()},
+        board_groups=board.group_by_sets(rows),
+        summary=board.summarize_board(results.gains),
         leading=results.leading,
         without_clean=without_clean,
-        cards=board.cards(rows, results.runs, results.claims, printed),
+        cards=board.method_cards(rows, results.runs, results.claims, printed),
         printed=printed,
         boards=boards,
         data=_script_json({'groups': groups, 'rows': {row['id']: row for row in rows}}),
@@ -258,25 +259,25 @@ def page(
         not_run=[name for name in photos if with_runs and name not in with_runs],
         group_of=group_of,
         suite=published.SUITE,
-        places=board.PLACES,
-        photos=published.photos().reset_index().to_dict('records'),
-        protocol=protocol,
+        places=board.ORIGINAL_SETS,
+        photos=published.describe_photo_sets().reset_index().to_dict('records'),
+        protocol=describe_protocol,
         conditions=_own_conditions,
-        headline=headline,
-        ranking=ranking,
-        lacking=lacking,
-        run_on=published.run_on,
+        headline=page_headline,
+        ranking=describe_ranking,
+        lacking=describe_lacking,
+        run_on=published.name_dataset,
         stand_ins=published.STAND_INS,
         names=published.PAPERS_DATA,
-        not_drawn=figures.not_drawn,
+        not_drawn=figures.explain_not_drawn,
         mark=gain_mark,
         scale=SCALE,
         main_tables=MAIN_TABLES,
-        runs_of=runs_of,
-        has_gain=has_gain,
-        has_gains=lambda cells: any(map(has_gain, cells.to_dict('records'))),
-        with_runs=lambda tables: [table for table in tables if len(runs_of(table))],
-        without_runs=lambda tables: [table for table in tables if not len(runs_of(table))],
+        runs_of=cells_with_runs,
+        has_gain=cell_has_gain,
+        has_gains=lambda cells: any(map(cell_has_gain, cells.to_dict('records'))),
+        with_runs=lambda tables: [table for table in tables if len(cells_with_runs(table))],
+        without_runs=lambda tables: [table for table in tables if not len(cells_with_runs(table))],
         picture=picture,
         **results.agreement_fields(),
         style=style,
@@ -298,7 +299,7 @@ MAIN_TABLES = (
 
 def _own_conditions(cells: pd.DataFrame) -> str:
     """How the runs of a table were made, '' where that is as the page says on top."""
-    text = protocol(published.SUITE, cells.stand_in.dropna().unique())
+    text = describe_protocol(published.SUITE, cells.stand_in.dropna().unique())
     return text if text == _FROM_SCRATCH else ''
 
 

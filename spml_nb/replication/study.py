@@ -20,12 +20,12 @@ EXPERIMENTS = (
 )
 
 
-def experiment(name: str) -> Experiment:
+def find_experiment(name: str) -> Experiment:
     """An experiment by its name in `EXPERIMENTS`."""
     return import_module(f'.{name}', __package__).EXPERIMENT
 
 
-def write(tell: Callable[[str], None] = print):
+def write_study(tell: Callable[[str], None] = print):
     """Rebuild the setting `outputs` and the parts of README.md beside it, without training.
 
     Args:
@@ -37,10 +37,10 @@ def write(tell: Callable[[str], None] = print):
     from . import front, gains, pages, tables
 
     known = tables.record()
-    measured = gains.of_suites(known)
+    measured = gains.gains_of_suites(known)
     # these first, since the pages link what is there
-    search.boards(known)
-    front.write(boards=measured)
+    search.write_boards(known)
+    front.write_front(boards=measured)
     for name in EXPERIMENTS:
-        experiment(name).write(known, measured)
-    pages.write(known, tell, measured)
+        find_experiment(name).write(known, measured)
+    pages.write_pages(known, tell, measured)

@@ -20,15 +20,15 @@ from ..sweeps.queue import key
 from ..sweeps.search import (
     SEARCH_SEED,
     Row,
+    add_validation,
     candidates,
-    choose,
+    choose_config,
+    final_seeds,
     half_interval,
-    seeds_of,
-    with_validation,
 )
 from . import gains, published
-from .gains import acted
-from .statistics import NO_SCORES, Scores, signed
+from .gains import mechanism_acted
+from .statistics import NO_SCORES, Scores, format_signed
 
 
 def record(file: Path | None = None) -> pd.DataFrame:
@@ -47,7 +47,7 @@ def record(file: Path | None = None) -> pd.DataFrame:
     if not file.exists():
         return pd.DataFrame()
     runs = read_record(file, (*RECORD, 'val_map', 'test_map')).drop_duplicates('key')
-    return with_validation(runs.set_index('key'))
+    return add_validation(runs.set_index('key'))
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ class Plan:
 
 
 def cell_of_runs(paper: str, config: dict) -> dict:
-    """What `plan` has to know of runs that no table has.
+    """What `plan_cell` has to know of runs that no table has.
 
     Args:
-        paper: one of `published.papers()`.
+        paper: one of `published.list_papers()`.
         config: fields of `Config`, as for a published cell.
     """
     return {
@@ -89,11 +89,11 @@ def cell_of_runs(paper: str, config: dict) -> dict:
     }
 
 
-def plan(cell: dict, suite: str) -> Plan:
+def plan_cell(cell: dict, suite: str) -> Plan:
     """What a cell needs.
 
     Args:
-        cell: a row of `published.cells`.
+        cell: a row of `published.table_cells`.
         suite: 'paper' or 'photos'.
 
     Raises:
@@ -106,7 +106,7 @@ def plan(cell: dict, suite: str) -> Plan:
         return Plan(
             [], {}, 'starts from a backbone trained on ImageNet; see spml_nb/sweeps/transfer.py'
         )
-    dataset = published.stand_in(cell['dataset'], suite)
+    dataset = published.find_stand_in(cell['dataset'], suite)
     if dataset is None:
         return Plan([], {}, published.STAND_INS[cell['dataset']][1])
     if suite == 'paper':
@@ -130,7 +130,7 @@ def plan(cell: dict, suite: str) -> Plan:
         candidates(row, suite, dataset),
         config.get('hparams', {}),
         labels=partial,
-        seeds=seeds_of(row, suite),
+        seeds=final_seeds(row, suite),
     )
 
 
@@ -140,8 +140,8 @@ def _grid(cell: dict) -> list[Config]:
     """
     paper, config = cell['paper'], cell['config']
     dataset, loss = config['dataset'], config['loss']
-    if dataset in presets.datasets(paper) and loss in presets.losses(paper, dataset):
-        config = published.merge(presets.preset(paper, dataset, loss), config)
+    if dataset in presets.paper_datasets(paper) and loss in presets.paper_losses(paper, dataset):
+        config = published.merge_mappings(presets.preset(paper, dataset, loss), config)
     tried = itertools.product(*cell['search'].values())
     return [
         Config(**config | dict(zip(cell['search'], values, strict=True)) | {'seed': SEARCH_SEED})
@@ -168,7 +168,9 @@ def _from_scratch(cell: dict, dataset: str) -> list[Config]:
     ]
 
 
-def finals(plan: Plan, known: pd.DataFrame, seeds: Iterable[int] | None = None) -> list[Config]:
+def cell_final_runs(
+    plan: Plan, known: pd.DataFrame, seeds: Iterable[int] | None = None
+) -> list[Config]:
     """The runs whose mean stands in the table.
 
     Args:
@@ -178,7 +180,7 @@ def finals(plan: Plan, known: pd.DataFrame, seeds: Iterable[int] | None = None) 
 
     Returns: list of Config, empty while the search is not done or when there is none.
     """
-    chosen = choose(plan.search, known)
+    chosen = choose_config(plan.search, known)
     if chosen is None:
         return []
     chosen = replace(chosen, hparams={**chosen.hparams, **plan.stated})
@@ -190,16 +192,16 @@ def finals(plan: Plan, known: pd.DataFrame, seeds: Iterable[int] | None = None) 
     ]
 
 
-def final_lines(paper: str, table: str, row: str, columns: list[str], known: pd.DataFrame):
+def cell_lines(paper: str, table: str, row: str, columns: list[str], known: pd.DataFrame):
     """The lines of the record behind cells of a table on photos, as far as they are done.
 
     Returns: DataFrame.
     """
-    cells = published.by_place(paper, table)
+    cells = published.index_cells(paper, table)
     configs = [
         config
         for column in columns
-        for config in finals(plan(cells[row, column], published.SUITE), known)
+        for config in cell_final_runs(plan_cell(cells[row, column], published.SUITE), known)
     ]
     return known.loc[[name for name in map(key, configs) if name in known.index]]
 
@@ -213,7 +215,7 @@ MEASURES = {
 }
 
 
-def f1_threshold(loss: str) -> float:
+def table_f1_threshold(loss: str) -> float:
     """The probability from which on a label is named.
 
     Source: EM/APL, supplement.
@@ -221,7 +223,7 @@ def f1_threshold(loss: str) -> float:
     return 0.75 if loss in ('em', 'em_apl') else 0.5
 
 
-def measure(metric: str, loss: str) -> tuple[str, float]:
+def table_score(metric: str, loss: str) -> tuple[str, float]:
     """The score of a run that stands for a published measure.
 
     Args:
@@ -235,29 +237,29 @@ def measure(metric: str, loss: str) -> tuple[str, float]:
     """
     if metric in ('micro-F1', 'macro-F1'):
         average = metric.removesuffix('-F1')
-        return f'test_{average}_f1_at_{f1_threshold(loss)}', 100.0
+        return f'test_{average}_f1_at_{table_f1_threshold(loss)}', 100.0
     return MEASURES[one_of(metric, MEASURES, 'measure')], 1.0
 
 
-def tested_on(metric: str, dataset: str | None) -> str:
+def find_test_set(metric: str, dataset: str | None) -> str:
     """The data set whose test images a measure is about, '' for one of training images."""
     return '' if metric == 'pseudo-label precision' or dataset is None else dataset
 
 
-def values(configs: list[Config], metric: str, known: pd.DataFrame) -> Scores:
+def read_measures(configs: list[Config], metric: str, known: pd.DataFrame) -> Scores:
     """The measure of every run that is done, in the measure's unit.
 
     Args:
         configs: the runs, of one method.
-        metric: as in `measure`.
+        metric: as in `table_score`.
         known: as from `record`.
     """
     if not configs:
         return NO_SCORES
-    name, factor = measure(metric, configs[0].loss)
+    name, factor = table_score(metric, configs[0].loss)
     scores = known.reindex(columns=[name])[name].reindex([key(c) for c in configs]).astype(float)
     by_seed = factor * scores.set_axis([c.seed for c in configs]).dropna()
-    return Scores(by_seed, key(configs[0]), metric, tested_on(metric, configs[0].dataset))
+    return Scores(by_seed, key(configs[0]), metric, find_test_set(metric, configs[0].dataset))
 
 
 @dataclass(frozen=True)
@@ -270,14 +272,14 @@ class Table:
         cells: DataFrame, one row per suite and cell: suite, row, column, metric, unit, published,
             published_std, lost, ours (mean), sd, n, seeds ({seed: value} as JSON), interval (half
             the width of our mean's 95 % interval over seeds), runs ({seed: name} as JSON),
-            gain_published, gain and gain_half (over the row of `published.baseline` in the paper
-            and here, with half the interval of ours over seeds and test images; NaN without such a
-            row, and for it), uncounted (why gain_published enters no mean or count, as from
-            `published.uncounted`), state ('done', 'partly', 'missing', 'not exercised' where the
-            method's mechanism never acted in half of the seeds, 'none' where no run can fill it),
-            why (of the last two; of runs that are done but have no number; in how many runs the
-            mechanism never acted), notes, dataset (the paper's), stand_in (ours), printed (the
-            published number as text), labels (what is observed, as in `Config`), command (what
+            gain_published, gain and gain_half (over the row of `published.gain_baseline` in the
+            paper and here, with half the interval of ours over seeds and test images; NaN without
+            such a row, and for it), uncounted (why gain_published enters no mean or count, as from
+            `published.explain_uncounted`), state ('done', 'partly', 'missing', 'not exercised'
+            where the method's mechanism never acted in half of the seeds, 'none' where no run can
+            fill it), why (of the last two; of runs that are done but have no number; in how many
+            runs the mechanism never acted), notes, dataset (the paper's), stand_in (ours), printed
+            (the published number as text), labels (what is observed, as in `Config`), command (what
             fills the cell, '' where nothing is left to train). Numbers in the measure's unit, NaN
             if missing.
     """
@@ -289,7 +291,7 @@ class Table:
     @property
     def title(self) -> str:
         """What the table shows."""
-        return published.description(self.paper, self.number)['title']
+        return published.table_entry(self.paper, self.number)['title']
 
     def of(self, suite: str) -> pd.DataFrame:
         """The cells of a suite."""
@@ -304,7 +306,7 @@ class Table:
         """{column: the data sets that a suite used there, in words}."""
         used = self.of(suite).groupby('column', sort=False).stand_in
         return {
-            column: '; '.join(map(published.run_on, names.dropna().unique()))
+            column: '; '.join(map(published.name_dataset, names.dropna().unique()))
             for column, names in used
         }
 
@@ -321,7 +323,7 @@ class Table:
         """What has to be said about the published numbers: [(the rows and columns it speaks of,
         text)].
         """
-        cells = published.cells(self.paper, self.number)
+        cells = published.table_cells(self.paper, self.number)
         notes = []
         for note in dict.fromkeys(itertools.chain.from_iterable(cells.notes)):
             notes.append((_where(cells, [note in each for each in cells.notes]), note))
@@ -351,7 +353,7 @@ def _where(cells: pd.DataFrame, chosen: Sequence[bool]) -> str:
     return f'{rows} ({columns})' if some.column.nunique() < cells.column.nunique() else rows
 
 
-def command(paper: str, number: str, suite: str) -> str:
+def table_command(paper: str, number: str, suite: str) -> str:
     """The command line that fills a table."""
     return f'spml sweep {paper} --table {number} --suite {suite}'
 
@@ -372,7 +374,7 @@ def table(
     """A published table beside ours.
 
     Args:
-        paper: one of `published.papers()`.
+        paper: one of `published.list_papers()`.
         number: one of its tables.
         known: as from `record` (unset: that) or `sweeps.finished`.
         suite: 'paper' or 'photos'.
@@ -385,8 +387,8 @@ def table(
     Source: the papers' tables.
     """
     known = record() if known is None else known
-    cells = published.cells(paper, number).to_dict('records')
-    bases = {_place(cell): published.baseline(cell, cells) for cell in cells}
+    cells = published.table_cells(paper, number).to_dict('records')
+    bases = {_place(cell): published.gain_baseline(cell, cells) for cell in cells}
     lines, scores = {}, {}
     for cell in [*cells, *filter(None, bases.values())]:  # a baseline may be of another table
         place = _place(cell)
@@ -394,7 +396,7 @@ def table(
             lines[place], scores[place] = _joined(cell, suite, known)
     own = {_place(cell): scores[_place(cell)] for cell in cells}
     over = {place: scores[_place(base)] for place, base in bases.items() if base}
-    measured = gains.over_baselines(own, {'published': over}).itertuples()
+    measured = gains.gains_over_baselines(own, {'published': over}).itertuples()
     joined = [
         lines[_place(cell)] | _gain(cell, bases[_place(cell)], lines[_place(cell)], gain)
         for cell, gain in zip(cells, measured, strict=True)
@@ -416,17 +418,17 @@ def _gain(cell: dict, base: dict | None, line: dict, gain) -> dict:
         'gain_published': cell['mean'] - base['mean'],
         'gain': math.nan if idle else gain.gain,
         'gain_half': math.nan if idle else gain.gain_half,
-        'uncounted': published.uncounted(cell, base),
+        'uncounted': published.explain_uncounted(cell, base),
     }
 
 
 def _joined(cell: dict, suite: str, known: pd.DataFrame) -> tuple[dict, Scores]:
     "A published cell beside ours in a suite, and our scores to the digits that the table keeps."
-    needed = plan(cell, suite)
-    final = finals(needed, known)
+    needed = plan_cell(cell, suite)
+    final = cell_final_runs(needed, known)
     keys = {c.seed: key(c) for c in final}
     done = {seed: name for seed, name in keys.items() if name in known.index}
-    scores = values(final, cell['metric'], known)
+    scores = read_measures(final, cell['metric'], known)
     by_seed = scores.by_seed
     runs = known.reindex(columns=['run', 'exercised', 'best_epoch', 'diverged'])
     runs = runs.reindex(done.values()).set_axis(done.keys())
@@ -435,7 +437,7 @@ def _joined(cell: dict, suite: str, known: pd.DataFrame) -> tuple[dict, Scores]:
     state = _state(needed, final, scored, bool(idle))
     untrained = state in ('missing', 'partly') and (len(done) < len(final) or not done)
     rounded = {seed: round(value, 4) for seed, value in by_seed.items()}
-    stand_in = None if needed.why else published.stand_in(cell['dataset'], suite)
+    stand_in = None if needed.why else published.find_stand_in(cell['dataset'], suite)
     line = {
         'suite': suite,
         **{name: cell[name] for name in ('row', 'column', 'metric', 'unit')},
@@ -456,7 +458,7 @@ def _joined(cell: dict, suite: str, known: pd.DataFrame) -> tuple[dict, Scores]:
         'printed': cell['printed'],
         'labels': (cell['config'] or {}).get('labels'),
         'stand_in': stand_in,
-        'command': command(cell['paper'], cell['table'], suite) if untrained else '',
+        'command': table_command(cell['paper'], cell['table'], suite) if untrained else '',
     }
     return line, replace(scores, by_seed=pd.Series(rounded, dtype=float))
 
@@ -466,7 +468,7 @@ def _state(needed: Plan, final: list[Config], scored: pd.DataFrame, idle: bool) 
         return 'none'
     if not len(scored):
         return 'missing'
-    if idle and not acted(scored):
+    if idle and not mechanism_acted(scored):
         return 'not exercised'
     return 'done' if len(scored) == len(final) else 'partly'
 
@@ -490,10 +492,10 @@ def _without_number(
     if diverged:
         reasons.append(f'{diverged} of {planned} final runs diverged')
     if unmeasured:
-        score, _ = measure(cell['metric'], cell['config']['loss'])
+        score, _ = table_score(cell['metric'], cell['config']['loss'])
         reasons.append(
             f'{unmeasured} of {len(runs)} finished runs were recorded without {score}; remove '
-            f'their lines from runs.csv, then {command(cell["paper"], cell["table"], suite)} '
+            f'their lines from runs.csv, then {table_command(cell["paper"], cell["table"], suite)} '
             'trains them again'
         )
     return '; '.join(reasons)
@@ -512,14 +514,14 @@ def _idle(cell: dict, runs: pd.DataFrame) -> str:
     )
 
 
-def has_gain(cell: dict) -> bool:
+def cell_has_gain(cell: dict) -> bool:
     """Whether a cell of `Table.cells` is compared by its gain, published, ours or both."""
     # F1 is not: at a fixed threshold a gain says how far the probabilities are from it
     gains_at_hand = not (math.isnan(cell['gain']) and math.isnan(cell['gain_published']))
     return gains_at_hand and not cell['metric'].endswith('-F1')
 
 
-def gain_text(cell: dict, bold: str = '') -> str:
+def cell_gain_text(cell: dict, bold: str = '') -> str:
     """The gain of a cell for people; its level where it is compared by that.
 
     Args:
@@ -529,17 +531,17 @@ def gain_text(cell: dict, bold: str = '') -> str:
     Returns: '+1.4 / +2.6 ± 1.9 ▮▮▮', with a block for each point of our gain, hollow ones for a
         loss.
     """
-    if not has_gain(cell):
-        return level_text(cell, bold)
-    theirs = signed(cell['gain_published']) or 'lost'
+    if not cell_has_gain(cell):
+        return cell_level_text(cell, bold)
+    theirs = format_signed(cell['gain_published']) or 'lost'
     if cell['uncounted']:
         theirs += published.UNCOUNTED
     if cell['state'] == 'none':
         return theirs
     if math.isnan(cell['gain']):
         return f'{theirs} / {_without_gain(cell)}'
-    gain = f'{bold}{signed(cell["gain"])}{_interval(cell["gain_half"])}{bold}'
-    return f'{theirs} / {gain} {blocks(cell["gain"])}'.rstrip()
+    gain = f'{bold}{format_signed(cell["gain"])}{_interval(cell["gain_half"])}{bold}'
+    return f'{theirs} / {gain} {gain_blocks(cell["gain"])}'.rstrip()
 
 
 def _without_gain(cell: dict) -> str:
@@ -549,18 +551,18 @@ def _without_gain(cell: dict) -> str:
 MOST_BLOCKS = 8
 
 
-def blocks(gain: float) -> str:
+def gain_blocks(gain: float) -> str:
     """A block for each point of a gain, hollow ones for a loss: ▮▮▮, ▯, and … beyond eight."""
     count = round(abs(gain))
     bar = ('▮' if gain > 0 else '▯') * min(count, MOST_BLOCKS)
     return f'{bar}…' if count > MOST_BLOCKS else bar
 
 
-def level_text(cell: dict, bold: str = '') -> str:
+def cell_level_text(cell: dict, bold: str = '') -> str:
     """The level of a cell for people.
 
     Args:
-        cell, bold: as in `gain_text`.
+        cell, bold: as in `cell_gain_text`.
 
     Returns: '86.5 / 71.0 ± 2.5', with the number of seeds where some are missing.
     """
@@ -581,7 +583,7 @@ def _interval(half: float) -> str:
     return '' if math.isnan(half) else f' ± {half:.1f}'
 
 
-def needed(
+def list_table_runs(
     paper: str,
     number: str | None,
     suite: str,
@@ -591,7 +593,7 @@ def needed(
     """The runs of a table, done or not.
 
     Args:
-        paper: one of `published.papers()`.
+        paper: one of `published.list_papers()`.
         number: one of its tables, None for all of them.
         suite: 'paper' or 'photos'.
         known: as from `sweeps.finished`.
@@ -603,11 +605,11 @@ def needed(
         SpmlError: for another paper, table or suite.
     """
     search, final = {}, {}
-    for each in published.tables(paper) if number is None else [number]:
-        for cell in published.cells(paper, each).to_dict('records'):
-            of_cell = plan(cell, suite)
+    for each in published.table_numbers(paper) if number is None else [number]:
+        for cell in published.table_cells(paper, each).to_dict('records'):
+            of_cell = plan_cell(cell, suite)
             search |= {key(c): c for c in of_cell.search}
-            final |= {key(c): c for c in finals(of_cell, known, seeds)}
+            final |= {key(c): c for c in cell_final_runs(of_cell, known, seeds)}
 
     def in_order(configs):
         return sorted(configs.values(), key=lambda c: c.head == 'labelwise')
@@ -615,25 +617,25 @@ def needed(
     return in_order(search), in_order(final)
 
 
-def sweep(
+def sweep_tables(
     paper: str, number: str | None, suite: str, *, seeds: Iterable[int] | None = None, **launch
 ) -> pd.DataFrame:
     """Run what a table, or a paper, still needs.
 
     Args:
-        paper: one of `published.papers()`.
+        paper: one of `published.list_papers()`.
         number: one of its tables, None for all of them.
         suite: 'paper' or 'photos'.
         seeds: those wanted; unset: the suite's.
-        launch: dry_run, tell, engine, address and jobs, as in `sweeps.staged`.
+        launch: dry_run, tell, engine, address and jobs, as in `sweeps.run_stages`.
 
     Raises:
         SpmlError: for another paper, table or suite, or one without a run.
     """
-    search, _ = needed(paper, number, suite, pd.DataFrame())
+    search, _ = list_table_runs(paper, number, suite, pd.DataFrame())
     if not search:
         name = paper if number is None else f'{paper}, table {number}'
         raise SpmlError(f'nothing of {name} can be run in the suite {suite!r}.')
-    return queue.staged(
-        search, lambda known: needed(paper, number, suite, known, seeds)[1], **launch
+    return queue.run_stages(
+        search, lambda known: list_table_runs(paper, number, suite, known, seeds)[1], **launch
     )

@@ -3,12 +3,12 @@
 import pandas as pd
 
 from ..methods.core import find, names
-from ..sweeps.search import SUITES, Row, candidates, rows_of, scores
+from ..sweeps.search import SUITES, Row, candidates, look_up_scores, suite_rows
 from . import board, published
 from . import gains as all_gains
 from .published import SUITE
-from .rendering import render
-from .site import headline
+from .rendering import render_template
+from .site import page_headline
 from .statistics import COMPARED, Verdict
 
 
@@ -16,11 +16,11 @@ def _compared() -> list[str]:
     return [name for name in names() if name not in ('an', 'bce') and not find(name).side]
 
 
-def gains(measured: pd.DataFrame) -> pd.DataFrame:
+def gains_on_own_head(measured: pd.DataFrame) -> pd.DataFrame:
     """What each method gains over AN on its own head.
 
     Args:
-        measured: as from `gains.of_suites`.
+        measured: as from `gains.gains_of_suites`.
 
     Returns:
         DataFrame, one row for each method and set of photos where both have runs: loss, head,
@@ -40,7 +40,7 @@ def gains(measured: pd.DataFrame) -> pd.DataFrame:
     return chosen[['loss', 'head', 'dataset', 'exercised', 'effect']].reset_index(drop=True)
 
 
-WORDS = {
+VERDICT_WORDS = {
     Verdict.REPRODUCED: 'above AN',
     Verdict.NOT_REPRODUCED: 'below AN',
     Verdict.NO_DIFFERENCE: 'no different from AN',
@@ -50,19 +50,21 @@ WORDS = {
 }
 
 
-WHOLE = 'photos_finetune'
+WHOLE_NETWORK_SUITE = 'photos_finetune'
 _KEYS = ['dataset', 'loss', 'head', 'labels']
 _SHOWN = ['level', 'level_half', 'gain', 'gain_half', 'plain', 'plain_half', 'late', 'acted']
 
 
-def end_to_end(measured: pd.DataFrame, known: pd.DataFrame, printed: list[dict]) -> pd.DataFrame:
+def gains_end_to_end(
+    measured: pd.DataFrame, known: pd.DataFrame, printed: list[dict]
+) -> pd.DataFrame:
     """What methods gain where the whole network is trained, beside a head on frozen features and
     the papers.
 
     Args:
-        measured: as from `gains.of_suites`.
+        measured: as from `gains.gains_of_suites`.
         known: as from `tables.record`.
-        printed: as from `board.printed`.
+        printed: as from `board.list_printed_rows`.
 
     Returns:
         DataFrame by dataset, loss, head and labels, the highest test mAP of a set first: level and
@@ -74,11 +76,11 @@ def end_to_end(measured: pd.DataFrame, known: pd.DataFrame, printed: list[dict])
         published, lowest and highest (mean and range of the gains that the papers print over AN of
         their own set-up, NaN without one).
     """
-    both = all_gains.beside(measured[measured.choice == 'clean']).set_index(_KEYS)
-    network = both.loc[both.suite == WHOLE, _SHOWN]
+    both = all_gains.join_baselines(measured[measured.choice == 'clean']).set_index(_KEYS)
+    network = both.loc[both.suite == WHOLE_NETWORK_SUITE, _SHOWN]
     head_alone = both.loc[both.suite == SUITE, _SHOWN]
     tried = [
-        scores(candidates(Row(*row), WHOLE, dataset), known).test_map
+        look_up_scores(candidates(Row(*row), WHOLE_NETWORK_SUITE, dataset), known).test_map
         for dataset, *row in network.index
     ]
     network = network.assign(
@@ -91,7 +93,7 @@ def end_to_end(measured: pd.DataFrame, known: pd.DataFrame, printed: list[dict])
 def _published_gains(printed: list[dict]) -> pd.DataFrame:
     """Mean and range by `_KEYS`."""
     rows = [
-        {**line, 'dataset': published.stand_in(place, SUITE), 'published': cell['theirs']}
+        {**line, 'dataset': published.find_stand_in(place, SUITE), 'published': cell['theirs']}
         for line in printed
         for place, cell in line['cells'].items()
         if not cell['uncounted']
@@ -100,12 +102,12 @@ def _published_gains(printed: list[dict]) -> pd.DataFrame:
     return gained.agg(published='mean', lowest='min', highest='max')
 
 
-def whole_network(gained: pd.DataFrame) -> str:
+def format_whole_network(gained: pd.DataFrame) -> str:
     """The whole network beside a head alone and the papers: a table, rank correlations, and what
     has no runs.
 
     Args:
-        gained: as from `end_to_end`.
+        gained: as from `gains_end_to_end`.
 
     Returns:
         Markdown, with links from `outputs/`.
@@ -113,46 +115,46 @@ def whole_network(gained: pd.DataFrame) -> str:
     if not len(gained):
         return 'None has runs yet.\n'
     rows = gained.reset_index()
-    rows['notebook'] = [board.about(loss)['notebook'] for loss in rows.loss]
+    rows['notebook'] = [board.describe_method(loss)['notebook'] for loss in rows.loss]
     behind = (gained.level_alone - gained.level).dropna()
     not_run = {
         dataset: [
             f'{row.loss} ({row.head})'
-            for row in rows_of(WHOLE)
+            for row in suite_rows(WHOLE_NETWORK_SUITE)
             if (dataset, row.loss, row.head, row.labels) not in gained.index
         ]
-        for dataset in SUITES[WHOLE]['datasets']
+        for dataset in SUITES[WHOLE_NETWORK_SUITE]['datasets']
     }
-    return render(
+    return render_template(
         'whole_network.md',
-        headline=headline(WHOLE, rows.dataset.unique()),
+        headline=page_headline(WHOLE_NETWORK_SUITE, rows.dataset.unique()),
         rows=rows.to_dict('records'),
         behind=behind[behind > 0],
         compared=len(behind),
         not_run={dataset: names for dataset, names in not_run.items() if names},
-        suite=WHOLE,
+        suite=WHOLE_NETWORK_SUITE,
     )
 
 
-def count(checked: pd.DataFrame) -> dict[str, int]:
-    """How many claims, as from `claims.report`, have each verdict that any of them has."""
+def count_verdicts(checked: pd.DataFrame) -> dict[str, int]:
+    """How many claims, as from `claims.report_claims`, have each verdict that any of them has."""
     counts = checked.ours.value_counts()
     return {verdict: int(counts[verdict]) for verdict in Verdict if verdict in counts}
 
 
 def count_sizes(checked: pd.DataFrame) -> dict[str, int]:
-    """How many claims, as from `claims.report`, have each size that compares ours with the paper's,
-    where any has one.
+    """How many claims, as from `claims.report_claims`, have each size that compares ours with the
+    paper's, where any has one.
     """
     counts = checked['size'].value_counts()
     return {size: int(counts[size]) for size in COMPARED if size in counts}
 
 
-def markdown(checked: pd.DataFrame) -> str:
+def format_verdicts(checked: pd.DataFrame) -> str:
     """The verdicts on all papers, a line each.
 
     Args:
-        checked: claims as from `claims.report`, of all papers in one suite.
+        checked: claims as from `claims.report_claims`, of all papers in one suite.
 
     Returns:
         Markdown, with links from `outputs/`.
@@ -162,8 +164,8 @@ def markdown(checked: pd.DataFrame) -> str:
         checks = {
             'main': claims[claims.main].to_dict('records'),
             'claims': len(claims),
-            'verdicts': count(claims),
+            'verdicts': count_verdicts(claims),
             'sizes': count_sizes(claims),
         }
-        papers.append(published.read(paper) | checks)
-    return render('verdicts.md', papers=papers, uncounted=published.UNCOUNTED)
+        papers.append(published.read_paper(paper) | checks)
+    return render_template('verdicts.md', papers=papers, uncounted=published.UNCOUNTED)

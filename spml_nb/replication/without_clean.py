@@ -12,17 +12,17 @@ import pandas as pd
 
 from ..methods.core import find
 from . import board, gains, observed_choice
-from .observed_choice import DATASETS, METHODS, TAKEN
-from .rendering import render
-from .statistics import Effect, Scores, pooled, signed
+from .observed_choice import CHOSEN_RULE, DATASETS, METHODS
+from .rendering import render_template
+from .statistics import Effect, Scores, format_signed, pool_effects
 
 # {name: (rule that chooses settings and epoch, column of the score)}
 CHOICES = {
     'mAP, clean labels': ('clean_map', 'clean_map_test'),
-    'mAP, observed labels': (TAKEN, f'{TAKEN}_test'),
+    'mAP, observed labels': (CHOSEN_RULE, f'{CHOSEN_RULE}_test'),
     # epoch and settings by observed labels in both
-    'micro-F1, clean labels': (TAKEN, 'f1_clean_f1'),
-    'micro-F1, observed labels': (TAKEN, 'f1_lee_liu'),
+    'micro-F1, clean labels': (CHOSEN_RULE, 'f1_clean_f1'),
+    'micro-F1, observed labels': (CHOSEN_RULE, 'f1_lee_liu'),
 }
 
 
@@ -38,12 +38,12 @@ def measure(lines: pd.DataFrame) -> pd.DataFrame:
     """The gains over AN that is chosen in the same way.
 
     Args:
-        lines: as from `observed_choice.read`; a set of photos and a seed count when every method
-            has its whole search.
+        lines: as from `observed_choice.read_trials`; a set of photos and a seed count when every
+            method has its whole search.
 
     Returns:
-        DataFrame as from `gains.over_baselines`, one row per `Place`; intervals of mAP are over
-        seeds and test images, those of micro-F1 over seeds alone.
+        DataFrame as from `gains.gains_over_baselines`, one row per `Place`; intervals of mAP are
+        over seeds and test images, those of micro-F1 over seeds alone.
     """
     searches = lines.groupby(['dataset', 'seed'])
     whole = searches.loss.transform('nunique').eq(len(METHODS))
@@ -57,7 +57,7 @@ def measure(lines: pd.DataFrame) -> pd.DataFrame:
             by_seed = runs.set_index('seed')[column]
             scores[Place(dataset, loss, choice)] = Scores(by_seed, dataset=tested)
     an = {place: scores[place._replace(loss='an')] for place in scores if place.loss != 'an'}
-    measured = gains.over_baselines(scores, {gains.PLAIN: an})
+    measured = gains.gains_over_baselines(scores, {gains.PLAIN_HEAD: an})
     return measured[measured.loss != 'an'] if len(measured) else measured
 
 
@@ -74,7 +74,7 @@ def average(measured: pd.DataFrame) -> pd.DataFrame:
     effects: dict[str, dict[str, Effect]] = {}
     for (loss, choice), places in measured.groupby(['loss', 'choice']):
         if set(places.dataset) == set(DATASETS) and places.n.min() > 1:
-            effects.setdefault(loss, {})[choice] = pooled(list(places.effect))
+            effects.setdefault(loss, {})[choice] = pool_effects(list(places.effect))
     table = pd.DataFrame.from_dict(effects, orient='index').reindex(columns=list(CHOICES))
     order = table['mAP, observed labels'].map(lambda effect: -effect.mean)
     return table.loc[order.sort_values(kind='stable').index]
@@ -86,7 +86,7 @@ def of_record() -> dict:
     Returns: {'rows': [{'loss', 'effects' (one a choice)}], 'choices', 'sets' and 'seeds'};
         no row while a set of photos lacks its runs.
     """
-    lines = observed_choice.read()
+    lines = observed_choice.read_trials()
     rows = []
     if set(lines.dataset) == set(DATASETS):
         rows = [
@@ -102,9 +102,11 @@ def markdown() -> str:
     shown = of_record()
     if not shown['rows']:
         return ''
-    names = {loss: board.about(loss) | {'head': find(loss).head} for loss in METHODS}
-    by_set = _by_set(measure(observed_choice.read()), names, [row['loss'] for row in shown['rows']])
-    return render('without_clean.md', **shown, names=names, by_set=by_set)
+    names = {loss: board.describe_method(loss) | {'head': find(loss).head} for loss in METHODS}
+    by_set = _by_set(
+        measure(observed_choice.read_trials()), names, [row['loss'] for row in shown['rows']]
+    )
+    return render_template('without_clean.md', **shown, names=names, by_set=by_set)
 
 
 def _by_set(measured: pd.DataFrame, names: dict, losses: list[str]) -> list[list[str]]:
@@ -113,6 +115,6 @@ def _by_set(measured: pd.DataFrame, names: dict, losses: list[str]) -> list[list
     lines = [['method', *DATASETS]]
     for loss in losses:
         pairs = [[gained[name, loss, choice] for choice in list(CHOICES)[:2]] for name in DATASETS]
-        cells = [' / '.join(map(signed, pair)) for pair in pairs]
+        cells = [' / '.join(map(format_signed, pair)) for pair in pairs]
         lines.append([names[loss]['name'], *cells])
     return lines

@@ -8,8 +8,8 @@ __getattr__ = lazily(
     __name__,
     {
         'config': (
-            'ADDED CHOICES Config VIEW_SETS as_dict config_hash neutral notebook_parameters '
-            'resolve science_key'
+            'ADDED CHOICES Config VIEW_SETS config_hash config_to_dict neutral_fields '
+            'notebook_parameters resolve science_key'
         ),
         'folder': 'Result Run open_run provenance read_json read_result',
         'record': 'RECORD export_csv load newest read_record',

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from ..base import settings
-from ..base.errors import SpmlError, as_kind, one_of
+from ..base.errors import SpmlError, one_of, require_kind
 
 HEADS = ('linear', 'cosine', 'labelwise')  # for any loss; that of maps predicts as the linear one
 
@@ -34,7 +34,7 @@ VIEW_SETS = {
 }
 
 
-def option(default, meaning: str, *, choices=(), above=None, at_least=None, below=None):
+def config_field(default, meaning: str, *, choices=(), above=None, at_least=None, below=None):
     """A field of `Config` whose metadata are the other arguments.
 
     Args:
@@ -62,95 +62,101 @@ class Config:
     Source: the protocol of Cole et al. (2021), unless a field says otherwise.
     """
 
-    loss: str = option('em', 'a registered method')
-    dataset: str = option('mini_voc', 'a name, or a folder with images/ and labels.csv')
-    root: str | None = option(None, 'where named data sets live, unset: the setting `data`')
-    min_positives: int = option(0, 'leave out classes with fewer positives', at_least=0)
-    exclude: tuple = option((), 'leave out these classes')
-    labels: str | None = option(
+    loss: str = config_field('em', 'a registered method')
+    dataset: str = config_field('mini_voc', 'a name, or a folder with images/ and labels.csv')
+    root: str | None = config_field(None, 'where named data sets live, unset: the setting `data`')
+    min_positives: int = config_field(0, 'leave out classes with fewer positives', at_least=0)
+    exclude: tuple = config_field((), 'leave out these classes')
+    labels: str | None = config_field(
         None, 'observed: single, full, partial-0.3, …; unset: full for a folder, else single'
     )
-    label_seed: int = option(1200, 'of the draw of observed labels', at_least=0, below=2**32)
-    train_images: int = option(
+    label_seed: int = config_field(1200, 'of the draw of observed labels', at_least=0, below=2**32)
+    train_images: int = config_field(
         0, 'so many of the training images, drawn by label_seed; 0: all of them', at_least=0
     )
-    seed: int = option(0, 'of initialisation, order and augmentation', at_least=0, below=2**32)
-    regime: str = option(
+    seed: int = config_field(
+        0, 'of initialisation, order and augmentation', at_least=0, below=2**32
+    )
+    regime: str = config_field(
         'finetune',
         'finetune: end to end; linear: on frozen features; linear_init: both in turn',
         choices=('finetune', 'linear', 'linear_init'),
     )
-    backbone: str | None = option(None, 'unset: mini for the miniatures, resnet50 otherwise')
-    weights: str = option('default', 'of the backbone: default, none, or a file')
-    head: str | None = option(None, "unset: the method's", choices=(*HEADS, 'maps'))
-    image_size: int | None = option(
+    backbone: str | None = config_field(None, 'unset: mini for the miniatures, resnet50 otherwise')
+    weights: str = config_field('default', 'of the backbone: default, none, or a file')
+    head: str | None = config_field(None, "unset: the method's", choices=(*HEADS, 'maps'))
+    image_size: int | None = config_field(
         None, 'pixels per side, unset: 40 for mini, 224 for efficientnet_lite0, else 448', above=0
     )
-    epochs: int | None = option(
+    epochs: int | None = config_field(
         None, 'of each stage at most, unset: 15, 60 on frozen features, 120 for mini', above=0
     )
-    batch_size: int | None = option(None, 'images in a step', above=0)
-    lr: float | None = option(None, 'of the backbone, and of the head on frozen features', above=0)
-    head_lr_multiplier: float | None = option(None, 'head against backbone, end to end', above=0)
-    linear_epochs: int | None = option(None, "of linear_init's first stage at most", above=0)
-    linear_lr: float | None = option(None, "of linear_init's first stage", above=0)
-    optimizer: str | None = option(None, '', choices=('adam', 'adamw', 'sgd'))
-    weight_decay: float | None = option(
+    batch_size: int | None = config_field(None, 'images in a step', above=0)
+    lr: float | None = config_field(
+        None, 'of the backbone, and of the head on frozen features', above=0
+    )
+    head_lr_multiplier: float | None = config_field(
+        None, 'head against backbone, end to end', above=0
+    )
+    linear_epochs: int | None = config_field(None, "of linear_init's first stage at most", above=0)
+    linear_lr: float | None = config_field(None, "of linear_init's first stage", above=0)
+    optimizer: str | None = config_field(None, '', choices=('adam', 'adamw', 'sgd'))
+    weight_decay: float | None = config_field(
         None, 'of all weights; in the gradient for adam and sgd', at_least=0
     )
-    momentum: float | None = option(None, 'sgd only', at_least=0, below=1)
-    nesterov: bool | None = option(None, 'sgd only')
-    schedule: str | None = option(None, '', choices=('constant', 'cosine', 'onecycle'))
-    ema: float | None = option(
+    momentum: float | None = config_field(None, 'sgd only', at_least=0, below=1)
+    nesterov: bool | None = config_field(None, 'sgd only')
+    schedule: str | None = config_field(None, '', choices=('constant', 'cosine', 'onecycle'))
+    ema: float | None = config_field(
         None, 'highest decay of the averaged weights; 0: no averaging', at_least=0, below=1
     )
-    selection: str = option(
+    selection: str = config_field(
         'val_clean',
         'best epoch by fully labelled validation, by observed labels, or the last',
         choices=('val_clean', 'val_observed', 'last'),
     )
-    patience: int | None = option(
+    patience: int | None = config_field(
         None, 'end a stage after so many epochs without a better score; 0: never', at_least=0
     )
-    stop_below: float | None = option(
+    stop_below: float | None = config_field(
         None, 'stop when validation falls this many mAP under its best; 0: never', at_least=0
     )
-    cached_views: int = option(
+    cached_views: int = config_field(
         4, 'draws of each augmented view kept for an image on frozen features', above=0
     )
-    precision: str = option(
+    precision: str = config_field(
         'float32',
         'of the forward pass: float32, or autocast to bf16 or fp16',
         choices=('float32', 'bf16', 'fp16'),
     )
-    device: str | None = option(None, 'unset: the setting `device`')
-    frozen_stages: int = option(
+    device: str | None = config_field(None, 'unset: the setting `device`')
+    frozen_stages: int = config_field(
         0, 'leading stages of the backbone that stay as they are; the first is the stem', at_least=0
     )
-    freeze_batchnorm: bool = option(False, "keep the backbone's batch norms as they are")
-    normalise: bool = option(True, "subtract the backbone's mean and divide by its std")
-    compile: bool = option(False, 'let torch compile the network, with CUDA graphs on a GPU')
-    views: str | None = option(
+    freeze_batchnorm: bool = config_field(False, "keep the backbone's batch norms as they are")
+    normalise: bool = config_field(True, "subtract the backbone's mean and divide by its std")
+    compile: bool = config_field(False, 'let torch compile the network, with CUDA graphs on a GPU')
+    views: str | None = config_field(
         None, 'unset: flip, or for miniatures shift (strong views: shift_hue)', choices=VIEW_SETS
     )
-    hold_out: bool = option(
+    hold_out: bool = config_field(
         True, 'False: train on the validation images too, which leaves only selection: last'
     )
-    trained_validation: str = option(
+    trained_validation: str = config_field(
         '',
         'half of the validation images, drawn by label_seed, are trained on with all their labels, '
         'beside the training images or alone; the other half chooses',
         choices=('', 'beside', 'alone'),
     )
-    map_definition: str | None = option(
+    map_definition: str | None = config_field(
         None,
         'a class without positives: cole: 0; two_way: left out (a folder)',
         choices=('cole', 'two_way'),
     )
-    embedding_dim: int | None = option(
+    embedding_dim: int | None = config_field(
         None, 'width of a label-wise head, unset: from that of the backbone, at most 2048', above=0
     )
-    side: str = option(
+    side: str = config_field(
         '', 'a file with what a method needs beyond labels, see spml_nb/data/side.py'
     )
     hparams: dict = dataclasses.field(
@@ -255,12 +261,12 @@ def _converted(name: str, value):
             f'({type(value).__name__}). From papermill, -r {name} {value} gives it as a text.'
         )
     if name == 'exclude':
-        return as_kind(class_names(value), tuple, "parameter 'exclude'")
+        return require_kind(class_names(value), tuple, "parameter 'exclude'")
     if type(value) is kind and (kind not in (int, float) or abs(value) < 1e300):
-        return value  # this is quick; NaN, infinity and whole numbers of any length are for as_kind
+        return value  # quick; NaN, infinity and whole numbers of any length go to require_kind
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
-    return as_kind(value, kind, f'parameter {name!r}')
+    return require_kind(value, kind, f'parameter {name!r}')
 
 
 def class_names(value):
@@ -295,17 +301,17 @@ PROTOCOL = {
 # How long a stage may take. Validation decides within that, where Cole et al. train for a fixed 25
 # epochs on frozen features and 10 end to end, where an epoch costs far more. The small backbone of
 # the miniatures knows single objects and no scenes, so it learns for longer.
-LONG = {'epochs': 60, 'patience': 10}
-SHORT = {'epochs': 15, 'patience': 4}
-OF_MINI = {'epochs': 120, 'patience': 10}
+LONG_TRAINING = {'epochs': 60, 'patience': 10}
+SHORT_TRAINING = {'epochs': 15, 'patience': 4}
+MINI_TRAINING = {'epochs': 120, 'patience': 10}
 
 
 def _protocol(regime: str, backbone: str) -> dict:
     """The protocol's values for a regime and a backbone."""
     if regime == 'linear':
-        length = LONG
+        length = LONG_TRAINING
     else:
-        length = OF_MINI if backbone == 'mini' else SHORT
+        length = MINI_TRAINING if backbone == 'mini' else SHORT_TRAINING
     image_size = {'mini': 40, 'efficientnet_lite0': 224}.get(backbone, 448)
     lr = {'mini': 1e-3, 'efficientnet_lite0': 1e-4}.get(backbone, 1e-5)
     if regime == 'linear':
@@ -375,7 +381,7 @@ def resolve(config: Config) -> Config:
 
 def _pinned_side(config: Config, method: type) -> str:
     """The file of side information with its fingerprint, '' for a method that uses none."""
-    from spml_nb.data.side import pinned
+    from spml_nb.data.side import pin_side_file
 
     if config.side and not method.side:
         raise SpmlError(
@@ -387,7 +393,7 @@ def _pinned_side(config: Config, method: type) -> str:
             f"{config.loss!r} learns from more than labels ({', '.join(method.side)}) and `side` "
             'names no file. Give one: -p side FILE; spml_nb/data/side.py says what is in it.'
         )
-    return pinned(config.side) if config.side else ''
+    return pin_side_file(config.side) if config.side else ''
 
 
 # What the fields stood for that older versions did not have. They count in the name of a run only
@@ -408,13 +414,13 @@ ADDED = {
 }
 
 
-def neutral(dataset: str) -> dict:
+def neutral_fields(dataset: str) -> dict:
     """`ADDED` for a data set, by name or folder: miniatures had other views."""
     is_miniature = Path(dataset).name.startswith('mini_')
     return ADDED | {'views': 'shift' if is_miniature else 'flip'}
 
 
-def completed(fields: dict) -> dict:
+def complete_fields(fields: dict) -> dict:
     """The fields of a run, with those that it was trained without.
 
     Args:
@@ -426,11 +432,11 @@ def completed(fields: dict) -> dict:
     Raises:
         SpmlError: where the data set is no text.
     """
-    before = neutral(as_kind(fields['dataset'], str, "parameter 'dataset'"))
+    before = neutral_fields(require_kind(fields['dataset'], str, "parameter 'dataset'"))
     return fields | {name: value for name, value in before.items() if fields.get(name) is None}
 
 
-def as_dict(config: Config) -> dict:
+def config_to_dict(config: Config) -> dict:
     """A configuration as in `config.json`: {field: value}, with tuples as lists."""
     return json.loads(json.dumps(vars(config)))
 
@@ -460,7 +466,7 @@ def config_hash(config: Config, without: tuple[str, ...] = ()) -> str:
     Returns:
         Twelve hexadecimal digits.
     """
-    before = neutral(config.dataset)
+    before = neutral_fields(config.dataset)
     counting = {
         name: value
         for name, value in vars(config).items()
@@ -492,7 +498,7 @@ def science_key(config: Config, data: str | None = None) -> str:
     name = Path(config.dataset).name
     if config.dataset not in names():
         data = data or _fingerprint(
-            stamp(config.dataset, config.root),
+            stamp_folder(config.dataset, config.root),
             config.dataset,
             config.root,
             config.min_positives,
@@ -502,7 +508,7 @@ def science_key(config: Config, data: str | None = None) -> str:
     return f"{config.loss}-{name}-{config_hash(config, without=('device', 'root'))}"
 
 
-def stamp(dataset: str, root: str | None = None) -> tuple:
+def stamp_folder(dataset: str, root: str | None = None) -> tuple:
     """What tells a folder of photos from its earlier state, without reading it.
 
     Args:
@@ -512,12 +518,12 @@ def stamp(dataset: str, root: str | None = None) -> tuple:
     Returns:
         Time and size of its table and of `images`; empty for a named data set.
     """
-    from spml_nb.data.folder import first_there, places
+    from spml_nb.data.folder import candidate_folders, first_existing_folder
     from spml_nb.data.loading import names
 
     if dataset in names():
         return ()
-    folder = first_there(places(dataset, root))
+    folder = first_existing_folder(candidate_folders(dataset, root))
     files = [folder / 'labels.csv', folder / 'images']
     return tuple((file.stat().st_mtime_ns, file.stat().st_size) for file in files if file.exists())
 

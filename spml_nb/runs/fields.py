@@ -12,10 +12,10 @@ import yaml
 
 from ..base import settings
 from ..base.errors import SpmlError
-from ..base.files import regular
+from ..base.files import require_regular_file
 from ..data.dataset import exclude_option
 from . import record
-from .config import Config, class_names, completed, resolve, science_key
+from .config import Config, class_names, complete_fields, resolve, science_key
 from .folder import read_json
 
 
@@ -115,7 +115,7 @@ def _merge(fields: dict, more: dict) -> dict:
 
 def _read_file(file: str) -> dict:
     try:
-        text = regular(Path(file)).read_text(encoding='utf-8')
+        text = require_regular_file(Path(file)).read_text(encoding='utf-8')
     except (OSError, UnicodeDecodeError) as error:
         raise SpmlError(
             f'{file} cannot be read: {error}. Name a file with lines such as `loss: em`.'
@@ -176,11 +176,11 @@ def _recorded_fields(name: str, changes: dict) -> dict:
     run = _find_run(name, lines, file)
     folder = settings.path('runs') / run
     if (folder / 'config.json').is_file():
-        fields = completed(read_json(folder / 'config.json', ('loss', 'dataset', 'hparams')))
+        fields = complete_fields(read_json(folder / 'config.json', ('loss', 'dataset', 'hparams')))
         of_machine = {'device'}
     else:
         line = lines[lines.run == run].iloc[0].to_dict()
-        fields = vars(replace(record.configuration(line), device=None))
+        fields = vars(replace(record.parse_recorded_config(line), device=None))
         of_machine = {'device', 'root'}
         # the record has no paths
         if 'dataset' not in changes and science_key(resolve(Config(**fields))) != line['key']:

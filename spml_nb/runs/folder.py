@@ -22,8 +22,8 @@ import pandas as pd
 from ..base import settings
 from ..base.errors import SpmlError
 from ..base.escaping import escape_bytes
-from ..base.files import hold_lock, regular, remove_leftovers, write_atomically
-from .config import Config, as_dict, completed, config_hash
+from ..base.files import hold_lock, remove_leftovers, require_regular_file, write_atomically
+from .config import Config, complete_fields, config_hash, config_to_dict
 
 CALIBRATION = 'calibration.json'
 
@@ -124,7 +124,7 @@ class Run:
     def start(self):
         """Write the configuration, and remove what killed processes have left."""
         remove_leftovers(self.folder, 0)  # the folder is locked, so nobody is at work on them
-        write_atomically(self.folder / 'config.json', as_json(as_dict(self.config)))
+        write_atomically(self.folder / 'config.json', as_json(config_to_dict(self.config)))
 
     def finish(self, result: dict):
         """Write the result, with the seeds and the device beside it, and then DONE.
@@ -211,7 +211,7 @@ class Run:
 
 def _read(file: Path, read: Callable):
     try:
-        return read(regular(file))
+        return read(require_regular_file(file))
     except Exception as error:  # readers raise a dozen different types for damaged files
         raise SpmlError(
             f'{file} cannot be read ({type(error).__name__}: {error}). Remove {file.parent} to '
@@ -235,7 +235,7 @@ def read_json(file: Path, needed: tuple[str, ...] = ()) -> dict:
         SpmlError: if the file is missing or damaged; the message names it.
     """
     try:
-        content = json.loads(regular(Path(file)).read_text(encoding='utf-8'))
+        content = json.loads(require_regular_file(Path(file)).read_text(encoding='utf-8'))
         if not isinstance(content, dict) or set(needed) - set(content):
             raise ValueError(f"no object with {', '.join(needed)}".removesuffix(' with '))
         return content
@@ -266,7 +266,7 @@ def open_run(folder: str | Path) -> Run:
             '`spml runs` lists the runs here; models in the package: coco18, mirflickr14, '
             'voc12_animals.'
         )
-    fields = completed(read_json(place / 'config.json', ('dataset',)))  # of an older version
+    fields = complete_fields(read_json(place / 'config.json', ('dataset',)))  # of an older version
     run = Run(Config(**fields), place.resolve().parent)
     run.folder = place.resolve()  # a copy may have another name
     return run
@@ -279,7 +279,7 @@ class Result:
     Args:
         config: resolved.
         folder: of the run.
-        scores: as from `spml_nb.training.selection.scores`.
+        scores: as from `spml_nb.training.selection.score_finished_run`.
         curves: one row per epoch: stage, epoch, loss, val_map (percent), lr (after its last step),
             seconds.
         logits: {'val', 'test': (N, C) float32}.
@@ -307,7 +307,7 @@ def read_result(run: Run) -> Result:
 PACKAGES = ('torch', 'torchvision', 'timm', 'numpy', 'scikit-learn', 'spml_nb')
 
 
-def installed(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
     """The version of a package, by the name that pip has for it; None if it is not installed."""
     try:
         return version(package)
@@ -315,11 +315,11 @@ def installed(package: str) -> str | None:
         return None
 
 
-def digest(file: str | Path) -> str | None:
+def hash_file(file: str | Path) -> str | None:
     """The SHA-256 of a file in hexadecimal digits; None if there is no such file, as for a word
     that stands for none.
     """
-    file = settings.expanded(file)  # of a configuration in a file, where no shell does it
+    file = settings.expand_home(file)  # of a configuration in a file, where no shell does it
     return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
 
 
@@ -329,7 +329,7 @@ def provenance() -> dict:
 
     return {
         'commit': _commit(),
-        'versions': {package: installed(package) for package in PACKAGES},
+        'versions': {package: installed_version(package) for package in PACKAGES},
         'python': sys.version.split()[0],
         'machine': platform.machine(),
         'system': platform.system(),
@@ -341,7 +341,7 @@ def provenance() -> dict:
     }
 
 
-def continued(sessions: list[dict]) -> list[dict]:
+def add_session(sessions: list[dict]) -> list[dict]:
     """Under what a run has been computed, where it was stopped and gone on with: the last digits
     depend on it.
 

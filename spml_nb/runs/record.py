@@ -10,10 +10,10 @@ from pathlib import Path
 import pandas as pd
 
 from ..base import settings
-from ..base.errors import SpmlError, as_number
+from ..base.errors import SpmlError, parse_number
 from ..base.escaping import any_name_in_frames, escape_bytes
-from ..base.files import hold_lock, regular, write_atomically
-from .config import ADDED, Config, completed, neutral, science_key
+from ..base.files import hold_lock, require_regular_file, write_atomically
+from .config import ADDED, Config, complete_fields, neutral_fields, science_key
 from .folder import read_json
 
 
@@ -39,7 +39,7 @@ def _row(folder: Path) -> dict:
     """A finished run as a row; fields that it was trained without have the value that they stood
     for.
     """
-    config = completed(read_json(folder / 'config.json', ('loss', 'dataset', 'hparams')))
+    config = complete_fields(read_json(folder / 'config.json', ('loss', 'dataset', 'hparams')))
     config = {field.name: config.get(field.name) for field in dataclasses.fields(Config)}
     result = read_json(folder / 'result.json', ('scores', 'seconds', 'provenance', 'data'))
     key = science_key(Config(**config), result['data'])
@@ -105,7 +105,7 @@ def read_record(file: Path, needed: tuple[str, ...] = RECORD, **options) -> pd.D
         SpmlError: for a damaged file; the message names the file and the line.
     """
     try:
-        text = regular(Path(file)).read_text(encoding='utf-8')
+        text = require_regular_file(Path(file)).read_text(encoding='utf-8')
     except (OSError, UnicodeDecodeError) as error:
         raise SpmlError(f'{file} cannot be read: {error}. {_REMEDY}') from error
     lines = csv.reader(io.StringIO(text, newline=''), strict=True)
@@ -138,9 +138,9 @@ _TEXTS = (
 # a folder of photos may be called 2019, or null
 _TYPES = {'dtype': dict.fromkeys(_TEXTS, str), 'keep_default_na': False, 'na_values': ['']}
 
-# What an empty field of a configuration stands for, beside what `neutral` says: most runs are heads
-# on frozen features, and their lines show only what is special about them. A value that is here
-# once may never change.
+# What an empty field of a configuration stands for, beside what `neutral_fields` says: most runs
+# are heads on frozen features, and their lines show only what is special about them. A value that
+# is here once may never change.
 _USUAL = {
     'min_positives': 20,
     'labels': 'single',
@@ -171,7 +171,7 @@ _NEVER_USUAL = ('root', 'exclude', 'embedding_dim', 'side')  # empty is a value 
 
 def _usual_fields(datasets: pd.Series) -> dict[str, pd.Series]:
     "{field: what an empty one stands for in each line}."
-    usual = {name: neutral(name) | _USUAL for name in datasets.unique()}
+    usual = {name: neutral_fields(name) | _USUAL for name in datasets.unique()}
     names = [f.name for f in dataclasses.fields(Config)]
     return {
         name: datasets.map({dataset: values[name] for dataset, values in usual.items()})
@@ -221,7 +221,7 @@ def _is_measured(name: str) -> bool:
     return name.startswith(_MEASURED) and not name.endswith('_truth')
 
 
-def as_recorded(name: str, value: float) -> float:
+def round_score(name: str, value: float) -> float:
     """A score to the digits that the table of record has of it. name: its column."""
     return float(_six_digits(repr(value))) if _is_measured(name) else value
 
@@ -255,14 +255,14 @@ def _check_line(header: list[str], line: list[str], seen: dict[tuple, list[str]]
         raise ValueError(f'{len(line)} fields instead of {len(header)}')
     for name, value in zip(header, line, strict=True):
         numeric = value and name.startswith(_NUMBERS) and not name.endswith('_truth')
-        if numeric and not math.isfinite(as_number(value)):
+        if numeric and not math.isfinite(parse_number(value)):
             raise ValueError(f'{name} is {value!r}, which is no number')
     run, key = (line[header.index(name)] for name in ('run', 'key'))
     if seen.setdefault((run, key), line) != line:
         raise ValueError(f'the run {run} has two lines that differ')
 
 
-def configuration(line: dict[str, str]) -> Config:
+def parse_recorded_config(line: dict[str, str]) -> Config:
     """The configuration of a line of the table of record.
 
     Args:
@@ -305,7 +305,7 @@ def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFra
         )
         for name in ADDED:  # lines written before the field existed
             if len(old) and name not in old:
-                old[name] = [str(neutral(dataset)[name]) for dataset in old.dataset]
+                old[name] = [str(neutral_fields(dataset)[name]) for dataset in old.dataset]
         new = load(root)
         if len(new):
             new = new.astype(str).where(

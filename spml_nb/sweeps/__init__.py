@@ -5,11 +5,14 @@ from spml_nb.base import lazily
 __getattr__ = lazily(
     __name__,
     {
-        'queue': 'ENGINES attempt canonical duration finished key plan progress run staged work',
+        'queue': (
+            'ENGINES attempt_run canonical_config describe_queue finished format_duration key '
+            'plan_runs run run_stages serve_worker'
+        ),
         'search': (
-            'Choice LogUniform Row SEARCH_SEED SUITES Uniform best_of_k boards candidates '
-            'choose drawn every_method finals outcome rates record rows_of searched seeds_of sweep '
-            'trained'
+            'Choice LogUniform Row SEARCH_SEED SUITES Uniform all_method_rows best_of_k '
+            'candidates choose_config draw_hparams final_seeds finals learning_rates outcome '
+            'run_search suite_rows sweep tabulate_search write_board write_boards'
         ),
     },
 )

@@ -5,10 +5,19 @@ from dataclasses import fields
 import pandas as pd
 
 from ..base.errors import one_of
-from ..methods.papers import ORIGINS, PAPERS, datasets, losses, values
+from ..methods.papers import ORIGINS, PAPERS, paper_datasets, paper_losses, paper_values
 from ..runs.config import Config
 
-__all__ = ['ORIGINS', 'PAPERS', 'datasets', 'losses', 'overview', 'preset', 'table', 'values']
+__all__ = [
+    'ORIGINS',
+    'PAPERS',
+    'paper_datasets',
+    'paper_losses',
+    'paper_values',
+    'preset',
+    'preset_overview',
+    'preset_table',
+]
 
 
 def preset(paper: str, dataset: str, loss: str) -> dict:
@@ -20,14 +29,14 @@ def preset(paper: str, dataset: str, loss: str) -> dict:
     Raises:
         SpmlError: for a combination that the paper does not have.
     """
-    stated = {name: value.value for name, value in values(paper, dataset, loss).items()}
+    stated = {name: value.value for name, value in paper_values(paper, dataset, loss).items()}
     config_fields = {f.name for f in fields(Config)}
     hparams = {name: value for name, value in stated.items() if name not in config_fields}
     shared = {name: value for name, value in stated.items() if name in config_fields}
     return {'loss': loss, 'dataset': dataset, 'hparams': hparams, **shared}
 
 
-def table(paper: str | None = None) -> pd.DataFrame:
+def preset_table(paper: str | None = None) -> pd.DataFrame:
     """Every preset, value by value.
 
     Args:
@@ -43,14 +52,14 @@ def table(paper: str | None = None) -> pd.DataFrame:
     rows = [
         (p, dataset, loss, name, v.value, v.origin, v.source)
         for p in ([paper] if paper else PAPERS)
-        for dataset in datasets(p)
-        for loss in losses(p, dataset)
-        for name, v in values(p, dataset, loss).items()
+        for dataset in paper_datasets(p)
+        for loss in paper_losses(p, dataset)
+        for name, v in paper_values(p, dataset, loss).items()
     ]
     return pd.DataFrame(rows, columns=columns)
 
 
-def overview(paper: str, loss: str | None = None) -> pd.DataFrame:
+def preset_overview(paper: str, loss: str | None = None) -> pd.DataFrame:
     """A paper's presets side by side.
 
     Args:
@@ -62,7 +71,7 @@ def overview(paper: str, loss: str | None = None) -> pd.DataFrame:
     Raises:
         SpmlError: for an unknown paper, or a loss that it does not have.
     """
-    rows = table(paper)
+    rows = preset_table(paper)
     compared = list(rows.loss.unique())
     loss = one_of(loss or compared[0], compared, f'loss of {paper!r}')
     rows = rows[rows.loss == loss].astype({'value': str})

@@ -25,12 +25,12 @@ import pandas as pd
 from ..base import settings
 from ..base.errors import SpmlError, one_of
 from ..data import loading
-from ..data.dataset import listed
+from ..data.dataset import join_items
 from ..data.official import registry
-from ..data.side import pinned
+from ..data.side import pin_side_file
 from ..runs import record
-from ..runs.config import Config, as_dict, resolve, science_key, stamp
-from ..runs.folder import Run, digest, provenance, read_json
+from ..runs.config import Config, config_to_dict, resolve, science_key, stamp_folder
+from ..runs.folder import Run, hash_file, provenance, read_json
 
 
 def _no_link(file: str, flags: int) -> int:
@@ -38,7 +38,7 @@ def _no_link(file: str, flags: int) -> int:
     return os.open(file, flags | getattr(os, 'O_NOFOLLOW', 0), 0o666)
 
 
-def attempt(config: Config) -> str:
+def attempt_run(config: Config) -> str:
     """Train one run; its output goes to a file beside its folder and in the end inside it
     (`log.txt`).
 
@@ -104,17 +104,17 @@ def _finish_diverged(run: Run, error: SpmlError, seconds: float):
 
 
 def _attempt_fields(fields: dict) -> str:
-    return attempt(Config(**fields))
+    return attempt_run(Config(**fields))
 
 
-def work():
+def serve_worker():
     """What a worker process does: it reads a configuration per line from its input and prints an
     answer per line.
 
     One process trains many runs, since starting Python and torch takes longer than some of them.
     """
     orders = queue.Queue()
-    answers = sys.stdout  # `attempt` redirects it while it trains
+    answers = sys.stdout  # `attempt_run` redirects it while it trains
 
     def listen():
         for line in sys.stdin:
@@ -139,13 +139,13 @@ class _Worker:
         self.process = None
 
     def start(self, config: Config):
-        threads = max(1, settings.cores() // self.jobs)
+        threads = max(1, settings.count_cores() // self.jobs)
         environment = {'OMP_NUM_THREADS': str(threads), **os.environ}
         gpus = _gpus()
         if gpus and ':' not in config.device:
             environment['CUDA_VISIBLE_DEVICES'] = gpus[self.number % len(gpus)]
         self.process = subprocess.Popen(
-            [sys.executable, '-c', 'from spml_nb.sweeps.queue import work; work()'],
+            [sys.executable, '-c', 'from spml_nb.sweeps.queue import serve_worker; serve_worker()'],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -158,7 +158,7 @@ class _Worker:
         try:
             if self.process is None:
                 self.start(config)
-            self.process.stdin.write(json.dumps(as_dict(config)) + '\n')
+            self.process.stdin.write(json.dumps(config_to_dict(config)) + '\n')
             self.process.stdin.flush()
             answer = self.process.stdout.readline()
         except BrokenPipeError:
@@ -190,7 +190,7 @@ def _gpus() -> list[str]:
     return visible.split(',') if visible else [str(k) for k in range(torch.cuda.device_count())]
 
 
-def canonical(config: Config) -> Config:
+def canonical_config(config: Config) -> Config:
     """The run that a configuration stands for: losses that are one loss share a run.
 
     Returns:
@@ -199,13 +199,13 @@ def canonical(config: Config) -> Config:
     Raises:
         SpmlError: for a configuration that cannot be resolved.
     """
-    from spml_nb.methods.core import same_loss
+    from spml_nb.methods.core import find_equal_loss
 
     resolved = resolve(config)
     labels = resolved.labels
     if resolved.dataset not in loading.names() or resolved.dataset in registry.PARTLY_KNOWN:
         labels = labels.replace('full', 'known')  # all that a table knows need not be all
-    loss, hparams = same_loss(resolved.loss, resolved.hparams, labels)
+    loss, hparams = find_equal_loss(resolved.loss, resolved.hparams, labels)
     if (loss, hparams) == (resolved.loss, resolved.hparams):
         return resolved
     return resolve(resolved.changed(loss=loss, hparams=hparams))
@@ -215,18 +215,18 @@ def key(config: Config) -> str:
     """`science_key` of the run that a configuration stands for; quick when asked again."""
     changes = {'device': 'cpu'}  # a key is the same on every device
     if config.side:
-        changes['side'] = pinned(config.side)  # with its content as it is now
+        changes['side'] = pin_side_file(config.side)  # with its content as it is now
     text = json.dumps(vars(config) | changes)
-    place = text, stamp(config.dataset, config.root)
+    place = text, stamp_folder(config.dataset, config.root)
     if place not in _KEYS:
-        _KEYS[place] = science_key(canonical(config.changed(**changes)))
+        _KEYS[place] = science_key(canonical_config(config.changed(**changes)))
     return _KEYS[place]
 
 
 _KEYS = {}
 
 
-def plan(configs: Iterable[Config], runs: pd.DataFrame | None = None) -> pd.DataFrame:
+def plan_runs(configs: Iterable[Config], runs: pd.DataFrame | None = None) -> pd.DataFrame:
     """What a sweep would do.
 
     Args:
@@ -252,7 +252,7 @@ def plan(configs: Iterable[Config], runs: pd.DataFrame | None = None) -> pd.Data
     return table.assign(expected=_expected(table.config, runs))
 
 
-def stale(configs: Iterable[Config]) -> list[str]:
+def find_stale_runs(configs: Iterable[Config]) -> list[str]:
     """Runs that are done, but with other photos or labels than the folder has now.
 
     Returns:
@@ -271,7 +271,7 @@ def _runs(configs: Iterable[Config]) -> list[Run]:
     root = settings.path('runs')
     device = str(settings.device())  # read once for all
     configs = (config.changed(device=config.device or device) for config in configs)
-    runs = (Run(canonical(config), root) for config in configs)
+    runs = (Run(canonical_config(config), root) for config in configs)
     return list({run.folder.name: run for run in runs}.values())
 
 
@@ -295,7 +295,7 @@ def _is_current(run: Run, content_of_photos: Callable) -> bool:
     if science_key(config, result['data']) != science_key(config):
         return False
     now = {
-        'weights': digest(config.weights),
+        'weights': hash_file(config.weights),
         'photos': content_of_photos(config.dataset, config.root),
     }
     return all(
@@ -488,7 +488,7 @@ def _on_ray(
         while waiting or pending:
             while waiting and len(pending) < jobs:
                 name, config = waiting.popleft()
-                pending[task.remote(as_dict(config))] = name
+                pending[task.remote(config_to_dict(config))] = name
             (answer,), _ = ray.wait(list(pending))
             try:
                 message = ray.get(answer)
@@ -568,7 +568,7 @@ def run(
         SpmlError: as `check_launch`, and for a configuration that cannot be resolved.
     """
     check_launch(engine, address, jobs)
-    table = plan(configs)
+    table = plan_runs(configs)
     todo = table[table.state != 'done']
     expected = todo.set_index('run').expected
     messages = {}
@@ -581,7 +581,7 @@ def run(
                         # the first also decodes photos and computes features, which counts once
                         began = max(began, time.perf_counter() - expected[name])
                     messages[name] = message
-                    line = progress(messages, expected, time.perf_counter() - began, jobs)
+                    line = describe_queue(messages, expected, time.perf_counter() - began, jobs)
                     tell(f'{line}  {name}')
     except KeyboardInterrupt:
         tell('interrupted: the same command goes on from here.')
@@ -592,11 +592,11 @@ def run(
     left = table.state != 'done'
     table.loc[left, 'state'] = np.where(table.message[left] != '', 'failed', 'missing')
     for (why, state), rows in table[table.message != ''].groupby(['message', 'state'], sort=False):
-        tell(f'{state}: {listed(rows.run, 3)}: {why}')  # a common cause once
+        tell(f'{state}: {join_items(rows.run, 3)}: {why}')  # a common cause once
     return table
 
 
-def staged(
+def run_stages(
     search: Iterable[Config],
     finals: Callable[[pd.DataFrame], Iterable[Config]],
     *,
@@ -615,7 +615,7 @@ def staged(
         launch: engine, address and jobs, as in `run`.
 
     Returns:
-        DataFrame as from `run`; as from `plan` for a dry run.
+        DataFrame as from `run`; as from `plan_runs` for a dry run.
 
     Raises:
         SpmlError: as `run`.
@@ -646,7 +646,7 @@ def _dry_run(
 ) -> pd.DataFrame:
     missing_search = _missing(search, runs)
     missing_final = _missing(final, runs)
-    table = plan([*missing_search, *missing_final], runs)
+    table = plan_runs([*missing_search, *missing_final], runs)
     line = (
         f'{len(search)} runs of search, of which {len(missing_search)} are missing; '
         f'{len(final)} runs with fresh seeds are chosen by now, of which {len(missing_final)} '
@@ -655,13 +655,13 @@ def _dry_run(
     left = table[table.state != 'done']
     if len(left):
         seconds = left.expected.sum(min_count=1)
-        length = 'unknown' if math.isnan(seconds) else f'about {duration(seconds)}'
+        length = 'unknown' if math.isnan(seconds) else f'about {format_duration(seconds)}'
         line += f' One after another: {length}.'
     tell(line)
     return table
 
 
-def progress(messages: dict[str, str], expected: pd.Series, seconds: float, jobs: int) -> str:
+def describe_queue(messages: dict[str, str], expected: pd.Series, seconds: float, jobs: int) -> str:
     """A line that says how far a sweep is.
 
     Args:
@@ -683,11 +683,11 @@ def progress(messages: dict[str, str], expected: pd.Series, seconds: float, jobs
         left = len(rest) * seconds / len(messages)
     return (
         f'{len(messages) - failed}/{len(expected)} done, {failed} failed, {min(jobs, len(rest))} '
-        f'running, about {duration(left)} left'
+        f'running, about {format_duration(left)} left'
     )
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     "A time for people, such as '8 s', '12 min' or '3 h 20 min'."
     minutes = round(seconds / 60)
     if seconds < 90:

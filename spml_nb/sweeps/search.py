@@ -21,16 +21,16 @@ from scipy.special import stdtrit
 from ..base import files, settings
 from ..base.errors import SpmlError, one_of
 from ..data import loading
-from ..data.dataset import listed
+from ..data.dataset import join_items
 from ..methods.core import Choice, LogUniform, Uniform, find, names  # noqa: F401 (public here)
 from ..runs import record as runs_record
 from ..runs.config import CHOICES, HEADS, Config
-from .queue import finished, key, staged
+from .queue import finished, key, run_stages
 
 SEARCH_SEED = 1000  # of observed labels and training in every search, never of a final run
 
 
-def space(loss: str) -> dict:
+def search_space(loss: str) -> dict:
     """What a method's hyper-parameters are drawn from.
 
     Args:
@@ -45,7 +45,7 @@ def space(loss: str) -> dict:
     return find(loss).search
 
 
-def drawn(loss: str, k: int) -> dict:
+def draw_hparams(loss: str, k: int) -> dict:
     """The hyper-parameters of a draw: the same on every data set and machine.
 
     Args:
@@ -57,7 +57,7 @@ def drawn(loss: str, k: int) -> dict:
     """
     if k == 0:
         return {}
-    distributions = space(loss)
+    distributions = search_space(loss)
     numbers = _uniform_numbers(f'{loss} {k}', len(distributions))
     return {
         name: distribution(u)
@@ -74,7 +74,7 @@ def _uniform_numbers(name: str, n: int) -> list[float]:
 RATES = (3e-5, 1e-2)  # ends of the range of learning rates where a suite names no other
 
 
-def rates(
+def learning_rates(
     n: int, widened: int = 0, usual: float = 1e-3, between: tuple[float, float] = RATES
 ) -> list[float]:
     """The learning rates that every method tries: one in each of n equal parts of the logarithmic
@@ -114,10 +114,10 @@ _LABELWISE = {
 }
 _PHOTOS = {'backbone': 'efficientnet_lite0', 'min_positives': 20}
 
-# Methods (with a head) that may train for `LONG_ENOUGH` epochs on a data set. The rule: seven in
+# Methods (with a head) that may train for `LONGER_EPOCHS` epochs on a data set. The rule: seven in
 # ten of the final runs or more, with single labels, had been best in the last two of 60 epochs. It
 # was applied once, and then the search was made again; other labels get as many epochs.
-LONG_ENOUGH = 120
+LONGER_EPOCHS = 120
 _LONGER = {
     'ccp': {('em', 'linear')},
     'coco18': {('epr', 'cosine'), ('wbce', 'linear')},
@@ -250,7 +250,7 @@ def candidates(row: Row, suite: str, dataset: str) -> list[Config]:
     head = row.head or find(row.loss).head
     common = protocol['config'] | protocol.get('scheduled', {}).get(row.loss, {})
     if (row.loss, head) in protocol.get('longer', {}).get(dataset, ()):
-        common |= {'epochs': LONG_ENOUGH}
+        common |= {'epochs': LONGER_EPOCHS}
     common |= protocol['heads'].get(head, {}) | of_dataset
     if row.batch_size is not None:
         common |= {'batch_size': row.batch_size}
@@ -265,7 +265,8 @@ def candidates(row: Row, suite: str, dataset: str) -> list[Config]:
         **common,
     )
     return [
-        base.changed(lr=rate, hparams=drawn(row.loss, k)) for k, rate in enumerate(_rates(suite))
+        base.changed(lr=rate, hparams=draw_hparams(row.loss, k))
+        for k, rate in enumerate(_rates(suite))
     ]
 
 
@@ -282,27 +283,27 @@ def _rates(suite: str) -> list[float]:
     protocol = SUITES[suite]
     widened = protocol['widened']
     between = protocol.get('between', RATES)
-    return rates(protocol['draws'] - 2 * widened, widened, protocol['usual'], between)
+    return learning_rates(protocol['draws'] - 2 * widened, widened, protocol['usual'], between)
 
 
-def head_of_an(head: str) -> str:
+def baseline_head(head: str) -> str:
     """The head on which AN is compared with a method on this head: the same, but the linear one for
     class maps, whose mean is what a linear head gives.
     """
     return 'linear' if head == 'maps' else head
 
 
-def seeds_of(row: Row, suite: str) -> range:
+def final_seeds(row: Row, suite: str) -> range:
     """The seeds of a row's final runs, from 0."""
     return range(SUITES[suite]['seeds'][row.head or find(row.loss).head])
 
 
-def choose(configs: Iterable[Config], runs: pd.DataFrame) -> Config | None:
-    """The first of `ranked`, None where that has none."""
-    return next(iter(ranked(configs, runs)), None)
+def choose_config(configs: Iterable[Config], runs: pd.DataFrame) -> Config | None:
+    """The first of `rank_configs`, None where that has none."""
+    return next(iter(rank_configs(configs, runs)), None)
 
 
-def ranked(configs: Iterable[Config], runs: pd.DataFrame) -> list[Config]:
+def rank_configs(configs: Iterable[Config], runs: pd.DataFrame) -> list[Config]:
     """Configurations by `validation_scores`.
 
     Args:
@@ -329,7 +330,7 @@ def _rows(configs: Iterable[Config], runs: pd.DataFrame) -> pd.DataFrame:
     return runs.reindex([key(config) for config in configs])
 
 
-def scores(configs: Iterable[Config], runs: pd.DataFrame) -> pd.DataFrame:
+def look_up_scores(configs: Iterable[Config], runs: pd.DataFrame) -> pd.DataFrame:
     """The scores of runs.
 
     Args:
@@ -362,7 +363,7 @@ def _validation(configs: list[Config], runs: pd.DataFrame) -> pd.Series:
     return validation_scores(runs.reindex(columns=_CHOSEN_BY).reindex(keys))
 
 
-def with_validation(runs: pd.DataFrame) -> pd.DataFrame:
+def add_validation(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs with a column `validation` that compares those of a search, as from
     `validation_scores`; NaN where their measure is none of today's.
     """
@@ -403,7 +404,7 @@ def validation_scores(runs: pd.DataFrame) -> pd.Series:
         raise SpmlError(
             f"{len(earlier)} runs chose their epoch by mAP against observed labels, and today's "
             'choose by ROC-AUC, which finds better ones. Remove them to train anew: '
-            f'{listed(earlier, 99)}.'
+            f'{join_items(earlier, 99)}.'
         )
     return _compared_by(runs)
 
@@ -438,7 +439,7 @@ def best_of_k(values: Iterable[float]) -> list[float]:
     ]
 
 
-def trained(
+def run_search(
     rows: list[Row], suite: str, dataset: str, seeds: Iterable[int] | None, **options
 ) -> pd.DataFrame:
     """Search, choose, and train with every seed; what is done already is left alone. `outcome` says
@@ -448,10 +449,10 @@ def trained(
         rows: the lines to compare.
         suite, dataset: as in `candidates`.
         seeds: of observed labels and training; None: those of the suite.
-        options: dry_run, tell, engine, address and jobs, as in `staged`.
+        options: dry_run, tell, engine, address and jobs, as in `run_stages`.
 
     Returns:
-        DataFrame as from `staged`.
+        DataFrame as from `run_stages`.
 
     Raises:
         SpmlError: as `candidates`, and as `run`.
@@ -462,7 +463,7 @@ def trained(
         return [config for row in rows for config in finals(row, suite, dataset, runs, seeds)]
 
     tried = [config for row in rows for config in candidates(row, suite, dataset)]
-    return staged(tried, chosen, **options)
+    return run_stages(tried, chosen, **options)
 
 
 def finals(
@@ -478,15 +479,15 @@ def finals(
     Returns:
         One configuration per seed; none while a run of the search is missing.
     """
-    chosen = choose(candidates(row, suite, dataset), runs)
+    chosen = choose_config(candidates(row, suite, dataset), runs)
     if chosen is None:
         return []
-    seeds = seeds_of(row, suite) if seeds is None else seeds
+    seeds = final_seeds(row, suite) if seeds is None else seeds
     chosen = chosen.changed(train_images=row.train_images)
     return [chosen.changed(seed=seed, label_seed=seed) for seed in seeds]
 
 
-def searched(row: Row, suite: str, dataset: str, runs: pd.DataFrame) -> pd.DataFrame:
+def tabulate_search(row: Row, suite: str, dataset: str, runs: pd.DataFrame) -> pd.DataFrame:
     """The record of a search.
 
     Args:
@@ -495,7 +496,7 @@ def searched(row: Row, suite: str, dataset: str, runs: pd.DataFrame) -> pd.DataF
 
     Returns:
         DataFrame, one row per run: suite, dataset, loss, head, labels, lr, hparams (those given),
-        val_map in percent (as `choose` compares it; NaN if missing), chosen, key.
+        val_map in percent (as `choose_config` compares it; NaN if missing), chosen, key.
     """
     tried = candidates(row, suite, dataset)
     values = _validation(tried, runs)
@@ -529,7 +530,7 @@ def half_interval(values: pd.Series) -> float:
 
 
 @dataclass(frozen=True)
-class Line:
+class BoardLine:
     """A line of a board, over the seeds of a row's final runs; in percent but for shares, NaN for
     what is missing.
 
@@ -564,7 +565,7 @@ class Line:
     test_maps: list[float]
 
 
-COLUMNS = [field.name for field in fields(Line)]
+COLUMNS = [field.name for field in fields(BoardLine)]
 
 
 def outcome(
@@ -577,12 +578,12 @@ def outcome(
     """What a comparison found, as far as it has been run.
 
     Args:
-        rows, suite, dataset: as in `trained`.
+        rows, suite, dataset: as in `run_search`.
         runs: finished runs, as from `finished`.
         seeds: as in `finals`.
 
     Returns:
-        DataFrame, one `Line` per row.
+        DataFrame, one `BoardLine` per row.
     """
     rows = [replace(row, head=row.head or find(row.loss).head) for row in rows]
     configs = [finals(row, suite, dataset, runs, seeds) for row in rows]
@@ -593,12 +594,12 @@ def outcome(
         if row.loss == 'an'
     }
 
-    def line(row: Row, configs: list[Config], by_seed: pd.DataFrame) -> Line:
+    def line(row: Row, configs: list[Config], by_seed: pd.DataFrame) -> BoardLine:
         def over_an(head: str) -> float:
             baseline = an.get((head, row.labels), an.get((head, 'single')))
             return math.nan if baseline is None else (by_seed.test_map - baseline).mean()
 
-        return Line(
+        return BoardLine(
             loss=row.loss,
             head=row.head,
             labels=f'{row.labels}, {row.train_images} photos' if row.train_images else row.labels,
@@ -608,7 +609,7 @@ def outcome(
             test_map=by_seed.test_map.mean(),
             sd=by_seed.test_map.std(),
             half=half_interval(by_seed.test_map),
-            over_an=over_an(head_of_an(row.head)),
+            over_an=over_an(baseline_head(row.head)),
             over_plain_an=over_an('linear'),
             n=len(by_seed),
             test_map_observed=by_seed.test_map_observed.mean(),
@@ -622,16 +623,16 @@ def outcome(
 
 def _scores_by_seed(configs: list[Config], runs: pd.DataFrame) -> pd.DataFrame:
     "Of those that are done."
-    by_seed = scores(configs, runs).set_axis([config.seed for config in configs])
+    by_seed = look_up_scores(configs, runs).set_axis([config.seed for config in configs])
     return by_seed.dropna(subset='test_map')
 
 
-def every_method() -> list[Row]:
+def all_method_rows() -> list[Row]:
     """Each method that learns from labels alone, on every head it allows, full labels included, the
     label-wise last.
 
     Returns:
-        Rows for `trained` and `outcome`.
+        Rows for `run_search` and `outcome`.
     """
     rows = [
         Row(name, head, 'full' if name == 'bce' else 'single')
@@ -642,26 +643,26 @@ def every_method() -> list[Row]:
     return sorted(rows, key=lambda row: row.head == 'labelwise')
 
 
-def rows_of(suite: str) -> list[Row]:
+def suite_rows(suite: str) -> list[Row]:
     """The lines of a suite's boards.
 
     Args:
         suite: a key of `SUITES`.
 
     Returns:
-        `every_method`, or the suite's methods, each on its own head, with AN on every one of these
-        heads.
+        `all_method_rows`, or the suite's methods, each on its own head, with AN on every one of
+        these heads.
 
     Raises:
         SpmlError: for another suite.
     """
     protocol = SUITES[one_of(suite, SUITES, 'suite')]
     if 'methods' not in protocol:
-        return every_method()
+        return all_method_rows()
     heads = {loss: find(loss).head for loss in protocol['methods'] or names()}
     return [
         row
-        for row in every_method()
+        for row in all_method_rows()
         if row.head == heads.get(row.loss) or (row.loss == 'an' and row.head in heads.values())
     ]
 
@@ -674,13 +675,13 @@ def validation_photos() -> dict[str, int]:
 
 
 def board_rows(suite: str, dataset: str) -> list[Row]:
-    """`rows_of`, and what the labels of the validation photos are worth where they choose: a row
+    """`suite_rows`, and what the labels of the validation photos are worth where they choose: a row
     that learns from as many other photos with all their labels.
 
     Args:
         suite, dataset: as in `candidates`.
     """
-    rows = rows_of(suite)
+    rows = suite_rows(suite)
     if SUITES[suite]['config']['regime'] != 'linear' or dataset not in validation_photos():
         return rows
     return [*rows, Row('bce', 'linear', 'full', train_images=validation_photos()[dataset])]
@@ -706,12 +707,12 @@ def sweep(
         launch: engine, address and jobs, as in `run`.
 
     Returns:
-        DataFrame as from `staged`.
+        DataFrame as from `run_stages`.
 
     Raises:
         SpmlError: for another suite, data set or method, and as `run`.
     """
-    rows = rows_of(suite)
+    rows = suite_rows(suite)
     methods = sorted({row.loss for row in rows})
     losses = {one_of(loss, methods, f'method of {suite}') for loss in losses} or methods
     datasets = [_of_suite(name, suite) for name in datasets or SUITES[suite]['datasets']]
@@ -721,17 +722,17 @@ def sweep(
         chosen = [
             row for row in rows if row.loss in losses and (row.head == 'labelwise') == labelwise
         ]
-        done.append(trained(chosen, suite, dataset, None, dry_run=dry_run, tell=tell, **launch))
+        done.append(run_search(chosen, suite, dataset, None, dry_run=dry_run, tell=tell, **launch))
         if dry_run:
             continue
         runs_record.export_csv()
-        record(suite, dataset, finished(), tell)
+        write_board(suite, dataset, finished(), tell)
         if (done[-1].state == 'missing').any():
             break  # interrupted
     return pd.concat(done, ignore_index=True)
 
 
-def record(
+def write_board(
     suite: str, dataset: str, runs: pd.DataFrame, tell: Callable[[str], None] = lambda line: None
 ) -> pd.DataFrame:
     """Write a board to `methods/NAME.csv`, `.md`, `_search.csv` and `_best_of_k.csv` in the setting
@@ -751,10 +752,12 @@ def record(
     Raises:
         SpmlError: if the files cannot be written.
     """
-    rows = rows_of(suite)
+    rows = suite_rows(suite)
     board = outcome(board_rows(suite, dataset), suite, dataset, runs).query('n > 0')
     board = board.sort_values('test_map', ascending=False, ignore_index=True, kind='stable')
-    tried = pd.concat([searched(row, suite, dataset, runs) for row in rows], ignore_index=True)
+    tried = pd.concat(
+        [tabulate_search(row, suite, dataset, runs) for row in rows], ignore_index=True
+    )
     at_ends = _chosen_at_ends(tried, suite)
     if at_ends:
         tell(
@@ -818,11 +821,11 @@ def _page(board: pd.DataFrame, suite: str, dataset: str, at_ends: str) -> str:
     numbers = shown.select_dtypes('float').columns
     shown[numbers] += 0.0  # no minus before 0
     cells = shown.astype(object).where(shown.notna(), '')
-    return f'{text}\n\n{files.grid([[*cells], *cells.to_numpy().tolist()])}'
+    return f'{text}\n\n{files.markdown_table([[*cells], *cells.to_numpy().tolist()])}'
 
 
-def boards(runs: pd.DataFrame):
-    """Write every board that has a run, as `record` does.
+def write_boards(runs: pd.DataFrame):
+    """Write every board that has a run, as `write_board` does.
 
     Args:
         runs: finished runs, as from `finished`.
@@ -834,4 +837,4 @@ def boards(runs: pd.DataFrame):
     for suite, protocol in SUITES.items():
         for dataset in protocol['datasets']:
             if dataset in searched_on:
-                record(suite, dataset, runs)
+                write_board(suite, dataset, runs)

@@ -48,7 +48,7 @@ PENALTIES = tuple(
 )  # Kornblith et al. 2019 search 45 in this range
 
 
-def regression(penalty: float, iterations: int = 1000) -> LogisticRegression:
+def make_regression(penalty: float, iterations: int = 1000) -> LogisticRegression:
     """An untrained classifier, as in Kornblith et al. 2019.
 
     Args:
@@ -89,10 +89,10 @@ def choose_penalty(
         SpmlError: for an unknown average or a penalty that is not above 0.
     """
     accuracy = AVERAGES[one_of(average, AVERAGES, 'average')]
-    model = regression(max(penalties), iterations)
+    model = make_regression(max(penalties), iterations)
     scores = {}
     for penalty in sorted(penalties, reverse=True):
-        model.set_params(C=regression(penalty).C)
+        model.set_params(C=make_regression(penalty).C)
         _fit(model, features[train], classes[train])
         scores[penalty] = 100 * accuracy(classes[val], model.predict(features[val]))
     return scores
@@ -105,7 +105,7 @@ def _fit(model: LogisticRegression, features: np.ndarray, classes: np.ndarray) -
     return bool(model.n_iter_.max() < model.max_iter)
 
 
-def pretrained(run: str | Path) -> Model:
+def load_run_backbone(run: str | Path) -> Model:
     """The backbone of a finished run, with a head of one class that nobody uses.
 
     Args:
@@ -138,7 +138,7 @@ def pretrained(run: str | Path) -> Model:
     return model.eval()
 
 
-def features(model: Model, data: Dataset, image_size: int | None = None) -> np.ndarray:
+def pool_features(model: Model, data: Dataset, image_size: int | None = None) -> np.ndarray:
     """Pooled features of every image, computed once and kept in the cache folder.
 
     Photos in files are cut out of the middle; images in memory are taken whole.
@@ -152,8 +152,8 @@ def features(model: Model, data: Dataset, image_size: int | None = None) -> np.n
         (N, D) float32.
 
     Raises:
-        SpmlError: for a model with a label-wise head (see `pretrained`), unreadable images or a
-            full disk.
+        SpmlError: for a model with a label-wise head (see `load_run_backbone`), unreadable images
+            or a full disk.
     """
     if model.head.needs != 'vector':
         raise SpmlError(
@@ -168,7 +168,7 @@ def features(model: Model, data: Dataset, image_size: int | None = None) -> np.n
         size = image_size or 224
         source = batches.CropSource(images.open_photos(data), {'plain': 'centre'}, device, size)
     key = (
-        f'transfer-{batches.content(source.store)}-{batches.weights_key(model)}-{size}-'
+        f'transfer-{batches.hash_pixels(source.store)}-{batches.hash_weights(model)}-{size}-'
         f'{model.normalise}'
     )
     model = model.to(device, memory_format=torch.channels_last)
@@ -193,7 +193,7 @@ def linear_transfer(
         average: 'image' (top-1) or 'class' (mean per class); unset: the convention for the data
             set.
         penalties: λ to choose from.
-        image_size: pixels a side; unset: as in `features`.
+        image_size: pixels a side; unset: as in `pool_features`.
         iterations: of L-BFGS at most.
 
     Returns:
@@ -216,7 +216,7 @@ def linear_transfer(
     x = _features(model_or_features, data, image_size)
     validation = choose_penalty(x, classes, train, val, penalties, average, iterations)
     penalty = max(validation, key=validation.get)  # of equals the strongest
-    model = regression(penalty, iterations)
+    model = make_regression(penalty, iterations)
     both = np.union1d(train, val)
     converged = _fit(model, x[both], classes[both])
     predicted = model.predict(x[test])
@@ -243,9 +243,9 @@ def _features(
     "(N, D) features."
     x = model_or_features
     if isinstance(x, str | Path):
-        x = pretrained(x)
+        x = load_run_backbone(x)
     if not isinstance(x, np.ndarray):
-        x = features(x, data, image_size)
+        x = pool_features(x, data, image_size)
     if x.ndim != 2 or len(x) != len(data):
         raise SpmlError(
             f'features are {x.shape}; expected ({len(data)}, D), a row for each image of '
@@ -264,7 +264,7 @@ def _split(data: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
                 'a linear transfer trains on one part and is tested on the other.'
             )
     if not len(val):
-        to_train, to_validate = labels.split(len(train))
+        to_train, to_validate = labels.split_rows(len(train))
         train, val = train[to_train], train[to_validate]
     return train, val, test
 
@@ -290,7 +290,7 @@ def class_scores(
         Kornblith et al. 2019, with one classifier a class.
     """
     scores = np.zeros(labels.shape)
-    model = regression(penalty).set_params(solver='newton-cholesky', tol=1e-8)
+    model = make_regression(penalty).set_params(solver='newton-cholesky', tol=1e-8)
     # small features: single precision is too little for the Hessian
     features = features.astype(np.float64)
     for c in range(labels.shape[1]):
@@ -313,7 +313,7 @@ def multi_label_transfer(
         model_or_features: as in `linear_transfer`.
         data: N images, every label known.
         penalties: λ to choose from.
-        image_size: pixels a side; unset: as in `features`.
+        image_size: pixels a side; unset: as in `pool_features`.
 
     Returns:
         dict with map (percent, on test), penalty and validation {penalty: percent}.

@@ -16,10 +16,10 @@ import pandas as pd
 
 from ..base import settings
 from ..base.errors import SpmlError, one_of
-from ..base.files import TEMPORARY, is_locked, lock
-from ..data.fetch import in_words
-from ..data.labels import TRUTHS, against
-from ..runs.config import Config, completed
+from ..base.files import TEMPORARY, is_locked, make_lock
+from ..data.fetch import format_bytes
+from ..data.labels import TRUTHS, describe_truth
+from ..runs.config import Config, complete_fields
 from ..runs.folder import read_json
 
 # running: a process holds its lock; done: DONE is there, and every file of a finished run can be
@@ -122,7 +122,7 @@ def _days(path: Path) -> float:
 
 
 def _row(folder: Path) -> dict | None:
-    "A line of `listing` with its `config`; None if the run goes away meanwhile."
+    "A line of `list_runs` with its `config`; None if the run goes away meanwhile."
     row = {
         'name': folder.name,
         'note': '',
@@ -132,7 +132,7 @@ def _row(folder: Path) -> dict | None:
         'config': None,
     }
     try:
-        fields = completed(read_json(folder / 'config.json', ('loss', 'dataset', 'hparams')))
+        fields = complete_fields(read_json(folder / 'config.json', ('loss', 'dataset', 'hparams')))
         # a newer version may have written more fields
         config = Config(**{name: fields[name] for name in Config.__annotations__ if name in fields})
         row |= {name: getattr(config, name) for name in _FIELDS}
@@ -146,7 +146,7 @@ def _row(folder: Path) -> dict | None:
     return row if os.path.lexists(folder) else None
 
 
-def listing(
+def list_runs(
     root: Path | None = None,
     /,
     *,
@@ -169,8 +169,8 @@ def listing(
         DataFrame: name, state, loss, dataset, regime, labels, seed, lr, min_positives, hparams,
         differs (other fields in which the listed runs of a loss on a data set differ), val_map and
         test_map in percent, val_truth and test_truth (what they were measured against, as from
-        `labels.for_scoring`), seconds, mb (1e6 bytes), days since the last change, note (what is
-        damaged, how far the run is), folder.
+        `labels.labels_for_scoring`), seconds, mb (1e6 bytes), days since the last change, note
+        (what is damaged, how far the run is), folder.
 
     Raises:
         SpmlError: for an unknown state or field, a value of a wrong kind, or negative days.
@@ -236,9 +236,9 @@ def _fits(config: Config | None, wanted: dict) -> bool:
     return True
 
 
-def by(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Sort a listing, as from `listing` or `leftovers`, by one of its columns: numbers from high to
-    low, words from A to Z, what is missing last.
+def sort_listing(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Sort a listing, as from `list_runs` or `find_leftovers`, by one of its columns: numbers from
+    high to low, words from A to Z, what is missing last.
 
     Raises:
         SpmlError: for another column.
@@ -297,7 +297,7 @@ KINDS = [
 ]
 
 
-def leftovers(days: float = 30) -> pd.DataFrame:
+def find_leftovers(days: float = 30) -> pd.DataFrame:
     """What killed processes left behind in the settings `runs`, `outputs` and `cache`, and caches
     long unused.
 
@@ -344,18 +344,18 @@ def _in_use(path: Path) -> bool:
     return any(map(is_locked, (path, path.parent, path / 'run', becomes)))
 
 
-def remove(table: pd.DataFrame, *, dry_run: bool, root: Path | None = None) -> pd.DataFrame:
-    """Remove what `listing` or `leftovers` lists. Each path is checked again: what is neither a run
-    in the folder of runs nor left over stays, and so does what a process is using.
+def remove_paths(table: pd.DataFrame, *, dry_run: bool, root: Path | None = None) -> pd.DataFrame:
+    """Remove what `list_runs` or `find_leftovers` lists. Each path is checked again: what is
+    neither a run in the folder of runs nor left over stays, and so does what a process is using.
 
     Args:
         table: rows of it.
         dry_run: only say what would go.
-        root: as in `listing`.
+        root: as in `list_runs`.
 
     Returns:
         DataFrame, one row per path: path, outcome ('removed', 'would be removed', 'refused'), mb,
-        why. `freed` says it in a sentence.
+        why. `describe_freed` says it in a sentence.
     """
     runs = _run_folders(Path(root or settings.path('runs')))
     left = _left_over(0)
@@ -385,7 +385,7 @@ def _delete(path: Path, is_run: bool):
     """
     if is_run:
         with (
-            lock(path).acquire(timeout=0),
+            make_lock(path).acquire(timeout=0),
             tempfile.TemporaryDirectory(dir=path.parent, prefix=_AWAY) as away,
         ):
             path.rename(Path(away) / path.name)
@@ -396,12 +396,12 @@ def _delete(path: Path, is_run: bool):
         path.unlink()
 
 
-def freed(table: pd.DataFrame) -> str:
-    """A sentence about what was removed, as from `remove`; what was refused stands on lines of its
-    own.
+def describe_freed(table: pd.DataFrame) -> str:
+    """A sentence about what was removed, as from `remove_paths`; what was refused stands on lines
+    of its own.
     """
     sums = [
-        f'{len(rows)} {outcome}, {in_words(1e6 * rows.mb.sum())}'
+        f'{len(rows)} {outcome}, {format_bytes(1e6 * rows.mb.sum())}'
         for outcome, rows in table.groupby('outcome')
     ]
     refused = table[table.outcome == 'refused']
@@ -422,8 +422,9 @@ _FORMATS = {
 }
 
 
-def text(table: pd.DataFrame) -> str:
-    """A listing, as from `listing` or `leftovers`, for the terminal; its last line is the sum."""
+def format_listing(table: pd.DataFrame) -> str:
+    """A listing, as from `list_runs` or `find_leftovers`, for the terminal; its last line is the
+    sum."""
     if not len(table):
         return 'none'
     shown = table.drop(columns=['folder', 'val_truth', 'test_truth'], errors='ignore')
@@ -440,11 +441,11 @@ def text(table: pd.DataFrame) -> str:
         if name in shown and shown[name].isin(['', '0']).all():
             shown = shown.drop(columns=name)
     notes = [
-        f'{mark} against {against(truth)}'
+        f'{mark} against {describe_truth(truth)}'
         for truth, mark in MARKS.items()
         if (table == truth).any(axis=None)
     ]
     kinds = table['state' if 'state' in table else 'what'].value_counts()
     counts = ', '.join(f'{n} {kind}' for kind, n in kinds.items())
-    total = f'{counts}; {in_words(1e6 * table.mb.sum())}'
+    total = f'{counts}; {format_bytes(1e6 * table.mb.sum())}'
     return '\n'.join([shown.to_string(index=False), *notes, total])

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 
 from ..base import settings
 from ..base.errors import SpmlError
-from ..runs.folder import installed
+from ..runs.folder import installed_version
 from . import cleanup
 
 
@@ -36,7 +36,7 @@ class Finding(NamedTuple):
     do: str = ''
 
 
-def check(*, quick: bool = False) -> pd.DataFrame:
+def check_installation(*, quick: bool = False) -> pd.DataFrame:
     """Look at everything.
 
     Args:
@@ -59,8 +59,9 @@ def _findings(function: Callable[[], Iterable[Finding]]) -> list[Finding]:
         return [Finding('problem', f'the check itself failed: {type(error).__name__}: {error}')]
 
 
-def text(table: pd.DataFrame) -> str:
-    """The table of `check` for a terminal: remedies on lines of their own, the last line a sum."""
+def format_findings(table: pd.DataFrame) -> str:
+    """The table of `check_installation` for a terminal: remedies on lines of their own, the last
+    line a sum."""
     width = max(map(len, table.check), default=0)
     lines = []
     for row in table.itertuples():
@@ -81,7 +82,7 @@ def _packages() -> Iterator[Finding]:
     fitting, optional = [], []
     for package in map(Requirement, dict.fromkeys(requires('spml_nb') or [])):
         name, allowed, marker = package.name, package.specifier, package.marker
-        have = installed(name)
+        have = installed_version(name)
         needed = not marker or marker.evaluate({'extra': ''})
         if have and allowed.contains(have, prereleases=True):
             fitting.append(f'{name} {have}')
@@ -170,10 +171,10 @@ def _settings() -> Iterator[Finding]:
             f'no settings.ini at or above {Path.cwd()}: the built-in settings hold',
             'Start in the folder of the project, or set SPML_NB_SETTINGS.',
         )
-    settings.read()
+    settings.read_settings()
 
 
-FREE = 5  # GiB
+MIN_FREE_GIB = 5  # GiB
 
 
 def _folders() -> Iterator[Finding]:
@@ -193,7 +194,7 @@ def _folders() -> Iterator[Finding]:
             )
             continue
         room = f'{kind}: {path}, {free:.1f} GiB free'
-        yield Finding('ok', room) if free >= FREE else Finding('warning', room, remedy)
+        yield Finding('ok', room) if free >= MIN_FREE_GIB else Finding('warning', room, remedy)
 
 
 def _data_sets() -> Iterator[Finding]:
@@ -223,7 +224,7 @@ def _weights() -> Iterator[Finding]:
 
 
 def _runs() -> Iterator[Finding]:
-    counts = cleanup.listing().state.value_counts()
+    counts = cleanup.list_runs().state.value_counts()
     states = ', '.join(f'{count} {state}' for state, count in counts.items())
     found = f"{states or 'none'} in {settings.path('runs')}"
     if 'damaged' not in counts:

@@ -19,14 +19,14 @@ import torch
 
 from .. import training
 from ..base import settings
-from ..base.errors import SpmlError, as_number
+from ..base.errors import SpmlError, parse_number
 from ..base.files import hold_lock
-from ..runs.config import Config, completed, resolve
+from ..runs.config import Config, complete_fields, resolve
 from ..runs.folder import Result, open_run, read_json, read_result
-from ..runs.record import as_recorded, configuration, read_record
+from ..runs.record import parse_recorded_config, read_record, round_score
 
 
-def facts(result: dict, config: Config) -> dict:
+def collect_conditions(result: dict, config: Config) -> dict:
     """What could change a run's numbers, {name: value}; an older run may lack some.
 
     Args:
@@ -94,7 +94,7 @@ def reproduce(
         return _reproduce_line(line, device, threads)
     first = read_result(open_run(run))
     result = read_json(first.folder / 'result.json', ('scores', 'data', 'provenance'))
-    before = facts(result, first.config)
+    before = collect_conditions(result, first.config)
     second, now = _train_again(first.config, device, threads or before.get('threads'))
     return Reproduction(
         run=first.folder.name,
@@ -107,9 +107,9 @@ def reproduce(
 
 
 def _reproduce_line(line: dict, device: str | None, threads: int | None) -> Reproduction:
-    second, now = _train_again(configuration(line), device, threads)
+    second, now = _train_again(parse_recorded_config(line), device, threads)
     recorded = ('commit', 'data', 'device')
-    scores = {column: as_number(text) for column, text in line.items() if text}
+    scores = {column: parse_number(text) for column, text in line.items() if text}
     scores = _compare_scores(_round_scores(scores), _round_scores(second.scores))
     return Reproduction(
         run=line['run'],
@@ -128,7 +128,7 @@ def _train_again(config: Config, device: str | None, threads: int | None) -> tup
     config = _config(config, device)
     with _elsewhere(threads or torch.get_num_threads()):
         result = training.train(config)
-        return result, facts(read_json(result.folder / 'result.json'), config)
+        return result, collect_conditions(read_json(result.folder / 'result.json'), config)
 
 
 def _recorded(run: str | Path) -> dict | None:
@@ -153,7 +153,7 @@ def _config(config: Config, device: str | None) -> Config:
             f'the run was trained on {config.device!r}, and {wanted!r} is not here: {error} '
             'Another is given with --device, such as --device cpu (in Python device="cpu").'
         ) from error
-    return resolve(Config(**completed(vars(config)) | {'device': wanted}))
+    return resolve(Config(**complete_fields(vars(config)) | {'device': wanted}))
 
 
 @contextlib.contextmanager
@@ -196,7 +196,7 @@ def _compare_facts(before: dict, now: dict) -> pd.DataFrame:
 def _round_scores(scores: dict) -> dict:
     "Scores with the digits that the record keeps."
     return {
-        name: as_recorded(name, value)
+        name: round_score(name, value)
         for name, value in scores.items()
         if isinstance(value, int | float)
     }
@@ -237,7 +237,7 @@ def _bits(result: Result) -> tuple:
     return result.curves.drop(columns='seconds').to_csv(), logits
 
 
-def text(reproduction: Reproduction) -> str:
+def format_reproduction(reproduction: Reproduction) -> str:
     """What a reproduction found, in several lines."""
     same = 'the same' if reproduction.identical else 'not the same'
     lines = [f"{reproduction.run}: {same} {'bits' if reproduction.logits else 'scores'}"]

@@ -5,10 +5,10 @@ from spml_nb.base import lazily
 __getattr__ = lazily(
     __name__,
     {
-        'evaluation': 'evaluate open_run rebuild',
+        'evaluation': 'evaluate open_on_dataset open_run',
         'network': 'check_backbone open_network',
-        'selection': 'predict scores',
+        'selection': 'predict_logits score_finished_run',
         'task': 'Task make_task',
-        'trainer': 'Result Trainer finish read_result train',
+        'trainer': 'Result Trainer finish_run read_result train',
     },
 )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..base import progress, settings
-from ..base.devices import onto
+from ..base.devices import copy_to_device
 from ..base.errors import SpmlError, warn
 from ..base.files import hold_lock, remove_leftovers, write_atomically
 from ..data import images, views
@@ -21,7 +21,7 @@ from ..data.dataset import Dataset
 from ..runs.config import VIEW_SETS, Config
 
 
-def has_room(size: int, device: torch.device) -> bool:
+def has_gpu_room(size: int, device: torch.device) -> bool:
     """Whether a device is a GPU that can hold a data set and still train.
 
     Args:
@@ -53,14 +53,14 @@ class ImageSource:
         self.store = store
         self.names = names
         self.device = device
-        self.views = {role: views.view(name) for role, name in names.items()}
+        self.views = {role: views.find_view(name) for role, name in names.items()}
 
     @cached_property
     def resident(self) -> Tensor | None:
         """All images on the device; only looked for when a batch is asked for, as kept features may
         be all that is.
         """
-        if isinstance(self.store, np.ndarray) and has_room(self.store.nbytes, self.device):
+        if isinstance(self.store, np.ndarray) and has_gpu_room(self.store.nbytes, self.device):
             return torch.tensor(self.store, device=self.device)
         return None
 
@@ -69,9 +69,9 @@ class ImageSource:
         view.
         """
         if self.resident is None:
-            pixels = images.batch(self.store, rows, self.device)
+            pixels = images.load_pixels(self.store, rows, self.device)
         else:
-            pixels = self.resident[onto(rows, self.device)].permute(0, 3, 1, 2)
+            pixels = self.resident[copy_to_device(rows, self.device)].permute(0, 3, 1, 2)
         return self.views[role](pixels)
 
 
@@ -96,7 +96,7 @@ class CropSource(ImageSource):
     def batch(self, rows: np.ndarray, role: str) -> Tensor:
         "(B, 3, size, size) float32 for (B,) row numbers of the data set and the role of a view."
         cut = images.centre_crops if role == 'plain' else images.random_crops
-        return self.views[role](onto(cut(self.store, rows, self.size), self.device))
+        return self.views[role](copy_to_device(cut(self.store, rows, self.size), self.device))
 
 
 def image_source(data: Dataset, config: Config, device: torch.device) -> ImageSource:
@@ -122,7 +122,7 @@ def image_source(data: Dataset, config: Config, device: torch.device) -> ImageSo
 VERSION = 3  # raise it when features would come out differently
 
 
-def weights_key(model: nn.Module) -> str:
+def hash_weights(model: nn.Module) -> str:
     """What tells one backbone from another: a hash of its parameters and buffers.
 
     Args:
@@ -137,7 +137,7 @@ def weights_key(model: nn.Module) -> str:
     return digest.hexdigest()[:16]
 
 
-def content(store: np.ndarray | images.Photos) -> str:
+def hash_pixels(store: np.ndarray | images.Photos) -> str:
     """What tells one set of images from another: a hash of all pixels, kept beside the file that
     holds them.
 
@@ -161,7 +161,7 @@ def content(store: np.ndarray | images.Photos) -> str:
 
 
 @torch.inference_mode()
-def extract(
+def extract_features(
     model: nn.Module, source: ImageSource, rows: np.ndarray, role: str, batch_size: int = 64
 ) -> np.ndarray:
     """What the head would eat, for each row.
@@ -179,7 +179,7 @@ def extract(
     """
     model.eval()
     batches = []
-    for start in progress.bar(range(0, len(rows), batch_size), what=f'features ({role})'):
+    for start in progress.progress_bar(range(0, len(rows), batch_size), what=f'features ({role})'):
         features = model.features(source.batch(rows[start : start + batch_size], role))
         if features.ndim == 4:
             features = features.half().permute(0, 2, 3, 1)
@@ -192,15 +192,15 @@ def extract(
 def cached_features(
     model: nn.Module, source: ImageSource, rows: np.ndarray, role: str, draw: int, key: str
 ) -> np.ndarray:
-    """`extract`, kept in the cache folder and memory-mapped.
+    """`extract_features`, kept in the cache folder and memory-mapped.
 
     Args:
-        model, source, rows, role: as in `extract`.
+        model, source, rows, role: as in `extract_features`.
         draw: number of the draw of an augmented view; its random numbers follow from it.
         key: what else the features depend on.
 
     Returns:
-        As `extract`.
+        As `extract_features`.
 
     Raises:
         SpmlError: when the cache cannot be written.
@@ -255,7 +255,7 @@ def _write_features(file, model, source, rows, role, draw):
     remove_leftovers(file.parent)
     with torch.random.fork_rng():
         torch.manual_seed(1000 + draw)
-        features = extract(model, source, rows, role)
+        features = extract_features(model, source, rows, role)
 
     def save(path):
         with open(path, 'wb') as handle:
@@ -292,15 +292,15 @@ class FeatureSource:
         """Vectors live on the device, and maps too if it is a GPU that has room; else these stay
         memory-mapped.
         """
-        if features.ndim == 2 or has_room(features.nbytes, self.device):
+        if features.ndim == 2 or has_gpu_room(features.nbytes, self.device):
             return torch.tensor(features, device=self.device)
         return features
 
     def _take(self, features, index: np.ndarray) -> Tensor:
         if isinstance(features, Tensor):
-            batch = features[onto(index, self.device)]
+            batch = features[copy_to_device(index, self.device)]
         else:
-            batch = onto(features[index], self.device)
+            batch = copy_to_device(features[index], self.device)
         if batch.ndim == 2:
             return batch
         return batch.permute(0, 3, 1, 2).float()  # which keeps channels last
@@ -318,7 +318,7 @@ class FeatureSource:
         for k in range(1, len(draws)):
             chosen = np.flatnonzero(draw == k)
             if len(chosen):
-                batch[onto(chosen, self.device)] = self._take(draws[k], index[chosen])
+                batch[copy_to_device(chosen, self.device)] = self._take(draws[k], index[chosen])
         return batch
 
 
@@ -343,7 +343,7 @@ def feature_source(
     Source: Cole et al. (2021), linear regime.
     """
     of_images = f'{config.image_size}-{config.normalise}-{config.views == "crop"}'
-    key = f'{content(source.store)}-{config.backbone}-{weights_key(model)}-{of_images}'
+    key = f'{hash_pixels(source.store)}-{config.backbone}-{hash_weights(model)}-{of_images}'
     plain = cached_features(model, source, np.arange(len(source.store)), 'plain', 0, key)
     drawn = {}
     if len(roles) > 1:  # one view alone is the plain one

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from ..base.errors import SpmlError
 from ..data.folder import explain_split
-from ..runs.folder import digest
+from ..runs.folder import hash_file
 from .selection import MEASURES
 
 
-def stateful(trainer) -> dict:
+def stateful_parts(trainer) -> dict:
     """All of a run that has a state.
 
     Args:
@@ -33,7 +33,7 @@ def stateful(trainer) -> dict:
     return states
 
 
-def origin(config, task) -> dict:
+def checkpoint_origin(config, task) -> dict:
     """What a run comes from, besides its configuration.
 
     Args:
@@ -52,7 +52,7 @@ def origin(config, task) -> dict:
         'data': task.data.fingerprint,
         'photos': task.data.content,
         'task': drawn.hexdigest(),
-        'weights': digest(config.weights),
+        'weights': hash_file(config.weights),
     }
 
 
@@ -64,13 +64,13 @@ _ORIGINS = {
 }
 
 
-def compare(run, recorded: dict, now: dict, data):
+def refuse_other_origin(run, recorded: dict, now: dict, data):
     """Refuse a run that comes from something else. Runs of older versions record less, or nothing.
 
     Args:
         run: a `Run`, begun or done.
         recorded: its origin, with whatever else it has written down.
-        now: as from `origin`.
+        now: as from `checkpoint_origin`.
         data: the `Dataset` as it is now.
 
     Raises:
@@ -87,7 +87,7 @@ def compare(run, recorded: dict, now: dict, data):
             )
 
 
-def save(trainer):
+def save_checkpoint(trainer):
     """Write everything that the next epoch depends on.
 
     Args:
@@ -113,34 +113,34 @@ def save(trainer):
             'choices': [[choice.best, choice.over] for choice in trainer.choices],
             'measures': [MEASURES[choice.rule] for choice in trainer.choices],
             'rng': rng,
-            **{name: value.state_dict() for name, value in stateful(trainer).items()},
+            **{name: value.state_dict() for name, value in stateful_parts(trainer).items()},
         },
     )
 
 
-def load(trainer) -> dict | None:
+def load_checkpoint(trainer) -> dict | None:
     """Read the last checkpoint.
 
     Args:
         trainer: a `Trainer`, in no stage yet.
 
     Returns:
-        What `save` has written, None before the first epoch.
+        What `save_checkpoint` has written, None before the first epoch.
 
     Raises:
-        SpmlError: if the checkpoint is damaged, or as `compare`.
+        SpmlError: if the checkpoint is damaged, or as `refuse_other_origin`.
     """
     saved = trainer.run.restore('last.pt')
-    compare(trainer.run, saved or {}, trainer.origin, trainer.task.data)
+    refuse_other_origin(trainer.run, saved or {}, trainer.origin, trainer.task.data)
     return saved
 
 
-def restore(trainer, saved: dict):
+def restore_checkpoint(trainer, saved: dict):
     """Put the place, every part, and the random numbers back to where they were.
 
     Args:
         trainer: a `Trainer`, in the stage of the checkpoint.
-        saved: as from `load`.
+        saved: as from `load_checkpoint`.
 
     Raises:
         SpmlError: if a part has no state in the checkpoint.
@@ -188,7 +188,7 @@ def _comparable(trainer, saved: dict) -> set[str]:
 
 def _restore_states(trainer, saved: dict):
     "Weights, optimiser and random numbers."
-    states = stateful(trainer)
+    states = stateful_parts(trainer)
     if missing := [name for name in states if name not in saved]:
         raise SpmlError(
             f"the checkpoint holds no {' and no '.join(missing)}: the run was begun without that "

@@ -18,7 +18,7 @@ from ..runs.config import Config, resolve
 from ..runs.folder import Run, open_run
 from .batches import ImageSource, image_source
 from .network import Network, open_network
-from .selection import predict, scoring_labels
+from .selection import predict_logits, scoring_labels
 from .summary import named_labels
 
 
@@ -44,7 +44,7 @@ class Opened:
     source: object
 
 
-def rebuild(run: Run, config: Config, data: datasets.Dataset) -> Opened:
+def open_on_dataset(run: Run, config: Config, data: datasets.Dataset) -> Opened:
     """Open a finished run on the images of a data set.
 
     Args:
@@ -98,8 +98,8 @@ def evaluate(
 
     Returns:
         dict of map (percent), ap (C in [0, 1]), threshold, micro_f1, macro_f1, truth (how much is
-        known of the labels, as from `labels.for_scoring`; where it is 'observed only', map, ap and
-        F1 say how well the observed labels are found), map_definition (of the data that are
+        known of the labels, as from `labels.labels_for_scoring`; where it is 'observed only', map,
+        ap and F1 say how well the observed labels are found), map_definition (of the data that are
         scored), part, and what `named_labels` counts; (N, C) logits; the data set.
 
     Raises:
@@ -118,7 +118,7 @@ def evaluate(
             map_definition=None,
         )
     config = resolve(config)
-    data = _same_classes(data_of(run, config, dataset is None), result['class_names'])
+    data = _same_classes(load_run_data(run, config, dataset is None), result['class_names'])
     same = (
         dataset is None
         or data.name == Path(run.config.dataset).name
@@ -131,8 +131,8 @@ def evaluate(
             f'{data.name!r} has no image in the part {part!r}. Choose another, or mark rows in the '
             'column `split`.'
         )
-    opened = rebuild(run, config, data)
-    logits = predict(opened.module, opened.method, opened.source, rows)
+    opened = open_on_dataset(run, config, data)
+    logits = predict_logits(opened.module, opened.method, opened.source, rows)
     targets, truth = scoring_labels(data, {part: rows})
     numbers = _numbers(logits, targets[part], run.threshold(), config.map_definition)
     named = named_labels(logits, data.labels[rows], numbers['threshold'])
@@ -142,7 +142,7 @@ def evaluate(
 def _numbers(logits: Tensor, true: np.ndarray, threshold: float, map_definition: str) -> dict:
     "mAP, AP and F1 of (N, C) logits against (N, C) targets of which unknown ones are left out."
     p = torch.sigmoid(logits.cpu().double())
-    definition = metrics.definition(map_definition)
+    definition = metrics.find_map_definition(map_definition)
     return {
         'map_definition': map_definition,
         'map': metrics.mean_average_precision(logits, true, unknown='ignore', **definition),
@@ -153,7 +153,7 @@ def _numbers(logits: Tensor, true: np.ndarray, threshold: float, map_definition:
     }
 
 
-def data_of(run: Run, config: Config, own: bool) -> datasets.Dataset:
+def load_run_data(run: Run, config: Config, own: bool) -> datasets.Dataset:
     """The data set of a configuration.
 
     Args:

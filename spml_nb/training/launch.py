@@ -10,11 +10,11 @@ import torch.distributed as dist
 
 from ..base import settings
 from ..base.errors import SpmlError
-from ..runs.config import Config, as_dict
+from ..runs.config import Config, config_to_dict
 from .trainer import train
 
 
-def command(config: Config, processes: int) -> list[str]:
+def launch_command(config: Config, processes: int) -> list[str]:
     """The command line that trains a configuration with several processes of this machine.
 
     Args:
@@ -30,7 +30,7 @@ def command(config: Config, processes: int) -> list[str]:
     if processes < 1:
         raise SpmlError(f'processes must be 1 or more, not {processes}.')
     torchrun = ['-m', 'torch.distributed.run', '--standalone', f'--nproc-per-node={processes}']
-    fields = json.dumps({k: v for k, v in as_dict(config).items() if v is not None})
+    fields = json.dumps({k: v for k, v in config_to_dict(config).items() if v is not None})
     return [sys.executable, *torchrun, '-m', 'spml_nb.training.launch', fields]
 
 
@@ -48,10 +48,13 @@ def launch(config: Config, processes: int, tell: Callable[[str], None] = print):
     Raises:
         SpmlError: if a process fails, with what it said.
     """
-    words = command(config, processes)
+    words = launch_command(config, processes)
     if processes == 1:
         return train(config)
-    environment = {'OMP_NUM_THREADS': str(max(1, settings.cores() // processes)), **os.environ}
+    environment = {
+        'OMP_NUM_THREADS': str(max(1, settings.count_cores() // processes)),
+        **os.environ,
+    }
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     ) as process:

@@ -14,8 +14,8 @@ from ..data import views
 from ..methods.core import Method, ViewOutputs
 from ..runs.config import Config, resolve
 from ..runs.folder import Run, open_run
-from .batches import weights_key
-from .summary import named_on_validation, true_map
+from .batches import hash_weights
+from .summary import clean_test_map, named_on_validation
 
 FORMAT = 1  # of the description: raise it when an older version of this library could not use it
 
@@ -38,7 +38,7 @@ def head_options(config: Config) -> dict:
     return {'d': config.embedding_dim}
 
 
-def describe(run: Run) -> dict:
+def describe_network(run: Run) -> dict:
     """What the network of a run is made of, and what its outputs mean.
 
     Args:
@@ -79,7 +79,7 @@ def describe(run: Run) -> dict:
         'resize': 'centre' if config.views == 'crop' else 'squash',
         'class_names': names,
         'threshold': threshold,
-        'map': true_map(scores),
+        'map': clean_test_map(scores),
         **_of_threshold(run, scores),
     }
 
@@ -106,9 +106,9 @@ class Network(nn.Module):
     """A trained model, from bytes to what it ranks by.
 
     Args:
-        description: as from `describe`, or of an exported file; the attribute `description` has
-            `mean` and `std` of the normalisation as well. A `calibration` in it, (2, C) slopes and
-            shifts, is applied to the logits.
+        description: as from `describe_network`, or of an exported file; the attribute `description`
+            has `mean` and `std` of the normalisation as well. A `calibration` in it, (2, C) slopes
+            and shifts, is applied to the logits.
         weights: of the backbone, as in `models.create`.
 
     Raises:
@@ -165,7 +165,7 @@ class Network(nn.Module):
         Raises:
             SpmlError: for another shape or type.
         """
-        outputs = self.model.head(self.features(views.plain(pixels)))
+        outputs = self.model.head(self.features(views.plain_view(pixels)))
         if self.method is None:
             s = outputs.logits.float()
         else:
@@ -208,7 +208,7 @@ def open_network(folder: str | Path | Run, restore_method: bool = False) -> Netw
             damaged, or a frozen backbone is no longer the one that it was trained on.
     """
     run = folder if isinstance(folder, Run) else open_run(folder)
-    description = describe(run)
+    description = describe_network(run)
     best = run.best()
     config = run.config
     linear = description['frozen_features']
@@ -245,7 +245,7 @@ def check_backbone(run: Run, model: nn.Module):
         SpmlError: if it is another.
     """
     before = run.result().get('backbone') if run.done else None
-    now = weights_key(model)
+    now = hash_weights(model)
     if before not in (None, now):
         raise SpmlError(
             f'{run.folder} was trained on a frozen backbone {run.config.backbone!r} with other '

@@ -13,8 +13,8 @@ from scipy.special import expit, logit
 from torch import Tensor
 
 from ..data.dataset import Dataset
-from ..data.images import reduced
-from ..data.labels import TRUTHS, against, for_scoring, statistics
+from ..data.images import reduce_image
+from ..data.labels import TRUTHS, describe_labels, describe_truth, labels_for_scoring
 from ..data.photos import open_photo
 
 
@@ -70,7 +70,7 @@ def score_table(scores: dict) -> pd.DataFrame:
     """The scores of a run as a small table.
 
     Args:
-        scores: as from `spml_nb.training.selection.scores`.
+        scores: as from `spml_nb.training.selection.score_finished_run`.
 
     Returns:
         DataFrame with one row per part of the data, in percent, '–' for what was not measured, such
@@ -88,7 +88,7 @@ def score_table(scores: dict) -> pd.DataFrame:
             'mAP (%)': scores[f'{part}_map'],
             'micro-F1 (%)': 100 * f1['micro'],
             'macro-F1 (%)': 100 * f1['macro'],
-            'against': against(truth, scores.get(f'{part}_left_out')),
+            'against': describe_truth(truth, scores.get(f'{part}_left_out')),
         }
     return pd.DataFrame.from_dict(rows, orient='index').round(4).astype(object).fillna('–')
 
@@ -100,14 +100,14 @@ def label_table(**matrices: np.ndarray) -> pd.DataFrame:
         matrices: (N, C) in {1, 0, −1}, each under its name.
 
     Returns:
-        DataFrame with the rows of `spml_nb.data.labels.statistics`; counts are whole numbers.
+        DataFrame with the rows of `spml_nb.data.labels.describe_labels`; counts are whole numbers.
 
     Raises:
-        SpmlError: as `statistics`.
+        SpmlError: as `describe_labels`.
     """
     columns = {}
     for name, matrix in matrices.items():
-        numbers = {key: round(value, 4) for key, value in statistics(matrix).items()}
+        numbers = {key: round(value, 4) for key, value in describe_labels(matrix).items()}
         columns[name] = pd.Series(numbers, dtype=object)
     return pd.DataFrame(columns)
 
@@ -125,7 +125,7 @@ def class_plot(ap: list[float], class_names: list[str], labels: np.ndarray, most
     Returns:
         matplotlib Figure.
     """
-    targets, truth = for_scoring(labels)
+    targets, truth = labels_for_scoring(labels)
     positives = (targets > 0).sum(0)
     share = positives / np.maximum((targets != 0).sum(0), 1)
     ap = np.where(positives > 0, ap, np.nan)  # a class that no image has was not measured
@@ -135,7 +135,7 @@ def class_plot(ap: list[float], class_names: list[str], labels: np.ndarray, most
     x = np.arange(len(order))
     axis.bar(x, 100 * ap[order], color='#4477aa', label='average precision')
     axis.plot(x, 100 * share[order], 'k_', label='share of images (AP of chance)')
-    names = [wrapped(class_names[i]) for i in order]
+    names = [wrap_name(class_names[i]) for i in order]
     axis.set_xticks(x, names, rotation=90, fontsize=7, parse_math=False)  # any sign may be in them
     axis.set(ylabel='%', xlim=(-0.6, len(order) - 0.4))
     if len(order) < len(ap):
@@ -143,7 +143,7 @@ def class_plot(ap: list[float], class_names: list[str], labels: np.ndarray, most
     # beside the bars, not on them
     figure.legend(fontsize=7, ncols=2, frameon=False, loc='outside upper center')
     if truth != TRUTHS[0]:
-        axis.set_title(f'against {against(truth, (targets == 0).sum())}', fontsize=8)
+        axis.set_title(f'against {describe_truth(truth, (targets == 0).sum())}', fontsize=8)
     return figure
 
 
@@ -166,7 +166,7 @@ def class_table(
         DataFrame, the best first: average precision (percent) and photos (how many have the class),
         by name; without a row where the plot shows all.
     """
-    ap = np.where((for_scoring(labels)[0] > 0).any(0), ap, np.nan)
+    ap = np.where((labels_for_scoring(labels)[0] > 0).any(0), ap, np.nan)
     _, between = _ends(ap, most)
     values = {
         'average precision (%)': (100 * ap[between]).round(1),
@@ -176,7 +176,7 @@ def class_table(
     return pd.DataFrame(values, index=pd.Index(names, name='class'))
 
 
-def wrapped(name: str) -> str:
+def wrap_name(name: str) -> str:
     """A name on at most three short lines.
 
     Args:
@@ -205,7 +205,7 @@ def open_thumbnail(images, row: int, size: int = 160) -> np.ndarray:
     if isinstance(images, np.ndarray):
         return images[row]
     with open_photo(images[row]) as image:
-        return reduced(image, size)
+        return reduce_image(image, size)
 
 
 # of a predicted label by its truth: right, wrong, or not known
@@ -213,7 +213,7 @@ _COLOURS = {1: '#117733', -1: '#cc3311', 0: '#997700'}
 _MISSED = '#888888'
 
 
-def label_words(
+def prediction_words(
     probability: np.ndarray, truth: np.ndarray, class_names: list[str], threshold: float
 ) -> list[tuple[str, str]]:
     """What was predicted and what was missed for one image, in six words at most.
@@ -253,7 +253,7 @@ def photo_grid(
     images = [open_thumbnail(data.images, row) for row in rows]
     captions = []  # of each photo: [(line, colour)]
     for row, p in zip(rows, probability, strict=True):
-        words = label_words(p, data.labels[row], data.class_names, threshold)
+        words = prediction_words(p, data.labels[row], data.class_names, threshold)
         lines = [(line, colour) for text, colour in words for line in textwrap.wrap(text, 24)]
         captions.append(lines[:9])
     unknown = ', brown: not known' if (data.labels[rows] == 0).any() else ''
@@ -336,7 +336,7 @@ def titled_grid(
     return figure
 
 
-def as_jpeg(figure):
+def figure_to_jpeg(figure):
     """A figure as JPEG, so that a notebook with photos stays small.
 
     Args:
@@ -408,7 +408,7 @@ def mistake_grid(
     texts, colours = [], []
     for c, p, there in zip(worst['class'], worst.probability, worst.there, strict=True):
         mistake = 'missed' if there else 'not there'
-        texts.append(f'{wrapped(data.class_names[c])}\n{p:.2f}, {mistake}')
+        texts.append(f'{wrap_name(data.class_names[c])}\n{p:.2f}, {mistake}')
         colours.append('#555555' if there else '#cc3311')
     figure = titled_grid(images, texts, colours)
     title = f'red: found and not there, grey: there and missed (threshold {threshold:.2f})'

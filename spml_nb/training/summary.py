@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..data.labels import TRUTHS
 
-NAMED = ('labels_a_photo', 'without_label', 'observed_recall')
+NAMED_COUNTS = ('labels_a_photo', 'without_label', 'observed_recall')
 
 
 def named_labels(
@@ -35,7 +35,7 @@ def named_labels(
     }
 
 
-def named_in_words(counts: dict[str, float]) -> str:
+def describe_named(counts: dict[str, float]) -> str:
     """Say what a threshold names.
 
     Args:
@@ -56,8 +56,8 @@ def named_on_validation(scores: dict) -> dict[str, float] | None:
     """What the threshold of a run names on validation, where precision and F1 cannot be measured.
 
     Args:
-        scores: as from `spml_nb.training.selection.scores`; what `named_labels` counts on
-            validation has `val_` before its names.
+        scores: as from `spml_nb.training.selection.score_finished_run`; what `named_labels` counts
+            on validation has `val_` before its names.
 
     Returns:
         As from `named_labels`; None if validation is labelled well enough for true scores, or the
@@ -65,15 +65,15 @@ def named_on_validation(scores: dict) -> dict[str, float] | None:
     """
     if scores.get('val_truth') != TRUTHS[2]:
         return None
-    counts = {name: scores.get(f'val_{name}', math.nan) for name in NAMED}
+    counts = {name: scores.get(f'val_{name}', math.nan) for name in NAMED_COUNTS}
     return None if any(map(math.isnan, counts.values())) else counts
 
 
-def true_map(scores: dict) -> float | None:
+def clean_test_map(scores: dict) -> float | None:
     """The test mAP of a run.
 
     Args:
-        scores: as from `spml_nb.training.selection.scores`.
+        scores: as from `spml_nb.training.selection.score_finished_run`.
 
     Returns:
         Percent; None where it was not measured, or against observed labels alone.
@@ -87,7 +87,7 @@ def absent_classes(scores: dict) -> str:
     """Say what a test mAP does with classes that no test photo has.
 
     Args:
-        scores: as from `spml_nb.training.selection.scores`.
+        scores: as from `spml_nb.training.selection.score_finished_run`.
 
     Returns:
         The end of a sentence; '' if they are left out, or there are none.

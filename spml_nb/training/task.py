@@ -22,7 +22,7 @@ class Task:
         observed_val: (N_val, C) int8 in {1, 0, −1}.
         epoch_length: images that an epoch goes through, where that is not N_train.
         side: {kind: (N_train, …) of what is known besides labels}, as from
-            `spml_nb.data.side.read`.
+            `spml_nb.data.side.read_side`.
     """
 
     data: datasets.Dataset
@@ -61,9 +61,9 @@ def make_task(config: Config) -> Task:
     train, val, test = (data.rows(part) for part in ('train', 'val', 'test'))
     drawn = np.sort(np.concatenate([train, val]))
     kind_of_labels = config.labels or default_labels(config.dataset)
-    setting = labels.setting(kind_of_labels)
+    setting = labels.parse_label_setting(kind_of_labels)
     kind_of_weights = setting.get('weights')
-    if kind_of_weights in labels.OF_BOXES:
+    if kind_of_weights in labels.BOX_WEIGHTINGS:
         weights = box_weights(config.dataset, data, kind_of_weights, config.root)
         setting['weights'] = weights[drawn]
     observed = np.zeros_like(data.labels)
@@ -100,7 +100,7 @@ def make_task(config: Config) -> Task:
             f'selection={config.selection!r} needs validation images with labels that training '
             f'images have too, and {data.name!r} has none. Add some, or give selection: last.'
         )
-    side_information = side.read(config.side, data, train) if config.side else {}
+    side_information = side.read_side(config.side, data, train) if config.side else {}
     return Task(
         data,
         train,

@@ -7,7 +7,7 @@ from scipy.special import expit, logit
 from torch import Tensor
 
 from .. import metrics
-from ..base.errors import SpmlError, as_number
+from ..base.errors import SpmlError, parse_number
 from .selection import PRIOR_COUNT, threshold_basis
 from .task import Task
 
@@ -18,7 +18,7 @@ def check_recall(recall) -> float:
     Raises:
         SpmlError: If it is no number above 0 and up to 1.
     """
-    number = as_number(recall)
+    number = parse_number(recall)
     if not 0 < number <= 1:
         raise SpmlError(
             f'recall={recall!r}; allowed: a share above 0 and up to 1, such as 0.9: how many of '
@@ -85,7 +85,7 @@ def on_validation(
     """What a finished run keeps of its thresholds beside its scores.
 
     Args:
-        logits, task, selection: As in `selection.scores`.
+        logits, task, selection: As in `selection.score_finished_run`.
         threshold: Of all classes, as from there.
 
     Returns:

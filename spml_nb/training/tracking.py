@@ -46,8 +46,8 @@ class TensorBoard:
 TRACKERS = {'none': lambda folder: lambda curves: None, 'tensorboard': TensorBoard}
 
 
-def tracker(folder: Path) -> Callable[[pd.DataFrame], None]:
-    """What the setting `tracker` asks for.
+def find_tracker(folder: Path) -> Callable[[pd.DataFrame], None]:
+    """What the setting `find_tracker` asks for.
 
     Args:
         folder: of the run.
@@ -58,4 +58,4 @@ def tracker(folder: Path) -> Callable[[pd.DataFrame], None]:
     Raises:
         SpmlError: for an unknown tracker, or one that is not installed.
     """
-    return TRACKERS[one_of(settings.read()['tracker'], TRACKERS, 'tracker')](folder)
+    return TRACKERS[one_of(settings.read_settings()['tracker'], TRACKERS, 'tracker')](folder)

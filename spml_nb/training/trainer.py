@@ -16,32 +16,32 @@ from torch import Tensor
 
 from .. import methods, models
 from ..base import files, progress
-from ..base.devices import onto
+from ..base.devices import copy_to_device
 from ..base.errors import SpmlError, warn
-from ..data.glance import count_shared, describe_shared
+from ..data.glance import count_shared_photos, describe_shared_photos
 from ..methods.core import ViewOutputs, forward_views
 from ..models.heads import Outputs
 from ..runs.config import Config, resolve
-from ..runs.folder import Result, Run, continued, provenance, read_result
+from ..runs.folder import Result, Run, add_session, provenance, read_result
 from . import checkpoint
-from .batches import FeatureSource, feature_source, image_source, weights_key
+from .batches import FeatureSource, feature_source, hash_weights, image_source
 from .group import Group
 from .network import head_options
-from .schedule import Stage, compiled, make_optimizer, make_schedule, stages
+from .schedule import Stage, compile_network, make_optimizer, make_schedule, plan_stages
 from .selection import (
     MEASURES,
-    Choice,
-    explain_blind,
+    EpochChoice,
+    explain_observed_selection,
     mean_ap,
-    predict,
-    score_by,
-    scores,
+    predict_logits,
+    score_by_rule,
+    score_finished_run,
     scores_by_observed,
-    targets,
+    selection_targets,
 )
 from .task import Task, make_task
 from .thresholds import on_validation
-from .tracking import tracker
+from .tracking import find_tracker
 
 
 class Diverged(SpmlError):
@@ -135,7 +135,7 @@ class Trainer:
         self.task = task
         self.on_epoch = on_epoch
         self.on_step = on_step
-        self.track = tracker(run.folder)
+        self.track = find_tracker(run.folder)
         self.group = Group(config.device)
         self.device = self.group.device
         torch.manual_seed(config.seed)
@@ -160,8 +160,8 @@ class Trainer:
         method.take(task.side)
         self.method = method.to(self.device)
         self.images = image_source(task.data, config, self.device)
-        self.stages = stages(config, self.method)
-        self.targets = targets(task, config.selection)
+        self.stages = plan_stages(config, self.method)
+        self.targets = selection_targets(task, config.selection)
         self.history = []  # a row of the curves for each epoch
         self.seconds = 0.0
         self.late = False  # whether a stage kept one of its last two epochs
@@ -169,18 +169,18 @@ class Trainer:
     def fit(self):
         "All stages, from the start or from the last checkpoint."
         # now: the file of weights may change meanwhile
-        self.origin = checkpoint.origin(self.config, self.task)
-        saved = checkpoint.load(self) or {}
-        self.sessions = continued(saved.get('sessions', []))
+        self.origin = checkpoint.checkpoint_origin(self.config, self.task)
+        saved = checkpoint.load_checkpoint(self) or {}
+        self.sessions = add_session(saved.get('sessions', []))
         if self.group.first:
             self.warn()
         first = saved.get('k', 1)
         for k, stage in enumerate(self.stages[first - 1 :], first):
             self.begin(k, stage)
             if saved and k == first:
-                checkpoint.restore(self, saved)
+                checkpoint.restore_checkpoint(self, saved)
             elif k > 1 and self.group.first:
-                checkpoint.save(self)  # from here on best.pt is this stage's
+                checkpoint.save_checkpoint(self)  # from here on best.pt is this stage's
             while self.epoch < stage.epochs and not all(choice.over for choice in self.choices):
                 self.run_epoch()
             self.late |= self.choices[0].best['epoch'] >= stage.epochs - 1
@@ -194,7 +194,9 @@ class Trainer:
         self.k = k
         self.stage = stage
         self.epoch = 0
-        self.choices = [Choice(rule, stage.patience, config.stop_below) for rule in self.targets]
+        self.choices = [
+            EpochChoice(rule, stage.patience, config.stop_below) for rule in self.targets
+        ]
         self.source = None  # the last stage's may fill the device
         self.source = self.frozen_features() if linear else self.images
         for p in self.model.backbone_parameters():
@@ -203,9 +205,9 @@ class Trainer:
         self.forward = self.group.wrap(self.module)
         self.program = self.outputs_and_loss
         if config.compile and self.method.varies:
-            self.forward = compiled(self.forward, self.device)
+            self.forward = compile_network(self.forward, self.device)
         elif config.compile:
-            self.program = compiled(self.outputs_and_loss, self.device)
+            self.program = compile_network(self.outputs_and_loss, self.device)
         self.method.epochs = stage.epochs
         self.method.start_stage(stage.number)
         self.optimizer = make_optimizer(config, stage, self.model, self.method)
@@ -263,8 +265,10 @@ class Trainer:
         order = torch.randperm(self.task.length) % len(self.task.train)
         batches = order.split(self.config.batch_size)
         # elsewhere the line of the epoch is enough
-        show = self.group.first and progress.place() == 'terminal'
-        for index in progress.bar(batches, what=f'epoch {self.epoch}', unit='steps', show=show):
+        show = self.group.first and progress.find_display() == 'terminal'
+        for index in progress.progress_bar(
+            batches, what=f'epoch {self.epoch}', unit='steps', show=show
+        ):
             self.step(index)
         loss = self.watch.look()
         self.group.agree(*self.candidates().values(), parameters=False)
@@ -277,7 +281,7 @@ class Trainer:
         share = self.group.share(self.task.train[index.numpy()])
         with self.group.forked_randomness(self.watch.steps):
             views = {role: self.source.batch(share, role) for role in self.method.views}
-            outputs, loss = self.program(views, onto(index, self.device))
+            outputs, loss = self.program(views, copy_to_device(index, self.device))
         # the next step of a compiled program may write over what this one gave
         self.watch.add(loss.clone() if self.config.compile else loss)
         self.optimizer.zero_grad(set_to_none=True)
@@ -332,7 +336,7 @@ class Trainer:
         "(n, C) float32 logits of any images, each of them computed by one process."
         # shares use up different amounts; no step has that number
         with self.group.forked_randomness(self.task.length):
-            logits = predict(module, self.method, self.source, self.group.share(rows), view)
+            logits = predict_logits(module, self.method, self.source, self.group.share(rows), view)
         return self.group.gather(logits, len(rows))
 
     def candidates(self) -> dict[str, torch.nn.Module]:
@@ -352,7 +356,7 @@ class Trainer:
         definition = self.config.map_definition
         for choice, (labels, classes) in zip(self.choices, self.targets.values(), strict=True):
             scores = {
-                name: score_by(choice.rule, s, labels, classes, definition)
+                name: score_by_rule(choice.rule, s, labels, classes, definition)
                 for name, s in logits.items()
             }
             if choice.see(scores, self.k, self.epoch) and self.group.first:
@@ -377,7 +381,7 @@ class Trainer:
         true = torch.from_numpy(self.task.data.labels[self.task.train])
         return self.method.own_scores(true.to(self.device))
 
-    def keep(self, choice: Choice):
+    def keep(self, choice: EpochChoice):
         "Save the weights of this epoch as the best by a rule."
         network = self.candidates()[choice.best['weights']]
         state = {
@@ -387,10 +391,10 @@ class Trainer:
         }
         self.run.save(self.file_of(choice), state)
 
-    def file_of(self, choice: Choice) -> str:
+    def file_of(self, choice: EpochChoice) -> str:
         return 'best.pt' if choice is self.choices[0] else f'{choice.rule}.pt'
 
-    def load_best(self, choice: Choice | None = None):
+    def load_best(self, choice: EpochChoice | None = None):
         "Go back to the best weights of this stage, by the first rule unless another is given."
         self.group.wait()
         best = self.run.best(self.file_of(choice or self.choices[0]))
@@ -401,14 +405,14 @@ class Trainer:
         """Say so when test photos are training photos, the epoch cannot be chosen by true labels,
         or precision is slow.
         """
-        if shared := describe_shared(self.task.data):
+        if shared := describe_shared_photos(self.task.data):
             warn(shared)
         if self.config.precision == 'fp16' and self.device.type == 'cpu':
             warn(
                 'precision: fp16 is several times slower than bf16 or float32 on a CPU. Give one '
                 'of these.'
             )
-        if self.config.selection == 'val_clean' and (why := explain_blind(self.task)):
+        if self.config.selection == 'val_clean' and (why := explain_observed_selection(self.task)):
             warn(
                 f'{self.task.data.name}: {why}, so the epoch and the threshold are chosen by '
                 'observed labels, as selection: val_observed does: the epoch by the ROC-AUC of '
@@ -427,7 +431,7 @@ class Trainer:
         epoch went.
         """
         files.write_atomically(self.run.folder / 'metrics.csv', self.curves().to_csv(index=False))
-        checkpoint.save(self)
+        checkpoint.save_checkpoint(self)
         row = self.history[-1]
         best = self.choices[0].best
         measure = MEASURES[self.choices[0].rule]
@@ -477,21 +481,21 @@ def train(
     with run.lock() if group.first else nullcontext():
         group.wait()  # the others look when the first holds the folder
         if run.done:
-            return _finished(run, checkpoint.origin(config, task), task)
+            return _finished(run, checkpoint.checkpoint_origin(config, task), task)
         trainer = Trainer(config, run, task, on_epoch, on_step)
         if group.first:
             run.start()
         trainer.fit()
-        finish(trainer)
+        finish_run(trainer)
     group.wait()
     return read_result(run)
 
 
 def _finished(run: Run, origin: dict, task: Task) -> Result:
     "The result of a run that was done before, if it comes from the same data, labels and weights."
-    checkpoint.compare(run, run.result(), origin, task.data)
+    checkpoint.refuse_other_origin(run, run.result(), origin, task.data)
     _remove_checkpoints(run)  # left by a process killed in its very last step
-    files.say(f'already done: {run.folder.name}')
+    files.print_line(f'already done: {run.folder.name}')
     return read_result(run)
 
 
@@ -500,7 +504,7 @@ def _remove_checkpoints(run: Run):
         (run.folder / name).unlink(missing_ok=True)
 
 
-def finish(trainer: Trainer):
+def finish_run(trainer: Trainer):
     """Score a trained run and close its folder.
 
     Args:
@@ -516,12 +520,12 @@ def finish(trainer: Trainer):
     if not trainer.group.first:
         return
     numbers = {
-        **scores(logits, task, config.map_definition, config.selection),
+        **score_finished_run(logits, task, config.map_definition, config.selection),
         **trainer.own_scores(),
         **trainer.at_end,
         **{f'best_{k}': v for k, v in best.items() if k != 'value'},
         **_how_it_ended(trainer),
-        'test_in_train': count_shared(task.data),
+        'test_in_train': count_shared_photos(task.data),
     }
     if other is not None:
         numbers |= {
@@ -539,7 +543,7 @@ def finish(trainer: Trainer):
         'provenance': {**provenance(), 'sessions': trainer.sessions},
     }
     if config.regime == 'linear':
-        result['backbone'] = weights_key(trainer.model)  # best.pt holds the head alone
+        result['backbone'] = hash_weights(trainer.model)  # best.pt holds the head alone
     thresholds = on_validation(logits, task, config.selection, numbers['threshold'])
     if thresholds is not None:
         result['thresholds'] = thresholds

@@ -16,9 +16,15 @@ from scipy.special import expit, logit
 from ..base import settings
 from ..base.errors import SpmlError
 from ..base.files import hold_lock, write_atomically
-from ..data.dataset import listed
-from ..data.folder import photos_of, read_cells, read_groups, read_labels, usable_names
-from ..data.labels import split
+from ..data.dataset import join_items
+from ..data.folder import (
+    images_folder,
+    parse_label_table,
+    read_groups,
+    read_label_table,
+    usable_class_names,
+)
+from ..data.labels import split_rows
 from ..runs.config import Config
 from ..training.task import Task
 from ..training.trainer import train
@@ -31,12 +37,12 @@ def _read(file: Path, photos: list[str]) -> pd.DataFrame:
     """
     if not file.is_file():
         return pd.DataFrame({'split': []}, index=pd.Index([], name='image'), dtype=object)
-    cells = read_cells(file)
-    labels, names = read_labels(cells, file)
+    cells = read_label_table(file)
+    labels, names = parse_label_table(cells, file)
     images = pd.Index(_spell_as(photos, cells.image.map(posixpath.normpath)), name='image')
     if images.has_duplicates:
         raise SpmlError(
-            f'{file} has several rows for: {listed(images[images.duplicated()])}. Keep one for '
+            f'{file} has several rows for: {join_items(images[images.duplicated()])}. Keep one for '
             'each photo.'
         )
     # a label of -1 is the last of the three
@@ -48,7 +54,7 @@ def _read_groups(file: Path, photos: list[str]) -> pd.Series | None:
     "What the photos of a table share, by image; None where it does not say."
     if not file.is_file():
         return None
-    cells = read_cells(file)
+    cells = read_label_table(file)
     groups = read_groups(cells)
     if groups is None:
         return None
@@ -100,11 +106,11 @@ class Sheet:
     def __init__(self, folder: str | Path, classes: Iterable[str] = (), sample: int = 0):
         self.folder = Path(folder)
         self.file = self.folder / 'labels.csv'
-        names, _ = find_images(photos_of(self.folder))
+        names, _ = find_images(images_folder(self.folder))
         _refuse_unwritable(names)
         self.images = sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())
         table = _read(self.file, self.images)
-        self.class_names = usable_names([*table.columns.drop('split'), *classes])
+        self.class_names = usable_class_names([*table.columns.drop('split'), *classes])
         if not self.class_names:
             raise SpmlError(
                 'no class to choose from. Name some: classes = "cat|dog" in the notebook '
@@ -156,7 +162,9 @@ class Sheet:
         names = list(names)
         shown = list(self.class_names)  # without what another window has added since
         if wrong := [name for name in names if name not in shown]:
-            raise SpmlError(f'{wrong[0]!r} is no class; there are {listed(shown)}. Add it first.')
+            raise SpmlError(
+                f'{wrong[0]!r} is no class; there are {join_items(shown)}. Add it first.'
+            )
         full = image in self.part
         unnamed = '0' if full or not names else ''
         with hold_lock(self.file, None):
@@ -200,21 +208,21 @@ class Sheet:
         Raises:
             SpmlError: for a name that no table can have.
         """
-        (name,) = usable_names([name])
-        self.class_names = usable_names([*self.class_names, name])
+        (name,) = usable_class_names([name])
+        self.class_names = usable_class_names([*self.class_names, name])
         return name
 
 
 def _refuse_unwritable(names: list[str]):
     if strange := [name for name in names if name != name.encode('utf-8', 'ignore').decode()]:
         raise SpmlError(
-            f'no table can hold names that are not UTF-8: {listed(map(ascii, strange))}. '
+            f'no table can hold names that are not UTF-8: {join_items(map(ascii, strange))}. '
             'Rename them.'
         )
     if strange := [name for name in names if re.search(r'[\x00-\x1f\x7f-\x9f]', name)]:
         raise SpmlError(
             'no table can hold names with line breaks or other control characters: '
-            f'{listed(map(ascii, strange))}. Rename these photos.'
+            f'{join_items(map(ascii, strange))}. Rename these photos.'
         )
 
 
@@ -260,7 +268,7 @@ def _parse_word(word: str, shown: list[str]) -> str:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise SpmlError(f'{word!r} may mean {listed(matches)}. Write more of the name.')
+        raise SpmlError(f'{word!r} may mean {join_items(matches)}. Write more of the name.')
     raise SpmlError(
         f'{word!r} is no class here. Write the beginning of a name, or a number from 1 to '
         f'{len(shown)}.'
@@ -287,7 +295,7 @@ def judge_photos(config: Config, task: Task, root: Path | None = None) -> np.nda
     """
     folder = (root or settings.path('runs')) / f'judges-{task.data.fingerprint}'
     probability = np.empty(task.observed.shape)
-    for k, judged in enumerate(split(len(task.train), 0.5)):
+    for k, judged in enumerate(split_rows(len(task.train), 0.5)):
         taught = np.setdiff1d(np.arange(len(task.train)), judged)
         half = replace(
             task,

@@ -10,8 +10,8 @@ import numpy as np
 from .. import metrics
 from ..base.errors import SpmlError, warn
 from ..base.files import write_atomically
-from ..data.dataset import Dataset, listed
-from ..data.folder import first_there, places, read_cells
+from ..data.dataset import Dataset, join_items
+from ..data.folder import candidate_folders, first_existing_folder, read_label_table
 from ..data.loading import load, own_folder
 from ..runs.folder import CALIBRATION, Run, open_run
 from ..training.thresholds import (
@@ -24,7 +24,9 @@ from .export import find_exported
 from .predict import open_model
 from .predictor import predict_rows
 
-FEW = 10  # fully labelled photos, below which a threshold depends much on which they are
+FEW_CALIBRATION_PHOTOS = (
+    10  # fully labelled photos, below which a threshold depends much on which they are
+)
 RESAMPLES = 200
 
 
@@ -84,11 +86,11 @@ class Calibration:
                 'thresholds were chosen on these photos, expect less on others'
             )
         if self.foreign:
-            lines.append(f'noted: the model has no class {listed(self.foreign)}; not used')
+            lines.append(f'noted: the model has no class {join_items(self.foreign)}; not used')
         if self.missing:
             taken_as = 'unknown' if self.f1 is None else 'absent from every photo'
             lines.append(
-                f'noted: the table has no class {listed(self.missing)}; taken as {taken_as}'
+                f'noted: the table has no class {join_items(self.missing)}; taken as {taken_as}'
             )
         too_many = explain_overnaming(self.named, self.labels_a_photo, self.classes)
         return '\n'.join([*lines, *filter(None, [too_many])])
@@ -145,7 +147,7 @@ def calibrate(
     if not (labels > 0).any():
         raise SpmlError(
             f'none of the {len(rows)} fully labelled photos of {data.name!r} has a class of the '
-            f'model ({listed(model.class_names)}). Add photos that have.'
+            f'model ({join_items(model.class_names)}). Add photos that have.'
         )
     p = predict_rows(model, data, rows)
     if recall is None:
@@ -172,7 +174,7 @@ def calibrate(
         foreign=[name for name in data.class_names if name not in model.class_names],
         missing=[name for name in model.class_names if name not in data.class_names],
     )
-    if len(rows) < FEW and recall is None:
+    if len(rows) < FEW_CALIBRATION_PHOTOS and recall is None:
         _warn_of_few(p, labels)
     text = json.dumps(asdict(calibration), indent=1, ensure_ascii=False)
     write_atomically(opened.folder / CALIBRATION, text)
@@ -183,8 +185,8 @@ def _labels_for(names: list[str], data: Dataset, folder: str | Path) -> np.ndarr
     """(N, C) labels of a data set, in the order of the classes of a model. In a table with a column
     `labels`, which is complete, a class that occurs nowhere is absent everywhere.
     """
-    table = first_there(places(folder)) / 'labels.csv'
-    is_complete = own_folder(str(folder)) and 'labels' in read_cells(table)
+    table = first_existing_folder(candidate_folders(folder)) / 'labels.csv'
+    is_complete = own_folder(str(folder)) and 'labels' in read_label_table(table)
     labels = np.full((len(data), len(names)), -1 if is_complete else 0, np.int8)
     for c, name in enumerate(names):
         if name in data.class_names:
@@ -199,9 +201,11 @@ def _usable_rows(
     none, those with a label.
     """
     result = run.result()
-    trained_on = first_there(places(run.config.dataset, run.config.root)).absolute()
+    trained_on = first_existing_folder(
+        candidate_folders(run.config.dataset, run.config.root)
+    ).absolute()
     is_same = (
-        trained_on == first_there(places(folder)).absolute()
+        trained_on == first_existing_folder(candidate_folders(folder)).absolute()
         or result.get('data') == data.fingerprint
     )
     allowed = data.split == 'val' if is_same else np.ones(len(data), bool)
@@ -212,7 +216,7 @@ def _usable_rows(
         return np.flatnonzero(usable)
     among = ' among its validation photos; the others were trained on or measure it'
     silent = np.array(result['class_names'])[(labels == 0).all(0)]
-    remark = f'; its table says nothing of {listed(silent)}' if len(silent) else ''
+    remark = f'; its table says nothing of {join_items(silent)}' if len(silent) else ''
     raise SpmlError(
         f'{data.name!r} has no photo of which all {labels.shape[1]} labels are known'
         f'{among if is_same else ""}{remark}. '

@@ -17,13 +17,13 @@ from ..base.errors import SpmlError
 from ..base.escaping import code_span, escape_for_markdown
 from ..data import labels as label_values
 from ..data import loading
-from ..data.dataset import PARTS, Dataset, listed
-from ..runs.config import Config, as_dict
+from ..data.dataset import PARTS, Dataset, join_items
+from ..runs.config import Config, config_to_dict
 from ..runs.folder import Run, as_json, open_run, read_result
-from ..training.evaluation import data_of
-from .export import KEY, WEIGHTS, find_exported, load_network, write_safetensors
+from ..training.evaluation import load_run_data
+from .export import METADATA_KEY, WEIGHTS, find_exported, load_network, write_safetensors
 from .predictor import describe_preprocessing
-from .scoring import Scores, format_scores, score
+from .scoring import LabelScores, format_scores, score_labels
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,16 @@ class Facts:
     command: str = ''
 
 
-FEW = 20  # test photos with a label, below which its numbers say little
+FEW_TEST_PHOTOS = 20  # test photos with a label, below which its numbers say little
 
 
-def _score_test_photos(run: Run, data: Dataset, description: dict) -> Scores:
+def _score_test_photos(run: Run, data: Dataset, description: dict) -> LabelScores:
     "From the logits that the run stored, calibrated as its network is."
     result = read_result(run)
     if 'test' not in result.logits:
         raise SpmlError(f'{run.folder} has no test photos, so a card would have no scores.')
     slope, shift = np.array(description.get('calibration', [[1], [0]]), float)
-    return score(
+    return score_labels(
         expit(slope * result.logits['test'] + shift),
         data.labels[data.rows('test')],
         data.class_names,
@@ -67,29 +67,29 @@ def _score_test_photos(run: Run, data: Dataset, description: dict) -> Scores:
     )
 
 
-def _describe_scores(scores: Scores, thresholds: list[float] | None = None) -> dict:
+def _describe_scores(scores: LabelScores, thresholds: list[float] | None = None) -> dict:
     "What the template says of test photos. thresholds: of each class."
     scores = replace(scores, classes=scores.classes.rename(index=escape_for_markdown))
     classes = scores.classes
-    rare = classes.present < FEW
+    rare = classes.present < FEW_TEST_PHOTOS
     remarks = (scores.overnaming, scores.over, scores.bounds)
-    total = [markdown(format_scores(scores.total), 'in percent'), *remarks]
+    total = [format_card_table(format_scores(scores.total), 'in percent'), *remarks]
     each = format_scores(classes)
     if thresholds:
         each['own threshold'] = [f'{t:.3g}' for t in thresholds]
     return {
         'scores': scores,
-        'truth': label_values.against(scores.truth, scores.left_out),
-        'few': FEW,
-        'never': listed(classes.index[classes.named == 0], 99),
-        'weak': listed(classes.index[rare], 99),
-        'poor': listed(classes.index[(classes.ap < 50) & ~rare], 99),
+        'truth': label_values.describe_truth(scores.truth, scores.left_out),
+        'few': FEW_TEST_PHOTOS,
+        'never': join_items(classes.index[classes.named == 0], 99),
+        'weak': join_items(classes.index[rare], 99),
+        'poor': join_items(classes.index[(classes.ap < 50) & ~rare], 99),
         'total': '\n\n'.join(text for text in total if text),
-        'each': markdown(each, 'label'),
+        'each': format_card_table(each, 'label'),
     }
 
 
-def markdown(table: pd.DataFrame, corner: str) -> str:
+def format_card_table(table: pd.DataFrame, corner: str) -> str:
     """A table as Markdown.
 
     Args:
@@ -99,10 +99,12 @@ def markdown(table: pd.DataFrame, corner: str) -> str:
     Returns:
         A line for the head, one below it, and one a row.
     """
-    return files.grid([[corner, *table], *table.reset_index().to_numpy().tolist()]).rstrip()
+    return files.markdown_table(
+        [[corner, *table], *table.reset_index().to_numpy().tolist()]
+    ).rstrip()
 
 
-SHOWN = {
+SHOWN_LABELS = {
     'full': 'All labels that the table knows were shown in training.',
     'single': (
         'Of each training photo one of its labels was shown, and nothing was said of the rest.'
@@ -127,10 +129,10 @@ def _describe_data(run: Run, data: Dataset) -> dict:
         'parts': parts,
         'partly_labelled': (data.labels == 0).any(),
         'bare': (positives == 0).sum(),
-        'shown': SHOWN.get(config.labels, f'Shown in training: {config.labels} labels.'),
+        'shown': SHOWN_LABELS.get(config.labels, f'Shown in training: {config.labels} labels.'),
         'last': config.selection == 'last',
         'validated': 'val' in split,
-        'val_truth': label_values.against(val_truth),
+        'val_truth': label_values.describe_truth(val_truth),
     }
 
 
@@ -139,7 +141,7 @@ def _command(config: Config) -> str:
     defaults = {field.name: field.default for field in dataclasses.fields(Config)}
     changed = {
         name: value
-        for name, value in as_dict(config).items()
+        for name, value in config_to_dict(config).items()
         if name not in ('root', 'device') and value not in (defaults[name], [])
     }
     is_named = config.dataset in loading.names()
@@ -149,7 +151,7 @@ def _command(config: Config) -> str:
 
 def _render_card(name: str, run: Run, description: dict, facts: Facts) -> str:
     "Markdown behind a head of YAML, as the hubs read it. name: of the model."
-    data = data_of(run, run.config, True)
+    data = load_run_data(run, run.config, True)
     scores = _score_test_photos(run, data, description)
     environment = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
     environment.filters |= {'code': code_span, 'plain': escape_for_markdown}
@@ -183,7 +185,7 @@ HUB_METRICS = {
 }
 
 
-def _head(name: str, description: dict, scores: Scores, facts: Facts) -> dict:
+def _head(name: str, description: dict, scores: LabelScores, facts: Facts) -> dict:
     "What a hub reads."
     labels = {metric: metric for metric in HUB_METRICS}
     if scores.observed_only:  # nothing else was measured against true labels
@@ -204,7 +206,7 @@ def _head(name: str, description: dict, scores: Scores, facts: Facts) -> dict:
     }
     tags = ['multi-label-classification', 'single-positive-labels']
     return {
-        'library_name': KEY,
+        'library_name': METADATA_KEY,
         'license': facts.license,
         'pipeline_tag': 'image-classification',
         'tags': [*tags, description['backbone'], description['method']],
@@ -219,7 +221,7 @@ CARD = 'README.md'
 def _config_json(description: dict) -> str:
     class_names = description['class_names']
     content = {
-        'library_name': KEY,
+        'library_name': METADATA_KEY,
         'problem_type': 'multi_label_classification',
         'threshold': description['threshold'],
         **_class_thresholds(description),
@@ -239,7 +241,7 @@ def _class_thresholds(description: dict) -> dict:
     return {'class_thresholds': dict(zip(names, thresholds, strict=True))}
 
 
-def write_folder(
+def write_model_folder(
     run: str | Path,
     folder: str | Path = '',
     facts: Facts | None = None,
@@ -301,5 +303,5 @@ def _refuse_other_files(folder: Path):
     others = sorted(set(names) - set(replaceable))
     if others:
         raise SpmlError(
-            f'{folder} holds other files ({listed(others, 3)}). Name a folder that is new.'
+            f'{folder} holds other files ({join_items(others, 3)}). Name a folder that is new.'
         )

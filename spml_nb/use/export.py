@@ -13,11 +13,11 @@ from torch import nn
 from ..base import files, settings
 from ..base.errors import SpmlError, one_of
 from ..base.escaping import escape_bytes
-from ..training.batches import weights_key
+from ..training.batches import hash_weights
 from ..training.network import FORMAT, Network, open_network
 from .predictor import RESIZES, Predictor, as_predictor, describe_preprocessing, refuse_non_finite
 
-KEY = 'spml_nb'  # of the description
+METADATA_KEY = 'spml_nb'  # of the description
 
 
 def _file_metadata(description: dict) -> dict[str, str]:
@@ -25,7 +25,7 @@ def _file_metadata(description: dict) -> dict[str, str]:
     for readers that look only for those.
     """
     content = {
-        KEY: description,
+        METADATA_KEY: description,
         'class_names': description['class_names'],
         'threshold': description['threshold'],
         'preprocessing': describe_preprocessing(description),
@@ -156,7 +156,7 @@ def write_safetensors(network: Network, file: Path, head_only: bool = False):
     description = network.description
     if head_only:
         state = {name: value for name, value in state.items() if not name.startswith('backbone.')}
-        description = description | {'backbone_key': weights_key(network.model)}
+        description = description | {'backbone_key': hash_weights(network.model)}
     file.write_bytes(save(state, metadata=_file_metadata(description)))
 
 
@@ -172,7 +172,7 @@ def _read_safetensors(file: Path) -> Network:
             state = {name: opened.get_tensor(name) for name in opened.keys()}
     except (SafetensorError, OSError) as error:
         raise _damaged(file, f'it is no whole safetensors file ({error})') from error
-    description = read_description(metadata.get(KEY), file)
+    description = read_description(metadata.get(METADATA_KEY), file)
     try:
         network = _build_network(description, state)
     except (
@@ -188,7 +188,7 @@ def _read_safetensors(file: Path) -> Network:
         raise _damaged(file, f'weights and description do not fit ({why})') from error
     key = description.get('backbone_key')
     if key:
-        installed = weights_key(network.model)
+        installed = hash_weights(network.model)
         if key != installed:
             raise SpmlError(
                 f"{file} is a head for the pretrained weights {key} of "
@@ -338,7 +338,9 @@ def _read_onnx(file: Path) -> Predictor:
         )
     except Exception as error:  # its exceptions have no common class
         raise _damaged(file, f'it is no whole ONNX model ({str(error)[:200]})') from error
-    description = read_description(session.get_modelmeta().custom_metadata_map.get(KEY), file)
+    description = read_description(
+        session.get_modelmeta().custom_metadata_map.get(METADATA_KEY), file
+    )
     if not _has_right_ports(session, description):
         raise _damaged(file, 'inputs and outputs are not those of its description')
 
@@ -369,7 +371,7 @@ def _has_right_ports(session, description: dict) -> bool:
 # ---- reading and writing
 
 
-def load(file: str | Path, *, device: str | None = None) -> Predictor:
+def load_exported(file: str | Path, *, device: str | None = None) -> Predictor:
     """A model from a file that `export` wrote. Nothing in the file is executed.
 
     So no .pt2 is loaded: reading one can run a program (torch 2.14). It unpickles sample inputs,
@@ -414,7 +416,7 @@ def load_network(run: str | Path) -> Network:
         Network in evaluation mode, on the CPU.
 
     Raises:
-        SpmlError: for a run that is not there, not finished or damaged, and as `load` and
+        SpmlError: for a run that is not there, not finished or damaged, and as `load_exported` and
             `spml_nb.use.predictor.refuse_non_finite`.
     """
     file = find_exported(run)
@@ -434,8 +436,9 @@ def export(run: str | Path, file: str | Path) -> Path:
 
     | suffix | for | holds | read by |
     |---|---|---|---|
-    | `.safetensors` | this library; starting weights of a run | weights, description | `load` |
-    | `.onnx` | programs with ONNX Runtime | weights, computation, description | `load` |
+    | `.safetensors` | this library; starting weights of a run | weights, description |
+    `load_exported` |
+    | `.onnx` | programs with ONNX Runtime | weights, computation, description | `load_exported` |
     | `.pt2` | programs with PyTorch | weights, computation, description | `torch.export.load` |
 
     Args:

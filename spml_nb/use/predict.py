@@ -8,7 +8,7 @@ import pandas as pd
 from ..base import files
 from ..base.escaping import escape_for_spreadsheet
 from ..training.network import open_network
-from .export import find_exported, load
+from .export import find_exported, load_exported
 from .predictor import BATCH, Predictor, as_predictor
 
 
@@ -17,19 +17,20 @@ def open_model(run: str | Path, device: str | None = None) -> Predictor:
 
     Args:
         run: the folder of a finished run, its name in the setting `runs`, a file of
-            `spml_nb.use.export.export`, a folder of `spml_nb.use.card.write_folder`, or a name of
-            `spml_nb.use.export.shipped_models`.
+            `spml_nb.use.export.export`, a folder of `spml_nb.use.card.write_model_folder`, or a
+            name of `spml_nb.use.export.shipped_models`.
         device: unset: the setting `device`.
 
     Returns:
         Predictor.
 
     Raises:
-        SpmlError: as `spml_nb.training.network.open_network` and `spml_nb.use.export.load`.
+        SpmlError: as `spml_nb.training.network.open_network` and
+            `spml_nb.use.export.load_exported`.
     """
     file = find_exported(run)
     if file is not None:
-        return load(file, device=device)
+        return load_exported(file, device=device)
     return as_predictor(open_network(run), device)
 
 

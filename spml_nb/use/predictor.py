@@ -15,18 +15,18 @@ import torch
 from PIL import Image
 
 from ..base import progress, settings
-from ..base.errors import SpmlError, as_kind, as_number, one_of, warn
+from ..base.errors import SpmlError, one_of, parse_number, require_kind, warn
 from ..base.escaping import any_name_in_frames
-from ..base.files import regular
+from ..base.files import require_regular_file
 from ..data import images as image_cache
-from ..data.dataset import Dataset, listed
-from ..data.photos import PHOTOS, budget, describe_animated, open_photo, reason
+from ..data.dataset import Dataset, join_items
+from ..data.photos import PHOTOS, budget, describe_animated, explain_unreadable, open_photo
 from ..training.network import Network
 
 # ---- images
 
 # suffixes of photos that cannot be read here
-LEFT_OUT = {'.heic', '.heif', '.jxl'} - PHOTOS
+UNREADABLE_SUFFIXES = {'.heic', '.heif', '.jxl'} - PHOTOS
 
 
 def find_images(sources) -> tuple[list[str], list[Path | Image.Image]]:
@@ -98,7 +98,7 @@ def _search_folder(folder: Path) -> tuple[list[str], list[Path]]:
             tops += [path for path in paths if path.is_symlink()]
             for path in (Path(here, name) for name in names if not name.startswith('.')):
                 suffix = path.suffix.lower()
-                if suffix in LEFT_OUT:
+                if suffix in UNREADABLE_SUFFIXES:
                     left_out.append(suffix)
                 elif suffix in PHOTOS and _is_file(path):
                     photos[path.relative_to(folder).as_posix()] = path
@@ -139,8 +139,8 @@ def _not_images(source) -> SpmlError:
 RESIZES = {
     'squash': 'resized to image_size × image_size, whatever the shape',
     'centre': (
-        f'reduced to at most {image_cache.LONGEST} pixels on the longer side, the shorter side '
-        'resized to ⌊8/7 · image_size⌋, the image_size × image_size in the middle cut out'
+        f'reduced to at most {image_cache.LONGEST_SIDE} pixels on the longer side, the shorter '
+        'side resized to ⌊8/7 · image_size⌋, the image_size × image_size in the middle cut out'
     ),
 }
 STEPS = (
@@ -149,7 +149,7 @@ STEPS = (
 )
 
 
-def square(image: Image.Image, size: int, resize: str) -> np.ndarray:
+def make_square(image: Image.Image, size: int, resize: str) -> np.ndarray:
     """One image as the bytes that a network takes.
 
     Args:
@@ -167,8 +167,8 @@ def square(image: Image.Image, size: int, resize: str) -> np.ndarray:
     Source: Cole et al. (2021) for 'squash', the authors' code of Two-way for 'centre'.
     """
     if one_of(resize, RESIZES, 'way to resize') == 'squash':
-        return image_cache.squash(image, size)
-    pixels = image_cache.reduced(image, image_cache.LONGEST)
+        return image_cache.squash_image(image, size)
+    pixels = image_cache.reduce_image(image, image_cache.LONGEST_SIDE)
     photos = image_cache.Photos(pixels.reshape(-1), [pixels.shape[:2]])
     return image_cache.centre_crops(photos, [0], size)[0].permute(1, 2, 0).numpy()
 
@@ -187,11 +187,11 @@ def _decode(source: Path | Image.Image, size: int, resize: str) -> np.ndarray | 
             with budget.hold(source):
                 with _one_at_a_time:
                     image = source.copy()  # turning it upright must not change the caller's
-                return square(image, size, resize)
-        with open_photo(regular(source)) as image, budget.hold(image):
-            return square(image, size, resize)
+                return make_square(image, size, resize)
+        with open_photo(require_regular_file(source)) as image, budget.hold(image):
+            return make_square(image, size, resize)
     except Exception as error:  # decoders raise a dozen different types for damaged files
-        return reason(error, source)
+        return explain_unreadable(error, source)
 
 
 def _decode_all(
@@ -206,7 +206,7 @@ def _decode_all(
     with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
         for kind in (Image.DecompressionBombWarning, UserWarning):  # as in the image cache
             warnings.simplefilter('ignore', kind)
-        results = progress.bar(
+        results = progress.progress_bar(
             pool.map(decode, sources), len(sources), 'reading', unit='images', show=show
         )
         for k, result in enumerate(results):
@@ -220,8 +220,8 @@ def _refuse_unreadable(names: list[str], reasons: dict[int, str]):
     if reasons:
         bad = [f'{names[k]} ({why})' for k, why in reasons.items()]
         raise SpmlError(
-            f'{len(bad):,} of {len(names):,} images cannot be used: {listed(bad, 20)}. Repair or '
-            'replace them, or leave them out.'
+            f'{len(bad):,} of {len(names):,} images cannot be used: {join_items(bad, 20)}. Repair '
+            'or replace them, or leave them out.'
         )
 
 
@@ -231,7 +231,7 @@ def read_images(names: list[str], sources: list, size: int, resize: str) -> list
     Args:
         names: N texts for messages.
         sources: N Paths and PIL images.
-        size, resize: as in `square`.
+        size, resize: as in `make_square`.
 
     Returns:
         N arrays (size, size, 3) uint8.
@@ -267,8 +267,8 @@ def refuse_non_finite(values: np.ndarray, class_names: list[str]):
     if broken:
         raise SpmlError(
             f'the model gives no finite number for {len(broken):,} of its {len(class_names):,} '
-            f'classes ({listed(broken, 5)}): its training diverged, or its weights are damaged. '
-            'Train it again with a lower learning rate, or take another model.'
+            f'classes ({join_items(broken, 5)}): its training diverged, or its weights are '
+            'damaged. Train it again with a lower learning rate, or take another model.'
         )
 
 
@@ -291,7 +291,7 @@ class Predictor:
     """A trained model with what belongs to it. Call it with bytes, or give images to its `predict`.
 
     Args:
-        description: as from `spml_nb.training.network.describe`.
+        description: as from `spml_nb.training.network.describe_network`.
         function: (B, 3, S, S) uint8 tensor → (B, C) float64 array of probabilities.
 
     `class_names`: C texts, in the order of the probabilities. `threshold`: the probability from
@@ -344,7 +344,7 @@ class Predictor:
         """Probabilities and labels of images; arguments, table and errors as of the function
         `predict`. All images are decoded first, so that every unusable one is named at once.
         """
-        batch_size = as_kind(batch_size, int, 'batch_size')
+        batch_size = require_kind(batch_size, int, 'batch_size')
         if batch_size < 1:
             raise SpmlError(f'batch_size must be at least 1, not {batch_size}.')
         threshold = self.choose_threshold(threshold, per_class)
@@ -360,7 +360,7 @@ class Predictor:
         usable = [k for k in range(len(names)) if k not in reasons]
         probabilities = []
         starts = range(0, len(usable), batch_size)
-        for start in progress.bar(starts, what='predicting', unit='batches'):
+        for start in progress.progress_bar(starts, what='predicting', unit='batches'):
             rows = usable[start : start + batch_size]
             pixels = [decoded[k] for k in rows]
             if not keep:
@@ -409,7 +409,7 @@ class Predictor:
 
 
 def _check_threshold(threshold) -> float:
-    number = as_number(threshold)
+    number = parse_number(threshold)
     if not 0 < number < 1:
         raise SpmlError(
             f'threshold={threshold!r}; allowed: a probability above 0 and below 1, such as 0.3. '

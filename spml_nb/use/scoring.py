@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 from .. import metrics
 from ..base.errors import SpmlError, warn
 from ..data import labels as label_values
-from ..data.dataset import Dataset, default_part, listed
+from ..data.dataset import Dataset, default_part, join_items
 from ..data.folder import explain_split
 from ..data.loading import load
 from ..replication.statistics import image_draws, resampled_map
@@ -20,11 +20,11 @@ from .predict import open_model
 from .predictor import limits_of, predict_rows
 
 REPEATS = 400  # bootstrap samples of the photos
-Z = 1.959964  # half the width of a 95 % interval in standard deviations
+Z_95 = 1.959964  # half the width of a 95 % interval in standard deviations
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class LabelScores:
     """How well the labels of some photos are named.
 
     Attributes:
@@ -39,8 +39,8 @@ class Scores:
         labels_a_photo: how many labels are named on a photo, on average.
         without_label: the share of the photos for which none is named, in percent.
         photos: how many.
-        unused: how many of them count nowhere, as in `labels.for_scoring`.
-        truth, left_out: as from `labels.for_scoring`, and how many entries are unknown.
+        unused: how many of them count nowhere, as in `labels.labels_for_scoring`.
+        truth, left_out: as from `labels.labels_for_scoring`, and how many entries are unknown.
         threshold: a probability, or {class: probability}.
         heading: what was scored, in words.
         absent: classes of the model that the data do not have.
@@ -75,8 +75,8 @@ class Scores:
             return ''
         return (
             f'mAP over {len(self.classes) - len(left_out)} of {len(self.classes)} classes: '
-            f'{listed(left_out, 20)} cannot be scored here, since no photo has it or none is known '
-            'to lack it; with map_definition cole, that of named data sets and of earlier '
+            f'{join_items(left_out, 20)} cannot be scored here, since no photo has it or none is '
+            'known to lack it; with map_definition cole, that of named data sets and of earlier '
             'versions, `spml train` and `spml runs` count a class that no photo has as 0'
         )
 
@@ -86,7 +86,7 @@ class Scores:
         classes = self.classes.index[self.classes.at_least]
         if classes.empty:
             return ''
-        of = '' if self.observed_only else f'of {listed(classes, 20)} '
+        of = '' if self.observed_only else f'of {join_items(classes, 20)} '
         rest = '; mAP and F1 cannot be measured' if self.observed_only else ''
         return (
             f'{of}no label is known to be absent, so what is named beside the observed labels '
@@ -101,7 +101,7 @@ class Scores:
         return explain_overnaming(self.labels_a_photo, labels, len(self.classes))
 
     def __str__(self):
-        kind = f'against {label_values.against(self.truth, self.left_out)}'
+        kind = f'against {label_values.describe_truth(self.truth, self.left_out)}'
         if self.observed_only:
             kind = 'of which only some labels are known'
         limit = 'the threshold of its class on'
@@ -118,7 +118,7 @@ class Scores:
                 'that nothing could be named wrongly'
             )
         if self.absent:
-            names = listed(self.absent, 20)
+            names = join_items(self.absent, 20)
             lines.append(f'not scored, because the data do not have them: {names}')
         lines += [remark for remark in (self.overnaming, self.over, self.bounds) if remark]
         for table in (self.total, self.classes):
@@ -127,7 +127,7 @@ class Scores:
 
 
 def format_scores(table: pd.DataFrame) -> pd.DataFrame:
-    """A table of `Scores` for people.
+    """A table of `LabelScores` for people.
 
     Args:
         table: `total` or `classes`.
@@ -161,7 +161,7 @@ def _shares(counts: np.ndarray, totals: np.ndarray) -> np.ndarray:
     return np.divide(100 * counts, totals, out=shares, where=totals > 0)
 
 
-def wilson(right: int, named: int) -> tuple[float, float]:
+def wilson_interval(right: int, named: int) -> tuple[float, float]:
     """The 95 % interval of a share, which holds for few photos too.
 
     Args:
@@ -196,8 +196,8 @@ def _total(
     draws: np.ndarray,
     maps: np.ndarray | None,
 ) -> pd.DataFrame:
-    """`Scores.total`, from (N, C) masks. maps: (1 + R,), the mAP of the photos and of each draw;
-    None where it cannot be measured.
+    """`LabelScores.total`, from (N, C) masks. maps: (1 + R,), the mAP of the photos and of each
+    draw; None where it cannot be measured.
     """
     hits, guesses, truths = (
         np.append(mask.sum(), draws @ mask.sum(1)) for mask in (right, named, present)
@@ -212,19 +212,19 @@ def _total(
             {'mAP': maps, 'micro-F1': f1, 'precision': precision, 'recall': recall}
         )
     value = scores.iloc[0]
-    half = Z * scores[1:].std(ddof=0)
+    half = Z_95 * scores[1:].std(ddof=0)
     low, high = (value - half).clip(0, 100), (value + half).clip(0, 100)
     return pd.DataFrame({'value': value, 'low': low, 'high': high})
 
 
-def score(
+def score_labels(
     probabilities: np.ndarray,
     labels: np.ndarray,
     names: list[str],
     threshold: float | dict[str, float],
     heading: str = '',
     absent: tuple[str, ...] = (),
-) -> Scores:
+) -> LabelScores:
     """Compare what a model says with what is known.
 
     Other photos of the same kind would give other numbers. So the photos are drawn again, with
@@ -237,7 +237,7 @@ def score(
         labels: (N, C) in {1, 0, −1}, 0 for unknown.
         names: C classes.
         threshold: from which probability on a label is named, or {class: probability}.
-        heading, absent: as in `Scores`.
+        heading, absent: as in `LabelScores`.
 
     Returns:
         Scores. A class without a known positive, or in which nothing can be wrong, has no AP and no
@@ -246,7 +246,7 @@ def score(
     Raises:
         SpmlError: where no photo has any of the classes.
     """
-    targets, truth = label_values.for_scoring(labels)
+    targets, truth = label_values.labels_for_scoring(labels)
     at_least = _are_bounds(labels, truth)
     counted = np.where(at_least, labels > 0, targets != 0)
     present = (labels > 0) & counted
@@ -261,7 +261,7 @@ def score(
     classes = pd.DataFrame(
         {'present': present.sum(0), 'named': named.sum(0), 'right': right.sum(0)}, names
     )
-    intervals = np.array([*map(wilson, classes.right, classes.named)])
+    intervals = np.array([*map(wilson_interval, classes.right, classes.named)])
     classes['precision'] = _shares(classes.right, classes.named)
     classes[['low', 'high']] = np.where(at_least[:, None], np.nan, intervals)
     classes['recall'] = _shares(classes.right, classes.present)
@@ -278,7 +278,7 @@ def score(
         total = _total(*masks, draws, np.append(ap[measurable].mean(), maps))
     else:
         total = _total(right, named, present, draws, None)
-    return Scores(
+    return LabelScores(
         total=total,
         classes=classes,
         photos=len(targets),
@@ -334,7 +334,7 @@ def _describe_training(description: dict, data: Dataset, rows: np.ndarray) -> st
     return ''
 
 
-def evaluate(
+def evaluate_model(
     model: str | Path,
     dataset: str | Path,
     part: str | None = None,
@@ -342,7 +342,7 @@ def evaluate(
     per_class: bool = False,
     root: str | None = None,
     device: str | None = None,
-) -> Scores:
+) -> LabelScores:
     """Score a model on photos with known labels. Classes are matched by name.
 
     Args:
@@ -373,8 +373,8 @@ def evaluate(
     shared = [name for name in opened.class_names if name in data.class_names]
     if not shared:
         raise SpmlError(
-            f'no class of {data.name!r} ({listed(data.class_names)}) is one of the model '
-            f'({listed(opened.class_names)}). Rename those in labels.csv that mean the same.'
+            f'no class of {data.name!r} ({join_items(data.class_names)}) is one of the model '
+            f'({join_items(opened.class_names)}). Rename those in labels.csv that mean the same.'
         )
     of_model = [opened.class_names.index(name) for name in shared]
     of_data = [data.class_names.index(name) for name in shared]
@@ -382,7 +382,7 @@ def evaluate(
         threshold = {name: threshold[name] for name in shared}
     remarks = _describe_training(opened.description, data, rows)
     remarks += _chosen_here(opened.description, data)
-    return score(
+    return score_labels(
         predict_rows(opened, data, rows)[:, of_model],
         data.labels[np.ix_(rows, of_data)],
         shared,

@@ -14,14 +14,14 @@ from ..data.loading import load
 from ..data.official import registry
 from ..runs.config import Config
 from ..runs.folder import Run, open_run, read_result
-from ..runs.record import configuration, read_record
-from ..training.evaluation import data_of
+from ..runs.record import parse_recorded_config, read_record
+from ..training.evaluation import load_run_data
 from ..training.trainer import train
-from .card import Facts, markdown, write_folder
+from .card import Facts, format_card_table, write_model_folder
 from .export import SHIPPED
 from .predict import open_model
 from .predictor import predict_rows
-from .scoring import format_scores, wilson
+from .scoring import format_scores, wilson_interval
 
 # When the models were made, we took, among the methods that train on single labels with a head on
 # pooled features, the one with the highest mAP on validation photos, averaged over its final seeds:
@@ -35,7 +35,7 @@ RUNS = {
 }
 
 
-def recorded_config(dataset: str) -> Config:
+def shipped_config(dataset: str) -> Config:
     """The configuration of the run that is shipped for a data set.
 
     Args:
@@ -49,7 +49,7 @@ def recorded_config(dataset: str) -> Config:
     """
     lines = read_record(settings.path('outputs') / 'runs.csv', dtype=str, keep_default_na=False)
     line = lines.set_index('run').loc[RUNS[dataset]].to_dict()
-    return replace(configuration(line), device=None)
+    return replace(parse_recorded_config(line), device=None)
 
 
 def _fit_calibration(run: Run, data: Dataset) -> list[list[float]]:
@@ -132,12 +132,12 @@ def score_label(named: np.ndarray, present: np.ndarray) -> dict[str, float]:
         present: (N,) bool, photos that have it.
 
     Returns:
-        precision with low and high, as from `wilson`, recall, false_alarms (share of the photos
-        without it) and share (of photos with it), in percent.
+        precision with low and high, as from `wilson_interval`, recall, false_alarms (share of the
+        photos without it) and share (of photos with it), in percent.
     """
     right = (named & present).sum()
     wrong = (named & ~present).sum()
-    low, high = wilson(right, right + wrong)
+    low, high = wilson_interval(right, right + wrong)
     return {
         'precision': 100 * right / max(right + wrong, 1),
         'low': low,
@@ -191,7 +191,7 @@ def elsewhere(name: str = 'coco18', model: str | Path | None = None) -> str:
         f"`{other.label}` on photos of {other.dataset}, where it is called `{other.label_there}`: "
         f"of the photos that are given it, {there['precision']:.1f} % have it, "
         f"{abs(points):.1f} points {'fewer' if points > 0 else 'more'} than on test photos of "
-        f"{name}. In percent:\n\n{markdown(table, 'photos')}\n\nMeasured by `{command}`."
+        f"{name}. In percent:\n\n{format_card_table(table, 'photos')}\n\nMeasured by `{command}`."
     )
 
 
@@ -206,12 +206,12 @@ def pack(name: str, folder: Path | None = None) -> Path:
         The path of the folder.
 
     Raises:
-        SpmlError: for another name, and as `recorded_config`, `train` and `write_folder`.
+        SpmlError: for another name, and as `shipped_config`, `train` and `write_model_folder`.
     """
     photos = PHOTOS[one_of(name, PHOTOS, 'model that comes with the package')]
-    run = open_run(train(recorded_config(name)).folder)
+    run = open_run(train(shipped_config(name)).folder)
     folder = folder or SHIPPED / name
-    calibration = _fit_calibration(run, data_of(run, run.config, True))
+    calibration = _fit_calibration(run, load_run_data(run, run.config, True))
     facts = Facts(
         license='apache-2.0',
         rights=f'{photos} {registry.find(name).licence} {_BACKBONE}',
@@ -219,8 +219,8 @@ def pack(name: str, folder: Path | None = None) -> Path:
         model=name,
         command=f"""python -c "from spml_nb.use.shipped import pack; pack('{name}')\"""",
     )
-    write_folder(run.folder, folder, facts, head_only=True, calibration=calibration)
+    write_model_folder(run.folder, folder, facts, head_only=True, calibration=calibration)
     if name in ELSEWHERE:  # measured with the model that has just been written
         facts = replace(facts, elsewhere=elsewhere(name, folder))
-        write_folder(run.folder, folder, facts, head_only=True, calibration=calibration)
+        write_model_folder(run.folder, folder, facts, head_only=True, calibration=calibration)
     return folder

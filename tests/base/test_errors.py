@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 from spml_nb import cli
-from spml_nb.base.errors import SpmlError, as_kind, as_number, one_of, short_warnings, warn
+from spml_nb.base.errors import SpmlError, one_of, parse_number, require_kind, short_warnings, warn
 from spml_nb.data.official import registry
 
 
@@ -34,7 +34,7 @@ def test_a_check_names_the_value_and_the_nearest_allowed_one():
     [('1e-4', float, 1e-4), ('3', int, 3), (3.0, int, 3), ([1, 2], tuple, (1, 2)), ({}, dict, {})],
 )
 def test_a_value_becomes_another_kind_where_that_loses_nothing(value, kind, result):
-    converted = as_kind(value, kind, 'lr')
+    converted = require_kind(value, kind, 'lr')
     assert converted == result and type(converted) is kind
 
 
@@ -44,13 +44,13 @@ def test_a_value_becomes_another_kind_where_that_loses_nothing(value, kind, resu
 )
 def test_a_value_of_another_kind_is_refused_by_name(value, kind):
     with pytest.raises(SpmlError, match=r'^lr must be '):
-        as_kind(value, kind, 'lr')
+        require_kind(value, kind, 'lr')
 
 
 def test_what_is_no_number_is_nan():
-    assert as_number(' 2.5 ') == 2.5
+    assert parse_number(' 2.5 ') == 2.5
     for value in (True, None, [], 'x', 10**400):
-        assert as_number(value) != as_number(value)
+        assert parse_number(value) != parse_number(value)
 
 
 def test_a_command_prints_each_warning_once_without_a_line_of_code(capsys):

@@ -7,15 +7,15 @@ import re
 
 import pytest
 
-from spml_nb.base.errors import SpmlError, as_kind, one_of
+from spml_nb.base.errors import SpmlError, one_of, require_kind
 from spml_nb.base.escaping import (
     code_span,
     escape_for_markdown,
     escape_for_spreadsheet,
     escape_for_terminal,
 )
-from spml_nb.base.files import say
-from spml_nb.data.dataset import listed
+from spml_nb.base.files import print_line
+from spml_nb.data.dataset import join_items
 
 CONTROLS = [
     chr(k) for k in (*range(32), *range(127, 160), 0x200E, 0x202E, 0x2066) if chr(k) not in '\n\t'
@@ -29,19 +29,19 @@ def test_no_control_character_reaches_a_terminal(control, capsys):
     assert control not in escape_for_terminal(text) and escape_for_terminal(text).startswith(
         'cat\\'
     )
-    say(text)
+    print_line(text)
     with pytest.raises(SpmlError) as caught:
         raise SpmlError(f'{text} is no class.')
     assert all(
         control not in shown
-        for shown in (capsys.readouterr().out, str(caught.value), listed([text]))
+        for shown in (capsys.readouterr().out, str(caught.value), join_items([text]))
     )
 
 
 @pytest.mark.silent('C9')
 def test_what_is_no_control_character_stays():
     text = 'Möwe 猫 −1\n\tzwei'
-    assert escape_for_terminal(text) == text and listed(['a\nb', 'c']) == r'a\nb, c'
+    assert escape_for_terminal(text) == text and join_items(['a\nb', 'c']) == r'a\nb, c'
 
 
 @pytest.mark.silent('C9')
@@ -70,9 +70,9 @@ def test_a_message_is_bounded_whatever_its_value():
     for _ in range(12):
         bomb = [bomb] * 10  # 10¹³ words
     for check in (
-        lambda: as_kind(bomb, float, 'lr'),
+        lambda: require_kind(bomb, float, 'lr'),
         lambda: one_of(bomb, ['an'], 'loss'),
-        lambda: as_kind(1 << 90000, str, 'loss'),
+        lambda: require_kind(1 << 90000, str, 'loss'),
     ):
         with pytest.raises(SpmlError) as caught:
             check()

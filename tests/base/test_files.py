@@ -140,18 +140,18 @@ def test_where_no_lock_can_be_made_nobody_waits_for_it():
 
 @pytest.mark.silent('C10')
 def test_what_has_no_end_is_no_file(tmp_path):
-    from spml_nb.base.files import regular
+    from spml_nb.base.files import require_regular_file
 
     os.mkfifo(tmp_path / 'pipe')
     (tmp_path / 'file').write_text('x')
     (tmp_path / 'link').symlink_to('file')
     for name in ('pipe', 'nowhere'):
         with pytest.raises(OSError):
-            regular(tmp_path / name)
+            require_regular_file(tmp_path / name)
     with pytest.raises(OSError):
-        regular('/dev/zero')
+        require_regular_file('/dev/zero')
     for name in ('file', 'link', '.'):
-        assert regular(tmp_path / name) == tmp_path / name
+        assert require_regular_file(tmp_path / name) == tmp_path / name
 
 
 # ---- what killed writers leave
@@ -163,8 +163,8 @@ def test_the_file_of_a_killed_writer_goes_at_the_next_write_and_that_of_a_living
 ):
     file = tmp_path / 'model [1].onnx'
     code = (
-        'import sys, time; from pathlib import Path; from spml_nb.base.files import replacing\n'
-        'with replacing(Path(sys.argv[1])): print("writing", flush=True); time.sleep(60)'
+        'import sys, time; from pathlib import Path; from spml_nb.base.files import replace_file\n'
+        'with replace_file(Path(sys.argv[1])): print("writing", flush=True); time.sleep(60)'
     )
     with subprocess.Popen(
         [sys.executable, '-c', code, str(file)], stdout=subprocess.PIPE, text=True

@@ -123,6 +123,6 @@ def test_a_module_that_cannot_be_imported_is_named(tmp_path, monkeypatch, name, 
 
 
 def test_an_unknown_method_says_where_others_come_from():
-    assert settings.read()['plugins'] == ''
+    assert settings.read_settings()['plugins'] == ''
     with pytest.raises(SpmlError, match=r'the setting `plugins` names modules with others'):
         methods.find('hesitant')

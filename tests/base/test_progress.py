@@ -16,8 +16,8 @@ import pytest
 from spml_nb.base import progress
 
 SLOW = (
-    'import time\nfrom spml_nb.base import progress\nprogress.PATIENCE, progress.EVERY = 0.05, '
-    '0.1\nfor _ in progress.bar(range(4), what="work"): time.sleep(0.06)\n'
+    'import time\nfrom spml_nb.base import progress\nprogress.PATIENCE, progress.LINE_INTERVAL = '
+    '0.05, 0.1\nfor _ in progress.progress_bar(range(4), what="work"): time.sleep(0.06)\n'
 )
 
 
@@ -30,12 +30,12 @@ def log(monkeypatch, capsys):
 
 
 def test_what_is_quick_shows_nothing(log):
-    assert list(progress.bar('abc', what='quick')) == ['a', 'b', 'c'] and log[0]() == []
+    assert list(progress.progress_bar('abc', what='quick')) == ['a', 'b', 'c'] and log[0]() == []
 
 
 def test_a_log_gets_a_line_each_half_minute_and_one_at_the_end(log):
     told, clock = log
-    for _ in progress.bar(range(10), what='features', unit='images'):
+    for _ in progress.progress_bar(range(10), what='features', unit='images'):
         clock[0] += 10
     lines = told()
     assert lines == [
@@ -48,7 +48,9 @@ def test_a_log_gets_a_line_each_half_minute_and_one_at_the_end(log):
 
 def test_bytes_go_on_from_where_they_were(log):
     told, clock = log
-    with progress.meter('voc12.tar', 2_000_000_000, start=1_000_000_000, unit='B') as count:
+    with progress.progress_meter(
+        'voc12.tar', 2_000_000_000, start=1_000_000_000, unit='B'
+    ) as count:
         clock[0] = 40
         count.update(500_000_000)
     assert told()[0] == 'voc12.tar: 1.50GB of 2.00GB in 00:40, about 00:40 left'
@@ -57,7 +59,7 @@ def test_bytes_go_on_from_where_they_were(log):
 def test_a_loop_without_a_length_and_one_that_fails(log):
     told, clock = log
     with pytest.raises(ZeroDivisionError):
-        for k in progress.bar(iter(range(3)), what='rows'):
+        for k in progress.progress_bar(iter(range(3)), what='rows'):
             clock[0] += 50
             1 // (1 - k)
     assert told() == ['rows: 1 in 00:50']
@@ -65,7 +67,7 @@ def test_a_loop_without_a_length_and_one_that_fails(log):
 
 def test_nothing_is_shown_when_told_so(log):
     told, clock = log
-    for _ in progress.bar(range(3), what='rows', show=False):
+    for _ in progress.progress_bar(range(3), what='rows', show=False):
         clock[0] += 100
     assert told() == []
 

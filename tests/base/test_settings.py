@@ -10,7 +10,7 @@ from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import fetch
 from spml_nb.models import backbones
-from spml_nb.runs.folder import digest
+from spml_nb.runs.folder import hash_file
 
 
 def written(folder, text):
@@ -28,7 +28,7 @@ def refused(call, *parts):
 
 def test_a_named_file_without_the_section_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv('SPML_NB_SETTINGS', str(written(tmp_path, '[other]\nruns = x\n')))
-    refused(settings.read, 'settings.ini has no section [spml_nb]')
+    refused(settings.read_settings, 'settings.ini has no section [spml_nb]')
 
 
 def test_a_file_that_speaks_of_the_section_only_in_a_comment_is_passed_over(tmp_path, monkeypatch):
@@ -60,10 +60,10 @@ def test_a_home_folder_of_nobody_is_told(monkeypatch):
         "'~nosuchuser/photos' begins with a home folder",
     )
     refused(
-        lambda: fetch.mirrored([], 'x.zip', '~nosuchuser/m'),
+        lambda: fetch.list_addresses([], 'x.zip', '~nosuchuser/m'),
         "'~nosuchuser/m' begins with a home folder",
     )
-    refused(lambda: digest('~nosuchuser/x.pt'), "'~nosuchuser/x.pt' begins with a home folder")
+    refused(lambda: hash_file('~nosuchuser/x.pt'), "'~nosuchuser/x.pt' begins with a home folder")
     refused(
         lambda: backbones.read_weights('~nosuchuser/x.pt'),
         "'~nosuchuser/x.pt' begins with a home folder",
@@ -83,4 +83,4 @@ def test_a_device_with_a_number_that_is_not_there_is_told(monkeypatch, name):
 @pytest.mark.silent('C11')
 def test_a_nul_character_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv('SPML_NB_SETTINGS', str(written(tmp_path, '[spml_nb]\nruns = a\0b\n')))
-    refused(settings.read, 'settings.ini cannot be read', 'NUL')
+    refused(settings.read_settings, 'settings.ini cannot be read', 'NUL')

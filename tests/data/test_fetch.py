@@ -23,7 +23,7 @@ from serving import serve, tar_of, zip_of
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import fetch
-from spml_nb.data.fetch import Damaged, download, unpack
+from spml_nb.data.fetch import DamagedArchive, download, unpack_archive
 
 CONTENT = os.urandom(700_000)
 SUMS = {'sha256': hashlib.sha256(CONTENT).hexdigest(), 'md5': hashlib.md5(CONTENT).hexdigest()}
@@ -80,10 +80,10 @@ def test_a_file_that_does_not_verify_is_set_aside_and_fetched_again(source, tmp_
 
 def test_checksums_are_taken_again_when_the_file_has_changed(tmp_path):
     (tmp_path / 'a').write_bytes(b'one')
-    assert fetch.checksums(tmp_path / 'a')['md5'] == hashlib.md5(b'one').hexdigest()
+    assert fetch.file_checksums(tmp_path / 'a')['md5'] == hashlib.md5(b'one').hexdigest()
     (tmp_path / 'a').write_bytes(b'two')
     os.utime(tmp_path / 'a', ns=(1, 1))
-    assert fetch.checksums(tmp_path / 'a')['md5'] == hashlib.md5(b'two').hexdigest()
+    assert fetch.file_checksums(tmp_path / 'a')['md5'] == hashlib.md5(b'two').hexdigest()
 
 
 # ---- connections
@@ -229,20 +229,20 @@ def test_a_web_page_is_no_archive(source, tmp_path, monkeypatch):
 
 
 def test_mirrors_come_first_and_are_an_address_or_a_folder(source, tmp_path, monkeypatch):
-    assert fetch.mirrored(['u'], 'voc12/x.tar') == ['u']
-    assert fetch.mirrored(['u'], 'voc12/x.tar', 'https://m.org/data/') == [
+    assert fetch.list_addresses(['u'], 'voc12/x.tar') == ['u']
+    assert fetch.list_addresses(['u'], 'voc12/x.tar', 'https://m.org/data/') == [
         'https://m.org/data/voc12/x.tar',
         'u',
     ]
     monkeypatch.setenv('SPML_NB_MIRROR', str(tmp_path))
     assert (
         download(
-            fetch.mirrored([], 'source/a.bin'), tmp_path / 'a.bin', **SUMS, **quiet
+            fetch.list_addresses([], 'source/a.bin'), tmp_path / 'a.bin', **SUMS, **quiet
         ).read_bytes()
         == CONTENT
     )
     with refused('nowhere', 'neither an address'):
-        fetch.mirrored(['u'], 'x', 'nowhere')
+        fetch.list_addresses(['u'], 'x', 'nowhere')
 
 
 # ---- the disk
@@ -275,7 +275,7 @@ def test_a_disk_that_is_full_says_so_and_is_not_tried_again(source, tmp_path, si
     assert len(server.log) == 1 and not (tmp_path / 'a.bin').exists()
     archive = zip_of(tmp_path / 'x.zip', {'a': CONTENT[:size]})
     with refused('the disk is full'):
-        unpack(archive, tmp_path / 'x', **TELL)
+        unpack_archive(archive, tmp_path / 'x', **TELL)
     assert not (tmp_path / 'x').exists() and not list(tmp_path.glob('.x*partial'))
 
 
@@ -340,7 +340,7 @@ def test_what_a_killed_process_leaves_is_gone_on_with(source, tmp_path):
             stdout=subprocess.DEVNULL,
         )
         deadline = time.time() + 300
-        while fetch.size_of(tmp_path / 'a.bin.part') < 300_000 and time.time() < deadline:
+        while fetch.file_size(tmp_path / 'a.bin.part') < 300_000 and time.time() < deadline:
             time.sleep(0.005)
         hang.kill()  # while it waits a minute before the next try
         hang.wait()
@@ -381,15 +381,15 @@ def archive_of(file, members=MEMBERS):
 def test_archives_are_unpacked_once(tmp_path, name):
     assert fetch.is_archive(name)
     archive = archive_of(tmp_path / name)
-    root = unpack(archive, tmp_path / 'images' / 'x', **TELL)
+    root = unpack_archive(archive, tmp_path / 'images' / 'x', **TELL)
     for member, content in MEMBERS.items():
         assert (root / member).read_bytes() == content
     assert (
-        fetch.read_note(root / fetch.MARK)['sha256']
+        fetch.read_download_note(root / fetch.UNPACKED_MARK)['sha256']
         == hashlib.sha256(archive.read_bytes()).hexdigest()
     )
     (root / 'top.txt').write_text('mine')
-    assert (unpack(archive, root, **TELL) / 'top.txt').read_text() == 'mine'
+    assert (unpack_archive(archive, root, **TELL) / 'top.txt').read_text() == 'mine'
 
 
 @pytest.mark.parametrize('name', [*MODES, 'x.zip'])
@@ -405,8 +405,8 @@ def test_a_truncated_archive_is_refused_whole(tmp_path, name, part):
     else:
         content = content[: int(part * (8 * 5632 if name == 'x.tar' else len(content)))]
     archive.write_bytes(content)
-    with refused('x', 'is not unpacked', kind=Damaged):
-        unpack(archive, tmp_path / 'out', **TELL)
+    with refused('x', 'is not unpacked', kind=DamagedArchive):
+        unpack_archive(archive, tmp_path / 'out', **TELL)
     assert left(tmp_path) == [name, f'{name}.ok'] and not list(tmp_path.glob('.out.partial'))
 
 
@@ -419,8 +419,8 @@ def test_an_archive_that_cannot_be_read_is_damaged_and_no_full_disk(tmp_path, mo
 
     monkeypatch.setattr(fetch.zipfile.ZipFile, 'open', unreadable)
     monkeypatch.setattr(fetch.zipfile.ZipFile, 'extract', unreadable)
-    with refused('is not unpacked', kind=Damaged):
-        unpack(archive, tmp_path / 'out', **TELL)
+    with refused('is not unpacked', kind=DamagedArchive):
+        unpack_archive(archive, tmp_path / 'out', **TELL)
 
 
 def test_a_garbled_archive_is_refused(tmp_path):
@@ -428,8 +428,8 @@ def test_a_garbled_archive_is_refused(tmp_path):
         content = bytearray(archive_of(tmp_path / name).read_bytes())
         content[len(content) // 2] ^= 255
         (tmp_path / name).write_bytes(content)
-        with refused('is not unpacked', kind=Damaged):
-            unpack(tmp_path / name, tmp_path / 'out', **TELL)
+        with refused('is not unpacked', kind=DamagedArchive):
+            unpack_archive(tmp_path / name, tmp_path / 'out', **TELL)
         assert not (tmp_path / 'out').exists()
 
 
@@ -441,7 +441,7 @@ def test_nothing_is_written_outside(tmp_path, name, file):
     name = name.format(here=tmp_path)
     archive = archive_of(tmp_path / file, {'fine': b'1', name: b'outside', 'later': b'2'})
     with refused('would be outside', repr(name)):
-        unpack(archive, tmp_path / 'deep' / 'out', **TELL)
+        unpack_archive(archive, tmp_path / 'deep' / 'out', **TELL)
     assert sorted(
         path.name for path in tmp_path.rglob('*') if not path.name.endswith('.lock')
     ) == sorted(['deep', file, f'{file}.ok'])
@@ -455,13 +455,13 @@ def test_links_and_devices_are_refused(tmp_path):
             tar.addfile(entry)
             tar.addfile(tarfile.TarInfo('door/file'), io.BytesIO())
         with refused("'door' is a link or a device"):
-            unpack(tmp_path / 'x.tar', tmp_path / 'out', **TELL)
+            unpack_archive(tmp_path / 'x.tar', tmp_path / 'out', **TELL)
     with zipfile.ZipFile(tmp_path / 'x.zip', 'w') as archive:
         entry = zipfile.ZipInfo('door')
         entry.external_attr = 0o120777 << 16
         archive.writestr(entry, '/etc')
     with refused("'door' is a link or a device"):
-        unpack(tmp_path / 'x.zip', tmp_path / 'out', **TELL)
+        unpack_archive(tmp_path / 'x.zip', tmp_path / 'out', **TELL)
     assert not (tmp_path / 'out').exists()
 
 
@@ -470,23 +470,23 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
     (tmp_path / 'out').mkdir()
     (tmp_path / 'out' / 'mine').write_text('mine')
     with refused('was not unpacked from x.zip'):
-        unpack(archive, tmp_path / 'out', **TELL)
+        unpack_archive(archive, tmp_path / 'out', **TELL)
     assert left(tmp_path / 'out') == ['mine']
 
 
 def test_what_a_killed_unpacking_left_is_removed(tmp_path):
     (tmp_path / '.out.partial').mkdir()
     (tmp_path / '.out.partial' / 'half').write_text('')
-    unpack(archive_of(tmp_path / 'x.zip', {'a': b'1'}), tmp_path / 'out', **TELL)
+    unpack_archive(archive_of(tmp_path / 'x.zip', {'a': b'1'}), tmp_path / 'out', **TELL)
     assert left(tmp_path / 'out') == ['a'] and not (tmp_path / '.out.partial').exists()
 
 
 def test_a_whole_folder_appears_at_the_end_or_not_at_all(tmp_path):
-    with pytest.raises(ZeroDivisionError), fetch.filling(tmp_path / 'crops') as folder:
+    with pytest.raises(ZeroDivisionError), fetch.fill_folder(tmp_path / 'crops') as folder:
         (folder / 'one').write_text('')
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
-    with fetch.filling(tmp_path / 'crops') as folder:
+    with fetch.fill_folder(tmp_path / 'crops') as folder:
         (folder / 'one').write_text('')
     assert left(tmp_path / 'crops') == ['one']
 
@@ -509,23 +509,23 @@ def test_a_copied_record_vouches_for_no_other_file(tmp_path, kept):
     genuine, other = tmp_path / 'a.bin', tmp_path / 'there' / 'a.bin'
     other.parent.mkdir()
     genuine.write_bytes(CONTENT)
-    assert fetch.agrees(genuine, **SUMS)
+    assert fetch.matches_checksum(genuine, **SUMS)
     other.write_bytes(CONTENT[::-1])
     if kept == 'times':
         shutil.copystat(genuine, other)
     shutil.copy2(genuine.with_name('a.bin.ok'), other.with_name('a.bin.ok'))
-    assert not fetch.agrees(other, **SUMS)
+    assert not fetch.matches_checksum(other, **SUMS)
     stamp = genuine.stat()
     genuine.write_bytes(CONTENT[::-1])  # of the same size, with the old time stamp
     os.utime(genuine, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    assert not fetch.agrees(genuine, **SUMS)
+    assert not fetch.matches_checksum(genuine, **SUMS)
 
 
 @pytest.mark.silent('C10')
 def test_a_file_is_read_once_as_long_as_it_stays(source, tmp_path, monkeypatch):
     file = download([(source / 'a.bin').as_uri()], tmp_path / 'a.bin', **SUMS, **quiet)
     monkeypatch.setattr(hashlib, 'new', lambda *_, **__: pytest.fail('it was read again'))
-    assert fetch.agrees(file, **SUMS)
+    assert fetch.matches_checksum(file, **SUMS)
 
 
 @pytest.mark.silent('C11')
@@ -534,8 +534,8 @@ def test_a_record_of_another_kind_counts_as_none(tmp_path, text):
     (tmp_path / 'a.bin').write_bytes(CONTENT)
     (tmp_path / 'a.bin.ok').write_text(text)
     assert (
-        fetch.agrees(tmp_path / 'a.bin', **SUMS)
-        and fetch.read_note(tmp_path / 'a.bin.ok')['sha256'] == SUMS['sha256']
+        fetch.matches_checksum(tmp_path / 'a.bin', **SUMS)
+        and fetch.read_download_note(tmp_path / 'a.bin.ok')['sha256'] == SUMS['sha256']
     )
 
 

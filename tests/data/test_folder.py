@@ -13,7 +13,7 @@ from patience import within
 from tables import NAMES, ROWS, numbered, refused
 
 from spml_nb.base.errors import SpmlError, SpmlWarning
-from spml_nb.data.doubts import doubts
+from spml_nb.data.doubts import find_doubts
 from spml_nb.data.folder import (
     LAYOUT,
     Listing,
@@ -22,7 +22,7 @@ from spml_nb.data.folder import (
     split_by_row,
 )
 from spml_nb.data.loading import load
-from spml_nb.data.official.registry import table_text
+from spml_nb.data.official.registry import listing_to_csv
 
 pytestmark = pytest.mark.filterwarnings(
     'ignore:.*no training image has it'
@@ -114,7 +114,7 @@ def test_a_column_of_names_and_columns_of_classes_say_the_same(folder, kind, oth
     second = load(folder('\n'.join(cells), at='two/set'))
     assert first.class_names == second.class_names and first.fingerprint == second.fingerprint
     listing = Listing(first.image_names, first.labels, first.class_names, first.split.tolist())
-    assert load(folder(table_text(listing), at='three/set')).fingerprint == first.fingerprint
+    assert load(folder(listing_to_csv(listing), at='three/set')).fingerprint == first.fingerprint
 
 
 def test_class_columns_keep_the_order_of_the_table_and_floats_of_a_table_with_gaps_are_read(folder):
@@ -755,7 +755,7 @@ def test_a_likely_mistake_is_a_warning_by_name(mistake, folder):
 )
 def test_what_is_meant_passes_without_a_word(table, folder):
     path = folder(table, TEN)
-    assert doubts(read_folder(path, 'set'), path / 'images') == []
+    assert find_doubts(read_folder(path, 'set'), path / 'images') == []
 
 
 def test_rows_that_a_spreadsheet_leaves_empty_are_no_rows(folder):
@@ -769,7 +769,7 @@ def test_photos_in_one_folder_are_named_as_in_the_table(folder):
     )
     assert any(
         '5 of 10, 2019/1.jpg, 2019/3.jpg' in text
-        for text in doubts(read_folder(path, 'set'), path / 'images')
+        for text in find_doubts(read_folder(path, 'set'), path / 'images')
     )
 
 

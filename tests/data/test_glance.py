@@ -11,7 +11,15 @@ from PIL import Image
 
 from spml_nb.data import glance
 from spml_nb.data.dataset import Dataset
-from spml_nb.data.glance import ALIKE, check, look, observed, parts, same, sheet
+from spml_nb.data.glance import (
+    LOOKALIKE_CORRELATION,
+    check_folder,
+    contact_sheet,
+    count_parts,
+    describe_observed,
+    group_lookalikes,
+    inspect_photos,
+)
 from spml_nb.data.loading import load
 
 
@@ -30,7 +38,7 @@ def test_a_sheet_shows_training_images_in_their_order(data, tmp_path):
             for path, pixels in zip(images, data.images, strict=True):
                 Image.fromarray(pixels).resize((20, 12)).save(path)
         shown = np.asarray(
-            sheet(
+            contact_sheet(
                 Dataset('four', images, data.labels, data.class_names, data.split),
                 count=3,
                 columns=2,
@@ -84,7 +92,7 @@ MIXED = '\n'.join(
 
 def test_parts_are_counted_with_what_their_scores_are_against(photos):
     data = load(photos(MIXED))
-    table = parts(data)
+    table = count_parts(data)
     assert (
         table.photos.tolist() == [6, 2, 4]
         and table.positives.tolist() == [1, 1, 1.5]
@@ -93,14 +101,14 @@ def test_parts_are_counted_with_what_their_scores_are_against(photos):
     assert table.unknown.tolist() == [50, 50, 0] and table.scores.tolist() == [
         'observed labels (unknown ones as negatives)'
     ] * 2 + ['all labels']
-    assert '1.0 positives' in observed(data) and 'single' not in observed(data)
+    assert '1.0 positives' in describe_observed(data) and 'single' not in describe_observed(data)
 
 
 def test_photos_that_count_in_no_score_are_counted(photos):
     "Six test photos, two of them annotated in full: of the others positives alone are known."
     cells = ['1,0', '0,1', ',1', '1,', ',1', '1,']
     rows = [f'{k}.jpg,{cells[k % 6]},{"test" if k > 5 else "train"}' for k in range(12)]
-    table = parts(load(photos('\n'.join(['image,rose,bee,split', *rows]))))
+    table = count_parts(load(photos('\n'.join(['image,rose,bee,split', *rows]))))
     assert table.loc['test', ['photos', 'counted']].tolist() == [6, 2]
 
 
@@ -117,7 +125,7 @@ def test_what_lies_in_one_folder_is_named_as_in_the_table_and_who_would_lose_all
     (folder / 'images' / '2019').mkdir()
     for file in files:
         file.rename(folder / 'images' / '2019' / file.name)
-    text = check(folder).text
+    text = check_folder(folder).text
     assert '2019/10.jpg (' in text and ' 10.jpg' not in text
     assert (
         glance._bare(load(folder), ['bee']) == ', and 1 photo has no label then'
@@ -126,12 +134,14 @@ def test_what_lies_in_one_folder_is_named_as_in_the_table_and_who_would_lose_all
 
 
 def test_what_will_be_observed_is_said_with_the_setting_that_hides_some(data):
-    assert '1.3 positives' in observed(data) and '`-p labels single` shows it 1.0' in observed(data)
+    assert '1.3 positives' in describe_observed(
+        data
+    ) and '`-p labels single` shows it 1.0' in describe_observed(data)
 
 
 def test_the_same_photo_is_found_in_another_size_and_a_damaged_one_is_named(photos):
     folder = photos(MIXED, copies={9: 2, 5: 4, 7: 4}, damage={0: 700, 1: b'', 3: b'no photo'})
-    looked = look([folder / 'images' / f'{k}.jpg' for k in range(12)])
+    looked = inspect_photos([folder / 'images' / f'{k}.jpg' for k in range(12)])
     unusable = looked.unusable
     assert (
         set(unusable) == {0, 1, 3}
@@ -141,7 +151,7 @@ def test_the_same_photo_is_found_in_another_size_and_a_damaged_one_is_named(phot
     )
     assert [group.rows.tolist() for group in looked.groups] == [[2, 9], [4, 5, 7]]
     assert not any(group.equal for group in looked.groups)
-    found = check(folder)
+    found = check_folder(folder)
     assert not found.ready and 'cannot be used: 3 of 12, 0.jpg (' in found.text
     assert (
         'look nearly the same: 2, 2 of them in different parts, which makes scores better than '
@@ -161,7 +171,7 @@ def test_the_same_photo_is_found_in_another_size_and_a_damaged_one_is_named(phot
 def test_equal_photos_are_told_from_those_that_only_look_alike(photos):
     folder = photos(MIXED, copies={7: 4})
     (folder / 'images' / '9.jpg').write_bytes((folder / 'images' / '2.jpg').read_bytes())
-    text = check(folder).text
+    text = check_folder(folder).text
     assert (
         'more than once: 1, 1 of them in different parts, which makes scores better than they '
         'are: 2.jpg (train) = 9.jpg (test). Keep one row of each.' in text
@@ -176,9 +186,9 @@ def test_equal_photos_are_told_from_those_that_only_look_alike(photos):
 def test_a_folder_with_one_photo_in_two_parts_is_not_ready(photos):
     folder = photos(MIXED)
     assert (
-        check(folder).ready
-        and glance.count_shared(load(folder)) == 0
-        and glance.describe_shared(load(folder)) == ''
+        check_folder(folder).ready
+        and glance.count_shared_photos(load(folder)) == 0
+        and glance.describe_shared_photos(load(folder)) == ''
     )
     for copy, original, shared in (
         ('1.jpg', '0.jpg', 0),
@@ -188,9 +198,10 @@ def test_a_folder_with_one_photo_in_two_parts_is_not_ready(photos):
     ):  # 7 is in val
         (folder / 'images' / copy).write_bytes((folder / 'images' / original).read_bytes())
         assert (
-            check(folder).ready == (copy == '1.jpg') and glance.count_shared(load(folder)) == shared
+            check_folder(folder).ready == (copy == '1.jpg')
+            and glance.count_shared_photos(load(folder)) == shared
         )
-    assert ' 4 test photos 2 ' in glance.describe_shared(load(folder))
+    assert ' 4 test photos 2 ' in glance.describe_shared_photos(load(folder))
 
 
 @pytest.mark.silent('C2')
@@ -200,7 +211,7 @@ def test_copies_among_photos_that_look_alike_are_named(photo_folder):
     )  # photos of few kinds, so that a group holds many that are not the same
     tested, trained = (data.rows(part)[0] for part in ('test', 'train'))
     data.images[tested].write_bytes(data.images[trained].read_bytes())
-    found = check(photo_folder)
+    found = check_folder(photo_folder)
     first, second = sorted((tested, trained))
     assert (
         not found.ready
@@ -213,7 +224,7 @@ def test_photos_that_cannot_be_read_are_not_shared(photos):
     data = load(photos(MIXED))
     for k in (1, 9):
         data.images[k].unlink()
-    assert glance.count_shared(data) == 0
+    assert glance.count_shared_photos(data) == 0
 
 
 def test_photos_are_looked_at_as_training_decodes_them(tmp_path, monkeypatch):
@@ -223,18 +234,18 @@ def test_photos_are_looked_at_as_training_decodes_them(tmp_path, monkeypatch):
     for file, k in zip(files, (0, 1, 0, 0), strict=True):
         Image.fromarray(pixels[k]).save(file)
     Image.fromarray((pixels[0] >> 8).astype(np.uint8)).save(files[3])
-    looked = look(files)
+    looked = inspect_photos(files)
     assert not looked.unusable and not looked.plain
     assert [(group.rows.tolist(), group.equal) for group in looked.groups] == [([0, 2, 3], True)]
     Image.fromarray(pixels[0].astype(np.float32)).save(tmp_path / 'deep.tif')
-    unusable = look([tmp_path / 'deep.tif']).unusable
+    unusable = inspect_photos([tmp_path / 'deep.tif']).unusable
     assert unusable[0] == 'grey values of 32 bits have no fixed range: save it with 8 or 16 bits'
 
     def silent(image):
         raise ValueError
 
     monkeypatch.setattr('spml_nb.data.glance.upright', silent)
-    assert look(files[:1]).unusable == {0: 'ValueError'}
+    assert inspect_photos(files[:1]).unusable == {0: 'ValueError'}
 
 
 @pytest.mark.silent('C3')
@@ -245,7 +256,7 @@ def test_photos_that_become_plain_are_named(photos):
         drawing = np.zeros((40, 60, 4), np.uint8)
         drawing[10:30, 20:40] = ink, ink, ink, 255
         Image.fromarray(drawing).save(folder / 'images' / name, 'png')
-    found = check(folder)
+    found = check_folder(folder)
     assert (
         found.ready
         and 'Photos of one colour, as a network sees them: 1 of 12, 2.jpg.' in found.text
@@ -264,7 +275,7 @@ def test_a_class_that_nobody_is_known_to_lack_has_no_ap_and_one_that_all_lack_co
             *(row if row.endswith('train') else row.replace('.jpg,', '.jpg,,', 1) for row in rows),
         ]
     )
-    text = check(photos(table)).text
+    text = check_folder(photos(table)).text
     assert (
         'No val photo is known to lack: rose. Such a class has no AP there.' in text
         and 'No val photo is known to have' not in text
@@ -273,7 +284,7 @@ def test_a_class_that_nobody_is_known_to_lack_has_no_ap_and_one_that_all_lack_co
 
 
 def test_what_no_run_could_learn_from_is_not_ready(photos):
-    found = check(photos('\n'.join(['image,rose,bee', *(f'{k}.jpg,,' for k in range(12))])))
+    found = check_folder(photos('\n'.join(['image,rose,bee', *(f'{k}.jpg,,' for k in range(12))])))
     assert not found.ready and 'no photo of the part train has a label' in found.text
 
 
@@ -289,7 +300,7 @@ def test_what_a_part_lacks_and_one_label_each_are_said_once(photos):
         ]
     )
     folder = photos(table)
-    text = check(folder).text
+    text = check_folder(folder).text
     assert (
         text.count('The true mAP and F1 of val and test are missing')
         == text.count('are missing, because')
@@ -301,7 +312,7 @@ def test_what_a_part_lacks_and_one_label_each_are_said_once(photos):
     )
     assert 'No train photo' not in text and 'exactly one label' not in text
     (folder / 'labels.csv').write_text(table.replace('positives', 'labels'))
-    text = check(folder).text
+    text = check_folder(folder).text
     assert (
         'warning: garden: every photo has exactly one label' in text
         and 'name the column `positives`' in text
@@ -310,7 +321,7 @@ def test_what_a_part_lacks_and_one_label_each_are_said_once(photos):
 
 
 def test_a_folder_in_order_is_ready_and_doubts_are_said(photos):
-    found = check(
+    found = check_folder(
         photos(
             '\n'.join(
                 [
@@ -333,8 +344,10 @@ def test_like_photos_are_grouped_as_plain_loops_do():
     v[[600, 20, 699]], v[550] = v[3] + 1e-3, v[1]
     v /= np.linalg.norm(v, axis=1, keepdims=True)
     v[5] = 0  # a plain surface
-    pairs = {(i, j) for i in range(700) for j in range(i) if float(v[i] @ v[j]) >= ALIKE}
-    assert [rows.tolist() for rows in same(v)] == [[1, 550], [3, 20, 600, 699]] and len(
+    pairs = {
+        (i, j) for i in range(700) for j in range(i) if float(v[i] @ v[j]) >= LOOKALIKE_CORRELATION
+    }
+    assert [rows.tolist() for rows in group_lookalikes(v)] == [[1, 550], [3, 20, 600, 699]] and len(
         pairs
     ) == 1 + 6
 
@@ -346,10 +359,10 @@ def test_a_chain_of_like_photos_is_one_group_and_many_like_ones_fit_into_memory(
     chain = np.stack([np.cos(angle), np.sin(angle)], 1).astype(np.float32)[
         np.random.default_rng(0).permutation(1300)
     ]
-    assert [len(rows) for rows in same(chain)] == [1300]
+    assert [len(rows) for rows in group_lookalikes(chain)] == [1300]
     alike = np.tile(chain[:1], (4000, 1))
     tracemalloc.start()
-    assert [len(rows) for rows in same(alike)] == [4000]
+    assert [len(rows) for rows in group_lookalikes(alike)] == [4000]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 150e6  # 16 million pairs would take 256
@@ -359,9 +372,9 @@ def test_groups_are_counted_and_those_in_two_parts_are_named(photo_folder):
     table = pd.read_csv(photo_folder / 'labels.csv')
     table['group'] = [f'site {k // 4}' if k < 20 else '' for k in range(60)]
     table.to_csv(photo_folder / 'labels.csv', index=False)
-    text = check(photo_folder).text
+    text = check_folder(photo_folder).text
     assert '20 photos share 5 groups, the largest site 0 with 4; 40 share none' in text
     assert 'Groups in different parts' not in text
     table['split'] = ['test' if k % 4 == 0 else 'train' for k in range(60)]
     table.to_csv(photo_folder / 'labels.csv', index=False)
-    assert 'they are: 5, site 0, site 1' in check(photo_folder).text
+    assert 'they are: 5, site 0, site 1' in check_folder(photo_folder).text

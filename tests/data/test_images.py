@@ -30,13 +30,13 @@ from spml_nb.data import images
 from spml_nb.data.dataset import Dataset
 from spml_nb.data.images import (
     Photos,
-    batch,
     cache_file,
     centre_crops,
+    load_pixels,
     open_images,
     open_photos,
     random_crops,
-    squash,
+    squash_image,
 )
 from spml_nb.data.photos import budget
 
@@ -103,7 +103,7 @@ def test_real_photos_equal_torchvisions_resize(ccp):
 
 
 def test_more_photos_than_wait_at_once_stay_in_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(settings, 'cores', lambda: 2)
+    monkeypatch.setattr(settings, 'count_cores', lambda: 2)
     files = [tmp_path / f'{k}.png' for k in range(50)]
     for k, file in enumerate(files):
         Image.new('RGB', (3, 3), (k, k, k)).save(file)
@@ -139,7 +139,7 @@ def test_every_common_mode_becomes_rgb_as_pillow_does_it(tmp_path, mode, suffix)
 
 @pytest.mark.silent('C3')
 def test_training_and_prediction_see_a_transparent_picture_alike_and_no_hidden_colour(tmp_path):
-    from spml_nb.use.predictor import square
+    from spml_nb.use.predictor import make_square
 
     alpha, seen = np.zeros((37, 50), np.uint8), []
     alpha[:, :25] = 255
@@ -150,7 +150,7 @@ def test_training_and_prediction_see_a_transparent_picture_alike_and_no_hidden_c
         Image.fromarray(np.dstack([pixels, alpha])).save(file)
         seen.append(open_images(dataset([file]), 16, progress=False)[0])
         with Image.open(file) as image:
-            assert np.array_equal(square(image, 16, 'squash'), seen[-1])
+            assert np.array_equal(make_square(image, 16, 'squash'), seen[-1])
         assert (open_photos(dataset([file]), progress=False)[0][:, 25:] == 255).all()
     assert np.array_equal(*seen) and (seen[0][:, 9:] == 255).all() and seen[0][:, :7].std() > 5
 
@@ -166,7 +166,7 @@ def test_a_cache_of_pixels_without_transparency_is_not_read(photos, monkeypatch)
 def test_nothing_that_opens_photos_starts_ghostscript(tmp_path, monkeypatch):
     from PIL import EpsImagePlugin
 
-    from spml_nb.data.glance import look
+    from spml_nb.data.glance import inspect_photos
     from spml_nb.use.predictor import read_images
 
     started, file = [], tmp_path / 'x.jpg'
@@ -182,7 +182,7 @@ def test_nothing_that_opens_photos_starts_ghostscript(tmp_path, monkeypatch):
     ):
         with pytest.raises(SpmlError, match=r'x\.jpg \(EPS; allowed: JPEG, PNG'):
             use()
-    assert look([file]).unusable[0].startswith('EPS; allowed: JPEG') and not started
+    assert inspect_photos([file]).unusable[0].startswith('EPS; allowed: JPEG') and not started
 
 
 class Counted:
@@ -213,7 +213,7 @@ def test_no_more_pixels_are_decoded_at_a_time_than_there_is_room_for(tmp_path, m
     from spml_nb.data import glance
     from spml_nb.use.predictor import read_images
 
-    monkeypatch.setattr(settings, 'cores', lambda: 8)
+    monkeypatch.setattr(settings, 'count_cores', lambda: 8)
     limit, sizes = 3000, [(40, 25)] * 12 + [(70, 50)] + [(30, 20)] * 6
     monkeypatch.setattr(budget, 'limit', limit)
     files = [tmp_path / f'{k}.png' for k in range(len(sizes))]
@@ -225,7 +225,7 @@ def test_no_more_pixels_are_decoded_at_a_time_than_there_is_room_for(tmp_path, m
     if how == 'whole':
         open_photos(dataset(files), progress=False)
     if how == 'look':
-        glance.look(files)
+        glance.inspect_photos(files)
     if how == 'prediction':
         (
             read_images([*map(str, files[:10])], files[:10], 8, 'squash'),
@@ -695,7 +695,7 @@ def test_an_interrupted_build_leaves_nothing_and_restores_the_warnings(photos, c
 def test_a_batch_has_the_rows_in_order_channels_last_and_is_a_copy(photos):
     store = open_images(dataset(photos), 16, progress=False)
     for index in ([4, 0, 4], np.array([4, 0, 4]), torch.tensor([4, 0, 4])):
-        pixels = batch(store, index, torch.device('cpu'))
+        pixels = load_pixels(store, index, torch.device('cpu'))
         assert (
             pixels.dtype == torch.uint8
             and pixels.shape == (3, 3, 16, 16)
@@ -710,12 +710,12 @@ def test_a_batch_has_the_rows_in_order_channels_last_and_is_a_copy(photos):
 @pytest.mark.parametrize('index', [[6], [-1], [0, 99]])
 def test_rows_outside_the_store_are_refused(index):
     with pytest.raises(SpmlError, match='allowed: 0 … 5'):
-        batch(np.zeros((6, 4, 4, 3), np.uint8), index)
+        load_pixels(np.zeros((6, 4, 4, 3), np.uint8), index)
 
 
 def test_squash_takes_an_opened_image():
     assert np.array_equal(
-        squash(Image.fromarray(noise()), 12), resized(Image.fromarray(noise()), 12)
+        squash_image(Image.fromarray(noise()), 12), resized(Image.fromarray(noise()), 12)
     )
 
 
@@ -753,7 +753,7 @@ def test_larger_photos_are_reduced_to_the_longest_side_in_proportion(shaped):
                     (round(width * scale), round(height * scale)), Image.Resampling.BILINEAR
                 ),
             )
-    assert images.LONGEST >= 640  # photos of VOC and COCO stay as they are
+    assert images.LONGEST_SIDE >= 640  # photos of VOC and COCO stay as they are
 
 
 @pytest.mark.parametrize('harm', ['cut', 'longer', 'no room for sizes'])

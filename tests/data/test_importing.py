@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.folder import read_cells
+from spml_nb.data.folder import read_label_table
 from spml_nb.data.importing import label_table, preview, read_source, summary, write_folder
 from spml_nb.data.loading import load
 
@@ -115,7 +115,7 @@ def test_nothing_is_overwritten_and_nothing_half_written_stays(table, tmp_path, 
 def test_no_cell_is_a_formula_or_taken_for_something_else(table, tmp_path):
     source = table(rows('=1+1', '"a, b"', '0', '[x]'))
     write_folder(source, tmp_path / 'new', 'complete')
-    cells = read_cells(tmp_path / 'new' / 'labels.csv')
+    cells = read_label_table(tmp_path / 'new' / 'labels.csv')
     assert not any(cell[:1] in '=+-@' for cell in cells['labels'])
     data = load(tmp_path / 'new')
     assert data.class_names == ['0', '=1+1', '[x]', 'a, b']

@@ -12,17 +12,17 @@ from hypothesis.extra import numpy as hnp
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.labels import (
-    OF_BOXES,
+    BOX_WEIGHTINGS,
     TRUTHS,
-    against,
-    for_scoring,
-    full,
-    matrix,
-    missing,
+    as_numeric_matrix,
+    describe_labels,
+    describe_truth,
+    explain_missing_scores,
+    labels_for_scoring,
     observe,
-    setting,
-    split,
-    statistics,
+    parse_label_setting,
+    split_rows,
+    to_full_labels,
 )
 from spml_nb.metrics import average_precision
 
@@ -85,7 +85,7 @@ def test_draw_equals_an_independent_one_on_real_label_matrices(label_matrices):
     st.integers(0, 2**32 - 1),
 )
 def test_draw_keeps_what_it_should_and_nothing_false(labels, positives, negatives, seed):
-    truth, before = full(labels), labels.copy()
+    truth, before = to_full_labels(labels), labels.copy()
     z = observe(labels, positives, negatives, seed=seed)
     expected = [None if k == 'all' else k for k in (positives, negatives)]
     np.testing.assert_array_equal(z, drawn_in_loops(truth, *expected, seed))
@@ -116,9 +116,9 @@ def test_drawing_82081_by_80_takes_less_than_5_seconds():
 
 
 def test_zero_is_negative_without_a_minus_one_and_unknown_with_one():
-    np.testing.assert_array_equal(full([[1, 0], [0, 0]]), [[1, -1], [-1, -1]])
-    np.testing.assert_array_equal(full([[1, 0], [0, -1]]), [[1, 0], [0, -1]])
-    np.testing.assert_array_equal(full([[1, -1], [-1, 1]]), [[1, -1], [-1, 1]])
+    np.testing.assert_array_equal(to_full_labels([[1, 0], [0, 0]]), [[1, -1], [-1, -1]])
+    np.testing.assert_array_equal(to_full_labels([[1, 0], [0, -1]]), [[1, 0], [0, -1]])
+    np.testing.assert_array_equal(to_full_labels([[1, -1], [-1, 1]]), [[1, -1], [-1, 1]])
 
 
 def test_unknown_true_labels_stay_unknown():
@@ -130,12 +130,20 @@ def test_unknown_true_labels_stay_unknown():
 def test_what_a_zero_means_can_be_said():
     gaps, mixed = [[1, 0], [0, 1]], [[1, 0], [0, -1]]
     assert (
-        full(gaps, 'ignore').tolist() == observe(gaps, unknown='ignore').tolist() == gaps
+        to_full_labels(gaps, 'ignore').tolist() == observe(gaps, unknown='ignore').tolist() == gaps
     )  # without a word these would be negatives
-    assert full(mixed, 'ignore').tolist() == observe(mixed, unknown='ignore').tolist() == mixed
-    assert full(gaps, 'negative').tolist() == full(gaps).tolist() == [[1, -1], [-1, 1]]
     assert (
-        full(mixed, 'negative').tolist()
+        to_full_labels(mixed, 'ignore').tolist()
+        == observe(mixed, unknown='ignore').tolist()
+        == mixed
+    )
+    assert (
+        to_full_labels(gaps, 'negative').tolist()
+        == to_full_labels(gaps).tolist()
+        == [[1, -1], [-1, 1]]
+    )
+    assert (
+        to_full_labels(mixed, 'negative').tolist()
         == observe(mixed, unknown='negative').tolist()
         == [[1, -1], [-1, -1]]
     )
@@ -153,7 +161,7 @@ def test_scores_need_a_class_with_both_signs_or_say_that_there_is_none():
         ([[0, 0]], [[-1, -1]], 'observed only'),
         ([[1, 0], [0, -1]], [[1, -1], [-1, -1]], 'observed only'),
     ):  # a stray 0 in a table of 1 and empty cells
-        found, word = for_scoring(np.array(labels, np.int8))
+        found, word = labels_for_scoring(np.array(labels, np.int8))
         assert found.tolist() == targets and found.dtype == np.int8 and word == truth
         assert type(word) is str  # checkpoints hold it, and load nothing but plain types
 
@@ -166,14 +174,14 @@ def test_photos_with_positives_alone_do_not_rank_above_the_negatives_of_others()
     labels = np.zeros((200, 5), np.int8)
     labels[np.arange(200), noise.randint(5, size=200)] = 1
     labels[:2] = -1
-    targets, truth = for_scoring(labels)
+    targets, truth = labels_for_scoring(labels)
     assert (
         truth == 'observed only' and np.mean(average_precision(noise.rand(200, 5), targets)) < 0.4
     )
     labels[2:12] = np.where(
         noise.rand(10, 5) < 0.4, 1, -1
     )  # a sample that is annotated in full is what counts
-    targets, truth = for_scoring(labels)
+    targets, truth = labels_for_scoring(labels)
     assert (
         truth == 'partly known' and (targets[:12] == labels[:12]).all() and not targets[12:].any()
     )
@@ -181,22 +189,22 @@ def test_photos_with_positives_alone_do_not_rank_above_the_negatives_of_others()
         noise.rand(200, 5) < 0.7
     )  # labels that are missing by chance all count
     assert (
-        for_scoring(dropped)[0].tolist() == dropped.tolist()
+        labels_for_scoring(dropped)[0].tolist() == dropped.tolist()
         and ((dropped >= 0).all(1) & (dropped == 0).any(1)).sum() > 10
     )
     column = np.array(
         [[1, 0], [1, 1], [-1, 0], [-1, 0]], np.int8
     )  # the first class is known everywhere
     assert (
-        for_scoring(column)[0].tolist() == [[1, 0], [1, 1], [-1, 0], [-1, 0]]
-        and for_scoring(column)[1] == 'partly known'
+        labels_for_scoring(column)[0].tolist() == [[1, 0], [1, 1], [-1, 0], [-1, 0]]
+        and labels_for_scoring(column)[1] == 'partly known'
     )
 
 
 @quick
 @given(true_labels)
 def test_whatever_is_partly_known_has_an_average_precision(labels):
-    targets, truth = for_scoring(labels)
+    targets, truth = labels_for_scoring(labels)
     gaps = [any(row[c] == 0 for row in labels) for c in range(labels.shape[1])]
     partial = [row for row in labels if any(v == 0 for v in row)]
     most = sum(all(v >= 0 for v in row) for row in partial) > len(partial) / 2
@@ -223,14 +231,18 @@ def test_whatever_is_partly_known_has_an_average_precision(labels):
 
 
 def test_scores_say_in_words_what_they_are_against_and_what_is_missing():
-    assert [against(word) for word in TRUTHS] == [
+    assert [describe_truth(word) for word in TRUTHS] == [
         'all labels',
         'known labels (unknown ones left out)',
         'observed labels (unknown ones as negatives)',
     ]
-    assert against('partly known', 1200) == 'known labels (1,200 unknown ones left out)'
-    assert missing('complete', 'val') == missing('partly known', 'val') == ''
-    assert missing('observed only', 'test').startswith(
+    assert describe_truth('partly known', 1200) == 'known labels (1,200 unknown ones left out)'
+    assert (
+        explain_missing_scores('complete', 'val')
+        == explain_missing_scores('partly known', 'val')
+        == ''
+    )
+    assert explain_missing_scores('observed only', 'test').startswith(
         'The true mAP and F1 of test are missing, because no class has both'
     )
 
@@ -261,7 +273,7 @@ def test_every_kind_of_matrix_gives_the_same_draw(convert):
 
 def test_full_gives_a_copy():
     labels = np.array([[1, -1]], np.int8)
-    full(labels)[0, 0] = 0
+    to_full_labels(labels)[0, 0] = 0
     observe(labels)[0, 0] = 0
     assert labels[0, 0] == 1
 
@@ -291,7 +303,7 @@ def weighted_in_loops(positive, weights, seed):
 @quick
 @given(true_labels, st.sampled_from(['frequent', 'rare', 'own']), st.integers(0, 2**32 - 1))
 def test_a_weighted_draw_is_the_one_in_loops(labels, kind, seed):
-    positive = full(labels) == 1
+    positive = to_full_labels(labels) == 1
     count = [max(sum(row[c] for row in positive), 1) for c in range(labels.shape[1])]
     own = np.random.RandomState(1).randint(0, 3, labels.shape)  # zeros among them
     weights = (
@@ -309,7 +321,7 @@ def test_a_weighted_draw_takes_each_class_as_often_as_its_weight_says():
     labels = np.random.RandomState(0).random_sample((20_000, 4)) < [1, 0.6, 0.3, 0.1]
     whole, count = labels.all(1), labels.sum(0)
     for word, weights in (('frequent', count), ('rare', 1 / count)):
-        share = observe(labels, **setting(f'single-{word}'))[whole].mean(0)
+        share = observe(labels, **parse_label_setting(f'single-{word}'))[whole].mean(0)
         np.testing.assert_allclose(
             share, weights / weights.sum(), atol=4 * (0.25 / whole.sum()) ** 0.5
         )
@@ -319,7 +331,9 @@ def test_a_weighted_draw_takes_each_class_as_often_as_its_weight_says():
 
 def test_a_weighted_draw_is_the_same_again_and_another_with_another_seed():
     labels = np.random.RandomState(0).random_sample((200, 9)) < 0.4
-    a, b, c = (observe(labels, **setting('single-rare'), seed=seed) for seed in (3, 3, 4))
+    a, b, c = (
+        observe(labels, **parse_label_setting('single-rare'), seed=seed) for seed in (3, 3, 4)
+    )
     assert (a == b).all() and (a != c).any() and (a != observe(labels, 1, 0, seed=3)).any()
 
 
@@ -330,7 +344,7 @@ def test_a_weighted_draw_is_the_same_again_and_another_with_another_seed():
 @given(true_labels, st.floats(0.01, 0.99), st.floats(0.01, 0.99), st.integers(0, 1000))
 def test_partial_sets_are_nested(labels, f, g, seed):
     small, large = (observe(labels, keep=k, seed=seed) for k in sorted((f, g)))
-    assert (large[small == 1] == 1).all() and (full(labels)[large == 1] == 1).all()
+    assert (large[small == 1] == 1).all() and (to_full_labels(labels)[large == 1] == 1).all()
     assert set(np.unique(large)) <= {0, 1}
 
 
@@ -346,27 +360,34 @@ def test_partial_set_is_the_stated_one():
 
 def test_settings_mean_what_they_say():
     labels = (np.random.RandomState(0).random_sample((50, 9)) < 0.4).astype(int)
-    np.testing.assert_array_equal(observe(labels, **setting('full')), full(labels))
-    np.testing.assert_array_equal(observe(labels, **setting('single')), observe(labels, 1, 0))
     np.testing.assert_array_equal(
-        observe(labels, **setting('single+negatives')), observe(labels, 1, 'all')
+        observe(labels, **parse_label_setting('full')), to_full_labels(labels)
     )
     np.testing.assert_array_equal(
-        observe(labels, **setting('partial-0.3')), observe(labels, keep=0.3)
-    )
-    np.testing.assert_array_equal(observe(labels, **setting('2-positives')), observe(labels, 2, 0))
-    np.testing.assert_array_equal(
-        observe(labels, **setting('12-positives+negatives')), observe(labels, 12, 'all')
+        observe(labels, **parse_label_setting('single')), observe(labels, 1, 0)
     )
     np.testing.assert_array_equal(
-        observe(labels, **setting('single-frequent')), observe(labels, 1, 0, weights='frequent')
+        observe(labels, **parse_label_setting('single+negatives')), observe(labels, 1, 'all')
     )
     np.testing.assert_array_equal(
-        observe(labels, **setting('single-rare')), observe(labels, 1, 0, weights='rare')
+        observe(labels, **parse_label_setting('partial-0.3')), observe(labels, keep=0.3)
+    )
+    np.testing.assert_array_equal(
+        observe(labels, **parse_label_setting('2-positives')), observe(labels, 2, 0)
+    )
+    np.testing.assert_array_equal(
+        observe(labels, **parse_label_setting('12-positives+negatives')), observe(labels, 12, 'all')
+    )
+    np.testing.assert_array_equal(
+        observe(labels, **parse_label_setting('single-frequent')),
+        observe(labels, 1, 0, weights='frequent'),
+    )
+    np.testing.assert_array_equal(
+        observe(labels, **parse_label_setting('single-rare')), observe(labels, 1, 0, weights='rare')
     )
     assert (
-        [setting(f'single-{kind}')['weights'] for kind in OF_BOXES]
-        == list(OF_BOXES)
+        [parse_label_setting(f'single-{kind}')['weights'] for kind in BOX_WEIGHTINGS]
+        == list(BOX_WEIGHTINGS)
         == ['large', 'central']
     )
 
@@ -402,7 +423,7 @@ def test_settings_mean_what_they_say():
 )
 def test_wrong_settings_name_the_allowed_forms(text):
     with pytest.raises(SpmlError) as error:
-        setting(text)
+        parse_label_setting(text)
     assert repr(text) in str(error.value)
     for form in (
         'full',
@@ -423,7 +444,7 @@ def test_wrong_settings_name_the_allowed_forms(text):
 @pytest.mark.parametrize('n', [100, 5717])
 def test_split_equals_the_authors_code(golden, n):
     c = golden.case(f'split_{n}')
-    train, val = split(n)
+    train, val = split_rows(n)
     np.testing.assert_array_equal(train, c['train'])
     np.testing.assert_array_equal(val, c['val'])
 
@@ -433,7 +454,7 @@ def test_split_equals_the_authors_code(golden, n):
     [(5717, 4574, 1143), (82081, 65665, 16416), (150000, 120000, 30000), (5994, 4795, 1199)],
 )
 def test_split_has_the_sizes_that_the_papers_print(n, train, val):
-    assert tuple(map(len, split(n))) == (train, val)
+    assert tuple(map(len, split_rows(n))) == (train, val)
 
 
 @quick
@@ -442,9 +463,9 @@ def test_split_is_a_sorted_partition(n, fraction, seed):
     size = round(fraction * n)
     if size in (0, n):
         with pytest.raises(SpmlError, match='both need at least one'):
-            split(n, fraction, seed)
+            split_rows(n, fraction, seed)
         return
-    train, val = split(n, fraction, seed)
+    train, val = split_rows(n, fraction, seed)
     assert len(val) == size and (np.diff(train) > 0).all() and (np.diff(val) > 0).all()
     np.testing.assert_array_equal(np.sort(np.concatenate([train, val])), np.arange(n))
 
@@ -454,7 +475,7 @@ def test_split_is_a_sorted_partition(n, fraction, seed):
 
 def test_statistics_count_what_they_say():
     labels = [[1, 1, 0], [1, 0, 0], [0, 0, 0], [1, 1, 0]]
-    assert statistics(labels) == {
+    assert describe_labels(labels) == {
         'images': 4,
         'classes': 3,
         'positives_per_image': 1.25,
@@ -467,7 +488,7 @@ def test_statistics_count_what_they_say():
 
 def test_statistics_of_observed_labels_count_their_positives():
     z = observe(np.ones((10, 4)), 1, 0)
-    assert statistics(z)['positives_per_image'] == 1.0
+    assert describe_labels(z)['positives_per_image'] == 1.0
 
 
 # ---- wrong requests
@@ -525,7 +546,7 @@ WRONG = {
         'weights hold inf at row 0, column 2',
     ),
     'seed': (lambda: observe(LABELS, 1, 0, seed=-1), 'seed=-1; allowed: a whole number from 0'),
-    'seed text': (lambda: split(10, seed='1200'), "seed='1200'; allowed"),
+    'seed text': (lambda: split_rows(10, seed='1200'), "seed='1200'; allowed"),
     'reading of 0': (
         lambda: observe(LABELS, unknown='absent'),
         "unknown reading of 0 among the labels 'absent'; allowed",
@@ -545,7 +566,7 @@ WRONG = {
         'labels hold nan at row 0, column 1',
     ),
     'NaN elsewhere': (
-        lambda: matrix([[0.5, np.nan]], 'scores'),
+        lambda: as_numeric_matrix([[0.5, np.nan]], 'scores'),
         'scores hold nan at row 0, column 1',
     ),
     'text': (lambda: observe([['cat', 'dog']]), 'labels must be numbers; got type <U3'),
@@ -554,16 +575,19 @@ WRONG = {
     'vector': (lambda: observe([1, 0, 1]), 'two dimensions, (images, classes); got shape (3,)'),
     'cube': (lambda: observe(np.zeros((2, 2, 2))), 'got shape (2, 2, 2)'),
     'no image': (lambda: observe(np.zeros((0, 5))), 'labels are empty: shape (0, 5)'),
-    'no class': (lambda: statistics(np.zeros((5, 0))), 'labels are empty: shape (5, 0)'),
-    'other name': (lambda: matrix([1], 'scores'), 'scores must have two dimensions'),
-    'split of one': (lambda: split(1), 'n=1; allowed: a whole number of images from 2 upwards'),
-    'split of a float': (lambda: split(10.0), 'n=10.0; allowed'),
+    'no class': (lambda: describe_labels(np.zeros((5, 0))), 'labels are empty: shape (5, 0)'),
+    'other name': (lambda: as_numeric_matrix([1], 'scores'), 'scores must have two dimensions'),
+    'split of one': (
+        lambda: split_rows(1),
+        'n=1; allowed: a whole number of images from 2 upwards',
+    ),
+    'split of a float': (lambda: split_rows(10.0), 'n=10.0; allowed'),
     'split of nothing': (
-        lambda: split(100, 0),
+        lambda: split_rows(100, 0),
         'fraction=0; allowed: a number strictly between 0 and 1',
     ),
-    'empty validation': (lambda: split(2, 0.1), 'leaves 2 for training and 0 for validation'),
-    'empty training': (lambda: split(2, 0.9), 'leaves 0 for training and 2 for validation'),
+    'empty validation': (lambda: split_rows(2, 0.1), 'leaves 2 for training and 0 for validation'),
+    'empty training': (lambda: split_rows(2, 0.9), 'leaves 0 for training and 2 for validation'),
 }
 
 

@@ -145,7 +145,7 @@ def test_only_mini_nus_has_images_without_a_positive():
 
 def test_validation_rows_are_those_of_the_split():
     split = drawn('mini_voc')[3]
-    train, val = labels.split(2000)
+    train, val = labels.split_rows(2000)
     assert np.array_equal(np.flatnonzero(split == 'train'), train) and np.array_equal(
         np.flatnonzero(split == 'val'), val
     )
@@ -238,4 +238,4 @@ def test_wrong_pool_and_wrong_name_are_named():
     with pytest.raises(SpmlError, match='n=0'):
         miniatures.draw_objects(0, 0)
     with pytest.raises(SpmlError, match='unknown miniature'):
-        miniatures.class_names('voc')
+        miniatures.miniature_class_names('voc')

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps, features
 
-from spml_nb.data.photos import FORMATS, PHOTOS, describe_animated, open_photo, reason, upright
+from spml_nb.data.photos import (
+    FORMATS,
+    PHOTOS,
+    describe_animated,
+    explain_unreadable,
+    open_photo,
+    upright,
+)
 
 # ---- transparency
 
@@ -150,7 +157,7 @@ def test_a_file_of_another_format_reaches_no_decoder_and_is_named(
     file.write_bytes(content)
     with pytest.raises(OSError) as told, open_photo(file) as image:
         image.load()
-    why = reason(told.value, file)
+    why = explain_unreadable(told.value, file)
     assert why.startswith(found) and all(name in why for name in FORMATS)
 
 
@@ -215,7 +222,7 @@ def test_a_heic_says_what_to_install(tmp_path):
     (tmp_path / 'x.heic').write_bytes(b'\0\0\0\x18ftypheic' + bytes(16))
     with pytest.raises(OSError) as caught:
         open_photo(tmp_path / 'x.heic')
-    assert "pip install 'spml_nb[photos]'" in reason(caught.value, tmp_path / 'x.heic')
+    assert "pip install 'spml_nb[photos]'" in explain_unreadable(caught.value, tmp_path / 'x.heic')
 
 
 def test_a_heic_is_opened_where_that_is_installed(tmp_path):

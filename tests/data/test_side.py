@@ -9,7 +9,7 @@ from side_files import draw_side
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import load
-from spml_nb.data.side import KINDS, kinds, pinned, read
+from spml_nb.data.side import KINDS, pin_side_file, read_side, side_kinds
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def data(photo_folder):
 def test_rows_follow_the_images_and_columns_the_classes(data, photo_folder, tmp_path, suffix):
     file = str(draw_side(photo_folder, tmp_path / f'side{suffix}'))
     rows = np.random.RandomState(1).permutation(len(data))[:25]
-    found = read(file, data, rows)
-    assert set(found) == kinds(file) == set(KINDS) and kinds('') == set()
+    found = read_side(file, data, rows)
+    assert set(found) == side_kinds(file) == set(KINDS) and side_kinds('') == set()
     assert (
         np.array_equal(found['count'], (data.labels[rows] > 0).sum(1))
         and found['count'].dtype == found['scores'].dtype == np.float32
@@ -33,7 +33,7 @@ def test_rows_follow_the_images_and_columns_the_classes(data, photo_folder, tmp_
         found['scores'].shape == (25, 3) and 0.6 < right.mean() < 0.9
     )  # in another order of rows or columns it would be a half
     few = load(photo_folder, exclude=['bright'])
-    assert np.array_equal(read(file, few, rows)['scores'], found['scores'][:, [0, 2]])
+    assert np.array_equal(read_side(file, few, rows)['scores'], found['scores'][:, [0, 2]])
 
 
 def test_an_image_goes_by_its_path_in_the_table(photo_folder, tmp_path):
@@ -52,13 +52,16 @@ def test_an_image_goes_by_its_path_in_the_table(photo_folder, tmp_path):
         pd.DataFrame({'image': name + table.image, 'count': np.arange(60) % 4}).to_csv(
             tmp_path / 'side.csv', index=False
         )
-        assert read(str(tmp_path / 'side.csv'), data, np.array([7, 2]))['count'].tolist() == [3, 2]
+        assert read_side(str(tmp_path / 'side.csv'), data, np.array([7, 2]))['count'].tolist() == [
+            3,
+            2,
+        ]
 
 
 def test_images_in_memory_go_by_their_number(tmp_path):
     data = load('mini_voc')
     np.savez(tmp_path / 'side.npz', images=[5, 3, 900], group=['x', 'y', 'x'])
-    assert read(str(tmp_path / 'side.npz'), data, np.array([3, 900, 5]))['group'].tolist() == [
+    assert read_side(str(tmp_path / 'side.npz'), data, np.array([3, 900, 5]))['group'].tolist() == [
         1,
         0,
         0,
@@ -112,7 +115,7 @@ def test_a_mistake_in_a_table_is_refused_by_name(data, photo_folder, tmp_path, k
     table = pd.read_csv(draw_side(photo_folder, tmp_path / 'side.csv'))
     change(table).to_csv(tmp_path / 'wrong.csv', index=False)
     with pytest.raises(SpmlError) as error:
-        read(str(tmp_path / 'wrong.csv'), data, np.arange(60))
+        read_side(str(tmp_path / 'wrong.csv'), data, np.arange(60))
     for word in ('wrong.csv', *words):
         assert word in str(error.value)
 
@@ -152,7 +155,7 @@ def test_a_mistake_in_arrays_is_refused_by_name(data, photo_folder, tmp_path, ki
     with np.load(draw_side(photo_folder, tmp_path / 'side.npz')) as arrays:
         np.savez(tmp_path / 'wrong.npz', **change(dict(arrays)))
     with pytest.raises(SpmlError) as error:
-        read(str(tmp_path / 'wrong.npz'), data, np.arange(60))
+        read_side(str(tmp_path / 'wrong.npz'), data, np.arange(60))
     assert words in str(error.value) and 'wrong.npz' in str(error.value)
 
 
@@ -169,7 +172,7 @@ def test_a_file_that_is_none_is_refused(data, tmp_path, name, content, words):
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(SpmlError) as error:
-        read(str(tmp_path / name), data, np.arange(3))
+        read_side(str(tmp_path / name), data, np.arange(3))
     assert words in str(error.value)
 
 
@@ -177,18 +180,18 @@ def test_the_content_names_a_file_and_a_change_is_noticed(
     data, photo_folder, tmp_path, monkeypatch
 ):
     file = draw_side(photo_folder, tmp_path / 'side.csv')
-    first = pinned(str(file))
+    first = pin_side_file(str(file))
     (tmp_path / 'elsewhere').mkdir()
     copy = tmp_path / 'elsewhere' / 'side.csv'
     copy.write_bytes(file.read_bytes())
     monkeypatch.chdir(tmp_path)
     assert (
-        pinned(str(copy)).rpartition('@')[2] == first.rpartition('@')[2]
-        and pinned('side.csv') == pinned(first) == first
+        pin_side_file(str(copy)).rpartition('@')[2] == first.rpartition('@')[2]
+        and pin_side_file('side.csv') == pin_side_file(first) == first
     )
     draw_side(photo_folder, file, seed=1)
-    assert pinned(str(file)) != first
+    assert pin_side_file(str(file)) != first
     with pytest.raises(SpmlError, match='has changed since this run was named'):
-        read(first, data, np.arange(3))
+        read_side(first, data, np.arange(3))
     file.unlink()
-    assert pinned(first) == first  # a name needs no file
+    assert pin_side_file(first) == first  # a name needs no file

@@ -11,8 +11,8 @@ from torchvision.transforms import functional as F
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import miniatures, views
-from spml_nb.data.images import batch
-from spml_nb.data.views import VIEWS, jitter_in_order, view
+from spml_nb.data.images import load_pixels
+from spml_nb.data.views import VIEWS, find_view, jitter_in_order
 
 
 def noise(width=50, height=37, channels=3, seed=0):
@@ -27,7 +27,7 @@ X = torch.from_numpy(np.stack([noise(11, 8, seed=k) for k in range(28)])).permut
 
 @pytest.mark.parametrize('name', VIEWS)
 def test_every_view_gives_floats_in_range_channels_last_and_repeats_with_the_seed(name):
-    before, function = X.clone(), view(name)
+    before, function = X.clone(), find_view(name)
     torch.manual_seed(3)
     first = function(X)
     torch.manual_seed(3)
@@ -65,14 +65,14 @@ def test_the_views_have_their_fixed_names():
 
 
 def test_plain_is_the_bytes_over_255():
-    assert torch.equal(view('plain')(X), X.float() / 255)
+    assert torch.equal(find_view('plain')(X), X.float() / 255)
 
 
 @pytest.mark.parametrize('name', ['flip'])
 def test_flip_mirrors_about_half_of_the_images_and_changes_nothing_else(name):
     torch.manual_seed(0)
     many = X.repeat(20, 1, 1, 1)
-    out = view(name)(many)
+    out = find_view(name)(many)
     same, mirrored = ((out == y.float() / 255).flatten(1).all(1) for y in (many, many.flip(3)))
     assert (same ^ mirrored).all() and 0.4 < mirrored.float().mean() < 0.6
 
@@ -81,7 +81,7 @@ def test_flip_mirrors_about_half_of_the_images_and_changes_nothing_else(name):
 def test_shift_draws_every_offset_up_to_three_and_never_mirrors(name):
     torch.manual_seed(0)
     ramp = torch.arange(8)[:, None] * 20 + torch.arange(11)
-    out = (view(name)(ramp.to(torch.uint8).expand(600, 3, 8, 11)) * 255).round()
+    out = (find_view(name)(ramp.to(torch.uint8).expand(600, 3, 8, 11)) * 255).round()
     offsets = 4 * 20 + 5 - out[:, 0, 4, 5]  # of the centre, which no shift moves out
     assert {(round(float(o) / 20), float(o) - 20 * round(float(o) / 20)) for o in offsets} == {
         (i, j) for i in range(-3, 4) for j in range(-3, 4)
@@ -197,23 +197,23 @@ def test_strong_shift_never_mirrors():
 
 def test_views_refuse_what_they_do_not_know():
     with pytest.raises(SpmlError, match=r"unknown view 'stron'.*Did you mean 'strong'"):
-        view('stron')
+        find_view('stron')
     for wrong in (X.float(), X[0], X[:, :1]):
         with pytest.raises(SpmlError, match='uint8 images'):
-            view('plain')(wrong)
+            find_view('plain')(wrong)
 
 
 def test_a_saved_generator_state_repeats_a_view():
     state = torch.get_rng_state()
-    first = view('strong')(X)
+    first = find_view('strong')(X)
     torch.set_rng_state(state)
-    assert torch.equal(view('strong')(X), first)
+    assert torch.equal(find_view('strong')(X), first)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a GPU')
 def test_on_a_gpu_the_same_seed_gives_the_same_views():
     store = np.stack([noise(40, 40, seed=k) for k in range(8)])
-    here, there = batch(store, range(8)), batch(store, range(8), 'cuda')
+    here, there = load_pixels(store, range(8)), load_pixels(store, range(8), 'cuda')
     assert (
         there.is_cuda
         and there.is_contiguous(memory_format=torch.channels_last)
@@ -221,9 +221,9 @@ def test_on_a_gpu_the_same_seed_gives_the_same_views():
     )
     for name in VIEWS:
         torch.manual_seed(0)
-        expected = view(name)(here)
+        expected = find_view(name)(here)
         torch.manual_seed(0)
-        assert (view(name)(there).cpu() - expected).abs().mean() < 0.02, name
+        assert (find_view(name)(there).cpu() - expected).abs().mean() < 0.02, name
 
 
 # ---- Two-way's colours
@@ -340,20 +340,20 @@ def test_each_part_of_lacs_strong_view_can_be_seen_alone():
     torch.manual_seed(0)
     many = X.repeat(20, 1, 1, 1)
     off = dict(p=0.0, cutout=0.0, applied_p=0.0, jitter_p=0.0, grey_p=0.0)
-    assert torch.equal(views.strong_code(many, **off), many / 255)
-    assert torch.equal(views.strong_code(many, **off | {'p': 1.0}), many.flip(3) / 255)
+    assert torch.equal(views.strong_view_code(many, **off), many / 255)
+    assert torch.equal(views.strong_view_code(many, **off | {'p': 1.0}), many.flip(3) / 255)
 
     def changed(**options):
-        return (views.strong_code(many, **off | options) != many / 255).flatten(1).any(1)
+        return (views.strong_view_code(many, **off | options) != many / 255).flatten(1).any(1)
 
     # of two operations none is applied in a quarter of the images; some change nothing in noise
     assert 0.5 < changed(applied_p=0.5).float().mean() < 0.75
     assert 0.7 < changed(jitter_p=0.8).float().mean() < 0.9
     assert changed(jitter_p=1.0, jitter=0.0).float().mean() > 0.95  # the hue alone
-    grey = views.strong_code(many, **off | {'grey_p': 0.2})
+    grey = views.strong_view_code(many, **off | {'grey_p': 0.2})
     assert 0.15 < ((grey.amax(1) - grey.amin(1)).flatten(1).amax(1) < 1e-6).float().mean() < 0.25
     torch.manual_seed(0)
-    alone = views.strong_code(many[:1], **off | {'jitter_p': 1.0})
+    alone = views.strong_view_code(many[:1], **off | {'jitter_p': 1.0})
     torch.manual_seed(0)
     views_before_jitter(1)
     factors = torch.tensor([0.4, 0.4, 0.4, 0.1])[:, None] * (2 * torch.rand(4, 1) - 1)

@@ -90,7 +90,7 @@ def test_a_run_ranks_by_the_boosted_logits_and_its_network_does_too(photo_folder
         torch.testing.assert_close(network(pixels), boosted_logits(head.maps))
         torch.testing.assert_close(plain(pixels), head.logits)
         assert not torch.allclose(network(pixels), plain(pixels))
-    pull, _, _, logits = diagnosis.pulls(Run(resolve(config)))
+    pull, _, _, logits = diagnosis.measure_pulls(Run(resolve(config)))
     assert (
         pull.shape == logits.shape == (len(pull), 3)
         and pull.abs().sum() > 0

@@ -21,13 +21,13 @@ from spml_nb.methods.core import (
     Uniform,
     ViewOutputs,
     check_labels,
-    family,
+    dataset_family,
     find,
+    find_equal_loss,
     forward_views,
     register,
     register_loss,
     resolve_hparams,
-    same_loss,
 )
 from spml_nb.models.heads import Outputs
 from spml_nb.replication import published
@@ -258,12 +258,12 @@ def test_photo_sets_take_the_values_of_the_set_they_stand_for():
         'other': ['corel5k', 'ccp', 'vaw', 'my/photos'],
     }
     for wanted, names in sets.items():
-        assert {family(name) for name in names} == {wanted}
+        assert {dataset_family(name) for name in names} == {wanted}
 
 
 @pytest.mark.parametrize('name', ['epr', 'role'])
 def test_the_expected_positives_of_a_set_of_photos_are_those_that_were_counted(name):
-    for dataset, counted in published.photos().positives.items():
+    for dataset, counted in published.describe_photo_sets().positives.items():
         if dataset != 'corel5k_themes':
             assert resolve_hparams(name, dataset, {})['k'] == pytest.approx(counted, rel=0.1)
 
@@ -378,8 +378,8 @@ def value_and_gradient(name, hparams, z):
 def test_losses_that_are_one_loss_agree_in_value_and_gradient(case, labels):
     name, given = DRAWS[case]
     hparams = resolve_hparams(name, 'other', given)
-    other, theirs = same_loss(name, hparams, labels)
-    assert theirs == resolve_hparams(other, 'other', theirs) and same_loss(
+    other, theirs = find_equal_loss(name, hparams, labels)
+    assert theirs == resolve_hparams(other, 'other', theirs) and find_equal_loss(
         other, theirs, labels
     ) == (other, theirs)  # complete, and the last
     if other == name:
@@ -396,7 +396,7 @@ def test_losses_that_are_one_loss_agree_in_value_and_gradient(case, labels):
 
 def test_losses_that_are_one_loss_by_name():
     def of(name, labels, **given):
-        return same_loss(name, resolve_hparams(name, 'coco', given), labels)
+        return find_equal_loss(name, resolve_hparams(name, 'coco', given), labels)
 
     for labels in LABELS:
         assert (
@@ -428,7 +428,7 @@ def test_losses_that_are_one_loss_by_name():
         'cub',
         'other',
     ):  # with the papers' values, whatever the data set
-        assert same_loss(
+        assert find_equal_loss(
             'two_way_sample', resolve_hparams('two_way_sample', name, {}), 'single'
         ) == ('softmax', resolve_hparams('softmax', name, {}))
 
@@ -449,7 +449,7 @@ def test_elsewhere_they_are_different_losses(name, given, labels):
         name
     ]
     hparams = resolve_hparams(name, 'other', given)
-    assert same_loss(name, hparams, labels) == (name, hparams)
+    assert find_equal_loss(name, hparams, labels) == (name, hparams)
     one = value_and_gradient(name, hparams, observed_as(labels))[0]
     two = value_and_gradient(other, resolve_hparams(other, 'other', {}), observed_as(labels))[0]
     assert abs(one - two) > 1e-3 * abs(two)

@@ -17,7 +17,7 @@ from spml_nb.methods.baselines import an_loss
 from spml_nb.methods.core import ViewOutputs, create, find, resolve_hparams
 from spml_nb.methods.lac import EmbeddingQueue, lac_loss, log_partition, plc_loss, plc_masks
 from spml_nb.runs.config import Config, resolve
-from spml_nb.training.schedule import stages
+from spml_nb.training.schedule import plan_stages
 
 FORMS = ('paper', 'code')
 
@@ -35,7 +35,7 @@ def entries(n, classes, *, d=6, empty=0, seed=0, dtype=torch.double):
 @pytest.fixture(params=['whole', 'chunks'])
 def chunks(request, monkeypatch):
     if request.param == 'chunks':
-        monkeypatch.setattr(lac, 'LARGEST', 70)
+        monkeypatch.setattr(lac, 'MAX_SIMILARITIES', 70)
 
 
 # ---- golden values
@@ -131,7 +131,7 @@ def test_plc_reductions_and_the_forms_own():
 
 
 def test_log_partition_has_the_right_gradient(monkeypatch):
-    monkeypatch.setattr(lac, 'LARGEST', 12)
+    monkeypatch.setattr(lac, 'MAX_SIMILARITIES', 12)
     g = torch.Generator().manual_seed(0)
     a, c = (torch.randn(n, 3, generator=g, dtype=torch.double).requires_grad_() for n in (5, 6))
     keys, others = torch.tensor([0, 1, 2, 1, 9]), torch.tensor([0, 0, 1, 1, 2, 0])
@@ -368,7 +368,7 @@ def test_each_stage_has_the_whole_allowance():
         for name, hparams in (('lac_plc', {}), ('lac', {}), ('lac', {'two_stage': False})):
             config = resolve(Config(loss=name, dataset='mini_voc', regime=regime, hparams=hparams))
             method = make(name, **hparams)
-            parts = stages(config, method)
+            parts = plan_stages(config, method)
             assert len(parts) == method.stages and {part.epochs for part in parts} == {epochs}
 
 

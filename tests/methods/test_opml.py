@@ -15,11 +15,11 @@ from spml_nb.methods.baselines import zlpr_loss
 from spml_nb.methods.core import ViewOutputs, create
 from spml_nb.methods.opml import (
     correct_labels,
-    correction_counts,
+    count_opml_corrections,
     high_rank_loss,
     opml_loss,
     soft_opml_loss,
-    trust,
+    trust_share,
 )
 
 
@@ -166,13 +166,13 @@ def test_high_rank_survives_mixed_precision():
 def test_trust_raises_the_product_or_the_ap_alone_to_the_power():
     s, ap = torch.tensor([[0.0, 2.0]], requires_grad=True), torch.tensor([0.5, 0.2])
     p = torch.sigmoid(s).detach()
-    assert torch.allclose(trust(s, ap, 3.0), (p * ap) ** 3) and torch.allclose(
-        trust(s, ap, 3.0, 'ap'), p * ap**3
+    assert torch.allclose(trust_share(s, ap, 3.0), (p * ap) ** 3) and torch.allclose(
+        trust_share(s, ap, 3.0, 'ap'), p * ap**3
     )
     assert (
-        not trust(s, ap, 3.0).requires_grad
-        and (trust(s, torch.zeros(2), 0.5) == 0).all()
-        and (trust(s, torch.zeros(2), 0.5, 'ap') == 0).all()
+        not trust_share(s, ap, 3.0).requires_grad
+        and (trust_share(s, torch.zeros(2), 0.5) == 0).all()
+        and (trust_share(s, torch.zeros(2), 0.5, 'ap') == 0).all()
     )
 
 
@@ -187,13 +187,13 @@ def test_correction_counts_are_floored_and_capped():
     z = torch.zeros(100, 4, dtype=torch.int8)
     for c, m in enumerate((100, 50, 3, 0)):
         z[:m, c] = 1
-    assert correction_counts(z, torch.tensor([0.0, 0.5, 0.0, 0.0]), 0.29, 0.5).tolist() == [
+    assert count_opml_corrections(z, torch.tensor([0.0, 0.5, 0.0, 0.0]), 0.29, 0.5).tolist() == [
         29,
         14,
         1,
         0,
     ]  # 0.29 · 100 is 29 in spite of rounding
-    assert correction_counts(z, torch.tensor([1.0, 0.99, 0.9, 0.0]), 0.29, 9.0).tolist() == [
+    assert count_opml_corrections(z, torch.tensor([1.0, 0.99, 0.9, 0.0]), 0.29, 9.0).tolist() == [
         0,
         0,
         2,
@@ -264,7 +264,7 @@ def test_accumulated_corrections_stay(observed):
         create('opml_sp', observed, epochs=9, ratio=0.1, cap=1.0, accumulate=a)
         for a in (False, True)
     ]
-    counts = correction_counts(observed, torch.zeros(5), 0.1, 1.0)
+    counts = count_opml_corrections(observed, torch.zeros(5), 0.1, 1.0)
     for e in range(1, 4):
         before, scores = methods[1].labels.clone(), torch.randn(40, 5)
         for method in methods:

@@ -9,19 +9,19 @@ import pytest
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods import papers
 from spml_nb.methods.core import find
-from spml_nb.methods.papers import PAPERS, Value, read
+from spml_nb.methods.papers import PAPERS, Value, read_paper_values
 
 
 def entries(paper):
     "Every {'value', 'origin', 'where'} of a paper."
-    for stated in (read(paper).every, *read(paper).losses.values()):
+    for stated in (read_paper_values(paper).every, *read_paper_values(paper).losses.values()):
         for entry in stated.values():
             yield from entry if isinstance(entry, list) else [entry]
 
 
 @pytest.mark.parametrize('paper', PAPERS)
 def test_presets_have_no_slip_of_the_pen(paper):
-    datasets = papers.datasets(paper)
+    datasets = papers.paper_datasets(paper)
     for entry in entries(paper):
         assert set(entry) in ({'value', 'origin', 'where'}, {'value_of', 'origin', 'where'})
         assert entry['origin'] in papers.ORIGINS and isinstance(entry['where'], str)
@@ -31,11 +31,11 @@ def test_presets_have_no_slip_of_the_pen(paper):
             assert len(value) == len(datasets)
         if isinstance(value, dict):
             assert set(value) < set(datasets)
-    for loss, where in read(paper).only_on.items():
-        assert loss in read(paper).losses and set(where) < set(datasets)
-    for source, losses in read(paper).quoted.items():
-        assert set(losses) <= set(read(source).losses)
-    for loss in papers.losses(paper, datasets[0]):
+    for loss, where in read_paper_values(paper).only_on.items():
+        assert loss in read_paper_values(paper).losses and set(where) < set(datasets)
+    for source, losses in read_paper_values(paper).quoted.items():
+        assert set(losses) <= set(read_paper_values(source).losses)
+    for loss in papers.paper_losses(paper, datasets[0]):
         assert find(loss)
 
 
@@ -43,9 +43,9 @@ def digest(paper):
     "Of every value that a paper's file resolves to, without the places where it stands."
     stated = {
         f'{dataset} {loss} {name}': value.value
-        for dataset in papers.datasets(paper)
-        for loss in papers.losses(paper, dataset)
-        for name, value in papers.values(paper, dataset, loss).items()
+        for dataset in papers.paper_datasets(paper)
+        for loss in papers.paper_losses(paper, dataset)
+        for name, value in papers.paper_values(paper, dataset, loss).items()
     }
     return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -67,10 +67,10 @@ def test_values_are_those_that_were_once_compared_with_the_text(paper, digits):
 def test_an_entry_may_hold_for_all_data_sets_for_each_or_for_some(monkeypatch):
     def value(entry):
         stated = replace(
-            read('two_way'), datasets=['a', 'b'], every={}, losses={'an': {'x': entry}}
+            read_paper_values('two_way'), datasets=['a', 'b'], every={}, losses={'an': {'x': entry}}
         )
-        monkeypatch.setattr(papers, 'read', lambda paper: stated)
-        return [papers.values('two_way', name, 'an').get('x') for name in ('a', 'b')]
+        monkeypatch.setattr(papers, 'read_paper_values', lambda paper: stated)
+        return [papers.paper_values('two_way', name, 'an').get('x') for name in ('a', 'b')]
 
     entry = {'value': 1, 'origin': 'paper', 'where': 'Table 1'}
     assert value(entry) == [Value(1, 'paper', 'Table 1')] * 2
@@ -81,10 +81,10 @@ def test_an_entry_may_hold_for_all_data_sets_for_each_or_for_some(monkeypatch):
 
 
 def test_a_value_that_a_paper_quotes_stands_in_the_other():
-    for dataset in papers.datasets('lac'):
+    for dataset in papers.paper_datasets('lac'):
         for loss, name in (('em', 'alpha'), ('em_apl', 'beta')):
-            theirs = papers.values('em_apl', dataset, loss)[name]
-            quoted = papers.values('lac', dataset, loss)[name]
+            theirs = papers.paper_values('em_apl', dataset, loss)[name]
+            quoted = papers.paper_values('lac', dataset, loss)[name]
             assert quoted.value == theirs.value and (quoted.origin, theirs.origin) == (
                 'cited',
                 'paper',
@@ -92,8 +92,8 @@ def test_a_value_that_a_paper_quotes_stands_in_the_other():
 
 
 def test_what_holds_of_a_loss_alone_is_read_for_every_data_set():
-    stated = papers.values_of_loss('two_way', 'two_way_class')
-    assert set(stated) == set(papers.datasets('two_way'))
+    stated = papers.paper_values_of_loss('two_way', 'two_way_class')
+    assert set(stated) == set(papers.paper_datasets('two_way'))
     assert all(values == {'T_pos': 4, 'T_neg': 1, 'bucket': 128} for values in stated.values())
     with pytest.raises(SpmlError, match="loss of 'two_way' on 'voc12'"):
-        papers.values('two_way', 'voc12', 'two_way_class')
+        papers.paper_values('two_way', 'voc12', 'two_way_class')

@@ -169,12 +169,12 @@ def test_tokens_become_the_grid_of_the_image():
         num_prefix_tokens = 1
 
     tokens = torch.arange(7.0)[None, :, None].expand(1, 7, 4)
-    assert backbones.as_map(tokens, Net(), 32, 48)[0, 0].tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert backbones.as_feature_map(tokens, Net(), 32, 48)[0, 0].tolist() == [[1, 2, 3], [4, 5, 6]]
     Net.num_prefix_tokens, Net.output_fmt = 0, 'NHWC'
-    assert backbones.as_map(torch.zeros(1, 2, 3, 4), Net(), 32, 48).shape == (1, 4, 2, 3)
+    assert backbones.as_feature_map(torch.zeros(1, 2, 3, 4), Net(), 32, 48).shape == (1, 4, 2, 3)
     for nothing in (tokens, torch.zeros(1, 8), [tokens]):
         with pytest.raises(SpmlError, match='gives no feature map for 32×48 images'):
-            backbones.as_map(nothing, Net(), 32, 48)
+            backbones.as_feature_map(nothing, Net(), 32, 48)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_a_trial_run_leaves_no_hook_behind():
         SpmlError,
         match=r'^Net does not take images of 8×8 pixels \(two lines\); choose another image_size',
     ):
-        backbones.trial_run(Net(2, 2), 8)
+        backbones.try_backbone(Net(2, 2), 8)
     assert len(nn.modules.module._global_forward_pre_hooks) == before
 
 

@@ -9,7 +9,7 @@ from torchvision.models import ResNet50_Weights
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import load
-from spml_nb.data.side import read
+from spml_nb.data.side import read_side
 from spml_nb.models import imagenet
 
 ANIMALS = (
@@ -89,7 +89,7 @@ def test_numbers_mean_what_they_should_in_imagenets_order(name, some, others):
 
 def test_a_score_is_the_sum_of_its_counterparts_and_a_half_without_any():
     probabilities = np.random.RandomState(0).dirichlet(np.ones(1000), 4).astype(np.float32)
-    found = imagenet.joined(probabilities, ['person', 'cat', 'cow'])
+    found = imagenet.score_counterparts(probabilities, ['person', 'cat', 'cow'])
     assert (
         np.array_equal(found[:, 0], [0.5] * 4)
         and np.allclose(found[:, 1], probabilities[:, 281:286].sum(1))
@@ -99,7 +99,7 @@ def test_a_score_is_the_sum_of_its_counterparts_and_a_half_without_any():
 
 def test_scores_are_written_as_side_information_of_the_training_images(tmp_path):
     try:
-        net = imagenet.classifier()
+        net = imagenet.imagenet_classifier()
     except SpmlError:
         pytest.skip('the weights of EfficientNet-Lite0 are not installed')
     assert net.classifier.out_features == 1000 and not net.training
@@ -107,9 +107,9 @@ def test_scores_are_written_as_side_information_of_the_training_images(tmp_path)
     table = (folder / 'labels.csv').read_text()
     (folder / 'labels.csv').write_text(table.replace('red', 'cat'))
     data = load(folder)
-    scores = imagenet.write_scores(data, tmp_path / 'scores.npz')
+    scores = imagenet.write_imagenet_scores(data, tmp_path / 'scores.npz')
     rows = data.rows('train')
-    again = read(str(tmp_path / 'scores.npz'), data, rows[::-1])
+    again = read_side(str(tmp_path / 'scores.npz'), data, rows[::-1])
     assert (
         scores.shape == (len(rows), 3)
         and np.allclose(again['scores'][::-1], scores)

@@ -50,7 +50,7 @@ def expected_lines(paper, table):
     text has merged lines, `lines` says what stands in each.
     """
     place = passages()[paper]['tables'][table]
-    cells = published.cells(paper, table).set_index(['row', 'column'])
+    cells = published.table_cells(paper, table).set_index(['row', 'column'])
     columns, rows = list(cells.index.unique('column')), list(cells.index.unique('row'))
     if 'lines' in place:
         body = []
@@ -123,7 +123,7 @@ def digest(paper):
     """
     lines = [
         ' '.join(repr(float(number[0])) for number in line)
-        for table in published.tables(paper)
+        for table in published.table_numbers(paper)
         for line in expected_lines(paper, table)
     ]
     return hashlib.sha256('\n'.join(lines).encode()).hexdigest()[:16]

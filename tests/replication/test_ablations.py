@@ -23,15 +23,15 @@ from spml_nb.sweeps.queue import key
 
 OUTPUTS = Path(__file__).resolve().parents[2] / 'outputs'
 ASSETS = Path(ablations.__file__).parents[1] / 'assets'
-ALL = arms.ablations()
-OF_COMPONENT = [claim for claim in claims.claims() if claim.of_component]
+ALL = arms.read_ablations()
+OF_COMPONENT = [claim for claim in claims.read_claims() if claim.of_component]
 
 
 @pytest.fixture
 def any_rate(monkeypatch):
     rate = {'lr': 0.01, 'threshold': 0.7}
     for module in (arms, ablations):
-        monkeypatch.setattr(module, 'choose_rate', lambda ablation, dataset, runs: rate)
+        monkeypatch.setattr(module, 'choose_arm_rate', lambda ablation, dataset, runs: rate)
 
 
 def compared(claim):
@@ -55,12 +55,12 @@ def config_of(operand):
     if operand.arm:
         name, arm, column = operand.arm
         ablation = ALL[name]
-        return arms.configs_of(ablation, arm, ablation.columns[column], pd.DataFrame())[0]
+        return arms.arm_configs(ablation, arm, ablation.columns[column], pd.DataFrame())[0]
     if operand.cell:
-        cell = published.by_place(operand.paper, operand.cell[0])[operand.cell[1:]]
+        cell = published.index_cells(operand.paper, operand.cell[0])[operand.cell[1:]]
     else:
         cell = tables.cell_of_runs(operand.paper, operand.config)
-    plan = tables.plan(cell, 'photos')
+    plan = tables.plan_cell(cell, 'photos')
     tried = plan.search[0]
     return tried.changed(hparams=tried.hparams | plan.stated, labels=plan.labels or tried.labels)
 
@@ -121,7 +121,7 @@ def test_the_sides_of_a_claim_about_a_component_differ_in_one_thing(claim, any_r
 def test_claims_and_ablations_name_each_other():
     deciding = {id: set(ablation.claims) for id, ablation in ALL.items()}
     reading = {
-        id: {claim.id for claim in claims.claims() if id in claim.ablations} for id in deciding
+        id: {claim.id for claim in claims.read_claims() if id in claim.ablations} for id in deciding
     }
     assert deciding == reading
     assert len(OF_COMPONENT) >= 25
@@ -130,8 +130,8 @@ def test_claims_and_ablations_name_each_other():
 def test_our_sets_stand_for_the_papers():
     for ablation in ALL.values():
         for column, dataset in ablation.columns.items():
-            theirs = arms.published_config(ablation, next(iter(ablation.arms)), column)
-            assert published.stand_in(theirs['dataset'], 'photos') == dataset
+            theirs = arms.published_arm_config(ablation, next(iter(ablation.arms)), column)
+            assert published.find_stand_in(theirs['dataset'], 'photos') == dataset
 
 
 def entries(**changes):
@@ -155,13 +155,13 @@ def test_an_arm_that_differs_in_more_or_less_than_one_thing_is_refused(
 ):
     monkeypatch.setattr(arms, '_content', lambda: entries(**change))
     with pytest.raises(SpmlError, match=message):
-        arms.ablations.__wrapped__()
+        arms.read_ablations.__wrapped__()
 
 
 def trials(scores, dataset='voc12_animals'):
     """Invented runs of EM. scores: {rate: [(validation mAP, best epoch) of each seed]}."""
     lines = {}
-    for config in arms.tried(ALL['em_apl_parts'], dataset):
+    for config in arms.list_rate_trials(ALL['em_apl_parts'], dataset):
         val_map, best_epoch = scores[config.lr][config.seed - 1000]
         lines[key(config)] = {'val_map': val_map, 'best_epoch': best_epoch}
     return pd.DataFrame.from_dict(lines, orient='index')
@@ -184,29 +184,29 @@ LATER, LATE_AND_LOW = [(51, 40), (51, 40), (51, 40)], [(40, 40), (40, 40), (40, 
 def test_the_rate_is_the_best_of_those_at_which_apl_acts(high, middle, low, chosen):
     ablation = ALL['em_apl_parts']
     runs = trials({1e-3: high, 3e-4: middle, 1e-4: low})
-    assert arms.choose_rate(ablation, 'voc12_animals', runs) == {'lr': chosen}
-    assert arms.choose_rate(ablation, 'voc12_animals', runs.iloc[1:]) == {}
-    assert arms.choose_rate(ablation, 'coco18', runs) == {}
+    assert arms.choose_arm_rate(ablation, 'voc12_animals', runs) == {'lr': chosen}
+    assert arms.choose_arm_rate(ablation, 'voc12_animals', runs.iloc[1:]) == {}
+    assert arms.choose_arm_rate(ablation, 'coco18', runs) == {}
 
 
 def test_arms_share_everything_but_their_switch(any_rate):
-    configs = ablations.planned(pd.DataFrame())
+    configs = ablations.plan_ablation_runs(pd.DataFrame())
     assert {config.seed == config.label_seed for config in configs} == {True}
     heads = [config.head for config in configs]
     assert heads == sorted(heads, key='labelwise'.__eq__)  # the slow ones last
     for ablation, dataset in itertools.product(ALL.values(), ('voc12_animals', 'coco18')):
         seeds = range(5 if ablation.head == 'labelwise' else 10)
-        runs = {arm: arms.configs_of(ablation, arm, dataset, None) for arm in ablation.arms}
+        runs = {arm: arms.arm_configs(ablation, arm, dataset, None) for arm in ablation.arms}
         assert all([c.seed for c in each] == list(seeds) for each in runs.values())
         shared = {
             tuple((name, str(v)) for name, v in vars(c).items() if name not in ('loss', 'hparams'))
             for c in (each[0] for each in runs.values())
         }
         assert len(shared) == 1
-    few = ablations.planned(pd.DataFrame(), ['mirflickr14'])
+    few = ablations.plan_ablation_runs(pd.DataFrame(), ['mirflickr14'])
     assert {config.dataset for config in few} == {'mirflickr14'}
     with pytest.raises(SpmlError, match="unknown set of photos 'ccp'"):
-        ablations.planned(pd.DataFrame(), ['ccp'])
+        ablations.plan_ablation_runs(pd.DataFrame(), ['ccp'])
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def invented(any_rate):
     lines = {}
     ablation = ALL['lac_parts']
     for dataset, (k, arm) in itertools.product(ablation.columns.values(), enumerate(ablation.arms)):
-        for config in arms.configs_of(ablation, arm, dataset, None):
+        for config in arms.arm_configs(ablation, arm, dataset, None):
             two = arm in ('second stage alone', 'two-stage', 'queue')
             lines[key(config)] = {
                 'test_map': 40.0 + 2 * k + config.seed * (1 + 0.1 * k),
@@ -227,7 +227,7 @@ def invented(any_rate):
 
 
 def test_gains_are_paired_by_seed_and_means_are_over_the_sets(invented):
-    found = ablations.outcome(invented).set_index(['arm', 'column'])
+    found = ablations.tabulate_arms(invented).set_index(['arm', 'column'])
     d = 2 + 0.1 * np.arange(5)
     line = found.loc['two-stage', 'VOC']  # two arms above the second stage alone
     assert (line.gain, line.n) == (pytest.approx(2 * d.mean()), 5)
@@ -243,17 +243,17 @@ def test_gains_are_paired_by_seed_and_means_are_over_the_sets(invented):
 
 
 def test_the_page_has_a_row_for_each_arm(invented):
-    text = ablations.markdown(ablations.outcome(invented))
+    text = ablations.format_ablations(ablations.tabulate_arms(invented))
     rows = {line.split(' | ')[0].strip('| '): line for line in text.splitlines() if '|' in line}
     assert ALL['lac_parts'].arms.keys() <= rows.keys()
     assert rows['queue'].endswith('| 8 of 10 |') and ' / +0.4 |' in rows['queue']
-    assert ablations.outcome(invented.iloc[:0]).empty
+    assert ablations.tabulate_arms(invented.iloc[:0]).empty
 
 
 def test_nothing_is_written_without_runs(any_rate, tmp_path, monkeypatch):
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path))
     assert settings.path('outputs') == tmp_path
-    assert ablations.write(pd.DataFrame()) == [] and not list(tmp_path.iterdir())
+    assert ablations.write_ablations(pd.DataFrame()) == [] and not list(tmp_path.iterdir())
 
 
 # The same numbers once more, from the files alone

@@ -43,7 +43,7 @@ def test_the_runs_are_the_declared_ones_with_the_settings_of_the_search_on_even_
             for c in search.candidates(Row(loss), 'photos', 'coco18')
         ],
     )
-    runs = biased.planned(known, ['coco18'])
+    runs = biased.plan_biased_runs(known, ['coco18'])
     assert (
         sorted(zip(runs.labels, runs.loss, runs.seed, strict=True))
         == sorted(itertools.product(biased.LABELS, biased.METHODS, range(5)))
@@ -56,21 +56,21 @@ def test_the_runs_are_the_declared_ones_with_the_settings_of_the_search_on_even_
         assert {
             name for name in vars(even) if getattr(even, name) != getattr(row.config, name)
         } == ({'labels'} if row.labels != 'single' else set())
-    assert len(biased.planned(pd.DataFrame())) == 0
+    assert len(biased.plan_biased_runs(pd.DataFrame())) == 0
     scores = pd.concat(
         [known, pd.DataFrame({'test_map': 40.0}, index=[queue.key(runs.config[70])])]
     )
-    assert biased.planned(scores, ['coco18']).test_map.notna().to_numpy().nonzero()[0].tolist() == [
-        70
-    ]
+    assert biased.plan_biased_runs(scores, ['coco18']).test_map.notna().to_numpy().nonzero()[
+        0
+    ].tolist() == [70]
 
 
 def test_a_dry_sweep_says_how_much_there_is():
     told = []
-    biased.sweep(['coco18'], dry_run=True, tell=told.append)
+    biased.sweep_biased(['coco18'], dry_run=True, tell=told.append)
     assert '70 runs of search, of which 70 are missing' in told[0]
     with pytest.raises(SpmlError, match="unknown data set of the suite 'photos' 'voc'"):
-        biased.sweep(['voc'], dry_run=True)
+        biased.sweep_biased(['voc'], dry_run=True)
 
 
 def test_the_order_of_the_methods_is_compared_with_that_under_even_labels():
@@ -79,7 +79,7 @@ def test_the_order_of_the_methods_is_compared_with_that_under_even_labels():
         'single-frequent': [0, 1, 2, 3, 4, 6, 5],
         'single-rare': [6, 5, 4, 3, 2, 1, 0],
     }
-    found = biased.agreement(
+    found = biased.label_rank_agreement(
         scored(lambda labels, k, s: 50 + order[labels][k] - 3 * (labels == 'single-rare'))
     ).set_index('labels')
     assert (
@@ -97,7 +97,7 @@ def test_the_order_of_the_methods_is_compared_with_that_under_even_labels():
     assert (found.low == found.spearman).all() and (
         found.high == found.spearman
     ).all()  # no seed differs
-    noisy = biased.agreement(
+    noisy = biased.label_rank_agreement(
         scored(lambda labels, k, s: k + 3 * np.random.RandomState([k, s, len(labels)]).randn())
     ).set_index('labels')
     assert (noisy.low < noisy.spearman).all() and (noisy.spearman < noisy.high).all()
@@ -117,7 +117,7 @@ def test_the_interval_of_the_order_is_the_bootstrap_over_seeds():
         )[0]
         for d in itertools.product(range(5), repeat=5)
     )
-    found = biased.agreement(runs).set_index('labels').loc['single-rare']
+    found = biased.label_rank_agreement(runs).set_index('labels').loc['single-rare']
     assert (
         (found.low, found.high) == pytest.approx((drawn[2], drawn[-3])) != (drawn[0], drawn[-1])
     )  # percentile 0.095 of 3,125 samples
@@ -126,7 +126,7 @@ def test_the_interval_of_the_order_is_the_bootstrap_over_seeds():
 def test_the_chance_of_the_test_images_is_that_of_the_runs_where_it_is_measured(monkeypatch):
     runs, asked = scored(lambda labels, k, s: 50 + k + s * (k + 1) / 10), []
     monkeypatch.setattr(statistics, 'image_error', lambda names, *_: asked.append(names) or 1.0)
-    biased.outcome(runs)
+    biased.average_by_setting(runs)
     first = {
         (row.labels, row.loss): queue.key(row.config) for row in runs[runs.seed == 0].itertuples()
     }
@@ -142,11 +142,11 @@ def test_seeds_that_lack_a_run_are_left_out_of_the_order_and_shown_in_the_table(
     runs = scored(lambda labels, k, s: 50 + k + s / 10)
     hole = runs.labels.eq('single-rare') & runs.loss.eq('hml') & runs.seed.eq(2)
     runs = runs.assign(test_map=runs.test_map.mask(hole))
-    assert biased.agreement(runs).set_index('labels').seeds.to_dict() == {
+    assert biased.label_rank_agreement(runs).set_index('labels').seeds.to_dict() == {
         'single-frequent': 5,
         'single-rare': 4,
     }
-    table = biased.outcome(runs).set_index(['labels', 'loss'])
+    table = biased.average_by_setting(runs).set_index(['labels', 'loss'])
     assert (
         table.n['single-rare', 'hml'] == 4
         and table['rank']['single', 'role'] == 1
@@ -159,12 +159,12 @@ def test_seeds_that_lack_a_run_are_left_out_of_the_order_and_shown_in_the_table(
         stats.t.ppf(0.975, 4) * np.std([0, 0.1, 0.2, 0.3, 0.4], ddof=1) / 5**0.5
     )
     none = runs[runs.labels == 'single']
-    assert len(biased.agreement(none)) == 0 and 'missing' in biased.markdown(none)
+    assert len(biased.label_rank_agreement(none)) == 0 and 'missing' in biased.format_biased(none)
 
 
 def test_the_page_names_every_number_and_is_written_only_where_there_is_one(monkeypatch):
     runs = scored(lambda labels, k, s: 50 + k + s / 10 - 2 * (labels == 'single-rare'))
-    text = biased.markdown(runs)
+    text = biased.format_biased(runs)
     assert (
         '| role | 56.2 ± 0.2 (1) | 56.2 ± 0.2 (1) | 54.2 ± 0.2 (1) |' in text
         and '## coco18' in text
@@ -174,7 +174,10 @@ def test_the_page_names_every_number_and_is_written_only_where_there_is_one(monk
         '`single-rare`: mAP changes by −2.0 to −2.0 points in the mean over methods, and the best '
         'method stays the same on 1 of 1 data sets.' in text
     )
-    assert biased.write(pd.DataFrame()) == [] and not settings.path('outputs').exists()
-    monkeypatch.setattr(biased, 'planned', lambda known: runs)
-    assert [file.name for file in biased.write(pd.DataFrame())] == ['biased.md', 'biased.csv']
+    assert biased.write_biased(pd.DataFrame()) == [] and not settings.path('outputs').exists()
+    monkeypatch.setattr(biased, 'plan_biased_runs', lambda known: runs)
+    assert [file.name for file in biased.write_biased(pd.DataFrame())] == [
+        'biased.md',
+        'biased.csv',
+    ]
     assert len(pd.read_csv(settings.path('outputs') / 'biased.csv')) == 21

@@ -30,8 +30,8 @@ def known():
 @pytest.fixture(scope='module')
 def shown(known):
     "The board as the page has it."
-    groups, where = board.groups(known)
-    return groups, where, board.lines(gains.of_suites(known), where)
+    groups, where = board.group_final_runs(known)
+    return groups, where, board.list_board_rows(gains.gains_of_suites(known), where)
 
 
 # ---- the same numbers from runs.csv, with pandas alone: no function of the pages, the tables or
@@ -92,7 +92,7 @@ def test_gains_and_intervals_are_those_of_the_record(shown, choice, measure):
 
 
 def test_rows_stand_with_those_on_the_same_sets_the_highest_gain_first(shown):
-    groups = board.on_same_sets(shown[2])
+    groups = board.group_by_sets(shown[2])
     assert [row for group in groups for row in group['rows']] == shown[2]
     single = [group for group in groups if group['sets'] and not group['all_labels']]
     assert len({tuple(group['sets']) for group in single}) == len(single) > 1
@@ -118,7 +118,7 @@ def test_the_board_has_a_row_of_as_many_fully_labelled_photos_as_validation_has(
         few = full[(full.dataset == dataset) & (full.train_images == photos)]
         assert cells[dataset]['clean'][0] == pytest.approx(few.test_map.mean(), abs=1e-3)
         assert cells[dataset]['clean'][2] == len(few) == 5
-    found = board.expected(gains.of_suites(known, ['photos']))
+    found = board.expected_gains(gains.gains_of_suites(known, ['photos']))
     assert found.photos['cub_crops'] == 464
     assert found.as_many['cub_crops'] == pytest.approx(cells['cub_crops']['clean'][5], abs=1e-3)
     assert np.isnan(found.as_many.get('corel5k', np.nan)) == ('corel5k' not in cells)
@@ -126,7 +126,7 @@ def test_the_board_has_a_row_of_as_many_fully_labelled_photos_as_validation_has(
 
 def test_a_mean_is_over_the_sets_where_the_mechanism_acted():
     def line(dataset, loss, gain, acted, baseline):
-        effect = statistics.effect([gain, gain + 0.2])
+        effect = statistics.estimate_effect([gain, gain + 0.2])
         place = {'suite': 'photos', 'dataset': dataset, 'loss': loss, 'head': 'linear'}
         place |= {'labels': 'single', 'choice': 'clean', 'baseline': baseline}
         return place | {'effect': effect, 'acted': acted, 'seconds': 3.0 if acted else 9.0}
@@ -140,9 +140,9 @@ def test_a_mean_is_over_the_sets_where_the_mechanism_acted():
             ('ccp', 'em_apl', 50.0, False),
             ('ccp', 'gr', 50.0, False),
         )
-        for baseline in (gains.SAME_HEAD, gains.PLAIN)
+        for baseline in (gains.SAME_HEAD, gains.PLAIN_HEAD)
     ]
-    means = board.standings(pd.DataFrame(lines)).droplevel(['head', 'labels', 'choice'])
+    means = board.average_standings(pd.DataFrame(lines)).droplevel(['head', 'labels', 'choice'])
     assert means.sets.to_dict() == {'em': ('coco18', 'ccp'), 'em_apl': ('coco18',)}
     assert means.over_an.map(lambda e: e.mean).to_dict() == pytest.approx(
         {'em': 2.1, 'em_apl': 2.1}
@@ -160,7 +160,7 @@ def test_of_whole_networks_only_levels_are_shown(shown):
 
 
 def test_methods_that_are_given_a_number_are_flagged():
-    flagged = {loss for loss in core.names() if board.about(loss)['needs']}
+    flagged = {loss for loss in core.names() if board.describe_method(loss)['needs']}
     assert flagged == {'epr', 'role'}
 
 
@@ -168,7 +168,7 @@ def test_a_row_without_a_run_is_there_and_says_nothing(shown):
     rows = {row['id']: row for row in shown[2]}
     assert set(rows) - {f'bce-linear-{gains.AS_MANY}'} == {
         '-'.join((r.loss, r.head or core.find(r.loss).head, r.labels))
-        for r in search.every_method()
+        for r in search.all_method_rows()
     }
     empty = [row for row in shown[2] if not row['cells']]
     assert all((row['means'], row['sets'], row['seconds']) == ({}, [], None) for row in empty)
@@ -178,8 +178,8 @@ def test_a_row_without_a_run_is_there_and_says_nothing(shown):
 
 
 def test_without_a_record_there_are_rows_and_no_numbers():
-    groups, where = board.groups(pd.DataFrame())
-    rows = board.lines(gains.of_suites(pd.DataFrame()), where)
+    groups, where = board.group_final_runs(pd.DataFrame())
+    rows = board.list_board_rows(gains.gains_of_suites(pd.DataFrame()), where)
     assert (
         (groups, where) == ({'usual': {}, 'each': []}, {})
         and rows
@@ -219,11 +219,11 @@ def test_every_number_leads_to_runs_that_differ_by_their_seed_alone(shown, known
 
 @pytest.mark.parametrize('loss', core.names())
 def test_every_method_has_its_words_and_its_notebook(loss):
-    told = board.about(loss)
+    told = board.describe_method(loss)
     assert (
         (ROOT / told['notebook']).is_file()
         and told['does']
-        and told['paper'] in ('', *published.papers())
+        and told['paper'] in ('', *published.list_papers())
     )
     assert len(re.findall(r'[.](?= |$)', told['does'].replace('et al.', ''))) <= 2
     assert loss not in board._words()['methods'] or (told['does'].endswith('.') and told['by'])
@@ -232,8 +232,8 @@ def test_every_method_has_its_words_and_its_notebook(loss):
 def test_a_method_that_is_not_in_the_list_is_described_by_its_docstring(monkeypatch):
     monkeypatch.setattr(board, '_words', lambda: {'methods': {}})
     assert (
-        board.about('an')['does'].startswith('Assume negative (AN)')
-        and board.about('an')['name'] == 'an'
+        board.describe_method('an')['does'].startswith('Assume negative (AN)')
+        and board.describe_method('an')['name'] == 'an'
     )
 
 
@@ -244,14 +244,15 @@ def test_published_gains_are_of_one_table_and_copies_are_left_out():
         for paper, number in (('em_apl', '1'), ('opml', 'II'), ('lac', '2'), ('hml', '4'))
     ]
     printed = {
-        (line['loss'], line['paper'], line['labels']): line['cells'] for line in board.printed(some)
+        (line['loss'], line['paper'], line['labels']): line['cells']
+        for line in board.list_printed_rows(some)
     }
     assert (
         printed[('em', 'EM/APL', 'single')]['coco14']['theirs'] == pytest.approx(70.70 - 64.92)
         and ('em', 'OPML', 'single') not in printed
     )
     heads = {
-        (line['loss'], line['head']): line['cells'] for line in board.printed(some[2:3])
+        (line['loss'], line['head']): line['cells'] for line in board.list_printed_rows(some[2:3])
     }  # LAC's table on either model
     assert heads['em', 'labelwise']['voc12']['theirs'] == pytest.approx(89.2 - 87.6) and heads[
         'em', 'linear'
@@ -262,7 +263,7 @@ def test_published_gains_are_of_one_table_and_copies_are_left_out():
     assert printed[('hml', 'HML', 'full')]['voc12']['theirs'] == pytest.approx(
         91.3 - 90.2, abs=0.051
     )
-    assert not any(line['loss'] == 'an' for line in board.printed(some))
+    assert not any(line['loss'] == 'an' for line in board.list_printed_rows(some))
     marked = {
         (loss, paper)
         for (loss, paper, _), cells in printed.items()
@@ -275,7 +276,7 @@ def test_published_gains_are_of_one_table_and_copies_are_left_out():
         heads['em', 'linear']['voc12']['uncounted']
         and not heads['em', 'labelwise']['voc12']['uncounted']
     )
-    later = {line['name']: line for line in board.printed([])}
+    later = {line['name']: line for line in board.list_printed_rows([])}
     assert (
         set(later) == {'GR', 'CRISP', 'BoostLU + LL-R', 'AEVLP'}
         and 'CLIP' in later['AEVLP']['note']
@@ -287,16 +288,16 @@ def test_published_gains_are_of_one_table_and_copies_are_left_out():
 
 def test_a_card_has_the_claims_that_compare_its_method():
     assert (
-        'em_apl' not in board.compared_in_claims('em_apl')['em_apl-em']
-        and 'em' in board.compared_in_claims('em_apl')['em_apl-em']
+        'em_apl' not in board.methods_in_claims('em_apl')['em_apl-em']
+        and 'em' in board.methods_in_claims('em_apl')['em_apl-em']
     )
-    assert {'hml', 'an', 'ls'} <= board.compared_in_claims('hml')['hml-single']
+    assert {'hml', 'an', 'ls'} <= board.methods_in_claims('hml')['hml-single']
 
 
 def test_groups_without_a_run_that_is_shown_are_left_out(known):
     names = set(known.run[known.seed == 3][:40])
-    groups, where = board.groups(known, names)
-    every, _ = board.groups(known)
+    groups, where = board.group_final_runs(known, names)
+    every, _ = board.group_final_runs(known)
     assert names <= where.keys() and len(groups['each']) <= 40 < len(every['each'])
     assert all(one in every['each'] for one in groups['each'])
 
@@ -315,6 +316,6 @@ def test_words_are_said_of_methods_that_exist():
         core.names()
     )
     assert (
-        board.about('boostlu_llr')['name'] == 'BoostLU + LL-R'
-        and 'activation maps' in board.about('boostlu_llr')['does']
+        board.describe_method('boostlu_llr')['name'] == 'BoostLU + LL-R'
+        and 'activation maps' in board.describe_method('boostlu_llr')['does']
     )

@@ -26,10 +26,10 @@ def test_the_expected_choice_is_the_mean_over_all_subsets_with_the_first_draw(se
 
 
 def test_no_run_of_a_search_is_one_of_final_seeds_and_the_first_seed_is_the_boards():
-    runs = budget.planned(['ccp'])
+    runs = budget.plan_budget_runs(['ccp'])
     assert len(runs) == 10 * len(budget.ROWS) * len(budget.SEEDS)
     assert budget.SEEDS[0] == search.SEARCH_SEED
-    finals = {seed for row in budget.ROWS for seed in search.seeds_of(row, budget.SUITE)}
+    finals = {seed for row in budget.ROWS for seed in search.final_seeds(row, budget.SUITE)}
     assert not finals & set(budget.SEEDS)
     assert all(config.seed == config.label_seed for config in runs.config)
 
@@ -41,8 +41,8 @@ def known(monkeypatch):
     """
     monkeypatch.setattr(budget, 'ROWS', [row for row in budget.ROWS if row.loss in ('an', 'em')])
     datasets = ('ccp', 'coco18')
-    planned = budget.planned
-    monkeypatch.setattr(budget, 'planned', lambda chosen=datasets: planned(chosen))
+    planned = budget.plan_budget_runs
+    monkeypatch.setattr(budget, 'plan_budget_runs', lambda chosen=datasets: planned(chosen))
     lines = {}
     for run in planned(datasets).itertuples():
         if run.seed < 1002:
@@ -60,25 +60,27 @@ def test_gains_are_over_an_with_the_same_budget_and_rise_to_the_whole_search(kno
     assert measured.gain['ccp', 1] == pytest.approx(1.5)
     assert measured.gain['ccp', 10] == pytest.approx(4.5)
     assert measured.gain['ccp', 3] == pytest.approx(1.5 + 3 * 2 / 9)
-    averaged = budget.average(budget.gains_by_budget(known))
-    row = budget.rows_of(averaged).iloc[0]
+    averaged = budget.average_by_budget(budget.gains_by_budget(known))
+    row = budget.tabulate_budgets(averaged).iloc[0]
     assert row.loss == 'em' and row.stated.mean == pytest.approx(2.0)
     assert row.added == pytest.approx(3.0)
     assert row.tuned.seeds == 2 and row.tuned.half_width > 0
 
 
 def test_a_search_that_is_not_through_counts_with_the_seeds_that_are(known):
-    lost = budget.planned(['ccp']).query("loss == 'em' and seed == 1001 and draw == 9").config
-    averaged = budget.average(budget.gains_by_budget(known.drop(key(lost.iloc[0]))))
+    lost = (
+        budget.plan_budget_runs(['ccp']).query("loss == 'em' and seed == 1001 and draw == 9").config
+    )
+    averaged = budget.average_by_budget(budget.gains_by_budget(known.drop(key(lost.iloc[0]))))
     assert averaged.seeds.unique().tolist() == [1]
     assert averaged.effect.map(lambda effect: effect.error).isna().all()
 
 
 def test_the_page_has_a_row_a_method_and_its_files(known, tmp_path, monkeypatch):
     monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
-    written = budget.write(known)
+    written = budget.write_budgets(known)
     assert [file.name for file in written] == ['budget.csv', 'budget.md', 'budget.svg']
     page = (tmp_path / 'budget.md').read_text(encoding='utf-8')
     assert '| em | linear | +2.0 ± ' in page and '| +3.0 |' in page
-    assert budget.write(known) == []
-    assert budget.write(pd.DataFrame()) == []
+    assert budget.write_budgets(known) == []
+    assert budget.write_budgets(pd.DataFrame()) == []

@@ -27,7 +27,7 @@ def known():
         sweeps.key(c): {'val_map': 50.0 - abs(k - 2), 'test_map': 0.0}
         for k, c in enumerate(search())
     }
-    first = choice.planned(pd.DataFrame.from_dict(lines, orient='index'))
+    first = choice.plan_rate_runs(pd.DataFrame.from_dict(lines, orient='index'))
     for run in first.itertuples():
         lines[sweeps.key(run.config)] = {
             'val_map': 0.0,
@@ -37,7 +37,7 @@ def known():
 
 
 def test_the_three_best_rates_are_trained_with_every_seed(known):
-    planned = choice.planned(known, ['ccp'])
+    planned = choice.plan_rate_runs(known, ['ccp'])
     rates = planned.groupby('place').config.first().map(lambda c: c.lr)
     tried = search()
     assert (
@@ -48,25 +48,27 @@ def test_the_three_best_rates_are_trained_with_every_seed(known):
         planned.config[0] == sweeps.finals(sweeps.Row('an', 'linear'), 'photos', 'ccp', known)[0]
     )  # the board's own run
     assert not len(
-        choice.planned(known.drop(sweeps.key(tried[9])))
+        choice.plan_rate_runs(known.drop(sweeps.key(tried[9])))
     )  # a search that is not through has chosen nothing
 
 
 def test_changes_are_paired_by_seed_over_seeds_alone(known):
-    found = choice.outcome(choice.planned(known)).set_index('place')
+    found = choice.average_by_rate(choice.plan_rate_runs(known)).set_index('place')
     by_hand = np.array([1 + s for s in range(10)]), np.array([-2 + 2 * s for s in range(10)])
     for place, d in zip((2, 3), by_hand, strict=True):
         assert (found.change[place].mean, found.change[place].error) == pytest.approx(
             (d.mean(), d.std(ddof=1) / 10**0.5)
         )
-    text = choice.markdown(found.reset_index())
+    text = choice.format_rate_choice(found.reset_index())
     assert (
         'The largest rises: AN, linear head, +7.0 ± ' in text
         and ' on ccp. Gains over that AN' in text
         and '| ccp | AN, linear head | ' in text
     )
-    assert choice.markdown(found.reset_index()[:1]).startswith('No runs yet: `spml sweep choice`')
-    without = choice.markdown(
+    assert choice.format_rate_choice(found.reset_index()[:1]).startswith(
+        'No runs yet: `spml sweep choice`'
+    )
+    without = choice.format_rate_choice(
         found.reset_index().query('place != 2')
     )  # the third stays in its column
     assert ' | – | +7.0 ± ' in without and ' | – | ' not in text
@@ -80,7 +82,7 @@ def test_what_the_claims_say_of_ems_rates_is_so():
     def level(configs):
         return known.test_map.reindex([sweeps.key(c) for c in configs]).mean()
 
-    em = choice.planned(known, ['voc12_animals']).query("what == 'EM, cosine head'")
+    em = choice.plan_rate_runs(known, ['voc12_animals']).query("what == 'EM, cosine head'")
     apl, own = (
         {
             name: level(sweeps.finals(sweeps.Row(loss, 'cosine'), 'photos', name, known))

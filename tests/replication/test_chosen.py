@@ -17,12 +17,12 @@ def finished(plan, best):
 
 
 def plan_of(paper, number, row, column):
-    return tables.plan(published.by_place(paper, number)[row, column], published.SUITE)
+    return tables.plan_cell(published.index_cells(paper, number)[row, column], published.SUITE)
 
 
 def test_the_rate_and_the_constants_are_those_of_the_best_run_on_validation():
     plan = plan_of('hml', '2', 'LS', 'VOC12')
-    table = chosen.chosen('hml', '2', finished(plan, 3))
+    table = chosen.chosen_settings('hml', '2', finished(plan, 3))
     config = plan.search[3]
     expected = f'{config.lr:.3g}; smoothing {config.hparams["smoothing"]:.3g}'
     assert table.to_dict() == {'voc12_animals': {'ls': expected}}
@@ -30,13 +30,13 @@ def test_the_rate_and_the_constants_are_those_of_the_best_run_on_validation():
 
 def test_a_first_draw_has_the_papers_constants():
     plan = plan_of('hml', '2', 'HML (Ours)', 'VOC12')
-    text = chosen.chosen('hml', '2', finished(plan, 0)).at['hml', 'voc12_animals']
+    text = chosen.chosen_settings('hml', '2', finished(plan, 0)).at['hml', 'voc12_animals']
     assert text.split('; ')[1:] == ['scale 20', 'margin 0.3', 'adaptive_lr 0.01']
 
 
 def test_what_a_table_states_is_not_chosen():
     plan = plan_of('two_way', '1', 'T_P = 4', 'mAP@class / T_N = 1')
-    table = chosen.chosen('two_way', '1', finished(plan, 2))
+    table = chosen.chosen_settings('two_way', '1', finished(plan, 2))
     assert table.to_dict() == {'coco18': {'two_way, labels full': f'{plan.search[2].lr:.3g}'}}
 
 
@@ -46,17 +46,17 @@ def test_other_heads_and_batches_have_lines_of_their_own():
         plan_of('two_way', '5', 'mAP@class', 'M = 16'),
     ]
     lac, two_way = (finished(plan, 1) for plan in searches)
-    assert list(chosen.chosen('lac', '3', lac).index) == ['an, head labelwise']
-    assert list(chosen.chosen('two_way', '5', two_way).index) == [
+    assert list(chosen.chosen_settings('lac', '3', lac).index) == ['an, head labelwise']
+    assert list(chosen.chosen_settings('two_way', '5', two_way).index) == [
         'two_way, labels full, batches of 512'
     ]
 
 
 def test_markdown_is_a_table_or_nothing():
     plan = plan_of('hml', '2', 'AN', 'VOC12')
-    text = chosen.markdown('hml', '2', finished(plan, 1))
+    text = chosen.format_chosen_settings('hml', '2', finished(plan, 1))
     assert f'| an | {plan.search[1].lr:.3g} |' in text
-    assert chosen.markdown('hml', '2', pd.DataFrame()) == ''
-    assert chosen.markdown('hml', '1', finished(plan, 1)) == ''
+    assert chosen.format_chosen_settings('hml', '2', pd.DataFrame()) == ''
+    assert chosen.format_chosen_settings('hml', '1', finished(plan, 1)) == ''
     with pytest.raises(SpmlError):
-        chosen.markdown('hml', '9', pd.DataFrame())
+        chosen.format_chosen_settings('hml', '9', pd.DataFrame())

@@ -20,21 +20,21 @@ from spml_nb.replication import tables as papers
 from spml_nb.replication.claims import (
     Number,
     TableScores,
-    above,
-    between,
-    peak,
-    rising,
-    share,
-    steady,
-    trend,
-    verdict_of,
+    claim_above,
+    claim_between,
+    claim_peak,
+    claim_rising,
+    claim_share,
+    claim_steady,
+    claim_trend,
+    decide_claim,
 )
 from spml_nb.replication.papers import two_way_figures
 from spml_nb.replication.statistics import MARGIN, Size, Verdict
 from spml_nb.runs.config import Config, resolve
 
 REPRODUCED, REVERSED, NONE, UNDECIDED, NOT_RUN, NOT_EXERCISED = Verdict
-CLAIMS = claims.claims()
+CLAIMS = claims.read_claims()
 
 
 def claim_named(id):
@@ -42,7 +42,7 @@ def claim_named(id):
 
 
 def decide(claim, value):
-    return verdict_of(claim.places(value))
+    return decide_claim(claim.places(value))
 
 
 def operands(claim):
@@ -64,9 +64,9 @@ def test_there_are_claims_of_every_paper_and_none_twice():
         == len({claim.sentence for claim in CLAIMS})
         == len(CLAIMS)
     )
-    assert claims.claims('lac') == [claim for claim in CLAIMS if claim.paper == 'lac']
+    assert claims.read_claims('lac') == [claim for claim in CLAIMS if claim.paper == 'lac']
     with pytest.raises(SpmlError, match="unknown paper 'hmm'"):
-        claims.claims('hmm')
+        claims.read_claims('hmm')
 
 
 @pytest.mark.parametrize('claim', CLAIMS, ids=lambda claim: claim.id)
@@ -93,7 +93,7 @@ def test_a_claim_is_a_sentence_about_runs_that_exist(claim):
     cells = {
         (table, row, column): config or pretraining
         for table in claim.tables
-        for row, column, config, pretraining in published.cells(claim.paper, table)[
+        for row, column, config, pretraining in published.table_cells(claim.paper, table)[
             ['row', 'column', 'config', 'pretraining']
         ].itertuples(index=False)
     }
@@ -173,18 +173,18 @@ def test_a_papers_difference_between_rows_of_two_sources_is_marked():
     )  # HML beside rows of Cole et al.; OPML and its own ZLPR
     assert all(
         contrast.mixed
-        for place in hml.places(claims.published_value)
+        for place in hml.places(claims.published_claim_value)
         for contrast in place.contrasts
     )
     assert not any(
         contrast.mixed
-        for place in opml.places(claims.published_value)
+        for place in opml.places(claims.published_claim_value)
         for contrast in place.contrasts
     )
 
     def value(operand):
         return replace(
-            claims.published_value(operand),
+            claims.published_claim_value(operand),
             seeds=seeds(*([3.0, 3.1, 3.2] if 'Ours' in operand.cell[1] else [1.0, 1.1, 1.2])),
         )
 
@@ -200,11 +200,11 @@ def side(**values):
 
 
 def one(place):
-    return verdict_of([place]).places[0]
+    return decide_claim([place]).places[0]
 
 
 def word(place):
-    return verdict_of([place]).verdict
+    return decide_claim([place]).verdict
 
 
 def printed_place(ours, theirs, sources=('', ''), name='VOC'):
@@ -215,7 +215,7 @@ def printed_place(ours, theirs, sources=('', ''), name='VOC'):
             (ours, seeds(*[1.0] * len(ours))), theirs, sources, strict=True
         )
     ]
-    return above(name, {'EM': numbers[0]}, {'AN': numbers[1]})
+    return claim_above(name, {'EM': numbers[0]}, {'AN': numbers[1]})
 
 
 @pytest.mark.parametrize(
@@ -231,14 +231,14 @@ def printed_place(ours, theirs, sources=('', ''), name='VOC'):
     ],
 )
 def test_the_second_word_is_where_the_published_effect_lies(theirs, sources, expected):
-    result = verdict_of([printed_place(seeds(3.9, 4.0, 4.2), theirs, sources)])
+    result = decide_claim([printed_place(seeds(3.9, 4.0, 4.2), theirs, sources)])
     assert result.verdict == REPRODUCED  # 3.03 ± 0.38
     assert result.size is result.places[0].size is expected
 
 
 def test_one_seed_or_none_has_no_size():
     for ours in ({}, seeds(4.0)):
-        result = verdict_of([printed_place(ours, (95.0, 87.0))])
+        result = decide_claim([printed_place(ours, (95.0, 87.0))])
         assert result.size is Size.NOT_MEASURED and result.sign in (NOT_RUN, UNDECIDED)
 
 
@@ -246,18 +246,18 @@ def test_one_place_of_mixed_sources_leaves_the_mean_without_a_size():
     own = printed_place(seeds(3.9, 4.0, 4.2), (95.0, 87.0), name='VOC')
     mixed = printed_place(seeds(3.9, 4.0, 4.2), (95.0, 87.0), ('', 'Cole et al.'), name='CUB')
     lost = printed_place(seeds(3.9, 4.0, 4.2), (np.nan, 87.0), name='CUB')
-    assert verdict_of([own, mixed]).size is Size.MIXED and '†' in str(verdict_of([own, mixed]))
-    assert verdict_of([own, lost]).size is Size.NOT_PRINTED  # not that of half of its places
-    assert [each.size for each in verdict_of([own, mixed]).places] == [Size.SMALLER, Size.MIXED]
+    assert decide_claim([own, mixed]).size is Size.MIXED and '†' in str(decide_claim([own, mixed]))
+    assert decide_claim([own, lost]).size is Size.NOT_PRINTED  # not that of half of its places
+    assert [each.size for each in decide_claim([own, mixed]).places] == [Size.SMALLER, Size.MIXED]
 
 
 def test_a_sign_is_on_average_only_where_no_place_decides():
     names = ('VOC', 'CUB', 'NUS')
     weak = [printed_place(seeds(2.5, 2.8, 2.0), (90.0, 87.0), name=name) for name in names]
     strong = printed_place(seeds(3.9, 4.0, 4.2), (95.0, 87.0), name='COCO')
-    assert verdict_of(weak).sign == 'reproduced on average'
-    assert verdict_of([*weak, strong]).sign == 'reproduced'
-    assert verdict_of([printed_place(seeds(0, 4, 1), (95.0, 87.0))]).sign == 'undecided'
+    assert decide_claim(weak).sign == 'reproduced on average'
+    assert decide_claim([*weak, strong]).sign == 'reproduced'
+    assert decide_claim([printed_place(seeds(0, 4, 1), (95.0, 87.0))]).sign == 'undecided'
 
 
 @pytest.mark.parametrize(
@@ -281,18 +281,18 @@ def test_a_sign_is_on_average_only_where_no_place_decides():
     ],
 )
 def test_a_difference_gets_one_of_the_words(left, right, expected):
-    assert word(above('VOC', side(a=left), side(b=right))) == expected
+    assert word(claim_above('VOC', side(a=left), side(b=right))) == expected
 
 
 def test_an_effect_is_told_with_its_interval_its_seeds_and_what_could_have_been_seen():
-    place = one(above('VOC', side(a=seeds(4, 5, 6)), side(b=seeds(2, 2, 2))))
+    place = one(claim_above('VOC', side(a=seeds(4, 5, 6)), side(b=seeds(2, 2, 2))))
     assert (place.effect.mean, place.effect.seeds) == (
         3,
         3,
     ) and place.effect.half_width == pytest.approx(4.302653 / 3**0.5)
     assert str(place) == 'mini_voc for VOC: reproduced, +3.00 ± 2.48'
     assert (
-        str(verdict_of([place.place])) == 'reproduced on 1 of 1 place: +3.00 ± 2.48, 3 seeds, '
+        str(decide_claim([place.place])) == 'reproduced on 1 of 1 place: +3.00 ± 2.48, 3 seeds, '
         f'power 80 % from {place.effect.detectable:.1f} on'
     )
 
@@ -300,7 +300,7 @@ def test_an_effect_is_told_with_its_interval_its_seeds_and_what_could_have_been_
 def test_the_test_images_widen_the_interval_where_a_number_is_measured_on_them():
     def error(dataset):
         return one(
-            above(
+            claim_above(
                 '',
                 {'a': Number(seeds(4, 5, 6), dataset=dataset)},
                 {'b': Number(seeds(2, 2, 2.1), dataset=dataset)},
@@ -317,7 +317,7 @@ def test_a_measure_has_test_images_of_its_own_and_two_measures_the_larger():
 
     def error(*metrics):
         return one(
-            above(
+            claim_above(
                 '',
                 *(
                     {name: Number(seed[name], dataset='coco18', metric=metric)}
@@ -333,7 +333,7 @@ def test_a_measure_has_test_images_of_its_own_and_two_measures_the_larger():
 
 
 def test_a_number_of_a_table_knows_its_measure():
-    ask = claims.our_value(
+    ask = claims.our_claim_value(
         'photos', pd.DataFrame(columns=['loss', 'dataset', 'val_map', 'test_map_sample', 'seed'])
     )
     for operand in operands(claim_named('two_way-softmax'))[0]:
@@ -343,11 +343,11 @@ def test_a_number_of_a_table_knows_its_measure():
 def test_a_number_of_an_arm_has_the_measure_of_its_ablation():
     known = {}
     for name in ('two_way_by_class', 'two_way_by_sample'):
-        ablation = arms.ablations()[name]
+        ablation = arms.read_ablations()[name]
         for arm in ablation.arms:
-            for config in arms.configs_of(ablation, arm, 'coco18', pd.DataFrame()):
+            for config in arms.arm_configs(ablation, arm, 'coco18', pd.DataFrame()):
                 known[sweeps.key(config)] = {'test_map_class': 1.0, 'test_map_sample': 2.0}
-    ask = claims.our_value('photos', pd.DataFrame.from_dict(known, orient='index'))
+    ask = claims.our_claim_value('photos', pd.DataFrame.from_dict(known, orient='index'))
     expected = {'two_way_by_class': ('mAP@class', 1), 'two_way_by_sample': ('mAP@sample', 2)}
     for operand in operands(claim_named('two_way-ways'))[0]:
         name, _, column = operand.arm
@@ -356,15 +356,15 @@ def test_a_number_of_an_arm_has_the_measure_of_its_ablation():
         assert (column, number.metric, {*number.seeds.values()}) == ('COCO', measure, {value})
         assert not math.isnan(number.printed[0])
     on_second_set = claims.Operand('two_way', arm=('two_way_by_class', 'both', 'VOC'))
-    assert math.isnan(claims.published_value(on_second_set).printed[0])
+    assert math.isnan(claims.published_claim_value(on_second_set).printed[0])
 
 
 def test_only_common_seeds_are_compared_and_their_number_is_told():
     assert (
-        str(one(above('VOC', side(a=seeds(5)), side(b=seeds(4, 9, 9)))))
+        str(one(claim_above('VOC', side(a=seeds(5)), side(b=seeds(4, 9, 9)))))
         == 'mini_voc for VOC: undecided, +1.00, 1 seed'
     )
-    assert one(above('VOC', side(a=seeds(5, 6, 7)), side(b=seeds(4, 5)))).effect.seeds == 2
+    assert one(claim_above('VOC', side(a=seeds(5, 6, 7)), side(b=seeds(4, 5)))).effect.seeds == 2
 
 
 def test_a_claim_against_many_needs_all_of_them_and_falls_with_one():
@@ -373,23 +373,23 @@ def test_a_claim_against_many_needs_all_of_them_and_falls_with_one():
     high = side(high=seeds(6, 6.1, 6.25))
     gone = side(gone={}, lost={})
     assert (
-        str(one(above('VOC', left, low | side(gone={}))))
+        str(one(claim_above('VOC', left, low | side(gone={}))))
         == 'mini_voc for VOC (1 of 3 numbers missing): incomplete, '
-        + str(one(above('VOC', left, low))).partition('reproduced, ')[2]
+        + str(one(claim_above('VOC', left, low))).partition('reproduced, ')[2]
         + ' (against low)'
     )
-    assert word(above('VOC', left, low)) == REPRODUCED
-    against = one(above('VOC', left, low | gone | high))
+    assert word(claim_above('VOC', left, low)) == REPRODUCED
+    against = one(claim_above('VOC', left, low | gone | high))
     assert against.verdict == REVERSED and against.contrast.between == 'against high'
     assert (
-        one(above('VOC', left | high, low)).contrast.between == 'a'
-        and one(above('VOC', left | low, high | low)).contrast.between == 'low against high'
+        one(claim_above('VOC', left | high, low)).contrast.between == 'a'
+        and one(claim_above('VOC', left | low, high | low)).contrast.between == 'low against high'
     )
 
 
 def test_what_was_not_exercised_decides_nothing():
     idle = {'apl': Number(seeds(5, 5.1, 5.2), 'mini_voc for ', exercised=False)}
-    place = one(above('VOC', idle, side(b=seeds(1, 1, 1))))
+    place = one(claim_above('VOC', idle, side(b=seeds(1, 1, 1))))
     assert (
         place.verdict == NOT_RUN and str(place) == 'mini_voc for VOC (1 of 2 numbers not exercised)'
     )
@@ -411,27 +411,27 @@ def of(names):
 @pytest.mark.parametrize(
     ('place', 'expected'),
     [
-        (above('', of('b'), of('a'), by=-MARGIN), REPRODUCED),
-        (above('', of('d'), of('a'), by=2), REPRODUCED),
-        (above('', of('c'), of('a'), by=2), REVERSED),
-        (between('', of('c'), of('a'), low=0.5, high=2), REPRODUCED),
-        (between('', of('c'), of('a'), high=0.5), REVERSED),
-        (between('', of('noise'), low=0, high=4), UNDECIDED),
-        (share('', of('c'), of('d'), 0.3, 0.8), REPRODUCED),
-        (share('', of('c'), of('d'), 0.1, 0.2), REVERSED),
-        (steady('', of('a b'), within=MARGIN), REPRODUCED),
-        (steady('', of('a c'), within=MARGIN), REVERSED),
-        (steady('', of('a noise'), within=MARGIN), UNDECIDED),
-        (rising('', of('a c d')), REPRODUCED),
-        (rising('', of('a d c')), REVERSED),
-        (rising('', of('a noise d')), UNDECIDED),
-        (trend('', of('a c d')), REPRODUCED),
-        (trend('', of('a noise d')), REPRODUCED),
-        (trend('', of('a c d'), of('a b noise')), UNDECIDED),
-        (trend('', of('a c d'), falling=True), REVERSED),
-        (trend('', of('a d b')), NONE),
-        (peak('', of('a d c'), best=range(1, 2)), REPRODUCED),
-        (peak('', of('a c d'), best=range(1, 2)), REVERSED),
+        (claim_above('', of('b'), of('a'), by=-MARGIN), REPRODUCED),
+        (claim_above('', of('d'), of('a'), by=2), REPRODUCED),
+        (claim_above('', of('c'), of('a'), by=2), REVERSED),
+        (claim_between('', of('c'), of('a'), low=0.5, high=2), REPRODUCED),
+        (claim_between('', of('c'), of('a'), high=0.5), REVERSED),
+        (claim_between('', of('noise'), low=0, high=4), UNDECIDED),
+        (claim_share('', of('c'), of('d'), 0.3, 0.8), REPRODUCED),
+        (claim_share('', of('c'), of('d'), 0.1, 0.2), REVERSED),
+        (claim_steady('', of('a b'), within=MARGIN), REPRODUCED),
+        (claim_steady('', of('a c'), within=MARGIN), REVERSED),
+        (claim_steady('', of('a noise'), within=MARGIN), UNDECIDED),
+        (claim_rising('', of('a c d')), REPRODUCED),
+        (claim_rising('', of('a d c')), REVERSED),
+        (claim_rising('', of('a noise d')), UNDECIDED),
+        (claim_trend('', of('a c d')), REPRODUCED),
+        (claim_trend('', of('a noise d')), REPRODUCED),
+        (claim_trend('', of('a c d'), of('a b noise')), UNDECIDED),
+        (claim_trend('', of('a c d'), falling=True), REVERSED),
+        (claim_trend('', of('a d b')), NONE),
+        (claim_peak('', of('a d c'), best=range(1, 2)), REPRODUCED),
+        (claim_peak('', of('a c d'), best=range(1, 2)), REVERSED),
     ],
 )
 def test_every_kind_knows_its_bound(place, expected):
@@ -441,15 +441,15 @@ def test_every_kind_knows_its_bound(place, expected):
 @pytest.mark.parametrize(
     ('place', 'told'),
     [
-        (steady('', of('a b'), within=MARGIN), ' at most 0.5)'),
-        (trend('', of('d c a'), falling=True), '(from last to first)'),
-        (share('', of('c'), of('d'), 0.3, 0.8), '(below 80 % of the other)'),
-        (share('', of('c'), of('d'), 0.3, 0.95), '(above 30 % of the other)'),
+        (claim_steady('', of('a b'), within=MARGIN), ' at most 0.5)'),
+        (claim_trend('', of('d c a'), falling=True), '(from last to first)'),
+        (claim_share('', of('c'), of('d'), 0.3, 0.8), '(below 80 % of the other)'),
+        (claim_share('', of('c'), of('d'), 0.3, 0.95), '(above 30 % of the other)'),
     ],
 )
 def test_the_number_that_is_told_is_that_of_its_words(place, told):
     "Without a bound, or below one, a claim that holds is told with a +."
-    said = re.sub(r', \d seeds, power 80 % from [\d.]+ on', '', str(verdict_of([place])))
+    said = re.sub(r', \d seeds, power 80 % from [\d.]+ on', '', str(decide_claim([place])))
     each = str(one(place))
     assert (
         said.startswith('reproduced on 1 of 1 place: +')
@@ -460,7 +460,7 @@ def test_the_number_that_is_told_is_that_of_its_words(place, told):
 
 def test_several_places_on_one_data_set_must_all_hold():
     def place(measure, by, dataset):
-        return above(
+        return claim_above(
             f'{dataset}, {measure}',
             {'a': Number(seeds(by, by + 0.2, by + 0.1), dataset=dataset)},
             {'b': Number(seeds(0, 0.1, 0))},
@@ -470,9 +470,9 @@ def test_several_places_on_one_data_set_must_all_hold():
         [place(measure, by, name) for name in ('coco18', 'ccp')]
         for measure, by in (('mAP@class', 0.0), ('mAP@sample', 8.0))
     )
-    both = verdict_of([*by_class, *by_sample])
+    both = decide_claim([*by_class, *by_sample])
     assert (
-        verdict_of(by_sample).verdict == REPRODUCED
+        decide_claim(by_sample).verdict == REPRODUCED
         and both.verdict != REPRODUCED
         and both.pooled == 2
         and both.effect.mean == pytest.approx(0.07, abs=0.01)
@@ -482,7 +482,9 @@ def test_several_places_on_one_data_set_must_all_hold():
 def test_a_trend_is_the_gain_of_the_straight_line():
     values = [3.0, 1.0, 4.0, 1.5, 5.0]
     got = (
-        trend('', {str(k): Number(seeds(v)) for k, v in enumerate(values)}).contrasts[0].by_seed[0]
+        claim_trend('', {str(k): Number(seeds(v)) for k, v in enumerate(values)})
+        .contrasts[0]
+        .by_seed[0]
     )
     assert got == pytest.approx(4 * np.polyfit(range(5), values, 1)[0])
 
@@ -492,20 +494,20 @@ def test_equal_runs_are_one_place_and_equal_data_one_share_of_the_mean():
         return Number(seeds(value, value + 0.1, value + 0.3), f'{dataset} for ', runs, dataset)
 
     def place(name, run, dataset='mini_voc', gain=2.0):
-        return above(
+        return claim_above(
             name,
             {'a': number(50 + gain, ('a', run), dataset)},
             {'b': number(50, ('b', run), dataset)},
         )
 
     assert [
-        p.place.name for p in verdict_of([place('Full / VOC', 1), place('Full / NUS', 1)]).places
+        p.place.name for p in decide_claim([place('Full / VOC', 1), place('Full / NUS', 1)]).places
     ] == ['mini_voc for Full / VOC = NUS']
-    lone = verdict_of([place('x', 1)]).effect
-    twice = verdict_of([place('x', 1), place('y', 2)]).effect
+    lone = decide_claim([place('x', 1)]).effect
+    twice = decide_claim([place('x', 1), place('y', 2)]).effect
     assert (
         twice.error == pytest.approx(lone.error)
-        and verdict_of([place('x', 1), place('y', 2, 'mini_cub')]).effect.error < 0.8 * lone.error
+        and decide_claim([place('x', 1), place('y', 2, 'mini_cub')]).effect.error < 0.8 * lone.error
     )
 
 
@@ -560,7 +562,7 @@ def test_claims_are_seldom_wrong_about_tables_without_a_difference_and_find_one_
 
 
 def test_what_the_papers_own_numbers_say():
-    verdicts = {claim.id: claims.published_verdict(claim) for claim in CLAIMS}
+    verdicts = {claim.id: claims.published_claim_verdict(claim) for claim in CLAIMS}
 
     def of(word):
         return {id for id, verdict in verdicts.items() if verdict.partition(',')[0] == word}
@@ -594,7 +596,7 @@ def test_what_the_papers_own_numbers_say():
         and of('not in a table') == {claim.id for claim in CLAIMS if not claim.tables} - lost
     )
     assert verdicts['hml-adaptive'] == 'holds in part, 6 of 8'  # equal on VOC12
-    related = claim_named('two_way-related').places(claims.published_value)
+    related = claim_named('two_way-related').places(claims.published_claim_value)
     assert [round(min(c.published for c in place.contrasts), 2) for place in related] == [
         2.29,
         0.71,
@@ -603,7 +605,7 @@ def test_what_the_papers_own_numbers_say():
 
 def test_printed_deviations_are_compared_by_welchs_test():
     "OPML-SP leads by 0.01 ± 0.31 on VOC, and far on COCO."
-    table = published.cells('opml', 'II').set_index(['row', 'column'])
+    table = published.table_cells('opml', 'II').set_index(['row', 'column'])
 
     def printed(row, column):
         return tuple(table.loc[(row, column), ['mean', 'std', 'runs']])
@@ -617,7 +619,7 @@ def test_printed_deviations_are_compared_by_welchs_test():
     }
     assert (
         p['COCO'] < 0.05 < p['VOC']
-        and claims.published_verdict(claim_named('opml-sp-best'))
+        and claims.published_claim_verdict(claim_named('opml-sp-best'))
         == 'holds, 4 of 4, 3 beyond the printed deviations'
     )
 
@@ -628,13 +630,13 @@ def test_printed_deviations_are_compared_by_welchs_test():
 def known_of(paper, table, suite, score, **more):
     "Made-up finished runs of a table. score: function of (row, column, seed)."
     lines = {}
-    for cell in published.cells(paper, table).to_dict('records'):
-        plan = papers.plan(cell, suite)
+    for cell in published.table_cells(paper, table).to_dict('records'):
+        plan = papers.plan_cell(cell, suite)
         lines = {
             sweeps.key(c): {'run': sweeps.key(c), 'val_map': 50.0, 'test_map': 50.0}
             for c in plan.search
         } | lines
-        for config in papers.finals(plan, pd.DataFrame.from_dict(lines, orient='index')):
+        for config in papers.cell_final_runs(plan, pd.DataFrame.from_dict(lines, orient='index')):
             lines[sweeps.key(config)] = {
                 'run': sweeps.key(config),
                 'val_map': 50.0,
@@ -668,7 +670,7 @@ def test_words_are_those_of_a_paired_t_test(monkeypatch):
     known = known_of(
         'em_apl', '1', 'photos', lambda row, column, seed: scores.get((row, seed), 40.0)
     )
-    value = claims.our_value('photos', known)
+    value = claims.our_claim_value('photos', known)
     ours, theirs = (
         value(claims.Operand('em_apl', ('1', row, 'VOC'))).seeds for row in ('EM', 'AN')
     )
@@ -680,7 +682,7 @@ def test_words_are_those_of_a_paired_t_test(monkeypatch):
 
 
 def test_a_report_gives_effects_intervals_and_seeds(opml):
-    report = claims.report('photos', opml, 'opml').set_index('id')
+    report = claims.report_claims('photos', opml, 'opml').set_index('id')
     n = len(json.loads(papers.table('opml', 'III', opml).cells.seeds[0]))
     tie, losses = report.loc['opml-zlpr'], report.loc['opml-losses']
     assert (tie.ours, tie.effect, tie.half_width, tie.seeds, tie.reproduced) == (
@@ -707,30 +709,30 @@ def test_a_report_gives_effects_intervals_and_seeds(opml):
     )
     tables = {
         ('opml', number): papers.table('opml', number, opml).cells
-        for number in published.tables('opml')
+        for number in published.table_numbers('opml')
     }
-    from_tables = claims.report(
-        'photos', opml, 'opml', claims.our_value('photos', opml, tables=tables)
+    from_tables = claims.report_claims(
+        'photos', opml, 'opml', claims.our_claim_value('photos', opml, tables=tables)
     )
     pd.testing.assert_frame_equal(from_tables.set_index('id'), report)
 
 
 def test_a_claim_that_no_place_decides_alone_is_told_so():
     def place(name, *values):
-        return above(
+        return claim_above(
             name, {'a': Number(seeds(*values), dataset=name)}, {'b': Number(seeds(0, 0.1, 0))}
         )
 
-    weak = verdict_of([place(name, 1.5, 1.8, 1.0) for name in 'abc'])
+    weak = decide_claim([place(name, 1.5, 1.8, 1.0) for name in 'abc'])
     assert [p.verdict for p in weak.places] == [UNDECIDED] * 3 and str(weak).startswith(
         'reproduced on the mean of 3 of 3 places; none decides alone: +1.40 ± '
     )
-    apart = verdict_of([place('a', 9.0, 9.3, 9.1), place('b', -9.0, -9.3, -9.1)])
+    apart = decide_claim([place('a', 9.0, 9.3, 9.1), place('b', -9.0, -9.3, -9.1)])
     assert str(apart).startswith(
         f'undecided on the mean of 2 of 2 places; 2 decide alone (1 {REPRODUCED}, 1 {REVERSED})'
     )
     assert (
-        str(verdict_of([above('VOC', side(a=seeds(5)), side(b=seeds(4)))]))
+        str(decide_claim([claim_above('VOC', side(a=seeds(5)), side(b=seeds(4)))]))
         == 'undecided on 0 of 1 place with more than one seed'
     )
 
@@ -740,26 +742,28 @@ def test_a_forest_plot_sets_the_same_comparison_of_the_paper_beside_ours():
         return Number(seeds(ours, ours + 0.1, ours), printed=(printed, np.nan, np.nan))
 
     places = [
-        above(name, {'a': number(60, 70)}, {'b': number(57, 64), 'c': number(55 + k, 69)})
+        claim_above(name, {'a': number(60, 70)}, {'b': number(57, 64), 'c': number(55 + k, 69)})
         for k, name in enumerate(('VOC', 'COCO'))
     ]
-    verdict = verdict_of(places)
+    verdict = decide_claim(places)
     assert (verdict.contrast.between, verdict.pooled, verdict.published) == (
         'against b',
         2,
         6,
     )  # ours is least against b: 3 points; the paper is against c
     assert [p.contrast.published for p in verdict.places] == [6, 6]
-    unprinted = verdict_of([above('VOC', {'a': Number(seeds(1, 2, 3))}, {'b': number(1, 64)})])
-    assert np.isnan(unprinted.published) and np.isnan(
-        above('VOC', {'a': Number({})}, {'b': Number({})}).contrasts[0].published
+    unprinted = decide_claim(
+        [claim_above('VOC', {'a': Number(seeds(1, 2, 3))}, {'b': number(1, 64)})]
     )
-    low = between('VOC', {'a': number(60, 70)}, high=80).contrasts[0]
+    assert np.isnan(unprinted.published) and np.isnan(
+        claim_above('VOC', {'a': Number({})}, {'b': Number({})}).contrasts[0].published
+    )
+    low = claim_between('VOC', {'a': number(60, 70)}, high=80).contrasts[0]
     assert low.published == 10  # on the claimed side of the bound
 
 
 def test_a_report_has_every_line_of_its_forest_plot(opml):
-    report = claims.report('photos', opml, 'opml').set_index('id')
+    report = claims.report_claims('photos', opml, 'opml').set_index('id')
     for line in report.itertuples():
         whole, *places = json.loads(line.forest)
         assert whole['place'] == '' and whole['word'] == line.ours
@@ -794,12 +798,12 @@ def test_a_claim_is_called_idle_where_no_run_could_decide_it():
         ({'c': Number({}, ''), 'apl': idle}, NOT_EXERCISED),
         (side(b=seeds(1, 1, 1)) | {'c': Number({}, ''), 'apl': idle}, NOT_RUN),
     ):
-        assert verdict_of([above('VOC', ours, others)]).verdict == word
+        assert decide_claim([claim_above('VOC', ours, others)]).verdict == word
 
 
 def test_the_record_says_what_was_not_exercised(opml):
     idle = opml.assign(exercised=np.where(opml.loss == 'asl', 0.0, np.nan), best_epoch=3)
-    report = claims.report('photos', idle, 'opml').set_index('id')
+    report = claims.report_claims('photos', idle, 'opml').set_index('id')
     assert (
         report.ours['opml-losses'] == NOT_EXERCISED
         and 'not exercised' in report.missing['opml-losses']
@@ -840,17 +844,19 @@ def test_a_claim_about_runs_reads_them():
             'pretraining': None,
             'no_run': '',
         }
-        plan = papers.plan(cell, 'photos')
+        plan = papers.plan_cell(cell, 'photos')
         lines = {sweeps.key(c): {'val_map': 50.0, 'test_map': 0.0} for c in plan.search} | lines
-        for c in papers.finals(plan, pd.DataFrame.from_dict(lines, orient='index')):
+        for c in papers.cell_final_runs(plan, pd.DataFrame.from_dict(lines, orient='index')):
             lines[sweeps.key(c)] = {
                 'val_map': 50.0,
                 'test_map': height[operand.config['hparams']['margin']] + 0.1 * c.seed % 0.3,
             }
     known = pd.DataFrame.from_dict(lines, orient='index')
-    assert decide(claim, claims.our_value('photos', known)).verdict == REPRODUCED
+    assert decide(claim, claims.our_claim_value('photos', known)).verdict == REPRODUCED
     assert (
-        decide(claim, claims.our_value('photos', known.assign(test_map=-known.test_map))).verdict
+        decide(
+            claim, claims.our_claim_value('photos', known.assign(test_map=-known.test_map))
+        ).verdict
         == REVERSED
     )
 
@@ -860,7 +866,7 @@ def test_a_claim_about_runs_reads_them():
 
 def collected(paper, number, parts):
     "A file of arrays and its record. parts: {(dataset, series, *values): arrays}."
-    file = figures.arrays_file(paper, number, 'photos')
+    file = figures.find_arrays(paper, number, 'photos')
     file.parent.mkdir(parents=True, exist_ok=True)
     names = {' | '.join(map(str, where)): where for where in parts}
     about = {
@@ -872,8 +878,8 @@ def collected(paper, number, parts):
             for name, (d, s, *values) in names.items()
         },
     }
-    drawing.write_collected(
-        file, drawing.Collected(about, {name: parts[where] for name, where in names.items()})
+    drawing.write_figure_arrays(
+        file, drawing.FigureArrays(about, {name: parts[where] for name, where in names.items()})
     )
     return pd.DataFrame({'seed': 0}, index=list(names))
 
@@ -881,7 +887,7 @@ def collected(paper, number, parts):
 def effects_of(id, known):
     return {
         p.place.name.split(' for ')[1]: p.effect and p.effect.mean
-        for p in decide(claim_named(id), claims.our_value('photos', known)).places
+        for p in decide(claim_named(id), claims.our_claim_value('photos', known)).places
     }
 
 
@@ -960,7 +966,7 @@ def test_transfer_is_judged_on_the_test_images_of_each_target():
     places = [
         place
         for place in decide(
-            claim_named('two_way-transfer'), claims.our_value('photos', known)
+            claim_named('two_way-transfer'), claims.our_claim_value('photos', known)
         ).places
         if place.effect
     ]
@@ -1049,7 +1055,7 @@ def test_gradients_of_groups_and_their_balance_are_read_from_the_curves():
     assert (
         decide(
             claim_named('hml-balance'),
-            claims.our_value('photos', known.drop('voc12 | s = 20 | 0.6')),
+            claims.our_claim_value('photos', known.drop('voc12 | s = 20 | 0.6')),
         ).verdict
         == NOT_RUN
     )
@@ -1107,7 +1113,7 @@ def test_a_share_of_labels_has_to_differ_by_half_a_percent():
         return Number(each, metric=operand.curve.metric)
 
     assert decide(claim, value).verdict == NONE
-    ours = claims.our_value('photos', pd.DataFrame({'seed': []}))
+    ours = claims.our_claim_value('photos', pd.DataFrame({'seed': []}))
     assert {ours(operand).metric for operand in operands(claim)[0]} == {claims.SHARE}
 
 
@@ -1125,9 +1131,9 @@ def test_the_probability_lost_with_the_margin_is_that_of_the_cosines():
 
 
 def test_each_earlier_method_is_asked_where_its_table_has_it_lowest():
-    table = published.cells('hml', '2').set_index(['row', 'column'])['mean'].unstack()
+    table = published.table_cells('hml', '2').set_index(['row', 'column'])['mean'].unstack()
     behind = table.drop('HML (Ours)').sub(table.loc['AN']).drop('AN')
-    places = claim_named('hml-earlier').places(claims.published_value)
+    places = claim_named('hml-earlier').places(claims.published_claim_value)
     assert {place.name: round(place.contrasts[0].published, 1) for place in places} == {
         f'{row.idxmin()}, {method}': round(-row.min(), 1) for method, row in behind.iterrows()
     }
@@ -1145,14 +1151,14 @@ def test_cosines_alone_are_compared_on_two_heads_of_an():
         for dataset in ('voc12', 'coco14', 'cub', 'nus')
         for head in ('cosine', 'linear')
     ]
-    voc, *others = claim.places(claims.published_value)
+    voc, *others = claim.places(claims.published_claim_value)
     assert voc.contrasts[0].published == pytest.approx(88.0 - 86.9)
     assert all(np.isnan(place.contrasts[0].published) for place in others)
 
 
 @pytest.mark.parametrize(('suite', 'paper'), [('photos', None), ('paper', 'hml')])
 def test_without_runs_nothing_is_decided_and_every_place_is_named(suite, paper):
-    report = claims.report(suite, pd.DataFrame(), paper).set_index('id')
+    report = claims.report_claims(suite, pd.DataFrame(), paper).set_index('id')
     assert (
         set(report.ours) == {NOT_RUN}
         and (report.decided == 0).all()

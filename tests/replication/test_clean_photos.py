@@ -54,7 +54,7 @@ def test_both_sides_have_as_many_draws_and_the_same_rates():
 def test_gains_are_paired_by_seed_and_over_what_is_asked(monkeypatch):
     found = clean_photos.outcome(clean_photos.planned(invented(monkeypatch), SETS))
     gained = found.set_index(['baseline', 'dataset', 'use', 'loss', 'head']).gain.sort_index()
-    plain = gained[gains.PLAIN, 'coco18']
+    plain = gained[gains.PLAIN_HEAD, 'coco18']
     assert plain[Use.BESIDE, 'em', 'linear'] == pytest.approx(5.2)
     assert plain[Use.AS_MANY, 'bce', 'linear'] == pytest.approx(-1)
     assert (Use.CHOOSE, 'an', 'linear') not in plain.dropna().index

@@ -18,12 +18,12 @@ from side_files import draw_side
 from spml_nb import cli, methods, sweeps
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.labels import for_scoring
+from spml_nb.data.labels import labels_for_scoring
 from spml_nb.data.loading import load
 from spml_nb.methods.core import find
 from spml_nb.metrics import mean_average_precision
 from spml_nb.replication import comparison, statistics
-from spml_nb.replication.comparison import Line, compare, judge, line
+from spml_nb.replication.comparison import MethodLine, compare, judge_methods, score_method_line
 from spml_nb.runs import record
 from spml_nb.runs.config import Config
 from spml_nb.runs.folder import Run, read_result
@@ -140,11 +140,11 @@ def test_with_complete_test_labels_the_interval_is_that_of_the_runs_own_scores(c
     rows = [Row(name, labels='full') for name in ('an', 'em')]
     known = sweeps.finished()
     data = load(complete_test)
-    targets, truth = for_scoring(data.labels[data.rows('test')])
+    targets, truth = labels_for_scoring(data.labels[data.rows('test')])
     draws, each = statistics.image_draws(len(targets)), {}
     there = (targets > 0).any(0)  # a class that no test photo has is left out
     lines = [
-        line(
+        score_method_line(
             row,
             sweeps.finals(row, 'photos', str(complete_test), known, range(2)),
             known,
@@ -155,13 +155,13 @@ def test_with_complete_test_labels_the_interval_is_that_of_the_runs_own_scores(c
     ]
     for row in rows:
         for config in sweeps.finals(row, 'photos', str(complete_test), known, range(2)):
-            scores = read_result(Run(sweeps.canonical(config))).logits['test'][:, there]
+            scores = read_result(Run(sweeps.canonical_config(config))).logits['test'][:, there]
             true = targets[:, there]
             each[row.loss, config.seed] = (
                 [mean_average_precision(scores.repeat(d, 0), true.repeat(d, 0)) for d in draws],
                 mean_average_precision(scores, true),
             )
-    own = statistics.effect(
+    own = statistics.estimate_effect(
         [each['em', s][1] - each['an', s][1] for s in (0, 1)],
         np.array([np.subtract(each['em', s][0], each['an', s][0]) for s in (0, 1)]),
     )
@@ -225,7 +225,7 @@ def test_an_interrupted_comparison_gives_no_verdict_and_leaves_what_was_kept(
         if '1/2 done' in line:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, 'say', say)
+    monkeypatch.setattr(cli, 'print_line', say)
     assert (
         cli.main(['compare', str(one_label_each), 'an', '--seeds', '3']) == 130
     )  # as of every command after Ctrl-C
@@ -289,7 +289,7 @@ def test_classes_that_nobody_could_learn_do_not_choose():
     for loss, scores in known.items():
         given = Config(loss=loss, dataset='mini_voc', backbone='mini', device='cpu')
         lines.append(
-            line(
+            score_method_line(
                 Row(loss),
                 [given],
                 pd.DataFrame([scores | names], index=[sweeps.key(given)]),
@@ -297,7 +297,7 @@ def test_classes_that_nobody_could_learn_do_not_choose():
                 np.ones((2, 2)),
             )
         )
-    table, said = judge(lines)
+    table, said = judge_methods(lines)
     assert (
         table.loss.tolist() == ['an', 'em']
         and table.validation.tolist() == [70, 60]
@@ -306,7 +306,7 @@ def test_classes_that_nobody_could_learn_do_not_choose():
 
 
 def test_the_best_on_validation_may_be_below_and_who_is_not_through_is_named():
-    table, said = judge(
+    table, said = judge_methods(
         [AN, made_up('em', [52.0, 52.1, 52.4], [50.0, 51.1, 50.2]), made_up('hml', [], [])]
     )
     assert (
@@ -397,7 +397,7 @@ def made_up(loss, val, test, noise=0.3):
             'exercised': math.nan,
         }
     )
-    return Line(
+    return MethodLine(
         Row(loss),
         runs,
         *({s: part[s] + rng.normal(0, noise, 50) for s in seeds} for part in (test, val)),
@@ -416,13 +416,13 @@ def experience(monkeypatch):
         'photos': {'50': 2.6},
         'observed': 1.5,
     }
-    monkeypatch.setattr(comparison, 'experience', lambda: taught)
+    monkeypatch.setattr(comparison, 'read_experience', lambda: taught)
 
 
 def test_validation_chooses_and_the_test_images_only_say_what_it_is_worth():
     em = made_up('em', [52.0, 53.1, 52.4], [63.0, 64.1, 63.2])
     hml = made_up('hml', [48.0, 49.0, 48.5], [69.0, 70.0, 69.5])
-    table, said = judge([AN, em, hml])
+    table, said = judge_methods([AN, em, hml])
     assert table.loss.tolist() == ['em', 'an', 'hml'] and said.startswith(
         'Take em: it is the best on validation, 52.5 % mAP against all labels.'
     )
@@ -444,16 +444,16 @@ def test_where_validation_cannot_tell_what_other_photos_taught_decides():
     "The test images, on which AN is far ahead here, have no say."
     em = made_up('em', [52.0, 52.1, 52.4], [50.0, 50.1, 50.2])
     hml = made_up('hml', [51.9, 52.2, 52.3], [55.0, 55.1, 55.2])
-    table, said = judge([AN, em, hml])
+    table, said = judge_methods([AN, em, hml])
     assert (
         table.loss[0] == 'em'
         and said.startswith('Take hml: em is the best on validation')
         and 'spml predict hml-2 ' in said
     )
     assert '+3.0 points of mAP over AN' in said and 'em +2.0' in said and 'below an.' in said
-    assert judge([AN, em, made_up('zlpr', [51.9, 52.2, 52.3], [55.0, 55.1, 55.2])])[1].startswith(
-        'Take em: '
-    )  # nothing is known of ZLPR
+    assert judge_methods([AN, em, made_up('zlpr', [51.9, 52.2, 52.3], [55.0, 55.1, 55.2])])[
+        1
+    ].startswith('Take em: ')  # nothing is known of ZLPR
 
 
 @pytest.mark.silent('A3')
@@ -478,7 +478,7 @@ def test_without_clean_labels_it_says_what_would_settle_it():
         )
         for each in blind
     ]
-    said = judge(blind)[1]
+    said = judge_methods(blind)[1]
     assert (
         'observed AUC against observed labels' in said
         and 'More validation photos would tell' in said
@@ -497,7 +497,7 @@ def test_a_gain_and_its_doubt_do_not_contradict_each_other():
         for k, loss in enumerate(('ls', 'nls', 'dw', 'wan', 'asl', 'gr'))
     ]
     em = made_up('em', [72.0, 72.1, 72.4], [62.5, 66.5, 64.6])
-    table, said = judge([AN, *rivals, em])
+    table, said = judge_methods([AN, *rivals, em])
     alone, adjusted = em.over(AN), table.set_index('loss').p['em']
     assert alone.low > 0 and alone.p < 0.05 < adjusted
     assert (
@@ -509,7 +509,7 @@ def test_a_gain_and_its_doubt_do_not_contradict_each_other():
 
 
 def test_a_difference_that_may_be_chance_is_called_so_with_the_seeds_to_add():
-    table, said = judge([AN, made_up('em', [52.0, 50.1, 51.4], [60.5, 60.2, 61.0])])
+    table, said = judge_methods([AN, made_up('em', [52.0, 50.1, 51.4], [60.5, 60.2, 61.0])])
     assert (
         f'chance alone does as much in {100 * table.p[0]:.0f} % of cases' in said
         and 'does not tell it apart from an (' in said
@@ -520,7 +520,7 @@ def test_a_difference_that_may_be_chance_is_called_so_with_the_seeds_to_add():
 def test_methods_that_train_the_same_are_called_so():
     same = [62.0, 62.1, 62.4], [63.0, 64.1, 63.2]
     zlpr = made_up('zlpr', *same)
-    _, said = judge([AN, zlpr, dataclasses.replace(zlpr, row=Row('multi_similarity'))])
+    _, said = judge_methods([AN, zlpr, dataclasses.replace(zlpr, row=Row('multi_similarity'))])
     assert (
         'Take zlpr' in said
         and 'The same runs here: multi_similarity.' in said
@@ -533,26 +533,26 @@ def test_where_no_label_is_unknown_what_single_labels_taught_does_not_choose():
     near = made_up('an', [51.9, 52.2, 52.3], [60.0, 61.0, 60.3])
     asl = made_up('asl', [51.9, 52.1, 52.4], [60.0, 61.0, 60.3])
     hml = made_up('hml', [52.0, 52.1, 52.3], [63.0, 64.1, 63.2])
-    assert 'Take hml: ' in judge([near, em, hml])[1]
+    assert 'Take hml: ' in judge_methods([near, em, hml])[1]
     for lines, taken in (
         ([near, em, hml], 'an'),  # told apart from none
         ([AN, em, hml], 'em'),  # AN is behind
         ([AN, asl, hml], 'asl'),
         ([dataclasses.replace(em, row=Row('hml')), dataclasses.replace(em, row=Row('bce'))], 'bce'),
     ):
-        said = judge(lines, complete=True)[1]
+        said = judge_methods(lines, complete=True)[1]
         assert f'Take {taken}: ' in said and said.startswith('No training label is unknown')
         assert "project's" not in said
 
 
 def test_scores_as_of_guessing_are_called_so_before_the_recommendation():
     guessing = dataclasses.replace(AN, guess=AN.runs.validation.mean() - 0.5)
-    assert re.match(r'On validation an .*Only an has finished', judge([guessing])[1])
-    assert f'{guessing.guess:.1f} %' in judge([guessing])[1]
+    assert re.match(r'On validation an .*Only an has finished', judge_methods([guessing])[1])
+    assert f'{guessing.guess:.1f} %' in judge_methods([guessing])[1]
     one = dataclasses.replace(guessing, runs=guessing.runs.iloc[:1])
-    assert judge([one])[1].startswith('On validation an ')
+    assert judge_methods([one])[1].startswith('On validation an ')
     above = dataclasses.replace(AN, guess=30.0)
-    assert 'On validation' not in judge([above])[1]
+    assert 'On validation' not in judge_methods([above])[1]
 
 
 @pytest.mark.parametrize('empty', ['zero', 'skip'])
@@ -575,16 +575,16 @@ def test_the_map_of_guessing_is_that_of_random_scores(empty):
 def test_intervals_over_seeds_alone_are_called_so():
     lines = [AN, made_up('em', [52.0, 52.1, 52.4], [63.0, 64.1, 63.2])]
     assert (
-        'over seeds alone' not in judge(lines)[1]
+        'over seeds alone' not in judge_methods(lines)[1]
         and 'The scores of some runs are gone, so that intervals are over seeds alone.'
-        in judge([*lines[:1], dataclasses.replace(lines[1], resampled={})])[1]
+        in judge_methods([*lines[:1], dataclasses.replace(lines[1], resampled={})])[1]
     )
 
 
 def test_where_the_scores_of_some_runs_are_gone_the_others_say_what_the_images_do():
     em = made_up('em', [52.0, 52.1, 52.4], [63.0, 63.1, 62.9], noise=9.0)
     left = dataclasses.replace(em, resampled={1: em.resampled[1]})
-    alone = statistics.effect(
+    alone = statistics.estimate_effect(
         [3.0, 2.1, 2.6], None, (em.resampled[1] - AN.resampled[1]).std(ddof=1)
     )
     assert (
@@ -592,25 +592,25 @@ def test_where_the_scores_of_some_runs_are_gone_the_others_say_what_the_images_d
         and alone.half_width > 10 > dataclasses.replace(em, resampled={}).over(AN).half_width
     )
     assert (
-        'over seeds alone' not in judge([AN, left])[1]
-        and 'chance alone does as much' in judge([AN, left])[1]
+        'over seeds alone' not in judge_methods([AN, left])[1]
+        and 'chance alone does as much' in judge_methods([AN, left])[1]
     )
     assert (
         'over seeds alone'
-        in judge([dataclasses.replace(AN, resampled={0: AN.resampled[0]}), left])[1]
+        in judge_methods([dataclasses.replace(AN, resampled={0: AN.resampled[0]}), left])[1]
     )  # no seed has both
 
 
 def test_a_mechanism_that_never_acted_is_named():
     idle = made_up('em_apl', [62.0, 62.1, 62.4], [63.0, 64.1, 63.2])
-    said = judge([AN, dataclasses.replace(idle, runs=idle.runs.assign(exercised=[0.0, 1.0, 0.0]))])[
-        1
-    ]
+    said = judge_methods(
+        [AN, dataclasses.replace(idle, runs=idle.runs.assign(exercised=[0.0, 1.0, 0.0]))]
+    )[1]
     assert (
         said.startswith('Take em_apl')
         and "em_apl: in 2 of 3 runs the best epoch came before APL's choice of negatives began."
         in said
-        and ' began.' not in judge([AN, idle])[1]
+        and ' began.' not in judge_methods([AN, idle])[1]
     )
 
 
@@ -623,13 +623,13 @@ def test_more_seeds_are_advised_only_where_they_would_tell():
         )
     ]
     assert (
-        judge(noisy)[1].count('More validation photos would tell, more seeds hardly.') == 1
-        and '--seeds' not in judge(noisy)[1]
+        judge_methods(noisy)[1].count('More validation photos would tell, more seeds hardly.') == 1
+        and '--seeds' not in judge_methods(noisy)[1]
     )
 
 
 def test_one_seed_decides_nothing():
-    table, said = judge([made_up('an', [50.0], [60.0]), made_up('em', [52.0], [63.0])])
+    table, said = judge_methods([made_up('an', [50.0], [60.0]), made_up('em', [52.0], [63.0])])
     assert (
         'it is +3.0 points of mAP above an, with one seed, which decides nothing.' in said
         and table.p.isna().all()
@@ -638,7 +638,7 @@ def test_one_seed_decides_nothing():
 
 
 def only(line, *seeds):
-    return Line(line.row, line.runs.loc[list(seeds)], line.resampled, line.resampled_val)
+    return MethodLine(line.row, line.runs.loc[list(seeds)], line.resampled, line.resampled_val)
 
 
 LATE = made_up('an', [50.0, 51.0, 58.0], [60.0, 61.0, 62.0])
@@ -646,7 +646,7 @@ LUCKY = made_up('em', [40.0, 55.0, 55.0], [50.0, 64.0, 65.0])
 
 
 def test_methods_are_compared_on_the_seeds_that_all_share():
-    table, said = judge([LATE, only(LUCKY, 2)])
+    table, said = judge_methods([LATE, only(LUCKY, 2)])
     assert (
         table.loss.tolist() == ['an', 'em']
         and table.seeds.tolist() == [1, 1]
@@ -656,9 +656,9 @@ def test_methods_are_compared_on_the_seeds_that_all_share():
         'em: 1 of 3 seeds (the others diverged or are not done).',
         'All numbers are of the seeds that the methods share: 1 of 3.',
     ]
-    table, said = judge([LATE, only(LUCKY, 2, 1), made_up('hml', [], [])], 5)
+    table, said = judge_methods([LATE, only(LUCKY, 2, 1), made_up('hml', [], [])], 5)
     assert (
-        table.equals(judge([only(LATE, 1, 2), only(LUCKY, 1, 2)])[0])
+        table.equals(judge_methods([only(LATE, 1, 2), only(LUCKY, 1, 2)])[0])
         and 'Take em: em is the best on validation, 55.0 %' in said
         and said.endswith('Not through: hml.')
     )
@@ -668,17 +668,17 @@ def test_methods_are_compared_on_the_seeds_that_all_share():
         and 'share: 2 of 5' in said
         and 'decides nothing' not in said
     )
-    table, said = judge([only(LATE, 0), made_up('em', [52.0] * 3, [62.0, 63.0, 64.0])])
+    table, said = judge_methods([only(LATE, 0), made_up('em', [52.0] * 3, [62.0, 63.0, 64.0])])
     assert (
         'it is +2.0 points of mAP above an, with one seed, which decides nothing.' in said
         and 'an: 1 of 3 seeds' in said
         and 'nan' not in said
     )
-    assert 'of 3 seeds' not in judge([LATE, LUCKY], 3)[1]
+    assert 'of 3 seeds' not in judge_methods([LATE, LUCKY], 3)[1]
 
 
 def test_without_a_common_seed_nothing_is_advised():
-    table, said = judge([only(LATE, 0, 1), only(LUCKY, 2)], 3)
+    table, said = judge_methods([only(LATE, 0, 1), only(LUCKY, 2)], 3)
     assert not len(table) and said.splitlines() == [
         'No seed is done with every method, so nothing is advised.',
         *(
@@ -701,7 +701,9 @@ def test_a_run_that_diverged_counts_for_no_seed(photo_folder):
         ],
         index=[sweeps.key(c) for c in configs],
     )
-    said = judge([line(Row('an'), configs, known, np.zeros((1, 2)), np.ones((2, 2)))], 2)[1]
+    said = judge_methods(
+        [score_method_line(Row('an'), configs, known, np.zeros((1, 2)), np.ones((2, 2)))], 2
+    )[1]
     assert (
         said.splitlines()[0].endswith('50.0 % mAP against all labels. One seed decides nothing.')
         and 'an: 1 of 2 seeds' in said
@@ -709,14 +711,17 @@ def test_a_run_that_diverged_counts_for_no_seed(photo_folder):
 
 
 def test_one_seed_decides_nothing_where_the_base_is_the_best():
-    said = judge([made_up('an', [53.0], [60.0]), made_up('ls', [52.0], [63.0])])[1]
+    said = judge_methods([made_up('an', [53.0], [60.0]), made_up('ls', [52.0], [63.0])])[1]
     assert said.startswith('Take an: ') and 'One seed decides nothing.' in said
-    assert 'decides nothing' not in judge([AN, made_up('em', [42.0] * 3, [63.0, 64.1, 63.2])])[1]
+    assert (
+        'decides nothing'
+        not in judge_methods([AN, made_up('em', [42.0] * 3, [63.0, 64.1, 63.2])])[1]
+    )
 
 
 def test_a_rival_has_the_sign_of_the_table():
     em = made_up('em', [20.0, 42.0, 65.0], [40.0] * 3)
-    table, said = judge([AN, em])
+    table, said = judge_methods([AN, em])
     rival = em.over(AN, 'validation')
     assert (
         table.loss[0] == 'an'
@@ -728,11 +733,16 @@ def test_a_rival_has_the_sign_of_the_table():
 def test_a_run_of_a_folder_with_a_space_is_quoted():
     lone = made_up('an', [50.0], [60.0])
     lone.runs['run'] = 'an-my photos-f6a0'
-    assert shlex.split(judge([lone])[1])[-4:] == ['spml', 'predict', 'an-my photos-f6a0', 'PHOTOS']
+    assert shlex.split(judge_methods([lone])[1])[-4:] == [
+        'spml',
+        'predict',
+        'an-my photos-f6a0',
+        'PHOTOS',
+    ]
 
 
 def test_without_an_the_first_method_is_what_the_others_are_compared_with():
-    table, said = judge(
+    table, said = judge_methods(
         [
             made_up('em', [52.0] * 3, [63.0, 63.1, 63.2]),
             made_up('hml', [53.0] * 3, [65.0, 65.1, 65.0]),
@@ -741,11 +751,13 @@ def test_without_an_the_first_method_is_what_the_others_are_compared_with():
     assert (
         'points of mAP above em' in said
         and table.over[1] == 0
-        and b'over em' in comparison.draw(table, 'two')
+        and b'over em' in comparison.draw_comparison(table, 'two')
     )
-    assert judge([made_up('em', [52.0], [63.0]), AN])[1].startswith('Take em') and judge([AN])[
-        1
-    ].startswith('Only an has finished, so there is nothing to compare: on validation, 50.5 % mAP')
+    assert judge_methods([made_up('em', [52.0], [63.0]), AN])[1].startswith(
+        'Take em'
+    ) and judge_methods([AN])[1].startswith(
+        'Only an has finished, so there is nothing to compare: on validation, 50.5 % mAP'
+    )
 
 
 @pytest.mark.parametrize(
@@ -766,11 +778,11 @@ def test_wrong_orders_are_refused(photo_folder, folder, given, message):
 def test_the_time_is_that_of_like_runs_shared_by_the_jobs():
     left = pd.DataFrame({'expected': [60.0, math.nan, 120.0]})
     assert (
-        comparison.time_said(left, 2, 'finetune')
+        comparison.describe_time_left(left, 2, 'finetune')
         == '3 runs to train: about 2 min, as recorded runs of this kind took; where those were of '
         'other photos or on another machine, yours may take several times as long.'
     )
-    assert comparison.time_said(left.assign(expected=math.nan), 1, 'linear').endswith(
+    assert comparison.describe_time_left(left.assign(expected=math.nan), 1, 'linear').endswith(
         'after the first one. Before the first run the features of all photos are computed, once.'
     )
 
@@ -816,7 +828,9 @@ def test_one_positive_label_a_photo_finds_a_method_within_a_point_of_the_best(
         finals = sweeps.finals(
             Row(loss, labels='full'), 'photos', str(folder), sweeps.finished(), range(2)
         )
-        logits = [read_result(Run(sweeps.canonical(config))).logits['test'] for config in finals]
+        logits = [
+            read_result(Run(sweeps.canonical_config(config))).logits['test'] for config in finals
+        ]
         reached[loss] = np.mean(
             [mean_average_precision(scores, true[800:, columns], empty='skip') for scores in logits]
         )

@@ -11,7 +11,7 @@ import pytest
 from spml_nb.base.errors import SpmlError
 from spml_nb.replication import claims, conclusions, published, tables
 from spml_nb.replication.conclusions import Answer
-from spml_nb.replication.statistics import from_error
+from spml_nb.replication.statistics import effect_from_error
 from spml_nb.sweeps.search import Row
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,24 +61,24 @@ def test_a_claim_is_read_with_its_places():
     checked = pd.DataFrame(
         {'id': ['a', 'b', 'c'], 'forest': [json.dumps(f) for f in (forest, bounded, idle)]}
     )
-    assert conclusions.of_claim(checked, 'a').word == 'yes on average (no on 1 of 2)'
-    assert conclusions.of_claim(checked, 'a').size == 'larger'
-    assert conclusions.of_claim(checked, 'b').theirs == '+14.9'
-    assert conclusions.of_claim(checked, 'c').word == 'not exercised'
+    assert conclusions.answer_claim(checked, 'a').word == 'yes on average (no on 1 of 2)'
+    assert conclusions.answer_claim(checked, 'a').size == 'larger'
+    assert conclusions.answer_claim(checked, 'b').theirs == '+14.9'
+    assert conclusions.answer_claim(checked, 'c').word == 'not exercised'
     with pytest.raises(SpmlError, match="'d'"):
-        conclusions.of_claim(checked, 'd')
+        conclusions.answer_claim(checked, 'd')
 
 
 def test_sets_of_photos_are_pooled_and_those_that_say_the_opposite_counted():
-    effects = [from_error(mean, 0.01, 9, 0.0, 10) for mean in (3.0, 2.0, -1.0, 0.1)]
-    answer = conclusions.of_effects(effects)
+    effects = [effect_from_error(mean, 0.01, 9, 0.0, 10) for mean in (3.0, 2.0, -1.0, 0.1)]
+    answer = conclusions.answer_effects(effects)
     assert answer.mean == pytest.approx(1.025) and (answer.places, answer.opposite) == (4, 1)
-    assert conclusions.of_effects([]).word == 'not run'
+    assert conclusions.answer_effects([]).word == 'not run'
 
 
 def test_parts_at_equal_settings_come_from_their_table(tmp_path, monkeypatch):
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path))
-    assert conclusions.equal_settings('opml') == []
+    assert conclusions.gains_at_equal_settings('opml') == []
     pd.DataFrame(
         [
             ('opml_parts', 'high rank', 'OPML', 'mean', -0.2, 0.1, 0.2),
@@ -88,11 +88,11 @@ def test_parts_at_equal_settings_come_from_their_table(tmp_path, monkeypatch):
         ],
         columns=['ablation', 'arm', 'over', 'column', 'gain', 'gain_half', 'published'],
     ).to_csv(tmp_path / 'ablations.csv', index=False)
-    (part,) = conclusions.equal_settings('opml')
+    (part,) = conclusions.gains_at_equal_settings('opml')
     assert (part['arm'], part['over']) == ('high rank', 'OPML')
     assert (part['answer'].ours, part['answer'].theirs) == ('−0.2 ± 0.1', '+0.2')
-    checked = claims.report(published.SUITE, NOTHING, 'opml')
-    text = conclusions.markdown('opml', checked, NOTHING)
+    checked = claims.report_claims(published.SUITE, NOTHING, 'opml')
+    text = conclusions.format_conclusion('opml', checked, NOTHING)
     assert 'high rank over OPML −0.2 ± 0.1 (paper +0.2)' in text
 
 
@@ -107,7 +107,7 @@ def record():
 def test_a_gain_is_that_of_the_papers_table(record):
     cells = tables.table('em_apl', '1', record).of(published.SUITE)
     ems = cells[cells['row'] == 'EM']
-    answer = conclusions.gain(record, Row('em'), Row('an'), datasets=tuple(ems.stand_in))
+    answer = conclusions.answer_gain(record, Row('em'), Row('an'), datasets=tuple(ems.stand_in))
     assert answer.mean == pytest.approx(ems.gain.mean(), abs=2e-4)
     assert answer.places == len(ems)
 
@@ -135,26 +135,26 @@ def test_f1_at_chosen_thresholds_is_recomputed_from_the_record_alone(record):
 @pytest.fixture(scope='module')
 def unchecked():
     """The claims of all papers without runs."""
-    return claims.report(published.SUITE, NOTHING)
+    return claims.report_claims(published.SUITE, NOTHING)
 
 
 @pytest.fixture(scope='module')
 def checked(record):
     """The claims of all papers."""
-    return claims.report(published.SUITE, record)
+    return claims.report_claims(published.SUITE, record)
 
 
-@pytest.mark.parametrize('paper', published.papers())
+@pytest.mark.parametrize('paper', published.list_papers())
 def test_without_runs_every_answer_says_so(paper, unchecked):
     checked = unchecked[unchecked.paper == paper]
-    text = conclusions.markdown(paper, checked, NOTHING)
+    text = conclusions.format_conclusion(paper, checked, NOTHING)
     rows = [row for row in text.splitlines() if row.startswith('| ')]
     assert len(rows) > 6 and all('**not run**' in row for row in rows[2:])
 
 
-@pytest.mark.parametrize('paper', published.papers())
+@pytest.mark.parametrize('paper', published.list_papers())
 def test_a_conclusion_is_half_a_page_and_types_no_result(paper, record, checked):
-    text = conclusions.markdown(paper, checked[checked.paper == paper], record)
+    text = conclusions.format_conclusion(paper, checked[checked.paper == paper], record)
     assert 150 < len(text.split()) < 650
     template = (TEMPLATES / f'conclusion_{paper}.md').read_text()
     words = re.sub(r'\{%.*?%\}|\{\{.*?\}\}', '', template)
@@ -163,11 +163,11 @@ def test_a_conclusion_is_half_a_page_and_types_no_result(paper, record, checked)
 
 def test_a_page_for_each_paper_is_written_once(tmp_path, monkeypatch, unchecked):
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path))
-    pages = conclusions.texts(unchecked, NOTHING)
-    assert set(pages) == {f'{paper}/README.md' for paper in published.papers()}
+    pages = conclusions.paper_pages(unchecked, NOTHING)
+    assert set(pages) == {f'{paper}/README.md' for paper in published.list_papers()}
     for name, page in pages.items():
         paper, _ = name.split('/')
         links = re.findall(r'\]\(([^)]+)\)', page)
-        assert {f'table{number}.md' for number in published.tables(paper)} < set(links)
+        assert {f'table{number}.md' for number in published.table_numbers(paper)} < set(links)
         for link in links:
             assert (ROOT / 'outputs' / paper / link).exists(), link

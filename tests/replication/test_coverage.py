@@ -13,7 +13,7 @@ from spml_nb.replication import claims, coverage, figures, published
 from spml_nb.replication.coverage import Part
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / 'nbs'
-PAPERS = published.papers()
+PAPERS = published.list_papers()
 
 
 def named(paper, what):
@@ -25,20 +25,20 @@ def missing(paper):
     """What a paper has that no part names, and what parts name that is not there."""
     paper_map = coverage.paper_map(paper)
     there = {
-        'tables': {*paper_map.tables, *published.tables(paper)},
-        'figures': {*paper_map.figures, *figures.figures(paper)},
+        'tables': {*paper_map.tables, *published.table_numbers(paper)},
+        'figures': {*paper_map.figures, *figures.list_figures(paper)},
         'equations': set(range(1, paper_map.equations + 1)),
-        'claims': {claim.id for claim in claims.claims(paper)},
+        'claims': {claim.id for claim in claims.read_claims(paper)},
     }
     return {what: names ^ named(paper, what) for what, names in there.items()}
 
 
 def undrawn(paper):
-    return set(coverage.paper_map(paper).figures) - set(figures.figures(paper))
+    return set(coverage.paper_map(paper).figures) - set(figures.list_figures(paper))
 
 
 def unfilled(paper):
-    return set(coverage.paper_map(paper).tables) - set(published.tables(paper))
+    return set(coverage.paper_map(paper).tables) - set(published.table_numbers(paper))
 
 
 @pytest.mark.parametrize('paper', PAPERS)
@@ -74,7 +74,7 @@ def test_numbers_count_on_without_a_gap():
 
 
 def test_markdown_has_a_line_a_part_with_links_that_lead_somewhere():
-    lines = coverage.markdown('hml').splitlines()
+    lines = coverage.format_paper_map('hml').splitlines()
     parts = coverage.paper_map('hml').parts
     assert len(lines) == 2 + len(parts)
     assert lines[2 + [part.name for part in parts].index('3.4 Adaptive learning')] == (
@@ -83,7 +83,7 @@ def test_markdown_has_a_line_a_part_with_links_that_lead_somewhere():
         '(../methods/hml.ipynb#The-adaptive-scale-and-margin) |'
     )
     for paper in PAPERS:
-        for target in re.findall(r'\]\(\.\./([^#)]+)', coverage.markdown(paper)):
+        for target in re.findall(r'\]\(\.\./([^#)]+)', coverage.format_paper_map(paper)):
             assert (NOTEBOOKS / target).is_file()
 
 

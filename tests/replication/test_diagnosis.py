@@ -9,8 +9,8 @@ from side_files import draw_side
 from sklearn.metrics import average_precision_score
 
 from spml_nb import training
-from spml_nb.replication.diagnosis import diagnose, pulls
-from spml_nb.replication.measuring import opened
+from spml_nb.replication.diagnosis import diagnose, measure_pulls
+from spml_nb.replication.measuring import open_own_data
 from spml_nb.runs.folder import open_run
 
 
@@ -29,7 +29,7 @@ def test_what_nobody_knows_is_on_neither_side(photo_folder, complete, truth):
         run = open_run(
             training.train(config(photo_folder, labels='single', regime='linear')).folder
         )
-        found, (pull, z, true, logits) = diagnose(run), pulls(run)
+        found, (pull, z, true, logits) = diagnose(run), measure_pulls(run)
     assert found['train_truth'] == truth and found['val_truth'] == found['test_truth'] == 'complete'
     false, right, hidden = 0.0, 0.0, []
     for c in range(true.shape[1]):
@@ -56,8 +56,8 @@ def test_labels_that_a_loss_corrects_for_good_are_those_of_the_run(photo_folder)
             )
         ).folder
     )
-    _, z, true, _ = pulls(run)
-    assert np.array_equal(z, opened(run).method.z.numpy()) and (z == 1).sum() >= len(true)
+    _, z, true, _ = measure_pulls(run)
+    assert np.array_equal(z, open_own_data(run).method.z.numpy()) and (z == 1).sum() >= len(true)
 
 
 @pytest.mark.parametrize('loss', ['epr_count', 'pseudo_scores'])
@@ -68,5 +68,5 @@ def test_a_loss_that_reads_side_information_is_examined_with_it(photo_folder, tm
             config(photo_folder, loss=loss, side=side, labels='single', regime='linear')
         ).folder
     )
-    pull, *_ = pulls(run)
+    pull, *_ = measure_pulls(run)
     assert pull.abs().sum() > 0 and diagnose(run)['test_truth'] == 'complete'

@@ -39,7 +39,9 @@ def collected(paper, figure, parts, missing, data):
         'parts': places,
         'missing': missing,
     }
-    return drawing.Collected(about, dict(zip(places, (arrays for _, arrays in parts), strict=True)))
+    return drawing.FigureArrays(
+        about, dict(zip(places, (arrays for _, arrays in parts), strict=True))
+    )
 
 
 def test_arrays_come_back_from_their_file_as_they_were(tmp_path):
@@ -55,8 +57,8 @@ def test_arrays_come_back_from_their_file_as_they_were(tmp_path):
         ['one'],
         [['voc12', 'voc12_animals']],
     )
-    drawing.write_collected(tmp_path / 'a.npz', given)
-    found = drawing.read_collected(tmp_path / 'a.npz')
+    drawing.write_figure_arrays(tmp_path / 'a.npz', given)
+    found = drawing.read_figure_arrays(tmp_path / 'a.npz')
     assert (
         found == given
         and found.of_seeds('voc12', 's = 20', (0.4,)) == [{}]
@@ -72,7 +74,7 @@ def test_arrays_come_back_from_their_file_as_they_were(tmp_path):
 
 def test_a_small_picture_looks_as_matplotlib_wrote_it():
     def make():
-        picture, axes = drawing.sheet(1, 1)
+        picture, axes = drawing.make_axes(1, 1)
         axes[0, 0].plot([0, 1, 3], [2, 5.123, 4], marker='o')
         axes[0, 0].set(title='a title', xlabel='x')
         return picture
@@ -104,8 +106,8 @@ def test_a_curve_over_epochs_ends_where_the_first_of_its_seeds_stopped():
 
 
 def test_a_curve_is_the_mean_with_a_band_from_the_lowest_to_the_highest():
-    _, axes = drawing.sheet(1, 1)
-    drawing.curve(axes[0, 0], [1, 2], np.array([[2, 3], [1, 1], [3, 6]]), 'black', label='BCE')
+    _, axes = drawing.make_axes(1, 1)
+    drawing.draw_curve(axes[0, 0], [1, 2], np.array([[2, 3], [1, 1], [3, 6]]), 'black', label='BCE')
     (line,) = axes[0, 0].lines
     (band,) = axes[0, 0].collections
     corners = {tuple(map(float, corner)) for corner in band.get_paths()[0].vertices}
@@ -119,11 +121,11 @@ def test_a_curve_is_the_mean_with_a_band_from_the_lowest_to_the_highest():
 
 @pytest.mark.parametrize('content', [b'not a zip', b'', b'PK\x03\x04 cut off'])
 def test_a_damaged_file_is_named(content):
-    file = figures.arrays_file('hml', 2, 'photos')
+    file = figures.find_arrays('hml', 2, 'photos')
     file.parent.mkdir(parents=True)
     file.write_bytes(content)
     with pytest.raises(SpmlError, match='fig2.npz'):
-        figures.draw('hml', 2, 'photos')
+        figures.draw_paper_figure('hml', 2, 'photos')
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_half_filled_figures_say_what_is_missing(number, part):
         ['nus'],
         [['coco14', 'coco18'], ['nus', 'mirflickr14']],
     )
-    svg = drawing.draw(em_apl_figures.FIGURES[number], given).decode()
+    svg = drawing.draw_figure(em_apl_figures.FIGURES[number], given).decode()
     ElementTree.fromstring(svg)
     assert (
         svg.count('>missing<') == 1
@@ -188,9 +190,9 @@ def test_a_forest_plot_has_every_claim_and_place_with_its_numbers_and_words():
             'forest': [json.dumps(each) for each in lines],
         }
     )
-    svg = drawing.forest(claims)
+    svg = drawing.draw_forest(claims)
     text = ''.join(ElementTree.fromstring(svg).itertext())
-    assert svg == drawing.forest(claims.copy()) and all(
+    assert svg == drawing.draw_forest(claims.copy()) and all(
         words in text
         for words in (
             'A costs $5 & more <than> B.',
@@ -212,7 +214,7 @@ def test_a_forest_plot_has_both_words_of_a_claim_and_of_its_places():
     places = [line('VOC') | {'size': 'as large'}, line('COCO') | {'size': 'larger'}]
     places += [line('CUB') | {'size': 'mixed sources'}, line('NUS')]
     claims = pd.DataFrame({'claim': ['A'], 'forest': [json.dumps([together, *places])]})
-    texts = list(ElementTree.fromstring(drawing.forest(claims)).itertext())
+    texts = list(ElementTree.fromstring(drawing.draw_forest(claims)).itertext())
     assert texts.count('reproduced on average') == 1 and texts.count('reproduced') == 4
     sizes = [text for text in texts if text in list(Size)]
     assert sizes == ['smaller', 'as large', 'larger']  # none where nothing is compared
@@ -223,7 +225,7 @@ def test_a_forest_plot_marks_what_the_paper_compares_between_two_sources():
     def words(mixed):
         return ''.join(
             ElementTree.fromstring(
-                drawing.forest(
+                drawing.draw_forest(
                     pd.DataFrame({'claim': ['A'], 'forest': [json.dumps([line(mixed=mixed)])]})
                 )
             ).itertext()
@@ -237,7 +239,7 @@ def test_a_forest_plot_marks_what_the_paper_compares_between_two_sources():
 
 
 def test_a_mark_beyond_the_axis_becomes_an_arrowhead_at_its_edge():
-    _, axes = drawing.sheet(1, 1)
+    _, axes = drawing.make_axes(1, 1)
     axes[0, 0].set_xlim(-2, 3)
     for x in (-9, 1, 9):
         drawing._mark(axes[0, 0], x, 0, 'o')
@@ -306,7 +308,7 @@ def square(score, chosen, seeds=(0, 1, 2)):
 
 def test_the_frame_of_a_grid_is_where_validation_is_best_whatever_the_test_images_say():
     given = square(lambda a, b, s: 60 + 10 * a + 10 * b + s, lambda a, b, s: 60 - 10 * a + 10 * b)
-    ax = drawing.grid(
+    ax = drawing.draw_grid(
         given, 'OPML', drawing.Axis('α', VALUES), drawing.Axis('β', VALUES), 'ZLPR', (0.5, 0.5)
     ).axes[0]
     frames = {
@@ -327,7 +329,7 @@ def test_colours_of_a_grid_do_not_show_what_is_noise():
             lambda a, b, s: 60 + gain * a + 5 * s + noise * random.normal(), lambda a, b, s: 0
         )  # seeds differ by more than cells
         return np.unique(
-            drawing.grid(
+            drawing.draw_grid(
                 given,
                 'OPML',
                 drawing.Axis('α', VALUES),

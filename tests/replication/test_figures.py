@@ -58,7 +58,7 @@ EVERY = [pytest.param(*f, id='-'.join(f)) for f in COUNTS]
 
 def pretended(paper, figure, suite='photos'):
     "What is known when all searches of a figure are done."
-    keys = [queue.key(c) for c in figures.needed(paper, figure, suite, NONE)[0]]
+    keys = [queue.key(c) for c in figures.list_figure_runs(paper, figure, suite, NONE)[0]]
     return pd.DataFrame({'val_map': 1.0}, index=keys)
 
 
@@ -66,22 +66,22 @@ def pretended(paper, figure, suite='photos'):
 
 
 def test_all_figures_are_there():
-    assert [(p, f) for p in published.ORDER for f in figures.figures(p)] == list(COUNTS)
+    assert [(p, f) for p in published.ORDER for f in figures.list_figures(p)] == list(COUNTS)
 
 
 def test_every_figure_has_its_words_and_none_has_words_for_nothing():
     for paper in published.ORDER:
         texts = figures._texts(paper)['figures']
-        assert list(texts) == figures.figures(paper)
+        assert list(texts) == figures.list_figures(paper)
         for number in texts:
-            assert set(figures.description(paper, number)) >= {'caption', 'printed', 'notes'}
+            assert set(figures.describe_figure(paper, number)) >= {'caption', 'printed', 'notes'}
             assert set(texts[number]) <= {'caption', 'printed', 'notes', 'seeds'}
 
 
 @pytest.mark.parametrize('paper, figure', EVERY)
 def test_a_figure_takes_as_many_valid_runs_as_it_should(paper, figure):
     known = pretended(paper, figure)
-    configs = figures.needed(paper, figure, 'photos', known)[1]
+    configs = figures.list_figure_runs(paper, figure, 'photos', known)[1]
     assert len(configs) == COUNTS[paper, figure] == len({queue.key(c) for c in configs})
     for c in configs if figure != 'T8' else []:  # it trains from scratch
         assert (
@@ -96,7 +96,7 @@ def test_a_figure_takes_as_many_valid_runs_as_it_should(paper, figure):
             and c.selection == 'val_clean'
         )
     curves = {(c.dataset, c.series): c.points for c in figures.FIGURES[paper][figure].curves}
-    for part in figures.planned_runs(paper, figure, 'photos', known):
+    for part in figures.plan_figure_runs(paper, figure, 'photos', known):
         changes = curves[part.dataset, part.series][part.values]
         assert changes.get('hparams', {}).items() <= part.config.hparams.items()
         assert (
@@ -107,10 +107,10 @@ def test_a_figure_takes_as_many_valid_runs_as_it_should(paper, figure):
             )
             and part.config.seed == part.seed
         )
-    assert {c.label_seed for c in figures.needed(paper, figure, 'paper', NONE)[0]} <= {
+    assert {c.label_seed for c in figures.list_figure_runs(paper, figure, 'paper', NONE)[0]} <= {
         1200
     }  # the papers' own data sets are planned too
-    caption = ' '.join(figures.description(paper, figure).values())
+    caption = ' '.join(figures.describe_figure(paper, figure).values())
     said = [
         *{c.dataset for c in configs},
         'frozen features',
@@ -123,16 +123,18 @@ def test_a_figure_takes_as_many_valid_runs_as_it_should(paper, figure):
 
 def test_all_figures_together_take_732_runs_and_no_search_that_the_board_has_not():
     configs = [
-        c for p in published.ORDER for c in figures.needed(p, None, 'photos', pretended(p, None))[1]
+        c
+        for p in published.ORDER
+        for c in figures.list_figure_runs(p, None, 'photos', pretended(p, None))[1]
     ]
     assert len({queue.key(c) for c in configs}) == 732
     searches = [
         c
         for p in published.ORDER
-        for c in figures.needed(p, None, 'photos', NONE)[0]
+        for c in figures.list_figure_runs(p, None, 'photos', NONE)[0]
         if c.regime == 'linear'
     ]
-    rows = [row for row in search.rows_of('photos') if row.loss in {c.loss for c in searches}]
+    rows = [row for row in search.suite_rows('photos') if row.loss in {c.loss for c in searches}]
     board = {
         queue.key(c)
         for d in {c.dataset for c in searches}
@@ -155,38 +157,41 @@ def test_all_figures_together_take_732_runs_and_no_search_that_the_board_has_not
     ],
 )
 def test_a_run_that_a_table_has_is_the_same_run(paper, figure, table, row, column):
-    cells = published.cells(paper, table)
+    cells = published.table_cells(paper, table)
     cell = cells[(cells.row == row) & (cells.column == column)].iloc[0].to_dict()
     known = pretended(paper, figure)
-    of_table = papers.finals(papers.plan(cell, 'photos'), known)
+    of_table = papers.cell_final_runs(papers.plan_cell(cell, 'photos'), known)
     assert queue.key(of_table[0]) in {
-        queue.key(c) for c in figures.needed(paper, figure, 'photos', known)[1]
+        queue.key(c) for c in figures.list_figure_runs(paper, figure, 'photos', known)[1]
     }
 
 
 def test_while_a_search_is_not_done_its_runs_are_wanted_and_no_others():
-    tried, final = figures.needed('hml', 3, 'photos', NONE)
+    tried, final = figures.list_figure_runs('hml', 3, 'photos', NONE)
     assert len(tried) == 10 and final == []
-    assert all(p.config is None for p in figures.planned_runs('hml', 3, 'photos', NONE))
+    assert all(p.config is None for p in figures.plan_figure_runs('hml', 3, 'photos', NONE))
 
 
 def test_photos_and_the_papers_own_data_too():
-    assert {c.dataset for c in figures.needed('opml', 7, 'photos', NONE)[0]} == {'coco18'}
-    assert {c.dataset for c in figures.needed('lac', None, 'paper', NONE)[0]} == {'voc12', 'coco14'}
+    assert {c.dataset for c in figures.list_figure_runs('opml', 7, 'photos', NONE)[0]} == {'coco18'}
+    assert {c.dataset for c in figures.list_figure_runs('lac', None, 'paper', NONE)[0]} == {
+        'voc12',
+        'coco14',
+    }
     for p in published.ORDER:
-        for c in figures.needed(p, None, 'paper', NONE)[0]:
+        for c in figures.list_figure_runs(p, None, 'paper', NONE)[0]:
             resolve(c)
 
 
 @pytest.mark.parametrize(
     'call, words',
     [
-        (lambda: figures.figures('hmll'), ["'hmll'", 'hml']),
-        (lambda: figures.description('hmll', 1), ["'hmll'", 'hml']),
-        (lambda: figures.description('hml', 1), ["'1'", '2, 3, 4, 5, 6']),
-        (lambda: figures.needed('hml', 2, 'mini', NONE), ["'mini'", 'photos']),
-        (lambda: figures.draw('lac', '6', 'poster'), ["'poster'", 'photos']),
-        (lambda: figures.collect('lac', 7, 'photos', NONE), ["'7'", '3, 4, 5, 6']),
+        (lambda: figures.list_figures('hmll'), ["'hmll'", 'hml']),
+        (lambda: figures.describe_figure('hmll', 1), ["'hmll'", 'hml']),
+        (lambda: figures.describe_figure('hml', 1), ["'1'", '2, 3, 4, 5, 6']),
+        (lambda: figures.list_figure_runs('hml', 2, 'mini', NONE), ["'mini'", 'photos']),
+        (lambda: figures.draw_paper_figure('lac', '6', 'poster'), ["'poster'", 'photos']),
+        (lambda: figures.collect_arrays('lac', 7, 'photos', NONE), ["'7'", '3, 4, 5, 6']),
     ],
 )
 def test_unknown_papers_figures_and_suites_are_refused(call, words):
@@ -204,18 +209,18 @@ def test_unknown_papers_figures_and_suites_are_refused(call, words):
 )
 def test_scores_come_from_the_record_and_half_filled_figures_are_drawn(paper, figure):
     known = pretended(paper, figure)
-    wanted = figures.planned_runs(paper, figure, 'photos', known)
+    wanted = figures.plan_figure_runs(paper, figure, 'photos', known)
     record = known.join(
         pd.Series({p.key: 50 + k / 4 for k, p in enumerate(wanted)}, name='test_map'), how='outer'
     ).fillna({'val_map': 1.0})
-    file = figures.collect(paper, figure, 'photos', record)
-    collected = drawing.read_collected(file)
+    file = figures.collect_arrays(paper, figure, 'photos', record)
+    collected = drawing.read_figure_arrays(file)
     for part in wanted:
         assert collected.arrays[part.name]['test_map'] == record.test_map[part.key]
-    again = figures.collect(
+    again = figures.collect_arrays(
         paper, figure, 'photos', record.assign(val_map=60.0, exercised=0)
     )  # what needs no network is read anew
-    noted = drawing.read_collected(again)
+    noted = drawing.read_figure_arrays(again)
     assert all(
         noted.arrays[part.name]['val_map'] == 60
         and noted.about['parts'][part.name]['exercised'] == 0
@@ -228,8 +233,8 @@ def test_scores_come_from_the_record_and_half_filled_figures_are_drawn(paper, fi
     assert len(first) == len(figures.FIGURES[paper][str(figure)].seeds) and collected.summary(
         wanted[0].dataset, wanted[0].series, 'test_map', wanted[0].values
     )[:, 0].tolist() == [each.mean(), each.min(), each.max()]
-    svg = check_picture(figures.draw(paper, figure, 'photos'))
-    png = figures.draw_png(paper, figure, 'photos')
+    svg = check_picture(figures.draw_paper_figure(paper, figure, 'photos'))
+    png = figures.draw_paper_png(paper, figure, 'photos')
     with Image.open(io.BytesIO(png)) as picture:
         assert len(png) < 100_000 and min(picture.size) > 150 and picture.mode == 'P'
     assert (
@@ -240,8 +245,8 @@ def test_scores_come_from_the_record_and_half_filled_figures_are_drawn(paper, fi
     file.unlink()
     half = record.loc[sorted({*known.index, *(p.key for p in wanted[: len(wanted) // 2])})]
     done = [p for p in wanted if p.key in half.index]
-    figures.collect(paper, figure, 'photos', half)
-    svg = check_picture(figures.draw(paper, figure, 'photos'))
+    figures.collect_arrays(paper, figure, 'photos', half)
+    svg = check_picture(figures.draw_paper_figure(paper, figure, 'photos'))
     assert f'only {len(done)} of {len(wanted)} parts' in svg and len(done) < len(wanted)
     assert ('>missing<' in svg) == (
         len({p.dataset for p in done}) < len({p.dataset for p in wanted})
@@ -273,10 +278,10 @@ def small(photos, monkeypatch):  # noqa: F811
 
     def run(configs, *, tell, **launch):
         for c in configs:
-            training.train(queue.canonical(c))
+            training.train(queue.canonical_config(c))
         return pd.DataFrame(columns=['state'])
 
-    monkeypatch.setattr(papers, 'plan', plan)
+    monkeypatch.setattr(papers, 'plan_cell', plan)
     monkeypatch.setattr(queue, 'run', run)
     monkeypatch.setattr(
         figures,
@@ -318,32 +323,32 @@ def small(photos, monkeypatch):  # noqa: F811
     ],
 )
 def test_from_runs_to_a_picture(small, paper, figure):
-    figures.sweep(paper, figure, 'photos', tell=str)
-    file = figures.arrays_file(paper, figure, 'photos')
-    collected = drawing.read_collected(file)
+    figures.sweep_figures(paper, figure, 'photos', tell=str)
+    file = figures.find_arrays(paper, figure, 'photos')
+    collected = drawing.read_figure_arrays(file)
     assert file.stat().st_size <= 300 * 1024 and collected.about['missing'] == []
-    svg = check_picture(figures.draw(paper, figure, 'photos'))
+    svg = check_picture(figures.draw_paper_figure(paper, figure, 'photos'))
     assert f'Fig. {figure}' in svg and 'parts are done' not in svg and '>missing<' not in svg
     first = file.read_bytes()
     file.unlink()
-    assert figures.collect(paper, figure, 'photos', queue.finished()).read_bytes() == first
+    assert figures.collect_arrays(paper, figure, 'photos', queue.finished()).read_bytes() == first
 
 
 def test_a_suite_has_its_own_files(small):
     for suite, name in (('photos', 'fig7.svg'), ('paper', 'fig7_paper.svg')):
-        figures.sweep('opml', 7, suite, tell=str)
-        assert figures.draw('opml', 7, suite).name == name
+        figures.sweep_figures('opml', 7, suite, tell=str)
+        assert figures.draw_paper_figure('opml', 7, suite).name == name
 
 
 def test_another_process_draws_the_same_bytes(small):
     both, ours = (('lac', 6), ('hml', 3)), []
     for paper, figure in both:
-        figures.sweep(paper, figure, 'photos', tell=str)
-        ours.append(figures.draw(paper, figure, 'photos').read_bytes())
-        figures.arrays_file(paper, figure, 'photos').with_suffix('.svg').unlink()
+        figures.sweep_figures(paper, figure, 'photos', tell=str)
+        ours.append(figures.draw_paper_figure(paper, figure, 'photos').read_bytes())
+        figures.find_arrays(paper, figure, 'photos').with_suffix('.svg').unlink()
     command = (
-        "from spml_nb.replication import figures; [figures.draw(*f, 'photos') for f in (('hml', "
-        "3), ('lac', 6))]"
+        "from spml_nb.replication import figures; [figures.draw_paper_figure(*f, 'photos') for f "
+        "in (('hml', 3), ('lac', 6))]"
     )
     subprocess.run(
         [sys.executable, '-c', command],
@@ -352,49 +357,53 @@ def test_another_process_draws_the_same_bytes(small):
         cwd=settings.path('outputs'),
     )
     assert [
-        figures.arrays_file(*f, 'photos').with_suffix('.svg').read_bytes() for f in both
+        figures.find_arrays(*f, 'photos').with_suffix('.svg').read_bytes() for f in both
     ] == ours
 
 
 def test_the_users_style_changes_nothing():
-    figures.collect('two_way', 1, 'photos', NONE)
-    plain = figures.draw('two_way', 1, 'photos').read_bytes()
+    figures.collect_arrays('two_way', 1, 'photos', NONE)
+    plain = figures.draw_paper_figure('two_way', 1, 'photos').read_bytes()
     with matplotlib.rc_context(
         {'lines.linewidth': 7, 'font.size': 20, 'svg.fonttype': 'path', 'axes.grid': True}
     ):
-        assert figures.draw('two_way', 1, 'photos').read_bytes() == plain
+        assert figures.draw_paper_figure('two_way', 1, 'photos').read_bytes() == plain
 
 
 def test_nothing_to_draw_gives_the_command_that_fills_it():
     assert (
-        figures.collect('opml', 7, 'photos', NONE) is None
-        and figures.draw('opml', 7, 'photos') is None
-        and figures.draw_png('opml', 7, 'photos') is None
+        figures.collect_arrays('opml', 7, 'photos', NONE) is None
+        and figures.draw_paper_figure('opml', 7, 'photos') is None
+        and figures.draw_paper_png('opml', 7, 'photos') is None
     )
-    assert not figures.arrays_file('opml', 7, 'photos').exists()
-    assert figures.command('opml', 7, 'photos') == 'spml sweep opml --figure 7 --suite photos'
+    assert not figures.find_arrays('opml', 7, 'photos').exists()
+    assert (
+        figures.figure_command('opml', 7, 'photos') == 'spml sweep opml --figure 7 --suite photos'
+    )
 
 
 def test_a_part_that_is_missing_is_left_out_and_the_title_says_so(small):
-    figures.sweep('hml', 3, 'photos', tell=str)
+    figures.sweep_figures('hml', 3, 'photos', tell=str)
     known = queue.finished()
     margin = next(
         p
-        for p in figures.planned_runs('hml', 3, 'photos', known)
+        for p in figures.plan_figure_runs('hml', 3, 'photos', known)
         if p.values == (0.1,) and p.seed == 1
     )
-    file = figures.collect(
+    file = figures.collect_arrays(
         'hml', 3, 'photos', known.drop(margin.key)
     )  # what the file has of it leads to no run
-    collected = drawing.read_collected(file)
+    collected = drawing.read_figure_arrays(file)
     assert (
         collected.about['missing'] == [margin.name]
         and margin.name not in collected.arrays
         and len(collected.arrays) == 3
     )
-    assert 'only 3 of 4 parts are done' in check_picture(figures.draw('hml', 3, 'photos'))
-    figures.collect('hml', 3, 'photos', known)
-    after = drawing.read_collected(file)
+    assert 'only 3 of 4 parts are done' in check_picture(
+        figures.draw_paper_figure('hml', 3, 'photos')
+    )
+    figures.collect_arrays('hml', 3, 'photos', known)
+    after = drawing.read_figure_arrays(file)
     assert after.about['missing'] == [] and all(
         after.arrays[n]['imbalance'] == a['imbalance'] for n, a in collected.arrays.items()
     )
@@ -403,57 +412,60 @@ def test_a_part_that_is_missing_is_left_out_and_the_title_says_so(small):
 def test_arrays_outlive_checkpoints_but_not_the_choice_of_another_run_or_the_loss_of_theirs(
     small, monkeypatch
 ):
-    figures.sweep('hml', 6, 'photos', tell=str)
-    known, file = queue.finished(), figures.arrays_file('hml', 6, 'photos')
+    figures.sweep_figures('hml', 6, 'photos', tell=str)
+    known, file = queue.finished(), figures.find_arrays('hml', 6, 'photos')
     whole = file.read_bytes()
     monkeypatch.setenv('SPML_NB_RUNS', str(settings.path('outputs') / 'elsewhere'))
     assert (
-        figures.collect('hml', 6, 'photos', known).read_bytes() == whole
+        figures.collect_arrays('hml', 6, 'photos', known).read_bytes() == whole
     )  # only the table of record is left
     own = figures.FIGURES['hml']
     other = replace(own['6'].curves[0], points={(): {'hparams': {'scale': 30}}})
     monkeypatch.setitem(own, '6', replace(own['6'], curves=[other]))
-    assert figures.collect('hml', 6, 'photos', known) is None and not file.exists()
+    assert figures.collect_arrays('hml', 6, 'photos', known) is None and not file.exists()
     file.write_bytes(whole)
     monkeypatch.setitem(own, '6', replace(own['6'], curves=[replace(other, points={(): {}})]))
-    assert figures.collect('hml', 6, 'photos', known).read_bytes() == whole
+    assert figures.collect_arrays('hml', 6, 'photos', known).read_bytes() == whole
     assert (
-        figures.collect('hml', 6, 'photos', NONE) is None and not file.exists()
+        figures.collect_arrays('hml', 6, 'photos', NONE) is None and not file.exists()
     )  # nothing leads to a run any more
 
 
 def test_where_only_the_record_is_the_networks_a_figure_looks_at_are_trained_again(
     small, monkeypatch, tmp_path
 ):
-    figures.sweep('hml', 6, 'photos', tell=str)
-    figures.sweep('em_apl', 7, 'photos', tell=str)
+    figures.sweep_figures('hml', 6, 'photos', tell=str)
+    figures.sweep_figures('em_apl', 7, 'photos', tell=str)
     runs.export_csv()
     said, elsewhere = [], tmp_path / 'elsewhere'
     monkeypatch.setenv('SPML_NB_RUNS', str(elsewhere))
     assert (
-        not len(figures.sweep('hml', 6, 'photos', tell=said.append)) and not elsewhere.exists()
+        not len(figures.sweep_figures('hml', 6, 'photos', tell=said.append))
+        and not elsewhere.exists()
     )  # its arrays are there
-    figures.arrays_file('hml', 6, 'photos').unlink()
-    figures.sweep('hml', 6, 'photos', tell=said.append)
+    figures.find_arrays('hml', 6, 'photos').unlink()
+    figures.sweep_figures('hml', 6, 'photos', tell=said.append)
     assert (
-        figures.arrays_file('hml', 6, 'photos').is_file()
+        figures.find_arrays('hml', 6, 'photos').is_file()
         and len(list(elsewhere.glob('*/DONE'))) == 1
     )
-    figures.sweep('em_apl', 7, 'photos', tell=said.append)  # observed, and its arrays are there
+    figures.sweep_figures(
+        'em_apl', 7, 'photos', tell=said.append
+    )  # observed, and its arrays are there
     assert len(list(elsewhere.glob('*/DONE'))) == 1 and not (elsewhere / 'observed').exists()
 
 
 def test_a_dry_run_trains_nothing_and_counts(small, monkeypatch, tmp_path):
     said = []
-    figures.sweep('em_apl', 7, 'photos', tell=said.append)
-    figures.sweep('em_apl', 7, 'photos', dry_run=True, tell=said.append)
+    figures.sweep_figures('em_apl', 7, 'photos', tell=said.append)
+    figures.sweep_figures('em_apl', 7, 'photos', dry_run=True, tell=said.append)
     assert said[-2].startswith(
         '2 runs of search, of which 0 are missing; 4 runs with fresh seeds are chosen by now, of '
         'which 0 are missing'
     )
     assert said[-1].startswith('0 of these runs are then to be observed')
     monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'new'))
-    figures.sweep('em_apl', 7, 'photos', dry_run=True, tell=said.append)
+    figures.sweep_figures('em_apl', 7, 'photos', dry_run=True, tell=said.append)
     assert not settings.path('runs').exists() and said[-2].startswith(
         '2 runs of search, of which 2 are missing; 0 runs with fresh seeds'
     )
@@ -463,10 +475,10 @@ def test_an_interrupted_sweep_collects_nothing(small, monkeypatch):
     monkeypatch.setattr(
         queue, 'run', lambda configs, **launch: pd.DataFrame({'state': ['missing']})
     )
-    monkeypatch.setattr(measuring, 'observe', None)
+    monkeypatch.setattr(measuring, 'note_training', None)
     assert (
-        list(figures.sweep('em_apl', 7, 'photos', tell=str).state) == ['missing']
-        and not figures.arrays_file('em_apl', 7, 'photos').exists()
+        list(figures.sweep_figures('em_apl', 7, 'photos', tell=str).state) == ['missing']
+        and not figures.find_arrays('em_apl', 7, 'photos').exists()
     )
 
 
@@ -482,21 +494,21 @@ def test_every_figure_of_a_paper_is_drawn_or_named_with_the_reason():
             )
             for numbers in figures._texts(paper)['not_drawn']
         ]
-        there = {int(n) for n in figures.figures(paper) if n.isdigit()} | {
+        there = {int(n) for n in figures.list_figures(paper) if n.isdigit()} | {
             n for some in named for n in some
         }
         assert there == set(range(1, last + 1)), paper
-    assert figures.not_drawn('em_apl').startswith('Not redrawn: Figures 1 to 6 (')
-    assert figures.not_drawn('lac') == (
+    assert figures.explain_not_drawn('em_apl').startswith('Not redrawn: Figures 1 to 6 (')
+    assert figures.explain_not_drawn('lac') == (
         'Not redrawn: Figures 1 (consistency of images beside that of labels: a drawing without '
         'numbers), 2 (the two branches of training: a drawing without numbers).'
     )
 
 
 def test_what_the_paper_says_stands_beside_a_figure_and_not_in_it_too():
-    figures.collect('two_way', 1, 'photos', NONE)
-    svg = figures.draw('two_way', 1, 'photos').read_text()
-    about = figures.description('two_way', 1)
+    figures.collect_arrays('two_way', 1, 'photos', NONE)
+    svg = figures.draw_paper_figure('two_way', 1, 'photos').read_text()
+    about = figures.describe_figure('two_way', 1)
     assert (
         about['printed'][:20] not in svg
         and 'Left: ' in about['caption']
@@ -511,7 +523,7 @@ def astray(outputs):
     """What has no line in the table of record, or another score there: (file, part)."""
     known, found = papers.record(outputs / 'runs.csv'), []
     for file in sorted(outputs.glob('*/fig*.npz')):
-        collected = drawing.read_collected(file)
+        collected = drawing.read_figure_arrays(file)
         for name, arrays in collected.arrays.items():
             run = known.reindex([collected.about['parts'][name]['key']]).iloc[0]
             score = np.float32(run.get('test_map', np.nan))
@@ -523,13 +535,15 @@ def astray(outputs):
 
 def test_every_array_has_the_key_of_a_run_of_the_record(small):
     for paper, figure in (('hml', 3), ('opml', 6), ('em_apl', 7), ('em_apl', 10), ('two_way', 1)):
-        figures.sweep(paper, figure, 'photos', tell=str)
+        figures.sweep_figures(paper, figure, 'photos', tell=str)
     record = runs.export_csv()
     outputs = settings.path('outputs')
     assert len(list(outputs.glob('*/fig*.npz'))) == 5 and astray(outputs) == []
     first = next(
         iter(
-            drawing.read_collected(figures.arrays_file('opml', 6, 'photos')).about['parts'].items()
+            drawing.read_figure_arrays(figures.find_arrays('opml', 6, 'photos'))
+            .about['parts']
+            .items()
         )
     )
     record[record.key != first[1]['key']].to_csv(

@@ -31,18 +31,18 @@ def lines_for(panel, scores):
     """
     row, _, column = METHOD.cells[panel]
     cell = (
-        published.cells('hml', '4')
+        published.table_cells('hml', '4')
         .set_index(['row', 'column'], drop=False)
         .loc[(row, column)]
         .to_dict()
     )
     lines = {}
     for part, (loss, head) in HEADS.items():
-        plan = tables.plan(
+        plan = tables.plan_cell(
             {**cell, 'config': {**cell['config'], 'loss': loss, 'head': head}}, front.SUITE
         )
         lines = {sweeps.key(c): {'val_map': 50.0, 'test_map': 0.0} for c in plan.search} | lines
-        for config in tables.finals(
+        for config in tables.cell_final_runs(
             plan, pd.DataFrame.from_dict(lines, orient='index'), tuple(scores[part])
         ):
             lines[sweeps.key(config)] = {'val_map': 50.0, 'test_map': scores[part][config.seed]}
@@ -53,7 +53,7 @@ NO_BOARDS = pd.DataFrame(columns=gains.COLUMNS)
 
 
 def agreed(found, sources=NOTHING):
-    return front.agreement(found, sources, NO_BOARDS)
+    return front.source_agreement(found, sources, NO_BOARDS)
 
 
 SCORES = {
@@ -65,12 +65,16 @@ SCORES = {
 
 @pytest.fixture(scope='module')
 def found():
-    return front.gains(lines_for('VOC', SCORES))
+    return front.front_gains(lines_for('VOC', SCORES))
 
 
 def test_two_pictures_are_the_same_bytes_small_and_self_contained(found):
-    first = front.draw(found)
-    assert first == front.draw(found.copy()) and len(first) <= LIMIT and b'<dc:date>' not in first
+    first = front.draw_front(found)
+    assert (
+        first == front.draw_front(found.copy())
+        and len(first) <= LIMIT
+        and b'<dc:date>' not in first
+    )
     tree = ElementTree.fromstring(first)
     links = [
         value
@@ -88,8 +92,8 @@ def test_two_pictures_are_the_same_bytes_small_and_self_contained(found):
 
 def test_a_gain_is_taken_seed_by_seed_over_the_same_head_and_over_plain_an(found):
     line = found.set_index(['method', 'panel']).loc[('HML', 'VOC')]
-    effect = statistics.effect(
-        [1.0, 4.0, -0.5], None, statistics.image_sd(published.stand_in('voc12', front.SUITE))
+    effect = statistics.estimate_effect(
+        [1.0, 4.0, -0.5], None, statistics.image_sd(published.find_stand_in('voc12', front.SUITE))
     )
     assert (line.ours, line.half, line.n, line.plain, line.our_base) == pytest.approx(
         (1.5, effect.half_width, 3, 14 / 3, 67), abs=1e-3
@@ -98,9 +102,9 @@ def test_a_gain_is_taken_seed_by_seed_over_the_same_head_and_over_plain_an(found
         line.published == pytest.approx(2.2)
         and found.set_index(['method', 'panel']).loc[('Two-way*', 'CUB'), 'n'] == -1
     )
-    text = front.markdown(found, NO_BOARDS, agreed(found), 'front.svg')
+    text = front.format_front(found, NO_BOARDS, agreed(found), 'front.svg')
     row = next(row for row in text.splitlines() if row.startswith('| HML'))
-    over_plain = statistics.effect(
+    over_plain = statistics.estimate_effect(
         [5.0, 7.0, 2.0], None, statistics.image_sd('voc12_animals')
     )  # as HML takes its gain
     assert row.startswith(
@@ -109,12 +113,12 @@ def test_a_gain_is_taken_seed_by_seed_over_the_same_head_and_over_plain_an(found
     assert '| Two-way' not in text  # trained with all labels
     for words in ('Still missing: ', '*plain AN*', 'search budget', 'fully labelled'):
         assert words in ' '.join(text.split())
-    assert b'missing' in front.draw(found)
+    assert b'missing' in front.draw_front(found)
 
 
 def measured(rows):
-    "As from `gains`: (method, panel, published, differences by seed, exercised)."
-    effects = [statistics.effect(d) for *_, d, _ in rows]
+    "As from `front_gains`: (method, panel, published, differences by seed, exercised)."
+    effects = [statistics.estimate_effect(d) for *_, d, _ in rows]
     return pd.DataFrame(
         [
             {
@@ -130,7 +134,7 @@ def measured(rows):
                 'n': len(d),
                 'exercised': acted,
                 'effect': e,
-                'beside': e if m == 'EM' else statistics.effect(np.subtract(d, 1)),
+                'beside': e if m == 'EM' else statistics.estimate_effect(np.subtract(d, 1)),
                 'full': m == 'Two-way*',
             }
             for (m, p, theirs, d, acted), e in zip(rows, effects, strict=True)
@@ -138,7 +142,7 @@ def measured(rows):
     )
 
 
-_GAIN = statistics.effect([2.0, 2.1, 1.9])
+_GAIN = statistics.estimate_effect([2.0, 2.1, 1.9])
 _EM = front.Leader('EM', 'linear', _GAIN, '', None, ())
 LEADERS = front.Leaders(1, 2, _EM, None, _EM, None, ('EM',), (), ())
 
@@ -161,7 +165,7 @@ def test_what_was_found_is_made_from_the_numbers():
     agreement = agreed(found)
     assert agreement['proposed'] == front.Inside(('EM',), 2, 0, 2, 0)
     assert agreement['reprinted'] == front.Inside(('WAN', 'LS', 'EPR'), 6, 6, 0, 0)
-    text = ' '.join(front.findings(LEADERS, None, agreement).split())
+    text = ' '.join(front.front_findings(LEADERS, None, agreement).split())
     assert '(EM): 0 of 2 lie within our interval, 2 above, 0 below' in text
     assert '(WAN, LS, EPR): 6 of 6 lie within our interval, 0 above, 0 below' in text
     own = agreement['own']
@@ -171,20 +175,20 @@ def test_what_was_found_is_made_from_the_numbers():
     one = measured([(m, p, 0.1, d, a) for m, p, _, d, a in rows if m == 'EM'])
     alone = agreed(one)
     assert (alone['own'], alone['proposed'].below) == (None, 2)
-    assert 'rank correlation' not in front.findings(LEADERS, None, alone)
-    assert 'With all labels' in front.findings(LEADERS, LEADERS.top.gain, alone)
-    nothing = front.gains(pd.DataFrame())
-    assert front.findings(None, None, agreed(nothing)) == ''
+    assert 'rank correlation' not in front.front_findings(LEADERS, None, alone)
+    assert 'With all labels' in front.front_findings(LEADERS, LEADERS.top.gain, alone)
+    nothing = front.front_gains(pd.DataFrame())
+    assert front.front_findings(None, None, agreed(nothing)) == ''
 
 
 @pytest.mark.silent('B')
 def test_no_cell_that_counts_has_a_baseline_of_another_source():
-    every = front.gains(pd.DataFrame()).assign(
+    every = front.front_gains(pd.DataFrame()).assign(
         n=10, exercised=True, ours=1.0, like=1.0, like_half=0.5
     )
-    counted = front.comparable(every)
+    counted = front.comparable_gains(every)
     places = {
-        method.name: (method, published.by_place(method.paper, method.table))
+        method.name: (method, published.index_cells(method.paper, method.table))
         for method in front.METHODS
     }
     for line in every[every.full.eq(False) & every.published.notna()].itertuples():
@@ -198,7 +202,7 @@ def test_no_cell_that_counts_has_a_baseline_of_another_source():
             assert line.published == pytest.approx(
                 cells[row, column]['mean'] - cells[printed, column]['mean']
             )
-    by_source = front.by_source(pd.DataFrame())
+    by_source = front.gains_by_source(pd.DataFrame())
     assert by_source.groupby('source').size().to_dict() == {
         'Cole et al. 2021': 16,
         'EM/APL': 40,
@@ -208,7 +212,7 @@ def test_no_cell_that_counts_has_a_baseline_of_another_source():
 
 @pytest.mark.silent('B')
 def test_opmls_gains_are_over_its_own_zlpr_published_and_ours():
-    line = front.gains(pd.DataFrame()).set_index(['method', 'panel']).loc[('OPML', 'VOC')]
+    line = front.front_gains(pd.DataFrame()).set_index(['method', 'panel']).loc[('OPML', 'VOC')]
     assert line.published == pytest.approx(87.77 - 87.63)
     rows = [('OPML', p, 0.1, [0.5, 0.6, 0.4], True) for p in ('VOC', 'CUB')] + [
         (m, p, g, [g, g + 0.1, g - 0.1], True)
@@ -223,7 +227,7 @@ def test_opmls_gains_are_over_its_own_zlpr_published_and_ours():
 
 
 def levels(sets=('coco18', 'ccp'), **means):
-    "As from `front.levels`: {method_head: mean}, seeds apart by 0.1."
+    "As from `front.method_levels`: {method_head: mean}, seeds apart by 0.1."
     return {
         tuple(name.rsplit('_', 1)): {
             each: statistics.Scores(pd.Series([mean, mean + 0.1, mean - 0.1]), '') for each in sets
@@ -280,7 +284,7 @@ def test_the_leader_stands_in_the_answer_with_its_lead(exact):
     agreement = agreed(measured([('EM', 'VOC', 4.0, [2.0, 2.1, 1.9], True)]))
 
     def answer(**means):
-        text = front.findings(front.leaders(levels(**means)), None, agreement)
+        text = front.front_findings(front.leaders(levels(**means)), None, agreement)
         return ' '.join(text.split()).partition('- **Which are above')[0]
 
     text = answer(an_linear=50.0, an_cosine=51.4, em_linear=52.0, hml_cosine=53.0, wan_linear=51.0)
@@ -294,7 +298,7 @@ def test_the_leader_stands_in_the_answer_with_its_lead(exact):
 @pytest.mark.skipif(not (ROOT / 'outputs' / 'runs.csv').is_file(), reason='no table of record')
 def test_methods_outside_of_the_picture_stand_in_the_order_too():
     known = tables.record(ROOT / 'outputs' / 'runs.csv')
-    found = front.levels(gains.of_suites(known))
+    found = front.method_levels(gains.gains_of_suites(known))
     assert {
         ('an', 'linear'),
         ('an', 'cosine'),
@@ -307,24 +311,26 @@ def test_methods_outside_of_the_picture_stand_in_the_order_too():
 
 def test_a_gain_without_the_methods_own_mechanism_says_so():
     known = lines_for('VOC', SCORES).assign(exercised=0)
-    assert 'not exercised' in front.table(
-        front.gains(known)
-    ) and 'not exercised' not in front.table(front.gains(known.assign(exercised=1)))
+    assert 'not exercised' in front.format_front_table(
+        front.front_gains(known)
+    ) and 'not exercised' not in front.format_front_table(
+        front.front_gains(known.assign(exercised=1))
+    )
 
 
 def test_without_any_run_everything_is_missing(monkeypatch):
-    outputs, nothing = settings.path('outputs'), front.gains(pd.DataFrame())
-    monkeypatch.setattr(front, 'gains', lambda known: nothing)
+    outputs, nothing = settings.path('outputs'), front.front_gains(pd.DataFrame())
+    monkeypatch.setattr(front, 'front_gains', lambda known: nothing)
     (outputs.parent / 'README.md').write_text(f'# Mine\n\n{front.BEGIN}\n{front.END}\nThe rest.\n')
     assert (
-        front.write() == [outputs / 'front.svg', outputs.parent / 'README.md']
-        and front.write() == []
+        front.write_front() == [outputs / 'front.svg', outputs.parent / 'README.md']
+        and front.write_front() == []
     )
     text = (outputs.parent / 'README.md').read_text()
     assert text.startswith(f'# Mine\n\n{front.BEGIN}') and text.endswith(
         f'{front.END}\nThe rest.\n'
     )
-    assert '(outputs/front.svg)' in text and '**' not in front.table(nothing)
+    assert '(outputs/front.svg)' in text and '**' not in front.format_front_table(nothing)
 
 
 def test_the_same_record_elsewhere_gives_the_same_files(tmp_path):
@@ -332,7 +338,7 @@ def test_the_same_record_elsewhere_gives_the_same_files(tmp_path):
         (tmp_path / name / 'outputs').mkdir(parents=True)
         (tmp_path / name / 'README.md').write_text('no marks')
         assert (
-            front.write(tmp_path / name) == [tmp_path / name / 'outputs' / 'front.svg']
+            front.write_front(tmp_path / name) == [tmp_path / name / 'outputs' / 'front.svg']
             and (tmp_path / name / 'README.md').read_text() == 'no marks'
         )
     assert (tmp_path / 'one' / 'outputs' / 'front.svg').read_bytes() == (
@@ -344,14 +350,14 @@ def test_the_same_record_elsewhere_gives_the_same_files(tmp_path):
 def test_what_readme_shows_is_what_the_record_says(monkeypatch):
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(ROOT / 'outputs'))  # with the resampled test images
     known = tables.record(ROOT / 'outputs' / 'runs.csv')
-    found = front.gains(known)
-    boards = gains.of_suites(known)
-    agreement = front.agreement(found, front.by_source(known), boards)
+    found = front.front_gains(known)
+    boards = gains.gains_of_suites(known)
+    agreement = front.source_agreement(found, front.gains_by_source(known), boards)
     remedy = 'give `make tables`: README.md or outputs/front.svg is older than outputs/runs.csv'
-    assert between((ROOT / 'README.md').read_text()) == front.markdown(
+    assert between((ROOT / 'README.md').read_text()) == front.format_front(
         found, boards, agreement, 'outputs/front.svg', without_clean.of_record()
     ), remedy
-    assert (ROOT / 'outputs' / 'front.svg').read_bytes() == front.draw(found), remedy
+    assert (ROOT / 'outputs' / 'front.svg').read_bytes() == front.draw_front(found), remedy
     two_way = next(method for method in front.METHODS if method.name == 'Two-way*')
     compared = found.set_index(['method', 'panel'])
     table = pd.read_csv(ROOT / 'outputs' / 'two_way' / 'table7.csv').set_index(
@@ -369,7 +375,7 @@ def test_a_damaged_record_changes_nothing(tmp_path):
     (tmp_path / 'outputs' / 'runs.csv').write_text('nonsense\n')
     (tmp_path / 'README.md').write_text(f'{front.BEGIN}old{front.END}')
     with pytest.raises(SpmlError, match='runs.csv, line 1'):
-        front.write(tmp_path)
+        front.write_front(tmp_path)
     assert (tmp_path / 'README.md').read_text() == f'{front.BEGIN}old{front.END}' and not (
         tmp_path / 'outputs' / 'front.svg'
     ).exists()
@@ -391,7 +397,7 @@ def test_a_damaged_record_changes_nothing(tmp_path):
 def test_marks_that_do_not_enclose_one_part_change_nothing(tmp_path, text, counts):
     (tmp_path / 'README.md').write_text(text)
     with pytest.raises(SpmlError) as error:
-        front.write(tmp_path)
+        front.write_front(tmp_path)
     assert (
         str(tmp_path / 'README.md') in str(error.value)
         and front.BEGIN in str(error.value)

@@ -35,7 +35,7 @@ def test_runs_are_compared_in_one_place_alone():
 def test_a_frame_has_a_row_for_each_place_and_baseline():
     own = {Place('a'): scores([3, 4, 6]), Place('b'): scores([1, 2, 3])}
     baselines = {'low': {place: scores([1, 1, 1]) for place in own}, 'none': {}}
-    found = gains.over_baselines(own, baselines).set_index(['name', 'baseline'])
+    found = gains.gains_over_baselines(own, baselines).set_index(['name', 'baseline'])
     assert found.gain['a', 'low'] == pytest.approx(10 / 3)
     assert found.gain_half['a', 'low'] == found.effect['a', 'low'].half_width > 0
     assert found.loc[['a', 'b'], 'gain'].xs('none', level='baseline').isna().all()
@@ -44,9 +44,9 @@ def test_a_frame_has_a_row_for_each_place_and_baseline():
 
 def test_test_images_count_where_the_scores_are_of_a_data_set():
     own, base = [3.0, 4.0, 6.0], [1.0, 1.0, 1.0]
-    alone = gains.gain(scores(own), scores(base))
-    both = gains.gain(scores(own, dataset='coco18'), scores(base, dataset='coco18'))
-    expected = statistics.effect([2.0, 3.0, 5.0], None, statistics.image_sd('coco18'))
+    alone = gains.estimate_gain(scores(own), scores(base))
+    both = gains.estimate_gain(scores(own, dataset='coco18'), scores(base, dataset='coco18'))
+    expected = statistics.estimate_effect([2.0, 3.0, 5.0], None, statistics.image_sd('coco18'))
     assert both == expected and both.error > alone.error
 
 
@@ -67,28 +67,28 @@ def test_a_board_compares_with_an_on_the_same_head_and_on_the_linear_one():
                 'test_map': level + config.seed % 2,
             }
     known = pd.DataFrame.from_dict(lines, orient='index')
-    found = gains.of_suites(known)
+    found = gains.gains_of_suites(known)
     assert set(found.choice) == {'clean'} and list(found) == gains.COLUMNS
     over = found.set_index(['loss', 'head', 'baseline'])
     assert over.gain['hml', 'cosine', gains.SAME_HEAD] == 3
-    assert over.gain['hml', 'cosine', gains.PLAIN] == 4
+    assert over.gain['hml', 'cosine', gains.PLAIN_HEAD] == 4
     assert over.base_run['hml', 'cosine', gains.SAME_HEAD] == 'an-cosine-0'
-    side = gains.beside(found).set_index(['loss', 'head'])
+    side = gains.join_baselines(found).set_index(['loss', 'head'])
     assert (side.gain['hml', 'cosine'], side.plain['hml', 'cosine']) == (3, 4)
     assert side.plain_run['hml', 'cosine'] == 'an-linear-0'
 
 
 def test_without_a_record_there_are_columns_alone():
-    found = gains.of_suites(pd.DataFrame())
-    assert not len(found) and list(found) == gains.COLUMNS and not len(gains.beside(found))
+    found = gains.gains_of_suites(pd.DataFrame())
+    assert not len(found) and list(found) == gains.COLUMNS and not len(gains.join_baselines(found))
 
 
 def test_the_first_epoch_of_the_second_stage_is_counted():
     runs = pd.DataFrame({'best_stage': [2, 2, 1], 'best_epoch': [1, 3, 1]})
-    assert gains.begins_stage_2(runs) == 1 and gains.begins_stage_2(pd.DataFrame()) == 0
+    assert gains.count_stage_2_starts(runs) == 1 and gains.count_stage_2_starts(pd.DataFrame()) == 0
 
 
 def test_half_of_the_runs_are_too_few_for_a_mechanism_to_have_acted():
-    assert gains.acted(pd.DataFrame({'exercised': [1, 0, 1]}))
-    assert not gains.acted(pd.DataFrame({'exercised': [1, 0]}))
-    assert gains.acted(pd.DataFrame())
+    assert gains.mechanism_acted(pd.DataFrame({'exercised': [1, 0, 1]}))
+    assert not gains.mechanism_acted(pd.DataFrame({'exercised': [1, 0]}))
+    assert gains.mechanism_acted(pd.DataFrame())

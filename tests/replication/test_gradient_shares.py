@@ -10,7 +10,7 @@ OFF = {'high_rank': False, 'smoothing': False, 'correction': False}
 
 
 def test_shares_are_those_of_the_steps_and_a_weight_counts_in_proportion(photo_folder):
-    shares = gradient_shares.measure(
+    shares = gradient_shares.measure_shares(
         config(photo_folder, loss='opml_sp', regime='linear', epochs=3, patience=0, hparams=OFF)
     )
     assert shares['λ = 0.01'] == pytest.approx(10 * shares['λ = 0.001'], rel=1e-9)
@@ -26,8 +26,11 @@ def test_the_rule_takes_the_smallest_that_act_on_every_set():
         },
         index=names,
     )
-    assert gradient_shares.smallest_that_act(shares) == (1e-2, 2)
-    assert gradient_shares.smallest_that_act(shares[['b']]) == (1e-3, 2)
-    assert gradient_shares.smallest_that_act(shares[['a']]) == (1e-2, 4)
-    hparams = arms.ablations()['opml_parts'].arms['all'].hparams
-    assert (hparams['rank_weight'], hparams['gamma']) == (1e-2, 2)  # as measured with `of_sets`
+    assert gradient_shares.smallest_acting_weights(shares) == (1e-2, 2)
+    assert gradient_shares.smallest_acting_weights(shares[['b']]) == (1e-3, 2)
+    assert gradient_shares.smallest_acting_weights(shares[['a']]) == (1e-2, 4)
+    hparams = arms.read_ablations()['opml_parts'].arms['all'].hparams
+    assert (hparams['rank_weight'], hparams['gamma']) == (
+        1e-2,
+        2,
+    )  # as measured with `shares_by_set`

@@ -16,9 +16,9 @@ def test_observing_changes_no_bit_and_is_resumed(photos, monkeypatch):  # noqa: 
         loss='em', dataset=str(photos), backbone='mini', epochs=3, labels='single', selection='last'
     )
     plain = training.train(config)
-    run = measuring.observe(config)
+    run = measuring.note_training(config)
     assert np.array_equal(training.read_result(run).logits['test'], plain.logits['test'])
-    whole = measuring.notes(run)
+    whole = measuring.read_notes(run)
     check_notes(run, whole)
     shutil.rmtree(run.folder)
 
@@ -35,9 +35,9 @@ def test_observing_changes_no_bit_and_is_resumed(photos, monkeypatch):  # noqa: 
         with monkeypatch.context() as patch:
             patch.setattr(training.Trainer, 'write', stop)
             with pytest.raises(Stop):
-                measuring.observe(config)
-    measuring.observe(config)
-    for name, value in measuring.notes(run).items():
+                measuring.note_training(config)
+    measuring.note_training(config)
+    for name, value in measuring.read_notes(run).items():
         assert np.array_equal(value, whole[name], equal_nan=True), name
 
 
@@ -47,7 +47,7 @@ def check_notes(run, found):
         'probability'
     ].shape == (3, 3, 3)
     assert found['negative'].shape == (3, 3)
-    seen = measuring.examine(run)
+    seen = measuring.score_run(run)
     for k, group in enumerate(
         [
             seen.task.observed == 1,
@@ -90,5 +90,5 @@ def test_the_loss_of_annotated_positives_is_their_mean():
 def test_a_run_is_examined_at_the_weights_that_its_result_is_of(photos, regime):  # noqa: F811
     run = trained(photos, regime=regime)
     assert np.allclose(
-        measuring.examine(run, 'test').logits, training.read_result(run).logits['test'], atol=1e-4
+        measuring.score_run(run, 'test').logits, training.read_result(run).logits['test'], atol=1e-4
     )

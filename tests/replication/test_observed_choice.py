@@ -14,8 +14,8 @@ from spml_nb.replication import observed_choice
 from spml_nb.replication.observed_choice import (
     METHODS,
     RULES,
-    average_losses,
-    count_losses,
+    average_choice_losses,
+    count_choice_losses,
     score_rules,
     score_thresholds,
 )
@@ -92,7 +92,7 @@ def make_lines(seeds=(1000,)):
 
 
 def test_losses_count_from_the_best_run():
-    losses = count_losses(make_lines()).set_index('rule')
+    losses = count_choice_losses(make_lines()).set_index('rule')
     assert (
         losses.within['clean_map'] == 0
         and losses.pick['clean_map'] == 0
@@ -106,29 +106,29 @@ def test_losses_count_from_the_best_run():
     assert losses.correlation['clean_map'] == pytest.approx(1) and losses.correlation[
         'observed_map'
     ] == pytest.approx(-1)
-    assert average_losses(losses.reset_index(), 'pick').loc[
+    assert average_choice_losses(losses.reset_index(), 'pick').loc[
         'observed_map', ['mean', 'worst']
     ].tolist() == [15, 15]
 
 
 def test_a_set_that_is_not_whole_does_not_count():
-    assert not len(count_losses(make_lines().iloc[:-1]))
+    assert not len(count_choice_losses(make_lines().iloc[:-1]))
 
 
 def test_finished_runs_are_collected_once(tmp_path, monkeypatch):
     monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'runs'))
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path / 'outputs'))
-    place = observed_choice.folder()
+    place = observed_choice.trials_folder()
     place.mkdir(parents=True)
     for line in make_lines().head(3).to_dict('records'):
         (place / f"ccp-{line['loss']}-{line['draw']}-1000.json").write_text(json.dumps(line))
     for _ in range(2):
-        assert len(observed_choice.collect()) == 3
-    assert len(observed_choice.read()) == 3
+        assert len(observed_choice.collect_trials()) == 3
+    assert len(observed_choice.read_trials()) == 3
     with pytest.raises(SpmlError, match="'nuswide'"):
-        observed_choice.sweep(['nuswide'], dry_run=True)
+        observed_choice.sweep_observed_choice(['nuswide'], dry_run=True)
     told = []
-    table = observed_choice.sweep(['ccp'], dry_run=True, tell=told.append)
+    table = observed_choice.sweep_observed_choice(['ccp'], dry_run=True, tell=told.append)
     assert len(table) == 240 and (table.state == 'done').sum() == 3 and '237 are missing' in told[0]
 
 
@@ -139,6 +139,6 @@ def test_a_run_is_watched_by_every_rule(photo_folder, tmp_path, monkeypatch):
     monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'runs'))
     given = config(photo_folder, regime='linear', epochs=3, patience=0, seed=5, label_seed=5)
     trial = observed_choice.Trial('photos', 'an', 0, 5)
-    line = observed_choice.examine(trial, given)
+    line = observed_choice.run_choice_trial(trial, given)
     assert line['dataset'] == 'photos' and line['seed'] == 5 and 1 <= line['auc_shrunk_epoch'] <= 3
-    assert observed_choice.examine(trial, given) == line  # not trained again
+    assert observed_choice.run_choice_trial(trial, given) == line  # not trained again

@@ -38,12 +38,12 @@ def lines_for(paper, table, suite, score, seeds=None):
     unset: all of the suite.
     """
     found = {}
-    for cell in published.cells(paper, table).to_dict('records'):
-        plan = tables.plan(cell, suite)
+    for cell in published.table_cells(paper, table).to_dict('records'):
+        plan = tables.plan_cell(cell, suite)
         tried = pd.DataFrame(
             [{'key': sweeps.key(c), 'val_map': 50.0} for c in plan.search]
         ).set_index('key')
-        for config in [*plan.search, *tables.finals(plan, tried, seeds)]:
+        for config in [*plan.search, *tables.cell_final_runs(plan, tried, seeds)]:
             key = sweeps.key(config)
             found[key] = [
                 f'{config.loss}-{len(found)}',
@@ -82,7 +82,7 @@ def quiet(line):
 
 def only_hml(monkeypatch):
     "One paper is enough for most tests, and quick."
-    monkeypatch.setattr(published, 'papers', lambda: ['hml'])
+    monkeypatch.setattr(published, 'list_papers', lambda: ['hml'])
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def shared(made, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('SPML_NB_OUTPUTS', str(folder))
         only_hml(patch)
-        pages.write(tell=quiet)
+        pages.write_pages(tell=quiet)
     return folder
 
 
@@ -116,11 +116,11 @@ def bytes_of(folder):
 @pytest.mark.slow
 def test_without_a_run_every_table_is_written_and_all_is_missing():
     told, folder = [], settings.path('outputs')
-    pages.write(tell=told.append)
-    for paper in published.papers():
-        for number in published.tables(paper):
+    pages.write_pages(tell=told.append)
+    for paper in published.list_papers():
+        for number in published.table_numbers(paper):
             table = pd.read_csv(folder / paper / f'table{number}.csv')
-            assert len(table) == table.suite.nunique() * len(published.cells(paper, number))
+            assert len(table) == table.suite.nunique() * len(published.table_cells(paper, number))
             assert (
                 set(table.state) <= {'missing', 'none'}
                 and (table.command.notna() == (table.state == 'missing')).all()
@@ -192,7 +192,7 @@ def test_what_is_missing_shows_the_command_that_fills_it(shared):
     ],
 )
 def test_the_commands_are_ones_that_the_command_line_knows(words, capsys):
-    assert tables.command(words[1], words[3], 'photos').split()[1:5] == words[:4]
+    assert tables.table_command(words[1], words[3], 'photos').split()[1:5] == words[:4]
     assert cli.main(words) == 0 and 'runs of search' in capsys.readouterr().out
 
 
@@ -263,9 +263,11 @@ def test_the_conditions_stand_with_every_table_and_claim_and_on_top_of_a_page(sh
     page = (shared / 'index.html').read_text()
     for line in ('chosen on fully labelled validation images', 'search budget of every method'):
         assert line in text and line in claimed and line in page
-    assert page.index(site.headline('photos', ['coco18']).rpartition(':')[2]) < page.index('<main')
-    assert 'Data: ccp' in site.protocol('photos', ['ccp'])
-    assert '1 seed' in site.protocol('photos', (), 1)
+    assert page.index(site.page_headline('photos', ['coco18']).rpartition(':')[2]) < page.index(
+        '<main'
+    )
+    assert 'Data: ccp' in site.describe_protocol('photos', ['ccp'])
+    assert '1 seed' in site.describe_protocol('photos', (), 1)
 
 
 def test_a_readme_and_a_page_stay_short():
@@ -289,9 +291,9 @@ def test_other_paths_other_runs_at_hand_and_a_second_build_change_no_byte(
 ):
     "A fresh clone has no folder of runs and lies somewhere else."
     monkeypatch.setattr(runs, 'load', lambda *words: pytest.fail('the folder of runs was read'))
-    assert pages.write(tell=quiet)
+    assert pages.write_pages(tell=quiet)
     assert bytes_of(outputs) == bytes_of(shared)
-    assert pages.write(tell=quiet) == [] and bytes_of(outputs) == bytes_of(shared)
+    assert pages.write_pages(tell=quiet) == [] and bytes_of(outputs) == bytes_of(shared)
 
 
 def dying_build(pipe):
@@ -308,7 +310,7 @@ def dying_build(pipe):
         write(file, content)
 
     files.write_atomically = halves
-    pages.write(tell=quiet)
+    pages.write_pages(tell=quiet)
 
 
 @pytest.mark.skipif(
@@ -316,7 +318,7 @@ def dying_build(pipe):
     reason='needs a system that forks processes',
 )
 def test_a_build_that_dies_leaves_old_files_or_new_ones(outputs, made):
-    pages.write(tell=quiet)
+    pages.write_pages(tell=quiet)
     old = bytes_of(outputs)
     put_record(outputs, made[:20])
     here, there = multiprocessing.Pipe()
@@ -331,7 +333,7 @@ def test_a_build_that_dies_leaves_old_files_or_new_ones(outputs, made):
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     now = bytes_of(outputs)
-    pages.write(tell=quiet)
+    pages.write_pages(tell=quiet)
     new = bytes_of(outputs)
     names = [name for name in old if new[name] != old[name] and name != 'runs.csv']
     assert len(names) > len(begun) and all(now[name] in (old[name], new[name]) for name in names)
@@ -342,8 +344,8 @@ def test_a_build_that_dies_leaves_old_files_or_new_ones(outputs, made):
 
 def test_claims_are_those_of_the_report(shared):
     known = tables.record(shared / 'runs.csv')
-    expected = claims.report('photos', known, 'hml')
-    at_hand = [tables.table('hml', number, known) for number in published.tables('hml')]
+    expected = claims.report_claims('photos', known, 'hml')
+    at_hand = [tables.table('hml', number, known) for number in published.table_numbers('hml')]
     alone, together = (pages.claim_table('hml', known, whole) for whole in (None, at_hand))
     pd.testing.assert_frame_equal(alone, together)
     pd.testing.assert_frame_equal(alone[list(expected)], expected)
@@ -385,7 +387,7 @@ def test_a_damaged_table_of_record_is_refused_by_file_and_line(outputs, harm, li
     file = outputs / 'runs.csv'
     file.write_text('\n'.join(harm(file.read_text().split('\n'))))
     with pytest.raises(SpmlError) as caught:
-        pages.write(tell=quiet)
+        pages.write_pages(tell=quiet)
     told = str(caught.value)
     assert str(file) in told and message in told and '\n' not in told
     if line:
@@ -422,8 +424,8 @@ def test_a_figure_is_shown_linked_and_asked_for(outputs, monkeypatch):
         )
         return outputs / 'hml' / 'fig3.svg'
 
-    monkeypatch.setattr(figures, 'draw', draw, raising=False)
-    pages.write(tell=quiet)
+    monkeypatch.setattr(figures, 'draw_paper_figure', draw, raising=False)
+    pages.write_pages(tell=quiet)
     assert (
         '[3](hml/fig3.svg)' in (outputs / 'README.md').read_text()
         and '`spml sweep hml --figure 4 --suite photos`' in (outputs / 'README.md').read_text()
@@ -434,14 +436,14 @@ def test_a_figure_is_shown_linked_and_asked_for(outputs, monkeypatch):
         and '<a href="hml/fig3.svg">fig3.svg</a>' in page
         and 'spml sweep hml --figure 4 --suite photos' in page
     )
-    monkeypatch.setattr(figures, 'draw_png', lambda *figure: b'PNG')
+    monkeypatch.setattr(figures, 'draw_paper_png', lambda *figure: b'PNG')
     drawn, missing = pages.Picture('hml', '3'), pages.Picture('hml', '4')
     assert drawn.png == b'PNG' and 'hml/fig3.svg' in drawn.words
     assert '--figure 4' in missing.words
 
 
 def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
-    file, folder = figures.arrays_file('hml', '3', 'photos'), outputs / 'hml'
+    file, folder = figures.find_arrays('hml', '3', 'photos'), outputs / 'hml'
 
     def draw(paper, number, suite):
         if (paper, number, suite) != ('hml', '3', 'photos'):
@@ -451,7 +453,7 @@ def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
         )
         return folder / 'fig3.svg'
 
-    monkeypatch.setattr(figures, 'draw', draw)
+    monkeypatch.setattr(figures, 'draw_paper_figure', draw)
     folder.mkdir(parents=True)
     parts = {
         f'part {k}': {'dataset': '', 'series': '', 'values': [k], 'key': str(k)} for k in range(7)
@@ -466,11 +468,12 @@ def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
             'parts': {name: parts[name] for name in named},
             'missing': [name for name in parts if name not in named],
         }
-        drawing.write_collected(
-            file, drawing.Collected(about, {name: {'test_map': np.float32(50)} for name in named})
+        drawing.write_figure_arrays(
+            file,
+            drawing.FigureArrays(about, {name: {'test_map': np.float32(50)} for name in named}),
         )
         told = []
-        pages.write(tell=told.append)
+        pages.write_pages(tell=told.append)
         text, page = (outputs / 'README.md').read_text(), (outputs / 'index.html').read_text()
         assert (
             link in text
@@ -484,9 +487,9 @@ def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
 def test_cells_that_were_not_exercised_are_named_on_both_pages():
     idle = pd.DataFrame([{'row': 'EM+APL', 'column': 'VOC', 'state': 'not exercised'}])
     assert (
-        site.lacking(idle) == 'Not exercised, EM+APL on VOC'
-        and site.lacking(idle.assign(state='done')) == 'Exercised in part, EM+APL on VOC'
-        and site.lacking(idle.assign(state='none')) == 'No run of ours'
+        site.describe_lacking(idle) == 'Not exercised, EM+APL on VOC'
+        and site.describe_lacking(idle.assign(state='done')) == 'Exercised in part, EM+APL on VOC'
+        and site.describe_lacking(idle.assign(state='none')) == 'No run of ours'
     )
     for page in ('em_apl/table1.md', 'index.html'):
         assert (
@@ -498,25 +501,25 @@ def test_cells_that_were_not_exercised_are_named_on_both_pages():
 def test_a_table_whose_runs_lack_the_measure_says_so_and_gives_no_command():
     made = lines_for('hml', '5', 'photos', lambda row, column, seed: np.nan)
     known = pd.DataFrame(made, columns=HEADER).set_index('key')
-    text = pages.markdown(tables.table('hml', '5', known))
+    text = pages.format_table_page(tables.table('hml', '5', known))
     assert (
         'this fills them' not in text
         and 'Not measured: 10 of 10 finished runs were recorded without test' in text
     )
-    text = pages.markdown(tables.table('hml', '5', known.assign(diverged=1)))
+    text = pages.format_table_page(tables.table('hml', '5', known.assign(diverged=1)))
     assert 'Not measured: 10 of 10 final runs diverged.' in text and 'spml sweep' not in text
 
 
 def test_a_claim_shows_the_command_of_a_figure_only_while_the_figure_lacks_something(monkeypatch):
     by_runs, by_curves = (
-        next(claim for claim in claims.claims() if claim.id == id)
+        next(claim for claim in claims.read_claims() if claim.id == id)
         for id in ('hml-margin-peak', 'opml-stable')
     )
     key = dataclasses.replace(
-        figures.planned_runs('hml', '3', 'photos', pd.DataFrame())[0],
+        figures.plan_figure_runs('hml', '3', 'photos', pd.DataFrame())[0],
         config=sweeps.candidates(sweeps.Row('an'), 'photos', 'coco18')[0],
     )
-    monkeypatch.setattr(figures, 'planned_runs', lambda paper, figure, suite, known: [key])
+    monkeypatch.setattr(figures, 'plan_figure_runs', lambda paper, figure, suite, known: [key])
     done = pd.DataFrame(index=[key.key])
 
     def command(claim, known):
@@ -529,7 +532,7 @@ def test_a_claim_shows_the_command_of_a_figure_only_while_the_figure_lacks_somet
     assert (
         command(by_curves, done) == 'spml sweep opml --figure 4 --suite photos'
     )  # its arrays are not collected
-    file = figures.arrays_file('opml', '4', 'photos')
+    file = figures.find_arrays('opml', '4', 'photos')
     file.parent.mkdir(parents=True)
     file.touch()
     assert command(by_curves, done) == ''
@@ -559,15 +562,15 @@ def test_what_was_not_exercised_or_is_shown_twice_has_no_rank():
     plain, both = pd.DataFrame(fair), pd.DataFrame(fair + more)
     assert (
         site.comparable_cells(both).row.tolist() == plain.row.tolist()
-        and site.ranking(both) == site.ranking(plain)
-        and ': +1.00; 5 are too few for an interval.' in site.ranking(both)
+        and site.describe_ranking(both) == site.describe_ranking(plain)
+        and ': +1.00; 5 are too few for an interval.' in site.describe_ranking(both)
     )
-    assert site.ranking(both.rename(columns={'runs': 'seeds'})) == site.ranking(
+    assert site.describe_ranking(both.rename(columns={'runs': 'seeds'})) == site.describe_ranking(
         plain
     )  # as in the csv file, which the tutorial reads
     highest = [{'column': 'VOC', 'theirs': 'HML', 'ours': 'HML'}]
     assert pages._leaders(both) == pages._leaders(plain) == highest
-    assert ': +1.00, 95 % interval +1.00 to ' in site.ranking(
+    assert ': +1.00, 95 % interval +1.00 to ' in site.describe_ranking(
         pd.DataFrame([line(f'loss {k}', 60.0 + k, 60.0 + k) for k in range(8)])
     )
 
@@ -582,20 +585,20 @@ def test_text_is_escaped_in_every_page(tmp_path, monkeypatch):
         .head(1)
         .assign(row=hostile, printed=hostile, why=hostile, column=hostile),
     )
-    text = pages.markdown(whole)
+    text = pages.format_table_page(whole)
     assert '<script' not in text and '&lt;script&gt;alert("x")&lt;/script&gt; \\| \\*a\\*' in text
     verdicts = pages.claim_table('hml', pd.DataFrame()).assign(
         claim=hostile, where=hostile, measured=hostile
     )
     figure = pages.Figure('hml', '3', hostile, [hostile], None, hostile)
-    page = site.page(pages.Results([whole], verdicts, [figure]), [], [])
+    page = site.index_page(pages.Results([whole], verdicts, [figure]), [], [])
     assert page.count('<script') == 2 and page.count('&lt;script') > 10
 
 
 def test_the_command_rebuilds_the_pages(outputs, capsys, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(pages, 'write', lambda known, tell, measured: tell('rebuilt'))
-        patch.setattr(front, 'write', lambda boards: [])
+        patch.setattr(pages, 'write_pages', lambda known, tell, measured: tell('rebuilt'))
+        patch.setattr(front, 'write_front', lambda boards: [])
         assert cli.main(['tables']) == 0 and capsys.readouterr().out == 'rebuilt\n'
     (outputs / 'runs.csv').write_text('nonsense')
     assert cli.main(['tables']) == 2 and 'runs.csv, line 1' in capsys.readouterr().err

@@ -43,14 +43,14 @@ def texts():
 @pytest.fixture
 def draft(monkeypatch):
     "Copies of the papers' files, which a test may spoil: draft('hml') → dict."
-    read, copies = published.read, {}
+    read, copies = published.read_paper, {}
 
     def draft(paper):
         if paper not in copies:
             copies[paper] = copy.deepcopy(read(paper))
         return copies[paper]
 
-    monkeypatch.setattr(published, 'read', draft)
+    monkeypatch.setattr(published, 'read_paper', draft)
     return draft
 
 
@@ -71,7 +71,7 @@ def spoil_last_number(spec, by):
 
 @functools.cache
 def by_place(paper, table):
-    return published.cells(paper, table).set_index(['row', 'column'])
+    return published.table_cells(paper, table).set_index(['row', 'column'])
 
 
 def value(paper, table, row, column):
@@ -83,8 +83,8 @@ def about(paper, table, row, column):
 
 
 def test_all_papers_and_tables_are_here():
-    assert published.papers() == list(PAPERS)
-    assert {paper: published.tables(paper) for paper in PAPERS} == TABLES
+    assert published.list_papers() == list(PAPERS)
+    assert {paper: published.table_numbers(paper) for paper in PAPERS} == TABLES
 
 
 @pytest.mark.parametrize('paper', PAPERS)
@@ -184,13 +184,13 @@ KEYS = {
 
 @pytest.mark.parametrize('paper', PAPERS)
 def test_files_have_no_slip_of_the_pen(paper):
-    whole = published.read(paper)
+    whole = published.read_paper(paper)
     assert set(whole) <= KEYS['paper'] and all(
         set(note) <= KEYS['note'] and set(note.get('tables', [])) <= set(TABLES[paper])
         for note in whole['notes']
     )
     for table in TABLES[paper]:
-        spec, cells = published.description(paper, table), published.cells(paper, table)
+        spec, cells = published.table_entry(paper, table), published.table_cells(paper, table)
         rows, columns, groups = spec['rows'], spec['columns'], spec.get('groups', {})
         assert set(spec) <= KEYS['table'] and all(set(row) <= KEYS['row'] for row in rows.values())
         assert all(
@@ -224,13 +224,15 @@ def test_a_file_that_is_not_yaml_is_told(tmp_path, monkeypatch):
     (tmp_path / 'assets' / 'papers' / 'hml.yml').write_text('tables: [')
     monkeypatch.setattr(published, 'files', lambda package: tmp_path)
     with pytest.raises(SpmlError, match=r'hml\.yml cannot be read: (?s:.*) Mend it'):
-        published.read.__wrapped__('hml')
+        published.read_paper.__wrapped__('hml')
 
 
 @pytest.mark.parametrize('paper', PAPERS)
 def test_every_configuration_can_be_resolved(paper):
     tidy = [
-        cell for table in TABLES[paper] for cell in published.cells(paper, table).to_dict('records')
+        cell
+        for table in TABLES[paper]
+        for cell in published.table_cells(paper, table).to_dict('records')
     ]
     configs = [c for cell in tidy for c in (cell['config'], cell['pretraining']) if c is not None]
     assert configs
@@ -250,7 +252,7 @@ def test_every_configuration_can_be_resolved(paper):
 @pytest.mark.parametrize('paper', PAPERS)
 def test_what_is_no_run_says_why(paper):
     for table in TABLES[paper]:
-        for cell in published.cells(paper, table).itertuples():
+        for cell in published.table_cells(paper, table).itertuples():
             assert (cell.config is None) == bool(cell.no_run)
 
 
@@ -258,7 +260,7 @@ def test_lost_numbers_are_exactly_these():
     lost = {
         key: set(zip(t.row[t.lost], t.column[t.lost], strict=True))
         for key in EVERY_TABLE
-        if (t := published.cells(*key)).lost.any()
+        if (t := published.table_cells(*key)).lost.any()
     }
     maps = ('mAP@class', 'mAP@sample')
     f1 = [f'{d} / {a}-F1' for d in ('VOC', 'COCO', 'NUS', 'CUB') for a in ('micro', 'macro')]
@@ -273,7 +275,7 @@ def test_lost_numbers_are_exactly_these():
 
 
 def test_cells_carry_everything_that_a_comparison_needs():
-    cell = published.cells('em_apl', '1').set_index(['row', 'column']).loc[('ROLE+LI', 'CUB')]
+    cell = published.table_cells('em_apl', '1').set_index(['row', 'column']).loc[('ROLE+LI', 'CUB')]
     assert (cell['mean'], cell['std'], cell.metric, cell.unit, cell.runs, cell.decimals) == (
         14.86,
         0.72,
@@ -301,12 +303,14 @@ def test_cells_carry_everything_that_a_comparison_needs():
         'batch_size': 8,
         'loss': 'role',
     }
-    margin = published.cells('hml', '5').set_index('row').loc['Only Positives']
+    margin = published.table_cells('hml', '5').set_index('row').loc['Only Positives']
     assert margin.config['hparams'] == {'margin_on': 'positives'} and margin.search[
         'batch_size'
     ] == [8, 16]
     dash = (
-        published.cells('lac', '2').set_index(['row', 'column']).loc[('L_EN + L_CL', 'LEM / VOC')]
+        published.table_cells('lac', '2')
+        .set_index(['row', 'column'])
+        .loc[('L_EN + L_CL', 'LEM / VOC')]
     )
     assert (
         math.isnan(dash['mean'])
@@ -318,21 +322,23 @@ def test_cells_carry_everything_that_a_comparison_needs():
 
 @pytest.mark.silent('B')
 def test_every_number_has_a_source_and_a_gain_over_another_source_says_so():
-    every = [cell for key in EVERY_TABLE for cell in published.cells(*key).to_dict('records')]
-    shorts = {published.read(paper)['short'] for paper in PAPERS}
+    every = [cell for key in EVERY_TABLE for cell in published.table_cells(*key).to_dict('records')]
+    shorts = {published.read_paper(paper)['short'] for paper in PAPERS}
     assert {cell['source'] for cell in every} == shorts | {
         'Cole et al. 2021',
         'Verelst et al. 2022',
     }
     assert {
-        cell['quoted'] for cell in every if cell['source'] == published.read(cell['paper'])['short']
+        cell['quoted']
+        for cell in every
+        if cell['source'] == published.read_paper(cell['paper'])['short']
     } == {'', 'quoted by OPML Table II', 'quoted by OPML Table III'}
     marked = {}
     for paper, table in EVERY_TABLE:
-        cells = published.cells(paper, table).to_dict('records')
+        cells = published.table_cells(paper, table).to_dict('records')
         for cell in cells:
-            base = published.baseline(cell, cells)
-            why = published.uncounted(cell, base)
+            base = published.gain_baseline(cell, cells)
+            why = published.explain_uncounted(cell, base)
             if base is None or base is cell:
                 assert not why
             else:
@@ -347,19 +353,19 @@ def test_every_number_has_a_source_and_a_gain_over_another_source_says_so():
         ('opml', 'III'): {'ZLPR', 'OPML'},
         ('opml', 'V'): {'FOCAL', 'ASY', 'ZLPR', 'OPML'},
     }
-    opml = published.by_place('opml', 'II')['1 P. & 0 N. / OPML-SP (Ours)', 'NUS']
-    assert opml['mean'] - published.baseline(opml, [])['mean'] == pytest.approx(50.14 - 47.72)
+    opml = published.index_cells('opml', 'II')['1 P. & 0 N. / OPML-SP (Ours)', 'NUS']
+    assert opml['mean'] - published.gain_baseline(opml, [])['mean'] == pytest.approx(50.14 - 47.72)
 
 
 def test_later_pieces_win_and_empty_ones_take_back():
-    ablation = published.cells('two_way', '7').set_index(['row', 'column']).config
+    ablation = published.table_cells('two_way', '7').set_index(['row', 'column']).config
     assert ablation[('VAW / ASL', 'mAP@class / ResNet50')]['hparams'] == {
         'unknown': 'ignore',
         'gamma_pos': 0,
         'gamma_neg': 4,
         'margin': 0.05,
     }
-    transfer = published.cells('two_way', '8').set_index(['row', 'column'])
+    transfer = published.table_cells('two_way', '8').set_index(['row', 'column'])
     car, imagenet = transfer.loc[('Ours', 'Transfer / Car')], transfer.loc[('Ours', 'ImageNet')]
     assert (
         (car.config, car.dataset) == (None, 'cars')
@@ -390,7 +396,7 @@ def test_later_pieces_win_and_empty_ones_take_back():
 
 def test_table_reads_as_printed():
     def printed(paper, table):
-        return published.wide(published.cells(paper, table))
+        return published.widen_cells(published.table_cells(paper, table))
 
     assert printed('em_apl', '1').loc['EM', 'VOC'] == '89.09 (0.17)'
     assert printed('two_way', '6').loc['# training samples', 'MSCOCO'] == '82,081'
@@ -407,7 +413,7 @@ def test_counts_add_up():
         ('two_way', '7'): (240, 240, 0, 240),
         ('em_apl', '7'): (24, 3, 21, 24),
     }.items():
-        cells = published.cells(paper, table)
+        cells = published.table_cells(paper, table)
         assert (
             len(cells),
             cells['mean'].count(),
@@ -417,7 +423,9 @@ def test_counts_add_up():
 
 
 def test_hyper_parameters_of_em_and_apl_are_the_registered_ones():
-    settings = published.cells('em_apl', '5').pivot(index='row', columns='dataset', values='mean')
+    settings = published.table_cells('em_apl', '5').pivot(
+        index='row', columns='dataset', values='mean'
+    )
     for dataset, family in (('voc12', 'voc'), ('coco14', 'coco'), ('nus', 'nus'), ('cub', 'cub')):
         registered, of = resolve_hparams('em_apl', family, {}), settings[dataset]
         assert [registered[h] for h in ('alpha', 'beta', 'warm_up')] == [
@@ -429,7 +437,11 @@ def test_hyper_parameters_of_em_and_apl_are_the_registered_ones():
             registered['proportion'] == of['θ%'] / 100
             and resolve_hparams('em', family, {})['alpha'] == of['α']
         )
-        main = published.cells('em_apl', '1').set_index(['row', 'dataset']).config[('EM', dataset)]
+        main = (
+            published.table_cells('em_apl', '1')
+            .set_index(['row', 'dataset'])
+            .config[('EM', dataset)]
+        )
         assert (main['lr'], main['batch_size']) == (of['Learning Rate'], of['Batch Size'])
 
 
@@ -450,7 +462,7 @@ def test_the_same_number_in_two_tables_is_the_same():
         assert value('hml', '3', 'HML (Ours)', column) == value(
             'hml', '4', 'HL + AL', f'Full Labels / {column}'
         )
-    opml = published.cells('opml', 'III').set_index(['row', 'column'])['mean']
+    opml = published.table_cells('opml', 'III').set_index(['row', 'column'])['mean']
     for row, name in (('AN', 'BCE'), ('Focal loss', 'Focal'), ('ASL', 'ASL')):
         for column in ('VOC', 'COCO', 'NUS', 'CUB'):
             assert value('em_apl', '1', row, column) == opml[(name, column)]
@@ -487,11 +499,11 @@ def test_disagreements_are_noted_where_the_numbers_show_them():
 
 
 def test_every_data_set_has_a_stand_in_or_says_why():
-    used = {d for key in EVERY_TABLE for d in published.cells(*key).dataset.dropna()}
+    used = {d for key in EVERY_TABLE for d in published.table_cells(*key).dataset.dropna()}
     assert used <= set(published.STAND_INS) <= set(datasets.names()) and published.SUITE in SUITES
     for name, (photos, why) in published.STAND_INS.items():
         assert photos in (None, 'corel5k_themes', *SUITES['photos']['datasets']) and why
-        assert [published.stand_in(name, suite) for suite in ('paper', published.SUITE)] == [
+        assert [published.find_stand_in(name, suite) for suite in ('paper', published.SUITE)] == [
             name,
             photos,
         ]
@@ -507,10 +519,10 @@ def test_every_data_set_has_a_stand_in_or_says_why():
 @pytest.mark.parametrize(
     'call, told',
     [
-        (lambda: published.tables('hlm'), "Did you mean 'hml'"),
-        (lambda: published.cells('hml', '9'), "unknown table of 'hml' '9'; allowed: 1, 2"),
-        (lambda: published.stand_in('voc', 'photos'), "unknown published data set 'voc'"),
-        (lambda: published.stand_in('voc12', 'maxi'), "unknown suite 'maxi'"),
+        (lambda: published.table_numbers('hlm'), "Did you mean 'hml'"),
+        (lambda: published.table_cells('hml', '9'), "unknown table of 'hml' '9'; allowed: 1, 2"),
+        (lambda: published.find_stand_in('voc', 'photos'), "unknown published data set 'voc'"),
+        (lambda: published.find_stand_in('voc12', 'maxi'), "unknown suite 'maxi'"),
     ],
 )
 def test_unknown_names_are_told(call, told):
@@ -520,7 +532,12 @@ def test_unknown_names_are_told(call, told):
 
 @pytest.mark.skipif(not (SHARED / 'data').is_dir(), reason='the photos are not here')
 @pytest.mark.parametrize(
-    'name', [name for name in published.photos().index if name in SUITES['photos']['datasets']]
+    'name',
+    [
+        name
+        for name in published.describe_photo_sets().index
+        if name in SUITES['photos']['datasets']
+    ],
 )
 def test_our_sets_are_counted_as_they_are(name):
     own = {'min_positives': 20, **SUITES['photos']['datasets'][name]}
@@ -528,19 +545,21 @@ def test_our_sets_are_counted_as_they_are(name):
         datasets.load(name, SHARED / 'data', *some)
         for some in ((), (own['min_positives'], tuple(own.get('exclude', ()))))
     )
-    told = published.photos().loc[name]
+    told = published.describe_photo_sets().loc[name]
     assert told[['train', 'val', 'test']].tolist() == [
         len(used.rows(part)) for part in ('train', 'val', 'test')
     ]
     assert (told.classes, told.used) == (len(whole.class_names), len(used.class_names)) and told[
         'for'
-    ] == published.in_place_of(name)
+    ] == published.find_original_set(name)
     assert told.positives == round(float((used.labels[used.rows('train')] > 0).sum(1).mean()), 2)
 
 
 @pytest.mark.skipif(not (SHARED / 'data').is_dir(), reason='the photos are not here')
 def test_the_themes_are_counted_as_the_photos_they_are_of():
-    told, same = (published.photos().loc[name] for name in ('corel5k_themes', 'corel5k'))
+    told, same = (
+        published.describe_photo_sets().loc[name] for name in ('corel5k_themes', 'corel5k')
+    )
     assert (
         told[['train', 'val', 'test']].tolist() == same[['train', 'val', 'test']].tolist()
         and told.positives == 1

@@ -22,7 +22,7 @@ def one(monkeypatch):
     def render(source, name='page.md', **fields):
         environment = rendering._environment()
         monkeypatch.setattr(environment, 'loader', jinja2.DictLoader({name: source}))
-        return rendering.render(name, **fields)
+        return rendering.render_template(name, **fields)
 
     rendering._environment.cache_clear()
     yield render
@@ -33,7 +33,7 @@ def one(monkeypatch):
 def test_every_template_is_used(name):
     sources = [*PACKAGE.glob('*.py'), *(TEMPLATES / other for other in NAMES if other != name)]
     used = name
-    for paper in published.papers():
+    for paper in published.list_papers():
         used = used.replace(f'conclusion_{paper}', 'conclusion_{paper}')
     assert any(f"'{used}'" in source.read_text(encoding='utf-8') for source in sources)
 

@@ -31,12 +31,12 @@ def scored():
     return random.randn(60, 4), true
 
 
-@pytest.mark.parametrize('metric', resampling.MEASURED)
+@pytest.mark.parametrize('metric', resampling.RESAMPLED_METRICS)
 def test_an_image_that_is_drawn_twice_counts_twice(metric, scored):
     logits, true = scored
     draws = statistics.image_draws(60, 5)
     for weights, got in zip(
-        draws, resampling.resampled(metric, logits, true, draws, 0.4), strict=True
+        draws, resampling.score_samples(metric, logits, true, draws, 0.4), strict=True
     ):
         rows = np.repeat(np.arange(60), weights)
         x, z = logits[rows], true[rows]
@@ -76,13 +76,13 @@ def test_a_lost_key_never_widens_an_interval_in_silence(tmp_path, monkeypatch):
     other = pd.Series([50.0, 51.0], [0, 1], name='an')
 
     def compared(own, key, **fallback):
-        return statistics.paired(
+        return statistics.estimate_paired_effect(
             statistics.Scores(own, key), statistics.Scores(other, 'an'), **fallback
         )
 
     measured = compared(one, 'em')
     assert measured.half_width == pytest.approx(
-        statistics.effect([1.0, 0.5], None, (a - b).std(ddof=1)).half_width, rel=1e-5
+        statistics.estimate_effect([1.0, 0.5], None, (a - b).std(ddof=1)).half_width, rel=1e-5
     )
     lost = pd.Series(
         one.to_numpy(), one.index
@@ -94,9 +94,11 @@ def test_a_lost_key_never_widens_an_interval_in_silence(tmp_path, monkeypatch):
         with pytest.raises(SpmlError) as told:
             compared(one, wrong)
         assert repr(f'{wrong} mAP') in str(told.value) and 'image_sd' in str(told.value)
-        assert compared(one, wrong, fallback=9.0) == statistics.effect([1.0, 0.5], None, 9.0)
+        assert compared(one, wrong, fallback=9.0) == statistics.estimate_effect(
+            [1.0, 0.5], None, 9.0
+        )
     assert (
-        compared(one, '', fallback=0.0) == statistics.effect([1.0, 0.5])
+        compared(one, '', fallback=0.0) == statistics.estimate_effect([1.0, 0.5])
         and compared(other, '').half_width == 0
     )  # equal runs
 
@@ -107,7 +109,7 @@ def test_every_linear_head_of_the_front_has_its_measured_error(monkeypatch):
     "Where a fallback is given it is taken by the label-wise head and by whole networks alone."
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(OUTPUTS))
     names = np.load(OUTPUTS / statistics.RESAMPLED).files
-    levels = front.levels(gains.of_suites(record(OUTPUTS / 'runs.csv')))
+    levels = front.method_levels(gains.gains_of_suites(record(OUTPUTS / 'runs.csv')))
     bare = {
         method
         for method, sets in levels.items()
@@ -125,7 +127,7 @@ def test_methods_are_trained_again_once_and_what_nobody_compares_goes(tmp_path, 
     name, told = key(configs[0]), []
     monkeypatch.setattr(
         resampling,
-        'compared',
+        'list_compared_runs',
         lambda known: {(name, 'mAP'): configs, (name, 'micro-F1'): configs},
     )
     monkeypatch.setattr(
@@ -134,13 +136,13 @@ def test_methods_are_trained_again_once_and_what_nobody_compares_goes(tmp_path, 
         lambda which, path=settings.path: tmp_path if which == 'outputs' else path(which),
     )
     np.savez(tmp_path / statistics.RESAMPLED, gone=np.zeros(100, np.float32))
-    resampling.resample(pd.DataFrame(), told.append)
+    resampling.resample_compared(pd.DataFrame(), told.append)
     with np.load(tmp_path / statistics.RESAMPLED) as found:
         scores = dict(found)
     assert set(scores) == {f'{name} mAP', f'{name} micro-F1'} and all(
         x.shape == (100,) and 0 < x.std() < 20 for x in scores.values()
     )
-    resampling.resample(pd.DataFrame(), told.append)
+    resampling.resample_compared(pd.DataFrame(), told.append)
     assert len(told) == 1
 
 
@@ -149,7 +151,7 @@ def test_what_is_kept_is_the_mean_over_all_runs_in_the_metric_that_is_named(tmp_
         Config(loss='an', dataset='mini_voc', regime='linear', seed=s, label_seed=s)
         for s in (0, 1, 2)
     ]
-    metrics, logits = list(resampling.MEASURED), {}
+    metrics, logits = list(resampling.RESAMPLED_METRICS), {}
 
     def made_up(config, task, root):
         logits[config.seed] = torch.randn(
@@ -166,7 +168,7 @@ def test_what_is_kept_is_the_mean_over_all_runs_in_the_metric_that_is_named(tmp_
     for metric in metrics:
         expected = np.mean(
             [
-                resampling.resampled(
+                resampling.score_samples(
                     metric, each.numpy(), true, statistics.image_draws(len(true)), 0.5
                 )
                 for each in logits.values()
@@ -179,12 +181,12 @@ def test_what_is_kept_is_the_mean_over_all_runs_in_the_metric_that_is_named(tmp_
 @pytest.mark.skipif(not (OUTPUTS / statistics.RESAMPLED).is_file(), reason='no record')
 def test_the_file_has_every_head_that_is_compared_and_lies_around_its_recorded_score():
     known = record(OUTPUTS / 'runs.csv')
-    wanted = resampling.compared(known)
+    wanted = resampling.list_compared_runs(known)
     with np.load(OUTPUTS / statistics.RESAMPLED) as found:
         scores = dict(found)
-    assert set(scores) == {statistics.resampled_name(*heads) for heads in wanted}
+    assert set(scores) == {statistics.name_resampled(*heads) for heads in wanted}
     off = [
-        scores[statistics.resampled_name(first, metric)].mean()
+        scores[statistics.name_resampled(first, metric)].mean()
         - known.loc[[key(c) for c in configs], 'test_map'].mean()
         for (first, metric), configs in wanted.items()
         if metric == 'mAP'

@@ -51,9 +51,9 @@ def page(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('SPML_NB_OUTPUTS', str(folder))
-        patch.setattr(figures, 'draw', draw)
+        patch.setattr(figures, 'draw_paper_figure', draw)
         only_hml(patch)
-        pages.write(tell=lambda line: None)
+        pages.write_pages(tell=lambda line: None)
     return folder / 'index.html'
 
 

@@ -16,19 +16,19 @@ from spml_nb.replication.statistics import (
     Scores,
     Size,
     Verdict,
-    counted,
-    decide,
-    effect,
+    classify_size,
+    decide_by_effects,
+    describe_decision,
+    estimate_effect,
+    estimate_paired_effect,
+    format_number,
     holm,
     image_draws,
     image_sd,
-    number,
-    paired,
-    pooled,
+    pool_effects,
     rank_correlation,
     resampled_auc,
     resampled_map,
-    size_of,
 )
 
 SEEDS_SD, TEST_SD = 0.56, 0.75  # EM over AN on mini_voc, heads on frozen features, ten seeds
@@ -40,7 +40,7 @@ def invented(random, gain, seeds, places=4):
     """
     for _ in range(places):
         d = gain + random.normal(0, TEST_SD) + random.normal(0, SEEDS_SD, seeds)
-        yield effect(d, d[:, None] + random.normal(0, TEST_SD, 100))
+        yield estimate_effect(d, d[:, None] + random.normal(0, TEST_SD, 100))
 
 
 @pytest.mark.parametrize('seeds', [3, 10])
@@ -48,7 +48,7 @@ def test_words_are_seldom_wrong_and_intervals_cover(seeds):
     random, words, covered = np.random.RandomState(seeds), [], []
     for _ in range(1000):
         effects = list(invented(random, 0, seeds))
-        words.append(decide(effects).verdict)
+        words.append(decide_by_effects(effects).verdict)
         covered += [each.low <= 0 <= each.high for each in effects]
     assert words.count(Verdict.REPRODUCED) <= 50 and words.count(Verdict.NOT_REPRODUCED) <= 50
     assert 0.93 <= np.mean(covered) <= 0.97
@@ -57,7 +57,10 @@ def test_words_are_seldom_wrong_and_intervals_cover(seeds):
 def test_a_gain_of_two_points_is_found():
     random = np.random.RandomState(0)
     assert (
-        sum(decide(list(invented(random, 2, 3))).verdict == Verdict.REPRODUCED for _ in range(100))
+        sum(
+            decide_by_effects(list(invented(random, 2, 3))).verdict == Verdict.REPRODUCED
+            for _ in range(100)
+        )
         > 90
     )
 
@@ -67,21 +70,24 @@ def test_without_the_chance_of_the_test_images_intervals_are_too_narrow():
     random, covered = np.random.RandomState(1), []
     for _ in range(500):
         d = random.normal(0, TEST_SD) + random.normal(0, SEEDS_SD, 10)
-        alone = effect(d)
+        alone = estimate_effect(d)
         covered.append(alone.low <= 0 <= alone.high)
     assert np.mean(covered) < 0.7
 
 
 def test_one_seed_decides_nothing():
-    alone = effect([3.0])
+    alone = estimate_effect([3.0])
     assert alone.mean == 3 and np.isnan([alone.low, alone.high, alone.p, alone.detectable]).all()
-    both = decide([alone, effect([2.0, 2.1, 1.9])])
+    both = decide_by_effects([alone, estimate_effect([2.0, 2.1, 1.9])])
     assert both.verdicts == (Verdict.UNDECIDED, Verdict.REPRODUCED) and both.means[
         ''
     ].mean == pytest.approx(2)
-    assert decide([alone]).verdict == Verdict.UNDECIDED and decide([alone]).means == {}
+    assert (
+        decide_by_effects([alone]).verdict == Verdict.UNDECIDED
+        and decide_by_effects([alone]).means == {}
+    )
     with pytest.raises(SpmlError, match='no effects to pool'):
-        pooled([])
+        pool_effects([])
 
 
 UP, DOWN, NONE, WIDE = [2.0, 2.1, 1.9], [-2.0, -2.1, -1.9], [0.1, 0.0, -0.1], [3.0, -2.0, 1.0]
@@ -101,7 +107,7 @@ UP, DOWN, NONE, WIDE = [2.0, 2.1, 1.9], [-2.0, -2.1, -1.9], [0.1, 0.0, -0.1], [3
     ],
 )
 def test_a_place_is_as_good_as_all_of_its_comparisons(place, word):
-    decision = decide([{name: d and effect(d) for name, d in place.items()}])
+    decision = decide_by_effects([{name: d and estimate_effect(d) for name, d in place.items()}])
     assert decision.verdicts == (word,) and decision.verdict == word
 
 
@@ -130,7 +136,7 @@ def test_a_place_is_as_good_as_all_of_its_comparisons(place, word):
 )
 def test_it_is_said_of_how_many_places_the_number_is(words, pooled, text):
     assert (
-        counted(
+        describe_decision(
             Verdict.UNDECIDED if '(' in text else Verdict.REPRODUCED,
             words,
             pooled,
@@ -141,26 +147,32 @@ def test_it_is_said_of_how_many_places_the_number_is(words, pooled, text):
 
 
 def test_a_place_with_one_seed_is_not_counted_among_those_behind_a_number():
-    decision = decide([{'a': effect(UP)}, {'b': effect([1.0])}])
+    decision = decide_by_effects([{'a': estimate_effect(UP)}, {'b': estimate_effect([1.0])}])
     assert (
         decision.tested == 1
-        and counted(decision.verdict, decision.verdicts, 1, decision.tested)
+        and describe_decision(decision.verdict, decision.verdicts, 1, decision.tested)
         == 'on 1 of 2 places; 1 decides alone (1 reproduced)'
     )
 
 
 def test_a_comparison_of_one_place_refutes_a_claim_only_with_that_place():
-    wide, down, weak = effect(WIDE), effect([-1.0, -1.25, -0.75]), effect([-1.0, -1.3, -0.6])
-    decision = decide([{'a': wide, 'b': down}, {'a': wide}, {'a': wide}])
+    wide, down, weak = (
+        estimate_effect(WIDE),
+        estimate_effect([-1.0, -1.25, -0.75]),
+        estimate_effect([-1.0, -1.3, -0.6]),
+    )
+    decision = decide_by_effects([{'a': wide, 'b': down}, {'a': wide}, {'a': wide}])
     assert (
         2 * down.p < 0.05
         and decision.counts == {'a': 3, 'b': 1}
         and set(decision.verdicts) == {Verdict.UNDECIDED}
         and decision.verdict == Verdict.UNDECIDED
     )
-    alone = decide([{'a': wide, 'b': effect([-9.0, -9.1, -8.9])}, {'a': wide}, {'a': wide}])
+    alone = decide_by_effects(
+        [{'a': wide, 'b': estimate_effect([-9.0, -9.1, -8.9])}, {'a': wide}, {'a': wide}]
+    )
     assert alone.verdicts[0] == alone.verdict == Verdict.NOT_REPRODUCED
-    several = decide([{'a': wide, 'b': weak}] * 3)  # a mean of three places is one
+    several = decide_by_effects([{'a': wide, 'b': weak}] * 3)  # a mean of three places is one
     assert (
         several.counts['b'] == 3
         and set(several.verdicts) == {Verdict.UNDECIDED}
@@ -169,44 +181,44 @@ def test_a_comparison_of_one_place_refutes_a_claim_only_with_that_place():
 
 
 def test_places_that_contradict_each_other_leave_a_claim_undecided():
-    up, down = effect([9.0, 9.1, 8.9]), effect(DOWN)
+    up, down = estimate_effect([9.0, 9.1, 8.9]), estimate_effect(DOWN)
     assert (
-        decide([up, down]).verdicts == (Verdict.REPRODUCED, Verdict.NOT_REPRODUCED)
-        and decide([up, down]).verdict == Verdict.UNDECIDED
-        and decide([up, effect(WIDE)]).verdict == Verdict.REPRODUCED
+        decide_by_effects([up, down]).verdicts == (Verdict.REPRODUCED, Verdict.NOT_REPRODUCED)
+        and decide_by_effects([up, down]).verdict == Verdict.UNDECIDED
+        and decide_by_effects([up, estimate_effect(WIDE)]).verdict == Verdict.REPRODUCED
     )
     small = (
-        effect([0.6, 0.62, 0.58]),
-        effect([-0.6, -0.62, -0.58]),
+        estimate_effect([0.6, 0.62, 0.58]),
+        estimate_effect([-0.6, -0.62, -0.58]),
     )  # their mean is 0, and neither is
     assert (
-        decide(small).means[''].equivalent < 0.05
-        and decide(small).verdicts == (Verdict.REPRODUCED, Verdict.NOT_REPRODUCED)
-        and decide(small).verdict == Verdict.UNDECIDED
+        decide_by_effects(small).means[''].equivalent < 0.05
+        and decide_by_effects(small).verdicts == (Verdict.REPRODUCED, Verdict.NOT_REPRODUCED)
+        and decide_by_effects(small).verdict == Verdict.UNDECIDED
     )
 
 
 def test_a_bound_of_ones_own_leaves_no_difference_unsaid():
     assert (
-        decide([effect(NONE)]).verdict == Verdict.NO_DIFFERENCE
-        and decide([effect(NONE)], margin=False).verdict == Verdict.UNDECIDED
+        decide_by_effects([estimate_effect(NONE)]).verdict == Verdict.NO_DIFFERENCE
+        and decide_by_effects([estimate_effect(NONE)], margin=False).verdict == Verdict.UNDECIDED
     )
 
 
 def test_more_places_need_more():
-    one = effect([1.0, 1.3, 0.7])
+    one = estimate_effect([1.0, 1.3, 0.7])
     assert (
         0.01 < one.p < 0.05
-        and decide([one]).verdicts == (Verdict.REPRODUCED,)
-        and decide([one] + [effect(WIDE)] * 6).verdicts[0] == Verdict.UNDECIDED
+        and decide_by_effects([one]).verdicts == (Verdict.REPRODUCED,)
+        and decide_by_effects([one] + [estimate_effect(WIDE)] * 6).verdicts[0] == Verdict.UNDECIDED
     )
 
 
 def test_the_chance_of_the_test_images_is_counted_where_only_scores_are_known():
     d = [1.0, 1.2, 0.8]
-    alone, counted = effect(d), effect(d, None, 0.7)
+    alone, counted = estimate_effect(d), estimate_effect(d, None, 0.7)
     assert (
-        np.isfinite(effect([1.1, 1.1, 1.1 + 1e-15], None, 0.7).low)
+        np.isfinite(estimate_effect([1.1, 1.1, 1.1 + 1e-15], None, 0.7).low)
         and isinstance(counted, Effect)
         and counted.error == pytest.approx((alone.error**2 + 0.49) ** 0.5)
     )
@@ -222,14 +234,14 @@ def test_the_chance_of_the_test_images_is_counted_where_only_scores_are_known():
     )
     a, b = (Scores(pd.Series(each), '') for each in (d, [0.0] * 3))
     assert (
-        paired(a, b, image_sd('coco18', 'mAP@sample')).error
-        < paired(a, b, image_sd('coco18')).error
+        estimate_paired_effect(a, b, image_sd('coco18', 'mAP@sample')).error
+        < estimate_paired_effect(a, b, image_sd('coco18')).error
     )
 
 
 def test_equal_differences_have_no_width():
-    same = effect([1.0, 1.0, 1.0])
-    assert (same.low, same.high, same.p, same.equivalent) == (1, 1, 0, 1) and effect(
+    same = estimate_effect([1.0, 1.0, 1.0])
+    assert (same.low, same.high, same.p, same.equivalent) == (1, 1, 0, 1) and estimate_effect(
         [0.0, 0.0]
     ).equivalent == 0
     assert MARGIN == 0.5
@@ -243,10 +255,10 @@ def test_holm_is_monotone_and_never_above_one():
 
 
 def test_pooling_independent_places_narrows_the_interval():
-    places = [effect([2.0, 1.0, 3.0]), effect([1.5, 2.5, 2.0])]
+    places = [estimate_effect([2.0, 1.0, 3.0]), estimate_effect([1.5, 2.5, 2.0])]
     assert (
-        pooled(places).half_width < max(each.half_width for each in places)
-        and pooled(places).mean == 2
+        pool_effects(places).half_width < max(each.half_width for each in places)
+        and pool_effects(places).mean == 2
     )
 
 
@@ -263,8 +275,8 @@ def test_draws_repeat_and_weights_equal_copies():
 @pytest.mark.parametrize(
     ('wrong', 'told'),
     [
-        (lambda: effect([]), 'no differences'),
-        (lambda: effect([1.0, 2.0], np.zeros((3, 5))), '2 differences and 3 rows'),
+        (lambda: estimate_effect([]), 'no differences'),
+        (lambda: estimate_effect([1.0, 2.0], np.zeros((3, 5))), '2 differences and 3 rows'),
         (
             lambda: resampled_map(np.zeros((3, 1)), np.ones((2, 1)), np.ones((1, 3), int)),
             'must be of the same images',
@@ -314,7 +326,7 @@ def test_the_resampled_auc_is_that_of_repeated_images():
     ],
 )
 def test_zero_has_no_minus(value, form, text):
-    assert number(value, form) == text
+    assert format_number(value, form) == text
 
 
 @pytest.mark.parametrize(
@@ -327,24 +339,31 @@ def test_zero_has_no_minus(value, form, text):
     ],
 )
 def test_a_sign_needs_a_size_for_its_word(differences, expected):
-    one = effect(differences)
-    assert one.p < 0.05 and decide([one]).verdict == expected
+    one = estimate_effect(differences)
+    assert one.p < 0.05 and decide_by_effects([one]).verdict == expected
     signed = Verdict.REPRODUCED if one.mean > 0 else Verdict.NOT_REPRODUCED
-    assert decide([one], margin=False).verdict == signed
+    assert decide_by_effects([one], margin=False).verdict == signed
 
 
 def test_a_claim_against_many_is_as_little_as_its_least():
-    large, little, open_ = effect([5.0, 5.2, 5.1]), effect([0.2, 0.22, 0.18]), effect(WIDE)
-    assert decide([{'a': large, 'b': little}]).verdict == Verdict.NO_DIFFERENCE
-    assert decide([{'a': large, 'b': open_}]).verdict == Verdict.UNDECIDED
-    assert decide([{'a': large, 'b': little, 'c': None}]).verdict == Verdict.NOT_RUN
+    large, little, open_ = (
+        estimate_effect([5.0, 5.2, 5.1]),
+        estimate_effect([0.2, 0.22, 0.18]),
+        estimate_effect(WIDE),
+    )
+    assert decide_by_effects([{'a': large, 'b': little}]).verdict == Verdict.NO_DIFFERENCE
+    assert decide_by_effects([{'a': large, 'b': open_}]).verdict == Verdict.UNDECIDED
+    assert decide_by_effects([{'a': large, 'b': little, 'c': None}]).verdict == Verdict.NOT_RUN
 
 
 def test_a_decision_is_on_average_where_no_place_is_decided_alone():
-    weak = effect([1.5, 1.8, 1.0])
-    assert decide([weak] * 3).on_average and decide([weak] * 3).verdict == Verdict.REPRODUCED
-    assert not decide([weak, weak, effect([5.0, 5.2, 5.1])]).on_average
-    assert not decide([effect(WIDE)] * 2).on_average  # undecided
+    weak = estimate_effect([1.5, 1.8, 1.0])
+    assert (
+        decide_by_effects([weak] * 3).on_average
+        and decide_by_effects([weak] * 3).verdict == Verdict.REPRODUCED
+    )
+    assert not decide_by_effects([weak, weak, estimate_effect([5.0, 5.2, 5.1])]).on_average
+    assert not decide_by_effects([estimate_effect(WIDE)] * 2).on_average  # undecided
 
 
 @pytest.mark.parametrize(
@@ -358,11 +377,13 @@ def test_a_decision_is_on_average_where_no_place_is_decided_alone():
     ],
 )
 def test_a_size_is_where_the_published_effect_lies(published, mixed, expected):
-    ours = effect([1.0, 1.3, 0.7])
-    assert size_of(ours, published, mixed) is expected
+    ours = estimate_effect([1.0, 1.3, 0.7])
+    assert classify_size(ours, published, mixed) is expected
     at_the_end = {ours.low: Size.AS_LARGE, ours.high: Size.AS_LARGE}
-    assert {end: size_of(ours, end) for end in at_the_end} == at_the_end
+    assert {end: classify_size(ours, end) for end in at_the_end} == at_the_end
 
 
 def test_nothing_has_no_size():
-    assert size_of(None, 1.0) is size_of(effect([1.0]), 1.0) is Size.NOT_MEASURED
+    assert (
+        classify_size(None, 1.0) is classify_size(estimate_effect([1.0]), 1.0) is Size.NOT_MEASURED
+    )

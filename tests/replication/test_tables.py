@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def cell(paper, table, row, column):
-    tidy = published.cells(paper, table)
+    tidy = published.table_cells(paper, table)
     return tidy[(tidy.row == row) & (tidy.column == column)].iloc[0].to_dict()
 
 
@@ -36,12 +36,12 @@ def known(*runs, **scores):
 
 
 @pytest.mark.parametrize('suite', ('paper', published.SUITE))
-@pytest.mark.parametrize('paper', published.papers())
+@pytest.mark.parametrize('paper', published.list_papers())
 def test_every_cell_has_runs_or_says_why(paper, suite):
     configs = {}
-    for table in published.tables(paper):
-        for each in published.cells(paper, table).to_dict('records'):
-            needed = tables.plan(each, suite)
+    for table in published.table_numbers(paper):
+        for each in published.table_cells(paper, table).to_dict('records'):
+            needed = tables.plan_cell(each, suite)
             assert bool(needed.search) != bool(needed.why), each
             configs |= {
                 json.dumps({**c.__dict__, 'hparams': {**c.hparams, **needed.stated}}): None
@@ -57,15 +57,15 @@ def test_every_cell_has_runs_or_says_why(paper, suite):
 
 
 def test_what_the_cell_states_wins_over_what_was_searched():
-    needed = tables.plan(cell('two_way', '1', 'T_P = 4', 'mAP@class / T_N = 1'), 'photos')
+    needed = tables.plan_cell(cell('two_way', '1', 'T_P = 4', 'mAP@class / T_N = 1'), 'photos')
     tried = known(
         *[(c, 50 + 10 * (c.hparams == needed.search[3].hparams), 1) for c in needed.search]
     )
-    final = tables.finals(needed, tried, seeds=(0, 7))
+    final = tables.cell_final_runs(needed, tried, seeds=(0, 7))
     assert [(c.seed, c.label_seed, c.lr, c.hparams) for c in final] == [
         (s, s, needed.search[3].lr, {'T_pos': 4, 'T_neg': 1, 'bucket': 128}) for s in (0, 7)
     ]
-    assert tables.finals(needed, tried.iloc[:3]) == []  # the search has a run missing
+    assert tables.cell_final_runs(needed, tried.iloc[:3]) == []  # the search has a run missing
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def test_what_the_cell_states_wins_over_what_was_searched():
     ],
 )
 def test_the_papers_own_suite_runs_its_presets(where, expected):
-    needed = tables.plan(cell(*where), 'paper')
+    needed = tables.plan_cell(cell(*where), 'paper')
     for config in needed.search:
         assert {name: getattr(config, name) for name in expected} == expected
     tried = known(*[(c, 50, 50) for c in needed.search])
-    assert [(c.seed, c.label_seed) for c in tables.finals(needed, tried)] == [
+    assert [(c.seed, c.label_seed) for c in tables.cell_final_runs(needed, tried)] == [
         (s, 1200) for s in (0, 1, 2)
     ]  # one draw of the observed labels
 
@@ -103,10 +103,10 @@ def complete(paper, table, row, column, test, **scores):
     """A record in which a cell's search and all of its final runs are done; test(config) is the
     score.
     """
-    needed = tables.plan(cell(paper, table, row, column), 'photos')
+    needed = tables.plan_cell(cell(paper, table, row, column), 'photos')
     tried = known(*[(c, 50, math.nan) for c in needed.search])
     both = pd.concat(
-        [tried, known(*[(c, 50, test(c)) for c in tables.finals(needed, tried)], **scores)]
+        [tried, known(*[(c, 50, test(c)) for c in tables.cell_final_runs(needed, tried)], **scores)]
     )
     both['run'] = [f'run-{k}' for k in range(len(both))]
     return both
@@ -137,8 +137,8 @@ def test_a_table_counts_seeds():
         wan.command,
         an.command,
     ) == ('', 'spml sweep hml --table 2 --suite photos')
-    text = published.wide(
-        whole.of('photos').assign(text=lambda t: t.apply(tables.level_text, axis=1)), 'text'
+    text = published.widen_cells(
+        whole.of('photos').assign(text=lambda t: t.apply(tables.cell_level_text, axis=1)), 'text'
     )
     assert (
         text.loc['WAN', 'VOC12'] == '86.5 / 74.5 ± 2.2'
@@ -213,10 +213,12 @@ def test_runs_that_are_done_without_a_number_are_told_and_ask_for_no_command(
 
 
 def test_a_label_wise_row_has_its_own_number_of_seeds():
-    assert list(tables.plan(cell('lac', '2', 'Ours', 'LEM / VOC'), 'photos').seeds) == list(
+    assert list(tables.plan_cell(cell('lac', '2', 'Ours', 'LEM / VOC'), 'photos').seeds) == list(
         range(5)
     )
-    assert list(tables.plan(cell('hml', '2', 'AN', 'VOC12'), 'photos').seeds) == list(range(10))
+    assert list(tables.plan_cell(cell('hml', '2', 'AN', 'VOC12'), 'photos').seeds) == list(
+        range(10)
+    )
 
 
 @pytest.mark.parametrize(
@@ -251,8 +253,8 @@ def test_a_mechanism_that_never_acted_is_said(acted, state, monkeypatch):
         if idle
         else ''
     )
-    assert ('before the choice of negatives began' in pages.markdown(whole)) == bool(idle)
-    assert tables.level_text(one.to_dict()) == '89.19 (0.31) / 50.0 ± 0.0' + (
+    assert ('before the choice of negatives began' in pages.format_table_page(whole)) == bool(idle)
+    assert tables.cell_level_text(one.to_dict()) == '89.19 (0.31) / 50.0 ± 0.0' + (
         ' (not exercised)' if state == 'not exercised' else ''
     )
 
@@ -271,27 +273,27 @@ def test_pseudo_labels_are_counted_at_the_end_though_the_best_epoch_came_before_
 
 
 def test_half_of_the_runs_are_too_few_for_a_mechanism_to_have_acted():
-    assert tables.acted(pd.DataFrame({'exercised': [1, 0, 1]})) and not tables.acted(
-        pd.DataFrame({'exercised': [0, 1]})
-    )
-    assert tables.acted(pd.DataFrame()) and tables.acted(
+    assert tables.mechanism_acted(
+        pd.DataFrame({'exercised': [1, 0, 1]})
+    ) and not tables.mechanism_acted(pd.DataFrame({'exercised': [0, 1]}))
+    assert tables.mechanism_acted(pd.DataFrame()) and tables.mechanism_acted(
         pd.DataFrame({'exercised': [math.nan]})
     )  # nothing is recorded
 
 
 def test_a_table_about_the_batch_keeps_the_papers_batch():
-    needed = tables.plan(cell('two_way', '5', 'mAP@class', 'M = 32'), 'photos')
+    needed = tables.plan_cell(cell('two_way', '5', 'mAP@class', 'M = 32'), 'photos')
     assert {c.batch_size for c in needed.search} == {512} and needed.stated == {'bucket': 32}
     assert {
         c.batch_size
-        for c in tables.plan(
+        for c in tables.plan_cell(
             cell('two_way', '1', 'T_P = 4', 'mAP@class / T_N = 1'), 'photos'
         ).search
     } == {64}
 
 
 def test_tables_and_boards_share_their_runs():
-    search, _ = tables.needed('hml', '2', 'photos', pd.DataFrame())
+    search, _ = tables.list_table_runs('hml', '2', 'photos', pd.DataFrame())
     board = [
         c
         for loss in ('an', 'ls', 'wan', 'epr', 'role', 'hml')
@@ -299,32 +301,36 @@ def test_tables_and_boards_share_their_runs():
         for c in sweeps.candidates(sweeps.Row(loss), 'photos', d)
     ]
     assert {*map(sweeps.key, search)} == {*map(sweeps.key, board)} and len(search) == 6 * 4 * 10
-    heads = [c.head == 'labelwise' for c in tables.needed('lac', None, 'photos', pd.DataFrame())[0]]
+    heads = [
+        c.head == 'labelwise'
+        for c in tables.list_table_runs('lac', None, 'photos', pd.DataFrame())[0]
+    ]
     assert heads == sorted(heads) and any(heads) and not all(heads)  # what is cheap comes first
 
 
 def test_f1_is_taken_at_the_papers_threshold():
-    assert tables.measure('micro-F1', 'em') == ('test_micro_f1_at_0.75', 100.0) and tables.measure(
-        'macro-F1', 'an'
-    ) == ('test_macro_f1_at_0.5', 100.0)
+    assert tables.table_score('micro-F1', 'em') == (
+        'test_micro_f1_at_0.75',
+        100.0,
+    ) and tables.table_score('macro-F1', 'an') == ('test_macro_f1_at_0.5', 100.0)
     with pytest.raises(SpmlError, match="unknown measure 'statistic'"):
-        tables.measure('statistic', 'an')
+        tables.table_score('statistic', 'an')
 
 
 def test_wrong_names_are_refused():
     with pytest.raises(SpmlError, match="unknown suite 'maxi'; allowed: paper, photos"):
         tables.table('hml', '2', pd.DataFrame(), 'maxi')
     with pytest.raises(SpmlError, match="unknown table of 'hml' '9'"):
-        tables.needed('hml', '9', 'photos', pd.DataFrame())
+        tables.list_table_runs('hml', '9', 'photos', pd.DataFrame())
     with pytest.raises(SpmlError, match="unknown paper 'hmm'"):
-        tables.needed('hmm', None, 'photos', pd.DataFrame())
+        tables.list_table_runs('hmm', None, 'photos', pd.DataFrame())
     with pytest.raises(SpmlError, match="nothing of hml, table 1 can be run in the suite 'photos'"):
-        tables.sweep('hml', '1', 'photos')
+        tables.sweep_tables('hml', '1', 'photos')
 
 
 def test_table_8_trains_from_scratch_by_the_papers_recipe_at_the_same_rates_for_each_loss():
     rows = {
-        row: tables.plan(cell('two_way', '8', row, 'ImageNet'), 'photos').search
+        row: tables.plan_cell(cell('two_way', '8', row, 'ImageNet'), 'photos').search
         for row in ('ASL', 'Softmax', 'Ours')
     }
     for configs in rows.values():
@@ -353,12 +359,12 @@ def test_table_8_trains_from_scratch_by_the_papers_recipe_at_the_same_rates_for_
         rows['Ours'][0].hparams == {'T_pos': 4, 'T_neg': 1, 'bucket': 128}
         and rows['Softmax'][0].loss == 'softmax'
     )
-    seeds = tables.plan(cell('two_way', '8', 'Ours', 'ImageNet'), 'photos').seeds
+    seeds = tables.plan_cell(cell('two_way', '8', 'Ours', 'ImageNet'), 'photos').seeds
     rates = [f'{c.lr:.4f}'.rstrip('0').rstrip('.') for c in rows['Ours']]
-    assert f'{len(seeds)} seeds' in site.headline(
+    assert f'{len(seeds)} seeds' in site.page_headline(
         'photos', ['corel5k_themes']
-    ) and 'rate is that of five with' in site.headline('photos', ['corel5k_themes'])
-    notes = figures.description('two_way', 'T8')['notes']
+    ) and 'rate is that of five with' in site.page_headline('photos', ['corel5k_themes'])
+    notes = figures.describe_figure('two_way', 'T8')['notes']
     assert (
         f"rate of {', '.join(rates[:-1])} and {rates[-1]} " in notes
         and 'with 60 epochs' in notes
@@ -375,11 +381,13 @@ def test_table_8_trains_from_scratch_by_the_papers_recipe_at_the_same_rates_for_
 def test_a_curve_over_shares_of_labels_takes_the_choice_made_on_single_positives():
     single = cell('hml', '2', 'HML (Ours)', 'VOC12')
     partial = {**single, 'config': {**single['config'], 'labels': 'partial-0.3'}}
-    a, b = (tables.plan(each, 'photos') for each in (single, partial))
+    a, b = (tables.plan_cell(each, 'photos') for each in (single, partial))
     assert a.search == b.search and (a.labels, b.labels) == (None, 'partial-0.3')
     tried = known(*[(c, 50 + k, 1) for k, c in enumerate(a.search)])
-    assert [replace(c, labels='single') for c in tables.finals(b, tried)] == tables.finals(a, tried)
-    assert {c.labels for c in tables.finals(b, tried)} == {'partial-0.3'}
+    assert [
+        replace(c, labels='single') for c in tables.cell_final_runs(b, tried)
+    ] == tables.cell_final_runs(a, tried)
+    assert {c.labels for c in tables.cell_final_runs(b, tried)} == {'partial-0.3'}
 
 
 def test_gains_are_of_paired_seeds_over_the_row_of_an_and_none_of_another_kind_of_labels():
@@ -389,12 +397,12 @@ def test_gains_are_of_paired_seeds_over_the_row_of_an_and_none_of_another_kind_o
         )
 
     lines = []
-    for one in published.cells('hml', '2').to_dict('records'):
-        plan = tables.plan(one, 'photos')
+    for one in published.table_cells('hml', '2').to_dict('records'):
+        plan = tables.plan_cell(one, 'photos')
         tried = known(*[(c, 60.0, 1.0) for c in plan.search])
         lines += [(c, 60.0, 1.0) for c in plan.search] + [
             (c, 60.0, score(one, c))
-            for c in tables.finals(plan, tried, range(2 if one['row'] == 'LS' else 3))
+            for c in tables.cell_final_runs(plan, tried, range(2 if one['row'] == 'LS' else 3))
         ]
     cells = tables.table('hml', '2', known(*lines)).cells.set_index(['row', 'column'])
     assert cells.loc[('LS', 'COCO')].gain == pytest.approx(
@@ -407,9 +415,9 @@ def test_gains_are_of_paired_seeds_over_the_row_of_an_and_none_of_another_kind_o
         cells.loc['AN'][['gain', 'gain_published', 'gain_half']].isna().all(axis=None)
         and (cells.loc['WAN'].gain_half > 0).all()
     )
-    whole = published.cells('hml', '4').to_dict('records')
+    whole = published.table_cells('hml', '4').to_dict('records')
     by_kind = {
-        one['config']['labels']: published.baseline(one, whole)
+        one['config']['labels']: published.gain_baseline(one, whole)
         for one in whole
         if one['row'] == 'HL + AL'
     }
@@ -426,10 +434,10 @@ def test_a_gain_over_a_row_of_another_source_is_marked_and_opmls_is_over_its_own
 
     lines = []
     for one in [
-        *published.cells('opml', 'II').to_dict('records'),
-        *published.cells('opml', 'III').to_dict('records'),
+        *published.table_cells('opml', 'II').to_dict('records'),
+        *published.table_cells('opml', 'III').to_dict('records'),
     ]:
-        plan = tables.plan(one, 'photos')
+        plan = tables.plan_cell(one, 'photos')
         if one['column'] != 'CUB' or one['row'].rpartition(' / ')[2] not in (
             'BCE',
             'ZLPR',
@@ -439,7 +447,7 @@ def test_a_gain_over_a_row_of_another_source_is_marked_and_opmls_is_over_its_own
             continue
         tried = known(*[(c, 60.0, 1.0) for c in plan.search])
         lines += [(c, 60.0, 1.0) for c in plan.search] + [
-            (c, 60.0, score(one, c)) for c in tables.finals(plan, tried, range(2))
+            (c, 60.0, score(one, c)) for c in tables.cell_final_runs(plan, tried, range(2))
         ]
     two, three = (
         tables.table(
@@ -454,8 +462,8 @@ def test_a_gain_over_a_row_of_another_source_is_marked_and_opmls_is_over_its_own
         (24.11 - 21.02, 3.0)
     ) and opml.uncounted
     assert (em.gain_published, em.gain, em.uncounted) == (pytest.approx(20.85 - 18.31), 6.0, '')
-    assert tables.gain_text(opml.to_dict()) == f'+3.1{published.UNCOUNTED} / +3.0 ± 0.7 ▮▮▮'
-    assert published.UNCOUNTED not in tables.gain_text(em.to_dict())
+    assert tables.cell_gain_text(opml.to_dict()) == f'+3.1{published.UNCOUNTED} / +3.0 ± 0.7 ▮▮▮'
+    assert published.UNCOUNTED not in tables.cell_gain_text(em.to_dict())
     zlpr = three.cells.set_index(['row', 'column']).loc[('ZLPR', 'CUB')]
     assert zlpr.gain_published == pytest.approx(21.02 - 18.31) and 'EM/APL' in zlpr.uncounted
     assert [where for where, note in two.notes() if note.startswith(published.UNCOUNTED)] == [
@@ -503,7 +511,11 @@ def test_what_the_pages_say_of_lacs_second_stage_is_so():
 
     def of_table(row):
         return [
-            at_once(tables.finals(tables.plan(cell('lac', '3', row, name), 'photos'), known))
+            at_once(
+                tables.cell_final_runs(
+                    tables.plan_cell(cell('lac', '3', row, name), 'photos'), known
+                )
+            )
             for name in ('VOC', 'COCO')
         ]
 
@@ -546,4 +558,4 @@ NO_GAIN = {'gain': math.nan, 'gain_published': math.nan, 'gain_half': math.nan}
     ],
 )
 def test_a_cell_has_its_gain_or_its_level(changes, text):
-    assert tables.gain_text(cell_of_table(**changes)) == text
+    assert tables.cell_gain_text(cell_of_table(**changes)) == text

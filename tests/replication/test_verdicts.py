@@ -51,20 +51,20 @@ def fabricated(**scores):
 
 
 def test_gains_are_paired_and_over_an_on_the_same_head():
-    measured = gains.of_suites(
+    measured = gains.gains_of_suites(
         fabricated(an=[20.0, 21.0, 22.0], em=[21.0, 23.0, 23.0], hml=[30.0, 30.0, 30.0])
     )
-    found = verdicts.gains(measured)
-    expected = statistics.effect([1.0, 2.0, 1.0], None, statistics.image_sd('cub_crops'))
+    found = verdicts.gains_on_own_head(measured)
+    expected = statistics.estimate_effect([1.0, 2.0, 1.0], None, statistics.image_sd('cub_crops'))
     assert (
         found.loss.tolist() == ['em'] and found.effect[0] == expected
     )  # no AN on the cosine head of HML
 
 
 def test_a_papers_line_has_its_main_claims_with_both_words_and_links_that_lead_somewhere():
-    for paper in published.papers():
-        checked = claims.report('photos', pd.DataFrame(), paper)
-        line = verdicts.markdown(checked)
+    for paper in published.list_papers():
+        checked = claims.report_claims('photos', pd.DataFrame(), paper)
+        line = verdicts.format_verdicts(checked)
         assert 1 <= checked.main.sum() <= 2
         assert all(claim in line for claim in checked.claim[checked.main])
         assert f'Of {len(checked)} claims {len(checked)} not run.' in line
@@ -76,7 +76,7 @@ def test_a_papers_line_has_its_main_claims_with_both_words_and_links_that_lead_s
         'mixed sources',
     ]
     checked.loc[checked.main, ['amount', 'half_width', 'published_amount']] = [1.77, 0.794, 3.2]
-    line = verdicts.markdown(checked)
+    line = verdicts.format_verdicts(checked)
     for words in ('Reproduced on average', 'mixed sources', '+1.77 ± 0.79', '+3.20†'):
         assert words in line
     assert len(line.split()) <= 60
@@ -89,7 +89,7 @@ def test_sizes_are_counted_where_they_compare():
 
 
 def whole(plain, plain_alone, published, acted=True, labels='single'):
-    """Rows as from `end_to_end`, on one set of photos."""
+    """Rows as from `gains_end_to_end`, on one set of photos."""
     index = pd.MultiIndex.from_tuples(
         [('voc12_animals', loss, 'linear', labels) for loss in ('em', 'wan', 'gr', 'llr', 'hml')],
         names=['dataset', 'loss', 'head', 'labels'],
@@ -123,7 +123,7 @@ def test_whole_networks_stand_beside_a_head_alone_with_levels_and_what_is_not_ru
     found = whole(
         [4.0, 3.0, 2.0, 1.0, 0.5], [2.0, 1.5, 1.2, 0.1, 0.0], [-1.0, 0.0, 1.0, math.nan, 2.0]
     )
-    text = verdicts.whole_network(found)
+    text = verdicts.format_whole_network(found)
     assert '| 45.0 ± 1.0 | 44.0 to 46.5 | 45.0 | 33% |' in text and '| – | 33% |' in text
     words = ' '.join(text.split())
     assert (
@@ -145,10 +145,10 @@ def test_gains_over_a_row_of_another_source_are_not_among_the_papers_gains(monke
     def cell(gain, why=''):
         return {'cub': {'theirs': gain, 'uncounted': why}}
 
-    monkeypatch.setattr(verdicts, 'WHOLE', 'photos')
+    monkeypatch.setattr(verdicts, 'WHOLE_NETWORK_SUITE', 'photos')
     known = fabricated(an=[20.0, 21.0], em=[21.0, 23.0])
-    found = verdicts.end_to_end(
-        gains.of_suites(known),
+    found = verdicts.gains_end_to_end(
+        gains.gains_of_suites(known),
         known,
         [line | {'cells': cell(2.0)}, line | {'cells': cell(9.0, 'over another row')}],
     )
@@ -158,6 +158,6 @@ def test_gains_over_a_row_of_another_source_are_not_among_the_papers_gains(monke
 
 def test_a_network_whose_mechanism_did_not_act_says_so():
     five = [4.0, 3.0, 2.0, 1.0, 0.5]
-    assert '(not exercised) | 45.0 ± 1.0' in verdicts.whole_network(
+    assert '(not exercised) | 45.0 ± 1.0' in verdicts.format_whole_network(
         whole(five, five, five, acted=False)
     )

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not FILE.is_file(), reason='no record of the cho
 @pytest.fixture
 def lines(monkeypatch):
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(FILE.parent))
-    return observed_choice.read()
+    return observed_choice.read_trials()
 
 
 def test_each_gain_is_over_an_that_is_chosen_in_the_same_way(lines):
@@ -48,5 +48,5 @@ def test_a_mean_needs_every_set_and_a_search_that_is_whole(lines):
 def test_the_page_has_a_row_a_method_and_no_page_without_runs(lines, monkeypatch):
     page = without_clean.markdown()
     assert page.count('| HML') == 2 and '3 seeds' in page
-    monkeypatch.setattr(observed_choice, 'read', lambda: pd.DataFrame(columns=lines.columns))
+    monkeypatch.setattr(observed_choice, 'read_trials', lambda: pd.DataFrame(columns=lines.columns))
     assert without_clean.markdown() == ''

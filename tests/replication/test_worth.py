@@ -54,35 +54,39 @@ def curves(worths, seeds=5, noise=0.0, numbers=NUMBERS, dataset='invented', head
 
 def test_a_curve_is_read_backwards_and_not_beyond_its_ends():
     photos, scores = np.array([10, 20, 40, 80]), np.array([1.0, 3.0, 4.0, 4.5])
-    assert worth.equivalent(photos, scores, scores).tolist() == pytest.approx([10, 20, 40, 80])
-    assert worth.equivalent(photos, scores, np.array([0.99, 4.51, np.nan]))[:2].tolist() == [
+    assert worth.find_equivalent_photos(photos, scores, scores).tolist() == pytest.approx(
+        [10, 20, 40, 80]
+    )
+    assert worth.find_equivalent_photos(photos, scores, np.array([0.99, 4.51, np.nan]))[
+        :2
+    ].tolist() == [
         0,
         np.inf,
     ]
     targets = np.linspace(1, 4.5, 200)
-    found = worth.equivalent(photos, scores, targets)
+    found = worth.find_equivalent_photos(photos, scores, targets)
     assert (
         (np.diff(found) > 0).all()
         and found[0] == pytest.approx(10)
         and found[-1] == pytest.approx(80)
     )
     line = np.linspace(0, 6, 7)  # where mAP is a line in log2 photos the answer is exact
-    assert worth.equivalent(2**line, line, np.array([0.5, 3.25])) == pytest.approx(
+    assert worth.find_equivalent_photos(2**line, line, np.array([0.5, 3.25])) == pytest.approx(
         2 ** np.array([0.5, 3.25])
     )
 
 
 def test_a_dip_by_chance_is_levelled_and_a_flat_curve_says_nothing():
     photos = np.array([10, 20, 40, 80])
-    dip = worth.equivalent(photos, np.array([1.0, 3.0, 2.0, 4.0]), np.array([2.5, 3.0]))
+    dip = worth.find_equivalent_photos(photos, np.array([1.0, 3.0, 2.0, 4.0]), np.array([2.5, 3.0]))
     assert (
         dip[0] == pytest.approx(20) and 20 < dip[1] < 80
     )  # 3 and 2 become 2.5 twice: the fewer photos have it
-    assert np.isnan(worth.equivalent(photos, np.ones(4), np.array([1.0]))).all()
+    assert np.isnan(worth.find_equivalent_photos(photos, np.ones(4), np.array([1.0]))).all()
 
 
 def test_a_known_exchange_rate_is_found_for_each_size():
-    found = worth.rates(curves({'an': 3, 'em': 2, 'hml': 1})).set_index(['loss', 'photos'])
+    found = worth.worth_rates(curves({'an': 3, 'em': 2, 'hml': 1})).set_index(['loss', 'photos'])
     for loss, rate in (('an', 3), ('em', 2), ('hml', 1)):
         inside = found.loc[loss].loc[480:]
         assert inside.rate.to_numpy() == pytest.approx(rate, rel=0.02) and (
@@ -101,30 +105,30 @@ def test_a_method_is_weighed_against_all_labels_on_its_own_head():
     both = pd.concat(
         [curves({'em': 3}), better.assign(test_map=better.test_map + 5)]
     )  # the head adds 5 points to both curves
-    found = worth.rates(both).set_index(['head', 'loss', 'photos'])
+    found = worth.worth_rates(both).set_index(['head', 'loss', 'photos'])
     assert found.rate['linear', 'em', 3840] == pytest.approx(3, rel=0.02) and found.rate[
         'cosine', 'hml', 3840
     ] == pytest.approx(2, rel=0.02)
-    assert worth.rates(
+    assert worth.worth_rates(
         both[both['head'].eq('linear') | both.loss.ne('bce')]
     ).loss.unique().tolist() == ['em']  # without its curve nothing is said of HML
 
 
 def test_a_method_that_shares_its_loss_with_all_labels_is_weighed_as_any_other():
-    both = worth.rates(curves({'an': 3, 'bce': 2})).set_index(['loss', 'photos'])
-    alone = worth.rates(curves({'an': 3})).set_index(['loss', 'photos'])
+    both = worth.worth_rates(curves({'an': 3, 'bce': 2})).set_index(['loss', 'photos'])
+    alone = worth.worth_rates(curves({'an': 3})).set_index(['loss', 'photos'])
     assert both.loc['bce'].rate[480:].to_numpy() == pytest.approx(2, rel=0.02)
     assert both.loc['an'].rate.tolist() == alone.loc['an'].rate.tolist()
 
 
 def test_the_interval_is_the_bootstrap_over_seeds_that_all_curves_share():
     measured = curves({'em': 2}, noise=0.3)
-    line = worth.rates(measured).set_index('photos').loc[3840]
+    line = worth.worth_rates(measured).set_index('photos').loc[3840]
     wide = measured.pivot_table('test_map', ['loss', 'photos'], 'seed')
     drawn = itertools.combinations_with_replacement(range(5), 5)
     own = {
         d: 3840
-        / worth.equivalent(
+        / worth.find_equivalent_photos(
             NUMBERS,
             wide.loc['bce'][list(d)].mean(axis=1).to_numpy(),
             [wide.loc[('em', 3840)][list(d)].mean()],
@@ -141,7 +145,7 @@ def test_the_interval_is_the_bootstrap_over_seeds_that_all_curves_share():
     straight = together.assign(
         test_map=np.log2(together.photos / np.where(together.loss == 'bce', 1, 2)) + together.seed
     )
-    found = worth.rates(straight).set_index('photos').loc[[480, 3840]]
+    found = worth.worth_rates(straight).set_index('photos').loc[[480, 3840]]
     assert found.low.to_numpy() == pytest.approx(2) and found.high.to_numpy() == pytest.approx(2)
 
 
@@ -171,9 +175,9 @@ def test_seeds_and_sizes_that_are_not_done_are_left_out():
     measured = curves({'em': 2})
     gap = measured.loss.eq('bce') & measured.seed.eq(4) & measured.photos.eq(240)
     hole = measured.loss.eq('em') & measured.seed.eq(1) & measured.photos.eq(960)
-    found = worth.rates(measured.assign(test_map=measured.test_map.mask(gap | hole)))
+    found = worth.worth_rates(measured.assign(test_map=measured.test_map.mask(gap | hole)))
     assert set(found.seeds) == {4} and 960 not in set(found.photos) and len(found) == 7
-    one = worth.rates(curves({'em': 2}, seeds=1))
+    one = worth.worth_rates(curves({'em': 2}, seeds=1))
     assert one.low.isna().all() and one.high.isna().all() and np.isfinite(one.rate[3:]).all()
     for nothing in (
         measured[measured.loss != 'bce'],
@@ -181,7 +185,10 @@ def test_seeds_and_sizes_that_are_not_done_are_left_out():
         measured.iloc[:0],
         measured.assign(test_map=np.nan),
     ):
-        assert list(worth.rates(nothing)) == worth.COLUMNS and len(worth.rates(nothing)) == 0
+        assert (
+            list(worth.worth_rates(nothing)) == worth.COLUMNS
+            and len(worth.worth_rates(nothing)) == 0
+        )
 
 
 @pytest.mark.parametrize(
@@ -189,14 +196,14 @@ def test_seeds_and_sizes_that_are_not_done_are_left_out():
     [(3.42, '3.4'), (31.4, '31'), (np.inf, 'more than 64'), (0, 'less than 1'), (np.nan, '')],
 )
 def test_a_rate_beyond_the_curve_is_a_bound(rate, text):
-    assert worth.times(rate, 3840, 60, 3840) == text
+    assert worth.format_rate(rate, 3840, 60, 3840) == text
 
 
 # ---- the runs
 
 
 def rows(methods=worth.METHODS):
-    return [worth.WHOLE, Row('bce', 'cosine', 'full'), *map(Row, methods)]
+    return [worth.FULL_LABELS, Row('bce', 'cosine', 'full'), *map(Row, methods)]
 
 
 def chosen(dataset, methods=worth.METHODS):
@@ -209,7 +216,7 @@ def chosen(dataset, methods=worth.METHODS):
 
 def test_the_runs_are_those_of_the_declared_list_and_the_full_size_is_the_boards():
     known = chosen('coco18')
-    runs = worth.planned('coco18', known)
+    runs = worth.plan_curve_runs('coco18', known)
     assert (
         len(runs) == 5 * (2 * 8 + 3 * (8 + 9))
         and len({queue.key(c) for c in runs.config}) == len(runs)
@@ -237,15 +244,15 @@ def test_the_runs_are_those_of_the_declared_list_and_the_full_size_is_the_boards
         for c, labels in zip(runs.config, runs.labels, strict=True)
         if c.train_images == 0 and not labels.startswith('partial')
     }
-    assert len(worth.planned('coco18', pd.DataFrame())) == 0
+    assert len(worth.plan_curve_runs('coco18', pd.DataFrame())) == 0
 
 
 def test_a_dry_sweep_says_how_much_there_is():
     told = []
-    worth.sweep(['coco18'], dry_run=True, tell=told.append)
+    worth.sweep_worth(['coco18'], dry_run=True, tell=told.append)
     assert '50 runs of search, of which 50 are missing; 0 runs with fresh seeds' in told[0]
     with pytest.raises(SpmlError, match="unknown data set of the suite 'photos' 'voc'"):
-        worth.sweep(['voc'], dry_run=True)
+        worth.sweep_worth(['voc'], dry_run=True)
 
 
 # ---- pages
@@ -290,29 +297,29 @@ def test_the_pictures_are_the_same_bytes_and_name_what_they_show():
         ),
         (True, ('share of known positives', 'EM')),
     ):
-        picture = worth.draw(measured, shares)
+        picture = worth.draw_worth(measured, shares)
         text = ''.join(ElementTree.fromstring(picture).itertext())
         assert (
-            picture == worth.draw(measured.copy(), shares, worth.rates(measured))
+            picture == worth.draw_worth(measured.copy(), shares, worth.worth_rates(measured))
             and len(picture) < 100 * 1024
         )
         assert all(word in text for word in (*words, *worth.TRAINING))
-    found = worth.rates(measured)
+    found = worth.worth_rates(measured)
     assert found[found.labels == 'partial-0.5'].rate.to_numpy() == pytest.approx(
         2, rel=0.02
     )  # half of the positives, as invented
-    assert b'do what' not in worth.draw(measured[measured.loss == 'bce'])
+    assert b'do what' not in worth.draw_worth(measured[measured.loss == 'bce'])
 
 
 def test_the_page_has_every_rate_and_two_sentences():
-    found = worth.rates(all_sets(noise=0))
-    text = worth.markdown(found)
+    found = worth.worth_rates(all_sets(noise=0))
+    text = worth.format_worth(found)
     assert (
         all(f'## {name}' in text for name in worth.TRAINING)
         and '| 3840 | 3.0 | 2.0 | 1.5 |' in text
         and '| 60 | more than 1 | more than 1 | more than 1 |' in text
     )
-    lines = worth.summary(found).splitlines()
+    lines = worth.summarize_worth(found).splitlines()
     assert (
         lines[0].startswith(
             'Photos with one label each that do what one photo with all its labels does'
@@ -324,18 +331,18 @@ def test_the_page_has_every_rate_and_two_sentences():
         row.startswith('| coco18 | 3.0')
         and '| 2.0' in row
         and '| 1.5' in row
-        and worth.summary(found.iloc[:0]) == ''
+        and worth.summarize_worth(found.iloc[:0]) == ''
     )
 
 
 def test_without_runs_nothing_is_written_and_with_them_readme_has_a_line(monkeypatch):
     outputs = settings.path('outputs')
     (outputs.parent / 'README.md').write_text(f'# Mine\n{worth.BEGIN}\n{worth.END}\nThe rest.\n')
-    assert worth.write(pd.DataFrame()) == [] and not outputs.exists()
+    assert worth.write_worth(pd.DataFrame()) == [] and not outputs.exists()
     monkeypatch.setattr(
-        worth, 'planned', lambda dataset, known: all_sets().query('dataset == @dataset')
+        worth, 'plan_curve_runs', lambda dataset, known: all_sets().query('dataset == @dataset')
     )
-    names = [file.name for file in worth.write(pd.DataFrame())]
+    names = [file.name for file in worth.write_worth(pd.DataFrame())]
     assert names == ['worth.csv', 'worth.md', 'worth.svg', 'worth_shares.svg', 'README.md']
     text = (outputs.parent / 'README.md').read_text()
     joined = ' '.join(text.split())
@@ -346,7 +353,7 @@ def test_without_runs_nothing_is_written_and_with_them_readme_has_a_line(monkeyp
         and re.search(r'with AN (2\.9|3|3\.\d) \(', joined)
     )
     before = [(outputs / name).read_bytes() for name in names[:-1]]
-    worth.write(pd.DataFrame())
+    worth.write_worth(pd.DataFrame())
     assert (
         before == [(outputs / name).read_bytes() for name in names[:-1]]
         and (outputs.parent / 'README.md').read_text() == text

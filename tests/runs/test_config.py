@@ -311,9 +311,9 @@ def test_a_field_added_later_counts_where_it_is_used(field, value):
     old = Config(**OLD['4155857aa148'])
     base = replace(old, selection='last') if field == 'hold_out' else old
     assert config_hash(replace(base, **{field: value})) != config_hash(base)
-    assert config_hash(replace(base, **{field: configs.neutral('mini_voc')[field]})) == config_hash(
-        base
-    )
+    assert config_hash(
+        replace(base, **{field: configs.neutral_fields('mini_voc')[field]})
+    ) == config_hash(base)
 
 
 def test_a_folder_named_by_one_word_counts_by_its_content(tmp_path, monkeypatch):
@@ -474,7 +474,8 @@ def test_a_class_without_positives_is_left_out_on_folders_and_named_sets_keep_th
     old = replace(folder, map_definition='cole')  # what a run on a folder stood for
     assert config_hash(folder) != config_hash(old) and resolve(old).map_definition == 'cole'
     assert (
-        configs.completed({'dataset': '/photos/of/mine', 'loss': 'an'})['map_definition'] == 'cole'
+        configs.complete_fields({'dataset': '/photos/of/mine', 'loss': 'an'})['map_definition']
+        == 'cole'
     )
 
 

@@ -97,7 +97,11 @@ def test_a_package_below_another_checkout_names_no_commit(tmp_path, monkeypatch)
 def test_weights_in_the_home_folder_are_told_apart(tmp_path, monkeypatch):
     monkeypatch.setenv('HOME', str(tmp_path))
     (tmp_path / 'pre.pt').write_bytes(b'1')
-    assert folder_module.digest('~/pre.pt') == folder_module.digest(tmp_path / 'pre.pt') != None  # noqa: E711
+    assert (
+        folder_module.hash_file('~/pre.pt')
+        == folder_module.hash_file(tmp_path / 'pre.pt')
+        is not None
+    )
 
 
 def test_provenance_names_commit_and_versions():
@@ -214,11 +218,11 @@ def test_a_folder_whose_name_is_not_utf_8_is_written_down_and_read_back(tmp_path
 
 @pytest.mark.silent('C11')
 def test_sessions_under_other_threads_are_noted(monkeypatch):
-    first = folder_module.continued([])
+    first = folder_module.add_session([])
     assert type(first[0]['torch']) is str  # a checkpoint takes plain values alone
     assert (
         first == [{'torch': torch.__version__, 'threads': torch.get_num_threads()}]
-        and folder_module.continued(first) == first
+        and folder_module.add_session(first) == first
     )
     monkeypatch.setattr(torch, 'get_num_threads', lambda: 77)
-    assert folder_module.continued(first) == [*first, {'torch': torch.__version__, 'threads': 77}]
+    assert folder_module.add_session(first) == [*first, {'torch': torch.__version__, 'threads': 77}]

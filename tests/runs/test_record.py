@@ -11,7 +11,7 @@ from spml_nb import runs
 from spml_nb.base.errors import SpmlError
 from spml_nb.runs.config import Config, resolve, science_key
 from spml_nb.runs.folder import Run
-from spml_nb.runs.record import configuration
+from spml_nb.runs.record import parse_recorded_config
 
 
 def test_table_keeps_old_lines_and_adds_new_ones(tmp_path):
@@ -150,7 +150,7 @@ def test_usual_values_are_left_out_and_read_back_and_old_files_are_read_as_they_
     assert set(compact.test_map) == {'18.1702'} and set(compact.seconds) == {'93.541'}
     texts = runs.read_record(file, dtype=str, keep_default_na=False)
     for line in texts.to_dict('records'):
-        assert science_key(configuration(line)) == line['key']
+        assert science_key(parse_recorded_config(line)) == line['key']
     assert set(texts.epochs) == {'60', '30'} and set(texts.views) == {'shift'}
     texts.to_csv(file, index=False)  # as versions before wrote it
     pd.testing.assert_frame_equal(

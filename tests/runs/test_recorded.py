@@ -12,7 +12,7 @@ import pytest
 from spml_nb import runs, training
 from spml_nb.base import settings
 from spml_nb.runs import Config
-from spml_nb.runs.record import configuration, read_record
+from spml_nb.runs.record import parse_recorded_config, read_record
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,7 +22,9 @@ def test_every_recorded_run_still_has_its_key():
     lines = table.to_dict('records')
     assert len(lines) > 100
     changed = [
-        line['run'] for line in lines if runs.science_key(configuration(line)) != line['key']
+        line['run']
+        for line in lines
+        if runs.science_key(parse_recorded_config(line)) != line['key']
     ]
     assert not changed, f'{len(changed)} of {len(lines)} keys have changed, such as {changed[:3]}'
 

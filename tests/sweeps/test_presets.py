@@ -12,7 +12,7 @@ import torch
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.dataset import Dataset
-from spml_nb.methods.core import family, find, resolve_hparams
+from spml_nb.methods.core import dataset_family, find, resolve_hparams
 from spml_nb.runs.config import Config, resolve
 from spml_nb.runs.folder import Run
 from spml_nb.sweeps import presets
@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 EVERY = [
     (p, d, loss)
     for p in presets.PAPERS
-    for d in presets.datasets(p)
-    for loss in presets.losses(p, d)
+    for d in presets.paper_datasets(p)
+    for loss in presets.paper_losses(p, d)
 ]
 
 
@@ -67,8 +67,8 @@ def drawn_task(dataset, classes, side):
 
 @pytest.mark.parametrize('paper', presets.PAPERS)
 def test_every_loss_of_a_paper_takes_a_training_step_with_its_preset(paper, tmp_path):
-    dataset = presets.datasets(paper)[0]
-    for k, loss in enumerate(presets.losses(paper, dataset)):
+    dataset = presets.paper_datasets(paper)[0]
+    for k, loss in enumerate(presets.paper_losses(paper, dataset)):
         given = presets.preset(paper, dataset, loss)
         small = {
             'backbone': 'mini',
@@ -127,17 +127,19 @@ def test_presets_and_the_methods_registered_values_are_the_same(paper, own):
     for p, dataset, loss in EVERY:
         if p != paper or (own and loss not in own):
             continue
-        registered = find(loss).values.get(family(dataset), {})
+        registered = find(loss).values.get(dataset_family(dataset), {})
         given = presets.preset(p, dataset, loss)['hparams']
         for name in set(registered) & set(given):
             assert given[name] == registered[name], (dataset, loss, name)
             compared += 1
-        assert set(registered) <= set(given) and resolve_hparams(loss, family(dataset), given)
+        assert set(registered) <= set(given) and resolve_hparams(
+            loss, dataset_family(dataset), given
+        )
     assert compared >= 12
 
 
 def test_numbers_chosen_here_say_so():
-    table = presets.table()
+    table = presets.preset_table()
     assert set(table.origin) == set(presets.ORIGINS)
     for origin, words in (('lost', 'lost ('), ('chosen', 'not stated (')):
         rows = table[table.origin == origin]
@@ -164,7 +166,7 @@ def test_numbers_chosen_here_say_so():
 
 def test_values_that_differ_by_data_set():
     def value(paper, dataset, loss, name):
-        return presets.values(paper, dataset, loss)[name]
+        return presets.paper_values(paper, dataset, loss)[name]
 
     assert [
         value('em_apl', d, 'em_apl', 'warm_up').value for d in ('voc12', 'coco14', 'nus', 'cub')
@@ -199,7 +201,7 @@ def test_what_a_paper_does_not_have_is_refused():
         with pytest.raises(SpmlError, match=words):
             presets.preset(*given)
     with pytest.raises(SpmlError, match="loss of 'lac'"):
-        presets.overview('lac', 'asl')
+        presets.preset_overview('lac', 'asl')
 
 
 # ---- numbers that a paper prints are in its text
@@ -294,7 +296,7 @@ def test_every_number_that_a_paper_prints_is_in_its_text(paper):
     for p, dataset, loss in EVERY:
         if p != paper:
             continue
-        for name, value in presets.values(p, dataset, loss).items():
+        for name, value in presets.paper_values(p, dataset, loss).items():
             if value.origin != 'paper' or isinstance(value.value, bool | str):
                 continue
             quote = IMAGENET.get(name) if dataset == 'imagenet' else None
@@ -306,7 +308,7 @@ def test_every_number_that_a_paper_prints_is_in_its_text(paper):
             else:
                 assert value.value in found, (dataset, loss, name, value.value, quote)
             if len(found) == 4 and p == 'em_apl':
-                assert found[presets.datasets(p).index(dataset)] == value.value, (
+                assert found[presets.paper_datasets(p).index(dataset)] == value.value, (
                     dataset,
                     loss,
                     name,
@@ -317,7 +319,7 @@ def test_every_number_that_a_paper_prints_is_in_its_text(paper):
         v.where
         for p, d, loss in EVERY
         if p == paper
-        for v in presets.values(p, d, loss).values()
+        for v in presets.paper_values(p, d, loss).values()
         if v.origin == 'paper'
     }:
         place = re.match(r'(Table \d+|\d\.\d|C\.3|E$|title)', where)
@@ -325,5 +327,8 @@ def test_every_number_that_a_paper_prints_is_in_its_text(paper):
 
 
 def test_numbers_are_those_that_were_once_compared_with_the_texts():
-    "Change the digest only together with a source: what differs is `presets.table()`."
-    assert hashlib.sha256(presets.table().to_csv().encode()).hexdigest()[:16] == '8532029a80e610ae'
+    "Change the digest only together with a source: what differs is `presets.preset_table()`."
+    assert (
+        hashlib.sha256(presets.preset_table().to_csv().encode()).hexdigest()[:16]
+        == '8532029a80e610ae'
+    )

@@ -39,7 +39,7 @@ def place(own_folders):
 
 
 def test_equal_configurations_are_one_run(place):
-    table = sweeps.plan([QUICK, replace(QUICK, lr=1e-3), replace(QUICK, loss='em')])
+    table = sweeps.plan_runs([QUICK, replace(QUICK, lr=1e-3), replace(QUICK, loss='em')])
     assert table.state.tolist() == ['missing', 'missing']
 
 
@@ -66,7 +66,9 @@ def test_what_is_done_is_not_run_again_and_a_failure_stops_nothing(place):
         for run, c in zip(again.run, again.config, strict=True)
     }
     folder = Run(resolve(QUICK)).folder
-    assert queue.attempt(QUICK) == ''  # as after the death of a node that had just ended the run
+    assert (
+        queue.attempt_run(QUICK) == ''
+    )  # as after the death of a node that had just ended the run
     assert re.search(
         r'(?s)epoch  1/1.*already done', (folder / 'log.txt').read_text()
     ) and not list(folder.parent.glob(f'{folder.name}.log'))
@@ -76,11 +78,13 @@ def test_what_is_done_is_not_run_again_and_a_failure_stops_nothing(place):
 def test_a_run_on_photos_that_were_redrawn_in_place_is_stale(photo_folder):
     given = quick(as_bitmaps(photo_folder), regime='linear', epochs=1)
     training.train(given)
-    assert queue.stale([given]) == [] and sweeps.plan([given]).state.tolist() == ['done']
+    assert queue.find_stale_runs([given]) == [] and sweeps.plan_runs([given]).state.tolist() == [
+        'done'
+    ]
     redraw(*(photo_folder / 'images').glob('00?.bmp'))
-    assert queue.stale([given]) == sweeps.plan([given]).run.tolist() and sweeps.plan(
+    assert queue.find_stale_runs([given]) == sweeps.plan_runs(
         [given]
-    ).state.tolist() == ['missing']
+    ).run.tolist() and sweeps.plan_runs([given]).state.tolist() == ['missing']
 
 
 def test_a_run_on_other_weights_at_the_same_place_is_not_done(place, tmp_path):
@@ -95,7 +99,7 @@ def test_a_run_on_other_weights_at_the_same_place_is_not_done(place, tmp_path):
     write(0)
     assert sweeps.run([config], tell=str).state.tolist() == ['done']
     write(1)
-    assert sweeps.plan([config]).state.tolist() == ['missing']
+    assert sweeps.plan_runs([config]).state.tolist() == ['missing']
     again = sweeps.run([config], tell=str)
     assert (
         again.state.tolist() == ['failed']
@@ -115,7 +119,7 @@ def test_a_key_follows_the_content_of_side_information(tmp_path):
 
 def test_where_nothing_is_missing_no_time_is_said():
     told = []
-    queue.staged([], lambda known: [], dry_run=True, tell=told.append)
+    queue.run_stages([], lambda known: [], dry_run=True, tell=told.append)
     assert told[0].endswith('0 runs with fresh seeds are chosen by now, of which 0 are missing.')
 
 
@@ -150,7 +154,7 @@ def test_a_run_that_diverges_is_done_with_nothing(place):
         match="has no result: the loss of 'an' became .* Remove that folder to try this again",
     ):
         training.train(diverging)
-    assert cleanup.listing().state.tolist() == ['done']
+    assert cleanup.list_runs().state.tolist() == ['done']
 
 
 def test_on_all_that_a_table_knows_losses_stay_apart(place, photo_folder):
@@ -158,11 +162,11 @@ def test_on_all_that_a_table_knows_losses_stay_apart(place, photo_folder):
         loss='em', dataset=str(photo_folder), labels='full', regime='linear', backbone='mini'
     )
     assert (
-        sweeps.canonical(own).loss == 'em'
-        and sweeps.canonical(replace(own, dataset='mini_voc')).loss == 'bce'
+        sweeps.canonical_config(own).loss == 'em'
+        and sweeps.canonical_config(replace(own, dataset='mini_voc')).loss == 'bce'
     )
     for name, loss in (('coco18', 'bce'), ('vaw', 'em'), ('wider', 'em')):
-        assert sweeps.canonical(replace(own, dataset=name)).loss == loss
+        assert sweeps.canonical_config(replace(own, dataset=name)).loss == loss
 
 
 def test_a_killed_worker_is_replaced_and_its_run_named(place, monkeypatch):
@@ -176,8 +180,8 @@ def test_a_killed_worker_is_replaced_and_its_run_named(place, monkeypatch):
 
 def test_a_worker_whose_gpu_has_failed_is_replaced_before_the_next_run():
     code = (
-        "from spml_nb.sweeps import queue; queue.attempt = lambda config: ['', 'AcceleratorError: "
-        "CUDA error: out of luck'][config.seed]; queue.work()"
+        "from spml_nb.sweeps import queue; queue.attempt_run = lambda config: ['', "
+        "'AcceleratorError: CUDA error: out of luck'][config.seed]; queue.serve_worker()"
     )
 
     class Worker(queue._Worker):
@@ -305,7 +309,7 @@ def test_a_worker_has_its_share_of_the_cores_or_as_many_threads_as_asked_for(
         monkeypatch.setenv(
             'OMP_NUM_THREADS', given
         )  # as TROUBLESHOOTING advises where two commands share a machine
-    monkeypatch.setattr(queue.settings, 'cores', lambda: 8)
+    monkeypatch.setattr(queue.settings, 'count_cores', lambda: 8)
     monkeypatch.setattr(
         queue.subprocess, 'Popen', lambda words, env, **more: started.append(env['OMP_NUM_THREADS'])
     )
@@ -346,7 +350,7 @@ def test_time_left_is_learnt_from_like_runs(photo_folder, tmp_path, monkeypatch)
     )
 
     def seconds(**given):
-        return sweeps.plan([replace(QUICK, **given)], known).expected[0]
+        return sweeps.plan_runs([replace(QUICK, **given)], known).expected[0]
 
     assert [seconds(), seconds(loss='em'), seconds(loss='wan')] == [3, 30, 4]
     assert (
@@ -358,13 +362,13 @@ def test_time_left_is_learnt_from_like_runs(photo_folder, tmp_path, monkeypatch)
     assert seconds(**own) == pytest.approx(4000 * 48 / (0.8 * 6000)) and math.isnan(
         seconds(**own, regime='finetune')
     )  # 48 of its photos are for training
-    assert sweeps.plan([QUICK], pd.DataFrame()).expected.isna().all()
+    assert sweeps.plan_runs([QUICK], pd.DataFrame()).expected.isna().all()
     many = pd.concat(
         [known, pd.DataFrame([alike | {'loss': 'em', 'seconds': 90_000.0, 'dataset': 'corel5k'}])]
     )  # 4,500 photos, 260 classes
 
     def of_own():
-        return sweeps.plan([replace(QUICK, **own)], many).expected[0]
+        return sweeps.plan_runs([replace(QUICK, **own)], many).expected[0]
 
     assert of_own() == pytest.approx(
         4000 * 48 / (0.8 * 6000)
@@ -377,7 +381,7 @@ def test_time_left_is_learnt_from_like_runs(photo_folder, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'holiday').mkdir()  # called like the photos of an earlier run, and without any
     alone = pd.DataFrame([alike | {'loss': 'em', 'seconds': 5.0, 'dataset': 'holiday'}])
-    assert math.isnan(sweeps.plan([replace(QUICK, dataset='mini_cub')], alone).expected[0])
+    assert math.isnan(sweeps.plan_runs([replace(QUICK, dataset='mini_cub')], alone).expected[0])
 
 
 def test_what_is_done_once_does_not_count_for_every_run_that_is_left(monkeypatch):

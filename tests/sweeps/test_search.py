@@ -45,7 +45,7 @@ def test_every_search_has_the_same_draws_and_rates_and_starts_from_the_paper(los
     given = sweeps.SUITES[suite]
     for dataset in given['datasets']:
         tried = sweeps.candidates(Row(loss, **side_of(loss)), suite, dataset)
-        assert [c.lr for c in tried] == sweeps.rates(
+        assert [c.lr for c in tried] == sweeps.learning_rates(
             given['draws'] - 2 * given['widened'],
             given['widened'],
             given['usual'],
@@ -55,9 +55,9 @@ def test_every_search_has_the_same_draws_and_rates_and_starts_from_the_paper(los
         assert tried[0].hparams == {} and {(c.seed, c.label_seed) for c in tried} == {
             (sweeps.SEARCH_SEED,) * 2
         }
-        assert all(set(c.hparams) == set(search.space(loss)) for c in tried[1:])
+        assert all(set(c.hparams) == set(search.search_space(loss)) for c in tried[1:])
         assert sweeps.SEARCH_SEED not in set(
-            itertools.chain(*(sweeps.seeds_of(Row(loss, head), suite) for head in HEADS))
+            itertools.chain(*(sweeps.final_seeds(Row(loss, head), suite) for head in HEADS))
         )
 
 
@@ -102,15 +102,19 @@ def test_the_suites_are_those_of_the_protocol():
 
 def test_rates_are_spread_over_the_range_and_a_wider_range_keeps_them():
     for n in (3, 4, 8):
-        each = sweeps.rates(n)
+        each = sweeps.learning_rates(n)
         part = np.log(np.array(each) / 3e-5) / math.log(1e-2 / 3e-5) * n
         assert sorted(part.astype(int)) == list(range(n))  # one in each part
         assert min(each, key=lambda rate: abs(math.log(rate / 1e-3))) == each[0] and each == [
             float(f'{rate:.3g}') for rate in each
         ]
-    assert sweeps.rates(8, 2) == [*sweeps.rates(8), 9.49e-06, 0.0316, 3e-06, 0.1] and sorted(
-        sweeps.rates(3, usual=1e-4)
-    ) == sorted(sweeps.rates(3))
+    assert sweeps.learning_rates(8, 2) == [
+        *sweeps.learning_rates(8),
+        9.49e-06,
+        0.0316,
+        3e-06,
+        0.1,
+    ] and sorted(sweeps.learning_rates(3, usual=1e-4)) == sorted(sweeps.learning_rates(3))
 
 
 def test_a_distribution_keeps_to_its_range():
@@ -119,19 +123,21 @@ def test_a_distribution_keeps_to_its_range():
     ] == [2, 2.5]
     assert [Choice(('a', 'b', 'c'))(u) for u in (0, 0.34, 0.999)] == ['a', 'b', 'c']
     for loss, k in itertools.product(core.names(), range(1, 12)):
-        for name, value in sweeps.drawn(loss, k).items():
-            of = search.space(loss)[name]
+        for name, value in sweeps.draw_hparams(loss, k).items():
+            of = search.search_space(loss)[name]
             assert value in of.options if isinstance(of, Choice) else of.low <= value <= of.high
-    assert sweeps.drawn('em', 1) == sweeps.drawn('em', 1) != sweeps.drawn('em', 2) and sweeps.drawn(
-        'an', 3
-    ) == {} == sweeps.drawn('em', 0)
-    assert sweeps.drawn('em', 1) == {'alpha': 0.00669}  # on every machine
+    assert sweeps.draw_hparams('em', 1) == sweeps.draw_hparams('em', 1) != sweeps.draw_hparams(
+        'em', 2
+    ) and sweeps.draw_hparams('an', 3) == {} == sweeps.draw_hparams('em', 0)
+    assert sweeps.draw_hparams('em', 1) == {'alpha': 0.00669}  # on every machine
 
 
 def test_a_method_may_bring_its_own_distributions(monkeypatch):
-    assert search.space('an') == {} and search.space('em') is core.find('em').search
+    assert search.search_space('an') == {} and search.search_space('em') is core.find('em').search
     monkeypatch.setattr(core.find('an'), 'search', {'unknown': Choice(('ignore',))})
-    assert sweeps.drawn('an', 1) == {'unknown': 'ignore'} and sweeps.drawn('an', 0) == {}
+    assert (
+        sweeps.draw_hparams('an', 1) == {'unknown': 'ignore'} and sweeps.draw_hparams('an', 0) == {}
+    )
 
 
 def test_an_on_the_head_of_maps_is_an_on_the_linear_head():
@@ -156,7 +162,7 @@ def test_the_best_of_k_is_the_mean_over_all_subsets():
 
 
 def test_every_method_stands_on_every_head_it_allows():
-    rows = sweeps.every_method()
+    rows = sweeps.all_method_rows()
     assert {(row.loss, row.head) for row in rows} == {
         (name, head)
         for name in methods.names()
@@ -168,8 +174,8 @@ def test_every_method_stands_on_every_head_it_allows():
     }
     dear = [row.head == 'labelwise' for row in rows]
     assert dear == sorted(dear)  # what is cheap comes first
-    assert set(sweeps.rows_of('photos_finetune')) < set(rows) and {
-        row.head for row in sweeps.rows_of('mini') if row.loss == 'an'
+    assert set(sweeps.suite_rows('photos_finetune')) < set(rows) and {
+        row.head for row in sweeps.suite_rows('mini') if row.loss == 'an'
     } == set(HEADS)
 
 
@@ -177,7 +183,7 @@ def test_every_method_stands_on_every_head_it_allows():
 
 
 def finish(config, val, test, **scores):
-    run = Run(sweeps.canonical(config))
+    run = Run(sweeps.canonical_config(config))
     run.start()
     run.finish(
         {
@@ -196,13 +202,13 @@ def test_the_best_by_validation_is_chosen_and_fresh_seeds_follow():
         finish(config, val, test)
     known = sweeps.finished()
     assert (
-        sweeps.choose(tried, known) == tried[1]
+        sweeps.choose_config(tried, known) == tried[1]
     )  # the test scores play no part; the first of equals
-    assert search.ranked(tried, known) == [tried[k] for k in (1, 3, 2, 0)]
+    assert search.rank_configs(tried, known) == [tried[k] for k in (1, 3, 2, 0)]
     assert [
         (c.lr, c.seed, c.label_seed) for c in sweeps.finals(Row('an'), 'mini', 'mini_voc', known)
     ] == [(tried[1].lr, s, s) for s in (0, 1, 2)]
-    record = sweeps.searched(Row('an'), 'mini', 'mini_voc', known)
+    record = sweeps.tabulate_search(Row('an'), 'mini', 'mini_voc', known)
     assert record.chosen.tolist() == [False, True, False, False] and record.val_map.tolist() == [
         50,
         70,
@@ -211,7 +217,9 @@ def test_the_best_by_validation_is_chosen_and_fresh_seeds_follow():
     ]
     assert json.loads(record.hparams[0]) == {}
     seen = known.assign(val_map_seen=[{tried[2].lr: 80.0}.get(lr, 75.0) for lr in known.lr])
-    assert sweeps.choose(tried, seen) == tried[2]  # classes that no training image has are left out
+    assert (
+        sweeps.choose_config(tried, seen) == tried[2]
+    )  # classes that no training image has are left out
 
 
 def complete(rows, test, suite='mini', dataset='mini_voc', **scores):
@@ -271,12 +279,12 @@ def test_methods_that_need_side_information_stand_on_no_board():
     aided = {name for name in methods.names() if core.find(name).side}
     assert aided == {'epr_count', 'pseudo_scores'}
     for suite in sweeps.SUITES:
-        assert not aided & {row.loss for row in sweeps.rows_of(suite)}
+        assert not aided & {row.loss for row in sweeps.suite_rows(suite)}
     assert {
         c.side for c in sweeps.candidates(Row('epr_count', side=PINNED), 'mini', 'mini_voc')
     } == {PINNED}
     with pytest.raises(SpmlError, match="'epr_count' learns from more than labels"):
-        sweeps.plan(sweeps.candidates(Row('epr_count'), 'mini', 'mini_voc'))
+        sweeps.plan_runs(sweeps.candidates(Row('epr_count'), 'mini', 'mini_voc'))
 
 
 def test_losses_that_are_one_loss_run_once_and_appear_under_each_name(monkeypatch):
@@ -288,7 +296,7 @@ def test_losses_that_are_one_loss_run_once_and_appear_under_each_name(monkeypatc
             ('zlpr', {'unknown': 'negative', 'reduction': 'sample'}) if halves else (loss, hparams)
         )
 
-    monkeypatch.setattr(core, 'same_loss', same)
+    monkeypatch.setattr(core, 'find_equal_loss', same)
     sweeps.queue._KEYS.clear()
     opml, zlpr = (sweeps.candidates(Row(loss), 'mini', 'mini_voc') for loss in ('opml', 'zlpr'))
     assert [sweeps.key(a) == sweeps.key(b) for a, b in zip(opml, zlpr, strict=True)] == [
@@ -298,8 +306,8 @@ def test_losses_that_are_one_loss_run_once_and_appear_under_each_name(monkeypatc
         False,
     ]
     assert (
-        len(sweeps.plan([*opml, *zlpr])) == 7
-        and sweeps.plan(opml).run.str.startswith('zlpr').sum() == 1
+        len(sweeps.plan_runs([*opml, *zlpr])) == 7
+        and sweeps.plan_runs(opml).run.str.startswith('zlpr').sum() == 1
     )
     for config in [*opml, *zlpr]:
         finish(config, 60 - len(config.hparams), 0)
@@ -380,18 +388,20 @@ def test_a_board_is_resumed_nothing_runs_twice_and_its_files_are_written(
 def test_a_rate_at_the_edge_is_told_with_the_remedy(own_folders, monkeypatch):
     small(monkeypatch)
     given, known, told = search.SUITES['mini'], [], []
-    for row in sweeps.rows_of('mini'):
+    for row in sweeps.suite_rows('mini'):
         for c in sweeps.candidates(row, 'mini', 'mini_voc'):
-            known.append((sweeps.key(c), 50 + (c.lr == min(sweeps.rates(2))) * (row.loss == 'em')))
+            known.append(
+                (sweeps.key(c), 50 + (c.lr == min(sweeps.learning_rates(2))) * (row.loss == 'em'))
+            )
     known = pd.DataFrame(known, columns=['key', 'val_map']).set_index('key')
-    sweeps.record('mini', 'mini_voc', known, told.append)
+    sweeps.write_board('mini', 'mini_voc', known, told.append)
     assert (
-        f'em (linear, single) {min(sweeps.rates(2)):g}' in told[0]
+        f'em (linear, single) {min(sweeps.learning_rates(2)):g}' in told[0]
         and "Raise `widened` by one and `draws` by two in the suite 'mini'" in told[0]
     )
     monkeypatch.setitem(search.SUITES, 'mini', given | {'widened': 1, 'draws': given['draws'] + 2})
     assert len(sweeps.candidates(Row('em'), 'mini', 'mini_voc')) == 4
-    sweeps.record('mini', 'mini_voc', known, told.append)
+    sweeps.write_board('mini', 'mini_voc', known, told.append)
     assert len(told) == 1  # the new draws are missing
 
 
@@ -426,7 +436,7 @@ def test_a_run_without_numbers_does_not_hold_up_a_search():
     for k, c in enumerate(tried):
         if k != 2:
             finish(c, 50 + k, 0)
-    diverged = Run(sweeps.canonical(tried[2]))
+    diverged = Run(sweeps.canonical_config(tried[2]))
     diverged.start()
     diverged.finish(
         {
@@ -441,7 +451,7 @@ def test_a_run_without_numbers_does_not_hold_up_a_search():
     for folder in settings.path('runs').iterdir():
         if folder.is_dir():
             (folder / 'DONE').unlink()
-    assert sweeps.choose(tried, sweeps.finished()) == tried[3]
+    assert sweeps.choose_config(tried, sweeps.finished()) == tried[3]
 
 
 @pytest.mark.silent('A1')
@@ -462,9 +472,9 @@ def test_runs_without_clean_labels_are_ranked_by_observed_auc():
         for k, (val_map, auc) in enumerate([(50.0, 80.0), (40.0, 90.0), (30.0, 70.0)])
     ]
     known = pd.DataFrame(lines, index=[sweeps.key(c) for c in configs])
-    assert [c.lr for c in search.ranked(configs, known)] == [2e-3, 1e-3, 3e-3]
+    assert [c.lr for c in search.rank_configs(configs, known)] == [2e-3, 1e-3, 3e-3]
     clean = known.assign(val_truth='complete', selected_by='clean_map')
-    assert [c.lr for c in search.ranked(configs, clean)] == [1e-3, 2e-3, 3e-3]
+    assert [c.lr for c in search.rank_configs(configs, clean)] == [1e-3, 2e-3, 3e-3]
     earlier = known.assign(selected_by=[np.nan, 'observed_auc', 'observed_auc'])
     with pytest.raises(SpmlError, match='r0'):
-        search.ranked(configs, earlier)
+        search.rank_configs(configs, earlier)

@@ -16,11 +16,11 @@ from spml_nb.data.dataset import Dataset
 from spml_nb.sweeps.transfer import (
     choose_penalty,
     class_scores,
-    features,
     linear_transfer,
+    load_run_backbone,
+    make_regression,
     multi_label_transfer,
-    pretrained,
-    regression,
+    pool_features,
 )
 
 
@@ -58,7 +58,7 @@ def test_images_with_other_than_one_label_are_refused():
 def test_the_classifier_minimises_the_stated_objective():
     data, f = toy(60)
     y, penalty = data.labels.argmax(1), 0.7
-    model = regression(penalty).fit(f, y)
+    model = make_regression(penalty).fit(f, y)
 
     def objective(w):
         W, b = w[:-3].reshape(3, 12), w[-3:]
@@ -70,7 +70,7 @@ def test_the_classifier_minimises_the_stated_objective():
         best, rel=1e-4
     )
     with pytest.raises(SpmlError, match='above 0'):
-        regression(0)
+        make_regression(0)
 
 
 def test_the_penalty_is_chosen_on_validation_and_the_classifier_sees_train_and_val():
@@ -79,12 +79,12 @@ def test_the_penalty_is_chosen_on_validation_and_the_classifier_sees_train_and_v
     train, val, test = (data.rows(p) for p in ('train', 'val', 'test'))
     y = data.labels.argmax(1)
     own = {
-        p: 100 * np.mean(regression(p).fit(f[train], y[train]).predict(f[val]) == y[val])
+        p: 100 * np.mean(make_regression(p).fit(f[train], y[train]).predict(f[val]) == y[val])
         for p in (1000.0, 1.0, 1e-4)
     }
     assert found['validation'] == pytest.approx(own) and found['penalty'] == max(own, key=own.get)
     both = np.sort([*train, *val])
-    final = regression(found['penalty']).fit(f[both], y[both]).predict(f[test])
+    final = make_regression(found['penalty']).fit(f[both], y[both]).predict(f[test])
     assert found['top1'] == pytest.approx(100 * np.mean(final == y[test])) and found['images'] == {
         'train': 60,
         'val': 30,
@@ -121,7 +121,7 @@ def test_without_validation_rows_a_fifth_of_the_training_rows_validates():
     data, f = toy(100, split=np.repeat(['train', 'test'], [60, 40]))
     found = linear_transfer(f, data)
     assert found['images'] == {'train': 48, 'val': 12, 'test': 40}
-    first, last = labels.split(60)
+    first, last = labels.split_rows(60)
     given = np.full(100, 'test', '<U5')
     given[first], given[last] = 'train', 'val'
     assert linear_transfer(f, replace(data, split=given))['validation'] == found['validation']
@@ -252,7 +252,7 @@ def test_features_are_the_mean_of_the_last_map_in_evaluation_mode():
     pixels = np.random.RandomState(0).randint(0, 256, (70, 40, 40, 3), dtype=np.uint8)
     data = Dataset('mini_x', pixels, np.ones((70, 1), np.int8), ['x'], np.full(70, 'train'))
     model = models.create('mini', 5)
-    found = features(model, data)
+    found = pool_features(model, data)
     with torch.inference_mode():
         own = (
             model.eval()
@@ -260,15 +260,15 @@ def test_features_are_the_mean_of_the_last_map_in_evaluation_mode():
             .mean((2, 3))
         )
     assert found.shape == (70, 96) and np.allclose(found, own.numpy(), atol=1e-4)
-    other = features(models.create('mini', 5, weights='none'), data)
+    other = pool_features(models.create('mini', 5, weights='none'), data)
     assert not np.allclose(
         found, other, atol=1e-2
     )  # another backbone is not answered from the cache
-    assert features(model, data, 32).shape == (70, 96) and not np.allclose(
-        features(model, data, 32), found, atol=1e-3
+    assert pool_features(model, data, 32).shape == (70, 96) and not np.allclose(
+        pool_features(model, data, 32), found, atol=1e-3
     )
     with pytest.raises(SpmlError, match='pretrained'):
-        features(models.create('mini', 5, head='labelwise', d=8), data)
+        pool_features(models.create('mini', 5, head='labelwise', d=8), data)
 
 
 def test_photos_are_cut_out_of_the_middle(tmp_path):
@@ -284,7 +284,7 @@ def test_photos_are_cut_out_of_the_middle(tmp_path):
         np.full(2, 'train'),
     )
     model = models.create('mini', 1)
-    f = features(model, data, 56)  # the shorter side becomes 64, the middle 56 × 56 are white
+    f = pool_features(model, data, 56)  # the shorter side becomes 64, the middle 56 × 56 are white
     with torch.inference_mode():
         white = model.eval().feature_map(torch.ones(1, 3, 56, 56)).mean((2, 3))[0].numpy()
     assert np.allclose(f[0], white, atol=1e-4) and np.allclose(f[1], white, atol=1e-4)
@@ -329,7 +329,7 @@ def test_any_loss_pretrains_and_its_backbone_transfers(loss):
     assert result.scores['test_top1'] == pytest.approx(
         100 * np.mean(result.logits['test'].argmax(1) == true.argmax(1))
     )
-    model = pretrained(result.folder)
+    model = load_run_backbone(result.folder)
     state = torch.load(result.folder / 'best.pt', weights_only=True)['network']
     assert all(
         torch.equal(value, state[f'backbone.{name}'])
@@ -346,7 +346,7 @@ def test_only_a_finished_run_gives_its_backbone():
     folder = pretrain('softmax')[0].folder
     (folder / 'DONE').unlink()
     with pytest.raises(SpmlError, match='no DONE'):
-        pretrained(folder)
+        load_run_backbone(folder)
 
 
 @pytest.mark.parametrize('weights', ['default', 'none'])
@@ -362,7 +362,7 @@ def test_the_backbone_of_a_linear_run_is_the_one_it_started_from(photo_folder, w
         epochs=1,
     )
     folder, random = training.train(config).folder, torch.get_rng_state()
-    model = pretrained(folder)
+    model = load_run_backbone(folder)
     assert torch.equal(torch.get_rng_state(), random)
     torch.manual_seed(5)
     assert all(

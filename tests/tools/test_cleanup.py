@@ -49,7 +49,9 @@ def stand_in(done=True, **fields):
 
 
 def states(**filters):
-    return dict(zip(keeping.listing(**filters).name, keeping.listing(**filters).state, strict=True))
+    return dict(
+        zip(keeping.list_runs(**filters).name, keeping.list_runs(**filters).state, strict=True)
+    )
 
 
 def aged(path):
@@ -60,7 +62,7 @@ def aged(path):
 def test_each_state_is_told():
     done, begun, running = stand_in(), stand_in(done=False, seed=1), stand_in(done=False, seed=2)
     with running.lock():
-        table = keeping.listing().set_index('name')
+        table = keeping.list_runs().set_index('name')
         assert table.state.to_dict() == {
             done.folder.name: 'done',
             begun.folder.name: 'begun',
@@ -68,7 +70,7 @@ def test_each_state_is_told():
         }
     assert table.note[begun.folder.name] == '2 epochs' and table.test_map[done.folder.name] == 61.0
     assert states()[running.folder.name] == 'begun'  # the lock was only looked at
-    told = keeping.text(keeping.listing())
+    told = keeping.format_listing(keeping.list_runs())
     assert 'mini_voc' in told and told.splitlines()[-1].startswith('2 begun, 1 done; ')
 
 
@@ -84,16 +86,16 @@ def test_what_is_no_run_is_not_listed_and_a_newer_run_is_not_damaged():
     shutil.copytree(run.folder, root / 'my best run')  # a copy under another name is still a run
     changed(run.folder / 'config.json', of_a_newer_version=1)
     assert states() == {run.folder.name: 'done', 'my best run': 'done'}
-    foreign = keeping.listing(pattern='my best run').assign(folder=root / 'my-project')
+    foreign = keeping.list_runs(pattern='my best run').assign(folder=root / 'my-project')
     assert (
-        keeping.remove(foreign, dry_run=False).outcome.tolist() == ['refused']
+        keeping.remove_paths(foreign, dry_run=False).outcome.tolist() == ['refused']
         and (root / 'my-project' / 'thesis.tex').is_file()
     )
 
 
 def test_scores_that_are_not_against_all_labels_are_marked():
     part, _ = stand_in(seed=1), stand_in()
-    assert '*' not in keeping.text(keeping.listing())
+    assert '*' not in keeping.format_listing(keeping.list_runs())
     changed(
         part.folder / 'result.json',
         scores={
@@ -104,12 +106,12 @@ def test_scores_that_are_not_against_all_labels_are_marked():
         },
     )
     table, (_, *rows, known, observed, total) = (
-        keeping.listing(),
-        keeping.text(keeping.listing()).splitlines(),
+        keeping.list_runs(),
+        keeping.format_listing(keeping.list_runs()).splitlines(),
     )
     assert table.set_index('name').test_truth[
         part.folder.name
-    ] == 'observed only' and 'test_truth' not in keeping.text(table)
+    ] == 'observed only' and 'test_truth' not in keeping.format_listing(table)
     assert [('60.00+' in row, '61.00*' in row) for row in rows] == [
         (part.folder.name in row,) * 2 for row in rows
     ] and len(rows) == 2
@@ -176,17 +178,17 @@ def test_scores_that_are_not_against_all_labels_are_marked():
 def test_damage_is_named_and_hides_nothing_else(damage, words):
     damage(stand_in().folder)
     stand_in(seed=1)
-    table = keeping.listing()
+    table = keeping.list_runs()
     assert (
         sorted(table.state) == ['damaged', 'done']
         and words in table[table.state == 'damaged'].note.item()
     )
-    assert keeping.text(table).splitlines()[-1].startswith('1 ')
+    assert keeping.format_listing(table).splitlines()[-1].startswith('1 ')
     for filters in ({'dataset': 'mini_voc'}, {'hparams': {'a': 1}}, {'seed': 1}):
-        keeping.text(keeping.listing(**filters))
-    assert keeping.listing(hparams={'a': 1}).empty and keeping.listing(seed=1).state.tolist() == [
-        'done'
-    ]
+        keeping.format_listing(keeping.list_runs(**filters))
+    assert keeping.list_runs(hparams={'a': 1}).empty and keeping.list_runs(
+        seed=1
+    ).state.tolist() == ['done']
 
 
 def replaced(file, kind):
@@ -229,7 +231,7 @@ def test_a_configuration_of_any_content_hides_no_other_run(damage, name):
     folder.rename(folder.with_name(name))
     stand_in(seed=1)
     with within(20):
-        table = keeping.listing()
+        table = keeping.list_runs()
     assert (
         'done' in list(table.state)
         and set(table.state) <= {'done', 'damaged'}
@@ -237,7 +239,7 @@ def test_a_configuration_of_any_content_hides_no_other_run(damage, name):
     )
     if name.startswith('a-'):
         assert sorted(table.state) == ['damaged', 'done']
-    assert keeping.text(table)
+    assert keeping.format_listing(table)
 
 
 @pytest.mark.silent('C10')
@@ -247,8 +249,8 @@ def test_a_configuration_of_any_content_hides_no_other_run(damage, name):
 def test_a_result_of_any_content_hides_no_other_run(scores):
     changed(stand_in().folder / 'result.json', scores=scores)
     stand_in(seed=1)
-    table = keeping.listing()
-    assert sorted(table.state) == ['damaged', 'done'] and keeping.text(table)
+    table = keeping.list_runs()
+    assert sorted(table.state) == ['damaged', 'done'] and keeping.format_listing(table)
 
 
 def changed(file, **values):
@@ -260,7 +262,7 @@ def test_damaged_curves_are_a_damaged_run(content):
     run = stand_in(done=False)
     stand_in(seed=1)
     (run.folder / 'metrics.csv').write_bytes(content)
-    table = keeping.listing().set_index('name')
+    table = keeping.list_runs().set_index('name')
     assert (
         sorted(table.state) == ['damaged', 'done']
         and 'metrics.csv cannot be read' in table.note[run.folder.name]
@@ -275,9 +277,9 @@ def test_what_tells_runs_apart_is_shown_and_sorted():
         stand_in(loss='ls', hparams={'smoothing': 0.2}, min_positives=5),
         stand_in(dataset='mini_cub', epochs=9),
     ]
-    table = keeping.by(keeping.listing(), 'lr').set_index('name')
-    assert table.lr.tolist() == [0.02, 0.003, 0.001, 0.001, 0.001] and keeping.by(
-        keeping.listing(), 'loss'
+    table = keeping.sort_listing(keeping.list_runs(), 'lr').set_index('name')
+    assert table.lr.tolist() == [0.02, 0.003, 0.001, 0.001, 0.001] and keeping.sort_listing(
+        keeping.list_runs(), 'loss'
     ).loss.tolist() == ['an'] * 4 + ['ls']
     assert table.differs.to_dict() == {
         run.folder.name: words
@@ -287,7 +289,7 @@ def test_what_tells_runs_apart_is_shown_and_sorted():
         'smoothing=0.2' in table.hparams[runs[3].folder.name]
         and table.min_positives[runs[3].folder.name] == 5
     )
-    told = keeping.text(keeping.listing())
+    told = keeping.format_listing(keeping.list_runs())
     assert (
         '0.003' in told
         and 'epochs=7' in told
@@ -295,41 +297,41 @@ def test_what_tells_runs_apart_is_shown_and_sorted():
         and 'min_positives' in told.splitlines()[0]
     )
     assert (
-        'min_positives' not in keeping.text(keeping.listing(loss='an')).splitlines()[0]
+        'min_positives' not in keeping.format_listing(keeping.list_runs(loss='an')).splitlines()[0]
     )  # where all are 0
     with pytest.raises(SpmlError, match="unknown column to sort by 'rate'; allowed: name, state"):
-        keeping.by(keeping.listing(), 'rate')
+        keeping.sort_listing(keeping.list_runs(), 'rate')
 
 
 @pytest.mark.parametrize('done', [True, False])
 def test_a_renamed_run_or_a_copy_is_whole(done):
     run, name = stand_in(done=done), 'my best model'
     shutil.copytree(run.folder, run.folder.with_name(name))
-    table = keeping.listing().set_index('name')
+    table = keeping.list_runs().set_index('name')
     state = 'done' if done else 'begun'
     assert (
         table.state.to_dict() == {run.folder.name: state, name: state}
-        and keeping.listing(state='damaged').empty
+        and keeping.list_runs(state='damaged').empty
     )
     assert done or '2 epochs' in table.note[name]
 
 
 def test_runs_of_another_user_are_listed(monkeypatch):
     run = stand_in()
-    Path(files.lock(run.folder).lock_file).touch()
+    Path(files.make_lock(run.folder).lock_file).touch()
 
     def refused(*_, **__):
         raise PermissionError(13, 'Permission denied')
 
     monkeypatch.setattr(files.FileLock, 'acquire', refused)  # a superuser may open everything
     assert states() == {run.folder.name: 'done'}
-    assert keeping.remove(keeping.listing(), dry_run=False)[
+    assert keeping.remove_paths(keeping.list_runs(), dry_run=False)[
         ['outcome', 'why']
     ].to_numpy().tolist() == [['refused', 'Permission denied']]
     monkeypatch.setattr(
         keeping.zipfile, 'is_zipfile', lambda file: file.name != 'best.pt'
     )  # False for a file that may not be read
-    assert keeping.listing().note.tolist() == ['best.pt cannot be read']
+    assert keeping.list_runs().note.tolist() == ['best.pt cannot be read']
 
 
 @pytest.mark.parametrize('at', ['_size', '_days', 'read_json', '_state'])
@@ -343,7 +345,9 @@ def test_a_run_that_goes_away_while_it_is_looked_at(monkeypatch, at):
         return whole(path, *more)
 
     monkeypatch.setattr(keeping, at, vanish)
-    assert keeping.listing()[['name', 'state']].to_numpy().tolist() == [[kept.folder.name, 'done']]
+    assert keeping.list_runs()[['name', 'state']].to_numpy().tolist() == [
+        [kept.folder.name, 'done']
+    ]
 
 
 def test_a_file_that_goes_away_has_no_size_and_no_age(tmp_path):
@@ -356,14 +360,14 @@ def test_runs_from_before_a_field_existed_are_whole():
     for name in runs.ADDED:
         del config[name]
     (folder / 'config.json').write_text(json.dumps(config))
-    assert keeping.listing(normalise='true' == 'true', frozen_stages=0).state.tolist() == ['done']
+    assert keeping.list_runs(normalise='true' == 'true', frozen_stages=0).state.tolist() == ['done']
 
 
 def test_filters():
     old = stand_in(loss='em', hparams={'alpha': 0.3})
     new = stand_in(seed=1, done=False)
     aged(old.folder)
-    assert list(keeping.listing().seed) == [1, 0]  # newest first
+    assert list(keeping.list_runs().seed) == [1, 0]  # newest first
     for given in (
         {'loss': 'em'},
         {'hparams': {'alpha': 0.3}},
@@ -379,8 +383,8 @@ def test_filters():
     for given in ({'seed': 1, 'dataset': 'mini_voc'}, {'state': 'begun'}):
         assert list(states(**given)) == [new.folder.name], given
     assert (
-        not len(keeping.listing(loss='em', seed=1))
-        and keeping.text(keeping.listing(loss='gr')) == 'none'
+        not len(keeping.list_runs(loss='em', seed=1))
+        and keeping.format_listing(keeping.list_runs(loss='gr')) == 'none'
     )
     for given, words in (
         ({'los': 'em'}, "unknown parameter 'los'"),
@@ -389,7 +393,7 @@ def test_filters():
         ({'regime': 'liner'}, "unknown regime 'liner'"),
     ):
         with pytest.raises(SpmlError) as error:
-            keeping.listing(**given)
+            keeping.list_runs(**given)
         assert words in str(error.value)
 
 
@@ -397,12 +401,15 @@ def test_a_run_is_removed_and_the_rest_stays():
     gone, kept = stand_in(), stand_in(seed=1)
     log = gone.folder.parent / f'{gone.folder.name}.log'
     log.write_text('of the last try')
-    table = keeping.listing(seed=0)
+    table = keeping.list_runs(seed=0)
     assert (
-        keeping.remove(table, dry_run=True).outcome.tolist() == ['would be removed'] and gone.done
+        keeping.remove_paths(table, dry_run=True).outcome.tolist() == ['would be removed']
+        and gone.done
     )
-    done = keeping.remove(table, dry_run=False)
-    assert keeping.freed(done).startswith('1 removed, ') and keeping.freed(done).endswith(' kB')
+    done = keeping.remove_paths(table, dry_run=False)
+    assert keeping.describe_freed(done).startswith('1 removed, ') and keeping.describe_freed(
+        done
+    ).endswith(' kB')
     assert not gone.folder.exists() and not log.exists() and list(states()) == [kept.folder.name]
     assert not list(settings.path('runs').glob('.removed-*'))
 
@@ -411,7 +418,7 @@ def test_a_run_that_another_process_trains_stays():
     run = stand_in(done=False)
     code = (
         'import sys\nfrom filelock import FileLock\n'
-        f'held = FileLock({files.lock(run.folder).lock_file!r}).acquire()\n'
+        f'held = FileLock({files.make_lock(run.folder).lock_file!r}).acquire()\n'
         'print(flush=True)\nsys.stdin.read()'
     )
     with subprocess.Popen(
@@ -420,13 +427,13 @@ def test_a_run_that_another_process_trains_stays():
         other.stdout.readline()
         assert list(states(state='running')) == [run.folder.name]
         for dry_run in (True, False):
-            table = keeping.remove(keeping.listing(), dry_run=dry_run)
+            table = keeping.remove_paths(keeping.list_runs(), dry_run=dry_run)
             assert table.outcome.tolist() == [
                 'refused'
-            ] and 'a process is using it' in keeping.freed(table)
+            ] and 'a process is using it' in keeping.describe_freed(table)
         other.stdin.close()
-    assert (run.folder / 'last.pt').is_file() and keeping.remove(
-        keeping.listing(), dry_run=False
+    assert (run.folder / 'last.pt').is_file() and keeping.remove_paths(
+        keeping.list_runs(), dry_run=False
     ).outcome.tolist() == ['removed']
 
 
@@ -452,7 +459,7 @@ def test_only_runs_right_below_the_folder_of_runs_can_be_removed(tmp_path):
         root / 'no-such-run',
         root / 'link' / '..' / 'elsewhere',
     ]
-    done = keeping.remove(pd.DataFrame({'folder': wrong}), dry_run=False)
+    done = keeping.remove_paths(pd.DataFrame({'folder': wrong}), dry_run=False)
     assert (
         set(done.outcome) == {'refused'}
         and done.why.str.contains('neither a run nor left over').all()
@@ -471,7 +478,7 @@ def test_a_link_inside_a_run_is_not_followed(tmp_path):
     run = stand_in()
     (run.folder / 'more').symlink_to(tmp_path)
     assert (
-        keeping.remove(keeping.listing(), dry_run=False).outcome.tolist() == ['removed']
+        keeping.remove_paths(keeping.list_runs(), dry_run=False).outcome.tolist() == ['removed']
         and (tmp_path / 'precious').read_text() == 'kept'
     )
 
@@ -490,9 +497,9 @@ def killed_at(call, name):
                     os.kill(os.getpid(), signal.SIGKILL)
                 left[0] -= 1
 
-        run = keeping.listing(pattern=name)
+        run = keeping.list_runs(pattern=name)
         sys.addaudithook(watch)
-        keeping.remove(run, dry_run=False)
+        keeping.remove_paths(run, dry_run=False)
         os._exit(0)
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
@@ -503,7 +510,7 @@ def test_a_kill_while_removing_leaves_nothing_that_looks_finished(cache):
     while killed:
         name = stand_in().folder.name
         killed = killed_at(call, name)
-        assert set(keeping.listing().state) <= {'done'}  # whole, or not among the runs
+        assert set(keeping.list_runs().state) <= {'done'}  # whole, or not among the runs
         seen.append((killed, len(runs.load())))
         call += 1
     there = [n for _, n in seen]
@@ -512,9 +519,9 @@ def test_a_kill_while_removing_leaves_nothing_that_looks_finished(cache):
     )  # killed both before and behind the stroke
     for place in settings.path('runs').glob('.removed-*'):
         aged(place)
-    left = keeping.leftovers()
+    left = keeping.find_leftovers()
     assert set(left.what) == {'half-removed run'}
-    keeping.remove(left, dry_run=False)
+    keeping.remove_paths(left, dry_run=False)
     assert not list(settings.path('runs').glob('.removed-*'))
 
 
@@ -552,21 +559,21 @@ def test_what_was_left_behind_is_found_and_removed(cache):
             path.mkdir()
         if path in wanted:
             aged(path)
-    assert set(keeping.leftovers().path) == set(wanted)
-    assert cache / 'features' / 'new.npy' in set(keeping.leftovers(0).path)
-    assert keeping.remove(keeping.leftovers(), dry_run=True).outcome.unique().tolist() == [
-        'would be removed'
-    ] and all(map(os.path.lexists, wanted))
-    assert keeping.remove(keeping.leftovers(), dry_run=False).outcome.unique().tolist() == [
-        'removed'
-    ]
+    assert set(keeping.find_leftovers().path) == set(wanted)
+    assert cache / 'features' / 'new.npy' in set(keeping.find_leftovers(0).path)
+    assert keeping.remove_paths(
+        keeping.find_leftovers(), dry_run=True
+    ).outcome.unique().tolist() == ['would be removed'] and all(map(os.path.lexists, wanted))
+    assert keeping.remove_paths(
+        keeping.find_leftovers(), dry_run=False
+    ).outcome.unique().tolist() == ['removed']
     assert (
         not any(map(os.path.lexists, wanted))
         and all(map(os.path.lexists, kept))
         and states() == {begun.folder.name: 'begun', done.folder.name: 'done'}
     )
     with pytest.raises(SpmlError, match='days=-1'):
-        keeping.leftovers(-1)
+        keeping.find_leftovers(-1)
 
 
 def test_the_log_of_a_run_that_never_began_is_a_leftover(cache):
@@ -574,7 +581,7 @@ def test_the_log_of_a_run_that_never_began_is_a_leftover(cache):
     for log in (f'{begun.name}.log', f'{name}.log', 'mine.log'):
         begun.with_name(log).write_text('why')
         aged(begun.with_name(log))
-    assert keeping.leftovers().path.tolist() == [begun.with_name(f'{name}.log')]
+    assert keeping.find_leftovers().path.tolist() == [begun.with_name(f'{name}.log')]
 
 
 def test_what_only_has_the_name_of_a_leftover_is_the_users(cache):
@@ -626,7 +633,7 @@ def test_what_only_has_the_name_of_a_leftover_is_the_users(cache):
         path.symlink_to(cache / 'elsewhere')
     for path in (copied, *folders, *files, cache / 'elsewhere'):
         aged(path)
-    assert keeping.leftovers(0).empty, keeping.leftovers(0).path.tolist()
+    assert keeping.find_leftovers(0).empty, keeping.find_leftovers(0).path.tolist()
     table = pd.DataFrame(
         [
             {'what': 'temporary file', 'path': path, 'mb': 0.0, 'days': 99.0}
@@ -634,7 +641,7 @@ def test_what_only_has_the_name_of_a_leftover_is_the_users(cache):
         ]
     )
     assert (
-        set(keeping.remove(table, dry_run=False).outcome) == {'refused'}
+        set(keeping.remove_paths(table, dry_run=False).outcome) == {'refused'}
         and (copied / 'run' / 'DONE').is_file()
     )
     assert all(path.is_dir() for path in folders) and all(
@@ -654,18 +661,22 @@ def test_what_goes_away_while_it_is_looked_at_is_left_out(cache, monkeypatch):
         return whole(path)
 
     monkeypatch.setattr(keeping, 'is_locked', vanish)
-    assert keeping.leftovers().path.tolist() == [wanted]
+    assert keeping.find_leftovers().path.tolist() == [wanted]
 
 
 def test_nothing_goes_that_a_process_holds(cache):
     building = aged_file(cache / 'images' / '.a.npy-a1b2c3d4.tmp')
     unused = aged_file(cache / 'features' / 'b.npy')
     writing = aged_file(stand_in(done=False).folder / '.last.pt-a1b2c3d4.tmp')
-    table = keeping.leftovers()
+    table = keeping.find_leftovers()
     assert set(table.path) == {building, unused, writing}
-    with files.lock(cache / 'images' / 'a.npy'), files.lock(unused), files.lock(writing.parent):
-        assert not len(keeping.leftovers())
-        assert keeping.remove(table, dry_run=False).outcome.tolist() == ['refused'] * 3
+    with (
+        files.make_lock(cache / 'images' / 'a.npy'),
+        files.make_lock(unused),
+        files.make_lock(writing.parent),
+    ):
+        assert not len(keeping.find_leftovers())
+        assert keeping.remove_paths(table, dry_run=False).outcome.tolist() == ['refused'] * 3
     assert all(path.is_file() for path in (building, unused, writing))
 
 
@@ -684,6 +695,7 @@ def test_what_lies_elsewhere_is_refused(cache, tmp_path):
         cache / '..' / 'mine' / 'a.npy',
     ]
     assert (
-        set(keeping.remove(pd.DataFrame({'path': paths}), dry_run=False).outcome) == {'refused'}
+        set(keeping.remove_paths(pd.DataFrame({'path': paths}), dry_run=False).outcome)
+        == {'refused'}
         and (tmp_path / 'mine' / 'a.npy').is_file()
     )

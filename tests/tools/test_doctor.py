@@ -38,11 +38,11 @@ def test_everything_is_looked_at_without_the_network(monkeypatch):
     for name in ('connect', 'connect_ex', 'sendto'):
         monkeypatch.setattr(socket.socket, name, refuse)
     monkeypatch.setattr(socket, 'getaddrinfo', refuse)
-    table = doctor.check()
+    table = doctor.check_installation()
     assert (
         set(table.check) == set(doctor.CHECKS)
         and not table.found.str.contains('the check itself failed').any()
-    ), doctor.text(table)
+    ), doctor.format_findings(table)
     assert table.state.isin(['ok', 'warning', 'problem']).all()
     assert (
         not settings.path('runs').exists() and not settings.path('cache').exists()
@@ -60,9 +60,9 @@ def test_a_check_that_fails_is_told_and_stops_none(monkeypatch):
     monkeypatch.setattr(
         doctor, 'CHECKS', {'broken': broken, 'half': half, 'python': doctor.CHECKS['python']}
     )
-    table = doctor.check()
+    table = doctor.check_installation()
     assert table.state.tolist() == ['problem', 'problem', 'ok']
-    told = doctor.text(table)
+    told = doctor.format_findings(table)
     assert (
         'the check itself failed: RuntimeError: no such bus' in told
         and 'settings.ini is torn' in told
@@ -107,10 +107,10 @@ def test_the_packages_named_are_those_of_the_package():
 
 def test_the_quick_checks_load_no_torch():
     code = (
-        'import sys; from spml_nb.tools import doctor; table = doctor.check(quick=True); assert '
-        'set(table.check) == set(doctor.CHECKS) - doctor.SLOW, table.check\nassert not '
-        'table.found.str.contains("the check itself failed").any(); assert "torch" not in '
-        'sys.modules'
+        'import sys; from spml_nb.tools import doctor; table = '
+        'doctor.check_installation(quick=True); assert set(table.check) == set(doctor.CHECKS) - '
+        'doctor.SLOW, table.check\nassert not table.found.str.contains("the check itself '
+        'failed").any(); assert "torch" not in sys.modules'
     )
     subprocess.run([sys.executable, '-c', code], check=True, timeout=60)
 
@@ -173,7 +173,11 @@ def test_a_file_in_the_place_of_a_folder(monkeypatch, tmp_path, kind, below):
         wrong[1] == f"{kind}: {tmp_path / 'file'} cannot be written (Not a directory)"
         and f'SPML_NB_{kind.upper()}' in wrong[2]
     )
-    assert not doctor.check(quick=True).found.str.contains('the check itself failed').any()
+    assert (
+        not doctor.check_installation(quick=True)
+        .found.str.contains('the check itself failed')
+        .any()
+    )
 
 
 def test_wrong_settings(monkeypatch, tmp_path):
@@ -215,7 +219,7 @@ def test_weights(monkeypatch):
             '',
         )
     ]
-    monkeypatch.setattr(exporting, 'weights_key', lambda model: 'another')
+    monkeypatch.setattr(exporting, 'hash_weights', lambda model: 'another')
     ((state, found, _),) = of('weights')
     assert state == 'problem' and 'but another are installed' in found
 
@@ -265,7 +269,7 @@ def test_the_table_for_a_terminal():
         [('a', 'ok', 'fine', ''), ('longer', 'problem', 'broken', 'Mend it.')],
         columns=['check', 'state', 'found', 'do'],
     )
-    assert doctor.text(table).splitlines() == [
+    assert doctor.format_findings(table).splitlines() == [
         'ok       a       fine',
         'problem  longer  broken',
         '                 → Mend it.',

@@ -70,9 +70,9 @@ def test_the_same_again_has_the_same_bits_and_leaves_the_first_alone(photo_folde
     assert {
         file: file.stat().st_mtime_ns for file in settings.path('cache').rglob('*.npy')
     } == cached and not list(settings.path('cache').glob('reproduction-*'))
-    assert 'the same bits' in reproduction.text(
+    assert 'the same bits' in reproduction.format_reproduction(
         found
-    ) and 'no known difference' in reproduction.text(found)
+    ) and 'no known difference' in reproduction.format_reproduction(found)
     assert torch.get_num_threads() == 1
 
 
@@ -124,7 +124,10 @@ def test_other_threads_are_said_and_measured(photo_folder):
     assert 0 <= found.logits['test'] < 1 and found.identical == (
         found.logits['test'] == 0 == found.logits['val']
     )
-    assert 'threads: 1 then, 2 now' in reproduction.text(found) and torch.get_num_threads() == 1
+    assert (
+        'threads: 1 then, 2 now' in reproduction.format_reproduction(found)
+        and torch.get_num_threads() == 1
+    )
 
 
 def test_data_that_changed_since_are_said(photo_folder):
@@ -133,7 +136,7 @@ def test_data_that_changed_since_are_said(photo_folder):
     (photo_folder / 'labels.csv').write_text(table)
     found = reproduction.reproduce(first.folder)
     assert found.differs == ['data'] and not found.identical
-    told = reproduction.text(found)
+    told = reproduction.format_reproduction(found)
     assert (
         'data: ' in told
         and 'the data have changed since' in told
@@ -143,7 +146,9 @@ def test_data_that_changed_since_are_said(photo_folder):
         '\n'.join(line for line in table.splitlines() if '1.png' not in line) + '\n'
     )
     found = reproduction.reproduce(first.folder)
-    assert np.isnan(found.logits['test']) and 'other images or classes' in reproduction.text(found)
+    assert np.isnan(
+        found.logits['test']
+    ) and 'other images or classes' in reproduction.format_reproduction(found)
 
 
 def test_other_versions_commits_and_older_results(photo_folder):
@@ -162,9 +167,9 @@ def test_other_versions_commits_and_older_results(photo_folder):
         and {'torch', 'commit', 'instructions'} <= set(found.differs)
         and not {'seed', 'device', 'data'} & set(found.differs)
     )
-    assert 'torch: 1.0 then, ' in reproduction.text(
+    assert 'torch: 1.0 then, ' in reproduction.format_reproduction(
         found
-    ) and 'instructions: not recorded then' in reproduction.text(found)
+    ) and 'instructions: not recorded then' in reproduction.format_reproduction(found)
 
 
 @pytest.mark.parametrize('name', ['provenance', 'data'])
@@ -194,14 +199,14 @@ def test_a_line_of_the_record_is_enough(tmp_path, monkeypatch):
         and not found.logits
         and found.epochs.empty
     )
-    assert reproduction.text(found).splitlines()[
+    assert reproduction.format_reproduction(found).splitlines()[
         0
     ] == f'{first.folder.name}: the same scores' and not list(settings.path('runs').glob('*'))
     file = settings.path('outputs') / 'runs.csv'
     file.write_text(file.read_text().replace(f"{first.scores['test_map']:.6g}", '12.5'))
     monkeypatch.setattr(training, 'train', lambda config: first)
     found = reproduction.reproduce(first.folder.name)
-    told, scores = reproduction.text(found), found.scores.set_index('score')
+    told, scores = reproduction.format_reproduction(found), found.scores.set_index('score')
     assert (
         not found.identical
         and scores.difference['test_map']
@@ -226,7 +231,7 @@ def test_another_seed_would_be_seen(photo_folder, monkeypatch):
     )
     found = reproduction.reproduce(first.folder)
     assert not found.identical and found.differs == ['seed'] and found.logits['test'] > 0.01
-    assert 'largest difference of a logit, test' in reproduction.text(found)
+    assert 'largest difference of a logit, test' in reproduction.format_reproduction(found)
 
 
 def test_what_cannot_be_reproduced(photo_folder):

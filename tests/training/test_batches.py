@@ -23,7 +23,7 @@ from spml_nb.data import images, views
 from spml_nb.data.dataset import Dataset
 from spml_nb.data.images import centre_crops, open_images, random_crops
 from spml_nb.data.loading import load
-from spml_nb.data.views import view
+from spml_nb.data.views import find_view
 from spml_nb.runs.config import Config, resolve
 from spml_nb.training import batches as sources
 from spml_nb.training.batches import (
@@ -94,7 +94,7 @@ def test_the_crop_source_evaluates_centres_and_trains_on_coloured_crops(photos):
     assert torch.equal(first, again) and not torch.equal(first, source.batch(np.arange(6), 'weak'))
     torch.manual_seed(1)
     crops = random_crops(source.store, range(6), 28)
-    assert torch.equal(first, view('crop')(crops))
+    assert torch.equal(first, find_view('crop')(crops))
 
 
 def test_runs_take_the_views_of_their_data_and_method():
@@ -128,9 +128,9 @@ def test_every_set_names_views_that_exist_and_has_the_roles_of_evaluation_and_tr
 def test_features_are_found_again_by_the_names_of_their_views(monkeypatch):
     store = np.random.RandomState(0).randint(0, 256, (7, 40, 40, 3), dtype=np.uint8)
     model, calls = models.create('mini', 2), []
-    extract = sources.extract
+    extract = sources.extract_features
     monkeypatch.setattr(
-        sources, 'extract', lambda *given: calls.append(given[3]) or extract(*given)
+        sources, 'extract_features', lambda *given: calls.append(given[3]) or extract(*given)
     )
 
     def look(views, role):
@@ -146,7 +146,7 @@ def test_features_are_found_again_by_the_names_of_their_views(monkeypatch):
     first = look('shift', 'strong')
 
     def same(pixels):
-        return views.strong(pixels, p=0.0, pixels=3)  # another object, as in another process
+        return views.strong_view(pixels, p=0.0, pixels=3)  # another object, as in another process
 
     monkeypatch.setitem(views.VIEWS, 'strong_shift', same)
     assert np.array_equal(first, look('shift', 'strong')) and calls == ['strong']
@@ -184,7 +184,7 @@ def test_features_asked_for_twice_at_once_are_computed_once(cache, monkeypatch):
         time.sleep(0.3)
         return np.ones((len(rows), 2), np.float32)
 
-    monkeypatch.setattr(sources, 'extract', slow)
+    monkeypatch.setattr(sources, 'extract_features', slow)
     source = ImageSource(store, runs.VIEW_SETS['flip'], torch.device('cpu'))
 
     def ask(model):
@@ -196,7 +196,7 @@ def test_features_asked_for_twice_at_once_are_computed_once(cache, monkeypatch):
 
 
 def test_a_cache_that_holds_no_features_says_so_before_they_are_computed(cache, monkeypatch):
-    monkeypatch.setattr(sources, 'extract', None)
+    monkeypatch.setattr(sources, 'extract_features', None)
     cache.parent.mkdir()
     (cache.parent / 'features').write_text('in the way')
     source = ImageSource(
@@ -207,9 +207,9 @@ def test_a_cache_that_holds_no_features_says_so_before_they_are_computed(cache, 
 
 
 def test_other_classes_and_a_copy_of_the_folder_cost_no_features(photo_folder, monkeypatch, cache):
-    extract, calls = sources.extract, []
+    extract, calls = sources.extract_features, []
     monkeypatch.setattr(
-        sources, 'extract', lambda *given: calls.append(given[3]) or extract(*given)
+        sources, 'extract_features', lambda *given: calls.append(given[3]) or extract(*given)
     )
 
     def train(folder, **given):
@@ -236,7 +236,7 @@ def test_features_that_were_damaged_in_the_middle_are_computed_again(
     monkeypatch, cache, dtype, shape
 ):
     features, calls = np.ones(shape, dtype), []
-    monkeypatch.setattr(sources, 'extract', lambda *given: calls.append(1) or features)
+    monkeypatch.setattr(sources, 'extract_features', lambda *given: calls.append(1) or features)
     source = ImageSource(
         np.zeros((50, 40, 40, 3), np.uint8), runs.VIEW_SETS['flip'], torch.device('cpu')
     )
@@ -257,7 +257,7 @@ def test_features_that_were_damaged_in_the_middle_are_computed_again(
 
 
 def test_features_of_before_the_checksum_are_taken_as_they_are(monkeypatch, cache):
-    monkeypatch.setattr(sources, 'extract', lambda *given: np.ones((5, 8), np.float32))
+    monkeypatch.setattr(sources, 'extract_features', lambda *given: np.ones((5, 8), np.float32))
     source = ImageSource(
         np.zeros((5, 40, 40, 3), np.uint8), runs.VIEW_SETS['flip'], torch.device('cpu')
     )
@@ -276,24 +276,24 @@ def test_features_of_before_the_checksum_are_taken_as_they_are(monkeypatch, cach
 def test_the_content_of_images_is_that_of_their_pixels(photo_folder, cache):
     data = load(photo_folder)
     squares, whole = images.open_images(data, 20), images.open_photos(data)
-    first = sources.content(squares)
-    assert re.fullmatch('[0-9a-f]{16}', first) and sources.content(
+    first = sources.hash_pixels(squares)
+    assert re.fullmatch('[0-9a-f]{16}', first) and sources.hash_pixels(
         squares
-    ) == first == sources.content(np.array(squares))
-    assert sources.content(np.array(squares)[::-1]) != first != sources.content(
+    ) == first == sources.hash_pixels(np.array(squares))
+    assert sources.hash_pixels(np.array(squares)[::-1]) != first != sources.hash_pixels(
         np.array(squares)[:-1]
-    ) and sources.content(whole) not in (first, '')
+    ) and sources.hash_pixels(whole) not in (first, '')
     assert (
         len(
             {
-                sources.content(np.array(squares).reshape(shape))
+                sources.hash_pixels(np.array(squares).reshape(shape))
                 for shape in ((60, 20, 20, 3), (30, 40, 20, 3), (60, 10, 40, 3))
             }
         )
         == 3
     )
     assert sorted(file.read_text() for file in cache.glob('*.content')) == sorted(
-        [first, sources.content(whole)]
+        [first, sources.hash_pixels(whole)]
     )  # nothing is hashed twice
 
 
@@ -370,8 +370,8 @@ def test_a_class_without_positives_counts_zero_or_is_left_out():
         data, np.arange(0), np.arange(0), np.arange(4), data.labels[:0], data.labels[:0]
     )
     logits = {'test': torch.tensor([[2.0, 0], [1, 0], [0, 1], [-1, 0]])}
-    assert training.scores(logits, task)['test_map'] == 50
-    two_way = training.scores(logits, task, 'two_way')
+    assert training.score_finished_run(logits, task)['test_map'] == 50
+    two_way = training.score_finished_run(logits, task, 'two_way')
     assert (
         two_way['test_map'] == 100 and two_way['test_map_sample'] == 100
     )  # samples 3 and 4 have no positive either

@@ -175,7 +175,11 @@ def test_killed_between_the_weights_and_the_checkpoint_it_says_whose_weights_it_
     class Stop(Exception):
         pass
 
-    given, now, save = config(folder, regime='linear', epochs=2), {'value': 10.0}, checkpoint.save
+    given, now, save = (
+        config(folder, regime='linear', epochs=2),
+        {'value': 10.0},
+        checkpoint.save_checkpoint,
+    )
 
     def killed(trained):
         if trained.epoch == 2:
@@ -183,11 +187,11 @@ def test_killed_between_the_weights_and_the_checkpoint_it_says_whose_weights_it_
         save(trained)
         now['value'] = 20.0
 
-    monkeypatch.setattr(trainer, 'score_by', lambda *given: now['value'])
-    monkeypatch.setattr(checkpoint, 'save', killed)
+    monkeypatch.setattr(trainer, 'score_by_rule', lambda *given: now['value'])
+    monkeypatch.setattr(checkpoint, 'save_checkpoint', killed)
     with pytest.raises(Stop):
         training.train(given)
-    monkeypatch.setattr(checkpoint, 'save', save)
+    monkeypatch.setattr(checkpoint, 'save_checkpoint', save)
     now['value'] = 5.0
     result = training.train(given)
     best = training.open_run(result.folder).best()['best']

@@ -142,7 +142,7 @@ def test_a_class_that_no_test_photo_has_is_left_out_by_all_who_score_a_folder(
     folder = without_a_blue_test_photo
     result = training.train(config(folder, regime='linear'))
     scores, _, data = training.evaluate(result.folder)
-    counted = scoring.evaluate(result.folder, folder)
+    counted = scoring.evaluate_model(result.folder, folder)
     assert not (data.labels[data.rows('test')] > 0).any(0)[
         data.class_names.index('blue')
     ] and np.isnan(counted.classes.ap['blue'])

@@ -82,7 +82,7 @@ def worker(rank, size, port, configs, out):
             run.start()
         state = at_the_end(trainer)
         trainer.fit()
-        training.finish(trainer)
+        training.finish_run(trainer)
         trainer.group.wait()
         torch.save(state | {'seen': seen}, Path(out) / f'{run.folder.name}-{rank}.pt')
     torch.distributed.destroy_process_group()

@@ -126,7 +126,7 @@ def test_a_label_that_nobody_knows_is_neither_right_nor_wrong():
     data = datasets.Dataset(
         'd', np.zeros((2, 8, 8, 3), np.uint8), truth, NAMES, np.array(['train', 'test'])
     )
-    assert report.label_words(np.array([0.9, 0.8]), truth[0], NAMES, 0.5) == [
+    assert report.prediction_words(np.array([0.9, 0.8]), truth[0], NAMES, 0.5) == [
         (f'{NAMES[0]} 0.90', '#117733'),
         (f'{NAMES[1]} 0.80', '#997700'),
     ]
@@ -261,7 +261,7 @@ def test_a_logit_of_an_unknown_label_hides_no_mistake(far):
 
 @pytest.mark.parametrize('name', ['train', 'evaluate'])
 def test_the_photos_of_a_notebook_are_seen(name):
-    "A cell shows its last expression: what follows `as_jpeg` would hide the picture."
+    "A cell shows its last expression: what follows `figure_to_jpeg` would hide the picture."
     cells = [
         cell
         for cell in nbformat.read(ROOT / 'nbs' / f'{name}.ipynb', 4).cells
@@ -288,7 +288,9 @@ def test_mistakes_are_shown_with_what_is_true_and_none_where_there_is_none():
     ]
     assert report.mistake_grid(data, np.arange(2), np.array([[1.0, -1], [-1, 99]]), 0.5) is None
     figure.canvas.draw()
-    assert report.as_jpeg(figure).data[:2] == b'\xff\xd8' and not plt.fignum_exists(figure.number)
+    assert report.figure_to_jpeg(figure).data[:2] == b'\xff\xd8' and not plt.fignum_exists(
+        figure.number
+    )
 
 
 # ---- nbs/tutorials/your_own_data.ipynb

@@ -158,7 +158,7 @@ def test_the_strong_view_is_as_strong_as_the_paper_and_its_code_say():
     """
     assert {
         name: p.default
-        for name, p in signature(views.strong).parameters.items()
+        for name, p in signature(views.strong_view).parameters.items()
         if name != 'images'
     } == {
         'p': 0.5,

@@ -15,7 +15,12 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 from spml_nb import metrics, runs, training
 from spml_nb.training import selection
-from spml_nb.training.selection import Choice, mean_ap, seen_classes, targets
+from spml_nb.training.selection import (
+    EpochChoice,
+    classes_seen_in_training,
+    mean_ap,
+    selection_targets,
+)
 
 
 @pytest.fixture
@@ -34,7 +39,7 @@ def test_selection_rules(folder):
 
 
 def test_the_first_of_equal_epochs_is_kept_and_the_averaged_weights_may_win():
-    choice = Choice('val_clean', patience=0, stop_below=0)
+    choice = EpochChoice('val_clean', patience=0, stop_below=0)
     assert choice.see({'raw': 50.0, 'averaged': 60.0}, 1, 1) and choice.best == {
         'value': 60.0,
         'stage': 1,
@@ -42,7 +47,7 @@ def test_the_first_of_equal_epochs_is_kept_and_the_averaged_weights_may_win():
         'weights': 'averaged',
     }
     assert not choice.see({'raw': 60.0, 'averaged': 60.0}, 1, 2) and choice.best['epoch'] == 1
-    last = Choice('last', patience=0, stop_below=0)
+    last = EpochChoice('last', patience=0, stop_below=0)
     assert [
         last.see({'raw': 70.0, 'averaged': value}, 1, k) for k, value in ((1, 20.0), (2, 10.0))
     ] == [True, True]
@@ -51,7 +56,7 @@ def test_the_first_of_equal_epochs_is_kept_and_the_averaged_weights_may_win():
 
 def ended(values, **rules):
     "After how many of these scores a choice has seen enough, and the epoch that it keeps."
-    choice = Choice('val_clean', **{'patience': 0, 'stop_below': 0, **rules})
+    choice = EpochChoice('val_clean', **{'patience': 0, 'stop_below': 0, **rules})
     for epoch, value in enumerate(values, 1):
         choice.see({'raw': value}, 1, epoch)
         if choice.over:
@@ -276,11 +281,11 @@ def test_a_class_that_no_training_image_has_does_not_choose_the_epoch(folder):
     names = list(task.data.class_names)
     classes = {
         rule: classes[names.index('rare')]
-        for rule, (_, classes) in targets(task, 'val_clean').items()
+        for rule, (_, classes) in selection_targets(task, 'val_clean').items()
     }
     assert (
         classes == {'val_clean': False, 'val_observed': False}
-        and seen_classes(task).sum() == len(names) - 1
+        and classes_seen_in_training(task).sum() == len(names) - 1
     )
     with pytest.warns(UserWarning, match='rare'):
         result = training.train(config(folder, regime='linear'))

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from spml_nb.training.summary import (
-    NAMED,
+    NAMED_COUNTS,
     absent_classes,
-    named_in_words,
+    clean_test_map,
+    describe_named,
     named_labels,
     named_on_validation,
-    true_map,
 )
 
 
@@ -56,7 +56,7 @@ def test_the_photo_whose_score_is_the_threshold_counts():
 
 def test_what_a_run_has_counted_is_said_where_nothing_better_can_be():
     counted = {'labels_a_photo': 1.5, 'without_label': 0.1, 'observed_recall': 0.8}
-    stored = {f'val_{name}': counted[name] for name in NAMED}
+    stored = {f'val_{name}': counted[name] for name in NAMED_COUNTS}
     assert named_on_validation(stored | {'val_truth': 'observed only'}) == counted
     for scores in (
         stored,
@@ -66,19 +66,19 @@ def test_what_a_run_has_counted_is_said_where_nothing_better_can_be():
     ):
         assert named_on_validation(scores) is None
     assert (
-        '1.50' in named_in_words(counted)
-        and '80 %' in named_in_words(counted)
-        and 'observed' not in named_in_words({**counted, 'observed_recall': math.nan})
+        '1.50' in describe_named(counted)
+        and '80 %' in describe_named(counted)
+        and 'observed' not in describe_named({**counted, 'observed_recall': math.nan})
     )
 
 
 @pytest.mark.silent('A4')
 def test_a_map_against_observed_labels_goes_along_with_no_model():
     assert (
-        true_map({'test_map': 40.0, 'test_truth': 'complete'}) == 40
-        and true_map({'test_map': 40.0, 'test_truth': 'observed only'}) is None
+        clean_test_map({'test_map': 40.0, 'test_truth': 'complete'}) == 40
+        and clean_test_map({'test_map': 40.0, 'test_truth': 'observed only'}) is None
     )
-    assert true_map({}) is None and true_map({'test_map': math.nan}) is None
+    assert clean_test_map({}) is None and clean_test_map({'test_map': math.nan}) is None
 
 
 @pytest.mark.silent('C4')

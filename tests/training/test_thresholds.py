@@ -11,7 +11,7 @@ from scipy.special import expit, logit
 from spml_nb import metrics, training
 from spml_nb.base.errors import SpmlError
 from spml_nb.runs.folder import open_run
-from spml_nb.training.network import describe
+from spml_nb.training.network import describe_network
 from spml_nb.training.selection import PRIOR_COUNT
 from spml_nb.training.thresholds import (
     check_recall,
@@ -133,7 +133,7 @@ def test_a_run_keeps_them_beside_its_scores_which_stay(made, name):
     assert stored['class_thresholds'] == class_thresholds(p, labels, threshold)
     assert stored['named'] == (p >= threshold).sum(1).mean()
     assert stored['labels'] == (labels > 0).sum(1).mean()
-    assert describe(run)['class_thresholds'] == stored['class_thresholds']
+    assert describe_network(run)['class_thresholds'] == stored['class_thresholds']
     assert 'class_thresholds' not in result.scores
 
 
@@ -157,4 +157,4 @@ def test_a_run_of_an_older_version_has_none(made, tmp_path):
     (folder / 'result.json').write_text(json.dumps(result))
     run = open_run(folder)
     assert run.thresholds() == {'class_thresholds': None, 'named': None, 'labels': None}
-    assert 'class_thresholds' not in describe(run)
+    assert 'class_thresholds' not in describe_network(run)

@@ -21,7 +21,7 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.data import load
 from spml_nb.methods.core import promote, reduce, register_loss
 from spml_nb.training import trainer
-from spml_nb.training.batches import weights_key
+from spml_nb.training.batches import hash_weights
 from spml_nb.use.export import export
 from spml_nb.use.predict import predict
 
@@ -69,9 +69,9 @@ def test_it_learns_in_every_regime(folder, regime):
 def test_progress_within_an_epoch_is_shown_on_a_terminal_alone(
     folder, capfd, monkeypatch, place, bars
 ):
-    monkeypatch.setattr(progress, 'place', lambda: place)
+    monkeypatch.setattr(progress, 'find_display', lambda: place)
     monkeypatch.setattr(progress, 'PATIENCE', 0)
-    monkeypatch.setattr(progress, 'EVERY', 0)  # a log would get every line
+    monkeypatch.setattr(progress, 'LINE_INTERVAL', 0)  # a log would get every line
     training.train(config(folder, regime='linear', epochs=2))
     told = capfd.readouterr().err
     assert all((f'epoch {k}: ' in told) == bars for k in (1, 2)) and ('steps' in told) == bars
@@ -173,7 +173,7 @@ def test_bad_loss_names_method_epoch_and_step_and_keeps_the_checkpoint(folder):
 
 def test_a_linear_run_says_which_backbone_it_was_trained_on(folder):
     result = training.train(config(folder, regime='linear', epochs=1))
-    assert runs.read_json(result.folder / 'result.json')['backbone'] == weights_key(
+    assert runs.read_json(result.folder / 'result.json')['backbone'] == hash_weights(
         models.create('mini', 3)
     )
 
@@ -232,7 +232,7 @@ def test_who_looks_on_sees_every_step_changes_nothing_and_goes_on_where_the_run_
 def test_the_methods_labels_are_judged_at_the_best_epoch_and_at_the_last(folder, monkeypatch):
     falling, marks = iter(range(90, 0, -1)), []
     monkeypatch.setattr(
-        trainer, 'score_by', lambda *_: next(falling)
+        trainer, 'score_by_rule', lambda *_: next(falling)
     )  # so that the first epoch is the best
 
     class Watch(Notes):
@@ -281,7 +281,7 @@ def test_the_first_stage_of_lac_is_lac_plc_to_the_bit(folder, regime):
 
 def test_validation_at_the_last_epoch_is_kept_beside_the_best(folder, monkeypatch):
     falling = iter(range(90, 0, -1))
-    monkeypatch.setattr(trainer, 'score_by', lambda *_: next(falling))
+    monkeypatch.setattr(trainer, 'score_by_rule', lambda *_: next(falling))
     result = training.train(config(folder, regime='linear', epochs=4, patience=0))
     assert result.curves.val_map.iloc[-1] == result.scores['val_map_at_end'] < 90
     assert result.scores['best_epoch'] == 1
@@ -370,7 +370,7 @@ def test_late_speaks_of_the_epochs_that_were_kept(folder, monkeypatch, interrupt
     better.
     """
     values = iter([50, 50, 40, 60, 30, 70, 90, 80, 95, 85] + [99] * 20)
-    monkeypatch.setattr(trainer, 'score_by', lambda *_: next(values))
+    monkeypatch.setattr(trainer, 'score_by_rule', lambda *_: next(values))
     given = config(folder, regime='linear', epochs=4, patience=0, stop_below=5)
     if interrupted:
         begun(given)

@@ -13,10 +13,10 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.cli import main
 from spml_nb.runs.folder import CALIBRATION, open_run
 from spml_nb.use.calibrate import calibrate
-from spml_nb.use.card import write_folder
+from spml_nb.use.card import write_model_folder
 from spml_nb.use.export import export
 from spml_nb.use.predict import open_model, predict
-from spml_nb.use.scoring import evaluate
+from spml_nb.use.scoring import evaluate_model
 
 pytestmark = pytest.mark.silent('A3')
 
@@ -60,7 +60,7 @@ def test_the_threshold_is_the_best_of_the_sample_and_everybody_reads_it(made, ru
     assert (
         predict(run, made.test).attrs['threshold']
         == training.evaluate(run)[0]['threshold']
-        == evaluate(run, made.folder).threshold
+        == evaluate_model(run, made.folder).threshold
         == found.threshold
     )
     assert (
@@ -69,15 +69,16 @@ def test_the_threshold_is_the_best_of_the_sample_and_everybody_reads_it(made, ru
         == open_run(run).threshold()
         != before
     )
-    text = (write_folder(run, tmp_path / 'card') / 'README.md').read_text()
+    text = (write_model_folder(run, tmp_path / 'card') / 'README.md').read_text()
     assert (
         f'{found.threshold:.4g}' in text
         and '16 fully labelled photos of few' in text
         and 'epoch and the threshold' not in text
     )
     assert (
-        'its threshold was chosen on photos of this folder' in evaluate(run, folder, 'all').heading
-        and 'its threshold' not in evaluate(run, made.folder).heading
+        'its threshold was chosen on photos of this folder'
+        in evaluate_model(run, folder, 'all').heading
+        and 'its threshold' not in evaluate_model(run, made.folder).heading
     )
     assert calibrate(run, folder).before == found.threshold  # what was in use
     assert (run / 'result.json').read_bytes() == result
@@ -175,7 +176,11 @@ def test_thresholds_of_classes_are_kept_and_read_and_go_with_the_export(made, ru
     named = (p[made.data.class_names] >= kept.class_thresholds).to_numpy(float)
     assert kept.f1_per_class == metrics.f1(named, labels)
     stored = dict(zip(made.data.class_names, kept.class_thresholds, strict=True))
-    for model in (run, export(run, tmp_path / 'm.safetensors'), write_folder(run, tmp_path / 'c')):
+    for model in (
+        run,
+        export(run, tmp_path / 'm.safetensors'),
+        write_model_folder(run, tmp_path / 'c'),
+    ):
         assert predict(model, made.test, per_class=True).attrs['threshold'] == stored
     assert json.loads((tmp_path / 'c' / 'config.json').read_text())['class_thresholds'] == stored
     card = (tmp_path / 'c' / 'README.md').read_text()
@@ -194,7 +199,7 @@ def test_a_recall_needs_no_full_labels(made, run, tmp_path):
     observed = p[np.arange(48), columns]
     assert (observed >= kept.threshold).sum() == 36
     assert '75 %' in str(kept)
-    card = (write_folder(run, tmp_path / 'card') / 'README.md').read_text()
+    card = (write_model_folder(run, tmp_path / 'card') / 'README.md').read_text()
     assert 'for a recall of 75 %' in card
 
 

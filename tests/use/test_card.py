@@ -17,15 +17,15 @@ from spml_nb import training
 from spml_nb.base.errors import SpmlError
 from spml_nb.runs.config import Config
 from spml_nb.use import card
-from spml_nb.use.card import Facts, write_folder
+from spml_nb.use.card import Facts, write_model_folder
 from spml_nb.use.export import export, load_network, read_description
 from spml_nb.use.predict import open_model, predict
-from spml_nb.use.scoring import evaluate, score
+from spml_nb.use.scoring import evaluate_model, score_labels
 
 
 @pytest.fixture
 def folder(made, tmp_path):
-    return write_folder(made.run('cosine').folder, tmp_path / 'a model')
+    return write_model_folder(made.run('cosine').folder, tmp_path / 'a model')
 
 
 def test_the_layout_is_that_of_the_hubs(made, folder):
@@ -100,7 +100,7 @@ def test_the_card_names_classes_that_no_test_photo_has():
     p, y = np.full((4, 2), 0.7), np.array([[1, -1], [-1, -1], [1, -1], [-1, -1]], np.int8)
     assert (
         'mAP over 1 of 2 classes: b cannot'
-        in card._describe_scores(score(p, y, ['a', 'b'], 0.5))['total']
+        in card._describe_scores(score_labels(p, y, ['a', 'b'], 0.5))['total']
     )
 
 
@@ -122,7 +122,7 @@ def test_what_was_not_chosen_is_not_said_to_be(made, tmp_path, monkeypatch, hold
         hold_out=hold_out,
     )
     text = ' '.join(
-        (write_folder(training.train(config).folder, tmp_path / 'm') / 'README.md')
+        (write_model_folder(training.train(config).folder, tmp_path / 'm') / 'README.md')
         .read_text()
         .split()
     )
@@ -166,7 +166,7 @@ def test_facts_stand_in_the_card(made, tmp_path):
         command='make it',
     )
     text = (
-        write_folder(made.run('linear').folder, tmp_path / 'm', facts) / 'README.md'
+        write_model_folder(made.run('linear').folder, tmp_path / 'm', facts) / 'README.md'
     ).read_text()
     for words in (
         'license: cc-by-4.0',
@@ -186,12 +186,12 @@ def test_the_folder_is_a_model_like_any_other(made, folder, tmp_path):
         and own.attrs['threshold'] == made.run('cosine').scores['threshold']
     )
     assert predict(export(folder, tmp_path / 'again.safetensors'), made.test).equals(own)
-    copy = write_folder(folder, tmp_path / 'copy')
+    copy = write_model_folder(folder, tmp_path / 'copy')
     assert (copy / 'README.md').read_text() == (folder / 'README.md').read_text() and predict(
         copy, made.test
     ).equals(own)
     with pytest.raises(SpmlError, match='has no card beside it'):
-        write_folder(tmp_path / 'again.safetensors', tmp_path / 'none')
+        write_model_folder(tmp_path / 'again.safetensors', tmp_path / 'none')
 
 
 @pytest.mark.parametrize('name', ['frozen', 'cosine'])
@@ -220,17 +220,17 @@ def test_another_file_in_the_folder_is_not_lost(made, tmp_path):
     (tmp_path / 'full').mkdir()
     (tmp_path / 'full' / 'letter.txt').write_text('mine')
     with pytest.raises(SpmlError, match=r'holds other files \(letter.txt\)'):
-        write_folder(made.run('linear').folder, tmp_path / 'full')
+        write_model_folder(made.run('linear').folder, tmp_path / 'full')
     assert [path.name for path in (tmp_path / 'full').iterdir()] == ['letter.txt']
     (tmp_path / 'full' / 'letter.txt').rename(
         tmp_path / 'full' / 'README.md'
     )  # beside no model, it is nobody's card
     with pytest.raises(SpmlError, match=r'holds other files \(README.md\)'):
-        write_folder(made.run('linear').folder, tmp_path / 'full')
+        write_model_folder(made.run('linear').folder, tmp_path / 'full')
     assert (tmp_path / 'full' / 'README.md').read_text() == 'mine'
     (
-        write_folder(made.run('linear').folder, tmp_path / 'm'),
-        write_folder(made.run('cosine').folder, tmp_path / 'm'),
+        write_model_folder(made.run('linear').folder, tmp_path / 'm'),
+        write_model_folder(made.run('cosine').folder, tmp_path / 'm'),
     )  # an earlier model is replaced
     assert open_model(tmp_path / 'm').description['method'] == 'hml'
 
@@ -245,7 +245,7 @@ def test_a_calibration_goes_along(made, tmp_path):
 
     slope, shift = [2.0, 1.0, 0.5], [1.0, 0.0, -1.0]
     run = made.run('linear').folder
-    folder = write_folder(run, tmp_path / 'm', calibration=[slope, shift])
+    folder = write_model_folder(run, tmp_path / 'm', calibration=[slope, shift])
     plain, fitted = predict(run, made.test), predict(folder, made.test)
     assert (
         np.allclose(logit(fitted), slope * logit(plain) + shift, atol=1e-4)
@@ -255,7 +255,7 @@ def test_a_calibration_goes_along(made, tmp_path):
         '|'.join(np.array(CLASSES)[row >= 0.5]) for row in fitted[CLASSES].to_numpy()
     ]
     assert predict(export(folder, tmp_path / 'again.safetensors'), made.test).equals(fitted)
-    card, text = evaluate(folder, made.folder), (folder / 'README.md').read_text()
+    card, text = evaluate_model(folder, made.folder), (folder / 'README.md').read_text()
     assert (
         f"| precision | {card.total.value['precision']:.1f} |" in text
         and 'fitted to the validation photos' in text
@@ -289,7 +289,7 @@ def test_a_card_of_labels_that_are_observed_only_claims_nothing_that_was_not_mea
         labels='full',
     )
     run = training.train(config)
-    folder = write_folder(run.folder, photo_folder / 'm')
+    folder = write_model_folder(run.folder, photo_folder / 'm')
     text = (folder / 'README.md').read_text()
     head = yaml.safe_load(text.split('---\n')[1])
     assert [metric['type'] for metric in head['model-index'][0]['results'][0]['metrics']] == [
@@ -322,7 +322,7 @@ def test_no_name_is_markup_in_a_card(photo_folder, tmp_path):
         exclude=('c`d',),
     )
     run = training.train(config).folder
-    folder = write_folder(run, tmp_path / '<b>model')
+    folder = write_model_folder(run, tmp_path / '<b>model')
     text = (folder / 'README.md').read_text().split('---\n', 2)[2]
     assert '<' not in re.sub('`+ ?.*?(c`d.*?)? ?`+', '', text, flags=re.S) and '[b](' not in text
     assert (

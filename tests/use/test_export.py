@@ -24,8 +24,8 @@ from spml_nb.data import images
 from spml_nb.data.loading import load as load_photos
 from spml_nb.runs.folder import open_run
 from spml_nb.use import export as exporting
-from spml_nb.use.card import write_folder
-from spml_nb.use.export import export, load
+from spml_nb.use.card import write_model_folder
+from spml_nb.use.export import export, load_exported
 from spml_nb.use.predict import open_model, predict
 
 
@@ -39,7 +39,7 @@ def exported(made, tmp_path):
 
 
 def pixels_of(photos, preprocessing):
-    "What another program does for `squash`, written from the words in the file."
+    "What another program does for `squash_image`, written from the words in the file."
     size = preprocessing['image_size']
 
     def bytes_of(file):
@@ -67,7 +67,7 @@ def pixels_of(photos, preprocessing):
 )
 def test_safetensors_say_the_same_as_the_run(made, tmp_path, name):
     folder = made.run(name).folder
-    model = load(export(folder, tmp_path / 'model.safetensors'))
+    model = load_exported(export(folder, tmp_path / 'model.safetensors'))
     own = predict(folder, made.test)
     assert model.predict(made.test).equals(own) and predict(
         tmp_path / 'model.safetensors', made.test
@@ -76,9 +76,9 @@ def test_safetensors_say_the_same_as_the_run(made, tmp_path, name):
     again = export(
         tmp_path / 'model.safetensors', tmp_path / 'again.safetensors'
     )  # a file is as good as a run
-    assert load_file(again).keys() == load_file(tmp_path / 'model.safetensors').keys() and load(
-        again
-    ).predict(made.test).equals(own)
+    assert load_file(again).keys() == load_file(
+        tmp_path / 'model.safetensors'
+    ).keys() and load_exported(again).predict(made.test).equals(own)
 
 
 @pytest.mark.parametrize('name', ['cosine', 'frozen, label-wise'])
@@ -93,7 +93,7 @@ def test_onnx_and_torch_programs_say_the_same_as_the_run(made, tmp_path, name):
         'model.pt2',
     ]  # no weights beside them
     own = predict(folder, made.test)
-    model = load(files['.onnx'])
+    model = load_exported(files['.onnx'])
     for given in (made.test, made.test[:1]):
         assert (
             np.abs(
@@ -165,9 +165,12 @@ def test_the_header_says_all(made, exported):
 
 
 def test_the_file_is_the_authority_on_the_normalisation(made, exported, tmp_path):
-    own = load(exported).predict(made.test)
+    own = load_exported(exported).predict(made.test)
     changed = changed_file(exported, tmp_path, mean=[0.2, 0.5, 0.5])
-    assert np.abs(load(changed).predict(made.test)[CLASSES] - own[CLASSES]).to_numpy().max() > 1e-3
+    assert (
+        np.abs(load_exported(changed).predict(made.test)[CLASSES] - own[CLASSES]).to_numpy().max()
+        > 1e-3
+    )
 
 
 def test_an_exported_backbone_starts_another_run(made, exported):
@@ -185,12 +188,12 @@ def test_a_run_goes_before_its_card_folder_of_an_earlier_training(made, tmp_path
     name = made.run('linear').folder.name
     monkeypatch.setenv('SPML_NB_RUNS', str(made.work / 'runs'))
     monkeypatch.chdir(tmp_path)
-    old = write_folder(made.run('cosine').folder, name)
+    old = write_model_folder(made.run('cosine').folder, name)
     assert exporting.find_exported(name) is None and open_model(name).description['method'] == 'an'
     for given in (f'./{name}', old.absolute()):
         assert open_model(given).description['method'] == 'hml'
     assert (
-        open_model(write_folder(name)).description['run']
+        open_model(write_model_folder(name)).description['run']
         == open_model(f'./{name}').description['run']
         == name
     )
@@ -220,7 +223,7 @@ def test_another_suffix(made, tmp_path, file, told):
     with pytest.raises(SpmlError, match=told):
         export(made.run('cosine').folder, tmp_path / file)
     with pytest.raises(SpmlError, match=told):
-        load(tmp_path / file)
+        load_exported(tmp_path / file)
     assert not any(tmp_path.iterdir())
 
 
@@ -281,10 +284,10 @@ def changed_file(file, tmp_path, drop=(), tensors=None, text=None, **changes):
 def test_a_damaged_description_is_told(exported, tmp_path, changes, told):
     file = changed_file(exported, tmp_path, **changes)
     if told is None:
-        assert load(file).description['ranks_by'] == 'logits'
+        assert load_exported(file).description['ranks_by'] == 'logits'
         return  # the method's weights are then of no account
     with pytest.raises(SpmlError, match=f'changed.safetensors (cannot be used: .*)?{told}'):
-        load(file)
+        load_exported(file)
 
 
 def test_damaged_files_and_files_of_something_else(made, exported, tmp_path):
@@ -294,10 +297,10 @@ def test_damaged_files_and_files_of_something_else(made, exported, tmp_path):
         with pytest.raises(
             SpmlError, match='part.safetensors cannot be used: it is no whole safetensors file'
         ):
-            load(part)
+            load_exported(part)
     save_file({'a': torch.zeros(2)}, part)
     with pytest.raises(SpmlError, match='part.safetensors was not written by spml_nb'):
-        load(part)
+        load_exported(part)
 
 
 def test_damaged_onnx_files_and_those_of_something_else(tmp_path):
@@ -307,7 +310,7 @@ def test_damaged_onnx_files_and_those_of_something_else(tmp_path):
     for damaged in (b'', b'text' * 10):
         file.write_bytes(damaged)
         with pytest.raises(SpmlError, match='part.onnx cannot be used: it is no whole ONNX model'):
-            load(file)
+            load_exported(file)
     put, got = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in 'xy')
     other = helper.make_model(
         helper.make_graph([helper.make_node('Relu', ['x'], ['y'])], 'g', [put], [got]),
@@ -316,11 +319,11 @@ def test_damaged_onnx_files_and_those_of_something_else(tmp_path):
     )
     file.write_bytes(other.SerializeToString())
     with pytest.raises(SpmlError, match='part.onnx was not written by spml_nb'):
-        load(file)
+        load_exported(file)
     helper.set_model_props(other, {'spml_nb': json.dumps(DESCRIPTION)})
     file.write_bytes(other.SerializeToString())
     with pytest.raises(SpmlError, match='inputs and outputs are not those'):
-        load(file)
+        load_exported(file)
 
 
 def test_an_onnx_input_that_is_not_that_of_its_description_is_told(tmp_path):
@@ -347,7 +350,7 @@ def test_an_onnx_input_that_is_not_that_of_its_description_is_told(tmp_path):
         (tmp_path / 'model.onnx').write_bytes(model.SerializeToString())
         return tmp_path / 'model.onnx'
 
-    assert load(written(TensorProto.UINT8, ['batch', 3, 32, 32]))(
+    assert load_exported(written(TensorProto.UINT8, ['batch', 3, 32, 32]))(
         np.ones((2, 3, 32, 32), np.uint8)
     ).tolist() == [[1.0], [1.0]]
     for kind, shape in (
@@ -357,7 +360,7 @@ def test_an_onnx_input_that_is_not_that_of_its_description_is_told(tmp_path):
         (TensorProto.UINT8, [2, 3, 32, 32]),
     ):
         with pytest.raises(SpmlError, match='inputs and outputs are not those'):
-            load(written(kind, shape))
+            load_exported(written(kind, shape))
 
 
 DESCRIPTION = {
@@ -390,7 +393,7 @@ def test_a_missing_package_is_named(made, tmp_path, monkeypatch, package, suffix
     monkeypatch.setitem(sys.modules, 'onnxruntime', None)
     (tmp_path / 'model.onnx').touch()
     with pytest.raises(SpmlError, match="needs the package 'onnxruntime'"):
-        load(tmp_path / 'model.onnx')
+        load_exported(tmp_path / 'model.onnx')
 
 
 def test_a_backbone_that_cannot_be_traced_is_told(made, exported, tmp_path, monkeypatch):
@@ -424,7 +427,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(made, exported, tmp_path, monkey
         'model.safetensors'
     ]
     export(made.run('linear').folder, exported)
-    assert load(exported).description['method'] == 'an'
+    assert load_exported(exported).description['method'] == 'an'
 
 
 # ---- attacks
@@ -436,7 +439,7 @@ def test_a_pickle_under_another_name_is_refused_and_not_executed(tmp_path, suffi
     trap, file = tmp_path / 'executed', tmp_path / f'model{suffix}'
     file.write_bytes(pickle.dumps(Attack(trap), protocol))
     with pytest.raises(SpmlError, match=f'model{suffix} '):
-        load(file)
+        load_exported(file)
     buffer = io.BytesIO()
     torch.save({'x': Attack(trap)}, buffer)
     file.write_bytes(buffer.getvalue())
@@ -473,7 +476,7 @@ def test_a_torch_program_with_an_attack_in_it_is_refused_and_not_executed(export
             for name, data in changed.items():
                 new.writestr(name, data)
         for use in (
-            load,
+            load_exported,
             lambda file: predict(file, tmp_path),
             lambda file: export(file, tmp_path / 'out.onnx'),
         ):
@@ -494,12 +497,12 @@ def test_a_network_of_weights_that_are_no_numbers_is_neither_exported_nor_used(
     state[name] = torch.full_like(state[name], value)
     save_file(state, tmp_path / 'broken.safetensors', metadata=said)
     with pytest.raises(SpmlError, match='3 of its 3 classes'):
-        load(tmp_path / 'broken.safetensors', device='cpu').predict(made.test[0])
+        load_exported(tmp_path / 'broken.safetensors', device='cpu').predict(made.test[0])
     for suffix in ('.safetensors', '.onnx', '.pt2'):
         with pytest.raises(SpmlError, match='3 of its 3 classes'):
             export(tmp_path / 'broken.safetensors', tmp_path / f'new{suffix}')
     with pytest.raises(SpmlError, match='3 of its 3 classes'):
-        write_folder(tmp_path / 'broken.safetensors', tmp_path / 'hub')
+        write_model_folder(tmp_path / 'broken.safetensors', tmp_path / 'hub')
     assert {path.name for path in tmp_path.iterdir()} == {'model.safetensors', 'broken.safetensors'}
 
 
@@ -521,6 +524,6 @@ def test_an_onnx_model_that_gives_nan_names_no_labels(made, tmp_path, monkeypatc
         tmp_path / 'broken.safetensors',
         metadata=said,
     )
-    model = load(export(tmp_path / 'broken.safetensors', tmp_path / 'broken.onnx'))
+    model = load_exported(export(tmp_path / 'broken.safetensors', tmp_path / 'broken.onnx'))
     with pytest.raises(SpmlError, match='3 of its 3 classes'):
         model.predict(made.test[0])

@@ -22,7 +22,7 @@ from trained import CLASSES, CONFIGS
 from spml_nb import data as datasets
 from spml_nb import runs
 from spml_nb.base.errors import SpmlError, SpmlWarning
-from spml_nb.data.folder import read_cells, read_labels
+from spml_nb.data.folder import parse_label_table, read_label_table
 from spml_nb.data.photos import PHOTOS
 from spml_nb.use import predict as prediction
 from spml_nb.use import predictor
@@ -431,8 +431,8 @@ def test_predictions_hold_no_formula_and_are_read_back_as_labels(tmp_path):
     (tmp_path / 'labels.csv').write_text(
         prediction.as_csv(table[['image', 'labels']]), encoding='utf-8', newline=''
     )
-    listing = read_cells(tmp_path / 'labels.csv')
-    labels, names = read_labels(listing, tmp_path / 'labels.csv')
+    listing = read_label_table(tmp_path / 'labels.csv')
+    labels, names = parse_label_table(listing, tmp_path / 'labels.csv')
     assert names == sorted(classes) and ((labels > 0) == there[:, np.argsort(classes)]).all()
     assert [os.path.normpath(name) for name in listing.image] == images
 

@@ -14,7 +14,7 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.data import load, loading
 from spml_nb.training import evaluate as evaluate_run
 from spml_nb.use.export import export
-from spml_nb.use.scoring import Z, evaluate, format_scores, score, wilson
+from spml_nb.use.scoring import Z_95, evaluate_model, format_scores, score_labels, wilson_interval
 
 
 def drawn(seed, n=150, classes=4, unknown=0.0):
@@ -27,7 +27,7 @@ def drawn(seed, n=150, classes=4, unknown=0.0):
 def test_counts_by_hand():
     p = np.array([[0.9, 0.2, 0.1], [0.5, 0.9, 0.1], [0.7, 0.4, 0.1], [0.1, 0.1, 0.9]])
     y = np.array([[1, -1, 0], [-1, 1, 0], [1, 0, 0], [1, 1, 1]], np.int8)
-    found = score(p, y, ['a', 'b', 'only positive'], 0.5)
+    found = score_labels(p, y, ['a', 'b', 'only positive'], 0.5)
     assert found.classes[['present', 'named', 'right']].values.tolist() == [
         [3, 3, 2],
         [2, 1, 1],
@@ -57,12 +57,12 @@ def test_counts_by_hand():
 def test_photos_on_which_nothing_can_be_wrong_count_nowhere():
     p, y = drawn(0, n=10)
     y[:4] = np.where(y[:4] < 0, 0, y[:4])
-    found = score(p, y, list('abcd'), 0.5)
+    found = score_labels(p, y, list('abcd'), 0.5)
     assert (
         found.unused == 4
         and '4 of them count nowhere: no label is known to be absent there' in str(found)
     )
-    rest = score(p[4:], y[4:], list('abcd'), 0.5)
+    rest = score_labels(p[4:], y[4:], list('abcd'), 0.5)
     assert found.classes.equals(rest.classes) and found.total.value.equals(rest.total.value)
     assert rest.unused == 0 and 'count nowhere' not in str(rest)
 
@@ -70,7 +70,7 @@ def test_photos_on_which_nothing_can_be_wrong_count_nowhere():
 @pytest.mark.parametrize('seed', range(3))
 def test_they_are_those_of_scikit_learn(seed):
     p, y = drawn(seed)
-    found = score(p, y, list('abcd'), 0.6)
+    found = score_labels(p, y, list('abcd'), 0.6)
     precision, recall, f1, _ = precision_recall_fscore_support(
         y.ravel() > 0, p.ravel() >= 0.6, average='binary'
     )
@@ -83,9 +83,9 @@ def test_they_are_those_of_scikit_learn(seed):
         and found.classes.present.tolist() == support.tolist()
     )
     known = drawn(seed, unknown=0.3)
-    part = score(*known, list('abcd'), 0.6)
+    part = score_labels(*known, list('abcd'), 0.6)
     whole = [
-        score(known[0][rows, c : c + 1], known[1][rows, c : c + 1], ['x'], 0.6)
+        score_labels(known[0][rows, c : c + 1], known[1][rows, c : c + 1], ['x'], 0.6)
         for c in range(4)
         for rows in [known[1][:, c] != 0]
     ]
@@ -96,7 +96,7 @@ def test_they_are_those_of_scikit_learn(seed):
 
 @pytest.mark.filterwarnings('error')
 def test_where_nothing_is_named_precision_has_no_value_and_no_warning():
-    total = score(
+    total = score_labels(
         np.full((4, 2), 0.1),
         np.array([[1, -1], [-1, 1], [1, 1], [-1, -1]], np.int8),
         ['a', 'b'],
@@ -107,18 +107,18 @@ def test_where_nothing_is_named_precision_has_no_value_and_no_warning():
 
 def test_classes_without_a_photo_are_named_since_the_runs_own_map_counts_them_as_0():
     p, y = drawn(0)
-    assert 'mAP over' not in str(score(p, y, list('abcd'), 0.6))
+    assert 'mAP over' not in str(score_labels(p, y, list('abcd'), 0.6))
     y[:, 1] = -1
-    found = str(score(p, y, list('abcd'), 0.6))
+    found = str(score_labels(p, y, list('abcd'), 0.6))
     assert 'mAP over 3 of 4 classes: b cannot be scored here' in found
 
 
 def test_intervals_shrink_with_the_root_of_the_number_of_photos_and_are_near_the_binomial():
-    small, large = (score(*drawn(0, n), list('abcd'), 0.6).total for n in (200, 3200))
+    small, large = (score_labels(*drawn(0, n), list('abcd'), 0.6).total for n in (200, 3200))
     ratio = ((small.high - small.low) / (large.high - large.low))['precision']
     assert 3 < ratio < 5.4
     p, y = drawn(1, 1500, 1)
-    row = score(p, y, ['a'], 0.6).classes.loc['a']
+    row = score_labels(p, y, ['a'], 0.6).classes.loc['a']
     expected = (
         2 * 1.96 * 100 * np.sqrt(row.right / row.named * (1 - row.right / row.named) / row.named)
     )
@@ -127,10 +127,10 @@ def test_intervals_shrink_with_the_root_of_the_number_of_photos_and_are_near_the
 
 @pytest.mark.parametrize('right, named', [(75, 80), (2, 2), (0, 7), (3, 4)])
 def test_bounds_of_a_share_are_those_that_a_test_at_5_percent_just_does_not_reject(right, named):
-    for bound in np.array(wilson(right, named)) / 100:
+    for bound in np.array(wilson_interval(right, named)) / 100:
         deviation = (right / named - bound) ** 2
-        assert abs(deviation - Z**2 * bound * (1 - bound) / named) < 1e-7
-    assert np.isnan(wilson(0, 0)).all()
+        assert abs(deviation - Z_95**2 * bound * (1 - bound) / named) < 1e-7
+    assert np.isnan(wilson_interval(0, 0)).all()
 
 
 def test_a_rare_class_that_a_draw_of_photos_misses_does_not_count_there():
@@ -140,14 +140,14 @@ def test_a_rare_class_that_a_draw_of_photos_misses_does_not_count_there():
     y = np.full((40, 2), -1)
     y[0, 0] = y[::2, 1] = 1
     p = np.where(y > 0, 0.9, 0.1)
-    row = score(p, y, ['rare', 'usual'], 0.5).total.loc['mAP']
+    row = score_labels(p, y, ['rare', 'usual'], 0.5).total.loc['mAP']
     assert (row.low, row.value, row.high) == (100, 100, 100)
 
 
 def test_a_run_on_its_own_test_photos_gets_its_own_scores(made):
     for name in ('cosine', 'frozen'):
         run = made.run(name)
-        found, known = evaluate(run.folder, made.folder), evaluate_run(run.folder)[0]
+        found, known = evaluate_model(run.folder, made.folder), evaluate_run(run.folder)[0]
         assert (
             abs(found.total.value['mAP'] - known['map']) < 1e-4
             and abs(found.total.value['micro-F1'] - 100 * known['micro_f1']) < 1e-4
@@ -158,7 +158,7 @@ def test_a_run_on_its_own_test_photos_gets_its_own_scores(made):
         )
         assert (
             'trained or chosen' not in found.heading
-            and 'trained or chosen' in evaluate(run.folder, made.folder, 'all').heading
+            and 'trained or chosen' in evaluate_model(run.folder, made.folder, 'all').heading
         )
 
 
@@ -189,21 +189,21 @@ def test_other_test_photos_than_the_run_had_are_said(made, tmp_path, recwarn):
         ].assign(**more).to_csv(place / 'labels.csv', index=False)
         places.append(place)
     for place in places[:2]:
-        evaluate(model, place)
+        evaluate_model(model, place)
     assert not [
         w for w in recwarn if 'other' in str(w.message) or 'not the test photos' in str(w.message)
     ]
     with pytest.warns(UserWarning, match='not the test photos that the model was tested on'):
-        evaluate(model, places[2])
-    evaluate(model, places[2], 'all')
+        evaluate_model(model, places[2])
+    evaluate_model(model, places[2], 'all')
 
 
 def test_a_copy_under_another_name_is_known_by_its_test_photos(made, tmp_path):
     model = export(made.run('linear').folder, tmp_path / 'model.safetensors')
     copy = table(made, tmp_path, lambda rows: rows)
     assert (
-        'trained or chosen on photos of these names' in evaluate(model, copy, 'all').heading
-        and evaluate(model, copy).heading == 'sample, part test: '
+        'trained or chosen on photos of these names' in evaluate_model(model, copy, 'all').heading
+        and evaluate_model(model, copy).heading == 'sample, part test: '
     )
     pd.read_csv(copy / 'labels.csv').assign(split=['test'] * 12 + ['train'] * 36).to_csv(
         copy / 'labels.csv', index=False
@@ -211,7 +211,7 @@ def test_a_copy_under_another_name_is_known_by_its_test_photos(made, tmp_path):
     for part in ('all', 'train', 'test'):
         assert (
             'whether the model was trained on some of them is not known'
-            in evaluate(model, copy, part).heading
+            in evaluate_model(model, copy, part).heading
         )
 
 
@@ -220,17 +220,17 @@ def test_a_folder_that_is_test_only(made, tmp_path):
     model = export(
         made.run('cosine').folder, tmp_path / 'model.safetensors'
     )  # a file is as good as the run
-    found = evaluate(model, folder)
-    assert found.photos == 48 and str(found) == str(evaluate(model, folder, 'all')).replace(
+    found = evaluate_model(model, folder)
+    assert found.photos == 48 and str(found) == str(evaluate_model(model, folder, 'all')).replace(
         'part all', 'part test'
     )
     for part in ('train', 'val'):
         with pytest.raises(
             SpmlError, match=f"'sample' has no photo in the part '{part}'.*--part all"
         ):
-            evaluate(model, folder, part)
+            evaluate_model(model, folder, part)
     with pytest.raises(SpmlError, match='allowed: train, val, test, all'):
-        evaluate(model, folder, 'tset')
+        evaluate_model(model, folder, 'tset')
     with pytest.raises(SpmlError, match='names no train row'):
         load(folder)  # it cannot be trained on
 
@@ -240,16 +240,21 @@ def test_of_another_folder_all_photos_are_scored_unless_a_column_says_which(made
     model = export(made.run('linear').folder, tmp_path / 'model.safetensors')
     folder = table(made, tmp_path, lambda rows: rows.drop(index=load(made.folder).rows('test')[0]))
     drawn = load(folder)
-    found = evaluate(model, folder)
+    found = evaluate_model(model, folder)
     assert found.photos == 47 and 'part all' in found.heading and '47 photos' in str(found)
-    assert [evaluate(model, folder, part).photos for part in ('train', 'val', 'test', 'all')] == [
+    assert [
+        evaluate_model(model, folder, part).photos for part in ('train', 'val', 'test', 'all')
+    ] == [
         *(len(drawn.rows(part)) for part in ('train', 'val', 'test')),
         47,
     ]
     pd.read_csv(folder / 'labels.csv').assign(split=['train'] * 32 + ['test'] * 15).to_csv(
         folder / 'labels.csv', index=False
     )
-    assert evaluate(model, folder).photos == 15 and 'part test' in evaluate(model, folder).heading
+    assert (
+        evaluate_model(model, folder).photos == 15
+        and 'part test' in evaluate_model(model, folder).heading
+    )
 
 
 def test_of_its_own_folder_the_test_photos_are_scored_under_any_name_and_with_the_older_split(
@@ -257,8 +262,8 @@ def test_of_its_own_folder_the_test_photos_are_scored_under_any_name_and_with_th
 ):
     model = export(made.run('linear').folder, tmp_path / 'model.safetensors')
     assert (
-        evaluate(model, table(made, tmp_path, lambda rows: rows)).photos
-        == evaluate(model, made.folder).photos
+        evaluate_model(model, table(made, tmp_path, lambda rows: rows)).photos
+        == evaluate_model(model, made.folder).photos
         == len(load(made.folder).rows('test'))
     )
     monkeypatch.setattr(
@@ -274,14 +279,14 @@ def test_of_its_own_folder_the_test_photos_are_scored_under_any_name_and_with_th
     with pytest.warns(
         UserWarning, match='not the test photos that the model was tested on.*split_by_row'
     ):
-        found = evaluate(older, made.folder)
+        found = evaluate_model(older, made.folder)
     assert found.photos == len(load(made.folder).rows('test'))
 
 
 @pytest.mark.silent('A6')
 def test_two_photos_are_scored(made, tmp_path):
     model = export(made.run('linear').folder, tmp_path / 'model.safetensors')
-    assert evaluate(model, table(made, tmp_path, lambda rows: rows[:2])).photos == 2
+    assert evaluate_model(model, table(made, tmp_path, lambda rows: rows[:2])).photos == 2
 
 
 def test_the_part_all_looks_at_every_photo_and_validation_rows_stay_where_training_has_them(
@@ -290,7 +295,7 @@ def test_the_part_all_looks_at_every_photo_and_validation_rows_stay_where_traini
     split = ['train'] * 30 + ['test'] * 18
     folder = table(made, tmp_path, lambda rows: rows.assign(split=split))
     assert [
-        evaluate(made.run('linear').folder, folder, part).photos
+        evaluate_model(made.run('linear').folder, folder, part).photos
         for part in ('all', 'test', 'val', 'train')
     ] == [48, 18, *(len(load(folder).rows(part)) for part in ('val', 'train'))]
     assert (load(folder).split == load(folder, scored=True).split).all()
@@ -305,13 +310,13 @@ def test_classes_are_matched_by_name(made, tmp_path):
             labels=rows.labels.str.replace('bright', 'dark') + '|loud', split='test'
         ),
     )
-    found = evaluate(run, folder)
+    found = evaluate_model(run, folder)
     assert (
         found.classes.index.tolist() == ['blue', 'red']
         and found.absent == ('bright',)
         and 'not scored, because the data do not have them: bright' in str(found)
     )
-    full = evaluate(
+    full = evaluate_model(
         run,
         table(made, tmp_path / 'again', lambda rows: rows.assign(split='test'))
         if (tmp_path / 'again').mkdir() is None
@@ -323,12 +328,12 @@ def test_classes_are_matched_by_name(made, tmp_path):
     with pytest.raises(
         SpmlError, match=r"no class of 'sample' \(loud\) is one of the model \(blue, bright, red\)"
     ):
-        evaluate(run, other)
+        evaluate_model(run, other)
 
 
 def test_photos_without_any_of_the_classes_are_refused():
     with pytest.raises(SpmlError, match='no photo is known to have any of the classes'):
-        score(np.full((5, 2), 0.7), np.full((5, 2), -1, np.int8), ['a', 'b'], 0.5)
+        score_labels(np.full((5, 2), 0.7), np.full((5, 2), -1, np.int8), ['a', 'b'], 0.5)
 
 
 def single_positives(random, n=2000, classes=6):
@@ -344,8 +349,8 @@ def single_positives(random, n=2000, classes=6):
 @pytest.mark.silent('A4')
 def test_labels_that_are_observed_only_give_no_precision_f1_or_map_but_their_recall():
     p, truth, observed = single_positives(np.random.default_rng(0))
-    true = score(p, np.where(truth, 1, -1), list('abcdef'), 0.5)
-    found = score(p, observed.astype(np.int8), list('abcdef'), 0.5)
+    true = score_labels(p, np.where(truth, 1, -1), list('abcdef'), 0.5)
+    found = score_labels(p, observed.astype(np.int8), list('abcdef'), 0.5)
     assert found.truth == 'observed only' and found.observed_only and not true.observed_only
     assert (
         not {'mAP', 'micro-F1', 'precision'} & set(found.total.index)
@@ -382,8 +387,8 @@ def test_classes_of_which_nothing_is_known_to_be_absent_are_lower_bounds_beside_
     p, truth, observed = single_positives(np.random.default_rng(1), 400)
     labels = np.where(truth, 1, -1)
     labels[:, :2] = observed[:, :2]
-    found = score(p, labels, list('abcdef'), 0.5)
-    rest = score(p[:, 2:], labels[:, 2:], list('cdef'), 0.5)
+    found = score_labels(p, labels, list('abcdef'), 0.5)
+    rest = score_labels(p[:, 2:], labels[:, 2:], list('cdef'), 0.5)
     assert found.truth == 'partly known' and found.classes.at_least.tolist() == [
         True,
         True,
@@ -405,7 +410,7 @@ def test_classes_of_which_nothing_is_known_to_be_absent_are_lower_bounds_beside_
 
 @pytest.mark.silent('C11')
 def test_zero_has_no_minus():
-    low, high = np.transpose([wilson(0, n) for n in (67, 13, 7)])
+    low, high = np.transpose([wilson_interval(0, n) for n in (67, 13, 7)])
     table = format_scores(
         pd.DataFrame({'value': [-0.0, -0.04, 0.0], 'low': np.minimum(low, -1e-15), 'high': high})
     )
@@ -415,30 +420,32 @@ def test_zero_has_no_minus():
 def test_with_a_threshold_for_each_class():
     p, labels = drawn(3)
     limits = {'a': 0.2, 'b': 0.9, 'c': 0.5, 'd': 0.5}
-    scores = score(p, labels, list(limits), limits)
+    scores = score_labels(p, labels, list(limits), limits)
     named = p >= list(limits.values())
     assert scores.classes.named.tolist() == named.sum(0).tolist()
     assert scores.labels_a_photo == named.sum(1).mean()
     assert format_scores(scores.classes)['threshold'].tolist() == ['0.2', '0.9', '0.5', '0.5']
-    assert scores.total.value['mAP'] == score(p, labels, list(limits), 0.5).total.value['mAP']
+    assert (
+        scores.total.value['mAP'] == score_labels(p, labels, list(limits), 0.5).total.value['mAP']
+    )
     assert str(scores)
 
 
 def test_naming_nearly_everything_is_said():
     p, labels = drawn(3)
     names = list('abcd')
-    most = score(p, labels, names, 0.01)
+    most = score_labels(p, labels, names, 0.01)
     assert most.overnaming and most.overnaming in str(most)
-    assert not score(p, labels, names, 0.6).overnaming
+    assert not score_labels(p, labels, names, 0.6).overnaming
 
 
 def test_an_evaluation_may_take_the_threshold_of_each_class(made):
     folder = made.run('linear').folder
-    per_class = evaluate(folder, made.folder, per_class=True)
+    per_class = evaluate_model(folder, made.folder, per_class=True)
     limits = per_class.threshold
     assert per_class.classes.threshold.tolist() == list(limits.values())
     rows = made.data.rows('test')
     run = runs.folder.read_result(runs.folder.open_run(folder))
     p = 1 / (1 + np.exp(-run.logits['test'].astype(float)))
-    expected = score(p, made.data.labels[rows], made.data.class_names, limits)
+    expected = score_labels(p, made.data.labels[rows], made.data.class_names, limits)
     assert (per_class.classes.named == expected.classes.named).all()

@@ -74,7 +74,7 @@ def test_the_record_has_the_run_and_its_scores(name, monkeypatch):
         and f'| mAP | {run.test_map:.1f} |' in (SHIPPED / name / 'README.md').read_text()
     )
     assert (
-        Run(resolve(made_of.recorded_config(name))).folder.name == said['run'] == made_of.RUNS[name]
+        Run(resolve(made_of.shipped_config(name))).folder.name == said['run'] == made_of.RUNS[name]
     )  # what `pack` trains again
 
 

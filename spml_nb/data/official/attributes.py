@@ -11,15 +11,15 @@ import numpy as np
 from ...base import progress
 from ...base.errors import SpmlError
 from .. import fetch
-from ..dataset import listed
+from ..dataset import join_items
 from ..folder import Listing, label_matrix
 from ..photos import PHOTOS, open_photo
-from .registry import inside, read_json, reading, register
+from .registry import find_in_benchmark, read_annotation_json, read_with_remedy, register
 
 
 def _cut(photo, boxes, target):
     "Cut boxes {name: (x, y, width, height)} in pixels out of one photo."
-    image = reading(photo, lambda: open_photo(photo).convert('RGB'))
+    image = read_with_remedy(photo, lambda: open_photo(photo).convert('RGB'))
     for name, (x, y, width, height) in boxes.items():
         left = max(math.floor(x), 0)
         top = max(math.floor(y), 0)
@@ -30,7 +30,7 @@ def _cut(photo, boxes, target):
             crop.save(target / name, quality=95, subsampling=0)
 
 
-def crops(folder: Path, boxes: dict[Path, dict[str, tuple]]) -> set[str]:
+def cut_boxes(folder: Path, boxes: dict[Path, dict[str, tuple]]) -> set[str]:
     """Cut boxes out as images of their own, in folder/crops. What was cut before is not cut again.
 
     Args:
@@ -47,9 +47,9 @@ def crops(folder: Path, boxes: dict[Path, dict[str, tuple]]) -> set[str]:
         Own choice; the Two-way paper does not tell its cropping.
     """
     if not (folder / 'crops').is_dir():
-        with fetch.filling(folder / 'crops') as temporary, ThreadPoolExecutor() as pool:
+        with fetch.fill_folder(folder / 'crops') as temporary, ThreadPoolExecutor() as pool:
             done = pool.map(lambda item: _cut(*item, temporary), boxes.items())
-            for _ in progress.bar(done, len(boxes), 'cutting boxes out'):
+            for _ in progress.progress_bar(done, len(boxes), 'cutting boxes out'):
                 pass
     return {entry.name for entry in os.scandir(folder / 'crops')}
 
@@ -58,7 +58,7 @@ def _get(record, file, *keys):
     "Values of a JSON object."
     absent = [key for key in keys if not isinstance(record, dict) or key not in record]
     if absent:
-        raise SpmlError(f'{file}: an entry has no {listed(absent)}: not the official form.')
+        raise SpmlError(f'{file}: an entry has no {join_items(absent)}: not the official form.')
     return [record[key] for key in keys]
 
 
@@ -74,19 +74,19 @@ def read_vaw(folder: Path) -> Listing:
     Source:
         Pham et al. 2021.
     """
-    data = inside(folder, 'vaw/data', 'vaw/vaw_dataset-main/data', 'vaw')
-    index = read_json(data / 'attribute_index.json')
+    data = find_in_benchmark(folder, 'vaw/data', 'vaw/vaw_dataset-main/data', 'vaw')
+    index = read_annotation_json(data / 'attribute_index.json')
     class_names = sorted(index, key=index.get)
     column = {name: k for k, name in enumerate(class_names)}
     photos = {
         file.stem: file
         for archive in ('VG_100K', 'VG_100K_2')
-        for file in inside(folder, archive).rglob('*.jpg')
+        for file in find_in_benchmark(folder, archive).rglob('*.jpg')
     }
     crop_names, labels, split = [], [], []
     boxes = defaultdict(dict)
     for part in ('train_part1', 'train_part2', 'val', 'test'):
-        for entry in read_json(data / f'{part}.json'):
+        for entry in read_annotation_json(data / f'{part}.json'):
             image, instance, box = _get(entry, data, 'image_id', 'instance_id', 'instance_bbox')
             lists = _get(entry, data, 'positive_attributes', 'negative_attributes')
             positive, negative = map(set, lists)
@@ -99,7 +99,7 @@ def read_vaw(folder: Path) -> Listing:
             if unlisted:
                 raise SpmlError(
                     f'{data}: object {instance} has attributes that attribute_index.json does not '
-                    f'list: {listed(map(repr, unlisted))}.'
+                    f'list: {join_items(map(repr, unlisted))}.'
                 )
             row = np.zeros(len(class_names), np.int8)
             row[[column[name] for name in positive - negative]] = 1
@@ -113,7 +113,7 @@ def read_vaw(folder: Path) -> Listing:
 
 def _cropped(folder, boxes, crop_names, labels, class_names, split):
     "A Listing of the crops that have a pixel."
-    cut = crops(folder, boxes)
+    cut = cut_boxes(folder, boxes)
     rows = [row for row, name in enumerate(crop_names) if name in cut]
     images = [f'crops/{crop_names[row]}' for row in rows]
     return Listing(images, labels[rows], class_names, [split[row] for row in rows])
@@ -131,8 +131,8 @@ def read_wider(folder: Path) -> Listing:
     Source:
         Li et al. 2016.
     """
-    photos = inside(folder, 'wider_attribute_image/Image', 'wider_attribute_image')
-    notes = inside(
+    photos = find_in_benchmark(folder, 'wider_attribute_image/Image', 'wider_attribute_image')
+    notes = find_in_benchmark(
         folder,
         'wider_attribute_annotation/wider_attribute_annotation',
         'wider_attribute_annotation',
@@ -143,7 +143,7 @@ def read_wider(folder: Path) -> Listing:
     boxes = defaultdict(dict)
     for part in (*training, 'test'):
         file = notes / f'wider_attribute_{part}.json'
-        images, names = _get(read_json(file), file, 'images', 'attribute_id_map')
+        images, names = _get(read_annotation_json(file), file, 'images', 'attribute_id_map')
         class_names = [names[key] for key in sorted(names, key=int)]
         people = [(image, person) for image in images for person in _get(image, file, 'targets')[0]]
         for k, (image, person) in enumerate(people):
@@ -186,13 +186,13 @@ def read_vispr(folder: Path) -> Listing:
     if unpaired or not notes:
         names = [f'{_PARTS[k]}/{name}' for k, name in unpaired]
         raise SpmlError(
-            f'{folder}: photos without annotation or the other way round: {listed(names)}. Bring '
-            'all archives.'
+            f'{folder}: photos without annotation or the other way round: {join_items(names)}. '
+            'Bring all archives.'
         )
     keys = sorted(notes)
-    rows = [_get(read_json(notes[key]), notes[key], 'labels')[0] for key in keys]
+    rows = [_get(read_annotation_json(notes[key]), notes[key], 'labels')[0] for key in keys]
     attributes = {name for names in rows for name in names}
-    class_names = reading(
+    class_names = read_with_remedy(
         folder,
         lambda: sorted(attributes, key=lambda name: int(name[1:].split('_')[0])),
         ' as attributes named a0_safe, a1_…',

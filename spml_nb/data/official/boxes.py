@@ -7,22 +7,22 @@ from pathlib import Path
 import numpy as np
 
 from ...base.errors import SpmlError, one_of
-from ..dataset import Dataset, listed
-from ..labels import OF_BOXES
-from .registry import BENCHMARKS, find, folder_of
+from ..dataset import Dataset, join_items
+from ..labels import BOX_WEIGHTINGS
+from .registry import BENCHMARKS, benchmark_folder, find
 
 
-def large(left: float, top: float, right: float, bottom: float) -> float:
+def box_area(left: float, top: float, right: float, bottom: float) -> float:
     "The share of the photo that a box covers; its ends are shares of the photo's sides."
     return (right - left) * (bottom - top)
 
 
-def central(left: float, top: float, right: float, bottom: float) -> float:
-    "1 for a box in the middle of the photo, 0 where its centre is a corner; ends as in `large`."
+def box_centrality(left: float, top: float, right: float, bottom: float) -> float:
+    "1 for a box in the middle of the photo, 0 where its centre is a corner; ends as in `box_area`."
     return max(0.0, 1 - hypot(left + right - 1, top + bottom - 1) / 2**0.5)
 
 
-def weigh(data: Dataset, boxes: dict[str, list[tuple]], kind: str) -> np.ndarray:
+def weigh_boxes(data: Dataset, boxes: dict[str, list[tuple]], kind: str) -> np.ndarray:
     """Weigh each class in each photo by its best box.
 
     Args:
@@ -33,7 +33,7 @@ def weigh(data: Dataset, boxes: dict[str, list[tuple]], kind: str) -> np.ndarray
     Returns:
         (N, C) from 0 to 1; 0 for a class without a box.
     """
-    weight = {'large': large, 'central': central}[one_of(kind, OF_BOXES, 'weights')]
+    weight = {'large': box_area, 'central': box_centrality}[one_of(kind, BOX_WEIGHTINGS, 'weights')]
     column = {name: c for c, name in enumerate(data.class_names)}
     weights = np.zeros(data.labels.shape)
     for row, file in enumerate(data.images):
@@ -54,7 +54,7 @@ def box_weights(name: str, data: Dataset, kind: str, root: str | Path | None = N
         root: Where named data sets lie; the setting `data` if unset.
 
     Returns:
-        (N, C), as from `weigh`.
+        (N, C), as from `weigh_boxes`.
 
     Raises:
         SpmlError: For a data set that has no boxes, or whose annotations are not there.
@@ -63,16 +63,17 @@ def box_weights(name: str, data: Dataset, kind: str, root: str | Path | None = N
     if name not in with_boxes:
         raise SpmlError(
             f'labels: single-{kind} needs boxes, and {name!r} has none; allowed: '
-            f'{listed(with_boxes)}. Give labels: single, single-frequent or single-rare.'
+            f'{join_items(with_boxes)}. Give labels: single, single-frequent or single-rare.'
         )
-    boxes = _boxes(name, folder_of(name, root) / 'images')
+    boxes = _boxes(name, benchmark_folder(name, root) / 'images')
     without = sum(Path(file).name not in boxes for file in data.images)
     if without:
         raise SpmlError(
             f'{without:,} of the {len(data):,} photos of {name!r} have no boxes below '
-            f'{folder_of(name, root)}. Remove its folder images/ and give `spml data {name}`.'
+            f'{benchmark_folder(name, root)}. Remove its folder images/ and give `spml data '
+            f'{name}`.'
         )
-    return weigh(data, boxes, kind)
+    return weigh_boxes(data, boxes, kind)
 
 
 @lru_cache(maxsize=2)

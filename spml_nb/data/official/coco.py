@@ -6,7 +6,7 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing, label_matrix
-from .registry import inside, read_json, reading, register
+from .registry import find_in_benchmark, read_annotation_json, read_with_remedy, register
 
 
 def _without_polygon(entry):
@@ -16,9 +16,11 @@ def _without_polygon(entry):
 def _parts(folder, read):
     "What `read` makes of the instances file of each part; polygons are dropped while it is parsed."
     for part in ('train', 'val'):
-        file = inside(folder, f'annotations/annotations/instances_{part}2014.json')
-        content = read_json(file, _without_polygon)
-        yield reading(file, lambda content=content: read(content), ' as an instances file of COCO')
+        file = find_in_benchmark(folder, f'annotations/annotations/instances_{part}2014.json')
+        content = read_annotation_json(file, _without_polygon)
+        yield read_with_remedy(
+            file, lambda content=content: read(content), ' as an instances file of COCO'
+        )
 
 
 def _labels(content):

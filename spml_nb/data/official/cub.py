@@ -6,19 +6,21 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing
-from .registry import inside, lines, reading, register
+from .registry import find_in_benchmark, read_listing_lines, read_with_remedy, register
 
 
 def _integers(file, *columns):
     "Columns of a text file, (n, len(columns))."
-    return reading(file, lambda: np.loadtxt(file, dtype=np.int64, usecols=columns, ndmin=2))
+    return read_with_remedy(
+        file, lambda: np.loadtxt(file, dtype=np.int64, usecols=columns, ndmin=2)
+    )
 
 
 def _numbered(file):
     "{number: rest of the line}, in the file's order."
-    pairs = (line.split(maxsplit=1) for line in lines(file))
+    pairs = (line.split(maxsplit=1) for line in read_listing_lines(file))
     form = ' as a number and a name in each line'
-    return reading(file, lambda: {int(number): rest for number, rest in pairs}, form)
+    return read_with_remedy(file, lambda: {int(number): rest for number, rest in pairs}, form)
 
 
 def read_cub(folder: Path) -> Listing:
@@ -27,13 +29,15 @@ def read_cub(folder: Path) -> Listing:
     Source:
         Cole et al. 2021; Wah et al. 2011.
     """
-    base = inside(folder, 'archive/CUB_200_2011')
-    images = _numbered(inside(base, 'images.txt'))
+    base = find_in_benchmark(folder, 'archive/CUB_200_2011')
+    images = _numbered(find_in_benchmark(base, 'images.txt'))
     attributes = _numbered(
-        inside(folder, 'archive/attributes.txt', 'archive/CUB_200_2011/attributes/attributes.txt')
+        find_in_benchmark(
+            folder, 'archive/attributes.txt', 'archive/CUB_200_2011/attributes/attributes.txt'
+        )
     )
-    train = dict(_integers(inside(base, 'train_test_split.txt'), 0, 1).tolist())
-    rows = _integers(inside(base, 'attributes/image_attribute_labels.txt'), 0, 1, 2)
+    train = dict(_integers(find_in_benchmark(base, 'train_test_split.txt'), 0, 1).tolist())
+    rows = _integers(find_in_benchmark(base, 'attributes/image_attribute_labels.txt'), 0, 1, 2)
     fits = (
         set(train) == set(images)
         and set(np.unique(rows[:, 0])) <= set(images)

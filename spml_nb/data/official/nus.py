@@ -6,12 +6,12 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing
-from .registry import inside, lines, reading, register
+from .registry import find_in_benchmark, read_listing_lines, read_with_remedy, register
 
 
 def _zeros_and_ones(file, n):
     form = ' as a 0 or 1 in each line'
-    values = reading(file, lambda: np.array(lines(file), dtype=np.int8), form)
+    values = read_with_remedy(file, lambda: np.array(read_listing_lines(file), dtype=np.int8), form)
     if len(values) != n or not np.isin(values, (0, 1)).all():
         raise SpmlError(
             f'{file} has {len(values):,} lines of {sorted(set(values.tolist()))}; expected {n:,} '
@@ -28,11 +28,13 @@ def read_nus(folder: Path) -> Listing:
     Source:
         Chua et al. 2009.
     """
-    lists = inside(folder, 'ImageList/TrainImagelist.txt', 'ImageList/ImageList/TrainImagelist.txt')
-    labels = inside(
+    lists = find_in_benchmark(
+        folder, 'ImageList/TrainImagelist.txt', 'ImageList/ImageList/TrainImagelist.txt'
+    )
+    labels = find_in_benchmark(
         folder, 'Groundtruth/TrainTestLabels', 'Groundtruth/Groundtruth/TrainTestLabels'
     )
-    photos = inside(folder, 'Flickr/Flickr', 'Flickr').relative_to(folder).as_posix()
+    photos = find_in_benchmark(folder, 'Flickr/Flickr', 'Flickr').relative_to(folder).as_posix()
     concepts = sorted(
         file.name.removeprefix('Labels_').removesuffix('_Train.txt')
         for file in labels.glob('Labels_*_Train.txt')
@@ -41,7 +43,9 @@ def read_nus(folder: Path) -> Listing:
         raise SpmlError(f'{labels} has no file Labels_CONCEPT_Train.txt.')
     images, matrices, split = [], [], []
     for part in ('Train', 'Test'):
-        names = [line.strip() for line in lines(lists.with_name(f'{part}Imagelist.txt'))]
+        names = [
+            line.strip() for line in read_listing_lines(lists.with_name(f'{part}Imagelist.txt'))
+        ]
         columns = [
             _zeros_and_ones(labels / f'Labels_{concept}_{part}.txt', len(names))
             for concept in concepts

@@ -20,8 +20,15 @@ from ...base import settings
 from ...base.errors import SpmlError, one_of
 from ...base.files import hold_lock, write_atomically
 from .. import fetch
-from ..dataset import Dataset, listed
-from ..folder import RESERVED, Listing, assemble, first_there, places, read_folder
+from ..dataset import Dataset, join_items
+from ..folder import (
+    RESERVED,
+    Listing,
+    assemble_dataset,
+    candidate_folders,
+    first_existing_folder,
+    read_folder,
+)
 from ..photos import open_photo
 from .shrink import Small, shrink
 
@@ -77,7 +84,7 @@ class Benchmark:
         version: Which one, where several are in use.
         instructions: What to do about files that are brought by hand.
         small: To what size photos are made; unset, they stay as they are.
-        digest: What `digest` must give, if it is published.
+        digest: What `hash_listing` must give, if it is published.
         boxes: Function from the folder images/ to {file name of a photo: [(class, left, top, right,
             bottom), …]}, in shares of its width and height; none if the archives have no boxes.
     """
@@ -142,7 +149,7 @@ def find(name: str) -> Benchmark:
     return REGISTRY[name]
 
 
-def inside(folder: Path, *candidates: str) -> Path:
+def find_in_benchmark(folder: Path, *candidates: str) -> Path:
     """Find the first of several paths below a folder that is there.
 
     Raises:
@@ -157,7 +164,7 @@ def inside(folder: Path, *candidates: str) -> Path:
     )
 
 
-def reading(file: Path, read: Callable, form: str = ''):
+def read_with_remedy(file: Path, read: Callable, form: str = ''):
     """Read a file, with the same error for whatever is wrong with it.
 
     Args:
@@ -174,15 +181,17 @@ def reading(file: Path, read: Callable, form: str = ''):
         raise SpmlError(f'{file} cannot be read{form}: {error}. Bring it again.') from error
 
 
-def lines(file: Path) -> list[str]:
+def read_listing_lines(file: Path) -> list[str]:
     "Read the lines of a text file in UTF-8 that are not blank, without blanks at their ends."
-    text = reading(file, lambda: Path(file).read_text(encoding='utf-8'))
+    text = read_with_remedy(file, lambda: Path(file).read_text(encoding='utf-8'))
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
-def read_json(file: Path, hook: Callable | None = None):
+def read_annotation_json(file: Path, hook: Callable | None = None):
     "Read a JSON file; `hook` is given each object and returns what takes its place."
-    return reading(file, lambda: json.loads(file.read_text(encoding='utf-8'), object_hook=hook))
+    return read_with_remedy(
+        file, lambda: json.loads(file.read_text(encoding='utf-8'), object_hook=hook)
+    )
 
 
 def read_matlab(file: Path, key: str | None = None, squeeze: bool = False) -> np.ndarray:
@@ -198,18 +207,18 @@ def read_matlab(file: Path, key: str | None = None, squeeze: bool = False) -> np
     """
     from scipy.io import loadmat
 
-    arrays = reading(file, lambda: loadmat(file, squeeze_me=squeeze), ' as a MATLAB file')
+    arrays = read_with_remedy(file, lambda: loadmat(file, squeeze_me=squeeze), ' as a MATLAB file')
     content = {name: value for name, value in arrays.items() if not name.startswith('__')}
     if key is None and len(content) == 1:
         return next(iter(content.values()))
     if key not in content:
         raise SpmlError(
-            f'{file} has {listed(sorted(content))} where {key or "one array"} is expected.'
+            f'{file} has {join_items(sorted(content))} where {key or "one array"} is expected.'
         )
     return content[key]
 
 
-def digest(listing: Listing) -> str:
+def hash_listing(listing: Listing) -> str:
     "Take a checksum of names, classes, split and labels: 64 hexadecimal digits."
     text = json.dumps([listing.images, listing.class_names, listing.split])
     return hashlib.sha256(text.encode() + listing.labels.tobytes()).hexdigest()
@@ -234,7 +243,7 @@ def _counts(listing):
     }
 
 
-def verify(benchmark: Benchmark, listing: Listing, images: Path):
+def verify_listing(benchmark: Benchmark, listing: Listing, images: Path):
     """Compare what was read below `images` with the protocol.
 
     Raises:
@@ -252,7 +261,7 @@ def verify(benchmark: Benchmark, listing: Listing, images: Path):
     different = len(set(listing.images))
     if different != len(listing.images):
         wrong.append(f'only {different:,} different images among these')
-    if not wrong and benchmark.digest and digest(listing) != benchmark.digest:
+    if not wrong and benchmark.digest and hash_listing(listing) != benchmark.digest:
         wrong.append('names, labels or split that differ from the published ones')
     if wrong:
         raise SpmlError(
@@ -284,14 +293,14 @@ def _make_images(benchmark, listing, images, tell):
     if faults:
         raise SpmlError(
             f'{benchmark.name}: {len(faults):,} images below {images} are missing or damaged: '
-            f'{listed(faults, 5)}. Remove the folder they are in and give the command again.'
+            f'{join_items(faults, 5)}. Remove the folder they are in and give the command again.'
         )
 
 
 MOST_CELLS = 30_000_000  # of labels.csv; a larger table becomes labels.npz
 
 
-def table_text(listing: Listing) -> str:
+def listing_to_csv(listing: Listing) -> str:
     """Write a `Listing` as the text of labels.csv.
 
     Raises:
@@ -299,7 +308,7 @@ def table_text(listing: Listing) -> str:
     """
     taken = sorted(set(RESERVED) & set(listing.class_names))
     if taken:
-        raise SpmlError(f'classes named {listed(taken)} cannot be columns of labels.csv.')
+        raise SpmlError(f'classes named {join_items(taken)} cannot be columns of labels.csv.')
     cells = np.array(['0', '', '1'], object)[listing.labels + 1]
     table = pd.DataFrame(cells, columns=listing.class_names)
     table.insert(0, 'image', listing.images)
@@ -347,13 +356,13 @@ def table(name: str, folder: Path, validation: str | None = None) -> Dataset:
     """
     file = folder / 'labels.npz'
     if file.is_file():
-        data = assemble(name, _load_matrix(file), folder / 'images', file)
+        data = assemble_dataset(name, _load_matrix(file), folder / 'images', file)
     else:
         expected = (
             f'data set {name!r} ({BENCHMARKS[name]}) is not ready; `spml data {name}` prepares it: '
         )
         data = read_folder(folder, name, expected, by_row=True)
-    validation = validation or fetch.read_note(folder / 'ready.json').get('validation')
+    validation = validation or fetch.read_download_note(folder / 'ready.json').get('validation')
     if validation == 'none':
         data = replace(data, split=np.where(data.split == 'val', 'train', data.split))
     return data
@@ -367,7 +376,7 @@ def _write_table(listing, folder):
     file = folder / ('labels.npz' if is_large else 'labels.csv')
     if not file.exists():
         save_matrix = partial(_save_matrix, listing=listing)
-        write_atomically(file, save_matrix if is_large else table_text(listing))
+        write_atomically(file, save_matrix if is_large else listing_to_csv(listing))
     elif not _same_table(file, listing):
         raise SpmlError(
             f'{file} differs from the official labels and is not overwritten. Move it away; if the '
@@ -377,13 +386,15 @@ def _write_table(listing, folder):
 
 def _same_table(file, listing):
     if file.suffix == '.csv':
-        return file.read_text(encoding='utf-8', errors='replace') == table_text(listing)
-    return digest(_load_matrix(file)) == digest(listing)
+        return file.read_text(encoding='utf-8', errors='replace') == listing_to_csv(listing)
+    return hash_listing(_load_matrix(file)) == hash_listing(listing)
 
 
-def folder_of(name: str, root: Path | None = None) -> Path:
+def benchmark_folder(name: str, root: Path | None = None) -> Path:
     "Where a benchmark lies or will lie: below `root`, the setting `data` if that is unset."
-    return (settings.path('data') if root is None else first_there(places(root))) / name
+    return (
+        settings.path('data') if root is None else first_existing_folder(candidate_folders(root))
+    ) / name
 
 
 def _as_benchmark(name):
@@ -418,8 +429,8 @@ def check(name: str | Benchmark, root: Path | None = None) -> list[str]:
         Sentences, none if it is ready.
     """
     benchmark = _as_benchmark(name)
-    folder = folder_of(benchmark.name, root)
-    ready = fetch.read_note(folder / 'ready.json')
+    folder = benchmark_folder(benchmark.name, root)
+    ready = fetch.read_download_note(folder / 'ready.json')
     missing = []
     if not (ready and benchmark.small):
         missing += [_missing(archive, folder) for archive in _absent(benchmark, folder)]
@@ -441,11 +452,11 @@ def check(name: str | Benchmark, root: Path | None = None) -> list[str]:
 
 def _missing(archive, folder):
     file = folder / 'downloads' / archive.file
-    size = f' ({fetch.in_words(archive.bytes)})' if archive.bytes else ''
+    size = f' ({fetch.format_bytes(archive.bytes)})' if archive.bytes else ''
     if file.is_file():
         return f'{archive.file} is there, but not unpacked.'
-    if arrived := fetch.size_of(file.with_name(file.name + '.part')):
-        return f'{archive.file}{size} is half there: {fetch.in_words(arrived)}.'
+    if arrived := fetch.file_size(file.with_name(file.name + '.part')):
+        return f'{archive.file}{size} is half there: {fetch.format_bytes(arrived)}.'
     remedy = f'from {archive.urls[0]}' if archive.urls else f'put it into {file.parent}'
     return f'{archive.file}{size} is not there; {remedy}.'
 
@@ -462,7 +473,8 @@ def _refuse_early(benchmark, folder, tell):
     ]
     if by_hand:
         raise SpmlError(
-            f'{benchmark.name}: {listed(by_hand)} must be brought by hand. {benchmark.help(folder)}'
+            f'{benchmark.name}: {join_items(by_hand)} must be brought by hand. '
+            f'{benchmark.help(folder)}'
         )
     ours = [folder / 'labels.csv']
     if benchmark.small and not benchmark.unpacked(folder).is_dir():
@@ -475,7 +487,7 @@ def _refuse_early(benchmark, folder, tell):
         )
     sources = dict.fromkeys(archive.urls[0].rsplit('/', 1)[0] for archive in absent if archive.urls)
     if sources:
-        tell(f'{benchmark.name}: from {listed(sources)}')
+        tell(f'{benchmark.name}: from {join_items(sources)}')
     if absent and benchmark.licence:
         tell(f'{benchmark.name}: terms of use: {benchmark.licence}')
 
@@ -492,7 +504,7 @@ def _bring(archive, benchmark, folder, mirror, tell):
     packed = fetch.is_archive(archive.file)
     if not (packed or benchmark.small or file.is_file()):
         file = place / archive.file
-    official = fetch.mirrored(archive.urls, f'{benchmark.name}/{archive.file}', mirror)
+    official = fetch.list_addresses(archive.urls, f'{benchmark.name}/{archive.file}', mirror)
     try:
         fetch.download(
             [*_nearby(archive, folder), *official],
@@ -506,13 +518,13 @@ def _bring(archive, benchmark, folder, mirror, tell):
         raise SpmlError(f'{error} {benchmark.help(folder)}'.rstrip()) from error.__cause__
     try:
         if packed:
-            fetch.unpack(file, place, tell)
+            fetch.unpack_archive(file, place, tell)
         elif place != file.parent:
             write_atomically(place / file.name, lambda target: shutil.copyfile(file, target))
-    except fetch.Damaged as error:
+    except fetch.DamagedArchive as error:
         raise SpmlError(
-            f'{error}. It is kept as {fetch.set_aside(file).name}; give the command again to fetch '
-            'it anew.'
+            f'{error}. It is kept as {fetch.set_aside_download(file).name}; give the command again '
+            'to fetch it anew.'
         ) from error
 
 
@@ -524,7 +536,7 @@ def _nearby(archive, folder):
         other.resolve().as_uri()
         for other in sorted(folder.parent.glob(f'*/downloads/{archive.file}'))
         if other.parents[1] != folder
-        and fetch.agrees(other, md5=archive.md5, sha256=archive.sha256)
+        and fetch.matches_checksum(other, md5=archive.md5, sha256=archive.sha256)
     ]
 
 
@@ -539,7 +551,7 @@ def prepare(
     Args:
         name: One of `names()`, or a Benchmark.
         root: The folder of data sets; the setting `data` if unset.
-        mirror: As in `fetch.mirrored`.
+        mirror: As in `fetch.list_addresses`.
         tell: Takes lines of progress.
 
     Returns:
@@ -549,7 +561,7 @@ def prepare(
         SpmlError: For whatever is missing, damaged, or not as the protocol says.
     """
     benchmark = _as_benchmark(name)
-    folder = folder_of(benchmark.name, root)
+    folder = benchmark_folder(benchmark.name, root)
     with hold_lock(folder, tell):
         if not check(benchmark, folder.parent):
             tell(f'{benchmark.name} is ready: {folder}')
@@ -560,18 +572,23 @@ def prepare(
         tell(f'{benchmark.name}: reading the official files')
         base = benchmark.unpacked(folder)
         listing = benchmark.read(base)
-        verify(benchmark, listing, base)
+        verify_listing(benchmark, listing, base)
         _make_images(benchmark, listing, folder / 'images', tell)
         _write_table(listing, folder)
         data = table(benchmark.name, folder, benchmark.validation)
-        marks = {archive.file: base / archive.place / fetch.MARK for archive in benchmark.archives}
+        marks = {
+            archive.file: base / archive.place / fetch.UNPACKED_MARK
+            for archive in benchmark.archives
+        }
         note = {
             'name': benchmark.name,
             'version': benchmark.version,
             'validation': benchmark.validation,
             'fingerprint': data.fingerprint,
             **_counts(listing),
-            'archives': {file: fetch.read_note(mark).get('sha256') for file, mark in marks.items()},
+            'archives': {
+                file: fetch.read_download_note(mark).get('sha256') for file, mark in marks.items()
+            },
         }
         write_atomically(folder / 'ready.json', json.dumps(note, indent=1))
         if benchmark.small:
@@ -585,10 +602,10 @@ def overview(root: Path | None = None) -> str:
     rows = []
     for benchmark in map(find, BENCHMARKS):
         size = sum(archive.bytes or 0 for archive in benchmark.archives)
-        sources = [fetch.in_words(size)] if size else []
+        sources = [fetch.format_bytes(size)] if size else []
         if any(not archive.urls and not archive.optional for archive in benchmark.archives):
             sources.append('by hand')
-        ready = (folder_of(benchmark.name, root) / 'ready.json').is_file()
+        ready = (benchmark_folder(benchmark.name, root) / 'ready.json').is_file()
         rows.append(
             {
                 'name': benchmark.name,

@@ -62,6 +62,6 @@ def shrink(listing: Listing, folder: Path, small: Small):
         photo.save(temporary / name, 'JPEG', quality=QUALITY)
 
     shutil.rmtree(folder, ignore_errors=True)
-    with fetch.filling(folder) as temporary, ThreadPoolExecutor() as pool:
+    with fetch.fill_folder(folder) as temporary, ThreadPoolExecutor() as pool:
         for _ in pool.map(make, listing.images, listing.originals):
             pass

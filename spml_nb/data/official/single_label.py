@@ -11,9 +11,9 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from .. import fetch
-from ..dataset import listed
+from ..dataset import join_items
 from ..folder import Listing
-from .registry import inside, lines, read_matlab, reading, register
+from .registry import find_in_benchmark, read_listing_lines, read_matlab, read_with_remedy, register
 
 
 def _torchvision():
@@ -42,8 +42,8 @@ def _single(rows, source, keys, class_names=None):
     unknown = sorted(set(classes) - set(number))
     if unknown:
         raise SpmlError(
-            f'{source}: unknown class {listed(map(repr, unknown))}; the official list has '
-            f'{listed(number)}.'
+            f'{source}: unknown class {join_items(map(repr, unknown))}; the official list has '
+            f'{join_items(number)}.'
         )
     labels = np.full((len(images), len(number)), -1, np.int8)
     labels[np.arange(len(images)), [number[key] for key in classes]] = 1
@@ -56,14 +56,16 @@ def _same_classes(parts, source):
     for other in others:
         if different := sorted(set(train) ^ set(other)):
             raise SpmlError(
-                f'{source}: training and test set have different classes: {listed(different)}.'
+                f'{source}: training and test set have different classes: {join_items(different)}.'
             )
     return train
 
 
 def _class_folders(place, folder):
     "{class: its images, as paths below `folder`} of a folder of class folders, sorted."
-    data = reading(place, lambda: _torchvision().ImageFolder(place), ' as one folder a class')
+    data = read_with_remedy(
+        place, lambda: _torchvision().ImageFolder(place), ' as one folder a class'
+    )
     images = {name: [] for name in data.classes}
     for file, label in data.samples:
         images[data.classes[label]].append(Path(file).relative_to(folder).as_posix())
@@ -84,7 +86,7 @@ def _of_torchvision(kind, root, folder, parts):
     "A Listing from a class of torchvision, which keeps the files of a part in private lists."
     rows, classes = {}, {}
     for part in parts:
-        data = reading(root, lambda part=part: kind(root, split=part))
+        data = read_with_remedy(root, lambda part=part: kind(root, split=part))
         images = [Path(file).relative_to(folder).as_posix() for file in data._image_files]
         rows[part] = list(zip(images, data._labels, strict=True))
         classes[part] = data.classes
@@ -104,8 +106,8 @@ def read_imagenet(folder: Path) -> Listing:
         Russakovsky et al. 2015.
     """
     parts = {
-        'train': inside(folder, 'train/train', 'train'),
-        'test': inside(folder, 'val/val', 'val'),
+        'train': find_in_benchmark(folder, 'train/train', 'train'),
+        'test': find_in_benchmark(folder, 'val/val', 'val'),
     }
     return _by_class({part: _class_folders(place, folder) for part, place in parts.items()}, folder)
 
@@ -116,7 +118,7 @@ def read_aircraft(folder: Path) -> Listing:
     Source:
         Maji et al. 2013.
     """
-    root = inside(folder, 'fgvc-aircraft/fgvc-aircraft-2013b').parent
+    root = find_in_benchmark(folder, 'fgvc-aircraft/fgvc-aircraft-2013b').parent
     return _of_torchvision(_torchvision().FGVCAircraft, root, folder, ('train', 'val', 'test'))
 
 
@@ -135,11 +137,13 @@ def read_caltech101(folder: Path) -> Listing:
     """
     if not (folder / 'photos').is_dir():
         name = '101_ObjectCategories.tar.gz'
-        archive = inside(folder, f'caltech-101/caltech-101/{name}', f'caltech-101/{name}')
-        fetch.unpack(archive, folder / 'photos')
+        archive = find_in_benchmark(
+            folder, f'caltech-101/caltech-101/{name}', f'caltech-101/{name}'
+        )
+        fetch.unpack_archive(archive, folder / 'photos')
     random = np.random.RandomState(1200)
     train, test = {}, {}
-    classes = _class_folders(inside(folder, 'photos/101_ObjectCategories'), folder)
+    classes = _class_folders(find_in_benchmark(folder, 'photos/101_ObjectCategories'), folder)
     for name, images in classes.items():
         if len(images) <= 30:
             raise SpmlError(
@@ -157,15 +161,17 @@ def read_cars(folder: Path) -> Listing:
     Source:
         Krause et al. 2013.
     """
-    devkit = inside(folder, 'car_devkit/devkit', 'car_devkit')
+    devkit = find_in_benchmark(folder, 'car_devkit/devkit', 'car_devkit')
     class_names = read_matlab(devkit / 'cars_meta.mat', 'class_names', squeeze=True)
     files = {
         'train': devkit / 'cars_train_annos.mat',
-        'test': inside(folder, 'annotations/cars_test_annos_withlabels.mat'),
+        'test': find_in_benchmark(folder, 'annotations/cars_test_annos_withlabels.mat'),
     }
     rows = {}
     for part, file in files.items():
-        photos = inside(folder, f'cars_{part}/cars_{part}', f'cars_{part}').relative_to(folder)
+        photos = find_in_benchmark(folder, f'cars_{part}/cars_{part}', f'cars_{part}').relative_to(
+            folder
+        )
         entries = read_matlab(file, 'annotations', squeeze=True)
         rows[part] = [
             (f'{photos.as_posix()}/{entry["fname"]}', int(entry['class'])) for entry in entries
@@ -179,9 +185,9 @@ def read_cub_species(folder: Path) -> Listing:
     Source:
         Wah et al. 2011.
     """
-    base = inside(folder, 'archive/CUB_200_2011')
+    base = find_in_benchmark(folder, 'archive/CUB_200_2011')
     images, classes, training, names = (
-        dict(line.split(' ', 1) for line in lines(base / f'{name}.txt'))
+        dict(line.split(' ', 1) for line in read_listing_lines(base / f'{name}.txt'))
         for name in ('images', 'image_class_labels', 'train_test_split', 'classes')
     )
     if not images.keys() == classes.keys() == training.keys():
@@ -203,7 +209,7 @@ def read_dtd(folder: Path) -> Listing:
     Source:
         Cimpoi et al. 2014.
     """
-    inside(folder, 'dtd/dtd')
+    find_in_benchmark(folder, 'dtd/dtd')
     return _of_torchvision(_torchvision().DTD, folder, folder, ('train', 'val', 'test'))
 
 
@@ -215,7 +221,7 @@ def read_flowers(folder: Path) -> Listing:
     Source:
         Nilsback and Zisserman 2008.
     """
-    photos = inside(folder, '102flowers/jpg').relative_to(folder).as_posix()
+    photos = find_in_benchmark(folder, '102flowers/jpg').relative_to(folder).as_posix()
     classes = read_matlab(folder / 'lists/imagelabels.mat', 'labels', squeeze=True)
     rows = {}
     for part, key in (('train', 'trnid'), ('val', 'valid'), ('test', 'tstid')):
@@ -231,7 +237,7 @@ def read_food101(folder: Path) -> Listing:
     Source:
         Bossard et al. 2014.
     """
-    root = inside(folder, 'food-101/food-101', 'food-101').parent
+    root = find_in_benchmark(folder, 'food-101/food-101', 'food-101').parent
     listing = _of_torchvision(_torchvision().Food101, root, folder, ('train', 'test'))
     # within a part torchvision keeps the order of the official files, which is not that of classes
     is_test = np.array(listing.split) == 'test'
@@ -246,12 +252,12 @@ def read_pets(folder: Path) -> Listing:
     Source:
         Parkhi et al. 2012.
     """
-    notes = inside(folder, 'annotations/annotations', 'annotations')
-    photos = inside(folder, 'photos/images').relative_to(folder).as_posix()
+    notes = find_in_benchmark(folder, 'annotations/annotations', 'annotations')
+    photos = find_in_benchmark(folder, 'photos/images').relative_to(folder).as_posix()
     breeds, rows = {}, {}
     for part, name in (('train', 'trainval'), ('test', 'test')):
         rows[part] = []
-        for line in lines(notes / f'{name}.txt'):
+        for line in read_listing_lines(notes / f'{name}.txt'):
             image, number = line.split()[:2]
             breeds[int(number)] = image.rsplit('_', 1)[0]
             rows[part].append((f'{photos}/{image}.jpg', int(number)))
@@ -267,17 +273,17 @@ def read_sun(folder: Path) -> Listing:
     Source:
         Xiao et al. 2010.
     """
-    base = inside(folder, 'SUN397/SUN397', 'SUN397')
-    lists = inside(folder, 'Partitions/Partitions', 'Partitions')
+    base = find_in_benchmark(folder, 'SUN397/SUN397', 'SUN397')
+    lists = find_in_benchmark(folder, 'Partitions/Partitions', 'Partitions')
     names = lists / 'ClassName.txt'
     if not names.exists():
         names = base / 'ClassName.txt'
     # a line is /a/abbey: a folder of the first letter, and the class, which may have a / itself
-    class_names = [line.strip()[3:] for line in lines(names)]
+    class_names = [line.strip()[3:] for line in read_listing_lines(names)]
     below = base.relative_to(folder).as_posix()
     rows = {}
     for part, word in (('train', 'Training'), ('test', 'Testing')):
-        images = [line.strip() for line in lines(lists / f'{word}_01.txt')]
+        images = [line.strip() for line in read_listing_lines(lists / f'{word}_01.txt')]
         rows[part] = [(below + image, image.rsplit('/', 1)[0][3:]) for image in images]
     return _single(rows, lists, class_names)
 

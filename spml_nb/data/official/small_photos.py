@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from ...base.errors import SpmlError
-from ..dataset import listed
+from ..dataset import join_items
 from ..folder import Listing, label_matrix
 from .cub import read_cub
-from .registry import inside, lines, read_matlab, reading, register
+from .registry import find_in_benchmark, read_listing_lines, read_matlab, read_with_remedy, register
 
 _SHIPPED = files('spml_nb') / 'assets' / 'voc12_animals.csv.xz'
 
@@ -29,7 +29,7 @@ def read_voc12_animals(folder: Path) -> Listing:
         Everingham et al. 2012; Cao et al., ICCV 2019; labels: Ahn et al., CVPR 2019, equal to the
         official ones of val.
     """
-    photos = inside(folder, 'trainval/VOCdevkit/VOC2012/JPEGImages')
+    photos = find_in_benchmark(folder, 'trainval/VOCdevkit/VOC2012/JPEGImages')
     table = pd.read_csv(_SHIPPED, dtype=str)
     labels, names = label_matrix(table.labels.str.split('|'))
     originals = _unchanged(photos / image for image in table.image)
@@ -69,10 +69,12 @@ def read_cub_crops(folder: Path) -> Listing:
         Wah et al. 2011.
     """
     every = read_cub(folder)
-    base = inside(folder, 'archive/CUB_200_2011')
-    file = inside(base, 'bounding_boxes.txt')
-    numbers = {image: number for number, image in map(str.split, lines(base / 'images.txt'))}
-    boxes = {number: cells for number, *cells in map(str.split, lines(file))}
+    base = find_in_benchmark(folder, 'archive/CUB_200_2011')
+    file = find_in_benchmark(base, 'bounding_boxes.txt')
+    numbers = {
+        image: number for number, image in map(str.split, read_listing_lines(base / 'images.txt'))
+    }
+    boxes = {number: cells for number, *cells in map(str.split, read_listing_lines(file))}
     images = [image.removeprefix('archive/CUB_200_2011/images/') for image in every.images]
     rows = [
         row
@@ -86,7 +88,7 @@ def read_cub_crops(folder: Path) -> Listing:
         return left, top, left + width, top + height
 
     originals = [
-        (base / 'images' / images[row], reading(file, lambda row=row: box(images[row])))
+        (base / 'images' / images[row], read_with_remedy(file, lambda row=row: box(images[row])))
         for row in rows
     ]
     order = np.argsort(every.class_names)  # as in a table that names the labels of each photo
@@ -100,7 +102,9 @@ def read_cub_crops(folder: Path) -> Listing:
 
 def _repository(folder):
     "The one folder in an archive of GitHub, which is named after the branch or commit."
-    folders = [path for path in sorted(inside(folder, 'repository').iterdir()) if path.is_dir()]
+    folders = [
+        path for path in sorted(find_in_benchmark(folder, 'repository').iterdir()) if path.is_dir()
+    ]
     if len(folders) != 1:
         raise SpmlError(
             f'{folder / "repository"} has {len(folders)} folders, not the one of an archive of '
@@ -126,9 +130,9 @@ def read_coco18(folder: Path) -> Listing:
         Lin et al. 2014, as in the repository Mike0429/COMP5329DeepLearningA2_ViT.
     """
     base = _repository(folder)
-    file = inside(base, 'train.csv', 'data/train.csv')
-    photos = inside(base, 'data')
-    text = reading(file, lambda: file.read_text(encoding='utf-8'))
+    file = find_in_benchmark(base, 'train.csv', 'data/train.csv')
+    photos = find_in_benchmark(base, 'data')
+    text = read_with_remedy(file, lambda: file.read_text(encoding='utf-8'))
     rows = re.findall(r'^(\d+)\.jpg,([\d ]+),', text, re.MULTILINE)
     rows = sorted((int(photo), numbers.split()) for photo, numbers in rows)[:6000]
     names = [
@@ -153,11 +157,13 @@ def read_mirflickr14(folder: Path) -> Listing:
     Source:
         Huiskes and Lew 2008, as in the repository VilleAR/dlproject.
     """
-    photos = inside(_repository(folder), 'images')
+    photos = find_in_benchmark(_repository(folder), 'images')
     labels = {}
     for name in MIRFLICKR14_NAMES:
-        file = inside(folder, f'annotations/{name}.txt')
-        for photo in reading(file, lambda file=file: {int(line) for line in lines(file)}):
+        file = find_in_benchmark(folder, f'annotations/{name}.txt')
+        for photo in read_with_remedy(
+            file, lambda file=file: {int(line) for line in read_listing_lines(file)}
+        ):
             labels.setdefault(photo, []).append(name)
     numbers = sorted(labels)[:6000]
     images = [f'im{photo:05}.jpg' for photo in numbers]
@@ -176,7 +182,7 @@ def _corel_part(file, vocabulary):
         words = {vocabulary[int(number) - 1] for number in numbers if number != '0'}
         return int(Path(photo).stem), words
 
-    return reading(file, lambda: [parse(line) for line in lines(file)])
+    return read_with_remedy(file, lambda: [parse(line) for line in read_listing_lines(file)])
 
 
 def read_corel5k(folder: Path) -> Listing:
@@ -186,9 +192,9 @@ def read_corel5k(folder: Path) -> Listing:
         Duygulu et al. 2002, as in the repository lza2293/Dian.
     """
     base = _repository(folder)
-    vocabulary = lines(inside(base, 'labels/words'))
-    train = _corel_part(inside(base, 'labels/training_label'), vocabulary)
-    test = _corel_part(inside(base, 'labels/test_label'), vocabulary)
+    vocabulary = read_listing_lines(find_in_benchmark(base, 'labels/words'))
+    train = _corel_part(find_in_benchmark(base, 'labels/training_label'), vocabulary)
+    test = _corel_part(find_in_benchmark(base, 'labels/test_label'), vocabulary)
     common = set().union(*(words for _, words in train))
     common &= set().union(*(words for _, words in test))
     part_of, words_of = {}, {}
@@ -198,7 +204,7 @@ def read_corel5k(folder: Path) -> Listing:
             words_of.setdefault(photo, set()).update(words & common)
     photos = {
         int(file.stem): file
-        for file in inside(base, 'images').rglob('*.jp*g')
+        for file in find_in_benchmark(base, 'images').rglob('*.jp*g')
         if file.stem.isdigit()
     }
     return Listing(
@@ -233,7 +239,8 @@ def _ccp_labels(base, photo, count):
     numbers = np.unique(np.concatenate(arrays).astype(np.int64))
     if len(numbers) and not 0 <= numbers[0] <= numbers[-1] <= count:
         raise SpmlError(
-            f'{base}: photo {photo} has the label numbers {listed(numbers)}; allowed: 0 to {count}.'
+            f'{base}: photo {photo} has the label numbers {join_items(numbers)}; allowed: 0 to '
+            f'{count}.'
         )
     return numbers[numbers > 0]
 
@@ -245,11 +252,11 @@ def read_ccp(folder: Path) -> Listing:
         Yang, Luo and Lin, CVPR 2014.
     """
     base = _repository(folder)
-    cells = np.ravel(read_matlab(inside(base, 'label_list.mat')))
+    cells = np.ravel(read_matlab(find_in_benchmark(base, 'label_list.mat')))
     null, *classes = [str(np.ravel(cell)[0]).strip() for cell in cells]
     if null != 'null':
         raise SpmlError(f"{base / 'label_list.mat'} begins with {null!r} where 'null' is expected.")
-    photos = sorted(inside(base, 'photos').glob('*.jpg'))
+    photos = sorted(find_in_benchmark(base, 'photos').glob('*.jpg'))
     numbers = [_ccp_labels(base, photo.stem, len(classes)) for photo in photos]
     labels, _ = label_matrix(numbers, names=range(1, len(classes) + 1))
     return Listing([photo.relative_to(folder).as_posix() for photo in photos], labels, classes)

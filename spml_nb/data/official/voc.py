@@ -8,7 +8,7 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing
-from .registry import inside, lines, reading, register
+from .registry import find_in_benchmark, read_listing_lines, read_with_remedy, register
 
 VOC_CLASSES = (
     'aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike '
@@ -20,7 +20,10 @@ def _read_part(base, part):
     "Names of the images of a part, sorted, and their (N, 20) labels."
     values = {}
     for name in VOC_CLASSES:
-        rows = [line.split() for line in lines(base / 'ImageSets' / 'Main' / f'{name}_{part}.txt')]
+        rows = [
+            line.split()
+            for line in read_listing_lines(base / 'ImageSets' / 'Main' / f'{name}_{part}.txt')
+        ]
         wrong = [row for row in rows if len(row) != 2 or row[1] not in ('1', '0', '-1')]
         if wrong:
             raise SpmlError(
@@ -50,7 +53,9 @@ def read_voc(folder: Path, year: int, train: tuple[str, str], test: tuple[str, s
     """
     images, labels, split = [], [], []
     for (archive, part), word in ((train, 'train'), (test, 'test')):
-        names, matrix = _read_part(inside(folder, f'{archive}/VOCdevkit/VOC{year}'), part)
+        names, matrix = _read_part(
+            find_in_benchmark(folder, f'{archive}/VOCdevkit/VOC{year}'), part
+        )
         images += [f'{archive}/VOCdevkit/VOC{year}/JPEGImages/{name}.jpg' for name in names]
         labels.append(matrix)
         split += [word] * len(names)
@@ -60,7 +65,9 @@ def read_voc(folder: Path, year: int, train: tuple[str, str], test: tuple[str, s
 def voc_boxes(folder: Path) -> dict[str, list[tuple]]:
     "Read where the objects are, as `Benchmark.boxes` says; difficult ones are left out."
     return {
-        f'{file.stem}.jpg': reading(file, lambda file=file: _objects(ElementTree.parse(file)))
+        f'{file.stem}.jpg': read_with_remedy(
+            file, lambda file=file: _objects(ElementTree.parse(file))
+        )
         for file in sorted(folder.glob('*/VOCdevkit/VOC*/Annotations/*.xml'))
     }
 

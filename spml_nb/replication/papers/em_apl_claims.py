@@ -9,8 +9,8 @@ from scipy.special import expit
 
 from ...sweeps.search import Row, candidates
 from .. import choice
-from ..claims import above, between
-from ..gains import final_runs
+from ..claims import claim_above, claim_between
+from ..gains import board_row_runs
 from ..measuring import GROUPS, POINTS, QUANTILES
 from ..published import SUITE
 from ..statistics import MARGIN
@@ -19,19 +19,19 @@ from ..statistics import MARGIN
 def _about_apl(known: pd.DataFrame) -> str:
     text = "The numbers stand in OPML's Table II; the supplement has none."
     on_voc, on_coco = (
-        final_runs(Row('em_apl', 'cosine'), SUITE, dataset, known).test_map
+        board_row_runs(Row('em_apl', 'cosine'), SUITE, dataset, known).test_map
         for dataset in ('voc12_animals', 'coco18')
     )
-    em = choice.planned(known, ['voc12_animals'])
+    em = choice.plan_rate_runs(known, ['voc12_animals'])
     rates = dict(list(em[em.what == 'EM, cosine head'].groupby('place')))
-    if not len(on_voc) or len(rates) < choice.BEST:
+    if not len(on_voc) or len(rates) < choice.RATES_TRIED:
         return text
     first, second, third = (
         (on_voc - rates[place].set_index('seed').test_map).mean() for place in (1, 2, 3)
     )
     tried = [config.lr for config in candidates(Row('em', 'cosine'), SUITE, 'voc12_animals')]
     highest = ', the highest tried' if rates[1].config.iloc[0].lr == max(tried) else ''
-    coco = (on_coco - final_runs(Row('em', 'cosine'), SUITE, 'coco18', known).test_map).mean()
+    coco = (on_coco - board_row_runs(Row('em', 'cosine'), SUITE, 'coco18', known).test_map).mean()
     level = 'they are level' if abs(coco) < MARGIN else f'it is {_beside(coco)} EM'
     return (
         f'{text} On the cosine head, which the paper does not have, pseudo-labels act: on '
@@ -74,7 +74,7 @@ def _logits(figure):
         _last_median(f'unannotated {each}', 'logit', expit) for each in ('positives', 'negatives')
     )
     return [
-        above(
+        claim_above(
             f'{dataset}, σ(|logit|)',
             figure(dataset, 'EM', positives),
             figure(dataset, 'EM', negatives),
@@ -90,7 +90,7 @@ _MEDIANS = {
 
 def _positives(figure):
     return [
-        above(
+        claim_above(
             f'{dataset}, probability of {group}',
             figure(dataset, 'EM', median),
             figure(dataset, 'AN', median),
@@ -102,7 +102,9 @@ def _positives(figure):
 
 def _half(series, **bounds):
     return lambda figure: [
-        between(f'{dataset}, probability of {group}', figure(dataset, series, median), **bounds)
+        claim_between(
+            f'{dataset}, probability of {group}', figure(dataset, series, median), **bounds
+        )
         for dataset in _DATA
         for group, median in _MEDIANS.items()
     ]
@@ -121,34 +123,39 @@ def _ap_of_most_frequent(density):
 
 def _parted(quantity, name):
     return lambda figure: [
-        above(f'coco14, {name}', *(figure('coco14', method, quantity) for method in ('EM', 'AN')))
+        claim_above(
+            f'coco14, {name}', *(figure('coco14', method, quantity) for method in ('EM', 'AN'))
+        )
     ]
 
 
 COMPARE = {
     'em_apl-loss-rises': lambda figure: [
-        between(f'{dataset}, rise', figure(dataset, 'AN', _early_rise), low=0) for dataset in _DATA
+        claim_between(f'{dataset}, rise', figure(dataset, 'AN', _early_rise), low=0)
+        for dataset in _DATA
     ],
     'em_apl-loss-falls': lambda figure: [
-        between(f'{dataset}, fall', figure(dataset, 'EM', _fall), low=0) for dataset in _DATA
+        claim_between(f'{dataset}, fall', figure(dataset, 'EM', _fall), low=0) for dataset in _DATA
     ],
     'em_apl-logits': _logits,
     'em_apl-ambiguous': lambda figure: [
-        between(f'{dataset}, σ(|logit|)', figure(dataset, 'EM', _AMBIGUOUS), high=100 * expit(1))
+        claim_between(
+            f'{dataset}, σ(|logit|)', figure(dataset, 'EM', _AMBIGUOUS), high=100 * expit(1)
+        )
         for dataset in _DATA
     ],
     'em_apl-positives': _positives,
     'em_apl-sure': _half('EM', low=50),
     'em_apl-unsure': _half('AN', high=50),
     'em_apl-unsure-hidden': lambda figure: [
-        above(
+        claim_above(
             f'{dataset}, probability',
             *(figure(dataset, {group: 'AN'}, median) for group, median in _MEDIANS.items()),
         )
         for dataset in _DATA
     ],
     'em_apl-maintaining': lambda figure: [
-        between(
+        claim_between(
             f'{dataset}, probability of unannotated positives',
             figure(dataset, 'EM', _hidden_since_first_epoch),
             low=-5,

@@ -4,23 +4,23 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import expit
 
-from ...data.labels import for_scoring
+from ...data.labels import labels_for_scoring
 from ...metrics import average_precision
 from ...runs.folder import Run, read_result
 from ...training.task import make_task
 from .. import measuring
 from ..drawing import (
     INK,
-    Collected,
     Curve,
+    FigureArrays,
     PaperFigure,
-    bands,
-    curve,
-    legend,
+    draw_bands,
+    draw_curve,
+    draw_legend,
+    draw_over_epochs,
+    make_axes,
+    make_panels,
     mean_and_range,
-    over_epochs,
-    panels,
-    sheet,
 )
 
 METHODS = {'AN': 'an', 'EM': 'em'}
@@ -36,20 +36,20 @@ def _curves(
     ]
 
 
-def _losses(collected: Collected) -> Figure:
+def _losses(collected: FigureArrays) -> Figure:
     label = 'loss of annotated positives'
-    return over_epochs(collected, METHODS, 'annotated', label, measuring.POINTS, 'log')
+    return draw_over_epochs(collected, METHODS, 'annotated', label, measuring.POINTS, 'log')
 
 
-def _logits(collected: Collected) -> Figure:
-    return bands(collected, ('EM',), 'logit', '|logit|', (1, 2))
+def _logits(collected: FigureArrays) -> Figure:
+    return draw_bands(collected, ('EM',), 'logit', '|logit|', (1, 2))
 
 
-def _probabilities(collected: Collected) -> Figure:
-    return bands(collected, tuple(METHODS), 'probability', 'predicted probability', (0, 1), 1)
+def _probabilities(collected: FigureArrays) -> Figure:
+    return draw_bands(collected, tuple(METHODS), 'probability', 'predicted probability', (0, 1), 1)
 
 
-def proportions(run: Run) -> dict:
+def count_label_kinds(run: Run) -> dict:
     """Count what the unannotated labels of a run's training images are.
 
     Args:
@@ -68,9 +68,9 @@ def proportions(run: Run) -> dict:
     return {'positive': np.sort(share)[::-1].astype(np.float32)}
 
 
-def _shares(collected: Collected) -> Figure:
+def _shares(collected: FigureArrays) -> Figure:
     """Shares of positives and negatives among each class's unannotated labels."""
-    picture, places = panels(collected, 2.8)
+    picture, places = make_panels(collected, 2.8)
     for ax, dataset, ours in places:
         if not collected.of_seeds(dataset, 'AN'):
             continue
@@ -81,7 +81,7 @@ def _shares(collected: Collected) -> Figure:
         ax.axhline(1 - 0.9, color='black', linestyle=':', label='90% negative')
         ax.set(xlabel='class, by share', ylabel='share of unannotated labels', title=ours)
         ax.set_ylim(0, 1)
-    legend(picture)
+    draw_legend(picture)
     return picture
 
 
@@ -108,12 +108,12 @@ def class_density(run: Run) -> dict:
 
     Source: EM/APL, Fig. 11.
     """
-    train = measuring.examine(run)
+    train = measuring.score_run(run)
     test = read_result(run).logits['test'].astype(np.float64)
     true = train.task.data.labels[train.task.test]
     by_frequency = np.argsort(-(true > 0).sum(0), kind='stable')
     chosen = by_frequency[:: max(1, len(by_frequency) // CLASSES)][:CLASSES]
-    _, positives, negatives = measuring.group_masks(train.task.observed, train.true)
+    _, positives, negatives = measuring.label_group_masks(train.task.observed, train.true)
     p_train, p_test = expit(train.logits), expit(test)
     groups = [
         (p_train, positives),
@@ -122,10 +122,13 @@ def class_density(run: Run) -> dict:
         (p_test, true < 0),
     ]
     counts = [
-        [measuring.histograms(p[:, [c]], [group[:, [c]]], PROBABILITIES)[0] for p, group in groups]
+        [
+            measuring.count_histograms(p[:, [c]], [group[:, [c]]], PROBABILITIES)[0]
+            for p, group in groups
+        ]
         for c in chosen
     ]
-    ap = average_precision(test, for_scoring(true)[0], unknown='ignore')[chosen]
+    ap = average_precision(test, labels_for_scoring(true)[0], unknown='ignore')[chosen]
     return {
         'counts': np.array(counts, np.int32),
         'ap': 100 * ap.astype(np.float32),
@@ -133,14 +136,14 @@ def class_density(run: Run) -> dict:
     }
 
 
-def _cumulative(collected: Collected) -> Figure:
+def _cumulative(collected: FigureArrays) -> Figure:
     """Shares of labels up to each probability, one column for each class and one row for each
     method.
     """
     seeds = {name: collected.of_seeds('coco14', name) for name in METHODS}
     names = (seeds['AN'] or seeds['EM'])[0]['names']
     classes = range(0, len(names), CLASSES // SHOWN)
-    picture, axes = sheet(len(METHODS), len(classes), 1.9, 1.6)
+    picture, axes = make_axes(len(METHODS), len(classes), 1.9, 1.6)
     for row, method in zip(axes, METHODS, strict=True):
         row[0].set_ylabel(f'{method}\nshare of labels (%)')
         for ax, c in zip(row, classes, strict=True):
@@ -153,7 +156,7 @@ def _cumulative(collected: Collected) -> Figure:
             change = _change(*(np.mean([seed['ap'][c] for seed in seeds[m]]) for m in METHODS))
         axes[0, column].set_title(f'{names[c]}{change}', fontsize=7)
         axes[-1, column].set_xlabel('probability up to', fontsize=7)
-    legend(picture)
+    draw_legend(picture)
     return picture
 
 
@@ -164,7 +167,7 @@ def _cumulative_lines(ax, seeds: list[np.ndarray]):
     for group, (label, ink, dash) in enumerate(LINES):
         shares = np.array([_shares_up_to(counts[group]) for counts in seeds])
         summary = mean_and_range(shares)[:, ::2]
-        curve(ax, PROBABILITIES[::2], summary, ink, linestyle=dash, label=label)
+        draw_curve(ax, PROBABILITIES[::2], summary, ink, linestyle=dash, label=label)
 
 
 def _change(an: float, em: float) -> str:
@@ -177,9 +180,11 @@ def _shares_up_to(counts: np.ndarray) -> np.ndarray:
 
 
 FIGURES = {
-    '7': PaperFigure(_losses, _curves(), measuring.notes, observed=True),
-    '8': PaperFigure(_logits, _curves(methods=('EM',)), measuring.notes, observed=True),
-    '9': PaperFigure(_probabilities, _curves(), measuring.notes, observed=True),
-    '10': PaperFigure(_shares, _curves(('coco14', 'nus', 'cub'), ('AN',)), proportions, seeds=(0,)),
+    '7': PaperFigure(_losses, _curves(), measuring.read_notes, observed=True),
+    '8': PaperFigure(_logits, _curves(methods=('EM',)), measuring.read_notes, observed=True),
+    '9': PaperFigure(_probabilities, _curves(), measuring.read_notes, observed=True),
+    '10': PaperFigure(
+        _shares, _curves(('coco14', 'nus', 'cub'), ('AN',)), count_label_kinds, seeds=(0,)
+    ),
     '11': PaperFigure(_cumulative, _curves(('coco14',)), class_density, seeds=tuple(range(10))),
 }

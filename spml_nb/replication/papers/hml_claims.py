@@ -9,8 +9,18 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from ...sweeps.search import Row, candidates, choose
-from ..claims import Contrast, Place, above, between, peak, run_scores, share, steady, trend
+from ...sweeps.search import Row, candidates, choose_config
+from ..claims import (
+    Contrast,
+    Place,
+    claim_above,
+    claim_between,
+    claim_peak,
+    claim_share,
+    claim_steady,
+    claim_trend,
+    run_scores,
+)
 from ..published import STAND_INS, SUITE
 from ..statistics import MARGIN
 from .hml_figures import COSINES, GRADIENTS, MARGINS, SCALES
@@ -51,21 +61,23 @@ def _cosine(margins, parts):
             if dataset == 'voc12':
                 number = replace(number, printed=published.printed, source=published.source)
             sides.append({head: number})
-        places.append(above(f'{dataset}, mAP', *sides))
+        places.append(claim_above(f'{dataset}, mAP', *sides))
     return places
 
 
 def _scales(runs):
     scores = runs(*({'hparams': {'scale': s, 'margin': 0}} for s in SCALES), **_FIXED)
     return [
-        trend('voc12, mAP', scores),
-        steady('voc12, mAP at the largest scales', dict([*scores.items()][-3:]), within=MARGIN),
+        claim_trend('voc12, mAP', scores),
+        claim_steady(
+            'voc12, mAP at the largest scales', dict([*scores.items()][-3:]), within=MARGIN
+        ),
     ]
 
 
 def _chosen(known: pd.DataFrame) -> dict:
     "The hyper-parameters of the search that the fixed ones take their learning rate from."
-    config = choose(candidates(Row('hml_fixed'), SUITE, STAND_INS['voc12'][0]), known)
+    config = choose_config(candidates(Row('hml_fixed'), SUITE, STAND_INS['voc12'][0]), known)
     return config.hparams if config else {}
 
 
@@ -124,7 +136,7 @@ def _margin_gradients(figure):
             figure('voc12', {name: series}, _gradient(k)) for name, series in _SINGLE.items()
         )
         places.append(
-            above(
+            claim_above(
                 f'voc12, gradient of {group}',
                 *((without, with_margin) if k else (with_margin, without)),
             )
@@ -139,11 +151,11 @@ def _agreement(measured):
 
 COMPARE = {
     'hml-correlation': lambda figure: [
-        between(f'{dataset}, Spearman', figure(dataset, 'HML', _agreement), low=0)
+        claim_between(f'{dataset}, Spearman', figure(dataset, 'HML', _agreement), low=0)
         for dataset in _DATA
     ],
     'hml-partial': lambda runs: [
-        above(
+        claim_above(
             f"{dataset}, mAP, {partial['labels']}",
             *(runs({'loss': loss}, dataset=dataset, **partial) for loss in ('hml', 'an')),
         )
@@ -151,7 +163,7 @@ COMPARE = {
         for partial in _PARTIAL
     ],
     'hml-partial-trend': lambda runs: [
-        trend(
+        claim_trend(
             f'{dataset}, mAP',
             *(runs(*_PARTIAL, dataset=dataset, loss=loss) for loss in ('hml', 'an')),
             falling=True,
@@ -159,7 +171,7 @@ COMPARE = {
         for dataset in _DATA
     ],
     'hml-partial-drop': lambda runs: [
-        share(
+        claim_share(
             'voc12, mAP',
             runs({'loss': 'an', 'labels': 'partial-0.1'}, dataset='voc12'),
             runs({'loss': 'bce', 'labels': 'full'}, dataset='voc12'),
@@ -170,18 +182,18 @@ COMPARE = {
     'hml-earlier': _earlier,
     'hml-cosine': _cosine,
     'hml-dropped-margin': lambda figure: [
-        between(
+        claim_between(
             'voc12, probability',
             figure('voc12', _SINGLE[f'm = {_MARGIN}'], _probability_lost),
             low=0,
         )
     ],
     'hml-margin-peak': lambda runs: [
-        peak(f'voc12, mAP, scale {s}', runs(*angles, **_FIXED), best=range(2, 5))
+        claim_peak(f'voc12, mAP, scale {s}', runs(*angles, **_FIXED), best=range(2, 5))
         for s, angles in _ANGLES.items()
     ],
     'hml-margin-best': lambda runs: [
-        above(
+        claim_above(
             'voc12, mAP',
             runs(_BEST, **_FIXED),
             runs(*(a for angles in _ANGLES.values() for a in angles if a != _BEST), **_FIXED),
@@ -189,7 +201,7 @@ COMPARE = {
     ],
     'hml-scale': _scales,
     'hml-false-negatives': lambda figure: [
-        above(
+        claim_above(
             'voc12, gradient',
             *(
                 figure('voc12', {name: _SINGLE['m = 0']}, _gradient(k))
@@ -199,7 +211,7 @@ COMPARE = {
     ],
     'hml-margin-gradients': _margin_gradients,
     'hml-balance': lambda figure: [
-        peak(
+        claim_peak(
             'voc12, −|Σ gradients|',
             figure('voc12', {f'm = {m}': ('s = 20', m) for m in MARGINS}, _balance),
             best=range(2, 5),

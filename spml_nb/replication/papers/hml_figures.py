@@ -8,7 +8,18 @@ from scipy import stats
 from ...methods.hml import gradient_balance, label_correlation
 from ...runs.folder import Run
 from .. import diagnosis, measuring
-from ..drawing import INK, Axis, Collected, Curve, PaperFigure, curve, legend, panels, scores, sheet
+from ..drawing import (
+    INK,
+    Axis,
+    Curve,
+    FigureArrays,
+    PaperFigure,
+    draw_curve,
+    draw_legend,
+    draw_scores,
+    make_axes,
+    make_panels,
+)
 
 COSINES = np.linspace(-1, 1, 81)  # edges of the bins
 GRADIENTS = np.linspace(0, 1.5, 61)
@@ -19,7 +30,7 @@ def _angle(method) -> tuple[float, float]:
     return tuple(float(torch.as_tensor(x).detach()) for x in (method.scale, method.margin))
 
 
-def density(run: Run) -> dict:
+def count_cosines(run: Run) -> dict:
     """Count cosines and gradients of the training images.
 
     Args:
@@ -31,15 +42,15 @@ def density(run: Run) -> dict:
 
     Source: HML, Fig. 2.
     """
-    pull, z, true, logits = diagnosis.pulls(run)
-    seen = measuring.opened(run)
+    pull, z, true, logits = diagnosis.measure_pulls(run)
+    seen = measuring.open_own_data(run)
     scale, margin = _angle(seen.method)
     groups = [z > 0, (z <= 0) & (true > 0), true < 0]  # with full labels the negatives are known
     gradient = pull.abs().cpu().numpy() * z.shape[1] / scale  # the loss is a mean over classes
     cosine = logits.cpu().numpy() / seen.model.head.scale
     return {
-        'cosine': measuring.histograms(cosine, groups, COSINES),
-        'gradient': measuring.histograms(gradient, groups, GRADIENTS),
+        'cosine': measuring.count_histograms(cosine, groups, COSINES),
+        'gradient': measuring.count_histograms(gradient, groups, GRADIENTS),
         'scale': scale,
         'margin': margin,
     }
@@ -53,9 +64,9 @@ COLUMNS = {
 GROUPS = (('positives', INK[0]), ('false negatives', INK[3]), ('true negatives', INK[1]))
 
 
-def _cosines_and_gradients(collected: Collected) -> Figure:
+def _cosines_and_gradients(collected: FigureArrays) -> Figure:
     """Cosines above, gradients below, one column for each setting."""
-    picture, axes = sheet(2, len(COLUMNS), 2.7, 1.9)
+    picture, axes = make_axes(2, len(COLUMNS), 2.7, 1.9)
     for (above, below), name in zip(axes.T, COLUMNS, strict=True):
         seeds = collected.of_seeds('voc12', name)
         if not seeds:
@@ -75,7 +86,7 @@ def _cosines_and_gradients(collected: Collected) -> Figure:
             yscale='log',
             xlim=_reach(collected, 'gradient', GRADIENTS),
         )
-    legend(picture)
+    draw_legend(picture)
     return picture
 
 
@@ -93,7 +104,7 @@ def _densities(ax, counts: np.ndarray, edges: np.ndarray):
         summary = np.stack([mean, each.min(0), each.max(0)])
         filled = np.flatnonzero(mean)
         seen = slice(filled[0], filled[-1] + 1)
-        curve(ax, (edges[:-1] + edges[1:])[seen] / 2, summary[:, seen], ink, label=group)
+        draw_curve(ax, (edges[:-1] + edges[1:])[seen] / 2, summary[:, seen], ink, label=group)
 
 
 def _probability(ax, scale: float, margin: float):
@@ -106,7 +117,7 @@ def _probability(ax, scale: float, margin: float):
     ax.spines['right'].set_visible(True)
 
 
-def _reach(collected: Collected, array: str, edges: np.ndarray) -> tuple[float, float]:
+def _reach(collected: FigureArrays, array: str, edges: np.ndarray) -> tuple[float, float]:
     """The ends of the bins that all but a thousandth of some group of labels lie in, over all
     settings.
     """
@@ -123,7 +134,7 @@ def _reach(collected: Collected, array: str, edges: np.ndarray) -> tuple[float, 
 MARGINS = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
 
-def balance(run: Run) -> dict:
+def measure_balance(run: Run) -> dict:
     """Measure how far the gradients of all training entries are from cancelling.
 
     Args:
@@ -134,7 +145,7 @@ def balance(run: Run) -> dict:
 
     Source: HML, Eq. 6 and Fig. 3.
     """
-    seen = measuring.examine(run)
+    seen = measuring.score_run(run)
     imbalance = gradient_balance(
         *map(torch.from_numpy, (seen.logits, seen.task.observed)), reduction='sample'
     )
@@ -144,9 +155,9 @@ def balance(run: Run) -> dict:
     }
 
 
-def _scores_and_balance(collected: Collected) -> Figure:
+def _scores_and_balance(collected: FigureArrays) -> Figure:
     """mAP and the imbalance of gradients over the margin."""
-    picture, [(left, _, ours)] = panels(collected, 4.2)
+    picture, [(left, _, ours)] = make_panels(collected, 4.2)
     right = left.twinx()
     left.axvspan(0.2, 0.4, color='#eeeeee')
     left.text(
@@ -165,7 +176,7 @@ def _scores_and_balance(collected: Collected) -> Figure:
         (right, 'imbalance', INK[0], '|Σ gradients| per image'),
     ):
         summary = collected.summary_along('voc12', 's = 20', points, array)
-        curve(ax, MARGINS, summary, ink, marker='o')
+        draw_curve(ax, MARGINS, summary, ink, marker='o')
         ax.set_ylabel(label, color=ink)
         low, high = ax.get_ylim()
         ax.set_ylim(low, high + 0.25 * (high - low))  # room for the words in the band
@@ -189,12 +200,12 @@ def _over_scales(series: str, margin: float) -> Curve:
     return Curve('voc12', series, {'loss': 'hml_fixed'}, points)
 
 
-def _partial_labels(collected: Collected) -> Figure:
-    return scores(collected, {Axis('share of positive labels known', SHARES): ('BCE', 'HML')})
+def _partial_labels(collected: FigureArrays) -> Figure:
+    return draw_scores(collected, {Axis('share of positive labels known', SHARES): ('BCE', 'HML')})
 
 
-def _scales_and_margins(collected: Collected) -> Figure:
-    return scores(
+def _scales_and_margins(collected: FigureArrays) -> Figure:
+    return draw_scores(
         collected,
         {
             Axis('scale s', SCALES): ('m = 0',),
@@ -203,7 +214,7 @@ def _scales_and_margins(collected: Collected) -> Figure:
     )
 
 
-def correlation(run: Run) -> dict:
+def find_correlated_labels(run: Run) -> dict:
     """Find the 12 labels with the highest correlation to another.
 
     Args:
@@ -214,7 +225,7 @@ def correlation(run: Run) -> dict:
 
     Source: HML, Eq. 8 and Fig. 6.
     """
-    seen = measuring.opened(run, 'val')
+    seen = measuring.open_own_data(run, 'val')
     corr = label_correlation(seen.model.head.weight.detach().cpu(), *_angle(seen.method)).numpy()
     highest = np.where(np.eye(len(corr), dtype=bool), -1, corr).max(1)
     top = np.argsort(-highest, kind='stable')[:12]
@@ -222,9 +233,9 @@ def correlation(run: Run) -> dict:
     return {'correlation': corr[np.ix_(top, top)].astype(np.float32), 'names': names}
 
 
-def _matrix(collected: Collected) -> Figure:
+def _matrix(collected: FigureArrays) -> Figure:
     """The correlation of labels as a matrix."""
-    picture, axes = sheet(1, 1, 5.2, 4.2)
+    picture, axes = make_axes(1, 1, 5.2, 4.2)
     ax = axes[0, 0]
     (run,) = collected.of_seeds('coco14', 'HML')
     names = run['names']
@@ -273,7 +284,7 @@ def co_occurrence(run: Run) -> dict:
 
     Source: HML, Eq. 8.
     """
-    seen = measuring.opened(run)
+    seen = measuring.open_own_data(run)
     learnt = label_correlation(seen.model.head.weight.detach().cpu(), *_angle(seen.method)).numpy()
     pairs = np.triu_indices(len(learnt), 1)
     together, learnt = lift(seen.true)[pairs], learnt[pairs]
@@ -287,15 +298,15 @@ def co_occurrence(run: Run) -> dict:
     }
 
 
-def _by_lift(collected: Collected) -> Figure:
+def _by_lift(collected: FigureArrays) -> Figure:
     """Eq. 8 over the tenths of pairs by how often they occur together."""
-    picture, places = panels(collected, 2.2)
+    picture, places = make_panels(collected, 2.2)
     for ax, dataset, ours in places:
         seeds = collected.of_seeds(dataset, 'HML')
         if not seeds:
             continue
         summary = collected.summary(dataset, 'HML', 'correlation')
-        curve(ax, np.arange(PARTS) + 1, summary, INK[0], marker='o')
+        draw_curve(ax, np.arange(PARTS) + 1, summary, INK[0], marker='o')
         agreement = np.mean([seed['agreement'] for seed in seeds])
         ax.set(xlabel='tenth of pairs, by lift', title=f'{ours}\nSpearman {agreement:+.2f}')
         ax.xaxis.get_major_locator().set_params(integer=True)
@@ -315,12 +326,12 @@ FIGURES = {
             )
             for name, (labels, margin) in COLUMNS.items()
         ],
-        measure=density,
+        measure=count_cosines,
     ),
     '3': PaperFigure(
         _scores_and_balance,
         curves=[_over_margins('s = 20', scale=20)],
-        measure=balance,
+        measure=measure_balance,
         seeds=tuple(range(10)),
     ),
     '4': PaperFigure(
@@ -341,7 +352,10 @@ FIGURES = {
         seeds=tuple(range(10)),
     ),
     '6': PaperFigure(
-        _matrix, [Curve('coco14', 'HML', {'loss': 'hml'})], measure=correlation, seeds=(0,)
+        _matrix,
+        [Curve('coco14', 'HML', {'loss': 'hml'})],
+        measure=find_correlated_labels,
+        seeds=(0,),
     ),
     'E8': PaperFigure(
         _by_lift,

@@ -3,7 +3,7 @@
 The claims themselves are in assets/claims/lac.yml.
 """
 
-from ..claims import SHARE, above, steady
+from ..claims import SHARE, claim_above, claim_steady
 from .lac_figures import LEM, QUEUES, TEMPERATURES, THRESHOLDS
 
 
@@ -11,7 +11,7 @@ def _steady(within, settings):
     "LAC on the label-wise model with each of the settings, on the four data sets of Table 2."
     configs = [{'hparams': each} for each in settings]
     return lambda runs: [
-        steady(f'{dataset}, mAP', runs(*configs, dataset=dataset, **LEM), within=within)
+        claim_steady(f'{dataset}, mAP', runs(*configs, dataset=dataset, **LEM), within=within)
         for dataset in ('voc12', 'coco14', 'nus', 'cub')
     ]
 
@@ -26,7 +26,7 @@ def _measured(name):
 def _hidden(figure):
     quantities = {'recall': 'recall at δ', 'ap': 'average precision'}
     return [
-        above(
+        claim_above(
             f'{dataset}, {words} of hidden positives',
             *(figure(dataset, model, _measured(name), metric=SHARE) for model in ('LAC', 'AN')),
         )
@@ -38,7 +38,7 @@ def _hidden(figure):
 def _distinctive(figure):
     models = ('LAC', 'LAC without contrast')
     return [
-        above(
+        claim_above(
             f'{dataset}, silhouette',
             *(figure(dataset, model, _measured('silhouette')) for model in models),
         )
@@ -50,7 +50,7 @@ COMPARE = {
     'lac-hidden': _hidden,
     'lac-distinctive': _distinctive,
     'lac-role': lambda table: [
-        above(
+        claim_above(
             dataset,
             table['L_ROLE', f'ResNet-50 / {dataset}'],
             table['L_ROLE', f'LEM / {dataset}'],

@@ -10,9 +10,19 @@ from ...metrics import average_precision
 from ...models.model import attention_maps
 from ...runs.folder import Run
 from .. import measuring, published
-from ..drawing import INK, Axis, Collected, Curve, PaperFigure, legend, maps, scores, sheet
+from ..drawing import (
+    INK,
+    Axis,
+    Curve,
+    FigureArrays,
+    PaperFigure,
+    draw_legend,
+    draw_maps,
+    draw_scores,
+    make_axes,
+)
 
-_TABLE = published.read('lac')['tables']['2']
+_TABLE = published.read_paper('lac')['tables']['2']
 LEM = {'loss': 'lac', **_TABLE['groups']['LEM']['config']}  # the label-wise model
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
 TEMPERATURES = (0.1, 0.5, 1, 1.5, 2)
@@ -24,12 +34,12 @@ def _over(label: str, values: tuple[float, ...], *hparams: str) -> PaperFigure:
     axis = Axis(label, values)
     points = {(value,): {'hparams': dict.fromkeys(hparams, value)} for value in values}
     return PaperFigure(
-        draw=lambda collected: scores(collected, {axis: ('LAC',)}),
+        draw=lambda collected: draw_scores(collected, {axis: ('LAC',)}),
         curves=[Curve('voc12', 'LAC', LEM, points)],
     )
 
 
-def attention(run: Run) -> dict:
+def make_attention_maps(run: Run) -> dict:
     """Make attention maps of training images, for the observed positive and the two surest other
     labels.
 
@@ -37,13 +47,13 @@ def attention(run: Run) -> dict:
         run: with a label-wise head.
 
     Returns:
-        As `opml_figures.activation`, with the kinds 2 observed, 1 identified (p ≥ δ) and true, −1
-        identified and not true, 0 below δ; and counts (3,) over all training images: identified
-        labels, those of them that are true, and positives that nobody observed.
+        As `opml_figures.make_activation_maps`, with the kinds 2 observed, 1 identified (p ≥ δ) and
+        true, −1 identified and not true, 0 below δ; and counts (3,) over all training images:
+        identified labels, those of them that are true, and positives that nobody observed.
 
     Source: LAC, Fig. 6.
     """
-    seen = measuring.examine(run)
+    seen = measuring.score_run(run)
     p = expit(seen.logits)
     z = seen.task.observed
     identified = (z == 0) & (p >= seen.config.hparams['stage2_threshold'])
@@ -51,10 +61,10 @@ def attention(run: Run) -> dict:
     chosen = []
     for k in order[(z[order] > 0).any(1)][: measuring.IMAGES - 1]:
         observed = int(np.flatnonzero(z[k] > 0)[0])
-        others = measuring.surest(p[k], z[k] == 0, measuring.MAPS - 1)
+        others = measuring.top_classes(p[k], z[k] == 0, measuring.MAPS - 1)
         chosen.append((int(k), [observed, *others]))
     flags = np.where(z > 0, 2, np.where(identified, seen.true, 0))
-    shown = measuring.pictures(
+    shown = measuring.collect_pictures(
         seen, chosen, lambda batch, c: attention_maps(seen.model, batch)[:, c], flags
     )
     hidden = (z == 0) & (seen.true > 0)
@@ -62,9 +72,9 @@ def attention(run: Run) -> dict:
     return shown | {'counts': np.array(counts, np.int32)}
 
 
-def _attention(collected: Collected) -> Figure:
+def _attention(collected: FigureArrays) -> Figure:
     """The maps, and how many of the labels that nobody observed are identified."""
-    picture = maps(collected, 'coco14', 'LAC')
+    picture = draw_maps(collected, 'coco14', 'LAC')
     (run,) = collected.of_seeds('coco14', 'LAC')
     identified, rightly, hidden = run['counts']
     picture.supxlabel(
@@ -99,7 +109,7 @@ def hidden_positives(run: Run) -> dict:
 
     Source: LAC, Sections 1, 3 and 4.4; silhouettes: Rousseeuw 1987 (scikit-learn).
     """
-    seen = measuring.examine(run)
+    seen = measuring.score_run(run)
     unobserved = seen.task.observed == 0
     hidden = np.where(unobserved, seen.true, 0)
     delta = seen.config.hparams.get('stage2_threshold', 0.9)
@@ -114,7 +124,7 @@ def hidden_positives(run: Run) -> dict:
 
 @torch.no_grad()
 def _silhouette(run: Run) -> float:
-    seen = measuring.opened(run, 'val')
+    seen = measuring.open_own_data(run, 'val')
     module = seen.module.eval()
     batches = np.array_split(seen.index, np.arange(64, len(seen.index), 64))
     embeddings = torch.cat(
@@ -130,14 +140,14 @@ def _silhouette(run: Run) -> float:
     )
 
 
-def _bars(collected: Collected) -> Figure:
+def _bars(collected: FigureArrays) -> Figure:
     """A panel for each quantity, a group of rings and strokes for each set of photos."""
     labels = {
         'recall': 'hidden positives that reach δ (%)',
         'ap': 'average precision of hidden positives (%)',
         'silhouette': 'silhouette of class embeddings',
     }
-    picture, axes = sheet(1, len(labels), 2.4)
+    picture, axes = make_axes(1, len(labels), 2.4)
     data = collected.about['data']
     for ax, (quantity, label) in zip(axes[0], labels.items(), strict=True):
         ax.set(ylabel=label)
@@ -147,7 +157,7 @@ def _bars(collected: Collected) -> Figure:
                 x = place + 0.25 * (k - 1)
                 ax.plot([x] * len(values), values, 'o', color=ink, fillstyle='none', label=name)
         ax.set_xticks(range(len(data)), [ours for _, ours in data], fontsize=7)
-    legend(picture)
+    draw_legend(picture)
     return picture
 
 
@@ -155,7 +165,7 @@ FIGURES = {
     '3': _over('threshold δ', THRESHOLDS, 'threshold', 'stage2_threshold'),
     '4': _over('temperature τ', TEMPERATURES, 'temperature'),
     '5': _over('size K of the memory queue', QUEUES, 'queue'),
-    '6': PaperFigure(_attention, [Curve('coco14', 'LAC', LEM)], attention, seeds=(0,)),
+    '6': PaperFigure(_attention, [Curve('coco14', 'LAC', LEM)], make_attention_maps, seeds=(0,)),
     'F6': PaperFigure(
         _bars,
         [

@@ -3,7 +3,7 @@
 The claims themselves are in assets/claims/opml.yml.
 """
 
-from ..claims import SHARE, above, steady
+from ..claims import SHARE, claim_above, claim_steady
 from ..statistics import MARGIN
 from .opml_figures import HIGH_RANK, WEIGHTS
 
@@ -17,7 +17,7 @@ def _turned_negative(measured):
 
 def _slower(figure):
     return [
-        above(
+        claim_above(
             f'{dataset}, unannotated positives below 0',
             *(figure(dataset, name, _turned_negative, metric=SHARE) for name in ('BCE', 'OPML')),
         )
@@ -31,7 +31,7 @@ def _validation_drop(curve):
 
 def _stable(figure):
     return [
-        above(
+        claim_above(
             f'{dataset}, validation drop',
             *(figure(dataset, name, _validation_drop) for name in ('BCE', 'OPML + high rank')),
         )
@@ -54,7 +54,7 @@ def _confidence(figure):
     for dataset in ('voc12', 'cub'):
         for what, quantity, order in asked:
             sides = (figure(dataset, name, quantity, metric=SHARE) for name in order)
-            places.append(above(f'{dataset}, {what}', *sides))
+            places.append(claim_above(f'{dataset}, {what}', *sides))
     return places
 
 
@@ -74,10 +74,10 @@ COMPARE = {
     'opml-stable-bce': _stable,
     'opml-confidence': _confidence,
     'opml-weight': lambda runs: [
-        steady(f'{dataset}, mAP', low, within=MARGIN)
+        claim_steady(f'{dataset}, mAP', low, within=MARGIN)
         for dataset, (low, _) in _weights(runs).items()
     ],
     'opml-weight-falls': lambda runs: [
-        above(f'{dataset}, mAP', *both) for dataset, both in _weights(runs).items()
+        claim_above(f'{dataset}, mAP', *both) for dataset, both in _weights(runs).items()
     ],
 }

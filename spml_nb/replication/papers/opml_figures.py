@@ -13,15 +13,15 @@ from .. import measuring
 from ..drawing import (
     INK,
     Axis,
-    Collected,
     Curve,
+    FigureArrays,
     PaperFigure,
-    grid,
-    legend,
-    maps,
-    over_epochs,
-    panels,
-    scores,
+    draw_grid,
+    draw_legend,
+    draw_maps,
+    draw_over_epochs,
+    draw_scores,
+    make_panels,
 )
 
 # At the usual rate of the suite for both, since with a higher one everything happens earlier.
@@ -40,11 +40,11 @@ def negative_scores(run: Run) -> dict:
     Source: OPML, Section I and Fig. 1.
     """
     hidden = measuring.GROUPS.index('unannotated positives')
-    return {'negative': 100 * measuring.notes(run)['negative'][:, hidden]}
+    return {'negative': 100 * measuring.read_notes(run)['negative'][:, hidden]}
 
 
-def _hidden_positives(collected: Collected) -> Figure:
-    return over_epochs(collected, CONFIDENCE, 'negative', 'unannotated positives below 0 (%)')
+def _hidden_positives(collected: FigureArrays) -> Figure:
+    return draw_over_epochs(collected, CONFIDENCE, 'negative', 'unannotated positives below 0 (%)')
 
 
 DATA = ('voc12', 'cub')
@@ -52,7 +52,7 @@ CONFIDENCE = {'BCE': 'an', 'OPML': 'opml'}
 CONFIDENCES = np.linspace(0, 1, 21)  # edges of the bins
 
 
-def confidence(run: Run) -> dict:
+def count_confidences(run: Run) -> dict:
     """Count predicted probabilities of the true positives of the test images.
 
     Args:
@@ -66,12 +66,12 @@ def confidence(run: Run) -> dict:
     p = expit(read_result(run).logits['test'].astype(np.float64))
     task = make_task(replace(run.config, device=None))
     true = task.data.labels[task.test] > 0
-    return {'counts': measuring.histograms(p, [true], CONFIDENCES)[0]}
+    return {'counts': measuring.count_histograms(p, [true], CONFIDENCES)[0]}
 
 
-def _confidence_bars(collected: Collected) -> Figure:
+def _confidence_bars(collected: FigureArrays) -> Figure:
     """Histograms of the confidence in positive labels."""
-    picture, places = panels(collected, 3.0)
+    picture, places = make_panels(collected, 3.0)
     width = CONFIDENCES[1] / 2.5
     for ax, dataset, ours in places:
         for k, series in enumerate(CONFIDENCE):
@@ -95,7 +95,7 @@ def _confidence_bars(collected: Collected) -> Figure:
             title=ours,
             xlim=(0, 1),
         )
-    legend(picture)
+    draw_legend(picture)
     return picture
 
 
@@ -107,7 +107,7 @@ LONG = {
 }
 
 
-def curves(run: Run) -> dict:
+def read_epoch_curves(run: Run) -> dict:
     """Read the loss and the validation mAP of every epoch.
 
     Args:
@@ -122,23 +122,23 @@ def curves(run: Run) -> dict:
     return {'loss': table.loss.to_numpy(np.float32), 'val_map': table.val_map.to_numpy(np.float32)}
 
 
-def _validation_curves(collected: Collected) -> Figure:
-    return over_epochs(collected, LONG, 'val_map', 'validation mAP (%)')
+def _validation_curves(collected: FigureArrays) -> Figure:
+    return draw_over_epochs(collected, LONG, 'val_map', 'validation mAP (%)')
 
 
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 
 
-def _constants(collected: Collected) -> Figure:
-    return grid(collected, 'OPML', Axis('α', SHARES), Axis('β', SHARES), 'ZLPR', at=(0.5, 0.5))
+def _constants(collected: FigureArrays) -> Figure:
+    return draw_grid(collected, 'OPML', Axis('α', SHARES), Axis('β', SHARES), 'ZLPR', at=(0.5, 0.5))
 
 
-def _weights(collected: Collected) -> Figure:
-    return scores(collected, {Axis('λ', WEIGHTS): ('OPML + high rank',)})
+def _weights(collected: FigureArrays) -> Figure:
+    return draw_scores(collected, {Axis('λ', WEIGHTS): ('OPML + high rank',)})
 
 
-def activation(run: Run) -> dict:
+def make_activation_maps(run: Run) -> dict:
     """Make class activation maps of test images.
 
     Args:
@@ -151,7 +151,7 @@ def activation(run: Run) -> dict:
 
     Source: OPML, Fig. 7.
     """
-    seen = measuring.examine(run, 'test')
+    seen = measuring.score_run(run, 'test')
     p = expit(seen.logits)
     true = seen.true
     lowest = np.where(true > 0, p, np.inf).min(1)
@@ -160,18 +160,18 @@ def activation(run: Run) -> dict:
     order = np.lexsort((unfound, (true > 0).sum(1) < 2))
     chosen = []
     for k in order[: measuring.IMAGES - 2]:
-        chosen.append((int(k), measuring.surest(p[k], true[k] > 0, measuring.MAPS)))
+        chosen.append((int(k), measuring.top_classes(p[k], true[k] > 0, measuring.MAPS)))
     extra = np.where(true < 0, p, -1)
     for k in np.argsort(-extra.max(1), kind='stable')[:2]:
-        annotated = measuring.surest(p[k], true[k] > 0, measuring.MAPS - 1)
+        annotated = measuring.top_classes(p[k], true[k] > 0, measuring.MAPS - 1)
         chosen.append((int(k), [*annotated, int(extra[k].argmax())]))
-    return measuring.pictures(
+    return measuring.collect_pictures(
         seen, chosen, lambda batch, c: class_activation(seen.model, batch, c), true
     )
 
 
-def _maps(collected: Collected) -> Figure:
-    return maps(collected, 'coco14', 'OPML')
+def _maps(collected: FigureArrays) -> Figure:
+    return draw_maps(collected, 'coco14', 'OPML')
 
 
 FIGURES = {
@@ -193,7 +193,7 @@ FIGURES = {
             for dataset in DATA
             for name, loss in CONFIDENCE.items()
         ],
-        measure=confidence,
+        measure=count_confidences,
         seeds=tuple(range(10)),
     ),
     '4': PaperFigure(
@@ -203,7 +203,7 @@ FIGURES = {
             for dataset in DATA
             for name, (loss, changes) in LONG.items()
         ],
-        measure=curves,
+        measure=read_epoch_curves,
     ),
     '5': PaperFigure(
         _constants,
@@ -230,6 +230,6 @@ FIGURES = {
         ],
     ),
     '7': PaperFigure(
-        _maps, [Curve('coco14', 'OPML', {'loss': 'opml'})], measure=activation, seeds=(0,)
+        _maps, [Curve('coco14', 'OPML', {'loss': 'opml'})], measure=make_activation_maps, seeds=(0,)
     ),
 }

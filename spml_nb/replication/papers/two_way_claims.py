@@ -3,7 +3,7 @@
 The claims themselves are in assets/claims/two_way.yml.
 """
 
-from ..claims import above, rising, steady, trend
+from ..claims import claim_above, claim_rising, claim_steady, claim_trend
 from ..statistics import MARGIN
 from .two_way_figures import TARGETS
 
@@ -17,7 +17,7 @@ def _negative(table):
         return [f'{measure} / T_N = {each}' for each in T_N]
 
     return [
-        above(
+        claim_above(
             f'{measure}, {row}',
             table[row, at(measure, 1)],
             table[row, at(measure, 0.5, 2, 4)],
@@ -37,7 +37,7 @@ def _others(table):
         }
 
     return [
-        above(
+        claim_above(
             f'{dataset}, {column}',
             of(dataset, column, 'Ours'),
             of(dataset, column, 'Softmax', 'BCE', 'Focal', 'ASL'),
@@ -58,7 +58,7 @@ def _softmax_in_its_measure(table):
         for column in table.columns:
             softmax, bce = (at(loss, dataset, column) for loss in ('Softmax', 'BCE'))
             sides = (softmax, bce) if column.startswith('mAP@sample') else (bce, softmax)
-            places.append(above(f'{dataset}, {column}', *sides))
+            places.append(claim_above(f'{dataset}, {column}', *sides))
     return places
 
 
@@ -67,14 +67,14 @@ _ITS_SET = 'COCO'  # of Table 3; the arms have a second one
 
 def _ways(by_class, by_sample):
     return [
-        above(measure, arms['both', _ITS_SET], arms[['class', 'sample'], _ITS_SET])
+        claim_above(measure, arms['both', _ITS_SET], arms[['class', 'sample'], _ITS_SET])
         for measure, arms in (('mAP@class', by_class), ('mAP@sample', by_sample))
     ]
 
 
 def _each_way(by_class, by_sample):
     return [
-        above(f'mAP@{own}', arms[own, _ITS_SET], arms[other, _ITS_SET])
+        claim_above(f'mAP@{own}', arms[own, _ITS_SET], arms[other, _ITS_SET])
         for own, other, arms in (('class', 'sample', by_class), ('sample', 'class', by_sample))
     ]
 
@@ -90,52 +90,52 @@ def _transfer(table, curves):
 
     return [
         *table.everywhere(
-            rising, _LOSSES, at=[c for c in table.columns if c.startswith('Transfer / ')]
+            claim_rising, _LOSSES, at=[c for c in table.columns if c.startswith('Transfer / ')]
         ),
-        *(rising(name, at(name)) for name in TARGETS),
+        *(claim_rising(name, at(name)) for name in TARGETS),
     ]
 
 
 COMPARE = {
     'two_way-temperature': lambda table: table.everywhere(
-        trend, ['T_P → 0', *_TEMPERATURES], at=['mAP@class / T_N = 1', 'mAP@sample / T_N = 1']
+        claim_trend, ['T_P → 0', *_TEMPERATURES], at=['mAP@class / T_N = 1', 'mAP@sample / T_N = 1']
     ),
     'two_way-negative': _negative,
     'two_way-bias-helps': lambda temperatures, biases: [
-        above(row, biases[row, 'ε = 4'], temperatures['T_P = 1', f'{row} / T_N = 1'])
+        claim_above(row, biases[row, 'ε = 4'], temperatures['T_P = 1', f'{row} / T_N = 1'])
         for row in biases.rows
     ],
     'two_way-bias': lambda ways, biases: [
-        above(row, ways[row, _BOTH_WAYS], biases[row, 'ε = 4']) for row in ways.rows
+        claim_above(row, ways[row, _BOTH_WAYS], biases[row, 'ε = 4']) for row in ways.rows
     ],
     'two_way-ways': _ways,
     'two_way-each-way': _each_way,
     'two_way-softmax': lambda table: [
-        rising(row, table[row, ['(b) Softmax / sample', '(b) Softmax / both', _BOTH_WAYS]])
+        claim_rising(row, table[row, ['(b) Softmax / sample', '(b) Softmax / both', _BOTH_WAYS]])
         for row in table.rows
     ],
     'two_way-counter-sample': lambda table: [
-        above(
+        claim_above(
             'mAP@sample',
             table['mAP@sample', ['(b) Softmax / sample', '(b) Softmax / both']],
             table['mAP@sample', '(b) Softmax / class'],
         )
     ],
     'two_way-counter-class': lambda table: [
-        above(
+        claim_above(
             'mAP@class',
             table['mAP@class', '(b) Softmax / class'],
             table['mAP@class', '(b) Softmax / sample'],
         )
     ],
     'two_way-related': lambda ways, losses: [
-        above(row, ways[row, _BOTH_WAYS], losses[row, losses.columns]) for row in ways.rows
+        claim_above(row, ways[row, _BOTH_WAYS], losses[row, losses.columns]) for row in ways.rows
     ],
     'two_way-bucket': lambda table: [
-        trend('mAP@class', table['mAP@class', ['M = 16', 'M = 32', 'M = 64', 'M = 128']])
+        claim_trend('mAP@class', table['mAP@class', ['M = 16', 'M = 32', 'M = 64', 'M = 128']])
     ],
     'two_way-bucket-64': lambda table: [
-        above(
+        claim_above(
             row,
             table[row, ['M = 64', 'M = 256', 'M = 512']],
             table[row, 'M = 128'],
@@ -145,7 +145,7 @@ COMPARE = {
     ],
     'two_way-softmax-measure': _softmax_in_its_measure,
     'two_way-bucket-sample': lambda table: [
-        trend(
+        claim_trend(
             'mAP@class beside mAP@sample',
             table['mAP@class', table.columns],
             table['mAP@sample', table.columns],
@@ -154,6 +154,6 @@ COMPARE = {
     'two_way-others': _others,
     'two_way-transfer': _transfer,
     'two_way-imagenet': lambda table: [
-        steady('ImageNet', table[_LOSSES, 'ImageNet'], within=MARGIN)
+        claim_steady('ImageNet', table[_LOSSES, 'ImageNet'], within=MARGIN)
     ],
 }

@@ -7,14 +7,14 @@ from matplotlib.figure import Figure
 from ...data import loading
 from ...models.model import create
 from ...runs.folder import Run
-from ...sweeps.transfer import multi_label_transfer, pretrained
+from ...sweeps.transfer import load_run_backbone, multi_label_transfer
 from .. import published
-from ..drawing import INK, Collected, Curve, PaperFigure, legend, sheet
+from ..drawing import INK, Curve, FigureArrays, PaperFigure, draw_legend, make_axes
 
 TEMPERATURES = (0.5, 1, 2, 4)
 
 
-def tempered(gap: np.ndarray, T: float) -> np.ndarray:
+def temper_gap(gap: np.ndarray, T: float) -> np.ndarray:
     """T·log Σ exp(x/T) − max x of two logits.
 
     Args:
@@ -29,17 +29,17 @@ def tempered(gap: np.ndarray, T: float) -> np.ndarray:
     return T * np.log1p(np.exp(-np.asarray(gap) / T))
 
 
-def _tempered_curves(collected: Collected) -> Figure:
+def _tempered_curves(collected: FigureArrays) -> Figure:
     """The tempered log-sum-exp over the largest logit, and the loss of Eq. 14 over the lead of the
     positives.
     """
-    picture, axes = sheet(1, 2, 3.0)
+    picture, axes = make_axes(1, 2, 3.0)
     left, right = axes[0]
     gap = np.linspace(0, 8, 161)
     lead = np.linspace(-2, 10, 241)
     for ink, T in zip(INK, TEMPERATURES, strict=False):
-        loss = np.logaddexp(0, tempered(np.zeros(1), T) - lead)
-        left.plot(gap, tempered(gap, T), color=ink, label=f'T = {T:g}')
+        loss = np.logaddexp(0, temper_gap(np.zeros(1), T) - lead)
+        left.plot(gap, temper_gap(gap, T), color=ink, label=f'T = {T:g}')
         right.plot(lead, loss, color=ink, label=f'T = {T:g}')
     left.set(
         xlabel='largest logit − the other logit',
@@ -51,15 +51,15 @@ def _tempered_curves(collected: Collected) -> Figure:
         ylabel='loss (Eq. 14)',
         title='two equal positives, one negative',
     )
-    legend(picture)
+    draw_legend(picture)
     return picture
 
 
 TARGETS = ('voc12_animals', 'coco18', 'mirflickr14')
-_TABLE = published.read('two_way')['tables']['8']
+_TABLE = published.read_paper('two_way')['tables']['8']
 
 
-def transferred(run: Run) -> dict[str, np.ndarray]:
+def score_transfer(run: Run) -> dict[str, np.ndarray]:
     """What linear classifiers make of a network's frozen features.
 
     Args:
@@ -75,7 +75,7 @@ def transferred(run: Run) -> dict[str, np.ndarray]:
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)  # as the trainer does
         before = create(config.backbone, 1, weights='none', normalise=config.normalise).eval()
-    networks = (pretrained(run.folder), before)
+    networks = (load_run_backbone(run.folder), before)
     scores = {}
     for name in TARGETS:
         data = loading.load(name, min_positives=20)
@@ -87,9 +87,9 @@ def transferred(run: Run) -> dict[str, np.ndarray]:
     return scores
 
 
-def _transfers(collected: Collected) -> Figure:
+def _transfers(collected: FigureArrays) -> Figure:
     """A panel a data set, a point a seed."""
-    picture, axes = sheet(1, len(TARGETS), 2.4)
+    picture, axes = make_axes(1, len(TARGETS), 2.4)
     rows = list(_TABLE['rows'])
     for ax, target in zip(axes[0], TARGETS, strict=True):
         ax.set(title=target, ylabel='mAP (%)')
@@ -108,7 +108,7 @@ def _transfers(collected: Collected) -> Figure:
         ax.axhline(np.mean(untrained), color='#999999', linestyle=':', label=label)
         ax.set_xticks(range(len(rows)), rows)
         ax.margins(x=0.2)
-    legend(picture)
+    draw_legend(picture)
     return picture
 
 
@@ -117,9 +117,9 @@ FIGURES = {
     'T8': PaperFigure(
         _transfers,
         curves=[
-            Curve('imagenet', row, published.merge(_TABLE['config'], about['config']))
+            Curve('imagenet', row, published.merge_mappings(_TABLE['config'], about['config']))
             for row, about in _TABLE['rows'].items()
         ],
-        measure=transferred,
+        measure=score_transfer,
     ),
 }

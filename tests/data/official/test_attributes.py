@@ -11,7 +11,7 @@ from serving import drawing, jpeg
 from spml_nb import data as datasets
 from spml_nb import metrics
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.official.attributes import crops, read_vaw, read_vispr, read_wider
+from spml_nb.data.official.attributes import cut_boxes, read_vaw, read_vispr, read_wider
 
 pytestmark = pytest.mark.filterwarnings(
     'ignore:.*(never used|no training image has it|No positive)'
@@ -33,7 +33,11 @@ def test_a_crop_shows_what_is_in_the_box(tmp_path):
         'none.jpg': (60, 0, 9, 9),
         'thin.jpg': (30, 20, 0.3, 0.3),
     }
-    assert crops(tmp_path, {tmp_path / 'photo.png': boxes}) == {'all.jpg', 'part.jpg', 'thin.jpg'}
+    assert cut_boxes(tmp_path, {tmp_path / 'photo.png': boxes}) == {
+        'all.jpg',
+        'part.jpg',
+        'thin.jpg',
+    }
     with Image.open(tmp_path / 'crops/all.jpg') as image:
         assert (
             image.size == (30, 20) and abs(np.asarray(image).astype(int) - (200, 30, 60)).max() < 6
@@ -48,7 +52,7 @@ def test_a_damaged_photo_leaves_no_crops(tmp_path):
     (tmp_path / 'bad.jpg').write_bytes(jpeg([1])[:300])
     drawing([1]).save(tmp_path / 'good.jpg')
     with pytest.raises(SpmlError, match='bad.jpg'):
-        crops(
+        cut_boxes(
             tmp_path,
             {
                 tmp_path / 'good.jpg': {'a.jpg': (0, 0, 9, 9)},

@@ -12,7 +12,7 @@ from small_copies import COUNTS12, coco
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import labels
 from spml_nb.data.official import boxes, registry
-from spml_nb.data.official.boxes import box_weights, central, large
+from spml_nb.data.official.boxes import box_area, box_centrality, box_weights
 from spml_nb.data.official.voc import VOC_CLASSES
 from spml_nb.runs.config import Config
 from spml_nb.training.task import make_task
@@ -23,17 +23,17 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 def test_a_box_weighs_what_it_covers_or_how_near_it_is_to_the_middle():
-    assert large(0, 0, 1, 1) == 1 and large(0.25, 0.5, 0.75, 0.6) == pytest.approx(0.05)
-    assert central(0.2, 0.1, 0.8, 0.9) == 1 and central(0, 0, 0, 0) == central(
+    assert box_area(0, 0, 1, 1) == 1 and box_area(0.25, 0.5, 0.75, 0.6) == pytest.approx(0.05)
+    assert box_centrality(0.2, 0.1, 0.8, 0.9) == 1 and box_centrality(0, 0, 0, 0) == box_centrality(
         1, 0, 1, 0
     ) == pytest.approx(0)
-    assert central(0.5, 0, 0.5, 0) == pytest.approx(1 - 0.5**0.5)  # the middle of an edge
+    assert box_centrality(0.5, 0, 0.5, 0) == pytest.approx(1 - 0.5**0.5)  # the middle of an edge
     random = np.random.RandomState(0)
     for x0, y0, x1, y1 in np.sort(random.random_sample((50, 2, 2)), axis=1).reshape(50, 4):
         away = np.hypot((x0 + x1) / 2 - 0.5, (y0 + y1) / 2 - 0.5) / np.hypot(
             0.5, 0.5
         )  # as a share of the way to a corner
-        assert central(x0, y0, x1, y1) == pytest.approx(1 - away)
+        assert box_centrality(x0, y0, x1, y1) == pytest.approx(1 - away)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_the_weights_of_voc_are_those_of_its_boxes(small_voc):
         )  # difficult objects have no box
 
 
-@pytest.mark.parametrize('kind', labels.OF_BOXES)
+@pytest.mark.parametrize('kind', labels.BOX_WEIGHTINGS)
 def test_a_run_draws_by_the_boxes_of_its_classes(small_voc, kind):
     data, root = small_voc
     task = make_task(

@@ -306,13 +306,13 @@ def test_the_themes_are_the_published_ones(photos_at_hand, monkeypatch):
     )
     monkeypatch.setattr(small_photos, 'read_corel5k', lambda folder: listing)
     benchmark = find('corel5k_themes')
-    registry.verify(benchmark, benchmark.read(Path()), Path())
+    registry.verify_listing(benchmark, benchmark.read(Path()), Path())
 
 
 def test_the_shipped_table_is_the_published_one(tmp_path):
     (tmp_path / 'trainval/VOCdevkit/VOC2012/JPEGImages').mkdir(parents=True)
     benchmark = find('voc12_animals')
-    registry.verify(benchmark, listing := benchmark.read(tmp_path), tmp_path)
+    registry.verify_listing(benchmark, listing := benchmark.read(tmp_path), tmp_path)
     assert listing.images == sorted(listing.images) and benchmark.archives == find('voc12').archives
 
 
@@ -322,7 +322,7 @@ def test_the_shipped_table_is_the_published_one(tmp_path):
 def test_other_labels_are_refused_before_a_photo_is_made(served, tmp_path):
     rows = drawn('coco18')
     listing = Listing([image for image, *_ in rows], *registry_labels(rows))
-    changes = {'counts': {'images': 12, 'classes': 2}, 'digest': registry.digest(listing)}
+    changes = {'counts': {'images': 12, 'classes': 2}, 'digest': registry.hash_listing(listing)}
     benchmark, server = served('coco18', [*rows[:-1], (rows[-1][0], ['horse'], None)], **changes)
     with refused('names, labels or split that differ', 'not the official files'):
         prepare(benchmark, tmp_path / 'data', **TELL)
@@ -351,7 +351,12 @@ def test_the_digest_is_over_names_classes_split_and_labels():
         {'split': None},
     ]
     assert (
-        len({registry.digest(dataclasses.replace(one, **change)) for change in [{}, {}, *others]})
+        len(
+            {
+                registry.hash_listing(dataclasses.replace(one, **change))
+                for change in [{}, {}, *others]
+            }
+        )
         == 5
     )
 

@@ -38,7 +38,7 @@ def test_voc12_from_server_to_scores(voc12, tmp_path, monkeypatch):
         and (data.labels != 0).all()
     )
     assert (data.split[30:] == 'test').all() and np.array_equal(
-        data.rows('val'), labels.split(30)[1]
+        data.rows('val'), labels.split_rows(30)[1]
     )
     assert (data.labels > 0).sum() < (
         np.concatenate([words, val_words]) >= 0

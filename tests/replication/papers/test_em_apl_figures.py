@@ -11,7 +11,7 @@ from spml_nb.replication.papers import em_apl_figures
 
 def test_class_densities_count_every_entry_once(photos):  # noqa: F811
     run = trained(photos)
-    seen, true_test = measuring.examine(run), measuring.examine(run, 'test').true
+    seen, true_test = measuring.score_run(run), measuring.score_run(run, 'test').true
     z, true = seen.task.observed, seen.true
     found = em_apl_figures.class_density(run)
     for k, name in enumerate(found['names']):
@@ -32,7 +32,7 @@ def test_shares_of_unannotated_labels(photos):  # noqa: F811
     for z, t in zip(task.observed.T, task.data.labels[task.train].T, strict=True):
         hidden = [b for a, b in zip(z, t, strict=True) if a == 0]
         shares.append(sum(b == 1 for b in hidden) / len(hidden))
-    assert em_apl_figures.proportions(run)['positive'].tolist() == pytest.approx(
+    assert em_apl_figures.count_label_kinds(run)['positive'].tolist() == pytest.approx(
         sorted(shares, reverse=True)
     )
 
@@ -58,7 +58,7 @@ def test_cumulative_shares_go_from_nothing_to_everything():
         },
         'data': [['coco14', 'coco18']],
     }
-    picture = em_apl_figures.FIGURES['11'].draw(drawing.Collected(about, rows))
+    picture = em_apl_figures.FIGURES['11'].draw(drawing.FigureArrays(about, rows))
     assert [ax.get_title() for ax in picture.axes[:4]] == [
         f'{c}\nAP 40.0 → 44.0 (+10 %)' for c in 'aceg'
     ] and len(picture.axes) == 8

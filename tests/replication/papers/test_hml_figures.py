@@ -15,7 +15,7 @@ from spml_nb.replication.papers import hml_figures
 @pytest.mark.parametrize('margin, labels', [(0.0, 'single'), (0.3, 'single'), (0.0, 'full')])
 def test_gradients_and_cosines_are_those_of_the_formula(photos, margin, labels):  # noqa: F811
     run = trained(photos, loss='hml_fixed', labels=labels, hparams={'margin': margin, 'scale': 15})
-    found, seen = hml_figures.density(run), measuring.examine(run)
+    found, seen = hml_figures.count_cosines(run), measuring.score_run(run)
     z, true = seen.task.observed, seen.true
     theta_m = np.arccos(np.clip(seen.logits / 15, -1, 1))  # the method scores by s·cos(θ + m)
     theta = theta_m - margin
@@ -35,14 +35,14 @@ def test_gradients_and_cosines_are_those_of_the_formula(photos, margin, labels):
             for e in (-1e-4, 1e-4)
         ]
         assert (abs(np.cumsum(found['gradient'][k]) - np.cumsum(near, 1)).min(0) == 0).all()
-    assert hml_figures.balance(run)['imbalance'] == pytest.approx(
+    assert hml_figures.measure_balance(run)['imbalance'] == pytest.approx(
         abs((1 - p)[z == 1].sum() - p[z < 1].sum()) / len(z), rel=1e-5
     )
 
 
 def test_labels_that_are_most_alike_come_first(photos):  # noqa: F811
     run = trained(photos, loss='hml')
-    found, seen = hml_figures.correlation(run), measuring.examine(run)
+    found, seen = hml_figures.find_correlated_labels(run), measuring.score_run(run)
     w = torch.nn.functional.normalize(seen.model.head.weight.detach(), dim=1)
     names = [seen.task.data.class_names.index(n) for n in found['names']]
     theta = torch.arccos((w @ w.T).clamp(-1, 1))[names][:, names]
@@ -60,7 +60,7 @@ def test_an_axis_reaches_as_far_as_its_data():
         10,
         1,
     )  # one in ten thousand is left out, a small group is not
-    given = hml_figures.Collected({}, {'one': {'cosine': counts}})
+    given = hml_figures.FigureArrays({}, {'one': {'cosine': counts}})
     assert hml_figures._reach(given, 'cosine', hml_figures.COSINES) == pytest.approx(
         (hml_figures.COSINES[30], hml_figures.COSINES[55])
     )
@@ -72,7 +72,7 @@ def test_a_label_is_not_set_beside_itself():
         'parts': {'x': {'dataset': 'coco14', 'series': 'HML', 'values': [], 'seed': 0}},
         'data': [['coco14', 'coco18']],
     }
-    ax = hml_figures.FIGURES['6'].draw(hml_figures.Collected(about, {'x': found})).axes[0]
+    ax = hml_figures.FIGURES['6'].draw(hml_figures.FigureArrays(about, {'x': found})).axes[0]
     assert ax.images[0].get_clim() == pytest.approx((0.2, 0.3)) and sorted(
         t.get_text() for t in ax.texts
     ) == ['0.20', '0.30']
@@ -80,7 +80,7 @@ def test_a_label_is_not_set_beside_itself():
 
 def test_the_correlation_of_labels_is_set_beside_how_they_occur_together(photos):  # noqa: F811
     run = trained(photos, loss='hml')
-    found, seen = hml_figures.co_occurrence(run), measuring.examine(run)
+    found, seen = hml_figures.co_occurrence(run), measuring.score_run(run)
     w = torch.nn.functional.normalize(seen.model.head.weight.detach(), dim=1)
     theta = torch.arccos((w @ w.T).clamp(-1, 1))
     p = torch.sigmoid(seen.method.scale * torch.cos(theta + seen.method.margin)).detach().numpy()

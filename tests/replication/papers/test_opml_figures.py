@@ -11,8 +11,8 @@ from spml_nb.runs.config import Config
 
 def test_confidences_count_every_positive_once_and_maps_are_those_of_the_classes_named(photos):  # noqa: F811
     run = trained(photos, loss='opml')
-    found, seen = opml_figures.activation(run), measuring.examine(run, 'test')
-    assert opml_figures.confidence(run)['counts'].sum() == (seen.true > 0).sum()
+    found, seen = opml_figures.make_activation_maps(run), measuring.score_run(run, 'test')
+    assert opml_figures.count_confidences(run)['counts'].sum() == (seen.true > 0).sum()
     names = seen.task.data.class_names
     assert (
         found['maps'].shape[:2] == found['names'].shape == found['kinds'].shape
@@ -34,8 +34,8 @@ def test_positives_that_turned_negative_are_those_that_nobody_annotated(photos):
     config = Config(
         loss='opml', dataset=str(photos), backbone='mini', epochs=2, labels='single', label_seed=0
     ).changed(selection='last')
-    run = measuring.observe(config)
-    shares, seen = opml_figures.negative_scores(run)['negative'], measuring.examine(run)
+    run = measuring.note_training(config)
+    shares, seen = opml_figures.negative_scores(run)['negative'], measuring.score_run(run)
     hidden = (seen.task.observed == 0) & (seen.true == 1)
     assert len(shares) == 2
     assert shares[-1] == pytest.approx(100 * (seen.logits[hidden] < 0).mean(), abs=1e-3)
