@@ -5,7 +5,6 @@ import hashlib
 import os
 import posixpath
 import re
-import shlex
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -590,8 +589,6 @@ def read_folder(
     Raises:
         SpmlError: If the folder, the table or an image is missing or malformed.
     """
-    if not expected:  # a benchmark has files of its publishers
-        _refuse_other_layout(folder)
     images = images_folder(folder, expected)
     file = folder / 'labels.csv'
     if not file.exists():
@@ -628,25 +625,6 @@ def _each(*readers):
     if wrong:
         raise SpmlError(f'{len(wrong)} things are wrong. ' + ' '.join(map(str, wrong)))
     return results
-
-
-def _refuse_other_layout(folder):
-    "Name `spml import` to whoever's labels are of another tool."
-    from .formats import LAYOUTS, choose_layout  # that module imports this one
-
-    try:
-        if not folder.is_dir() or (folder / 'labels.csv').exists():
-            return
-        layout, _ = choose_layout(folder)
-    except (SpmlError, OSError):
-        return  # none, several, or a damaged file: what is said of any folder is said
-    # a table may only need its name, and a folder for each class only a table
-    if layout in (LAYOUTS['table'], LAYOUTS['folders']):
-        return
-    raise SpmlError(
-        f'This looks like {layout.title}: `spml import {shlex.quote(str(folder))} NEW_FOLDER`. '
-        f'That makes a new folder with images/ and labels.csv, which {folder} lacks.'
-    )
 
 
 def _other_table(folder):

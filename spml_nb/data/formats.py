@@ -7,6 +7,7 @@ import json
 import os
 import posixpath
 import re
+import shlex
 import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -942,4 +943,25 @@ def choose_layout(place: Path, name: str = '') -> tuple[Layout, dict]:
     raise SpmlError(
         f'{place} has labels in several layouts ({files}). Choose one with --format, or give its '
         'file.'
+    )
+
+
+def refuse_other_layout(folder: Path):
+    """Name `spml import` to whoever's labels are of another tool.
+
+    Raises:
+        SpmlError: For a folder without labels.csv that has labels in one other layout.
+    """
+    try:
+        if not folder.is_dir() or (folder / 'labels.csv').exists():
+            return
+        layout, _ = choose_layout(folder)
+    except (SpmlError, OSError):
+        return  # none, several, or a damaged file: what is said of any folder is said
+    # a table may only need its name, and a folder for each class only a table
+    if layout in (LAYOUTS['table'], LAYOUTS['folders']):
+        return
+    raise SpmlError(
+        f'This looks like {layout.title}: `spml import {shlex.quote(str(folder))} NEW_FOLDER`. '
+        f'That makes a new folder with images/ and labels.csv, which {folder} lacks.'
     )

@@ -11,6 +11,7 @@ from ..base.errors import SpmlError, one_of, warn
 from .dataset import MINIATURES, Dataset, exclude_option, join_items
 from .doubts import find_doubts
 from .folder import candidate_folders, first_existing_folder, read_folder
+from .formats import refuse_other_layout
 from .official.registry import BENCHMARKS, benchmark_folder, table
 
 MOST_EXCLUDED = 10  # classes that a warning lists
@@ -59,6 +60,7 @@ def _load_all(name, root, scored):
     candidates = candidate_folders(name, root)
     folder = first_existing_folder(candidates)
     if folder.exists():
+        refuse_other_layout(folder)
         data = read_folder(folder, folder.name, scored=scored, by_row=_is_benchmark(folder))
         for sentence in find_doubts(data, folder / 'images'):
             warn(sentence)

@@ -188,7 +188,7 @@ def image_error(names: Sequence[str], weights: Sequence[float], fallback: float 
         raise SpmlError(
             f'{file} has no scores on other test images under {missing[0]!r}; needed: '
             'the key of the first run and the metric, with a space between. Give the '
-            "run's key, let `resampling.resample()` make the scores, or give "
+            "run's key, let `resampling.resample_compared()` make the scores, or give "
             '`image_sd(dataset)` as the fallback.'
         )
     if missing:

@@ -365,8 +365,8 @@ def labels_worth(
 ) -> pd.DataFrame:
     """Find out how many photos with one label do what one photo with all labels does.
 
-    What is trained is kept, so the same call goes on after an interruption. `draw(planned(dataset,
-    finished()))` shows the curves.
+    What is trained is kept, so the same call goes on after an interruption.
+    `draw(plan_curve_runs(dataset, finished()))` shows the curves.
 
     Args:
         dataset: a folder with images/ and labels.csv, or a data set of the suite `photos`.

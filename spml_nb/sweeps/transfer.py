@@ -157,8 +157,8 @@ def pool_features(model: Model, data: Dataset, image_size: int | None = None) ->
     """
     if model.head.needs != 'vector':
         raise SpmlError(
-            'this head eats feature maps; give a model with a linear head, or `pretrained(run)`, '
-            'which leaves the head behind.'
+            'this head eats feature maps; give a model with a linear head, or '
+            '`load_run_backbone(run)`, which leaves the head behind.'
         )
     device = settings.device()
     if data.images_in_memory:

@@ -25,7 +25,7 @@ def scores(values, **about):
 def test_runs_are_compared_in_one_place_alone():
     package = Path(spml_nb.__file__).parent
     calls = {
-        file.name: len(re.findall(r'\bpaired\(', file.read_text(encoding='utf-8')))
+        file.name: len(re.findall(r'\bestimate_paired_effect\(', file.read_text(encoding='utf-8')))
         for file in package.rglob('*.py')
         if file.name != 'statistics.py'
     }

@@ -265,11 +265,11 @@ def test_the_photos_of_a_notebook_are_seen(name):
     cells = [
         cell
         for cell in nbformat.read(ROOT / 'nbs' / f'{name}.ipynb', 4).cells
-        if 'as_jpeg(' in cell.source
+        if 'figure_to_jpeg(' in cell.source
     ]
     assert len(cells) == 2
     for cell in cells:
-        assert 'as_jpeg(' in ast.unparse(ast.parse(cell.source).body[-1])
+        assert 'figure_to_jpeg(' in ast.unparse(ast.parse(cell.source).body[-1])
         assert any('image/jpeg' in output.get('data', {}) for output in cell.outputs)
 
 
