@@ -267,7 +267,7 @@ def test_features_are_the_mean_of_the_last_map_in_evaluation_mode():
     assert pool_features(model, data, 32).shape == (70, 96) and not np.allclose(
         pool_features(model, data, 32), found, atol=1e-3
     )
-    with pytest.raises(SpmlError, match='pretrained'):
+    with pytest.raises(SpmlError, match='load_run_backbone'):
         pool_features(models.create('mini', 5, head='labelwise', d=8), data)
 
 
