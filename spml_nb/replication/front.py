@@ -307,6 +307,7 @@ class Leaders:
         linear: the one with the highest mean on a linear head.
         on_head_of_top: what that one gains on the head of the top one, over AN on it; None without
             such runs.
+        sets_on_head_of_top: on how many sets these runs are.
         above, below, open: names of the methods that are above AN on the same head, below it, and
             not told apart from it, each on its own head.
     """
@@ -317,6 +318,7 @@ class Leaders:
     due_to_head: Effect | None
     linear: Leader | None
     on_head_of_top: Effect | None
+    sets_on_head_of_top: int
     above: tuple[str, ...]
     below: tuple[str, ...]
     open: tuple[str, ...]
@@ -356,6 +358,7 @@ def leaders(levels: dict) -> Leaders | None:
         else None,
         linear=_leader(linear, levels) if linear else None,
         on_head_of_top=_on_head(levels, linear, of_head),
+        sets_on_head_of_top=len(levels.get((linear[0][0], top.head), ())) if linear else 0,
         **{word: tuple(names) for word, names in decided.items()},
     )
 

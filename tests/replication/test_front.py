@@ -144,7 +144,7 @@ def measured(rows):
 
 _GAIN = statistics.estimate_effect([2.0, 2.1, 1.9])
 _EM = front.Leader('EM', 'linear', _GAIN, '', None, ())
-LEADERS = front.Leaders(1, 2, _EM, None, _EM, None, ('EM',), (), ())
+LEADERS = front.Leaders(1, 2, _EM, None, _EM, None, 2, ('EM',), (), ())
 
 
 def test_what_was_found_is_made_from_the_numbers():
@@ -254,7 +254,7 @@ def test_what_a_head_adds_is_told_apart_from_its_method(exact):
             ls_linear=50.0,
         )
     )
-    assert (found.methods, found.sets) == (4, 2)
+    assert (found.methods, found.sets, found.sets_on_head_of_top) == (4, 2, 2)
     assert (found.above, found.below, found.open) == (('HML', 'EM'), ('WAN',), ('LS',))
     top, linear = found.top, found.linear
     assert (top.name, top.head, top.second) == ('HML', 'cosine', 'EM')
