@@ -831,7 +831,7 @@ def _compare(args) -> bool | None:
     """Give each method the same search on a folder of photos, train its choice with fresh seeds,
     and say what to take and how sure that is. It may be stopped and given again at any time.
     """
-    from spml_nb.replication import comparison
+    from spml_nb.use import comparison
 
     done = comparison.compare(
         args.folder,
@@ -900,9 +900,10 @@ def completions() -> dict[str, str]:
     """
     from spml_nb import data, methods
     from spml_nb.data.official import registry
-    from spml_nb.replication import comparison, study
+    from spml_nb.replication import study
     from spml_nb.sweeps import presets, queue, search
     from spml_nb.tools import cleanup
+    from spml_nb.use import comparison
 
     lists = {
         'loss': methods.names(),

@@ -26,7 +26,7 @@ from spml_nb.base.escaping import any_name_in_frames
 from spml_nb.cli import completions, main
 from spml_nb.data import load
 from spml_nb.data.dataset import exclude_option
-from spml_nb.replication import comparison, figures
+from spml_nb.replication import figures
 from spml_nb.replication import tables as papers
 from spml_nb.runs import record
 from spml_nb.runs.config import ADDED, Config, config_to_dict, resolve, science_key
@@ -36,9 +36,9 @@ from spml_nb.sweeps import search
 from spml_nb.tools import doctor
 from spml_nb.tools import reproduce as reproduction
 from spml_nb.training import launch as parallel
+from spml_nb.use import comparison, scoring
 from spml_nb.use import export as exporting
 from spml_nb.use import predict as prediction
-from spml_nb.use import scoring
 
 ROOT = Path(__file__).resolve().parents[1]
 

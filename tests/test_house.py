@@ -14,6 +14,8 @@ ORDER = (
     'base',
     'data',
     'metrics',
+    'statistics',
+    'drawing',
     'models',
     'methods',
     'losses',

@@ -10,6 +10,7 @@ import pandas as pd
 from ..base import settings
 from ..base.errors import one_of
 from ..runs.config import Config
+from ..statistics import format_number, format_signed, pool_effects
 from . import gains, published
 from .arms import (
     Ablation,
@@ -25,7 +26,6 @@ from .arms import (
 from .experiment import Experiment, make_staged_sweep
 from .rendering import render_template
 from .site import write_changed
-from .statistics import format_number, format_signed, pool_effects
 
 MEAN = 'mean'  # of the columns, beside them
 

@@ -11,11 +11,11 @@ import yaml
 from ..base.errors import SpmlError, one_of
 from ..methods.core import find, hyper_parameters, resolve_hparams
 from ..runs.config import Config, resolve
+from ..statistics import NO_SCORES, Scores
 from ..sweeps.queue import key
 from ..sweeps.search import Row, candidates, choose_config
 from . import gains, published
 from .published import STAND_INS, SUITE
-from .statistics import NO_SCORES, Scores
 
 # {measure: its column of the record}, of those on test images
 ON_TEST = {'mAP': 'test_map', 'mAP@class': 'test_map_class', 'mAP@sample': 'test_map_sample'}

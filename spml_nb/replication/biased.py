@@ -19,8 +19,8 @@ from scipy import stats
 from ..base import files, settings
 from . import gains, site
 from .experiment import Experiment, make_staged_sweep
-from .statistics import Scores, format_signed, seed_draws, seed_interval
 from ..runs.config import Config
+from ..statistics import Scores, format_signed, seed_draws, seed_interval
 from ..sweeps import queue
 from ..sweeps.search import Row, candidates, finals, look_up_scores
 

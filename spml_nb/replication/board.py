@@ -13,10 +13,10 @@ import yaml
 
 from ..methods.core import find
 from ..runs.config import Config
+from ..statistics import Effect, pool_effects
 from ..sweeps import search
 from . import claims, gains, published
 from .gains import SUITES, head_of_row
-from .statistics import Effect, pool_effects
 from .tables import Table
 
 

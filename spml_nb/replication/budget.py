@@ -13,14 +13,15 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from .. import drawing
 from ..base import settings
 from ..runs.config import Config
+from ..statistics import Effect, Scores, pool_effects
 from ..sweeps import queue, search
 from ..sweeps.search import SEARCH_SEED, SUITES, Row
-from . import drawing, gains, site
+from . import gains, site
 from .experiment import Experiment
 from .rendering import render_template
-from .statistics import Effect, Scores, pool_effects
 
 SUITE = 'photos'
 SEEDS = (SEARCH_SEED, SEARCH_SEED + 1, SEARCH_SEED + 2)  # of searches, never of a final run

@@ -9,10 +9,10 @@ import pandas as pd
 from ..base.errors import one_of
 from ..base.files import markdown_table
 from ..runs.config import Config
+from ..statistics import Scores, format_signed, pool_effects
 from ..sweeps.search import Row, candidates, final_seeds, look_up_scores, rank_configs
 from . import gains
 from .experiment import Experiment, make_staged_sweep
-from .statistics import Scores, format_signed, pool_effects
 
 RATES_TRIED = 3
 SEARCHES = [  # suite, row, sets of photos

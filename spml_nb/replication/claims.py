@@ -15,9 +15,11 @@ import pandas as pd
 import yaml
 from scipy import stats
 
+from .. import statistics
 from ..base.errors import one_of
+from ..statistics import LEVEL, Effect, Size, Verdict, image_sd
 from ..sweeps.queue import key
-from . import arms, drawing, figures, statistics
+from . import arms, figure_panels, figures
 from . import tables as papers
 from .gains import mechanism_acted_in
 from .published import (
@@ -29,7 +31,6 @@ from .published import (
     merge_mappings,
     read_paper,
 )
-from .statistics import LEVEL, Effect, Size, Verdict, image_sd
 
 SHARE = 'share of labels'  # in percent; half a point is little, as of mAP
 
@@ -972,7 +973,9 @@ def _number_of_curve(operand: Operand, suite: str, known: pd.DataFrame) -> Numbe
     used = find_stand_in(curve.dataset, suite)
     file = figures.find_arrays(operand.paper, curve.figure, suite)
     series, *values = [curve.series] if isinstance(curve.series, str) else curve.series
-    about, arrays = drawing.read_figure_arrays(file) if file.is_file() else ({'parts': {}}, {})
+    about, arrays = (
+        figure_panels.read_figure_arrays(file) if file.is_file() else ({'parts': {}}, {})
+    )
     seeds = {
         int(known.at[place['key'], 'seed']): round(curve.quantity(arrays[name]), 4)
         for name, place in about['parts'].items()
@@ -1035,7 +1038,7 @@ def report_claims(
         paper's effect without the bound), between (the comparison that they are of), seeds (the
         fewest), reproduced, decided and places (how many), summary (all this in words), measured
         (the places with runs, in words) and missing (the others), joined by '; '; forest (JSON,
-        what `drawing.draw_forest` draws: first the places together, with the place '', then each
+        what `forest.draw_forest` draws: first the places together, with the place '', then each
         with runs, as place, between, word, on_average, size, mean, low and high of the effect,
         seeds, published, the paper's effect, both without the bound, as mean_told and
         published_told, and mixed, as in `ClaimResult`).
@@ -1107,7 +1110,7 @@ def _rounded(value: float) -> float:
 def _forest_line(
     result: ClaimResult | PlaceResult, of: Contrast, published: float, place: str = ''
 ) -> dict:
-    "What `drawing.draw_forest` draws of a claim or a place."
+    "What `forest.draw_forest` draws of a claim or a place."
     effect = result.effect
     mean = getattr(effect, 'mean', math.nan)
     numbers = {

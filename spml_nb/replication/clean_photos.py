@@ -18,6 +18,7 @@ import pandas as pd
 
 from ..base import settings
 from ..runs.config import Config
+from ..statistics import Scores, pool_effects
 from ..sweeps.queue import key
 from ..sweeps.search import (
     SUITES,
@@ -31,7 +32,6 @@ from ..sweeps.search import (
 from . import gains, site
 from .experiment import Experiment, make_staged_sweep
 from .rendering import render_template
-from .statistics import Scores, pool_effects
 
 SUITE = 'photos'
 DATASETS = tuple(SUITES[SUITE]['datasets'])

@@ -14,12 +14,12 @@ import pandas as pd
 
 from ..base import settings
 from ..base.errors import one_of
+from ..statistics import MARGIN, Effect, Scores, format_signed, pool_effects
 from ..sweeps.queue import key
 from ..sweeps.search import SUITES, Row, choose_config, finals, search_space
-from . import drawing, figures, gains, published, tables
+from . import figure_panels, figures, gains, published, tables
 from .published import SUITE, UNCOUNTED
 from .rendering import render_template
-from .statistics import MARGIN, Effect, Scores, format_signed, pool_effects
 
 
 @dataclass(frozen=True)
@@ -305,7 +305,7 @@ def _worst_class() -> dict | None:
     file = figures.find_arrays('em_apl', '11', SUITE)
     if not file.is_file():
         return None
-    collected = drawing.read_figure_arrays(file)
+    collected = figure_panels.read_figure_arrays(file)
     seeds = collected.of_seeds('coco14', 'AN')
     an, em = (collected.summary('coco14', name, 'ap')[0] for name in ('AN', 'EM'))
     worst = int(np.argmin(em - an))

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from .. import drawing
 from ..base import settings
 from ..base.errors import SpmlError, one_of, warn
 from ..base.files import write_atomically
@@ -17,7 +18,7 @@ from ..runs.config import Config
 from ..sweeps import queue
 from ..sweeps.search import SUITES
 from ..training.evaluation import open_run
-from . import drawing, measuring, published, tables
+from . import figure_panels, measuring, published, tables
 from .papers import em_apl_figures, hml_figures, lac_figures, opml_figures, two_way_figures
 
 FIGURES = {
@@ -57,7 +58,7 @@ def list_figures(paper: str) -> list[str]:
     return list(FIGURES[one_of(paper, FIGURES, 'paper')])
 
 
-def _figure(paper: str, figure: str | int) -> drawing.PaperFigure:
+def _figure(paper: str, figure: str | int) -> figure_panels.PaperFigure:
     numbers = list_figures(paper)
     return FIGURES[paper][one_of(str(figure), numbers, f'figure of {paper!r}')]
 
@@ -90,7 +91,7 @@ def describe_figure(paper: str, figure: str | int) -> dict[str, str]:
 _SEEDS = 'Lines are means over seeds, bands reach from the lowest seed to the highest.'
 
 
-def _protocol(spec: drawing.PaperFigure, seeds_shown: str) -> str:
+def _protocol(spec: figure_panels.PaperFigure, seeds_shown: str) -> str:
     """How the runs of a figure came about on photos, and how its seeds are shown."""
     if not spec.curves or spec.curves[0].start.get('weights') == 'none':
         return ''  # not of the suite
@@ -279,7 +280,7 @@ def collect_arrays(
         'parts': {run.name: _place(run, finished) for run in runs if run.name in arrays},
         'missing': [run.name for run in runs if run.name not in arrays],
     }
-    drawing.write_figure_arrays(file, drawing.FigureArrays(about, arrays))
+    figure_panels.write_figure_arrays(file, figure_panels.FigureArrays(about, arrays))
     return file
 
 
@@ -295,7 +296,9 @@ def _place(run: PlannedRun, finished: pd.DataFrame) -> dict:
     }
 
 
-def _measured(spec: drawing.PaperFigure, run: PlannedRun, finished: pd.DataFrame) -> dict | None:
+def _measured(
+    spec: figure_panels.PaperFigure, run: PlannedRun, finished: pd.DataFrame
+) -> dict | None:
     """The arrays of a run, None while it or what is left of it is missing."""
     if run.key not in finished.index:
         return None
@@ -317,7 +320,7 @@ def _collected_before(file: Path, finished: pd.DataFrame) -> dict[tuple[str, str
     """What the file has of finished runs: {(name in the figure, key of the run): arrays}."""
     if not file.is_file():
         return {}
-    about, arrays = drawing.read_figure_arrays(file)
+    about, arrays = figure_panels.read_figure_arrays(file)
     if about['version'] != VERSION:
         return {}
     return {
@@ -418,7 +421,7 @@ def draw_paper_figure(paper: str, figure: str | int, suite: str) -> Path | None:
     file = find_arrays(paper, figure, suite)
     if not file.is_file():
         return None
-    svg = drawing.draw_figure(_figure(paper, figure), drawing.read_figure_arrays(file))
+    svg = figure_panels.draw_figure(_figure(paper, figure), figure_panels.read_figure_arrays(file))
     write_atomically(file.with_suffix('.svg'), lambda path: path.write_bytes(svg))
     return file.with_suffix('.svg')
 
@@ -438,5 +441,5 @@ def draw_paper_png(paper: str, figure: str | int, suite: str) -> bytes | None:
     file = find_arrays(paper, figure, suite)
     if not file.is_file():
         return None
-    collected = drawing.read_figure_arrays(file)
-    return drawing.to_png(lambda: drawing.titled_figure(_figure(paper, figure), collected))
+    collected = figure_panels.read_figure_arrays(file)
+    return drawing.to_png(lambda: figure_panels.titled_figure(_figure(paper, figure), collected))

@@ -9,16 +9,17 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from .. import drawing, statistics
 from ..base import settings
 from ..base.errors import SpmlError
 from ..methods.core import find
-from . import board, drawing, published, site, statistics, without_clean
+from ..statistics import Effect, Scores
+from . import board, published, site, without_clean
 from . import gains as all_gains
 from . import tables as papers
 from .gains import mechanism_acted_in
 from .published import SUITE
 from .rendering import render_template
-from .statistics import Effect, Scores
 from .tables import cell_final_runs, plan_cell, read_measures, record
 
 PANELS = {

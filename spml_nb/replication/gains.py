@@ -10,9 +10,9 @@ import pandas as pd
 
 from ..methods.core import find
 from ..runs.config import Config
+from ..statistics import NO_SCORES, Effect, Scores, estimate_paired_effect, image_sd
 from ..sweeps import search
 from ..sweeps.queue import key
-from .statistics import NO_SCORES, Effect, Scores, estimate_paired_effect, image_sd
 
 MEASURES = {'clean': 'test_map', 'observed': 'observed_test_map'}  # by what the epoch was chosen
 SAME_HEAD, PLAIN_HEAD = 'AN on the same head', 'AN on the linear head'

@@ -4,8 +4,8 @@ import pandas as pd
 
 from ..base import settings
 from ..methods.core import find
+from ..statistics import format_signed
 from ..sweeps import search
-from .statistics import format_signed
 
 SUITE = 'photos'
 

@@ -11,14 +11,16 @@ import pandas as pd
 from ..base import files, settings
 from ..base.escaping import escape_for_markdown
 from ..runs.config import Config, resolve
+from ..statistics import Verdict
 from ..sweeps.search import SUITES, Row, candidates
 from . import (
     board,
     choice,
     claims,
     conclusions,
-    drawing,
+    figure_panels,
     figures,
+    forest,
     front,
     gains,
     published,
@@ -28,7 +30,6 @@ from . import (
 )
 from .published import SUITE
 from .rendering import render_template
-from .statistics import Verdict
 from .tables import (
     Table,
     cell_gain_text,
@@ -273,7 +274,7 @@ def draw_collected_figure(paper: str, number: str) -> Figure:
     if 'notes' in text:
         remarks.append(f"Here: {text['notes']}")
     arrays = figures.find_arrays(paper, number, SUITE)
-    collected = drawing.read_figure_arrays(arrays).about if arrays.is_file() else {}
+    collected = figure_panels.read_figure_arrays(arrays).about if arrays.is_file() else {}
     missing = len(collected.get('missing', []))
     return Figure(
         paper,
@@ -442,7 +443,7 @@ def page_contents(results: Results, folder: Path) -> dict[str, str]:
         texts[f'{each.paper}/table{each.number}.csv'] = _csv(cells.round(4))
         texts[f'{each.paper}/table{each.number}.md'] = format_table_page(each)
     for paper, checked in results.claims.groupby('paper'):
-        texts[f'{paper}/claims.svg'] = drawing.draw_forest(checked).decode()
+        texts[f'{paper}/claims.svg'] = forest.draw_forest(checked).decode()
     texts |= conclusions.paper_pages(results.claims, results.runs)
     texts['claims.csv'] = _csv(results.claims)
     texts['claims.md'] = format_claims_page(results.claims)

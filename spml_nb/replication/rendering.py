@@ -9,7 +9,7 @@ import pandas as pd
 
 from ..base import files
 from ..base.escaping import escape_for_markdown
-from .statistics import format_number, format_signed
+from ..statistics import format_number, format_signed
 
 
 @lru_cache

@@ -13,13 +13,13 @@ from ..base import settings
 from ..base.files import write_arrays
 from ..data import labels
 from ..runs.config import Config
+from ..statistics import RESAMPLED, image_draws, name_resampled, resampled_map
 from ..sweeps import search
 from ..sweeps.queue import key
 from ..training.task import make_task
 from ..training.trainer import train
 from . import arms, claims, clean_photos, published, tables
 from .published import SUITE
-from .statistics import RESAMPLED, image_draws, name_resampled, resampled_map
 
 
 def score_samples(

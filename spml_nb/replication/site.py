@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from .. import statistics
 from ..base import files
+from ..statistics import format_signed
 from ..sweeps.search import SUITES
-from . import board, figures, published, statistics
+from . import board, figures, published
 from .rendering import read_template, render_template
-from .statistics import format_signed
 from .tables import Table, cell_has_gain
 
 _REGIMES = {'linear': 'a head on frozen features', 'finetune': 'the whole network'}

@@ -15,6 +15,7 @@ from ..base.errors import SpmlError, one_of
 from ..methods.core import find
 from ..runs.config import Config
 from ..runs.record import RECORD, read_record
+from ..statistics import NO_SCORES, Scores, format_signed
 from ..sweeps import presets, queue
 from ..sweeps.queue import key
 from ..sweeps.search import (
@@ -28,7 +29,6 @@ from ..sweeps.search import (
 )
 from . import gains, published
 from .gains import mechanism_acted
-from .statistics import NO_SCORES, Scores, format_signed
 
 
 def record(file: Path | None = None) -> pd.DataFrame:

@@ -3,13 +3,13 @@
 import pandas as pd
 
 from ..methods.core import find, names
+from ..statistics import COMPARED, Verdict
 from ..sweeps.search import SUITES, Row, candidates, look_up_scores, suite_rows
 from . import board, published
 from . import gains as all_gains
 from .published import SUITE
 from .rendering import render_template
 from .site import page_headline
-from .statistics import COMPARED, Verdict
 
 
 def _compared() -> list[str]:

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..methods.core import find
+from ..statistics import Effect, Scores, format_signed, pool_effects
 from . import board, gains, observed_choice
 from .observed_choice import CHOSEN_RULE, DATASETS, METHODS
 from .rendering import render_template
-from .statistics import Effect, Scores, format_signed, pool_effects
 
 # {name: (rule that chooses settings and epoch, column of the score)}
 CHOICES = {

@@ -19,12 +19,13 @@ from matplotlib.figure import Figure
 from scipy.interpolate import PchipInterpolator
 from sklearn.isotonic import isotonic_regression
 
+from .. import drawing, statistics
 from ..base import files, settings
 from ..base.errors import SpmlError
 from ..data import loading
 from ..data.folder import candidate_folders, first_existing_folder
 from ..methods.core import find
-from . import drawing, front, published, site, statistics
+from . import front, published, site
 from .experiment import Experiment
 from ..sweeps import queue
 from ..sweeps.search import Row, baseline_head, candidates, finals, look_up_scores

@@ -14,7 +14,7 @@ from ..data import labels as label_values
 from ..data.dataset import Dataset, default_part, join_items
 from ..data.folder import explain_split
 from ..data.loading import load
-from ..replication.statistics import image_draws, resampled_map
+from ..statistics import image_draws, resampled_map
 from ..training.thresholds import explain_overnaming
 from .predict import open_model
 from .predictor import limits_of, predict_rows

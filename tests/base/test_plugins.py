@@ -14,9 +14,9 @@ from spml_nb import methods, training
 from spml_nb.base import plugins, settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods import core
-from spml_nb.replication.comparison import compare
 from spml_nb.runs.config import Config
 from spml_nb.sweeps import search
+from spml_nb.use.comparison import compare
 from spml_nb.use.export import export
 from spml_nb.use.predict import predict
 

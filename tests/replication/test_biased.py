@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from spml_nb import statistics
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import biased, statistics
+from spml_nb.replication import biased
 from spml_nb.runs.config import Config
 from spml_nb.sweeps import queue, search
 from spml_nb.sweeps.search import Row

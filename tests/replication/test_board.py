@@ -14,8 +14,9 @@ import pytest
 import yaml
 from recorded import of_a_suite
 
+from spml_nb import statistics
 from spml_nb.methods import core
-from spml_nb.replication import board, gains, published, statistics, tables
+from spml_nb.replication import board, gains, published, tables
 from spml_nb.runs.record import read_record
 from spml_nb.sweeps import search
 

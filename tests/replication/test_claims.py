@@ -13,9 +13,9 @@ import pytest
 from conftest import SHARED
 from scipy.stats import ttest_ind_from_stats, ttest_rel
 
-from spml_nb import sweeps
+from spml_nb import statistics, sweeps
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import arms, claims, drawing, figures, published, statistics
+from spml_nb.replication import arms, claims, figure_panels, figures, published
 from spml_nb.replication import tables as papers
 from spml_nb.replication.claims import (
     Number,
@@ -30,8 +30,8 @@ from spml_nb.replication.claims import (
     decide_claim,
 )
 from spml_nb.replication.papers import two_way_figures
-from spml_nb.replication.statistics import MARGIN, Size, Verdict
 from spml_nb.runs.config import Config, resolve
+from spml_nb.statistics import MARGIN, Size, Verdict
 
 REPRODUCED, REVERSED, NONE, UNDECIDED, NOT_RUN, NOT_EXERCISED = Verdict
 CLAIMS = claims.read_claims()
@@ -878,8 +878,9 @@ def collected(paper, number, parts):
             for name, (d, s, *values) in names.items()
         },
     }
-    drawing.write_figure_arrays(
-        file, drawing.FigureArrays(about, {name: parts[where] for name, where in names.items()})
+    figure_panels.write_figure_arrays(
+        file,
+        figure_panels.FigureArrays(about, {name: parts[where] for name, where in names.items()}),
     )
     return pd.DataFrame({'seed': 0}, index=list(names))
 

@@ -11,7 +11,7 @@ import pytest
 from spml_nb.base.errors import SpmlError
 from spml_nb.replication import claims, conclusions, published, tables
 from spml_nb.replication.conclusions import Answer
-from spml_nb.replication.statistics import effect_from_error
+from spml_nb.statistics import effect_from_error
 from spml_nb.sweeps.search import Row
 
 ROOT = Path(__file__).resolve().parents[2]

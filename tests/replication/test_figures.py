@@ -20,7 +20,7 @@ from PIL import Image
 from spml_nb import runs, training
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import drawing, figures, measuring, published
+from spml_nb.replication import figure_panels, figures, measuring, published
 from spml_nb.replication import tables as papers
 from spml_nb.runs.config import Config, resolve
 from spml_nb.sweeps import queue, search
@@ -214,13 +214,13 @@ def test_scores_come_from_the_record_and_half_filled_figures_are_drawn(paper, fi
         pd.Series({p.key: 50 + k / 4 for k, p in enumerate(wanted)}, name='test_map'), how='outer'
     ).fillna({'val_map': 1.0})
     file = figures.collect_arrays(paper, figure, 'photos', record)
-    collected = drawing.read_figure_arrays(file)
+    collected = figure_panels.read_figure_arrays(file)
     for part in wanted:
         assert collected.arrays[part.name]['test_map'] == record.test_map[part.key]
     again = figures.collect_arrays(
         paper, figure, 'photos', record.assign(val_map=60.0, exercised=0)
     )  # what needs no network is read anew
-    noted = drawing.read_figure_arrays(again)
+    noted = figure_panels.read_figure_arrays(again)
     assert all(
         noted.arrays[part.name]['val_map'] == 60
         and noted.about['parts'][part.name]['exercised'] == 0
@@ -325,7 +325,7 @@ def small(photos, monkeypatch):  # noqa: F811
 def test_from_runs_to_a_picture(small, paper, figure):
     figures.sweep_figures(paper, figure, 'photos', tell=str)
     file = figures.find_arrays(paper, figure, 'photos')
-    collected = drawing.read_figure_arrays(file)
+    collected = figure_panels.read_figure_arrays(file)
     assert file.stat().st_size <= 300 * 1024 and collected.about['missing'] == []
     svg = check_picture(figures.draw_paper_figure(paper, figure, 'photos'))
     assert f'Fig. {figure}' in svg and 'parts are done' not in svg and '>missing<' not in svg
@@ -393,7 +393,7 @@ def test_a_part_that_is_missing_is_left_out_and_the_title_says_so(small):
     file = figures.collect_arrays(
         'hml', 3, 'photos', known.drop(margin.key)
     )  # what the file has of it leads to no run
-    collected = drawing.read_figure_arrays(file)
+    collected = figure_panels.read_figure_arrays(file)
     assert (
         collected.about['missing'] == [margin.name]
         and margin.name not in collected.arrays
@@ -403,7 +403,7 @@ def test_a_part_that_is_missing_is_left_out_and_the_title_says_so(small):
         figures.draw_paper_figure('hml', 3, 'photos')
     )
     figures.collect_arrays('hml', 3, 'photos', known)
-    after = drawing.read_figure_arrays(file)
+    after = figure_panels.read_figure_arrays(file)
     assert after.about['missing'] == [] and all(
         after.arrays[n]['imbalance'] == a['imbalance'] for n, a in collected.arrays.items()
     )
@@ -523,7 +523,7 @@ def astray(outputs):
     """What has no line in the table of record, or another score there: (file, part)."""
     known, found = papers.record(outputs / 'runs.csv'), []
     for file in sorted(outputs.glob('*/fig*.npz')):
-        collected = drawing.read_figure_arrays(file)
+        collected = figure_panels.read_figure_arrays(file)
         for name, arrays in collected.arrays.items():
             run = known.reindex([collected.about['parts'][name]['key']]).iloc[0]
             score = np.float32(run.get('test_map', np.nan))
@@ -541,7 +541,7 @@ def test_every_array_has_the_key_of_a_run_of_the_record(small):
     assert len(list(outputs.glob('*/fig*.npz'))) == 5 and astray(outputs) == []
     first = next(
         iter(
-            drawing.read_figure_arrays(figures.find_arrays('opml', 6, 'photos'))
+            figure_panels.read_figure_arrays(figures.find_arrays('opml', 6, 'photos'))
             .about['parts']
             .items()
         )

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spml_nb import sweeps
+from spml_nb import statistics, sweeps
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import front, gains, published, statistics, tables, without_clean
+from spml_nb.replication import front, gains, published, tables, without_clean
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 100 * 1024

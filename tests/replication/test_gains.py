@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 import spml_nb
-from spml_nb.replication import gains, statistics
-from spml_nb.replication.statistics import Scores
+from spml_nb import statistics
+from spml_nb.replication import gains
+from spml_nb.statistics import Scores
 from spml_nb.sweeps import search
 from spml_nb.sweeps.queue import key
 

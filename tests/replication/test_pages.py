@@ -13,18 +13,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spml_nb import cli, runs, sweeps
+from spml_nb import cli, runs, statistics, sweeps
 from spml_nb.base import files, settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.replication import (
     claims,
-    drawing,
+    figure_panels,
     figures,
     front,
     pages,
     published,
     site,
-    statistics,
     tables,
 )
 
@@ -468,9 +467,11 @@ def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
             'parts': {name: parts[name] for name in named},
             'missing': [name for name in parts if name not in named],
         }
-        drawing.write_figure_arrays(
+        figure_panels.write_figure_arrays(
             file,
-            drawing.FigureArrays(about, {name: {'test_map': np.float32(50)} for name in named}),
+            figure_panels.FigureArrays(
+                about, {name: {'test_map': np.float32(50)} for name in named}
+            ),
         )
         told = []
         pages.write_pages(tell=told.append)

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 import torch
 
-from spml_nb import metrics
+from spml_nb import metrics, statistics
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.loading import load
-from spml_nb.replication import front, gains, resampling, statistics
+from spml_nb.replication import front, gains, resampling
 from spml_nb.replication.tables import record
 from spml_nb.runs.config import Config
 from spml_nb.sweeps.queue import key

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spml_nb import sweeps
-from spml_nb.replication import claims, gains, published, statistics, verdicts
-from spml_nb.replication.statistics import Size
+from spml_nb import statistics, sweeps
+from spml_nb.replication import claims, gains, published, verdicts
+from spml_nb.statistics import Size
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 from quick import shorten_photos_suite
 
+from spml_nb import statistics
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import statistics, worth
+from spml_nb.replication import worth
 from spml_nb.sweeps import queue, search
 from spml_nb.sweeps.search import Row
 

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
+from ...statistics import MARGIN
 from ...sweeps.search import Row, candidates
 from .. import choice
 from ..claims import claim_above, claim_between
 from ..gains import board_row_runs
 from ..measuring import GROUPS, POINTS, QUANTILES
 from ..published import SUITE
-from ..statistics import MARGIN
 
 
 def _about_apl(known: pd.DataFrame) -> str:

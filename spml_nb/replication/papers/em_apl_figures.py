@@ -5,20 +5,17 @@ from matplotlib.figure import Figure
 from scipy.special import expit
 
 from ...data.labels import labels_for_scoring
+from ...drawing import INK, draw_curve, draw_legend, make_axes
 from ...metrics import average_precision
 from ...runs.folder import Run, read_result
 from ...training.task import make_task
 from .. import measuring
-from ..drawing import (
-    INK,
+from ..figure_panels import (
     Curve,
     FigureArrays,
     PaperFigure,
     draw_bands,
-    draw_curve,
-    draw_legend,
     draw_over_epochs,
-    make_axes,
     make_panels,
     mean_and_range,
 )

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
+from ...statistics import MARGIN
 from ...sweeps.search import Row, candidates, choose_config
 from ..claims import (
     Contrast,
@@ -22,7 +23,6 @@ from ..claims import (
     run_scores,
 )
 from ..published import STAND_INS, SUITE
-from ..statistics import MARGIN
 from .hml_figures import COSINES, GRADIENTS, MARGINS, SCALES
 
 _DATA, _DATASETS = ('voc12', 'coco14', 'cub', 'nus'), ('VOC12', 'COCO', 'CUB', 'NUS')

@@ -5,21 +5,11 @@ import torch
 from matplotlib.figure import Figure
 from scipy import stats
 
+from ...drawing import INK, draw_curve, draw_legend, make_axes
 from ...methods.hml import gradient_balance, label_correlation
 from ...runs.folder import Run
 from .. import diagnosis, measuring
-from ..drawing import (
-    INK,
-    Axis,
-    Curve,
-    FigureArrays,
-    PaperFigure,
-    draw_curve,
-    draw_legend,
-    draw_scores,
-    make_axes,
-    make_panels,
-)
+from ..figure_panels import Axis, Curve, FigureArrays, PaperFigure, draw_scores, make_panels
 
 COSINES = np.linspace(-1, 1, 81)  # edges of the bins
 GRADIENTS = np.linspace(0, 1.5, 61)

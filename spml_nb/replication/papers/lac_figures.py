@@ -6,21 +6,12 @@ from matplotlib.figure import Figure
 from scipy.special import expit
 from sklearn.metrics import silhouette_score
 
+from ...drawing import INK, draw_legend, make_axes
 from ...metrics import average_precision
 from ...models.model import attention_maps
 from ...runs.folder import Run
 from .. import measuring, published
-from ..drawing import (
-    INK,
-    Axis,
-    Curve,
-    FigureArrays,
-    PaperFigure,
-    draw_legend,
-    draw_maps,
-    draw_scores,
-    make_axes,
-)
+from ..figure_panels import Axis, Curve, FigureArrays, PaperFigure, draw_maps, draw_scores
 
 _TABLE = published.read_paper('lac')['tables']['2']
 LEM = {'loss': 'lac', **_TABLE['groups']['LEM']['config']}  # the label-wise model

@@ -3,8 +3,8 @@
 The claims themselves are in assets/claims/opml.yml.
 """
 
+from ...statistics import MARGIN
 from ..claims import SHARE, claim_above, claim_steady
-from ..statistics import MARGIN
 from .opml_figures import HIGH_RANK, WEIGHTS
 
 FIRST_EPOCHS = 5

@@ -6,18 +6,17 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import expit
 
+from ...drawing import INK, draw_legend
 from ...models.model import class_activation
 from ...runs.folder import Run, read_result
 from ...training.task import make_task
 from .. import measuring
-from ..drawing import (
-    INK,
+from ..figure_panels import (
     Axis,
     Curve,
     FigureArrays,
     PaperFigure,
     draw_grid,
-    draw_legend,
     draw_maps,
     draw_over_epochs,
     draw_scores,

@@ -3,8 +3,8 @@
 The claims themselves are in assets/claims/two_way.yml.
 """
 
+from ...statistics import MARGIN
 from ..claims import claim_above, claim_rising, claim_steady, claim_trend
-from ..statistics import MARGIN
 from .two_way_figures import TARGETS
 
 _TEMPERATURES = ['T_P = 0.5', 'T_P = 1', 'T_P = 2', 'T_P = 4']

@@ -5,11 +5,12 @@ import torch
 from matplotlib.figure import Figure
 
 from ...data import loading
+from ...drawing import INK, draw_legend, make_axes
 from ...models.model import create
 from ...runs.folder import Run
 from ...sweeps.transfer import load_run_backbone, multi_label_transfer
 from .. import published
-from ..drawing import INK, Curve, FigureArrays, PaperFigure, draw_legend, make_axes
+from ..figure_panels import Curve, FigureArrays, PaperFigure
 
 TEMPERATURES = (0.5, 1, 2, 4)
 

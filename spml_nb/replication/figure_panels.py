@@ -1,20 +1,15 @@
-"""A file of arrays becomes a picture with the paper's axes, the same bytes wherever it is drawn."""
+"""A file of arrays becomes a picture with the paper's axes."""
 
-import base64
-import io
 import json
-import re
 import textwrap
 import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib import style
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator
@@ -22,8 +17,8 @@ from PIL import Image
 
 from ..base.errors import SpmlError
 from ..base.files import write_arrays
+from ..drawing import INK, draw_curve, draw_legend, make_axes, reduce_colours, to_svg
 from . import measuring, published
-from .statistics import COMPARED, MARGIN, Verdict, format_signed
 
 
 class FigureArrays(NamedTuple):
@@ -151,16 +146,11 @@ class PaperFigure:
     seeds: tuple[int, ...] = (0, 1, 2)
 
 
-INK = ('#4477aa', '#cc6677', '#117733', '#997700', '#882255', '#44aa99')
-STYLE = str(files('spml_nb') / 'assets' / 'figures.mplstyle')
-FONT = b"font-family: 'DejaVu Sans', 'Verdana', sans-serif"  # as the style file names it
-
-
 def draw_figure(figure: PaperFigure, collected: FigureArrays) -> bytes:
     """Draw a figure as SVG: the same bytes for the same arguments."""
     svg = to_svg(lambda: titled_figure(figure, collected))
     has_photos = any('images' in arrays for arrays in collected.arrays.values())
-    return _with_fewer_colours(svg) if has_photos else svg
+    return reduce_colours(svg) if has_photos else svg
 
 
 def titled_figure(figure: PaperFigure, collected: FigureArrays) -> Figure:
@@ -171,66 +161,12 @@ def titled_figure(figure: PaperFigure, collected: FigureArrays) -> Figure:
     return picture
 
 
-def to_svg(make: Callable[[], Figure], **options) -> bytes:
-    """Make a picture in the style of all pictures here.
-
-    Args:
-        make: makes it.
-        options: of matplotlib's `savefig`.
-
-    Returns:
-        The content of an SVG file on white, for light and dark pages; the same for the same
-        picture.
-    """
-    svg = io.BytesIO()
-    with style.context(['default', STYLE]):
-        make().savefig(svg, format='svg', metadata={'Date': None, 'Creator': None}, **options)
-    # without indentation, turns by nothing and the font in every text, where one is enough
-    small = re.sub(rb'(?<=\n) +| transform="rotate\(-0 [^"]*\)"|; ' + FONT, b'', svg.getvalue())
-    small = small.replace(b'<g id="figure_1">', b'<g id="figure_1" style="' + FONT + b'">', 1)
-    # a hundredth of a point is more than the eye can see
-    return re.sub(
-        rb' (d|x|y)="[^"]*"', lambda places: re.sub(rb'(\.\d\d)\d+', rb'\1', places[0]), small
-    )
-
-
-PIXELS = 88  # per inch of a picture in a notebook
-
-
-def to_png(make: Callable[[], Figure]) -> bytes:
-    """Make a picture as `to_svg` does, as a small PNG with a palette, for notebooks."""
-    png = io.BytesIO()
-    with style.context(['default', STYLE]):
-        make().savefig(png, format='png', dpi=PIXELS)
-    return _with_palette(png, COLOURS // 2)
-
-
-def _with_palette(png: io.BytesIO, colours: int) -> bytes:
-    small = io.BytesIO()
-    picture = Image.open(png).convert('RGB')
-    picture.quantize(colours, dither=Image.Dither.NONE).save(small, 'png', optimize=True)
-    return small.getvalue()
-
-
 def _mark_empty_panels(picture: Figure):
     for ax in picture.axes:
         if not ax.has_data():
             centre = {'ha': 'center', 'va': 'center', 'transform': ax.transAxes}
             ax.text(0.5, 0.5, 'missing', color='#999999', **centre)
             ax.set(xticks=[], yticks=[])
-
-
-COLOURS = 96  # of the photos in a figure, which makes it a third of the size
-
-
-def _with_fewer_colours(svg: bytes) -> bytes:
-    """The photos of an SVG with a palette, which matplotlib does not write."""
-
-    def shrunk(match):
-        small = _with_palette(io.BytesIO(base64.b64decode(match[1])), COLOURS)
-        return b'data:image/png;base64,' + base64.b64encode(small)
-
-    return re.sub(rb'data:image/png;base64,([A-Za-z0-9+/=\s]+)', shrunk, svg)
 
 
 def _title(about: dict, width: int) -> list[str]:
@@ -253,40 +189,6 @@ def _title(about: dict, width: int) -> list[str]:
     return [short for line in lines for short in textwrap.wrap(line, width)]
 
 
-def draw_legend(picture: Figure):
-    """Explain the lines of all panels below them, where no data lie, each name once."""
-    handles = {}
-    for ax in picture.axes:
-        shown, labels = ax.get_legend_handles_labels()
-        handles |= dict(zip(labels, shown, strict=True))
-    widest = max(map(len, handles), default=1)
-    fitting = max(1, int(picture.get_figwidth() / (0.6 + 0.08 * widest)))
-    picture.legend(
-        handles.values(),
-        handles,
-        loc='outside lower center',
-        ncols=min(fitting, max(len(handles), 1)),
-    )
-
-
-def make_axes(
-    rows: int, columns: int, width: float = 2.6, height: float = 2.2
-) -> tuple[Figure, np.ndarray]:
-    """Make an empty picture.
-
-    Args:
-        rows: of panels.
-        columns: of panels.
-        width: of a panel, in inches.
-        height: of a panel, in inches.
-
-    Returns:
-        The picture and its (rows, columns) axes.
-    """
-    picture = Figure(figsize=(max(width * columns, 3.6), height * rows + 0.7), layout='constrained')
-    return picture, picture.subplots(rows, columns, squeeze=False)
-
-
 def make_panels(
     collected: FigureArrays, width: float, height: float = 2.2
 ) -> tuple[Figure, list[tuple]]:
@@ -298,21 +200,6 @@ def make_panels(
     data = collected.about['data']
     picture, axes = make_axes(1, len(data), width, height)
     return picture, [(ax, *names) for ax, names in zip(axes[0], data, strict=True)]
-
-
-def draw_curve(ax, x: Iterable[float], summary: np.ndarray, ink: str, **style):
-    """Draw the mean over seeds, with a band from the lowest seed to the highest.
-
-    Args:
-        ax: matplotlib's axes.
-        x: (n,) places on the horizontal axis.
-        summary: (3, n) mean, lowest and highest.
-        ink: a colour.
-        style: of the line.
-    """
-    mean, low, high = summary
-    ax.fill_between(x, low, high, color=ink, alpha=0.2, linewidth=0)
-    ax.plot(x, mean, color=ink, **style)
 
 
 @dataclass(frozen=True)
@@ -537,8 +424,11 @@ def _band(ax, quantiles: np.ndarray, seeds: list[np.ndarray], group: int):
 
 
 TILE = 80  # pixels of an image's side in the picture
+
 HEAT = np.array([255, 210, 0])  # of a map where it is highest
+
 LINE = 14  # pixels above an image, for its name
+
 MARKS = {2: ' (observed)', 1: '', -1: ' (not annotated)', 0: ' (below δ)'}
 
 
@@ -583,140 +473,3 @@ def draw_maps(collected: FigureArrays, dataset: str, series: str) -> Figure:
     ax.imshow(canvas)
     ax.axis('off')
     return picture
-
-
-WORD_INK = dict(
-    zip(Verdict, ('#1b6b3a', '#b3501c', INK[0], '#444444', '#6b6b6b', '#6b6b6b'), strict=True)
-)
-_ONE_SEED = '#b5b5b5'
-
-
-def draw_forest(claims: pd.DataFrame) -> bytes:
-    """Draw claims with their effects, published and ours.
-
-    Args:
-        claims: as from `claims.report_claims`, of one paper.
-
-    Returns:
-        An SVG, as from `to_svg`.
-    """
-    return to_svg(lambda: _forest(_forest_lines(claims)), bbox_inches='tight')
-
-
-def _forest_lines(claims: pd.DataFrame) -> list[dict]:
-    """What `report_claims` gives of each claim and of its places, with the text, its height in
-    lines, and whether it is the claim.
-    """
-    lines = []
-    for claim in claims.itertuples():
-        together, *places = json.loads(claim.forest)
-        text = textwrap.wrap(claim.claim, 62)
-        words = {'text': '\n'.join(text), 'height': len(text) + 0.5, 'is_claim': True}
-        lines.append(together | words)
-        for place in places:
-            between = f" ({place['between']})" if place['between'] else ''
-            text = textwrap.shorten(place['place'] + between, 74)
-            lines.append(place | {'text': text, 'height': 1, 'is_claim': False})
-    return lines
-
-
-def _forest(lines: list[dict]) -> Figure:
-    bottoms = np.cumsum([line['height'] for line in lines])
-    picture = Figure(figsize=(2.7, 0.16 * bottoms[-1] + 0.1))
-    ax = picture.add_axes((0, 0, 1, 1))
-    ax.set(
-        xlim=_forest_limits(lines),
-        ylim=(bottoms[-1], 0),
-        yticks=[],
-        xlabel='points in favour of the claim, beyond what it asks',
-    )
-    if any(line['mixed'] for line in lines):
-        ax.set_xlabel(
-            f'{ax.get_xlabel()}\n({published.UNCOUNTED}: the paper compares rows of several '
-            'sources, so part of it may be the set-up)'
-        )
-    ax.axvspan(-MARGIN, MARGIN, color='#eeeeee')
-    ax.axvline(0, color='#999999', linewidth=0.8)
-    for line, bottom in zip(lines, bottoms, strict=True):
-        _forest_line(ax, line, bottom - 0.5)
-    _forest_legend(picture, ax)
-    ax.spines['left'].set_visible(False)
-    return picture
-
-
-def _forest_limits(lines: list[dict]) -> tuple[float, float]:
-    """Nine in ten ends of intervals and published effects lie on the axis."""
-    numbers = [line[name] for line in lines for name in ('low', 'high', 'published')]
-    ends = np.array([number for number in numbers if number is not None] + [-1, 1])
-    far = 1.15 * np.quantile(abs(ends), 0.9)
-    return max(ends.min() - 0.3, -far), min(ends.max() + 0.3, far)
-
-
-def _forest_legend(picture: Figure, ax):
-    reproduced = WORD_INK[Verdict.REPRODUCED]
-    for mark, fill, edge, label in (
-        ('D', reproduced, reproduced, 'ours, places together'),
-        ('o', reproduced, reproduced, 'ours, one place'),
-        ('o', _ONE_SEED, _ONE_SEED, 'one seed, decides nothing'),
-        ('o', 'white', 'black', 'published'),
-    ):
-        ax.plot([], [], mark, markeredgecolor=edge, markerfacecolor=fill, label=label)
-    below = (0.5, -0.5 / picture.get_figheight())
-    picture.legend(loc='upper center', bbox_to_anchor=below, ncols=4)
-
-
-@dataclass(frozen=True)
-class _Look:
-    """Of a line: where its text begins, its letters, how wide its interval is drawn, its mark."""
-
-    left: float
-    size: float
-    weight: str
-    width: float
-    mark: str
-
-
-_OF_CLAIM = _Look(left=-1.4, size=7, weight='bold', width=2, mark='D')
-_OF_PLACE = _Look(left=-1.35, size=6.2, weight='normal', width=1, mark='o')
-
-
-def _forest_line(ax, line: dict, y: float):
-    """The words and marks of a line of a forest plot."""
-    ink = WORD_INK.get(line['word'], WORD_INK[Verdict.NOT_RUN])  # of 'incomplete'
-    look = _OF_CLAIM if line['is_claim'] else _OF_PLACE
-
-    def write(x, y, text, **style):
-        style |= {'transform': ax.get_yaxis_transform(), 'va': 'center', 'parse_math': False}
-        ax.text(x, y, text, fontsize=look.size, **style)
-
-    first = y - line['text'].count('\n') / 2  # marks stand in the last line of a text
-    write(look.left, first, line['text'], weight=look.weight, linespacing=1.3)
-    if line['published'] is not None:
-        rings = {'markerfacecolor': 'white', 'markeredgecolor': 'black', 'zorder': 3}
-        _mark(ax, line['published'], y, 'o', **rings)
-        dagger = published.UNCOUNTED if line['mixed'] else ''
-        write(1.37, y, f"paper {format_signed(line['published_told'])}{dagger}", color='#555555')
-    sign = f"{line['word']} on average" if line['on_average'] else line['word']
-    write(1.68, y, sign, color=ink, weight=look.weight)
-    if line['size'] in COMPARED:
-        write(2.18, y, line['size'], color=ink, weight=look.weight)
-    if line['mean'] is None:
-        return
-    if line['low'] is None:
-        half = ', 1 seed'
-    else:
-        half = f" ± {(line['high'] - line['low']) / 2:.1f}"
-        ax.hlines(y, line['low'], line['high'], color=ink, linewidth=look.width)
-    write(1.04, y, format_signed(line['mean_told']) + half, color=ink)
-    colour = _ONE_SEED if line['seeds'] == 1 else ink
-    _mark(ax, line['mean'], y, look.mark, color=colour, zorder=4)
-
-
-def _mark(ax, x: float, y: float, mark: str, **style):
-    """A mark, or an arrowhead at the edge where it lies beyond."""
-    low, high = ax.get_xlim()
-    if x < low:
-        x, mark = low, '<'
-    elif x > high:
-        x, mark = high, '>'
-    ax.plot(x, y, mark, clip_on=False, **style)

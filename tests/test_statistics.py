@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.metrics import mean_average_precision
-from spml_nb.replication.statistics import (
+from spml_nb.statistics import (
     IMAGE_SD,
     MARGIN,
     Effect,

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from spml_nb.replication.statistics import (
+from spml_nb.statistics import (
     LEVEL,
     Effect,
     estimate_effect,
@@ -48,6 +48,7 @@ from ..data.labels import (
     parse_label_setting,
 )
 from ..data.side import pin_side_file, side_kinds
+from ..drawing import make_axes, to_svg
 from ..methods.core import find, names
 from ..metrics import DEFINITIONS, average_precision
 from ..runs.config import Config
@@ -63,7 +64,6 @@ from ..sweeps.queue import (
 )
 from ..training import selection
 from ..training.task import make_task
-from .drawing import make_axes, to_svg
 
 
 def plan_comparison(

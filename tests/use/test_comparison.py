@@ -15,21 +15,20 @@ from PIL import Image
 from quick import shorten_photos_suite
 from side_files import draw_side
 
-from spml_nb import cli, methods, sweeps
+from spml_nb import cli, methods, statistics, sweeps
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.labels import labels_for_scoring
 from spml_nb.data.loading import load
 from spml_nb.methods.core import find
 from spml_nb.metrics import mean_average_precision
-from spml_nb.replication import comparison, statistics
-from spml_nb.replication.comparison import MethodLine, compare, judge_methods, score_method_line
 from spml_nb.runs import record
 from spml_nb.runs.config import Config
 from spml_nb.runs.folder import Run, read_result
 from spml_nb.sweeps import search
 from spml_nb.sweeps.search import Row
-from spml_nb.use import predict
+from spml_nb.use import comparison, predict
+from spml_nb.use.comparison import MethodLine, compare, judge_methods, score_method_line
 
 
 @pytest.fixture

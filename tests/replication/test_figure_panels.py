@@ -1,19 +1,14 @@
-"""A figure's arrays in their file, and the pens that several figures are drawn with."""
+"""A figure's arrays in their file, and the panels that several figures are drawn with."""
 
-import io
-import json
-import re
 from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib import style
 
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import drawing, figures
+from spml_nb.replication import figure_panels, figures
 from spml_nb.replication.papers import em_apl_figures
-from spml_nb.replication.statistics import Size
 
 
 def collected(paper, figure, parts, missing, data):
@@ -39,7 +34,7 @@ def collected(paper, figure, parts, missing, data):
         'parts': places,
         'missing': missing,
     }
-    return drawing.FigureArrays(
+    return figure_panels.FigureArrays(
         about, dict(zip(places, (arrays for _, arrays in parts), strict=True))
     )
 
@@ -57,8 +52,8 @@ def test_arrays_come_back_from_their_file_as_they_were(tmp_path):
         ['one'],
         [['voc12', 'voc12_animals']],
     )
-    drawing.write_figure_arrays(tmp_path / 'a.npz', given)
-    found = drawing.read_figure_arrays(tmp_path / 'a.npz')
+    figure_panels.write_figure_arrays(tmp_path / 'a.npz', given)
+    found = figure_panels.read_figure_arrays(tmp_path / 'a.npz')
     assert (
         found == given
         and found.of_seeds('voc12', 's = 20', (0.4,)) == [{}]
@@ -72,28 +67,6 @@ def test_arrays_come_back_from_their_file_as_they_were(tmp_path):
     )
 
 
-def test_a_small_picture_looks_as_matplotlib_wrote_it():
-    def make():
-        picture, axes = drawing.make_axes(1, 1)
-        axes[0, 0].plot([0, 1, 3], [2, 5.123, 4], marker='o')
-        axes[0, 0].set(title='a title', xlabel='x')
-        return picture
-
-    whole, small = io.BytesIO(), drawing.to_svg(make)
-    with style.context(['default', drawing.STYLE]):
-        make().savefig(whole, format='svg', metadata={'Date': None, 'Creator': None})
-    before, after = (list(ElementTree.fromstring(svg).iter()) for svg in (whole.getvalue(), small))
-    assert len(small) < len(whole.getvalue()) and [e.tag for e in before] == [e.tag for e in after]
-    for one, other in zip(before, after, strict=True):
-        for name in {'x', 'y'} & set(one.attrib):
-            assert float(other.get(name)) == pytest.approx(float(one.get(name)), abs=0.01)
-    fonts = {
-        match for e in before for match in re.findall('font-family: [^;]*', e.get('style', ''))
-    }  # every text's own
-    named = [e for e in after if 'font-family' in e.get('style', '')]
-    assert [e.get('id') for e in named] == ['figure_1'] and {named[0].get('style')} == fonts
-
-
 def test_a_curve_over_epochs_ends_where_the_first_of_its_seeds_stopped():
     given = collected(
         'opml',
@@ -103,20 +76,6 @@ def test_a_curve_over_epochs_ends_where_the_first_of_its_seeds_stopped():
         [['cub', 'cub_crops']],
     )
     assert given.summary('cub', 'BCE', 'val_map').tolist() == [[2, 3], [1, 1], [3, 6]]
-
-
-def test_a_curve_is_the_mean_with_a_band_from_the_lowest_to_the_highest():
-    _, axes = drawing.make_axes(1, 1)
-    drawing.draw_curve(axes[0, 0], [1, 2], np.array([[2, 3], [1, 1], [3, 6]]), 'black', label='BCE')
-    (line,) = axes[0, 0].lines
-    (band,) = axes[0, 0].collections
-    corners = {tuple(map(float, corner)) for corner in band.get_paths()[0].vertices}
-    assert line.get_xydata().tolist() == [[1, 2], [2, 3]] and corners == {
-        (1, 1),
-        (1, 3),
-        (2, 1),
-        (2, 6),
-    }
 
 
 @pytest.mark.parametrize('content', [b'not a zip', b'', b'PK\x03\x04 cut off'])
@@ -145,7 +104,7 @@ def test_half_filled_figures_say_what_is_missing(number, part):
         ['nus'],
         [['coco14', 'coco18'], ['nus', 'mirflickr14']],
     )
-    svg = drawing.draw_figure(em_apl_figures.FIGURES[number], given).decode()
+    svg = figure_panels.draw_figure(em_apl_figures.FIGURES[number], given).decode()
     ElementTree.fromstring(svg)
     assert (
         svg.count('>missing<') == 1
@@ -153,101 +112,6 @@ def test_half_filled_figures_say_what_is_missing(number, part):
         and 'EM/APL Fig. ' + number in svg
         and 'mirflickr14' in svg
     )
-
-
-def line(place='', word='reproduced', mean=1.2, half=0.7, published=2.1, n=10, mixed=False):
-    low, high = (None, None) if half is None else (mean - half, mean + half)
-    return {
-        'place': place,
-        'between': '',
-        'word': word,
-        'on_average': False,
-        'size': 'not printed',
-        'mean': mean,
-        'low': low,
-        'high': high,
-        'published': published,
-        'seeds': n,
-        'mean_told': mean + 1,
-        'published_told': published and published + 1,
-        'mixed': mixed,
-    }
-
-
-def test_a_forest_plot_has_every_claim_and_place_with_its_numbers_and_words():
-    none = {'mean': None, 'low': None, 'high': None, 'seeds': 0}
-    lines = [
-        [
-            line(),
-            line('cub_crops for CUB', 'undecided', -0.3, 0.8, 40.0),
-            line('coco18 for COCO', 'undecided', 0.5, None, None, 1),
-        ],
-        [line('', 'not run') | none, line('ccp', 'incomplete')],
-    ]
-    claims = pd.DataFrame(
-        {
-            'claim': ['A costs $5 & more <than> B.', 'Never run.'],
-            'forest': [json.dumps(each) for each in lines],
-        }
-    )
-    svg = drawing.draw_forest(claims)
-    text = ''.join(ElementTree.fromstring(svg).itertext())
-    assert svg == drawing.draw_forest(claims.copy()) and all(
-        words in text
-        for words in (
-            'A costs $5 & more <than> B.',
-            '+2.2 ± 0.7',
-            'paper +3.1',
-            'cub_crops for CUB',
-            '+0.7 ± 0.8',
-            'paper +41.0',
-            '+1.5, 1 seed',
-            'undecided',
-            'not run',
-            'incomplete',
-        )
-    )
-
-
-def test_a_forest_plot_has_both_words_of_a_claim_and_of_its_places():
-    together = line() | {'on_average': True, 'size': 'smaller'}
-    places = [line('VOC') | {'size': 'as large'}, line('COCO') | {'size': 'larger'}]
-    places += [line('CUB') | {'size': 'mixed sources'}, line('NUS')]
-    claims = pd.DataFrame({'claim': ['A'], 'forest': [json.dumps([together, *places])]})
-    texts = list(ElementTree.fromstring(drawing.draw_forest(claims)).itertext())
-    assert texts.count('reproduced on average') == 1 and texts.count('reproduced') == 4
-    sizes = [text for text in texts if text in list(Size)]
-    assert sizes == ['smaller', 'as large', 'larger']  # none where nothing is compared
-
-
-@pytest.mark.silent('B')
-def test_a_forest_plot_marks_what_the_paper_compares_between_two_sources():
-    def words(mixed):
-        return ''.join(
-            ElementTree.fromstring(
-                drawing.draw_forest(
-                    pd.DataFrame({'claim': ['A'], 'forest': [json.dumps([line(mixed=mixed)])]})
-                )
-            ).itertext()
-        )
-
-    assert (
-        'paper +3.1†' in words(True)
-        and 'several sources' in words(True)
-        and '†' not in words(False)
-    )
-
-
-def test_a_mark_beyond_the_axis_becomes_an_arrowhead_at_its_edge():
-    _, axes = drawing.make_axes(1, 1)
-    axes[0, 0].set_xlim(-2, 3)
-    for x in (-9, 1, 9):
-        drawing._mark(axes[0, 0], x, 0, 'o')
-    assert [(mark.get_marker(), mark.get_xdata()[0]) for mark in axes[0, 0].lines] == [
-        ('<', -2),
-        ('o', 1),
-        ('>', 3),
-    ]
 
 
 def pair(seeds, **known):
@@ -283,7 +147,7 @@ def test_a_title_says_what_has_to_be_known_of_the_runs(parts, missing, lines):
         'parts': dict(enumerate(parts)),
         'missing': missing,
     }
-    assert drawing._title(about, 200) == lines
+    assert figure_panels._title(about, 200) == lines
 
 
 VALUES = (0.1, 0.5, 0.9)
@@ -308,8 +172,13 @@ def square(score, chosen, seeds=(0, 1, 2)):
 
 def test_the_frame_of_a_grid_is_where_validation_is_best_whatever_the_test_images_say():
     given = square(lambda a, b, s: 60 + 10 * a + 10 * b + s, lambda a, b, s: 60 - 10 * a + 10 * b)
-    ax = drawing.draw_grid(
-        given, 'OPML', drawing.Axis('α', VALUES), drawing.Axis('β', VALUES), 'ZLPR', (0.5, 0.5)
+    ax = figure_panels.draw_grid(
+        given,
+        'OPML',
+        figure_panels.Axis('α', VALUES),
+        figure_panels.Axis('β', VALUES),
+        'ZLPR',
+        (0.5, 0.5),
     ).axes[0]
     frames = {
         patch.get_label(): (patch.get_x() + 0.46, patch.get_y() + 0.46) for patch in ax.patches
@@ -329,11 +198,11 @@ def test_colours_of_a_grid_do_not_show_what_is_noise():
             lambda a, b, s: 60 + gain * a + 5 * s + noise * random.normal(), lambda a, b, s: 0
         )  # seeds differ by more than cells
         return np.unique(
-            drawing.draw_grid(
+            figure_panels.draw_grid(
                 given,
                 'OPML',
-                drawing.Axis('α', VALUES),
-                drawing.Axis('β', VALUES),
+                figure_panels.Axis('α', VALUES),
+                figure_panels.Axis('β', VALUES),
                 'ZLPR',
                 (0.5, 0.5),
             )
@@ -351,15 +220,15 @@ def test_colours_of_a_grid_do_not_show_what_is_noise():
     )
     wide = pd.DataFrame([[1.0, 11.0], [2.0, 12.0], [3.0, 13.0]])
     assert (
-        drawing._least_difference(wide) == pytest.approx(0)
-        and drawing._least_difference(wide[[0]]) == 0
+        figure_panels._least_difference(wide) == pytest.approx(0)
+        and figure_panels._least_difference(wide[[0]]) == 0
     )
     noisy = pd.DataFrame(random.normal(size=(50, 40)))
-    assert drawing._least_difference(noisy) == pytest.approx(1.96 * (2 / 40) ** 0.5, rel=0.1)
+    assert figure_panels._least_difference(noisy) == pytest.approx(1.96 * (2 / 40) ** 0.5, rel=0.1)
 
 
 def test_ticks_read_like_numbers():
-    assert [drawing._tick(v) for v in (1e-6, 1e-4, 0.1, 0.5, 4096, 0)] == [
+    assert [figure_panels._tick(v) for v in (1e-6, 1e-4, 0.1, 0.5, 4096, 0)] == [
         '10⁻⁶',
         '10⁻⁴',
         '0.1',
