@@ -2,7 +2,7 @@
 
 from spml_nb.base import lazily
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # `from spml_nb import predict`: torch is loaded only then
 __getattr__ = lazily(__name__, {'use.predict': 'predict'})
