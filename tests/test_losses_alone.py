@@ -1,10 +1,11 @@
-"""The losses in an environment that holds only torch, torchvision, numpy, pandas and what these
-require: no Jupyter, nbdev, papermill, timm.
+"""Losses, methods and metrics in an environment that holds only what a plain `pip install` brings:
+no torchvision, pandas, timm, Jupyter or papermill.
 """
 
 import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest
 
 import spml_nb
 
-WANTED = ('torch', 'torchvision', 'numpy', 'pandas')
+PROJECT = tomllib.loads((Path(__file__).parents[1] / 'pyproject.toml').read_text())['project']
+WANTED = [re.match(r'[\w.-]+', needed)[0] for needed in PROJECT['dependencies']]
 
 
 def closure(names):
@@ -60,6 +62,10 @@ def run(bare, code):  # -I: no user or script folder; -S: no site-packages
     )
 
 
+def test_a_plain_installation_has_six_requirements():
+    assert len(WANTED) <= 6
+
+
 def test_that_environment_lacks_the_rest(bare):
     for package in (
         'papermill',
@@ -69,8 +75,9 @@ def test_that_environment_lacks_the_rest(bare):
         'timm',
         'sklearn',
         'matplotlib',
-        'yaml',
-        'tqdm',
+        'pandas',
+        'torchvision',
+        'PIL',
     ):
         assert 'ModuleNotFoundError' in run(bare, f'import {package}').stderr, package
 
@@ -91,3 +98,27 @@ print('fine')
 ''',
     )
     assert done.stdout.strip() == 'fine', done.stderr
+
+
+def test_methods_and_metrics_need_no_more(bare):
+    done = run(
+        bare,
+        '''
+import numpy as np, torch
+from spml_nb import methods, metrics
+from spml_nb.data import labels
+truth = np.where(np.random.RandomState(0).rand(40, 5) < 0.4, 1, -1)
+truth[:, 0] = 1
+seen = labels.observe(truth, positives=1)
+for name in ('em', 'role', 'hml', 'opml'):
+    methods.create(name, torch.as_tensor(seen), epochs=3)
+assert metrics.mean_average_precision(np.random.rand(40, 5), truth) > 0
+print('fine')
+''',
+    )
+    assert done.stdout.strip() == 'fine', done.stderr
+
+
+def test_the_command_names_what_a_plain_installation_lacks(bare):
+    done = run(bare, "from spml_nb.cli import main; sys.exit(main(['runs']))")
+    assert done.returncode == 2 and "needs pandas" in done.stderr and 'report' in done.stderr

@@ -77,13 +77,16 @@ def _python() -> Iterator[Finding]:
     yield Finding('ok', sys.version.split()[0])
 
 
+NEEDED_EXTRAS = ('', 'train', 'report')  # by the command line; others add to it
+
+
 def _packages() -> Iterator[Finding]:
-    "By the ranges in the metadata of the installed package; one of an extra may be missing."
+    "By the ranges in the metadata of the installed package; one of another extra may be missing."
     fitting, optional = [], []
     for package in map(Requirement, dict.fromkeys(requires('spml_nb') or [])):
         name, allowed, marker = package.name, package.specifier, package.marker
         have = installed_version(name)
-        needed = not marker or marker.evaluate({'extra': ''})
+        needed = not marker or any(marker.evaluate({'extra': extra}) for extra in NEEDED_EXTRAS)
         if have and allowed.contains(have, prereleases=True):
             fitting.append(f'{name} {have}')
         elif have:
