@@ -2,6 +2,7 @@
 # make test       what a newcomer runs: every notebook and all tests but the slow ones, in minutes
 # make test-all   everything, as continuous integration does
 # make tables     rebuild outputs/ and the top of README.md from the table of record
+# make types      what mypy and pyright find, of which there may only be less
 # make docs       the reference of every function, into docs/
 # make export     write the modules from their notebooks, after a change to one
 # make bench      speed beside other libraries, on an otherwise idle machine, into outputs/
@@ -9,7 +10,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test test-all tables docs bench setup check export notebooks clean-venv
+.PHONY: demo test test-all types tables docs bench setup check export notebooks clean-venv
 
 demo: setup
 	papermill nbs/train.ipynb out.ipynb -p loss em
@@ -22,6 +23,9 @@ test-all: setup check notebooks
 
 tables: setup
 	spml tables
+
+types: setup
+	python -m pytest tests/test_types.py
 
 docs: setup
 	pdoc -o docs -d google --math --no-show-source spml_nb spml_nb/methods/[a-z]*.py

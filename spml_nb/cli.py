@@ -3,14 +3,17 @@
 import argparse
 import contextlib
 import errno
+import importlib
 import os
 import shlex
 import sys
 import typing
+from collections.abc import Callable
+from functools import partial
 
 from . import __version__
 from .base import settings
-from .base.errors import SpmlError, one_of, short_warnings
+from .base.errors import SpmlError, one_of, parse_number, short_warnings
 from .base.escaping import any_name_in_frames, csv_for_spreadsheet, escape_for_terminal
 from .base.files import print_line, refuse_existing
 from .runs.config import CHOICES, PROTOCOL, Config
@@ -60,6 +63,19 @@ def _add_data(commands):
         'nothing to learn',
     )
     command.add_argument(
+        '--fix',
+        action='store_true',
+        help='first mend what is certain in labels.csv of your folder, and keep the old table as '
+        'labels.csv.bak',
+    )
+    command.add_argument(
+        '--split',
+        action='store_true',
+        help='first write a column `split` into labels.csv of your folder, in which rare classes '
+        'reach each part, and groups and photos that look the same stay together; rows that have '
+        'a part keep it',
+    )
+    command.add_argument(
         '--mirror',
         help='address or folder to try first, with files as NAME/FILE (unset: SPML_NB_MIRROR)',
     )
@@ -76,11 +92,7 @@ def _data(args) -> bool | None:
     from spml_nb.data.official import registry
 
     is_benchmark = args.name in registry.BENCHMARKS
-    if (args.check and args.name is None) or (args.mirror and not is_benchmark):
-        raise SpmlError(
-            '--check needs the name of a data set, and --mirror that of a benchmark: '
-            '`spml data ccp --check`.'
-        )
+    _check_data_options(args, is_benchmark)
     if args.name is None:
         print_line(registry.overview(args.root))
         print_line(f'Drawn when they are used, without files: {join_items(MINIATURES)}')
@@ -93,12 +105,41 @@ def _data(args) -> bool | None:
         registry.prepare(args.name, args.root, args.mirror, tell=print_line)
         return None
     folders = candidate_folders(args.name, args.root)
-    if os.path.isdir(first_existing_folder(folders)):
+    folder = first_existing_folder(folders)
+    if os.path.isdir(folder):
+        if args.fix:
+            _fix(folder)
+        if args.split:
+            from spml_nb.data.splitting import write_split
+
+            print_line(f'column `split` written; the old table is {write_split(folder).name}')
         report = glance.check_folder(args.name, args.root)
         print_line(report.text)
         return not report.ready
     remedy = f'Nor is there a folder {join_items(folders)}. Miniatures need no files.'
     one_of(args.name, registry.names(), 'benchmark', remedy)
+
+
+def _check_data_options(args, is_benchmark: bool):
+    if (args.check and args.name is None) or (args.mirror and not is_benchmark):
+        raise SpmlError(
+            '--check needs the name of a data set, and --mirror that of a benchmark: '
+            '`spml data ccp --check`.'
+        )
+    if (args.fix or args.split) and (args.name is None or is_benchmark):
+        raise SpmlError('--fix and --split go with a folder of your own: `spml data FOLDER --fix`.')
+
+
+def _fix(folder):
+    from spml_nb.data.mending import mend_table
+
+    mending = mend_table(folder)
+    for change in mending.changes:
+        print_line(f'mended: {change}')
+    if mending.backup:
+        print_line(f'The old table is {mending.backup.name}.')
+    else:
+        print_line('Nothing in labels.csv that could be mended with certainty.')
 
 
 def _add_import(commands):
@@ -160,7 +201,8 @@ def _import(args):
     folder = settings.expand_home(args.folder)
     table = importing.write_folder(source, folder, meaning, args.copy)
     print_line(f'{folder}: {importing.summary(source, table)}')
-    print_line(f'Next: spml data {shlex.quote(args.folder)} --check')
+    option = '--check' if 'split' in table else '--split'
+    print_line(f'Next: spml data {shlex.quote(args.folder)} {option}')
 
 
 def _ask_meaning(args) -> str:
@@ -434,14 +476,24 @@ def _add_predict(commands):
         help='the probability from which on a label is named, between 0 and 1 (unset: the '
         "model's own)",
     )
+    command.add_argument(
+        '--top',
+        type=int,
+        metavar='N',
+        help='name the N likeliest labels of each image, whatever their probability',
+    )
     _add_per_class(command)
     command.set_defaults(do=_predict)
 
 
 def _predict(args) -> bool:
-    "Labels and the probability of every class for images that have none."
+    """Labels and the probability of every class for images that have none. Images that cannot be
+    read are left out and named; the exit status is 1 then.
+    """
     from spml_nb.use import predict
 
+    if args.top is not None and (args.threshold is not None or args.per_class):
+        raise SpmlError('--top goes without --threshold and --per-class: `spml predict --top 3`.')
     if args.out:
         _check_new_csv(args.out)
     images = args.images[0] if len(args.images) == 1 else args.images
@@ -452,7 +504,11 @@ def _predict(args) -> bool:
         per_class=args.per_class,
         skip_unreadable=True,
     )
-    summary = f'{_describe_threshold(table.attrs["threshold"])}\n{_named(table)}'
+    if args.top is None:
+        summary = f'{_describe_threshold(table.attrs["threshold"])}\n{_named(table)}'
+    else:
+        table = predict.name_likeliest(table, args.top)
+        summary = f'named: the {args.top} likeliest labels of each image, the likeliest first'
     if args.out:
         predict.write_csv(table, args.out)
         print_line(f'{len(table)} images: {args.out}\n{summary}')
@@ -536,6 +592,26 @@ def _export(args):
     print_line(str(write(args.run, file)))
 
 
+def _add_report(commands):
+    command = commands.add_parser(
+        'report', help='a run as one page for anybody', description=_report.__doc__
+    )
+    command.add_argument('run', help=_RUN, completes='run')
+    command.add_argument(
+        'file', nargs='?', help="a new HTML file (unset: the run's name.html)", completes='file'
+    )
+    command.set_defaults(do=_report)
+
+
+def _report(args):
+    """Write a finished run as one HTML file, to be opened in any browser: scores and what they were
+    measured against, curves, labels, the worst mistakes, and how to use the model.
+    """
+    from spml_nb.use import report
+
+    print_line(str(report.write_report(args.run, args.file or '')))
+
+
 def _add_serve(commands):
     command = commands.add_parser(
         'serve', help='a model as a small web service', description=_serve.__doc__
@@ -550,26 +626,66 @@ def _serve(args):
     """Answer `curl --data-binary @photo.jpg localhost:8000/predict` with labels and probabilities;
     in a browser, http://localhost:8000 takes a photo that you drop on it. Ctrl+C ends it.
     """
-    try:
-        import uvicorn
-
-        from spml_nb.use import serve
-    except ImportError as error:
-        raise SpmlError(
-            f"`spml serve` needs {error.name}. Install it: pip install 'spml_nb[serve]'."
-        ) from error
+    serve = _import_server('serve')
     from spml_nb.use.predict import open_model
 
     app = serve.make_app(open_model(args.run))
-    print_line(f'http://{args.host}:{args.port} (Ctrl+C ends it)')
+    _run_server(app, args.host, args.port)
+
+
+def _import_server(module: str):
+    "A module of `use` that needs the packages of a small server."
+    try:
+        importlib.import_module('uvicorn')
+        return importlib.import_module(f'spml_nb.use.{module}')
+    except ImportError as error:
+        raise SpmlError(
+            f"`spml {module}` needs {error.name}. Install it: pip install 'spml_nb[serve]'."
+        ) from error
+
+
+def _run_server(app, host: str, port: int):
+    import uvicorn
+
+    from spml_nb.use import serve
+
+    print_line(f'http://{host}:{port} (Ctrl+C ends it)')
     uvicorn.run(
         app,
-        host=args.host,
-        port=args.port,
+        host=host,
+        port=port,
         log_level='warning',
         limit_concurrency=serve.MAX_REQUESTS,
         timeout_keep_alive=serve.MAX_SECONDS,
     )
+
+
+def _add_review(commands):
+    command = commands.add_parser(
+        'review',
+        help='click through labels that are probably missing or wrong',
+        description=_review.__doc__,
+    )
+    command.add_argument('folder', help='a folder with images/ and labels.csv', completes='file')
+    command.add_argument(
+        'run', help=f'{_RUN}: two networks like it say what is doubtful', completes='run'
+    )
+    command.add_argument('--port', type=int, default=8001, help='port (%(default)s)')
+    command.set_defaults(do=_review)
+
+
+def _review(args):
+    """Ask in a browser of this machine, one training photo at a time, about labels that are
+    probably missing or wrong. Each answer is written into labels.csv at once, and the old table
+    kept as labels.csv.bak; review.json keeps the list, so that the same command goes on. Ctrl+C
+    ends it.
+    """
+    review = _import_server('review')
+    from spml_nb.data.folder import candidate_folders, first_existing_folder
+
+    folder = first_existing_folder(candidate_folders(args.folder))
+    opened = review.open_review(folder, args.run)
+    _run_server(review.make_review_app(opened), 'localhost', args.port)
 
 
 def _add_evaluate(commands):
@@ -677,7 +793,13 @@ def _add_launch(command: _Parser):
     command.add_argument(
         '--dry-run',
         action='store_true',
-        help='only say how many runs are missing and how long they will take',
+        help='only say how many runs are missing, how long they will take, and how much disk',
+    )
+    command.add_argument(
+        '--measure',
+        action='store_true',
+        help='with --dry-run: first time a few steps of each kind of run on this device, for about '
+        'two minutes, where no finished run says how long others take',
     )
 
 
@@ -693,11 +815,13 @@ def _add_sweep(commands):
     )
     command.add_argument(
         'paper',
+        nargs='?',
         help='hml, opml, lac, two_way or em_apl; methods, for the board of all methods; biased, '
         'for labels that are not drawn at random; choice, for AN at other rates of its search; '
         'worth, for what a label is worth; observed_choice, for choosing without clean labels; '
-        'ablations, for what each part of a method adds; budget, for what a search buys; or '
-        'clean_photos, for what fully labelled photos are best used for',
+        'ablations, for what each part of a method adds; budget, for what a search buys; '
+        'clean_photos, for what fully labelled photos are best used for; or whole_network, for '
+        'methods and optimisers where all weights are trained, on a GPU',
         completes='swept',
     )
     command.add_argument('--table', help='one table of it, such as 2 or IV (unset: all)')
@@ -737,32 +861,36 @@ def _add_sweep(commands):
         'its own)',
     )
     _add_launch(command)
+    command.add_argument(
+        '--pack',
+        metavar='FOLDER',
+        help='train nothing, but write into a new folder all that another machine needs for it: '
+        'code, photos, weights, and run.sh, which installs and fetches nothing',
+        completes='file',
+    )
+    command.add_argument(
+        '--unpack',
+        metavar='FILE',
+        help='instead of a sweep: add the results that run.sh has written to your runs',
+        completes='file',
+    )
+    command.add_argument(
+        '--slice',
+        nargs=2,
+        metavar=('MINUTES', 'FILE'),
+        help='what run.sh gives: train for so long, then write what is done into FILE for --unpack',
+    )
     command.set_defaults(do=_sweep)
 
 
 def _sweep(args) -> bool | None:
     """Search on validation, then train the choice with fresh seeds; finished runs are never run
-    again.
+    again. With --pack it is trained on another machine, such as one with a GPU and no internet.
     """
-    from spml_nb.replication import study
-    from spml_nb.sweeps import presets, search
-
-    one_of(args.paper, [*presets.PAPERS, 'methods', *study.EXPERIMENTS], 'paper')
+    if args.pack or args.unpack or args.slice:
+        return _travel(args)
     _check_sweep(args)
-    options = _launched(args) | {'tell': print_line}
-    suite = args.suite or 'photos'
-    if args.paper in study.EXPERIMENTS:
-        done = study.find_experiment(args.paper).sweep(args.dataset, **options)
-    elif args.paper == 'methods':
-        done = search.sweep(suite, args.dataset, args.loss, **options)
-    elif args.figure:
-        from spml_nb.replication import figures
-
-        done = figures.sweep_figures(args.paper, args.figure, suite, **options)
-    else:
-        from spml_nb.replication import tables
-
-        done = tables.sweep_tables(args.paper, args.table, suite, seeds=args.seeds, **options)
+    done = _with_measure(args, partial(_train_sweep, args))
     if args.dry_run:
         return None
     from spml_nb.runs import record
@@ -771,10 +899,114 @@ def _sweep(args) -> bool | None:
     return (done.state != 'done').any()
 
 
+def _train_sweep(args, **options):
+    "Train what a sweep still needs; options and table are those of `sweeps.run_stages`."
+    from spml_nb.replication import study
+    from spml_nb.sweeps import search
+
+    suite = args.suite or 'photos'
+    if args.paper in study.EXPERIMENTS:
+        return study.find_experiment(args.paper).sweep(args.dataset, **options)
+    if args.paper == 'methods':
+        return search.sweep(suite, args.dataset, args.loss, **options)
+    if args.figure:
+        from spml_nb.replication import figures
+
+        return figures.sweep_figures(args.paper, args.figure, suite, **options)
+    from spml_nb.replication import tables
+
+    return tables.sweep_tables(args.paper, args.table, suite, seeds=args.seeds, **options)
+
+
+def _with_measure(args, launch: Callable):
+    "Launch runs, with `--measure` after steps of those that no record knows were timed."
+    from spml_nb.sweeps import estimate
+
+    options = _launched(args)
+    if args.measure and not args.dry_run:
+        raise SpmlError('--measure goes with --dry-run: `spml sweep hml --dry-run --measure`.')
+    if args.measure:
+        plan = launch(tell=lambda line: None, **options)
+        estimate.measure_paces(plan.config[_unknown_length(plan)], print_line)
+    done = launch(tell=print_line, **options)
+    if args.dry_run and (count := _unknown_length(done).sum()):
+        words = [word for word in args.words if word != '--measure']
+        print_line(
+            f'How long {count} of these runs take is not known: nothing like them was run or timed '
+            'here. To time a few steps of each kind, in about two minutes: '
+            f'`spml {shlex.join(words)} --measure`'
+        )
+    return done
+
+
+def _unknown_length(plan):
+    "Which rows of a dry run have no expected length."
+    return plan.expected.isna() & (plan.state != 'done')
+
+
+def _travel(args) -> bool | None:
+    "Pack a sweep, train some minutes of it, or unpack what came of it."
+    from spml_nb.sweeps import packing
+
+    if args.dry_run or args.engine != 'local' or args.address:
+        raise SpmlError(
+            '--pack, --unpack and --slice go without --dry-run, --engine and --address.'
+        )
+    if args.unpack:
+        if args.paper or args.pack or args.slice:
+            raise SpmlError(
+                'the file names its sweep itself: `spml sweep --unpack results.zip` alone.'
+            )
+        packing.unpack(args.unpack, _plan_sweep)
+        return None
+    words = _name_sweep(args)
+    plans = _plan_sweep(words)
+    if args.pack:
+        packing.pack(args.pack, words, plans)
+        return None
+    minutes, file = args.slice
+    packing.train_slice(plans, _parse_minutes(minutes), args.jobs)
+    return not packing.collect(file, words, plans)
+
+
+def _parse_minutes(text: str) -> float:
+    minutes = parse_number(text)
+    if not 0 < minutes < float('inf'):
+        raise SpmlError(f'{text} minutes; allowed: a number above 0.')
+    return minutes
+
+
+def _name_sweep(args) -> list[str]:
+    "The words of a command that name a sweep, without how it is launched."
+    words = [args.paper] if args.paper else []
+    for option in ('table', 'figure', 'suite', 'dataset', 'loss', 'seeds'):
+        value = getattr(args, option)
+        values = value if isinstance(value, list) else [value]
+        if value:
+            words += [f'--{option}', *map(str, values)]
+    return words
+
+
+def _plan_sweep(words: list[str]) -> list:
+    "What a sweep trains, a `sweeps.queue.Plan` for each of its steps."
+    args = parser().parse_args(['sweep', *words])
+    _check_sweep(args)
+    if args.figure or args.paper == 'observed_choice':
+        raise SpmlError(
+            'figures and observed_choice need arrays of their runs, which stay where they are '
+            'trained: give --pack with a table, an experiment or the board of methods.'
+        )
+    plans = []
+    _train_sweep(args, dry_run=True, plans=plans, tell=lambda line: None)
+    return plans
+
+
 def _check_sweep(args):
     "Refuse options that another one excludes, or that the paper or board does not have."
     from spml_nb.replication import study
+    from spml_nb.sweeps import presets
 
+    one_of(args.paper or '', [*presets.PAPERS, 'methods', *study.EXPERIMENTS], 'paper')
     if args.figure and (args.table or args.seeds):
         raise SpmlError('--figure goes without --table and --seeds: `spml sweep hml --figure 3`.')
     if args.loss and args.paper != 'methods':
@@ -839,16 +1071,18 @@ def _compare(args) -> bool | None:
     """
     from spml_nb.use import comparison
 
-    done = comparison.compare(
-        args.folder,
-        args.methods,
-        args.labels,
-        args.suite,
-        args.seeds,
-        args.min_positives,
-        side=args.side,
-        tell=print_line,
-        **_launched(args),
+    done = _with_measure(
+        args,
+        partial(
+            comparison.compare,
+            args.folder,
+            args.methods,
+            args.labels,
+            args.suite,
+            args.seeds,
+            args.min_positives,
+            side=args.side,
+        ),
     )
     return None if args.dry_run else (done.state != 'done').any()
 
@@ -979,7 +1213,9 @@ def parser() -> argparse.ArgumentParser:
     _add_predict(commands)
     _add_serve(commands)
     _add_export(commands)
+    _add_report(commands)
     _add_evaluate(commands)
+    _add_review(commands)
     _add_calibrate(commands)
     _add_runs(commands)
     _add_reproduce(commands)
@@ -991,7 +1227,13 @@ def parser() -> argparse.ArgumentParser:
     return spml
 
 
-RESUMABLE_COMMANDS = ('data', 'train', 'sweep', 'compare')  # what goes on where it stopped
+RESUMABLE_COMMANDS = (
+    'data',
+    'train',
+    'review',
+    'sweep',
+    'compare',
+)  # what goes on where it stopped
 
 
 @short_warnings()
@@ -1009,6 +1251,7 @@ def main(argv: list[str] | None = None) -> int:
     args = None
     try:
         args = parser().parse_args(argv)
+        args.words = sys.argv[1:] if argv is None else argv
         with any_name_in_frames():
             failed = args.do(args)
         sys.stdout.flush()

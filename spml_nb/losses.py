@@ -16,6 +16,7 @@ import inspect
 from collections.abc import Callable
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
@@ -103,12 +104,12 @@ _all_ = [
 ]
 
 # %% ../nbs/losses.ipynb #ca02e7fd
-def __getattr__(name: str):
+def __getattr__(name: str) -> Callable[..., Tensor]:
     "A loss of any notebook in nbs/methods that is not listed above."
     if name.endswith('_loss'):
         for info in iter_modules(methods.__path__):
             module = import_module(f'{methods.__name__}.{info.name}')
-            loss = getattr(module, name, None)
+            loss: Callable[..., Tensor] | None = getattr(module, name, None)
             if loss is not None and info.name != 'core':
                 return loss
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
@@ -130,7 +131,7 @@ class Loss(nn.Module):
     Loss(em, alpha=0.2)
     """
 
-    def __init__(self, name: str, **hparams):
+    def __init__(self, name: str, **hparams: Any):
         super().__init__()
         self.function, fixed = _find_function(name)
         parameters = inspect.signature(self.function).parameters.values()
@@ -153,12 +154,16 @@ class Loss(nn.Module):
         """
         return self.function(logits, z, **self.fixed, **self.hparams)
 
+    if TYPE_CHECKING:
+
+        def __call__(self, logits: Tensor, z: Tensor) -> Tensor: ...
+
     def extra_repr(self) -> str:
         """Name and arguments, for `print(model)`."""
         return ', '.join([self.name, *(f'{key}={value!r}' for key, value in self.hparams.items())])
 
 
-def _find_function(name: str) -> tuple[Callable, dict]:
+def _find_function(name: str) -> tuple[Callable[..., Tensor], dict[str, Any]]:
     """The loss of a method and the keyword arguments that its name pins."""
     method = find(name)
     if issubclass(method, LossMethod):

@@ -8,21 +8,25 @@ __all__ = ['BLOCK', 'DEFINITIONS', 'SCALES', 'average_precision', 'roc_auc', 'fi
 
 # %% ../nbs/metrics.ipynb #b07d0b65
 import math
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from .base.errors import SpmlError, one_of
 from .data.labels import UNKNOWN, as_numeric_matrix, refuse_entries
 
 # %% ../nbs/metrics.ipynb #a9806a87
-def _free(positive, labelled):
+def _free(positive: NDArray[np.bool], labelled: NDArray[np.bool]) -> NDArray[np.bool]:
     """(C,) bool: of which classes something is unknown and no negative is known, so that no
     prediction can be wrong.
     """
-    return ~labelled.all(0) & ~(labelled & ~positive).any(0)
+    return np.asarray(~labelled.all(0) & ~(labelled & ~positive).any(0))
 
 
-def _scores_and_targets(scores, targets, unknown):
+def _scores_and_targets(
+    scores: ArrayLike, targets: ArrayLike, unknown: str | None
+) -> tuple[np.ndarray, NDArray[np.bool], NDArray[np.bool]]:
     "(scores, positive, known) of one shape, the last two bool."
     scores = as_numeric_matrix(scores, 'scores')
     targets = as_numeric_matrix(targets, 'targets')
@@ -38,7 +42,7 @@ def _scores_and_targets(scores, targets, unknown):
     return scores, positive, labelled
 
 # %% ../nbs/metrics.ipynb #eadf3d4e
-def _float_order(values):
+def _float_order(values: np.ndarray) -> np.ndarray:
     """Floats → integers that sort like them: a negative float's bits count downwards, so they are
     turned round.
     """
@@ -47,7 +51,9 @@ def _float_order(values):
     return bits ^ ((bits >> (8 * bits.itemsize - 1)) & np.iinfo(width).max)
 
 
-def _sorted(order, positive, labelled):
+def _sorted(
+    order: np.ndarray, positive: NDArray[np.bool], labelled: NDArray[np.bool]
+) -> NDArray[np.int64]:
     """(R, L) int64 of at most 63 bits, shifted for the tag of a negative, sorted in rows; what is
     unknown comes first.
     """
@@ -57,7 +63,9 @@ def _sorted(order, positive, labelled):
     return tagged
 
 
-def _in_order(values, positive, labelled):
+def _in_order(
+    values: np.ndarray, positive: NDArray[np.bool], labelled: NDArray[np.bool]
+) -> NDArray[np.int64]:
     """(R, L) numbers → tagged int64 that sort like them along a row, equal but for the tag where
     they are equal.
     """
@@ -76,7 +84,9 @@ def _in_order(values, positive, labelled):
     return _sorted(ranks, positive, labelled)
 
 # %% ../nbs/metrics.ipynb #d5900c65
-def _average_precision(values, positive, labelled):
+def _average_precision(
+    values: np.ndarray, positive: NDArray[np.bool], labelled: NDArray[np.bool]
+) -> NDArray[np.float64]:
     "AP of every row of (R, L) arrays; NaN for a row without a known positive."
     rows, length = values.shape
     tagged = _in_order(values, positive, labelled)
@@ -95,7 +105,13 @@ def _average_precision(values, positive, labelled):
 BLOCK = 2**20  # entries sorted at a time: bounds the memory, at most about 60 bytes an entry
 
 
-def average_precision(scores, targets, axis='class', empty='zero', unknown=None) -> np.ndarray:
+def average_precision(
+    scores: ArrayLike,
+    targets: ArrayLike,
+    axis: str = 'class',
+    empty: str = 'zero',
+    unknown: str | None = None,
+) -> NDArray[np.float64]:
     """Average precision of every class over the images, or of every image over the classes.
 
     Equal scores are retrieved together. Both arguments are arrays or tensors on any device.
@@ -124,7 +140,7 @@ def average_precision(scores, targets, axis='class', empty='zero', unknown=None)
     """
     one_of(axis, ('class', 'sample'), 'axis')
     one_of(empty, ('zero', 'skip'), 'treatment of classes without a positive')
-    arrays = _scores_and_targets(scores, targets, unknown)
+    arrays: Sequence[np.ndarray] = _scores_and_targets(scores, targets, unknown)
     if axis == 'class':
         arrays = [a.T for a in arrays]
     rows, length = arrays[0].shape
@@ -140,7 +156,9 @@ def average_precision(scores, targets, axis='class', empty='zero', unknown=None)
     return np.where(free, np.nan, result)
 
 # %% ../nbs/metrics.ipynb #b8c8ff79
-def roc_auc(scores, targets, unknown=None) -> np.ndarray:
+def roc_auc(
+    scores: ArrayLike, targets: ArrayLike, unknown: str | None = None
+) -> NDArray[np.float64]:
     """Area under the ROC curve of every class: how often a positive image scores above a negative
     one.
 
@@ -166,7 +184,9 @@ def roc_auc(scores, targets, unknown=None) -> np.ndarray:
     return np.concatenate(blocks)
 
 
-def _roc_auc(values, positive, labelled):
+def _roc_auc(
+    values: np.ndarray, positive: NDArray[np.bool], labelled: NDArray[np.bool]
+) -> NDArray[np.float64]:
     "AUC of every row of (R, L) arrays; NaN for a row without a known positive or a known negative."
     tagged = _in_order(values, positive, labelled)
     place = np.arange(tagged.shape[1])
@@ -189,7 +209,7 @@ def _roc_auc(values, positive, labelled):
 DEFINITIONS = {'cole': 'zero', 'two_way': 'skip'}
 
 
-def find_map_definition(name: str) -> dict:
+def find_map_definition(name: str) -> dict[str, str]:
     """The keyword arguments of `mean_average_precision` for a paper's definition of mAP.
 
     Args:
@@ -206,7 +226,13 @@ def find_map_definition(name: str) -> dict:
     return {'empty': DEFINITIONS[one_of(name, DEFINITIONS, 'definition of mAP')]}
 
 
-def mean_average_precision(scores, targets, axis='class', empty='zero', unknown=None) -> float:
+def mean_average_precision(
+    scores: ArrayLike,
+    targets: ArrayLike,
+    axis: str = 'class',
+    empty: str = 'zero',
+    unknown: str | None = None,
+) -> float:
     """mAP in percent: the mean of `average_precision` over classes (mAP@class) or over images
     (mAP@sample).
 
@@ -239,7 +265,7 @@ def mean_average_precision(scores, targets, axis='class', empty='zero', unknown=
 SCALES = {'probability': 0.5, 'logit': 0.0}  # and the threshold at even odds
 
 
-def _threshold(threshold, scale):
+def _threshold(threshold: float | None, scale: str) -> float:
     "The threshold as a number on its scale."
     try:
         number = SCALES[scale] if threshold is None else float(threshold)
@@ -255,7 +281,13 @@ def _threshold(threshold, scale):
 
 
 def f1(
-    scores, targets, average='micro', threshold=None, *, scale='probability', unknown=None
+    scores: ArrayLike,
+    targets: ArrayLike,
+    average: str = 'micro',
+    threshold: float | None = None,
+    *,
+    scale: str = 'probability',
+    unknown: str | None = None,
 ) -> float:
     """F1 of the labels predicted by `scores >= threshold`.
 
@@ -296,7 +328,7 @@ def f1(
     return float(np.sum(values) / max(np.sum(counted.any(axis)), 1))
 
 # %% ../nbs/metrics.ipynb #586020c0
-def best_threshold(scores, targets, unknown=None) -> float:
+def best_threshold(scores: ArrayLike, targets: ArrayLike, unknown: str | None = None) -> float:
     """The threshold t for which the labels `scores >= t` have the highest micro-F1, exactly; of
     several, the highest.
 
@@ -332,7 +364,7 @@ def best_threshold(scores, targets, unknown=None) -> float:
     return _midpoint(of_labelled, candidates[len(value) - 1 - np.argmax(value[::-1])])
 
 
-def _midpoint(scores, threshold):
+def _midpoint(scores: np.ndarray, threshold: float) -> float:
     """A threshold that names the same labels as one of the scores, as far as possible from the
     nearest ones.
 
@@ -353,7 +385,7 @@ def _midpoint(scores, threshold):
     return float(middle if below < middle <= threshold else threshold)
 
 # %% ../nbs/metrics.ipynb #010756a2
-def positive_threshold(scores, observed) -> float:
+def positive_threshold(scores: ArrayLike, observed: ArrayLike) -> float:
     """The threshold t with the largest r²/Pr(named), from observed positives alone; of several, the
     highest.
 
@@ -388,7 +420,13 @@ def positive_threshold(scores, observed) -> float:
     return _midpoint(of_all, best)
 
 # %% ../nbs/metrics.ipynb #dd596d21
-def pseudo_label_precision(pseudo, targets, sign=1, observed=None, unknown=None) -> float:
+def pseudo_label_precision(
+    pseudo: ArrayLike,
+    targets: ArrayLike,
+    sign: int = 1,
+    observed: ArrayLike | None = None,
+    unknown: str | None = None,
+) -> float:
     """The share of pseudo-labels of one sign that are right.
 
     Args:

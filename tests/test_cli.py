@@ -184,7 +184,7 @@ def complete(tmp_path_factory):
 
 @pytest.mark.skipif(sys.platform == 'win32', reason='needs bash')
 def test_the_shell_completes_commands_losses_data_sets_and_runs(complete, tmp_path):
-    assert complete('spml re') == ['reproduce'] and '--mirror' in complete('spml data --')
+    assert complete('spml repr') == ['reproduce'] and '--mirror' in complete('spml data --')
     assert complete('spml train -p lo') == ['loss'] and complete('spml train -p loss two_') == [
         n for n in methods.names() if n.startswith('two_')
     ]
@@ -382,7 +382,7 @@ def test_a_figure_is_swept_and_its_arrays_collected(capsys, monkeypatch):
 
     def sweep(paper, figure, suite, **options):
         asked.append((paper, figure, suite, options['jobs'], options['dry_run']))
-        return pd.DataFrame({'state': ['done', 'failed']})
+        return pd.DataFrame({'state': ['done', 'failed'], 'expected': 1.0})
 
     monkeypatch.setattr(figures, 'sweep_figures', sweep)
     assert main(['sweep', 'hml', '--figure', '3', '--jobs', '2', '--dry-run']) == 0
@@ -725,7 +725,7 @@ def test_the_board_of_all_methods_is_swept(capsys, monkeypatch):
 
     def sweep(suite, datasets, losses, **options):
         asked.append((suite, list(datasets), list(losses), options['jobs'], options['dry_run']))
-        return pd.DataFrame({'state': ['done']})
+        return pd.DataFrame({'state': ['done'], 'expected': 1.0})
 
     monkeypatch.setattr(search, 'sweep', sweep)
     assert (
@@ -768,7 +768,7 @@ def test_a_folder_of_ones_own_is_compared_by_one_command(monkeypatch, photo_fold
                 options['dry_run'],
             )
         )
-        return pd.DataFrame({'state': states})
+        return pd.DataFrame({'state': states, 'expected': 1.0})
 
     monkeypatch.setattr(comparison, 'compare', compare)
     words = ['compare', str(photo_folder)]

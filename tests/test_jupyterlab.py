@@ -5,6 +5,7 @@ menu. Needs what test_site.py needs.
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -351,12 +352,21 @@ def test_evaluate_scores_the_run(chromium, lab):
 
 
 @pytest.mark.parametrize(
-    'name', ['choose_a_method', 'label_photos', 'your_own_data', 'your_own_method']
+    'name, count', [('choose_a_method', 1), ('label_photos', 3), ('your_own_data', 3)]
 )
-def test_a_tutorial_comes_to_its_answer(chromium, lab, name):
+def test_a_tutorial_comes_to_its_answer(chromium, lab, name, count):
     run_whole(chromium, lab, f'tutorials/{name}.ipynb', SMALL)
     says(chromium, 'text/markdown', 'In short')
-    assert min(pictures(chromium, 3)) > 100
+    assert min(pictures(chromium, count)) > 100
+    close_notebook(chromium)
+
+
+def test_a_method_of_ones_own_is_compared(chromium, lab):
+    template = ROOT / 'nbs' / 'tutorials' / 'my_method'
+    shutil.copytree(template, lab[1] / 'tutorials' / 'my_method')
+    run_whole(chromium, lab, 'tutorials/your_own_method.ipynb', SMALL)
+    says(chromium, 'application/vnd.jupyter.stdout', 'my_hill linear')
+    assert min(pictures(chromium, 1)) > 100
     close_notebook(chromium)
 
 

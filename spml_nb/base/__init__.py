@@ -1,22 +1,38 @@
 """What every other part uses and what knows none of them: errors, settings, progress, files."""
 
+import ast
+import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import resolve_name
+from pathlib import Path
+from typing import Any
 
 
-def lazily(package: str, homes: dict[str, str]) -> Callable:
-    """Make the `__getattr__` of a package whose names live in its modules, so that importing the
-    package loads none of them.
+def lazily(
+    package: str, file: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Make `__getattr__`, `__dir__` and `__all__` of a package whose names live in its modules, so
+    that importing the package loads none of them.
+
+    Its `__init__.pyi` is the one list of the names: checkers and editors read it as a stub.
 
     Args:
         package: `__name__` of the package.
-        homes: {module: the names that come from it, separated by blanks}.
+        file: `__file__` of the package.
     """
-    home = {name: module for module, names in homes.items() for name in names.split()}
+    stub = ast.parse(Path(file).with_name('__init__.pyi').read_text(encoding='utf-8'))
+    home = {
+        alias.name: resolve_name('.' * node.level + (node.module or ''), package)
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    module = sys.modules[package]
 
-    def get(name):
+    def get(name: str) -> Any:
         if name not in home:
             raise AttributeError(f'module {package!r} has no attribute {name!r}')
-        return getattr(import_module(f'{package}.{home[name]}'), name)
+        return getattr(import_module(home[name]), name)
 
-    return get
+    return get, lambda: sorted({*vars(module), *home}), sorted(home)

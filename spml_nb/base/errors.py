@@ -7,8 +7,11 @@ from difflib import get_close_matches
 from math import isfinite, nan
 from numbers import Real
 from reprlib import Repr
+from typing import Any, TypeVar
 
 from .escaping import escape_for_terminal
+
+T = TypeVar('T')
 
 MAX_LENGTH = 8000  # characters of a message
 
@@ -33,14 +36,14 @@ class SpmlError(ValueError):
     @property
     def message(self) -> str:
         "The text."
-        return self.args[0]
+        return str(self.args[0])
 
 
 class SpmlWarning(UserWarning):
     "Something to look at, with a remedy, while the work goes on."
 
 
-def warn(message: str):
+def warn(message: str) -> None:
     "Warn at the place that called the caller; the last sentence of the message is the remedy."
     warnings.warn(message, SpmlWarning, stacklevel=3)
 
@@ -49,9 +52,9 @@ def warn(message: str):
 def short_warnings() -> Iterator[None]:
     "Within it, a warning of any library is printed as one line without source code, and once."
     usual = warnings.formatwarning
-    printed = set()
+    printed: set[str] = set()
 
-    def format_once(message, *_, **__):
+    def format_once(message: Warning | str, *_: object, **__: object) -> str:
         text = _fit_screen(str(message))
         if text in printed:
             return ''
@@ -71,7 +74,7 @@ _REPR.maxdict = _REPR.maxlist = _REPR.maxtuple = _REPR.maxset = 10
 _REPR.maxstring = _REPR.maxlong = _REPR.maxother = 200
 
 
-def _abbreviate(value) -> str:
+def _abbreviate(value: object) -> str:
     "A value as in code, without the inside of a large one."
     try:
         return _REPR.repr(value)
@@ -79,7 +82,7 @@ def _abbreviate(value) -> str:
         return 'a number of thousands of digits'
 
 
-def one_of(value, allowed: Iterable, what: str, remedy: str = ''):
+def one_of(value: T, allowed: Iterable[object], what: str, remedy: str = '') -> T:
     """Return `value` if it is allowed.
 
     Args:
@@ -100,7 +103,7 @@ def one_of(value, allowed: Iterable, what: str, remedy: str = ''):
     raise SpmlError(message.rstrip())
 
 
-def parse_number(value) -> float:
+def parse_number(value: object) -> float:
     "A number, or a text that is one, as a float; NaN for anything else, booleans too."
     if isinstance(value, bool) or not isinstance(value, str | Real):
         return nan
@@ -121,7 +124,7 @@ _NOUNS = {
 }
 
 
-def require_kind(value, kind: type, what: str):
+def require_kind(value: Any, kind: type, what: str) -> Any:
     """Convert `value` where that loses nothing.
 
     Numeric strings count as numbers, NaN and infinity do not. A tuple may come as a list.

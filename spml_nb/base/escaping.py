@@ -5,6 +5,10 @@ import html
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _CONTROLS = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]')
 
@@ -43,7 +47,7 @@ def escape_for_spreadsheet(text: str, before: str = "'") -> str:
     return f'{before}{text}' if text.lstrip().startswith(tuple('=+-@＝＋－＠')) else text
 
 
-def csv_for_spreadsheet(table) -> str:
+def csv_for_spreadsheet(table: 'pd.DataFrame') -> str:
     "Write a DataFrame, without its index, as comma-separated text in which no cell is a formula."
     cells = table.map(lambda cell: escape_for_spreadsheet(cell) if isinstance(cell, str) else cell)
     return cells.to_csv(index=False, lineterminator='\n')

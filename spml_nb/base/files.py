@@ -8,8 +8,9 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -19,7 +20,7 @@ from .escaping import escape_for_terminal
 try:
     import fcntl
 except ImportError:  # Windows
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 # group 1: the name that the file would have got
 TEMPORARY = re.compile(r'^\.(.+)-[a-z0-9_]{8}\.tmp$')
@@ -35,7 +36,7 @@ def _marked_as_in_use(temporary: Path) -> Iterator[None]:
         yield
 
 
-def _remove_abandoned(file: Path):
+def _remove_abandoned(file: Path) -> None:
     "Delete what killed writers of a file have left: unlocked, and not made just now."
     if fcntl is None:
         return
@@ -79,7 +80,7 @@ def replace_file(file: Path, follow: bool = False) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _mode_to_keep(target, file):
+def _mode_to_keep(target: Path, file: Path) -> int | None:
     "The permissions of a file that is there, None for a new one, a folder or a link."
     if not os.path.lexists(target):
         return None
@@ -93,14 +94,16 @@ def _mode_to_keep(target, file):
     )
 
 
-def _refused(file, error) -> SpmlError:
+def _refused(file: Path, error: OSError) -> SpmlError:
     return SpmlError(
         f'{file} could not be written: {error}. Free space or choose another folder: a line of '
         'settings.ini, SPML_NB_DATA, SPML_NB_CACHE, SPML_NB_RUNS or SPML_NB_OUTPUTS.'
     )
 
 
-def write_atomically(file: Path, write: Callable | str, follow: bool = False):
+def write_atomically(
+    file: Path, write: Callable[[Path], object] | str, follow: bool = False
+) -> None:
     """Put a whole file in place or leave the old one.
 
     Args:
@@ -122,7 +125,7 @@ def write_atomically(file: Path, write: Callable | str, follow: bool = False):
         raise _refused(file, error) from error
 
 
-def write_arrays(file: Path, arrays: dict, follow: bool = False):
+def write_arrays(file: Path, arrays: dict[str, Any], follow: bool = False) -> None:
     """Put an .npz file in place, whole or not at all: the same bytes for the same arrays.
 
     Args:
@@ -135,7 +138,7 @@ def write_arrays(file: Path, arrays: dict, follow: bool = False):
     """
     import numpy as np
 
-    def write(temporary):
+    def write(temporary: Path) -> None:
         with open(temporary, 'wb') as out:  # to a name without .npz, numpy would add it
             np.savez(out, **arrays)
 
@@ -154,7 +157,7 @@ def require_regular_file(file: Path) -> Path:
     raise OSError(errno.EINVAL, 'it is a pipe or a device, and no file', str(file))
 
 
-def refuse_existing(file: Path | str):
+def refuse_existing(file: Path | str) -> None:
     """Make sure that a name which a person gave for something new is free.
 
     Raises:
@@ -169,7 +172,7 @@ def refuse_existing(file: Path | str):
         )
 
 
-def remove_leftovers(folder: Path, seconds: float = 3600):
+def remove_leftovers(folder: Path, seconds: float = 3600) -> None:
     """Delete the temporary files that killed writers left behind.
 
     Args:
@@ -204,13 +207,13 @@ def is_locked(path: Path) -> bool:
         return False
 
 
-def print_line(line: str):
+def print_line(line: str) -> None:
     "Print a line at once, as it is shown and not obeyed."
     print(escape_for_terminal(line), flush=True)
 
 
 @contextlib.contextmanager
-def hold_lock(path: Path, tell: Callable | None = print_line) -> Iterator[None]:
+def hold_lock(path: Path, tell: Callable[[str], object] | None = print_line) -> Iterator[None]:
     """Hold the lock beside a path, waiting for the process that has it.
 
     Args:
@@ -245,7 +248,7 @@ def hold_lock(path: Path, tell: Callable | None = print_line) -> Iterator[None]:
         beside.release()
 
 
-def markdown_table(lines: list[list]) -> str:
+def markdown_table(lines: Sequence[Sequence[object]]) -> str:
     "A Markdown table of anything that has a text; the first line is the header."
     header, *body = lines
     rows = [header, ['---'] * len(header), *body]

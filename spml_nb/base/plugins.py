@@ -11,7 +11,7 @@ from .errors import SpmlError
 GROUP = 'spml_nb.methods'  # of entry points, in the pyproject.toml of a package with methods
 
 
-def import_plugins():
+def import_plugins() -> None:
     """Import every module that registers methods from outside.
 
     A package names its module in the entry-point group `spml_nb.methods`. The setting `plugins`
@@ -36,12 +36,12 @@ def import_plugins():
 def _installed() -> tuple[tuple[str, str], ...]:
     """(module, where it is named) of each installed package with methods."""
     return tuple(
-        (point.module, f'the installed package {point.dist.name}')
+        (point.module, f'the installed package {point.dist.name}')  # type: ignore[union-attr]
         for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)
     )
 
 
-def _import(name: str, origin: str):
+def _import(name: str, origin: str) -> None:
     try:
         import_module(name)
     except Exception as error:  # a module of somebody else may raise anything

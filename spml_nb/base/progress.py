@@ -2,17 +2,20 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from tqdm.std import tqdm
+
+T = TypeVar('T')
 
 PATIENCE = 1.0  # seconds before a bar appears
 # seconds between two lines of a log, and how long work takes before its end is worth a line
 LINE_INTERVAL = 30.0
 
 
-def _kernel():
+def _kernel() -> Any:
     "The kernel that runs this, None outside a notebook."
     shell = sys.modules['IPython'].get_ipython() if 'IPython' in sys.modules else None
     return getattr(shell, 'kernel', None)
@@ -44,15 +47,15 @@ class Lines:
         self.unit = unit
         self.n = start
         self.began = self.last_time = time.monotonic()
-        self.last_count = None
+        self.last_count: int | None = None
 
-    def update(self, count: int = 1):
+    def update(self, count: int = 1) -> None:
         "Note that `count` more are done."
         self.n += count
         if time.monotonic() - self.last_time >= LINE_INTERVAL:
             self.write()
 
-    def write(self):
+    def write(self) -> None:
         "Write a line."
         self.last_time = time.monotonic()
         self.last_count = self.n
@@ -72,10 +75,10 @@ class Lines:
             flush=True,
         )
 
-    def _amount(self, n):
+    def _amount(self, n: int) -> str:
         return tqdm.format_sizeof(n, 'B', 1000) if self.unit == 'B' else f'{n:,}'
 
-    def close(self):
+    def close(self) -> None:
         "Write the last line, unless another had the same numbers."
         if time.monotonic() - self.began >= LINE_INTERVAL and self.n != self.last_count:
             self.write()
@@ -84,7 +87,7 @@ class Lines:
 @contextmanager
 def progress_meter(
     what: str, total: int | None = None, *, start: int = 0, unit: str = '', show: bool = True
-):
+) -> Iterator[Lines | tqdm]:
     """Give something to call `update(count)` on while work is done.
 
     Args:
@@ -116,13 +119,13 @@ def progress_meter(
 
 
 def progress_bar(
-    iterable: Iterable,
+    iterable: Iterable[T],
     total: int | None = None,
     what: str = '',
     *,
     unit: str = '',
     show: bool = True,
-) -> Iterator:
+) -> Iterator[T]:
     """Go through something and show how far that is.
 
     Args:
@@ -130,7 +133,7 @@ def progress_bar(
         total: How many there are; unset: its length if it has one.
         what, unit, show: As in `progress_meter`.
     """
-    if total is None and hasattr(iterable, '__len__'):
+    if total is None and isinstance(iterable, Sized):
         total = len(iterable)
     with progress_meter(what, total, unit=unit, show=show) as progress:
         for item in iterable:

@@ -5,19 +5,25 @@ import re
 from configparser import ConfigParser
 from configparser import Error as ConfigError
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .errors import SpmlError, one_of
+
+if TYPE_CHECKING:
+    import torch
 
 DEFAULTS = {
     'data': 'data',
     'cache': '~/.cache/spml_nb',
     'runs': 'runs',
     'outputs': 'outputs',
+    'decode': 'once',
     'device': 'auto',
     'tracker': 'none',
     'plugins': '',
 }
 PATHS = ('data', 'cache', 'runs', 'outputs')
+DECODE = ('once', 'always')  # photos: kept decoded in the cache, or decoded for every batch
 
 
 def settings_file() -> Path | None:
@@ -52,7 +58,7 @@ def _content(file: Path) -> bytes:
         raise SpmlError(f'{file} cannot be read: {error}. Mend or remove it.') from error
 
 
-def _read_file(file):
+def _read_file(file: Path) -> dict[str, str]:
     "The settings in a file, as strings."
     parser = ConfigParser(interpolation=None)
     try:
@@ -69,7 +75,7 @@ def _read_file(file):
     return dict(parser['spml_nb'])
 
 
-def read_settings() -> dict:
+def read_settings() -> dict[str, Any]:
     """Read all settings: the file's, with the environment's on top.
 
     Returns:
@@ -118,7 +124,7 @@ def count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
 
 
-def device(name: str | None = None):
+def device(name: str | None = None) -> 'torch.device':
     """Choose the device to train on.
 
     Args:
@@ -133,17 +139,17 @@ def device(name: str | None = None):
     """
     import torch
 
-    name = name or read_settings()['device']
+    chosen: str = name or read_settings()['device']
     counts = {
         'cuda': torch.cuda.device_count() if torch.cuda.is_available() else 0,
         'mps': int(torch.backends.mps.is_available()),
         'cpu': 1,
     }
     kinds = [kind for kind, count in counts.items() if count]
-    if name == 'auto':
+    if chosen == 'auto':
         return torch.device(kinds[0])
     allowed = ['auto']
     for kind in kinds:
         allowed += [kind, *(f'{kind}:{k}' for k in range(counts[kind]))]
     remedy = 'Set `device` in settings.ini or SPML_NB_DEVICE.'
-    return torch.device(one_of(name, allowed, 'device', remedy))
+    return torch.device(one_of(chosen, allowed, 'device', remedy))

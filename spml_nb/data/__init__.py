@@ -2,11 +2,4 @@
 
 from spml_nb.base import lazily
 
-__getattr__ = lazily(
-    __name__,
-    {
-        'dataset': 'Dataset MINIATURES PARTS join_items',
-        'loading': 'load names own_folder',
-        'official.registry': 'BENCHMARKS',
-    },
-)
+__getattr__, __dir__, __all__ = lazily(__name__, __file__)

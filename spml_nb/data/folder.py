@@ -324,7 +324,17 @@ def _guess_part(word):
 # ---- the photos
 
 
-def _image_paths(cells, folder, file):
+def locate_photos(cells: list[str], folder: Path, file: Path) -> list[Path]:
+    """Find the photos of a column `image`.
+
+    Args:
+        cells: Paths below the folder.
+        folder: The folder images/.
+        file: The table, for messages.
+
+    Raises:
+        SpmlError: For photos that are not there, outside the folder, or named twice.
+    """
     names = [posixpath.normpath(cell) if cell.strip() else '' for cell in cells]
     outside = [
         cell
@@ -376,26 +386,42 @@ def photos_below(folder: Path) -> list[str]:
     )
 
 
-def _elsewhere(names, folder):
-    "Names in a table for a message, each with the photo that was probably meant."
+def match_photos(names: Iterable[str], folder: Path) -> dict[str, str]:
+    """Find the photos that names probably mean: another case, suffix or folder.
 
-    def forms(path):  # the likeliest first
-        path = path.replace('\\', '/').lower()
-        last = posixpath.basename(path)
-        return path, last, posixpath.splitext(last)[0]
+    Args:
+        names: Of a table, none of them found as it is.
+        folder: The folder images/.
 
+    Returns:
+        {name: path below the folder}, for names that only one photo fits.
+    """
     photos = defaultdict(list)
     for path in photos_below(folder):
-        for form in set(forms(path)):
+        for form in set(_spellings(path)):
             photos[form].append(path)
+    matches = {}
+    for name in names:
+        fitting = next((photos[form] for form in _spellings(name) if form in photos), [])
+        if len(fitting) == 1:
+            matches[name] = fitting[0]
+    return matches
 
-    def hint(name):
-        matches = next((photos[form] for form in forms(name) if form in photos), [])
-        if len(matches) == 1:
-            return f'{name!r} (found as {matches[0]}: write that)'
-        return repr(name)
 
-    return join_items(map(hint, names))
+def _spellings(path):
+    "What two names of one photo may have in common, the surest first."
+    path = path.strip().replace('\\', '/').lower()
+    last = posixpath.basename(path)
+    return path, last, posixpath.splitext(last)[0]
+
+
+def _elsewhere(names, folder):
+    "Names in a table for a message, each with the photo that was probably meant."
+    matches = match_photos(names, folder)
+    return join_items(
+        f'{name!r} (found as {matches[name]}: write that)' if name in matches else repr(name)
+        for name in names
+    )
 
 
 # ---- the split
@@ -533,7 +559,7 @@ def assemble_dataset(name: str, listing: Listing, folder: Path, file: Path) -> D
             split.
     """
     split, _ = _read_split(listing.split, listing.images, file, by_row=True)
-    paths = _image_paths(listing.images, folder, file)
+    paths = locate_photos(listing.images, folder, file)
     return Dataset(name, paths, listing.labels, listing.class_names, split)
 
 
@@ -602,7 +628,7 @@ def read_folder(
     words = table['split'].tolist() if 'split' in table else None
     groups = None if by_row else read_groups(table)
     paths, (split, drawn), (labels, class_names) = _each(
-        lambda: _image_paths(names, images, file),
+        lambda: locate_photos(names, images, file),
         lambda: _read_split(words, names, file, scored, by_row, groups),
         lambda: parse_label_table(table, file),
     )

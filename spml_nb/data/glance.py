@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from PIL import Image, ImageOps
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from ..base import progress
 from .dataset import PARTS, Dataset, join_items
@@ -166,6 +164,10 @@ def group_lookalikes(vectors: np.ndarray) -> list[np.ndarray]:
     Returns:
         Arrays of row numbers, two at least in each, ascending.
     """
+    # here, as training does without scipy, which a packed sweep may not find
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     n = len(vectors)
     group = np.arange(n)
     # joined block by block: all pairs of like photos would not fit into memory
@@ -260,7 +262,9 @@ def _drawn(data):
     if data.drawn:
         yield (
             'Drawn by the names of the photos, as no column `split` says otherwise: '
-            f'{" and ".join(data.drawn)}. A photo keeps its part when rows are added or sorted.'
+            f'{" and ".join(data.drawn)}. A photo keeps its part when rows are added or sorted. '
+            'Before the first run, `spml data FOLDER --split` writes a column in which rare '
+            'classes reach each part.'
         )
 
 

@@ -10,21 +10,21 @@ import shutil
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image
-from torchvision.transforms import CenterCrop, Compose, RandomResizedCrop, Resize
 
 from ..base import files, settings
 from ..base.devices import is_queued
-from ..base.errors import SpmlError, warn
+from ..base.errors import SpmlError, one_of, warn
 from ..base.progress import progress_meter
 from .dataset import Dataset, join_items
 from .photos import budget, describe_animated, explain_unreadable, open_photo, upright
@@ -32,6 +32,10 @@ from .photos import budget, describe_animated, explain_unreadable, open_photo, u
 CACHE_VERSION = 2  # of the decoding: raise it when the same files would give other pixels
 LONGEST_SIDE = 640  # pixels of the longer side of a whole photo
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DECODE_ALWAYS = (
+    'To train without that cache: SPML_NB_DECODE=always, or `decode = always` in settings.ini, '
+    'decodes photos for every batch, with the same results.'
+)
 _BILINEAR = Image.Resampling.BILINEAR  # with antialiasing, as Pillow does it
 
 
@@ -63,18 +67,36 @@ def reduce_image(image: Image.Image, longest: int) -> np.ndarray:
         SpmlError: As `upright`.
     """
     image = upright(image)
-    scale = longest / max(image.size)
-    if scale < 1:
-        image = image.resize([max(1, round(scale * n)) for n in image.size], _BILINEAR)
-    return np.asarray(image)
+    size = _reduced_size(image.size, longest)
+    return np.asarray(image if size == image.size else image.resize(size, _BILINEAR))
+
+
+def _reduced_size(size, longest):
+    scale = min(1, longest / max(size))
+    return tuple(max(1, round(scale * n)) for n in size)
 
 
 def cache_file(dataset: Dataset, size: int) -> Path:
     "Where the decoded images of a data set in files are kept: an .npy file, which need not exist."
     key = [CACHE_VERSION, size, *dataset.photo_hashes]
-    digest = hashlib.sha256(json.dumps(key).encode())
-    name = re.sub(r'[^\w.-]', '_', dataset.name)[:60]
-    return settings.path('cache') / 'images' / f'{name}-{size}-{digest.hexdigest()[:16]}.npy'
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+    return _cache_folder() / f'{_cache_name(dataset.name)}-{size}-{digest}.npy'
+
+
+def _cache_folder():
+    return settings.path('cache') / 'images'
+
+
+def _cache_name(dataset_name):
+    return re.sub(r'[^\w.-]', '_', dataset_name)[:60]
+
+
+def has_cache(dataset_name: str, size: int, whole: bool = False) -> bool:
+    """Whether decoded photos of a data set are kept at a size, perhaps of an earlier state of its
+    files.
+    """
+    pattern = f'{_cache_name(dataset_name)}-{size}-*.{"whole" if whole else "npy"}'
+    return any(_cache_folder().glob(pattern))
 
 
 # ---- a cache of decoded photos
@@ -142,7 +164,8 @@ class _Cache:
         return SpmlError(
             f'the decoded images of {self.dataset.name} need {self.needed:,} bytes '
             f'({self.needed / 2**30:.2f} GiB) in {self.file.parent}, and {why} another folder: the '
-            'line `cache` of settings.ini, or the environment variable SPML_NB_CACHE.'
+            'line `cache` of settings.ini, or the environment variable SPML_NB_CACHE. '
+            f'{DECODE_ALWAYS}'
         )
 
 
@@ -191,6 +214,97 @@ def _decode(file, size, shape):
             return shape(image, size)
     except Exception as error:  # decoders raise a dozen different types for damaged files
         return explain_unreadable(error, file)
+
+
+# ---- photos that are decoded when they are asked for
+
+
+class PhotoReader:
+    """Photos that are decoded for every batch, on all cores and ahead of time, with the pixels that
+    a cache of them would hold.
+
+    Args:
+        dataset: In files.
+        size: Pixels of a side, of whole photos of the longer one.
+        whole: Photos in their own proportions, not squares.
+    """
+
+    def __init__(self, dataset: Dataset, size: int, whole: bool = False):
+        self.dataset = dataset
+        self.size = size
+        self.cut = reduce_image if whole else squash_image
+        self.shape = (len(dataset), size, size, 3)  # of squares
+        self.pool = ThreadPoolExecutor(settings.count_cores())
+        self.ahead: dict[int, Future] = {}
+        self.coming: deque[int] = deque()
+        self.latest = [], []
+        if animated := describe_animated(dataset.images, dataset.image_names):
+            warn(f'{dataset.name}: {animated}')
+
+    def __len__(self):
+        return len(self.dataset)
+
+    @cached_property
+    def content(self) -> str:
+        "What tells these pixels from others, as the name of a cache does."
+        return cache_file(self.dataset, self.size).stem.rpartition('-')[2]
+
+    def announce(self, rows: Iterable[int]):
+        "Say which rows will be asked for from now on, in this order."
+        for future in self.ahead.values():
+            future.cancel()
+        self.ahead = {}
+        self.coming = deque(map(int, rows))
+
+    def read(self, rows: Iterable[int]) -> list[np.ndarray]:
+        """Decode photos, and begin with those that are announced behind them.
+
+        Args:
+            rows: (B,) row numbers.
+
+        Returns:
+            B arrays (h, w, 3) uint8, RGB.
+
+        Raises:
+            SpmlError: For the first photo that cannot be used.
+        """
+        rows = list(map(int, rows))
+        if rows != self.latest[0]:  # the views of a method share a batch
+            self._read_ahead(len(rows))
+            futures = [self.ahead.pop(row, None) or self._submit(row) for row in rows]
+            self._read_ahead(len(rows))
+            photos = [self._pixels(row, f.result()) for row, f in zip(rows, futures, strict=True)]
+            self.latest = rows, photos
+        return self.latest[1]
+
+    def _submit(self, row):
+        return self.pool.submit(_decode, self.dataset.images[row], self.size, self.cut)
+
+    def _read_ahead(self, count):
+        while self.coming and len(self.ahead) < count:
+            row = self.coming.popleft()
+            if row not in self.ahead:
+                self.ahead[row] = self._submit(row)
+
+    def _pixels(self, row, decoded):
+        if isinstance(decoded, str):
+            raise SpmlError(
+                f'an image of {self.dataset.name} cannot be used: '
+                f'{self.dataset.image_names[row]} ({decoded}). Repair or replace it, or remove its '
+                'row from the table.'
+            )
+        return decoded
+
+
+def keeps_decoded() -> bool:
+    """Whether decoded photos are kept in the cache, as the setting `decode` says.
+
+    Raises:
+        SpmlError: For another word.
+    """
+    word = settings.read_settings()['decode']
+    remedy = 'Set `decode` in settings.ini or SPML_NB_DECODE.'
+    return one_of(word, settings.DECODE, 'setting `decode`', remedy) == 'once'
 
 
 # ---- photos as squares
@@ -271,7 +385,7 @@ def load_pixels(store: np.ndarray, index, device: torch.device | str = 'cpu') ->
     """Put some rows of `open_images`' array on a device.
 
     Args:
-        store: (N, S, S, 3) uint8.
+        store: (N, S, S, 3) uint8, or a `PhotoReader` of squares.
         index: (B,) row numbers: array, list or tensor (best on the CPU).
         device: Where to.
 
@@ -285,8 +399,12 @@ def load_pixels(store: np.ndarray, index, device: torch.device | str = 'cpu') ->
     device = torch.device(device)
     shape = len(rows), *store.shape[1:]
     pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=is_queued(device))
-    # the rows are checked; any other mode would copy twice
-    np.take(store, rows, axis=0, out=pixels.numpy(), mode='clip')
+    if isinstance(store, PhotoReader):
+        for place, photo in zip(pixels.numpy(), store.read(rows), strict=True):
+            place[:] = photo
+    else:
+        # the rows are checked; any other mode would copy twice
+        np.take(store, rows, axis=0, out=pixels.numpy(), mode='clip')
     return pixels.permute(0, 3, 1, 2).to(device, non_blocking=is_queued(device))
 
 
@@ -364,13 +482,42 @@ def _opened_whole(file, n):
     return photos if photos.starts[-1] == end and (photos.sizes > 0).all() else None
 
 
+def _count_bytes(dataset, longest):
+    "Of all photos whole, by their headers; a file that is no photo is refused when it is decoded."
+    count = 0
+    for file in dataset.images:
+        with suppress(Exception), open_photo(file) as image:
+            width, height = _reduced_size(image.size, longest)
+            count += 3 * width * height
+    return count
+
+
 def _write_photos(out, dataset, longest, progress):
+    if shutil.disk_usage(os.path.dirname(out.name)).free < _count_bytes(dataset, longest):
+        raise OSError(errno.ENOSPC, 'not enough free space')
     sizes = []
     with closing(_decoded(dataset, longest, progress, reduce_image)) as images:
         for pixels in images:
             out.write(pixels)
             sizes.append(pixels.shape[:2])
     out.write(np.array(sizes, '<i4').tobytes())
+
+
+def whole_photos(store: Photos | PhotoReader, rows) -> tuple[Photos, np.ndarray]:
+    """Some photos whole, and their rows in what is given: of a reader, those photos alone.
+
+    Args:
+        store: as from `open_photos`, or a `PhotoReader`.
+        rows: (B,) row numbers.
+
+    Raises:
+        SpmlError: For rows outside.
+    """
+    if isinstance(store, Photos):
+        return store, rows
+    photos = store.read(_check_rows(rows, len(store)))
+    pixels = np.concatenate([photo.reshape(-1) for photo in photos])
+    return Photos(pixels, np.array([photo.shape[:2] for photo in photos])), np.arange(len(photos))
 
 
 def random_crops(photos: Photos, rows, size: int) -> torch.Tensor:
@@ -392,6 +539,8 @@ def random_crops(photos: Photos, rows, size: int) -> torch.Tensor:
         torchvision's RandomResizedCrop (8 to 100 % of the area, sides 3:4 to 4:3); the authors'
         code of Two-way.
     """
+    from torchvision.transforms import RandomResizedCrop  # slow to import, for a dry run say
+
     rows = _check_rows(rows, len(photos))
     boxes = []
     for height, width in photos.sizes[rows].tolist():
@@ -423,6 +572,8 @@ def centre_crops(photos: Photos, rows, size: int) -> torch.Tensor:
     Source:
         torchvision's Resize(256) and CenterCrop(224); the authors' code of Two-way.
     """
+    from torchvision.transforms import CenterCrop, Compose, Resize
+
     view = Compose([Resize(size * 8 // 7), CenterCrop(size)])
     rows = _check_rows(rows, len(photos))
     return _cut_all(lambda row: view(Image.fromarray(photos[row])), rows, size=size)

@@ -11,13 +11,15 @@ __all__ = ['UNKNOWN', 'BOX_WEIGHTINGS', 'SETTINGS', 'TRUTHS', 'as_numeric_matrix
 import re
 from enum import StrEnum
 from numbers import Integral, Real
+from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..base.errors import SpmlError, one_of
 
 # %% ../../nbs/data/labels.ipynb #07d04cb7
-def as_numeric_matrix(values, what: str = 'labels') -> np.ndarray:
+def as_numeric_matrix(values: ArrayLike, what: str = 'labels') -> np.ndarray:
     """Read a numeric matrix from whatever holds one.
 
     Args:
@@ -31,13 +33,14 @@ def as_numeric_matrix(values, what: str = 'labels') -> np.ndarray:
         SpmlError: For other than two dimensions, no rows or columns, entries that are no numbers,
             and NaN (with its place).
     """
-    if hasattr(values, 'detach'):
-        values = values.detach().cpu()
-        if values.is_floating_point() and values.element_size() < 4:
-            values = values.float()
-        values = values.numpy()
+    entries: Any = values
+    if hasattr(entries, 'detach'):
+        entries = entries.detach().cpu()
+        if entries.is_floating_point() and entries.element_size() < 4:
+            entries = entries.float()
+        entries = entries.numpy()
     try:
-        array = np.asarray(values)
+        array = np.asarray(entries)
     except ValueError as error:
         raise SpmlError(
             f'{what} must be a matrix: one row per image, one column per class. {error}'
@@ -61,7 +64,7 @@ def as_numeric_matrix(values, what: str = 'labels') -> np.ndarray:
     return array
 
 # %% ../../nbs/data/labels.ipynb #5f1d2b34
-def refuse_entries(wrong: np.ndarray, values: np.ndarray, what: str, remedy: str):
+def refuse_entries(wrong: np.ndarray, values: np.ndarray, what: str, remedy: str) -> NoReturn:
     """Refuse a matrix because of some of its entries.
 
     Args:
@@ -84,7 +87,7 @@ def refuse_entries(wrong: np.ndarray, values: np.ndarray, what: str, remedy: str
 UNKNOWN = (None, 'ignore', 'negative')
 
 
-def to_full_labels(labels, unknown=None) -> np.ndarray:
+def to_full_labels(labels: ArrayLike, unknown: str | None = None) -> NDArray[np.int8]:
     """Bring true labels into the one convention: the full-label setting.
 
     Args:
@@ -116,7 +119,9 @@ def to_full_labels(labels, unknown=None) -> np.ndarray:
     return np.where(labels == 1, 1, -1).astype(np.int8)
 
 # %% ../../nbs/data/labels.ipynb #b8f2d70d
-def _draw(truth, positives, negatives, seed):
+def _draw(
+    truth: NDArray[np.int8], positives: int | None, negatives: int | None, seed: int
+) -> NDArray[np.int8]:
     """z of Cole et al.'s draw: at most `positives` +1 and `negatives` −1 in each row of `truth`;
     None keeps all.
     """
@@ -130,11 +135,11 @@ def _draw(truth, positives, negatives, seed):
     return z
 
 # %% ../../nbs/data/labels.ipynb #ad5bf7c9
-def _is_whole(value) -> bool:
+def _is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _count(value, what):
+def _count(value: int | str, what: str) -> int | None:
     if isinstance(value, str) and value == 'all':
         return None
     if not _is_whole(value) or value < 0:
@@ -145,13 +150,13 @@ def _count(value, what):
     return value
 
 
-def _seed(value):
+def _seed(value: int) -> int:
     if not _is_whole(value) or not 0 <= value < 2**32:
         raise SpmlError(f'seed={value!r}; allowed: a whole number from 0 to 2**32 − 1.')
     return value
 
 
-def _fraction(value, what):
+def _fraction(value: float, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < 1:
         raise SpmlError(
             f'{what}={value!r}; allowed: a number strictly between 0 and 1, such as 0.2.'
@@ -159,7 +164,9 @@ def _fraction(value, what):
     return value
 
 # %% ../../nbs/data/labels.ipynb #c29865c4
-def _refuse_more_than_one(positives, negatives, keep):
+def _refuse_more_than_one(
+    positives: int | str, negatives: int | str | None, keep: float | None
+) -> None:
     if keep is not None or (positives, negatives) != (1, 0):
         raise SpmlError(
             'weights draw one positive of each image and no negatives; they go with positives=1, '
@@ -168,7 +175,7 @@ def _refuse_more_than_one(positives, negatives, keep):
         )
 
 
-def _as_weights(weights, truth):
+def _as_weights(weights: str | ArrayLike, truth: np.ndarray) -> np.ndarray:
     "(N, C) weights of the classes."
     if isinstance(weights, str):
         one_of(weights, ('frequent', 'rare'), 'weights')
@@ -185,7 +192,7 @@ def _as_weights(weights, truth):
     return weights
 
 
-def _draw_weighted(positive, weights, seed):
+def _draw_weighted(positive: np.ndarray, weights: np.ndarray, seed: int) -> NDArray[np.int8]:
     "z with one +1 in each row of `positive` that has any, drawn by weight."
     stretches = np.where(positive, weights, 0.0)
     stretches = np.where(stretches.any(1, keepdims=True), stretches, positive)
@@ -196,8 +203,15 @@ def _draw_weighted(positive, weights, seed):
 
 # %% ../../nbs/data/labels.ipynb #19e3d449
 def observe(
-    labels, positives='all', negatives=None, *, keep=None, weights=None, seed=1200, unknown=None
-) -> np.ndarray:
+    labels: ArrayLike,
+    positives: int | str = 'all',
+    negatives: int | str | None = None,
+    *,
+    keep: float | None = None,
+    weights: str | ArrayLike | None = None,
+    seed: int = 1200,
+    unknown: str | None = None,
+) -> NDArray[np.int8]:
     """Draw observed labels: what a method is told of the true labels.
 
     Args:
@@ -260,7 +274,7 @@ SETTINGS = (
 )
 
 
-def parse_label_setting(text: str) -> dict:
+def parse_label_setting(text: str) -> dict[str, Any]:
     """Turn a setting's name into keyword arguments of `observe`.
 
     Args:
@@ -293,7 +307,9 @@ def parse_label_setting(text: str) -> dict:
     raise SpmlError(f'unknown label setting {text!r}; allowed: {"; ".join(SETTINGS)}.')
 
 # %% ../../nbs/data/labels.ipynb #5856dae6
-def split_rows(n: int, fraction=0.2, seed=1200) -> tuple[np.ndarray, np.ndarray]:
+def split_rows(
+    n: int, fraction: float = 0.2, seed: int = 1200
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split the n images of a file into training and validation rows.
 
     Args:
@@ -323,7 +339,7 @@ def split_rows(n: int, fraction=0.2, seed=1200) -> tuple[np.ndarray, np.ndarray]
     return np.sort(order[:-size]), np.sort(order[-size:])
 
 # %% ../../nbs/data/labels.ipynb #903fbaea
-def describe_labels(labels) -> dict:
+def describe_labels(labels: ArrayLike) -> dict[str, float]:
     """Describe a label matrix as a table of data sets does.
 
     Only positives are counted, so observed labels can be described as well as true ones.
@@ -366,7 +382,7 @@ class Truth(StrEnum):
 TRUTHS = tuple(truth.value for truth in Truth)
 
 
-def labels_for_scoring(labels) -> tuple[np.ndarray, str]:
+def labels_for_scoring(labels: ArrayLike) -> tuple[NDArray[np.int8], str]:
     """Choose what the scores of some images are measured against, and say how true that is.
 
     Args:
@@ -409,7 +425,7 @@ def describe_truth(truth: str, left_out: int | None = None) -> str:
         negatives)'.
     """
     number = '' if left_out is None else f'{left_out:,} '
-    words = {
+    words: dict[str, str] = {
         Truth.COMPLETE: 'all labels',
         Truth.PARTLY_KNOWN: f'known labels ({number}unknown ones left out)',
         Truth.OBSERVED_ONLY: 'observed labels (unknown ones as negatives)',

@@ -1,6 +1,7 @@
 """One function loads every data set, by its name or by its folder."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -77,7 +78,7 @@ def load(
     name_or_folder: str | Path,
     root: str | Path | None = None,
     min_positives: int = 0,
-    exclude=(),
+    exclude: str | Iterable[str] = (),
     scored: bool = False,
 ) -> Dataset:
     """Read a data set by name, or from a folder with images/ and labels.csv.

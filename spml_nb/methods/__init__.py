@@ -2,7 +2,4 @@
 
 from spml_nb.base import lazily
 
-__getattr__ = lazily(
-    __name__,
-    {'core': 'Method create dataset_family find names register register_loss resolve_hparams'},
-)
+__getattr__, __dir__, __all__ = lazily(__name__, __file__)

@@ -354,12 +354,25 @@ def download_pretrained(make: Callable, name: str, url: str = '') -> nn.Module:
         ) from error
 
 
+def torchvision_weights(name: str):
+    """The pretrained weights that a network of torchvision takes here: IMAGENET1K_V1, or the first
+    that there are; a `torchvision.models.WeightsEnum`.
+
+    Raises:
+        ValueError: for a network that torchvision does not have.
+    """
+    from torchvision.models import get_model_weights
+
+    available = get_model_weights(name)
+    return getattr(available, 'IMAGENET1K_V1', available.DEFAULT)
+
+
 def torchvision_backbone(name: str, pretrained: bool) -> Backbone:
     """A classification network of torchvision, cut before its pooling.
 
     Args:
         name: in torchvision's list.
-        pretrained: take IMAGENET1K_V1 (or the first weights there are), downloaded where needed.
+        pretrained: take `torchvision_weights`, downloaded where needed.
 
     Returns:
         A Backbone.
@@ -367,15 +380,14 @@ def torchvision_backbone(name: str, pretrained: bool) -> Backbone:
     Raises:
         SpmlError: for a network without a feature map, or when the download fails.
     """
-    from torchvision.models import get_model, get_model_weights
+    from torchvision.models import get_model
 
     if name.startswith(('vit_', 'maxvit')):
         raise SpmlError(
             f"torchvision's {name!r} gives no feature map; use timm's, such as "
             "'vit_base_patch16_224' or 'maxvit_tiny_tf_224'."
         )
-    available = get_model_weights(name)
-    weights = getattr(available, 'IMAGENET1K_V1', available.DEFAULT)
+    weights = torchvision_weights(name)
     # with weights their forward rescales to mean and std 0.5 by itself
     rescales = name in ('googlenet', 'inception_v3')
     if pretrained:

@@ -2,4 +2,4 @@
 
 from spml_nb.base import lazily
 
-__getattr__ = lazily(__name__, {'tables': 'Table record table'})
+__getattr__, __dir__, __all__ = lazily(__name__, __file__)

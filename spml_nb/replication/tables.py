@@ -181,8 +181,10 @@ def cell_final_runs(
     Returns: list of Config, empty while the search is not done or when there is none.
     """
     chosen = choose_config(plan.search, known)
-    if chosen is None:
-        return []
+    return [] if chosen is None else _with_fresh_seeds(chosen, plan, seeds)
+
+
+def _with_fresh_seeds(chosen: Config, plan: Plan, seeds: Iterable[int] | None) -> list[Config]:
     chosen = replace(chosen, hparams={**chosen.hparams, **plan.stated})
     if plan.labels:
         chosen = replace(chosen, labels=plan.labels)
@@ -617,6 +619,28 @@ def list_table_runs(
     return in_order(search), in_order(final)
 
 
+def list_unchosen_runs(
+    paper: str,
+    number: str | None,
+    suite: str,
+    known: pd.DataFrame,
+    seeds: Iterable[int] | None = None,
+) -> list[Config]:
+    """As many final runs as cells whose search is not done will choose, each with the first
+    configuration of the search in place of its choice.
+
+    Args:
+        paper, number, suite, known, seeds: as in `list_table_runs`.
+    """
+    runs = {}
+    for each in published.table_numbers(paper) if number is None else [number]:
+        for cell in published.table_cells(paper, each).to_dict('records'):
+            plan = plan_cell(cell, suite)
+            if plan.search and choose_config(plan.search, known) is None:
+                runs |= {key(c): c for c in _with_fresh_seeds(plan.search[0], plan, seeds)}
+    return list(runs.values())
+
+
 def sweep_tables(
     paper: str, number: str | None, suite: str, *, seeds: Iterable[int] | None = None, **launch
 ) -> pd.DataFrame:
@@ -637,5 +661,8 @@ def sweep_tables(
         name = paper if number is None else f'{paper}, table {number}'
         raise SpmlError(f'nothing of {name} can be run in the suite {suite!r}.')
     return queue.run_stages(
-        search, lambda known: list_table_runs(paper, number, suite, known, seeds)[1], **launch
+        search,
+        lambda known: list_table_runs(paper, number, suite, known, seeds)[1],
+        unchosen=lambda known: list_unchosen_runs(paper, number, suite, known, seeds),
+        **launch,
     )

@@ -7,13 +7,19 @@ import os
 import types
 import typing
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..base import settings
 from ..base.errors import SpmlError, one_of, require_kind
+
+if TYPE_CHECKING:
+    from ..methods.core import Method
+
+T = typing.TypeVar('T')
 
 HEADS = ('linear', 'cosine', 'labelwise')  # for any loss; that of maps predicts as the linear one
 
@@ -34,7 +40,15 @@ VIEW_SETS = {
 }
 
 
-def config_field(default, meaning: str, *, choices=(), above=None, at_least=None, below=None):
+def config_field(
+    default: Any,
+    meaning: str,
+    *,
+    choices: Iterable[str] = (),
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+) -> Any:
     """A field of `Config` whose metadata are the other arguments.
 
     Args:
@@ -48,7 +62,17 @@ def config_field(default, meaning: str, *, choices=(), above=None, at_least=None
     return dataclasses.field(default=default, metadata=metadata)
 
 
-@dataclass(frozen=True, init=False, eq=False)
+@typing.dataclass_transform(
+    kw_only_default=True,
+    frozen_default=True,
+    field_specifiers=(config_field, dataclasses.field),
+)
+def _configuration(cls: type[T]) -> type[T]:
+    """A frozen dataclass; checkers and editors see each field as a keyword argument."""
+    return dataclass(frozen=True, init=False, eq=False)(cls)
+
+
+@_configuration
 class Config:
     """Everything that decides a run. Every field is a keyword argument; numeric strings are
     accepted for numbers.
@@ -62,114 +86,166 @@ class Config:
     Source: the protocol of Cole et al. (2021), unless a field says otherwise.
     """
 
-    loss: str = config_field('em', 'a registered method')
-    dataset: str = config_field('mini_voc', 'a name, or a folder with images/ and labels.csv')
-    root: str | None = config_field(None, 'where named data sets live, unset: the setting `data`')
-    min_positives: int = config_field(0, 'leave out classes with fewer positives', at_least=0)
-    exclude: tuple = config_field((), 'leave out these classes')
-    labels: str | None = config_field(
-        None, 'observed: single, full, partial-0.3, …; unset: full for a folder, else single'
+    loss: str = config_field(default='em', meaning='a registered method')
+    dataset: str = config_field(
+        default='mini_voc', meaning='a name, or a folder with images/ and labels.csv'
     )
-    label_seed: int = config_field(1200, 'of the draw of observed labels', at_least=0, below=2**32)
+    root: str | None = config_field(
+        default=None, meaning='where named data sets live, unset: the setting `data`'
+    )
+    min_positives: int = config_field(
+        default=0, meaning='leave out classes with fewer positives', at_least=0
+    )
+    exclude: tuple = config_field(default=(), meaning='leave out these classes')
+    labels: str | None = config_field(
+        default=None,
+        meaning='observed: single, full, partial-0.3, …; unset: full for a folder, else single',
+    )
+    label_seed: int = config_field(
+        default=1200, meaning='of the draw of observed labels', at_least=0, below=2**32
+    )
     train_images: int = config_field(
-        0, 'so many of the training images, drawn by label_seed; 0: all of them', at_least=0
+        default=0,
+        meaning='so many of the training images, drawn by label_seed; 0: all of them',
+        at_least=0,
     )
     seed: int = config_field(
-        0, 'of initialisation, order and augmentation', at_least=0, below=2**32
+        default=0, meaning='of initialisation, order and augmentation', at_least=0, below=2**32
     )
     regime: str = config_field(
-        'finetune',
-        'finetune: end to end; linear: on frozen features; linear_init: both in turn',
+        default='finetune',
+        meaning='finetune: end to end; linear: on frozen features; linear_init: both in turn',
         choices=('finetune', 'linear', 'linear_init'),
     )
-    backbone: str | None = config_field(None, 'unset: mini for the miniatures, resnet50 otherwise')
-    weights: str = config_field('default', 'of the backbone: default, none, or a file')
-    head: str | None = config_field(None, "unset: the method's", choices=(*HEADS, 'maps'))
+    backbone: str | None = config_field(
+        default=None, meaning='unset: mini for the miniatures, resnet50 otherwise'
+    )
+    weights: str = config_field(
+        default='default', meaning='of the backbone: default, none, or a file'
+    )
+    head: str | None = config_field(
+        default=None, meaning="unset: the method's", choices=(*HEADS, 'maps')
+    )
     image_size: int | None = config_field(
-        None, 'pixels per side, unset: 40 for mini, 224 for efficientnet_lite0, else 448', above=0
+        default=None,
+        meaning='pixels per side, unset: 40 for mini, 224 for efficientnet_lite0, else 448',
+        above=0,
     )
     epochs: int | None = config_field(
-        None, 'of each stage at most, unset: 15, 60 on frozen features, 120 for mini', above=0
+        default=None,
+        meaning='of each stage at most, unset: 15, 60 on frozen features, 120 for mini',
+        above=0,
     )
-    batch_size: int | None = config_field(None, 'images in a step', above=0)
+    batch_size: int | None = config_field(default=None, meaning='images in a step', above=0)
     lr: float | None = config_field(
-        None, 'of the backbone, and of the head on frozen features', above=0
+        default=None, meaning='of the backbone, and of the head on frozen features', above=0
     )
     head_lr_multiplier: float | None = config_field(
-        None, 'head against backbone, end to end', above=0
+        default=None, meaning='head against backbone, end to end', above=0
     )
-    linear_epochs: int | None = config_field(None, "of linear_init's first stage at most", above=0)
-    linear_lr: float | None = config_field(None, "of linear_init's first stage", above=0)
-    optimizer: str | None = config_field(None, '', choices=('adam', 'adamw', 'sgd'))
+    linear_epochs: int | None = config_field(
+        default=None, meaning="of linear_init's first stage at most", above=0
+    )
+    linear_lr: float | None = config_field(
+        default=None, meaning="of linear_init's first stage", above=0
+    )
+    optimizer: str | None = config_field(default=None, meaning='', choices=('adam', 'adamw', 'sgd'))
     weight_decay: float | None = config_field(
-        None, 'of all weights; in the gradient for adam and sgd', at_least=0
+        default=None, meaning='of all weights; in the gradient for adam and sgd', at_least=0
     )
-    momentum: float | None = config_field(None, 'sgd only', at_least=0, below=1)
-    nesterov: bool | None = config_field(None, 'sgd only')
-    schedule: str | None = config_field(None, '', choices=('constant', 'cosine', 'onecycle'))
+    momentum: float | None = config_field(default=None, meaning='sgd only', at_least=0, below=1)
+    nesterov: bool | None = config_field(default=None, meaning='sgd only')
+    schedule: str | None = config_field(
+        default=None, meaning='', choices=('constant', 'cosine', 'onecycle')
+    )
     ema: float | None = config_field(
-        None, 'highest decay of the averaged weights; 0: no averaging', at_least=0, below=1
+        default=None,
+        meaning='highest decay of the averaged weights; 0: no averaging',
+        at_least=0,
+        below=1,
     )
     selection: str = config_field(
-        'val_clean',
-        'best epoch by fully labelled validation, by observed labels, or the last',
+        default='val_clean',
+        meaning='best epoch by fully labelled validation, by observed labels, or the last',
         choices=('val_clean', 'val_observed', 'last'),
     )
     patience: int | None = config_field(
-        None, 'end a stage after so many epochs without a better score; 0: never', at_least=0
+        default=None,
+        meaning='end a stage after so many epochs without a better score; 0: never',
+        at_least=0,
     )
     stop_below: float | None = config_field(
-        None, 'stop when validation falls this many mAP under its best; 0: never', at_least=0
+        default=None,
+        meaning='stop when validation falls this many mAP under its best; 0: never',
+        at_least=0,
     )
     cached_views: int = config_field(
-        4, 'draws of each augmented view kept for an image on frozen features', above=0
+        default=4,
+        meaning='draws of each augmented view kept for an image on frozen features',
+        above=0,
     )
     precision: str = config_field(
-        'float32',
-        'of the forward pass: float32, or autocast to bf16 or fp16',
+        default='float32',
+        meaning='of the forward pass: float32, or autocast to bf16 or fp16',
         choices=('float32', 'bf16', 'fp16'),
     )
-    device: str | None = config_field(None, 'unset: the setting `device`')
+    device: str | None = config_field(default=None, meaning='unset: the setting `device`')
     frozen_stages: int = config_field(
-        0, 'leading stages of the backbone that stay as they are; the first is the stem', at_least=0
+        default=0,
+        meaning='leading stages of the backbone that stay as they are; the first is the stem',
+        at_least=0,
     )
-    freeze_batchnorm: bool = config_field(False, "keep the backbone's batch norms as they are")
-    normalise: bool = config_field(True, "subtract the backbone's mean and divide by its std")
-    compile: bool = config_field(False, 'let torch compile the network, with CUDA graphs on a GPU')
+    freeze_batchnorm: bool = config_field(
+        default=False, meaning="keep the backbone's batch norms as they are"
+    )
+    normalise: bool = config_field(
+        default=True, meaning="subtract the backbone's mean and divide by its std"
+    )
+    compile: bool = config_field(
+        default=False, meaning='let torch compile the network, with CUDA graphs on a GPU'
+    )
     views: str | None = config_field(
-        None, 'unset: flip, or for miniatures shift (strong views: shift_hue)', choices=VIEW_SETS
+        default=None,
+        meaning='unset: flip, or for miniatures shift (strong views: shift_hue)',
+        choices=VIEW_SETS,
     )
     hold_out: bool = config_field(
-        True, 'False: train on the validation images too, which leaves only selection: last'
+        default=True,
+        meaning='False: train on the validation images too, which leaves only selection: last',
     )
     trained_validation: str = config_field(
-        '',
-        'half of the validation images, drawn by label_seed, are trained on with all their labels, '
-        'beside the training images or alone; the other half chooses',
+        default='',
+        meaning='half of the validation images, drawn by label_seed, are trained on with all their '
+        'labels, beside the training images or alone; the other half chooses',
         choices=('', 'beside', 'alone'),
     )
     map_definition: str | None = config_field(
-        None,
-        'a class without positives: cole: 0; two_way: left out (a folder)',
+        default=None,
+        meaning='a class without positives: cole: 0; two_way: left out (a folder)',
         choices=('cole', 'two_way'),
     )
     embedding_dim: int | None = config_field(
-        None, 'width of a label-wise head, unset: from that of the backbone, at most 2048', above=0
+        default=None,
+        meaning='width of a label-wise head, unset: from that of the backbone, at most 2048',
+        above=0,
     )
     side: str = config_field(
-        '', 'a file with what a method needs beyond labels, see spml_nb/data/side.py'
+        default='',
+        meaning='a file with what a method needs beyond labels, see spml_nb/data/side.py',
     )
     hparams: dict = dataclasses.field(
         default_factory=dict,
         metadata={'meaning': "the method's own; unset ones at the paper's value"},
     )
 
-    def __init__(self, **values):
-        for name, field in _fields().items():
-            object.__setattr__(self, name, {} if name == 'hparams' else field.default)
-        self._set(values)
+    if not TYPE_CHECKING:
 
-    def _set(self, values: dict):
+        def __init__(self, **values):
+            for name, field in _fields().items():
+                object.__setattr__(self, name, {} if name == 'hparams' else field.default)
+            self._set(values)
+
+    def _set(self, values: dict[str, Any]) -> None:
         fields = _fields()
         remedy = 'Every parameter is a field of `spml_nb.runs.config.Config`.'
         for name in sorted(values.keys() - fields.keys()):
@@ -192,19 +268,19 @@ class Config:
                 'images, and hold_out: false on all of them. Give one of the two.'
             )
 
-    def changed(self, **values) -> 'Config':
+    def changed(self, **values: Any) -> 'Config':
         """As from `dataclasses.replace`, but quick: only the new values are checked."""
         config = object.__new__(Config)
         vars(config).update(vars(self))
         config._set(values)
         return config
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if not isinstance(other, Config):
             return NotImplemented
         return _as_text(self) == _as_text(other)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(_as_text(self))
 
 
@@ -213,19 +289,19 @@ def _as_text(config: Config) -> str:
 
 
 @cache
-def _fields() -> dict[str, dataclasses.Field]:
+def _fields() -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(Config)}
 
 
 @cache
-def _kind(name: str) -> tuple[type, bool]:
+def _kind(name: str) -> tuple[Any, bool]:
     """The type of a field, and whether the field may be unset."""
-    hint = _fields()[name].type
+    hint: Any = _fields()[name].type
     kind, *none = typing.get_args(hint) or (hint,)
     return kind, bool(none)
 
 
-def _checked(field: dataclasses.Field, value):
+def _checked(field: dataclasses.Field[Any], value: Any) -> Any:
     """A value for a field, in the field's type.
 
     Raises:
@@ -248,7 +324,7 @@ def _checked(field: dataclasses.Field, value):
     return value
 
 
-def _converted(name: str, value):
+def _converted(name: str, value: Any) -> Any:
     kind, may_be_unset = _kind(name)
     if value is None and may_be_unset:
         return None
@@ -262,14 +338,15 @@ def _converted(name: str, value):
         )
     if name == 'exclude':
         return require_kind(class_names(value), tuple, "parameter 'exclude'")
-    if type(value) is kind and (kind not in (int, float) or abs(value) < 1e300):
+    is_number = kind in (int, float)
+    if type(value) is kind and (not is_number or abs(value) < 1e300):  # pyright: ignore[reportArgumentType]
         return value  # quick; NaN, infinity and whole numbers of any length go to require_kind
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     return require_kind(value, kind, f'parameter {name!r}')
 
 
-def class_names(value):
+def class_names(value: object) -> object:
     """Names from a text such as 'skin, hair', or from a list, in which YAML may have put 2019."""
     if isinstance(value, str):
         return [name.strip() for name in value.split(',') if name.strip()]
@@ -306,7 +383,7 @@ SHORT_TRAINING = {'epochs': 15, 'patience': 4}
 MINI_TRAINING = {'epochs': 120, 'patience': 10}
 
 
-def _protocol(regime: str, backbone: str) -> dict:
+def _protocol(regime: str, backbone: str) -> dict[str, Any]:
     """The protocol's values for a regime and a backbone."""
     if regime == 'linear':
         length = LONG_TRAINING
@@ -375,11 +452,11 @@ def resolve(config: Config) -> Config:
         one_of(resolved.head, method.heads, f'head for {config.loss!r}')
     in_set = f"view of views={resolved.views!r}, which {config.loss!r} needs"
     for role in method.views:
-        one_of(role, VIEW_SETS[resolved.views], in_set)
+        one_of(role, VIEW_SETS[str(resolved.views)], in_set)
     return resolved
 
 
-def _pinned_side(config: Config, method: type) -> str:
+def _pinned_side(config: Config, method: type['Method']) -> str:
     """The file of side information with its fingerprint, '' for a method that uses none."""
     from spml_nb.data.side import pin_side_file
 
@@ -414,13 +491,13 @@ ADDED = {
 }
 
 
-def neutral_fields(dataset: str) -> dict:
+def neutral_fields(dataset: str) -> dict[str, Any]:
     """`ADDED` for a data set, by name or folder: miniatures had other views."""
     is_miniature = Path(dataset).name.startswith('mini_')
     return ADDED | {'views': 'shift' if is_miniature else 'flip'}
 
 
-def complete_fields(fields: dict) -> dict:
+def complete_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a run, with those that it was trained without.
 
     Args:
@@ -436,19 +513,19 @@ def complete_fields(fields: dict) -> dict:
     return fields | {name: value for name, value in before.items() if fields.get(name) is None}
 
 
-def config_to_dict(config: Config) -> dict:
+def config_to_dict(config: Config) -> dict[str, Any]:
     """A configuration as in `config.json`: {field: value}, with tuples as lists."""
     return json.loads(json.dumps(vars(config)))
 
 
-def _renaming(config: Config) -> dict:
+def _renaming(config: Config) -> dict[str, Any]:
     """What tells a run from older ones with the same fields: the label-wise head was another, and
     SGD was Nesterov's.
 
     A change of the code that gives the same fields another meaning is added here, so that no old
     run passes for a new one.
     """
-    renaming = {}
+    renaming: dict[str, Any] = {}
     if config.head == 'labelwise':
         renaming['decoder'] = 2
     if config.optimizer == 'sgd':
@@ -508,7 +585,7 @@ def science_key(config: Config, data: str | None = None) -> str:
     return f"{config.loss}-{name}-{config_hash(config, without=('device', 'root'))}"
 
 
-def stamp_folder(dataset: str, root: str | None = None) -> tuple:
+def stamp_folder(dataset: str, root: str | None = None) -> tuple[tuple[int, int], ...]:
     """What tells a folder of photos from its earlier state, without reading it.
 
     Args:
@@ -529,7 +606,7 @@ def stamp_folder(dataset: str, root: str | None = None) -> tuple:
 
 
 @cache
-def _fingerprint(changed: tuple, *place) -> str:
+def _fingerprint(changed: tuple[tuple[int, int], ...], *place: Any) -> str:
     from spml_nb.data.loading import load
 
     with warnings.catch_warnings(action='ignore'):  # whoever trains on the folder is warned
@@ -539,7 +616,7 @@ def _fingerprint(changed: tuple, *place) -> str:
 _OF_JUPYTER = {'In', 'Out', 'get_ipython', 'exit', 'quit', 'open', 'display'}
 
 
-def _user_names(namespace: dict) -> set[str]:
+def _user_names(namespace: dict[str, Any]) -> set[str]:
     return {
         name
         for name, value in namespace.items()
@@ -547,7 +624,7 @@ def _user_names(namespace: dict) -> set[str]:
     }
 
 
-def notebook_parameters(namespace: dict) -> Callable[[], dict]:
+def notebook_parameters(namespace: dict[str, Any]) -> Callable[[], dict[str, Any]]:
     """Guard the parameters cell of a notebook; call it in the first cell with `globals()`.
 
     papermill writes its `-p` values into a new cell after the one tagged `parameters`. Without this
@@ -566,7 +643,8 @@ def notebook_parameters(namespace: dict) -> Callable[[], dict]:
             `parameters` is missing.
     """
     if '_parameters' in namespace:
-        return namespace['_parameters']  # the first cell again, in the same kernel
+        earlier: Callable[[], dict[str, Any]] = namespace['_parameters']
+        return earlier  # the first cell again, in the same kernel
     before = _user_names(namespace)
     early = sorted(name for name in before if name in _fields() or not callable(namespace[name]))
     if early:
@@ -575,9 +653,9 @@ def notebook_parameters(namespace: dict) -> Callable[[], dict]:
             "with the defaults has lost its tag 'parameters', so they would be overwritten. Give "
             "it the tag again (JupyterLab: property inspector, cell tags)."
         )
-    of_first_call = set()
+    of_first_call: set[str] = set()
 
-    def parameters() -> dict:
+    def parameters() -> dict[str, Any]:
         names = {
             name for name in _user_names(namespace) - before if namespace[name] is not parameters
         }

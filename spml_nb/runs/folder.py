@@ -26,6 +26,7 @@ from ..base.files import hold_lock, remove_leftovers, require_regular_file, writ
 from .config import Config, complete_fields, config_hash, config_to_dict
 
 CALIBRATION = 'calibration.json'
+WITHOUT_WEIGHTS = 'without_weights'  # a file in a run that `spml sweep --unpack` has brought
 
 
 class Run:
@@ -358,9 +359,12 @@ def add_session(sessions: list[dict]) -> list[dict]:
     return sessions if sessions[-1:] == [now] else [*sessions, now]
 
 
+COMMIT = 'spml_nb_commit'  # a file beside the package, where it was copied out of its checkout
+
+
 def _commit() -> str | None:
-    """The commit of the package's checkout, with '+' behind it when files differ from it; None
-    outside a checkout.
+    """The commit of the package's checkout, with '+' behind it when files differ from it; that of a
+    copy is in the file `COMMIT`. None for an installed package.
     """
     # A checkout further up is another project's. A lock of git's would be left there by a kill.
     command = (
@@ -368,6 +372,8 @@ def _commit() -> str | None:
         '--untracked-files=no -- spml_nb'
     )
     folder = Path(__file__).resolve().parents[2]
+    if (folder / COMMIT).is_file():
+        return (folder / COMMIT).read_text().strip() or None
     try:
         status = subprocess.run(command.split(), cwd=folder, capture_output=True, text=True)
     except OSError:

@@ -16,6 +16,7 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from ..data.side import pin_side_file
 from ..runs import record
 from ..runs.config import Config, config_to_dict, resolve, science_key, stamp_folder
 from ..runs.folder import Run, hash_file, provenance, read_json
+from . import estimate
 
 
 def _no_link(file: str, flags: int) -> int:
@@ -234,8 +236,9 @@ def plan_runs(configs: Iterable[Config], runs: pd.DataFrame | None = None) -> pd
         runs: finished runs; unset: as from `finished`.
 
     Returns:
-        DataFrame, one row per different run: config, run, state ('done', 'begun' or 'missing') and
-        expected seconds (NaN if nothing is like it).
+        DataFrame, one row per different run: config, run, state ('done', 'begun' or 'missing'),
+        expected seconds (NaN if nothing is like it) and whether these are by timed steps (`timed`)
+        instead of runs that are done.
 
     Raises:
         SpmlError: for a configuration that cannot be resolved.
@@ -249,7 +252,10 @@ def plan_runs(configs: Iterable[Config], runs: pd.DataFrame | None = None) -> pd
             'state': _states(planned),
         }
     )
-    return table.assign(expected=_expected(table.config, runs))
+    expected = pd.Series(_expected(table.config, runs), table.index, dtype=float)
+    timed = expected.isna() & (table.state != 'done')
+    expected[timed] = estimate.estimate_seconds(table.config[timed])
+    return table.assign(expected=expected, timed=timed & expected.notna())
 
 
 def find_stale_runs(configs: Iterable[Config]) -> list[str]:
@@ -312,8 +318,11 @@ def _content_of_photos(dataset: str, root: str | None) -> str | None:
         return loading.load(dataset, root).content
 
 
-def finished() -> pd.DataFrame:
+def finished(*others: pd.DataFrame) -> pd.DataFrame:
     """Every finished run at hand, in the setting `runs` and in the table of record.
+
+    Args:
+        others: runs from elsewhere, as from `runs.load`; of two with one key, these count.
 
     Returns:
         DataFrame as from `runs.load`, indexed by the runs' `science_key`; empty when there is none.
@@ -321,7 +330,7 @@ def finished() -> pd.DataFrame:
     Raises:
         SpmlError: for a run or a table that is damaged.
     """
-    tables = [record.load()]
+    tables = [*others, record.load()]
     file = settings.path('outputs') / 'runs.csv'
     if file.exists():
         tables.append(_recorded(file, file.stat().st_mtime_ns))
@@ -385,22 +394,10 @@ def _expected(configs: pd.Series, runs: pd.DataFrame) -> list[float]:
     ]
 
 
-@cache
 def _size(dataset: str) -> tuple[float, float]:
-    """About how many images a run on a data set trains on, and its classes; NaN where that is not
-    at hand.
-    """
-    counts = registry.find(dataset).counts if dataset in registry.BENCHMARKS else {}
-    if counts:
-        images = counts.get('train', 0.8 * counts.get('images', math.nan))
-        return images, counts.get('classes', math.nan)
-    if not loading.own_folder(dataset):
-        return math.nan, math.nan
-    # whoever trains on the folder is warned; what is there now need not be of photos any more
-    with warnings.catch_warnings(action='ignore'), contextlib.suppress(SpmlError):
-        data = loading.load(dataset)
-        return len(data) - len(data.rows('test')), len(data.class_names)
-    return math.nan, math.nan
+    "About how many images a run on a data set trains on, and its classes; NaN where unknown."
+    counts = estimate.count_photos(dataset)
+    return counts.train + counts.val, counts.classes
 
 
 def _local(
@@ -585,7 +582,7 @@ def run(
                     tell(f'{line}  {name}')
     except KeyboardInterrupt:
         tell('interrupted: the same command goes on from here.')
-    table = table.drop(columns='expected').assign(
+    table = table.drop(columns=['expected', 'timed']).assign(
         state=_states([Run(config) for config in table.config]),
         message=[messages.get(name, '') for name in table.run],
     )
@@ -596,11 +593,30 @@ def run(
     return table
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep trains.
+
+    Attributes:
+        search: the runs of the search.
+        finals: gives the runs that finished runs (as from `finished`) choose.
+    """
+
+    search: list[Config]
+    finals: Callable[[pd.DataFrame], Iterable[Config]]
+
+    def configs(self, runs: pd.DataFrame) -> dict[str, Config]:
+        """All runs by `key`, the final ones as far as finished runs choose them."""
+        return _by_key([*self.search, *self.finals(runs)])
+
+
 def run_stages(
     search: Iterable[Config],
     finals: Callable[[pd.DataFrame], Iterable[Config]],
     *,
+    unchosen: Callable[[pd.DataFrame], Iterable[Config]] = lambda runs: (),
     dry_run: bool = False,
+    plans: list[Plan] | None = None,
     tell: Callable[[str], None] = print,
     **launch,
 ) -> pd.DataFrame:
@@ -608,9 +624,10 @@ def run_stages(
     alone.
 
     Args:
-        search: the runs of the search.
-        finals: gives the runs that finished runs (as from `finished`) choose.
+        search, finals: as in `Plan`.
+        unchosen: gives as many runs as will be chosen yet, for a dry run to say how long they take.
         dry_run: only say how much there is.
+        plans: a list that gets the plan; then nothing is trained.
         tell: is given the lines.
         launch: engine, address and jobs, as in `run`.
 
@@ -621,10 +638,13 @@ def run_stages(
         SpmlError: as `run`.
     """
     check_launch(**launch)
+    if plans is not None:
+        plans.append(Plan(list(search), finals))
+        return plan_runs([], pd.DataFrame())
     runs = finished()
     search = _by_key(search)
     if dry_run:
-        return _dry_run(search, _by_key(finals(runs)), runs, tell)
+        return _dry_run(search, _by_key(finals(runs)), list(unchosen(runs)), runs, tell)
     done = run(_missing(search, runs), tell=tell, **launch)
     if (done.state == 'missing').any():
         return done  # interrupted
@@ -642,7 +662,11 @@ def _missing(configs: dict[str, Config], runs: pd.DataFrame) -> list[Config]:
 
 
 def _dry_run(
-    search: dict[str, Config], final: dict[str, Config], runs: pd.DataFrame, tell: Callable
+    search: dict[str, Config],
+    final: dict[str, Config],
+    unchosen: list[Config],
+    runs: pd.DataFrame,
+    tell: Callable,
 ) -> pd.DataFrame:
     missing_search = _missing(search, runs)
     missing_final = _missing(final, runs)
@@ -653,12 +677,24 @@ def _dry_run(
         'are missing.'
     )
     left = table[table.state != 'done']
+    if unchosen:
+        line += f' The search will choose {len(unchosen)} more.'
+        left = pd.concat([left, plan_runs(unchosen, runs)])
     if len(left):
-        seconds = left.expected.sum(min_count=1)
-        length = 'unknown' if math.isnan(seconds) else f'about {format_duration(seconds)}'
-        line += f' One after another: {length}.'
-    tell(line)
+        line += f' One after another: {_describe_length(left)}.'
+    tell(f'{line} {estimate.describe_disk(left.config)}'.rstrip())
     return table
+
+
+def _describe_length(left: pd.DataFrame) -> str:
+    "How long runs take, of rows as from `plan_runs`."
+    unknown = int(left.expected.isna().sum())
+    if unknown == len(left):
+        return 'unknown'
+    length = f'about {format_duration(left.expected.sum())}'
+    if left.timed.any():
+        length += f', by steps timed here and all epochs for {left.timed.sum()} of the runs'
+    return f'{length}, and unknown for {unknown} of them' if unknown else length
 
 
 def describe_queue(messages: dict[str, str], expected: pd.Series, seconds: float, jobs: int) -> str:
@@ -688,8 +724,12 @@ def describe_queue(messages: dict[str, str], expected: pd.Series, seconds: float
 
 
 def format_duration(seconds: float) -> str:
-    "A time for people, such as '8 s', '12 min' or '3 h 20 min'."
+    "A time for people, such as '8 s', '12 min', '3 h 20 min' or '480 h (20 days)'."
     minutes = round(seconds / 60)
     if seconds < 90:
         return f'{seconds:.0f} s'
-    return f'{minutes} min' if minutes < 90 else f'{minutes // 60} h {minutes % 60} min'
+    if minutes < 90:
+        return f'{minutes} min'
+    if minutes < 6000:
+        return f'{minutes // 60} h {minutes % 60} min'
+    return f'{minutes / 60:,.0f} h ({minutes / 1440:,.0f} days)'

@@ -16,7 +16,6 @@ from importlib.resources import files as packaged
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
 from ..base import files, settings
 from ..base.errors import SpmlError, one_of
@@ -526,6 +525,8 @@ def half_interval(values: pd.Series) -> float:
     Returns:
         In the unit of the values; NaN for fewer than two.
     """
+    from scipy.special import stdtrit  # here, as a packed sweep may not find scipy
+
     return float(stdtrit(len(values) - 1, 0.975) * values.sem())
 
 

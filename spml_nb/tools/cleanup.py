@@ -20,7 +20,7 @@ from ..base.files import TEMPORARY, is_locked, make_lock
 from ..data.fetch import format_bytes
 from ..data.labels import TRUTHS, describe_truth
 from ..runs.config import Config, complete_fields
-from ..runs.folder import read_json
+from ..runs.folder import WITHOUT_WEIGHTS, read_json
 
 # running: a process holds its lock; done: DONE is there, and every file of a finished run can be
 # opened; begun: the same command goes on from the last checkpoint; damaged: a file is missing, cut
@@ -43,9 +43,12 @@ def _state(folder: Path) -> dict:
             epochs = len(pd.read_csv(file)) if file.is_file() and 'last.pt' not in missing else 0
             return {'state': 'begun', 'note': f'{epochs} epochs' if epochs else 'no checkpoint yet'}
         result = read_json(file)
-        if missing and 'diverged' not in result:
+        elsewhere = (folder / WITHOUT_WEIGHTS).is_file()
+        if missing and 'diverged' not in result and not elsewhere:
             return {'state': 'damaged', 'note': f'{missing[0]} is missing'}
-        return {'state': 'done', 'seconds': float(result['seconds']), **_scores(result['scores'])}
+        note = 'trained elsewhere, without weights' if elsewhere else ''
+        scores = _scores(result['scores'])
+        return {'state': 'done', 'note': note, 'seconds': float(result['seconds']), **scores}
     except Exception as error:  # a damaged file may raise anything
         return {'state': 'damaged', 'note': f'{file.name} cannot be read: {error}'}
 

@@ -44,12 +44,14 @@ class ImageSource:
     there from the start.
 
     Args:
-        store: (N, S, S, 3) uint8.
+        store: (N, S, S, 3) uint8, or a `PhotoReader` of squares.
         names: {role: view of `spml_nb.data.views`}.
         device: where batches go.
     """
 
-    def __init__(self, store: np.ndarray, names: dict[str, str], device: torch.device):
+    def __init__(
+        self, store: np.ndarray | images.PhotoReader, names: dict[str, str], device: torch.device
+    ):
         self.store = store
         self.names = names
         self.device = device
@@ -63,6 +65,11 @@ class ImageSource:
         if isinstance(self.store, np.ndarray) and has_gpu_room(self.store.nbytes, self.device):
             return torch.tensor(self.store, device=self.device)
         return None
+
+    def announce(self, rows: np.ndarray):
+        "Say which rows batches will have from now on, in this order."
+        if isinstance(self.store, images.PhotoReader):
+            self.store.announce(rows)
 
     def batch(self, rows: np.ndarray, role: str) -> Tensor:
         """(B, 3, S, S) float32 in [0, 1] for (B,) row numbers of the data set and the role of a
@@ -80,7 +87,7 @@ class CropSource(ImageSource):
     others.
 
     Args:
-        store: whole photos.
+        store: whole photos, or a reader of them.
         names, device: as in `ImageSource`.
         size: side of a batch's images in pixels.
 
@@ -88,7 +95,11 @@ class CropSource(ImageSource):
     """
 
     def __init__(
-        self, store: images.Photos, names: dict[str, str], device: torch.device, size: int
+        self,
+        store: images.Photos | images.PhotoReader,
+        names: dict[str, str],
+        device: torch.device,
+        size: int,
     ):
         super().__init__(store, names, device)
         self.size = size
@@ -96,7 +107,8 @@ class CropSource(ImageSource):
     def batch(self, rows: np.ndarray, role: str) -> Tensor:
         "(B, 3, size, size) float32 for (B,) row numbers of the data set and the role of a view."
         cut = images.centre_crops if role == 'plain' else images.random_crops
-        return self.views[role](copy_to_device(cut(self.store, rows, self.size), self.device))
+        photos, rows = images.whole_photos(self.store, rows)
+        return self.views[role](copy_to_device(cut(photos, rows, self.size), self.device))
 
 
 def image_source(data: Dataset, config: Config, device: torch.device) -> ImageSource:
@@ -114,8 +126,16 @@ def image_source(data: Dataset, config: Config, device: torch.device) -> ImageSo
         SpmlError: as `spml_nb.data.images.open_images`.
     """
     names = VIEW_SETS[config.views]
+    kept = data.images_in_memory or images.keeps_decoded()
     if config.views == 'crop':
-        return CropSource(images.open_photos(data), names, device, config.image_size)
+        photos = (
+            images.open_photos(data)
+            if kept
+            else images.PhotoReader(data, images.LONGEST_SIDE, whole=True)
+        )
+        return CropSource(photos, names, device, config.image_size)
+    if not kept:
+        return ImageSource(images.PhotoReader(data, config.image_size), names, device)
     return ImageSource(images.open_images(data, config.image_size), names, device)
 
 
@@ -137,7 +157,7 @@ def hash_weights(model: nn.Module) -> str:
     return digest.hexdigest()[:16]
 
 
-def hash_pixels(store: np.ndarray | images.Photos) -> str:
+def hash_pixels(store: np.ndarray | images.Photos | images.PhotoReader) -> str:
     """What tells one set of images from another: a hash of all pixels, kept beside the file that
     holds them.
 
@@ -145,8 +165,11 @@ def hash_pixels(store: np.ndarray | images.Photos) -> str:
         store: (N, S, S, 3) uint8 or whole photos, as from `open_images` and `open_photos`.
 
     Returns:
-        16 hexadecimal digits, the same for the same photos in the same order, wherever they lie.
+        16 hexadecimal digits, the same for the same photos in the same order, wherever they lie;
+        of a reader by its files.
     """
+    if isinstance(store, images.PhotoReader):
+        return store.content
     pixels = getattr(store, 'pixels', store)
     note = Path(f'{pixels.filename}.content') if isinstance(pixels, np.memmap) else None
     if note is not None and note.is_file():
@@ -178,6 +201,7 @@ def extract_features(
         meet.
     """
     model.eval()
+    source.announce(rows)
     batches = []
     for start in progress.progress_bar(range(0, len(rows), batch_size), what=f'features ({role})'):
         features = model.features(source.batch(rows[start : start + batch_size], role))
@@ -287,6 +311,9 @@ class FeatureSource:
         self.drawn = {role: [self._hold(d) for d in draws] for role, draws in drawn.items()}
         self.position = np.full(len(plain), -1)
         self.position[rows] = np.arange(len(rows))
+
+    def announce(self, rows: np.ndarray):
+        "Features are at hand in any order."
 
     def _hold(self, features: np.ndarray):
         """Vectors live on the device, and maps too if it is a GPU that has room; else these stay

@@ -12,35 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ..base.errors import SpmlError
-
-
-class GatherRows(torch.autograd.Function):
-    """The rows of all processes, one behind the other: `apply(share (b, ...), sizes)` gives (sum of
-    sizes, ...).
-
-    The gradient is that of this process's rows alone, times the number of processes; the average
-    over them undoes that.
-    """
-
-    @staticmethod
-    def forward(ctx, share: Tensor, sizes: list[int]) -> Tensor:
-        first = sum(sizes[: dist.get_rank()])
-        ctx.rows = slice(first, first + len(share))
-        ctx.processes = len(sizes)
-        return _gather(share, sizes)
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor):
-        return ctx.processes * gradient[ctx.rows], None
-
-
-def _gather(share: Tensor, sizes: list[int]) -> Tensor:
-    "Rows of unequal number, padded to the largest on the way."
-    padded = share.new_zeros((max(sizes), *share.shape[1:]))
-    padded[: len(share)] = share
-    all_rows = [torch.empty_like(padded) for _ in sizes]
-    dist.all_gather(all_rows, padded.contiguous())
-    return torch.cat([rows[:n] for rows, n in zip(all_rows, sizes, strict=True)])
+from ..base.processes import GatherRows, broadcast_state
 
 
 class Group:
@@ -126,11 +98,7 @@ class Group:
         if self.size == 1:
             return
         for module in modules:
-            for buffer in module.buffers():
-                dist.broadcast(buffer, 0)
-            if parameters:
-                for parameter in module.parameters():
-                    dist.broadcast(parameter.detach(), 0)
+            broadcast_state(module, parameters)
 
     def wait(self):
         "Wait until all have come here."

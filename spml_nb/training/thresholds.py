@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-from scipy.special import expit, logit
 from torch import Tensor
 
 from .. import metrics
@@ -71,12 +70,14 @@ def class_thresholds(
             column = np.s_[:, [c]]
             chosen[c] = metrics.best_threshold(p[column], labels[column], unknown='ignore')
     weight = counts / (counts + PRIOR_COUNT)
-    drawn = expit(weight * _logit(chosen) + (1 - weight) * _logit(overall))
+    logits = weight * _logit(chosen) + (1 - weight) * _logit(overall)
+    drawn = 1 / (1 + np.exp(-logits))
     return np.where(chosen == overall, overall, drawn).tolist()
 
 
 def _logit(p):
-    return logit(np.clip(p, 1e-12, 1 - 1e-12))
+    p = np.clip(p, 1e-12, 1 - 1e-12)
+    return np.log(p) - np.log1p(-p)
 
 
 def on_validation(

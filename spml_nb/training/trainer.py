@@ -264,6 +264,8 @@ class Trainer:
         # each once, unless the run has fewer images
         order = torch.randperm(self.task.length) % len(self.task.train)
         batches = order.split(self.config.batch_size)
+        shares = [self.group.share(self.task.train[index.numpy()]) for index in batches]
+        self.source.announce(np.concatenate(shares))
         # elsewhere the line of the epoch is enough
         show = self.group.first and progress.find_display() == 'terminal'
         for index in progress.progress_bar(
@@ -334,9 +336,11 @@ class Trainer:
 
     def predict(self, module: torch.nn.Module, rows: np.ndarray, view: str = 'plain') -> Tensor:
         "(n, C) float32 logits of any images, each of them computed by one process."
+        share = self.group.share(rows)
+        self.source.announce(share)
         # shares use up different amounts; no step has that number
         with self.group.forked_randomness(self.task.length):
-            logits = predict_logits(module, self.method, self.source, self.group.share(rows), view)
+            logits = predict_logits(module, self.method, self.source, share, view)
         return self.group.gather(logits, len(rows))
 
     def candidates(self) -> dict[str, torch.nn.Module]:
@@ -453,8 +457,8 @@ def train(
     *,
     task: Task | None = None,
     root: Path | None = None,
-    on_epoch: Callable | None = None,
-    on_step: Callable | None = None,
+    on_epoch: Callable[..., object] | None = None,
+    on_step: Callable[..., object] | None = None,
 ) -> Result:
     """Train a run, or go on with it, or give back its result if it is done.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,7 +47,7 @@ def _read(file: Path, photos: list[str]) -> pd.DataFrame:
             'each photo.'
         )
     # a label of -1 is the last of the three
-    table = pd.DataFrame(np.array(['', '1', '0'], object)[labels], images, names)
+    table = pd.DataFrame(np.array(['', '1', '0'], object)[labels], images, list(names))
     return table.assign(split=cells.split.str.strip().to_numpy() if 'split' in cells else 'train')
 
 
@@ -66,7 +67,8 @@ def _spell_as(photos: list[str], names: pd.Series) -> list[str]:
     to others.
     """
     composed = pd.Series(photos, dtype=object).str.normalize('NFC')
-    spellings = dict(zip(composed, photos, strict=True)) | {photo: photo for photo in photos}
+    spellings: dict[Any, Any] = dict(zip(composed, photos, strict=True))
+    spellings |= {photo: photo for photo in photos}
     return [
         spellings.get(name, spellings.get(nfc, name))
         for name, nfc in zip(names, names.str.normalize('NFC'), strict=True)
@@ -120,16 +122,16 @@ class Sheet:
         # as only photos of the sample are
         in_full = (cells == '0').any(axis=1) | (cells != '').all(axis=1)
         marked = table.split[(table.split == 'test') | ((table.split == 'val') & in_full)]
-        marked = marked[marked.index.isin(self.images)].to_dict()
-        size = max(sample, len(marked))
-        self.sample = sorted(self.images, key=lambda name: name not in marked)[:size]
-        self.part = _halve(self.sample, marked)
+        parts: dict[Any, str] = marked[marked.index.isin(self.images)].to_dict()
+        size = max(sample, len(parts))
+        self.sample = sorted(self.images, key=lambda name: name not in parts)[:size]
+        self.part = _halve(self.sample, parts)
 
     def table(self) -> pd.DataFrame:
         "The answers so far: by image, a column a class with '1', '0' or '', and `split`."
         table = _read(self.file, self.images)
         others = (*self.class_names, 'split')
-        self.class_names += [name for name in table if name not in others]  # of another window
+        self.class_names += [str(name) for name in table if name not in others]  # of another window
         return table.reindex(columns=[*self.class_names, 'split'], fill_value='')
 
     def waiting(self, full: bool = False) -> list[str]:
@@ -141,14 +143,14 @@ class Sheet:
         Returns:
             Paths below images/, in the order in which they are asked about.
         """
-        is_answered = self.table()[self.class_names] != ''
-        is_answered = is_answered.all(axis=1) if full else is_answered.any(axis=1)
+        cells = self.table()[self.class_names] != ''
+        is_answered: pd.Series = cells.all(axis=1) if full else cells.any(axis=1)
         answered = set(is_answered.index[is_answered])
         return [
             image for image in self.images if (image in self.part) == full and image not in answered
         ]
 
-    def answer(self, image: str, names: Iterable[str]):
+    def answer(self, image: str, names: Iterable[str]) -> None:
         """Keep an answer.
 
         Args:
@@ -176,7 +178,7 @@ class Sheet:
                 self.file, partial(self._write, table.fillna('')), follow=self.file.is_file()
             )
 
-    def _write(self, table: pd.DataFrame, file: Path):
+    def _write(self, table: pd.DataFrame, file: Path) -> None:
         "Write a table, unless other answers than these would be read from it."
         kept = table
         if (table.split == 'train').all():  # the split is drawn then
@@ -213,7 +215,7 @@ class Sheet:
         return name
 
 
-def _refuse_unwritable(names: list[str]):
+def _refuse_unwritable(names: list[str]) -> None:
     if strange := [name for name in names if name != name.encode('utf-8', 'ignore').decode()]:
         raise SpmlError(
             f'no table can hold names that are not UTF-8: {join_items(map(ascii, strange))}. '

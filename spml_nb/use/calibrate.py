@@ -65,7 +65,7 @@ class Calibration:
     foreign: list[str]
     missing: list[str]
 
-    def __str__(self):
+    def __str__(self) -> str:
         kind = 'fully labelled' if self.f1 is not None else 'labelled'
         there = '' if self.f1 is None else f'labels a photo there: {self.labels_a_photo:.2f}; '
         lowest, highest = min(self.class_thresholds), max(self.class_thresholds)
@@ -79,7 +79,9 @@ class Calibration:
             lines.append(f'chosen for a recall of {100 * self.recall:.4g} % of the known labels')
         if self.f1 is not None:
             f1, before, per_class = (
-                f'{100 * value:.1f} %' for value in (self.f1, self.f1_before, self.f1_per_class)
+                f'{100 * value:.1f} %'
+                for value in (self.f1, self.f1_before, self.f1_per_class)
+                if value is not None
             )
             lines.append(
                 f'micro-F1 there: {f1} (before: {before}; per class: {per_class}); as the '
@@ -224,7 +226,7 @@ def _usable_rows(
     )
 
 
-def _warn_of_few(p: np.ndarray, labels: np.ndarray):
+def _warn_of_few(p: np.ndarray, labels: np.ndarray) -> None:
     "Say how far the threshold of other photos may lie."
     draws = np.random.default_rng(0).integers(len(p), size=(RESAMPLES, len(p)))
     thresholds = [

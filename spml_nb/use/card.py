@@ -53,11 +53,15 @@ class Facts:
 FEW_TEST_PHOTOS = 20  # test photos with a label, below which its numbers say little
 
 
-def _score_test_photos(run: Run, data: Dataset, description: dict) -> LabelScores:
-    "From the logits that the run stored, calibrated as its network is."
+def score_test_photos(run: Run, data: Dataset, description: dict) -> LabelScores:
+    """Score the logits that a run stored, calibrated as its network is.
+
+    Raises:
+        SpmlError: if the run has no test photos.
+    """
     result = read_result(run)
     if 'test' not in result.logits:
-        raise SpmlError(f'{run.folder} has no test photos, so a card would have no scores.')
+        raise SpmlError(f'{run.folder} has no test photos, so there are no scores to show.')
     slope, shift = np.array(description.get('calibration', [[1], [0]]), float)
     return score_labels(
         expit(slope * result.logits['test'] + shift),
@@ -112,8 +116,8 @@ SHOWN_LABELS = {
 }
 
 
-def _describe_data(run: Run, data: Dataset) -> dict:
-    "What the template says of training."
+def describe_data(run: Run, data: Dataset) -> dict:
+    "What a template says of the training, as a card has it."
     config = run.config
     split = data.split
     if not config.hold_out:  # the validation photos were trained on
@@ -129,15 +133,17 @@ def _describe_data(run: Run, data: Dataset) -> dict:
         'parts': parts,
         'partly_labelled': (data.labels == 0).any(),
         'bare': (positives == 0).sum(),
-        'shown': SHOWN_LABELS.get(config.labels, f'Shown in training: {config.labels} labels.'),
+        'shown': SHOWN_LABELS.get(
+            str(config.labels), f'Shown in training: {config.labels} labels.'
+        ),
         'last': config.selection == 'last',
         'validated': 'val' in split,
         'val_truth': label_values.describe_truth(val_truth),
     }
 
 
-def _command(config: Config) -> str:
-    "What trains such a run again."
+def training_command(config: Config) -> str:
+    "The command that trains such a run again; FOLDER stands for photos of one's own."
     defaults = {field.name: field.default for field in dataclasses.fields(Config)}
     changed = {
         name: value
@@ -152,14 +158,14 @@ def _command(config: Config) -> str:
 def _render_card(name: str, run: Run, description: dict, facts: Facts) -> str:
     "Markdown behind a head of YAML, as the hubs read it. name: of the model."
     data = load_run_data(run, run.config, True)
-    scores = _score_test_photos(run, data, description)
+    scores = score_test_photos(run, data, description)
     environment = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
     environment.filters |= {'code': code_span, 'plain': escape_for_markdown}
     file = Path(files.__file__).parents[1] / 'assets' / 'card.md'
     text = environment.from_string(file.read_text(encoding='utf-8')).render(
         description,
         **_describe_scores(scores, description.get('class_thresholds')),
-        **_describe_data(run, data),
+        **describe_data(run, data),
         name=name,
         facts=facts,
         seed=run.config.seed,
@@ -169,7 +175,7 @@ def _render_card(name: str, run: Run, description: dict, facts: Facts) -> str:
         settings=', '.join(f'{key} {value}' for key, value in run.config.hparams.items()),
         preprocessing=describe_preprocessing(description),
         commit=run.result()['provenance']['commit'],
-        command=facts.command or _command(run.config),
+        command=facts.command or training_command(run.config),
     )
     head = yaml.safe_dump(
         _head(name, description, scores, facts), sort_keys=False, allow_unicode=True
@@ -294,7 +300,7 @@ def write_model_folder(
     return folder
 
 
-def _refuse_other_files(folder: Path):
+def _refuse_other_files(folder: Path) -> None:
     "An earlier model may be replaced, and what a killed writer has left is nobody's."
     if not folder.is_dir():
         return

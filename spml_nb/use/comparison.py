@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -557,7 +558,7 @@ def compare(
     side: str = '',
     dry_run: bool = False,
     tell: Callable[[str], None] = print,
-    **launch,
+    **launch: Any,
 ) -> pd.DataFrame:
     """Search, choose, train with fresh seeds, and tell what to take.
 

@@ -5,6 +5,7 @@ import json
 import math
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -138,7 +139,7 @@ def _damaged(file: Path, why: str) -> SpmlError:
     return SpmlError(f'{file} cannot be used: {why}. Export the run again.')
 
 
-def write_safetensors(network: Network, file: Path, head_only: bool = False):
+def write_safetensors(network: Network, file: Path, head_only: bool = False) -> None:
     """Keep the weights and the description of a network.
 
     Args:
@@ -260,8 +261,9 @@ def _is_name_of_run(model: str | Path) -> bool:
 
 
 class _Probabilities(nn.Sequential):
-    def forward(self, images):
-        return super().forward(images)  # the name by which an exported model takes its input
+    def forward(self, images: torch.Tensor) -> torch.Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        probabilities: torch.Tensor = super().forward(images)
+        return probabilities  # the name by which an exported model takes its input
 
 
 def _trace_network(network: Network) -> torch.export.ExportedProgram:
@@ -286,7 +288,7 @@ def _not_traceable(network: Network, error: Exception) -> SpmlError:
     )
 
 
-def _write_pt2(network: Network, file: Path):
+def _write_pt2(network: Network, file: Path) -> None:
     metadata = _file_metadata(network.description)
     extra = {f'{name}.json': text for name, text in metadata.items()}
     content = io.BytesIO()
@@ -294,7 +296,7 @@ def _write_pt2(network: Network, file: Path):
     file.write_bytes(content.getvalue())
 
 
-def _require(package: str):
+def _require(package: str) -> None:
     try:
         import_module(package)
     except ImportError as error:
@@ -304,12 +306,12 @@ def _require(package: str):
         ) from error
 
 
-def _write_onnx(network: Network, file: Path):
+def _write_onnx(network: Network, file: Path) -> None:
     _require('onnx')
     _require('onnxscript')
     program = _trace_network(network)
     try:
-        onnx = torch.onnx.export(
+        onnx: Any = torch.onnx.export(
             program,
             input_names=['images'],
             output_names=['probabilities'],
@@ -344,14 +346,15 @@ def _read_onnx(file: Path) -> Predictor:
     if not _has_right_ports(session, description):
         raise _damaged(file, 'inputs and outputs are not those of its description')
 
-    def function(pixels):
+    def function(pixels: torch.Tensor) -> np.ndarray:
         images = np.ascontiguousarray(pixels.numpy())
-        return session.run(None, {'images': images})[0].astype(np.float64)
+        probabilities: Any = session.run(None, {'images': images})[0]
+        return probabilities.astype(np.float64)
 
     return Predictor(description, function)
 
 
-def _has_right_ports(session, description: dict) -> bool:
+def _has_right_ports(session: Any, description: dict[str, Any]) -> bool:
     "Whether an ONNX model maps images (B, 3, S, S) to (B, C), for any B."
     inputs = session.get_inputs()
     outputs = session.get_outputs()

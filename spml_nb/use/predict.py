@@ -3,13 +3,15 @@
 import csv
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from ..base import files
+from ..base.errors import SpmlError
 from ..base.escaping import escape_for_spreadsheet
 from ..training.network import open_network
 from .export import find_exported, load_exported
-from .predictor import BATCH, Predictor, as_predictor
+from .predictor import BATCH, Images, Predictor, as_predictor
 
 
 def open_model(run: str | Path, device: str | None = None) -> Predictor:
@@ -36,7 +38,7 @@ def open_model(run: str | Path, device: str | None = None) -> Predictor:
 
 def predict(
     run: str | Path,
-    images,
+    images: Images,
     *,
     batch_size: int = BATCH,
     device: str | None = None,
@@ -82,6 +84,28 @@ def predict(
     )
 
 
+def name_likeliest(table: pd.DataFrame, count: int) -> pd.DataFrame:
+    """Name the same number of labels on each image, whatever their probability.
+
+    Args:
+        table: as from `predict`.
+        count: of labels; more than there are means all.
+
+    Returns:
+        The table, with the likeliest labels of each image, the likeliest first.
+
+    Raises:
+        SpmlError: for a count below 1.
+    """
+    if count < 1:
+        raise SpmlError(f'top={count}; allowed: a whole number of labels from 1 upwards.')
+    names = table.columns[1:-1].to_numpy()
+    order = np.argsort(-table.iloc[:, 1:-1].to_numpy(float), axis=1, kind='stable')
+    named = table.copy()  # with its attrs
+    named.isetitem(table.shape[1] - 1, ['|'.join(names[row]) for row in order[:, :count]])
+    return named
+
+
 def as_csv(table: pd.DataFrame) -> str:
     """Predictions as comma-separated text that a spreadsheet can open: no cell is a formula.
 
@@ -93,7 +117,7 @@ def as_csv(table: pd.DataFrame) -> str:
     """
     guards = {'image': './', 'labels': '|'}  # a table of labels is read as without them
     shown = table.copy()
-    shown.columns = [escape_for_spreadsheet(name) for name in table]
+    shown.columns = [escape_for_spreadsheet(str(name)) for name in table]
     for place in {0, len(table.columns) - 1}:  # by place: a class may be called image
         guard = guards.get(table.columns[place])
         if guard:
@@ -109,7 +133,7 @@ def as_csv(table: pd.DataFrame) -> str:
     )
 
 
-def write_csv(table: pd.DataFrame, file: str | Path):
+def write_csv(table: pd.DataFrame, file: str | Path) -> None:
     """Keep predictions as a comma-separated table in UTF-8, whole or not at all.
 
     Nothing is overwritten, be it a table of labels or predictions that somebody has corrected

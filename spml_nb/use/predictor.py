@@ -3,16 +3,18 @@
 import os
 import stat
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from threading import Lock
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
 import torch
 from PIL import Image
+from torch import Tensor
 
 from ..base import progress, settings
 from ..base.errors import SpmlError, one_of, parse_number, require_kind, warn
@@ -25,11 +27,14 @@ from ..training.network import Network
 
 # ---- images
 
+# a folder, a file, a PIL image, or several files and PIL images
+Images = str | Path | Image.Image | Iterable[str | Path | Image.Image]
+
 # suffixes of photos that cannot be read here
 UNREADABLE_SUFFIXES = {'.heic', '.heif', '.jxl'} - PHOTOS
 
 
-def find_images(sources) -> tuple[list[str], list[Path | Image.Image]]:
+def find_images(sources: Images) -> tuple[list[str], list[Path | Image.Image]]:
     """What `predict` is to look at.
 
     Args:
@@ -46,22 +51,26 @@ def find_images(sources) -> tuple[list[str], list[Path | Image.Image]]:
         SpmlError: when there is no image, a folder cannot be read, or something else is given.
     """
     if isinstance(sources, str | Path) and _is_folder(Path(sources)):
-        return _search_folder(Path(sources))
+        found, files = _search_folder(Path(sources))
+        return found, [*files]
     if isinstance(sources, str | Path | Image.Image):
         sources = [sources]
     try:
-        sources = list(sources)
+        listed = list(sources)
     except TypeError:
         raise _not_images(sources) from None
-    if not sources:
+    if not listed:
         raise SpmlError('there is no image in the list. Give at least one.')
     names = []
-    for k, source in enumerate(sources):
+    for k, source in enumerate(listed):
         is_image = isinstance(source, Image.Image)
         if not is_image and (not isinstance(source, str | Path) or os.path.isdir(source)):
             raise _not_images(source)
         names.append(str(k if is_image else source))
-    return names, [Path(source) if isinstance(source, str) else source for source in sources]
+    images: list[Path | Image.Image] = [
+        Path(source) if isinstance(source, str) else source for source in listed
+    ]
+    return names, images
 
 
 def _is_folder(path: Path) -> bool:
@@ -73,7 +82,7 @@ def _is_folder(path: Path) -> bool:
         _refuse_unsearchable(error)
 
 
-def _refuse_unsearchable(error: OSError):
+def _refuse_unsearchable(error: OSError) -> NoReturn:
     raise SpmlError(
         f'{error.filename} cannot be searched for images ({error.strerror or error}). '
         'Give yourself the right to read it, or name the files to use.'
@@ -124,7 +133,7 @@ def _is_file(path: Path) -> bool:
         return True  # reading it says what is wrong
 
 
-def _not_images(source) -> SpmlError:
+def _not_images(source: object) -> SpmlError:
     what = type(source).__name__
     if isinstance(source, str | Path):
         what = f'the folder {source} in a list. Give one at a time'
@@ -169,7 +178,7 @@ def make_square(image: Image.Image, size: int, resize: str) -> np.ndarray:
     if one_of(resize, RESIZES, 'way to resize') == 'squash':
         return image_cache.squash_image(image, size)
     pixels = image_cache.reduce_image(image, image_cache.LONGEST_SIDE)
-    photos = image_cache.Photos(pixels.reshape(-1), [pixels.shape[:2]])
+    photos = image_cache.Photos(pixels.reshape(-1), np.array([pixels.shape[:2]]))
     return image_cache.centre_crops(photos, [0], size)[0].permute(1, 2, 0).numpy()
 
 
@@ -191,17 +200,17 @@ def _decode(source: Path | Image.Image, size: int, resize: str) -> np.ndarray | 
         with open_photo(require_regular_file(source)) as image, budget.hold(image):
             return make_square(image, size, resize)
     except Exception as error:  # decoders raise a dozen different types for damaged files
-        return explain_unreadable(error, source)
+        return explain_unreadable(error, source)  # type: ignore[arg-type]
 
 
 def _decode_all(
-    sources: list, size: int, resize: str, keep: bool = True, show: bool = False
-) -> tuple[list[np.ndarray | None], dict[int, str]]:
+    sources: list[Any], size: int, resize: str, keep: bool = True, show: bool = False
+) -> tuple[list[Any], dict[int, str]]:
     """Pixels of each source (None if it is unusable, or `keep` is false), and for the place of each
     unusable source in the list why it is.
     """
     decode = partial(_decode, size=size, resize=resize)
-    pixels = []
+    pixels: list[Any] = []
     reasons = {}
     with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
         for kind in (Image.DecompressionBombWarning, UserWarning):  # as in the image cache
@@ -216,7 +225,7 @@ def _decode_all(
     return pixels, reasons
 
 
-def _refuse_unreadable(names: list[str], reasons: dict[int, str]):
+def _refuse_unreadable(names: list[str], reasons: dict[int, str]) -> None:
     if reasons:
         bad = [f'{names[k]} ({why})' for k, why in reasons.items()]
         raise SpmlError(
@@ -225,7 +234,7 @@ def _refuse_unreadable(names: list[str], reasons: dict[int, str]):
         )
 
 
-def read_images(names: list[str], sources: list, size: int, resize: str) -> list[np.ndarray]:
+def read_images(names: list[str], sources: list[Any], size: int, resize: str) -> list[np.ndarray]:
     """Decode images.
 
     Args:
@@ -251,7 +260,7 @@ BATCH = 32
 DECODED_BYTES = 2**29
 
 
-def refuse_non_finite(values: np.ndarray, class_names: list[str]):
+def refuse_non_finite(values: np.ndarray, class_names: list[str]) -> None:
     """Refuse the output of a network whose weights are NaN or infinite: nothing reaches a threshold
     then, silently.
 
@@ -262,7 +271,7 @@ def refuse_non_finite(values: np.ndarray, class_names: list[str]):
     Raises:
         SpmlError: for NaN and infinity.
     """
-    finite = np.isfinite(values).all(axis=0)
+    finite = np.asarray(np.isfinite(values).all(axis=0))
     broken = [name for name, fine in zip(class_names, finite, strict=True) if not fine]
     if broken:
         raise SpmlError(
@@ -308,7 +317,7 @@ class Predictor:
         self.class_thresholds = description.get('class_thresholds')
         self.preprocessing = describe_preprocessing(description)
 
-    def __call__(self, pixels) -> np.ndarray:
+    def __call__(self, pixels: np.ndarray | Tensor) -> np.ndarray:
         """Probabilities of prepared images.
 
         Args:
@@ -334,7 +343,7 @@ class Predictor:
     @any_name_in_frames()
     def predict(
         self,
-        images,
+        images: Images,
         *,
         batch_size: int = BATCH,
         threshold: float | None = None,
@@ -347,7 +356,7 @@ class Predictor:
         batch_size = require_kind(batch_size, int, 'batch_size')
         if batch_size < 1:
             raise SpmlError(f'batch_size must be at least 1, not {batch_size}.')
-        threshold = self.choose_threshold(threshold, per_class)
+        limits = self.choose_threshold(threshold, per_class)
         size = self.description['image_size']
         resize = self.description['resize']
         names, sources = find_images(images)
@@ -369,7 +378,7 @@ class Predictor:
                 )
             probabilities.append(self(torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)))
         table = _table(
-            [names[k] for k in usable], np.concatenate(probabilities), self.class_names, threshold
+            [names[k] for k in usable], np.concatenate(probabilities), self.class_names, limits
         )
         table.attrs['unusable'] = {names[k]: why for k, why in reasons.items()}
         table.attrs['on_validation'] = self.description.get('on_validation')
@@ -408,7 +417,7 @@ class Predictor:
         return dict(zip(self.class_names, self.class_thresholds, strict=True))
 
 
-def _check_threshold(threshold) -> float:
+def _check_threshold(threshold: object) -> float:
     number = parse_number(threshold)
     if not 0 < number < 1:
         raise SpmlError(
@@ -439,7 +448,7 @@ def limits_of(threshold: float | dict[str, float]) -> np.ndarray:
     return np.array(list(threshold.values()) if isinstance(threshold, dict) else threshold)
 
 
-def predict_rows(model: Predictor, data: Dataset, rows: Sequence[int]) -> np.ndarray:
+def predict_rows(model: Predictor, data: Dataset, rows: Sequence[int] | np.ndarray) -> np.ndarray:
     """Probabilities of n photos of a data set.
 
     Args:
@@ -453,7 +462,7 @@ def predict_rows(model: Predictor, data: Dataset, rows: Sequence[int]) -> np.nda
     Raises:
         SpmlError: as `Predictor.predict`.
     """
-    photos = [data.images[row] for row in rows]
+    photos: list[Any] = [data.images[row] for row in rows]
     if data.images_in_memory:
         photos = [Image.fromarray(pixels) for pixels in photos]
     return model.predict(photos).iloc[:, 1:-1].to_numpy(float)
@@ -472,12 +481,12 @@ def as_predictor(network: Network, device: str | None = None) -> Predictor:
     Raises:
         SpmlError: for a device that is not there.
     """
-    device = settings.device(device)
-    network = network.to(device, memory_format=torch.channels_last)
+    place = settings.device(device)
+    network = network.to(device=place, memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     @torch.inference_mode()
-    def function(pixels):
-        logits = network(pixels.to(device)).cpu().double()
+    def function(pixels: Tensor) -> np.ndarray:
+        logits = network(pixels.to(place)).cpu().double()
         # the probability of an infinite logit would be 0 or 1, and finite
         return torch.sigmoid(logits).where(logits.isfinite(), torch.nan).numpy()
 

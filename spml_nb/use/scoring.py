@@ -3,9 +3,11 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.stats import binomtest
 
 from .. import metrics
@@ -100,7 +102,7 @@ class LabelScores:
         labels = None if self.left_out else self.classes.present.sum() / self.photos
         return explain_overnaming(self.labels_a_photo, labels, len(self.classes))
 
-    def __str__(self):
+    def __str__(self) -> str:
         kind = f'against {label_values.describe_truth(self.truth, self.left_out)}'
         if self.observed_only:
             kind = 'of which only some labels are known'
@@ -144,7 +146,7 @@ def format_scores(table: pd.DataFrame) -> pd.DataFrame:
             bounded = table.at_least & table[name].notna()
             cells[name] = cells[name].mask(bounded, 'at least ' + cells[name])
     interval = (cells.low + ' to ' + cells.high).where(table.low.notna(), '–')
-    cells.insert(cells.columns.get_loc('low'), '95 % interval', interval)
+    cells.insert(list(cells.columns).index('low'), '95 % interval', interval)
     return cells.drop(columns=['low', 'high'])
 
 
@@ -154,7 +156,7 @@ def _format_number(value: int | float) -> str:
     return f'{value:z,.1f}' if isinstance(value, float) else f'{value:,}'
 
 
-def _shares(counts: np.ndarray, totals: np.ndarray) -> np.ndarray:
+def _shares(counts: ArrayLike, totals: ArrayLike) -> np.ndarray:
     "In percent, NaN where the total is 0."
     counts, totals = np.asarray(counts), np.asarray(totals)
     shares = np.full(totals.shape, np.nan)
@@ -274,8 +276,8 @@ def score_labels(
     draws = image_draws(len(targets), REPEATS)
     if measurable.any():
         maps = _resample_map(probabilities[:, measurable], targets[:, measurable], draws)
-        masks = (mask[:, ~at_least] for mask in (right, named, present))
-        total = _total(*masks, draws, np.append(ap[measurable].mean(), maps))
+        right, named, present = (mask[:, ~at_least] for mask in (right, named, present))
+        total = _total(right, named, present, draws, np.append(ap[measurable].mean(), maps))
     else:
         total = _total(right, named, present, draws, None)
     return LabelScores(
@@ -305,7 +307,7 @@ def _are_bounds(labels: np.ndarray, truth: str) -> np.ndarray:
 
 def _is_own(description: dict, data: Dataset) -> bool:
     "Whether a model was trained on a data set of this name, or one with these test photos."
-    tested = description.get('tested')
+    tested: Any = description.get('tested')
     return (
         description['dataset'] == data.name
         or tested == data.photos_of('test')
@@ -321,7 +323,7 @@ def _describe_training(description: dict, data: Dataset, rows: np.ndarray) -> st
         return ' (whether the model was trained on some of them is not known)'
     if (data.split[rows] != 'test').any():
         return ' (trained or chosen on photos of these names)'
-    tested = description.get('tested')
+    tested: Any = description.get('tested')
     if tested not in (None, data.photos_of('test')):
         remedy = explain_split(data, tested) or (
             'If the parts have changed since, give the old ones in a column `split`; if these are '
@@ -378,13 +380,13 @@ def evaluate_model(
         )
     of_model = [opened.class_names.index(name) for name in shared]
     of_data = [data.class_names.index(name) for name in shared]
-    if per_class:
+    if isinstance(threshold, dict):
         threshold = {name: threshold[name] for name in shared}
     remarks = _describe_training(opened.description, data, rows)
     remarks += _chosen_here(opened.description, data)
     return score_labels(
         predict_rows(opened, data, rows)[:, of_model],
-        data.labels[np.ix_(rows, of_data)],
+        data.labels[np.ix_(rows, np.array(of_data))],
         shared,
         threshold,
         heading=f'{data.name}, part {part}{remarks}: ',

@@ -3,6 +3,7 @@
 import asyncio
 import io
 from importlib import resources
+from typing import Any
 
 from PIL import Image, UnidentifiedImageError
 from starlette.applications import Starlette
@@ -58,7 +59,8 @@ def make_app(model: Predictor, max_seconds: float = MAX_SECONDS) -> Starlette:
         Route('/health', report_health),
         Route('/predict', answer, methods=['POST']),
     ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _explain})
+    handlers: dict[Any, Any] = {HTTPException: _explain}
+    return Starlette(routes=routes, exception_handlers=handlers)
 
 
 async def _read_body(request: Request) -> bytes:

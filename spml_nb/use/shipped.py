@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,7 +49,7 @@ def shipped_config(dataset: str) -> Config:
         SpmlError: for a damaged record, or without one.
     """
     lines = read_record(settings.path('outputs') / 'runs.csv', dtype=str, keep_default_na=False)
-    line = lines.set_index('run').loc[RUNS[dataset]].to_dict()
+    line: dict[Any, str] = lines.set_index('run').loc[RUNS[dataset]].to_dict()
     return replace(parse_recorded_config(line), device=None)
 
 

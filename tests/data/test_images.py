@@ -660,6 +660,19 @@ def test_a_disk_known_to_be_full_is_found_before_any_work(photos, cache, monkeyp
     full_disk(photos, cache)
 
 
+def test_a_disk_too_full_for_whole_photos_is_found_by_their_headers(photos, cache, monkeypatch):
+    longest = 30
+    wanted = len(open_photos(dataset(photos), longest, progress=False).pixels) - 8 * len(photos)
+    shutil.rmtree(cache)
+    assert images._count_bytes(dataset(photos), longest) == wanted
+    usage = shutil.disk_usage(photos[0].parent)
+    monkeypatch.setattr(shutil, 'disk_usage', lambda _: usage._replace(free=wanted - 1))
+    monkeypatch.setattr(images, '_decode', no_decoding)
+    with pytest.raises(SpmlError, match='not enough space.*SPML_NB_CACHE.*SPML_NB_DECODE=always'):
+        open_photos(dataset(photos), longest)
+    assert inside(cache) == []
+
+
 def test_a_disk_that_fills_while_writing_leaves_nothing(photos, cache):
     resource = pytest.importorskip('resource')
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -68,6 +68,18 @@ def test_what_the_cell_states_wins_over_what_was_searched():
     assert tables.cell_final_runs(needed, tried.iloc[:3]) == []  # the search has a run missing
 
 
+def test_what_will_be_chosen_is_counted_until_its_search_is_done():
+    search, none = tables.list_table_runs('em_apl', '1', 'paper', pd.DataFrame())
+    unchosen = tables.list_unchosen_runs('em_apl', '1', 'paper', pd.DataFrame())
+    assert none == [] and len(unchosen) == 3 * len(search)  # each cell has one run to search
+    assert {c.seed for c in unchosen} == {0, 1, 2}
+    tried = known((search[0], 50, 1))
+    _, final = tables.list_table_runs('em_apl', '1', 'paper', tried)
+    left = tables.list_unchosen_runs('em_apl', '1', 'paper', tried)
+    keys = [{sweeps.key(c) for c in configs} for configs in (final, left, unchosen)]
+    assert len(final) == 3 and keys[0] | keys[1] == keys[2] and not keys[0] & keys[1]
+
+
 @pytest.mark.parametrize(
     ('where', 'expected'),
     [

@@ -97,6 +97,74 @@ def test_the_crop_source_evaluates_centres_and_trains_on_coloured_crops(photos):
     assert torch.equal(first, find_view('crop')(crops))
 
 
+@pytest.mark.parametrize('views', ['flip', 'crop'])
+def test_photos_decoded_for_every_batch_give_the_bits_of_the_cache(
+    photos, cache, monkeypatch, views
+):
+    config = resolve(Config(loss='an', dataset='x', views=views, image_size=28, device='cpu'))
+    batches = [[4, 1, 0], [5, 5], [2, 3, 1, 0, 4, 5]]
+
+    def all_batches():
+        source = image_source(dataset(photos), config, torch.device('cpu'))
+        source.announce(np.array([4, 1, 0, 2]))  # what comes then is another row
+        torch.manual_seed(0)
+        return source, [
+            source.batch(np.array(rows), role) for rows in batches for role in ('weak', 'plain')
+        ]
+
+    stored, expected = all_batches()
+    shutil.rmtree(cache)
+    monkeypatch.setenv('SPML_NB_DECODE', 'always')
+    reading, decoded = all_batches()
+    assert isinstance(reading.store, images.PhotoReader) and not cache.exists()
+    assert all(torch.equal(one, other) for one, other in zip(decoded, expected, strict=True))
+    assert sources.hash_pixels(reading.store) != sources.hash_pixels(stored.store)
+
+
+def test_what_is_announced_is_decoded_once_and_ahead(photos, monkeypatch):
+    decode, decoded = images._decode, []
+    monkeypatch.setattr(
+        images, '_decode', lambda file, *options: decoded.append(file) or decode(file, *options)
+    )
+    reader = images.PhotoReader(dataset(photos), 20)
+    source = ImageSource(reader, runs.VIEW_SETS['flip'], torch.device('cpu'))
+    source.announce(np.array([3, 0, 5, 2]))
+    for role in ('weak', 'strong', 'plain'):
+        source.batch(np.array([3, 0]), role)
+    assert list(reader.ahead) == [5, 2]
+    source.batch(np.array([5, 2]), 'weak')
+    reader.pool.shutdown()
+    assert sorted(decoded) == sorted(photos[row] for row in (3, 0, 5, 2))
+
+
+@pytest.mark.parametrize('regime', ['finetune', 'linear'])
+def test_a_run_that_decodes_for_every_batch_ends_as_one_with_a_cache(
+    photo_folder, cache, tmp_path, monkeypatch, regime
+):
+    config = quick(photo_folder, regime=regime)
+    first = training.train(config, root=tmp_path / 'a')
+    shutil.rmtree(cache.parent)
+    monkeypatch.setenv('SPML_NB_DECODE', 'always')
+    second = training.train(config, root=tmp_path / 'b')
+    assert np.array_equal(first.logits['test'], second.logits['test'])
+    assert first.curves.loss.equals(second.curves.loss) and not cache.exists()
+
+
+def test_another_word_for_when_to_decode_is_refused(photos, monkeypatch):
+    monkeypatch.setenv('SPML_NB_DECODE', 'never')
+    config = resolve(Config(loss='an', dataset='x', image_size=28, device='cpu'))
+    with pytest.raises(SpmlError, match="'never'; allowed: once, always.*SPML_NB_DECODE"):
+        image_source(dataset(photos), config, torch.device('cpu'))
+
+
+def test_a_photo_that_cannot_be_decoded_is_named_when_it_is_asked_for(photos):
+    photos[2].write_bytes(b'no photo')
+    reader = images.PhotoReader(dataset(photos), 20)
+    assert len(reader.read([1, 3])) == 2
+    with pytest.raises(SpmlError, match=f'set cannot be used: {photos[2].name} '):
+        reader.read([2])
+
+
 def test_runs_take_the_views_of_their_data_and_method():
     def views(**given):
         return resolve(Config(**given)).views

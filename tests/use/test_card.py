@@ -148,7 +148,7 @@ def test_what_was_not_chosen_is_not_said_to_be(made, tmp_path, monkeypatch, hold
 
 
 def test_the_command_survives_the_shell():
-    command = card._command(Config(dataset='coco18', exclude=["men's shoe", 'a $b']))
+    command = card.training_command(Config(dataset='coco18', exclude=["men's shoe", 'a $b']))
     word, *rest, option, given = shlex.split(command)
     assert [word, *rest, option] == ['spml', 'train', '-y'] and json.loads(given)['exclude'] == [
         "men's shoe",

@@ -3,6 +3,7 @@ message for what cannot be done.
 """
 
 import csv
+import io
 import json
 import os
 import shutil
@@ -19,14 +20,14 @@ from patience import within
 from PIL import Image
 from trained import CLASSES, CONFIGS
 
+from spml_nb import cli, runs
 from spml_nb import data as datasets
-from spml_nb import runs
 from spml_nb.base.errors import SpmlError, SpmlWarning
 from spml_nb.data.folder import parse_label_table, read_label_table
 from spml_nb.data.photos import PHOTOS
 from spml_nb.use import predict as prediction
 from spml_nb.use import predictor
-from spml_nb.use.predict import open_model, predict, write_csv
+from spml_nb.use.predict import name_likeliest, open_model, predict, write_csv
 from spml_nb.use.predictor import find_images
 
 
@@ -475,3 +476,30 @@ def test_a_photo_may_have_a_name_that_is_not_utf_8(made, tmp_path):
     shutil.copy(photo, os.fsencode(tmp_path) + b'/caf\xe9.png')
     table = predict(made.run('linear').folder, tmp_path)
     assert table['image'].tolist() == ['caf\udce9.png']
+
+
+def test_so_many_labels_as_are_asked_for_the_likeliest_first():
+    columns = ['image', 'b', 'a', 'c', 'labels']
+    table = pd.DataFrame([['1', 0.1, 0.7, 0.2, 'a'], ['2', 0.3, 0.3, 0.3, '']], columns=columns)
+    table.attrs['threshold'] = 0.5
+    assert name_likeliest(table, 1)['labels'].tolist() == ['a', 'b']
+    assert name_likeliest(table, 2)['labels'].tolist() == ['a|c', 'b|a']
+    assert name_likeliest(table, 9)['labels'].tolist() == ['a|c|b', 'b|a|c']
+    assert table['labels'].tolist() == ['a', ''] and name_likeliest(table, 1).attrs == table.attrs
+    with pytest.raises(SpmlError, match='top=0'):
+        name_likeliest(table, 0)
+
+
+def test_the_command_names_the_likeliest_and_leaves_out_what_is_damaged(tmp_path, capsys):
+    Image.new('RGB', (40, 30), 'green').save(tmp_path / 'good.png')
+    assert cli.main(['predict', 'coco18', str(tmp_path), '--top', '3']) == 0
+    printed = capsys.readouterr()
+    table = pd.read_csv(io.StringIO(printed.out))
+    p = predict('coco18', tmp_path).iloc[0, 1:-1].astype(float)
+    assert table['labels'][0].split('|') == p.nlargest(3).index.tolist()
+    (tmp_path / 'bad.png').write_bytes(b'no photo')
+    assert cli.main(['predict', 'coco18', str(tmp_path), '--top', '1']) == 1
+    printed = capsys.readouterr()
+    assert 'bad.png' in printed.err and 'bad.png' not in printed.out and 'good.png' in printed.out
+    for wrong in (['--per-class'], ['--threshold', '0.5']):
+        assert cli.main(['predict', 'coco18', str(tmp_path), '--top', '1', *wrong]) == 2

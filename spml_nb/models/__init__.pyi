@@ -1,0 +1,15 @@
+from .backbones import Backbone as Backbone
+from .backbones import build_backbone as build_backbone
+from .backbones import feature_map as feature_map
+from .backbones import names as names
+from .heads import HEADS as HEADS
+from .heads import CosineHead as CosineHead
+from .heads import LabelWiseHead as LabelWiseHead
+from .heads import LinearHead as LinearHead
+from .heads import MapsHead as MapsHead
+from .heads import Outputs as Outputs
+from .model import Model as Model
+from .model import attention_maps as attention_maps
+from .model import class_activation as class_activation
+from .model import create as create
+from .model import stages as stages

@@ -1,0 +1,14 @@
+from ..runs.folder import Result as Result
+from ..runs.folder import open_run as open_run
+from ..runs.folder import read_result as read_result
+from .evaluation import evaluate as evaluate
+from .evaluation import open_on_dataset as open_on_dataset
+from .network import check_backbone as check_backbone
+from .network import open_network as open_network
+from .selection import predict_logits as predict_logits
+from .selection import score_finished_run as score_finished_run
+from .task import Task as Task
+from .task import make_task as make_task
+from .trainer import Trainer as Trainer
+from .trainer import finish_run as finish_run
+from .trainer import train as train

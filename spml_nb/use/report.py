@@ -1,0 +1,195 @@
+"""A trained run as one page for people who have never seen the project."""
+
+import base64
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from PIL import Image
+from scipy.special import expit
+
+from ..base import files
+from ..base.errors import SpmlError
+from ..data import labels as label_values
+from ..data.dataset import Dataset, join_items
+from ..replication.rendering import render_template
+from ..runs.folder import Result, Run, open_run, read_result
+from ..training import plots
+from ..training.evaluation import load_run_data
+from ..training.network import describe_network
+from .annotate import find_doubtful_labels
+from .card import FEW_TEST_PHOTOS, describe_data, score_test_photos, training_command
+from .scoring import LabelScores, format_scores
+
+SHOWN_PHOTOS = 12  # worst mistakes, and as many labels that are probably missing
+MOST_OF_A_CLASS = 3  # of the latter
+INK = '#123456'  # of texts and axes in a figure; the page puts its own colour there
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A small photo of a report.
+
+    Attributes:
+        name: of the photo.
+        address: the photo itself, as a data: address.
+        label: the class in question.
+        probability: that the model gives it.
+        remark: what is wrong with it.
+    """
+
+    name: str
+    address: str
+    label: str
+    probability: float
+    remark: str
+
+
+def write_report(run: str | Path, file: str | Path = '') -> Path:
+    """Write a finished run as one HTML page that needs no other file and no network.
+
+    Scores with intervals and what they were measured against, curves, classes, photos of the worst
+    mistakes and of labels that are probably missing, thresholds, and how to use the model. Where
+    the photos or their table are gone or have changed, the page says so and has the rest.
+
+    Args:
+        run: its folder or its name in the setting `runs`.
+        file: unset: the run's name and .html, here.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        SpmlError: for a run that is not there, not finished or damaged, or has no test photos; for
+            a file that is there already, or cannot be written.
+    """
+    opened = open_run(run)
+    file = Path(file or f'{opened.folder.name}.html')
+    files.refuse_existing(file)
+    files.write_atomically(file, _render_report(opened))
+    return file
+
+
+def _render_report(run: Run) -> str:
+    result = read_result(run)
+    description = describe_network(run)
+    try:
+        data, trouble = load_run_data(run, run.config, own=True), ''
+    except SpmlError as error:
+        data, trouble = None, str(error)
+    fields = {
+        'name': run.folder.name,
+        'dataset': description['dataset'],
+        'description': description,
+        'stored': plots.score_table(result.scores),
+        'class_rows': _stored_class_rows(result, description),
+        'class_heads': ['average precision'],
+        'curves': draw_curves(result.curves),
+        'settings': run.config.hparams,
+        'command': training_command(run.config),
+        'commit': run.result()['provenance']['commit'],
+        'seed': run.config.seed,
+        'trouble': trouble,
+        'few': FEW_TEST_PHOTOS,
+        'scores': None,
+    }
+    if data is not None:
+        fields |= describe_data(run, data)
+        fields |= _describe_scores(score_test_photos(run, data, description), description)
+        fields |= _choose_pictures(result, data, description['threshold'])
+    return render_template('report.html', **fields)
+
+
+# ---- numbers
+
+
+def _describe_scores(scores: LabelScores, description: dict) -> dict:
+    classes = scores.classes
+    rare = classes.index[classes.present < FEW_TEST_PHOTOS]
+    texts = format_scores(classes)
+    values = classes.rename(columns={'low': '95 % interval'})
+    if thresholds := description.get('class_thresholds'):
+        values['own threshold'] = thresholds
+        texts['own threshold'] = [f'{threshold:.3g}' for threshold in thresholds]
+    return {
+        'scores': scores,
+        'truth': label_values.describe_truth(scores.truth, scores.left_out),
+        'total': format_scores(scores.total),
+        'class_heads': list(texts),
+        'class_rows': _rows(texts, values),
+        'rare': join_items(rare, 30),
+        'never': join_items(classes.index[classes.named == 0], 30),
+    }
+
+
+def _rows(texts: pd.DataFrame, values: pd.DataFrame) -> list[tuple[str, list]]:
+    "(name, [(text, the number that it is sorted by, '' for none)]) of each class."
+    numbers = values[list(texts)].astype(object).where(values[list(texts)].notna(), '')
+    return [
+        (name, list(zip(texts.loc[name], numbers.loc[name], strict=True))) for name in texts.index
+    ]
+
+
+def _stored_class_rows(result: Result, description: dict) -> list[tuple[str, list]]:
+    "The average precision of each class, which a run keeps itself."
+    ap = 100 * np.array(result.scores.get('test_ap', []))
+    values = pd.DataFrame({'average precision': ap}, description['class_names'][: len(ap)])
+    return _rows(values.map('{:.1f}'.format), values)
+
+
+def draw_curves(curves: pd.DataFrame) -> str:
+    """Draw loss and validation mAP as SVG, in the colours of the page around it.
+
+    Args:
+        curves: as in `spml_nb.training.plots.learning_curves`.
+    """
+    colours = ('text.color', 'axes.labelcolor', 'axes.edgecolor', 'xtick.color', 'ytick.color')
+    style = dict.fromkeys(colours, INK) | {'svg.fonttype': 'none', 'svg.hashsalt': 'curves'}
+    style['legend.framealpha'] = 0
+    with plt.rc_context(style):
+        figure = plots.learning_curves(curves)
+        drawn = io.StringIO()
+        figure.savefig(drawn, format='svg', transparent=True, metadata={'Date': None})
+        plt.close(figure)
+    svg = drawn.getvalue()
+    return svg[svg.index('<svg') :].replace(INK, 'currentColor')
+
+
+# ---- photos
+
+
+def _choose_pictures(result: Result, data: Dataset, threshold: float) -> dict:
+    "Photos that took no part in training: where the model is wrong, and where the table may be."
+    rows = data.rows('test')
+    mistakes = []
+    worst = plots.worst_mistakes(data.labels[rows], result.logits['test'], threshold, SHOWN_PHOTOS)
+    for row, c, probability, there in worst.itertuples(index=False):
+        remark = 'there and missed' if there else 'named and not there'
+        mistakes.append(_picture(data, rows[row], c, probability, remark))
+    parts = [part for part in result.logits if part == 'test' or result.config.hold_out]
+    held_out = np.concatenate([data.rows(part) for part in parts])
+    logits = np.concatenate([result.logits[part] for part in parts]).astype(float)
+    labels = data.labels[held_out]
+    _, missing = find_doubtful_labels(expit(logits), labels)
+    is_unknown = labels[missing['row'], missing['class']] == 0
+    likely = missing[is_unknown & (missing.probability >= 0.5)]
+    first = likely.groupby('class', sort=False).head(MOST_OF_A_CLASS).head(SHOWN_PHOTOS)
+    return {
+        'mistakes': mistakes,
+        'missing': [
+            _picture(data, held_out[row], c, probability, 'not in the table')
+            for row, c, probability in first.itertuples(index=False)
+        ],
+        'unknown': int((labels == 0).sum()),
+        'held_out': len(held_out),
+    }
+
+
+def _picture(data: Dataset, row: int, c: int, probability: float, remark: str) -> Picture:
+    jpeg = io.BytesIO()
+    Image.fromarray(plots.open_thumbnail(data.images, row)).save(jpeg, 'JPEG', quality=70)
+    address = f'data:image/jpeg;base64,{base64.b64encode(jpeg.getvalue()).decode()}'
+    return Picture(data.image_names[row], address, data.class_names[c], probability, remark)
