@@ -170,7 +170,7 @@ def outcome(runs: pd.DataFrame) -> pd.DataFrame:
         `OVER_ADAM` for what is trained with SGD.
     """
     from . import gains
-    from .statistics import Scores
+    from ..statistics import Scores
 
     reached = {}
     for names, of_place in runs.groupby([*Place._fields], sort=False):
