@@ -38,7 +38,7 @@ def test_readme_begins_with_what_people_look_for():
             'make demo',
             'TROUBLESHOOTING.md',
             '](outputs/front.svg)',
-            '| gain, published / ours |',
+            '| published / ours |',
             '## Your photos',
             '## The losses in your own loop',
             '## Replicate a paper',
@@ -51,10 +51,16 @@ def test_readme_begins_with_what_people_look_for():
 
 
 def test_the_loop_in_readme_runs():
-    (code,) = re.findall(r'```python\n(.*?)```', (ROOT / 'README.md').read_text(), re.S)
+    loop, estimator = re.findall(r'```python\n(.*?)```', (ROOT / 'README.md').read_text(), re.S)
     names = {}
-    exec(code, names)
+    exec(loop, names)
     assert names['logits'].grad.abs().sum() > 0
+    random = np.random.RandomState(0)
+    names |= {'X': random.rand(60, 8).astype('float32'), 'X_new': random.rand(5, 8)}
+    names['y'] = np.eye(3, dtype=int)[random.randint(3, size=60)]  # one label each
+    *before, last = estimator.strip().splitlines()
+    exec('\n'.join(before), names)
+    assert eval(last, names).shape == (5, 3)
 
 
 def test_every_command_in_readme_is_one():

@@ -1,5 +1,6 @@
 """The top of README.md: what each method gains, published beside ours, as picture and table."""
 
+import itertools
 import math
 from dataclasses import dataclass
 from itertools import pairwise
@@ -103,10 +104,10 @@ def front_gains(known: pd.DataFrame) -> pd.DataFrame:
         where the paper's file names another baseline, over that one), half (half its 95 % interval
         over seeds and test images), n (seeds of both, -1 where there is no such cell), plain and
         plain_half (over plain AN; Two-way: over plain BCE), like and like_half (the one of both
-        that the published gain is), exercised (whether the method's own mechanism acted), our_base
-        (mAP of plain AN or BCE, in percent), effect and beside (over AN on the same head and over
-        plain AN as a `statistics.Effect`, None without such a cell), full (whether all labels are
-        known).
+        that the published gain is), exercised (whether the method's own mechanism acted),
+        printed_base and our_base (mAP of AN or BCE, in percent, as the table prints it and ours),
+        effect and beside (over AN on the same head and over plain AN as a `statistics.Effect`, None
+        without such a cell), full (whether all labels are known).
 
     Source: the papers' tables.
     """
@@ -138,6 +139,7 @@ def _gain(method: FrontMethod, panel: str, known: pd.DataFrame) -> dict:
     return {
         'published': cell['mean'] - base['mean'],
         'uncounted': published.explain_uncounted(cell, base),
+        'printed_base': printed['mean'],
         'our_base': plain.by_seed.mean(),
         'ours': over.mean,
         'half': over.half_width,
@@ -576,11 +578,13 @@ def source_agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.D
     Returns: own (papers whose baseline is their own), sources (all that `SOURCES` print, each over
         its own AN), one_another (where two print the same method), each an `Agreement` or None;
         proposed and reprinted (how many published gains of the first lie in our interval, of the
-        five papers' methods and of those that they compare with, each an `Inside`); matrix (as from
+        five papers' methods and of those that they compare with, each an `Inside`); pairs (of the
+        first whose gain is over plain AN, a `Pairs`); matrix (as from
         `front_agreement_matrix`).
     """
     counted = comparable_gains(measured)
     own = counted.method.isin([method.name for method in METHODS if method.own])
+    over_plain = counted.method.isin([method.name for method in METHODS if _is_over_plain(method)])
     pairs = sources.merge(sources, on=['loss', 'dataset'], suffixes=('', '_other'))
     pairs = pairs[pairs.source < pairs.source_other]
     return {
@@ -594,6 +598,7 @@ def source_agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.D
             'published_other',
         ),
         'proposed': _count_inside(counted[own]),
+        'pairs': _count_pairs(counted[own & over_plain]),
         'reprinted': _count_inside(counted[~own]),
         'matrix': front_agreement_matrix(sources, boards),
     }
@@ -624,11 +629,41 @@ def _count_inside(cells: pd.DataFrame) -> Inside:
     )
 
 
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of methods on one set of photos.
+
+    Attributes:
+        pairs: how many there are.
+        turned: names of the pairs whose published order is turned round in ours, and on how many
+            sets: {('EM', 'HML'): 3}, the one that is higher as published first.
+    """
+
+    pairs: int
+    turned: dict[tuple[str, str], int]
+
+
+def _is_over_plain(method: FrontMethod) -> bool:
+    return method.plain or find(_loss_of(method)).head == 'linear'
+
+
+def _count_pairs(cells: pd.DataFrame) -> Pairs:
+    pairs, turned = 0, {}
+    for _, panel in cells.groupby('panel'):
+        for one, other in itertools.combinations(panel.itertuples(), 2):
+            pairs += 1
+            high, low = (one, other) if one.published > other.published else (other, one)
+            if high.like < low.like:
+                names = high.method, low.method
+                turned[names] = turned.get(names, 0) + 1
+    return Pairs(pairs, turned)
+
+
 def empty_agreement() -> dict:
     """`source_agreement` without runs."""
     nothing = dict.fromkeys(('own', 'sources', 'one_another'))
     counts = dict.fromkeys(('proposed', 'reprinted'), Inside((), 0, 0, 0, 0))
-    return nothing | counts | {'matrix': pd.DataFrame()}
+    return nothing | counts | {'matrix': pd.DataFrame(), 'pairs': Pairs(0, {})}
 
 
 def front_agreement_matrix(sources: pd.DataFrame, boards: pd.DataFrame) -> pd.DataFrame:
@@ -679,7 +714,8 @@ def format_front_table(measured: pd.DataFrame) -> str:
     return render_template(
         'front_table.md',
         panels={name: published.find_stand_in(dataset, SUITE) for name, dataset in PANELS.items()},
-        levels_of_an=[cell['our_base'] for cell in cells[METHODS[0].name]],
+        levels_of_an=[(cell['printed_base'], cell['our_base']) for cell in cells[METHODS[0].name]],
+        source_of_levels=METHODS[0].source,
         methods=[(method, published.read_paper(method.paper)['short']) for method in proposed],
         cells=cells,
         means={name: _mean_over_plain(lines) for name, lines in cells.items()},
@@ -738,6 +774,7 @@ def format_front(
             for method, cells in measured[measured.full.eq(True)].groupby('method')
         ],
         heads={m.name: find(_loss_of(m)).head for m in METHODS if m.own and not m.plain},
+        beside_heads={m.name: find(_loss_of(m)).head for m in METHODS if m.own and m.plain},
     )
     return f'{BEGIN}\n{text}{END}'
 

@@ -169,8 +169,8 @@ def outcome(runs: pd.DataFrame) -> pd.DataFrame:
         and baseline: AN on the same head with the same optimiser (`gains.SAME_HEAD`), and
         `OVER_ADAM` for what is trained with SGD.
     """
-    from . import gains
     from ..statistics import Scores
+    from . import gains
 
     reached = {}
     for names, of_place in runs.groupby([*Place._fields], sort=False):

@@ -166,12 +166,12 @@ def test_what_was_found_is_made_from_the_numbers():
     assert agreement['proposed'] == front.Inside(('EM',), 2, 0, 2, 0)
     assert agreement['reprinted'] == front.Inside(('WAN', 'LS', 'EPR'), 6, 6, 0, 0)
     text = ' '.join(front.front_findings(LEADERS, None, agreement).split())
-    assert '(EM): 0 of 2 lie within our interval, 2 above, 0 below' in text
-    assert '(WAN, LS, EPR): 6 of 6 lie within our interval, 0 above, 0 below' in text
+    assert '(EM): of 2 published gains 0 lie within our interval, 2 are larger' in text
+    assert '(WAN, LS, EPR): of 6 published gains 6 lie within our interval, 0 are larger' in text
     own = agreement['own']
     assert (own.methods, own.cells, own.correlation[0]) == (4, 8, pytest.approx(1))
     assert (own.first, own.second) == pytest.approx((0.6375, 0.1667), abs=1e-3)
-    assert 'rank correlation +1.00, ' in text
+    assert 'rank correlation of 8 gains within sets +1.00, ' in text
     one = measured([(m, p, 0.1, d, a) for m, p, _, d, a in rows if m == 'EM'])
     alone = agreed(one)
     assert (alone['own'], alone['proposed'].below) == (None, 2)
@@ -404,3 +404,17 @@ def test_marks_that_do_not_enclose_one_part_change_nothing(tmp_path, text, count
         and counts in str(error.value)
     )
     assert (tmp_path / 'README.md').read_text() == text and not (tmp_path / 'outputs').exists()
+
+
+def test_pairs_of_methods_that_change_places_are_counted_and_named():
+    cells = pd.DataFrame(
+        [
+            ('VOC', 'EM', 3.0, 1.0),
+            ('VOC', 'HML', 2.0, 4.0),
+            ('COCO', 'EM', 3.0, 1.0),
+            ('COCO', 'HML', 4.0, 2.0),
+            ('CUB', 'EM', 3.0, 1.0),  # alone there
+        ],
+        columns=['panel', 'method', 'published', 'like'],
+    )
+    assert front._count_pairs(cells) == front.Pairs(2, {('EM', 'HML'): 1})
