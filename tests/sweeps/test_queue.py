@@ -27,7 +27,7 @@ from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.runs.config import Config, resolve
 from spml_nb.runs.folder import Run
-from spml_nb.sweeps import queue
+from spml_nb.sweeps import estimate, queue
 from spml_nb.tools import cleanup
 
 QUICK = Config(loss='an', dataset='mini_voc', regime='linear', epochs=1)
@@ -376,7 +376,7 @@ def test_time_left_is_learnt_from_like_runs(photo_folder, tmp_path, monkeypatch)
     table = pd.read_csv(photo_folder / 'labels.csv')
     table['labels'] = [f'{names}|{k} a|{k} b|{k} c|{k} d' for k, names in enumerate(table.labels)]
     table.to_csv(photo_folder / 'labels.csv', index=False)  # 243 classes
-    queue._size.cache_clear()
+    estimate.count_photos.cache_clear()
     assert of_own() == pytest.approx(90_000 * 48 / 4500)
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'holiday').mkdir()  # called like the photos of an earlier run, and without any
