@@ -2,7 +2,7 @@
 # make test       what a newcomer runs: every notebook and all tests but the slow ones, in minutes
 # make test-all   everything, as continuous integration does
 # make tables     rebuild outputs/ and the top of README.md from the table of record
-# make types      what mypy and pyright find, of which there may only be less
+# make types      what mypy and pyright find in the modules that people import
 # make docs       the reference of every function, into docs/
 # make export     write the modules from their notebooks, after a change to one
 # make bench      speed beside other libraries, on an otherwise idle machine, into outputs/

@@ -1,5 +1,5 @@
-"""Types reach whoever imports the package: names of lazy packages, a user's file, and how many
-errors the checkers find in the package itself, which may only fall.
+"""Types reach whoever imports the package: names of lazy packages, a user's file, and no error in
+the modules that people import.
 """
 
 import ast
@@ -15,11 +15,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 STUBS = sorted((ROOT / 'spml_nb').rglob('__init__.pyi'))
-
-# Errors in the modules that pyproject.toml does not name, by the versions in constraints.txt: a
-# change may lower them, and whoever lowers them writes the new number here.
-MYPY_REST = 1382
-PYRIGHT_REST = 689
 
 USER = """
 from pathlib import Path
@@ -177,14 +172,8 @@ def is_strict(file):
     )
 
 
-def assert_only_falls(errors, limit):
-    strict = [error for error in errors if is_strict(error[0])]
-    assert not strict, strict
-    assert len(errors) <= limit, f'{len(errors)} errors, {limit} before'
-
-
 @pytest.mark.slow
-def test_errors_of_mypy_may_only_fall():
+def test_mypy_finds_nothing_in_the_modules_that_people_import():
     pytest.importorskip('mypy')
     done = subprocess.run(
         [sys.executable, '-m', 'mypy', '--no-error-summary'],
@@ -194,14 +183,5 @@ def test_errors_of_mypy_may_only_fall():
         timeout=900,
     )
     lines = [line.split(':', 2) for line in done.stdout.splitlines() if ': error: ' in line]
-    assert_only_falls(lines, MYPY_REST)
-
-
-@pytest.mark.slow
-def test_errors_of_pyright_may_only_fall():
-    errors = [
-        (Path(note['file']).relative_to(ROOT), note['range']['start']['line'], note['message'])
-        for note in check_with_pyright(ROOT)
-        if note['severity'] == 'error'
-    ]
-    assert_only_falls(errors, PYRIGHT_REST)
+    assert not [line for line in lines if is_strict(line[0])]
+    assert done.returncode < 2, done.stderr

@@ -1,5 +1,7 @@
 """Rows and states that several processes share, as those of `DistributedDataParallel` do."""
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -19,14 +21,14 @@ class GatherRows(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, share: Tensor, sizes: list[int]) -> Tensor:
+    def forward(ctx: Any, share: Tensor, sizes: list[int]) -> Tensor:
         first = sum(sizes[: dist.get_rank()])
         ctx.rows = slice(first, first + len(share))
         ctx.processes = len(sizes)
         return gather_rows(share, sizes)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor):
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return ctx.processes * gradient[ctx.rows], None
 
 
@@ -45,7 +47,7 @@ def gather_sizes(rows: Tensor) -> list[int]:
     return gather_rows(size, [1] * count_processes()).tolist()
 
 
-def broadcast_state(module: nn.Module, parameters: bool = True):
+def broadcast_state(module: nn.Module, parameters: bool = True) -> None:
     "Give every process the buffers of the first one, and its parameters where they are wanted."
     for buffer in module.buffers():
         dist.broadcast(buffer, 0)

@@ -621,7 +621,9 @@ class Method(nn.Module):
         sizes = processes.gather_sizes(index)
         gathered = ViewOutputs()
         for role, view in outputs.items():
-            fields = [None if x is None else processes.GatherRows.apply(x, sizes) for x in view]
+            fields: list[Any] = [
+                None if x is None else processes.GatherRows.apply(x, sizes) for x in view
+            ]
             gathered[role] = Outputs(*fields)
         return gathered, processes.gather_rows(index, sizes)
 

@@ -31,7 +31,8 @@ def one(monkeypatch):
 
 @pytest.mark.parametrize('name', NAMES)
 def test_every_template_is_used(name):
-    sources = [*PACKAGE.parent.rglob('*.py'), *(TEMPLATES / other for other in NAMES if other != name)]
+    templates = [TEMPLATES / other for other in NAMES if other != name]
+    sources = [*PACKAGE.parent.rglob('*.py'), *templates]
     used = name
     for paper in published.list_papers():
         used = used.replace(f'conclusion_{paper}', 'conclusion_{paper}')
