@@ -313,6 +313,7 @@ class Leaders:
         sets_on_head_of_top: on how many sets these runs are.
         above, below, open: names of the methods that are above AN on the same head, below it, and
             not told apart from it, each on its own head.
+        without_an: those on whose own head AN was not run.
     """
 
     methods: int
@@ -325,6 +326,7 @@ class Leaders:
     above: tuple[str, ...]
     below: tuple[str, ...]
     open: tuple[str, ...]
+    without_an: tuple[str, ...] = ()
 
 
 _PLAIN = ('an', 'linear')
@@ -346,12 +348,15 @@ def leaders(levels: dict) -> Leaders | None:
     top = _leader(everywhere, levels)
     linear = [row for row in everywhere if row[1] == 'linear']
     of_head = ('an', top.head)
-    decided = {'above': [], 'below': [], 'open': []}
+    decided = {'above': [], 'below': [], 'open': [], 'without_an': []}
     for loss, head in everywhere:
-        if head == find(loss).head and ('an', head) in levels:
+        if head != find(loss).head:
+            continue
+        word = 'without_an'
+        if ('an', head) in levels:
             effect = _lead(levels, (loss, head), ('an', head))
             word = 'above' if effect.low > 0 else 'below' if effect.high < 0 else 'open'
-            decided[word].append(_name(loss, head))
+        decided[word].append(_name(loss, head))
     return Leaders(
         methods=len({loss for loss, _ in everywhere}),
         sets=len(sets),
@@ -579,7 +584,7 @@ def source_agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.D
         its own AN), one_another (where two print the same method), each an `Agreement` or None;
         proposed and reprinted (how many published gains of the first lie in our interval, of the
         five papers' methods and of those that they compare with, each an `Inside`); pairs (of the
-        first whose gain is over plain AN, a `Pairs`); matrix (as from
+        first whose gain is over plain AN, a list of `Pair`); matrix (as from
         `front_agreement_matrix`).
     """
     counted = comparable_gains(measured)
@@ -598,7 +603,7 @@ def source_agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.D
             'published_other',
         ),
         'proposed': _count_inside(counted[own]),
-        'pairs': _count_pairs(counted[own & over_plain]),
+        'pairs': _compare_orders(counted[own & over_plain]),
         'reprinted': _count_inside(counted[~own]),
         'matrix': front_agreement_matrix(sources, boards),
     }
@@ -630,40 +635,41 @@ def _count_inside(cells: pd.DataFrame) -> Inside:
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """Pairs of methods on one set of photos.
+class Pair:
+    """Two methods on the sets that both were run on.
 
     Attributes:
-        pairs: how many there are.
-        turned: names of the pairs whose published order is turned round in ours, and on how many
-            sets: {('EM', 'HML'): 3}, the one that is higher as published first.
+        first, second: their names.
+        turned: on how many sets their published order is turned round in ours.
+        sets: on how many both are printed and run.
     """
 
-    pairs: int
-    turned: dict[tuple[str, str], int]
+    first: str
+    second: str
+    turned: int
+    sets: int
 
 
 def _is_over_plain(method: FrontMethod) -> bool:
     return method.plain or find(_loss_of(method)).head == 'linear'
 
 
-def _count_pairs(cells: pd.DataFrame) -> Pairs:
-    pairs, turned = 0, {}
-    for _, panel in cells.groupby('panel'):
-        for one, other in itertools.combinations(panel.itertuples(), 2):
-            pairs += 1
-            high, low = (one, other) if one.published > other.published else (other, one)
-            if high.like < low.like:
-                names = high.method, low.method
-                turned[names] = turned.get(names, 0) + 1
-    return Pairs(pairs, turned)
+def _compare_orders(cells: pd.DataFrame) -> list[Pair]:
+    published = cells.pivot(index='panel', columns='method', values='published')
+    ours = cells.pivot(index='panel', columns='method', values='like')
+    pairs = []
+    for first, second in itertools.combinations(published, 2):
+        before = (published[first] - published[second]).dropna()
+        after = (ours[first] - ours[second]).loc[before.index]
+        pairs.append(Pair(first, second, int((before * after < 0).sum()), len(before)))
+    return pairs
 
 
 def empty_agreement() -> dict:
     """`source_agreement` without runs."""
     nothing = dict.fromkeys(('own', 'sources', 'one_another'))
     counts = dict.fromkeys(('proposed', 'reprinted'), Inside((), 0, 0, 0, 0))
-    return nothing | counts | {'matrix': pd.DataFrame(), 'pairs': Pairs(0, {})}
+    return nothing | counts | {'matrix': pd.DataFrame(), 'pairs': []}
 
 
 def front_agreement_matrix(sources: pd.DataFrame, boards: pd.DataFrame) -> pd.DataFrame:

@@ -252,9 +252,11 @@ def test_what_a_head_adds_is_told_apart_from_its_method(exact):
             hml_cosine=53.0,
             wan_linear=49.0,
             ls_linear=50.0,
+            boostlu_llr_maps=49.5,
         )
     )
-    assert (found.methods, found.sets, found.sets_on_head_of_top) == (4, 2, 2)
+    assert (found.methods, found.sets, found.sets_on_head_of_top) == (5, 2, 2)
+    assert found.without_an == ('BoostLU + LL-R',)
     assert (found.above, found.below, found.open) == (('HML', 'EM'), ('WAN',), ('LS',))
     top, linear = found.top, found.linear
     assert (top.name, top.head, top.second) == ('HML', 'cosine', 'EM')
@@ -406,7 +408,7 @@ def test_marks_that_do_not_enclose_one_part_change_nothing(tmp_path, text, count
     assert (tmp_path / 'README.md').read_text() == text and not (tmp_path / 'outputs').exists()
 
 
-def test_pairs_of_methods_that_change_places_are_counted_and_named():
+def test_a_pair_of_methods_changes_places_where_the_published_order_is_turned_round():
     cells = pd.DataFrame(
         [
             ('VOC', 'EM', 3.0, 1.0),
@@ -417,4 +419,4 @@ def test_pairs_of_methods_that_change_places_are_counted_and_named():
         ],
         columns=['panel', 'method', 'published', 'like'],
     )
-    assert front._count_pairs(cells) == front.Pairs(2, {('EM', 'HML'): 1})
+    assert front._compare_orders(cells) == [front.Pair('EM', 'HML', turned=1, sets=2)]
