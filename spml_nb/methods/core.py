@@ -719,8 +719,8 @@ class Method(nn.Module):
 
         `DistributedDataParallel` is for the network alone. Around a method it would copy the state
         of the first process, with all labels, to the others at each call, and refuse one without
-        parameters. Instead gather the outputs of a step, and let each process call the method with
-        all of them, as `spml_nb.training.group` does: then the states agree.
+        parameters. Where several processes train, `step` gathers the outputs of all and keeps the
+        states equal; a loop that calls the method itself has to gather them first.
         """
         return self.loss(outputs, index)
 
