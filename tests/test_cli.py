@@ -26,7 +26,7 @@ from spml_nb.base.escaping import any_name_in_frames
 from spml_nb.cli import completions, main
 from spml_nb.data import load
 from spml_nb.data.dataset import exclude_option
-from spml_nb.replication import figures
+from spml_nb.replication import figures, study
 from spml_nb.replication import tables as papers
 from spml_nb.runs import record
 from spml_nb.runs.config import ADDED, Config, config_to_dict, resolve, science_key
@@ -282,6 +282,12 @@ def test_presets_are_printed_with_their_sources(capsys):
 def test_a_dry_sweep_says_how_much_there_is(capsys):
     assert main(['sweep', 'hml', '--table', '5', '--dry-run']) == 0
     assert '10 runs of search, of which 10 are missing' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize('name', study.EXPERIMENTS)
+def test_every_experiment_says_how_much_there_is(name, capsys):
+    assert main(['sweep', name, '--dry-run']) == 0
+    assert 'missing' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
