@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -123,8 +124,12 @@ COCO18_NAMES = {
 # fmt: on
 
 
-def read_coco18(folder: Path) -> Listing:
-    """Read the first 6,000 of 30,000 photos of COCO with 18 categories.
+def read_coco18(folder: Path, count: int | None = 6000) -> Listing:
+    """Read photos of COCO with 18 categories.
+
+    Args:
+        folder: of the unpacked archive.
+        count: how many, by their numbers; None: all 30,000 that have labels.
 
     Source:
         Lin et al. 2014, as in the repository Mike0429/COMP5329DeepLearningA2_ViT.
@@ -134,7 +139,7 @@ def read_coco18(folder: Path) -> Listing:
     photos = find_in_benchmark(base, 'data')
     text = read_with_remedy(file, lambda: file.read_text(encoding='utf-8'))
     rows = re.findall(r'^(\d+)\.jpg,([\d ]+),', text, re.MULTILINE)
-    rows = sorted((int(photo), numbers.split()) for photo, numbers in rows)[:6000]
+    rows = sorted((int(photo), numbers.split()) for photo, numbers in rows)[:count]
     names = [
         [COCO18_NAMES.get(number, f'category {number}') for number in numbers]
         for _, numbers in rows
@@ -151,8 +156,12 @@ MIRFLICKR14_NAMES = (
 ).split()
 
 
-def read_mirflickr14(folder: Path) -> Listing:
-    """Read the first 6,000 labelled photos of MIRFlickr-25k with 14 labels.
+def read_mirflickr14(folder: Path, count: int | None = 6000) -> Listing:
+    """Read photos of MIRFlickr-25k with 14 labels.
+
+    Args:
+        folder: of the unpacked archives.
+        count: how many, by their numbers; None: all 10,176 that have a label and are there.
 
     Source:
         Huiskes and Lew 2008, as in the repository VilleAR/dlproject.
@@ -165,7 +174,7 @@ def read_mirflickr14(folder: Path) -> Listing:
             file, lambda file=file: {int(line) for line in read_listing_lines(file)}
         ):
             labels.setdefault(photo, []).append(name)
-    numbers = sorted(labels)[:6000]
+    numbers = sorted(labels)[:count]
     images = [f'im{photo:05}.jpg' for photo in numbers]
     return Listing(
         images,
@@ -266,6 +275,8 @@ register('voc12_animals', read_voc12_animals)
 register('cub_crops', read_cub_crops)
 register('coco18', read_coco18)
 register('mirflickr14', read_mirflickr14)
+register('coco18_30k', partial(read_coco18, count=None))
+register('mirflickr14_10k', partial(read_mirflickr14, count=None))
 register('corel5k', read_corel5k)
 register('corel5k_themes', read_corel5k_themes)
 register('ccp', read_ccp)

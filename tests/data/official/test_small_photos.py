@@ -8,6 +8,7 @@ import io
 import itertools
 import lzma
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -139,6 +140,8 @@ LAYOUTS = {
     layout.__name__: layout
     for layout in (voc12_animals, cub_crops, coco18, mirflickr14, corel5k, corel5k_themes)
 }
+LARGER = {'coco18_30k': 'coco18', 'mirflickr14_10k': 'mirflickr14'}  # all photos of their source
+LAYOUTS |= {larger: LAYOUTS[name] for larger, name in LARGER.items()}
 REAL, TINY = (
     6,
     Image.new('RGB', (6, 4), (90, 120, 60)),
@@ -157,6 +160,7 @@ def encoded(image):
 
 def drawn(name):
     "Twelve rows of a set."
+    name = LARGER.get(name, name)
     words = {
         'voc12_animals': ['dog', 'cat'],
         'cub_crops': ['has_b', 'has_a'],
@@ -228,7 +232,7 @@ def test_a_set_is_read_and_made_small_and_its_originals_do_not_stay(
         set(words) for _, words, _ in rows
     ]
     assert data.class_names == sorted(data.class_names) and set(np.unique(data.labels)) == {-1, 1}
-    drawn_split = name in ('cub_crops', 'coco18', 'mirflickr14')
+    drawn_split = name in ('cub_crops', 'coco18', 'mirflickr14', *LARGER)
     assert drawn_split or [part == 'test' for part in data.split] == [
         part == 'test' for *_, part in rows
     ]
@@ -243,7 +247,25 @@ def test_a_set_is_read_and_made_small_and_its_originals_do_not_stay(
     assert len(server.log) == len(benchmark.archives) and data.name == name
 
 
-AT_HAND = [name for name in LAYOUTS if name != 'corel5k_themes']
+@pytest.mark.parametrize('larger', LARGER)
+def test_the_larger_set_goes_on_where_the_small_one_ends(tmp_path, larger):
+    words = drawn(larger)[0][1]
+    image = '{:05}.jpg' if larger.startswith('coco') else 'im{:05}.jpg'
+    rows = [(image.format(k), words, None) for k in range(1, 6004)]
+    LAYOUTS[larger](tmp_path, rows, lambda k: b'')
+    originals = tmp_path / 'originals'
+    for archive in find(larger).archives:
+        place = originals / archive.place
+        place.mkdir(parents=True, exist_ok=True)
+        if archive.file.endswith('.zip'):
+            shutil.unpack_archive(tmp_path / archive.file, place)
+        else:
+            shutil.copy(tmp_path / archive.file, place)
+    whole, part = find(larger).read(originals), find(LARGER[larger]).read(originals)
+    assert whole.images == [image for image, *_ in rows] and part.images == whole.images[:6000]
+
+
+AT_HAND = [name for name in LAYOUTS if name not in ('corel5k_themes', *LARGER)]
 
 
 @pytest.mark.parametrize('name', AT_HAND)
