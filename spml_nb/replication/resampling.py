@@ -12,7 +12,8 @@ from .. import metrics as measures
 from ..base import settings
 from ..base.files import write_arrays
 from ..data import labels
-from ..runs.config import Config
+from ..runs.config import Config, resolve
+from ..runs.folder import Run
 from ..statistics import RESAMPLED, image_draws, name_resampled, resampled_map
 from ..sweeps import search
 from ..sweeps.queue import key
@@ -109,11 +110,12 @@ def _cells_with_runs(known: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
 def resample_compared(
     known: pd.DataFrame | None = None, tell: Callable[[str], None] = print
 ) -> Path:
-    """Train what is compared again, and keep its scores on samples of the test images.
+    """Keep the scores of what is compared on samples of the test images; a run that is not in the
+    setting `runs` is trained again for it.
 
     Args:
         known: unset: as from `tables.record`.
-        tell: is given one line per method that is trained.
+        tell: is given one line per method.
 
     Returns:
         The file.
@@ -134,19 +136,21 @@ def resample_compared(
         write_arrays(file, kept)
     for k, (first, of_run) in enumerate(metrics.items(), 1):
         tell(f'{k} of {len(metrics)}: {first}')
-        means = _trained(of_run, runs_of[first, of_run[0]])
+        means = _resampled_scores(of_run, runs_of[first, of_run[0]])
         kept |= {name_resampled(first, metric): mean for metric, mean in means.items()}
         write_arrays(file, dict(sorted(kept.items())))
     return file
 
 
-def _trained(metrics: list[str], configs: list[Config]) -> dict[str, np.ndarray]:
+def _resampled_scores(metrics: list[str], configs: list[Config]) -> dict[str, np.ndarray]:
     "{metric: (R,) float32, mean over the runs}."
     each = []
     for config in configs:
         task = make_task(config)
         with TemporaryDirectory() as folder:
-            logits = train(config, task=task, root=Path(folder)).logits['test']
+            at_hand = Run(resolve(config)).done
+            root = settings.path('runs') if at_hand else Path(folder)
+            logits = train(config, task=task, root=root).logits['test']
         true, _ = labels.labels_for_scoring(task.data.labels[task.test])
         draws = image_draws(len(true))
         threshold = tables.table_f1_threshold(config.loss)

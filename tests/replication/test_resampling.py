@@ -146,6 +146,23 @@ def test_methods_are_trained_again_once_and_what_nobody_compares_goes(tmp_path, 
     assert len(told) == 1
 
 
+def test_a_run_that_is_at_hand_is_not_trained_again(tmp_path, monkeypatch):
+    monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'runs'))
+    config = Config(loss='an', dataset='mini_voc', regime='linear', epochs=1, seed=0, label_seed=0)
+    asked, train = [], resampling.train
+
+    def noted(config, **options):
+        asked.append(options['root'])
+        return train(config, **options)
+
+    monkeypatch.setattr(resampling, 'train', noted)
+    without = resampling._resampled_scores(['mAP'], [config])['mAP']
+    assert asked.pop() != tmp_path / 'runs' and not (tmp_path / 'runs').exists()
+    train(config)
+    at_hand = resampling._resampled_scores(['mAP'], [config])['mAP']
+    assert asked == [tmp_path / 'runs'] and np.array_equal(at_hand, without)
+
+
 def test_what_is_kept_is_the_mean_over_all_runs_in_the_metric_that_is_named(tmp_path, monkeypatch):
     configs = [
         Config(loss='an', dataset='mini_voc', regime='linear', seed=s, label_seed=s)
@@ -162,7 +179,7 @@ def test_what_is_kept_is_the_mean_over_all_runs_in_the_metric_that_is_named(tmp_
         return SimpleNamespace(logits={'test': logits[config.seed].numpy()})
 
     monkeypatch.setattr(resampling, 'train', made_up)
-    found = resampling._trained(metrics, configs)
+    found = resampling._resampled_scores(metrics, configs)
     data = load('mini_voc')
     true = data.labels[data.rows('test')]
     for metric in metrics:
