@@ -820,8 +820,9 @@ def _add_sweep(commands):
         'for labels that are not drawn at random; choice, for AN at other rates of its search; '
         'worth, for what a label is worth; observed_choice, for choosing without clean labels; '
         'ablations, for what each part of a method adds; budget, for what a search buys; '
-        'clean_photos, for what fully labelled photos are best used for; or whole_network, for '
-        'methods and optimisers where all weights are trained, on a GPU',
+        'clean_photos, for what fully labelled photos are best used for; more_photos, for gains '
+        'by the number of photos; or whole_network, for methods and optimisers where all weights '
+        'are trained, on a GPU',
         completes='swept',
     )
     command.add_argument('--table', help='one table of it, such as 2 or IV (unset: all)')

@@ -468,6 +468,7 @@ _OTHER_PAGES = {
     'budget.md': 'which methods need a search',
     'worth.md': 'how many photos with one label are worth one with all its labels',
     'clean_photos.md': 'whether to train on the validation photos',
+    'more_photos.md': 'whether gains fall with more photos',
     'fine_tuning.md': 'methods and optimisers on the whole network',
     'observed_choice.md': 'what is lost when settings are chosen without clean labels',
     'biased.md': 'what if the one label is not drawn evenly',

@@ -19,7 +19,7 @@ from ..sweeps import search
 from ..sweeps.queue import key
 from ..training.task import make_task
 from ..training.trainer import train
-from . import arms, claims, clean_photos, published, tables
+from . import arms, claims, clean_photos, more_photos, published, tables
 from .published import SUITE
 
 
@@ -80,7 +80,7 @@ def list_compared_runs(known: pd.DataFrame) -> dict[tuple[str, str], list[Config
 
 
 def _cells_with_runs(known: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
-    "Runs and metric of each cell of a table, operand of a claim, arm, board row and use of photos."
+    "Runs and metric of each cell, operand of a claim, arm, board row, use and number of photos."
     cells = [
         cell
         for paper in published.list_papers()
@@ -105,6 +105,8 @@ def _cells_with_runs(known: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
             yield search.finals(row, SUITE, dataset, known), 'mAP'
     for _, runs in clean_photos.planned(known).groupby([*clean_photos.Place._fields]):
         yield list(runs.config), 'mAP'
+    for configs in more_photos.plan_finals(known).values():
+        yield configs, 'mAP'
 
 
 def resample_compared(

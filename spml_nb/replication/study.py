@@ -17,6 +17,7 @@ EXPERIMENTS = (
     'budget',
     'ablations',
     'clean_photos',
+    'more_photos',
     'whole_network',
 )
 
