@@ -67,7 +67,7 @@ class Place(NamedTuple):
     head: str
 
 
-def tried(use: Use, row: Row, dataset: str) -> list[Config]:
+def plan_search(use: Use, row: Row, dataset: str) -> list[Config]:
     """The search of a method under a use.
 
     Args:
@@ -80,16 +80,16 @@ def tried(use: Use, row: Row, dataset: str) -> list[Config]:
     ]
 
 
-def chosen(use: Use, row: Row, dataset: str, known: pd.DataFrame) -> list[Config]:
+def plan_finals(use: Use, row: Row, dataset: str, known: pd.DataFrame) -> list[Config]:
     """The final runs of a method under a use, one a seed; none while its search is not through.
 
     Args:
-        use, row, dataset: as in `tried`.
+        use, row, dataset: as in `plan_search`.
         known: finished runs, as from `sweeps.finished` or `tables.record`.
     """
     if use not in TRAINED:
         return finals(row, SUITE, dataset, known, SEEDS)
-    best = choose_config(tried(use, row, dataset), known)
+    best = choose_config(plan_search(use, row, dataset), known)
     return [best.changed(seed=seed, label_seed=seed) for seed in SEEDS] if best else []
 
 
@@ -99,11 +99,11 @@ def _rows(dataset: str) -> list[tuple[Use, Row]]:
     return [(use, row) for use, of_use in rows.items() for row in of_use]
 
 
-def planned(known: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.DataFrame:
+def plan_runs(known: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.DataFrame:
     """The final runs, as far as the searches have chosen them.
 
     Args:
-        known: as in `chosen`.
+        known: as in `plan_finals`.
         datasets: some of `DATASETS`; none: all of them.
 
     Returns:
@@ -114,7 +114,7 @@ def planned(known: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.DataFrame:
         (dataset, use, row.loss, row.head, config.seed, config)
         for dataset in datasets or DATASETS
         for use, row in _rows(dataset)
-        for config in chosen(use, row, dataset, known)
+        for config in plan_finals(use, row, dataset, known)
     ]
     table = pd.DataFrame(runs, columns=[*Place._fields, 'seed', 'config'])
     return table.assign(test_map=look_up_scores(table.config, known).test_map.to_numpy())
@@ -125,21 +125,21 @@ def _all_tried(datasets: Iterable[str]) -> list[Config]:
         config
         for dataset in datasets or DATASETS
         for use, row in _rows(dataset)
-        for config in tried(use, row, dataset)
+        for config in plan_search(use, row, dataset)
     ]
 
 
-sweep = make_staged_sweep(_all_tried, lambda known, datasets: planned(known, datasets).config)
+sweep = make_staged_sweep(_all_tried, lambda known, datasets: plan_runs(known, datasets).config)
 
 OVER_CHOICE = 'only choosing'  # what training on half of them adds to the same method
 OVER_ALONE = 'without single labels'  # what the single labels add to training on half of them
 
 
-def outcome(runs: pd.DataFrame) -> pd.DataFrame:
+def measure_gains(runs: pd.DataFrame) -> pd.DataFrame:
     """What each use reaches, and gains over the others.
 
     Args:
-        runs: as from `planned`.
+        runs: as from `plan_runs`.
 
     Returns:
         DataFrame as from `gains.gains_over_baselines`, one row per `Place` with a run of every seed
@@ -171,11 +171,11 @@ def outcome(runs: pd.DataFrame) -> pd.DataFrame:
     return gains.gains_over_baselines(reached, baselines)
 
 
-def grid(measured: pd.DataFrame, baseline: str) -> list[list[str]]:
+def tabulate_gains(measured: pd.DataFrame, baseline: str) -> list[list[str]]:
     """Gains over a baseline as cells of a table, with their mean over the sets that have one.
 
     Args:
-        measured: as from `outcome`.
+        measured: as from `measure_gains`.
         baseline: one of its baselines.
     """
     gained = measured[(measured.baseline == baseline) & measured.gain.notna()]
@@ -190,7 +190,7 @@ def grid(measured: pd.DataFrame, baseline: str) -> list[list[str]]:
     return lines
 
 
-def write(known: pd.DataFrame) -> list[Path]:
+def write_clean_photos(known: pd.DataFrame) -> list[Path]:
     """Write `clean_photos.csv` and `clean_photos.md` in the setting `outputs`, if photos of
     validation were trained on.
 
@@ -200,7 +200,7 @@ def write(known: pd.DataFrame) -> list[Path]:
     Returns:
         The files that changed.
     """
-    measured = outcome(planned(known)) if len(known) else pd.DataFrame({'use': []})
+    measured = measure_gains(plan_runs(known)) if len(known) else pd.DataFrame({'use': []})
     done = set(measured.dataset[measured.use == Use.BESIDE]) if len(measured) else set()
     if not done:
         return []
@@ -212,7 +212,10 @@ def write(known: pd.DataFrame) -> list[Path]:
         protocol=site.describe_protocol(
             SUITE, [name for name in DATASETS if name in done], len(SEEDS)
         ),
-        tables={name: grid(measured, name) for name in (gains.PLAIN_HEAD, OVER_CHOICE, OVER_ALONE)},
+        tables={
+            name: tabulate_gains(measured, name)
+            for name in (gains.PLAIN_HEAD, OVER_CHOICE, OVER_ALONE)
+        },
         plain=gains.PLAIN_HEAD,
         over_choice=OVER_CHOICE,
         over_alone=OVER_ALONE,
@@ -222,4 +225,4 @@ def write(known: pd.DataFrame) -> list[Path]:
     return site.write_changed({folder / 'clean_photos.md': page, folder / 'clean_photos.csv': text})
 
 
-EXPERIMENT = Experiment(sweep, lambda known, measured: write(known))
+EXPERIMENT = Experiment(sweep, lambda known, measured: write_clean_photos(known))

@@ -103,7 +103,7 @@ def _cells_with_runs(known: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
     for dataset in search.SUITES[SUITE]['datasets']:
         for row in search.board_rows(SUITE, dataset):
             yield search.finals(row, SUITE, dataset, known), 'mAP'
-    for _, runs in clean_photos.planned(known).groupby([*clean_photos.Place._fields]):
+    for _, runs in clean_photos.plan_runs(known).groupby([*clean_photos.Place._fields]):
         yield list(runs.config), 'mAP'
     for configs in more_photos.plan_finals(known).values():
         yield configs, 'mAP'

@@ -28,12 +28,12 @@ def invented(monkeypatch, sets=SETS):
     lines = {}
     for dataset in sets:
         for use, row in clean_photos._rows(dataset):
-            for draw, config in enumerate(clean_photos.tried(use, row, dataset)):
+            for draw, config in enumerate(clean_photos.plan_search(use, row, dataset)):
                 lines[key(config)] = {'val_map': 50.0 + (draw == 2), 'test_map': 0.0}
     known = pd.DataFrame.from_dict(lines, orient='index').assign(run='made')
     for dataset in sets:
         for use, row in clean_photos._rows(dataset):
-            for config in clean_photos.chosen(use, row, dataset, known):
+            for config in clean_photos.plan_finals(use, row, dataset, known):
                 bonus = 0.1 * config.seed if use == Use.BESIDE else 0.0
                 level = 40.0 + config.seed + bonus + ADDED[use, row.loss]
                 known.loc[key(config), ['val_map', 'test_map', 'run']] = 50.0, level, 'made'
@@ -43,7 +43,7 @@ def invented(monkeypatch, sets=SETS):
 def test_both_sides_have_as_many_draws_and_the_same_rates():
     for dataset in clean_photos.DATASETS:
         for use, row in clean_photos._rows(dataset):
-            tried = clean_photos.tried(use, row, dataset)
+            tried = clean_photos.plan_search(use, row, dataset)
             assert [config.lr for config in tried] == search._rates('photos')
             assert {config.trained_validation for config in tried} == {
                 {Use.BESIDE: 'beside', Use.ALONE: 'alone'}.get(use, '')
@@ -52,7 +52,7 @@ def test_both_sides_have_as_many_draws_and_the_same_rates():
 
 
 def test_gains_are_paired_by_seed_and_over_what_is_asked(monkeypatch):
-    found = clean_photos.outcome(clean_photos.planned(invented(monkeypatch), SETS))
+    found = clean_photos.measure_gains(clean_photos.plan_runs(invented(monkeypatch), SETS))
     gained = found.set_index(['baseline', 'dataset', 'use', 'loss', 'head']).gain.sort_index()
     plain = gained[gains.PLAIN_HEAD, 'coco18']
     assert plain[Use.BESIDE, 'em', 'linear'] == pytest.approx(5.2)
@@ -67,7 +67,7 @@ def test_gains_are_paired_by_seed_and_over_what_is_asked(monkeypatch):
 
 
 def test_as_many_photos_train_with_the_settings_of_all(monkeypatch):
-    runs = clean_photos.planned(invented(monkeypatch), SETS)
+    runs = clean_photos.plan_runs(invented(monkeypatch), SETS)
     as_many = runs[runs.use == Use.AS_MANY]
     assert as_many.groupby('dataset').config.first().map(lambda c: c.train_images).to_dict() == {
         'voc12_animals': 373,
@@ -82,17 +82,17 @@ def test_the_page_says_what_is_missing_and_has_a_mean_where_all_sets_have_a_gain
 ):
     monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
     known = invented(monkeypatch)
-    written = clean_photos.write(known)
+    written = clean_photos.write_clean_photos(known)
     assert [file.name for file in written] == ['clean_photos.md', 'clean_photos.csv']
     page = written[0].read_text()
     assert 'spml sweep clean_photos --dataset cub_crops mirflickr14 corel5k ccp' in page
     (line,) = [line for line in page.splitlines() if line.startswith(f'| {Use.BESIDE} | em | +4.2')]
     assert line.count('+4.2') == 3
-    lost = clean_photos.tried(Use.BESIDE, clean_photos.METHODS[0], 'coco18')[0]
-    clean_photos.write(known.drop(key(lost)))
+    lost = clean_photos.plan_search(Use.BESIDE, clean_photos.METHODS[0], 'coco18')[0]
+    clean_photos.write_clean_photos(known.drop(key(lost)))
     assert [
         line
         for line in written[0].read_text().splitlines()
         if line.startswith(f'| {Use.BESIDE} | an ')
     ]
-    assert clean_photos.write(known.iloc[:0]) == []
+    assert clean_photos.write_clean_photos(known.iloc[:0]) == []
