@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from PIL import Image, ImageOps
+from PIL import Image
 
 from ..base import progress
 from .dataset import PARTS, Dataset, join_items
@@ -60,26 +60,6 @@ def describe_observed(data: Dataset) -> str:
         return f'{text}.'
     single_positives = (z > 0).sum(1).mean()
     return f'{text}; `-p labels single` shows it {single_positives:.1f} and hides the rest.'
-
-
-def contact_sheet(data: Dataset, count: int = 12, columns: int = 6, side: int = 96) -> Image.Image:
-    """Show pictures of a data set on one sheet, row after row.
-
-    Args:
-        data: With at least one training image.
-        count: How many pictures.
-        columns: How many of them in a row.
-        side: Pixels of each, which is cut to a square at its centre.
-    """
-    rows = data.rows('train')
-    rows = rows[np.linspace(0, len(rows) - 1, count).astype(int)]
-    canvas = Image.new('RGB', (columns * side, -(-count // columns) * side), 'white')
-    for k, row in enumerate(rows):
-        image = data.images[row]
-        with Image.fromarray(image) if data.images_in_memory else open_photo(image) as picture:
-            fitted = ImageOps.fit(upright(picture), (side, side))
-        canvas.paste(fitted, (k % columns * side, k // columns * side))
-    return canvas
 
 
 # ---- photos that are damaged, plain or there twice

@@ -316,21 +316,6 @@ def explain_uncounted(cell: dict, base: dict | None) -> str:
     return ''
 
 
-def widen_cells(tidy: pd.DataFrame, text: str = 'printed') -> pd.DataFrame:
-    """A table as a person reads it.
-
-    Args:
-        tidy: one row per cell, as from `table_cells`.
-        text: the column with the texts of the cells.
-
-    Returns: DataFrame of str, rows and columns as in the paper.
-    """
-    table = tidy.pivot(index='row', columns='column', values=text)
-    return table.loc[tidy['row'].unique(), tidy['column'].unique()].rename_axis(
-        index=None, columns=None
-    )
-
-
 SUITE = 'photos'  # fills the tables and figures; 'paper' would be the papers' own data sets
 
 STAND_INS = {

@@ -2,7 +2,6 @@
 
 import pandas as pd
 
-from ..methods.core import find, names
 from ..statistics import COMPARED, Verdict
 from ..sweeps.search import SUITES, Row, candidates, look_up_scores, suite_rows
 from . import board, published
@@ -10,45 +9,6 @@ from . import gains as all_gains
 from .published import SUITE
 from .rendering import render_template
 from .site import page_headline
-
-
-def _compared() -> list[str]:
-    return [name for name in names() if name not in ('an', 'bce') and not find(name).side]
-
-
-def gains_on_own_head(measured: pd.DataFrame) -> pd.DataFrame:
-    """What each method gains over AN on its own head.
-
-    Args:
-        measured: as from `gains.gains_of_suites`.
-
-    Returns:
-        DataFrame, one row for each method and set of photos where both have runs: loss, head,
-        dataset, effect (a `statistics.Effect`), exercised (whether the method's own mechanism acted
-        in more than half of its runs).
-    """
-    own_head = measured['head'] == [find(loss).head for loss in measured.loss]
-    chosen = measured[
-        own_head
-        & measured.loss.isin(_compared())
-        & (measured.suite == SUITE)
-        & (measured.baseline == all_gains.SAME_HEAD)
-        & (measured.labels == 'single')
-        & (measured.choice == 'clean')
-        & measured.gain.notna()
-    ].rename(columns={'acted': 'exercised'})
-    return chosen[['loss', 'head', 'dataset', 'exercised', 'effect']].reset_index(drop=True)
-
-
-VERDICT_WORDS = {
-    Verdict.REPRODUCED: 'above AN',
-    Verdict.NOT_REPRODUCED: 'below AN',
-    Verdict.NO_DIFFERENCE: 'no different from AN',
-    Verdict.UNDECIDED: 'undecided',
-    Verdict.NOT_RUN: 'not run',
-    Verdict.NOT_EXERCISED: 'not exercised',
-}
-
 
 WHOLE_NETWORK_SUITE = 'photos_finetune'
 _KEYS = ['dataset', 'loss', 'head', 'labels']

@@ -14,7 +14,6 @@ from spml_nb.data.dataset import Dataset
 from spml_nb.data.glance import (
     LOOKALIKE_CORRELATION,
     check_folder,
-    contact_sheet,
     count_parts,
     describe_observed,
     group_lookalikes,
@@ -30,26 +29,6 @@ def data():
     return Dataset(
         'four', pixels, labels, list('abcd'), np.array(['train', 'train', 'val', 'test'])
     )
-
-
-def test_a_sheet_shows_training_images_in_their_order(data, tmp_path):
-    for images in (data.images, [tmp_path / f'{k}.png' for k in range(4)]):
-        if images is not data.images:
-            for path, pixels in zip(images, data.images, strict=True):
-                Image.fromarray(pixels).resize((20, 12)).save(path)
-        shown = np.asarray(
-            contact_sheet(
-                Dataset('four', images, data.labels, data.class_names, data.split),
-                count=3,
-                columns=2,
-                side=10,
-            )
-        )
-        assert (
-            shown.shape == (20, 20, 3)
-            and shown[5, [5, 15], 0].tolist() == [0, 0]
-            and shown[15, [5, 15], 0].tolist() == [60, 255]
-        )
 
 
 # ---- a folder, checked

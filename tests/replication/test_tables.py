@@ -149,9 +149,9 @@ def test_a_table_counts_seeds():
         wan.command,
         an.command,
     ) == ('', 'spml sweep hml --table 2 --suite photos')
-    text = published.widen_cells(
-        whole.of('photos').assign(text=lambda t: t.apply(tables.cell_level_text, axis=1)), 'text'
-    )
+    cells = whole.of('photos')
+    cells['text'] = cells.apply(tables.cell_level_text, axis=1)
+    text = cells.pivot(index='row', columns='column', values='text')
     assert (
         text.loc['WAN', 'VOC12'] == '86.5 / 74.5 ± 2.2'
         and text.loc['AN', 'VOC12'] == '85.1 / missing'

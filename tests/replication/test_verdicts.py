@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spml_nb import statistics, sweeps
+from spml_nb import sweeps
 from spml_nb.replication import claims, gains, published, verdicts
 from spml_nb.statistics import Size
 
@@ -48,17 +48,6 @@ def fabricated(**scores):
                 'test_map': score,
             }
     return pd.DataFrame.from_dict(lines, orient='index').rename_axis('key')
-
-
-def test_gains_are_paired_and_over_an_on_the_same_head():
-    measured = gains.gains_of_suites(
-        fabricated(an=[20.0, 21.0, 22.0], em=[21.0, 23.0, 23.0], hml=[30.0, 30.0, 30.0])
-    )
-    found = verdicts.gains_on_own_head(measured)
-    expected = statistics.estimate_effect([1.0, 2.0, 1.0], None, statistics.image_sd('cub_crops'))
-    assert (
-        found.loss.tolist() == ['em'] and found.effect[0] == expected
-    )  # no AN on the cosine head of HML
 
 
 def test_a_papers_line_has_its_main_claims_with_both_words_and_links_that_lead_somewhere():
