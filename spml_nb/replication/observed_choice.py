@@ -361,7 +361,8 @@ def sweep_observed_choice(
         engine, address: as in `sweeps.run`; only 'local' is possible.
 
     Returns:
-        DataFrame: run and state ('done' or 'missing'), as far as it came.
+        DataFrame: run, config, state ('done' or 'missing', as far as it came) and expected seconds
+        (NaN while no run is recorded).
 
     Raises:
         SpmlError: for another set of photos or engine.
@@ -375,12 +376,15 @@ def sweep_observed_choice(
         for seed in SEEDS:
             runs |= plan_trials(dataset, seed)
     missing = {trial: config for trial, config in runs.items() if trial not in recorded}
+    seconds = lines.seconds.mean()  # NaN without lines
     time_left = ''
     if len(lines):
-        time_left = f', about {format_duration(len(missing) * lines.seconds.mean() / jobs)}'
+        time_left = f', about {format_duration(len(missing) * seconds / jobs)}'
     tell(f'{len(runs)} runs, of which {len(missing)} are missing{time_left}.')
     states = ['missing' if trial in missing else 'done' for trial in runs]
-    table = pd.DataFrame({'run': [trial.name for trial in runs], 'state': states})
+    table = pd.DataFrame(
+        {'run': [trial.name for trial in runs], 'config': list(runs.values()), 'state': states}
+    ).assign(expected=seconds)
     if dry_run or not missing:
         return table
     with ProcessPoolExecutor(jobs, mp_context=get_context('spawn')) as pool:
