@@ -742,6 +742,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                   'spml_nb/replication/worth.py'),
                                            'spml_nb.replication.worth._interval': ( 'replication/worth.html#_interval',
                                                                                     'spml_nb/replication/worth.py'),
+                                           'spml_nb.replication.worth._list_positives': ( 'replication/worth.html#_list_positives',
+                                                                                          'spml_nb/replication/worth.py'),
                                            'spml_nb.replication.worth._list_rates': ( 'replication/worth.html#_list_rates',
                                                                                       'spml_nb/replication/worth.py'),
                                            'spml_nb.replication.worth._picture': ( 'replication/worth.html#_picture',

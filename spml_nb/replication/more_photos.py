@@ -244,8 +244,8 @@ def write_more_photos(known: pd.DataFrame) -> list[Path]:
     Returns:
         The files that changed.
     """
-    measured = measure_gains(known) if len(known) else pd.DataFrame({'gain': []})
-    if not measured.gain.notna().any():
+    measured = measure_gains(known)
+    if not len(measured) or not measured.gain.notna().any():
         return []
     folder = settings.path('outputs')
     columns = [*Place._fields, 'baseline', 'level', 'level_half', 'n', 'gain', 'gain_half', 'late']

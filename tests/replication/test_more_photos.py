@@ -105,4 +105,5 @@ def test_the_page_has_a_line_per_number_and_says_what_is_missing(known, monkeypa
     more_photos.write_more_photos(of_coco)
     page = (tmp_path / 'more_photos.md').read_text()
     assert 'spml sweep more_photos --dataset mirflickr14_10k' in page
-    assert more_photos.write_more_photos(known.iloc[:0]) == []
+    for other in (known.iloc[:0], known.set_index('other-' + known.index)):
+        assert more_photos.write_more_photos(other) == []

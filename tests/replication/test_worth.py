@@ -350,8 +350,9 @@ def test_without_runs_nothing_is_written_and_with_them_readme_has_a_line(monkeyp
     assert (
         text.startswith(f'# Mine\n{worth.BEGIN}\n- **What are clean labels worth?**')
         and text.endswith(f'{worth.END}\nThe rest.\n')
-        and re.search(r'With HML, one photo .* does what 1\.\d \(\w+\), 1\.\d', joined)
-        and re.search(r'with AN (2\.9|3|3\.\d) \(', joined)
+        and re.search(r'with HML: 1\.\d (\(.*?\) )?on \w+, 1\.\d', joined)
+        and re.search(r'with AN: (2\.9|3|3\.\d) ', joined)
+        and '31 (cub_crops) on the mean' in joined
     )
     before = [(outputs / name).read_bytes() for name in names[:-1]]
     worth.write_worth(pd.DataFrame())
