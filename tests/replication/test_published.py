@@ -17,8 +17,9 @@ from spml_nb import data as datasets
 from spml_nb import methods, models
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods.core import resolve_hparams
-from spml_nb.replication import published
+from spml_nb.replication import published, tables
 from spml_nb.runs.config import Config, resolve
+from spml_nb.sweeps.queue import key
 from spml_nb.sweeps.search import SUITES
 
 PAPERS = ('hml', 'opml', 'lac', 'two_way', 'em_apl')
@@ -572,3 +573,17 @@ def test_the_themes_are_counted_as_the_photos_they_are_of():
         told.classes == told.used == len({name[:3] for name in names})
         and min(Counter(name[:3] for name in names).values()) >= 20
     )
+
+
+@pytest.mark.parametrize('paper', PAPERS)
+def test_rows_that_are_the_same_runs_on_photos_say_so(paper):
+    for table in published.table_numbers(paper):
+        rows, notes = {}, {}
+        for cell in published.table_cells(paper, table).to_dict('records'):
+            plan = tables.plan_cell(cell, 'photos')
+            if plan.search:
+                runs = (*map(key, plan.search), str(sorted(plan.stated.items())), plan.labels)
+                rows.setdefault((runs, cell['metric']), set()).add(cell['row'])
+                notes.setdefault(cell['row'], set()).update(cell['notes'])
+        for row in {row for same in rows.values() if len(same) > 1 for row in same}:
+            assert any('the same runs' in note for note in notes[row]), (table, row)
