@@ -492,6 +492,7 @@ def front_findings(
         observed=[
             (board.describe_method(row['loss'])['name'], *row['effects'][:2]) for row in rows
         ],
+        observed_an=observed['an'] if rows else None,
         seeds_observed=observed['seeds'] if rows else 0,
         **fields,
     )

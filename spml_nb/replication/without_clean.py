@@ -45,6 +45,13 @@ def measure(lines: pd.DataFrame) -> pd.DataFrame:
         DataFrame as from `gains.gains_over_baselines`, one row per `Place`; intervals of mAP are
         over seeds and test images, those of micro-F1 over seeds alone.
     """
+    scores = _score_choices(lines)
+    an = {place: scores[place._replace(loss='an')] for place in scores if place.loss != 'an'}
+    measured = gains.gains_over_baselines(scores, {gains.PLAIN_HEAD: an})
+    return measured[measured.loss != 'an'] if len(measured) else measured
+
+
+def _score_choices(lines: pd.DataFrame) -> dict[Place, Scores]:
     searches = lines.groupby(['dataset', 'seed'])
     whole = searches.loss.transform('nunique').eq(len(METHODS))
     whole &= searches.loss.transform('size').eq(len(METHODS) * lines.draw.nunique())
@@ -56,9 +63,23 @@ def measure(lines: pd.DataFrame) -> pd.DataFrame:
             tested = dataset if choice.startswith('mAP') else ''
             by_seed = runs.set_index('seed')[column]
             scores[Place(dataset, loss, choice)] = Scores(by_seed, dataset=tested)
-    an = {place: scores[place._replace(loss='an')] for place in scores if place.loss != 'an'}
-    measured = gains.gains_over_baselines(scores, {gains.PLAIN_HEAD: an})
-    return measured[measured.loss != 'an'] if len(measured) else measured
+    return scores
+
+
+def measure_loss_of_an(lines: pd.DataFrame) -> Effect:
+    """By how much the mAP of AN changes where observed labels choose its settings and epoch in
+    place of clean ones: the mean over the sets of photos.
+
+    Args:
+        lines: as in `measure`.
+    """
+    scores = _score_choices(lines)
+    clean, observed = list(CHOICES)[:2]
+    changes = [
+        gains.estimate_gain(scores[Place(name, 'an', observed)], scores[Place(name, 'an', clean)])
+        for name in DATASETS
+    ]
+    return pool_effects(changes)
 
 
 def average(measured: pd.DataFrame) -> pd.DataFrame:
@@ -83,18 +104,21 @@ def average(measured: pd.DataFrame) -> pd.DataFrame:
 def of_record() -> dict:
     """What pages show.
 
-    Returns: {'rows': [{'loss', 'effects' (one a choice)}], 'choices', 'sets' and 'seeds'};
-        no row while a set of photos lacks its runs.
+    Returns: {'rows': [{'loss', 'effects' (one a choice)}], 'an' (as from `measure_loss_of_an`),
+        'choices', 'sets' and 'seeds'}; no row, and None for AN, while a set of photos lacks its
+        runs.
     """
     lines = observed_choice.read_trials()
-    rows = []
+    rows, an = [], None
     if set(lines.dataset) == set(DATASETS):
+        an = measure_loss_of_an(lines)
         rows = [
             {'loss': loss, 'effects': list(effects)}
             for loss, *effects in average(measure(lines)).itertuples()
         ]
     seeds = lines.seed.nunique()
-    return {'rows': rows, 'choices': [*CHOICES], 'sets': len(DATASETS), 'seeds': seeds}
+    about = {'choices': [*CHOICES], 'sets': len(DATASETS), 'seeds': seeds}
+    return {'rows': rows, 'an': an, **about}
 
 
 def markdown() -> str:
