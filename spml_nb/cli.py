@@ -704,6 +704,12 @@ def _add_evaluate(commands):
         'for the data that the model was trained on, for a named set, and for a folder '
         'with a column `split`; else all)',
     )
+    command.add_argument(
+        '--within',
+        metavar='POINTS',
+        help='also say how many photos have to be labelled in full to know micro-F1 within so many '
+        'points, such as 5 for ± 5',
+    )
     _add_per_class(command)
     command.set_defaults(do=_evaluate)
 
@@ -714,9 +720,10 @@ def _evaluate(args):
     """
     from spml_nb.use import scoring
 
-    print_line(
-        str(scoring.evaluate_model(args.run, args.folder, args.part, per_class=args.per_class))
-    )
+    scores = scoring.evaluate_model(args.run, args.folder, args.part, per_class=args.per_class)
+    print_line(str(scores))
+    if args.within is not None:
+        print_line(f'\n{scoring.plan_sample(scores, args.within)}')
 
 
 def _add_calibrate(commands):
@@ -821,8 +828,9 @@ def _add_sweep(commands):
         'worth, for what a label is worth; observed_choice, for choosing without clean labels; '
         'ablations, for what each part of a method adds; budget, for what a search buys; '
         'clean_photos, for what fully labelled photos are best used for; more_photos, for gains '
-        'by the number of photos; or whole_network, for methods and optimisers where all weights '
-        'are trained, on a GPU',
+        'by the number of photos; thresholds, for what one for each class or a few full labels '
+        'change; or whole_network, for methods and optimisers where all weights are trained, on a '
+        'GPU',
         completes='swept',
     )
     command.add_argument('--table', help='one table of it, such as 2 or IV (unset: all)')
@@ -992,10 +1000,11 @@ def _plan_sweep(words: list[str]) -> list:
     "What a sweep trains, a `sweeps.queue.Plan` for each of its steps."
     args = parser().parse_args(['sweep', *words])
     _check_sweep(args)
-    if args.figure or args.paper == 'observed_choice':
+    if args.figure or args.paper in ('observed_choice', 'thresholds'):
         raise SpmlError(
-            'figures and observed_choice need arrays of their runs, which stay where they are '
-            'trained: give --pack with a table, an experiment or the board of methods.'
+            'figures, observed_choice and thresholds need arrays of their runs, which stay where '
+            'they are trained: give --pack with a table, another experiment or the board of '
+            'methods.'
         )
     plans = []
     _train_sweep(args, dry_run=True, plans=plans, tell=lambda line: None)
@@ -1050,6 +1059,12 @@ def _add_compare(commands):
         help='leave out classes with fewer positives (unset: 0)',
     )
     command.add_argument(
+        '--exclude',
+        default='',
+        metavar='NAMES',
+        help="leave out these classes, such as 'stop sign, bear' (unset: none)",
+    )
+    command.add_argument(
         '--side',
         default='',
         help='a .csv or .npz with what is known of each photo besides labels (unset: none)',
@@ -1082,6 +1097,7 @@ def _compare(args) -> bool | None:
             args.suite,
             args.seeds,
             args.min_positives,
+            exclude=args.exclude,
             side=args.side,
         ),
     )

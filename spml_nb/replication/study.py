@@ -18,6 +18,7 @@ EXPERIMENTS = (
     'ablations',
     'clean_photos',
     'more_photos',
+    'thresholds',
     'whole_network',
 )
 

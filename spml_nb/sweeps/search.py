@@ -209,7 +209,8 @@ class Row:
         head: unset: the method's own.
         labels: what is observed, as in `Config`.
         batch_size: unset: the suite's.
-        min_positives: on a folder of one's own, leave out classes with fewer positives.
+        min_positives, exclude: on a folder of one's own, leave out classes with fewer positives,
+            and those of these names.
         side: the file of side information, for a method that needs it.
         train_images: so many training photos in the final runs; 0: all. The search has all of them.
     """
@@ -219,6 +220,7 @@ class Row:
     labels: str = 'single'
     batch_size: int | None = None
     min_positives: int = 0
+    exclude: tuple[str, ...] = ()
     side: str = ''
     train_images: int = 0
 
@@ -243,7 +245,7 @@ def candidates(row: Row, suite: str, dataset: str) -> list[Config]:
     """
     protocol = SUITES[one_of(suite, SUITES, 'suite')]
     if loading.own_folder(dataset):
-        of_dataset = {'min_positives': row.min_positives}
+        of_dataset = {'min_positives': row.min_positives, 'exclude': row.exclude}
     else:
         of_dataset = protocol['datasets'][_of_suite(dataset, suite)]
     head = row.head or find(row.loss).head

@@ -80,6 +80,31 @@ def _content(table: pd.DataFrame) -> list:
     return [table.columns.tolist(), table.index.tolist(), table.to_numpy(object).tolist()]
 
 
+def draw_sample(photos: Iterable[str], count: int, seed: int = 0) -> list[str]:
+    """Which photos of a pool to label in full, to measure a model on them.
+
+    They are drawn at random, by a hash of their names: on photos that somebody chose, or of which a
+    model was unsure, it would be measured how good it is on such photos. Whoever draws from the
+    same pool gets the same, and a larger draw begins with a smaller one.
+
+    Args:
+        photos: different names.
+        count: how many.
+        seed: another one draws others.
+
+    Raises:
+        SpmlError: if the pool has fewer.
+    """
+    pool = list(photos)
+    if not 0 <= count <= len(pool):
+        raise SpmlError(
+            f'{count:,} photos cannot be drawn from a pool of {len(pool):,}. Ask for at most '
+            f'{len(pool):,}, or add photos.'
+        )
+    start = f'{seed}/' if seed else ''
+    return sorted(pool, key=lambda name: hashlib.sha256((start + name).encode()).digest())[:count]
+
+
 class Sheet:
     """The answers about a folder of photos, kept in its labels.csv.
 
@@ -110,7 +135,7 @@ class Sheet:
         self.file = self.folder / 'labels.csv'
         names, _ = find_images(images_folder(self.folder))
         _refuse_unwritable(names)
-        self.images = sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())
+        self.images = draw_sample(names, len(names))
         table = _read(self.file, self.images)
         self.class_names = usable_class_names([*table.columns.drop('split'), *classes])
         if not self.class_names:

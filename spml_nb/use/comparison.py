@@ -52,7 +52,7 @@ from ..data.side import pin_side_file, side_kinds
 from ..drawing import make_axes, to_svg
 from ..methods.core import find, names
 from ..metrics import DEFINITIONS, average_precision
-from ..runs.config import Config
+from ..runs.config import Config, class_names
 from ..runs.folder import Run, read_result
 from ..sweeps.queue import (
     canonical_config,
@@ -555,6 +555,7 @@ def compare(
     seeds: int = 3,
     min_positives: int = 0,
     *,
+    exclude: str | Iterable[str] = (),
     side: str = '',
     dry_run: bool = False,
     tell: Callable[[str], None] = print,
@@ -566,7 +567,7 @@ def compare(
         folder: with images/ and labels.csv.
         methods: registered ones, each on its own head; none: the suite's, or all that `side` has
             enough for.
-        labels, min_positives: as in `Config`.
+        labels, min_positives, exclude: as in `Config`.
         suite: one of `PHOTO_SUITES`, whose recipe is taken.
         seeds: how many final runs of each method, from seed 0.
         side: a file of side information (`spml_nb/data/side.py`) for the methods that use it.
@@ -575,7 +576,8 @@ def compare(
         launch: engine, address and jobs, as in `sweeps.queue.run`.
 
     Returns:
-        DataFrame as from `sweeps.search.run_search`; as from `plan_comparison` for a dry run.
+        DataFrame as from `sweeps.queue.run`, of all runs of the comparison, those that were done
+        before as well; as from `plan_comparison` for a dry run.
 
     Raises:
         SpmlError: for unknown methods, labels or suites, what is no folder, and as `load` and
@@ -595,8 +597,9 @@ def compare(
             'of the papers are compared by `spml sweep methods --dataset NAME`.'
         )
     folder = str(first_existing_folder(candidate_folders(folder)))  # known by its content
-    rows = _rows(methods or given.get('methods'), side, labels=labels, min_positives=min_positives)
-    tell(_opening(loading.load(folder, min_positives=min_positives), rows))
+    classes = {'min_positives': min_positives, 'exclude': tuple(class_names(exclude))}
+    rows = _rows(methods or given.get('methods'), side, labels=labels, **classes)
+    tell(_opening(loading.load(folder, **classes), rows))
     left = _left(rows, suite, folder, range(seeds))
     tell(describe_time_left(left, launch.get('jobs', 1), given['config']['regime']))
     if dry_run:
@@ -604,8 +607,20 @@ def compare(
     done = run_search(rows, suite, folder, range(seeds), tell=tell, **launch)
     if (done.state == 'missing').any():
         raise KeyboardInterrupt  # a part has no verdict
-    tell(write_comparison(rows, suite, folder, seeds, finished()))
-    return done
+    known = finished()
+    tell(write_comparison(rows, suite, folder, seeds, known))
+    return _with_earlier_runs(done, rows, suite, folder, range(seeds), known)
+
+
+def _with_earlier_runs(done, rows, suite, folder, seeds, known):
+    "The table of what was trained, behind what did not have to be trained again."
+    asked = []
+    for row in rows:
+        asked += candidates(row, suite, folder)
+        asked += finals(row, suite, folder, known, seeds)
+    planned = plan_runs(asked, known)[['config', 'run']]
+    earlier = planned[~planned.run.isin(done.run)].assign(state='done', message='')
+    return pd.concat([earlier, done], ignore_index=True)
 
 
 def _opening(data, rows):
@@ -674,7 +689,8 @@ def write_comparison(
     Raises:
         SpmlError: if the files cannot be written, or a run is damaged.
     """
-    data = loading.load(folder, min_positives=rows[0].min_positives)
+    classes = {'min_positives': rows[0].min_positives, 'exclude': rows[0].exclude}
+    data = loading.load(folder, **classes)
     targets, truth = labels_for_scoring(data.labels[data.rows('test')])
     draws = image_draws(len(targets))
     table, said = judge_methods(
@@ -705,7 +721,9 @@ def write_comparison(
         if known.counted < known.photos
     ]
     asked = hashlib.sha256(
-        '\n'.join([folder, rows[0].labels, suite, str(rows[0].min_positives)]).encode()
+        '\n'.join(
+            [folder, rows[0].labels, suite, str(rows[0].min_positives), *rows[0].exclude]
+        ).encode()
     ).hexdigest()
     place = settings.path('runs') / 'compare' / f'{Path(folder).name}-{asked[:6]}'
     shown = (

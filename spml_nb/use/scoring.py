@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.special import stdtrit
 from scipy.stats import binomtest
 
 from .. import metrics
-from ..base.errors import SpmlError, warn
+from ..base.errors import SpmlError, parse_number, warn
 from ..data import labels as label_values
 from ..data.dataset import Dataset, default_part, join_items
 from ..data.folder import explain_split
@@ -22,7 +23,9 @@ from .predict import open_model
 from .predictor import limits_of, predict_rows
 
 REPEATS = 400  # bootstrap samples of the photos
-Z_95 = 1.959964  # half the width of a 95 % interval in standard deviations
+# photos that are labelled before anybody may stop: the width of an interval of fewer is itself a
+# matter of chance, and who stops where it happens to be narrow gets too narrow ones
+FEWEST_TO_STOP = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,15 +194,27 @@ def _resample_map(probabilities: np.ndarray, targets: np.ndarray, draws: np.ndar
     return np.sum(ap, axis=0) / np.where(has_positive.any(1), has_positive.sum(1), np.nan)
 
 
+def _deviations(photos: int) -> float:
+    """Half the width of a 95 % interval in standard deviations of the bootstrap, which are a little
+    small where photos are few; NaN for one photo.
+
+    Source: Hesterberg (2015).
+    """
+    if photos < 2:
+        return math.nan
+    return float(stdtrit(photos - 1, 0.975)) * math.sqrt(photos / (photos - 1))
+
+
 def _total(
     right: np.ndarray,
     named: np.ndarray,
     present: np.ndarray,
     draws: np.ndarray,
     maps: np.ndarray | None,
+    photos: int,
 ) -> pd.DataFrame:
     """`LabelScores.total`, from (N, C) masks. maps: (1 + R,), the mAP of the photos and of each
-    draw; None where it cannot be measured.
+    draw; None where it cannot be measured. photos: how many of them count.
     """
     hits, guesses, truths = (
         np.append(mask.sum(), draws @ mask.sum(1)) for mask in (right, named, present)
@@ -214,7 +229,7 @@ def _total(
             {'mAP': maps, 'micro-F1': f1, 'precision': precision, 'recall': recall}
         )
     value = scores.iloc[0]
-    half = Z_95 * scores[1:].std(ddof=0)
+    half = _deviations(photos) * scores[1:].std(ddof=0)
     low, high = (value - half).clip(0, 100), (value + half).clip(0, 100)
     return pd.DataFrame({'value': value, 'low': low, 'high': high})
 
@@ -231,8 +246,9 @@ def score_labels(
 
     Other photos of the same kind would give other numbers. So the photos are drawn again, with
     replacement, and the interval is ± 1.96 standard deviations of the resulting scores (Efron,
-    1979). Where some classes have a handful of photos it is a little too narrow. For the precision
-    of one class, which may rest on a photo or two, it is Wilson's interval.
+    1979), a little more for few photos. Where some classes have a handful of photos it is a little
+    too narrow. For the precision of one class, which may rest on a photo or two, it is Wilson's
+    interval.
 
     Args:
         probabilities: (N, C) in [0, 1].
@@ -274,17 +290,25 @@ def score_labels(
     if isinstance(threshold, dict):
         classes['threshold'] = list(threshold.values())
     draws = image_draws(len(targets), REPEATS)
+    unused = int((targets == 0).all(1).sum())
     if measurable.any():
         maps = _resample_map(probabilities[:, measurable], targets[:, measurable], draws)
         right, named, present = (mask[:, ~at_least] for mask in (right, named, present))
-        total = _total(right, named, present, draws, np.append(ap[measurable].mean(), maps))
+        total = _total(
+            right,
+            named,
+            present,
+            draws,
+            np.append(ap[measurable].mean(), maps),
+            len(targets) - unused,
+        )
     else:
-        total = _total(right, named, present, draws, None)
+        total = _total(right, named, present, draws, None, len(targets) - unused)
     return LabelScores(
         total=total,
         classes=classes,
         photos=len(targets),
-        unused=int((targets == 0).all(1).sum()),
+        unused=unused,
         truth=truth,
         left_out=int((targets == 0).sum()),
         threshold=threshold,
@@ -293,6 +317,77 @@ def score_labels(
         heading=heading,
         absent=absent,
     )
+
+
+@dataclass(frozen=True)
+class SampleSize:
+    """How many photos have to be labelled in full for a score that is as sure as wanted.
+
+    Attributes:
+        metric: such as 'micro-F1'.
+        photos: how many are labelled now.
+        half_width: half the 95 % interval with these, in points.
+        within: what it should be.
+        needed: photos in all, as far as these can tell.
+    """
+
+    metric: str
+    photos: int
+    half_width: float
+    within: float
+    needed: int
+
+    def expect_half_width(self, photos: int) -> float:
+        "Half the interval to be expected with so many photos, in points."
+        return self.half_width * math.sqrt(self.photos / photos)
+
+    def __str__(self) -> str:
+        now = f'{self.metric} is known within ± {self.half_width:.1f} points by {self.photos:,}'
+        more = self.needed - self.photos
+        if more <= 0:
+            return f'{now} fully labelled photos: enough for ± {self.within:g}.'
+        expected = ', '.join(
+            f'± {self.expect_half_width(factor * self.photos):.1f} with {factor * self.photos:,}'
+            for factor in (2, 4)
+        )
+        return (
+            f'{now} fully labelled photos. ± {self.within:g} takes about {self.needed:,} (expect '
+            f'{expected}): label about {more:,} more in full, drawn at random.'
+        )
+
+
+def plan_sample(scores: LabelScores, within: float, metric: str = 'micro-F1') -> SampleSize:
+    """How many photos to label in full until a score is sure, and when to stop.
+
+    An interval narrows with the root of the number of photos. It is right for photos that were
+    drawn at random (`annotate.draw_sample`); ask again after each dozen of new ones.
+
+    Args:
+        scores: of the photos labelled so far.
+        within: half the 95 % interval that is wanted, in points.
+        metric: a row of `scores.total`.
+
+    Returns:
+        SampleSize; it needs `FEWEST_TO_STOP` photos or more.
+
+    Raises:
+        SpmlError: for a width that is no positive number, and where the score cannot be measured.
+    """
+    wanted = parse_number(within)
+    if not 0 < wanted < math.inf:
+        raise SpmlError(
+            f'within={within!r}; allowed: a number above 0, in points, such as 5 for ± 5.'
+        )
+    photos = scores.photos - scores.unused
+    row = scores.total.loc[metric] if metric in scores.total.index else None
+    if row is None or row[['low', 'high']].isna().any():
+        raise SpmlError(
+            f'{metric} has no interval on these {photos} photos. Label some photos in full, drawn '
+            'at random: nbs/tutorials/label_photos.ipynb.'
+        )
+    half = max(row.value - row.low, row.high - row.value)  # one side may end at 0 or 100
+    needed = max(math.ceil(photos * (half / wanted) ** 2), FEWEST_TO_STOP)
+    return SampleSize(metric, photos, float(half), wanted, needed)
 
 
 def _are_bounds(labels: np.ndarray, truth: str) -> np.ndarray:

@@ -20,7 +20,7 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.data.folder import read_folder
 from spml_nb.training import batches
 from spml_nb.use import annotate
-from spml_nb.use.annotate import Sheet, parse_answer
+from spml_nb.use.annotate import Sheet, draw_sample, parse_answer
 
 CLASSES = ['cat', 'dog', 'tree']
 
@@ -128,6 +128,24 @@ def test_an_answer_may_be_given_again_and_none_means_absent(folder):
     ) == 2
     with pytest.raises(SpmlError, match="'bird' is no class; there are cat, dog, tree"):
         sheet.answer(image, ['bird'])
+
+
+def test_a_seed_draws_the_same_photos_and_a_larger_draw_begins_with_them():
+    pool = [f'{k}.jpg' for k in range(500)]
+    drawn = draw_sample(pool, 50, seed=4)
+    assert draw_sample(pool[::-1], 50, 4) == drawn and len(set(drawn)) == 50
+    assert draw_sample(pool, 120, 4)[:50] == drawn
+    assert len(set(draw_sample(pool, 50, 5)) & set(drawn)) < 20
+    # every photo is drawn as often as any other
+    places = [pool.index(name) for seed in range(200) for name in draw_sample(pool, 50, seed)]
+    counts = np.bincount(places, minlength=500)
+    assert counts.sum() == 10000 and 5 <= counts.min() and counts.max() <= 40
+
+
+@pytest.mark.parametrize('count', [4, -1])
+def test_a_pool_that_is_too_small_is_said(count):
+    with pytest.raises(SpmlError, match=f'{count} photos cannot be drawn from a pool of 3'):
+        draw_sample(['a', 'b', 'c'], count)
 
 
 def test_the_sample_is_drawn_by_names_alone(folder):

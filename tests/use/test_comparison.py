@@ -119,9 +119,19 @@ def test_one_call_searches_chooses_and_says_what_to_take(one_label_each):
         (place / 'said.txt').read_text()
     )
     told.clear()
-    assert len(compare(one_label_each, ('an', 'em'), seeds=2, tell=told.append)) == 0 and told[
-        1:
-    ] == ['Every run is done.', said]  # resumed: nothing is run twice
+    again = compare(one_label_each, ('an', 'em'), seeds=2, tell=told.append)
+    assert told[1:] == ['Every run is done.', said]  # resumed: nothing is run twice
+    assert set(again.run) == set(done.run) == set(known.run)
+    assert set(again.state) == {'done'} and list(again) == list(done)
+
+
+def test_a_second_call_returns_what_was_done_before_and_what_it_adds(one_label_each):
+    first = compare(one_label_each, ('an',), seeds=1, tell=lambda line: None)
+    second = compare(one_label_each, ('an', 'em'), seeds=2, tell=lambda line: None)
+    assert len(first) == 3 and len(second) == 8 and set(second.run) > set(first.run)
+    assert not second.run.duplicated().any() and set(second.state) == {'done'}
+    losses = [config.loss for config in second.config]
+    assert losses.count('an') == losses.count('em') == 4
 
 
 def test_with_complete_test_labels_the_interval_is_that_of_the_runs_own_scores(complete_test):
@@ -253,17 +263,25 @@ def test_only_a_run_that_is_at_hand_is_recommended(one_label_each):
     record.export_csv()
     (first,) = best()
     shutil.rmtree(settings.path('runs') / first)
-    assert (
-        len(compare(one_label_each, ('an',), seeds=2, tell=told.append)) == 0
-        and len(best()) == 1
-        and best() != [first]
-    )
+    compare(one_label_each, ('an',), seeds=2, tell=told.append)
+    assert told[-2] == 'Every run is done.' and len(best()) == 1 and best() != [first]
     shutil.rmtree(settings.path('runs') / best()[0])
-    assert (
-        len(compare(one_label_each, ('an',), seeds=2, tell=told.append)) == 0
-        and 'Only an has finished' in told[-1]
-        and not best()
-    )
+    again = compare(one_label_each, ('an',), seeds=2, tell=told.append)
+    assert told[-2] == 'Every run is done.' and set(again.state) == {'done'}
+    assert 'Only an has finished' in told[-1] and not best()
+
+
+def test_classes_that_are_left_out_are_neither_trained_nor_scored(photo_folder, quick):
+    told, names = [], load(photo_folder).class_names
+    given = {'labels': 'single', 'seeds': 1, 'tell': told.append}
+    done = compare(photo_folder, ('an',), exclude=f'{names[0]}, {names[2]}', **given)
+    assert f'{len(names) - 2} classes' in told[0]
+    assert {config.exclude for config in done.config} == {(names[0], names[2])}
+    whole = compare(photo_folder, ('an',), **given)
+    assert not set(whole.run) & set(done.run)
+    assert len([*(settings.path('runs') / 'compare').glob('photos-*/table.csv')]) == 2
+    with pytest.raises(SpmlError, match="class to exclude from photos 'violett'"):
+        compare(photo_folder, ('an',), exclude=['violett'], **given)
 
 
 def test_places_do_not_overwrite_one_another(photo_folder, quick):
@@ -350,19 +368,16 @@ def test_methods_that_need_side_information_take_part_where_it_is_given(
     assert set(done.state) == {'done'} and len(done) == 6 and 'epr_count' in told[-1]
     known = sweeps.finished()
     assert (known.side.fillna('').str.startswith('side.csv@') == (known.loss == 'epr_count')).all()
-    assert (
-        len(
-            compare(
-                photo_folder,
-                ('an', 'epr_count'),
-                labels='single',
-                seeds=1,
-                side=str(file),
-                tell=told.append,
-            )
-        )
-        == 0
-    )  # nothing runs twice
+    again = compare(
+        photo_folder,
+        ('an', 'epr_count'),
+        labels='single',
+        seeds=1,
+        side=str(file),
+        tell=told.append,
+    )
+    # nothing runs twice
+    assert told[-2] == 'Every run is done.' and set(again.run) == set(done.run)
     table = pd.read_csv(file)
     table.assign(count=1).to_csv(file, index=False)
     left = compare(
