@@ -3,7 +3,7 @@
 # make test-all   everything, as continuous integration does
 # make tables     rebuild outputs/ and the top of README.md from the table of record
 # make types      what mypy and pyright find in the modules that people import
-# make docs       the reference of every function, into docs/
+# make docs       one site that needs no network, into docs/: notebooks, results, the reference of every function
 # make export     write the modules from their notebooks, after a change to one
 # make bench      speed beside other libraries, on an otherwise idle machine, into outputs/
 PYTHON ?= python3
@@ -28,7 +28,7 @@ types: setup
 	python -m pytest tests/test_types.py
 
 docs: setup
-	pdoc -o docs -d google --math --no-show-source spml_nb spml_nb/methods/[a-z]*.py
+	python website/build.py
 
 bench: setup
 	papermill benchmarks/speed.ipynb out-speed.ipynb

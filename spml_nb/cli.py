@@ -13,6 +13,7 @@ from functools import partial
 
 from . import __version__
 from .base import settings
+from .base.commit import find_commit
 from .base.errors import SpmlError, one_of, parse_number, short_warnings
 from .base.escaping import any_name_in_frames, csv_for_spreadsheet, escape_for_terminal
 from .base.files import print_line, refuse_existing
@@ -1205,6 +1206,15 @@ class _PrintCompletion(argparse.Action):
         command.exit()
 
 
+class _PrintVersion(argparse.Action):
+    "Print the version, with the commit where it is known, and end."
+
+    def __call__(self, command, *given):
+        commit = find_commit()
+        print(f'spml_nb {__version__}' + (f' (commit {commit})' if commit else ''))
+        command.exit()
+
+
 def parser() -> argparse.ArgumentParser:
     """The whole command.
 
@@ -1214,7 +1224,12 @@ def parser() -> argparse.ArgumentParser:
     spml = _Parser(
         'spml', description='Multi-label image classification from single positive labels.'
     )
-    spml.add_argument('--version', action='version', version=f'spml_nb {__version__}')
+    spml.add_argument(
+        '--version',
+        action=_PrintVersion,
+        nargs=0,
+        help='print the version and, where it is known, the commit',
+    )
     spml.add_argument(
         '--print-completion',
         choices=['bash'],

@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import platform
-import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -20,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from ..base import settings
+from ..base.commit import find_commit
 from ..base.errors import SpmlError
 from ..base.escaping import escape_bytes
 from ..base.files import hold_lock, remove_leftovers, require_regular_file, write_atomically
@@ -329,7 +329,7 @@ def provenance() -> dict:
     import torch
 
     return {
-        'commit': _commit(),
+        'commit': find_commit(),
         'versions': {package: installed_version(package) for package in PACKAGES},
         'python': sys.version.split()[0],
         'machine': platform.machine(),
@@ -357,31 +357,3 @@ def add_session(sessions: list[dict]) -> list[dict]:
 
     now = {'torch': str(torch.__version__), 'threads': torch.get_num_threads()}
     return sessions if sessions[-1:] == [now] else [*sessions, now]
-
-
-COMMIT = 'spml_nb_commit'  # a file beside the package, where it was copied out of its checkout
-
-
-def _commit() -> str | None:
-    """The commit of the package's checkout, with '+' behind it when files differ from it; that of a
-    copy is in the file `COMMIT`. None for an installed package.
-    """
-    # A checkout further up is another project's. A lock of git's would be left there by a kill.
-    command = (
-        'git --git-dir=.git --no-optional-locks status --porcelain=v2 --branch '
-        '--untracked-files=no -- spml_nb'
-    )
-    folder = Path(__file__).resolve().parents[2]
-    if (folder / COMMIT).is_file():
-        return (folder / COMMIT).read_text().strip() or None
-    try:
-        status = subprocess.run(command.split(), cwd=folder, capture_output=True, text=True)
-    except OSError:
-        return None  # there is no git
-    commit, changed = None, ''
-    for line in status.stdout.splitlines():
-        if line.startswith('# branch.oid '):
-            commit = line.split()[-1][:12]
-        elif not line.startswith('#'):
-            changed = '+'
-    return commit and commit + changed

@@ -20,6 +20,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..base import settings
+from ..base.commit import COMMIT, find_commit
 from ..base.errors import SpmlError, one_of
 from ..base.files import print_line, refuse_existing, require_regular_file, write_atomically
 from ..data import loading
@@ -27,7 +28,7 @@ from ..data.dataset import MINIATURES, join_items
 from ..data.official.registry import benchmark_folder
 from ..runs import record
 from ..runs.config import Config, complete_fields, config_to_dict, resolve
-from ..runs.folder import COMMIT, WITHOUT_WEIGHTS, Run, provenance, read_json
+from ..runs.folder import WITHOUT_WEIGHTS, Run, read_json
 from .queue import Plan, finished, run_stages
 
 _RUN_SH = """\
@@ -131,7 +132,7 @@ def _write_folder(folder: Path, words: list[str], planned: dict[str, Config], mi
     package = Path(__file__).resolve().parents[1]
     code = folder / 'code'
     _copy(package, code / 'spml_nb')
-    (code / COMMIT).write_text(provenance()['commit'] or '')
+    (code / 'spml_nb' / COMMIT).write_text(find_commit() or '')
     for dataset in sorted({config.dataset for config in missing} - {*MINIATURES}):
         loading.load(dataset)  # says what to do where it is not there
         _copy(benchmark_folder(dataset), folder / 'data' / dataset)

@@ -84,11 +84,11 @@ with run.lock(): print("got it", flush=True)
 
 
 def test_a_package_below_another_checkout_names_no_commit(tmp_path, monkeypatch):
-    place = tmp_path / 'venv' / 'spml_nb' / 'runs'
+    place = tmp_path / 'venv' / 'spml_nb' / 'base'
     place.mkdir(parents=True)
     for words in ('init -q', '-c user.name=a -c user.email=a@b commit -q --allow-empty -m first'):
         subprocess.run(['git', *words.split()], cwd=tmp_path, check=True)
-    monkeypatch.setattr(folder_module, '__file__', str(place / 'folder.py'))
+    monkeypatch.setattr('spml_nb.base.commit.__file__', str(place / 'commit.py'))
     assert runs.provenance()['commit'] is None
     (tmp_path / '.git').rename(tmp_path / 'venv' / '.git')
     assert len(runs.provenance()['commit'].rstrip('+')) == 12
