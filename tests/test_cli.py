@@ -288,7 +288,8 @@ def test_a_dry_sweep_says_how_much_there_is(capsys):
 
 
 @pytest.mark.parametrize('name', study.EXPERIMENTS)
-def test_every_experiment_says_how_much_there_is(name, capsys):
+def test_every_experiment_says_how_much_there_is(name, capsys, monkeypatch):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(ROOT / 'outputs'))
     assert main(['sweep', name, '--dry-run']) == 0
     assert 'missing' in capsys.readouterr().out
 
