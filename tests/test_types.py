@@ -29,6 +29,7 @@ from spml_nb.methods import create
 from spml_nb.metrics import mean_average_precision
 from spml_nb.runs import Config
 from spml_nb.training import train
+from spml_nb.use.estimator import SinglePositiveClassifier
 
 observed = observe(torch.eye(5), positives=1, negatives=0)
 z = torch.from_numpy(observed)
@@ -43,6 +44,8 @@ result = train(config)
 table = predict(result.folder, Path('photos'))
 data = load('mini_voc')
 lines = compare('photos', seeds=2)
+classifier = SinglePositiveClassifier('hml').fit(logits.detach().numpy(), observed)
+chances = classifier.predict_proba(logits.detach().numpy())
 """
 REVEALED = {
     'observed': 'ndarray',
@@ -58,6 +61,8 @@ REVEALED = {
     'table': 'DataFrame',
     'data': 'Dataset',
     'lines': 'DataFrame',
+    'classifier': 'SinglePositiveClassifier',
+    'chances': 'ndarray',
 }
 FUNCTIONS = ('observe', 'em_loss', 'create', 'mean_average_precision', 'train', 'predict', 'load')
 MISTAKES = """

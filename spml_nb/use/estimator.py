@@ -2,16 +2,25 @@
 
 import copy
 import math
-from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ..base import settings
 from ..base.errors import SpmlError, one_of
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+    from ..methods.core import Method
+    from ..training.batches import FeatureSource
+    from ..training.schedule import Stage
+    from ..training.task import Task
 
 
 class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
@@ -90,7 +99,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.device = device
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> 'Tags':
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = False
@@ -98,7 +107,14 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_label = True
         return tags
 
-    def fit(self, X, y, *, X_val=None, y_val=None) -> 'SinglePositiveClassifier':
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        X_val: ArrayLike | None = None,
+        y_val: ArrayLike | None = None,
+    ) -> 'SinglePositiveClassifier':
         """Train the head.
 
         Args:
@@ -112,25 +128,25 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
             SpmlError: for labels of another kind or shape, nothing observed, or a method that needs
                 more than features and labels.
         """
-        X = validate_data(self, X, dtype=np.float32, ensure_min_samples=2)
-        observed = self._observed(y, len(X))
+        features = validate_data(self, X, dtype=np.float32, ensure_min_samples=2)
+        observed = self._observed(y, len(features))
         self.classes_ = np.asarray(getattr(y, 'columns', np.arange(observed.shape[1])))
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         if X_val is not None:
             held_out = validate_data(self, X_val, dtype=np.float32, reset=False)
             labels = self._observed(y_val, len(held_out), observed.shape[1])
-            val = len(X) + np.arange(len(held_out))
-            train = np.arange(len(X))
-            X = np.concatenate([X, held_out])
+            val = len(features) + np.arange(len(held_out))
+            train = np.arange(len(features))
+            features = np.concatenate([features, held_out])
             observed = np.concatenate([observed, labels])
         else:
-            train, val = self._split(len(X), seed)
+            train, val = self._split(len(features), seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self._train(X, observed, train, val, seed)
+            self._train(features, observed, train, val, seed)
         return self
 
-    def _observed(self, y, rows: int, classes: int | None = None) -> np.ndarray:
+    def _observed(self, y: ArrayLike | None, rows: int, classes: int | None = None) -> np.ndarray:
         "Labels as (N, C) int8 in {1, 0, −1}."
         if y is None:
             raise SpmlError(
@@ -160,7 +176,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
 
     def _train(
         self, X: np.ndarray, observed: np.ndarray, train: np.ndarray, val: np.ndarray, seed: int
-    ):
+    ) -> None:
         """Train on some rows, choose epoch and threshold by others; the seed is in force."""
         # here, so that the import of the class is quick
         from ..methods import core
@@ -172,7 +188,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
 
         self._refuse_other_methods(core.find(self.method))
         task = _task_in_memory(observed, train, val)
-        config = resolve(
+        config: Any = resolve(  # after which no field that is read here is None
             Config(
                 loss=self.method,
                 dataset='features',
@@ -200,8 +216,8 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
         ).to(device)
         source = FeatureSource(X, {}, train, device)
         self.n_iter_ = 0
-        self.loss_curve_ = []
-        self.validation_scores_ = []
+        self.loss_curve_: list[float] = []
+        self.validation_scores_: list[float] = []
         for stage in plan_stages(config, self.method_):
             self._train_stage(stage, config, task, source)
         self.threshold_ = 0.5
@@ -209,7 +225,9 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
             logits = {'val': predict_logits(self.head_, self.method_, source, val)}
             self.threshold_ = score_finished_run(logits, task)['threshold']
 
-    def _train_stage(self, stage, config, task, source):
+    def _train_stage(
+        self, stage: 'Stage', config: Any, task: 'Task', source: 'FeatureSource'
+    ) -> None:
         from ..training.schedule import make_optimizer, make_schedule
         from ..training.selection import (
             EpochChoice,
@@ -223,11 +241,13 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
         head, method = self.head_, self.method_
         method.epochs = stage.epochs
         method.start_stage(stage.number)
-        optimizer = make_optimizer(config, stage, SimpleNamespace(head=head), method)
+        network = torch.nn.Module()
+        network.head = head
+        optimizer = make_optimizer(config, stage, network, method)
         steps = stage.epochs * math.ceil(len(task.train) / config.batch_size)
         schedule = make_schedule(config, optimizer, steps)
 
-        def score(view='plain'):
+        def score(view: str = 'plain') -> torch.Tensor:
             return predict_logits(head, method, source, task.train)
 
         epoch = 0
@@ -260,11 +280,12 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
             if choice.see({'raw': value}, stage.number, epoch):
                 best = copy.deepcopy((head.state_dict(), method.state_dict()))
         self.n_iter_ += epoch
+        assert choice.best is not None  # a finite loss has come before
         self.best_iter_ = choice.best['epoch']
         head.load_state_dict(best[0])
         method.load_state_dict(best[1])
 
-    def _refuse_other_methods(self, method: type):
+    def _refuse_other_methods(self, method: 'type[Method]') -> None:
         "A method that features in memory are not enough for."
         name = self.method
         if method.side:
@@ -278,28 +299,28 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
                 'one array of features. Take another method, or train it by `spml train`.'
             )
 
-    def _logits(self, X) -> torch.Tensor:
+    def _logits(self, X: ArrayLike) -> torch.Tensor:
         from ..training.batches import FeatureSource
         from ..training.selection import predict_logits
 
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float32, reset=False)
-        source = FeatureSource(X, {}, np.arange(0), self.method_.z.device)
-        return predict_logits(self.head_, self.method_, source, np.arange(len(X))).cpu()
+        features = validate_data(self, X, dtype=np.float32, reset=False)
+        source = FeatureSource(features, {}, np.arange(0), self.method_.z.device)
+        return predict_logits(self.head_, self.method_, source, np.arange(len(features))).cpu()
 
-    def decision_function(self, X) -> np.ndarray:
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
         """(N, C) float32 logits, by which rows are ranked."""
         return self._logits(X).numpy()
 
-    def predict_proba(self, X) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """(N, C) in [0, 1], each class by itself: rows do not add up to 1."""
         return self._logits(X).double().sigmoid().numpy()
 
-    def predict(self, X) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """(N, C) int in {0, 1}: the classes whose probability reaches `threshold_`."""
         return (self.predict_proba(X) >= self.threshold_).astype(int)
 
-    def score(self, X, y, sample_weight=None) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: None = None) -> float:
         """The mean average precision over the classes that have a positive, in [0, 1].
 
         Args:
@@ -319,7 +340,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
         return float(precisions.mean()) if len(precisions) else math.nan
 
 
-def _task_in_memory(observed: np.ndarray, train: np.ndarray, val: np.ndarray):
+def _task_in_memory(observed: np.ndarray, train: np.ndarray, val: np.ndarray) -> 'Task':
     "What `training.selection` asks of a run: the labels and which rows are which."
     from ..data.dataset import Dataset
     from ..training.task import Task

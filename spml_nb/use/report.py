@@ -4,6 +4,7 @@ import base64
 import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -147,8 +148,8 @@ def draw_curves(curves: pd.DataFrame) -> str:
         curves: as in `spml_nb.training.plots.learning_curves`.
     """
     colours = ('text.color', 'axes.labelcolor', 'axes.edgecolor', 'xtick.color', 'ytick.color')
-    style = dict.fromkeys(colours, INK) | {'svg.fonttype': 'none', 'svg.hashsalt': 'curves'}
-    style['legend.framealpha'] = 0
+    style: dict[Any, Any] = dict.fromkeys(colours, INK)
+    style |= {'svg.fonttype': 'none', 'svg.hashsalt': 'curves', 'legend.framealpha': 0}
     with plt.rc_context(style):
         figure = plots.learning_curves(curves)
         drawn = io.StringIO()

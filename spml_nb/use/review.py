@@ -52,9 +52,9 @@ class Review:
         self.table = folder / 'labels.csv'
         self.file = folder / 'review.json'
         self.questions = read_json(self.file, ('questions',))['questions']
-        self.backup = None
+        self.backup: Path | None = None
 
-    def answer(self, number: int, word: str):
+    def answer(self, number: int, word: str) -> None:
         """Keep an answer, first in the table and then in the list.
 
         Args:
@@ -76,7 +76,7 @@ class Review:
             write_questions(self.folder, self.questions)
 
 
-def write_questions(folder: Path, questions: list[dict]):
+def write_questions(folder: Path, questions: list[dict]) -> None:
     """Write review.json, whole or not at all."""
     write_atomically(folder / 'review.json', as_json({'questions': questions}))
 
@@ -120,7 +120,9 @@ def open_review(folder: Path, run: str, tell: Callable[[str], None] = print_line
     return Review(folder)
 
 
-def _choose_doubts(probability: np.ndarray, observed: np.ndarray):
+def _choose_doubts(
+    probability: np.ndarray, observed: np.ndarray
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     "Two tables of row, class and probability: probably missing, and probably wrong."
     wrong, missing = find_doubtful_labels(probability, observed)
     if (observed == 0).any():  # somebody has said of the others that they are absent
