@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import re
 import shlex
 import shutil
 import subprocess

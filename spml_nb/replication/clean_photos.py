@@ -18,7 +18,7 @@ import pandas as pd
 
 from ..base import settings
 from ..runs.config import Config
-from ..statistics import Scores, pool_effects
+from ..statistics import Effect, Scores, pool_effects
 from ..sweeps.queue import key
 from ..sweeps.search import (
     SUITES,
@@ -188,6 +188,40 @@ def tabulate_gains(measured: pd.DataFrame, baseline: str) -> list[list[str]]:
         name = loss if head == 'linear' else f'{loss}, {head} head'
         lines.append([use, name, *cells, mean])
     return lines
+
+
+def average_uses(known: pd.DataFrame) -> dict[str, dict[str, Effect]]:
+    """What a method gains over plain AN where all fully labelled photos choose and where half of
+    them are trained on, and what the second adds to the first.
+
+    Args:
+        known: as from `tables.record`.
+
+    Returns:
+        {method: {`Use.CHOOSE`, `Use.BESIDE` and `OVER_CHOICE`: the mean over all sets of photos}},
+        of `METHODS` but AN; empty while one of them lacks a set.
+    """
+    measured = measure_gains(plan_runs(known)) if len(known) else pd.DataFrame()
+    if not len(measured):
+        return {}
+    uses = [
+        (Use.CHOOSE, Use.CHOOSE, gains.PLAIN_HEAD),
+        (Use.BESIDE, Use.BESIDE, gains.PLAIN_HEAD),
+        (OVER_CHOICE, Use.BESIDE, OVER_CHOICE),
+    ]
+    averages = {row.loss: {} for row in METHODS[1:]}
+    for loss, of_method in averages.items():
+        for name, use, baseline in uses:
+            part = measured[
+                (measured.loss == loss)
+                & (measured.use == use)
+                & (measured.baseline == baseline)
+                & measured.gain.notna()
+            ]
+            if set(part.dataset) != set(DATASETS):
+                return {}
+            of_method[name] = pool_effects(list(part.effect))
+    return averages
 
 
 def write_clean_photos(known: pd.DataFrame) -> list[Path]:

@@ -15,7 +15,7 @@ from ..base import settings
 from ..base.errors import SpmlError
 from ..methods.core import find
 from ..statistics import Effect, Scores
-from . import board, published, site, without_clean
+from . import board, clean_photos, published, site, without_clean
 from . import gains as all_gains
 from . import tables as papers
 from .gains import mechanism_acted_in
@@ -468,7 +468,11 @@ def comparable_gains(measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def front_findings(
-    leading: Leaders | None, all_labels: Effect | None, agreed: dict, observed: dict | None = None
+    leading: Leaders | None,
+    all_labels: Effect | None,
+    agreed: dict,
+    observed: dict | None = None,
+    uses: dict | None = None,
 ) -> str:
     """What the gains say.
 
@@ -477,6 +481,7 @@ def front_findings(
         all_labels: what binary cross-entropy gains over plain AN where all labels are known.
         agreed: as from `source_agreement`.
         observed: as from `without_clean.of_record`.
+        uses: as from `clean_photos.average_uses`.
 
     Returns:
         Markdown: a list, one question a point, '' without runs.
@@ -493,6 +498,10 @@ def front_findings(
             (board.describe_method(row['loss'])['name'], *row['effects'][:2]) for row in rows
         ],
         observed_an=observed['an'] if rows else None,
+        uses=[
+            (board.describe_method(loss)['name'], *effects.values())
+            for loss, effects in (uses or {}).items()
+        ],
         seeds_observed=observed['seeds'] if rows else 0,
         **fields,
     )
@@ -749,6 +758,7 @@ def format_front(
     agreed: dict,
     picture: str,
     observed: dict | None = None,
+    uses: dict | None = None,
 ) -> str:
     """What README.md shows between the marks.
 
@@ -758,6 +768,7 @@ def format_front(
         agreed: as from `source_agreement`.
         picture: its address.
         observed: as from `without_clean.of_record`.
+        uses: as from `clean_photos.average_uses`.
 
     Returns: Markdown, with the marks.
     """
@@ -769,6 +780,7 @@ def format_front(
             board.summarize_board(boards)['all_labels'],
             agreed,
             observed,
+            uses,
         ),
         picture=picture,
         uncounted=published.UNCOUNTED,
@@ -815,7 +827,9 @@ def write_front(root: Path | None = None, boards: pd.DataFrame | None = None) ->
         boards = all_gains.gains_of_suites(known, [SUITE]) if boards is None else boards
         agreed = source_agreement(measured, gains_by_source(known), boards)
         observed = without_clean.of_record()
-        text = format_front(measured, boards, agreed, f'{outputs.name}/front.svg', observed)
+        uses = clean_photos.average_uses(known)
+        picture = f'{outputs.name}/front.svg'
+        text = format_front(measured, boards, agreed, picture, observed, uses)
         texts[readme] = text.join(enclosing)
     return site.write_changed(texts)
 

@@ -132,6 +132,7 @@ _TEXTS = (
     'hparams',
     'side',
     'weights',
+    'trained_validation',
     'data',
     'commit',
 )

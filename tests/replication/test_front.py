@@ -10,7 +10,7 @@ import pytest
 from spml_nb import statistics, sweeps
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import front, gains, published, tables, without_clean
+from spml_nb.replication import clean_photos, front, gains, published, tables, without_clean
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 100 * 1024
@@ -359,7 +359,12 @@ def test_what_readme_shows_is_what_the_record_says(monkeypatch):
     agreement = front.source_agreement(found, front.gains_by_source(known), boards)
     remedy = 'give `make tables`: README.md or outputs/front.svg is older than outputs/runs.csv'
     assert between((ROOT / 'README.md').read_text()) == front.format_front(
-        found, boards, agreement, 'outputs/front.svg', without_clean.of_record()
+        found,
+        boards,
+        agreement,
+        'outputs/front.svg',
+        without_clean.of_record(),
+        clean_photos.average_uses(known),
     ), remedy
     assert (ROOT / 'outputs' / 'front.svg').read_bytes() == front.draw_front(found), remedy
     two_way = next(method for method in front.METHODS if method.name == 'Two-way*')

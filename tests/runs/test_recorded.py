@@ -3,6 +3,7 @@ them began.
 """
 
 import json
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -27,6 +28,12 @@ def test_every_recorded_run_still_has_its_key():
         if runs.science_key(parse_recorded_config(line)) != line['key']
     ]
     assert not changed, f'{len(changed)} of {len(lines)} keys have changed, such as {changed[:3]}'
+
+
+def test_the_record_is_read_without_a_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')  # such as of a column that is text in some lines alone
+        read_record(ROOT / 'outputs' / 'runs.csv')
 
 
 def test_a_run_begun_before_the_modules_moved_ends_as_it_would_have():
