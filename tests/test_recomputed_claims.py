@@ -47,6 +47,13 @@ COLUMNS = {
     'accuracy': 'test_top1',
     'pseudo-label precision': 'pseudo_positive_precision_at_end',
 }
+CHOSEN_BY = {  # on validation, where it is not mAP over classes
+    'mAP@sample': 'val_map_sample',
+    'micro-F1': 'val_micro_f1_at_',
+    'macro-F1': 'val_macro_f1_at_',
+    'micro-F1 at the chosen threshold': 'val_micro_f1',
+    'macro-F1 at the chosen threshold': 'val_macro_f1',
+}
 
 
 # The papers' cells
@@ -62,6 +69,21 @@ def laid_over(below, above):
     return below | {k: laid_over(below.get(k), v) if k in below else v for k, v in above.items()}
 
 
+def again(table):
+    "The rows of a table, or of one of its groups, on other sets of photos."
+    about = table.get('ours', {}).get('again', {})
+    group = f'{about["group"]} / ' if 'group' in about else ''
+    return {
+        f'{dataset} / {row.removeprefix(group)}': {
+            'config': about_row.get('config', {}) | {'dataset': dataset},
+            **{name: about_row[name] for name in ('metric',) if name in about_row},
+        }
+        for dataset in about.get('sets', [])
+        for row, about_row in table['rows'].items()
+        if row.startswith(group)
+    }
+
+
 @cache
 def cells(paper, number):
     "{(row, column): the fields of the cell}, with `printed` and `source`."
@@ -69,8 +91,11 @@ def cells(paper, number):
     table = whole['tables'][number]
     groups = table.get('groups', {})
     found = {}
+    own = table.get('ours', {})
+    rows = table['rows'] | own.get('rows', {}) | again(table)
+    columns = table['columns'] | own.get('columns', {})
     for (row, about_row), (k, (column, about_column)) in product(
-        table['rows'].items(), enumerate(table['columns'].items())
+        rows.items(), enumerate(columns.items())
     ):
         parts = [whole, table]
         for name, about in ((row, about_row), (column, about_column)):
@@ -83,7 +108,8 @@ def cells(paper, number):
         for part in parts:
             kept = ('config', 'metric', 'source', 'stand_in', 'no_run')
             cell = laid_over(cell, {name: part[name] for name in kept if name in part})
-        number_printed = about_row['mean'][k]
+        number_printed = dict(enumerate(about_row.get('mean', []))).get(k)
+        cell['own'] = number_printed is None
         printed = number_printed if isinstance(number_printed, int | float) else np.nan
         found[row, column] = cell | {'printed': printed}
     return found
@@ -97,13 +123,16 @@ def record():
     runs = pd.read_csv(RECORD, low_memory=False).drop_duplicates('key')
     runs = runs.fillna(USUAL | {'seed': 0, 'label_seed': 1200, 'train_images': 0, 'hparams': '{}'})
     runs['validation'] = runs.val_map_seen.fillna(runs.val_map)
-    return runs[of_a_suite(runs) | (runs.regime != 'linear')]
+    to_the_end = (runs.selection == 'last') & (runs.schedule == 'cosine') & (runs.epochs == 40)
+    runs['to_the_end'] = to_the_end & (runs.regime == 'linear')
+    return runs[of_a_suite(runs) | (runs.regime != 'linear') | runs.to_the_end]
 
 
 @cache
-def comparable(loss, dataset, head, labels, batch_size, regime):
+def comparable(loss, dataset, head, labels, batch_size, regime, to_the_end):
     "Runs of a loss, and of what it is run as, in one setting."
     runs = record()
+    runs = runs[runs.to_the_end == to_the_end]
     return runs[
         runs.loss.isin([loss, RUN_AS.get(loss)])
         & (runs.dataset == dataset)
@@ -117,7 +146,7 @@ def comparable(loss, dataset, head, labels, batch_size, regime):
 def runs_of(cell):
     "The final runs of a cell, by seed; None where photos have none."
     config = cell.get('config') or {}
-    dataset = PHOTOS.get(config.get('dataset'))
+    dataset = PHOTOS.get(config.get('dataset'), config.get('dataset') if cell.get('own') else None)
     if 'no_run' in cell or not dataset or config.get('backbone', 'resnet50') != 'resnet50':
         return None
     loss, labels = config['loss'], config.get('labels', 'single')
@@ -128,22 +157,29 @@ def runs_of(cell):
     regime = 'finetune' if config.get('weights') == 'none' else 'linear'
     # a share of the positives is trained on with what single positives chose
     searched = 'single' if labels.startswith('partial') else labels
-    tried = comparable(loss, dataset, head, searched, batch_size, regime)
+    to_the_end = config.get('selection') == 'last' and regime == 'linear'
+    tried = comparable(loss, dataset, head, searched, batch_size, regime, to_the_end)
     tried = tried[tried.seed == SEARCH]
-    runs = comparable(loss, dataset, head, labels, batch_size, regime)
+    runs = comparable(loss, dataset, head, labels, batch_size, regime, to_the_end)
     own = tried[tried.loss == loss]
     tried = pd.concat([own, tried[(tried.loss != loss) & ~tried.lr.isin(own.lr)]])
-    if not len(tried):
+    chosen_by = CHOSEN_BY.get(cell['metric'], 'validation')
+    if cell['metric'] in ('micro-F1', 'macro-F1'):
+        chosen_by += '0.75' if loss in ('em', 'em_apl') else '0.5'
+    if not len(tried) or tried[chosen_by].isna().any():
         return None
-    best = tried.loc[tried.validation.idxmax()]
+    if to_the_end and len(tried) < 10:
+        return None
+    best = tried.loc[tried[chosen_by].idxmax()]
     wanted = json.loads(best.hparams) | (config.get('hparams') or {})
     final = runs[
         (runs.seed < SEARCH)
         & (runs.lr == best.lr)
         & (runs.epochs.fillna(-1) == (-1 if pd.isna(best.epochs) else best.epochs))
     ]
-    same = final[(final.loss == best.loss) & (final.hparams.map(json.loads) == wanted)]
-    if not len(same):
+    as_wanted = np.array([json.loads(text) == wanted for text in final.hparams], bool)
+    same = final[(final.loss == best.loss) & as_wanted]
+    if not len(same) and labels != 'full':
         same = final[final.loss == RUN_AS.get(loss)]
     return same.drop_duplicates('seed').set_index('seed').sort_index()
 
@@ -183,7 +219,8 @@ def stated(entry):
     [number] = entry['tables']
     paper = entry['id'].partition('-')[0]
     about = entry.get('above') or entry['between']
-    columns = about.get('at') or list(dict.fromkeys(c for _, c in cells(paper, number)))
+    of_paper = [place for place, cell in cells(paper, number).items() if not cell['own']]
+    columns = about.get('at') or list(dict.fromkeys(column for _, column in of_paper))
     bounds = [(about[side], sign) for side, sign in (('low', 1), ('high', -1)) if side in about]
     places = []
     for column in columns:
@@ -214,6 +251,7 @@ CLASS, SAMPLE = 'mAP@class', 'mAP@sample'
 BOTH = '(a) Ours / both'
 SIZES = [f'M = {m}' for m in (16, 32, 64, 128, 256, 512)]
 SIX = ('MSCOCO', 'VISPR', 'VAW', 'WIDER', 'VOC2007', 'VOC2012')
+MORE = ('cub_crops', 'mirflickr14', 'corel5k', 'ccp')  # sets that the paper does not have
 NETWORKS = ('ResNet50', 'ResNeXt50', 'DenseNet169', 'RegNetY32gf')
 
 
@@ -239,7 +277,7 @@ def softmax_beside_bce(dataset, column):
 def every_column():
     return [
         (dataset, f'{measure} / {network}')
-        for dataset, measure, network in product(SIX, (CLASS, SAMPLE), NETWORKS)
+        for dataset, measure, network in product(SIX + MORE, (CLASS, SAMPLE), NETWORKS)
     ]
 
 
@@ -292,6 +330,10 @@ CODED = {
     'two_way-bias': [
         over(('3', measure, BOTH), ('2', measure, 'ε = 4')) for measure in (CLASS, SAMPLE)
     ],
+    'two_way-each-way': [
+        over(('3', f'mAP@{own}', f'(a) Ours / {own}'), ('3', f'mAP@{own}', f'(a) Ours / {other}'))
+        for own, other in (('class', 'sample'), ('sample', 'class'))
+    ],
     'two_way-softmax': [softmax_rises(measure) for measure in (CLASS, SAMPLE)],
     'two_way-softmax-measure': [softmax_beside_bce(*place) for place in every_column()],
     'two_way-counter-sample': [
@@ -343,8 +385,30 @@ def asked():
         for entry in read_yaml('claims', f'{paper}.yml'):
             decided_elsewhere = 'ablations' in entry or entry['id'] in NOT_ABOUT_CELLS
             if entry.get('tables') and not decided_elsewhere:
-                found[entry['id']] = paper, CODED.get(entry['id']) or stated(entry)
+                places = CODED.get(entry['id']) or stated(entry)
+                found[entry['id']] = paper, places + on_second_set(paper, entry, places)
     return found
+
+
+def on_second_set(paper, entry, places):
+    "The same places on the set of photos that has all rows of the tables again."
+    tables = read_yaml('papers', f'{paper}.yml')['tables']
+    about = tables[entry['tables'][0]].get('ours', {}).get('again', {})
+    if 'group' in about:
+        return []
+
+    def moved(place, dataset):
+        number, row, column = place
+        return number, f'{dataset} / {row}', column
+
+    return [
+        [
+            (name, [(weight, moved(place, dataset)) for weight, place in terms], bound, sign)
+            for name, terms, bound, sign in contrasts
+        ]
+        for dataset in about.get('sets', [])
+        for contrasts in places
+    ]
 
 
 ASKED = asked()
@@ -486,7 +550,11 @@ def merged(paper, places):
             continue
         seen.add(runs)
         first_terms = filled[0][1]
-        dataset = next((d for *_, d, _ in every if d), first_terms[0][1]['config']['dataset'])
+        config = first_terms[0][1]['config']
+        dataset = config['dataset']
+        if config.get('backbone', 'resnet50') != 'resnet50':
+            dataset = len(found)  # no run can be there
+        dataset = next((d for *_, d, _ in every if d), dataset)
         nth = before[dataset] = before.get(dataset, -1) + 1
         found.append({(k, nth, name): rest for k, (name, *rest) in enumerate(filled)})
     return found
@@ -547,6 +615,9 @@ def idle_or_not_run(places, effects):
 
 
 def size_of(behind, ours):
+    behind = [each for each in behind if not any(cell.get('own') for _, cell in each[0])]
+    if not behind:
+        return 'not printed'
     printed = [
         sign * (sum(w * cell['printed'] for w, cell in terms) - bound)
         for terms, bound, sign in behind

@@ -5,7 +5,7 @@ import pandas as pd
 from ..base.files import markdown_table
 from ..methods.core import find
 from ..runs.config import Config, resolve
-from ..sweeps.search import SUITES, choose_config, search_space
+from ..sweeps.search import SUITES, search_space
 from . import published, tables
 
 
@@ -17,8 +17,8 @@ def chosen_settings(paper: str, number: str, runs: pd.DataFrame) -> pd.DataFrame
         runs: as from `tables.record`.
 
     Returns:
-        DataFrame of str: a line for each search, a column for each set of photos; rows of the
-        table that share a search share a line.
+        DataFrame of str: a line for each search and the measure that chose in it, a column for each
+        set of photos; cells of the table that share both share a line.
 
     Raises:
         SpmlError: for another paper or table.
@@ -26,10 +26,16 @@ def chosen_settings(paper: str, number: str, runs: pd.DataFrame) -> pd.DataFrame
     found = {}
     for cell in published.table_cells(paper, number).to_dict('records'):
         plan = tables.plan_cell(cell, published.SUITE)
-        config = choose_config(plan.search, runs)
+        config = plan.choose(runs)
         if config is not None:
-            found[_method(config), config.dataset] = _settings(config, plan.stated)
+            name = ', by '.join([_method(config), *_measures(plan)])
+            found[name, config.dataset] = _settings(config, plan.stated)
     return pd.Series(found, dtype=str).unstack(sort=False) if found else pd.DataFrame()
+
+
+def _measures(plan: tables.Plan) -> list[str]:
+    "What chose, where it is not mAP over classes."
+    return [] if plan.measure == 'validation' else [f'`{plan.measure}`']
 
 
 def _method(config: Config) -> str:

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Hashable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib import import_module
@@ -95,6 +96,7 @@ class Number:
         first: The key of the first run, '' if it is of curves.
         source: Who trained what the paper prints, as in `published.table_cells`; '' for no such
             number.
+        own: Whether it is of a cell that the paper does not have.
     """
 
     seeds: dict[int, float]
@@ -106,6 +108,7 @@ class Number:
     exercised: bool = True
     first: str = ''
     source: str = ''
+    own: bool = False
 
 
 OperandValue = Callable[[Operand], Number]
@@ -131,6 +134,22 @@ class TableScores:
         description = read_paper(paper)['tables'][table]
         self.rows = list(description['rows'])
         self.columns = list(description['columns'])
+        self.again = description.get('ours', {}).get('again', {})
+
+    @property
+    def whole_again(self) -> list[str]:
+        """Our sets of photos that have all rows of the table again."""
+        return [] if 'group' in self.again else self.again.get('sets', [])
+
+    def on(self, dataset: str) -> 'TableScores':
+        """The rows that the table has again on one of our sets of photos, under their own names."""
+        one_of(dataset, self.again.get('sets', ()), f'set of photos of {self.name}')
+        there = copy(self)
+        there.name = f'{self.name} on {dataset}'
+        there.operand = lambda row, column: self.operand(f'{dataset} / {row}', column)
+        group = f'{self.again["group"]} / ' if 'group' in self.again else ''
+        there.rows = [row.removeprefix(group) for row in self.rows if row.startswith(group)]
+        return there
 
     def __getitem__(self, place: tuple) -> dict[str, Number]:
         rows, columns = (names if isinstance(names, list) else [names] for names in place)
@@ -611,7 +630,8 @@ def decide_claim(places: list[Place]) -> ClaimResult:
     published = pd.DataFrame([{n: c.published for n, c in each.items()} for each in contrasts])
     behind = [each[least] for each, ours in zip(contrasts, effects, strict=True) if ours.get(least)]
     if least:
-        theirs = np.mean([contrast.published for contrast in behind])
+        printed = [c.published for c in behind if not any(number.own for number in c.numbers)]
+        theirs = np.mean(printed) if printed else math.nan
     else:
         theirs = published.mean().min()
     return ClaimResult(
@@ -736,8 +756,15 @@ class Claim:
             return self.compare(*(ArmScores(name, value) for name in self.ablations))
         scores = [TableScores(self.paper, table, value) for table in self.tables]
         if self.figure:
-            scores.append(partial(curve_scores, self.paper, self.figure, value))
-        return self.compare(*(scores or [partial(run_scores, self.paper, value)]))
+            curves = partial(curve_scores, self.paper, self.figure, value)
+            return self.compare(*scores, curves)
+        if not scores:
+            return self.compare(partial(run_scores, self.paper, value))
+        places = self.compare(*scores)
+        for dataset in scores[0].whole_again:
+            there = self.compare(*(table.on(dataset) for table in scores))
+            places += [replace(place, name=f'{dataset}, {place.name}') for place in there]
+        return places
 
 
 def read_claims(paper: str | None = None) -> list[Claim]:
@@ -818,6 +845,8 @@ def published_claim_value(operand: Operand) -> Number:
     cell = None
     if operand.cell:
         cell = index_cells(operand.paper, operand.cell[0])[operand.cell[1:]]
+        if cell['own']:
+            return Number({}, own=True)
     elif operand.arm:
         name, arm, column = operand.arm
         cell = arms.printed_arm_cell(arms.read_ablations()[name], arm, column)
@@ -994,7 +1023,7 @@ def _number_of_curve(operand: Operand, suite: str, known: pd.DataFrame) -> Numbe
 @lru_cache
 def _sources(paper: str, table: str, suite: str) -> dict[tuple[str, str], Number]:
     cells = index_cells(paper, table)
-    several = len({cell['dataset'] for cell in cells.values()} - {None}) > 1
+    several = len({cell['dataset'] for cell in cells.values() if not cell['own']} - {None}) > 1
     return {place: _source(cell, suite, several) for place, cell in cells.items()}
 
 
@@ -1005,16 +1034,17 @@ def _source(cell: dict, suite: str, several: bool = True) -> Number:
     plan = papers.plan_cell(cell, suite)
     metric = cell['metric']
     if not plan.search:
-        return Number({}, metric=metric)
+        return Number({}, metric=metric, own=cell['own'])
     stated = json.dumps(plan.stated, sort_keys=True)
     used = find_stand_in(cell['dataset'], suite)
     end = ' for ' if several else ', '
     return Number(
         {},
-        prefix='' if suite == 'paper' else used + end,
+        prefix='' if suite == 'paper' or cell['own'] else used + end,  # the place names our sets
         runs=(frozenset(map(key, plan.search)), stated, plan.labels, metric),
         dataset=papers.find_test_set(metric, used),
         metric=metric,
+        own=cell['own'],
     )
 
 

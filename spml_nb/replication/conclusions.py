@@ -14,9 +14,8 @@ import pandas as pd
 
 from ..base import settings
 from ..base.errors import one_of
-from ..statistics import MARGIN, Effect, Scores, format_signed, pool_effects
-from ..sweeps.queue import key
-from ..sweeps.search import SUITES, Row, choose_config, finals, search_space
+from ..statistics import MARGIN, Effect, format_signed, pool_effects
+from ..sweeps.search import SUITES, Row, finals, search_space
 from . import figure_panels, figures, gains, published, tables
 from .published import SUITE, UNCOUNTED
 from .rendering import render_template
@@ -145,31 +144,43 @@ def answer_gain(
     runs: pd.DataFrame,
     own: Row,
     base: Row,
-    score: str = 'test_map',
-    datasets: tuple[str, ...] = tuple(SUITES[SUITE]['datasets']),
 ) -> Answer:
     """What a method gains over another, on the sets of photos where both have runs.
 
     Args:
         runs: as from `tables.record`.
         own, base: rows of the boards.
-        score: a column of the record; a share is given in percent.
-        datasets: of the suite photos.
     """
-    effects = [
-        gains.estimate_gain(_scores(own, each, runs, score), _scores(base, each, runs, score))
-        for each in datasets
-    ]
+    effects = []
+    for dataset in SUITES[SUITE]['datasets']:
+        scores = [
+            tables.read_measures(finals(row, SUITE, dataset, runs), 'mAP', runs)
+            for row in (own, base)
+        ]
+        effects.append(gains.estimate_gain(*scores))
     return answer_effects([effect for effect in effects if effect.seeds > 1])
 
 
-def _scores(row: Row, dataset: str, runs: pd.DataFrame, score: str) -> Scores:
-    configs = finals(row, SUITE, dataset, runs)
-    values = runs.reindex(columns=[score])[score].reindex([key(config) for config in configs])
-    values = values.astype(float).set_axis([config.seed for config in configs]).dropna()
-    if score == 'test_map':
-        return Scores(values, key(configs[0]) if configs else '', dataset=dataset)
-    return Scores(100 * values, metric=score, dataset=dataset)
+def answer_cells(
+    paper: str, number: str, own: str, base: str, columns: list[str], runs: pd.DataFrame
+) -> Answer:
+    """What a row of a table gains over another, in the columns where both have runs.
+
+    Args:
+        paper, number: as in `published.index_cells`.
+        own, base: rows.
+        columns: each compared with itself.
+        runs: as from `tables.record`.
+    """
+    cells = published.index_cells(paper, number)
+    effects = []
+    for column in columns:
+        scores = []
+        for cell in (cells[own, column], cells[base, column]):
+            configs = tables.cell_final_runs(tables.plan_cell(cell, SUITE), runs)
+            scores.append(tables.read_measures(configs, cell['metric'], runs))
+        effects.append(gains.estimate_gain(*scores))
+    return answer_effects([effect for effect in effects if effect.seeds > 1])
 
 
 def gains_at_equal_settings(paper: str, measured: str = 'parts') -> list[dict]:
@@ -223,7 +234,7 @@ def _opml(runs: pd.DataFrame) -> dict:
     sets = ['VOC', 'COCO', 'NUS', 'CUB']
     cells = published.index_cells('opml', 'IV')
     plans = [tables.plan_cell(cells['OPML', column], SUITE) for column in sets]
-    chosen = [choose_config(plan.search, runs) for plan in plans]
+    chosen = [plan.choose(runs) for plan in plans]
     ours = tables.table('opml', 'IV', runs).of(SUITE).pivot(index='row', columns='column')['ours']
     # taking high rank away from all parts together: above 0 where it had slowed the fall
     falls = {part['arm']: part['answer'] for part in gains_at_equal_settings('opml', 'fall')}
@@ -248,7 +259,11 @@ def _lac(runs: pd.DataFrame) -> dict:
 
 
 def _two_way(runs: pd.DataFrame) -> dict:
-    cells = published.index_cells('two_way', '7')
+    cells = published.index_cells('two_way', '7').values()
+    of_paper = {cell['dataset'] for cell in cells if not cell['own']}
+    plans = [(cell['dataset'], tables.plan_cell(cell, SUITE)) for cell in cells]
+    searched = {dataset: plan.search[0] for dataset, plan in plans if plan.search}
+    one = next(iter(searched.values()))
     lost = [
         cell
         for number in published.table_numbers('two_way')
@@ -256,22 +271,13 @@ def _two_way(runs: pd.DataFrame) -> dict:
         if cell['lost']
     ]
     return {
-        'batch': SUITES[SUITE]['config']['batch_size'],
-        'sets': len({cell['dataset'] for cell in cells.values()}),
-        'fillable': len(
-            {cell['dataset'] for cell in cells.values() if tables.plan_cell(cell, SUITE).search}
-        ),
-        'chosen_by_sample': _chosen_by_sample(runs),
+        'batch': one.batch_size,
+        'epochs': one.epochs,
+        'sets': len(of_paper),
+        'fillable': len(of_paper & set(searched)),
+        'own_sets': len(set(searched) - of_paper),
         'lost': len(lost),
     }
-
-
-def _chosen_by_sample(runs: pd.DataFrame) -> bool:
-    """Whether the runs of Two-way's cells of mAP over samples were chosen in that measure."""
-    columns = list(published.index_cells('two_way', '3'))
-    columns = [column for row, column in columns if row == 'mAP@sample']
-    lines = tables.cell_lines('two_way', '3', 'mAP@sample', columns, runs)
-    return len(lines) > 0 and bool(lines.get('val_map_sample', pd.Series(math.nan)).notna().all())
 
 
 def _em_apl(runs: pd.DataFrame) -> dict:
@@ -279,13 +285,10 @@ def _em_apl(runs: pd.DataFrame) -> dict:
     lem = [f'LEM / {name}' for name in sets]
     lines = tables.cell_lines('em_apl', '1', 'EM+APL', sets, runs) if len(runs) else runs
     again = _gaps('lac', ('2', 'L_EM', lem), ('2', 'L_AN', lem))
-    datasets = tuple(
-        published.find_stand_in(name, SUITE) for name in ('voc12', 'coco14', 'nus', 'cub')
-    )
-    f1 = {
-        average: answer_gain(runs, Row('em'), Row('an'), f'test_{average}_f1', datasets)
-        for average in ('micro', 'macro')
-    }
+    f1 = {}
+    for average in ('micro', 'macro'):
+        columns = [f'{name} / {average}-F1 at the chosen threshold' for name in sets]
+        f1[average] = answer_cells('em_apl', '7', 'EM', 'AN', columns, runs)
     return {
         'rerun': float(np.mean(again)),
         'idle': int((lines.exercised == 0).sum()) if len(lines) else 0,

@@ -176,16 +176,10 @@ def plan_figure_runs(
     paper_file = published.read_paper(paper)
     runs = []
     for curve in spec.curves:
-        cell = {
-            'paper': paper,
-            'config': published.merge_mappings(
-                paper_file.get('config'), curve.start, {'dataset': curve.dataset}
-            ),
-            'dataset': curve.dataset,
-            'pretraining': None,
-            'no_run': '',
-            'search': paper_file.get('search', {}),
-        }
+        config = published.merge_mappings(
+            paper_file.get('config'), curve.start, {'dataset': curve.dataset}
+        )
+        cell = tables.cell_of_runs(paper, config) | {'search': paper_file.get('search', {})}
         plan = tables.plan_cell(cell, suite)
         chosen = tables.cell_final_runs(plan, finished, spec.seeds) or [None] * len(spec.seeds)
         for values, changes in curve.points.items():

@@ -439,7 +439,7 @@ def page_contents(results: Results, folder: Path) -> dict[str, str]:
     printed = board.list_printed_rows(results.tables)
     texts = {}
     for each in results.tables:
-        cells = each.cells.drop(columns=['interval', 'runs', 'first'])
+        cells = each.cells.drop(columns=['interval', 'runs', 'first', 'own'])
         texts[f'{each.paper}/table{each.number}.csv'] = _csv(cells.round(4))
         texts[f'{each.paper}/table{each.number}.md'] = format_table_page(each)
     for paper, checked in results.claims.groupby('paper'):

@@ -110,6 +110,23 @@ def _is_about(entry: dict, row: str, column: str) -> bool:
     return row in entry.get('rows', [row]) and column in entry.get('columns', [column])
 
 
+def _with_own(spec: dict) -> dict:
+    """A table with our rows and columns behind the paper's: more of them, and the paper's rows of a
+    group, or of a table without groups, again on each of our sets of photos that is named.
+    """
+    own = spec.get('ours', {})
+    rows = spec['rows'] | own.get('rows', {})
+    again = own.get('again', {})
+    for dataset in again.get('sets', ()):
+        for row, entry in spec['rows'].items():
+            group, _, name = row.rpartition(' / ')
+            if group == again.get('group', ''):
+                config = merge_mappings(entry.get('config'), {'dataset': dataset})
+                of_own = {key: entry[key] for key in ('metric',) if key in entry}
+                rows[f'{dataset} / {name}'] = of_own | {'config': config}
+    return spec | {'rows': rows, 'columns': spec['columns'] | own.get('columns', {})}
+
+
 def _merged(whole: dict, spec: dict, row: str, column: str) -> dict:
     "All pieces of a cell of a table."
 
@@ -138,6 +155,8 @@ METRICS = {
     'accuracy': 'share of images whose first class is right',
     'micro-F1': 'F1 of all decisions together',
     'macro-F1': 'mean F1 over classes',
+    'micro-F1 at the chosen threshold': 'the same with the threshold that is best on validation',
+    'macro-F1 at the chosen threshold': 'the same with the threshold that is best on validation',
     'pseudo-label precision': 'share of positive pseudo-labels that are right',
     'statistic': 'a count of a data set',
     'setting': 'a hyper-parameter',
@@ -156,10 +175,11 @@ def table_cells(paper: str, table: str) -> pd.DataFrame:
         dash), decimals (digits after the point, None if they differ), runs (behind a mean, None if
         unsaid), source (who trained it: a paper's short name), quoted ('quoted from Cole et al.
         2021', 'quoted by OPML Table II', '' for a number at first hand), baseline ({'table', 'row'}
-        of another row than AN's that its gain is over, else {}), notes (list of str), dataset,
-        config (dict or None), pretraining (config of the run whose backbone it starts from, or
-        None), search ({field: values the paper chose from}), stand_in ({'batch_size': ...} where
-        photos take the paper's own), no_run (why config is None, else '').
+        of another row than AN's that its gain is over, else {}), own (whether it is a cell of ours,
+        which the paper does not have), notes (list of str), dataset (there one of ours), config
+        (dict or None), pretraining (config of the run whose backbone it starts from, or None),
+        search ({field: values the paper chose from}), stand_in ({'batch_size': ...} where photos
+        take the paper's own), no_run (why config is None, else '').
 
     Raises:
         SpmlError: for another paper or table.
@@ -167,10 +187,12 @@ def table_cells(paper: str, table: str) -> pd.DataFrame:
     Source: the papers' tables.
     """
     spec = table_entry(paper, table)
+    whole = _with_own(spec)
     rows = [
-        _cell(read_paper(paper), spec, str(table), row, column)
-        for row in spec['rows']
-        for column in spec['columns']
+        _cell(read_paper(paper), whole, str(table), row, column)
+        | {'own': row not in spec['rows'] or column not in spec['columns']}
+        for row in whole['rows']
+        for column in whole['columns']
     ]
     # else pandas makes floats of numbers beside None
     whole_numbers = {
@@ -201,10 +223,12 @@ def index_cells(paper: str, table: str) -> dict[tuple[str, str], dict]:
 def _cell(whole: dict, spec: dict, table: str, row: str, column: str) -> dict:
     piece = _merged(whole, spec, row, column)
     numbers = spec['rows'][row]
-    k = list(spec['columns']).index(column)
-    mean = _number(numbers['mean'][k])
-    std = _number(numbers['std'][k]) if 'std' in numbers else math.nan
-    lost = numbers['mean'][k] == 'lost'
+    printed = {
+        name: dict(zip(spec['columns'], numbers.get(name, ()), strict=False)).get(column)
+        for name in ('mean', 'std')
+    }
+    mean, std = map(_number, printed.values())
+    lost = printed['mean'] == 'lost'
     notes = [note for note in whole.get('notes', []) if table in note.get('tables', [table])]
     notes += spec.get('notes', [])
     config = piece.get('config', {})
@@ -384,7 +408,7 @@ def find_stand_in(dataset: str, suite: str) -> str | None:
     """The data set that takes a published one's place.
 
     Args:
-        dataset: of a published cell.
+        dataset: of a published cell, or a set of photos, which stands for itself.
         suite: 'paper' (the data set itself) or 'photos'.
 
     Returns: a name, or None where there is nothing like it (`STAND_INS` says why).
@@ -392,8 +416,11 @@ def find_stand_in(dataset: str, suite: str) -> str | None:
     Raises:
         SpmlError: for another data set or suite.
     """
+    one_of(suite, ('paper', SUITE), 'suite')
+    if dataset in DATASET_NAMES:
+        return dataset if suite == SUITE else None
     photos, _ = STAND_INS[one_of(dataset, STAND_INS, 'published data set')]
-    return dataset if one_of(suite, ('paper', SUITE), 'suite') == 'paper' else photos
+    return dataset if suite == 'paper' else photos
 
 
 STATISTIC = 'a statistic of the data set'  # why a cell of a table has no run

@@ -12,13 +12,13 @@ from .. import metrics as measures
 from ..base import settings
 from ..base.files import write_arrays
 from ..data import labels
-from ..runs.config import Config, resolve
+from ..runs.config import Config
 from ..runs.folder import Run
 from ..statistics import RESAMPLED, image_draws, name_resampled, resampled_map
 from ..sweeps import search
-from ..sweeps.queue import key
-from ..training.task import make_task
-from ..training.trainer import train
+from ..sweeps.queue import canonical_config, key
+from ..training.task import Task, make_task
+from ..training.trainer import Result, train
 from . import arms, claims, clean_photos, more_photos, published, tables
 from .published import SUITE
 
@@ -29,7 +29,7 @@ def score_samples(
     """A score on samples of the test images.
 
     Args:
-        metric: 'mAP', 'mAP@class', 'mAP@sample', 'micro-F1' or 'macro-F1'.
+        metric: one of `RESAMPLED_METRICS`.
         logits: (N, C).
         true: (N, C) in {1, 0, −1}; 0 is unknown and left out.
         draws: (R, N), how often each image counts, as from `statistics.image_draws`.
@@ -48,13 +48,16 @@ def score_samples(
         return resampled_map(logits, true, draws)
     yes = expit(logits) >= threshold
     TP, wrong = draws @ (yes & (true > 0)), draws @ ((yes != (true > 0)) & (true != 0))
-    if metric == 'micro-F1':
+    if metric.startswith('micro'):
         TP, wrong = TP.sum(1, keepdims=True), wrong.sum(1, keepdims=True)
     return 100 * (2 * TP / np.maximum(2 * TP + wrong, 1)).mean(1)
 
 
 SEEDS = range(3)
-RESAMPLED_METRICS = ('mAP', 'mAP@class', 'mAP@sample', 'micro-F1', 'macro-F1')
+RESAMPLED_METRICS = (
+    *('mAP', 'mAP@class', 'mAP@sample', 'micro-F1', 'macro-F1'),
+    *tables.CHOSEN_THRESHOLD,
+)
 
 
 def list_compared_runs(known: pd.DataFrame) -> dict[tuple[str, str], list[Config]]:
@@ -144,18 +147,34 @@ def resample_compared(
     return file
 
 
+def _result(config: Config, task: Task) -> Result:
+    run = canonical_config(config)
+    if Run(run).done:
+        return train(run, task=task)
+    with TemporaryDirectory() as folder:
+        return train(config, task=task, root=Path(folder))
+
+
 def _resampled_scores(metrics: list[str], configs: list[Config]) -> dict[str, np.ndarray]:
     "{metric: (R,) float32, mean over the runs}."
     each = []
     for config in configs:
         task = make_task(config)
-        with TemporaryDirectory() as folder:
-            at_hand = Run(resolve(config)).done
-            root = settings.path('runs') if at_hand else Path(folder)
-            logits = train(config, task=task, root=root).logits['test']
+        result = _result(config, task)
         true, _ = labels.labels_for_scoring(task.data.labels[task.test])
         draws = image_draws(len(true))
-        threshold = tables.table_f1_threshold(config.loss)
-        each.append([score_samples(metric, logits, true, draws, threshold) for metric in metrics])
+        stated, chosen = tables.table_f1_threshold(config.loss), result.scores.get('threshold')
+        each.append(
+            [
+                score_samples(
+                    metric,
+                    result.logits['test'],
+                    true,
+                    draws,
+                    chosen if metric in tables.CHOSEN_THRESHOLD else stated,
+                )
+                for metric in metrics
+            ]
+        )
     means = np.mean(each, axis=0).astype(np.float32)
     return dict(zip(metrics, means, strict=True))

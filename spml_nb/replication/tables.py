@@ -26,6 +26,7 @@ from ..sweeps.search import (
     choose_config,
     final_seeds,
     half_interval,
+    list_unmeasured,
 )
 from . import gains, published
 from .gains import mechanism_acted
@@ -61,6 +62,7 @@ class Plan:
         labels: what the final runs observe, where that differs from the search.
         one_draw: whether all seeds train on the same observed labels.
         seeds: of the final runs.
+        measure: the column of the record that chooses in the search.
     """
 
     search: list[Config]
@@ -69,6 +71,11 @@ class Plan:
     labels: str | None = None
     one_draw: bool = False
     seeds: Iterable[int] = range(3)
+    measure: str = 'validation'
+
+    def choose(self, known: pd.DataFrame) -> Config | None:
+        """The best run of the search; None while one is not done, or lacks the measure."""
+        return choose_config(self.search, known, self.measure)
 
 
 def cell_of_runs(paper: str, config: dict) -> dict:
@@ -85,6 +92,7 @@ def cell_of_runs(paper: str, config: dict) -> dict:
         'dataset': config['dataset'],
         'search': {},
         'pretraining': None,
+        'own': False,
         'no_run': '',
     }
 
@@ -106,13 +114,16 @@ def plan_cell(cell: dict, suite: str) -> Plan:
         return Plan(
             [], {}, 'starts from a backbone trained on ImageNet; see spml_nb/sweeps/transfer.py'
         )
+    if cell['own'] and suite == 'paper':
+        return Plan([], {}, 'the paper has no such cell')
     dataset = published.find_stand_in(cell['dataset'], suite)
     if dataset is None:
         return Plan([], {}, published.STAND_INS[cell['dataset']][1])
+    measure = choosing_measure(cell['metric'], config['loss'])
     if suite == 'paper':
-        return Plan(_grid(cell), {}, one_draw=True)
+        return Plan(_grid(cell), {}, one_draw=True, measure=measure)
     if config.get('weights') == 'none':
-        return Plan(_from_scratch(cell, dataset), {})
+        return Plan(_from_scratch(cell, dataset), {}, measure=measure)
     backbone = config.get('backbone', 'resnet50')
     if backbone != 'resnet50':
         why = f'the suite {suite!r} has a stand-in for resnet50, none for {backbone}'
@@ -126,12 +137,35 @@ def plan_cell(cell: dict, suite: str) -> Plan:
         'single' if partial else labels,
         cell.get('stand_in', {}).get('batch_size'),
     )
+    tried = candidates(row, suite, dataset)
+    if config.get('selection') == 'last':
+        tried = _to_the_last_epoch(tried, cell)
     return Plan(
-        candidates(row, suite, dataset),
+        tried,
         config.get('hparams', {}),
         labels=partial,
         seeds=final_seeds(row, suite),
+        measure=measure,
     )
+
+
+def _to_the_last_epoch(tried: list[Config], cell: dict) -> list[Config]:
+    """A search of the rate alone by a paper that reports the last epoch: with its constants and its
+    schedule, without which that epoch says nothing.
+    """
+    schedule = {name: cell['config'][name] for name in ('selection', 'schedule', 'epochs')}
+    hparams = _given_hparams(cell['paper'], cell['config']['loss'])
+    return [each.changed(**schedule, patience=0, hparams=hparams) for each in tried]
+
+
+def _given_hparams(paper: str, loss: str) -> dict:
+    """The constants that a paper gives for a method, on the first data set that it has it on; none
+    for another method.
+    """
+    for dataset in presets.paper_datasets(paper):
+        if loss in presets.paper_losses(paper, dataset):
+            return presets.preset(paper, dataset, loss)['hparams']
+    return {}
 
 
 def _grid(cell: dict) -> list[Config]:
@@ -180,7 +214,7 @@ def cell_final_runs(
 
     Returns: list of Config, empty while the search is not done or when there is none.
     """
-    chosen = choose_config(plan.search, known)
+    chosen = plan.choose(known)
     return [] if chosen is None else _with_fresh_seeds(chosen, plan, seeds)
 
 
@@ -215,6 +249,7 @@ MEASURES = {
     'accuracy': 'test_top1',
     'pseudo-label precision': 'pseudo_positive_precision_at_end',
 }
+CHOSEN_THRESHOLD = {f'{kind}-F1 at the chosen threshold': kind for kind in ('micro', 'macro')}
 
 
 def table_f1_threshold(loss: str) -> float:
@@ -240,7 +275,24 @@ def table_score(metric: str, loss: str) -> tuple[str, float]:
     if metric in ('micro-F1', 'macro-F1'):
         average = metric.removesuffix('-F1')
         return f'test_{average}_f1_at_{table_f1_threshold(loss)}', 100.0
+    if metric in CHOSEN_THRESHOLD:
+        return f'test_{CHOSEN_THRESHOLD[metric]}_f1', 100.0
     return MEASURES[one_of(metric, MEASURES, 'measure')], 1.0
+
+
+def choosing_measure(metric: str, loss: str) -> str:
+    """The column of the record that chooses the settings of a cell: its own measure on validation.
+
+    Args:
+        metric, loss: as in `table_score`.
+
+    Returns:
+        A column; 'validation', mAP over classes, also for what no validation photo is scored by.
+    """
+    if metric == 'mAP@sample' or 'F1' in metric:
+        score, _ = table_score(metric, loss)
+        return score.replace('test_', 'val_')
+    return 'validation'
 
 
 def find_test_set(metric: str, dataset: str | None) -> str:
@@ -281,8 +333,9 @@ class Table:
             where the method's mechanism never acted in half of the seeds, 'none' where no run can
             fill it), why (of the last two; of runs that are done but have no number; in how many
             runs the mechanism never acted), notes, dataset (the paper's), stand_in (ours), printed
-            (the published number as text), labels (what is observed, as in `Config`), command (what
-            fills the cell, '' where nothing is left to train). Numbers in the measure's unit, NaN
+            (the published number as text), labels (what is observed, as in `Config`), own (whether
+            the paper has no such cell), command (what fills the cell, '' where nothing is left to
+            train). Numbers in the measure's unit, NaN
             if missing.
     """
 
@@ -305,8 +358,14 @@ class Table:
         return {row: part.to_dict('records') for row, part in by_row}
 
     def columns(self, suite: str) -> dict[str, str]:
-        """{column: the data sets that a suite used there, in words}."""
-        used = self.of(suite).groupby('column', sort=False).stand_in
+        """{column: the data sets that stand for the paper's there, in words}. Rows of ours name
+        theirs.
+        """
+        cells = self.of(suite)
+        named = cells.stand_in.where(
+            ~cells['row'].isin(cells['row'][cells.stand_in == cells.dataset])
+        )
+        used = named.groupby(cells.column, sort=False)
         return {
             column: '; '.join(map(published.name_dataset, names.dropna().unique()))
             for column, names in used
@@ -460,6 +519,7 @@ def _joined(cell: dict, suite: str, known: pd.DataFrame) -> tuple[dict, Scores]:
         'printed': cell['printed'],
         'labels': (cell['config'] or {}).get('labels'),
         'stand_in': stand_in,
+        'own': cell['own'],
         'command': table_command(cell['paper'], cell['table'], suite) if untrained else '',
     }
     return line, replace(scores, by_seed=pd.Series(rounded, dtype=float))
@@ -535,7 +595,7 @@ def cell_gain_text(cell: dict, bold: str = '') -> str:
     """
     if not cell_has_gain(cell):
         return cell_level_text(cell, bold)
-    theirs = format_signed(cell['gain_published']) or 'lost'
+    theirs = format_signed(cell['gain_published']) or ('–' if cell['own'] else 'lost')
     if cell['uncounted']:
         theirs += published.UNCOUNTED
     if cell['state'] == 'none':
@@ -636,9 +696,27 @@ def list_unchosen_runs(
     for each in published.table_numbers(paper) if number is None else [number]:
         for cell in published.table_cells(paper, each).to_dict('records'):
             plan = plan_cell(cell, suite)
-            if plan.search and choose_config(plan.search, known) is None:
+            if plan.search and plan.choose(known) is None:
                 runs |= {key(c): c for c in _with_fresh_seeds(plan.search[0], plan, seeds)}
     return list(runs.values())
+
+
+def drop_unmeasured(paper: str, number: str | None, suite: str, known: pd.DataFrame):
+    """Finished runs without those of searches that were recorded before the measure which chooses
+    there was.
+
+    Args:
+        paper, number, suite, known: as in `list_table_runs`.
+
+    Returns: DataFrame.
+    """
+    lacking = set()
+    for each in published.table_numbers(paper) if number is None else [number]:
+        for cell in published.table_cells(paper, each).to_dict('records'):
+            plan = plan_cell(cell, suite)
+            if plan.measure != 'validation':
+                lacking.update(list_unmeasured(plan.search, known, plan.measure))
+    return known.drop(index=[*lacking])
 
 
 def sweep_tables(
@@ -664,5 +742,6 @@ def sweep_tables(
         search,
         lambda known: list_table_runs(paper, number, suite, known, seeds)[1],
         unchosen=lambda known: list_unchosen_runs(paper, number, suite, known, seeds),
+        usable=lambda known: drop_unmeasured(paper, number, suite, known),
         **launch,
     )

@@ -283,11 +283,20 @@ def parse_recorded_config(line: dict[str, str]) -> Config:
     return Config(**given | {'hparams': json.loads(line['hparams']), 'exclude': exclude})
 
 
+def _lacks_a_score(old: pd.DataFrame, new: pd.DataFrame) -> pd.Series:
+    "Which lines are of runs that have a score now which is not in the line. Tables of texts."
+    names = [name for name in new if _is_measured(name)]
+    place = ['run', 'key']
+    now = old[place].merge(new[[*place, *names]].drop_duplicates(place), 'left', place)
+    before = old.reindex(columns=names, fill_value='')
+    return ((before == '') & (now[names].fillna('') != '').to_numpy()).any(axis=1)
+
+
 @any_name_in_frames()
 def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFrame:
-    """Add every finished run to the table of record; lines that are there stay as they are. A run
-    that was trained anew on other photos or labels has its old name and another key, and gets a
-    line of its own.
+    """Add every finished run to the table of record; lines that are there stay as they are, unless
+    they were recorded without a score that the run has now. A run that was trained anew on other
+    photos or labels has its old name and another key, and gets a line of its own.
 
     Args:
         file: unset: `runs.csv` in the setting `outputs`.
@@ -313,6 +322,8 @@ def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFra
                 new.notna(), ''
             )  # before pandas 3, astype writes nan and None
         new = new.map(escape_bytes)
+        if len(old) and len(new):
+            old = old[~_lacks_a_score(old, new)]
         # a score that either has not is empty
         both = pd.concat([old, new], ignore_index=True).fillna('')
         if len(both):

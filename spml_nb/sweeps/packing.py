@@ -63,6 +63,14 @@ def _planned(plans: Iterable[Plan], runs: pd.DataFrame) -> dict[str, Config]:
     return {key: config for plan in plans for key, config in plan.configs(runs).items()}
 
 
+def _usable(plans: Iterable[Plan]) -> pd.DataFrame:
+    "Finished runs that no plan has to train again."
+    runs = finished()
+    for plan in plans:
+        runs = plan.usable(runs)
+    return runs
+
+
 # ---- the folder that travels
 
 
@@ -87,7 +95,7 @@ def pack(
     """
     folder = settings.expand_home(folder)
     refuse_existing(folder)
-    runs = finished()
+    runs = _usable(plans)
     planned = _planned(plans, runs)
     missing = [resolve(config) for key, config in planned.items() if key not in runs.index]
     if not missing:
@@ -247,7 +255,7 @@ def collect(
     Raises:
         SpmlError: if the file cannot be written.
     """
-    runs = finished()
+    runs = _usable(plans)
     planned = _planned(plans, runs)
     here = record.load().reindex(columns=['run', 'key'])
     names = here.run[here.key.isin(planned)]

@@ -600,10 +600,12 @@ class Plan:
     Attributes:
         search: the runs of the search.
         finals: gives the runs that finished runs (as from `finished`) choose.
+        usable: leaves out finished runs that have to be trained again.
     """
 
     search: list[Config]
     finals: Callable[[pd.DataFrame], Iterable[Config]]
+    usable: Callable[[pd.DataFrame], pd.DataFrame] = lambda runs: runs
 
     def configs(self, runs: pd.DataFrame) -> dict[str, Config]:
         """All runs by `key`, the final ones as far as finished runs choose them."""
@@ -615,6 +617,7 @@ def run_stages(
     finals: Callable[[pd.DataFrame], Iterable[Config]],
     *,
     unchosen: Callable[[pd.DataFrame], Iterable[Config]] = lambda runs: (),
+    usable: Callable[[pd.DataFrame], pd.DataFrame] = lambda runs: runs,
     dry_run: bool = False,
     plans: list[Plan] | None = None,
     tell: Callable[[str], None] = print,
@@ -624,7 +627,7 @@ def run_stages(
     alone.
 
     Args:
-        search, finals: as in `Plan`.
+        search, finals, usable: as in `Plan`.
         unchosen: gives as many runs as will be chosen yet, for a dry run to say how long they take.
         dry_run: only say how much there is.
         plans: a list that gets the plan; then nothing is trained.
@@ -639,16 +642,16 @@ def run_stages(
     """
     check_launch(**launch)
     if plans is not None:
-        plans.append(Plan(list(search), finals))
+        plans.append(Plan(list(search), finals, usable))
         return plan_runs([], pd.DataFrame())
-    runs = finished()
+    runs = usable(finished())
     search = _by_key(search)
     if dry_run:
         return _dry_run(search, _by_key(finals(runs)), list(unchosen(runs)), runs, tell)
     done = run(_missing(search, runs), tell=tell, **launch)
     if (done.state == 'missing').any():
         return done  # interrupted
-    runs = finished()
+    runs = usable(finished())
     final = run(_missing(_by_key(finals(runs)), runs), tell=tell, **launch)
     return pd.concat([done, final], ignore_index=True)
 

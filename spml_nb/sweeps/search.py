@@ -299,17 +299,22 @@ def final_seeds(row: Row, suite: str) -> range:
     return range(SUITES[suite]['seeds'][row.head or find(row.loss).head])
 
 
-def choose_config(configs: Iterable[Config], runs: pd.DataFrame) -> Config | None:
+def choose_config(
+    configs: Iterable[Config], runs: pd.DataFrame, measure: str = 'validation'
+) -> Config | None:
     """The first of `rank_configs`, None where that has none."""
-    return next(iter(rank_configs(configs, runs)), None)
+    return next(iter(rank_configs(configs, runs, measure)), None)
 
 
-def rank_configs(configs: Iterable[Config], runs: pd.DataFrame) -> list[Config]:
-    """Configurations by `validation_scores`.
+def rank_configs(
+    configs: Iterable[Config], runs: pd.DataFrame, measure: str = 'validation'
+) -> list[Config]:
+    """Configurations by a score on validation photos.
 
     Args:
         configs: what was tried.
         runs: finished runs, as from `finished`.
+        measure: a column of the record; 'validation': `validation_scores`.
 
     Returns:
         The best first, equal ones as given; none while one of them is not done.
@@ -320,7 +325,7 @@ def rank_configs(configs: Iterable[Config], runs: pd.DataFrame) -> list[Config]:
     configs = list(configs)
     if not configs or key(configs[0]) not in runs.index:
         return []  # most that is not done is not begun
-    values = _validation(configs, runs)
+    values = _measured(configs, runs, measure)
     if values.isna().any():
         return []
     return [configs[k] for k in (-values).argsort(kind='stable')]
@@ -352,6 +357,24 @@ def look_up_scores(configs: Iterable[Config], runs: pd.DataFrame) -> pd.DataFram
     numbers = _rows(configs, runs.reindex(columns=names)).astype(float)
     numbers = numbers.rename(columns={'observed_test_map': 'test_map_observed'})
     return numbers.assign(validation=_validation(configs, runs))
+
+
+def _measured(configs: list[Config], runs: pd.DataFrame, measure: str) -> pd.Series:
+    "A score of runs by key, 0 for one that diverged."
+    if measure == 'validation':
+        return _validation(configs, runs)
+    scores = _rows(configs, runs.reindex(columns=[measure, 'diverged'])).astype(float)
+    return scores[measure].mask(scores.diverged == 1, 0.0)
+
+
+def list_unmeasured(configs: list[Config], runs: pd.DataFrame, measure: str) -> list[str]:
+    """The keys of runs that are done but were recorded without a score.
+
+    Args:
+        configs, runs, measure: as in `rank_configs`.
+    """
+    scores = _measured(configs, runs, measure)
+    return [name for name in scores.index[scores.isna()] if name in runs.index]
 
 
 def _validation(configs: list[Config], runs: pd.DataFrame) -> pd.Series:

@@ -107,13 +107,17 @@ def record():
 def test_a_gain_is_that_of_the_papers_table(record):
     cells = tables.table('em_apl', '1', record).of(published.SUITE)
     ems = cells[cells['row'] == 'EM']
-    answer = conclusions.answer_gain(record, Row('em'), Row('an'), datasets=tuple(ems.stand_in))
+    answer = conclusions.answer_cells('em_apl', '1', 'EM', 'AN', [*ems.column], record)
     assert answer.mean == pytest.approx(ems.gain.mean(), abs=2e-4)
     assert answer.places == len(ems)
+    on_all = conclusions.answer_gain(record, Row('em'), Row('an'))
+    assert on_all.places == 6
+    of_our_sets = on_all.mean * 6 - ems.gain.sum()  # corel5k and ccp
+    assert abs(of_our_sets / 2) < 3
 
 
 def test_f1_at_chosen_thresholds_is_recomputed_from_the_record_alone(record):
-    """The setting with the best validation mAP of the search, then the seeds that trained it."""
+    """The setting with the best validation F1 of the search, then the seeds that trained it."""
     same = (record.labels == 'single') & (record.train_images == 0) & (record.regime == 'linear')
     same &= record.patience != 0  # no arm of an ablation
     runs = record[same & (record['head'] == 'linear') & (record.batch_size == 64)]
@@ -122,7 +126,10 @@ def test_f1_at_chosen_thresholds_is_recomputed_from_the_record_alone(record):
         f1 = {}
         for loss in ('em', 'an'):
             lines = runs[(runs.dataset == dataset) & (runs.loss == loss)]
-            best = lines[lines.seed == 1000].sort_values('val_map').iloc[-1]
+            tried = lines[lines.seed == 1000]
+            if 'val_macro_f1' not in tried or tried.val_macro_f1.isna().any():
+                pytest.skip('the searches have no F1 on validation')
+            best = tried.sort_values('val_macro_f1').iloc[-1]
             chosen = lines[(lines.lr == best.lr) & (lines.hparams == best.hparams)]
             final = chosen[(chosen.seed < 10) & (chosen.epochs == best.epochs)]
             f1[loss] = final.set_index('seed').test_macro_f1

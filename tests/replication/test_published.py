@@ -9,6 +9,7 @@ import json
 import math
 from collections import Counter
 
+import pandas as pd
 import pytest
 from conftest import SHARED
 from replication.passages import digest, numbers, problems
@@ -177,7 +178,8 @@ KEYS = {
     'paper': PIECE | {'paper', 'short', 'title', 'authors', 'venue', 'notes', 'presets', 'tables'},
     'row': PIECE | {'mean', 'std'},
     'column': PIECE,
-    'table': PIECE | {'title', 'groups', 'columns', 'rows', 'cells', 'notes'},
+    'table': PIECE | {'title', 'groups', 'columns', 'rows', 'cells', 'notes', 'ours'},
+    'ours': {'rows', 'columns', 'again'},
     'cell': PIECE | {'rows', 'columns'},
     'note': {'text', 'tables', 'rows', 'columns'},
 }
@@ -193,6 +195,7 @@ def test_files_have_no_slip_of_the_pen(paper):
     for table in TABLES[paper]:
         spec, cells = published.table_entry(paper, table), published.table_cells(paper, table)
         rows, columns, groups = spec['rows'], spec['columns'], spec.get('groups', {})
+        assert set(spec.get('ours', ())) <= KEYS['ours']
         assert set(spec) <= KEYS['table'] and all(set(row) <= KEYS['row'] for row in rows.values())
         assert all(
             set(column or {}) <= KEYS['column'] for column in [*columns.values(), *groups.values()]
@@ -213,6 +216,7 @@ def test_files_have_no_slip_of_the_pen(paper):
                     for value in row.get(part, [])
                 ), row
         assert set(cells.metric) <= set(published.METRICS) and cells.unit.notna().all()
+        assert not cells.duplicated(['row', 'column']).any()
         assert all(
             'loss' in cell.config and cell.metric not in ('statistic', 'setting')
             for cell in cells.itertuples()
@@ -417,6 +421,7 @@ def test_counts_add_up():
         ('em_apl', '7'): (24, 3, 21, 24),
     }.items():
         cells = published.table_cells(paper, table)
+        cells = cells[~cells.own]
         assert (
             len(cells),
             cells['mean'].count(),
@@ -502,8 +507,10 @@ def test_disagreements_are_noted_where_the_numbers_show_them():
 
 
 def test_every_data_set_has_a_stand_in_or_says_why():
-    used = {d for key in EVERY_TABLE for d in published.table_cells(*key).dataset.dropna()}
+    cells = pd.concat([published.table_cells(*key) for key in EVERY_TABLE])
+    used = set(cells.dataset[~cells.own].dropna())
     assert used <= set(published.STAND_INS) <= set(datasets.names()) and published.SUITE in SUITES
+    assert set(cells.dataset[cells.own]) <= {*used, *SUITES['photos']['datasets']}
     for name, (photos, why) in published.STAND_INS.items():
         assert photos in (None, 'corel5k_themes', *SUITES['photos']['datasets']) and why
         assert [published.find_stand_in(name, suite) for suite in ('paper', published.SUITE)] == [

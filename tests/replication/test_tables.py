@@ -57,15 +57,112 @@ def test_every_cell_has_runs_or_says_why(paper, suite):
 
 
 def test_what_the_cell_states_wins_over_what_was_searched():
-    needed = tables.plan_cell(cell('two_way', '1', 'T_P = 4', 'mAP@class / T_N = 1'), 'photos')
+    of_paper = cell('opml', 'IV', 'OPML', 'VOC')
+    searched = tables.plan_cell(of_paper, 'photos').search[3].hparams
+    stated = {next(iter(searched)): 0.25}
+    one = of_paper | {'config': of_paper['config'] | {'hparams': stated}}
+    needed = tables.plan_cell(one, 'photos')
     tried = known(
         *[(c, 50 + 10 * (c.hparams == needed.search[3].hparams), 1) for c in needed.search]
     )
     final = tables.cell_final_runs(needed, tried, seeds=(0, 7))
     assert [(c.seed, c.label_seed, c.lr, c.hparams) for c in final] == [
-        (s, s, needed.search[3].lr, {'T_pos': 4, 'T_neg': 1, 'bucket': 128}) for s in (0, 7)
+        (s, s, needed.search[3].lr, searched | stated) for s in (0, 7)
     ]
+    assert searched != stated
     assert tables.cell_final_runs(needed, tried.iloc[:3]) == []  # the search has a run missing
+
+
+MEASURE_OF = {
+    'mAP': 'val_map',
+    'mAP@class': 'val_map',
+    'mAP@sample': 'val_map_sample',
+    'accuracy': 'val_map',  # no validation photo is scored by its one label
+    'pseudo-label precision': 'val_map',  # known of training photos alone
+    'micro-F1': 'val_micro_f1_at_{}',
+    'macro-F1': 'val_macro_f1_at_{}',
+    'micro-F1 at the chosen threshold': 'val_micro_f1',
+    'macro-F1 at the chosen threshold': 'val_macro_f1',
+}
+ALL_MEASURES = {
+    name.format(threshold) for name in MEASURE_OF.values() for threshold in ('0.5', '0.75')
+}
+OF_EVERY_CELL = [
+    one
+    for paper in published.list_papers()
+    for number in published.table_numbers(paper)
+    for one in published.table_cells(paper, number).to_dict('records')
+]
+
+
+def test_every_cell_of_every_table_is_chosen_by_the_measure_of_its_column():
+    seen = set()
+    for one in OF_EVERY_CELL:
+        plan = tables.plan_cell(one, 'photos')
+        if not plan.search:
+            continue
+        threshold = '0.75' if one['config']['loss'] in ('em', 'em_apl') else '0.5'
+        own = MEASURE_OF[one['metric']].format(threshold)
+        # the fourth run is the best by the cell's own measure, the second by all others
+        scores = {
+            sweeps.key(config): {
+                name: float(k == (3 if name == own else 1)) for name in ALL_MEASURES
+            }
+            for k, config in enumerate(plan.search)
+        }
+        tried = pd.DataFrame.from_dict(scores, orient='index')
+        (final,) = tables.cell_final_runs(plan, tried, seeds=[0])
+        assert final.lr == plan.search[3].lr, (
+            one['paper'],
+            one['table'],
+            one['row'],
+            one['column'],
+        )
+        seen.add(one['metric'])
+    assert seen == {*MEASURE_OF}
+
+
+def test_two_ways_rows_differ_in_the_rate_alone_and_end_with_their_schedule():
+    for one in OF_EVERY_CELL:
+        plan = tables.plan_cell(one, 'photos')
+        if one['paper'] != 'two_way' or one['table'] == '8' or not plan.search:
+            continue
+        assert all(config == plan.search[0].changed(lr=config.lr) for config in plan.search)
+        first = plan.search[0]
+        ends = first.selection, first.schedule, first.epochs, first.patience
+        assert ends == ('last', 'cosine', 40, 0)
+        hparams = {'focal': {'gamma': 2, 'alpha': 0.25}, 'bce': {}, 'wbce': {}}
+        if one['table'] == '7' and first.loss in hparams:
+            assert first.hparams == hparams[first.loss]
+
+
+def test_our_own_rows_are_on_our_sets_and_never_in_the_suite_of_the_paper():
+    own = [one for one in OF_EVERY_CELL if one['own']]
+    assert {one['paper'] for one in own} == {'two_way', 'em_apl'}
+    assert not any(tables.plan_cell(one, 'paper').search for one in own)
+    assert all(math.isnan(one['mean']) and not one['lost'] for one in own)
+    of_seven = {
+        one['dataset']
+        for one in OF_EVERY_CELL
+        if tables.plan_cell(one, 'photos').search
+        and (one['paper'], one['table']) == ('two_way', '7')
+    }
+    assert {published.find_stand_in(name, 'photos') for name in of_seven} == {
+        *sweeps.SUITES['photos']['datasets']
+    }
+
+
+def test_a_search_that_was_recorded_without_the_measure_is_trained_again():
+    plan = tables.plan_cell(cell('em_apl', '7', 'EM', 'CUB / micro-F1'), 'photos')
+    other = tables.plan_cell(cell('em_apl', '1', 'LS', 'CUB'), 'photos').search[0]
+    scores = {'val_micro_f1_at_0.75': lambda c: 0.5 if c is plan.search[0] else math.nan}
+    scores['diverged'] = lambda c: float(c is plan.search[1])
+    runs = known(*[(c, 50, 50) for c in [*plan.search, other]], **scores)
+    kept = tables.drop_unmeasured('em_apl', '7', 'photos', runs)
+    assert set(kept.index) == {sweeps.key(c) for c in (*plan.search[:2], other)} - {
+        sweeps.key(plan.search[0])  # it lacks the macro-F1 of the column beside it
+    }
+    assert len(tables.drop_unmeasured('em_apl', '1', 'photos', runs)) == len(runs)
 
 
 def test_what_will_be_chosen_is_counted_until_its_search_is_done():
@@ -547,7 +644,7 @@ def test_what_the_pages_say_of_lacs_second_stage_is_so():
 def cell_of_table(**changes):
     usual = {'printed': '86.5', 'state': 'done', 'metric': 'mAP', 'ours': 71.0, 'interval': 2.5}
     usual |= {'n': 10, 'gain_published': 1.4, 'gain': 2.6, 'gain_half': 1.9, 'uncounted': ''}
-    return usual | changes
+    return usual | {'own': False} | changes
 
 
 NO_GAIN = {'gain': math.nan, 'gain_published': math.nan, 'gain_half': math.nan}
@@ -561,6 +658,7 @@ NO_GAIN = {'gain': math.nan, 'gain_published': math.nan, 'gain_half': math.nan}
         ({'gain': 0.3}, '+1.4 / +0.3 ± 1.9'),
         ({'gain': 12.0}, '+1.4 / +12.0 ± 1.9 ▮▮▮▮▮▮▮▮…'),
         ({'gain_published': math.nan}, 'lost / +2.6 ± 1.9 ▮▮▮'),
+        ({'gain_published': math.nan, 'own': True}, '– / +2.6 ± 1.9 ▮▮▮'),
         ({'gain': math.nan, 'state': 'not exercised'}, '+1.4 / not exercised'),
         ({'gain': math.nan, 'state': 'missing'}, '+1.4 / missing'),
         ({'gain': math.nan, 'state': 'none'}, '+1.4'),

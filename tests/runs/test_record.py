@@ -46,6 +46,24 @@ def test_a_score_that_earlier_lines_lack_is_empty_there(tmp_path):
     assert table.loc[1, 'val_map_at_end'] == 9.5
 
 
+def test_a_line_without_a_score_that_its_run_has_now_is_replaced(tmp_path):
+    run = Run(resolve(Config()), tmp_path / 'runs')
+
+    def recorded(scores):
+        shutil.rmtree(run.folder, ignore_errors=True)
+        run.start()
+        result = {'scores': scores, 'seconds': 1.0, 'data': 'x', 'provenance': {'commit': None}}
+        run.finish(result)
+        runs.export_csv(tmp_path / 'runs.csv', tmp_path / 'runs')
+        table = pd.read_csv(tmp_path / 'runs.csv').reindex(columns=['test_map', 'val_micro_f1'])
+        return table.fillna(-1).to_numpy().tolist()
+
+    assert recorded({'test_map': 10.0}) == [[10.0, -1]]
+    assert recorded({'test_map': 11.0}) == [[10.0, -1]]
+    assert recorded({'test_map': 11.0, 'val_micro_f1': 0.5}) == [[11.0, 0.5]]
+    assert recorded({'test_map': 12.0}) == [[11.0, 0.5]]
+
+
 def test_a_run_trained_anew_on_changed_photos_gets_a_line_beside_its_old_one(
     tmp_path, photo_folder
 ):

@@ -9,7 +9,9 @@ from .two_way_figures import TARGETS
 
 _TEMPERATURES = ['T_P = 0.5', 'T_P = 1', 'T_P = 2', 'T_P = 4']
 _DATASETS = ('MSCOCO', 'VISPR', 'VAW', 'WIDER', 'VOC2007', 'VOC2012')
+_MEASURES = ('mAP@class', 'mAP@sample')
 _BOTH_WAYS = '(a) Ours / both'
+_RIVALS = ('Ours', 'Softmax', 'BCE', 'Focal', 'ASL')
 
 
 def _negative(table):
@@ -23,42 +25,40 @@ def _negative(table):
             table[row, at(measure, 0.5, 2, 4)],
             by=-MARGIN,
         )
-        for measure in ('mAP@class', 'mAP@sample')
+        for measure in _MEASURES
         for row in _TEMPERATURES
     ]
 
 
-def _others(table):
-    def of(
-        dataset, column, *losses
-    ):  # named without the data set, so that the sets have their mean in common
-        return {
-            loss: table[f'{dataset} / {loss}', column][f'{dataset} / {loss}'] for loss in losses
-        }
+def _each_set(table):
+    """(Name of a place, column, numbers of losses there) of Table 7. The losses are named without
+    the data set, so that the sets have their mean in common.
+    """
+    for column in table.columns:
+        for dataset in _DATASETS:
+            rows = {loss: f'{dataset} / {loss}' for loss in _RIVALS}
+            numbers = {loss: table[row, column][row] for loss, row in rows.items()}
+            yield f'{dataset}, {column}', column, numbers
+        for dataset in table.again['sets']:
+            there = table.on(dataset)
+            numbers = {loss: there[loss, column][loss] for loss in _RIVALS}
+            yield f'{dataset}, {column}', column, numbers
 
+
+def _others(table):
     return [
-        claim_above(
-            f'{dataset}, {column}',
-            of(dataset, column, 'Ours'),
-            of(dataset, column, 'Softmax', 'BCE', 'Focal', 'ASL'),
-        )
-        for dataset in _DATASETS
-        for column in table.columns
+        claim_above(name, {'Ours': numbers.pop('Ours')}, numbers)
+        for name, _, numbers in _each_set(table)
     ]
 
 
 def _softmax_in_its_measure(table):
     "Softmax above weighted BCE in mAP over samples, below it over classes."
-
-    def at(loss, dataset, column):
-        return {loss: table[f'{dataset} / {loss}', column][f'{dataset} / {loss}']}
-
     places = []
-    for dataset in _DATASETS:
-        for column in table.columns:
-            softmax, bce = (at(loss, dataset, column) for loss in ('Softmax', 'BCE'))
-            sides = (softmax, bce) if column.startswith('mAP@sample') else (bce, softmax)
-            places.append(claim_above(f'{dataset}, {column}', *sides))
+    for name, column, numbers in _each_set(table):
+        softmax, bce = ({loss: numbers[loss]} for loss in ('Softmax', 'BCE'))
+        sides = (softmax, bce) if column.startswith('mAP@sample') else (bce, softmax)
+        places.append(claim_above(name, *sides))
     return places
 
 
@@ -68,14 +68,18 @@ _ITS_SET = 'COCO'  # of Table 3; the arms have a second one
 def _ways(by_class, by_sample):
     return [
         claim_above(measure, arms['both', _ITS_SET], arms[['class', 'sample'], _ITS_SET])
-        for measure, arms in (('mAP@class', by_class), ('mAP@sample', by_sample))
+        for measure, arms in zip(_MEASURES, (by_class, by_sample), strict=True)
     ]
 
 
-def _each_way(by_class, by_sample):
+def _each_way(table):
     return [
-        claim_above(f'mAP@{own}', arms[own, _ITS_SET], arms[other, _ITS_SET])
-        for own, other, arms in (('class', 'sample', by_class), ('sample', 'class', by_sample))
+        claim_above(
+            f'mAP@{own}',
+            table[f'mAP@{own}', f'(a) Ours / {own}'],
+            table[f'mAP@{own}', f'(a) Ours / {other}'],
+        )
+        for own, other in (('class', 'sample'), ('sample', 'class'))
     ]
 
 
