@@ -471,7 +471,7 @@ _OTHER_PAGES = {
     'more_photos.md': 'whether gains fall with more photos',
     'fine_tuning.md': 'methods and optimisers on the whole network',
     'observed_choice.md': 'what is lost when settings are chosen without clean labels',
-    'thresholds.md': 'which threshold, and how many full labels choose it',
+    'thresholds.md': 'one threshold or one for each class',
     'biased.md': 'what if the one label is not drawn evenly',
     'benchmarks.md': 'how fast it runs',
 }

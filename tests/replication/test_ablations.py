@@ -306,7 +306,8 @@ def runs_of(record, entry, arm, dataset, lr):
     wanted = {name: usual.get(name) for name in switched} | hparams
     wide = entry['head'] == 'labelwise'
     length = {'epochs': 30, 'patience': 8} if wide else {'epochs': 60, 'patience': 10}
-    fixed = {'labels': 'single', 'selection': 'val_clean', **length, **entry['config']}
+    fixed = {'labels': 'single', 'selection': 'val_clean', 'batch_size': 64, **length}
+    fixed |= entry['config']
     lines = record[
         (record.dataset == dataset)
         & (record.loss == loss)
