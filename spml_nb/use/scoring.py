@@ -385,7 +385,8 @@ def plan_sample(scores: LabelScores, within: float, metric: str = 'micro-F1') ->
             f'{metric} has no interval on these {photos} photos. Label some photos in full, drawn '
             'at random: nbs/tutorials/label_photos.ipynb.'
         )
-    half = max(row.value - row.low, row.high - row.value)  # one side may end at 0 or 100
+    value, low, high = map(float, row[['value', 'low', 'high']])
+    half = max(value - low, high - value)  # one side may end at 0 or 100
     needed = max(math.ceil(photos * (half / wanted) ** 2), FEWEST_TO_STOP)
     return SampleSize(metric, photos, float(half), wanted, needed)
 
