@@ -335,8 +335,7 @@ class Table:
             runs the mechanism never acted), notes, dataset (the paper's), stand_in (ours), printed
             (the published number as text), labels (what is observed, as in `Config`), own (whether
             the paper has no such cell), command (what fills the cell, '' where nothing is left to
-            train). Numbers in the measure's unit, NaN
-            if missing.
+            train). Numbers in the measure's unit, NaN if missing.
     """
 
     paper: str
@@ -701,14 +700,16 @@ def list_unchosen_runs(
     return list(runs.values())
 
 
-def drop_unmeasured(paper: str, number: str | None, suite: str, known: pd.DataFrame):
+def drop_unmeasured(
+    paper: str, number: str | None, suite: str, known: pd.DataFrame
+) -> pd.DataFrame:
     """Finished runs without those of searches that were recorded before the measure which chooses
     there was.
 
     Args:
         paper, number, suite, known: as in `list_table_runs`.
 
-    Returns: DataFrame.
+    Returns: `known` without these lines.
     """
     lacking = set()
     for each in published.table_numbers(paper) if number is None else [number]:
