@@ -190,38 +190,51 @@ def tabulate_gains(measured: pd.DataFrame, baseline: str) -> list[list[str]]:
     return lines
 
 
-def average_uses(known: pd.DataFrame) -> dict[str, dict[str, Effect]]:
-    """What a method gains over plain AN where all fully labelled photos choose and where half of
-    them are trained on, and what the second adds to the first.
+class UsesOfPhotos(NamedTuple):
+    """What a method gains, the mean over all sets of photos.
+
+    Attributes:
+        choose: over plain AN, where all fully labelled photos choose.
+        beside: over plain AN, where half of them is trained on beside the single labels.
+        added: what the second adds to the first.
+        lowest, highest: the same on single sets, in points of mAP.
+    """
+
+    choose: Effect
+    beside: Effect
+    added: Effect
+    lowest: float
+    highest: float
+
+
+def average_uses(known: pd.DataFrame) -> dict[str, UsesOfPhotos]:
+    """The uses of fully labelled photos by each of `METHODS` but AN.
 
     Args:
         known: as from `tables.record`.
 
     Returns:
-        {method: {`Use.CHOOSE`, `Use.BESIDE` and `OVER_CHOICE`: the mean over all sets of photos}},
-        of `METHODS` but AN; empty while one of them lacks a set.
+        {method: UsesOfPhotos}, empty while one of them lacks a set.
     """
     measured = measure_gains(plan_runs(known)) if len(known) else pd.DataFrame()
     if not len(measured):
         return {}
-    uses = [
-        (Use.CHOOSE, Use.CHOOSE, gains.PLAIN_HEAD),
-        (Use.BESIDE, Use.BESIDE, gains.PLAIN_HEAD),
-        (OVER_CHOICE, Use.BESIDE, OVER_CHOICE),
-    ]
-    averages = {row.loss: {} for row in METHODS[1:]}
-    for loss, of_method in averages.items():
-        for name, use, baseline in uses:
-            part = measured[
-                (measured.loss == loss)
-                & (measured.use == use)
-                & (measured.baseline == baseline)
-                & measured.gain.notna()
-            ]
-            if set(part.dataset) != set(DATASETS):
-                return {}
-            of_method[name] = pool_effects(list(part.effect))
-    return averages
+    uses = {}
+    for row in METHODS[1:]:
+        of_method = measured[(measured.loss == row.loss) & measured.gain.notna()]
+        each = [
+            of_method[(of_method.use == use) & (of_method.baseline == baseline)]
+            for use, baseline in (
+                (Use.CHOOSE, gains.PLAIN_HEAD),
+                (Use.BESIDE, gains.PLAIN_HEAD),
+                (Use.BESIDE, OVER_CHOICE),
+            )
+        ]
+        if any(set(part.dataset) != set(DATASETS) for part in each):
+            return {}
+        means = [pool_effects(list(part.effect)) for part in each]
+        uses[row.loss] = UsesOfPhotos(*means, each[-1].gain.min(), each[-1].gain.max())
+    return uses
 
 
 def write_clean_photos(known: pd.DataFrame) -> list[Path]:

@@ -498,10 +498,7 @@ def front_findings(
             (board.describe_method(row['loss'])['name'], *row['effects'][:2]) for row in rows
         ],
         observed_an=observed['an'] if rows else None,
-        uses=[
-            (board.describe_method(loss)['name'], *effects.values())
-            for loss, effects in (uses or {}).items()
-        ],
+        uses=[(board.describe_method(loss)['name'], use) for loss, use in (uses or {}).items()],
         seeds_observed=observed['seeds'] if rows else 0,
         **fields,
     )
