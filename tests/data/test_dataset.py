@@ -1,5 +1,6 @@
 """The Dataset itself: fields that fit together, parts, and the fingerprint."""
 
+import hashlib
 import re
 
 import numpy as np
@@ -8,7 +9,7 @@ from redrawn import as_bitmaps, redraw
 from tables import ROWS
 
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.dataset import Dataset
+from spml_nb.data.dataset import Dataset, hash_photos
 from spml_nb.data.loading import load
 
 pytestmark = pytest.mark.filterwarnings(
@@ -134,3 +135,11 @@ def test_photos_that_cannot_be_read_have_no_checksum_and_equal_ones_have_equal_c
     pixels[2] = 1
     first, second, third = small(images=pixels).photo_hashes
     assert first == second != third
+
+
+def test_checksums_of_many_photos_come_in_the_order_of_the_files(tmp_path):
+    files = [tmp_path / f'{k}.jpg' for k in range(1100)]
+    for k, file in enumerate(files):
+        file.write_bytes(str(k).encode())
+    expected = [hashlib.sha256(str(k).encode()).hexdigest()[:16] for k in range(1100)]
+    assert hash_photos(iter(files)) == expected
