@@ -127,8 +127,14 @@ class Dataset:
         """
         if self.images_in_memory or not len(self):
             return [str(row) for row in range(len(self))]
-        shared = os.path.commonpath([os.path.dirname(path) for path in self.images])
-        return [os.path.relpath(path, shared).replace(os.sep, '/') for path in self.images]
+        folders = {os.path.dirname(path) for path in self.images}  # few, so each is looked at once
+        shared = os.path.commonpath(folders)
+        below = {folder: os.path.relpath(folder, shared) for folder in folders}
+        names = [
+            os.path.normpath(os.path.join(below[os.path.dirname(path)], os.path.basename(path)))
+            for path in self.images
+        ]
+        return [name.replace(os.sep, '/') for name in names]
 
     @cached_property
     def fingerprint(self) -> str:

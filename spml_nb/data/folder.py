@@ -367,8 +367,9 @@ def _image_path(folder, name):
     accent to others.
     """
     for spelling in (name, unicodedata.normalize('NFC', name), unicodedata.normalize('NFD', name)):
-        if os.path.isfile(folder / spelling):
-            return folder / spelling
+        path = folder / spelling
+        if os.path.isfile(path):
+            return path
     return None
 
 
