@@ -51,10 +51,10 @@ def to_png(make: Callable[[], Figure]) -> bytes:
     png = io.BytesIO()
     with style.context(['default', STYLE]):
         make().savefig(png, format='png', dpi=PIXELS)
-    return reduce_to_palette(png, COLOURS // 2)
+    return _reduce_to_palette(png, COLOURS // 2)
 
 
-def reduce_to_palette(png: io.BytesIO, colours: int) -> bytes:
+def _reduce_to_palette(png: io.BytesIO, colours: int) -> bytes:
     """A PNG with a palette of so many colours, as a PNG."""
     small = io.BytesIO()
     picture = Image.open(png).convert('RGB')
@@ -66,7 +66,7 @@ def reduce_colours(svg: bytes) -> bytes:
     """The photos of an SVG with a palette, which matplotlib does not write."""
 
     def shrunk(match):
-        small = reduce_to_palette(io.BytesIO(base64.b64decode(match[1])), COLOURS)
+        small = _reduce_to_palette(io.BytesIO(base64.b64decode(match[1])), COLOURS)
         return b'data:image/png;base64,' + base64.b64encode(small)
 
     return re.sub(rb'data:image/png;base64,([A-Za-z0-9+/=\s]+)', shrunk, svg)

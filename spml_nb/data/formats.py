@@ -154,7 +154,7 @@ _PARTS = {
 }
 
 
-def part_in(text: str) -> str:
+def _part_in(text: str) -> str:
     "The part of a data set that a file or folder is named after, such as val for val2017; else ''."
     words = re.findall('[a-z]+', text.lower())
     return next((_PARTS[word] for word in words if word in _PARTS), '')
@@ -228,14 +228,14 @@ def _get(entry, name: str, kind: type | tuple, where: str):
 # ---- COCO
 
 
-def read_coco(documents: dict[Path, dict], source: Source):
+def _read_coco(documents: dict[Path, dict], source: Source):
     """Read instances as COCO has them, and the labels known to be absent as LVIS has them. A crowd
     region shows that a class is there.
     """
     for file, document in documents.items():
         names = _coco_categories(document, file)
         source.categories += names.values()
-        split = part_in(file.stem) or part_in(file.parent.name)
+        split = _part_in(file.stem) or _part_in(file.parent.name)
         photos = _coco_photos(document, file, source, split, names)
         annotations = _get(document, 'annotations', list, f'{file}')
         for k, annotation in enumerate(annotations):
@@ -299,7 +299,7 @@ def _coco_photos(document, file, source, split, names):
 # ---- YOLO
 
 
-def read_yolo(documents: dict[Path, dict], source: Source):
+def _read_yolo(documents: dict[Path, dict], source: Source):
     """Read `names` and the folders of photos from a .yaml, or names from classes.txt; each photo
     has its .txt in a folder `labels` instead of `images`, or beside it.
     """
@@ -341,7 +341,7 @@ def _yolo_photos(file, document, source):
     parts = {key: document[key] for key in ('train', 'val', 'valid', 'test') if document.get(key)}
     if not parts:
         for path in source.paths:
-            yield path, part_in(path.split('/')[0])
+            yield path, _part_in(path.split('/')[0])
         return
     for key, entries in parts.items():
         entries = [entries] if isinstance(entries, str) else entries
@@ -443,7 +443,7 @@ def read_voc(documents: dict[Path, ElementTree.Element], source: Source):
             source.remarks['photos with difficult objects of a class alone: unknown'].append(path)
 
 
-def read_cvat(documents: dict[Path, ElementTree.Element], source: Source):
+def _read_cvat(documents: dict[Path, ElementTree.Element], source: Source):
     "Read `CVAT for images`: shapes and tags of each image."
     for file, root in documents.items():
         if root.find('track') is not None:
@@ -463,14 +463,14 @@ def read_cvat(documents: dict[Path, ElementTree.Element], source: Source):
                 continue
             if path in source.photos:
                 source.remarks['entries of a photo that was listed before, joined'].append(path)
-            photo = source.photo(path, part_in(image.get('subset') or ''))
+            photo = source.photo(path, _part_in(image.get('subset') or ''))
             photo.present |= {shape.get('label') for shape in image if shape.get('label')}
 
 
 # ---- Label Studio
 
 
-def read_label_studio(documents: dict[Path, list], source: Source):
+def _read_label_studio(documents: dict[Path, list], source: Source):
     "Read an export as JSON or JSON-MIN: choices and the labels of regions, of all annotators."
     for file, tasks in documents.items():
         for k, task in enumerate(tasks):
@@ -551,7 +551,7 @@ def _names_of_region(region):
 # ---- folders of classes
 
 
-def read_class_folders(documents: dict, source: Source):
+def _read_class_folders(documents: dict, source: Source):
     "Read one folder for each class, below folders train, val and test where there are any."
     tops = {path.split('/')[0] for path in source.paths if '/' in path}
     has_parts = bool(tops) and tops <= set(_PARTS)
@@ -583,7 +583,7 @@ _OF_PARTS = ('split', 'subset', 'set', 'fold', 'part')
 _CELLS = CELLS | {'true': 1, 'false': -1, 'yes': 1, 'no': -1}
 
 
-def read_tables(documents: dict[Path, None], source: Source):
+def _read_tables(documents: dict[Path, None], source: Source):
     """Read tables with a column of photos, and one column of names or one column of 1 and 0 for
     each class. A photo may have several rows.
     """
@@ -611,7 +611,7 @@ def read_tables(documents: dict[Path, None], source: Source):
                 continue
             if path in source.photos:
                 source.remarks['rows of a photo that has a row already, joined'].append(path)
-            photo = source.photo(path, part_in(table[splits][k]) if splits else '')
+            photo = source.photo(path, _part_in(table[splits][k]) if splits else '')
             photo.group = table[groups][k] if groups else ''
             photo.present |= present[k]
             photo.absent |= absent[k]
@@ -668,7 +668,7 @@ def _read_csv(file, source):
 
 
 def _read_excel(file):
-    require('openpyxl', f'{file}, an Excel file,', 'formats')
+    _require('openpyxl', f'{file}, an Excel file,', 'formats')
     try:
         table = pd.read_excel(file, header=None, dtype=str, keep_default_na=False)
     except Exception as error:  # of zipfile, openpyxl or the XML in it
@@ -746,7 +746,7 @@ def _read_columns(table, names, file):
 # ---- Hugging Face datasets
 
 
-def require(package: str, what: str, extra: str):
+def _require(package: str, what: str, extra: str):
     "Import a package that an extra of this library brings; an error says which."
     try:
         return __import__(package)
@@ -757,9 +757,9 @@ def require(package: str, what: str, extra: str):
         ) from error
 
 
-def read_huggingface(documents: dict[Path, None], source: Source):
+def _read_huggingface(documents: dict[Path, None], source: Source):
     "Read what `save_to_disk` wrote: a column of images, and one of ClassLabel or lists of them."
-    datasets = require('datasets', 'a folder of Hugging Face datasets', 'formats')
+    datasets = _require('datasets', 'a folder of Hugging Face datasets', 'formats')
     for folder in documents:
         try:
             loaded = datasets.load_from_disk(str(folder))
@@ -773,7 +773,7 @@ def read_huggingface(documents: dict[Path, None], source: Source):
             image, label, names = _huggingface_columns(table.features, folder, datasets)
             source.categories += names
             table = table.cast_column(image, datasets.Image(decode=False))
-            split = part_in(part)
+            split = _part_in(part)
             for k, numbers in enumerate(table[label]):
                 suffix = _huggingface_suffix(table[k][image])
                 name = posixpath.join(part, f'{k:06}{suffix}')
@@ -829,14 +829,14 @@ class Layout:
 
 
 LAYOUTS = {
-    'huggingface': Layout('Hugging Face datasets', read_huggingface),
-    'yolo': Layout('YOLO', read_yolo),
-    'coco': Layout('COCO JSON', read_coco),
-    'label-studio': Layout('Label Studio JSON', read_label_studio),
-    'cvat': Layout('CVAT for images', read_cvat),
+    'huggingface': Layout('Hugging Face datasets', _read_huggingface),
+    'yolo': Layout('YOLO', _read_yolo),
+    'coco': Layout('COCO JSON', _read_coco),
+    'label-studio': Layout('Label Studio JSON', _read_label_studio),
+    'cvat': Layout('CVAT for images', _read_cvat),
     'voc': Layout('Pascal VOC XML', read_voc),
-    'table': Layout('a table', read_tables),
-    'folders': Layout('one folder a class', read_class_folders),
+    'table': Layout('a table', _read_tables),
+    'folders': Layout('one folder a class', _read_class_folders),
 }
 _LAST = ('table', 'folders')  # what other layouts have beside their label files too
 _SUFFIXES = ('.json', '.xml', '.yaml', '.yml', '.csv', '.tsv', '.txt', '.xlsx')

@@ -75,7 +75,7 @@ class _Place(NamedTuple):
     column: str
 
 
-def count_acting_runs(
+def _count_acting_runs(
     ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame
 ) -> tuple[int, int]:
     """In how many runs of an arm its mechanism acted before the epoch that was kept.
@@ -101,7 +101,7 @@ def tabulate_arms(runs: pd.DataFrame) -> pd.DataFrame:
         mean of the columns that have a gain (column `MEAN`): ablation, arm, over, differs, column,
         dataset, lr, n (seeds), level and level_half (with half the 95 % interval over seeds), gain
         and gain_half (with that over seeds and test images), effect (the same as an `Effect`),
-        published (the paper's gain), acted and may_act (as from `count_acting_runs`). In percent;
+        published (the paper's gain), acted and may_act (as from `_count_acting_runs`). In percent;
         NaN for what is not there.
     """
     scores, about = {}, {}
@@ -111,7 +111,7 @@ def tabulate_arms(runs: pd.DataFrame) -> pd.DataFrame:
         for arm in ablation.arms.values():
             place = _Place(ablation.id, arm.name, column)
             scores[place] = arm_scores(ablation, arm.name, dataset, runs)
-            acted, may_act = count_acting_runs(ablation, arm.name, dataset, runs)
+            acted, may_act = _count_acting_runs(ablation, arm.name, dataset, runs)
             about[place] = {
                 'over': arm.over,
                 'differs': arm.differs,

@@ -128,7 +128,7 @@ def _check_differences(ablation: Ablation):
         if not arm.over or arm.several:
             continue
         base = ablation.arms[arm.over]
-        names = config_differences(
+        names = _config_differences(
             _config(ablation, arm, dataset), _config(ablation, base, dataset)
         )
         if len(names) != 1:
@@ -138,7 +138,7 @@ def _check_differences(ablation: Ablation):
             )
 
 
-def config_differences(one: Config, other: Config) -> set[str]:
+def _config_differences(one: Config, other: Config) -> set[str]:
     """What two configurations differ in, but for constants that act in neither or in one alone.
 
     Returns: Names of fields of `Config` and of hyper-parameters.

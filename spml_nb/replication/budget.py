@@ -185,7 +185,7 @@ def tabulate_budgets(averaged: pd.DataFrame) -> pd.DataFrame:
     return table.loc[order].reset_index()
 
 
-def draw_budgets(averaged: pd.DataFrame) -> bytes:
+def _draw_budgets(averaged: pd.DataFrame) -> bytes:
     """The curves as SVG. averaged: as from `average_by_budget`."""
     return drawing.to_svg(lambda: _picture(averaged))
 
@@ -255,7 +255,7 @@ def write_budgets(known: pd.DataFrame) -> list[Path]:
             .round(4)
             .to_csv(index=False, lineterminator='\n'),
             folder / 'budget.md': page,
-            folder / 'budget.svg': draw_budgets(averaged).decode(),
+            folder / 'budget.svg': _draw_budgets(averaged).decode(),
         }
     )
 
@@ -264,10 +264,10 @@ def _tried(datasets: Iterable[str]) -> list[Config]:
     return list(plan_budget_runs(datasets).config)
 
 
-def sweep_budgets(datasets: Iterable[str] = (), **launch) -> pd.DataFrame:
+def _sweep_budgets(datasets: Iterable[str] = (), **launch) -> pd.DataFrame:
     """Train the searches that are missing. datasets, launch: as in
     `experiment.make_staged_sweep`."""
     return queue.run_stages(_tried(datasets), lambda known: [], **launch)
 
 
-EXPERIMENT = Experiment(sweep_budgets, lambda known, measured: write_budgets(known))
+EXPERIMENT = Experiment(_sweep_budgets, lambda known, measured: write_budgets(known))

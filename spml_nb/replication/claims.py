@@ -224,7 +224,7 @@ def run_scores(paper: str, value: OperandValue, *configs: dict, **fields) -> dic
     }
 
 
-def curve_scores(
+def _curve_scores(
     paper: str,
     figure: str,
     value: OperandValue,
@@ -756,7 +756,7 @@ class Claim:
             return self.compare(*(ArmScores(name, value) for name in self.ablations))
         scores = [TableScores(self.paper, table, value) for table in self.tables]
         if self.figure:
-            curves = partial(curve_scores, self.paper, self.figure, value)
+            curves = partial(_curve_scores, self.paper, self.figure, value)
             return self.compare(*scores, curves)
         if not scores:
             return self.compare(partial(run_scores, self.paper, value))

@@ -201,7 +201,7 @@ def claim_section(paper: str, runs: pd.DataFrame) -> str:
     )
 
 
-def format_claims_page(checked: pd.DataFrame) -> str:
+def _format_claims_page(checked: pd.DataFrame) -> str:
     """The claims of all papers, as from `claim_table`, as a page in Markdown."""
     papers = [
         {
@@ -261,7 +261,7 @@ class Figure:
         return f'{self.paper}/{self.file.name}'
 
 
-def draw_collected_figure(paper: str, number: str) -> Figure:
+def _draw_collected_figure(paper: str, number: str) -> Figure:
     """Draw a figure where its arrays are at hand.
 
     Raises:
@@ -299,7 +299,7 @@ class Picture:
 
     def __init__(self, paper: str, number: str):
         self.png = figures.draw_paper_png(paper, number, SUITE)
-        self.words = render_template('figure.md', figure=draw_collected_figure(paper, number))
+        self.words = render_template('figure.md', figure=_draw_collected_figure(paper, number))
 
     def _ipython_display_(self):
         from IPython.display import Image, Markdown, display
@@ -362,7 +362,7 @@ class Results:
         return verdicts.count_verdicts(self.claims)
 
 
-def gather_results(
+def _gather_results(
     runs: pd.DataFrame | None = None,
     tell: Callable[[str], None] = lambda line: None,
     measured: pd.DataFrame | None = None,
@@ -381,7 +381,7 @@ def gather_results(
     tables, checked, drawn = [], [], []
     for paper in published.list_papers():
         of_paper = [table(paper, number, runs) for number in published.table_numbers(paper)]
-        pictures = [draw_collected_figure(paper, number) for number in figures.list_figures(paper)]
+        pictures = [_draw_collected_figure(paper, number) for number in figures.list_figures(paper)]
         checked.append(claim_table(paper, runs, of_paper))
         states = pd.concat([each.cells.state for each in of_paper]).value_counts()
         tell(
@@ -407,7 +407,7 @@ def write_pages(
     Args:
         runs: unset: as from `record`.
         tell: is given one line per paper, and one at the end.
-        measured: as in `gather_results`.
+        measured: as in `_gather_results`.
 
     Returns:
         The files that changed.
@@ -415,9 +415,9 @@ def write_pages(
     Raises:
         SpmlError: for a damaged `runs.csv`, or a file that cannot be written.
     """
-    results = gather_results(runs, tell, measured)
+    results = _gather_results(runs, tell, measured)
     folder = settings.path('outputs')
-    texts = {folder / name: text for name, text in page_contents(results, folder).items()}
+    texts = {folder / name: text for name, text in _page_contents(results, folder).items()}
     for place in sorted({file.parent for file in texts}):
         files.remove_leftovers(place)
     changed = site.write_changed(texts)
@@ -425,11 +425,11 @@ def write_pages(
     return changed
 
 
-def page_contents(results: Results, folder: Path) -> dict[str, str]:
+def _page_contents(results: Results, folder: Path) -> dict[str, str]:
     """The text of every file but the figures.
 
     Args:
-        results: as from `gather_results`.
+        results: as from `_gather_results`.
         folder: where the files will lie.
 
     Returns:
@@ -446,7 +446,7 @@ def page_contents(results: Results, folder: Path) -> dict[str, str]:
         texts[f'{paper}/claims.svg'] = forest.draw_forest(checked).decode()
     texts |= conclusions.paper_pages(results.claims, results.runs)
     texts['claims.csv'] = _csv(results.claims)
-    texts['claims.md'] = format_claims_page(results.claims)
+    texts['claims.md'] = _format_claims_page(results.claims)
     texts['choice.md'] = _choice(results.runs)
     texts['whole_network.md'] = verdicts.format_whole_network(
         verdicts.gains_end_to_end(results.gains, results.runs, printed)

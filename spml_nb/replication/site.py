@@ -209,7 +209,7 @@ def _dot(gain: float, y: int, attributes: str) -> str:
     return f'<path{attributes} d="M{_place(gain)} {y - 3}l{forward} 3l{-forward} 3z"/>'
 
 
-def cells_with_runs(table: Table) -> pd.DataFrame:
+def _cells_with_runs(table: Table) -> pd.DataFrame:
     """The cells of a table in the rows and columns that runs fill."""
     cells = table.of(published.SUITE)
     filled = cells[cells.state != 'none']
@@ -274,11 +274,11 @@ def index_page(
         mark=gain_mark,
         scale=SCALE,
         main_tables=MAIN_TABLES,
-        runs_of=cells_with_runs,
+        runs_of=_cells_with_runs,
         has_gain=cell_has_gain,
         has_gains=lambda cells: any(map(cell_has_gain, cells.to_dict('records'))),
-        with_runs=lambda tables: [table for table in tables if len(cells_with_runs(table))],
-        without_runs=lambda tables: [table for table in tables if not len(cells_with_runs(table))],
+        with_runs=lambda tables: [table for table in tables if len(_cells_with_runs(table))],
+        without_runs=lambda tables: [table for table in tables if not len(_cells_with_runs(table))],
         picture=picture,
         **results.agreement_fields(),
         style=style,

@@ -119,7 +119,7 @@ def plan_cell(cell: dict, suite: str) -> Plan:
     dataset = published.find_stand_in(cell['dataset'], suite)
     if dataset is None:
         return Plan([], {}, published.STAND_INS[cell['dataset']][1])
-    measure = choosing_measure(cell['metric'], config['loss'])
+    measure = _choosing_measure(cell['metric'], config['loss'])
     if suite == 'paper':
         return Plan(_grid(cell), {}, one_draw=True, measure=measure)
     if config.get('weights') == 'none':
@@ -280,7 +280,7 @@ def table_score(metric: str, loss: str) -> tuple[str, float]:
     return MEASURES[one_of(metric, MEASURES, 'measure')], 1.0
 
 
-def choosing_measure(metric: str, loss: str) -> str:
+def _choosing_measure(metric: str, loss: str) -> str:
     """The column of the record that chooses the settings of a cell: its own measure on validation.
 
     Args:
@@ -602,7 +602,7 @@ def cell_gain_text(cell: dict, bold: str = '') -> str:
     if math.isnan(cell['gain']):
         return f'{theirs} / {_without_gain(cell)}'
     gain = f'{bold}{format_signed(cell["gain"])}{_interval(cell["gain_half"])}{bold}'
-    return f'{theirs} / {gain} {gain_blocks(cell["gain"])}'.rstrip()
+    return f'{theirs} / {gain} {_gain_blocks(cell["gain"])}'.rstrip()
 
 
 def _without_gain(cell: dict) -> str:
@@ -612,7 +612,7 @@ def _without_gain(cell: dict) -> str:
 MOST_BLOCKS = 8
 
 
-def gain_blocks(gain: float) -> str:
+def _gain_blocks(gain: float) -> str:
     """A block for each point of a gain, hollow ones for a loss: ▮▮▮, ▯, and … beyond eight."""
     count = round(abs(gain))
     bar = ('▮' if gain > 0 else '▯') * min(count, MOST_BLOCKS)

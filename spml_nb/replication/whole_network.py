@@ -122,7 +122,7 @@ def _sets(datasets: Iterable[str]) -> list[str]:
     return [one_of(name, DATASETS, 'set of photos') for name in datasets] or list(DATASETS)
 
 
-def sweep_whole_network(
+def _sweep_whole_network(
     datasets: Iterable[str] = (), *, dry_run: bool = False, **launch
 ) -> pd.DataFrame:
     """Train what is still needed, one set after another; what is done is never run again.
@@ -244,4 +244,4 @@ def _cell(each) -> str:
     return f'{each.level:.1f}' if pd.isna(each.gain) else f'{each.level:.1f}; {each.effect}'
 
 
-EXPERIMENT = Experiment(sweep_whole_network, lambda known, measured: write_whole_network(known))
+EXPERIMENT = Experiment(_sweep_whole_network, lambda known, measured: write_whole_network(known))

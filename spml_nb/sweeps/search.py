@@ -694,7 +694,7 @@ def suite_rows(suite: str) -> list[Row]:
 
 
 @cache
-def validation_photos() -> dict[str, int]:
+def _validation_photos() -> dict[str, int]:
     """How many photos each of our sets has for validation."""
     file = packaged('spml_nb') / 'assets' / 'photos.csv'
     return pd.read_csv(file, index_col='name').val.to_dict()
@@ -708,9 +708,9 @@ def board_rows(suite: str, dataset: str) -> list[Row]:
         suite, dataset: as in `candidates`.
     """
     rows = suite_rows(suite)
-    if SUITES[suite]['config']['regime'] != 'linear' or dataset not in validation_photos():
+    if SUITES[suite]['config']['regime'] != 'linear' or dataset not in _validation_photos():
         return rows
-    return [*rows, Row('bce', 'linear', 'full', train_images=validation_photos()[dataset])]
+    return [*rows, Row('bce', 'linear', 'full', train_images=_validation_photos()[dataset])]
 
 
 def sweep(

@@ -27,7 +27,7 @@ AVERAGES = {'image': accuracy_score, 'class': balanced_accuracy_score}  # shares
 MEAN_PER_CLASS = ('aircraft', 'caltech101', 'flowers', 'pets')
 
 
-def class_numbers(data: Dataset) -> np.ndarray:
+def _class_numbers(data: Dataset) -> np.ndarray:
     """The one class of each image, (N,) int64.
 
     Raises:
@@ -208,7 +208,7 @@ def linear_transfer(
     Source:
         Two-way, section 4.4 and Table 8; Kornblith et al. 2019 for the classifier and its search.
     """
-    classes = class_numbers(data)
+    classes = _class_numbers(data)
     if average is None:
         average = 'class' if data.name in MEAN_PER_CLASS else 'image'
     one_of(average, AVERAGES, 'average')

@@ -26,7 +26,7 @@ from ..runs.folder import Result, open_run, read_json, read_result
 from ..runs.record import parse_recorded_config, read_record, round_score
 
 
-def collect_conditions(result: dict, config: Config) -> dict:
+def _collect_conditions(result: dict, config: Config) -> dict:
     """What could change a run's numbers, {name: value}; an older run may lack some.
 
     Args:
@@ -94,7 +94,7 @@ def reproduce(
         return _reproduce_line(line, device, threads)
     first = read_result(open_run(run))
     result = read_json(first.folder / 'result.json', ('scores', 'data', 'provenance'))
-    before = collect_conditions(result, first.config)
+    before = _collect_conditions(result, first.config)
     second, now = _train_again(first.config, device, threads or before.get('threads'))
     return Reproduction(
         run=first.folder.name,
@@ -128,7 +128,7 @@ def _train_again(config: Config, device: str | None, threads: int | None) -> tup
     config = _config(config, device)
     with _elsewhere(threads or torch.get_num_threads()):
         result = training.train(config)
-        return result, collect_conditions(read_json(result.folder / 'result.json'), config)
+        return result, _collect_conditions(read_json(result.folder / 'result.json'), config)
 
 
 def _recorded(run: str | Path) -> dict | None:

@@ -13,7 +13,7 @@ from ..runs.folder import hash_file
 from .selection import MEASURES
 
 
-def stateful_parts(trainer) -> dict:
+def _stateful_parts(trainer) -> dict:
     """All of a run that has a state.
 
     Args:
@@ -113,7 +113,7 @@ def save_checkpoint(trainer):
             'choices': [[choice.best, choice.over] for choice in trainer.choices],
             'measures': [MEASURES[choice.rule] for choice in trainer.choices],
             'rng': rng,
-            **{name: value.state_dict() for name, value in stateful_parts(trainer).items()},
+            **{name: value.state_dict() for name, value in _stateful_parts(trainer).items()},
         },
     )
 
@@ -188,7 +188,7 @@ def _comparable(trainer, saved: dict) -> set[str]:
 
 def _restore_states(trainer, saved: dict):
     "Weights, optimiser and random numbers."
-    states = stateful_parts(trainer)
+    states = _stateful_parts(trainer)
     if missing := [name for name in states if name not in saved]:
         raise SpmlError(
             f"the checkpoint holds no {' and no '.join(missing)}: the run was begun without that "

@@ -14,7 +14,7 @@ from ..runs.config import Config, config_to_dict
 from .trainer import train
 
 
-def launch_command(config: Config, processes: int) -> list[str]:
+def _launch_command(config: Config, processes: int) -> list[str]:
     """The command line that trains a configuration with several processes of this machine.
 
     Args:
@@ -48,7 +48,7 @@ def launch(config: Config, processes: int, tell: Callable[[str], None] = print):
     Raises:
         SpmlError: if a process fails, with what it said.
     """
-    words = launch_command(config, processes)
+    words = _launch_command(config, processes)
     if processes == 1:
         return train(config)
     environment = {

@@ -88,7 +88,7 @@ def _render_report(run: Run) -> str:
         'stored': plots.score_table(result.scores),
         'class_rows': _stored_class_rows(result, description),
         'class_heads': ['average precision'],
-        'curves': draw_curves(result.curves),
+        'curves': _draw_curves(result.curves),
         'settings': run.config.hparams,
         'command': training_command(run.config),
         'commit': run.result()['provenance']['commit'],
@@ -141,7 +141,7 @@ def _stored_class_rows(result: Result, description: dict) -> list[tuple[str, lis
     return _rows(values.map('{:.1f}'.format), values)
 
 
-def draw_curves(curves: pd.DataFrame) -> str:
+def _draw_curves(curves: pd.DataFrame) -> str:
     """Draw loss and validation mAP as SVG, in the colours of the page around it.
 
     Args:

@@ -106,7 +106,7 @@ LONG = {
 }
 
 
-def read_epoch_curves(run: Run) -> dict:
+def _read_epoch_curves(run: Run) -> dict:
     """Read the loss and the validation mAP of every epoch.
 
     Args:
@@ -202,7 +202,7 @@ FIGURES = {
             for dataset in DATA
             for name, (loss, changes) in LONG.items()
         ],
-        measure=read_epoch_curves,
+        measure=_read_epoch_curves,
     ),
     '5': PaperFigure(
         _constants,
