@@ -249,7 +249,8 @@ def write_more_photos(known: pd.DataFrame) -> list[Path]:
         return []
     folder = settings.path('outputs')
     columns = [*Place._fields, 'baseline', 'level', 'level_half', 'n', 'gain', 'gain_half', 'late']
-    sets = [name for name in DATASETS if name in set(measured.dataset)]
+    trained = {name: measured.photos[measured.dataset == name].nunique() for name in DATASETS}
+    sets = [name for name, done in trained.items() if done]
     slopes = change_per_doubling(measured, gains.PLAIN_HEAD)
     same_head = change_per_doubling(measured, gains.SAME_HEAD)
     page = render_template(
@@ -260,7 +261,8 @@ def write_more_photos(known: pd.DataFrame) -> list[Path]:
         same_head=tabulate_slopes(same_head, sets),
         **_directions(slopes),
         late=measured.groupby('photos').late.mean(),
-        missing=[name for name in DATASETS if name not in sets],
+        missing={name: done for name, done in trained.items() if done < len(sizes(name))},
+        planned={name: len(sizes(name)) for name in DATASETS},
     )
     return site.write_changed(
         {
@@ -292,19 +294,20 @@ def _slopes_of(row: Row, slopes: pd.DataFrame) -> pd.DataFrame:
 
 
 def tabulate_slopes(slopes: pd.DataFrame, sets: list[str]) -> list[list[str]]:
-    """Changes per doubling as cells of a table, with their mean over the sets.
+    """Changes per doubling as cells of a table, with their mean where there are several sets.
 
     Args:
         slopes: as from `change_per_doubling`.
         sets: the columns.
     """
-    lines = [['method', *sets, 'mean']]
+    several = len(sets) > 1
+    lines = [['method', *sets, 'mean'] if several else ['method', *sets]]
     for row in METHODS:
         effects = _slopes_of(row, slopes).set_index('dataset').effect
         if len(effects):
             cells = [str(effects[name]) if name in effects else '–' for name in sets]
             mean = str(pool_effects(list(effects))) if len(effects) == len(sets) else '–'
-            lines.append([name_method(row), *cells, mean])
+            lines.append([name_method(row), *cells, *([mean] if several else [])])
     return lines
 
 

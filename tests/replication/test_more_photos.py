@@ -86,7 +86,7 @@ def test_the_page_has_a_line_per_number_and_says_what_is_missing(known, monkeypa
     assert sorted(file.name for file in written) == names
     page = (tmp_path / 'more_photos.md').read_text()
     assert page.count('| 19,200 |') == 1 and page.count('| 814 |') == 1
-    assert 'Not run yet' not in page and 'it falls for EM' in page
+    assert 'Not all is trained' not in page and 'mean of the sets it falls for EM' in page
     (first, *_) = more_photos.plan_searches(['mirflickr14_10k']).values()
     assert more_photos.write_more_photos(known.drop(key(first[0])))
     of_coco = known[
@@ -104,6 +104,7 @@ def test_the_page_has_a_line_per_number_and_says_what_is_missing(known, monkeypa
     ]
     more_photos.write_more_photos(of_coco)
     page = (tmp_path / 'more_photos.md').read_text()
-    assert 'spml sweep more_photos --dataset mirflickr14_10k' in page
+    assert 'of mirflickr14_10k 0 of 5 numbers of photos are here' in page
+    assert 'mean' not in page.partition('## By how much')[2].partition('An epoch has')[0]
     for other in (known.iloc[:0], known.set_index('other-' + known.index)):
         assert more_photos.write_more_photos(other) == []
