@@ -8,7 +8,7 @@ __all__ = ['Loss', 'an_loss', 'asymmetric_loss', 'bce_loss', 'dw_loss', 'entropy
            'apl_select', 'em_apl_loss', 'em_loss', 'gr_loss', 'gradient_balance', 'hml_loss', 'hyperspherical_logits',
            'lac_loss', 'plc_loss', 'large_loss', 'large_loss_mask', 'correct_labels', 'high_rank_loss', 'opml_loss',
            'soft_opml_loss', 'role_loss', 'joint_loss', 'multi_similarity_loss', 'softmax_two_way_loss', 'two_way_loss',
-           'hill_loss', 'splc_loss', 'missing_positives', 'boosted_logits', 'crisp_loss', 'class_priors',
+           'hill_loss', 'splc_loss', 'missing_positives', 'boosted_logits', 'crisp_loss', 'class_priors', 'nnpu_loss',
            'epr_count_loss', 'pseudo_scores_loss', 'outside_labels']
 
 # %% ../nbs/losses.ipynb #c699318b
@@ -46,6 +46,7 @@ from .methods.hill import hill_loss
 from .methods.hml import gradient_balance, hml_loss, hyperspherical_logits
 from .methods.lac import lac_loss, plc_loss
 from .methods.large_loss import large_loss, large_loss_mask
+from .methods.nnpu import nnpu_loss
 from .methods.opml import correct_labels, high_rank_loss, opml_loss, soft_opml_loss
 from .methods.pseudo_scores import outside_labels, pseudo_scores_loss
 from .methods.role import role_loss
@@ -98,6 +99,7 @@ _all_ = [
     'boosted_logits',
     'crisp_loss',
     'class_priors',
+    'nnpu_loss',
     'epr_count_loss',
     'pseudo_scores_loss',
     'outside_labels',

@@ -3,6 +3,7 @@ positives, and where losses meet.
 """
 
 import inspect
+import math
 import re
 import warnings
 from functools import partial
@@ -89,6 +90,9 @@ LOSSES = {
     'splc first': lambda s, z: L.splc_loss(s, z, correct=False),
     'hill λ=1': lambda s, z: L.hill_loss(s, z, lam=1.0, gamma=0.5),
     'crisp': lambda s, z: L.crisp_loss(s, z, torch.full((s.shape[1],), 0.3)),
+    'nnpu': lambda s, z: L.nnpu_loss(s, z, k=2.9),
+    'nnpu clamp': lambda s, z: L.nnpu_loss(s, z, k=2.9, correction='clamp', beta=0.1),
+    'nnpu unbiased': lambda s, z: L.nnpu_loss(s, z, k=2.9, beta=math.inf),
     'epr_count': lambda s, z: L.epr_count_loss(s, z, torch.full((len(s),), 2.9)),
     'pseudo_scores': lambda s, z: L.pseudo_scores_loss(s, z, s.detach().sigmoid(), threshold=0.6),
     'hml': lambda s, z: L.hml_loss(s.tanh(), z),
@@ -377,7 +381,7 @@ def test_other_shapes_are_refused_by_name_too():
 
 
 @pytest.mark.parametrize(
-    'name', ['em', 'an', 'opml', 'two_way paper', 'soft opml', 'role', 'gr', 'plc', 'hml']
+    'name', ['em', 'an', 'opml', 'two_way paper', 'soft opml', 'role', 'gr', 'plc', 'hml', 'nnpu']
 )
 def test_the_check_lets_a_loss_be_compiled_and_batched(name):
     "One graph without a break; and many batches at once."

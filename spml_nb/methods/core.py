@@ -841,6 +841,7 @@ def register(
     name: str,
     *,
     paper: str | None = None,
+    values_of: str = '',
     values: dict[str, dict[str, Any]] | None = None,
     recipe: dict[str, Any] | None = None,
     search: dict[str, Uniform | Choice] | None = None,
@@ -851,7 +852,8 @@ def register(
 
     Args:
         name: as in `-p loss NAME`.
-        paper: one of `spml_nb.methods.papers.PAPERS`, whose values for this name are taken.
+        paper: one of `spml_nb.methods.papers.PAPERS`, whose values are taken.
+        values_of: the loss that these are stated for; unset: `name`.
         values: {family or data set: {hyper-parameter: the value of the paper}}; the data set's own
             goes first.
         recipe: {field of a run's configuration: value} that belongs to the method.
@@ -877,7 +879,7 @@ def register(
                 f'a method named {name!r} is registered already '
                 f'({old.__module__}.{old.__qualname__}). Choose another name.'
             )
-        cls.values = _Values(paper, name, values or {})
+        cls.values = _Values(paper, values_of or name, values or {})
         cls.recipe = recipe or {}
         cls.search = search or {}
         cls.equals = None if equals is None else staticmethod(equals)
@@ -1105,6 +1107,7 @@ def register_loss(
     loss: Callable[..., Tensor],
     *,
     paper: str | None = None,
+    values_of: str = '',
     values: dict[str, dict[str, Any]] | None = None,
     search: dict[str, Uniform | Choice] | None = None,
     equals: Equals | None = None,
@@ -1116,13 +1119,19 @@ def register_loss(
     Args:
         name: as in `-p loss NAME`.
         loss: `loss(logits, z, *, ...)`; its keyword arguments become the hyper-parameters.
-        paper, values, search, equals, source: see `register`.
+        paper, values_of, values, search, equals, source: see `register`.
         fixed: keyword arguments of `loss` that this name pins.
 
     Raises:
         SpmlError: see `register`.
     """
     decorate = register(
-        name, paper=paper, values=values, search=search, equals=equals, source=source
+        name,
+        paper=paper,
+        values_of=values_of,
+        values=values,
+        search=search,
+        equals=equals,
+        source=source,
     )
     decorate(_loss_method_class(loss, fixed))

@@ -132,6 +132,7 @@ NAMES = {
     'boostlu_llct',
     'boostlu_llcp',
     'crisp',
+    'nnpu',
     'epr_count',
     'pseudo_scores',
 }
@@ -261,7 +262,7 @@ def test_photo_sets_take_the_values_of_the_set_they_stand_for():
         assert {dataset_family(name) for name in names} == {wanted}
 
 
-@pytest.mark.parametrize('name', ['epr', 'role'])
+@pytest.mark.parametrize('name', ['epr', 'role', 'nnpu'])
 def test_the_expected_positives_of_a_set_of_photos_are_those_that_were_counted(name):
     for dataset, counted in published.describe_photo_sets().positives.items():
         if dataset != 'corel5k_themes':
@@ -345,6 +346,7 @@ DRAWS = [(name, {}) for name in methods.names()] + [
     ('nls', {'unknown': 'ignore'}),
     ('em', {'alpha': 0.5}),
     ('entmin', {'reduction': 'sample'}),
+    ('nnpu', {'k': 2.9}),
 ]
 
 

@@ -162,7 +162,7 @@ def test_of_whole_networks_only_levels_are_shown(shown):
 
 def test_methods_that_are_given_a_number_are_flagged():
     flagged = {loss for loss in core.names() if board.describe_method(loss)['needs']}
-    assert flagged == {'epr', 'role'}
+    assert flagged == {'epr', 'role', 'nnpu'}
 
 
 def test_a_row_without_a_run_is_there_and_says_nothing(shown):
