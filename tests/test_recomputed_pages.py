@@ -1,5 +1,6 @@
-"""What the board, the front and the budgets say again, from outputs/runs.csv and the papers' files
-by pandas, numpy and scipy alone: no line here is shared with what the pages are made by.
+"""What the board, the front, the budgets and the gap say again, from outputs/runs.csv and the
+papers' files by pandas, numpy and scipy alone: no line here is shared with what the pages are made
+by.
 """
 
 from functools import cache
@@ -333,6 +334,123 @@ def test_the_page_and_the_picture_of_budgets(budgets):
         assert line.get_xdata().tolist() == [*range(1, 11)]
         needs_a_search = means[loss][9] - means[loss][0] > 0.5
         assert title == f'search adds {"more than" if needs_a_search else "at most"} 0.5'
+
+
+# What closes the gap to all labels
+
+
+TOLD = {'epr', 'role'}  # a number of labels a photo
+
+
+@cache
+def trained_beside():
+    runs = read_record(RECORD)
+    return runs[runs.trained_validation == 'beside']
+
+
+def finals_beside(loss, dataset, head):
+    "As `finals`, where half of validation is trained on."
+    runs = trained_beside()
+    runs = runs[(runs.loss == loss) & (runs.dataset == dataset) & (runs['head'] == head)]
+    tried = runs[runs.seed == SEARCH]
+    assert len(tried) == 10
+    return with_settings(runs, tried.loc[tried.val_map_seen.fillna(tried.val_map).idxmax()])
+
+
+def best_on_validation(rows):
+    "Of runs by seed, those with the highest mean of the validation mAP."
+    means = [runs.val_map_seen.fillna(runs.val_map).mean() for runs in rows]
+    return rows[int(np.argmax(means))]
+
+
+def steps(dataset):
+    "The runs of each step into the gap, in the order of the page."
+    runs = record()
+    runs = runs[(runs.dataset == dataset) & (runs.labels == 'single') & ~runs.loss.isin(TOLD)]
+    rows = {}
+    for loss, head in sorted(set(zip(runs.loss, runs['head'], strict=True))):
+        own = finals(loss, dataset, head)
+        if len(own) > 1 and not (own.exercised == 0).mean() >= 0.5:
+            rows[loss, head] = own
+    beside = [('an', 'linear'), ('em', 'linear'), ('hml', 'cosine')]
+    return [
+        best_on_validation([runs for (_, head), runs in rows.items() if head == 'linear']),
+        best_on_validation([rows['an', head] for head in ('cosine', 'labelwise')]),
+        best_on_validation([*rows.values()]),
+        best_on_validation([finals_beside(loss, dataset, head) for loss, head in beside]),
+    ]
+
+
+def differences(own, dataset):
+    """Of a step and of all labels over AN: (seeds, 2) scores, and (100, 2) on other test images."""
+    an, full = finals('an', dataset), finals('bce', dataset, 'linear', 'full')
+    with np.load(RECORD.with_name('test_images.npz')) as images:
+        on_samples = [images[f'{runs.key[0]} mAP'].astype(float) for runs in (own, an, full)]
+    by_seed = pd.concat([runs.test_map for runs in (own, an, full)], axis=1).dropna().to_numpy().T
+    return [np.array([step - base, end - base]).T for step, base, end in (by_seed, on_samples)]
+
+
+def of_shares(places, shares):
+    """The mean of gains minus shares of the gaps, its variance over seeds and test images, and its
+    degrees of freedom; each an array.
+    """
+    weights = np.array([np.ones_like(shares), -shares])
+    means, variances, squares = [], [], []
+    for by_seed, on_samples in places:
+        rest = by_seed @ weights
+        seeds = rest.var(axis=0, ddof=1) / len(rest)
+        means.append(rest.mean(axis=0))
+        variances.append(seeds + (on_samples @ weights).var(axis=0, ddof=1))
+        squares.append(seeds**2 / (len(rest) - 1))
+    whole = np.sum(variances, axis=0)
+    return np.mean(means, axis=0), whole / len(places) ** 2, whole**2 / np.sum(squares, axis=0)
+
+
+def closed(places):
+    "'+2.2 ± 0.8' and '31 % (19 to 45)' as numbers, the last two to a thousandth of the gap."
+    shares = np.arange(-500, 2000) / 1000
+    means, variances, freedoms = of_shares(places, shares)
+    halves = stats.t.ppf(0.975, freedoms) * variances**0.5
+    within = shares[np.abs(means) <= halves]
+    none, whole = np.searchsorted(shares, [0, 1])
+    gap = means[none] - means[whole]
+    return (
+        [means[none], halves[none]],
+        [100 * means[none] / gap, 100 * within[0], 100 * within[-1]],
+    )
+
+
+def numbers_of(cell):
+    "Those of 'GR: +3.2 ± 1.5, 44 % (24 to 67)'."
+    gain, share = cell.rpartition(': ')[2].split(', ')
+    numbers = gain.replace('±', ' ').split(), share.strip(' )').replace('%', ' ').split()
+    texts = (
+        numbers[0],
+        [part.strip('(') for part in numbers[1] if part.strip('(') not in ('to', '')],
+    )
+    return [[float(text.replace('−', '-')) for text in part] for part in texts]
+
+
+@pytest.mark.silent('B')
+def test_the_shares_of_the_gap():
+    lines = (RECORD.parent / 'gap.md').read_text(encoding='utf-8').splitlines()
+    rows = {}
+    for line in lines:
+        name, *cells = [cell.strip() for cell in line.strip('|').split('|')]
+        rows[name] = cells
+    reached = {dataset: steps(dataset) for dataset in SETS}
+    reached = {
+        dataset: [differences(own, dataset) for own in of_steps]
+        for dataset, of_steps in reached.items()
+    }
+    places = {dataset: [[step] for step in of_steps] for dataset, of_steps in reached.items()}
+    places['mean'] = [*zip(*reached.values(), strict=True)]
+    for name, of_steps in places.items():
+        for cell, step in zip(rows[name][1:], of_steps, strict=True):
+            gain, share = closed(step)
+            shown = numbers_of(cell)
+            assert shown[0] == pytest.approx(gain, abs=0.051), (name, cell)
+            assert shown[1] == pytest.approx(share, abs=0.61), (name, cell)
 
 
 # Arms

@@ -107,8 +107,8 @@ def plan_runs(known: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.DataFrame
         datasets: some of `DATASETS`; none: all of them.
 
     Returns:
-        DataFrame, one row per run: the fields of `Place`, seed, config, test_map (percent; NaN if
-        it is not done).
+        DataFrame, one row per run: the fields of `Place`, seed, config, test_map and validation
+        (percent, as from `look_up_scores`; NaN if it is not done).
     """
     runs = [
         (dataset, use, row.loss, row.head, config.seed, config)
@@ -117,7 +117,8 @@ def plan_runs(known: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.DataFrame
         for config in plan_finals(use, row, dataset, known)
     ]
     table = pd.DataFrame(runs, columns=[*Place._fields, 'seed', 'config'])
-    return table.assign(test_map=look_up_scores(table.config, known).test_map.to_numpy())
+    scores = look_up_scores(table.config, known)[['test_map', 'validation']]
+    return table.join(scores.set_axis(table.index))
 
 
 def _all_tried(datasets: Iterable[str]) -> list[Config]:
@@ -130,6 +131,18 @@ def _all_tried(datasets: Iterable[str]) -> list[Config]:
 
 
 sweep = make_staged_sweep(_all_tried, lambda known, datasets: plan_runs(known, datasets).config)
+
+
+def collect_scores(runs: pd.DataFrame) -> dict[Place, Scores]:
+    """The scores of each place with a run of every seed. runs: as from `plan_runs`."""
+    return {
+        Place(*names): Scores(
+            of_place.set_index('seed').test_map, key(of_place.config.iloc[0]), dataset=names[0]
+        )
+        for names, of_place in runs.groupby([*Place._fields], sort=False)
+        if of_place.test_map.notna().all()
+    }
+
 
 OVER_CHOICE = 'only choosing'  # what training on half of them adds to the same method
 OVER_ALONE = 'without single labels'  # what the single labels add to training on half of them
@@ -148,12 +161,7 @@ def measure_gains(runs: pd.DataFrame) -> pd.DataFrame:
             (`gains.PLAIN_HEAD`),
         `OVER_CHOICE` and `OVER_ALONE`.
     """
-    reached = {}
-    for names, of_place in runs.groupby([*Place._fields], sort=False):
-        if of_place.test_map.notna().all():
-            place = Place(*names)
-            by_seed = of_place.set_index('seed').test_map
-            reached[place] = Scores(by_seed, key(of_place.config.iloc[0]), dataset=place.dataset)
+    reached = collect_scores(runs)
     beside = [place for place in reached if place.use == Use.BESIDE]
     bases = {
         gains.PLAIN_HEAD: {

@@ -125,11 +125,11 @@ def board_row_runs(row: search.Row, suite: str, dataset: str, known: pd.DataFram
         known: as from `tables.record`.
 
     Returns: DataFrame by seed: run (its name), test_map and observed_test_map in percent, seconds,
-        exercised, late, best_stage, best_epoch, first (the key of the first run). Empty while the
-        search is not through.
+        exercised, late, best_stage, best_epoch, validation (percent), first (the key of the first
+        run). Empty while the search is not through.
     """
     configs = search.finals(row, suite, dataset, known)
-    columns = ['run', *MEASURES.values(), 'seconds', 'exercised', 'late', *_BEST]
+    columns = ['run', *MEASURES.values(), 'seconds', 'exercised', 'late', *_BEST, 'validation']
     runs = known.reindex(columns=columns).reindex([key(c) for c in configs])
     runs = runs.set_axis(pd.Index([c.seed for c in configs], dtype=int)).dropna(subset='test_map')
     return runs.assign(first=key(configs[0]) if configs else '')
@@ -138,7 +138,7 @@ def board_row_runs(row: search.Row, suite: str, dataset: str, known: pd.DataFram
 COLUMNS = [
     *Setting._fields,
     *('baseline', 'scores', 'level', 'level_half', 'n', 'gain', 'gain_half', 'effect'),
-    *('seconds', 'late', 'acted', 'begins_stage_2', 'run', 'base_run'),
+    *('seconds', 'late', 'validation', 'acted', 'begins_stage_2', 'run', 'base_run'),
 ]
 
 
@@ -151,9 +151,9 @@ def gains_of_suites(known: pd.DataFrame, suites: Iterable[str] = SUITES) -> pd.D
 
     Returns: DataFrame as from `gains_over_baselines`, the places being `Setting`s and the baselines
         `SAME_HEAD` and `PLAIN_HEAD`, in points of mAP; and seconds (of a run), late (share of runs
-        whose best epoch is one of the last two), acted and begins_stage_2 (as from these
-        functions), run and base_run (the names of the first run, and of the baseline's, '' without
-        one).
+        whose best epoch is one of the last two), validation (mean of what compares runs of a
+        search, percent), acted and begins_stage_2 (as from these functions), run and base_run (the
+        names of the first run, and of the baseline's, '' without one).
     """
     scores, about = {}, {}
     for suite in suites:
@@ -198,6 +198,7 @@ def _add_scores(row, suite, dataset, known, scores, about):
         about[place] = {
             'seconds': runs.seconds.mean(),
             'late': runs.late.mean(),
+            'validation': runs.validation.mean(),
             'acted': mechanism_acted(runs),
             'begins_stage_2': count_stage_2_starts(runs),
             'run': runs.run.iloc[0],

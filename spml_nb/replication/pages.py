@@ -467,6 +467,7 @@ _OTHER_PAGES = {
     'ablations.md': 'which part of a method does it, at equal settings',
     'budget.md': 'which methods need a search',
     'worth.md': 'how many photos with one label are worth one with all its labels',
+    'gap.md': 'what closes the gap to all labels',
     'clean_photos.md': 'whether to train on the validation photos',
     'more_photos.md': 'whether gains fall with more photos',
     'fine_tuning.md': 'methods and optimisers on the whole network',

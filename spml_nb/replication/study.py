@@ -37,13 +37,14 @@ def write_study(tell: Callable[[str], None] = print):
     Raises:
         SpmlError: for a damaged `runs.csv`, or a file that cannot be written.
     """
-    from . import front, gains, pages, tables
+    from . import front, gains, gap, pages, tables
 
     known = tables.record()
     measured = gains.gains_of_suites(known)
     # these first, since the pages link what is there
     search.write_boards(known)
     front.write_front(boards=measured)
+    gap.write_gap(known, measured)
     for name in EXPERIMENTS:
         find_experiment(name).write(known, measured)
     pages.write_pages(known, tell, measured)
