@@ -829,9 +829,9 @@ def _add_sweep(commands):
         'worth, for what a label is worth; observed_choice, for choosing without clean labels; '
         'ablations, for what each part of a method adds; budget, for what a search buys; '
         'clean_photos, for what fully labelled photos are best used for; more_photos, for gains '
-        'by the number of photos; thresholds, for what one for each class or a few full labels '
-        'change; or whole_network, for methods and optimisers where all weights are trained, on a '
-        'GPU',
+        'by the number of photos; second_backbone, for gains on another backbone; thresholds, for '
+        'what one for each class or a few full labels change; or whole_network, for methods and '
+        'optimisers where all weights are trained, on a GPU',
         completes='swept',
     )
     command.add_argument('--table', help='one table of it, such as 2 or IV (unset: all)')

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from recorded import of_a_suite
+from recorded import BACKBONE, of_a_suite
 from scipy import stats
 
 from spml_nb.replication import board, budget, front, gains, tables
@@ -35,17 +35,15 @@ ALIKE = {'opml': 'zlpr', 'multi_similarity': 'zlpr', 'two_way_sample': 'softmax'
 
 
 @cache
-def record(photos=0):
+def record(photos=0, backbone=BACKBONE):
     runs = read_record(RECORD)
-    return runs[
-        of_a_suite(runs, photos) & (runs.backbone == 'efficientnet_lite0') & (runs.batch_size == 64)
-    ]
+    return runs[of_a_suite(runs, photos, backbone) & (runs.batch_size == 64)]
 
 
 @cache
-def finals(loss, dataset, head='linear', labels='single'):
+def finals(loss, dataset, head='linear', labels='single', backbone=BACKBONE):
     """The runs, by seed, of the settings with the best validation mAP in the search."""
-    runs = record()
+    runs = record(backbone=backbone)
     runs = runs[
         runs.loss.isin([loss, ALIKE.get(loss)])
         & (runs.dataset == dataset)
@@ -472,7 +470,33 @@ def test_label_wise_arms_of_an_ablation_are_no_finals_and_no_search(monkeypatch)
     arms = arms.assign(key=[f'arm {k}' for k in range(len(arms))], test_map=0.0, val_map=99.0)
     both = pd.concat([record(), arms], ignore_index=True)
     assert of_a_suite(arms).all()
-    monkeypatch.setattr('test_recomputed_pages.record', lambda photos=0: both)
+    monkeypatch.setattr('test_recomputed_pages.record', lambda **_: both)
     for loss, expected in before.items():
         found = finals.__wrapped__(loss, 'voc12_animals', 'labelwise')
         assert found.key.tolist() == expected.key.tolist() and len(found) == 5
+
+
+SECOND = RECORD.parent / 'second_backbone.csv'
+
+
+@pytest.mark.skipif(not SECOND.is_file(), reason='no runs on a second backbone yet')
+def test_gains_on_two_backbones_and_how_far_their_order_agrees():
+    table, page = pd.read_csv(SECOND), SECOND.with_suffix('.md').read_text()
+    columns = {}
+    for line in table[table.gain.notna()].itertuples():
+        own, plain = (
+            finals(loss, line.dataset, head, backbone=line.backbone).loc[:4]
+            for loss, head in ((line.loss, line.head), ('an', 'linear'))
+        )
+        mean = (own.test_map - plain.test_map).mean()
+        assert len(own) == len(plain) == 5 and line.gain == pytest.approx(mean, abs=2e-4)
+        if line.loss != 'an':
+            acted = not (own.exercised == 0).mean() >= 0.5
+            columns.setdefault((line.dataset, line.backbone), {})[line.loss] = (
+                mean if acted else np.nan
+            )
+    gained = pd.DataFrame(columns)
+    for dataset in gained.columns.levels[0]:
+        both = gained[dataset].dropna()
+        rho = stats.spearmanr(*both.to_numpy().T).statistic
+        assert f'| {dataset} | {len(both)} | {rho:+.2f} |'.replace('-', '−') in page

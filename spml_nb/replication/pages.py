@@ -470,6 +470,7 @@ _OTHER_PAGES = {
     'gap.md': 'what closes the gap to all labels',
     'clean_photos.md': 'whether to train on the validation photos',
     'more_photos.md': 'whether gains fall with more photos',
+    'second_backbone.md': 'whether gains hold on another backbone',
     'fine_tuning.md': 'methods and optimisers on the whole network',
     'observed_choice.md': 'what is lost when settings are chosen without clean labels',
     'thresholds.md': 'one threshold or one for each class',

@@ -19,7 +19,7 @@ from ..sweeps import search
 from ..sweeps.queue import canonical_config, key
 from ..training.task import Task, make_task
 from ..training.trainer import Result, train
-from . import arms, claims, clean_photos, more_photos, published, tables
+from . import arms, claims, clean_photos, more_photos, published, second_backbone, tables
 from .published import SUITE
 
 
@@ -108,8 +108,9 @@ def _cells_with_runs(known: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
             yield search.finals(row, SUITE, dataset, known), 'mAP'
     for _, runs in clean_photos.plan_runs(known).groupby([*clean_photos.Place._fields]):
         yield list(runs.config), 'mAP'
-    for configs in more_photos.plan_finals(known).values():
-        yield configs, 'mAP'
+    for experiment in (more_photos, second_backbone):
+        for configs in experiment.plan_finals(known).values():
+            yield configs, 'mAP'
 
 
 def resample_compared(

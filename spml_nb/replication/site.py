@@ -27,13 +27,19 @@ _FROM_SCRATCH = (
 )
 
 
-def describe_protocol(suite: str, data: Iterable[str] = (), seeds: int | None = None) -> str:
+def describe_protocol(
+    suite: str,
+    data: Iterable[str] = (),
+    seeds: int | None = None,
+    backbones: Iterable[str] = (),
+) -> str:
     """Under which conditions numbers were made, in one line.
 
     Args:
         suite: a key of `search.SUITES`.
         data: the data sets that the numbers are of.
         seeds: how many, where it is not as many as the suite has.
+        backbones: where they are not the suite's one.
     """
     data = list(data)
     if data == ['corel5k_themes']:
@@ -41,8 +47,9 @@ def describe_protocol(suite: str, data: Iterable[str] = (), seeds: int | None = 
     spec = SUITES[suite]
     usual = spec['seeds']['linear'] if seeds is None else seeds
     fewer = ', '.join(f'{head} head {n}' for head, n in spec['seeds'].items() if n < usual)
+    networks = ' and of '.join(backbones) or spec['config']['backbone']
     conditions = [
-        f"{_REGIMES[spec['config']['regime']]} of {spec['config']['backbone']}",
+        f"{_REGIMES[spec['config']['regime']]} of {networks}",
         f'chosen on {_CHOSEN_ON}',
         f"search budget of every method: {spec['draws']} runs",
         '1 seed' if usual == 1 else f'{usual} seeds',

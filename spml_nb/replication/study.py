@@ -18,6 +18,7 @@ EXPERIMENTS = (
     'ablations',
     'clean_photos',
     'more_photos',
+    'second_backbone',
     'thresholds',
     'whole_network',
 )

@@ -44,12 +44,7 @@ def recomputed(measure):
     The suite's final runs of a method share every setting but the seeds; of several groups the one
     is taken whose setting was best on validation in the search, seed 1000."""
     runs = read_record(ROOT / 'outputs' / 'runs.csv')
-    runs = runs[
-        (runs.regime == 'linear')
-        & (runs.backbone == 'efficientnet_lite0')
-        & (runs.batch_size == 64)
-        & of_a_suite(runs)
-    ]
+    runs = runs[(runs.regime == 'linear') & (runs.batch_size == 64) & of_a_suite(runs)]
     runs = runs.assign(chosen_by=runs.val_map_seen.fillna(runs.val_map))
     where = ['loss', 'head', 'labels', 'dataset']
     setting = [*where, 'lr', 'hparams']
