@@ -2,6 +2,7 @@
 positives, and where losses meet.
 """
 
+import doctest
 import inspect
 import math
 import re
@@ -618,3 +619,19 @@ def test_a_loss_as_a_module_is_the_loss_of_the_method_or_refused(name):
         expected = L.hml_loss(logits, z)
     assert criterion(logits, z) == expected
     assert list(criterion.state_dict()) == [] and name in repr(criterion)
+
+
+def every_loss():
+    "The names of `losses`, and the registered losses that it does not list."
+    kinds = [find(name) for name in methods.names()]
+    others = {kind.function.__name__ for kind in kinds if issubclass(kind, LossMethod)}
+    return sorted({*L.__all__, *others})
+
+
+@pytest.mark.parametrize('name', every_loss())
+def test_a_loss_shows_an_example_that_is_right(name):
+    names = {each: getattr(L, each) for each in L.__all__} | {name: getattr(L, name)}
+    finder = doctest.DocTestFinder(recurse=False)
+    (example,) = finder.find(names[name], name, globs={'torch': torch, **names})
+    assert any(each.want for each in example.examples), f'{name} needs an example in its docstring'
+    assert doctest.DocTestRunner().run(example).failed == 0

@@ -38,7 +38,7 @@ def test_readme_begins_with_what_people_look_for():
             'make demo',
             'TROUBLESHOOTING.md',
             '](outputs/front.svg)',
-            '| published / ours |',
+            '| gain as published |',
             '## Your photos',
             '## The losses in your own loop',
             '## Replicate a paper',
@@ -48,6 +48,10 @@ def test_readme_begins_with_what_people_look_for():
     assert places == sorted(places)
     first = '\n'.join(text.splitlines()[:30])
     assert 'make demo' in first and 'Python 3.11' in first
+
+
+def test_readme_is_read_in_a_minute():
+    assert len((ROOT / 'README.md').read_bytes()) <= 9 * 1024
 
 
 def test_the_loop_in_readme_runs():

@@ -147,6 +147,14 @@ def an_loss(
         SpmlError: for an unknown word, or unequal shapes.
 
     Source: Cole et al. 2021, AN; EM/APL, Eq. 1.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> an_loss(logits, z)
+    tensor(0.4383)
+    >>> an_loss(logits, z, reduction='none')
+    tensor([[0.1269, 0.3133, 0.9741],
+            [0.4741, 0.0486, 0.6931]])
     """
     return reduce(mask_unknown(softplus(wrong_logits(logits, z)), z, unknown), reduction)
 
@@ -173,6 +181,12 @@ def bce_loss(
         SpmlError: for an unknown word, or unequal shapes.
 
     Source: Cole et al. 2021, BCE; OPML, Eq. 7.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> bce_loss(logits, z, reduction='none')
+    tensor([[0.1269, 0.0000, 0.0000],
+            [0.0000, 0.0486, 0.6931]])
     """
     value = an_loss(logits, z, unknown=unknown or 'ignore', reduction=reduction)
     labels = cheap_values(z) if unknown is None else None
@@ -222,6 +236,12 @@ def wan_loss(
         SpmlError: for a negative weight, an unknown word, or unequal shapes.
 
     Source: Cole et al. 2021, WAN.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> wan_loss(logits, z, reduction='none')
+    tensor([[0.1269, 0.1566, 0.4870],
+            [0.2370, 0.0486, 0.3466]])
     """
     same_shape(logits, z)
     if negative_weight is None:
@@ -257,6 +277,12 @@ def dw_loss(
         SpmlError: for a negative weight, an unknown word, or unequal shapes.
 
     Source: EM/APL supplement, C.2-C.3.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> dw_loss(logits, z, negative_weight=0.1, reduction='none')
+    tensor([[0.1269, 0.0313, 0.0974],
+            [0.0474, 0.0486, 0.0693]])
     """
     return wan_loss(
         logits, z, negative_weight=negative_weight, unknown=unknown, reduction=reduction
@@ -300,6 +326,13 @@ def weighted_bce_loss(
         SpmlError: for an unknown word, or unequal shapes.
 
     Source: Two-way, Table 7 (BCE row).
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> weight = torch.tensor([1.0, 2.0, 4.0])
+    >>> weighted_bce_loss(logits, z, positive_weight=weight, reduction='none')
+    tensor([[0.1269, 0.3133, 0.9741],
+            [0.4741, 0.0972, 0.6931]])
     """
     losses = softplus(wrong_logits(logits, z))
     weights = weight_by_label(z, positive_weight, negative_weight, losses)
@@ -374,6 +407,12 @@ def label_smoothing_loss(
         SpmlError: for ε outside its range, an unknown word, or unequal shapes.
 
     Source: Cole et al. 2021, AN-LS; EM/APL supplement, C.2-C.3.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> label_smoothing_loss(logits, z, smoothing=0.1, reduction='none')
+    tensor([[0.3269, 0.4133, 0.9241],
+            [0.5241, 0.3486, 0.6931]])
     """
     x = wrong_logits(logits, z)
     losses = softplus(x) - require_in_range(smoothing, 0, 1, 'smoothing') * x
@@ -406,6 +445,12 @@ def negative_label_smoothing_loss(
         SpmlError: for ε outside its range, an unknown word, or unequal shapes.
 
     Source: EM/APL supplement, C.2-C.3, N-LS.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> negative_label_smoothing_loss(logits, z, smoothing=0.1, reduction='none')
+    tensor([[0.1269, 0.4133, 0.9241],
+            [0.5241, 0.0486, 0.6931]])
     """
     x = wrong_logits(logits, z)
     losses = softplus(x) - require_in_range(smoothing, 0, 1, 'smoothing') * (x * (z == 0))
@@ -475,6 +520,11 @@ def focal_loss(
         SpmlError: for values outside their range, an unknown word, or unequal shapes.
 
     Source: Lin et al. 2017, α-balanced form.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> focal_loss(logits, z)
+    tensor(0.0269)
     """
     require_in_range(alpha, 0, 1, 'alpha')
     x = wrong_logits(logits, z)
@@ -566,6 +616,12 @@ def asymmetric_loss(
         SpmlError: for values outside their range, an unknown word, or unequal shapes.
 
     Source: Ridnik et al. 2021, ASL.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> asymmetric_loss(logits, z, gamma_neg=4.0, margin=0.05, reduction='none')
+    tensor([[0.1269, 0.0006, 0.0913],
+            [0.0046, 0.0486, 0.0245]])
     """
     require_in_range(margin, 0, 1, 'margin')
     require_in_range(gamma_neg, 0, math.inf, 'gamma')
@@ -650,6 +706,11 @@ def zlpr_loss(
         SpmlError: for an unknown word, or unequal shapes.
 
     Source: Su et al. 2022; OPML, Eq. 6 with a = b = 1; Two-way, Eq. 20.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> zlpr_loss(logits, z)
+    tensor(1.1188)
     """
     same_shape(logits, z)
     hard_negative, hard_positive = hard_entries(promote(logits), z, unknown)
@@ -701,6 +762,11 @@ def epr_loss(
         SpmlError: for k < 0, an unknown reduction, or unequal shapes.
 
     Source: Cole et al. 2021, EPR.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> epr_loss(logits, z, k=1.5)
+    tensor(0.1549)
     """
     losses = bce_loss(logits, z, unknown='ignore', reduction='none')
     k = (z > 0).sum() / len(z) if k is None else require_in_range(k, 0, math.inf, 'k')
@@ -742,6 +808,12 @@ def entropy_minimization_loss(
         SpmlError: for λ < 0, an unknown reduction, or unequal shapes.
 
     Source: Grandvalet & Bengio 2004; EM/APL supplement, C.2-C.3.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> entropy_minimization_loss(logits, z, weight=0.4, reduction='none')
+    tensor([[0.1269, 0.2329, 0.2651],
+            [0.2651, 0.0486, 0.6931]])
     """
     require_in_range(weight, 0, math.inf, 'weight')
     bce = softplus(wrong_logits(logits, z))

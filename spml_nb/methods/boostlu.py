@@ -32,6 +32,10 @@ def boosted_logits(maps: Tensor, alpha: float = 5.0) -> Tensor:
         SpmlError: for an α that is not positive, or another shape.
 
     Source: Kim et al. 2023, BoostLU.
+
+    >>> maps = torch.tensor([[[[2.0, -1.0], [-1.0, -2.0]]]])
+    >>> boosted_logits(maps, alpha=5.0)
+    tensor([[1.5000]])
     """
     require_above_zero(alpha, 'alpha', _REMEDY)
     M = promote(maps)

@@ -45,6 +45,12 @@ def class_priors(scores: Tensor, z: Tensor, *, tau: float = 0.01, delta: float =
             infinite.
 
     Source: Liu et al. 2023, CRISP, read as the best bin estimation of Garg et al. 2021.
+
+    >>> scores = torch.linspace(0, 1, 1000)[:, None]
+    >>> z = (scores > 0.9).int()
+    >>> z[::2] = 0  # half of the positives are observed
+    >>> class_priors(scores, z)
+    tensor([0.0990], dtype=torch.float64)
     """
     same_shape(scores, z, 'scores')
     check_all_finite(scores)
@@ -95,6 +101,12 @@ def crisp_loss(
         SpmlError: for a negative weight, an unknown reduction, or unequal shapes.
 
     Source: Liu et al. 2023, CRISP; λ is a reconstruction.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> prior = torch.tensor([0.5, 0.6, 0.1])
+    >>> crisp_loss(logits, z, prior)
+    tensor(1.1238)
     """
     one_of(reduction, ('mean', 'sum', 'sample'), 'reduction')
     require_in_range(weight, 0, math.inf, 'weight')

@@ -59,6 +59,14 @@ def em_loss(logits: Tensor, z: Tensor, *, alpha: float = 0.1, reduction: str = '
         SpmlError: for another reduction, or unequal shapes.
 
     Source: Zhou et al. 2022, EM loss, gradients in Eq. 5 and supplement Eq. 9-11.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> em_loss(logits, z)
+    tensor(0.1130)
+    >>> em_loss(logits, z, alpha=0.1, reduction='none')
+    tensor([[ 0.1269, -0.0582, -0.0663],
+            [-0.0663,  0.0486,  0.6931]])
     """
     same_shape(logits, z)
     s = promote(logits)
@@ -93,6 +101,13 @@ def apl_select(scores: Tensor, remaining: Tensor, quota: Tensor | int) -> Tensor
         SpmlError: for unequal shapes, or scores that are NaN or infinite.
 
     Source: Zhou et al. 2022, APL; how ties are broken is a choice.
+
+    >>> scores = torch.tensor([[0.9, 0.1], [0.2, 0.3], [0.4, 0.8]])
+    >>> remaining = torch.tensor([[False, True], [True, True], [True, False]])
+    >>> apl_select(scores, remaining, quota=1)
+    tensor([[False,  True],
+            [ True, False],
+            [False, False]])
     """
     same_shape(scores, remaining, 'scores', 'remaining', labels=False)
     check_all_finite(scores)
@@ -149,6 +164,13 @@ def em_apl_loss(
         SpmlError: for another reduction, or unequal shapes.
 
     Source: Zhou et al. 2022, Eq. 8.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> soft_negative = torch.tensor([[0.0, 0.9, 0.0], [0.0, 0.0, 0.0]])
+    >>> em_apl_loss(logits, z, soft_negative, reduction='none')
+    tensor([[ 0.1269,  0.2427, -0.0663],
+            [-0.0663,  0.0486,  0.6931]])
     """
     same_shape(logits, z)
     same_shape(logits, soft_negative, second='soft_negative', labels=False)

@@ -32,6 +32,12 @@ def epr_count_loss(logits: Tensor, z: Tensor, count: Tensor, *, reduction: str =
         SpmlError: for an unknown reduction, or unequal shapes.
 
     Source: Cole et al. 2021, EPR, with the penalty of each image in place of the batch's.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> count = torch.tensor([2.0, 1.0])  # labels of each image
+    >>> epr_count_loss(logits, z, count)
+    tensor(0.1859)
     """
     losses = bce_loss(logits, z, unknown='ignore', reduction='none')
     if count.shape != logits.shape[:1]:

@@ -120,6 +120,12 @@ def gr_loss(
         SpmlError: for values outside their range, or unequal shapes.
 
     Source: Chen et al. 2024, GR loss.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> gr_loss(logits, z, reduction='none')
+    tensor([[0.1269, 0.2639, 0.5396],
+            [0.3568, 0.0486, 0.6931]])
     """
     require_above_zero(sigma, 'sigma', 'the trust in an unknown label is a Gaussian of this width.')
     same_shape(logits, z)

@@ -43,6 +43,12 @@ def hill_loss(
         SpmlError: for values outside their range, or unequal shapes.
 
     Source: Zhang et al. 2021, Hill loss.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> hill_loss(logits, z, reduction='none')
+    tensor([[0.0227, 0.0890, 0.3400],
+            [0.1600, 0.0018, 0.6931]])
     """
     require_in_range(lam, 0, math.inf, 'lam')
     x = wrong_logits(logits, z)

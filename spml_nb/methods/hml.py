@@ -41,6 +41,11 @@ def hyperspherical_logits(
         (B, C), float32 or float64.
 
     Source: HML, Eq. 4 (Eq. 3 at margin 0).
+
+    >>> cosine = torch.tensor([[0.6, -0.2, 0.1], [0.0, 0.5, -0.3]])
+    >>> hyperspherical_logits(cosine, scale=20.0, margin=0.3)
+    tensor([[  6.7357,  -9.6123,  -3.9701],
+            [ -5.9104,   4.4348, -11.3702]])
     """
     c = promote(cosine)
     inside = 1 - torch.finfo(c.dtype).eps
@@ -118,6 +123,11 @@ def hml_loss(
         SpmlError: for an unknown word, or unequal shapes.
 
     Source: HML, Eq. 1 and 4.
+
+    >>> cosine = torch.tensor([[0.6, -0.2, 0.1], [0.0, 0.5, -0.3]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> hml_loss(cosine, z, scale=20.0, margin=0.3)
+    tensor(0.0057)
     """
     logits = margin_logits(cosine, z, scale, margin, margin_on)
     return an_loss(logits, z, unknown=unknown, reduction=reduction)
@@ -142,6 +152,11 @@ def gradient_balance(
         SpmlError: for an unknown word, or unequal shapes.
 
     Source: HML, Eq. 6.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> gradient_balance(logits, z)
+    tensor(0.2671)
     """
     one_of(reduction, ('mean', 'sum', 'sample'), 'reduction')
     same_shape(logits, z)

@@ -93,6 +93,13 @@ def plc_loss(
         SpmlError: for an unknown word, δ outside its range, or unequal shapes.
 
     Source: LAC, Eq. 4, and the authors' code.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> weak_logits = torch.tensor([[3.0, -2.0, 0.1], [-1.0, 2.0, 0.0]])
+    >>> plc_loss(weak_logits, logits, z, threshold=0.7, reduction='none')
+    tensor([[0.0000, 0.3133, 0.0000],
+            [0.4741, 0.0000, 0.0000]])
     """
     up, down = plc_masks(weak_logits, z, threshold, form)
     same_shape(strong_logits, z, 'strong_logits')
@@ -286,6 +293,11 @@ def lac_loss(
         SpmlError: for another form, τ or shape.
 
     Source: LAC, Eq. 5-7, and the authors' code.
+
+    >>> embeddings = torch.tensor([[[1.0, 0.0], [0.8, 0.6]], [[0.0, 1.0], [0.6, 0.8]]])
+    >>> labels = torch.tensor([1, 2])  # classes 0 and 1
+    >>> lac_loss(embeddings, labels, temperature=0.5)
+    tensor(-0.4000)
     """
     one_of(form, FORMS, 'form')
     require_above_zero(temperature, 'temperature', _TEMPERATURE)

@@ -45,6 +45,12 @@ def large_loss_mask(logits: Tensor, z: Tensor, scheme: str, fraction: float) -> 
         SpmlError: for an unknown scheme, a fraction outside its range, or unequal shapes.
 
     Source: Kim et al. 2022.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> large_loss_mask(logits, z, 'reject', fraction=0.2)
+    tensor([[False, False,  True],
+            [ True, False, False]])
     """
     one_of(scheme, SCHEMES, 'large-loss scheme')
     require_in_range(fraction, 0, 1, 'fraction')
@@ -85,6 +91,12 @@ def large_loss(
         SpmlError: for an unknown scheme, a fraction outside its range, or unequal shapes.
 
     Source: Kim et al. 2022, LL-R, LL-Ct, LL-Cp.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> large_loss(logits, z, scheme='reject', fraction=0.2, reduction='none')
+    tensor([[0.1269, 0.3133, 0.0000],
+            [0.0000, 0.0486, 0.6931]])
     """
     one_of(scheme, SCHEMES, 'large-loss scheme')
     large = large_loss_mask(logits, z, 'correct', fraction)

@@ -115,6 +115,11 @@ def opml_loss(
         SpmlError: for values outside their range, an unknown word, or unequal shapes.
 
     Source: OPML, Eq. 3 and 6.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> opml_loss(logits, z, alpha=0.5, beta=0.5)
+    tensor(1.1188)
     """
     same_shape(logits, z)
     hard_negative, hard_positive = hard_entries(promote(logits), z, unknown)
@@ -136,6 +141,11 @@ def high_rank_loss(probabilities: Tensor, weight: float = 1e-3, eps: float = 1e-
         SpmlError: for values outside their range, or no matrix.
 
     Source: OPML, Eq. 10; the smaller of the two Gram matrices and ε are choices.
+
+    >>> alike = torch.tensor([[0.9, 0.1], [0.9, 0.1]])
+    >>> apart = torch.tensor([[0.9, 0.1], [0.1, 0.9]])
+    >>> high_rank_loss(alike), high_rank_loss(apart)
+    (tensor(0.0064), tensor(0.0004))
     """
     require_in_range(weight, 0, math.inf, 'weight')
     if probabilities.ndim != 2:
@@ -183,6 +193,12 @@ def soft_opml_loss(
         SpmlError: see `opml_loss`.
 
     Source: OPML, Eq. 11.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> soft_positive = torch.tensor([[0.0, 0.0, 0.4], [0.0, 0.0, 0.0]])
+    >>> soft_opml_loss(logits, z, soft_positive)
+    tensor(1.0923)
     """
     same_shape(logits, z)
     same_shape(logits, soft_positive, second='soft_positive', labels=False)
@@ -268,6 +284,13 @@ def correct_labels(
         SpmlError: for unequal shapes, scores that are not finite, or a negative ρ or κ.
 
     Source: OPML, Algorithm 1.
+
+    >>> scores = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> ap = torch.tensor([0.5, 0.9, 0.9])
+    >>> correct_labels(scores, z, ap, ratio=1.0, cap=1.0)
+    tensor([[ 1,  0,  0],
+            [ 1,  1, -1]])
     """
     same_shape(scores, z, 'scores')
     check_per_class(torch.as_tensor(ap), z.shape[1], 'ap')

@@ -29,6 +29,12 @@ def outside_labels(z: Tensor, scores: Tensor, threshold: float = 0.9) -> Tensor:
         SpmlError: for a threshold outside its range, or unequal shapes.
 
     Source: the idea of VLPL (Xing et al. 2024).
+
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> scores = torch.tensor([[0.5, 0.02, 0.95], [0.3, 0.9, 0.1]])
+    >>> outside_labels(z, scores, threshold=0.9)
+    tensor([[ 1, -1,  1],
+            [ 0,  1, -1]])
     """
     same_shape(scores, z, 'scores', 'observed labels')
     require_in_range(threshold, 0.5, 1, 'threshold')
@@ -57,6 +63,13 @@ def pseudo_scores_loss(
         SpmlError: for a threshold outside its range, an unknown reduction, or unequal shapes.
 
     Source: the idea of VLPL (Xing et al. 2024), without its model.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> scores = torch.tensor([[0.5, 0.02, 0.95], [0.3, 0.9, 0.1]])
+    >>> pseudo_scores_loss(logits, z, scores, reduction='none')
+    tensor([[0.1269, 0.3133, 0.4741],
+            [0.0000, 0.0486, 0.6931]])
     """
     same_shape(logits, z)
     labels = outside_labels(z, scores, threshold)

@@ -50,6 +50,12 @@ def role_loss(
         SpmlError: for unequal shapes, or an unknown reduction.
 
     Source: Cole et al. 2021, ROLE.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> estimate_logits = torch.tensor([[3.0, -2.0, 1.0], [-1.0, 2.0, -3.0]])
+    >>> role_loss(logits, estimate_logits, z, k=1.5)
+    tensor(0.6956)
     """
     same_shape(logits, z)
     same_shape(logits, estimate_logits, second='estimates', labels=False)

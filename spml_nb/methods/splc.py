@@ -37,6 +37,12 @@ def missing_positives(logits: Tensor, z: Tensor, threshold: float = 0.6) -> Tens
         SpmlError: for a threshold outside its range, or unequal shapes.
 
     Source: Zhang et al. 2021, SPLC.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> missing_positives(logits, z, threshold=0.6)
+    tensor([[False, False,  True],
+            [False, False, False]])
     """
     same_shape(logits, z)
     require_in_range(threshold, 0, 1, 'threshold')
@@ -73,6 +79,12 @@ def splc_loss(
         SpmlError: for values outside their range, or unequal shapes.
 
     Source: Zhang et al. 2021, SPLC.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> splc_loss(logits, z, threshold=0.6, reduction='none')
+    tensor([[0.0227, 0.0227, 0.0676],
+            [0.0676, 0.0018, 0.1733]])
     """
     x = wrong_logits(logits, z)
     if correct:

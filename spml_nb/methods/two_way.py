@@ -236,6 +236,13 @@ def two_way_loss(
         SpmlError: for values outside their range, an unknown word, or unequal shapes.
 
     Source: Two-way loss, Eq. 15-17; bias: Table 2.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> two_way_loss(logits, z)
+    tensor(0.2076)
+    >>> two_way_loss(logits, z, ways='class')
+    tensor(0.0485)
     """
     dims = WAYS[one_of(ways, WAYS, 'ways')]
 
@@ -279,6 +286,11 @@ def softmax_two_way_loss(
         SpmlError: see `two_way_loss`.
 
     Source: Two-way loss, Eq. 18 (rows; 'sample') and Table 3b.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> softmax_two_way_loss(logits, z, ways='class')
+    tensor(0.0485)
     """
     dims = WAYS[one_of(ways, WAYS, 'ways')]
 
@@ -322,6 +334,11 @@ def joint_loss(
         SpmlError: see `two_way_loss`.
 
     Source: Two-way loss, Eq. 22.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> joint_loss(logits, z)
+    tensor(1.7765)
     """
 
     def terms(x, y):
@@ -359,6 +376,11 @@ def multi_similarity_loss(
         SpmlError: see `two_way_loss`.
 
     Source: Two-way loss, Eq. 20 and Table 4a.
+
+    >>> logits = torch.tensor([[2.0, -1.0, 0.5], [-0.5, 3.0, 0.0]])
+    >>> z = torch.tensor([[1, 0, 0], [0, 1, -1]])
+    >>> multi_similarity_loss(logits, z)
+    tensor(1.1188)
     """
     T = _temperature(T_pos, 'T_pos')
 

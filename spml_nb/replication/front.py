@@ -102,12 +102,11 @@ def front_gains(known: pd.DataFrame) -> pd.DataFrame:
         `published.gain_baseline`, NaN where the paper has none), uncounted (as from
         `published.explain_uncounted`), ours (over AN on the same head; Two-way: over weighted BCE;
         where the paper's file names another baseline, over that one), half (half its 95 % interval
-        over seeds and test images), n (seeds of both, -1 where there is no such cell), plain and
-        plain_half (over plain AN; Two-way: over plain BCE), like and like_half (the one of both
-        that the published gain is), exercised (whether the method's own mechanism acted),
-        printed_base and our_base (mAP of AN or BCE, in percent, as the table prints it and ours),
-        effect and beside (over AN on the same head and over plain AN as a `statistics.Effect`, None
-        without such a cell), full (whether all labels are known).
+        over seeds and test images), n (seeds of both, -1 where there is no such cell), plain (over
+        plain AN; Two-way: over plain BCE), like and like_half (the one of both that the published
+        gain is), exercised (whether the method's own mechanism acted), effect and beside (like and
+        plain as a `statistics.Effect`, NaN without such a cell), full (whether all labels are
+        known).
 
     Source: the papers' tables.
     """
@@ -122,7 +121,7 @@ def front_gains(known: pd.DataFrame) -> pd.DataFrame:
 
 def _gain(method: FrontMethod, panel: str, known: pd.DataFrame) -> dict:
     if panel not in method.cells:
-        return {'n': -1, 'effect': None, 'beside': None, 'full': False, 'uncounted': ''}
+        return {'n': -1, 'full': False, 'uncounted': ''}
     row, baseline, column = method.cells[panel]
     cells = published.index_cells(method.paper, method.table)
     cell, printed = cells[row, column], cells[baseline, column]
@@ -139,17 +138,14 @@ def _gain(method: FrontMethod, panel: str, known: pd.DataFrame) -> dict:
     return {
         'published': cell['mean'] - base['mean'],
         'uncounted': published.explain_uncounted(cell, base),
-        'printed_base': printed['mean'],
-        'our_base': plain.by_seed.mean(),
         'ours': over.mean,
         'half': over.half_width,
         'n': over.seeds,
         'plain': beside.mean,
-        'plain_half': beside.half_width,
         'like': like.mean,
         'like_half': like.half_width,
         'exercised': exercised,
-        'effect': all_gains.estimate_gain(scores, same),
+        'effect': like,
         'beside': beside,
         'full': full,
     }
@@ -303,30 +299,21 @@ class Leaders:
     """What the levels of all methods say.
 
     Attributes:
-        methods: how many have runs on all sets, beside AN.
         sets: how many sets of photos.
         top: the method with the highest mean.
         due_to_head: what AN gains by the head of that method; None where that is a linear one.
         linear: the one with the highest mean on a linear head.
-        on_head_of_top: what that one gains on the head of the top one, over AN on it; None without
-            such runs.
-        sets_on_head_of_top: on how many sets these runs are.
         above, below, open: names of the methods that are above AN on the same head, below it, and
             not told apart from it, each on its own head.
-        without_an: those on whose own head AN was not run.
     """
 
-    methods: int
     sets: int
     top: Leader
     due_to_head: Effect | None
     linear: Leader | None
-    on_head_of_top: Effect | None
-    sets_on_head_of_top: int
     above: tuple[str, ...]
     below: tuple[str, ...]
     open: tuple[str, ...]
-    without_an: tuple[str, ...] = ()
 
 
 _PLAIN = ('an', 'linear')
@@ -348,25 +335,19 @@ def leaders(levels: dict) -> Leaders | None:
     top = _leader(everywhere, levels)
     linear = [row for row in everywhere if row[1] == 'linear']
     of_head = ('an', top.head)
-    decided = {'above': [], 'below': [], 'open': [], 'without_an': []}
+    decided = {'above': [], 'below': [], 'open': []}
     for loss, head in everywhere:
-        if head != find(loss).head:
-            continue
-        word = 'without_an'
-        if ('an', head) in levels:
+        if head == find(loss).head and ('an', head) in levels:
             effect = _lead(levels, (loss, head), ('an', head))
             word = 'above' if effect.low > 0 else 'below' if effect.high < 0 else 'open'
-        decided[word].append(_name(loss, head))
+            decided[word].append(_name(loss, head))
     return Leaders(
-        methods=len({loss for loss, _ in everywhere}),
         sets=len(sets),
         top=top,
         due_to_head=_lead(levels, of_head, _PLAIN)
         if of_head in levels and of_head != _PLAIN
         else None,
         linear=_leader(linear, levels) if linear else None,
-        on_head_of_top=_on_head(levels, linear, of_head),
-        sets_on_head_of_top=len(levels.get((linear[0][0], top.head), ())) if linear else 0,
         **{word: tuple(names) for word, names in decided.items()},
     )
 
@@ -401,13 +382,6 @@ def _lead(levels: dict, one: tuple, other: tuple) -> Effect:
             if dataset in levels[other]
         ]
     )
-
-
-def _on_head(levels: dict, linear: list, of_head: tuple) -> Effect | None:
-    row = (linear[0][0], of_head[1]) if linear else None
-    if row in levels and of_head in levels and of_head != _PLAIN:
-        return _lead(levels, row, of_head)
-    return None
 
 
 def _name(loss: str, head: str) -> str:
@@ -469,7 +443,6 @@ def comparable_gains(measured: pd.DataFrame) -> pd.DataFrame:
 
 def front_findings(
     leading: Leaders | None,
-    all_labels: Effect | None,
     agreed: dict,
     observed: dict | None = None,
     uses: dict | None = None,
@@ -478,7 +451,6 @@ def front_findings(
 
     Args:
         leading: as from `leaders`.
-        all_labels: what binary cross-entropy gains over plain AN where all labels are known.
         agreed: as from `source_agreement`.
         observed: as from `without_clean.of_record`.
         uses: as from `clean_photos.average_uses`.
@@ -493,7 +465,6 @@ def front_findings(
     return render_template(
         'findings.md',
         leading=leading,
-        all_labels=all_labels,
         observed=[
             (board.describe_method(row['loss'])['name'], *row['effects'][:2]) for row in rows
         ],
@@ -719,34 +690,40 @@ BEGIN, END = '<!-- front:begin -->', '<!-- front:end -->'
 
 
 def format_front_table(measured: pd.DataFrame) -> str:
-    """The small table: what each paper's own method gains. Args: measured: as from `front_gains`.
-    Returns: Markdown.
+    """The small table: what each paper's own method gains on the mean. Args: measured: as from
+    `front_gains`. Returns: Markdown.
     """
-    cells = {name: cells.to_dict('records') for name, cells in measured.groupby('method')}
-    proposed = [method for method in METHODS if method.own and not _is_full(cells[method.name])]
     return render_template(
         'front_table.md',
-        panels={name: published.find_stand_in(dataset, SUITE) for name, dataset in PANELS.items()},
-        levels_of_an=[(cell['printed_base'], cell['our_base']) for cell in cells[METHODS[0].name]],
-        source_of_levels=METHODS[0].source,
-        methods=[(method, published.read_paper(method.paper)['short']) for method in proposed],
-        cells=cells,
-        means={name: _mean_over_plain(lines) for name, lines in cells.items()},
-        uncounted=published.UNCOUNTED,
+        rows=[
+            {
+                'method': method.name,
+                'paper': published.read_paper(method.paper)['short'],
+                'table': method.table,
+                'published': cells.published.mean(),
+                'uncounted': published.UNCOUNTED if cells.uncounted.any() else '',
+                'ours': _mean_gain(cells, 'effect'),
+                'beside': '–' if cells.full.any() else _mean_gain(cells, 'beside'),
+            }
+            for method, cells in _cells_of_own(measured)
+        ],
     )
 
 
-def _is_full(cells: list[dict]) -> bool:
-    """Whether a method is trained with all labels."""
-    return any(cell['full'] for cell in cells)
+def _cells_of_own(measured: pd.DataFrame) -> list[tuple[FrontMethod, pd.DataFrame]]:
+    """What each paper proposes, with the sets that it is printed for."""
+    printed = measured[measured.n >= 0]
+    every = [(method, printed[printed.method == method.name]) for method in METHODS if method.own]
+    return [(method, cells) for method, cells in every if len(cells)]
 
 
-def _mean_over_plain(cells: list[dict]) -> Effect | None:
-    """What a method gains over plain AN, the mean over the sets; None where it did not act or run
-    on one.
-    """
-    effects = [cell['beside'] for cell in cells if cell['n'] > 1 and cell['exercised']]
-    return statistics.pool_effects(effects) if len(effects) == len(cells) else None
+def _mean_gain(cells: pd.DataFrame, which: str) -> Effect | str:
+    """The mean over sets of a column of effects, or a word where it did not act or run on one."""
+    if (cells.n < 2).any():
+        return 'missing'
+    if not cells.exercised.all():
+        return 'not exercised'
+    return statistics.pool_effects(list(cells[which]))
 
 
 def format_front(
@@ -774,20 +751,19 @@ def format_front(
         'front.md',
         findings=front_findings(
             leaders(method_levels(boards)),
-            board.summarize_board(boards)['all_labels'],
             agreed,
             observed,
             uses,
         ),
         picture=picture,
         uncounted=published.UNCOUNTED,
-        protocol=site.describe_protocol(SUITE),
         missing=(wanted.n == 0).sum(),
         cells=len(wanted),
         table=format_front_table(measured),
-        full=[
-            (method, cells[cells.n > 0].to_dict('records'))
-            for method, cells in measured[measured.full.eq(True)].groupby('method')
+        not_exercised=[
+            method.name
+            for method, cells in _cells_of_own(measured)
+            if _mean_gain(cells, 'effect') == 'not exercised'
         ],
         heads={m.name: find(_loss_of(m)).head for m in METHODS if m.own and not m.plain},
         beside_heads={m.name: find(_loss_of(m)).head for m in METHODS if m.own and m.plain},

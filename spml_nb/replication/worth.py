@@ -497,24 +497,18 @@ def readme_line(found: pd.DataFrame) -> str:
     """
     whole = found[(found.labels == 'single') & (found.photos == found.largest)]
     best = whole.groupby('loss').rate.mean().idxmin()
+    lines = whole[whole.loss == best].sort_values('rate')
+    positives = published.describe_photo_sets().positives
+    ends = [
+        f'{_interval(line)} on {line.dataset} ({positives[line.dataset]:.2g} labels a photo)'
+        for line in lines.iloc[[0, -1]].itertuples()
+    ]
     text = (
-        '- **What are clean labels worth?** So many photos with one label each do what one photo '
-        f'with all its labels does, with {best.upper()}: {_list_rates(whole, best)}; with AN: '
-        f'{_list_rates(whole, "an")}. All labels of a photo are '
-        f'{_list_positives(whole.dataset.unique())} on the mean ([curves](outputs/worth.md)).'
+        '- **And all labels of a photo?** So many photos with one label each do what one with all '
+        f'its labels does, with {best.upper()}: {" to ".join(dict.fromkeys(ends))} '
+        '([curves](outputs/worth.md)).'
     )
     return f'{BEGIN}\n{textwrap.fill(text, 140, subsequent_indent="  ")}\n{END}'
-
-
-def _list_rates(whole: pd.DataFrame, loss: str) -> str:
-    lines = whole[whole.loss == loss].sort_values('rate')
-    return ', '.join(f'{_interval(line)} on {line.dataset}' for line in lines.itertuples())
-
-
-def _list_positives(datasets: Iterable[str]) -> str:
-    "How many labels a photo has, the set with the fewest first."
-    positives = published.describe_photo_sets().positives[list(datasets)].sort_values()
-    return ', '.join(f'{number:.2g} ({name})' for name, number in positives.items())
 
 
 def write_worth(known: pd.DataFrame) -> list[Path]:

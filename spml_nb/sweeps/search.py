@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import files as packaged
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -138,11 +139,28 @@ _LONGER = {
 _LENGTH = {'epochs': 40, 'patience': 0}
 _LENGTH_END_TO_END = {'epochs': 10, 'patience': 0}
 
-# A suite is a group of data sets with their special settings, and how runs on them are trained:
-# settings that all its runs share, settings of a head (every loss on the label-wise head is trained
-# as LAC trains it), numbers of draws and of final seeds. Where a method's best rate lies at an end
-# of the range, `widened` is raised by one and `draws` by two, for every method of the suite.
-SUITES = {
+
+class _Suite(TypedDict):
+    """A group of data sets with their special settings, and how runs on them are trained: settings
+    that all its runs share, settings of a head (every loss on the label-wise head is trained as LAC
+    trains it), numbers of draws and of final seeds. Where a method's best rate lies at an end of
+    the range, `widened` is raised by one and `draws` by two, for every method of the suite.
+    """
+
+    datasets: dict[str, dict[str, Any]]
+    config: dict[str, Any]
+    heads: dict[str, dict[str, Any]]
+    scheduled: NotRequired[dict[str, dict[str, int]]]
+    longer: NotRequired[dict[str, set[tuple[str, str]]]]
+    draws: int
+    widened: int
+    usual: float
+    between: NotRequired[tuple[float, float]]
+    seeds: dict[str, int]
+    methods: NotRequired[tuple[str, ...]]
+
+
+SUITES: dict[str, _Suite] = {
     'photos': {
         'datasets': {
             'voc12_animals': {},

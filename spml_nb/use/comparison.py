@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pandas as pd
@@ -36,10 +36,10 @@ from spml_nb.sweeps.search import (
 )
 
 from ..base import settings
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, one_of, require_kind
 from ..base.files import write_atomically
 from ..data import loading
-from ..data.dataset import join_items
+from ..data.dataset import Dataset, join_items
 from ..data.folder import candidate_folders, first_existing_folder
 from ..data.glance import count_parts, describe_shared_photos
 from ..data.labels import (
@@ -51,7 +51,7 @@ from ..data.labels import (
 from ..data.side import pin_side_file, side_kinds
 from ..drawing import make_axes, to_svg
 from ..methods.core import find, names
-from ..metrics import DEFINITIONS, average_precision
+from ..metrics import average_precision, find_map_definition
 from ..runs.config import Config, class_names
 from ..runs.folder import Run, read_result
 from ..sweeps.queue import (
@@ -94,13 +94,12 @@ def plan_comparison(
     )
 
 
-def describe_time_left(left: pd.DataFrame, jobs: int, regime: str) -> str:
+def describe_time_left(left: pd.DataFrame, jobs: int) -> str:
     """Say how long the rest of a comparison will take.
 
     Args:
         left: as from `plan_comparison`.
         jobs: runs at a time.
-        regime: of the suite.
 
     Returns:
         A sentence or two.
@@ -116,7 +115,7 @@ def describe_time_left(left: pd.DataFrame, jobs: int, regime: str) -> str:
         )
     once = (
         ' Before the first run the features of all photos are computed, once.'
-        if regime == 'linear'
+        if left.config.iloc[0].regime == 'linear'
         else ''
     )
     return f'{len(left)} runs to train: {time}.{once}'
@@ -138,8 +137,8 @@ class MethodLine:
 
     row: Row
     runs: pd.DataFrame
-    resampled: dict
-    resampled_val: dict = field(default_factory=dict)
+    resampled: dict[int, np.ndarray]
+    resampled_val: dict[int, np.ndarray] = field(default_factory=dict)
     guess: float = math.nan
 
     def over(self, other: 'MethodLine | None' = None, part: str = 'test') -> Effect:
@@ -151,11 +150,11 @@ class MethodLine:
         both = [each.resampled if part == 'test' else each.resampled_val for each in lines]
         there = [seed for seed in values.index if all(seed in each for each in both)]
         if not there:
-            return estimate_effect(values)
+            return estimate_effect(values.tolist())
         own, *base = [
             np.mean([each[seed] for seed in there], 0) for each in both
         ]  # seeds whose scores are at hand
-        return estimate_effect(values, None, np.std(own - sum(base), ddof=1))
+        return estimate_effect(values.tolist(), None, float(np.std(own - sum(base), ddof=1)))
 
 
 COLUMNS = [
@@ -192,7 +191,9 @@ def score_method_line(
         [c.seed for c in configs]
     )
     runs = runs.dropna(subset='test_map')
-    blind_val, blind_test = runs.selected_by == 'observed_auc', runs.test_truth == 'observed only'
+    blind_val = runs.selected_by == 'observed_auc'
+    blind_test = runs.test_truth == 'observed only'
+    any_blind_val, any_blind_test = bool(blind_val.any()), bool(blind_test.any())
     root = settings.path('runs')
     runs = runs.assign(
         validation=validation_scores(runs),
@@ -201,28 +202,24 @@ def score_method_line(
         test_measure=np.where(blind_test, 'observed AUC', 'mAP'),
         run=[name if (root / name / 'best.pt').is_file() else '' for name in runs.run],
     )
-    of_test, of_val = {}, {}
-    guess = 50.0 if blind_val.any() else math.nan
+    of_test: dict[int, np.ndarray] = {}
+    of_val: dict[int, np.ndarray] = {}
+    guess = 50.0 if any_blind_val else math.nan
     for config in configs:
         run = Run(canonical_config(config))
         if config.seed in runs.index and run.done:
             logits = read_result(run).logits
-            empty = DEFINITIONS[run.config.map_definition]
-            of_test[config.seed] = _resampled(
-                logits['test'], targets, draws, blind_test.any(), empty
-            )
-            by, classes = next(
-                iter(
-                    selection.selection_targets(
-                        make_task(run.config), run.config.selection
-                    ).values()
-                )
-            )
+            definition = run.config.map_definition
+            assert definition is not None  # the configuration of a run is resolved
+            empty = find_map_definition(definition)['empty']
+            of_test[config.seed] = _resampled(logits['test'], targets, draws, any_blind_test, empty)
+            rules = selection.selection_targets(make_task(run.config), run.config.selection)
+            by, classes = next(iter(rules.values()))
             scores, draws_val = logits['val'][:, classes], image_draws(len(by))
             of_val[config.seed] = _resampled(
-                scores, by[:, classes], draws_val, blind_val.any(), empty
+                scores, by[:, classes], draws_val, any_blind_val, empty
             )
-            if not blind_val.any():
+            if not any_blind_val:
                 guess = guessed_map(by[:, classes], empty)
     return MethodLine(row, runs, of_test, of_val, guess)
 
@@ -236,8 +233,8 @@ def guessed_map(targets: np.ndarray, empty: str) -> float:
     """
     aps = []
     for labels in targets.T:
-        n = np.count_nonzero(labels)
-        positives = np.count_nonzero(labels > 0)
+        n = int(np.count_nonzero(labels))
+        positives = int(np.count_nonzero(labels > 0))
         if positives:
             harmonic = (1 / np.arange(1, n + 1)).sum()
             # at rank k of a random order, a positive has (k − 1)·others other positives before it
@@ -298,13 +295,15 @@ def judge_methods(
     table = pd.DataFrame([_judged(each, base) for each in through])
     table = table.sort_values('validation', ascending=False, kind='stable')
     tested = table.p.notna()
-    table.loc[tested, 'p'] = holm(table.p[tested])
+    table['p'] = pd.Series(holm(table.p[tested].tolist()), table.index[tested])
     return table.reset_index(drop=True), '\n'.join(
         [_advice(table, base, through, complete), *notes]
     )
 
 
-def _notes(lines, through, shared, seeds):
+def _notes(
+    lines: Sequence[MethodLine], through: Sequence[MethodLine], shared: Sequence[int], seeds: int
+) -> list[str]:
     "Sentences about what is missing."
     wanted = max(seeds, *(len(each.runs) for each in through))
     notes = [
@@ -331,7 +330,7 @@ def _notes(lines, through, shared, seeds):
     return notes
 
 
-def _judged(each: MethodLine, base: MethodLine) -> dict:
+def _judged(each: MethodLine, base: MethodLine) -> dict[str, object]:
     "A row of the table."
     own, over, there = each.over(), each.over(base), each.runs[each.runs.run != '']
     return {
@@ -346,21 +345,32 @@ def _judged(each: MethodLine, base: MethodLine) -> dict:
         'over_half': over.half_width,
         'p': math.nan if each is base else over.p,
         'seeds': len(each.runs),
-        'run': there.run[there.validation.idxmax()] if len(there) else '',
+        'run': there.run.iloc[there.validation.argmax()] if len(there) else '',
     }
 
 
-@cache
-def read_experience() -> dict:
+class _Experience(TypedDict):
     """What the project's own sets of photos taught, for where a measurement cannot tell.
 
-    Returns:
-        {'methods': {loss: mean gain over AN with a linear head, in points of mAP}, 'sets': over how
-        many sets of photos, 'photos': {n: mean points of mAP lost by a choice with n fully labelled
-        validation photos}, 'observed': the same of a choice by the observed labels of all
-        validation photos}. `spml tables` writes it from the record.
+    Attributes:
+        methods: {loss: mean gain over AN with a linear head, in points of mAP}.
+        sets: over how many sets of photos.
+        photos: {n: mean points of mAP lost by a choice with n fully labelled validation photos}.
+        observed: the same of a choice by the observed labels of all validation photos.
     """
-    return json.loads((files('spml_nb') / 'assets' / 'experience.json').read_text(encoding='utf-8'))
+
+    methods: dict[str, float]
+    sets: int
+    photos: dict[str, float]
+    observed: float
+
+
+@cache
+def read_experience() -> _Experience:
+    """The experience that `spml tables` writes from the record."""
+    file = files('spml_nb') / 'assets' / 'experience.json'
+    experience: _Experience = json.loads(file.read_text(encoding='utf-8'))
+    return experience
 
 
 def _advice(
@@ -559,7 +569,9 @@ def compare(
     side: str = '',
     dry_run: bool = False,
     tell: Callable[[str], None] = print,
-    **launch: Any,
+    engine: str = 'local',
+    address: str | None = None,
+    jobs: int = 1,
 ) -> pd.DataFrame:
     """Search, choose, train with fresh seeds, and tell what to take.
 
@@ -573,7 +585,7 @@ def compare(
         side: a file of side information (`spml_nb/data/side.py`) for the methods that use it.
         dry_run: only say how much there is.
         tell: is given the lines.
-        launch: engine, address and jobs, as in `sweeps.queue.run`.
+        engine, address, jobs: as in `sweeps.queue.run`.
 
     Returns:
         DataFrame as from `sweeps.queue.run`, of all runs of the comparison, those that were done
@@ -584,9 +596,9 @@ def compare(
             `sweeps.queue.run`.
         KeyboardInterrupt: after Ctrl-C, without a word on what to take.
     """
-    given = SUITES[one_of(suite, PHOTO_SUITES, 'suite')]
+    one_of(suite, PHOTO_SUITES, 'suite')
     parse_label_setting(labels)
-    check_launch(**launch)
+    check_launch(engine, address, jobs)
     if seeds < 1:
         raise SpmlError(
             f'seeds={seeds}; allowed: 1 or more, and 3 or more to say how sure a difference is.'
@@ -597,14 +609,19 @@ def compare(
             'of the papers are compared by `spml sweep methods --dataset NAME`.'
         )
     folder = str(first_existing_folder(candidate_folders(folder)))  # known by its content
-    classes = {'min_positives': min_positives, 'exclude': tuple(class_names(exclude))}
-    rows = _rows(methods or given.get('methods'), side, labels=labels, **classes)
-    tell(_opening(loading.load(folder, **classes), rows))
+    listed = class_names(exclude if isinstance(exclude, str) else [*exclude])
+    excluded: tuple[str, ...] = require_kind(listed, tuple, "'exclude'")
+    losses = methods or SUITES[suite].get('methods')
+    rows = _rows(losses, side, labels, min_positives, excluded)
+    data = loading.load(folder, min_positives=min_positives, exclude=excluded)
+    tell(_opening(data, rows))
     left = _left(rows, suite, folder, range(seeds))
-    tell(describe_time_left(left, launch.get('jobs', 1), given['config']['regime']))
+    tell(describe_time_left(left, jobs))
     if dry_run:
         return left
-    done = run_search(rows, suite, folder, range(seeds), tell=tell, **launch)
+    done = run_search(
+        rows, suite, folder, range(seeds), tell=tell, engine=engine, address=address, jobs=jobs
+    )
     if (done.state == 'missing').any():
         raise KeyboardInterrupt  # a part has no verdict
     known = finished()
@@ -612,7 +629,14 @@ def compare(
     return _with_earlier_runs(done, rows, suite, folder, range(seeds), known)
 
 
-def _with_earlier_runs(done, rows, suite, folder, seeds, known):
+def _with_earlier_runs(
+    done: pd.DataFrame,
+    rows: Sequence[Row],
+    suite: str,
+    folder: str,
+    seeds: Sequence[int],
+    known: pd.DataFrame,
+) -> pd.DataFrame:
     "The table of what was trained, behind what did not have to be trained again."
     asked = []
     for row in rows:
@@ -623,7 +647,7 @@ def _with_earlier_runs(done, rows, suite, folder, seeds, known):
     return pd.concat([earlier, done], ignore_index=True)
 
 
-def _opening(data, rows):
+def _opening(data: Dataset, rows: Sequence[Row]) -> str:
     "What is compared on what, in words."
     methods = '1 method' if len(rows) == 1 else f'{len(rows)} methods'
     observed = f', labels {rows[0].labels}'
@@ -641,12 +665,12 @@ def _opening(data, rows):
     return '\n'.join(filter(None, [opening, describe_shared_photos(data)]))
 
 
-def _is_complete(data, rows):
+def _is_complete(data: Dataset, rows: Sequence[Row]) -> bool:
     "Whether no training label is unknown to the methods."
     return rows[0].labels == 'full' and bool((data.labels[data.rows('train')] != 0).all())
 
 
-def _left(rows, suite, folder, seeds):
+def _left(rows: Sequence[Row], suite: str, folder: str, seeds: Sequence[int]) -> pd.DataFrame:
     """What is to be trained. Refused where a run, any that a search may come to, had other photos
     or labels.
     """
@@ -660,7 +684,13 @@ def _left(rows, suite, folder, seeds):
     return plan_comparison(rows, suite, folder, seeds, finished())
 
 
-def _rows(methods: Iterable[str] | None, side: str, **given) -> list[Row]:
+def _rows(
+    methods: Iterable[str] | None,
+    side: str,
+    labels: str,
+    min_positives: int,
+    exclude: tuple[str, ...],
+) -> list[Row]:
     """A row for each method, with the file of side information where it needs one; unset: all it
     has enough for.
     """
@@ -669,7 +699,14 @@ def _rows(methods: Iterable[str] | None, side: str, **given) -> list[Row]:
         methods = [name for name in names() if at_hand.issuperset(find(name).side)]
     file = pin_side_file(side) if side else ''
     return [
-        Row(name, side=file if find(name).side else '', **given) for name in dict.fromkeys(methods)
+        Row(
+            name,
+            labels=labels,
+            min_positives=min_positives,
+            exclude=exclude,
+            side=file if find(name).side else '',
+        )
+        for name in dict.fromkeys(methods)
     ]
 
 
@@ -689,8 +726,7 @@ def write_comparison(
     Raises:
         SpmlError: if the files cannot be written, or a run is damaged.
     """
-    classes = {'min_positives': rows[0].min_positives, 'exclude': rows[0].exclude}
-    data = loading.load(folder, **classes)
+    data = loading.load(folder, min_positives=rows[0].min_positives, exclude=rows[0].exclude)
     targets, truth = labels_for_scoring(data.labels[data.rows('test')])
     draws = image_draws(len(targets))
     table, said = judge_methods(
@@ -730,7 +766,7 @@ def write_comparison(
         table.drop(columns=['run', 'hparams', 'val_measure', 'test_measure'])
         .round(2)
         .assign(
-            p=table.p.map(lambda p: '' if math.isnan(p) else '<0.0001' if p < 1e-4 else f'{p:.4f}'),
+            p=table.p.map(_format_p),
             lr=table.lr.map('{:g}'.format),
         )
     )
@@ -746,6 +782,12 @@ def write_comparison(
     ):
         write_atomically(place / name, content)
     return f'{text}\nTable and picture: {place}'
+
+
+def _format_p(p: float) -> str:
+    if math.isnan(p):
+        return ''
+    return '<0.0001' if p < 1e-4 else f'{p:.4f}'
 
 
 _LEGEND = (

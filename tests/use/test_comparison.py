@@ -791,12 +791,15 @@ def test_wrong_orders_are_refused(photo_folder, folder, given, message):
 
 def test_the_time_is_that_of_like_runs_shared_by_the_jobs():
     left = pd.DataFrame({'expected': [60.0, math.nan, 120.0]})
+    trained, frozen = (
+        left.assign(config=Config(regime=regime)) for regime in ('finetune', 'linear')
+    )
     assert (
-        comparison.describe_time_left(left, 2, 'finetune')
+        comparison.describe_time_left(trained, 2)
         == '3 runs to train: about 2 min, as recorded runs of this kind took; where those were of '
         'other photos or on another machine, yours may take several times as long.'
     )
-    assert comparison.describe_time_left(left.assign(expected=math.nan), 1, 'linear').endswith(
+    assert comparison.describe_time_left(frozen.assign(expected=math.nan), 1).endswith(
         'after the first one. Before the first run the features of all photos are computed, once.'
     )
 
