@@ -63,7 +63,8 @@ def nnpu_loss(
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         k: true positives per image, at least 0; None for those observed, which is AN.
-        beta: β ≥ 0, how far below 0 the risk on unknown labels may fall; infinite: unbiased PU.
+        beta: β ≥ 0, how far below 0 the risk on unknown labels may fall; infinite: unbiased PU. The
+            settings of a run take finite numbers: 1e6 never acts either.
         gamma: γ in [0, 1], the size of a step that makes up for it, for 'ascend'.
         correction: 'ascend' (the risk's own gradient turned round, nothing else of the class) or
             'clamp' (no gradient of it).

@@ -15,7 +15,8 @@ from ..base import settings
 from ..base.errors import SpmlError
 from ..methods.core import find
 from ..statistics import Effect, Scores
-from . import board, clean_photos, published, site, without_clean
+from ..sweeps.search import Row
+from . import board, clean_photos, more_photos, published, site, without_clean
 from . import gains as all_gains
 from . import tables as papers
 from .gains import mechanism_acted_in
@@ -294,6 +295,10 @@ class Leader:
     rivals: tuple[str, ...]
 
 
+# whose gains are told for few and for many photos
+BY_PHOTOS = Row('hml', 'cosine'), Row('em', 'linear')
+
+
 @dataclass(frozen=True)
 class Leaders:
     """What the levels of all methods say.
@@ -446,6 +451,7 @@ def front_findings(
     agreed: dict,
     observed: dict | None = None,
     uses: dict | None = None,
+    ends: dict | None = None,
 ) -> str:
     """What the gains say.
 
@@ -454,6 +460,7 @@ def front_findings(
         agreed: as from `source_agreement`.
         observed: as from `without_clean.of_record`.
         uses: as from `clean_photos.average_uses`.
+        ends: as from `more_photos.compare_ends`.
 
     Returns:
         Markdown: a list, one question a point, '' without runs.
@@ -471,6 +478,7 @@ def front_findings(
         observed_an=observed['an'] if rows else None,
         uses=[(board.describe_method(loss)['name'], use) for loss, use in (uses or {}).items()],
         seeds_observed=observed['seeds'] if rows else 0,
+        ends=ends or {},
         **fields,
     )
 
@@ -733,6 +741,7 @@ def format_front(
     picture: str,
     observed: dict | None = None,
     uses: dict | None = None,
+    ends: dict | None = None,
 ) -> str:
     """What README.md shows between the marks.
 
@@ -743,6 +752,7 @@ def format_front(
         picture: its address.
         observed: as from `without_clean.of_record`.
         uses: as from `clean_photos.average_uses`.
+        ends: as from `more_photos.compare_ends`.
 
     Returns: Markdown, with the marks.
     """
@@ -754,6 +764,7 @@ def format_front(
             agreed,
             observed,
             uses,
+            ends,
         ),
         picture=picture,
         uncounted=published.UNCOUNTED,
@@ -802,7 +813,8 @@ def write_front(root: Path | None = None, boards: pd.DataFrame | None = None) ->
         observed = without_clean.of_record()
         uses = clean_photos.average_uses(known)
         picture = f'{outputs.name}/front.svg'
-        text = format_front(measured, boards, agreed, picture, observed, uses)
+        ends = more_photos.compare_ends(more_photos.measure_gains(known), BY_PHOTOS)
+        text = format_front(measured, boards, agreed, picture, observed, uses, ends)
         texts[readme] = text.join(enclosing)
     return site.write_changed(texts)
 

@@ -170,6 +170,34 @@ def _slope(photos: np.ndarray, own: list[Scores], bases: list[Scores], dataset: 
     return estimate_effect(weights @ differences, None, images)
 
 
+def compare_ends(measured: pd.DataFrame, rows: Iterable[Row]) -> dict[str, dict]:
+    """What some methods gain over plain AN with the fewest and with the most photos of a set.
+
+    Args:
+        measured: as from `measure_gains`.
+        rows: some of `METHODS`.
+
+    Returns:
+        {set: {'photos': (fewest, most), name: (gain, gain)}}, of sets whose numbers of photos are
+        all there; gains are `Effect`s.
+    """
+    of_plain = measured[(measured.baseline == gains.PLAIN_HEAD) & measured.gain.notna()]
+    effects = of_plain.set_index([*Place._fields]).effect
+    ends = {}
+    for dataset in DATASETS:
+        numbers = sizes(dataset)
+        if set(numbers) > set(of_plain.photos[of_plain.dataset == dataset]):
+            continue
+        photos = numbers[0], numbers[-1]
+        ends[dataset] = {'photos': photos} | {
+            name_method(row): tuple(
+                effects[dataset, n, row.loss, row.head, row.labels] for n in photos
+            )
+            for row in rows
+        }
+    return ends
+
+
 def tabulate_gains(measured: pd.DataFrame, dataset: str) -> list[list[str]]:
     """Gains over plain AN as cells of a table, a line per number of photos, behind AN's level.
 

@@ -128,6 +128,15 @@ def test_nothing_told_is_an_and_batches_without_a_positive_are_fine():
     torch.testing.assert_close(nnpu_loss(s, empty, k=2.9), an_loss(s, empty))
 
 
+def test_a_run_has_the_unbiased_risk_by_a_large_finite_number():
+    s, z = draw(2, (0,))
+    given = resolve_hparams('nnpu', 'voc', {'beta': 1e6})
+    method = create('nnpu', z, epochs=1, **given)
+    unbiased = nnpu_loss(s, z, k=1.5, beta=math.inf)
+    torch.testing.assert_close(method(s, torch.arange(len(z))), unbiased)
+    assert nnpu_loss(s, z, k=3.5) > nnpu_loss(s, z, k=3.5, beta=math.inf)
+
+
 def test_reductions_are_sums_of_the_same_matrix():
     s, z = draw(3, (0, -1))
     for correction in nnpu.CORRECTIONS:

@@ -10,7 +10,15 @@ import pytest
 from spml_nb import statistics, sweeps
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import clean_photos, front, gains, published, tables, without_clean
+from spml_nb.replication import (
+    clean_photos,
+    front,
+    gains,
+    more_photos,
+    published,
+    tables,
+    without_clean,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 100 * 1024
@@ -379,6 +387,7 @@ def test_what_readme_shows_is_what_the_record_says(monkeypatch):
         'outputs/front.svg',
         without_clean.of_record(),
         clean_photos.average_uses(known),
+        more_photos.compare_ends(more_photos.measure_gains(known), front.BY_PHOTOS),
     ), remedy
     assert (ROOT / 'outputs' / 'front.svg').read_bytes() == front.draw_front(found), remedy
     two_way = next(method for method in front.METHODS if method.name == 'Two-way*')

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from spml_nb.base import settings
-from spml_nb.replication import gains, more_photos
+from spml_nb.replication import front, gains, more_photos
 from spml_nb.replication.more_photos import DATASETS, METHODS, SEEDS
 from spml_nb.sweeps import search
 from spml_nb.sweeps.queue import key
@@ -108,3 +108,17 @@ def test_the_page_has_a_line_per_number_and_says_what_is_missing(known, monkeypa
     assert 'mean' not in page.partition('## By how much')[2].partition('An epoch has')[0]
     for other in (known.iloc[:0], known.set_index('other-' + known.index)):
         assert more_photos.write_more_photos(other) == []
+
+
+def test_the_ends_of_a_curve_are_told_once_all_its_numbers_are_there(known):
+    measured = more_photos.measure_gains(known)
+    ends = more_photos.compare_ends(measured, front.BY_PHOTOS)
+    assert [end['photos'] for end in ends.values()] == [(600, 19_200), (407, 6_513)]
+    by_place = measured[measured.baseline == gains.PLAIN_HEAD].set_index(
+        ['dataset', 'photos', 'loss', 'head', 'labels']
+    )
+    few, many = ends['coco18_30k']['EM']
+    assert few.mean == by_place.gain['coco18_30k', 600, 'em', 'linear', 'single']
+    assert many.mean == by_place.gain['coco18_30k', 19_200, 'em', 'linear', 'single']
+    begun = measured[(measured.dataset != 'coco18_30k') | (measured.photos != 1_200)]
+    assert list(more_photos.compare_ends(begun, front.BY_PHOTOS)) == ['mirflickr14_10k']
