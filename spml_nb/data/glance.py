@@ -239,12 +239,22 @@ def _names_in_table(data):
 
 
 def _drawn(data):
-    if data.drawn:
+    if not data.drawn:
+        return
+    parts = ' and '.join(data.drawn)
+    keeps = 'A photo keeps its part when rows are added or sorted.'
+    command = '`spml data FOLDER --split`'
+    if 'test' in data.drawn:
         yield (
-            'Drawn by the names of the photos, as no column `split` says otherwise: '
-            f'{" and ".join(data.drawn)}. A photo keeps its part when rows are added or sorted. '
-            'Before the first run, `spml data FOLDER --split` writes a column in which rare '
-            'classes reach each part.'
+            f'Drawn by the names of the photos, as no column `split` says otherwise: {parts}. '
+            f'{keeps} Before the first run, {command} writes a column in which rare classes reach '
+            'each part.'
+        )
+    else:
+        yield (
+            f'Drawn by the names of the photos, as the column `split` has none: {parts}. {keeps} '
+            'Where rare classes should reach each part and those of the column need not stay, '
+            f'remove it and give {command}.'
         )
 
 

@@ -106,7 +106,8 @@ def load(
     data = _load_all(name_or_folder, root, scored)
     exclude = [exclude] if isinstance(exclude, str) else list(exclude)
     data = _choose_classes(data, min_positives, exclude)
-    _warn_of_unlearnable(data)
+    if not scored:
+        _warn_of_unlearnable(data)
     return data
 
 

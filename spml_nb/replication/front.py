@@ -475,7 +475,6 @@ def front_findings(
         observed=[
             (board.describe_method(row['loss'])['name'], *row['effects'][:2]) for row in rows
         ],
-        observed_an=observed['an'] if rows else None,
         uses=[(board.describe_method(loss)['name'], use) for loss, use in (uses or {}).items()],
         seeds_observed=observed['seeds'] if rows else 0,
         ends=ends or {},
@@ -771,13 +770,13 @@ def format_front(
         missing=(wanted.n == 0).sum(),
         cells=len(wanted),
         table=format_front_table(measured),
+        panels=len(PANELS),
         not_exercised=[
             method.name
             for method, cells in _cells_of_own(measured)
             if _mean_gain(cells, 'effect') == 'not exercised'
         ],
         heads={m.name: find(_loss_of(m)).head for m in METHODS if m.own and not m.plain},
-        beside_heads={m.name: find(_loss_of(m)).head for m in METHODS if m.own and m.plain},
     )
     return f'{BEGIN}\n{text}{END}'
 

@@ -178,17 +178,19 @@ def compare_ends(measured: pd.DataFrame, rows: Iterable[Row]) -> dict[str, dict]
         rows: some of `METHODS`.
 
     Returns:
-        {set: {'photos': (fewest, most), name: (gain, gain)}}, of sets whose numbers of photos are
-        all there; gains are `Effect`s.
+        {set: {'photos': (fewest, most), name: (gain, gain)}}, of sets that have the runs of both
+        numbers; gains are `Effect`s.
     """
+    if not len(measured):
+        return {}
     of_plain = measured[(measured.baseline == gains.PLAIN_HEAD) & measured.gain.notna()]
     effects = of_plain.set_index([*Place._fields]).effect
     ends = {}
     for dataset in DATASETS:
-        numbers = sizes(dataset)
-        if set(numbers) > set(of_plain.photos[of_plain.dataset == dataset]):
+        few, *_, many = sizes(dataset)
+        photos = few, many
+        if not set(photos) <= set(of_plain.photos[of_plain.dataset == dataset]):
             continue
-        photos = numbers[0], numbers[-1]
         ends[dataset] = {'photos': photos} | {
             name_method(row): tuple(
                 effects[dataset, n, row.loss, row.head, row.labels] for n in photos
@@ -285,6 +287,7 @@ def write_more_photos(known: pd.DataFrame) -> list[Path]:
         'more_photos.md',
         protocol=site.describe_protocol(SUITE, sets, len(SEEDS)),
         tables={name: tabulate_gains(measured, name) for name in sets},
+        slope_sets=list(dict.fromkeys(slopes.dataset)),
         slopes=tabulate_slopes(slopes, sets),
         same_head=tabulate_slopes(same_head, sets),
         **_directions(slopes),

@@ -531,19 +531,17 @@ def _board(measured: pd.DataFrame) -> dict:
 def _search_protocol() -> dict:
     """How long, at which sizes and at which rates every method is searched."""
     heads = _tried(Row('an'))
-    networks = _tried(Row('an'), 'photos_finetune')
     longer = [
         (Row(*row), dataset) for dataset, rows in SUITES['photos']['longer'].items() for row in rows
     ]
     return {
         'head': heads[0],
         'labelwise': _tried(Row('an', 'labelwise'))[0],
-        'network': networks[0],
+        'network': _tried(Row('an'), 'photos_finetune')[0],
         'scheduled': SUITES['photos']['scheduled'],
         'longer': len(longer),
         'longest': max(_tried(row, 'photos', dataset)[0].epochs for row, dataset in longer),
         'head_rates': _range_of_rates(heads),
-        'network_rates': _range_of_rates(networks),
     }
 
 

@@ -204,7 +204,7 @@ def plan_final_runs(dataset: str) -> list[Config]:
     return configs
 
 
-def sweep(
+def sweep_thresholds(
     datasets: Iterable[str] = (),
     *,
     dry_run: bool = False,
@@ -366,7 +366,7 @@ def _list_methods(lines: pd.DataFrame, images: dict[str, np.ndarray]) -> list[li
     return [['method', *header], *rows]
 
 
-def write() -> list[Path]:
+def write_thresholds() -> list[Path]:
     """Write `thresholds.md` and `thresholds.svg` in the setting `outputs`, from the record.
 
     Returns:
@@ -406,4 +406,4 @@ def write() -> list[Path]:
     )
 
 
-EXPERIMENT = Experiment(sweep, lambda known, measured: write())
+EXPERIMENT = Experiment(sweep_thresholds, lambda known, measured: write_thresholds())

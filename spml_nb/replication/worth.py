@@ -504,9 +504,8 @@ def readme_line(found: pd.DataFrame) -> str:
         for line in lines.iloc[[0, -1]].itertuples()
     ]
     text = (
-        '- **And all labels of a photo?** So many photos with one label each do what one with all '
-        f'its labels does, with {best.upper()}: {" to ".join(dict.fromkeys(ends))} '
-        '([curves](outputs/worth.md)).'
+        '- **And all labels of one photo?** As much as one label on each of '
+        f'{", of ".join(dict.fromkeys(ends))}, with {best.upper()} ([curves](outputs/worth.md)).'
     )
     return f'{BEGIN}\n{textwrap.fill(text, 140, subsequent_indent="  ")}\n{END}'
 

@@ -346,6 +346,7 @@ def _recorded(file: Path, changed: int) -> pd.DataFrame:
 # Runs that differ there say nothing about each other's time: fine-tuning takes some hundreds of
 # times as long as a head on frozen features.
 _PACE = ('regime', 'backbone', 'image_size', 'device')
+SHORTEST = 2.0  # seconds of a run on few photos: reading, an epoch's scores and files, the end
 _LIKENESS = (('dataset', 'head', 'loss'), ('dataset', 'head'), ('head', 'loss'), ('head',), ())
 
 
@@ -381,7 +382,7 @@ def _expected(configs: pd.Series, runs: pd.DataFrame) -> list[float]:
                 return median
             images, classes = _size(dataset)
             distance = np.abs(np.log(median.index.to_numpy() / classes))
-            return images * median.iloc[distance.argmin()]
+            return max(images * median.iloc[distance.argmin()], SHORTEST)
         return math.nan
 
     fields = ('dataset', 'head', 'loss', 'regime', 'backbone', 'image_size')

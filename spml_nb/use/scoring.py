@@ -102,7 +102,8 @@ class LabelScores:
     @property
     def overnaming(self) -> str:
         "Says so where nearly everything is named; '' where nothing is unusual."
-        labels = None if self.left_out else self.classes.present.sum() / self.photos
+        some_unknown = self.left_out or self.classes.at_least.any()
+        labels = None if some_unknown else self.classes.present.sum() / self.photos
         return explain_overnaming(self.labels_a_photo, labels, len(self.classes))
 
     def __str__(self) -> str:

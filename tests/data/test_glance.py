@@ -357,3 +357,16 @@ def test_groups_are_counted_and_those_in_two_parts_are_named(photo_folder):
     table['split'] = ['test' if k % 4 == 0 else 'train' for k in range(60)]
     table.to_csv(photo_folder / 'labels.csv', index=False)
     assert 'they are: 5, site 0, site 1' in check_folder(photo_folder).text
+
+
+def test_drawing_the_parts_anew_is_advised_only_where_the_command_would_do_it(photo_folder):
+    table = pd.read_csv(photo_folder / 'labels.csv')
+    for column in ('split', None):
+        given = table.drop(columns='split', errors='ignore')
+        if column:
+            given[column] = ['train', 'train', 'train', 'test'] * (len(table) // 4)
+        given.to_csv(photo_folder / 'labels.csv', index=False)
+        data = load(photo_folder)
+        (line,) = glance._drawn(data)
+        assert ('remove it and give' in line) == bool(column)
+        assert ('Before the first run' in line) == (column is None)

@@ -86,7 +86,10 @@ def test_the_page_has_a_line_per_number_and_says_what_is_missing(known, monkeypa
     assert sorted(file.name for file in written) == names
     page = (tmp_path / 'more_photos.md').read_text()
     assert page.count('| 19,200 |') == 1 and page.count('| 814 |') == 1
-    assert 'Not all is trained' not in page and 'mean of the sets it falls for EM' in page
+    assert (
+        'Not all is trained' not in page
+        and 'On the mean of coco18_30k and mirflickr14_10k it falls for EM' in page
+    )
     (first, *_) = more_photos.plan_searches(['mirflickr14_10k']).values()
     assert more_photos.write_more_photos(known.drop(key(first[0])))
     of_coco = known[
@@ -110,7 +113,7 @@ def test_the_page_has_a_line_per_number_and_says_what_is_missing(known, monkeypa
         assert more_photos.write_more_photos(other) == []
 
 
-def test_the_ends_of_a_curve_are_told_once_all_its_numbers_are_there(known):
+def test_the_ends_of_a_curve_are_told_once_both_are_there(known):
     measured = more_photos.measure_gains(known)
     ends = more_photos.compare_ends(measured, front.BY_PHOTOS)
     assert [end['photos'] for end in ends.values()] == [(600, 19_200), (407, 6_513)]
@@ -120,5 +123,7 @@ def test_the_ends_of_a_curve_are_told_once_all_its_numbers_are_there(known):
     few, many = ends['coco18_30k']['EM']
     assert few.mean == by_place.gain['coco18_30k', 600, 'em', 'linear', 'single']
     assert many.mean == by_place.gain['coco18_30k', 19_200, 'em', 'linear', 'single']
-    begun = measured[(measured.dataset != 'coco18_30k') | (measured.photos != 1_200)]
+    begun = measured[(measured.dataset != 'coco18_30k') | (measured.photos != 600)]
     assert list(more_photos.compare_ends(begun, front.BY_PHOTOS)) == ['mirflickr14_10k']
+    nothing = more_photos.measure_gains(known.iloc[:0])
+    assert more_photos.compare_ends(nothing, front.BY_PHOTOS) == {}

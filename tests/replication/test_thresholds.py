@@ -181,22 +181,25 @@ def test_effects_are_paired_by_seed_and_averaged_over_methods():
 
 def test_the_page_comes_from_the_record_and_says_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
-    assert thresholds.write() == []
+    assert thresholds.write_thresholds() == []
     for name in ('ccp', 'coco18'):
         thresholds._keep(*record((name,)))
-    assert [file.name for file in thresholds.write()] == ['thresholds.md', 'thresholds.svg']
+    assert [file.name for file in thresholds.write_thresholds()] == [
+        'thresholds.md',
+        'thresholds.svg',
+    ]
     page = (tmp_path / 'thresholds.md').read_text()
     assert '| per class − global, clean labels | +1.7 ± ' in page
     assert '| 10 | global | 56.0 | 56.0 | 56.0 |' in page
     assert 'spml sweep thresholds --dataset voc12_animals cub_crops mirflickr14 corel5k' in page
-    assert thresholds.write() == []
+    assert thresholds.write_thresholds() == []
 
 
 def test_the_record_gives_the_page_of_the_repository(tmp_path, monkeypatch):
     for name in (thresholds.FILE, thresholds.FILE_IMAGES):
         shutil.copy(OUTPUTS / name, tmp_path)
     monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
-    for file in thresholds.write():
+    for file in thresholds.write_thresholds():
         assert file.read_bytes() == (OUTPUTS / file.name).read_bytes()
     lines, images = thresholds.read_record()
     assert lines.groupby(thresholds.KEYS).size().max() == 1

@@ -362,6 +362,8 @@ def test_time_left_is_learnt_from_like_runs(photo_folder, tmp_path, monkeypatch)
     assert seconds(**own) == pytest.approx(4000 * 48 / (0.8 * 6000)) and math.isnan(
         seconds(**own, regime='finetune')
     )  # 48 of its photos are for training
+    quick = known.assign(seconds=known.seconds / 1000)
+    assert sweeps.plan_runs([replace(QUICK, **own)], quick).expected[0] == queue.SHORTEST
     assert sweeps.plan_runs([QUICK], pd.DataFrame()).expected.isna().all()
     many = pd.concat(
         [known, pd.DataFrame([alike | {'loss': 'em', 'seconds': 90_000.0, 'dataset': 'corel5k'}])]

@@ -527,6 +527,9 @@ def test_naming_nearly_everything_is_said():
     most = score_labels(p, labels, names, 0.01)
     assert most.overnaming and most.overnaming in str(most)
     assert not score_labels(p, labels, names, 0.6).overnaming
+    observed = np.where(labels > 0, 1, 0).astype(np.int8)  # what is named beside may be right
+    twice = score_labels(p, observed, names, 0.3)
+    assert twice.labels_a_photo > 2 * (observed > 0).sum(1).mean() and not twice.overnaming
 
 
 def test_an_evaluation_may_take_the_threshold_of_each_class(made):
