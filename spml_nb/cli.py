@@ -547,7 +547,7 @@ def _describe_threshold(threshold: float | dict[str, float]) -> str:
 def _named(table) -> str:
     "How many labels are named here, and on validation photos with one label each."
     from spml_nb.training.summary import describe_named
-    from spml_nb.training.thresholds import explain_overnaming
+    from spml_nb.training.thresholds import explain_narrow_naming, explain_overnaming
 
     count = table.iloc[:, -1].map(lambda labels: labels.count('|') + 1 if labels else 0)
     here = {'labels_a_photo': count.mean(), 'without_label': (count == 0).mean()}
@@ -556,7 +556,9 @@ def _named(table) -> str:
         text = f'{text}; on validation {describe_named(on_validation)}'
     classes = table.shape[1] - 2
     too_many = explain_overnaming(count.mean(), table.attrs.get('labels_a_photo'), classes)
-    return f'{text}\n{too_many}'.rstrip()
+    named = table.iloc[:, -1][count > 0].str.split('|').explode()
+    too_few = explain_narrow_naming(named.value_counts().to_dict(), classes)
+    return '\n'.join(line for line in (text, too_many, too_few) if line)
 
 
 def _add_export(commands):

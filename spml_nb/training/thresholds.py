@@ -139,3 +139,33 @@ def explain_overnaming(named: float, labels: float | None, classes: int) -> str:
         '(`spml predict --threshold`), or let some photos that are labelled in full choose it: '
         '`spml calibrate RUN FOLDER`.'
     )
+
+
+COMMONEST = 0.6  # of all names that are given: from this share on, one class is nearly all
+FEWEST_NAMES = 10  # below, a share says little
+
+
+def explain_narrow_naming(photos: dict[str, int], classes: int) -> str:
+    """Say so where hardly any class but one is named.
+
+    Args:
+        photos: How many photos each class is named on; a class on none may be left out.
+        classes: How many there are.
+
+    Returns:
+        Two sentences, the second with the remedy; '' where nothing is unusual.
+    """
+    names = sum(photos.values())
+    if classes < 3 or names < FEWEST_NAMES:
+        return ''
+    commonest = max(photos, key=photos.get)
+    share = photos[commonest] / names
+    if share < COMMONEST:
+        return ''
+    never = classes - sum(count > 0 for count in photos.values())
+    return (
+        f'{commonest} is {100 * share:.0f} % of the names, and {never} of {classes} classes are '
+        'named on no photo. If the photos show more than that: train with more photos of the '
+        'other classes, or let photos that are labelled in full choose a threshold for each: '
+        '`spml calibrate RUN FOLDER --per-class`.'
+    )

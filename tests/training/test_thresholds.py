@@ -16,6 +16,7 @@ from spml_nb.training.selection import PRIOR_COUNT
 from spml_nb.training.thresholds import (
     check_recall,
     class_thresholds,
+    explain_narrow_naming,
     explain_overnaming,
     recall_threshold,
 )
@@ -158,3 +159,19 @@ def test_a_run_of_an_older_version_has_none(made, tmp_path):
     run = open_run(folder)
     assert run.thresholds() == {'class_thresholds': None, 'named': None, 'labels': None}
     assert 'class_thresholds' not in describe_network(run)
+
+
+@pytest.mark.parametrize(
+    'photos, classes, said',
+    [
+        ({'person': 12, 'dog': 3, 'cat': 0}, 17, 'person is 80 % of the names, and 15 of 17 '),
+        ({'person': 12}, 3, 'person is 100 % of the names, and 2 of 3 '),
+        ({'person': 12, 'dog': 9}, 17, ''),
+        ({'person': 9}, 17, ''),  # few names
+        ({'person': 12}, 2, ''),
+        ({}, 17, ''),
+    ],
+)
+def test_a_model_that_names_hardly_more_than_one_class_is_said(photos, classes, said):
+    text = explain_narrow_naming(photos, classes)
+    assert text.startswith(said) and bool(text) == bool(said)
