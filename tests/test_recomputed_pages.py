@@ -485,7 +485,7 @@ def test_gains_on_two_backbones_and_how_far_their_order_agrees():
     columns = {}
     for line in table[table.gain.notna()].itertuples():
         own, plain = (
-            finals(loss, line.dataset, head, backbone=line.backbone).loc[:4]
+            finals(loss, line.dataset, head, backbone=line.backbone).sort_index().loc[:4]
             for loss, head in ((line.loss, line.head), ('an', 'linear'))
         )
         mean = (own.test_map - plain.test_map).mean()
