@@ -1,13 +1,15 @@
 """An experiment of the study: what `spml sweep NAME` trains, and the pages that come of it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pandas as pd
 
 from ..runs.config import Config
 from ..sweeps import queue
+from ..sweeps.search import choose_config
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,31 @@ class Experiment:
 
     sweep: Callable[..., pd.DataFrame]
     write: Callable[[pd.DataFrame, pd.DataFrame], list[Path]]
+
+
+Place = TypeVar('Place', bound=Hashable)
+
+
+def plan_chosen_runs(
+    searches: dict[Place, list[Config]], known: pd.DataFrame, seeds: Iterable[int]
+) -> dict[Place, list[Config]]:
+    """The runs with fresh seeds, as far as searches have chosen them.
+
+    Args:
+        searches: the runs that are tried at each place.
+        known: finished runs, as from `sweeps.finished` or `tables.record`.
+        seeds: of observed labels and training.
+
+    Returns:
+        {place: a run for each seed}, without the places whose search lacks a run.
+    """
+    seeds = list(seeds)
+    chosen = {place: choose_config(tried, known) for place, tried in searches.items()}
+    return {
+        place: [best.changed(seed=seed, label_seed=seed) for seed in seeds]
+        for place, best in chosen.items()
+        if best
+    }
 
 
 def make_staged_sweep(

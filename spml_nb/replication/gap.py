@@ -2,8 +2,8 @@
 back?"""
 
 # The gap is between plain AN and binary cross-entropy with all labels, both on the linear head, so
-# that labels alone make it. Taking the better head for all labels would hardly move that end, which
-# the page shows where there are such runs.
+# that labels alone make it. By how much the better head for all labels would move that end, the
+# page says where there are such runs.
 #
 # Boards are sorted by test scores, so the best of a board is no honest choice. What closes a gap is
 # chosen on each set by the mean validation mAP of the final runs, as somebody with these validation

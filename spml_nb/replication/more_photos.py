@@ -19,9 +19,9 @@ from ..methods.core import find
 from ..runs.config import Config
 from ..statistics import Effect, Scores, estimate_effect, image_error, image_sd, pool_effects
 from ..sweeps.queue import key
-from ..sweeps.search import Row, candidates, choose_config, look_up_scores
+from ..sweeps.search import Row, candidates, look_up_scores
 from . import board, gains, site
-from .experiment import Experiment, make_staged_sweep
+from .experiment import Experiment, make_staged_sweep, plan_chosen_runs
 from .rendering import render_template
 
 SUITE = 'photos'
@@ -80,12 +80,7 @@ def plan_finals(known: pd.DataFrame, datasets: Iterable[str] = ()) -> dict[Place
         known: finished runs, as from `sweeps.finished` or `tables.record`.
         datasets: some of `DATASETS`; none: all of them.
     """
-    finals = {}
-    for place, tried in plan_searches(datasets).items():
-        best = choose_config(tried, known)
-        if best:
-            finals[place] = [best.changed(seed=seed, label_seed=seed) for seed in SEEDS]
-    return finals
+    return plan_chosen_runs(plan_searches(datasets), known, SEEDS)
 
 
 def _all_tried(datasets: Iterable[str]) -> list[Config]:

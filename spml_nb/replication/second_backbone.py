@@ -31,9 +31,9 @@ from ..statistics import (
     seed_interval,
 )
 from ..sweeps.queue import key
-from ..sweeps.search import Row, candidates, choose_config, look_up_scores
+from ..sweeps.search import Row, candidates, look_up_scores
 from . import gains, site
-from .experiment import Experiment, make_staged_sweep
+from .experiment import Experiment, make_staged_sweep, plan_chosen_runs
 from .more_photos import name_method
 from .rendering import render_template
 
@@ -87,12 +87,7 @@ def plan_finals(
         datasets: some of `DATASETS`; none: all of them.
         seeds: of observed labels and training.
     """
-    finals = {}
-    for place, tried in plan_searches(datasets).items():
-        best = choose_config(tried, known)
-        if best:
-            finals[place] = [best.changed(seed=seed, label_seed=seed) for seed in seeds]
-    return finals
+    return plan_chosen_runs(plan_searches(datasets), known, seeds)
 
 
 def _all_tried(datasets: Iterable[str]) -> list[Config]:

@@ -500,11 +500,11 @@ def readme_line(found: pd.DataFrame) -> str:
     lines = whole[whole.loss == best].sort_values('rate')
     positives = published.describe_photo_sets().positives
     ends = [
-        f'{_interval(line)} on {line.dataset} ({positives[line.dataset]:.2g} labels a photo)'
+        f'{_interval(line)} photos of {line.dataset} ({positives[line.dataset]:.2g} labels each)'
         for line in lines.iloc[[0, -1]].itertuples()
     ]
     text = (
-        '- **And all labels of one photo?** As much as one label on each of '
+        '- **And all labels of one photo?** Worth one label on each of '
         f'{", of ".join(dict.fromkeys(ends))}, with {best.upper()} ([curves](outputs/worth.md)).'
     )
     return f'{BEGIN}\n{textwrap.fill(text, 140, subsequent_indent="  ")}\n{END}'

@@ -161,7 +161,7 @@ def test_the_page_says_what_was_chosen_and_what_is_missing(beside, monkeypatch, 
         assert cell.startswith(name[:-2])
     assert (
         'voc12_animals, cub_crops, mirflickr14, corel5k' in page
-        and 'the cosine head adds +0.' in page
+        and 'would move the far end by +0.' in page
     )
     assert 'have no runs here' in page and '5.5 labels a photo the best method closes' in page
     with_side = gap.write_gap(pd.DataFrame({'side': ['scores.npz']}), board())
