@@ -31,13 +31,33 @@ _INSTALLED_BY_EXTRAS = (
 
 
 class _Parser(argparse.ArgumentParser):
-    "A parser whose arguments may name what completes them, a key of `completions`."
+    """A parser whose arguments may name what completes them, a key of `completions`, and that knows
+    a field of a run by either of its two forms.
+    """
 
     def add_argument(self, *names, completes: str = '', **options) -> argparse.Action:
         argument = super().add_argument(*names, **options)
         if completes:
             argument.complete = {'bash': f'_spml_{completes}'}
         return argument
+
+    def error(self, message: str) -> typing.NoReturn:
+        super().error('. '.join(filter(None, [message, _suggest_other_form(message)])))
+
+
+def _suggest_other_form(message: str) -> str:
+    "For who gives -p to `spml compare`, or a field of a run as an option: the form that is taken."
+    _, _, text = message.partition('unrecognized arguments: ')
+    words = text.split()
+    if words[:1] == ['-p'] and len(words) > 1:
+        if words[1] in ('labels', 'min_positives', 'exclude', 'side'):
+            return f'`spml compare` takes it as --{words[1].replace("_", "-")} VALUE'
+        return '-p goes with `spml train` and `spml runs`; `spml compare` tries settings by itself'
+    fields = [word[2:].replace('-', '_') for word in words if word.startswith('--')]
+    fields = [field.partition('=')[0] for field in fields]
+    if field := next((field for field in fields if field in Config.__annotations__), ''):
+        return f'A field of a run is given as -p: `spml train -p {field} VALUE`'
+    return ''
 
 
 # ---- data
@@ -552,6 +572,11 @@ def _named(table) -> str:
     count = table.iloc[:, -1].map(lambda labels: labels.count('|') + 1 if labels else 0)
     here = {'labels_a_photo': count.mean(), 'without_label': (count == 0).mean()}
     text = f'named: {describe_named(here)}'
+    if isinstance(table.attrs['threshold'], dict):
+        probabilities = table.iloc[:, 1:-1].to_numpy(float)
+        overall = (probabilities >= table.attrs['one_threshold']).sum(1)
+        for_all = {'labels_a_photo': overall.mean(), 'without_label': (overall == 0).mean()}
+        text = f'{text}; from the one threshold for all on: {describe_named(for_all)}'
     if on_validation := table.attrs.get('on_validation'):
         text = f'{text}; on validation {describe_named(on_validation)}'
     classes = table.shape[1] - 2
@@ -832,8 +857,9 @@ def _add_sweep(commands):
         'ablations, for what each part of a method adds; budget, for what a search buys; '
         'clean_photos, for what fully labelled photos are best used for; more_photos, for gains '
         'by the number of photos; second_backbone, for gains on another backbone; thresholds, for '
-        'what one for each class or a few full labels change; or whole_network, for methods and '
-        'optimisers where all weights are trained, on a GPU',
+        'what one for each class or a few full labels change; ensembles, for what averaging '
+        'networks adds; or whole_network, for methods and optimisers where all weights are '
+        'trained, on a GPU',
         completes='swept',
     )
     command.add_argument('--table', help='one table of it, such as 2 or IV (unset: all)')
@@ -1003,11 +1029,11 @@ def _plan_sweep(words: list[str]) -> list:
     "What a sweep trains, a `sweeps.queue.Plan` for each of its steps."
     args = parser().parse_args(['sweep', *words])
     _check_sweep(args)
-    if args.figure or args.paper in ('observed_choice', 'thresholds'):
+    if args.figure or args.paper in ('observed_choice', 'thresholds', 'ensembles'):
         raise SpmlError(
-            'figures, observed_choice and thresholds need arrays of their runs, which stay where '
-            'they are trained: give --pack with a table, another experiment or the board of '
-            'methods.'
+            'figures, observed_choice, thresholds and ensembles need arrays of their runs, which '
+            'stay where they are trained: give --pack with a table, another experiment or the '
+            'board of methods.'
         )
     plans = []
     _train_sweep(args, dry_run=True, plans=plans, tell=lambda line: None)
@@ -1059,7 +1085,8 @@ def _add_compare(commands):
         '--min-positives',
         type=int,
         default=0,
-        help='leave out classes with fewer positives (unset: 0)',
+        help='leave out classes with fewer positives (unset: 0), as -p min_positives does with '
+        '`spml train`',
     )
     command.add_argument(
         '--exclude',

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy import special, stats
+from scipy import special
 
 from .base import settings
 from .base.errors import SpmlError
@@ -665,11 +665,13 @@ def rank_correlation(
         Spearman's correlation and its 95 % interval; NaN where fewer than three rows of any column
         are in both.
     """
+    from scipy.stats import rankdata  # here, as it takes long to import and is seldom needed
+
     both = np.where(np.isfinite(published + ours), np.stack([published, ours]), np.nan)
     count = len(published)
     samples = np.random.RandomState(0).randint(0, count, (repeats, count)) if count else []
     rows = np.vstack([np.arange(count), *samples]).astype(int)  # first as they are
-    ranks = stats.rankdata(both[:, rows], axis=2, nan_policy='omit')  # (2, R, rows, columns)
+    ranks = rankdata(both[:, rows], axis=2, nan_policy='omit')  # (2, R, rows, columns)
     there = np.isfinite(ranks)
     sizes = there.sum(2, keepdims=True)
     centred = np.where(there & (sizes > 2), ranks - (sizes + 1) / 2, 0)

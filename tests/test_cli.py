@@ -708,6 +708,32 @@ def test_predictions_say_how_many_labels_a_photo_the_threshold_names(
         in said
         and 'on validation 1.25 labels a photo' in said
     )
+    for option in (['--per-class'], ['--threshold', '0.4']):
+        assert main(['predict', run.parent.name, str(photo_folder / 'images'), *option]) == 0
+        said = capsys.readouterr().err
+        assert 'on validation' not in said  # that is what the one threshold names
+        overall = f'all on: {named.mean():.2f} labels a photo, none on'
+        assert (overall in said) == (option[0] == '--per-class')
+
+
+@pytest.mark.parametrize(
+    'words, remedy',
+    [
+        (['compare', 'x', 'an', '-p', 'min_positives', '20'], '--min-positives VALUE'),
+        (['compare', 'x', '-p', 'lr', '0.1'], 'tries settings by itself'),
+        (['train', '--min-positives', '20'], '`spml train -p min_positives VALUE`'),
+        (
+            ['train', '-p', 'loss', 'em', '--min_positives=20'],
+            '`spml train -p min_positives VALUE`',
+        ),
+        (['train', '--foo'], ''),
+    ],
+)
+def test_a_field_in_the_form_of_another_command_brings_the_right_one(capsys, words, remedy):
+    with pytest.raises(SystemExit):
+        main(words)
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert remedy in message and (remedy or message.endswith(words[-1]))
 
 
 @pytest.mark.silent('C4')

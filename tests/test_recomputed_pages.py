@@ -41,9 +41,9 @@ def record(photos=0, backbone=BACKBONE):
 
 
 @cache
-def finals(loss, dataset, head='linear', labels='single', backbone=BACKBONE):
+def finals(loss, dataset, head='linear', labels='single', backbone=BACKBONE, photos=0):
     """The runs, by seed, of the settings with the best validation mAP in the search."""
-    runs = record(backbone=backbone)
+    runs = record(photos, backbone)
     runs = runs[
         runs.loss.isin([loss, ALIKE.get(loss)])
         & (runs.dataset == dataset)
@@ -470,7 +470,7 @@ def test_label_wise_arms_of_an_ablation_are_no_finals_and_no_search(monkeypatch)
     arms = arms.assign(key=[f'arm {k}' for k in range(len(arms))], test_map=0.0, val_map=99.0)
     both = pd.concat([record(), arms], ignore_index=True)
     assert of_a_suite(arms).all()
-    monkeypatch.setattr('test_recomputed_pages.record', lambda **_: both)
+    monkeypatch.setattr('test_recomputed_pages.record', lambda *_: both)
     for loss, expected in before.items():
         found = finals.__wrapped__(loss, 'voc12_animals', 'labelwise')
         assert found.key.tolist() == expected.key.tolist() and len(found) == 5
@@ -500,3 +500,43 @@ def test_gains_on_two_backbones_and_how_far_their_order_agrees():
         both = gained[dataset].dropna()
         rho = stats.spearmanr(*both.to_numpy().T).statistic
         assert f'| {dataset} | {len(both)} | {rho:+.2f} |'.replace('-', '−') in page
+
+
+MORE = RECORD.parent / 'more_photos.csv'
+TRAINING = {'coco18_30k': 19_200, 'mirflickr14_10k': 6_513}
+
+
+def of_more_photos(loss, head, labels, dataset, photos):
+    "The mAP of seeds 0 to 4, chosen by a search on as many photos."
+    own = finals(loss, dataset, head, labels, photos=photos % TRAINING[dataset])
+    return own.test_map.sort_index().loc[:4]
+
+
+@pytest.mark.skipif(not MORE.is_file(), reason='no runs on more photos yet')
+def test_gains_by_the_number_of_photos_and_their_slopes():
+    table, page = pd.read_csv(MORE), MORE.with_suffix('.md').read_text()
+    over_plain = table[(table.baseline == gains.PLAIN_HEAD) & table.gain.notna()]
+    found = {}
+    for line in over_plain.itertuples():
+        own = of_more_photos(line.loss, line.head, line.labels, line.dataset, line.photos)
+        plain = of_more_photos('an', 'linear', 'single', line.dataset, line.photos)
+        assert len(own) == len(plain) == 5
+        gained = (own - plain).mean()
+        assert line.gain == pytest.approx(gained, abs=2e-4)
+        place = (line.dataset, line.loss, line.head, line.labels)
+        found.setdefault(place, []).append((np.log2(line.photos), gained))
+    slopes = {
+        place: np.polyfit(*np.transpose(points), 1)[0]
+        for place, points in found.items()
+        if len(points) > 2
+    }
+    printed = page.split('Over plain AN:')[1].split('Over AN on the same head')[0]
+    header, _, *rows = [
+        [cell.strip() for cell in line.strip('| ').split('|')]
+        for line in printed.splitlines()
+        if line.startswith('|')
+    ]
+    for dataset in {place[0] for place in slopes}:
+        column = [row[header.index(dataset)].split(' ±')[0] for row in rows]
+        expected = [slope for place, slope in slopes.items() if place[0] == dataset]
+        assert column == [f'{slope:+.1f}'.replace('-', '−') for slope in expected]

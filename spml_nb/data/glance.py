@@ -271,7 +271,10 @@ def _classes(data):
         if stay := len(counts) - len(few):
             rest = '1 class stays' if stay == 1 else f'{stay:,} classes stay'
             bare = _bare(data, few.index)
-            remedy = f'`-p min_positives {RARE_BELOW}` leaves them out; {rest}{bare}.'
+            remedy = (
+                f'`spml train -p min_positives {RARE_BELOW}` and `spml compare --min-positives '
+                f'{RARE_BELOW}` leave them out; {rest}{bare}.'
+            )
         yield f'Rare, with fewer than {RARE_BELOW} positives: {rare}. {remedy}'
     for part in PARTS[1:]:
         if part in data.split:

@@ -265,9 +265,11 @@ SETTINGS = (
     'full',
     'single',
     'single+negatives',
+    'single+N-negatives (single+3-negatives)',
     'partial-F with F between 0 and 1 (partial-0.3)',
     'K-positives (2-positives)',
     'K-positives+negatives',
+    'K-positives+N-negatives',
     'single-frequent',
     'single-rare',
     'single-large and single-central (data sets with boxes)',
@@ -278,9 +280,10 @@ def parse_label_setting(text: str) -> dict[str, Any]:
     """Turn a setting's name into keyword arguments of `observe`.
 
     Args:
-        text: 'full', 'single', 'single+negatives', 'partial-0.3', '2-positives' or
-            '2-positives+negatives', with any fraction in (0, 1) and any count from 1 upwards; or
-            'single-frequent', 'single-rare', 'single-large', 'single-central'.
+        text: 'full', 'single', 'single+negatives', 'single+3-negatives', 'partial-0.3',
+            '2-positives', '2-positives+negatives' or '2-positives+3-negatives', with any fraction
+            in (0, 1) and any counts from 1 upwards; or 'single-frequent', 'single-rare',
+            'single-large', 'single-central'.
 
     Returns:
         Arguments for `observe(labels, **parse_label_setting(text))`. Weights in `BOX_WEIGHTINGS`
@@ -295,9 +298,12 @@ def parse_label_setting(text: str) -> dict[str, Any]:
     name = text if isinstance(text, str) else ''
     if name == 'full':
         return {'positives': 'all', 'negatives': 'all'}
-    counts = re.fullmatch(r'(?:single|0*([1-9]\d{0,8})-positives)(\+negatives)?', name, re.ASCII)
+    count = r'0*([1-9]\d{0,8})'
+    form = rf'(?:single|{count}-positives)(?:(\+negatives)|\+{count}-negatives)?'
+    counts = re.fullmatch(form, name, re.ASCII)
     if counts:
-        return {'positives': int(counts[1] or 1), 'negatives': 'all' if counts[2] else 0}
+        negatives = 'all' if counts[2] else int(counts[3] or 0)
+        return {'positives': int(counts[1] or 1), 'negatives': negatives}
     fraction = re.fullmatch(r'partial-(\d*\.\d+)', name, re.ASCII)
     if fraction and 0 < float(fraction[1]) < 1:
         return {'keep': float(fraction[1])}

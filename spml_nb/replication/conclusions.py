@@ -16,7 +16,7 @@ from ..base import settings
 from ..base.errors import one_of
 from ..statistics import MARGIN, Effect, format_signed, pool_effects
 from ..sweeps.search import SUITES, Row, finals, search_space
-from . import figure_panels, figures, gains, published, tables
+from . import arms, figure_panels, figures, gains, published, tables
 from .published import SUITE, UNCOUNTED
 from .rendering import render_template
 
@@ -255,7 +255,20 @@ def _lac(runs: pd.DataFrame) -> dict:
         'idle': gains.count_stage_2_starts(lines),
         'runs': len(lines),
         'constants': len(search_space('lac')),
+        'in_two_steps': _lac_in_two_steps(runs),
     }
+
+
+def _lac_in_two_steps(runs: pd.DataFrame) -> dict[str, Effect]:
+    "{column of Table 3: what whole LAC gains by the rate and δ of AN + PLC's search over its own}."
+    ablation = arms.read_ablations()['lac_parts']
+    effects = {}
+    for column, dataset in ablation.columns.items():
+        own = tables.read_measures(finals(Row('lac'), SUITE, dataset, runs), 'mAP', runs)
+        effect = gains.estimate_gain(arms.arm_scores(ablation, 'queue', dataset, runs), own)
+        if effect.seeds > 1:
+            effects[column] = effect
+    return effects
 
 
 def _two_way(runs: pd.DataFrame) -> dict:

@@ -16,7 +16,7 @@ from ..base.errors import SpmlError
 from ..methods.core import find
 from ..statistics import Effect, Scores
 from ..sweeps.search import Row
-from . import board, clean_photos, more_photos, published, site, without_clean
+from . import board, clean_photos, more_photos, published, site, thresholds, without_clean
 from . import gains as all_gains
 from . import tables as papers
 from .gains import mechanism_acted_in
@@ -259,6 +259,17 @@ def method_levels(measured: pd.DataFrame) -> dict[tuple[str, str], dict[str, Sco
     Returns: {(method, head): {set of photos: its scores}}, of the sets where its own mechanism
         acted in most runs.
     """
+    return _by_method(measured, 'scores')
+
+
+def method_micro_f1(measured: pd.DataFrame) -> dict[tuple[str, str], dict[str, float]]:
+    """As `method_levels`, of micro-F1 in percent, with the threshold that clean validation labels
+    choose.
+    """
+    return _by_method(measured, 'micro_f1')
+
+
+def _by_method(measured: pd.DataFrame, column: str) -> dict[tuple[str, str], dict]:
     chosen = measured[
         (measured.suite == SUITE)
         & (measured.choice == 'clean')
@@ -267,9 +278,10 @@ def method_levels(measured: pd.DataFrame) -> dict[tuple[str, str], dict[str, Sco
         & measured.acted.eq(True)
         & (measured.n > 1)
     ]
+    rows = zip(chosen.loss, chosen['head'], chosen.dataset, chosen[column], strict=True)
     by_method = {}
-    for line in chosen.itertuples():
-        by_method.setdefault((line.loss, line.head), {})[line.dataset] = line.scores
+    for loss, head, dataset, value in rows:
+        by_method.setdefault((loss, head), {})[dataset] = value
     return by_method
 
 
@@ -281,10 +293,11 @@ class Leader:
         name: of the method.
         head: that it was given.
         gain: over AN with a linear head, the mean over all sets of photos.
-        second: the next one with runs on all sets, '' without any.
+        second: the next one with runs on all sets, '' without any, with a remark where it names
+            labels far worse.
         lead: over that one; None without any.
         rivals: methods with runs on fewer sets, at least half of them, that are not told apart from
-            it there.
+            it there, with such a remark.
     """
 
     name: str
@@ -324,11 +337,15 @@ class Leaders:
 _PLAIN = ('an', 'linear')
 
 
-def leaders(levels: dict) -> Leaders | None:
+FAR_BELOW = 5.0  # points of micro-F1: what ranks as well, and yet names worse
+
+
+def leaders(levels: dict, micro_f1: dict | None = None) -> Leaders | None:
     """Which method gains most, and what its head has to do with it.
 
     Args:
         levels: as from `method_levels`.
+        micro_f1: as from `method_micro_f1`.
 
     Returns: None without a method that has runs on every set of plain AN.
     """
@@ -337,7 +354,7 @@ def leaders(levels: dict) -> Leaders | None:
     if not (sets and everywhere):
         return None
     everywhere.sort(key=lambda row: -_lead(levels, row, _PLAIN).mean)
-    top = _leader(everywhere, levels)
+    top = _leader(everywhere, levels, micro_f1 or {})
     linear = [row for row in everywhere if row[1] == 'linear']
     of_head = ('an', top.head)
     decided = {'above': [], 'below': [], 'open': []}
@@ -352,12 +369,12 @@ def leaders(levels: dict) -> Leaders | None:
         due_to_head=_lead(levels, of_head, _PLAIN)
         if of_head in levels and of_head != _PLAIN
         else None,
-        linear=_leader(linear, levels) if linear else None,
+        linear=_leader(linear, levels, micro_f1 or {}) if linear else None,
         **{word: tuple(names) for word, names in decided.items()},
     )
 
 
-def _leader(order: list, levels: dict) -> Leader:
+def _leader(order: list, levels: dict, micro_f1: dict) -> Leader:
     first, *others = order
     second = next((row for row in others if row[0] != first[0]), None)
     fewer = [
@@ -372,10 +389,23 @@ def _leader(order: list, levels: dict) -> Leader:
         name=_name(*first),
         head=first[1],
         gain=_lead(levels, first, _PLAIN),
-        second=_name(*second) if second else '',
+        second=_name(*second) + _remark_on_names(second, first, micro_f1) if second else '',
         lead=_lead(levels, first, second) if second else None,
-        rivals=tuple(_name(*row) for row in fewer if _lead(levels, first, row).low <= 0),
+        rivals=tuple(
+            _name(*row) + _remark_on_names(row, first, micro_f1)
+            for row in fewer
+            if _lead(levels, first, row).low <= 0
+        ),
     )
+
+
+def _remark_on_names(row: tuple, first: tuple, micro_f1: dict) -> str:
+    """The end of a rival's name, where its micro-F1 is far below, in the mean over common sets."""
+    own, theirs = micro_f1.get(row, {}), micro_f1.get(first, {})
+    below = [theirs[dataset] - own[dataset] for dataset in own if dataset in theirs]
+    if not below or not np.mean(below) >= FAR_BELOW:
+        return ''
+    return f' with {statistics.format_signed(-np.mean(below))} points of micro-F1'
 
 
 def _lead(levels: dict, one: tuple, other: tuple) -> Effect:
@@ -446,12 +476,16 @@ def comparable_gains(measured: pd.DataFrame) -> pd.DataFrame:
     return measured[ran & measured.uncounted.eq('') & measured.published.notna()]
 
 
+FIRST_PHOTOS = 50  # to label in full
+
+
 def front_findings(
     leading: Leaders | None,
     agreed: dict,
     observed: dict | None = None,
     uses: dict | None = None,
     ends: dict | None = None,
+    by_photos: Effect | None = None,
 ) -> str:
     """What the gains say.
 
@@ -461,6 +495,7 @@ def front_findings(
         observed: as from `without_clean.of_record`.
         uses: as from `clean_photos.average_uses`.
         ends: as from `more_photos.compare_ends`.
+        by_photos: as from `thresholds.estimate_gain_of_photos`, of `FIRST_PHOTOS`.
 
     Returns:
         Markdown: a list, one question a point, '' without runs.
@@ -478,6 +513,8 @@ def front_findings(
         uses=[(board.describe_method(loss)['name'], use) for loss, use in (uses or {}).items()],
         seeds_observed=observed['seeds'] if rows else 0,
         ends=ends or {},
+        by_photos=by_photos,
+        first_photos=FIRST_PHOTOS,
         **fields,
     )
 
@@ -741,6 +778,7 @@ def format_front(
     observed: dict | None = None,
     uses: dict | None = None,
     ends: dict | None = None,
+    by_photos: Effect | None = None,
 ) -> str:
     """What README.md shows between the marks.
 
@@ -752,6 +790,7 @@ def format_front(
         observed: as from `without_clean.of_record`.
         uses: as from `clean_photos.average_uses`.
         ends: as from `more_photos.compare_ends`.
+        by_photos: as in `front_findings`.
 
     Returns: Markdown, with the marks.
     """
@@ -759,11 +798,12 @@ def format_front(
     text = render_template(
         'front.md',
         findings=front_findings(
-            leaders(method_levels(boards)),
+            leaders(method_levels(boards), method_micro_f1(boards)),
             agreed,
             observed,
             uses,
             ends,
+            by_photos,
         ),
         picture=picture,
         uncounted=published.UNCOUNTED,
@@ -813,7 +853,8 @@ def write_front(root: Path | None = None, boards: pd.DataFrame | None = None) ->
         uses = clean_photos.average_uses(known)
         picture = f'{outputs.name}/front.svg'
         ends = more_photos.compare_ends(more_photos.measure_gains(known), BY_PHOTOS)
-        text = format_front(measured, boards, agreed, picture, observed, uses, ends)
+        first = thresholds.estimate_gain_of_photos(FIRST_PHOTOS)
+        text = format_front(measured, boards, agreed, picture, observed, uses, ends, first)
         texts[readme] = text.join(enclosing)
     return site.write_changed(texts)
 

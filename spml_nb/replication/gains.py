@@ -3,6 +3,7 @@
 Boards, verdicts, tables and pages read their gains here, so that a number is the same everywhere.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -124,12 +125,13 @@ def board_row_runs(row: search.Row, suite: str, dataset: str, known: pd.DataFram
         suite, dataset: as in `search.candidates`.
         known: as from `tables.record`.
 
-    Returns: DataFrame by seed: run (its name), test_map and observed_test_map in percent, seconds,
-        exercised, late, best_stage, best_epoch, validation (percent), first (the key of the first
-        run). Empty while the search is not through.
+    Returns: DataFrame by seed: run (its name), test_map and observed_test_map in percent,
+        test_micro_f1 in [0, 1], seconds, exercised, late, best_stage, best_epoch, validation
+        (percent), first (the key of the first run). Empty while the search is not through.
     """
     configs = search.finals(row, suite, dataset, known)
-    columns = ['run', *MEASURES.values(), 'seconds', 'exercised', 'late', *_BEST, 'validation']
+    columns = ['run', *MEASURES.values(), 'test_micro_f1', 'seconds', 'exercised', 'late', *_BEST]
+    columns += ['validation']
     runs = known.reindex(columns=columns).reindex([key(c) for c in configs])
     runs = runs.set_axis(pd.Index([c.seed for c in configs], dtype=int)).dropna(subset='test_map')
     return runs.assign(first=key(configs[0]) if configs else '')
@@ -138,7 +140,7 @@ def board_row_runs(row: search.Row, suite: str, dataset: str, known: pd.DataFram
 COLUMNS = [
     *Setting._fields,
     *('baseline', 'scores', 'level', 'level_half', 'n', 'gain', 'gain_half', 'effect'),
-    *('seconds', 'late', 'validation', 'acted', 'begins_stage_2', 'run', 'base_run'),
+    *('seconds', 'late', 'validation', 'acted', 'begins_stage_2', 'run', 'base_run', 'micro_f1'),
 ]
 
 
@@ -153,7 +155,8 @@ def gains_of_suites(known: pd.DataFrame, suites: Iterable[str] = SUITES) -> pd.D
         `SAME_HEAD` and `PLAIN_HEAD`, in points of mAP; and seconds (of a run), late (share of runs
         whose best epoch is one of the last two), validation (mean of what compares runs of a
         search, percent), acted and begins_stage_2 (as from these functions), run and base_run (the
-        names of the first run, and of the baseline's, '' without one).
+        names of the first run, and of the baseline's, '' without one), micro_f1 (mean of the test
+        images in percent, NaN for the choice by observed labels).
     """
     scores, about = {}, {}
     for suite in suites:
@@ -202,6 +205,7 @@ def _add_scores(row, suite, dataset, known, scores, about):
             'acted': mechanism_acted(runs),
             'begins_stage_2': count_stage_2_starts(runs),
             'run': runs.run.iloc[0],
+            'micro_f1': 100 * runs.test_micro_f1.mean() if choice == 'clean' else math.nan,
         }
 
 

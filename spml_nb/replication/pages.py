@@ -355,7 +355,7 @@ class Results:
     @property
     def leading(self) -> front.Leaders | None:
         """Which method gains most."""
-        return front.leaders(front.method_levels(self.gains))
+        return front.leaders(front.method_levels(self.gains), front.method_micro_f1(self.gains))
 
     def verdicts(self) -> dict[str, int]:
         """How many claims have each verdict that any of them has."""
@@ -474,6 +474,7 @@ _OTHER_PAGES = {
     'fine_tuning.md': 'methods and optimisers on the whole network',
     'observed_choice.md': 'what is lost when settings are chosen without clean labels',
     'thresholds.md': 'one threshold or one for each class',
+    'ensembles.md': 'what averaging networks adds',
     'biased.md': 'what if the one label is not drawn evenly',
     'benchmarks.md': 'how fast it runs',
 }
@@ -521,7 +522,7 @@ def _board(measured: pd.DataFrame) -> dict:
         'most': most,
         'unlisted': sum(len(group['rows']) for group in unlisted),
         'summary': board.summarize_board(measured),
-        'leading': front.leaders(front.method_levels(measured)),
+        'leading': front.leaders(front.method_levels(measured), front.method_micro_f1(measured)),
         'without_clean': without_clean.of_record(),
         'names': {row['loss']: board.describe_method(row['loss']) for row in rows},
         'run_on': published.name_dataset,

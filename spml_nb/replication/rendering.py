@@ -38,7 +38,8 @@ def _fill(text: str) -> str:
     """A paragraph, or an item of a list, in lines of at most 140 characters."""
     text = text.strip()
     indent = '  ' if text.startswith('- ') else ''
-    return textwrap.fill(text, 140, subsequent_indent=indent) + '\n'
+    # a hyphen may stand in an address, which a break would cut in two
+    return textwrap.fill(text, 140, subsequent_indent=indent, break_on_hyphens=False) + '\n'
 
 
 def _grid(lines: list[list]) -> str:

@@ -20,6 +20,7 @@ EXPERIMENTS = (
     'more_photos',
     'second_backbone',
     'thresholds',
+    'ensembles',
     'whole_network',
 )
 

@@ -9,9 +9,6 @@ buy."""
 
 import contextlib
 import io
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,8 +18,7 @@ import torch
 
 from .. import drawing, metrics
 from ..base import settings
-from ..base.errors import SpmlError, one_of
-from ..base.files import write_arrays, write_atomically
+from ..base.errors import SpmlError
 from ..runs.config import Config
 from ..runs.folder import Result
 from ..statistics import Effect, estimate_effect, image_draws, pool_effects
@@ -34,7 +30,7 @@ from ..training.thresholds import class_thresholds, on_validation
 from ..training.trainer import train
 from . import site
 from .clean_photos import METHODS
-from .experiment import Experiment
+from .experiment import Experiment, Measurements, make_measuring_sweep
 from .rendering import render_template
 from .resampling import score_samples
 
@@ -45,7 +41,6 @@ SEEDS = range(5)  # of the board's final runs
 PHOTOS = (10, 20, 50, 100)  # fully labelled ones that choose
 SAMPLES = 20  # of so many photos, each a part of the next larger one
 METRICS = ('micro-F1', 'macro-F1')
-FILE, FILE_IMAGES = 'thresholds.csv', 'thresholds.npz'  # in the setting `outputs`
 
 
 class Way(NamedTuple):
@@ -80,6 +75,7 @@ CONTRASTS = {
 }
 KEYS = ['dataset', 'loss', 'seed', *Way._fields]
 NUMBERS = ['micro', 'macro', 'micro_sd', 'macro_sd']
+MEASUREMENTS = Measurements('thresholds', ('dataset', 'loss', *Way._fields))
 
 
 def choose_thresholds(logits: np.ndarray, task: Task, seed: int) -> dict[Way, list]:
@@ -169,25 +165,6 @@ def measure_runs(configs: list[Config]) -> tuple[pd.DataFrame, np.ndarray]:
     return pd.DataFrame(lines, columns=[*KEYS, *NUMBERS]), np.array(means, np.float32)
 
 
-def read_record() -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
-    """The record, as from `measure_runs`, the arrays by set of photos; without a line where there
-    is none yet."""
-    folder = settings.path('outputs')
-    if not (folder / FILE).is_file():
-        return pd.DataFrame(columns=KEYS), {}
-    text = dict.fromkeys(['dataset', 'loss', *Way._fields], str)
-    return pd.read_csv(folder / FILE, dtype=text), dict(np.load(folder / FILE_IMAGES))
-
-
-def _keep(lines: pd.DataFrame, images: dict[str, np.ndarray]):
-    known, known_images = read_record()
-    table = pd.concat([known, lines], ignore_index=True) if len(known) else lines
-    text = table.round(4).to_csv(index=False, lineterminator='\n')
-    folder = settings.path('outputs')
-    write_arrays(folder / FILE_IMAGES, known_images | images)
-    write_atomically(folder / FILE, text)
-
-
 def plan_final_runs(dataset: str) -> list[Config]:
     """The final runs of a set of photos, with the settings that the board's searches chose.
 
@@ -202,47 +179,6 @@ def plan_final_runs(dataset: str) -> list[Config]:
             f'`spml sweep methods --dataset {dataset} --loss {" ".join(LOSSES)}`.'
         )
     return configs
-
-
-def sweep_thresholds(
-    datasets: Iterable[str] = (),
-    *,
-    dry_run: bool = False,
-    tell: Callable[[str], None] = print,
-    jobs: int = 1,
-    engine: str = 'local',
-    address: str | None = None,
-) -> pd.DataFrame:
-    """Train what the record lacks and write it down, one set of photos after another.
-
-    Args:
-        datasets: some of `DATASETS`; none: all of them.
-        dry_run: only say how much there is.
-        tell: is given the lines.
-        jobs: sets of photos at a time, on this machine.
-        engine, address: as in `sweeps.run`; only 'local' is possible.
-
-    Returns:
-        DataFrame as from `sweeps.plan_runs`, of what was missing.
-
-    Raises:
-        SpmlError: for another set of photos or engine, and as `plan_final_runs`.
-    """
-    queue.check_launch(one_of(engine, ('local',), 'engine'), address, jobs)
-    names = [one_of(name, DATASETS, 'set of photos') for name in datasets] or list(DATASETS)
-    recorded = set(read_record()[0].dataset)
-    missing = {name: plan_final_runs(name) for name in names if name not in recorded}
-    runs = [config for configs in missing.values() for config in configs]
-    table = queue.plan_runs(runs, queue.finished()).assign(state='missing')
-    tell(f'{len(runs)} runs of {len(missing)} of {len(names)} sets of photos are missing.')
-    if dry_run or not missing:
-        return table
-    with ProcessPoolExecutor(jobs, mp_context=get_context('spawn')) as pool:
-        measured = pool.map(measure_runs, missing.values())
-        for name, (lines, images) in zip(missing, measured, strict=True):
-            _keep(lines, {name: images})
-            tell(f'{name}: done')
-    return table.assign(state='done')
 
 
 def estimate_contrast(
@@ -265,11 +201,24 @@ def estimate_contrast(
     return estimate_effect(differences, None, float(error))
 
 
+def estimate_gain_of_photos(photos: int) -> Effect | None:
+    """What the global threshold gains in micro-F1 where so many fully labelled photos choose it in
+    place of observed labels, the mean over sets; None while there is no record.
+    """
+    lines, images = MEASUREMENTS.read()
+    contrast = f'{photos} photos − observed labels, global'
+    effects = [
+        estimate_contrast(part, images[dataset], contrast, 'micro-F1')
+        for dataset, part in lines.groupby('dataset', sort=False)
+    ]
+    return pool_effects(effects) if effects else None
+
+
 def estimate_contrasts(lines: pd.DataFrame, images: dict[str, np.ndarray]) -> pd.DataFrame:
     """Every contrast on every set of photos.
 
     Args:
-        lines, images: as from `read_record`.
+        lines, images: as from `MEASUREMENTS.read`.
 
     Returns:
         DataFrame of `Effect`s by metric and contrast, a column for each set of photos and 'mean'.
@@ -289,7 +238,7 @@ def average_levels(lines: pd.DataFrame) -> pd.DataFrame:
     """F1 and its deviation over samples, means over methods and seeds.
 
     Args:
-        lines: as from `read_record`.
+        lines: as from `MEASUREMENTS.read`.
 
     Returns:
         DataFrame, a row for each of `WAYS`, columns (micro, macro, micro_sd or macro_sd, set of
@@ -375,7 +324,7 @@ def write_thresholds() -> list[Path]:
     Raises:
         SpmlError: if a file cannot be written.
     """
-    lines, images = read_record()
+    lines, images = MEASUREMENTS.read()
     if not len(lines):
         return []
     lines = lines.assign(order=lines.dataset.map(DATASETS.index)).sort_values(
@@ -406,4 +355,7 @@ def write_thresholds() -> list[Path]:
     )
 
 
-EXPERIMENT = Experiment(sweep_thresholds, lambda known, measured: write_thresholds())
+EXPERIMENT = Experiment(
+    make_measuring_sweep(MEASUREMENTS, DATASETS, plan_final_runs, measure_runs),
+    lambda known, measured: write_thresholds(),
+)

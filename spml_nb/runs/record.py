@@ -113,8 +113,13 @@ def read_record(file: Path, needed: tuple[str, ...] = RECORD, **options) -> pd.D
         header, seen = next(lines, []), {}
         if missing := [name for name in needed if name not in header]:
             raise ValueError(f"the header has no column {', '.join(missing)}")
+        numbers = [
+            place
+            for place, name in enumerate(header)
+            if name.startswith(_NUMBERS) and not name.endswith('_truth')
+        ]
         for line in lines:
-            _check_line(header, line, seen)
+            _check_line(header, line, numbers, seen)
         if not text.endswith('\n'):
             raise ValueError('the end of the file is cut off')
     except (csv.Error, ValueError) as error:
@@ -137,7 +142,12 @@ _TEXTS = (
     'commit',
 )
 # a folder of photos may be called 2019, or null
-_TYPES = {'dtype': dict.fromkeys(_TEXTS, str), 'keep_default_na': False, 'na_values': ['']}
+_TYPES = {
+    'dtype': dict.fromkeys(_TEXTS, str),
+    'keep_default_na': False,
+    'na_values': [''],
+    'low_memory': False,  # or a column that is seldom filled has several types
+}
 
 # What an empty field of a configuration stands for, beside what `neutral_fields` says: most runs
 # are heads on frozen features, and their lines show only what is special about them. A value that
@@ -248,16 +258,18 @@ _NUMBERS = (
 )
 
 
-def _check_line(header: list[str], line: list[str], seen: dict[tuple, list[str]]):
-    """Refuse, with a ValueError, a line that does not fit its header, or another line of its run
-    and key.
+def _check_line(
+    header: list[str], line: list[str], numbers: list[int], seen: dict[tuple, list[str]]
+):
+    """Refuse, with a ValueError, a line that does not fit its header, whose places `numbers` hold
+    something else, or another line of its run and key.
     """
     if len(line) != len(header):
         raise ValueError(f'{len(line)} fields instead of {len(header)}')
-    for name, value in zip(header, line, strict=True):
-        numeric = value and name.startswith(_NUMBERS) and not name.endswith('_truth')
-        if numeric and not math.isfinite(parse_number(value)):
-            raise ValueError(f'{name} is {value!r}, which is no number')
+    for place in numbers:
+        value = line[place]
+        if value and not math.isfinite(parse_number(value)):
+            raise ValueError(f'{header[place]} is {value!r}, which is no number')
     run, key = (line[header.index(name)] for name in ('run', 'key'))
     if seen.setdefault((run, key), line) != line:
         raise ValueError(f'the run {run} has two lines that differ')

@@ -688,12 +688,12 @@ def _dry_run(
         line += f' The search will choose {len(unchosen)} more.'
         left = pd.concat([left, plan_runs(unchosen, runs)])
     if len(left):
-        line += f' One after another: {_describe_length(left)}.'
+        line += f' One after another: {describe_length(left)}.'
     tell(f'{line} {estimate.describe_disk(left.config)}'.rstrip())
     return table
 
 
-def _describe_length(left: pd.DataFrame) -> str:
+def describe_length(left: pd.DataFrame) -> str:
     "How long runs take, of rows as from `plan_runs`."
     unknown = int(left.expected.isna().sum())
     if unknown == len(left):

@@ -55,9 +55,9 @@ def _state(folder: Path) -> dict:
 
 def _scores(scores: dict) -> dict:
     shown = {}
-    for name in ('val_map', 'test_map'):
-        if scores.get(name) is not None:
-            shown[name] = float(scores[name])
+    for name, source in _SCORES.items():
+        if scores.get(source) is not None:
+            shown[name] = float(scores[source])
     for name in ('val_truth', 'test_truth'):
         if not isinstance(scores.get(name), str | None):
             raise TypeError(f'{scores[name]!r} says nothing of what a score was measured against')
@@ -65,6 +65,13 @@ def _scores(scores: dict) -> dict:
     return shown
 
 
+# column: the score of a run; observed AUC is there where only observed labels are known
+_SCORES = {
+    'val_map': 'val_map',
+    'test_map': 'test_map',
+    'val_auc': 'observed_val_auc',
+    'test_auc': 'observed_test_auc',
+}
 _FIELDS = ('loss', 'dataset', 'regime', 'labels', 'seed', 'lr', 'min_positives')
 COLUMNS = [
     'name',
@@ -72,8 +79,7 @@ COLUMNS = [
     *_FIELDS,
     'hparams',
     'differs',
-    'val_map',
-    'test_map',
+    *_SCORES,
     'val_truth',
     'test_truth',
     'seconds',
@@ -171,7 +177,8 @@ def list_runs(
     Returns:
         DataFrame: name, state, loss, dataset, regime, labels, seed, lr, min_positives, hparams,
         differs (other fields in which the listed runs of a loss on a data set differ), val_map and
-        test_map in percent, val_truth and test_truth (what they were measured against, as from
+        test_map in percent, val_auc and test_auc (observed AUC in percent, NaN where it chose
+        nothing), val_truth and test_truth (what they were measured against, as from
         `labels.labels_for_scoring`), seconds, mb (1e6 bytes), days since the last change, note
         (what is damaged, how far the run is), folder.
 
@@ -414,8 +421,7 @@ def describe_freed(table: pd.DataFrame) -> str:
 
 MARKS = dict(zip(TRUTHS[1:], '+*', strict=True))  # of scores that are not against all labels
 _FORMATS = {
-    'val_map': '.2f',
-    'test_map': '.2f',
+    **dict.fromkeys(_SCORES, '.2f'),
     'seconds': '.0f',
     'mb': '.1f',
     'days': '.1f',
@@ -440,7 +446,7 @@ def format_listing(table: pd.DataFrame) -> str:
         ]
     for name in shown.columns.intersection(['val_map', 'test_map']):
         shown[name] += table[name.replace('map', 'truth')].map(MARKS).fillna(' ')
-    for name in ('min_positives', 'hparams', 'differs', 'note'):
+    for name in ('min_positives', 'hparams', 'differs', 'note', 'val_auc', 'test_auc'):
         if name in shown and shown[name].isin(['', '0']).all():
             shown = shown.drop(columns=name)
     notes = [
@@ -448,6 +454,11 @@ def format_listing(table: pd.DataFrame) -> str:
         for truth, mark in MARKS.items()
         if (table == truth).any(axis=None)
     ]
+    if 'val_auc' in shown:
+        notes.append(
+            'val_auc, observed AUC, chose epoch and settings there, and is what `spml compare` '
+            'goes by: mAP takes every label that was not written down for absent'
+        )
     kinds = table['state' if 'state' in table else 'what'].value_counts()
     counts = ', '.join(f'{n} {kind}' for kind, n in kinds.items())
     total = f'{counts}; {format_bytes(1e6 * table.mb.sum())}'

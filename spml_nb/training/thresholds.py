@@ -166,6 +166,6 @@ def explain_narrow_naming(photos: dict[str, int], classes: int) -> str:
     return (
         f'{commonest} is {100 * share:.0f} % of the names, and {never} of {classes} classes are '
         'named on no photo. If the photos show more than that: train with more photos of the '
-        'other classes, or let photos that are labelled in full choose a threshold for each: '
-        '`spml calibrate RUN FOLDER --per-class`.'
+        'other classes, and where no photos labelled in full have chosen the threshold yet, let '
+        'some 50 do it: `spml calibrate RUN FOLDER`.'
     )

@@ -443,7 +443,7 @@ class Trainer:
         stage = f'stage {self.k} ({self.stage.name}) ' if len(self.stages) > 1 else ''
         print(
             f"{stage}epoch {row['epoch']:2d}/{self.stage.epochs}  loss {row['loss']:.4f}  "
-            f"val {measure} {score:.2f}  best {best['value']:.2f} at {best['epoch']}  "
+            f"val {measure} {score:.2f}, best {best['value']:.2f} in epoch {best['epoch']}  "
             f"{row['seconds']:.1f} s",
             flush=True,
         )

@@ -53,8 +53,15 @@ class Facts:
 FEW_TEST_PHOTOS = 20  # test photos with a label, below which its numbers say little
 
 
-def score_test_photos(run: Run, data: Dataset, description: dict) -> LabelScores:
+def score_test_photos(
+    run: Run, data: Dataset, description: dict, per_class: bool = False
+) -> LabelScores:
     """Score the logits that a run stored, calibrated as its network is.
+
+    Args:
+        run, data: with test photos.
+        description: as from `describe_network`.
+        per_class: name each class from its own threshold on.
 
     Raises:
         SpmlError: if the run has no test photos.
@@ -63,11 +70,14 @@ def score_test_photos(run: Run, data: Dataset, description: dict) -> LabelScores
     if 'test' not in result.logits:
         raise SpmlError(f'{run.folder} has no test photos, so there are no scores to show.')
     slope, shift = np.array(description.get('calibration', [[1], [0]]), float)
+    threshold = description['threshold']
+    if per_class:
+        threshold = dict(zip(data.class_names, description['class_thresholds'], strict=True))
     return score_labels(
         expit(slope * result.logits['test'] + shift),
         data.labels[data.rows('test')],
         data.class_names,
-        description['threshold'],
+        threshold,
     )
 
 
@@ -76,7 +86,7 @@ def _describe_scores(scores: LabelScores, thresholds: list[float] | None = None)
     scores = replace(scores, classes=scores.classes.rename(index=escape_for_markdown))
     classes = scores.classes
     rare = classes.present < FEW_TEST_PHOTOS
-    remarks = (scores.overnaming, scores.over, scores.bounds)
+    remarks = (scores.overnaming, scores.narrow_naming, scores.over, scores.bounds)
     total = [format_card_table(format_scores(scores.total), 'in percent'), *remarks]
     each = format_scores(classes)
     if thresholds:

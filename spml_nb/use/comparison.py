@@ -14,6 +14,7 @@ from typing import TypedDict
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from scipy.special import expit
 
 from spml_nb.statistics import (
     LEVEL,
@@ -65,6 +66,7 @@ from ..sweeps.queue import (
 )
 from ..training import selection
 from ..training.task import make_task
+from ..training.thresholds import explain_narrow_naming
 
 
 def plan_comparison(
@@ -133,6 +135,7 @@ class MethodLine:
             a run are gone.
         resampled_val: the same of validation.
         guess: validation score of guessing, percent in `val_measure`; NaN where not at hand.
+        named: {seed: {class: how many test photos it is named on}}, where a run is at hand.
     """
 
     row: Row
@@ -140,6 +143,12 @@ class MethodLine:
     resampled: dict[int, np.ndarray]
     resampled_val: dict[int, np.ndarray] = field(default_factory=dict)
     guess: float = math.nan
+    named: dict[int, dict[str, int]] = field(default_factory=dict)
+
+    def find_best_seed(self) -> int | None:
+        "That of the run with the best validation score, of those that are at hand."
+        there = self.runs[self.runs.run != '']
+        return there.index[there.validation.argmax()] if len(there) else None
 
     def over(self, other: 'MethodLine | None' = None, part: str = 'test') -> Effect:
         """The mean score of a part over seeds, or the mean difference to another method, which
@@ -204,6 +213,7 @@ def score_method_line(
     )
     of_test: dict[int, np.ndarray] = {}
     of_val: dict[int, np.ndarray] = {}
+    named: dict[int, dict[str, int]] = {}
     guess = 50.0 if any_blind_val else math.nan
     for config in configs:
         run = Run(canonical_config(config))
@@ -212,6 +222,7 @@ def score_method_line(
             definition = run.config.map_definition
             assert definition is not None  # the configuration of a run is resolved
             empty = find_map_definition(definition)['empty']
+            named[config.seed] = _count_names(run, logits['test'])
             of_test[config.seed] = _resampled(logits['test'], targets, draws, any_blind_test, empty)
             rules = selection.selection_targets(make_task(run.config), run.config.selection)
             by, classes = next(iter(rules.values()))
@@ -221,7 +232,13 @@ def score_method_line(
             )
             if not any_blind_val:
                 guess = guessed_map(by[:, classes], empty)
-    return MethodLine(row, runs, of_test, of_val, guess)
+    return MethodLine(row, runs, of_test, of_val, guess, named)
+
+
+def _count_names(run: Run, logits: np.ndarray) -> dict[str, int]:
+    "On how many photos each class reaches the run's threshold."
+    counts = (expit(logits.astype(float)) >= run.threshold()).sum(0)
+    return dict(zip(run.result()['class_names'], counts.tolist(), strict=True))
 
 
 def guessed_map(targets: np.ndarray, empty: str) -> float:
@@ -332,7 +349,7 @@ def _notes(
 
 def _judged(each: MethodLine, base: MethodLine) -> dict[str, object]:
     "A row of the table."
-    own, over, there = each.over(), each.over(base), each.runs[each.runs.run != '']
+    own, over, seed = each.over(), each.over(base), each.find_best_seed()
     return {
         'loss': each.row.loss,
         'head': each.row.head or find(each.row.loss).head,
@@ -345,7 +362,7 @@ def _judged(each: MethodLine, base: MethodLine) -> dict[str, object]:
         'over_half': over.half_width,
         'p': math.nan if each is base else over.p,
         'seeds': len(each.runs),
-        'run': there.run.iloc[there.validation.argmax()] if len(there) else '',
+        'run': '' if seed is None else each.runs.run[seed],
     }
 
 
@@ -356,13 +373,15 @@ class _Experience(TypedDict):
         methods: {loss: mean gain over AN with a linear head, in points of mAP}.
         sets: over how many sets of photos.
         photos: {n: mean points of mAP lost by a choice with n fully labelled validation photos}.
-        observed: the same of a choice by the observed labels of all validation photos.
+        observed: the same of a choice by observed AUC on all validation photos.
+        observed_map: the same of a choice by mAP against these labels.
     """
 
     methods: dict[str, float]
     sets: int
     photos: dict[str, float]
     observed: float
+    observed_map: float
 
 
 @cache
@@ -376,8 +395,8 @@ def read_experience() -> _Experience:
 def _advice(
     table: pd.DataFrame, base: MethodLine, lines: Sequence[MethodLine], complete: bool
 ) -> str:
-    """Sentences about what to take: the best on validation, or of those that nothing tells apart
-    the one known as best; where no label is unknown, the plain loss.
+    """Lines about what to take: the best on validation, or of those that nothing tells apart the
+    one known as best; where no label is unknown, the plain loss.
     """
     best = table.iloc[0]
     plain = table[(table.validation == best.validation) & table.loss.isin(PLAIN)]
@@ -396,17 +415,25 @@ def _advice(
     chosen = table[table.loss == taken].iloc[0]
     said = _caveats(chosen, by_loss[taken], complete)
     said.append(_taking(best, chosen, near if rivals else None, by_loss[best.loss], gains))
+    said += _narrow_naming(by_loss[taken], lines)
     if chosen.loss != base.row.loss:
         said.append(_gain(chosen, base, by_loss[chosen.loss], len(lines) - 1))
     elif chosen.seeds == 1:
-        said.append('One seed decides nothing.')
+        said.append('How sure: one seed decides nothing.')
     if near:
-        said.append(_settling(near, best, complete))
+        said.append(f'To know better: {_settling(near, best, complete)}')
+    if best.val_measure == 'observed AUC' and len(lines) > 1:
+        said.append(_deciding_measure())
     if equal:
         said.append(f"The same runs here: {', '.join(equal)}.")
     if chosen.run:
-        said.append(f'For new photos: spml predict {shlex.quote(chosen.run)} PHOTOS')
-    return ' '.join(said)
+        run = shlex.quote(chosen.run)
+        said += [
+            f'The model: {settings.path("runs") / chosen.run}',
+            f'Its mistakes, as a page: spml report {run}',
+            f'For new photos: spml predict {run} PHOTOS',
+        ]
+    return '\n'.join(said)
 
 
 def _choose(losses: Sequence[str], gains: dict[str, float], complete: bool) -> str:
@@ -444,6 +471,34 @@ def _near_guessing(chosen: pd.Series, line: MethodLine) -> list[str]:
     ]
 
 
+def _narrow_naming(line: MethodLine, lines: Sequence[MethodLine]) -> list[str]:
+    "The sentences for a method that names hardly any class but one."
+    counts = {each.row.loss: each.named.get(each.find_best_seed(), {}) for each in lines}
+    own = counts[line.row.loss]
+    narrow = explain_narrow_naming(own, len(own))
+    if not narrow:
+        return []
+    classes = {loss: sum(map(bool, photos.values())) for loss, photos in counts.items()}
+    most = max(classes, key=classes.get)
+    more = ''
+    if classes[most] > classes[line.row.loss]:
+        other = next(each for each in lines if each.row.loss == most)
+        run = other.runs.run[other.find_best_seed()]
+        more = f' {most} names {classes[most]} of the {len(own)} classes (run {run}).'
+    return [f'What it names: on the test photos {narrow}{more}']
+
+
+def _deciding_measure() -> str:
+    "The sentence for who finds another order in mAP."
+    experience = read_experience()
+    return (
+        'The score: observed AUC decides. `spml runs` shows mAP against observed labels beside it, '
+        "which may order methods otherwise: on the project's sets of photos a choice by AUC lost "
+        f'{experience["observed"]:.1f} points of true mAP, one by that mAP '
+        f'{experience["observed_map"]:.1f}.'
+    )
+
+
 def _taking(
     best: pd.Series,
     chosen: pd.Series,
@@ -477,7 +532,7 @@ def _taking(
     ]
     beside = f" (here also: {', '.join(others)})" if others else ''
     return (
-        f"Take {chosen.loss}: {tie} Of these, {chosen.loss} gained most on the project's "
+        f"Take {chosen.loss}: {tie}\nOf these, {chosen.loss} gained most on the project's "
         f"{read_experience()['sets']} "
         f'sets of photos, {format_signed(gains[chosen.loss])} points of mAP over AN{beside}.'
     )
@@ -497,8 +552,8 @@ def _gain(chosen: pd.Series, base: MethodLine, line: MethodLine, others: int) ->
         if chosen.p >= LEVEL:
             sure = f'; chance alone does as much in {100 * chosen.p:.0f} % of cases{among}'
     return (
-        f'On the test images, against {kind}, it is {gain} points of {chosen.test_measure} {where} '
-        f'{base.row.loss}{sure}.'
+        f'How sure: on the test images, against {kind}, it is {gain} points of '
+        f'{chosen.test_measure} {where} {base.row.loss}{sure}.'
     )
 
 
@@ -512,11 +567,9 @@ def _settling(near: dict[str, Effect], best: pd.Series, complete: bool) -> str:
     if complete or best.val_measure != 'observed AUC' or not photos:
         return remedy
     return (
-        f'{remedy} To label a few of them in full helps the threshold and not this choice: on the '
-        f"project's sets of photos, choosing by 50 such photos lost {photos['50']:.1f} points of "
-        'mAP in the mean, '
-        f"choosing by the observed labels of all validation photos "
-        f"{read_experience()['observed']:.1f}."
+        f"{remedy} A few labelled in full help the threshold, not this choice: on the project's "
+        f"sets, choosing by 50 such photos lost {photos['50']:.1f} points of mAP, by the observed "
+        f"labels of all validation photos {read_experience()['observed']:.1f}."
     )
 
 
@@ -745,9 +798,10 @@ def write_comparison(
         ['lr', 'hparams', 'late']
     ]
     table = table.join(chosen, 'loss').assign(against=describe_truth(truth))
+    truths = {part: labels_for_scoring(data.labels[data.rows(part)])[1] for part in ('val', 'test')}
     gaps = [
-        explain_missing_scores(labels_for_scoring(data.labels[data.rows(part)])[1], part)
-        for part in ('val', 'test')
+        explain_missing_scores(kind, ' and '.join(part for part in truths if truths[part] == kind))
+        for kind in dict.fromkeys(truths.values())
     ]
     gaps += [describe_shared_photos(data)]
     gaps += [
@@ -770,7 +824,8 @@ def write_comparison(
             lr=table.lr.map('{:g}'.format),
         )
     )
-    text = '\n'.join([shown.to_string(index=False, na_rep=''), _LEGEND, *filter(None, gaps), said])
+    above = [shown.to_string(index=False, na_rep=''), _LEGEND, *filter(None, gaps)]
+    text = '\n'.join([*above, '', said])
     title = (
         f'{data.name}, test {table.test_measure[0]} against {describe_truth(truth)}, '
         f'{table.seeds[0]} seeds, 95 % intervals'

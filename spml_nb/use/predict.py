@@ -62,10 +62,11 @@ def predict(
     Returns:
         DataFrame with one row per image: `image`; for each class a column with its probability in
         [0, 1]; and `labels`, the names, joined by '|', whose probability reaches the threshold,
-        which is `attrs['threshold']`, a number, or {class: number}. `attrs['on_validation']` says
-        what it names on validation where only some labels are known, as
-        `spml_nb.training.summary.named_on_validation` has it; `attrs['labels_a_photo']` how many
-        labels a photo had where the threshold was chosen, None where that is not known.
+        which is `attrs['threshold']`, a number, or {class: number}; `attrs['one_threshold']` is the
+        run's own for all classes. `attrs['on_validation']` says what that names on validation where
+        only some labels are known, as `spml_nb.training.summary.named_on_validation` has it, None
+        where another one names; `attrs['labels_a_photo']` how many labels a photo had where the
+        threshold was chosen, None where that is not known.
 
     Raises:
         SpmlError: for a run that is not there, not finished or damaged, or gives no finite numbers;
@@ -106,11 +107,12 @@ def name_likeliest(table: pd.DataFrame, count: int) -> pd.DataFrame:
     return named
 
 
-def as_csv(table: pd.DataFrame) -> str:
+def as_csv(table: pd.DataFrame, names_first: bool = False) -> str:
     """Predictions as comma-separated text that a spreadsheet can open: no cell is a formula.
 
     Args:
         table: as from `predict`, or some of its columns.
+        names_first: put the last column behind the first.
 
     Returns:
         The text. As a labels.csv, its columns `image` and `labels` say what the table says.
@@ -123,6 +125,8 @@ def as_csv(table: pd.DataFrame) -> str:
         if guard:
             cells = [escape_for_spreadsheet(str(cell), guard) for cell in table.iloc[:, place]]
             shown.isetitem(place, cells)
+    if names_first:
+        shown = shown.iloc[:, [0, -1, *range(1, len(table.columns) - 1)]]
     # Python before 3.13 leaves a carriage return bare
     broken = any('\r' in str(cell) for cell in table.iloc[:, 0])
     return shown.to_csv(
@@ -136,8 +140,9 @@ def as_csv(table: pd.DataFrame) -> str:
 def write_csv(table: pd.DataFrame, file: str | Path) -> None:
     """Keep predictions as a comma-separated table in UTF-8, whole or not at all.
 
-    Nothing is overwritten, be it a table of labels or predictions that somebody has corrected
-    since. The same predictions may be written again.
+    The names stand behind the photo, before the probabilities. Nothing is overwritten, be it a
+    table of labels or predictions that somebody has corrected since. The same predictions may be
+    written again.
 
     Args:
         table: as from `predict`.
@@ -147,7 +152,7 @@ def write_csv(table: pd.DataFrame, file: str | Path) -> None:
         SpmlError: when it cannot be written, and as `spml_nb.base.files.refuse_existing`.
     """
     file = Path(file)
-    content = as_csv(table).encode('utf-8', 'surrogateescape')
+    content = as_csv(table, names_first=True).encode('utf-8', 'surrogateescape')
     if file.is_file() and file.read_bytes() == content:
         return
     files.refuse_existing(file)

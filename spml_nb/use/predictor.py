@@ -381,7 +381,9 @@ class Predictor:
             [names[k] for k in usable], np.concatenate(probabilities), self.class_names, limits
         )
         table.attrs['unusable'] = {names[k]: why for k, why in reasons.items()}
-        table.attrs['on_validation'] = self.description.get('on_validation')
+        table.attrs['one_threshold'] = self.threshold
+        is_own = threshold is None and not per_class  # which is what was counted on validation
+        table.attrs['on_validation'] = self.description.get('on_validation') if is_own else None
         table.attrs['labels_a_photo'] = self.description.get('labels_a_photo')
         return table
 

@@ -96,10 +96,13 @@ def _render_report(run: Run) -> str:
         'trouble': trouble,
         'few': FEW_TEST_PHOTOS,
         'scores': None,
+        'per_class': None,
     }
     if data is not None:
         fields |= describe_data(run, data)
         fields |= _describe_scores(score_test_photos(run, data, description), description)
+        if description.get('class_thresholds'):
+            fields['per_class'] = score_test_photos(run, data, description, per_class=True)
         fields |= _choose_pictures(result, data, description['threshold'])
     return render_template('report.html', **fields)
 
@@ -111,6 +114,7 @@ def _describe_scores(scores: LabelScores, description: dict) -> dict:
     classes = scores.classes
     rare = classes.index[classes.present < FEW_TEST_PHOTOS]
     texts = format_scores(classes)
+    texts = texts.loc[:, (texts != '–').any()]  # what no class has: AP without clean labels
     values = classes.rename(columns={'low': '95 % interval'})
     if thresholds := description.get('class_thresholds'):
         values['own threshold'] = thresholds

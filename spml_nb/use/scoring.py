@@ -18,7 +18,7 @@ from ..data.dataset import Dataset, default_part, join_items
 from ..data.folder import explain_split
 from ..data.loading import load
 from ..statistics import image_draws, resampled_map
-from ..training.thresholds import explain_overnaming
+from ..training.thresholds import explain_narrow_naming, explain_overnaming
 from .predict import open_model
 from .predictor import limits_of, predict_rows
 
@@ -106,6 +106,15 @@ class LabelScores:
         labels = None if some_unknown else self.classes.present.sum() / self.photos
         return explain_overnaming(self.labels_a_photo, labels, len(self.classes))
 
+    @property
+    def narrow_naming(self) -> str:
+        """Says so where hardly any class but one is named, and not every label is known, whose
+        shares the table would show; '' where nothing is unusual.
+        """
+        if not (self.left_out or self.classes.at_least.any()):
+            return ''
+        return explain_narrow_naming(self.classes.named.to_dict(), len(self.classes))
+
     def __str__(self) -> str:
         kind = f'against {label_values.describe_truth(self.truth, self.left_out)}'
         if self.observed_only:
@@ -126,7 +135,8 @@ class LabelScores:
         if self.absent:
             names = join_items(self.absent, 20)
             lines.append(f'not scored, because the data do not have them: {names}')
-        lines += [remark for remark in (self.overnaming, self.over, self.bounds) if remark]
+        remarks = (self.overnaming, self.narrow_naming, self.over, self.bounds)
+        lines += [remark for remark in remarks if remark]
         for table in (self.total, self.classes):
             lines += ['', format_scores(table).to_string()]
         return '\n'.join(lines)

@@ -379,6 +379,12 @@ def test_settings_mean_what_they_say():
         observe(labels, **parse_label_setting('12-positives+negatives')), observe(labels, 12, 'all')
     )
     np.testing.assert_array_equal(
+        observe(labels, **parse_label_setting('single+3-negatives')), observe(labels, 1, 3)
+    )
+    np.testing.assert_array_equal(
+        observe(labels, **parse_label_setting('2-positives+12-negatives')), observe(labels, 2, 12)
+    )
+    np.testing.assert_array_equal(
         observe(labels, **parse_label_setting('single-frequent')),
         observe(labels, 1, 0, weights='frequent'),
     )
@@ -390,6 +396,14 @@ def test_settings_mean_what_they_say():
         == list(BOX_WEIGHTINGS)
         == ['large', 'central']
     )
+
+
+def test_sure_negatives_stand_beside_the_positive_of_the_even_draw():
+    labels = (np.random.RandomState(0).random_sample((200, 9)) < 0.4).astype(int)
+    z = observe(labels, **parse_label_setting('single+3-negatives'))
+    assert ((z == 1) == (observe(labels, 1, 0) == 1)).all()
+    assert (labels[z == -1] == 0).all()
+    np.testing.assert_array_equal((z == -1).sum(1), np.minimum((labels == 0).sum(1), 3))
 
 
 @pytest.mark.parametrize(
@@ -416,6 +430,14 @@ def test_settings_mean_what_they_say():
         'single-',
         'single-often',
         'single-rare+negatives',
+        'single+0-negatives',
+        'single+-3-negatives',
+        'single+1.5-negatives',
+        'single+3negatives',
+        'single+3-negative',
+        'single+1234567890-negatives',
+        'single-rare+3-negatives',
+        'full+3-negatives',
         None,
         1,
         0.3,
@@ -429,6 +451,7 @@ def test_wrong_settings_name_the_allowed_forms(text):
         'full',
         'single',
         'single+negatives',
+        'single+3-negatives',
         'partial-0.3',
         '2-positives',
         'single-frequent',

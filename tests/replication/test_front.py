@@ -17,6 +17,7 @@ from spml_nb.replication import (
     more_photos,
     published,
     tables,
+    thresholds,
     without_clean,
 )
 
@@ -307,6 +308,29 @@ def test_a_method_that_ran_on_fewer_sets_may_be_as_good(exact):
         assert (found.top.name, found.top.second, found.top.rivals) == ('HML', 'EM', rivals)
 
 
+def test_an_equal_that_names_labels_far_worse_is_called_so(exact):
+    ranks = levels(an_linear=50.0, hml_cosine=53.0, em_linear=53.0)
+    ranks |= levels(('ccp',), wan_cosine=54.0)
+    micro_f1 = {
+        ('hml', 'cosine'): {'coco18': 70.0, 'ccp': 60.0},
+        ('em', 'linear'): {'coco18': 66.0, 'ccp': 57.0},  # less than FAR_BELOW, on the mean
+        ('wan', 'cosine'): {'ccp': 47.5},
+    }
+    top = front.leaders(ranks, micro_f1).top
+    assert top.second == 'EM'
+    assert top.rivals == ('WAN on the cosine head with −12.5 points of micro-F1',)
+    micro_f1['em', 'linear']['ccp'] = 47.0
+    assert front.leaders(ranks, micro_f1).top.second == 'EM with −8.5 points of micro-F1'
+
+
+def test_how_many_photos_to_label_in_full_first_stands_in_the_answer():
+    nothing = agreed(measured([('EM', 'VOC', 4.0, [2.0, 2.1, 1.9], True)]))
+    gain = statistics.estimate_effect([1.0, 1.2, 1.1])
+    text = ' '.join(front.front_findings(LEADERS, nothing, by_photos=gain).split())
+    assert f'threshold: {front.FIRST_PHOTOS} of them gain +1.1 ±' in text
+    assert 'the threshold:' not in front.front_findings(LEADERS, nothing)
+
+
 def test_the_leader_stands_in_the_answer_with_its_lead(exact):
     agreement = agreed(measured([('EM', 'VOC', 4.0, [2.0, 2.1, 1.9], True)]))
 
@@ -388,6 +412,7 @@ def test_what_readme_shows_is_what_the_record_says(monkeypatch):
         without_clean.of_record(),
         clean_photos.average_uses(known),
         more_photos.compare_ends(more_photos.measure_gains(known), front.BY_PHOTOS),
+        thresholds.estimate_gain_of_photos(front.FIRST_PHOTOS),
     ), remedy
     assert (ROOT / 'outputs' / 'front.svg').read_bytes() == front.draw_front(found), remedy
     two_way = next(method for method in front.METHODS if method.name == 'Two-way*')

@@ -59,6 +59,11 @@ def test_a_paragraph_is_filled_and_an_item_of_a_list_indented(one):
     text = one('{% filter fill %}\n- ' + 'ten\n' * 50 + '{% endfilter %}\nend')
     first, second, last = text.split('\n')
     assert len(first) <= 140 and second.startswith('  ten') and last == 'end'
+    address = '[more](outputs/README.md#published-and-ours)'  # which a break would cut in two
+    assert all(
+        address in one(f'{{% filter fill %}}\n{"x" * n} {address}{{% endfilter %}}')
+        for n in range(80, 140)
+    )
 
 
 def test_a_missing_number_is_told_from_zero(one):

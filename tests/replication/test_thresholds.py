@@ -179,11 +179,22 @@ def test_effects_are_paired_by_seed_and_averaged_over_methods():
     assert ten.mean == pytest.approx(2.0)
 
 
+@pytest.mark.skipif(not (OUTPUTS / 'thresholds.csv').is_file(), reason='no record')
+def test_the_gain_of_photos_is_that_of_the_page(monkeypatch, tmp_path):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(OUTPUTS))
+    page = (OUTPUTS / 'thresholds.md').read_text()
+    gain = thresholds.estimate_gain_of_photos(50)
+    row = next(line for line in page.splitlines() if line.startswith('| 50 photos −'))
+    assert row.endswith(f'| {gain} |')
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path))
+    assert thresholds.estimate_gain_of_photos(50) is None
+
+
 def test_the_page_comes_from_the_record_and_says_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
     assert thresholds.write_thresholds() == []
     for name in ('ccp', 'coco18'):
-        thresholds._keep(*record((name,)))
+        thresholds.MEASUREMENTS.add(*record((name,)))
     assert [file.name for file in thresholds.write_thresholds()] == [
         'thresholds.md',
         'thresholds.svg',
@@ -196,12 +207,12 @@ def test_the_page_comes_from_the_record_and_says_what_is_missing(tmp_path, monke
 
 
 def test_the_record_gives_the_page_of_the_repository(tmp_path, monkeypatch):
-    for name in (thresholds.FILE, thresholds.FILE_IMAGES):
+    for name in ('thresholds.csv', 'thresholds.npz'):
         shutil.copy(OUTPUTS / name, tmp_path)
     monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
     for file in thresholds.write_thresholds():
         assert file.read_bytes() == (OUTPUTS / file.name).read_bytes()
-    lines, images = thresholds.read_record()
+    lines, images = thresholds.MEASUREMENTS.read()
     assert lines.groupby(thresholds.KEYS).size().max() == 1
     assert {each.shape for each in images.values()} == {(3, len(WAYS), 2, 100)}
     assert set(images) == set(lines.dataset)
@@ -210,7 +221,7 @@ def test_the_record_gives_the_page_of_the_repository(tmp_path, monkeypatch):
 def test_with_clean_labels_the_global_threshold_gives_the_f1_of_the_boards_runs(monkeypatch):
     known = read_record(OUTPUTS / 'runs.csv').set_index('key')
     monkeypatch.setattr(thresholds.queue, 'finished', lambda: known)
-    lines = pd.read_csv(OUTPUTS / thresholds.FILE, dtype={'labels': str})
+    lines = pd.read_csv(OUTPUTS / 'thresholds.csv', dtype={'labels': str})
     chosen = lines[(lines.labels == CLEAN) & (lines.kind == GLOBAL)]
     of_run = chosen.set_index(['dataset', 'loss', 'seed'])
     for dataset in chosen.dataset.unique():

@@ -217,7 +217,7 @@ def test_a_dry_run_counts_runs_that_will_be_chosen(photo_folder):
 
 def test_what_is_known_of_some_runs_says_nothing_of_the_others():
     left = pd.DataFrame({'expected': [100.0, math.nan], 'timed': [False, False]})
-    assert queue._describe_length(left) == 'about 2 min, and unknown for 1 of them'
+    assert queue.describe_length(left) == 'about 2 min, and unknown for 1 of them'
 
 
 def test_the_command_names_the_line_that_measures_and_measures(monkeypatch, capsys):

@@ -93,6 +93,17 @@ def test_what_is_no_run_is_not_listed_and_a_newer_run_is_not_damaged():
     )
 
 
+def test_observed_auc_stands_beside_map_where_it_chooses():
+    run = stand_in()
+    listing = keeping.format_listing(keeping.list_runs())
+    assert 'val_auc' not in listing and 'test_auc' not in listing
+    scores = {'val_map': 60.0, 'val_truth': 'observed only', 'observed_val_auc': 81.25}
+    changed(run.folder / 'result.json', scores=scores)
+    head, row, *notes = keeping.format_listing(keeping.list_runs()).splitlines()
+    assert 'val_auc' in head and 'test_auc' not in head
+    assert '60.00*' in row and '81.25' in row and any('spml compare' in note for note in notes)
+
+
 def test_scores_that_are_not_against_all_labels_are_marked():
     part, _ = stand_in(seed=1), stand_in()
     assert '*' not in keeping.format_listing(keeping.list_runs())

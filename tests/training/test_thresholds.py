@@ -1,6 +1,8 @@
 """A threshold for each class: the best of many positives, the overall one of few, and by recall."""
 
 import json
+import re
+import shlex
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 import torch
 from scipy.special import expit, logit
 
-from spml_nb import metrics, training
+from spml_nb import cli, metrics, training
 from spml_nb.base.errors import SpmlError
 from spml_nb.runs.folder import open_run
 from spml_nb.training.network import describe_network
@@ -175,3 +177,5 @@ def test_a_run_of_an_older_version_has_none(made, tmp_path):
 def test_a_model_that_names_hardly_more_than_one_class_is_said(photos, classes, said):
     text = explain_narrow_naming(photos, classes)
     assert text.startswith(said) and bool(text) == bool(said)
+    for command in re.findall('`spml ([^`]+)`', text):
+        cli.parser().parse_args(shlex.split(command))

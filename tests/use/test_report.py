@@ -10,11 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from browsing import find_axe_violations, needs_browser, open_chromium, resize
+from scipy.special import expit
 
 from spml_nb import cli, training
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.loading import load
 from spml_nb.runs.config import Config
+from spml_nb.runs.folder import open_run
+from spml_nb.use import scoring
 from spml_nb.use.report import write_report
 from spml_nb.use.scoring import evaluate_model
 
@@ -83,7 +86,34 @@ def test_without_clean_labels_no_precision_is_given(partly, tmp_path):
     rows = re.findall(r'<th scope="row">([^<]+)</th><td>', page.split('Label by label')[0])
     assert rows == ['recall', 'precision at least']
     assert 'class="notice"' in page
-    assert all(ap == '' for *_, ap, threshold in cells(page).values())
+    heads = re.findall('<button type="button">([^<]+)<', page)
+    assert 'ap' not in heads and {'named', 'right', 'recall', 'own threshold'} <= {*heads}
+    assert '<dt>F1' not in page and '<dt>precision at least' in page
+
+
+@pytest.mark.parametrize('of_one_label', [False, True])
+def test_thresholds_of_classes_are_suggested_with_what_they_leave_without_a_name(
+    made, partly, tmp_path, of_one_label
+):
+    run = partly if of_one_label else made.run('cosine')
+    page = write_report(run.folder, tmp_path / 'page.html').read_text()
+    p = expit(run.logits['test'].astype(float))
+    limits = open_run(run.folder).thresholds()['class_thresholds']
+    for named in (p >= limits, p >= run.scores['threshold']):
+        assert f'{named.sum(1).mean():.2f} labels a photo' in page.replace('\n', ' ') or (
+            f'{named.sum(1).mean():.2f}, and none to' in page
+        )
+        assert f'none to {100 * (~named.any(1)).mean():.1f} %' in page
+    assert ('cannot say which is better' in page) == of_one_label
+
+
+def test_the_page_begins_with_what_a_model_hardly_names(partly, tmp_path, monkeypatch):
+    narrow = 'red is 90 % of the names'
+    page = write_report(partly.folder, tmp_path / 'page.html').read_text()
+    assert narrow not in page
+    monkeypatch.setattr(scoring, 'explain_narrow_naming', lambda photos, classes: narrow)
+    page = write_report(partly.folder, tmp_path / 'other.html').read_text()
+    assert narrow in page.split('<h2>')[0]
 
 
 def test_probably_missing_labels_are_unknown_ones_of_photos_that_were_not_trained_on(

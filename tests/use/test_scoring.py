@@ -532,6 +532,18 @@ def test_naming_nearly_everything_is_said():
     assert twice.labels_a_photo > 2 * (observed > 0).sum(1).mean() and not twice.overnaming
 
 
+def test_naming_hardly_more_than_one_class_is_said():
+    p, labels = drawn(3)
+    p[:, 0], p[:, 1:] = 0.9, 0.1
+    observed = np.where(labels > 0, 1, 0).astype(np.int8)
+    narrow = score_labels(p, observed, list('abcd'), 0.5)
+    assert narrow.narrow_naming.startswith('a is 100 % of the names, and 3 of 4 classes')
+    assert narrow.narrow_naming in str(narrow)
+    assert not score_labels(p, observed, list('abcd'), 0.05).narrow_naming
+    # where all labels are known, the table says what is missed
+    assert not score_labels(p, labels, list('abcd'), 0.5).narrow_naming
+
+
 def test_an_evaluation_may_take_the_threshold_of_each_class(made):
     folder = made.run('linear').folder
     per_class = evaluate_model(folder, made.folder, per_class=True)
