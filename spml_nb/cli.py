@@ -777,9 +777,11 @@ def _calibrate(args):
     the best F1 on fully labelled photos, or with a recall. They are kept with the run, and predict,
     evaluate and export use them.
     """
+    from spml_nb.runs.folder import CALIBRATION, open_run
     from spml_nb.use import calibrate
 
     print(calibrate.calibrate(args.run, args.folder, recall=args.recall))
+    print(f'to go back: remove {open_run(args.run).folder / CALIBRATION}')
 
 
 # ---- sweeps

@@ -178,15 +178,15 @@ def test_the_command_itself_killed_and_given_again_ends_as_if_nothing_had_been(
         process = start('command', said=said, words=words, pause=0.05)
         wait_for(
             lambda said=said, lines=lines: (
-                said.exists() and said.read_text().count('epoch ') >= lines
+                said.exists() and said.read_text().count('  loss ') >= lines
             )
         )
         assert kill_after(process, 0.1 * rng.random())
-        assert said.read_text().count('epoch ') < 40 and not any(of_runs().values())
+        assert said.read_text().count('  loss ') < 40 and not any(of_runs().values())
     last = tmp_path / 'last.txt'
     assert end(start('command', said=last, words=words)) == 0
     assert (
-        of_runs() == whole and last.read_text().count('epoch ') < 38
+        of_runs() == whole and last.read_text().count('  loss ') < 38
     )  # it went on, and did not begin anew
 
 

@@ -309,7 +309,7 @@ class Leader:
 
 
 # whose gains are told for few and for many photos
-BY_PHOTOS = Row('hml', 'cosine'), Row('em', 'linear')
+BY_PHOTOS = Row('hml', 'cosine'), Row('em', 'linear'), Row('llr', 'linear')
 
 
 @dataclass(frozen=True)
@@ -405,7 +405,7 @@ def _remark_on_names(row: tuple, first: tuple, micro_f1: dict) -> str:
     below = [theirs[dataset] - own[dataset] for dataset in own if dataset in theirs]
     if not below or not np.mean(below) >= FAR_BELOW:
         return ''
-    return f' with {statistics.format_signed(-np.mean(below))} points of micro-F1'
+    return f' – {np.mean(below):.1f} points of micro-F1 below it'
 
 
 def _lead(levels: dict, one: tuple, other: tuple) -> Effect:

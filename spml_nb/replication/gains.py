@@ -140,7 +140,7 @@ def board_row_runs(row: search.Row, suite: str, dataset: str, known: pd.DataFram
 COLUMNS = [
     *Setting._fields,
     *('baseline', 'scores', 'level', 'level_half', 'n', 'gain', 'gain_half', 'effect'),
-    *('seconds', 'late', 'validation', 'acted', 'begins_stage_2', 'run', 'base_run', 'micro_f1'),
+    *('seconds', 'late', 'validation', 'acted', 'begins_stage_2', 'run', 'micro_f1', 'base_run'),
 ]
 
 

@@ -421,7 +421,7 @@ class Trainer:
                 f'{self.task.data.name}: {why}, so the epoch and the threshold are chosen by '
                 'observed labels, as selection: val_observed does: the epoch by the ROC-AUC of '
                 'observed positives against everything else. Annotate at least half of the '
-                'validation images in full for a choice by mAP; twenty are enough for the '
+                'validation images in full for a choice by mAP; some 50 are enough for the '
                 'threshold.'
             )
 

@@ -46,6 +46,7 @@ class Calibration:
         recall: what was asked for; None for the best F1.
         foreign: names of the folder's table that are no classes of the model.
         missing: classes of the model that the table lacks.
+        always: {class that is named on every photo: how many have it}, where not all have.
     """
 
     threshold: float
@@ -64,6 +65,7 @@ class Calibration:
     recall: float | None
     foreign: list[str]
     missing: list[str]
+    always: dict[str, int]
 
     def __str__(self) -> str:
         kind = 'fully labelled' if self.f1 is not None else 'labelled'
@@ -94,6 +96,8 @@ class Calibration:
             lines.append(
                 f'noted: the table has no class {join_items(self.missing)}; taken as {taken_as}'
             )
+        for name, count in self.always.items():
+            lines.append(f'{name} is named on all {self.photos} photos; {count} have it')
         too_many = explain_overnaming(self.named, self.labels_a_photo, self.classes)
         return '\n'.join([*lines, *filter(None, [too_many])])
 
@@ -175,12 +179,22 @@ def calibrate(
         recall=recall,
         foreign=[name for name in data.class_names if name not in model.class_names],
         missing=[name for name in model.class_names if name not in data.class_names],
+        always=_always_named(p >= threshold, labels, model.class_names) if is_complete else {},
     )
     if len(rows) < FEW_CALIBRATION_PHOTOS and recall is None:
         _warn_of_few(p, labels)
     text = json.dumps(asdict(calibration), indent=1, ensure_ascii=False)
     write_atomically(opened.folder / CALIBRATION, text)
     return calibration
+
+
+def _always_named(named: np.ndarray, labels: np.ndarray, names: list[str]) -> dict[str, int]:
+    have, get = (labels > 0).sum(0).tolist(), named.sum(0).tolist()
+    return {
+        name: count
+        for name, count, times in zip(names, have, get, strict=True)
+        if count < times == len(labels)
+    }
 
 
 def _labels_for(names: list[str], data: Dataset, folder: str | Path) -> np.ndarray:

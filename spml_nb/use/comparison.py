@@ -148,7 +148,7 @@ class MethodLine:
     def find_best_seed(self) -> int | None:
         "That of the run with the best validation score, of those that are at hand."
         there = self.runs[self.runs.run != '']
-        return there.index[there.validation.argmax()] if len(there) else None
+        return int(there.index[int(there.validation.argmax())]) if len(there) else None
 
     def over(self, other: 'MethodLine | None' = None, part: str = 'test') -> Effect:
         """The mean score of a part over seeds, or the mean difference to another method, which
@@ -473,17 +473,20 @@ def _near_guessing(chosen: pd.Series, line: MethodLine) -> list[str]:
 
 def _narrow_naming(line: MethodLine, lines: Sequence[MethodLine]) -> list[str]:
     "The sentences for a method that names hardly any class but one."
-    counts = {each.row.loss: each.named.get(each.find_best_seed(), {}) for each in lines}
-    own = counts[line.row.loss]
+    best = {
+        each.row.loss: (each, seed) for each in lines if (seed := each.find_best_seed()) is not None
+    }
+    counts = {loss: each.named.get(seed, {}) for loss, (each, seed) in best.items()}
+    own = counts.get(line.row.loss, {})
     narrow = explain_narrow_naming(own, len(own))
     if not narrow:
         return []
     classes = {loss: sum(map(bool, photos.values())) for loss, photos in counts.items()}
-    most = max(classes, key=classes.get)
+    most = max(classes, key=lambda loss: classes[loss])
     more = ''
     if classes[most] > classes[line.row.loss]:
-        other = next(each for each in lines if each.row.loss == most)
-        run = other.runs.run[other.find_best_seed()]
+        other, seed = best[most]
+        run = other.runs.run[seed]
         more = f' {most} names {classes[most]} of the {len(own)} classes (run {run}).'
     return [f'What it names: on the test photos {narrow}{more}']
 

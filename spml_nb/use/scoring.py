@@ -113,7 +113,8 @@ class LabelScores:
         """
         if not (self.left_out or self.classes.at_least.any()):
             return ''
-        return explain_narrow_naming(self.classes.named.to_dict(), len(self.classes))
+        photos = {str(name): int(count) for name, count in self.classes.named.items()}
+        return explain_narrow_naming(photos, len(self.classes))
 
     def __str__(self) -> str:
         kind = f'against {label_values.describe_truth(self.truth, self.left_out)}'

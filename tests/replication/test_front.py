@@ -318,9 +318,9 @@ def test_an_equal_that_names_labels_far_worse_is_called_so(exact):
     }
     top = front.leaders(ranks, micro_f1).top
     assert top.second == 'EM'
-    assert top.rivals == ('WAN on the cosine head with −12.5 points of micro-F1',)
+    assert top.rivals == ('WAN on the cosine head – 12.5 points of micro-F1 below it',)
     micro_f1['em', 'linear']['ccp'] = 47.0
-    assert front.leaders(ranks, micro_f1).top.second == 'EM with −8.5 points of micro-F1'
+    assert front.leaders(ranks, micro_f1).top.second == 'EM – 8.5 points of micro-F1 below it'
 
 
 def test_how_many_photos_to_label_in_full_first_stands_in_the_answer():

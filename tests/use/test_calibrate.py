@@ -99,6 +99,19 @@ def test_the_command_says_what_changed(made, run, tmp_path, capsys):
     ):
         assert number in told
     assert stored['dataset'] == 'few'
+    assert told.endswith(f'to go back: remove {run / CALIBRATION}\n')
+
+
+def test_a_class_that_is_named_on_every_photo_is_said(made, run, tmp_path, monkeypatch):
+    folder = sample(made, tmp_path / 'few', range(20))
+    monkeypatch.setattr(metrics, 'best_threshold', lambda *_, **options: 1 - 1e-9)
+    assert not calibrate(run, folder).always
+    monkeypatch.setattr(metrics, 'best_threshold', lambda *_, **options: 1e-9)
+    counts = dict(zip(made.data.class_names, (made.data.labels[:20] > 0).sum(0), strict=True))
+    found = calibrate(run, folder)
+    assert found.always == {name: count for name, count in counts.items() if count < 20}
+    name, count = next(iter(found.always.items()))
+    assert f'{name} is named on all 20 photos; {count} have it' in str(found)
 
 
 def test_a_class_that_a_complete_table_never_names_is_absent(made, run, tmp_path):
