@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from . import __version__
@@ -41,23 +41,34 @@ class _Parser(argparse.ArgumentParser):
             argument.complete = {'bash': f'_spml_{completes}'}
         return argument
 
-    def error(self, message: str) -> typing.NoReturn:
-        super().error('. '.join(filter(None, [message, _suggest_other_form(message)])))
+    def parse_args(self, args=None, namespace=None) -> argparse.Namespace:
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            message = f'unrecognized arguments: {" ".join(unknown)}'
+            parsed.parser.error('. '.join(filter(None, [message, parsed.parser.suggest(unknown)])))
+        return parsed
 
-
-def _suggest_other_form(message: str) -> str:
-    "For who gives -p to `spml compare`, or a field of a run as an option: the form that is taken."
-    _, _, text = message.partition('unrecognized arguments: ')
-    words = text.split()
-    if words[:1] == ['-p'] and len(words) > 1:
-        if words[1] in ('labels', 'min_positives', 'exclude', 'side'):
-            return f'`spml compare` takes it as --{words[1].replace("_", "-")} VALUE'
-        return '-p goes with `spml train` and `spml runs`; `spml compare` tries settings by itself'
-    fields = [word[2:].replace('-', '_') for word in words if word.startswith('--')]
-    fields = [field.partition('=')[0] for field in fields]
-    if field := next((field for field in fields if field in Config.__annotations__), ''):
-        return f'A field of a run is given as -p: `spml train -p {field} VALUE`'
-    return ''
+    def suggest(self, unknown: list[str]) -> str:
+        "How this command takes what was given as a field of a run; '' if it was none."
+        if unknown[0] == '-p' and len(unknown) > 1:
+            field = unknown[1]
+        else:
+            options = [word[2:].partition('=')[0] for word in unknown if word.startswith('--')]
+            fields = [option.replace('-', '_') for option in options]
+            field = next((field for field in fields if field in Config.__annotations__), '')
+        if not field:
+            return ''
+        option, of_train = f'--{field.replace("_", "-")}', f'`spml train -p {field} VALUE`'
+        taken = self._option_string_actions
+        if '-p' in taken:
+            return f'A field of a run is given as -p: `{self.prog} -p {field} VALUE`'
+        if option in taken:
+            return f'`{self.prog}` takes it as {option} VALUE'
+        if '--dry-run' in taken:
+            return f'`{self.prog}` tries settings by itself; one run with your own: {of_train}'
+        if any(action.dest == 'run' for action in self._actions):
+            return f'`{self.prog}` takes a run as it was trained; to train another: {of_train}'
+        return f'`{self.prog}` takes no field of a run; {of_train} does'
 
 
 # ---- data
@@ -131,11 +142,14 @@ def _data(args) -> bool | None:
         if args.fix:
             _fix(folder)
         if args.split:
-            from spml_nb.data.splitting import write_split
-
-            print_line(f'column `split` written; the old table is {write_split(folder).name}')
+            _split(folder)
+        if args.split and not args.check:
+            print_line(f'Next: spml data {shlex.quote(args.name)} --check')
+            return None
         report = glance.check_folder(args.name, args.root)
         print_line(report.text)
+        if report.next_command:
+            print_line(f'Next: {report.next_command.format(shlex.quote(args.name))}')
         return not report.ready
     remedy = f'Nor is there a folder {join_items(folders)}. Miniatures need no files.'
     one_of(args.name, registry.names(), 'benchmark', remedy)
@@ -149,6 +163,16 @@ def _check_data_options(args, is_benchmark: bool):
         )
     if (args.fix or args.split) and (args.name is None or is_benchmark):
         raise SpmlError('--fix and --split go with a folder of your own: `spml data FOLDER --fix`.')
+
+
+def _split(folder):
+    from spml_nb.data.folder import read_label_table
+    from spml_nb.data.splitting import write_split
+
+    backup = write_split(folder)
+    counts = read_label_table(folder / 'labels.csv')['split'].value_counts()
+    parts = ', '.join(f'{part} {count:,}' for part, count in counts.items())
+    print_line(f'column `split` written: {parts} photos; the old table is {backup.name}')
 
 
 def _fix(folder):
@@ -328,45 +352,36 @@ def _train(args):
     from spml_nb.runs.fields import gather_fields
     from spml_nb.runs.folder import open_run
     from spml_nb.training import launch
-    from spml_nb.training.summary import absent_classes, describe_named, named_on_validation
-    from spml_nb.training.thresholds import explain_overnaming
+    from spml_nb.training.summary import describe_scores
 
     fields = gather_fields(args.config, args.yaml, args.values, args.like)
     result = launch.launch(Config(**fields), args.nproc, tell=print_line)
-    scores = result.scores
-    remarks = absent_classes(scores) + _format_map_over_seen_classes(scores)
-    print_line(
-        f'{result.folder}: validation mAP {_format_map(scores, "val")}; '
-        f'test mAP {_format_map(scores, "test")}{remarks}'
-    )
-    if named := named_on_validation(scores):
-        threshold = scores['threshold']
-        print_line(f'On validation the threshold {threshold:.4g} names {describe_named(named)}.')
-    stored = open_run(result.folder).thresholds()
-    if stored['named'] is not None:
-        classes = len(stored['class_thresholds'])
-        if too_many := explain_overnaming(stored['named'], stored['labels'], classes):
-            print_line(f'On validation {too_many}')
+    print_line(f'{result.folder}: {describe_scores(result.scores)}')
+    for line in _describe_naming(result, open_run(result.folder)):
+        print_line(line)
     print_line(f'Next: spml predict {shlex.quote(result.folder.name)} PHOTOS')
 
 
-def _format_map(scores: dict, part: str) -> str:
-    from spml_nb.data.labels import describe_truth
+def _describe_naming(result, run) -> Iterator[str]:
+    "What the threshold of a finished run names on validation, and what looks wrong with that."
+    from spml_nb.data.labels import TRUTHS
+    from spml_nb.training.summary import count_names, describe_named, named_on_validation
+    from spml_nb.training.thresholds import explain_narrow_naming, explain_overnaming
 
-    if f'{part}_map' not in scores:
-        return 'not measured'
-    return f'{scores[f"{part}_map"]:.2f} against {describe_truth(scores[f"{part}_truth"])}'
-
-
-def _format_map_over_seen_classes(scores: dict) -> str:
-    "What the choice of the epoch went by, where it is another number."
-    seen = scores.get('val_map_seen')
-    if seen is None or seen == scores['val_map']:
-        return ''
-    return (
-        '. Over the classes that training photos have, by which the epoch was chosen: validation '
-        f'mAP {seen:.2f}'
-    )
+    scores, stored = result.scores, run.thresholds()
+    if named := named_on_validation(scores):
+        threshold = scores['threshold']
+        yield f'On validation the threshold {threshold:.4g} names {describe_named(named)}.'
+    class_names = run.result()['class_names']
+    if stored['named'] is not None and (
+        too_many := explain_overnaming(stored['named'], stored['labels'], len(class_names))
+    ):
+        yield f'On validation {too_many}'
+    if scores.get('val_truth', TRUTHS[0]) == TRUTHS[0]:
+        return  # F1 says what names are worth
+    photos = count_names(result.logits['val'], class_names, run.threshold())
+    if too_few := explain_narrow_naming(photos, len(class_names)):
+        yield f'On validation {too_few}'
 
 
 def _add_runs(commands):
@@ -759,6 +774,7 @@ def _add_calibrate(commands):
         'calibrate',
         help='the threshold of a run, from a few photos that are labelled in full',
         description=_calibrate.__doc__,
+        epilog='How many photos, which, and where they go: nbs/tutorials/label_photos.ipynb',
     )
     command.add_argument('run', help=_RUN, completes='run')
     command.add_argument('folder', help='a folder with images/ and labels.csv', completes='file')
@@ -773,15 +789,20 @@ def _add_calibrate(commands):
 
 
 def _calibrate(args):
-    """Set the thresholds of a finished run, the one for all classes and one for each, to those with
-    the best F1 on fully labelled photos, or with a recall. They are kept with the run, and predict,
-    evaluate and export use them.
+    """Set the threshold of a finished run to the one with the best F1 on fully labelled photos, or
+    with a recall, and say what that gains, and whether a threshold for each class is better. It is
+    kept with the run, and predict, evaluate and export use it.
     """
     from spml_nb.runs.folder import CALIBRATION, open_run
     from spml_nb.use import calibrate
 
     print(calibrate.calibrate(args.run, args.folder, recall=args.recall))
-    print(f'to go back: remove {open_run(args.run).folder / CALIBRATION}')
+    folder = open_run(args.run).folder
+    print(f'to go back: remove {folder / CALIBRATION}')
+    page = os.path.abspath(f'{folder.name}.html')  # where `spml report` writes by itself
+    if os.path.isfile(page):
+        command = f'rm {shlex.quote(page)} && spml report {shlex.quote(args.run)}'
+        print_line(f'{page} still has the threshold of before. To write it anew: {command}')
 
 
 # ---- sweeps
@@ -1074,7 +1095,8 @@ def _add_compare(commands):
         nargs='*',
         default=[],
         metavar='LOSS',
-        help='what to compare (unset: every method)',
+        help='what to compare (unset: every method), such as an em hml: unknown labels taken for '
+        'absent, left open, or taken for absent with a margin for those that are not',
         completes='loss',
     )
     command.add_argument(
@@ -1287,6 +1309,8 @@ def parser() -> argparse.ArgumentParser:
     _add_compare(commands)
     _add_tables(commands)
     _add_doctor(commands)
+    for command in commands.choices.values():
+        command.set_defaults(parser=command)
     return spml
 
 

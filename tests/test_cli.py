@@ -16,6 +16,7 @@ import pytest
 from patience import within
 from PIL import Image
 from quick import fields
+from scipy.special import expit
 from side_files import draw_side
 
 import spml_nb
@@ -31,11 +32,12 @@ from spml_nb.replication import tables as papers
 from spml_nb.runs import record
 from spml_nb.runs.config import ADDED, Config, config_to_dict, resolve, science_key
 from spml_nb.runs.fields import parse_fields
-from spml_nb.runs.folder import Run
+from spml_nb.runs.folder import Run, open_run, read_result
 from spml_nb.sweeps import search
 from spml_nb.tools import doctor
 from spml_nb.tools import reproduce as reproduction
 from spml_nb.training import launch as parallel
+from spml_nb.training import thresholds
 from spml_nb.use import comparison, scoring
 from spml_nb.use import export as exporting
 from spml_nb.use import predict as prediction
@@ -656,7 +658,40 @@ def test_scores_against_observed_labels_are_marked_where_a_run_is_trained(capsys
     ]
     with pytest.warns(UserWarning, match='known negative'):
         assert main(words) == 0
-    assert capsys.readouterr().out.count('against observed labels (unknown ones as negatives)') == 2
+    (run,) = settings.path('runs').glob('*/result.json')
+    scores = json.loads(run.read_text())['scores']
+    said = capsys.readouterr().out
+    assert (
+        f'validation observed AUC {scores["observed_val_auc"]:.2f}; '
+        f'test observed AUC {scores["observed_test_auc"]:.2f}\n' in said
+    )
+    assert (
+        f'mAP against observed labels (validation {scores["val_map"]:.2f}, '
+        f'test {scores["test_map"]:.2f})' in said
+    )
+
+
+@pytest.mark.parametrize('column', ['positives', 'labels'])
+@pytest.mark.filterwarnings('ignore:.*known negative')
+def test_a_run_that_names_hardly_a_class_says_so_where_no_f1_does(
+    capsys, photo_folder, monkeypatch, column
+):
+    table = photo_folder / 'labels.csv'
+    table.write_text(table.read_text().replace('image,labels', f'image,{column}'))
+    asked = []
+    monkeypatch.setattr(
+        thresholds,
+        'explain_narrow_naming',
+        lambda photos, classes: asked.append((photos, classes)) or 'hardly any',
+    )
+    words = ['train', *fields(dataset=photo_folder, backbone='mini', regime='linear', epochs=1)]
+    assert main(words) == 0
+    assert ('On validation hardly any\n' in capsys.readouterr().out) == (column == 'positives')
+    if asked:
+        run = open_run(next(settings.path('runs').glob('*/DONE')).parent)
+        named = expit(read_result(run).logits['val'].astype(float)) >= run.threshold()
+        names = run.result()['class_names']
+        assert asked == [(dict(zip(names, named.sum(0).tolist(), strict=True)), len(names))]
 
 
 @pytest.mark.silent('A4')
@@ -726,6 +761,11 @@ def test_predictions_say_how_many_labels_a_photo_the_threshold_names(
             ['train', '-p', 'loss', 'em', '--min_positives=20'],
             '`spml train -p min_positives VALUE`',
         ),
+        (['runs', '--loss', 'em'], '`spml runs -p loss VALUE`'),
+        (['sweep', 'hml', '-p', 'loss', 'em'], '`spml sweep` takes it as --loss VALUE'),
+        (['predict', 'r', 'x', '-p', 'lr', '0.1'], '`spml predict` takes a run as it was trained'),
+        (['report', 'r', '--lr', '0.1'], '`spml report` takes a run as it was trained'),
+        (['data', 'x', '-p', 'min_positives', '20'], '`spml data` takes no field of a run'),
         (['train', '--foo'], ''),
     ],
 )
@@ -837,10 +877,20 @@ def test_a_folder_of_ones_own_is_checked(capsys, photo_folder):
     assert main(['data', str(photo_folder), '--check']) == main(['data', str(photo_folder)]) == 0
     told = capsys.readouterr().out
     assert '60 images' in told and '(labels: full)' in told and 'Positives of each class' in told
+    assert told.endswith(f'Next: spml data {photo_folder} --split\n')  # no column says what is what
+    table = photo_folder / 'labels.csv'
+    split = [('train', 'train', 'val', 'test')[k % 4] for k in range(60)]
+    pd.read_csv(table).assign(split=split).to_csv(table, index=False)
+    for column, advised in (('labels', 'bce asl two_way'), ('positives', 'an em hml')):
+        table.write_text(table.read_text().replace('image,labels', f'image,{column}'))
+        main(['data', str(photo_folder), '--check'])
+        told = capsys.readouterr().out
+        assert told.endswith(f'Next: spml compare {photo_folder} {advised} --seeds 3\n')
     (photo_folder / 'images' / '007.png').write_bytes(b'')
     assert (
         main(['data', str(photo_folder), '--check']) == 1
-        and '007.png (an empty file)' in capsys.readouterr().out
+        and '007.png (an empty file)' in (told := capsys.readouterr().out)
+        and 'Next' not in told
     )
     (photo_folder / 'labels.csv').write_text('image;labels\n')
     assert (

@@ -25,9 +25,11 @@ TEXTS = {
 # the mending of tables, sweeps that travel, hours and disk of a plan, an estimator, and types;
 # then for gains by the number of photos, thresholds on six sets, how many photos to label in full,
 # and cells that their own measure chooses; a second backbone, the gap to all labels, nnPU;
-# then for choices under other draws of the label, averages of networks, and what compare says
-CODE_LINES = 29_100
-PUBLIC_NAMES = 1_039
+# then for choices under other draws of the label, averages of networks, and what compare says;
+# then for what a model names in compare and train, gains of a calibration measured on other photos,
+# and times that count photos and start
+CODE_LINES = 29_480
+PUBLIC_NAMES = 1_046
 CHARACTERS_A_LINE = 42  # the mean, without indentation
 
 LAYOUT = {

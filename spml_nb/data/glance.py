@@ -1,9 +1,11 @@
 """What is known of each part of a data set, and what looks wrong with a folder of photos."""
 
+import json
 import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,8 @@ from .loading import load
 from .photos import budget, describe_animated, explain_unreadable, open_photo, upright
 
 RARE_BELOW = 20  # positives below which a class is called rare, as in the comparisons on photos
+FEWEST_POSITIVES = (RARE_BELOW, 10, 5, 3)  # that a class may be asked to have, the first that fits
+COMMON_FROM = 0.5  # of all names that are written down: from this share on, one class is most
 
 
 def count_parts(data: Dataset) -> pd.DataFrame:
@@ -174,10 +178,12 @@ class FolderCheck:
         text: For a person.
         ready: Whether a run could be trained on it as it is: every photo can be used, something is
             to be learned, and no photo is in two parts.
+        next_command: What to do then, with {} for the folder; '' where the folder is not ready.
     """
 
     text: str
     ready: bool
+    next_command: str = ''
 
 
 def check_folder(folder: str | Path, root: str | Path | None = None) -> FolderCheck:
@@ -198,20 +204,33 @@ def check_folder(folder: str | Path, root: str | Path | None = None) -> FolderCh
     counts = count_parts(data)
     lines = [
         repr(data),
-        *_drawn(data),
+        # what is to be mended, before what is to be known
+        *_unusable(data, names, looked),
+        *_across(data, names, groups),
+        *(f'warning: {warning.message}' for warning in caught),
+        *_common(data),
+        *_rare(data),
         '',
         counts.round({'positives': 2, 'negatives': 2, 'unknown': 1}).to_string(),
         '',
+        *_drawn(data),
         describe_observed(data),
-        *_classes(data),
+        _positives(data),
+        *(line for part in PARTS[1:] if part in data.split for line in _unscored(data, part)),
         *_grouped(data),
-        *_across(data, names, groups),
         *_unmeasured(counts),
-        *_unusable(data, names, looked),
-        *(f'warning: {warning.message}' for warning in caught),
+        *_shipped(data),
     ]
     is_learnable = bool((data.labels[data.rows('train')] > 0).any())
-    return FolderCheck('\n'.join(lines), is_learnable and not looked.unusable and not crossing)
+    ready = is_learnable and not looked.unusable and not crossing
+    return FolderCheck('\n'.join(lines), ready, _next_command(data) if ready else '')
+
+
+def _next_command(data):
+    if 'test' in data.drawn:
+        return 'spml data {} --split'
+    is_complete = (data.labels[data.rows('train')] != 0).all()
+    return f'spml compare {{}} {"bce asl two_way" if is_complete else "an em hml"} --seeds 3'
 
 
 def _copies(data, groups):
@@ -258,38 +277,65 @@ def _drawn(data):
         )
 
 
-def _classes(data):
-    "Lines about how often each class is positive."
-    positives = pd.Series((data.labels > 0).sum(0), data.class_names)
-    counts = positives.sort_values(ascending=False, kind='stable')
-    words = [f'{name} {n:,}' for name, n in counts.items()]
-    yield f'Positives of each class: {join_items(words, 12)}, the rarest {words[-1]}.'
+def _count_positives(data):
+    counts = pd.Series((data.labels > 0).sum(0), data.class_names)
+    return counts.sort_values(ascending=False, kind='stable')
+
+
+def _positives(data):
+    words = [f'{name} {n:,}' for name, n in _count_positives(data).items()]
+    return f'Positives of each class: {join_items(words, 12)}, the rarest {words[-1]}.'
+
+
+def _common(data):
+    "A line where one class is most of what is written down, and the others may be there as well."
+    counts = _count_positives(data)
+    if len(counts) < 3 or not (data.labels == 0).any() or not counts.iloc[0]:
+        return
+    name, n, names = counts.index[0], counts.iloc[0], counts.sum()
+    if n / names < COMMON_FROM:
+        return
+    yield (
+        f'{name} is {100 * n / names:.0f} % of all names written down ({n:,} of {names:,}), so a '
+        'model trained on them may name hardly anything else. Where a photo also shows another '
+        f'class, write that down too or instead of {name}; or add photos of the other classes.'
+    )
+
+
+def _rare(data):
+    "A line about classes with few positives, and what leaving out the rarest would leave."
+    counts = _count_positives(data)
     few = counts[counts < RARE_BELOW]
-    if len(few):
-        rare = join_items([f'{name} {n}' for name, n in few.items()], 20)
-        remedy = 'Add photos.'
-        if stay := len(counts) - len(few):
-            rest = '1 class stays' if stay == 1 else f'{stay:,} classes stay'
-            bare = _bare(data, few.index)
-            remedy = (
-                f'`spml train -p min_positives {RARE_BELOW}` and `spml compare --min-positives '
-                f'{RARE_BELOW}` leave them out; {rest}{bare}.'
-            )
-        yield f'Rare, with fewer than {RARE_BELOW} positives: {rare}. {remedy}'
-    for part in PARTS[1:]:
-        if part in data.split:
-            yield from _unscored(data, part)
+    if not len(few):
+        return
+    rare = join_items([f'{name} {n}' for name, n in few.items()])
+    yield (
+        f'Rare, with fewer than {RARE_BELOW} positives, {len(few):,} of {len(counts):,} classes: '
+        f'{rare}. {_remedy_for_rare(data, counts)}'
+    )
 
 
-def _bare(data, names):
-    "How many photos have no label without those classes, as the end of a sentence."
-    positive = data.labels > 0
-    of_others = ~np.isin(data.class_names, names)
-    bare = (positive.any(1) & ~positive[:, of_others].any(1)).sum()
-    if not bare:
-        return ''
-    photos = 'photo has' if bare == 1 else 'photos have'
-    return f', and {bare:,} {photos} no label then'
+def _remedy_for_rare(data, counts):
+    """The largest limit that leaves at least half of the classes: with fewer, the photos would be
+    about something else.
+    """
+    half = max(len(counts) / 2, 2)
+    limit = next((k for k in FEWEST_POSITIVES if (counts >= k).sum() >= half), None)
+    if limit is None:
+        lowest = FEWEST_POSITIVES[-1]
+        return (
+            'Add photos, or give classes that mean nearly the same one name. Leaving out rare ones '
+            f'is no remedy: {(counts >= lowest).sum():,} of {len(counts):,} have {lowest} or more.'
+        )
+    stay = (counts >= limit).sum()
+    if stay == len(counts):
+        return 'Add photos.'
+    kept = (data.labels[:, np.isin(data.class_names, counts.index[:stay])] > 0).any(1).sum()
+    return (
+        f'Add photos; or leave out those with fewer than {limit} by `spml compare --min-positives '
+        f'{limit}` and `spml train -p min_positives {limit}`, which leaves {stay:,} of '
+        f'{len(counts):,} classes, and {kept:,} of {len(data):,} photos with a label.'
+    )
 
 
 def _unscored(data, part):
@@ -299,8 +345,8 @@ def _unscored(data, part):
     absent = names[~(targets > 0).any(0) & ~without_negative]
     if len(absent):
         yield (
-            f'No {part} photo is known to have: {join_items(absent)}. The AP of such a class '
-            'counts as 0 there.'
+            f'No {part} photo is known to have: {join_items(absent)}. How well such a class is '
+            'found cannot be measured there; add photos of it.'
         )
     if without_negative.any():
         yield (
@@ -362,6 +408,25 @@ def _unmeasured(counts):
     ]
     if blind:
         yield explain_missing_scores(truth, ' and '.join(blind))
+
+
+def _shipped(data):
+    "A line about the model of the package that knows the most classes, if it knows most of them."
+    known = {}
+    for file in (files('spml_nb') / 'assets' / 'weights').iterdir():
+        config = file / 'config.json'
+        if config.is_file() and file.name != data.name:
+            names = json.loads(config.read_text(encoding='utf-8'))['id2label'].values()
+            known[file] = len({*names}.intersection(data.class_names))
+    model = max(sorted(known, key=lambda file: file.name), key=known.__getitem__, default=None)
+    if model is None or 2 * known[model] <= len(data.class_names):
+        return
+    yield (
+        f'{model.name}, a model of the package, knows {known[model]} of the '
+        f'{len(data.class_names)} classes: `spml predict {model.name} FOLDER/images` names them '
+        'without training. Which is better, it or a RUN of yours, `spml evaluate` says of each on '
+        f'the same photos, labelled in full. Its limits: {model / "README.md"}'
+    )
 
 
 def _unusable(data, names, looked):

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from .. import drawing, statistics
 from ..base import settings
 from ..base.errors import SpmlError
+from ..data.labels import FULL_PHOTOS
 from ..methods.core import find
 from ..statistics import Effect, Scores
 from ..sweeps.search import Row
@@ -308,7 +309,7 @@ class Leader:
     rivals: tuple[str, ...]
 
 
-# whose gains are told for few and for many photos
+# whose gains the front page shows by the number of photos
 BY_PHOTOS = Row('hml', 'cosine'), Row('em', 'linear'), Row('llr', 'linear')
 
 
@@ -476,15 +477,12 @@ def comparable_gains(measured: pd.DataFrame) -> pd.DataFrame:
     return measured[ran & measured.uncounted.eq('') & measured.published.notna()]
 
 
-FIRST_PHOTOS = 50  # to label in full
-
-
 def front_findings(
     leading: Leaders | None,
     agreed: dict,
     observed: dict | None = None,
     uses: dict | None = None,
-    ends: dict | None = None,
+    by_size: dict | None = None,
     by_photos: Effect | None = None,
 ) -> str:
     """What the gains say.
@@ -494,8 +492,8 @@ def front_findings(
         agreed: as from `source_agreement`.
         observed: as from `without_clean.of_record`.
         uses: as from `clean_photos.average_uses`.
-        ends: as from `more_photos.compare_ends`.
-        by_photos: as from `thresholds.estimate_gain_of_photos`, of `FIRST_PHOTOS`.
+        by_size: as from `more_photos.compare_sizes`.
+        by_photos: as from `thresholds.estimate_gain_of_photos`, of `FULL_PHOTOS`.
 
     Returns:
         Markdown: a list, one question a point, '' without runs.
@@ -512,9 +510,9 @@ def front_findings(
         ],
         uses=[(board.describe_method(loss)['name'], use) for loss, use in (uses or {}).items()],
         seeds_observed=observed['seeds'] if rows else 0,
-        ends=ends or {},
+        by_size=by_size or {},
         by_photos=by_photos,
-        first_photos=FIRST_PHOTOS,
+        first_photos=FULL_PHOTOS,
         **fields,
     )
 
@@ -777,7 +775,7 @@ def format_front(
     picture: str,
     observed: dict | None = None,
     uses: dict | None = None,
-    ends: dict | None = None,
+    by_size: dict | None = None,
     by_photos: Effect | None = None,
 ) -> str:
     """What README.md shows between the marks.
@@ -789,7 +787,7 @@ def format_front(
         picture: its address.
         observed: as from `without_clean.of_record`.
         uses: as from `clean_photos.average_uses`.
-        ends: as from `more_photos.compare_ends`.
+        by_size: as from `more_photos.compare_sizes`.
         by_photos: as in `front_findings`.
 
     Returns: Markdown, with the marks.
@@ -802,7 +800,7 @@ def format_front(
             agreed,
             observed,
             uses,
-            ends,
+            by_size,
             by_photos,
         ),
         picture=picture,
@@ -852,9 +850,9 @@ def write_front(root: Path | None = None, boards: pd.DataFrame | None = None) ->
         observed = without_clean.of_record()
         uses = clean_photos.average_uses(known)
         picture = f'{outputs.name}/front.svg'
-        ends = more_photos.compare_ends(more_photos.measure_gains(known), BY_PHOTOS)
-        first = thresholds.estimate_gain_of_photos(FIRST_PHOTOS)
-        text = format_front(measured, boards, agreed, picture, observed, uses, ends, first)
+        by_size = more_photos.compare_sizes(more_photos.measure_gains(known), BY_PHOTOS)
+        first = thresholds.estimate_gain_of_photos(FULL_PHOTOS)
+        text = format_front(measured, boards, agreed, picture, observed, uses, by_size, first)
         texts[readme] = text.join(enclosing)
     return site.write_changed(texts)
 

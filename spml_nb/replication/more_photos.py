@@ -7,7 +7,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -165,34 +165,34 @@ def _slope(photos: np.ndarray, own: list[Scores], bases: list[Scores], dataset: 
     return estimate_effect(weights @ differences, None, images)
 
 
-def compare_ends(measured: pd.DataFrame, rows: Iterable[Row]) -> dict[str, dict]:
-    """What some methods gain over plain AN with the fewest and with the most photos of a set.
+def compare_sizes(measured: pd.DataFrame, rows: Iterable[Row]) -> dict[str, Any]:
+    """What some methods gain over plain AN with few, some and many photos of a set.
 
     Args:
         measured: as from `measure_gains`.
         rows: some of `METHODS`.
 
     Returns:
-        {set: {'photos': (fewest, most), name: (gain, gain)}}, of sets that have the runs of both
-        numbers; gains are `Effect`s.
+        'dataset', the first set that has the runs of its fewest photos, of four times as many and
+        of the most; 'names' of the rows; 'gains' {photos: `Effect`s of the rows}. {} without such.
     """
     if not len(measured):
         return {}
+    rows = list(rows)
     of_plain = measured[(measured.baseline == gains.PLAIN_HEAD) & measured.gain.notna()]
     effects = of_plain.set_index([*Place._fields]).effect
-    ends = {}
     for dataset in DATASETS:
-        few, *_, many = sizes(dataset)
-        photos = few, many
-        if not set(photos) <= set(of_plain.photos[of_plain.dataset == dataset]):
-            continue
-        ends[dataset] = {'photos': photos} | {
-            name_method(row): tuple(
-                effects[dataset, n, row.loss, row.head, row.labels] for n in photos
-            )
-            for row in rows
-        }
-    return ends
+        few, _, some, *_, many = sizes(dataset)
+        if {few, some, many} <= set(of_plain.photos[of_plain.dataset == dataset]):
+            return {
+                'dataset': dataset,
+                'names': [name_method(row) for row in rows],
+                'gains': {
+                    n: [effects[dataset, n, row.loss, row.head, row.labels] for row in rows]
+                    for n in (few, some, many)
+                },
+            }
+    return {}
 
 
 def tabulate_gains(measured: pd.DataFrame, dataset: str) -> list[list[str]]:

@@ -34,12 +34,17 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _fill(text: str) -> str:
+def _fill(text: str, indent: str = '') -> str:
     """A paragraph, or an item of a list, in lines of at most 140 characters."""
     text = text.strip()
-    indent = '  ' if text.startswith('- ') else ''
+    hanging = '  ' if text.startswith('- ') else indent
     # a hyphen may stand in an address, which a break would cut in two
-    return textwrap.fill(text, 140, subsequent_indent=indent, break_on_hyphens=False) + '\n'
+    return (
+        textwrap.fill(
+            text, 140, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False
+        )
+        + '\n'
+    )
 
 
 def _grid(lines: list[list]) -> str:

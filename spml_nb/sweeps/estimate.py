@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -409,6 +409,49 @@ def _give_features(trainer) -> tuple[float, int]:
     source = FeatureSource(features, {}, rows, trainer.device)
     trainer.frozen_features = lambda: source
     return seconds / len(rows), features.nbytes // len(rows)
+
+
+TIMED_PHOTOS = 12
+
+
+def time_photos(config: Config, data: Dataset) -> float:
+    """Decode a few photos of a data set and compute their features, as the first run on it does
+    with all of them.
+
+    Args:
+        config: of a run with frozen features, resolved.
+        data: in files.
+
+    Returns:
+        Seconds a photo, NaN where one of the few cannot be used.
+    """
+    import torch
+
+    from .. import models
+    from ..data.images import PhotoReader
+    from ..training.batches import ImageSource, extract_features
+
+    device = torch.device(config.device)
+    rows = np.linspace(0, len(data) - 1, 2 * TIMED_PHOTOS).round().astype(int)
+    with (
+        contextlib.redirect_stderr(io.StringIO()),  # bars of progress
+        warnings.catch_warnings(action='ignore'),  # said when it trains
+        torch.random.fork_rng(),
+    ):
+        model = models.create(config.backbone, 1, weights=config.weights).to(device)
+        reader = PhotoReader(data, config.image_size)
+        source = ImageSource(reader, VIEW_SETS[config.views], device)
+        try:
+            # the first ones also set things up
+            seconds = [
+                _time(partial(extract_features, model, source, part, 'plain'), device)
+                for part in (rows[::2], rows[1::2])
+            ]
+        except SpmlError:
+            return math.nan
+        finally:
+            reader.pool.shutdown()
+    return seconds[1] / TIMED_PHOTOS
 
 
 # ---- disk

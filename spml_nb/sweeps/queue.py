@@ -15,7 +15,7 @@ import time
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -347,6 +347,9 @@ def _recorded(file: Path, changed: int) -> pd.DataFrame:
 # recorded heads a quarter took 1.6 s at most, on the 1,342 training photos of ccp 1.5 s.
 SHORTEST = 2.0
 
+# Seconds until a worker has loaded torch and all else that a run needs; on two cores 4 to 9.
+STARTUP = 5.0
+
 # Runs that differ there say nothing about each other's time: fine-tuning takes some hundreds of
 # times as long as a head on frozen features.
 _PACE = ('regime', 'backbone', 'image_size', 'device')
@@ -551,6 +554,8 @@ def run(
     address: str | None = None,
     jobs: int = 1,
     tell: Callable[[str], None] = print,
+    earlier: Iterable[str] = (),
+    later: Sequence[float] = (),
 ) -> pd.DataFrame:
     """Train all configurations that are not done yet.
 
@@ -560,6 +565,8 @@ def run(
         address: of the Ray cluster; unset: Ray on this machine alone.
         jobs: runs at a time.
         tell: is given a line after each run.
+        earlier, later: other runs that the lines count, so that they tell of the whole work: for
+            each that has ended '' or what went wrong, and the seconds expected of each to come.
 
     Returns:
         DataFrame, one row per different run: config, run, state ('done', 'failed', or 'missing'
@@ -572,6 +579,7 @@ def run(
     table = plan_runs(configs)
     todo = table[table.state != 'done']
     expected = todo.set_index('run').expected
+    everything = pd.concat([expected, pd.Series(later, dtype=float)])
     messages = {}
     began = time.perf_counter()
     try:
@@ -582,8 +590,8 @@ def run(
                         # the first also decodes photos and computes features, which counts once
                         began = max(began, time.perf_counter() - expected[name])
                     messages[name] = message
-                    line = describe_queue(messages, expected, time.perf_counter() - began, jobs)
-                    tell(f'{line}  {name}')
+                    seconds = time.perf_counter() - began
+                    tell(f'{describe_queue(messages, everything, seconds, jobs, earlier)}  {name}')
     except KeyboardInterrupt:
         tell('interrupted: the same command goes on from here.')
     table = table.drop(columns=['expected', 'timed']).assign(
@@ -632,7 +640,7 @@ def run_stages(
 
     Args:
         search, finals, usable: as in `Plan`.
-        unchosen: gives as many runs as will be chosen yet, for a dry run to say how long they take.
+        unchosen: gives as many runs as will be chosen yet, to count them and the time they take.
         dry_run: only say how much there is.
         plans: a list that gets the plan; then nothing is trained.
         tell: is given the lines.
@@ -652,11 +660,14 @@ def run_stages(
     search = _by_key(search)
     if dry_run:
         return _dry_run(search, _by_key(finals(runs)), list(unchosen(runs)), runs, tell)
-    done = run(_missing(search, runs), tell=tell, **launch)
+    later = plan_runs([*_missing(_by_key(finals(runs)), runs), *unchosen(runs)], runs)
+    later = later.expected[later.state != 'done'].tolist()
+    done = run(_missing(search, runs), tell=tell, later=later, **launch)
     if (done.state == 'missing').any():
         return done  # interrupted
     runs = usable(finished())
-    final = run(_missing(_by_key(finals(runs)), runs), tell=tell, **launch)
+    todo = _missing(_by_key(finals(runs)), runs)
+    final = run(todo, tell=tell, earlier=done.message.tolist(), **launch)
     return pd.concat([done, final], ignore_index=True)
 
 
@@ -704,7 +715,13 @@ def describe_length(left: pd.DataFrame) -> str:
     return f'{length}, and unknown for {unknown} of them' if unknown else length
 
 
-def describe_queue(messages: dict[str, str], expected: pd.Series, seconds: float, jobs: int) -> str:
+def describe_queue(
+    messages: dict[str, str],
+    expected: pd.Series,
+    seconds: float,
+    jobs: int,
+    earlier: Iterable[str] = (),
+) -> str:
     """A line that says how far a sweep is.
 
     Args:
@@ -712,11 +729,13 @@ def describe_queue(messages: dict[str, str], expected: pd.Series, seconds: float
         expected: seconds of each run of the sweep, by name; NaN where unknown.
         seconds: since the start.
         jobs: runs at a time.
+        earlier: '' or what went wrong of runs that ended before, and that count as well.
 
     Returns:
         Such as '1/3 done, 0 failed, 2 running, about 80 s left'.
     """
-    failed = sum(message != '' for message in messages.values())
+    ended = [*earlier, *messages.values()]
+    failed = sum(message != '' for message in ended)
     rest = expected.drop(list(messages))
     if expected.notna().any():
         done = expected[list(messages)].sum()
@@ -725,8 +744,8 @@ def describe_queue(messages: dict[str, str], expected: pd.Series, seconds: float
     else:
         left = len(rest) * seconds / len(messages)
     return (
-        f'{len(messages) - failed}/{len(expected)} done, {failed} failed, {min(jobs, len(rest))} '
-        f'running, about {format_duration(left)} left'
+        f'{len(ended) - failed}/{len(ended) + len(rest)} done, {failed} failed, '
+        f'{min(jobs, len(rest))} running, about {format_duration(left)} left'
     )
 
 

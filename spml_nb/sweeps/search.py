@@ -504,8 +504,32 @@ def run_search(
         runs = runs.reindex(columns=_CHOSEN_BY)  # fewer columns are quicker to search
         return [config for row in rows for config in finals(row, suite, dataset, runs, seeds)]
 
+    def unchosen(runs: pd.DataFrame) -> list[Config]:
+        return [
+            config
+            for row in rows
+            if not finals(row, suite, dataset, runs.reindex(columns=_CHOSEN_BY), seeds)
+            for config in expect_finals(row, suite, dataset, seeds)
+        ]
+
     tried = [config for row in rows for config in candidates(row, suite, dataset)]
-    return run_stages(tried, chosen, **options)
+    return run_stages(tried, chosen, unchosen=unchosen, **options)
+
+
+def expect_finals(
+    row: Row, suite: str, dataset: str, seeds: Iterable[int] | None = None
+) -> list[Config]:
+    """Stand-ins for final runs that are not chosen yet, to count them and the time they take.
+
+    Args:
+        row, suite, dataset, seeds: as in `finals`.
+
+    Returns:
+        The first configuration of the search with every seed.
+    """
+    first = candidates(row, suite, dataset)[0]
+    seeds = final_seeds(row, suite) if seeds is None else seeds
+    return [first.changed(seed=seed, label_seed=seed) for seed in seeds]
 
 
 def finals(

@@ -16,25 +16,28 @@ from ..data.dataset import Dataset
 from ..data.images import reduce_image
 from ..data.labels import TRUTHS, describe_labels, describe_truth, labels_for_scoring
 from ..data.photos import open_photo
+from .summary import observed_auc_of
 
 
 def learning_curves(curves: pd.DataFrame, title: str = ''):
-    """Training loss and validation mAP over epochs.
+    """Training loss over epochs, and the validation score that chose among them.
 
     Args:
-        curves: one row per epoch with stage, loss, val_map (percent).
+        curves: one row per epoch with stage, loss, val_map (percent), and val_auc (percent) where
+            observed labels chose.
         title: above both.
 
     Returns:
         matplotlib Figure.
     """
+    score, measure = ('val_auc', 'observed AUC') if 'val_auc' in curves else ('val_map', 'mAP')
     figure, (left, right) = plt.subplots(1, 2, figsize=(8, 2.6), layout='constrained')
     for stage, rows in curves.reset_index(drop=True).groupby('stage'):
         epochs = rows.index + 1
         left.plot(epochs, rows['loss'], marker='.', label=f'stage {stage}')
-        right.plot(epochs, rows['val_map'], marker='.', label=f'stage {stage}')
+        right.plot(epochs, rows[score], marker='.', label=f'stage {stage}')
     left.set(xlabel='epoch', ylabel='training loss')
-    right.set(xlabel='epoch', ylabel='validation mAP (%)')
+    right.set(xlabel='epoch', ylabel=f'validation {measure} (%)')
     left.grid(alpha=0.3)
     right.grid(alpha=0.3)
     if curves['stage'].nunique() > 1:
@@ -74,7 +77,8 @@ def score_table(scores: dict) -> pd.DataFrame:
 
     Returns:
         DataFrame with one row per part of the data, in percent, '–' for what was not measured, such
-        as F1 where only some labels are known; its last column says what was measured against.
+        as F1 where only some labels are known; its last column says what was measured against, and
+        its first is observed AUC where that was measured.
     """
     rows = {}
     for part in ('val', 'test'):
@@ -85,12 +89,16 @@ def score_table(scores: dict) -> pd.DataFrame:
         if truth != TRUTHS[2]:
             f1 = {kind: scores.get(f'{part}_{kind}_f1', np.nan) for kind in f1}
         rows[part] = {
+            'observed AUC (%)': observed_auc_of(scores, part),
             'mAP (%)': scores[f'{part}_map'],
             'micro-F1 (%)': 100 * f1['micro'],
             'macro-F1 (%)': 100 * f1['macro'],
             'against': describe_truth(truth, scores.get(f'{part}_left_out')),
         }
-    return pd.DataFrame.from_dict(rows, orient='index').round(4).astype(object).fillna('–')
+    table = pd.DataFrame.from_dict(rows, orient='index').round(4)
+    if len(table) and table['observed AUC (%)'].isna().all():
+        table = table.drop(columns='observed AUC (%)')
+    return table.astype(object).fillna('–')
 
 
 def label_table(**matrices: np.ndarray) -> pd.DataFrame:

@@ -494,6 +494,6 @@ def scoring_labels(
         warn(
             f'{data.name}: no class of {" and ".join(blind)} has known positives and known '
             'negatives, so the scores there are against observed labels, with every unknown '
-            'counted as negative. Annotate some images in full for true scores.'
+            f'counted as negative. For true scores: {labels.FULL_PHOTOS_GUIDE}'
         )
     return true, truth

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from .. import metrics
 from ..base.errors import SpmlError, parse_number
+from ..data.labels import FULL_PHOTOS, FULL_PHOTOS_GUIDE
 from .selection import PRIOR_COUNT, threshold_basis
 from .task import Task
 
@@ -136,12 +137,14 @@ def explain_overnaming(named: float, labels: float | None, classes: int) -> str:
         what = f'of {classes} classes, which is hardly what photos show'
     return (
         f'{named:.2f} labels are named on a photo, {what}. Take a higher threshold '
-        '(`spml predict --threshold`), or let some photos that are labelled in full choose it: '
+        f'(`spml predict --threshold`), or let {FULL_PHOTOS} photos labelled in full choose it: '
         '`spml calibrate RUN FOLDER`.'
     )
 
 
-COMMONEST = 0.6  # of all names that are given: from this share on, one class is nearly all
+# shares of all names that are given: from the first on, one class is nearly all where half of the
+# classes are never named, from the second on in any case
+COMMONEST, NEARLY_ALL = 0.6, 0.9
 FEWEST_NAMES = 10  # below, a share says little
 
 
@@ -153,19 +156,20 @@ def explain_narrow_naming(photos: dict[str, int], classes: int) -> str:
         classes: How many there are.
 
     Returns:
-        Two sentences, the second with the remedy; '' where nothing is unusual.
+        Two sentences, the second with the remedy; '' where nothing is unusual, as where one class
+        is on most photos and most of the others are named too.
     """
     names = sum(photos.values())
     if classes < 3 or names < FEWEST_NAMES:
         return ''
     commonest = max(photos, key=photos.get)
     share = photos[commonest] / names
-    if share < COMMONEST:
-        return ''
     never = classes - sum(count > 0 for count in photos.values())
+    if share < (COMMONEST if 2 * never >= classes else NEARLY_ALL):
+        return ''
     return (
         f'{commonest} is {100 * share:.0f} % of the names, and {never} of {classes} classes are '
         'named on no photo. If the photos show more than that: train with more photos of the '
         'other classes, and where no photos labelled in full have chosen the threshold yet, let '
-        'some 50 do it: `spml calibrate RUN FOLDER`.'
+        f'{FULL_PHOTOS} do it ({FULL_PHOTOS_GUIDE}): `spml calibrate RUN FOLDER`.'
     )

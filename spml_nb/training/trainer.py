@@ -19,6 +19,7 @@ from ..base import files, progress
 from ..base.devices import copy_to_device
 from ..base.errors import SpmlError, warn
 from ..data.glance import count_shared_photos, describe_shared_photos
+from ..data.labels import FULL_PHOTOS, FULL_PHOTOS_GUIDE
 from ..methods.core import ViewOutputs, forward_views
 from ..models.heads import Outputs
 from ..runs.config import Config, resolve
@@ -420,9 +421,9 @@ class Trainer:
             warn(
                 f'{self.task.data.name}: {why}, so the epoch and the threshold are chosen by '
                 'observed labels, as selection: val_observed does: the epoch by the ROC-AUC of '
-                'observed positives against everything else. Annotate at least half of the '
-                'validation images in full for a choice by mAP; some 50 are enough for the '
-                'threshold.'
+                'observed positives against everything else. Label at least half of the '
+                f'validation photos in full for a choice by mAP; {FULL_PHOTOS} are enough for the '
+                f'threshold: {FULL_PHOTOS_GUIDE}'
             )
 
     # ---- what is written

@@ -12,8 +12,10 @@ from ..base.errors import SpmlError, warn
 from ..base.files import write_atomically
 from ..data.dataset import Dataset, join_items
 from ..data.folder import candidate_folders, first_existing_folder, read_label_table
+from ..data.labels import FULL_PHOTOS, FULL_PHOTOS_GUIDE
 from ..data.loading import load, own_folder
 from ..runs.folder import CALIBRATION, Run, open_run
+from ..statistics import image_draws
 from ..training.thresholds import (
     check_recall,
     class_thresholds,
@@ -23,11 +25,13 @@ from ..training.thresholds import (
 from .export import find_exported
 from .predict import open_model
 from .predictor import predict_rows
+from .scoring import bootstrap_deviations
 
 FEW_CALIBRATION_PHOTOS = (
     10  # fully labelled photos, below which a threshold depends much on which they are
 )
 RESAMPLES = 200
+FOLDS = 10  # of cross-validation
 
 
 @dataclass(frozen=True)
@@ -41,8 +45,11 @@ class Calibration:
         photos: how many set it.
         labels_a_photo: how many labels these have on average; None where not all are known.
         named, named_before: how many labels the model gives a photo on average.
-        f1, f1_before, f1_per_class: micro-F1 in [0, 1], the last with a threshold for each class;
-            None where not all labels are known.
+        f1, f1_before: micro-F1 in [0, 1] on these photos; None where not all labels are known.
+        gain, gain_per_class: points of micro-F1 on photos that did not choose the thresholds, by
+            cross-validation, and half the 95 % interval over photos: of the threshold over the
+            earlier one, and of one for each class over the one for all. None where a recall chose
+            or not all labels are known, the second also below `FULL_PHOTOS` photos.
         recall: what was asked for; None for the best F1.
         foreign: names of the folder's table that are no classes of the model.
         missing: classes of the model that the table lacks.
@@ -61,7 +68,8 @@ class Calibration:
     labels_a_photo: float | None
     f1: float | None
     f1_before: float | None
-    f1_per_class: float | None
+    gain: tuple[float, float] | None
+    gain_per_class: tuple[float, float] | None
     recall: float | None
     foreign: list[str]
     missing: list[str]
@@ -70,25 +78,20 @@ class Calibration:
     def __str__(self) -> str:
         kind = 'fully labelled' if self.f1 is not None else 'labelled'
         there = '' if self.f1 is None else f'labels a photo there: {self.labels_a_photo:.2f}; '
-        lowest, highest = min(self.class_thresholds), max(self.class_thresholds)
         lines = [
             f'threshold {self.threshold:.4g} (before: {self.before:.4g}), from {self.photos:,} '
             f'{kind} photos of {self.dataset}',
-            f'thresholds of single classes (--per-class): {lowest:.4g} to {highest:.4g}',
             f'{there}named: {self.named:.2f} (before: {self.named_before:.2f})',
         ]
         if self.recall is not None:
             lines.append(f'chosen for a recall of {100 * self.recall:.4g} % of the known labels')
-        if self.f1 is not None:
-            f1, before, per_class = (
-                f'{100 * value:.1f} %'
-                for value in (self.f1, self.f1_before, self.f1_per_class)
-                if value is not None
-            )
+        if self.f1 is not None and self.f1_before is not None:
             lines.append(
-                f'micro-F1 there: {f1} (before: {before}; per class: {per_class}); as the '
-                'thresholds were chosen on these photos, expect less on others'
+                f'micro-F1 there: {100 * self.f1:.1f} % (before: {100 * self.f1_before:.1f} %); as '
+                'it was chosen on these photos, expect less on others'
             )
+        if self.gain is not None:
+            lines += [_describe_gain(*self.gain), self._offer()]
         if self.foreign:
             lines.append(f'noted: the model has no class {join_items(self.foreign)}; not used')
         if self.missing:
@@ -100,6 +103,39 @@ class Calibration:
             lines.append(f'{name} is named on all {self.photos} photos; {count} have it')
         too_many = explain_overnaming(self.named, self.labels_a_photo, self.classes)
         return '\n'.join([*lines, *filter(None, [too_many])])
+
+    def _offer(self) -> str:
+        "Whether to name each class from a threshold of its own on."
+        if self.gain_per_class is None:
+            return (
+                'taken: one threshold for all classes; whether one for each is better can be said '
+                f'from {FULL_PHOTOS} photos on'
+            )
+        mean, half = self.gain_per_class
+        gain = f'{mean:+z.1f} ± {half:.1f} points of micro-F1 beside it, by the same measure'
+        if mean <= half:
+            verdict = 'worse' if mean + half < 0 else 'not shown to be better'
+            return (
+                f'taken: one threshold for all classes; one for each (--per-class) is {verdict}: '
+                f'{gain}'
+            )
+        lowest, highest = min(self.class_thresholds), max(self.class_thresholds)
+        return (
+            f'taken: one threshold for all classes; one for each is better: {gain}. `spml predict` '
+            f'and `spml evaluate` take them with --per-class: {lowest:.4g} to {highest:.4g}'
+        )
+
+
+def _describe_gain(mean: float, half: float) -> str:
+    verdict = ''
+    if mean + half < 0:
+        verdict = ': worse, go back'
+    elif mean <= half:
+        verdict = ', which may be none'
+    return (
+        f'gain over before on photos that did not choose it (cross-validation): {mean:+z.1f} ± '
+        f'{half:.1f} points of micro-F1{verdict}'
+    )
 
 
 def calibrate(
@@ -162,6 +198,9 @@ def calibrate(
         threshold = recall_threshold(p, labels, recall)
     of_classes = class_thresholds(p, labels, threshold, recall)
     is_complete = bool((labels != 0).all())
+    gain, gain_per_class = None, None
+    if is_complete and recall is None and len(p) > 1:
+        gain, gain_per_class = _cross_validate(p, labels, before)
     calibration = Calibration(
         threshold=threshold,
         before=before,
@@ -175,7 +214,8 @@ def calibrate(
         labels_a_photo=float((labels > 0).sum(1).mean()) if is_complete else None,
         f1=metrics.f1(p, labels, threshold=threshold) if is_complete else None,
         f1_before=metrics.f1(p, labels, threshold=before) if is_complete else None,
-        f1_per_class=metrics.f1((p >= of_classes).astype(float), labels) if is_complete else None,
+        gain=gain,
+        gain_per_class=gain_per_class if len(p) >= FULL_PHOTOS else None,
         recall=recall,
         foreign=[name for name in data.class_names if name not in model.class_names],
         missing=[name for name in model.class_names if name not in data.class_names],
@@ -186,6 +226,43 @@ def calibrate(
     text = json.dumps(asdict(calibration), indent=1, ensure_ascii=False)
     write_atomically(opened.folder / CALIBRATION, text)
     return calibration
+
+
+def _cross_validate(
+    p: np.ndarray, labels: np.ndarray, before: float
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """What thresholds do on photos that did not choose them.
+
+    Args:
+        p, labels: (N, C), at least two photos, every label known.
+        before: the threshold in use.
+
+    Returns:
+        `Calibration.gain` and `Calibration.gain_per_class`.
+    """
+    present = labels > 0
+    fold = np.random.default_rng(0).permutation(len(p)) % FOLDS
+    earlier = p >= before
+    by_one, by_class = earlier.copy(), earlier.copy()
+    for k in np.unique(fold):
+        own, others = fold == k, fold != k
+        if present[others].any():
+            threshold = metrics.best_threshold(p[others], labels[others])
+            by_one[own] = p[own] >= threshold
+            by_class[own] = p[own] >= class_thresholds(p[others], labels[others], threshold)
+    draws = np.vstack([np.ones(len(p)), image_draws(len(p), RESAMPLES)])
+    deviations = bootstrap_deviations(len(p))
+
+    def f1(named: np.ndarray) -> np.ndarray:
+        right = draws @ (named & present).sum(1)
+        shares: np.ndarray = right / np.maximum(draws @ (named.sum(1) + present.sum(1)), 1)
+        return 200 * shares
+
+    def gain(named: np.ndarray, base: np.ndarray) -> tuple[float, float]:
+        value, *drawn = f1(named) - f1(base)
+        return float(value), float(deviations * np.std(drawn))
+
+    return gain(by_one, earlier), gain(by_class, by_one)
 
 
 def _always_named(named: np.ndarray, labels: np.ndarray, names: list[str]) -> dict[str, int]:
@@ -235,8 +312,7 @@ def _usable_rows(
     remark = f'; its table says nothing of {join_items(silent)}' if len(silent) else ''
     raise SpmlError(
         f'{data.name!r} has no photo of which all {labels.shape[1]} labels are known'
-        f'{among if is_same else ""}{remark}. '
-        'Label some in full: nbs/tutorials/label_photos.ipynb.'
+        f'{among if is_same else ""}{remark}. How to label some in full: {FULL_PHOTOS_GUIDE}'
     )
 
 

@@ -14,7 +14,6 @@ from typing import TypedDict
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from scipy.special import expit
 
 from spml_nb.statistics import (
     LEVEL,
@@ -30,6 +29,7 @@ from spml_nb.sweeps.search import (
     SUITES,
     Row,
     candidates,
+    expect_finals,
     finals,
     outcome,
     run_search,
@@ -44,6 +44,7 @@ from ..data.dataset import Dataset, join_items
 from ..data.folder import candidate_folders, first_existing_folder
 from ..data.glance import count_parts, describe_shared_photos
 from ..data.labels import (
+    FULL_PHOTOS,
     describe_truth,
     explain_missing_scores,
     labels_for_scoring,
@@ -55,7 +56,9 @@ from ..methods.core import find, names
 from ..metrics import average_precision, find_map_definition
 from ..runs.config import Config, class_names
 from ..runs.folder import Run, read_result
+from ..sweeps.estimate import time_photos
 from ..sweeps.queue import (
+    STARTUP,
     canonical_config,
     check_launch,
     find_stale_runs,
@@ -65,6 +68,7 @@ from ..sweeps.queue import (
     plan_runs,
 )
 from ..training import selection
+from ..training.summary import OBSERVED_AUC, count_names
 from ..training.task import make_task
 from ..training.thresholds import explain_narrow_naming
 
@@ -88,39 +92,87 @@ def plan_comparison(
     for row in rows:
         tried = candidates(row, suite, folder)
         every += tried + (
-            finals(row, suite, folder, known, seeds)
-            or [replace(tried[0], seed=seed, label_seed=seed) for seed in seeds]
+            finals(row, suite, folder, known, seeds) or expect_finals(row, suite, folder, seeds)
         )
     return plan_runs([c for c in every if key(c) not in known.index], known).query(
         "state != 'done'"
     )
 
 
-def describe_time_left(left: pd.DataFrame, jobs: int) -> str:
+def describe_time_left(left: pd.DataFrame, jobs: int, features: float = 0.0) -> str:
     """Say how long the rest of a comparison will take.
 
     Args:
         left: as from `plan_comparison`.
         jobs: runs at a time.
+        features: seconds that the first run takes for the features of all photos; NaN if unknown.
 
     Returns:
         A sentence or two.
     """
     if not len(left):
         return 'Every run is done.'
-    time = 'no run of this kind is recorded, so the time left is said after the first one'
+    once = ''
+    if features >= 1:
+        once = f', {format_duration(features)} of it for the features of all photos, once'
+    elif math.isnan(features):
+        once = ', and once the features of all photos'
     if left.expected.notna().any():
         seconds = left.expected.fillna(left.expected.mean()).sum() / jobs
-        time = (
-            f'about {format_duration(seconds)}, as recorded runs of this kind took; where those '
-            'were of other photos or on another machine, yours may take several times as long'
+        seconds += 2 * STARTUP + np.nan_to_num(features)  # workers start for each of two stages
+        length = f'about {format_duration(seconds)} on an idle machine{once}'
+        return (
+            f'{len(left)} runs to train: {length}. The runs count as long as recorded ones of this '
+            'kind took; where those were of other photos or on another machine, yours may take '
+            'several times as long.'
         )
-    once = (
-        ' Before the first run the features of all photos are computed, once.'
-        if left.config.iloc[0].regime == 'linear'
-        else ''
+    first = ''
+    if features >= 1:
+        first = f', which also takes {format_duration(features)} for the features of all photos'
+    return (
+        f'{len(left)} runs to train: no run of this kind is recorded, so the time left is said '
+        f'after the first one{first}.'
     )
-    return f'{len(left)} runs to train: {time}.{once}'
+
+
+def _time_features(left: pd.DataFrame, data: Dataset, known: pd.DataFrame) -> float:
+    """Seconds for the features of all photos, by a few of them; 0 where a run is done, so that they
+    are kept, or none needs them.
+    """
+    if not len(left):
+        return 0.0
+    config = left.config.iloc[0]
+    name = Path(config.dataset).name
+    if config.regime != 'linear' or (len(known) and (known.dataset == name).any()):
+        return 0.0
+    return len(data) * time_photos(config, data)
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What a run names on validation photos.
+
+    Attributes:
+        photos: {class: how many photos it is named on}, by the threshold that the run has now.
+        labels_a_photo: how many names a photo gets, on average.
+        threshold: that the training chose.
+        calibrated: whether labelled photos have chosen another one since.
+    """
+
+    photos: dict[str, int]
+    labels_a_photo: float
+    threshold: float
+    calibrated: bool = False
+
+    @property
+    def classes(self) -> int:
+        "How many classes are named at all."
+        return sum(count > 0 for count in self.photos.values())
+
+    @property
+    def narrowness(self) -> str:
+        "As from `explain_narrow_naming`."
+        return explain_narrow_naming(self.photos, len(self.photos))
 
 
 @dataclass(frozen=True)
@@ -135,7 +187,7 @@ class MethodLine:
             a run are gone.
         resampled_val: the same of validation.
         guess: validation score of guessing, percent in `val_measure`; NaN where not at hand.
-        named: {seed: {class: how many test photos it is named on}}, where a run is at hand.
+        naming: {seed: what its run names}, where it is at hand.
     """
 
     row: Row
@@ -143,12 +195,31 @@ class MethodLine:
     resampled: dict[int, np.ndarray]
     resampled_val: dict[int, np.ndarray] = field(default_factory=dict)
     guess: float = math.nan
-    named: dict[int, dict[str, int]] = field(default_factory=dict)
+    naming: dict[int, Naming] = field(default_factory=dict)
 
     def find_best_seed(self) -> int | None:
         "That of the run with the best validation score, of those that are at hand."
         there = self.runs[self.runs.run != '']
         return int(there.index[int(there.validation.argmax())]) if len(there) else None
+
+    @property
+    def best_run(self) -> str:
+        "Its name, '' where none is at hand."
+        seed = self.find_best_seed()
+        return '' if seed is None else str(self.runs.run[seed])
+
+    @property
+    def best_naming(self) -> Naming | None:
+        "What the run with the best validation score names."
+        seed = self.find_best_seed()
+        return None if seed is None else self.naming.get(seed)
+
+    @property
+    def thresholds(self) -> list[float]:
+        "That training chose, of the runs that are at hand, from the lowest to the highest."
+        return sorted(
+            self.naming[seed].threshold for seed in self.runs.index if seed in self.naming
+        )
 
     def over(self, other: 'MethodLine | None' = None, part: str = 'test') -> Effect:
         """The mean score of a part over seeds, or the mean difference to another method, which
@@ -213,7 +284,7 @@ def score_method_line(
     )
     of_test: dict[int, np.ndarray] = {}
     of_val: dict[int, np.ndarray] = {}
-    named: dict[int, dict[str, int]] = {}
+    naming: dict[int, Naming] = {}
     guess = 50.0 if any_blind_val else math.nan
     for config in configs:
         run = Run(canonical_config(config))
@@ -222,7 +293,7 @@ def score_method_line(
             definition = run.config.map_definition
             assert definition is not None  # the configuration of a run is resolved
             empty = find_map_definition(definition)['empty']
-            named[config.seed] = _count_names(run, logits['test'])
+            naming[config.seed] = _describe_naming(run, logits['val'])
             of_test[config.seed] = _resampled(logits['test'], targets, draws, any_blind_test, empty)
             rules = selection.selection_targets(make_task(run.config), run.config.selection)
             by, classes = next(iter(rules.values()))
@@ -232,13 +303,18 @@ def score_method_line(
             )
             if not any_blind_val:
                 guess = guessed_map(by[:, classes], empty)
-    return MethodLine(row, runs, of_test, of_val, guess, named)
+    return MethodLine(row, runs, of_test, of_val, guess, naming)
 
 
-def _count_names(run: Run, logits: np.ndarray) -> dict[str, int]:
-    "On how many photos each class reaches the run's threshold."
-    counts = (expit(logits.astype(float)) >= run.threshold()).sum(0)
-    return dict(zip(run.result()['class_names'], counts.tolist(), strict=True))
+def _describe_naming(run: Run, logits: np.ndarray) -> Naming:
+    "logits: (N, C) of validation."
+    photos = count_names(logits, run.result()['class_names'], run.threshold())
+    return Naming(
+        photos,
+        labels_a_photo=sum(photos.values()) / len(logits),
+        threshold=run.result()['scores']['threshold'],
+        calibrated=run.calibration() is not None,
+    )
 
 
 def guessed_map(targets: np.ndarray, empty: str) -> float:
@@ -276,6 +352,8 @@ def _resampled(
 
 CLOSE = 1.0  # points above guessing that are none, however small the interval
 PLAIN = ('an', 'bce')  # one loss where no label is unknown
+WIDER = 1.5  # times as many classes are named: enough to take a method that is not told apart
+SPREAD = 2.0  # times the lowest threshold of the seeds: the highest is another one
 
 
 def judge_methods(
@@ -292,9 +370,11 @@ def judge_methods(
     Returns:
         DataFrame, the best on validation first: loss, head, validation and test (means in percent)
         in val_measure and test_measure, half (of the 95 % interval of test), over (mean difference
-        to the method that the others are compared with), over_half, p (adjusted by Holm), seeds,
-        run (the best on validation, '' where none is at hand); empty where no seed is shared; and
-        what to take, in sentences.
+        to the method that the others are compared with), over_half, p (adjusted by Holm), run (the
+        best on validation, '' where none is at hand), names and classes (what that run names on
+        validation photos: labels a photo, and how many classes at all), lowest and highest (of the
+        thresholds that the seeds chose), seeds; empty where no seed is shared; and what to take,
+        in sentences.
     """
     through = [each for each in lines if len(each.runs)]
     if not through:
@@ -349,7 +429,8 @@ def _notes(
 
 def _judged(each: MethodLine, base: MethodLine) -> dict[str, object]:
     "A row of the table."
-    own, over, seed = each.over(), each.over(base), each.find_best_seed()
+    own, over = each.over(), each.over(base)
+    naming = each.best_naming
     return {
         'loss': each.row.loss,
         'head': each.row.head or find(each.row.loss).head,
@@ -361,8 +442,12 @@ def _judged(each: MethodLine, base: MethodLine) -> dict[str, object]:
         'over': over.mean,
         'over_half': over.half_width,
         'p': math.nan if each is base else over.p,
+        'names': naming.labels_a_photo if naming else math.nan,
+        'classes': naming.classes if naming else math.nan,
+        'lowest': min(each.thresholds, default=math.nan),
+        'highest': max(each.thresholds, default=math.nan),
         'seeds': len(each.runs),
-        'run': '' if seed is None else each.runs.run[seed],
+        'run': each.best_run,
     }
 
 
@@ -412,17 +497,25 @@ def _advice(
     near = {loss: over for loss, over in rivals.items() if loss not in equal and not over.high < 0}
     gains = {} if complete else read_experience()['methods']
     taken = _choose([best.loss, *near], gains, complete)
+    observed = best.val_measure == 'observed AUC'
+    reason = _explain_gains(taken, [best.loss, *near], gains) if near and taken in gains else ''
+    candidates = [by_loss[loss] for loss in (best.loss, *near)]
+    # where negatives are known, F1 has chosen thresholds, and tells whether names are right
+    if observed and (wider := _find_wider(by_loss[taken], candidates)):
+        reason = _explain_wider(wider, by_loss[taken])
+        taken = wider.row.loss
     chosen = table[table.loss == taken].iloc[0]
     said = _caveats(chosen, by_loss[taken], complete)
-    said.append(_taking(best, chosen, near if rivals else None, by_loss[best.loss], gains))
-    said += _narrow_naming(by_loss[taken], lines)
+    said.append(_taking(best, taken, near if rivals else None, by_loss[best.loss]))
+    naming = _naming(by_loss[taken], observed)
+    said += [*filter(None, [reason]), *naming]
     if chosen.loss != base.row.loss:
         said.append(_gain(chosen, base, by_loss[chosen.loss], len(lines) - 1))
     elif chosen.seeds == 1:
         said.append('How sure: one seed decides nothing.')
     if near:
-        said.append(f'To know better: {_settling(near, best, complete)}')
-    if best.val_measure == 'observed AUC' and len(lines) > 1:
+        said.append(f'To know better: {_settling(near, best, complete, bool(naming))}')
+    if observed and len(lines) > 1:
         said.append(_deciding_measure())
     if equal:
         said.append(f"The same runs here: {', '.join(equal)}.")
@@ -471,45 +564,57 @@ def _near_guessing(chosen: pd.Series, line: MethodLine) -> list[str]:
     ]
 
 
-def _narrow_naming(line: MethodLine, lines: Sequence[MethodLine]) -> list[str]:
-    "The sentences for a method that names hardly any class but one."
-    best = {
-        each.row.loss: (each, seed) for each in lines if (seed := each.find_best_seed()) is not None
-    }
-    counts = {loss: each.named.get(seed, {}) for loss, (each, seed) in best.items()}
-    own = counts.get(line.row.loss, {})
-    narrow = explain_narrow_naming(own, len(own))
-    if not narrow:
+def _find_wider(chosen: MethodLine, candidates: Iterable[MethodLine]) -> MethodLine | None:
+    "The candidate to take instead of a method that names hardly any class but one."
+    own = chosen.best_naming
+    if own is None or not own.narrowness:
+        return None
+    widest = max(candidates, key=_count_named)
+    return widest if _count_named(widest) >= WIDER * own.classes else None
+
+
+def _count_named(line: MethodLine) -> int:
+    "How many classes its best run names; 0 where it is gone."
+    return line.best_naming.classes if line.best_naming else 0
+
+
+def _naming(line: MethodLine, observed: bool) -> list[str]:
+    """Sentences for a method that names hardly any class but one, and for thresholds that observed
+    labels have chosen far apart.
+    """
+    own = line.best_naming
+    if own is None:
         return []
-    classes = {loss: sum(map(bool, photos.values())) for loss, photos in counts.items()}
-    most = max(classes, key=lambda loss: classes[loss])
-    more = ''
-    if classes[most] > classes[line.row.loss]:
-        other, seed = best[most]
-        run = other.runs.run[seed]
-        more = f' {most} names {classes[most]} of the {len(own)} classes (run {run}).'
-    return [f'What it names: on the test photos {narrow}{more}']
+    said = []
+    if own.narrowness:
+        said.append(f'What it names: on the validation photos {own.narrowness}')
+    if observed and _is_spread(line.thresholds) and not own.calibrated:
+        lowest, highest = line.thresholds[0], line.thresholds[-1]
+        said.append(
+            f'Its threshold: the seeds of {line.row.loss} chose from {lowest:.3g} to '
+            f'{highest:.3g}, so how much it names is partly chance. Some {FULL_PHOTOS} photos '
+            'labelled in full choose a surer one: `spml calibrate RUN FOLDER`.'
+        )
+    return said
+
+
+def _is_spread(thresholds: list[float]) -> bool:
+    return len(thresholds) > 1 and thresholds[-1] >= SPREAD * thresholds[0]
 
 
 def _deciding_measure() -> str:
     "The sentence for who finds another order in mAP."
     experience = read_experience()
     return (
-        'The score: observed AUC decides. `spml runs` shows mAP against observed labels beside it, '
-        "which may order methods otherwise: on the project's sets of photos a choice by AUC lost "
+        'The score: go by observed AUC, also where the mAP that `spml runs` shows against observed '
+        "labels orders the methods otherwise: on the project's sets of photos a choice by AUC lost "
         f'{experience["observed"]:.1f} points of true mAP, one by that mAP '
         f'{experience["observed_map"]:.1f}.'
     )
 
 
-def _taking(
-    best: pd.Series,
-    chosen: pd.Series,
-    near: dict[str, Effect] | None,
-    line: MethodLine,
-    gains: dict[str, float],
-) -> str:
-    "The sentence that names what to take, and why."
+def _taking(best: pd.Series, taken: str, near: dict[str, Effect] | None, line: MethodLine) -> str:
+    "The sentence that names what to take."
     score = (
         f'{best.validation:.1f} % {best.val_measure} against '
         f'{describe_truth(line.runs.val_truth.iloc[0])}'
@@ -521,23 +626,39 @@ def _taking(
         )
     if not near:
         return f'Take {best.loss}: it is the best on validation, {score}.'
-    rivals = ', '.join(f'{loss} ({over})' for loss, over in near.items())
-    tie = (
-        f'{best.loss} is the best on validation, {score}, but that does not tell it apart from '
-        f'{rivals}.'
+    rivals = ', '.join(
+        f'{loss} ({_with_half(f"{abs(over.mean):.1f}", over.half_width)} points lower)'
+        for loss, over in near.items()
     )
-    if chosen.loss not in gains:
-        return f'Take {chosen.loss}: {tie}'
+    return (
+        f'Take {taken}: {best.loss} is the best on validation, {score}, but that does not tell it '
+        f'apart from {rivals}.'
+    )
+
+
+def _explain_gains(chosen: str, losses: Sequence[str], gains: dict[str, float]) -> str:
+    "Why one of those that nothing tells apart is the one to take."
     others = [
         f'{loss} {format_signed(gains[loss])}'
-        for loss in (best.loss, *near)
-        if loss != chosen.loss and loss in gains
+        for loss in losses
+        if loss not in (chosen, 'an') and loss in gains
     ]
-    beside = f" (here also: {', '.join(others)})" if others else ''
+    beside = f' ({", ".join(others)})' if others else ''
+    gained = '' if chosen == 'an' else f', {format_signed(gains[chosen])} points of mAP over AN'
     return (
-        f"Take {chosen.loss}: {tie}\nOf these, {chosen.loss} gained most on the project's "
-        f"{read_experience()['sets']} "
-        f'sets of photos, {format_signed(gains[chosen.loss])} points of mAP over AN{beside}.'
+        f"Of these, {chosen} did best on the project's {read_experience()['sets']} sets of photos"
+        f'{gained}{beside}.'
+    )
+
+
+def _explain_wider(wider: MethodLine, narrow: MethodLine) -> str:
+    "Why a method that names more is taken instead of another, and how to have that one."
+    loss = narrow.row.loss
+    return (
+        f'Of these, {wider.row.loss} names {_count_named(wider)} classes on the validation photos, '
+        f'{loss} only {_count_named(narrow)}. To take {loss} all the same, label some '
+        f'{FULL_PHOTOS} photos in full and let them choose its threshold: '
+        f'`spml calibrate {shlex.quote(narrow.best_run)} FOLDER`.'
     )
 
 
@@ -560,8 +681,13 @@ def _gain(chosen: pd.Series, base: MethodLine, line: MethodLine, others: int) ->
     )
 
 
-def _settling(near: dict[str, Effect], best: pd.Series, complete: bool) -> str:
-    "The sentence on what would tell them apart."
+def _settling(near: dict[str, Effect], best: pd.Series, complete: bool, naming: bool) -> str:
+    "The sentence on what would tell them apart. naming: what is named is in doubt as well."
+    if naming and best.val_measure == 'observed AUC':
+        return (
+            'photos labelled in full, as above: they also show how many names are right (`spml '
+            'evaluate`), and more seeds do not.'
+        )
     of_seeds = max((over.seeds - 1) / over.freedom for over in near.values()) ** 0.5
     if of_seeds > 0.5:  # their share of the variance
         return f'More seeds would tell: --seeds {max(10, 2 * best.seeds)}.'
@@ -592,10 +718,9 @@ def draw_comparison(table: pd.DataFrame, title: str) -> bytes:
 def _picture(table: pd.DataFrame, title: str) -> Figure:
     figure, ((scores, gains),) = make_axes(1, 2, 3.0, 0.6 + 0.22 * len(table))
     y = np.arange(len(table))[::-1]
-    base = table.loss[table.p.isna() & (table.over == 0)]
     for ax, name, half, label in (
         (scores, 'test', 'half', f'test {table.test_measure[0]} (%)'),
-        (gains, 'over', 'over_half', f'points over {"".join(base)}'),
+        (gains, 'over', 'over_half', f'points over {_base_of(table)}'),
     ):
         ax.errorbar(table[name], y, xerr=table[half].fillna(0), fmt='o', capsize=2)
         ax.set(
@@ -672,7 +797,7 @@ def compare(
     data = loading.load(folder, min_positives=min_positives, exclude=excluded)
     tell(_opening(data, rows))
     left = _left(rows, suite, folder, range(seeds))
-    tell(describe_time_left(left, jobs))
+    tell(describe_time_left(left, jobs, _time_features(left, data, finished())))
     if dry_run:
         return left
     done = run_search(
@@ -819,15 +944,8 @@ def write_comparison(
         ).encode()
     ).hexdigest()
     place = settings.path('runs') / 'compare' / f'{Path(folder).name}-{asked[:6]}'
-    shown = (
-        table.drop(columns=['run', 'hparams', 'val_measure', 'test_measure'])
-        .round(2)
-        .assign(
-            p=table.p.map(_format_p),
-            lr=table.lr.map('{:g}'.format),
-        )
-    )
-    above = [shown.to_string(index=False, na_rep=''), _LEGEND, *filter(None, gaps)]
+    shown = _format_table(table, len(data.class_names))
+    above = [shown.to_string(index=False), _explain_table(table, truths), *filter(None, gaps)]
     text = '\n'.join([*above, '', said])
     title = (
         f'{data.name}, test {table.test_measure[0]} against {describe_truth(truth)}, '
@@ -842,17 +960,93 @@ def write_comparison(
     return f'{text}\nTable and picture: {place}'
 
 
+def _base_of(table: pd.DataFrame) -> str:
+    "The method that the others are compared with; '' where it is alone."
+    return '' if len(table) == 1 else ''.join(table.loss[table.over.eq(0) & table.p.isna()])
+
+
+def _format_table(table: pd.DataFrame, classes: int) -> pd.DataFrame:
+    """A comparison as texts, for a person.
+
+    Args:
+        table: as from `judge_methods`.
+        classes: how many there are.
+    """
+    shown = pd.DataFrame(
+        {'method': table.loss, 'validation': table.validation.map('{:.1f}'.format)}
+    )
+    shown['test'] = list(map(_with_half, table.test.map('{:.1f}'.format), table.half))
+    if base := _base_of(table):
+        gains = pd.Series(map(_with_half, table.over.map(format_signed), table.over_half))
+        shown[f'over {base}'] = gains.where(table.loss != base, '')
+        shown['chance'] = table.p.map(_format_p)
+    if table.names.notna().any():
+        shown['names'] = table.names.map(_format_or_blank('{:.2f}'))
+        shown['classes'] = table.classes.map(_format_or_blank(f'{{:.0f}} of {classes}'))
+        limits = table.lowest.map('{:.3g}'.format) + '–' + table.highest.map('{:.3g}'.format)
+        shown['threshold'] = limits.where(table.lowest.notna(), '')
+    return shown
+
+
+def _format_or_blank(form: str) -> Callable[[float], str]:
+    return lambda value: '' if math.isnan(value) else form.format(value)
+
+
+def _with_half(value: str, half: float) -> str:
+    return value if math.isnan(half) else f'{value} ± {half:.1f}'
+
+
 def _format_p(p: float) -> str:
     if math.isnan(p):
         return ''
-    return '<0.0001' if p < 1e-4 else f'{p:.4f}'
+    return '<0.1 %' if p < 1e-3 else f'{100 * p:.1f} %'
 
 
-_LEGEND = (
-    'validation and test: mAP in percent where labels are clean (validation over the classes that '
-    'training photos have, test over those that test photos have), else observed AUC in percent: '
-    'how often an observed positive scores above another photo. over: gain in the test score over '
-    'the method with 0. half, over_half: half the 95 % interval, over seeds and test images.\np: '
-    'that there is no difference, adjusted for the number of methods (Holm). late: share of runs '
-    'whose best epoch is one of the last two.'
-)
+_MEANINGS = {
+    'mAP': 'how well photos with a class are ranked before the others, the mean over the classes '
+    'that are there, in percent',
+    'observed AUC': OBSERVED_AUC,
+}
+
+
+def _explain_table(table: pd.DataFrame, truths: dict[str, str]) -> str:
+    """What the columns of a comparison mean, for who sees one for the first time.
+
+    Args:
+        table: as from `judge_methods`.
+        truths: {'val', 'test': as from `labels_for_scoring`}.
+    """
+    first = table.iloc[0]
+    seeds = 'one run' if first.seeds == 1 else f'{first.seeds} runs that differ in their seed'
+    val, test = first.val_measure, first.test_measure
+    lines = [
+        f'validation: {val} against {describe_truth(truths["val"])}, the mean of {seeds}: '
+        f'{_MEANINGS[val]}. It chose settings and epoch, and chooses here.',
+    ]
+    kind = 'the same'
+    if (val, truths['val']) != (test, truths['test']):
+        kind = f'{test} against {describe_truth(truths["test"])}'
+        kind += '' if val == test else f' ({_MEANINGS[test]})'
+    lines.append(f'test: {kind} on photos that chose nothing.')
+    if not math.isnan(first.half):
+        lines[-1] += (
+            ' ±: with other seeds and other photos of this kind the number would be within that '
+            'of what is shown in about 95 of 100 cases.'
+        )
+    if base := _base_of(table):
+        lines.append(
+            f'over {base}: by how many points test is above that of {base}; where ± is larger, '
+            'that may be chance.'
+        )
+    if table.p.notna().any():
+        lines.append(
+            'chance: how often methods that are equally good come out that far apart; the more '
+            'methods are compared, the higher it is set (correction of Holm).'
+        )
+    if table.names.notna().any():
+        lines.append(
+            'names, classes: of the run with the best validation score, how many names it gives a '
+            'validation photo on average, and how many classes it names on any of them. threshold: '
+            'the probability from which on a class is named, lowest and highest of the seeds.'
+        )
+    return '\n'.join(lines)

@@ -21,6 +21,7 @@ from ..runs.folder import Result, Run, open_run, read_result
 from ..training import plots
 from ..training.evaluation import load_run_data
 from ..training.network import describe_network
+from ..training.summary import OBSERVED_AUC, observed_auc_of
 from .annotate import find_doubtful_labels
 from .card import FEW_TEST_PHOTOS, describe_data, score_test_photos, training_command
 from .scoring import LabelScores, format_scores
@@ -89,6 +90,8 @@ def _render_report(run: Run) -> str:
         'class_rows': _stored_class_rows(result, description),
         'class_heads': ['average precision'],
         'curves': _draw_curves(result.curves),
+        'auc': {part: observed_auc_of(result.scores, part) for part in ('val', 'test')},
+        'what_auc_is': OBSERVED_AUC,
         'settings': run.config.hparams,
         'command': training_command(run.config),
         'commit': run.result()['provenance']['commit'],
@@ -146,7 +149,7 @@ def _stored_class_rows(result: Result, description: dict) -> list[tuple[str, lis
 
 
 def _draw_curves(curves: pd.DataFrame) -> str:
-    """Draw loss and validation mAP as SVG, in the colours of the page around it.
+    """Draw loss and validation score as SVG, in the colours of the page around it.
 
     Args:
         curves: as in `spml_nb.training.plots.learning_curves`.

@@ -206,7 +206,7 @@ def _resample_map(probabilities: np.ndarray, targets: np.ndarray, draws: np.ndar
     return np.sum(ap, axis=0) / np.where(has_positive.any(1), has_positive.sum(1), np.nan)
 
 
-def _deviations(photos: int) -> float:
+def bootstrap_deviations(photos: int) -> float:
     """Half the width of a 95 % interval in standard deviations of the bootstrap, which are a little
     small where photos are few; NaN for one photo.
 
@@ -241,7 +241,7 @@ def _total(
             {'mAP': maps, 'micro-F1': f1, 'precision': precision, 'recall': recall}
         )
     value = scores.iloc[0]
-    half = _deviations(photos) * scores[1:].std(ddof=0)
+    half = bootstrap_deviations(photos) * scores[1:].std(ddof=0)
     low, high = (value - half).clip(0, 100), (value + half).clip(0, 100)
     return pd.DataFrame({'value': value, 'low': low, 'high': high})
 
@@ -395,7 +395,7 @@ def plan_sample(scores: LabelScores, within: float, metric: str = 'micro-F1') ->
     if row is None or row[['low', 'high']].isna().any():
         raise SpmlError(
             f'{metric} has no interval on these {photos} photos. Label some photos in full, drawn '
-            'at random: nbs/tutorials/label_photos.ipynb.'
+            f'at random: {label_values.FULL_PHOTOS_GUIDE}'
         )
     value, low, high = map(float, row[['value', 'low', 'high']])
     half = max(value - low, high - value)  # one side may end at 0 or 100

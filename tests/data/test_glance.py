@@ -3,6 +3,7 @@ what cannot be used.
 """
 
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -91,9 +92,7 @@ def test_photos_that_count_in_no_score_are_counted(photos):
     assert table.loc['test', ['photos', 'counted']].tolist() == [6, 2]
 
 
-def test_what_lies_in_one_folder_is_named_as_in_the_table_and_who_would_lose_all_labels_is_counted(
-    photos,
-):
+def test_what_lies_in_one_folder_is_named_as_in_the_table(photos):
     folder = photos(
         '\n'.join(
             ['image,positives', *(f'2019/{k}.jpg,{"rose" if k < 11 else "bee"}' for k in range(12))]
@@ -106,10 +105,79 @@ def test_what_lies_in_one_folder_is_named_as_in_the_table_and_who_would_lose_all
         file.rename(folder / 'images' / '2019' / file.name)
     text = check_folder(folder).text
     assert '2019/10.jpg (' in text and ' 10.jpg' not in text
-    assert (
-        glance._bare(load(folder), ['bee']) == ', and 1 photo has no label then'
-        and glance._bare(load(folder), []) == ''
-    )
+
+
+def rows_with(counts, column='positives'):
+    "A table with so many photos of each class, one name a photo."
+    names = [name for name, n in counts.items() for _ in range(n)]
+    return '\n'.join([f'image,{column}', *(f'{k}.jpg,{name}' for k, name in enumerate(names))])
+
+
+@pytest.mark.parametrize(
+    ('counts', 'said'),
+    [
+        # the largest limit that leaves half of the classes
+        (
+            {'rose': 25, 'bee': 12, 'leaf': 6, 'ant': 1},
+            [
+                '3 of 4 classes: bee 12',
+                '--min-positives 10`',
+                '2 of 4 classes, and 37 of 44 photos',
+            ],
+        ),
+        (
+            {'rose': 25, 'bee': 6, 'leaf': 5, 'ant': 1, 'elk': 1},
+            ['--min-positives 5`', '3 of 5 classes, and 36 of 38 photos'],
+        ),
+        # half of them have too few at any limit
+        ({'rose': 25, 'bee': 2, 'leaf': 2, 'ant': 1}, ['is no remedy: 1 of 4 have 3 or more']),
+        ({'rose': 12, 'bee': 11}, ['2 of 2 classes: rose 12, bee 11. Add photos.\n']),
+    ],
+)
+def test_leaving_out_rare_classes_is_offered_with_what_it_leaves_or_not_at_all(
+    photos, counts, said
+):
+    text = check_folder(photos(rows_with(counts), n=sum(counts.values()))).text
+    assert all(words in text for words in said)
+    assert ('--min-positives' in text) == ('--min-positives' in ' '.join(said))
+    assert 'min-positives 20' not in text
+
+
+def test_a_class_that_is_most_of_what_is_written_down_is_said_before_all_numbers(photos):
+    table = rows_with({'rose': 20, 'bee': 10, 'leaf': 10})
+    folder = photos(table, n=40)
+    text = check_folder(folder).text
+    assert 'rose is 50 % of all names written down (20 of 40)' in text.splitlines()[1]
+    (folder / 'labels.csv').write_text(table.replace('0.jpg,rose', '0.jpg,bee', 1))
+    assert 'of all names written down' not in check_folder(folder).text
+    (folder / 'labels.csv').write_text(table.replace('positives', 'labels'))
+    assert 'of all names written down' not in check_folder(folder).text  # the others are absent
+
+
+def test_what_is_to_be_mended_stands_before_what_is_to_be_known(photos):
+    lines = check_folder(photos(MIXED, copies={5: 4}, damage={0: 700})).text.splitlines()
+    assert lines[0].startswith('garden: 12 images') and lines[1].startswith('Photos that cannot be')
+    first = {
+        word: next(k for k, line in enumerate(lines) if word in line)
+        for word in ('cannot be used', 'nearly the same', 'Rare', 'positives  ', 'A run will see')
+    }
+    assert list(first.values()) == sorted(first.values())
+
+
+def test_a_folder_in_order_takes_a_dozen_lines(photos):
+    rows = [f'{k}.jpg,{name}' for k, name in enumerate(['rose', 'bee', 'leaf'] * 40)]
+    text = check_folder(photos('\n'.join(['image,positives', *rows]), n=120)).text
+    assert len(text.splitlines()) <= 12 and 'Rare' not in text
+
+
+def test_a_model_of_the_package_that_knows_most_classes_is_named_with_its_card(photos):
+    folder = photos(rows_with({'cat': 4, 'dog': 4, 'truck': 3, 'zebra': 3}), n=14)
+    line = check_folder(folder).text.splitlines()[-1]
+    assert 'coco18, a model of the package, knows 3 of the 4 classes' in line
+    assert Path(line.rpartition(': ')[2]).is_file()
+    table = (folder / 'labels.csv').read_text()
+    (folder / 'labels.csv').write_text(table.replace('truck', 'gnu'))
+    assert 'model of the package' not in check_folder(folder).text
 
 
 def test_what_will_be_observed_is_said_with_the_setting_that_hides_some(data):
@@ -142,7 +210,8 @@ def test_the_same_photo_is_found_in_another_size_and_a_damaged_one_is_named(phot
     )  # copies of 4, the same bytes
     assert (
         'rose 8, bee 6' in found.text
-        and 'Rare, with fewer than 20 positives: rose 8, bee 6. Add photos.' in found.text
+        and 'Rare, with fewer than 20 positives, 2 of 2 classes: rose 8, bee 6. Add photos.'
+        in found.text
     )
     assert 'of val are missing' in found.text and 'of test are missing' not in found.text
 
@@ -286,7 +355,7 @@ def test_what_a_part_lacks_and_one_label_each_are_said_once(photos):
         == 1
     )
     assert (
-        'No val photo is known to have: leaf. The AP of such a class counts as 0 there.' in text
+        'No val photo is known to have: leaf. How well such a class is found cannot be' in text
         and 'No test photo is known to have: leaf.' in text
     )
     assert 'No train photo' not in text and 'exactly one label' not in text

@@ -169,5 +169,7 @@ def test_what_cannot_be_drawn_changes_nothing(folder, change, data):
 def test_the_command(folder, capsys):
     assert cli.main(['data', str(folder), '--split']) == 0
     printed = capsys.readouterr().out
-    assert 'labels.csv.bak' in printed and '60 images' in printed
+    parts = pd.read_csv(folder / 'labels.csv').split.value_counts()
+    assert 'labels.csv.bak' in printed and f'train {parts["train"]}, ' in printed
+    assert printed.splitlines()[1:] == [f'Next: spml data {folder} --check']  # what it says, once
     assert cli.main(['data', 'ccp', '--split']) == 2

@@ -10,6 +10,7 @@ import pytest
 from spml_nb import statistics, sweeps
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
+from spml_nb.data.labels import FULL_PHOTOS
 from spml_nb.replication import (
     clean_photos,
     front,
@@ -327,7 +328,7 @@ def test_how_many_photos_to_label_in_full_first_stands_in_the_answer():
     nothing = agreed(measured([('EM', 'VOC', 4.0, [2.0, 2.1, 1.9], True)]))
     gain = statistics.estimate_effect([1.0, 1.2, 1.1])
     text = ' '.join(front.front_findings(LEADERS, nothing, by_photos=gain).split())
-    assert f'threshold: {front.FIRST_PHOTOS} of them gain +1.1 ±' in text
+    assert f'threshold: {FULL_PHOTOS} of them gain +1.1 ±' in text
     assert 'the threshold:' not in front.front_findings(LEADERS, nothing)
 
 
@@ -343,8 +344,24 @@ def test_the_leader_stands_in_the_answer_with_its_lead(exact):
     assert [text.index(number) for number in numbers] == sorted(map(text.index, numbers))
     assert 'told apart' not in text
     text = answer(an_linear=50.0, em_linear=52.0, wan_linear=52.0)
-    assert 'EM (not told apart from it: WAN): +2.0' in text
-    assert 'With a linear head' not in text
+    assert 'EM gains +2.0' in text and 'Not told apart from EM: WAN.' in text
+    assert 'linear head' not in text
+
+
+def test_the_answer_is_told_by_the_number_of_photos(exact):
+    agreement = agreed(measured([('EM', 'VOC', 4.0, [2.0, 2.1, 1.9], True)]))
+    leading = front.leaders(levels(an_linear=50.0, em_linear=52.0, hml_cosine=53.0))
+    few, many = (
+        [statistics.Effect(m, m - 0.5, m + 0.5, *[0.0] * 5, 5) for m in means]
+        for means in ((6, 3), (2, 2))
+    )
+    for gains_by_size, falls in (((few, many), True), ((many, few), False)):
+        by_size = dict(zip((600, 19_200), gains_by_size, strict=True))
+        by_size = {'dataset': 'coco18_30k', 'names': ['HML', 'EM'], 'gains': by_size}
+        text = front.front_findings(leading, agreement, by_size=by_size)
+        assert ('HML, above all with few photos.' in text) == falls
+        assert f'  | 600 | {gains_by_size[0][0].mean:+.1f} ± 0.5 |' in text
+        assert '\n  On the mean of 2 sets' in text  # still the same item of the list
 
 
 @pytest.mark.skipif(not (ROOT / 'outputs' / 'runs.csv').is_file(), reason='no table of record')
@@ -411,8 +428,8 @@ def test_what_readme_shows_is_what_the_record_says(monkeypatch):
         'outputs/front.svg',
         without_clean.of_record(),
         clean_photos.average_uses(known),
-        more_photos.compare_ends(more_photos.measure_gains(known), front.BY_PHOTOS),
-        thresholds.estimate_gain_of_photos(front.FIRST_PHOTOS),
+        more_photos.compare_sizes(more_photos.measure_gains(known), front.BY_PHOTOS),
+        thresholds.estimate_gain_of_photos(FULL_PHOTOS),
     ), remedy
     assert (ROOT / 'outputs' / 'front.svg').read_bytes() == front.draw_front(found), remedy
     two_way = next(method for method in front.METHODS if method.name == 'Two-way*')

@@ -113,17 +113,19 @@ def test_the_page_has_a_line_per_number_and_says_what_is_missing(known, monkeypa
         assert more_photos.write_more_photos(other) == []
 
 
-def test_the_ends_of_a_curve_are_told_once_both_are_there(known):
+def test_the_front_shows_few_some_and_many_photos_of_the_first_set_that_has_them(known):
     measured = more_photos.measure_gains(known)
-    ends = more_photos.compare_ends(measured, front.BY_PHOTOS)
-    assert [end['photos'] for end in ends.values()] == [(600, 19_200), (407, 6_513)]
-    by_place = measured[measured.baseline == gains.PLAIN_HEAD].set_index(
-        ['dataset', 'photos', 'loss', 'head', 'labels']
+    by_size = more_photos.compare_sizes(measured, front.BY_PHOTOS)
+    assert by_size['dataset'] == 'coco18_30k' and by_size['names'] == ['HML', 'EM', 'LL-R']
+    assert list(by_size['gains']) == [600, 2_400, 19_200]
+    gain = (
+        measured[measured.baseline == gains.PLAIN_HEAD]
+        .set_index(['dataset', 'photos', 'loss', 'head', 'labels'])
+        .gain
     )
-    few, many = ends['coco18_30k']['EM']
-    assert few.mean == by_place.gain['coco18_30k', 600, 'em', 'linear', 'single']
-    assert many.mean == by_place.gain['coco18_30k', 19_200, 'em', 'linear', 'single']
+    for n, (_, em, _) in by_size['gains'].items():
+        assert em.mean == gain['coco18_30k', n, 'em', 'linear', 'single']
     begun = measured[(measured.dataset != 'coco18_30k') | (measured.photos != 600)]
-    assert list(more_photos.compare_ends(begun, front.BY_PHOTOS)) == ['mirflickr14_10k']
+    assert more_photos.compare_sizes(begun, front.BY_PHOTOS)['dataset'] == 'mirflickr14_10k'
     nothing = more_photos.measure_gains(known.iloc[:0])
-    assert more_photos.compare_ends(nothing, front.BY_PHOTOS) == {}
+    assert more_photos.compare_sizes(nothing, front.BY_PHOTOS) == {}

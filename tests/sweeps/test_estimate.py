@@ -192,6 +192,21 @@ def test_weights_and_features_of_all_runs_share_a_disk_with_the_photos(monkeypat
     assert 'SPML_NB_RUNS' in text and 'SPML_NB_CACHE' in text
 
 
+# ---- the features of photos
+
+
+def test_photos_are_timed_with_their_decoding_and_nothing_is_kept(photo_folder, cache, monkeypatch):
+    config, data = resolve(quick(photo_folder).changed(device='cpu')), load(photo_folder)
+    taken = []
+    real = estimate._time
+    monkeypatch.setattr(estimate, '_time', lambda *given: taken.append(real(*given)) or taken[-1])
+    assert estimate.time_photos(config, data) == taken[1] / estimate.TIMED_PHOTOS > 0
+    assert len(taken) == 2 and not list(cache.rglob('*.npy'))
+    for file in data.images:
+        file.write_bytes(b'')
+    assert math.isnan(estimate.time_photos(config, data))
+
+
 # ---- the dry run
 
 

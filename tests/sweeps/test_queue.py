@@ -403,6 +403,24 @@ def test_what_is_done_once_does_not_count_for_every_run_that_is_left(monkeypatch
     assert [re.search('about (.*) left', line)[1] for line in told[:3]] == ['20 s', '10 s', '0 s']
 
 
+def test_search_and_final_runs_are_counted_together(place, monkeypatch):
+    def engine(todo, jobs, address, tell):
+        yield from ((name, 'stopped') for name in todo.run)
+
+    monkeypatch.setitem(queue.ENGINES, 'local', engine)
+    told = []
+    search, chosen, other = (
+        [replace(QUICK, seed=seed) for seed in seeds] for seeds in ((0, 1, 2), (3, 4), (5, 6))
+    )
+
+    def finals(known):
+        return chosen if told else []
+
+    queue.run_stages(search, finals, unchosen=lambda known: [] if told else other, tell=told.append)
+    counts = [found[0] for line in told if (found := re.match(r'\d+/\d+ done, \d failed', line))]
+    assert counts == [f'0/5 done, {failed} failed' for failed in range(1, 6)]
+
+
 def test_wrong_orders_are_refused():
     with pytest.raises(SpmlError, match='jobs must be 1 or more, not 0'):
         sweeps.run([QUICK], jobs=0)

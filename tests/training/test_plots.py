@@ -53,6 +53,24 @@ def test_names_are_not_read_as_formulas(tmp_path):
     report.learning_curves(curves, f'em on {NAMES[0]}').savefig(tmp_path / 'curves.png')
 
 
+def test_observed_auc_has_a_column_where_it_was_measured():
+    scores = {'val_map': 8.0, 'val_truth': 'observed only', 'test_map': 7.0}
+    chose = {'observed_val_auc': 81.0, 'selected_by': 'observed_auc'}
+    table = report.score_table(scores | chose)
+    assert table['observed AUC (%)'].tolist() == [81.0, '–'] and table.columns[1] == 'mAP (%)'
+    assert report.score_table(scores).columns[0] == 'mAP (%)' and report.score_table({}).empty
+
+
+def test_the_curve_is_of_the_score_that_chose():
+    curves = pd.DataFrame({'stage': 1, 'loss': [2.0, 1.0], 'val_map': [5.0, 6.0]})
+    for table, drawn, label in (
+        (curves, [5.0, 6.0], 'validation mAP (%)'),
+        (curves.assign(val_auc=[70.0, 80.0]), [70.0, 80.0], 'validation observed AUC (%)'),
+    ):
+        axis = report.learning_curves(table).axes[1]
+        assert axis.lines[0].get_ydata().tolist() == drawn and axis.get_ylabel() == label
+
+
 def test_scores_stand_beside_what_they_were_measured_against():
     table = report.score_table(
         {

@@ -12,7 +12,9 @@ from spml_nb.training.summary import (
     NAMED_COUNTS,
     absent_classes,
     clean_test_map,
+    count_names,
     describe_named,
+    describe_scores,
     named_labels,
     named_on_validation,
 )
@@ -89,3 +91,34 @@ def test_a_map_that_counts_absent_classes_as_0_says_so():
     )  # from before this was stored
     for other in (scores | {'map_definition': 'two_way'}, scores | {'test_map_class': 30.0}, {}):
         assert absent_classes(other) == ''
+
+
+def test_each_part_is_said_by_the_measure_that_its_labels_allow():
+    blind = {'val_map': 9.0, 'val_truth': 'observed only', 'observed_val_auc': 61.0}
+    clean = {'test_map': 40.0, 'test_truth': 'complete'}
+    both = blind | clean | {'selected_by': 'observed_auc', 'val_map_seen': 9.5}
+    first, second = describe_scores(both).splitlines()
+    assert first == 'validation observed AUC 61.00; test mAP 40.00 against all labels'
+    assert '(validation 9.00)' in second
+    by_wish = both | {'val_truth': 'complete'}
+    assert describe_scores(by_wish) == (
+        'validation observed AUC 61.00, mAP 9.00 against all labels; '
+        'test mAP 40.00 against all labels'
+    )
+    chosen_by_map = {
+        'selected_by': 'clean_map',
+        'observed_val_auc': 70.0,
+        'val_map': 50.0,
+        'val_map_seen': 55.0,
+        'val_truth': 'complete',
+    }
+    line = describe_scores(chosen_by_map)
+    assert line.startswith('validation mAP 50.00 against all labels; test not measured')
+    assert line.endswith('validation mAP 55.00')
+    older = {'test_map': 8.0, 'test_truth': 'observed only'}
+    assert 'test mAP 8.00 against observed labels' in describe_scores(older)
+
+
+def test_names_are_counted_by_class():
+    logits = np.array([[0.0, 1.0, -1.0], [2.0, -1.0, -1.0]])
+    assert count_names(logits, ['a', 'b', 'c'], 0.5) == {'a': 2, 'b': 1, 'c': 0}

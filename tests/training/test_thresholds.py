@@ -169,6 +169,9 @@ def test_a_run_of_an_older_version_has_none(made, tmp_path):
         ({'person': 12, 'dog': 3, 'cat': 0}, 17, 'person is 80 % of the names, and 15 of 17 '),
         ({'person': 12}, 3, 'person is 100 % of the names, and 2 of 3 '),
         ({'person': 12, 'dog': 9}, 17, ''),
+        # the others are rare, and named
+        ({'person': 24, 'dog': 4, 'cat': 3}, 4, ''),
+        ({'person': 95, 'dog': 2, 'cat': 2}, 4, 'person is 96 % of the names, and 1 of 4 '),
         ({'person': 9}, 17, ''),  # few names
         ({'person': 12}, 2, ''),
         ({}, 17, ''),

@@ -3,6 +3,9 @@ use it, and refused without such photos.
 """
 
 import json
+import re
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,8 +14,9 @@ import pytest
 from spml_nb import metrics, training
 from spml_nb.base.errors import SpmlError
 from spml_nb.cli import main
+from spml_nb.data.labels import FULL_PHOTOS, FULL_PHOTOS_GUIDE
 from spml_nb.runs.folder import CALIBRATION, open_run
-from spml_nb.use.calibrate import calibrate
+from spml_nb.use.calibrate import _cross_validate, calibrate
 from spml_nb.use.card import write_model_folder
 from spml_nb.use.export import export
 from spml_nb.use.predict import open_model, predict
@@ -102,6 +106,67 @@ def test_the_command_says_what_changed(made, run, tmp_path, capsys):
     assert told.endswith(f'to go back: remove {run / CALIBRATION}\n')
 
 
+def test_a_report_of_before_is_said_to_be_old(made, run, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(['report', str(run)]) == 0
+    page = tmp_path / f'{run.name}.html'
+    assert main(['calibrate', str(run), str(sample(made, tmp_path / 'few', range(20)))]) == 0
+    told = capsys.readouterr().out.splitlines()[-1]
+    assert told.startswith(f'{page} still has the threshold of before')
+    assert told.endswith(f'rm {page} && spml report {run}')
+
+
+def photos_by(rng, n, shifts):
+    "(n, C) probabilities and labels; the logits of each class are moved by its shift."
+    labels = np.where(rng.random((n, len(shifts))) < 0.4, 1, -1)
+    logits = 2 * labels + rng.normal(size=labels.shape) + np.array(shifts)
+    return 1 / (1 + np.exp(-logits)), labels
+
+
+def test_gains_are_measured_on_photos_that_did_not_choose():
+    "Against many fresh photos of the same kind; thresholds fitted to noise gain nothing there."
+    rng = np.random.default_rng(0)
+    for shifts, better in (([0, 0, 0], False), ([-4, 0, 4], True)):
+        found = [_cross_validate(*photos_by(rng, 60, shifts), 0.999) for _ in range(10)]
+        fresh, labels = photos_by(rng, 20_000, shifts)
+        actual = metrics.f1(fresh, labels, threshold=metrics.best_threshold(fresh, labels))
+        actual -= metrics.f1(fresh, labels, threshold=0.999)
+        gain = np.array([first for first, _ in found])
+        assert gain[:, 0].mean() == pytest.approx(100 * actual, abs=2.5)
+        offered = [mean > half for _, (mean, half) in found]
+        assert all(offered) if better else not any(offered)
+
+
+@pytest.mark.parametrize(
+    ('changes', 'said'),
+    [
+        ({'gain_per_class': (2.0, 1.0)}, 'one for each is better: +2.0 ± 1.0'),
+        ({'gain_per_class': (2.0, 3.0)}, '(--per-class) is not shown to be better: +2.0 ± 3.0'),
+        ({'gain_per_class': (-2.0, 1.0)}, '(--per-class) is worse: -2.0 ± 1.0'),
+        ({'gain_per_class': None}, f'can be said from {FULL_PHOTOS} photos on'),
+        ({'gain': (-3.0, 1.0)}, 'worse, go back'),
+        ({'gain': (1.0, 2.0)}, 'which may be none'),
+    ],
+)
+def test_a_threshold_for_each_class_is_offered_only_where_it_is_better(
+    made, run, tmp_path, changes, said
+):
+    found = calibrate(run, sample(made, tmp_path / 'few', range(20)))
+    assert found.gain_per_class is None and found.gain is not None
+    text = str(replace(found, **changes))
+    assert said in text and ('`spml predict`' in text) == ('is better' in said)
+
+
+def test_pages_and_messages_name_one_number_of_photos_to_label_in_full():
+    root = Path(__file__).parents[2]
+    guide = json.loads((root / FULL_PHOTOS_GUIDE).read_text())
+    text = '\n'.join(''.join(cell['source']) for cell in guide['cells'])
+    named = [*re.findall(r'Begin with (\d+)|draw_sample\(names, (\d+)\)', text)]
+    troubles = (root / 'TROUBLESHOOTING.md').read_text()
+    named += re.findall(r'\[(\d+)() photos labelled in full\]', troubles)
+    assert len(named) == 3 and {*map(''.join, named)} == {str(FULL_PHOTOS)}
+
+
 def test_a_class_that_is_named_on_every_photo_is_said(made, run, tmp_path, monkeypatch):
     folder = sample(made, tmp_path / 'few', range(20))
     monkeypatch.setattr(metrics, 'best_threshold', lambda *_, **options: 1 - 1e-9)
@@ -184,10 +249,6 @@ def test_a_damaged_calibration_names_itself(run, content):
 
 def test_thresholds_of_classes_are_kept_and_read_and_go_with_the_export(made, run, tmp_path):
     kept = calibrate(run, sample(made, tmp_path / 'few', range(0, 48, 2)))
-    p = predict(run, [made.data.images[row] for row in range(0, 48, 2)])
-    labels = made.data.labels[::2]
-    named = (p[made.data.class_names] >= kept.class_thresholds).to_numpy(float)
-    assert kept.f1_per_class == metrics.f1(named, labels)
     stored = dict(zip(made.data.class_names, kept.class_thresholds, strict=True))
     for model in (
         run,

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 from quick import shorten_photos_suite
+from scipy.special import expit
 from side_files import draw_side
 
 from spml_nb import cli, methods, statistics, sweeps
@@ -23,12 +24,18 @@ from spml_nb.data.loading import load
 from spml_nb.methods.core import find
 from spml_nb.metrics import mean_average_precision
 from spml_nb.runs import record
-from spml_nb.runs.config import Config
-from spml_nb.runs.folder import Run, read_result
+from spml_nb.runs.config import Config, resolve
+from spml_nb.runs.folder import Run, open_run, read_result
 from spml_nb.sweeps import search
 from spml_nb.sweeps.search import Row
 from spml_nb.use import comparison, predict
-from spml_nb.use.comparison import MethodLine, compare, judge_methods, score_method_line
+from spml_nb.use.comparison import (
+    MethodLine,
+    Naming,
+    compare,
+    judge_methods,
+    score_method_line,
+)
 
 
 @pytest.fixture
@@ -113,7 +120,18 @@ def test_one_call_searches_chooses_and_says_what_to_take(one_label_each):
         and table.over['em'] == pytest.approx(table.test['em'] - table.test['an'])
         and table.over_half['em'] >= 0
     )
-    assert all(f' {lr:g} ' in said for lr in table.lr)
+    shown = said[said.index('method ') :].splitlines()[: 1 + len(table)]
+    assert shown[0].split()[:3] == ['method', 'validation', 'test'] and 'Holm' not in shown[0]
+    for line, loss in zip(shown[1:], table.index, strict=True):
+        row = table.loc[loss]
+        assert line.split()[:2] == [loss, f'{row.validation:.1f}']
+        assert f'{row.test:.1f} ± {row.half:.1f}' in line
+        assert f'{row.names:.2f} {row.classes:.0f} of 3' in ' '.join(line.split())
+        assert line.endswith(f'{row.lowest:.3g}–{row.highest:.3g}')
+    for run, names, classes in table[['run', 'names', 'classes']].itertuples(index=False):
+        logits, limit = read_result(open_run(run)).logits['val'], open_run(run).threshold()
+        named = expit(logits.astype(float)) >= limit
+        assert (named.sum(1).mean(), named.any(0).sum()) == (pytest.approx(names), classes)
     assert (place / 'picture.svg').read_bytes().startswith(b'<?xml') and said.startswith(
         (place / 'said.txt').read_text()
     )
@@ -140,10 +158,11 @@ def test_with_complete_test_labels_the_interval_is_that_of_the_runs_own_scores(c
     assert (
         'of val are missing' in said
         and 'of test are missing' not in said
-        and said.count('against all labels') == (0 if 'Take an' in said else 1)
+        and said.count('against all labels') == (1 if 'Take an' in said else 2)
     )
     assert (
-        'against observed labels' in said and 'all labels' in said.splitlines()[1]
+        'validation: observed AUC against observed labels' in said
+        and '\ntest: mAP against all labels' in said
     )  # each number has its kind
     rows = [Row(name, labels='full') for name in ('an', 'em')]
     known = sweeps.finished()
@@ -504,22 +523,71 @@ def test_without_clean_labels_it_says_what_would_settle_it():
     assert 'The score: ' not in judge_methods(blind[:1])[1]  # nothing was chosen
 
 
-def test_a_method_that_names_hardly_more_than_one_class_is_recommended_with_a_warning():
-    """The photos of the run with the best validation score, that which is recommended."""
-    narrow, rich = {'person': 40, 'dog': 1, 'cat': 0}, {'person': 20, 'dog': 12, 'cat': 9}
-    em = made_up('em', [52.0, 53.1, 52.4], [63.0, 64.1, 63.2])
-    em = dataclasses.replace(em, named={0: rich, 1: narrow, 2: rich})
-    an = dataclasses.replace(AN, named=dict.fromkeys(range(3), rich))
-    said = judge_methods([an, em])[1].splitlines()
-    (line,) = [line for line in said if line.startswith('What it names: ')]
+NARROW = Naming({'person': 40, 'dog': 1, 'cat': 0}, labels_a_photo=0.8, threshold=0.3)
+RICH = Naming({'person': 20, 'dog': 12, 'cat': 9}, labels_a_photo=1.2, threshold=0.3)
+
+
+def naming(line, *of_seeds, val_measure='observed AUC'):
+    "A line whose runs name so much."
+    runs = line.runs.assign(val_measure=val_measure)
+    if val_measure == 'observed AUC':
+        runs = runs.assign(val_truth='observed only')
+    return dataclasses.replace(line, runs=runs, naming=dict(enumerate(of_seeds)))
+
+
+def test_what_the_best_run_names_is_in_the_table_and_told_where_it_is_hardly_a_class():
+    em = naming(made_up('em', [52.0, 53.1, 52.4], [63.0, 64.1, 63.2]), RICH, NARROW, RICH)
+    an = naming(AN, RICH, RICH, RICH)
+    table, said = judge_methods([an, em])
+    assert table.set_index('loss').names.to_dict() == {'em': 0.8, 'an': 1.2}
+    assert table.set_index('loss').classes.to_dict() == {'em': 2, 'an': 3}
+    (line,) = [line for line in said.splitlines() if line.startswith('What it names: ')]
     assert 'person is 98 % of the names, and 1 of 3 classes' in line
-    assert line.endswith(' an names 3 of the 3 classes (run an-1).') and said[-1].endswith(
-        'predict em-1 PHOTOS'
-    )
-    (alone,) = [line for line in judge_methods([em])[1].splitlines() if 'person' in line]
-    assert 'of the 3 classes' not in alone
-    wide = dataclasses.replace(em, named=dict.fromkeys(range(3), rich))
+    assert said.startswith('Take em: it is the best') and said.endswith('predict em-1 PHOTOS')
+    wide = naming(em, RICH, RICH, RICH)
     assert 'What it names' not in judge_methods([an, wide])[1]
+
+
+@pytest.mark.parametrize('val_measure', ['observed AUC', 'mAP'])
+def test_of_methods_that_nothing_tells_apart_one_that_names_many_classes_is_taken(val_measure):
+    em = naming(
+        made_up('em', [52.0, 50.1, 51.4], [60.5, 60.2, 61.0]),
+        *[NARROW] * 3,
+        val_measure=val_measure,
+    )
+    an = naming(AN, RICH, RICH, RICH, val_measure=val_measure)
+    said = judge_methods([an, em])[1]
+    if val_measure == 'mAP':  # negatives are known: F1 has chosen what is named
+        assert said.startswith('Take em: ')
+        return
+    assert said.startswith('Take an: em is the best on validation')
+    assert 'an names 3 classes' in said and 'em only 2' in said
+    assert '`spml calibrate em-0 FOLDER`' in said and said.endswith('predict an-1 PHOTOS')
+    alike = naming(AN, NARROW, NARROW, NARROW)
+    assert judge_methods([alike, em])[1].startswith('Take em: ')
+    below = naming(made_up('an', [20.0, 21.0, 20.5], [60.0, 61.0, 60.3]), RICH, RICH, RICH)
+    assert judge_methods([below, em])[1].startswith('Take em: it is the best')
+    gone = dataclasses.replace(an, naming={})
+    table, said = judge_methods([gone, em])
+    assert said.startswith('Take em: ') and table.set_index('loss').names.isna()['an']
+
+
+def test_thresholds_that_differ_much_between_seeds_call_for_labelled_photos_not_for_seeds():
+    em = made_up('em', [52.0, 50.1, 51.4], [60.5, 60.2, 61.0])
+    low, high = (dataclasses.replace(RICH, threshold=value) for value in (0.168, 0.61))
+    an = naming(AN, RICH, RICH, RICH)
+    table, said = judge_methods([an, naming(em, low, high, low)])
+    assert table.iloc[0][['lowest', 'highest']].tolist() == [0.168, 0.61]
+    assert 'from 0.168 to 0.61' in said and 'spml calibrate' in said
+    assert '--seeds' not in said and 'To know better: photos labelled in full' in said
+    for other in (
+        naming(em, RICH, RICH, RICH),  # all the same
+        naming(em, dataclasses.replace(low, calibrated=True), high, low),  # labelled photos chose
+    ):
+        said = judge_methods([an, other])[1]
+        assert 'Its threshold' not in said and '--seeds 10' in said
+    clean = naming(em, low, high, low, val_measure='mAP')
+    assert 'Its threshold' not in judge_methods([naming(AN, RICH, val_measure='mAP'), clean])[1]
 
 
 @pytest.mark.silent('A3')
@@ -756,14 +824,15 @@ def test_one_seed_decides_nothing_where_the_base_is_the_best():
     )
 
 
-def test_a_rival_has_the_sign_of_the_table():
+def test_a_rival_is_said_to_be_lower_without_a_sign():
     em = made_up('em', [20.0, 42.0, 65.0], [40.0] * 3)
     table, said = judge_methods([AN, em])
     rival = em.over(AN, 'validation')
     assert (
         table.loss[0] == 'an'
         and rival.mean < -8
-        and f'does not tell it apart from em (−{-rival.mean:.1f} ± {rival.half_width:.1f}).' in said
+        and f'tell it apart from em ({-rival.mean:.1f} ± {rival.half_width:.1f} points lower).'
+        in said
     )
 
 
@@ -812,19 +881,36 @@ def test_wrong_orders_are_refused(photo_folder, folder, given, message):
         compare(folder or photo_folder, tell=lambda line: None, **given)
 
 
-def test_the_time_is_that_of_like_runs_shared_by_the_jobs():
+def test_the_time_is_that_of_like_runs_shared_by_the_jobs_with_start_and_features():
     left = pd.DataFrame({'expected': [60.0, math.nan, 120.0]})
-    trained, frozen = (
-        left.assign(config=Config(regime=regime)) for regime in ('finetune', 'linear')
-    )
-    assert (
-        comparison.describe_time_left(trained, 2)
-        == '3 runs to train: about 2 min, as recorded runs of this kind took; where those were of '
-        'other photos or on another machine, yours may take several times as long.'
-    )
-    assert comparison.describe_time_left(frozen.assign(expected=math.nan), 1).endswith(
-        'after the first one. Before the first run the features of all photos are computed, once.'
-    )
+
+    def seconds(text):
+        number, unit = re.search(r'3 runs to train: about (\d+) (s|min) on an idle', text).groups()
+        return int(number) * {'s': 1, 'min': 60}[unit]
+
+    short = left / 10
+    runs = comparison.describe_time_left(short, 2)
+    assert seconds(runs) == round(27 / 2 + 2 * comparison.STARTUP) and 'features' not in runs
+    first = comparison.describe_time_left(short, 2, 40.0)
+    assert seconds(first) == seconds(runs) + 40 and '40 s of it for the features' in first
+    unknown = comparison.describe_time_left(short, 2, math.nan)
+    assert seconds(unknown) == seconds(runs) and 'once the features of all photos' in unknown
+    assert seconds(comparison.describe_time_left(left, 1)) == 5 * 60
+    nothing = comparison.describe_time_left(left.assign(expected=math.nan), 1)
+    assert nothing.endswith('said after the first one.')
+
+
+def test_features_are_timed_on_a_few_photos_before_the_first_run_alone(photo_folder, monkeypatch):
+    config = resolve(Config(loss='an', dataset=str(photo_folder), regime='linear', backbone='mini'))
+    left, data = pd.DataFrame({'config': [config]}), load(photo_folder)
+    monkeypatch.setattr(comparison, 'time_photos', lambda config, data: 0.5)
+    none = pd.DataFrame()
+    assert comparison._time_features(left, data, none) == 0.5 * len(data)
+    known = pd.DataFrame({'dataset': [photo_folder.name]})
+    assert comparison._time_features(left, data, known) == 0
+    assert comparison._time_features(left[:0], data, none) == 0
+    tuned = pd.DataFrame({'config': [config.changed(regime='finetune')]})
+    assert comparison._time_features(tuned, data, none) == 0
 
 
 @pytest.mark.slow

@@ -84,11 +84,21 @@ def test_the_photos_are_those_of_the_worst_mistakes(made, tmp_path):
 def test_without_clean_labels_no_precision_is_given(partly, tmp_path):
     page = write_report(partly.folder, tmp_path / 'page.html').read_text()
     rows = re.findall(r'<th scope="row">([^<]+)</th><td>', page.split('Label by label')[0])
-    assert rows == ['recall', 'precision at least']
+    assert rows == ['observed AUC', 'recall', 'precision at least']
     assert 'class="notice"' in page
     heads = re.findall('<button type="button">([^<]+)<', page)
     assert 'ap' not in heads and {'named', 'right', 'recall', 'own threshold'} <= {*heads}
     assert '<dt>F1' not in page and '<dt>precision at least' in page
+
+
+def test_the_measure_that_chose_is_shown(made, partly, tmp_path):
+    page = write_report(partly.folder, tmp_path / 'page.html').read_text()
+    scores = partly.scores
+    assert f'observed AUC</th><td>{scores["observed_test_auc"]:.1f}</td>' in page
+    assert f'by observed AUC: {scores["observed_val_auc"]:.1f} % there' in page
+    assert 'validation observed AUC (%)' in page and 'validation mAP (%)' not in page
+    page = write_report(made.run('cosine').folder, tmp_path / 'clean.html').read_text()
+    assert 'validation mAP (%)' in page and 'AUC' not in page
 
 
 @pytest.mark.parametrize('of_one_label', [False, True])
