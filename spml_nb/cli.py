@@ -963,17 +963,17 @@ def _sweep(args) -> bool | None:
 def _train_sweep(args, **options):
     "Train what a sweep still needs; options and table are those of `sweeps.run_stages`."
     from spml_nb.replication import study
-    from spml_nb.sweeps import search
+    from spml_nb.sweeps import boards
 
     suite = args.suite or 'photos'
     if args.paper in study.EXPERIMENTS:
         return study.find_experiment(args.paper).sweep(args.dataset, **options)
     if args.paper == 'methods':
-        return search.sweep(suite, args.dataset, args.loss, **options)
+        return boards.sweep(suite, args.dataset, args.loss, **options)
     if args.figure:
-        from spml_nb.replication import figures
+        from spml_nb.replication import figure_runs
 
-        return figures.sweep_figures(args.paper, args.figure, suite, **options)
+        return figure_runs.sweep_figures(args.paper, args.figure, suite, **options)
     from spml_nb.replication import tables
 
     return tables.sweep_tables(args.paper, args.table, suite, seeds=args.seeds, **options)

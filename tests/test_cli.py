@@ -27,13 +27,13 @@ from spml_nb.base.escaping import any_name_in_frames
 from spml_nb.cli import completions, main
 from spml_nb.data import load
 from spml_nb.data.dataset import exclude_option
-from spml_nb.replication import figures, study
+from spml_nb.replication import figure_runs, study
 from spml_nb.replication import tables as papers
 from spml_nb.runs import record
 from spml_nb.runs.config import ADDED, Config, config_to_dict, resolve, science_key
 from spml_nb.runs.fields import parse_fields
 from spml_nb.runs.folder import Run, open_run, read_result
-from spml_nb.sweeps import search
+from spml_nb.sweeps import boards
 from spml_nb.tools import doctor
 from spml_nb.tools import reproduce as reproduction
 from spml_nb.training import launch as parallel
@@ -395,7 +395,7 @@ def test_a_figure_is_swept_and_its_arrays_collected(capsys, monkeypatch):
         asked.append((paper, figure, suite, options['jobs'], options['dry_run']))
         return pd.DataFrame({'state': ['done', 'failed'], 'expected': 1.0})
 
-    monkeypatch.setattr(figures, 'sweep_figures', sweep)
+    monkeypatch.setattr(figure_runs, 'sweep_figures', sweep)
     assert main(['sweep', 'hml', '--figure', '3', '--jobs', '2', '--dry-run']) == 0
     assert main(['sweep', 'lac', '--figure', '4']) == 1  # a run failed
     assert asked == [('hml', '3', 'photos', 2, True), ('lac', '4', 'photos', 1, False)]
@@ -802,7 +802,7 @@ def test_the_board_of_all_methods_is_swept(capsys, monkeypatch):
         asked.append((suite, list(datasets), list(losses), options['jobs'], options['dry_run']))
         return pd.DataFrame({'state': ['done'], 'expected': 1.0})
 
-    monkeypatch.setattr(search, 'sweep', sweep)
+    monkeypatch.setattr(boards, 'sweep', sweep)
     assert (
         main(
             [

@@ -365,7 +365,7 @@ def test_a_method_of_ones_own_is_compared(chromium, lab):
     template = ROOT / 'nbs' / 'tutorials' / 'my_method'
     shutil.copytree(template, lab[1] / 'tutorials' / 'my_method')
     run_whole(chromium, lab, 'tutorials/your_own_method.ipynb', SMALL)
-    says(chromium, 'application/vnd.jupyter.stdout', 'my_hill linear')
+    says(chromium, 'application/vnd.jupyter.stdout', 'my_hill')
     assert min(pictures(chromium, 1)) > 100
     close_notebook(chromium)
 

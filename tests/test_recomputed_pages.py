@@ -14,7 +14,8 @@ import yaml
 from recorded import BACKBONE, of_a_suite
 from scipy import stats
 
-from spml_nb.replication import board, budget, front, gains, tables
+from spml_nb.replication import agreement, board, front_cells, gains, tables
+from spml_nb.replication.experiments import budget
 from spml_nb.runs.record import read_record
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -171,12 +172,12 @@ def spearman(cells, within):
 
 
 @pytest.fixture(scope='module')
-def agreement(boards):
+def compared(boards):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('SPML_NB_OUTPUTS', str(RECORD.parent))
         known = tables.record(RECORD)
-        return front.source_agreement(
-            front.front_gains(known), front.gains_by_source(known), boards
+        return agreement.source_agreement(
+            front_cells.front_gains(known), agreement.gains_by_source(known), boards
         )
 
 
@@ -191,7 +192,7 @@ def check(found, cells, within):
 
 
 @pytest.mark.silent('B')
-def test_agreement_with_papers_whose_baseline_is_their_own(agreement):
+def test_agreement_with_papers_whose_baseline_is_their_own(compared):
     every = by_source()
     cole = every[every.source == 'Cole et al. 2021']
     em = every[(every.source == 'EM/APL') & every.loss.isin(['em', 'em_apl'])]
@@ -199,14 +200,14 @@ def test_agreement_with_papers_whose_baseline_is_their_own(agreement):
     hml = published_rows('hml', '4', 'cosine', 'Single Positive Labels')
     hml = over_an(hml[hml.loss.isin(['an', 'hml'])])
     hml['ours'] = [gain(PLACES[place], ('hml', 'cosine'), ('an',)) for place in hml.place]
-    check(agreement['own'], pd.concat([cole, em, lac, hml]), ['place'])
+    check(compared['own'], pd.concat([cole, em, lac, hml]), ['place'])
 
 
-def test_agreement_with_all_that_three_sources_print(agreement):
-    check(agreement['sources'], by_source(), ['source', 'place'])
+def test_agreement_with_all_that_three_sources_print(compared):
+    check(compared['sources'], by_source(), ['source', 'place'])
 
 
-def test_agreement_of_the_papers_with_one_another(agreement):
+def test_agreement_of_the_papers_with_one_another(compared):
     every = by_source()
     pairs = []
     for one, other in combinations(sorted(every.source.unique()), 2):
@@ -214,10 +215,10 @@ def test_agreement_of_the_papers_with_one_another(agreement):
             every[every.source == other], on=['loss', 'place'], suffixes=('', '_other')
         )
         pairs.append(both.assign(ours=both.published_other))
-    check(agreement['one_another'], pd.concat(pairs), ['source', 'source_other', 'place'])
+    check(compared['one_another'], pd.concat(pairs), ['source', 'source_other', 'place'])
 
 
-def test_the_matrix_of_published_columns_and_sets(agreement):
+def test_the_matrix_of_published_columns_and_sets(compared):
     every = by_source()
     ours = {
         (loss, head): [gain(dataset, (loss, head), ('an', head)) for dataset in SETS]
@@ -226,7 +227,7 @@ def test_the_matrix_of_published_columns_and_sets(agreement):
     everywhere = {method for method, values in ours.items() if not np.isnan(values).any()}
     methods = [*zip(every.loss, every['head'], strict=True)]
     every = every[[method in everywhere for method in methods]]
-    found = agreement['matrix']
+    found = compared['matrix']
     assert found.shape == (4, 6)
     for place in PLACES:
         lines = every[every.place == place]

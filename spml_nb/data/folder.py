@@ -19,9 +19,9 @@ from ..base import settings
 from ..base.errors import SpmlError
 from ..base.files import require_regular_file
 from .dataset import PARTS, Dataset, join_items
+from .decoding import PHOTOS
+from .decoding import open_photo as open_photo  # README: people import it from here
 from .labels import split_rows as split_rows
-from .photos import PHOTOS
-from .photos import open_photo as open_photo  # README: people import it from here
 
 LAYOUT = (
     'The first column of labels.csv must be `image`, a path below images/; then one of three: one '

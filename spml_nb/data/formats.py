@@ -21,8 +21,8 @@ import yaml
 
 from ..base.errors import SpmlError
 from .dataset import join_items
+from .decoding import PHOTOS
 from .folder import CELLS, NAME_COLUMNS, normalize_name, photos_below, sign_between
-from .photos import PHOTOS
 
 # ---- what a reader gives
 

@@ -14,9 +14,9 @@ from PIL import Image
 
 from ..base import progress
 from .dataset import PARTS, Dataset, join_items
+from .decoding import budget, describe_animated, explain_unreadable, open_photo, upright
 from .labels import Truth, describe_truth, explain_missing_scores, labels_for_scoring, observe
 from .loading import load
-from .photos import budget, describe_animated, explain_unreadable, open_photo, upright
 
 RARE_BELOW = 20  # positives below which a class is called rare, as in the comparisons on photos
 FEWEST_POSITIVES = (RARE_BELOW, 10, 5, 3)  # that a class may be asked to have, the first that fits

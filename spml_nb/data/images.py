@@ -27,7 +27,7 @@ from ..base.devices import is_queued
 from ..base.errors import SpmlError, one_of, warn
 from ..base.progress import progress_meter
 from .dataset import Dataset, join_items
-from .photos import budget, describe_animated, explain_unreadable, open_photo, upright
+from .decoding import budget, describe_animated, explain_unreadable, open_photo, upright
 
 CACHE_VERSION = 2  # of the decoding: raise it when the same files would give other pixels
 LONGEST_SIDE = 640  # pixels of the longer side of a whole photo

@@ -6,13 +6,14 @@
 __all__ = ['F', 'Hook', 'Formula', 'Equals', 'REDUCTIONS', 'LOG_ZERO', 'M', 'promote', 'positive_mask', 'check_label_type',
            'cheap_values', 'check_labels', 'same_shape', 'check_per_class', 'reduce', 'masked_logsumexp',
            'keep_signature', 'logsumexp', 'with_slope', 'require_in_range', 'require_above_zero', 'check_all_finite',
-           'ViewOutputs', 'forward_views', 'Method', 'Uniform', 'LogUniform', 'Choice', 'register', 'hyper_parameters',
-           'resolve_hparams', 'find', 'names', 'create', 'find_equal_loss', 'warn_without_negatives', 'LossMethod',
-           'register_loss']
+           'ViewOutputs', 'forward_views', 'Method', 'Uniform', 'LogUniform', 'LogitUniform', 'Choice', 'register',
+           'hyper_parameters', 'resolve_hparams', 'find', 'names', 'create', 'find_equal_loss',
+           'warn_without_negatives', 'LossMethod', 'register_loss']
 
 # %% ../../nbs/methods/core.ipynb #2a8ff67c
 import functools
 import inspect
+import math
 import types
 import typing
 from collections.abc import Callable
@@ -823,6 +824,14 @@ class LogUniform(Uniform):
         return float(f'{self.low * (self.high / self.low) ** u:.3g}')
 
 
+class LogitUniform(Uniform):
+    "Shares, uniform in the logarithm of their odds, rounded to three digits."
+
+    def __call__(self, u: float) -> float:
+        low, high = (math.log(share / (1 - share)) for share in (self.low, self.high))
+        return float(f'{1 / (1 + math.exp(-(low + (high - low) * u))):.3g}')
+
+
 @dataclass(frozen=True)
 class Choice:
     "One of some values."
@@ -857,8 +866,8 @@ def register(
         values: {family or data set: {hyper-parameter: the value of the paper}}; the data set's own
             goes first.
         recipe: {field of a run's configuration: value} that belongs to the method.
-        search: {hyper-parameter: `LogUniform`, `Uniform` or `Choice`}, what a comparison draws
-            from.
+        search: {hyper-parameter: `Uniform`, `LogUniform`, `LogitUniform` or `Choice`}, what a
+            comparison draws from.
         equals: (all hyper-parameters, labels as in `Config`) → (name, all hyper-parameters) of the
             loss that this one is then, None where it is like no other.
         source: paper and equation.

@@ -16,9 +16,9 @@ from ..base.errors import SpmlError, one_of
 from .baselines import hard_entries, over_entries, softplus
 from spml_nb.methods.core import (
     LOG_ZERO,
+    LogitUniform,
     LogUniform,
     Method,
-    Uniform,
     check_per_class,
     logsumexp,
     promote,
@@ -306,7 +306,8 @@ def _opml_as_zlpr(hparams: dict, labels: str) -> tuple[str, dict] | None:
     return None
 
 
-_SEARCH = {'alpha': Uniform(0.1, 0.9), 'beta': Uniform(0.1, 0.9)}
+# ln a is where training starts, and ln a + ln b the shape: both are drawn evenly
+_SEARCH = {'alpha': LogitUniform(0.01, 0.99), 'beta': LogitUniform(0.01, 0.99)}
 register_loss(
     'opml', opml_loss, paper='opml', search=_SEARCH, equals=_opml_as_zlpr, source='OPML, Eq. 6'
 )

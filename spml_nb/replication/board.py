@@ -14,7 +14,7 @@ import yaml
 from ..methods.core import find
 from ..runs.config import Config
 from ..statistics import Effect, pool_effects
-from ..sweeps import search
+from ..sweeps import boards, search
 from . import claims, gains, published
 from .gains import SUITES, head_of_row
 from .tables import Table
@@ -333,7 +333,7 @@ def describe_chosen(row: search.Row, suite: str, dataset: str, known: pd.DataFra
     Returns: {'lr', 'hparams' (text), 'best' (list: the expected best validation mAP of 1, 2, …
         draws)}, with an empty list while the search is not through.
     """
-    tried = search.tabulate_search(row, suite, dataset, known)
+    tried = boards.tabulate_search(row, suite, dataset, known)
     line = tried[tried.chosen].iloc[:1]
     if not len(line):
         return {'lr': math.nan, 'hparams': '', 'best': []}
@@ -413,7 +413,7 @@ def list_board_rows(measured: pd.DataFrame, where: dict[str, int]) -> list[dict]
     cells = {
         (row.loss, head_of_row(row), row.labels): {}
         for suite in SUITES
-        for row in search.suite_rows(suite)
+        for row in boards.suite_rows(suite)
     }
     cells['bce', 'linear', gains.AS_MANY] = {}
     for line in gains.join_baselines(measured).itertuples():

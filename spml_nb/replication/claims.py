@@ -20,7 +20,7 @@ from .. import statistics
 from ..base.errors import one_of
 from ..statistics import LEVEL, Effect, Size, Verdict, image_sd
 from ..sweeps.queue import key
-from . import arms, figure_panels, figures
+from . import arms, figure_runs, figures
 from . import tables as papers
 from .gains import mechanism_acted_in
 from .published import (
@@ -1000,11 +1000,9 @@ def _number_of_arm(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
 def _number_of_curve(operand: Operand, suite: str, known: pd.DataFrame) -> Number:
     curve = operand.curve
     used = find_stand_in(curve.dataset, suite)
-    file = figures.find_arrays(operand.paper, curve.figure, suite)
+    file = figure_runs.find_arrays(operand.paper, curve.figure, suite)
     series, *values = [curve.series] if isinstance(curve.series, str) else curve.series
-    about, arrays = (
-        figure_panels.read_figure_arrays(file) if file.is_file() else ({'parts': {}}, {})
-    )
+    about, arrays = figures.read_figure_arrays(file) if file.is_file() else ({'parts': {}}, {})
     seeds = {
         int(known.at[place['key'], 'seed']): round(curve.quantity(arrays[name]), 4)
         for name, place in about['parts'].items()

@@ -14,9 +14,10 @@ import pandas as pd
 
 from ..base import settings
 from ..base.errors import one_of
+from ..methods.core import resolve_hparams
 from ..statistics import MARGIN, Effect, format_signed, pool_effects
 from ..sweeps.search import SUITES, Row, finals, search_space
-from . import arms, figure_panels, figures, gains, published, tables
+from . import arms, figure_runs, figures, gains, published, tables
 from .published import SUITE, UNCOUNTED
 from .rendering import render_template
 
@@ -241,7 +242,12 @@ def _opml(runs: pd.DataFrame) -> dict:
     return {
         'slowed_beside_others': falls.get('without high rank', Answer()),
         'set_up': _gaps('opml', ('III', 'ZLPR', sets), ('III', 'BCE', sets)),
-        'weights': sorted(config.hparams['rank_weight'] for config in chosen if config),
+        # the first draw leaves what the paper has not told at its default
+        'weights': sorted(
+            resolve_hparams(config.loss, config.dataset, config.hparams)['rank_weight']
+            for config in chosen
+            if config
+        ),
         'high_rank': (ours.loc['OPML + high rank'] - ours.loc['OPML']).abs().max(),
     }
 
@@ -318,10 +324,10 @@ def _worst_class() -> dict | None:
     """The class of Fig. 11 that EM costs most: name, its average precision with AN and EM, and in
     percent how many of its labels EM gives a probability of `SURE` or more.
     """
-    file = figures.find_arrays('em_apl', '11', SUITE)
+    file = figure_runs.find_arrays('em_apl', '11', SUITE)
     if not file.is_file():
         return None
-    collected = figure_panels.read_figure_arrays(file)
+    collected = figures.read_figure_arrays(file)
     seeds = collected.of_seeds('coco14', 'AN')
     an, em = (collected.summary('coco14', name, 'ap')[0] for name in ('AN', 'EM'))
     worst = int(np.argmin(em - an))
@@ -384,8 +390,8 @@ def paper_pages(checked: pd.DataFrame, runs: pd.DataFrame) -> dict[str, str]:
             conclusion=format_conclusion(paper, of_paper, runs),
             figures=[
                 number
-                for number in figures.list_figures(paper)
-                if figures.find_arrays(paper, number, SUITE).is_file()
+                for number in figure_runs.list_figures(paper)
+                if figure_runs.find_arrays(paper, number, SUITE).is_file()
             ],
         )
         for paper, of_paper in checked.groupby('paper', sort=False)

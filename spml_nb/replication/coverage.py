@@ -10,7 +10,7 @@ import yaml
 
 from ..base.errors import one_of
 from ..base.files import markdown_table
-from . import figures, published
+from . import figure_runs, published
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _name(part: Part) -> str:
 def _place(paper: str, part: Part) -> str:
     places = [
         _listed('Table', [each for each in part.tables if each in published.table_numbers(paper)]),
-        _listed('Fig.', [each for each in part.figures if each in figures.list_figures(paper)]),
+        _listed('Fig.', [each for each in part.figures if each in figure_runs.list_figures(paper)]),
         _listed('claims', [f'`{claim}`' for claim in part.claims]),
         ', '.join(map(_link, part.notebooks)),
         part.also,

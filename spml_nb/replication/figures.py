@@ -1,439 +1,475 @@
-"""What runs a figure of the papers needs, the arrays collected from them, and its picture."""
+"""A file of arrays becomes a picture with the paper's axes."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from importlib.resources import files
+import json
+import textwrap
+import zipfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import yaml
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import LogLocator
+from PIL import Image
 
-from .. import drawing
-from ..base import settings
-from ..base.errors import SpmlError, one_of, warn
-from ..base.files import write_atomically
-from ..runs.config import Config
-from ..sweeps import queue
-from ..sweeps.search import SUITES
-from ..training.evaluation import open_run
-from . import figure_panels, measuring, published, tables
-from .papers import em_apl_figures, hml_figures, lac_figures, opml_figures, two_way_figures
-
-FIGURES = {
-    'hml': hml_figures.FIGURES,
-    'opml': opml_figures.FIGURES,
-    'lac': lac_figures.FIGURES,
-    'two_way': two_way_figures.FIGURES,
-    'em_apl': em_apl_figures.FIGURES,
-}  # {paper: {number: PaperFigure}}
+from ..base.errors import SpmlError
+from ..base.files import write_arrays
+from ..drawing import INK, draw_curve, draw_legend, make_axes, reduce_colours, to_svg
+from . import measuring, published
 
 
-@lru_cache
-def _texts(paper: str) -> dict:
-    """figures and not_drawn, {number: words} each, as in `assets/figures.yml`."""
-    file = files('spml_nb') / 'assets' / 'figures.yml'
-    return yaml.safe_load(file.read_text(encoding='utf-8'))[one_of(paper, FIGURES, 'paper')]
+class FigureArrays(NamedTuple):
+    """The arrays of a figure.
+
+    Attributes:
+        about: paper, figure, suite, version, data ([the paper's data set, ours], …), parts ({name
+            of a run in the figure: {dataset, series, values, seed, key}}, of those that are there;
+            the key is that of the run), missing (names).
+        arrays: {name of a run in the figure: {name: array}}.
+    """
+
+    about: dict
+    arrays: dict
+
+    def of_seeds(self, dataset: str, series: str, values: tuple = ()) -> list[dict]:
+        """The arrays of each seed that is there, by their place in the figure."""
+        place = (dataset, series, list(values))
+        return [
+            self.arrays[name]
+            for name, run in self.about['parts'].items()
+            if (run['dataset'], run['series'], run['values']) == place
+        ]
+
+    def summary(self, dataset: str, series: str, array: str, values: tuple = ()) -> np.ndarray:
+        """(3, n, …): mean, lowest and highest over seeds, as far as all reach; (3, 1) of a number,
+        NaN without any.
+        """
+        arrays = [np.atleast_1d(seed[array]) for seed in self.of_seeds(dataset, series, values)]
+        if not arrays:
+            return np.full((3, 1), np.nan)
+        shortest = min(map(len, arrays))
+        return mean_and_range(np.stack([values[:shortest] for values in arrays]))
+
+    def summary_along(
+        self, dataset: str, series: str, points: list[tuple], array: str
+    ) -> np.ndarray:
+        """(3, n): a number's `summary` at each of n points on the axes."""
+        return np.hstack([self.summary(dataset, series, array, point) for point in points])
 
 
-def explain_not_drawn(paper: str) -> str:
-    """Which figures of a paper are not drawn here, and why, in a sentence.
+def mean_and_range(over_seeds: np.ndarray) -> np.ndarray:
+    """The mean, the lowest and the highest of (seeds, …) values: (3, …)."""
+    return np.stack([over_seeds.mean(0), over_seeds.min(0), over_seeds.max(0)])
+
+
+def write_figure_arrays(file: Path, collected: FigureArrays):
+    """Write a figure's arrays to an .npz file: the same bytes for the same arrays.
 
     Raises:
-        SpmlError: for another paper.
+        SpmlError: if the file cannot be written.
     """
-    reasons = _texts(paper)['not_drawn']
-    several = len(reasons) > 1 or ' to ' in next(iter(reasons))
-    listed = ', '.join(f'{number} ({reason})' for number, reason in reasons.items())
-    return f"Not redrawn: Figure{'s' if several else ''} {listed}."
-
-
-def list_figures(paper: str) -> list[str]:
-    """The numbers of the figures of a paper that are drawn here.
-
-    Raises:
-        SpmlError: for another paper.
-    """
-    return list(FIGURES[one_of(paper, FIGURES, 'paper')])
-
-
-def _figure(paper: str, figure: str | int) -> figure_panels.PaperFigure:
-    numbers = list_figures(paper)
-    return FIGURES[paper][one_of(str(figure), numbers, f'figure of {paper!r}')]
-
-
-def describe_figure(paper: str, figure: str | int) -> dict[str, str]:
-    """What a figure shows, what the paper says of it, and what was chosen here.
-
-    Args:
-        paper: one of `published.list_papers()`.
-        figure: one of `list_figures(paper)`.
-
-    Returns:
-        caption, printed and notes, where there is something to say; the notes end with the protocol
-        on photos.
-
-    Raises:
-        SpmlError: for another paper or figure.
-    """
-    spec = _figure(paper, figure)
-    texts = _texts(paper)['figures'][str(figure)]
-    notes = [*texts.get('notes', []), _protocol(spec, texts.get('seeds', _SEEDS))]
-    every = {
-        'caption': texts['caption'],
-        'printed': texts.get('printed', ''),
-        'notes': ' '.join(filter(None, notes)),
+    about = json.dumps(collected.about, ensure_ascii=False, sort_keys=True)
+    flat = {
+        f'{run}/{name}': value
+        for run, arrays in collected.arrays.items()
+        for name, value in arrays.items()
     }
-    return {name: text for name, text in every.items() if text}
+    write_arrays(file, {'about': np.frombuffer(about.encode(), np.uint8), **flat})
 
 
-_SEEDS = 'Lines are means over seeds, bands reach from the lowest seed to the highest.'
-
-
-def _protocol(spec: figure_panels.PaperFigure, seeds_shown: str) -> str:
-    """How the runs of a figure came about on photos, and how its seeds are shown."""
-    if not spec.curves or spec.curves[0].start.get('weights') == 'none':
-        return ''  # not of the suite
-    suite = SUITES['photos']
-    photos = dict.fromkeys(
-        published.find_stand_in(curve.dataset, 'photos') for curve in spec.curves
-    )
-    text = (
-        f"Suite photos: {', '.join(photos)}; a head on frozen features of "
-        f"{suite['config']['backbone']}, batches of {suite['config']['batch_size']}; learning rate "
-        f"and hyper-parameters that are not varied from a search of {suite['draws']} draws, they "
-        'and the epoch chosen by mAP on fully labelled validation images. '
-        f"Seeds: {', '.join(map(str, spec.seeds))}."
-    )
-    return f'{text} {seeds_shown}' if len(spec.seeds) > 1 else text
-
-
-def figure_command(paper: str, figure: str | int, suite: str) -> str:
-    """The command that trains what a figure needs and collects its arrays.
+def read_figure_arrays(file: Path) -> FigureArrays:
+    """Read a figure's arrays.
 
     Args:
-        paper, figure: as in `describe_figure`.
-        suite: 'photos' or 'paper'.
+        file: from `write_figure_arrays`.
 
     Raises:
-        SpmlError: as `describe_figure`, or for another suite.
+        SpmlError: if the file is missing, damaged or something else.
     """
-    _figure(paper, figure)
-    one_of(suite, (published.SUITE, 'paper'), f'suite of figure {figure} of {paper!r}')
-    return f'spml sweep {paper} --figure {figure} --suite {suite}'
+    try:
+        flat = dict(np.load(file))
+        about = json.loads(flat.pop('about').tobytes())
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise SpmlError(
+            f'{file} cannot be read as the arrays of a figure: {error}. '
+            'Remove it; the sweep of the figure writes it anew.'
+        ) from error
+    arrays = {run: {} for run in about['parts']}
+    for path, value in flat.items():
+        run, _, name = path.rpartition('/')
+        arrays[run][name] = value
+    return FigureArrays(about, arrays)
+
+
+AS_CHOSEN = {(): {}}  # one run, as the search chose it
 
 
 @dataclass(frozen=True)
-class PlannedRun:
-    """A run of a figure.
+class Curve:
+    """Runs of a figure that start from one searched configuration.
 
     Args:
         dataset: the paper's name of the data set.
-        series: the curve it belongs to.
-        values: its place on the axes.
-        seed: of its observed labels and training.
-        search: the runs that choose its configuration.
-        config: None while one of them is missing.
+        series: the name of the curve, column or row.
+        start: fields over the paper's own configuration; they decide which search the runs start
+            from.
+        points: {values on the axes: fields laid over the chosen configuration}, where `hparams`
+            adds hyper-parameters.
     """
 
     dataset: str
     series: str
-    values: tuple
-    seed: int
-    search: list[Config]
-    config: Config | None
-
-    @property
-    def name(self) -> str:
-        """What it is called in the file of arrays."""
-        values = [f'{value:g}' for value in self.values]
-        return ' | '.join([self.dataset, self.series, *values, f'seed {self.seed}'])
-
-    @property
-    def key(self) -> str | None:
-        """The key of its run, None while there is no configuration."""
-        return self.config and queue.key(self.config)
+    start: dict
+    points: dict[tuple, dict] = field(default_factory=lambda: AS_CHOSEN)
 
 
-def plan_figure_runs(
-    paper: str, figure: str | int, suite: str, finished: pd.DataFrame
-) -> list[PlannedRun]:
-    """The runs behind a figure, with their place in it.
+@dataclass(frozen=True)
+class PaperFigure:
+    """How a figure of a paper is made; its words stand in `assets/figures.yml`.
 
     Args:
-        paper, figure, suite: as in `figure_command`.
-        finished: runs, as from `sweeps.finished`.
-
-    Returns:
-        None for a figure that needs no run.
-
-    Raises:
-        SpmlError: for another paper, figure or suite.
+        draw: makes the picture from a `FigureArrays`.
+        curves: its runs; none where a formula is drawn.
+        measure: from a finished run to its arrays; None: the run's score on test.
+        observed: whether `measure` reads the notes of an observed run.
+        seeds: of observed labels and training of each of its runs; ten where a run takes seconds
+            and claims are close.
     """
-    figure_command(paper, figure, suite)
-    spec = _figure(paper, figure)
-    paper_file = published.read_paper(paper)
-    runs = []
-    for curve in spec.curves:
-        config = published.merge_mappings(
-            paper_file.get('config'), curve.start, {'dataset': curve.dataset}
+
+    draw: Callable[[FigureArrays], Figure]
+    curves: list[Curve] = field(default_factory=list)
+    measure: Callable | None = None
+    observed: bool = False
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+
+def draw_figure(figure: PaperFigure, collected: FigureArrays) -> bytes:
+    """Draw a figure as SVG: the same bytes for the same arguments."""
+    svg = to_svg(lambda: titled_figure(figure, collected))
+    has_photos = any('images' in arrays for arrays in collected.arrays.values())
+    return reduce_colours(svg) if has_photos else svg
+
+
+def titled_figure(figure: PaperFigure, collected: FigureArrays) -> Figure:
+    """A figure with its title, for `to_svg` or `to_png`."""
+    picture = figure.draw(collected)
+    _mark_empty_panels(picture)
+    picture.suptitle('\n'.join(_title(collected.about, int(15 * picture.get_figwidth()))))
+    return picture
+
+
+def _mark_empty_panels(picture: Figure):
+    for ax in picture.axes:
+        if not ax.has_data():
+            centre = {'ha': 'center', 'va': 'center', 'transform': ax.transAxes}
+            ax.text(0.5, 0.5, 'missing', color='#999999', **centre)
+            ax.set(xticks=[], yticks=[])
+
+
+def _title(about: dict, width: int) -> list[str]:
+    """The lines of a title: what it is, on what data, and what has to be known of its runs."""
+    runs = about['parts'].values()
+    first = f"{published.read_paper(about['paper'])['short']} Fig. {about['figure']}"
+    if about['data']:
+        first += f", on {', '.join(dict.fromkeys(ours for _, ours in about['data']))}"
+    if len({run['seed'] for run in runs}) == 1:
+        first += ', one seed'
+    lines = [first]
+    if about['missing']:
+        lines.append(f"only {len(runs)} of {len(runs) + len(about['missing'])} parts are done")
+    acted = [run['exercised'] for run in runs if run.get('exercised') is not None]
+    if not all(acted):
+        lines.append(
+            f"not exercised in {acted.count(0)} of {len(acted)} run{'s' if len(acted) > 1 else ''}"
+            ": the epoch was chosen before the method's own mechanism began"
         )
-        cell = tables.cell_of_runs(paper, config) | {'search': paper_file.get('search', {})}
-        plan = tables.plan_cell(cell, suite)
-        chosen = tables.cell_final_runs(plan, finished, spec.seeds) or [None] * len(spec.seeds)
-        for values, changes in curve.points.items():
-            for seed, config in zip(spec.seeds, chosen, strict=True):
-                config = config and _varied(config, changes)
-                place = (curve.dataset, curve.series, values, seed)
-                runs.append(PlannedRun(*place, plan.search, config))
-    return runs
+    return [short for line in lines for short in textwrap.wrap(line, width)]
 
 
-def _varied(chosen: Config, changes: dict) -> Config:
-    hparams = chosen.hparams | changes.get('hparams', {})
-    return replace(chosen, **(changes | {'hparams': hparams}))
-
-
-def list_figure_runs(
-    paper: str, figure: str | int | None, suite: str, finished: pd.DataFrame
-) -> tuple[list[Config], list[Config]]:
-    """The runs of a figure, done or not.
-
-    Args:
-        paper, suite, finished: as in `plan_figure_runs`.
-        figure: as in `plan_figure_runs`; None for all figures.
+def make_panels(
+    collected: FigureArrays, width: float, height: float = 2.2
+) -> tuple[Figure, list[tuple]]:
+    """Make a picture with a panel for each data set, as `make_axes` does.
 
     Returns:
-        The runs of the searches, and the runs of the figure that the finished searches have chosen;
-        each run once.
-
-    Raises:
-        SpmlError: as `plan_figure_runs`.
+        The picture, and (axes, the paper's data set, ours) of each panel.
     """
-    search, final = {}, {}
-    for number in list_figures(paper) if figure is None else [figure]:
-        for run in plan_figure_runs(paper, number, suite, finished):
-            search |= {queue.key(config): config for config in run.search}
-            if run.config:
-                final[run.key] = run.config
-    return list(search.values()), list(final.values())
+    data = collected.about['data']
+    picture, axes = make_axes(1, len(data), width, height)
+    return picture, [(ax, *names) for ax, names in zip(axes[0], data, strict=True)]
 
 
-VERSION = 2  # raise it when arrays would come out differently
+@dataclass(frozen=True)
+class Axis:
+    """A value that a figure varies. Args: label: its name; values: the points on it."""
+
+    label: str
+    values: tuple[float, ...]
 
 
-def find_arrays(paper: str, figure: str | int, suite: str) -> Path:
-    """The .npz file of a figure's arrays; the picture lies beside it.
+def draw_scores(collected: FigureArrays, groups: dict[Axis, tuple[str, ...]]) -> Figure:
+    """Draw the mAP over a varied value, one panel for each data set and axis.
 
     Args:
-        paper, figure, suite: as in `figure_command`.
-
-    Raises:
-        SpmlError: as `figure_command`.
+        collected: the figure's arrays.
+        groups: the names of the curves over each axis.
     """
-    figure_command(paper, figure, suite)
-    end = '' if suite == 'photos' else f'_{suite}'
-    return settings.path('outputs') / paper / f'fig{figure}{end}.npz'
+    names = dict.fromkeys(name for series in groups.values() for name in series)
+    inks = dict(zip(names, INK, strict=False))
+    places = [(*data, axis) for data in collected.about['data'] for axis in groups]
+    picture, axes = make_axes(1, len(places), 2.8)
+    for ax, (dataset, ours, axis) in zip(axes[0], places, strict=True):
+        ax.set(xlabel=axis.label, ylabel='mAP (%)', title=ours)
+        points = [(value,) for value in axis.values]
+        curves = {
+            name: collected.summary_along(dataset, name, points, 'test_map')
+            for name in groups[axis]
+        }
+        if not any(np.isfinite(summary).any() for summary in curves.values()):
+            continue
+        for name, summary in curves.items():
+            draw_curve(ax, axis.values, summary, inks[name], marker='o', label=name)
+        if _is_geometric(axis.values):
+            ax.set_xscale('log')
+        ax.set_xticks(axis.values, map(_tick, axis.values))
+        ax.minorticks_off()
+        ax.grid(alpha=0.3)
+    if len(inks) > 1:
+        draw_legend(picture)
+    return picture
 
 
-def collect_arrays(
-    paper: str, figure: str | int, suite: str, finished: pd.DataFrame
-) -> Path | None:
-    """Gather a figure's arrays from the finished runs into a file. It only warns of a run that
-    cannot be read.
+def _is_geometric(values: tuple[float, ...]) -> bool:
+    """Whether neighbours have the same ratio."""
+    return min(values) > 0 and np.ptp(np.diff(np.log(values))) < 1e-6
+
+
+def _tick(value: float) -> str:
+    """0.3, 4096, 10⁻³"""
+    power = round(np.log10(value)) if value > 0 else 0
+    if power > -3 or not np.isclose(value, 10.0**power):
+        return f'{value:g}'
+    return '10' + str(power).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))
+
+
+def draw_grid(
+    collected: FigureArrays, series: str, down: Axis, across: Axis, special: str, at: tuple
+) -> Figure:
+    """Draw the mAP over two varied values, its mean over seeds, with a frame around the one that
+    validation chooses.
+
+    A step of colour is the least difference that two means need to be told apart, so that what
+    looks the same is the same.
 
     Args:
-        paper, figure, suite, finished: as in `plan_figure_runs`.
-
-    Returns:
-        The file, None when there is nothing yet; then there is no file either.
-
-    Raises:
-        SpmlError: as `plan_figure_runs`, or if the file cannot be written.
+        collected: the figure's arrays, test_map and val_map.
+        series: name of the runs.
+        down: the vertical axis.
+        across: the horizontal axis.
+        special: name of a point that is framed too.
+        at: its values, down and across.
     """
-    file = find_arrays(paper, figure, suite)
-    spec = _figure(paper, figure)
-    runs = plan_figure_runs(paper, figure, suite, finished)
-    collected = _collected_before(file, finished) if spec.measure else {}
-    arrays = {}
-    for run in runs:
-        measured = collected.get((run.name, run.key)) or _measured(spec, run, finished)
-        if measured is not None:
-            arrays[run.name] = measured
-    if runs and not arrays:
-        file.unlink(missing_ok=True)
-        return None
-    datasets = dict.fromkeys(run.dataset for run in runs)
-    about = {
-        'paper': paper,
-        'figure': str(figure),
-        'suite': suite,
-        'version': VERSION,
-        'data': [[dataset, published.find_stand_in(dataset, suite)] for dataset in datasets],
-        'parts': {run.name: _place(run, finished) for run in runs if run.name in arrays},
-        'missing': [run.name for run in runs if run.name not in arrays],
-    }
-    figure_panels.write_figure_arrays(file, figure_panels.FigureArrays(about, arrays))
-    return file
+    picture, places = make_panels(collected, 3.0, 3.0)
+    for ax, dataset, ours in places:
+        ax.set(xlabel=across.label, ylabel=down.label, title=f'{ours}, mAP (%)')
+        runs = {
+            (*run['values'], run['seed']): collected.arrays[name]
+            for name, run in collected.about['parts'].items()
+            if (run['dataset'], run['series']) == (dataset, series)
+        }
+        if not runs:
+            continue
+        by_seed = pd.DataFrame(runs, dtype=float).T  # a line for each pair of values and seed
+        means = by_seed.groupby(level=[0, 1]).mean().unstack()
+        test, validation = (
+            means[array].reindex(index=down.values, columns=across.values).to_numpy()
+            for array in ('test_map', 'val_map')
+        )
+        _cells(ax, test, _least_difference(by_seed.test_map.unstack()))
+        chosen = np.unravel_index(np.nanargmax(validation), validation.shape)
+        _frame(ax, chosen, edgecolor='#ee7733', linestyle='-', label='chosen on validation')
+        place = down.values.index(at[0]), across.values.index(at[1])
+        _frame(ax, place, edgecolor='#ee3377', linestyle=':', label=special)
+        ax.set_yticks(range(len(down.values)), map(_tick, down.values))
+        ax.set_xticks(range(len(across.values)), map(_tick, across.values))
+    draw_legend(picture)
+    return picture
 
 
-def _place(run: PlannedRun, finished: pd.DataFrame) -> dict:
-    acted = finished.exercised.get(run.key) if 'exercised' in finished else None
-    return {
-        'dataset': run.dataset,
-        'series': run.series,
-        'values': run.values,
-        'seed': run.seed,
-        'key': run.key,
-        'exercised': None if pd.isna(acted) else int(acted),
-    }
+def _least_difference(wide: pd.DataFrame) -> float:
+    """From which size on two means over the same seeds differ (95 %); 0 without two seeds.
+
+    wide: a line for each mean, a column for each seed.
+    """
+    rest = wide.sub(wide.mean(axis=1), axis=0) - wide.mean() + wide.stack().mean()
+    freedom = (len(wide) - 1) * (wide.shape[1] - 1)
+    if not freedom:
+        return 0.0
+    return 1.96 * (2 * np.square(rest.stack()).sum() / freedom / wide.shape[1]) ** 0.5
 
 
-def _measured(
-    spec: figure_panels.PaperFigure, run: PlannedRun, finished: pd.DataFrame
-) -> dict | None:
-    """The arrays of a run, None while it or what is left of it is missing."""
-    if run.key not in finished.index:
-        return None
-    if spec.measure is None:
-        return finished.loc[run.key, ['test_map', 'val_map']].astype(np.float32).to_dict()
-    if spec.observed:
-        folder = measuring.find_noted_run(run.config).folder
+def _cells(ax, table: np.ndarray, step: float):
+    """Numbers on colours in steps. Four steps at least reach from light to dark."""
+    above = table - np.nanmin(table)
+    darkest = np.nanmax(above)
+    if step:
+        above = np.floor(above / step)
+        darkest = max(np.nanmax(above), 4)
+        ax.set_title(f'{ax.get_title()}; a step of colour: {step:.1f}')
+    shade = above / (darkest or 1)
+    ax.imshow(shade, cmap='Blues', origin='lower', vmin=0, vmax=1)
+    for (i, j), value in np.ndenumerate(table):
+        text = '–' if np.isnan(value) else f'{value:.1f}'
+        ink = 'white' if shade[i, j] > 0.5 else 'black'
+        ax.text(j, i, text, ha='center', va='center', fontsize=7, color=ink)
+
+
+def _frame(ax, place: tuple[int, int], **style):
+    """Frame a cell, within its borders."""
+    row, column = place
+    corner = (column - 0.46, row - 0.46)
+    ax.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, linewidth=2, **style))
+
+
+def draw_over_epochs(
+    collected: FigureArrays,
+    series: Iterable[str],
+    array: str,
+    label: str,
+    per_epoch: int = 1,
+    scale: str = 'linear',
+) -> Figure:
+    """Draw a quantity over training, one panel for each data set.
+
+    Args:
+        collected: the figure's arrays.
+        series: names of the curves.
+        array: what is drawn.
+        label: of the vertical axis.
+        per_epoch: points in an epoch.
+        scale: of the vertical axis, 'linear' or 'log'.
+    """
+    picture, places = make_panels(collected, 2.4)
+    for ax, dataset, ours in places:
+        for name, ink in zip(series, INK, strict=False):
+            if not collected.of_seeds(dataset, name):
+                continue
+            summary = collected.summary(dataset, name, array)
+            epochs = (np.arange(summary.shape[1]) + 1) / per_epoch
+            draw_curve(ax, epochs, summary, ink, label=name)
+        ax.set(xlabel='epoch', title=ours, yscale=scale)
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        if scale == 'log':
+            ax.yaxis.set(
+                major_locator=LogLocator(subs=(1, 2, 5)),
+                major_formatter='{x:g}',
+                minor_formatter='',
+            )
+    picture.axes[0].set_ylabel(label)
+    draw_legend(picture)
+    return picture
+
+
+def draw_bands(
+    collected: FigureArrays,
+    series: tuple[str, ...],
+    array: str,
+    label: str,
+    shown: tuple[int, ...],
+    top: float | None = None,
+) -> Figure:
+    """Draw medians of groups of labels over epochs with their quartiles, a mean over seeds, and
+    each seed's median.
+
+    Args:
+        collected: the figure's arrays.
+        series: names of the columns, with a row for each data set; of a single one the data sets
+            are the columns.
+        array: what is drawn, (epochs, groups, 3).
+        label: of the vertical axis.
+        shown: which of `measuring.GROUPS`.
+        top: end of the vertical axis.
+    """
+    data = collected.about['data']
+    places = [(*names, name) for names in data for name in series]
+    if len(series) > 1:
+        picture, axes = make_axes(len(data), len(series), 2.6, 1.5)
     else:
-        folder = settings.path('runs') / finished.at[run.key, 'run']
-    if not (folder / 'DONE').is_file():
-        return None
-    try:
-        return spec.measure(open_run(folder))
-    except SpmlError as error:
-        warn(f'{run.name} is left out: {error}')
+        picture, axes = make_axes(1, len(data), 2.3, 1.9)
+    for ax, (dataset, ours, name) in zip(axes.flat, places, strict=True):
+        ax.set(title=f'{ours}, {name}')
+        seeds = [seed[array] for seed in collected.of_seeds(dataset, name)]
+        if not seeds:
+            continue
+        mean = collected.summary(dataset, name, array)[0]
+        for group in shown:
+            _band(ax, mean[:, group], [seed[:, group] for seed in seeds], group)
+        ax.set(xlabel='epoch', ylabel=label if ax in axes[:, 0] else '', ylim=(0, top))
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    draw_legend(picture)
+    return picture
 
 
-def _collected_before(file: Path, finished: pd.DataFrame) -> dict[tuple[str, str], dict]:
-    """What the file has of finished runs: {(name in the figure, key of the run): arrays}."""
-    if not file.is_file():
-        return {}
-    about, arrays = figure_panels.read_figure_arrays(file)
-    if about['version'] != VERSION:
-        return {}
-    return {
-        (name, run['key']): arrays[name]
-        for name, run in about['parts'].items()
-        if run['key'] in finished.index
-    }
+def _band(ax, quantiles: np.ndarray, seeds: list[np.ndarray], group: int):
+    """A group's median and quartiles over epochs, (epochs, 3), and the same of each seed."""
+    low, middle, high = quantiles.T
+    epochs = np.arange(1, len(middle) + 1)
+    ax.fill_between(epochs, low, high, color=INK[group], alpha=0.25, linewidth=0)
+    for seed in seeds:
+        ax.plot(epochs, seed[: len(epochs), 1], color=INK[group], linewidth=0.4)
+    ax.plot(epochs, middle, color=INK[group], label=measuring.GROUPS[group])
 
 
-def sweep_figures(
-    paper: str,
-    figure: str | int,
-    suite: str,
-    *,
-    dry_run: bool = False,
-    tell: Callable[[str], None] = print,
-    **launch,
-) -> pd.DataFrame:
-    """Run what a figure still needs, then collect its arrays.
+TILE = 80  # pixels of an image's side in the picture
 
-    Args:
-        paper, figure, suite: as in `figure_command`.
-        dry_run: only say how much there is.
-        tell: is given the lines.
-        launch: jobs, engine and address, as in `sweeps.run`.
+HEAT = np.array([255, 210, 0])  # of a map where it is highest
 
-    Returns:
-        As from `sweeps.run`, with a row for each observed run too; as from `sweeps.plan_runs` for a
-        dry run.
+LINE = 14  # pixels above an image, for its name
 
-    Raises:
-        SpmlError: as `list_figure_runs`.
-    """
-    search, _ = list_figure_runs(paper, figure, suite, pd.DataFrame())
-    staged = queue.run_stages(
-        search,
-        lambda finished: list_figure_runs(paper, figure, suite, finished)[1],
-        dry_run=dry_run,
-        tell=tell,
-        **launch,
-    )
-    todo = _unmeasured(paper, figure, suite, queue.finished())
-    observed = _figure(paper, figure).observed
-    if dry_run:
-        count = len(todo) if observed else 0
-        tell(f'{count} of these runs are then to be observed, which trains each once more.')
-    if dry_run or 'missing' in set(staged.state):
-        return staged  # interrupted
-    # runs that only the record has are trained again where their networks are looked at
-    again = _observe(todo, tell) if observed else queue.run(todo, tell=tell, **launch)
-    file = collect_arrays(paper, figure, suite, queue.finished())
-    tell(f'figure {figure}: {file.name if file else "nothing to draw yet"}')
-    return pd.concat([staged, again], ignore_index=True)
+MARKS = {2: ' (observed)', 1: '', -1: ' (not annotated)', 0: ' (below δ)'}
 
 
-def _unmeasured(paper: str, figure: str | int, suite: str, finished: pd.DataFrame) -> list[Config]:
-    """The runs that are to be measured and whose arrays are not in the figure's file yet."""
-    if _figure(paper, figure).measure is None:
-        return []
-    collected = _collected_before(find_arrays(paper, figure, suite), finished)
-    by_key = {
-        run.key: run.config
-        for run in plan_figure_runs(paper, figure, suite, finished)
-        if run.config and (run.name, run.key) not in collected
-    }
-    return list(by_key.values())
+def _tile(image: np.ndarray, over: np.ndarray | None = None) -> np.ndarray:
+    """An image (s, s, 3) uint8, with a map (h, w) uint8 laid over it: (TILE, TILE, 3) uint8."""
+    base = Image.fromarray(image).resize((TILE, TILE), Image.Resampling.BICUBIC)
+    if over is None:
+        return np.asarray(base)
+    wide = Image.fromarray(over).resize((TILE, TILE), Image.Resampling.BICUBIC)
+    heat = np.asarray(wide)[..., None] / 255
+    grey = np.asarray(base.convert('L').convert('RGB')) * 0.75
+    # the photo shows where nothing is
+    return ((1 - 0.8 * heat) * grey + 0.8 * heat * HEAT).round().astype(np.uint8)
 
 
-def _observe(configs: list[Config], tell: Callable) -> pd.DataFrame:
-    rows = []
-    for k, config in enumerate(configs, 1):
-        run = measuring.find_noted_run(config)
-        message = ''
-        if not run.done:
-            try:
-                measuring.note_training(config)
-            except SpmlError as error:
-                message = str(error)
-            failed = f'  failed: {message}' if message else ''
-            tell(f'{k}/{len(configs)} observed  {run.folder.name}{failed}')
-        state = 'done' if run.done else 'failed'
-        rows.append((run.config, f'observed/{run.folder.name}', state, message))
-    return pd.DataFrame(rows, columns=['config', 'run', 'state', 'message'])
-
-
-def draw_paper_figure(paper: str, figure: str | int, suite: str) -> Path | None:
-    """Draw a figure from its arrays.
+def draw_maps(collected: FigureArrays, dataset: str, series: str) -> Figure:
+    """Draw images, two in a row, each followed by up to three maps laid over it.
 
     Args:
-        paper, figure, suite: as in `figure_command`.
-
-    Returns:
-        The SVG, beside the arrays; None when there are none: `figure_command` says what fills it.
-
-    Raises:
-        SpmlError: as `figure_command`, or for a damaged file.
+        collected: the figure's arrays.
+        dataset: the paper's.
+        series: name of the run.
     """
-    file = find_arrays(paper, figure, suite)
-    if not file.is_file():
-        return None
-    svg = figure_panels.draw_figure(_figure(paper, figure), figure_panels.read_figure_arrays(file))
-    write_atomically(file.with_suffix('.svg'), lambda path: path.write_bytes(svg))
-    return file.with_suffix('.svg')
-
-
-def draw_paper_png(paper: str, figure: str | int, suite: str) -> bytes | None:
-    """A figure as a small PNG, for notebooks; nothing is written.
-
-    Args:
-        paper, figure, suite: as in `figure_command`.
-
-    Returns:
-        As from `drawing.to_png`; None without arrays.
-
-    Raises:
-        SpmlError: as `draw_paper_figure`.
-    """
-    file = find_arrays(paper, figure, suite)
-    if not file.is_file():
-        return None
-    collected = figure_panels.read_figure_arrays(file)
-    return drawing.to_png(lambda: figure_panels.titled_figure(_figure(paper, figure), collected))
+    (run,) = collected.of_seeds(dataset, series)
+    step = TILE + 4
+    rows = -(-len(run['images']) // 2)
+    canvas = np.full((rows * (TILE + LINE), 8 * step, 3), 255, np.uint8)
+    picture, axes = make_axes(1, 1, 8.4, 8.4 * canvas.shape[0] / canvas.shape[1])
+    ax = axes[0, 0]
+    images = zip(*(run[array] for array in ('images', 'maps', 'names', 'kinds')), strict=True)
+    for k, (image, heats, names, kinds) in enumerate(images):
+        top = k // 2 * (TILE + LINE) + LINE
+        left = k % 2 * 4 * step
+        canvas[top : top + TILE, left : left + TILE] = _tile(image)
+        for heat, name, kind in zip(heats, names, kinds, strict=True):
+            left += step
+            if not name:
+                continue
+            canvas[top : top + TILE, left : left + TILE] = _tile(image, heat)
+            text = name + MARKS[int(kind)]
+            ax.text(left, top - 2, text, fontsize=min(7, 135 / len(text)), va='bottom')
+    ax.imshow(canvas)
+    ax.axis('off')
+    return picture

@@ -12,7 +12,7 @@ import pandas as pd
 from ..methods.core import find
 from ..runs.config import Config
 from ..statistics import NO_SCORES, Effect, Scores, estimate_paired_effect, image_sd
-from ..sweeps import search
+from ..sweeps import boards, search
 from ..sweeps.queue import key
 
 MEASURES = {'clean': 'test_map', 'observed': 'observed_test_map'}  # by what the epoch was chosen
@@ -74,7 +74,7 @@ def gains_over_baselines(
         level = {
             'scores': own,
             'level': own.by_seed.mean(),
-            'level_half': search.half_interval(own.by_seed),
+            'level_half': boards.half_interval(own.by_seed),
             'n': len(own.by_seed),
         }
         for name, bases in baselines.items():
@@ -121,7 +121,7 @@ def board_row_runs(row: search.Row, suite: str, dataset: str, known: pd.DataFram
     """The final runs of a row of a board.
 
     Args:
-        row: of `search.suite_rows(suite)`.
+        row: of `boards.suite_rows(suite)`.
         suite, dataset: as in `search.candidates`.
         known: as from `tables.record`.
 
@@ -162,7 +162,7 @@ def gains_of_suites(known: pd.DataFrame, suites: Iterable[str] = SUITES) -> pd.D
     for suite in suites:
         for dataset in search.SUITES[suite]['datasets']:
             if len(known) and (known.dataset == dataset).any():
-                for row in search.board_rows(suite, dataset):
+                for row in boards.board_rows(suite, dataset):
                     _add_scores(row, suite, dataset, known, scores, about)
     if not scores:
         return pd.DataFrame(columns=COLUMNS)
@@ -174,7 +174,7 @@ def gains_of_suites(known: pd.DataFrame, suites: Iterable[str] = SUITES) -> pd.D
         }
         return {place: base for place, base in bases.items() if base in scores}
 
-    bases = {SAME_HEAD: on_head(search.baseline_head), PLAIN_HEAD: on_head(lambda head: 'linear')}
+    bases = {SAME_HEAD: on_head(boards.baseline_head), PLAIN_HEAD: on_head(lambda head: 'linear')}
     found = gains_over_baselines(
         scores,
         {name: {place: scores[base] for place, base in of.items()} for name, of in bases.items()},

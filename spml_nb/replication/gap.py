@@ -32,8 +32,9 @@ from ..statistics import (
     image_sd,
     pool_effects,
 )
-from . import board, clean_photos, gains, published, site
-from .clean_photos import DATASETS, SUITE, Use
+from . import board, gains, published, site
+from .experiments import clean_photos
+from .experiments.clean_photos import DATASETS, SUITE, Use
 from .rendering import render_template
 
 

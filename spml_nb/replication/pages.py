@@ -15,19 +15,21 @@ from ..statistics import Verdict
 from ..sweeps.search import SUITES, Row, candidates
 from . import (
     board,
-    choice,
     claims,
     conclusions,
-    figure_panels,
+    figure_runs,
     figures,
     forest,
-    front,
     gains,
     published,
     site,
     verdicts,
     without_clean,
 )
+from .agreement import agreement_fields, empty_agreement, gains_by_source, source_agreement
+from .experiments import choice
+from .front_cells import front_gains
+from .leaders import Leaders, find_leaders, method_levels, method_micro_f1
 from .published import SUITE
 from .rendering import render_template
 from .tables import (
@@ -169,14 +171,15 @@ def _claim_command(claim: claims.Claim, unfinished: set[str], runs: pd.DataFrame
         )
     named = re.findall(r'\d+', claim.where.partition('Fig')[2])
     for number in filter(None, [claim.figure, *named]):
-        if number not in figures.list_figures(claim.paper):
+        if number not in figure_runs.list_figures(claim.paper):
             continue
         uncollected = (
-            claim.figure == number and not figures.find_arrays(claim.paper, number, SUITE).is_file()
+            claim.figure == number
+            and not figure_runs.find_arrays(claim.paper, number, SUITE).is_file()
         )
-        planned = figures.plan_figure_runs(claim.paper, number, SUITE, runs)
+        planned = figure_runs.plan_figure_runs(claim.paper, number, SUITE, runs)
         if uncollected or any(run.key not in runs.index for run in planned):
-            return figures.figure_command(claim.paper, number, SUITE)
+            return figure_runs.figure_command(claim.paper, number, SUITE)
     return ''
 
 
@@ -265,24 +268,24 @@ def _draw_collected_figure(paper: str, number: str) -> Figure:
     """Draw a figure where its arrays are at hand.
 
     Raises:
-        SpmlError: as `figures.draw_paper_figure`.
+        SpmlError: as `figure_runs.draw_paper_figure`.
     """
-    text = figures.describe_figure(paper, number)
+    text = figure_runs.describe_figure(paper, number)
     remarks = []
     if 'printed' in text:
         remarks.append(f"The paper: {text['printed']}")
     if 'notes' in text:
         remarks.append(f"Here: {text['notes']}")
-    arrays = figures.find_arrays(paper, number, SUITE)
-    collected = figure_panels.read_figure_arrays(arrays).about if arrays.is_file() else {}
+    arrays = figure_runs.find_arrays(paper, number, SUITE)
+    collected = figures.read_figure_arrays(arrays).about if arrays.is_file() else {}
     missing = len(collected.get('missing', []))
     return Figure(
         paper,
         number,
         text['caption'],
         remarks,
-        figures.draw_paper_figure(paper, number, SUITE),
-        figures.figure_command(paper, number, SUITE),
+        figure_runs.draw_paper_figure(paper, number, SUITE),
+        figure_runs.figure_command(paper, number, SUITE),
         missing,
         missing + len(collected.get('parts', [])),
     )
@@ -292,13 +295,13 @@ class Picture:
     """A figure for a notebook.
 
     Attributes:
-        png: as from `figures.draw_paper_png`, None where nothing is drawn yet.
+        png: as from `figure_runs.draw_paper_png`, None where nothing is drawn yet.
         words: what it shows, where it is and how its runs were made, or what makes them, as
             Markdown.
     """
 
     def __init__(self, paper: str, number: str):
-        self.png = figures.draw_paper_png(paper, number, SUITE)
+        self.png = figure_runs.draw_paper_png(paper, number, SUITE)
         self.words = render_template('figure.md', figure=_draw_collected_figure(paper, number))
 
     def _ipython_display_(self):
@@ -319,7 +322,7 @@ class Results:
         figures: every figure.
         runs: as from `record`.
         gains: as from `gains.gains_of_suites`.
-        agreement: as from `front.source_agreement`.
+        agreement: as from `agreement.source_agreement`.
     """
 
     tables: list[Table]
@@ -327,7 +330,7 @@ class Results:
     figures: list[Figure]
     runs: pd.DataFrame = field(default_factory=pd.DataFrame)
     gains: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=gains.COLUMNS))
-    agreement: dict = field(default_factory=front.empty_agreement)
+    agreement: dict = field(default_factory=empty_agreement)
 
     def of(self, paper: str) -> 'Results':
         """The tables, claims and figures of one paper."""
@@ -350,12 +353,12 @@ class Results:
 
     def agreement_fields(self) -> dict:
         """What templates name of the agreement with the papers."""
-        return front.agreement_fields(self.agreement)
+        return agreement_fields(self.agreement)
 
     @property
-    def leading(self) -> front.Leaders | None:
+    def leading(self) -> Leaders | None:
         """Which method gains most."""
-        return front.leaders(front.method_levels(self.gains), front.method_micro_f1(self.gains))
+        return find_leaders(method_levels(self.gains), method_micro_f1(self.gains))
 
     def verdicts(self) -> dict[str, int]:
         """How many claims have each verdict that any of them has."""
@@ -375,13 +378,15 @@ def _gather_results(
         measured: as from `gains.gains_of_suites`, unset: that.
 
     Raises:
-        SpmlError: as `record` and `figures.draw_paper_figure`.
+        SpmlError: as `record` and `figure_runs.draw_paper_figure`.
     """
     runs = record() if runs is None else runs
     tables, checked, drawn = [], [], []
     for paper in published.list_papers():
         of_paper = [table(paper, number, runs) for number in published.table_numbers(paper)]
-        pictures = [_draw_collected_figure(paper, number) for number in figures.list_figures(paper)]
+        pictures = [
+            _draw_collected_figure(paper, number) for number in figure_runs.list_figures(paper)
+        ]
         checked.append(claim_table(paper, runs, of_paper))
         states = pd.concat([each.cells.state for each in of_paper]).value_counts()
         tell(
@@ -392,7 +397,7 @@ def _gather_results(
         tables += of_paper
         drawn += pictures
     measured = gains.gains_of_suites(runs) if measured is None else measured
-    agreed = front.source_agreement(front.front_gains(runs), front.gains_by_source(runs), measured)
+    agreed = source_agreement(front_gains(runs), gains_by_source(runs), measured)
     claimed = pd.concat(checked, ignore_index=True)
     return Results(tables, claimed, drawn, runs, measured, agreed)
 
@@ -522,7 +527,7 @@ def _board(measured: pd.DataFrame) -> dict:
         'most': most,
         'unlisted': sum(len(group['rows']) for group in unlisted),
         'summary': board.summarize_board(measured),
-        'leading': front.leaders(front.method_levels(measured), front.method_micro_f1(measured)),
+        'leading': find_leaders(method_levels(measured), method_micro_f1(measured)),
         'without_clean': without_clean.of_record(),
         'names': {row['loss']: board.describe_method(row['loss']) for row in rows},
         'run_on': published.name_dataset,

@@ -15,11 +15,12 @@ from ..data import labels
 from ..runs.config import Config
 from ..runs.folder import Run
 from ..statistics import RESAMPLED, image_draws, name_resampled, resampled_map
-from ..sweeps import search
+from ..sweeps import boards, search
 from ..sweeps.queue import canonical_config, key
 from ..training.task import Task, make_task
 from ..training.trainer import Result, train
-from . import arms, claims, clean_photos, more_photos, published, second_backbone, tables
+from . import arms, claims, published, tables
+from .experiments import clean_photos, more_photos, second_backbone
 from .published import SUITE
 
 
@@ -104,7 +105,7 @@ def _cells_with_runs(known: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
             for arm in ablation.arms:
                 yield arms.arm_configs(ablation, arm, dataset, known), metric
     for dataset in search.SUITES[SUITE]['datasets']:
-        for row in search.board_rows(SUITE, dataset):
+        for row in boards.board_rows(SUITE, dataset):
             yield search.finals(row, SUITE, dataset, known), 'mAP'
     for _, runs in clean_photos.plan_runs(known).groupby([*clean_photos.Place._fields]):
         yield list(runs.config), 'mAP'

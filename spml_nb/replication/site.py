@@ -13,7 +13,7 @@ from .. import statistics
 from ..base import files
 from ..statistics import format_signed
 from ..sweeps.search import SUITES
-from . import board, figures, published
+from . import board, figure_runs, published
 from .rendering import read_template, render_template
 from .tables import Table, cell_has_gain
 
@@ -277,7 +277,7 @@ def index_page(
         run_on=published.name_dataset,
         stand_ins=published.STAND_INS,
         names=published.PAPERS_DATA,
-        not_drawn=figures.explain_not_drawn,
+        not_drawn=figure_runs.explain_not_drawn,
         mark=gain_mark,
         scale=SCALE,
         main_tables=MAIN_TABLES,

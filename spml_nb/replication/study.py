@@ -5,8 +5,8 @@
 from collections.abc import Callable
 from importlib import import_module
 
-from ..sweeps import search
-from .experiment import Experiment
+from ..sweeps import boards
+from .experiments.core import Experiment
 
 # beside the papers' tables and figures and the boards of all methods; each a module of this folder
 EXPERIMENTS = (
@@ -27,7 +27,7 @@ EXPERIMENTS = (
 
 def find_experiment(name: str) -> Experiment:
     """An experiment by its name in `EXPERIMENTS`."""
-    return import_module(f'.{name}', __package__).EXPERIMENT
+    return import_module(f'.experiments.{name}', __package__).EXPERIMENT
 
 
 def write_study(tell: Callable[[str], None] = print):
@@ -44,7 +44,7 @@ def write_study(tell: Callable[[str], None] = print):
     known = tables.record()
     measured = gains.gains_of_suites(known)
     # these first, since the pages link what is there
-    search.write_boards(known)
+    boards.write_boards(known)
     front.write_front(boards=measured)
     gap.write_gap(known, measured)
     for name in EXPERIMENTS:

@@ -17,6 +17,7 @@ from ..runs.config import Config
 from ..runs.record import RECORD, read_record
 from ..statistics import NO_SCORES, Scores, format_signed
 from ..sweeps import presets, queue
+from ..sweeps.boards import half_interval
 from ..sweeps.queue import key
 from ..sweeps.search import (
     SEARCH_SEED,
@@ -25,7 +26,6 @@ from ..sweeps.search import (
     candidates,
     choose_config,
     final_seeds,
-    half_interval,
     list_unmeasured,
 )
 from . import gains, published

@@ -3,7 +3,8 @@
 import pandas as pd
 
 from ..statistics import COMPARED, Verdict
-from ..sweeps.search import SUITES, Row, candidates, look_up_scores, suite_rows
+from ..sweeps.boards import suite_rows
+from ..sweeps.search import SUITES, Row, candidates, look_up_scores
 from . import board, published
 from . import gains as all_gains
 from .published import SUITE

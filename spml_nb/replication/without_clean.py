@@ -12,8 +12,9 @@ import pandas as pd
 
 from ..methods.core import find
 from ..statistics import Effect, Scores, format_signed, pool_effects
-from . import board, gains, observed_choice
-from .observed_choice import CHOSEN_RULE, DATASETS, METHODS
+from . import board, gains
+from .experiments import observed_choice
+from .experiments.observed_choice import CHOSEN_RULE, DATASETS, METHODS
 from .rendering import render_template
 
 # {name: (rule that chooses settings and epoch, column of the score)}

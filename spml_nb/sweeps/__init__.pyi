@@ -1,6 +1,13 @@
 from ..methods.core import Choice as Choice
 from ..methods.core import LogUniform as LogUniform
 from ..methods.core import Uniform as Uniform
+from .boards import all_method_rows as all_method_rows
+from .boards import outcome as outcome
+from .boards import suite_rows as suite_rows
+from .boards import sweep as sweep
+from .boards import tabulate_search as tabulate_search
+from .boards import write_board as write_board
+from .boards import write_boards as write_boards
 from .queue import ENGINES as ENGINES
 from .queue import attempt_run as attempt_run
 from .queue import canonical_config as canonical_config
@@ -15,7 +22,6 @@ from .queue import serve_worker as serve_worker
 from .search import SEARCH_SEED as SEARCH_SEED
 from .search import SUITES as SUITES
 from .search import Row as Row
-from .search import all_method_rows as all_method_rows
 from .search import best_of_k as best_of_k
 from .search import candidates as candidates
 from .search import choose_config as choose_config
@@ -23,10 +29,4 @@ from .search import draw_hparams as draw_hparams
 from .search import final_seeds as final_seeds
 from .search import finals as finals
 from .search import learning_rates as learning_rates
-from .search import outcome as outcome
 from .search import run_search as run_search
-from .search import suite_rows as suite_rows
-from .search import sweep as sweep
-from .search import tabulate_search as tabulate_search
-from .search import write_board as write_board
-from .search import write_boards as write_boards

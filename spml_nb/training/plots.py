@@ -13,9 +13,9 @@ from scipy.special import expit, logit
 from torch import Tensor
 
 from ..data.dataset import Dataset
+from ..data.decoding import open_photo
 from ..data.images import reduce_image
 from ..data.labels import TRUTHS, describe_labels, describe_truth, labels_for_scoring
-from ..data.photos import open_photo
 from .summary import observed_auc_of
 
 

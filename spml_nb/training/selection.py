@@ -124,7 +124,8 @@ def is_selection_observed(task: Task, selection: str) -> bool:
     Returns:
         True by wish, or because no class that counts has known positives and known negatives there,
         or because fewer than half of the photos have a known negative: the observed labels of all
-        of them choose better than the true ones of a few (`nbs/replication/observed_choice.ipynb`).
+        of them choose better than the true ones of a few
+        (`nbs/replication/experiments/observed_choice.ipynb`).
     """
     if not len(task.val):
         return False
@@ -198,7 +199,8 @@ def observed_auc(logits: Tensor, observed: np.ndarray, classes: np.ndarray | Non
     Returns:
         `shrunk_mean` of the ROC-AUC of the classes that have both, in percent; NaN without any.
 
-    Source: Menon et al. (2015) for why; `nbs/replication/observed_choice.ipynb` for how well.
+    Source: Menon et al. (2015) for why; `nbs/replication/experiments/observed_choice.ipynb` for
+    how well.
     """
     areas = metrics.roc_auc(logits, observed, unknown='ignore')
     counts = (observed > 0).sum(0)

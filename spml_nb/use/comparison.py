@@ -25,13 +25,13 @@ from spml_nb.statistics import (
     resampled_auc,
     resampled_map,
 )
+from spml_nb.sweeps.boards import outcome
 from spml_nb.sweeps.search import (
     SUITES,
     Row,
     candidates,
     expect_finals,
     finals,
-    outcome,
     run_search,
     validation_scores,
 )

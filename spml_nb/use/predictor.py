@@ -22,7 +22,7 @@ from ..base.escaping import any_name_in_frames
 from ..base.files import require_regular_file
 from ..data import images as image_cache
 from ..data.dataset import Dataset, join_items
-from ..data.photos import PHOTOS, budget, describe_animated, explain_unreadable, open_photo
+from ..data.decoding import PHOTOS, budget, describe_animated, explain_unreadable, open_photo
 from ..training.network import Network
 
 # ---- images
@@ -189,7 +189,7 @@ _one_at_a_time = Lock()
 def _decode(source: Path | Image.Image, size: int, resize: str) -> np.ndarray | str:
     """Pixels, or why there are none. A JPEG is decoded at full size: Pillow's `draft` is faster but
     scales by another rule, so that the network would not see the pixels that it was trained on. A
-    huge one takes that rule in training too: `spml_nb.data.photos.upright`.
+    huge one takes that rule in training too: `spml_nb.data.decoding.upright`.
     """
     try:
         if isinstance(source, Image.Image):

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse
 from starlette.routing import Route
 
 from ..base.errors import SpmlError
-from ..data.photos import FORMATS, open_photo
+from ..data.decoding import FORMATS, open_photo
 from .predictor import Predictor
 
 MAX_BYTES = 20 * 2**20  # of a photo

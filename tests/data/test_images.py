@@ -28,6 +28,7 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.base.files import TEMPORARY
 from spml_nb.data import images
 from spml_nb.data.dataset import Dataset
+from spml_nb.data.decoding import budget
 from spml_nb.data.images import (
     Photos,
     cache_file,
@@ -38,7 +39,6 @@ from spml_nb.data.images import (
     random_crops,
     squash_image,
 )
-from spml_nb.data.photos import budget
 
 
 def noise(width=50, height=37, channels=3, seed=0):

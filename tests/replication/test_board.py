@@ -18,7 +18,7 @@ from spml_nb import statistics
 from spml_nb.methods import core
 from spml_nb.replication import board, gains, published, tables
 from spml_nb.runs.record import read_record
-from spml_nb.sweeps import search
+from spml_nb.sweeps import boards
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -164,7 +164,7 @@ def test_a_row_without_a_run_is_there_and_says_nothing(shown):
     rows = {row['id']: row for row in shown[2]}
     assert set(rows) - {f'bce-linear-{gains.AS_MANY}'} == {
         '-'.join((r.loss, r.head or core.find(r.loss).head, r.labels))
-        for r in search.all_method_rows()
+        for r in boards.all_method_rows()
     }
     empty = [row for row in shown[2] if not row['cells']]
     assert all((row['means'], row['sets'], row['seconds']) == ({}, [], None) for row in empty)

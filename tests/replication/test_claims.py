@@ -15,7 +15,7 @@ from scipy.stats import ttest_ind_from_stats, ttest_rel
 
 from spml_nb import statistics, sweeps
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import arms, claims, figure_panels, figures, published
+from spml_nb.replication import arms, claims, figure_runs, figures, published
 from spml_nb.replication import tables as papers
 from spml_nb.replication.claims import (
     Number,
@@ -885,7 +885,7 @@ def test_a_claim_about_runs_reads_them():
 
 def collected(paper, number, parts):
     "A file of arrays and its record. parts: {(dataset, series, *values): arrays}."
-    file = figures.find_arrays(paper, number, 'photos')
+    file = figure_runs.find_arrays(paper, number, 'photos')
     file.parent.mkdir(parents=True, exist_ok=True)
     names = {' | '.join(map(str, where)): where for where in parts}
     about = {
@@ -897,9 +897,9 @@ def collected(paper, number, parts):
             for name, (d, s, *values) in names.items()
         },
     }
-    figure_panels.write_figure_arrays(
+    figures.write_figure_arrays(
         file,
-        figure_panels.FigureArrays(about, {name: parts[where] for name, where in names.items()}),
+        figures.FigureArrays(about, {name: parts[where] for name, where in names.items()}),
     )
     return pd.DataFrame({'seed': 0}, index=list(names))
 

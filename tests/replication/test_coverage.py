@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import claims, coverage, figures, published
+from spml_nb.replication import claims, coverage, figure_runs, published
 from spml_nb.replication.coverage import Part
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / 'nbs'
@@ -26,7 +26,7 @@ def missing(paper):
     paper_map = coverage.paper_map(paper)
     there = {
         'tables': {*paper_map.tables, *published.table_numbers(paper)},
-        'figures': {*paper_map.figures, *figures.list_figures(paper)},
+        'figures': {*paper_map.figures, *figure_runs.list_figures(paper)},
         'equations': set(range(1, paper_map.equations + 1)),
         'claims': {claim.id for claim in claims.read_claims(paper)},
     }
@@ -34,7 +34,7 @@ def missing(paper):
 
 
 def undrawn(paper):
-    return set(coverage.paper_map(paper).figures) - set(figures.list_figures(paper))
+    return set(coverage.paper_map(paper).figures) - set(figure_runs.list_figures(paper))
 
 
 def unfilled(paper):

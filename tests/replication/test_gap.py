@@ -6,8 +6,9 @@ import pytest
 from scipy import stats
 
 from spml_nb.base import settings
-from spml_nb.replication import clean_photos, gains, gap
-from spml_nb.replication.clean_photos import METHODS, Use
+from spml_nb.replication import gains, gap
+from spml_nb.replication.experiments import clean_photos
+from spml_nb.replication.experiments.clean_photos import METHODS, Use
 from spml_nb.replication.gap import MEAN, Reached, Share, Step
 from spml_nb.runs.config import Config
 from spml_nb.statistics import Scores

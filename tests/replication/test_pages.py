@@ -16,16 +16,7 @@ import pytest
 from spml_nb import cli, runs, statistics, sweeps
 from spml_nb.base import files, settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import (
-    claims,
-    figure_panels,
-    figures,
-    front,
-    pages,
-    published,
-    site,
-    tables,
-)
+from spml_nb.replication import claims, figure_runs, figures, front, pages, published, site, tables
 
 ROOT = Path(__file__).parents[2]
 
@@ -423,7 +414,7 @@ def test_a_figure_is_shown_linked_and_asked_for(outputs, monkeypatch):
         )
         return outputs / 'hml' / 'fig3.svg'
 
-    monkeypatch.setattr(figures, 'draw_paper_figure', draw, raising=False)
+    monkeypatch.setattr(figure_runs, 'draw_paper_figure', draw, raising=False)
     pages.write_pages(tell=quiet)
     assert (
         '[3](hml/fig3.svg)' in (outputs / 'README.md').read_text()
@@ -435,14 +426,14 @@ def test_a_figure_is_shown_linked_and_asked_for(outputs, monkeypatch):
         and '<a href="hml/fig3.svg">fig3.svg</a>' in page
         and 'spml sweep hml --figure 4 --suite photos' in page
     )
-    monkeypatch.setattr(figures, 'draw_paper_png', lambda *figure: b'PNG')
+    monkeypatch.setattr(figure_runs, 'draw_paper_png', lambda *figure: b'PNG')
     drawn, missing = pages.Picture('hml', '3'), pages.Picture('hml', '4')
     assert drawn.png == b'PNG' and 'hml/fig3.svg' in drawn.words
     assert '--figure 4' in missing.words
 
 
 def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
-    file, folder = figures.find_arrays('hml', '3', 'photos'), outputs / 'hml'
+    file, folder = figure_runs.find_arrays('hml', '3', 'photos'), outputs / 'hml'
 
     def draw(paper, number, suite):
         if (paper, number, suite) != ('hml', '3', 'photos'):
@@ -452,7 +443,7 @@ def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
         )
         return folder / 'fig3.svg'
 
-    monkeypatch.setattr(figures, 'draw_paper_figure', draw)
+    monkeypatch.setattr(figure_runs, 'draw_paper_figure', draw)
     folder.mkdir(parents=True)
     parts = {
         f'part {k}': {'dataset': '', 'series': '', 'values': [k], 'key': str(k)} for k in range(7)
@@ -467,11 +458,9 @@ def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
             'parts': {name: parts[name] for name in named},
             'missing': [name for name in parts if name not in named],
         }
-        figure_panels.write_figure_arrays(
+        figures.write_figure_arrays(
             file,
-            figure_panels.FigureArrays(
-                about, {name: {'test_map': np.float32(50)} for name in named}
-            ),
+            figures.FigureArrays(about, {name: {'test_map': np.float32(50)} for name in named}),
         )
         told = []
         pages.write_pages(tell=told.append)
@@ -517,10 +506,10 @@ def test_a_claim_shows_the_command_of_a_figure_only_while_the_figure_lacks_somet
         for id in ('hml-margin-peak', 'opml-stable')
     )
     key = dataclasses.replace(
-        figures.plan_figure_runs('hml', '3', 'photos', pd.DataFrame())[0],
+        figure_runs.plan_figure_runs('hml', '3', 'photos', pd.DataFrame())[0],
         config=sweeps.candidates(sweeps.Row('an'), 'photos', 'coco18')[0],
     )
-    monkeypatch.setattr(figures, 'plan_figure_runs', lambda paper, figure, suite, known: [key])
+    monkeypatch.setattr(figure_runs, 'plan_figure_runs', lambda paper, figure, suite, known: [key])
     done = pd.DataFrame(index=[key.key])
 
     def command(claim, known):
@@ -533,7 +522,7 @@ def test_a_claim_shows_the_command_of_a_figure_only_while_the_figure_lacks_somet
     assert (
         command(by_curves, done) == 'spml sweep opml --figure 4 --suite photos'
     )  # its arrays are not collected
-    file = figures.find_arrays('opml', '4', 'photos')
+    file = figure_runs.find_arrays('opml', '4', 'photos')
     file.parent.mkdir(parents=True)
     file.touch()
     assert command(by_curves, done) == ''

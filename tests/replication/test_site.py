@@ -9,7 +9,7 @@ from browsing import find_axe_violations, needs_browser, open_chromium
 from replication.test_pages import lines_for, only_hml, put_record
 
 from spml_nb.base import files, settings
-from spml_nb.replication import figures, pages, tables
+from spml_nb.replication import figure_runs, pages, tables
 
 pytest.importorskip('selenium.webdriver', reason='selenium is not installed')
 from selenium.webdriver.common.by import By
@@ -51,7 +51,7 @@ def page(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('SPML_NB_OUTPUTS', str(folder))
-        patch.setattr(figures, 'draw_paper_figure', draw)
+        patch.setattr(figure_runs, 'draw_paper_figure', draw)
         only_hml(patch)
         pages.write_pages(tell=lambda line: None)
     return folder / 'index.html'

@@ -14,7 +14,7 @@ import pytest
 from spml_nb import replication, sweeps
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods import core
-from spml_nb.replication import figures, pages, published, site, tables
+from spml_nb.replication import figure_runs, pages, published, site, tables
 from spml_nb.runs.config import Config, resolve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -473,7 +473,7 @@ def test_table_8_trains_from_scratch_by_the_papers_recipe_at_the_same_rates_for_
     assert f'{len(seeds)} seeds' in site.page_headline(
         'photos', ['corel5k_themes']
     ) and 'rate is that of five with' in site.page_headline('photos', ['corel5k_themes'])
-    notes = figures.describe_figure('two_way', 'T8')['notes']
+    notes = figure_runs.describe_figure('two_way', 'T8')['notes']
     assert (
         f"rate of {', '.join(rates[:-1])} and {rates[-1]} " in notes
         and 'with 60 epochs' in notes

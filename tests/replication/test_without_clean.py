@@ -5,7 +5,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from spml_nb.replication import observed_choice, without_clean
+from spml_nb.replication import without_clean
+from spml_nb.replication.experiments import observed_choice
 
 FILE = Path(__file__).resolve().parents[2] / 'outputs' / 'observed_choice.csv'
 pytestmark = pytest.mark.skipif(not FILE.is_file(), reason='no record of the choices')

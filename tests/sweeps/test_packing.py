@@ -22,7 +22,7 @@ from spml_nb.cli import main
 from spml_nb.models import backbones
 from spml_nb.runs import record
 from spml_nb.runs.config import Config
-from spml_nb.sweeps import packing, queue, search
+from spml_nb.sweeps import boards, packing, queue, search
 from spml_nb.tools import cleanup
 
 SWEEP = ['methods', '--suite', 'mini', '--dataset', 'mini_voc']
@@ -44,7 +44,7 @@ def short(monkeypatch):
 def plan_sweep(words=SWEEP):
     assert words == SWEEP
     plans = []
-    search.sweep('mini', ['mini_voc'], dry_run=True, plans=plans, tell=str)
+    boards.sweep('mini', ['mini_voc'], dry_run=True, plans=plans, tell=str)
     return plans
 
 

@@ -18,9 +18,10 @@ from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import loading
 from spml_nb.methods import core
+from spml_nb.methods.core import LogitUniform
 from spml_nb.runs.config import HEADS, Config, config_hash, resolve
 from spml_nb.runs.folder import Run
-from spml_nb.sweeps import search
+from spml_nb.sweeps import boards, search
 from spml_nb.sweeps.search import Choice, LogUniform, Row, Uniform
 
 
@@ -118,6 +119,7 @@ def test_rates_are_spread_over_the_range_and_a_wider_range_keeps_them():
 
 
 def test_a_distribution_keeps_to_its_range():
+    assert [LogitUniform(0.2, 0.8)(u) for u in (0, 0.25, 0.5, 1)] == [0.2, 0.333, 0.5, 0.8]
     assert [LogUniform(0.01, 100)(u) for u in (0, 0.5, 0.75)] == [0.01, 1, 10] and [
         Uniform(2, 4)(u) for u in (0, 0.25)
     ] == [2, 2.5]
@@ -252,7 +254,7 @@ def test_the_outcome_compares_with_an_on_the_same_head_and_with_plain_an():
         if folder.is_dir():
             (folder / 'DONE').unlink()
     table = sweeps.outcome(rows, 'mini', 'mini_voc', sweeps.finished()).set_index(['loss', 'head'])
-    assert list(table) == search.COLUMNS[2:]
+    assert list(table) == boards.COLUMNS[2:]
     assert (
         table.over_an['em', 'linear'] == 3
         and table.over_an['hml', 'cosine'] == 11
@@ -333,7 +335,7 @@ def small(monkeypatch):
             'seeds': dict.fromkeys(HEADS, 2),
         },
     )
-    monkeypatch.setattr(search, 'HEADS', HEADS[:2])
+    monkeypatch.setattr(boards, 'HEADS', HEADS[:2])
 
 
 def test_a_board_is_resumed_nothing_runs_twice_and_its_files_are_written(
@@ -364,12 +366,12 @@ def test_a_board_is_resumed_nothing_runs_twice_and_its_files_are_written(
         'mini_voc_best_of_k.csv',
     }
     assert set(pd.read_csv(folder / 'mini_voc_search.csv').lr) <= set(
-        search._rates('mini')
+        search.suite_rates('mini')
     )  # not rounded
     board = pd.read_csv(folder / 'mini_voc.csv')
     curves = pd.read_csv(folder / 'mini_voc_best_of_k.csv')
     assert (
-        list(board) == search.COLUMNS and (board.n == 2).all() and curves.k.tolist() == [1, 2] * 4
+        list(board) == boards.COLUMNS and (board.n == 2).all() and curves.k.tolist() == [1, 2] * 4
     )
     head = (folder / 'mini_voc.md').read_text().splitlines()[0]
     assert all(

@@ -23,8 +23,8 @@ from trained import CLASSES, CONFIGS
 from spml_nb import cli, runs
 from spml_nb import data as datasets
 from spml_nb.base.errors import SpmlError, SpmlWarning
+from spml_nb.data.decoding import PHOTOS
 from spml_nb.data.folder import parse_label_table, read_label_table
-from spml_nb.data.photos import PHOTOS
 from spml_nb.use import predict as prediction
 from spml_nb.use import predictor
 from spml_nb.use.predict import name_likeliest, open_model, predict, write_csv

@@ -12,8 +12,8 @@ from ...base import progress
 from ...base.errors import SpmlError
 from .. import fetch
 from ..dataset import join_items
+from ..decoding import PHOTOS, open_photo
 from ..folder import Listing, label_matrix
-from ..photos import PHOTOS, open_photo
 from .registry import find_in_benchmark, read_annotation_json, read_with_remedy, register
 
 

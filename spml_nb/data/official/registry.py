@@ -21,6 +21,7 @@ from ...base.errors import SpmlError, one_of
 from ...base.files import hold_lock, write_atomically
 from .. import fetch
 from ..dataset import Dataset, join_items
+from ..decoding import open_photo
 from ..folder import (
     RESERVED,
     Listing,
@@ -29,7 +30,6 @@ from ..folder import (
     first_existing_folder,
     read_folder,
 )
-from ..photos import open_photo
 from .shrink import Small, shrink
 
 _PUBLISHED = tomllib.loads(

@@ -9,8 +9,8 @@ from PIL import Image
 
 from ...base.errors import SpmlError
 from .. import fetch
+from ..decoding import open_photo
 from ..folder import Listing
-from ..photos import open_photo
 
 QUALITY = 76  # of the JPEGs
 

@@ -9,8 +9,8 @@ from scipy.special import expit
 
 from ...statistics import MARGIN
 from ...sweeps.search import Row, candidates
-from .. import choice
 from ..claims import claim_above, claim_between
+from ..experiments import choice
 from ..gains import board_row_runs
 from ..measuring import GROUPS, POINTS, QUANTILES
 from ..published import SUITE

@@ -10,7 +10,7 @@ from ...metrics import average_precision
 from ...runs.folder import Run, read_result
 from ...training.task import make_task
 from .. import measuring
-from ..figure_panels import (
+from ..figures import (
     Curve,
     FigureArrays,
     PaperFigure,

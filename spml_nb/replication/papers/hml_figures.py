@@ -9,7 +9,7 @@ from ...drawing import INK, draw_curve, draw_legend, make_axes
 from ...methods.hml import gradient_balance, label_correlation
 from ...runs.folder import Run
 from .. import diagnosis, measuring
-from ..figure_panels import Axis, Curve, FigureArrays, PaperFigure, draw_scores, make_panels
+from ..figures import Axis, Curve, FigureArrays, PaperFigure, draw_scores, make_panels
 
 COSINES = np.linspace(-1, 1, 81)  # edges of the bins
 GRADIENTS = np.linspace(0, 1.5, 61)

@@ -11,7 +11,7 @@ from ...metrics import average_precision
 from ...models.model import attention_maps
 from ...runs.folder import Run
 from .. import measuring, published
-from ..figure_panels import Axis, Curve, FigureArrays, PaperFigure, draw_maps, draw_scores
+from ..figures import Axis, Curve, FigureArrays, PaperFigure, draw_maps, draw_scores
 
 _TABLE = published.read_paper('lac')['tables']['2']
 LEM = {'loss': 'lac', **_TABLE['groups']['LEM']['config']}  # the label-wise model

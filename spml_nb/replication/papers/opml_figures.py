@@ -11,7 +11,7 @@ from ...models.model import class_activation
 from ...runs.folder import Run, read_result
 from ...training.task import make_task
 from .. import measuring
-from ..figure_panels import (
+from ..figures import (
     Axis,
     Curve,
     FigureArrays,

@@ -5,7 +5,7 @@ import pytest
 from figure_runs import photos, trained, world  # noqa: F401 (fixtures)
 
 from spml_nb import training
-from spml_nb.replication import figure_panels, measuring
+from spml_nb.replication import figures, measuring
 from spml_nb.replication.papers import em_apl_figures
 
 
@@ -58,7 +58,7 @@ def test_cumulative_shares_go_from_nothing_to_everything():
         },
         'data': [['coco14', 'coco18']],
     }
-    picture = em_apl_figures.FIGURES['11'].draw(figure_panels.FigureArrays(about, rows))
+    picture = em_apl_figures.FIGURES['11'].draw(figures.FigureArrays(about, rows))
     assert [ax.get_title() for ax in picture.axes[:4]] == [
         f'{c}\nAP 40.0 → 44.0 (+10 %)' for c in 'aceg'
     ] and len(picture.axes) == 8

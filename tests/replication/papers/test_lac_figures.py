@@ -8,7 +8,7 @@ import torch
 from figure_runs import photos, trained, world  # noqa: F401 (fixtures)
 from sklearn.metrics import average_precision_score
 
-from spml_nb.replication import figure_panels, measuring
+from spml_nb.replication import figures, measuring
 from spml_nb.replication.papers import lac_figures
 
 
@@ -29,7 +29,7 @@ def test_maps_are_of_the_observed_positive_and_of_the_surest_others(photos):  # 
 def test_the_figure_counts_what_is_identified(photos):  # noqa: F811
     run = trained(photos, loss='lac', hparams={'stage2_threshold': 0.5})
     found = lac_figures.make_attention_maps(run)
-    given = figure_panels.FigureArrays(
+    given = figures.FigureArrays(
         {'parts': {'x': {'dataset': 'coco14', 'series': 'LAC', 'values': [], 'seed': 0}}},
         {'x': found},
     )
@@ -90,6 +90,6 @@ def test_the_figure_has_a_panel_for_each_quantity():
     }
     about = {'parts': parts, 'data': [['voc12', 'voc12_animals'], ['coco14', 'coco18']]}
     picture = lac_figures.FIGURES['F6'].draw(
-        figure_panels.FigureArrays(about, dict.fromkeys(parts, arrays))
+        figures.FigureArrays(about, dict.fromkeys(parts, arrays))
     )
     assert [len(ax.lines) for ax in picture.axes] == [6, 6, 6]

@@ -1,0 +1,1 @@
+"""Questions beyond the papers, each with its plan of runs, its sweep and its page."""

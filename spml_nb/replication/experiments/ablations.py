@@ -1,0 +1,253 @@
+"""What each part of a method adds, from arms that differ in one thing, where the part acts."""
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from ...base import settings
+from ...base.errors import one_of
+from ...runs.config import Config
+from ...statistics import format_number, format_signed, pool_effects
+from .. import gains, published
+from ..arms import (
+    Ablation,
+    Arm,
+    arm_configs,
+    arm_lines,
+    arm_scores,
+    choose_arm_rate,
+    list_rate_trials,
+    printed_arm_cell,
+    read_ablations,
+)
+from ..rendering import render_template
+from ..site import write_changed
+from .core import Experiment, make_staged_sweep
+
+MEAN = 'mean'  # of the columns, beside them
+
+
+def plan_ablation_runs(runs: pd.DataFrame, datasets: Iterable[str] = ()) -> list[Config]:
+    """All runs whose rate is chosen, the label-wise head last, seed by seed, so that what is there
+    is always of the same seeds.
+
+    Args:
+        runs: As in `choose_arm_rate`.
+        datasets: Some sets of photos; none: all of them.
+    """
+    configs = [
+        config
+        for ablation, dataset in _places(datasets)
+        for arm in ablation.arms
+        for config in arm_configs(ablation, arm, dataset, runs)
+    ]
+    return sorted(configs, key=lambda config: (config.head == 'labelwise', config.seed))
+
+
+def _places(datasets: Iterable[str]) -> list[tuple[Ablation, str]]:
+    places = [
+        (ablation, dataset)
+        for ablation in read_ablations().values()
+        for dataset in ablation.columns.values()
+    ]
+    sets = dict.fromkeys(dataset for _, dataset in places)
+    chosen = {one_of(name, sets, 'set of photos') for name in datasets} or sets
+    return [place for place in places if place[1] in chosen]
+
+
+def _all_tried(datasets: Iterable[str]) -> list[Config]:
+    return [
+        config
+        for ablation, dataset in _places(datasets)
+        for config in list_rate_trials(ablation, dataset)
+    ]
+
+
+sweep_ablations = make_staged_sweep(_all_tried, plan_ablation_runs)
+
+
+class _Place(NamedTuple):
+    ablation: str
+    arm: str
+    column: str
+
+
+def _count_acting_runs(
+    ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame
+) -> tuple[int, int]:
+    """In how many runs of an arm its mechanism acted before the epoch that was kept.
+
+    Args:
+        runs: As in `choose_arm_rate`.
+
+    Returns: Those, and all that are done; of a mechanism that acts from the first step on neither
+        counts.
+    """
+    lines = arm_lines(arm_configs(ablation, arm, dataset, runs), runs).dropna(subset='exercised')
+    hardly = (lines.best_stage == 2) & (lines.best_epoch == 1)
+    return int(((lines.exercised == 1) & ~hardly).sum()), len(lines)
+
+
+def tabulate_arms(runs: pd.DataFrame) -> pd.DataFrame:
+    """What every arm reaches, and gains over the one that it is compared with.
+
+    Args:
+        runs: As in `choose_arm_rate`.
+
+    Returns: DataFrame, one row per ablation, arm and column that has runs, and one per arm for the
+        mean of the columns that have a gain (column `MEAN`): ablation, arm, over, differs, column,
+        dataset, lr, n (seeds), level and level_half (with half the 95 % interval over seeds), gain
+        and gain_half (with that over seeds and test images), effect (the same as an `Effect`),
+        published (the paper's gain), acted and may_act (as from `_count_acting_runs`). In percent;
+        NaN for what is not there.
+    """
+    scores, about = {}, {}
+    for ablation, dataset in _places(()):
+        column = next(name for name, ours in ablation.columns.items() if ours == dataset)
+        rate = choose_arm_rate(ablation, dataset, runs).get('lr', math.nan)
+        for arm in ablation.arms.values():
+            place = _Place(ablation.id, arm.name, column)
+            scores[place] = arm_scores(ablation, arm.name, dataset, runs)
+            acted, may_act = _count_acting_runs(ablation, arm.name, dataset, runs)
+            about[place] = {
+                'over': arm.over,
+                'differs': arm.differs,
+                'dataset': dataset,
+                'lr': rate,
+                'published': _published(ablation, arm, column),
+                'acted': acted,
+                'may_act': may_act,
+            }
+    scores = {place: own for place, own in scores.items() if len(own.by_seed)}
+    bases = {
+        place: scores[base]
+        for place in scores
+        if (base := place._replace(arm=about[place]['over'])) in scores
+    }
+    if not scores:
+        return pd.DataFrame(columns=COLUMNS)
+    rows = gains.gains_over_baselines(scores, {'over': bases})
+    rows = rows.join(pd.DataFrame([about[place] for place in scores]))
+    return pd.concat([rows, _means(rows)], ignore_index=True)[COLUMNS]
+
+
+COLUMNS = [
+    *('ablation', 'arm', 'over', 'differs', 'column', 'dataset', 'lr', 'n', 'level', 'level_half'),
+    *('gain', 'gain_half', 'effect', 'published', 'acted', 'may_act'),
+]
+
+
+def _means(rows: pd.DataFrame) -> pd.DataFrame:
+    gained = rows[rows.gain_half.notna()]
+    means = []
+    for (ablation, arm), part in gained.groupby(['ablation', 'arm'], sort=False):
+        if len(part) < 2:
+            continue
+        effect = pool_effects(list(part.effect))
+        means.append(
+            {
+                **part.iloc[0][['over', 'differs']],
+                'ablation': ablation,
+                'arm': arm,
+                'column': MEAN,
+                'n': effect.seeds,
+                'gain': effect.mean,
+                'gain_half': effect.half_width,
+                'effect': effect,
+                'published': part.published.mean(skipna=False),
+                'acted': part.acted.sum(),
+                'may_act': part.may_act.sum(),
+            }
+        )
+    return pd.DataFrame(means)
+
+
+def _published(ablation: Ablation, arm: Arm, column: str) -> float:
+    """What the paper prints of an arm: its gain, or its level where no gain is measured."""
+    cell = printed_arm_cell(ablation, arm.name, column)
+    if cell is None or arm.name not in ablation.printed:
+        return math.nan
+    if ablation.measure == 'precision':
+        return cell['mean']
+    base = printed_arm_cell(ablation, arm.over, column)
+    return cell['mean'] - base['mean'] if base else math.nan
+
+
+def format_ablations(found: pd.DataFrame) -> str:
+    """The page. found: as from `tabulate_arms`."""
+    tables = [
+        {
+            'about': ablation,
+            'paper': published.read_paper(ablation.paper)['short'],
+            'lines': _grid(ablation, rows),
+            'rates': rows.dropna(subset='lr').groupby('dataset', sort=False).lr.first(),
+        }
+        for ablation in read_ablations().values()
+        if len(rows := found[found.ablation == ablation.id])
+    ]
+    return render_template('ablations.md', tables=tables)
+
+
+def _grid(ablation: Ablation, rows: pd.DataFrame) -> list[list[str]]:
+    sets = {**ablation.columns, MEAN: MEAN}
+    columns = [column for column in sets if (rows.column == column).any()]
+    lines = [['arm', 'over', 'what differs', *(sets[column] for column in columns), 'acted']]
+    for arm in ablation.arms.values():
+        of_arm = rows[rows.arm == arm.name].set_index('column')
+        if not len(of_arm):
+            continue
+        cells = [
+            _cell(ablation, of_arm.loc[column]) if column in of_arm.index else '–'
+            for column in columns
+        ]
+        each = of_arm.drop(MEAN, errors='ignore')
+        may_act = int(each.may_act.sum())
+        acted = f'{int(each.acted.sum())} of {may_act}' if may_act else ''
+        lines.append([arm.name, arm.over, arm.differs, *cells, acted])
+    return lines
+
+
+def _cell(ablation: Ablation, row: pd.Series) -> str:
+    """'+0.3 ± 0.4 / +0.1' with the paper's gain, or '43.1 ± 0.5' where no gain is measured."""
+    if ablation.measure == 'precision' or not row.over:
+        text = f'{row.level:.1f}{_interval(row.level_half)}'
+        theirs = format_number(row.published, '.1f')
+    elif math.isnan(row.gain):
+        return '–'
+    else:
+        text = f'{format_signed(row.gain)}{_interval(row.gain_half)}'
+        theirs = format_signed(row.published)
+    if theirs:
+        text += f' / {theirs}'
+    if row.n < ablation.seeds:
+        text += f' ({row.n:g} of {ablation.seeds} seeds)'
+    return text
+
+
+def _interval(half: float) -> str:
+    return '' if math.isnan(half) else f' ± {half:.1f}'
+
+
+def write_ablations(runs: pd.DataFrame) -> list[Path]:
+    """Write `ablations.csv` and `ablations.md` in the setting `outputs`, if an arm has a run.
+
+    Args:
+        runs: As in `choose_arm_rate`.
+
+    Returns: The files that changed.
+    """
+    found = tabulate_arms(runs)
+    if not len(found):
+        return []
+    folder = settings.path('outputs')
+    table = found.drop(columns='effect')
+    rounded = table.round(4).assign(lr=table.lr).to_csv(index=False, lineterminator='\n')
+    return write_changed(
+        {folder / 'ablations.md': format_ablations(found), folder / 'ablations.csv': rounded}
+    )
+
+
+EXPERIMENT = Experiment(sweep_ablations, lambda known, measured: write_ablations(known))

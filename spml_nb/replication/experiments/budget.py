@@ -1,0 +1,273 @@
+"""What a search buys: the gain over AN by the number of settings that both may try."""
+
+# A gain over AN after ten draws each answers "which method, if I search?". Who does not search
+# takes the paper's values and the usual rate, the first draw of every search; the curve between
+# the two says which methods need a search at all. It comes from the runs of the searches, so that
+# it costs no runs of its own but those of two more search seeds.
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ... import drawing
+from ...base import settings
+from ...runs.config import Config
+from ...statistics import Effect, Scores, pool_effects
+from ...sweeps import queue, search
+from ...sweeps.search import SEARCH_SEED, SUITES, Row
+from .. import gains, site
+from ..rendering import render_template
+from .core import Experiment
+
+SUITE = 'photos'
+SEEDS = (SEARCH_SEED, SEARCH_SEED + 1, SEARCH_SEED + 2)  # of searches, never of a final run
+AN = ('an', 'linear')
+ROWS = [
+    Row(loss, head)
+    for loss, head in (
+        AN,
+        ('wan', 'linear'),
+        ('ls', 'linear'),
+        ('epr', 'linear'),
+        ('role', 'linear'),
+        ('llr', 'linear'),
+        ('llct', 'linear'),
+        ('em', 'linear'),
+        ('hml', 'cosine'),
+        ('opml', 'linear'),
+        ('opml_sp', 'linear'),
+        ('two_way', 'linear'),
+        ('two_way_class', 'linear'),
+        ('gr', 'linear'),
+    )
+]
+NEGLIGIBLE_GAIN = (
+    0.5  # points of mAP: what a search adds to a method that needs none; as `MARGIN` elsewhere
+)
+
+
+def plan_budget_runs(datasets: Iterable[str] = ()) -> pd.DataFrame:
+    """The runs of all searches.
+
+    Args:
+        datasets: some of the suite's; none: all of them.
+
+    Returns:
+        DataFrame, one row per run: dataset, loss, head, seed, draw (0 has the paper's values and
+        the usual rate), config.
+    """
+    return pd.DataFrame(
+        [
+            (dataset, row.loss, row.head, seed, draw, config.changed(seed=seed, label_seed=seed))
+            for dataset in datasets or SUITES[SUITE]['datasets']
+            for row in ROWS
+            for draw, config in enumerate(search.candidates(row, SUITE, dataset))
+            for seed in SEEDS
+        ],
+        columns=['dataset', 'loss', 'head', 'seed', 'draw', 'config'],
+    )
+
+
+def expected_choice(validation: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """Mean test score of the setting that validation chooses among the first draw and k − 1 of the
+    others, over all ways to draw them.
+
+    Args:
+        validation: (n,) scores that choose; equal ones are chosen in their order.
+        test: (n,) scores of the same draws.
+
+    Returns:
+        (n,) for k = 1 … n.
+
+    Example:
+        >>> expected_choice(np.array([1, 2, 0]), np.array([10, 20, 0]))
+        array([10., 15., 20.])
+    """
+    others = len(test) - 1
+    order = 1 + np.argsort(-validation[1:], kind='stable')
+    better = [k for k in order if validation[k] > validation[0]]
+    expected = []
+    for drawn in range(others + 1):
+        subsets = math.comb(others, drawn)
+        # the i-th best of the others is chosen where it is drawn and no better one is
+        chance = [
+            math.comb(others - 1 - i, drawn - 1) / subsets if drawn else 0.0
+            for i in range(len(better))
+        ]
+        first = (1 - sum(chance)) * test[0]
+        expected.append(first + float(np.dot(chance, test[better])))
+    return np.array(expected)
+
+
+class Place(NamedTuple):
+    """Where a gain is measured: so many draws of a method's search on a set of photos."""
+
+    dataset: str
+    loss: str
+    head: str
+    budget: int
+
+
+def gains_by_budget(known: pd.DataFrame) -> pd.DataFrame:
+    """What each method gains over plain AN if both may try as many settings.
+
+    Args:
+        known: as from `tables.record`.
+
+    Returns:
+        DataFrame as from `gains.gains_over_baselines`, one row per `Place`; the seeds are those of
+        the searches that are through.
+    """
+    runs = plan_budget_runs()
+    scored = search.look_up_scores(runs.config, known)
+    runs = runs.assign(validation=scored.validation.to_numpy(), test=scored.test_map.to_numpy())
+    by_seed = {}
+    for (dataset, loss, head, seed), tried in runs.groupby(['dataset', 'loss', 'head', 'seed']):
+        if tried.test.notna().all():
+            curve = expected_choice(tried.validation.to_numpy(), tried.test.to_numpy())
+            for budget, score in enumerate(curve, 1):
+                by_seed.setdefault(Place(dataset, loss, head, budget), {})[seed] = score
+    scores = {
+        place: Scores(pd.Series(values), dataset=place.dataset) for place, values in by_seed.items()
+    }
+    bases = {place: place._replace(loss=AN[0], head=AN[1]) for place in scores}
+    baselines = {place: scores[base] for place, base in bases.items() if base in scores}
+    return gains.gains_over_baselines(scores, {gains.PLAIN_HEAD: baselines})
+
+
+def average_by_budget(measured: pd.DataFrame) -> pd.DataFrame:
+    """The mean over the sets of photos.
+
+    Args:
+        measured: as from `gains_by_budget`.
+
+    Returns:
+        DataFrame, one row per method and budget: loss, head, budget, effect, sets, seeds (the
+        fewest of any set), without AN itself and methods that lack a set.
+    """
+    rows = []
+    of_methods = measured[(measured.loss != AN[0]) & measured.gain.notna()]
+    for (loss, head, budget), places in of_methods.groupby(['loss', 'head', 'budget'], sort=False):
+        effects = list(places.effect)
+        several = all(effect.seeds > 1 for effect in effects)
+        mean = pool_effects(effects) if several else _mean_alone(effects)
+        rows.append((loss, head, budget, mean, len(effects), mean.seeds))
+    table = pd.DataFrame(rows, columns=['loss', 'head', 'budget', 'effect', 'sets', 'seeds'])
+    return table[table.sets == table.sets.max()].reset_index(drop=True)
+
+
+def _mean_alone(effects: list[Effect]) -> Effect:
+    "Of effects of which some have one seed, so that their chance is not known."
+    mean = float(np.mean([effect.mean for effect in effects]))
+    return Effect(mean, *[math.nan] * 7, 1)
+
+
+def tabulate_budgets(averaged: pd.DataFrame) -> pd.DataFrame:
+    """What a page shows.
+
+    Args:
+        averaged: as from `average_by_budget`.
+
+    Returns:
+        DataFrame, the highest gain of a whole search first: loss, head, stated (the effect with the
+        paper's values and the usual rate), three (the best of three), tuned (after the whole
+        search), added (points of mAP that the search adds to the gain).
+    """
+    largest = averaged.budget.max()
+    wide = averaged.pivot(index=['loss', 'head'], columns='budget', values='effect')
+    table = pd.DataFrame({'stated': wide[1], 'three': wide[3], 'tuned': wide[largest]})
+    table['added'] = [row.tuned.mean - row.stated.mean for row in table.itertuples()]
+    order = table.tuned.map(lambda effect: -effect.mean).sort_values(kind='stable').index
+    return table.loc[order].reset_index()
+
+
+def _draw_budgets(averaged: pd.DataFrame) -> bytes:
+    """The curves as SVG. averaged: as from `average_by_budget`."""
+    return drawing.to_svg(lambda: _picture(averaged))
+
+
+def _picture(averaged: pd.DataFrame):
+    figure, axes = drawing.make_axes(1, 2, 3.2, 3.0)
+    added = tabulate_budgets(averaged).set_index(['loss', 'head']).added
+    gained = [effect.mean for effect in averaged.effect]
+    titles = (
+        f'search adds at most {NEGLIGIBLE_GAIN:g}',
+        f'search adds more than {NEGLIGIBLE_GAIN:g}',
+    )
+    for ax, title, needed in zip(axes[0], titles, (False, True), strict=True):
+        shown = added.index[(added > NEGLIGIBLE_GAIN) == needed]
+        for k, method in enumerate(shown):
+            curve = averaged[(averaged.loss == method[0]) & (averaged['head'] == method[1])]
+            ax.plot(
+                curve.budget,
+                [effect.mean for effect in curve.effect],
+                label=method[0],
+                color=drawing.INK[k % len(drawing.INK)],
+                linestyle='-' if k < len(drawing.INK) else '--',
+            )
+        ax.axhline(0, color='#999999', linewidth=0.8)
+        ax.set_title(title)
+        ax.set_ylim(min(gained) - 0.2, max(gained) + 0.2)
+        ax.set_xlabel('settings tried, the paper’s values first')
+        if len(shown):
+            ax.legend(fontsize=7)
+    axes[0][0].set_ylabel('points of mAP over AN with as many')
+    return figure
+
+
+def write_budgets(known: pd.DataFrame) -> list[Path]:
+    """Write `budget.csv`, `budget.md` and `budget.svg` in the setting `outputs`.
+
+    Args:
+        known: as from `tables.record`.
+
+    Returns:
+        The files that changed.
+
+    Raises:
+        SpmlError: if a file cannot be written.
+    """
+    measured = gains_by_budget(known) if len(known) else pd.DataFrame()
+    if not len(measured):
+        return []
+    averaged = average_by_budget(measured)
+    shown = tabulate_budgets(averaged)
+    columns = [*Place._fields, 'level', 'n', 'gain', 'gain_half']
+    folder = settings.path('outputs')
+    page = render_template(
+        'budget.md',
+        protocol=site.describe_protocol(SUITE, seeds=int(averaged.seeds.min())),
+        rows=shown.to_dict('records'),
+        sets=int(averaged.sets.max()),
+        seeds=int(averaged.seeds.min()),
+        draws=int(averaged.budget.max()),
+        little=NEGLIGIBLE_GAIN,
+        unsearched=list(shown.loss[shown.added <= NEGLIGIBLE_GAIN]),
+        below=[row.loss for row in shown.itertuples() if row.stated.mean < 0 < row.tuned.mean],
+    )
+    return site.write_changed(
+        {
+            folder / 'budget.csv': measured[columns]
+            .round(4)
+            .to_csv(index=False, lineterminator='\n'),
+            folder / 'budget.md': page,
+            folder / 'budget.svg': _draw_budgets(averaged).decode(),
+        }
+    )
+
+
+def _tried(datasets: Iterable[str]) -> list[Config]:
+    return list(plan_budget_runs(datasets).config)
+
+
+def _sweep_budgets(datasets: Iterable[str] = (), **launch) -> pd.DataFrame:
+    """Train the searches that are missing. datasets, launch: as in
+    `experiment.make_staged_sweep`."""
+    return queue.run_stages(_tried(datasets), lambda known: [], **launch)
+
+
+EXPERIMENT = Experiment(_sweep_budgets, lambda known, measured: write_budgets(known))

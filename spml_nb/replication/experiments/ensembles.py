@@ -1,0 +1,224 @@
+"""What the average of several networks adds to one of them."""
+
+# Heads on features that are kept train in seconds, so that three cost little more than one. All
+# members of an average are trained on the same photos, of each of which the same one label is
+# known. The final runs of the boards would not do: each of their seeds draws the labels anew, and
+# an average over them would know more labels than any of them. So members differ in the seed of
+# training, or in the method, and draws of the labels are what is repeated.
+
+import contextlib
+import io
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+
+from ...base import settings
+from ...runs.config import Config
+from ...statistics import Effect, estimate_effect, image_draws, pool_effects, resampled_map
+from ...training.task import make_task
+from ...training.trainer import train
+from .. import site
+from ..board import describe_method
+from ..rendering import render_template
+from .clean_photos import METHODS
+from .core import Experiment, Measurements, make_measuring_sweep
+from .thresholds import DATASETS, SUITE, plan_final_runs
+
+DRAWS = range(5)  # of the labels; the same seeds as the boards' final runs
+LOSSES = tuple(row.loss for row in METHODS)
+COPIES = 3  # seeds of training for each draw
+FURTHER = 100  # from one seed of training to the next
+
+
+class Member(NamedTuple):
+    """A network of an average.
+
+    Attributes:
+        copy: which of the seeds of training, from 0.
+    """
+
+    loss: str
+    copy: int = 0
+
+
+def _names(losses) -> str:
+    return ' + '.join(describe_method(loss)['name'] for loss in losses)
+
+
+ENSEMBLES = {
+    **{
+        f'{_names([loss])}, {n} seeds': [Member(loss, copy) for copy in range(n)]
+        for loss in LOSSES
+        for n in (2, COPIES)
+    },
+    _names(LOSSES[1:]): [Member(loss) for loss in LOSSES[1:]],
+    _names(LOSSES): [Member(loss) for loss in LOSSES],
+    f'{_names(LOSSES)}, {COPIES} seeds': [Member(*each) for each in product(LOSSES, range(COPIES))],
+}
+AVERAGES = {'logits': lambda logits: logits, 'probabilities': expit}
+# what the test mAP is of: the average, the mean of its members alone, and the one of them that is
+# best on the fully labelled validation photos
+TOGETHER, ALONE, BEST = KINDS = ('together', 'alone', 'best')
+MEASUREMENTS = Measurements('ensembles', ('dataset', 'ensemble', 'average'))
+
+
+def plan_members(dataset: str) -> list[Config]:
+    """The runs of a set of photos: each of the boards' final runs of `LOSSES` with `COPIES` seeds
+    of training.
+
+    Raises:
+        SpmlError: as `thresholds.plan_final_runs`.
+    """
+    return [
+        config.changed(seed=config.seed + FURTHER * copy)
+        for config in plan_final_runs(dataset)
+        for copy in range(COPIES)
+    ]
+
+
+def score_ensembles(
+    logits: dict[Member, np.ndarray], val_map: dict[Member, float], true: np.ndarray
+) -> np.ndarray:
+    """The test mAP of every ensemble and of its members.
+
+    Args:
+        logits: (N, C) of the test images, of each member.
+        val_map: the mAP of each member on fully labelled validation images.
+        true: (N, C) in {1, 0, −1}.
+
+    Returns:
+        (`ENSEMBLES`, `AVERAGES`, `KINDS`, 1 + R) percent: on the test images, then on R bootstrap
+        samples of them, as from `statistics.image_draws`.
+    """
+    draws = np.vstack([np.ones(len(true)), image_draws(len(true))])
+    alone = {member: resampled_map(scores, true, draws) for member, scores in logits.items()}
+    found = []
+    for members in ENSEMBLES.values():
+        mean = np.mean([alone[member] for member in members], axis=0)
+        best = alone[max(members, key=val_map.__getitem__)]
+        averaged = [
+            np.mean([of_logits(logits[member].astype(float)) for member in members], axis=0)
+            for of_logits in AVERAGES.values()
+        ]
+        found.append([[resampled_map(scores, true, draws), mean, best] for scores in averaged])
+    return np.array(found)
+
+
+def measure_ensembles(configs: list[Config]) -> tuple[pd.DataFrame, np.ndarray]:
+    """Train the members on a set of photos and score what they average to.
+
+    Args:
+        configs: as from `plan_members`.
+
+    Returns:
+        A line for each draw of the labels, ensemble and average: dataset, draw, ensemble, average
+        and `KINDS` (test mAP in percent); and (ensembles, averages, kinds, R) float32, the means
+        over draws on samples of the test images.
+    """
+    lines, resampled = [], []
+    for draw in DRAWS:
+        logits, val_map = {}, {}
+        of_draw = [config for config in configs if config.label_seed == draw]
+        for config in of_draw:
+            with contextlib.redirect_stdout(io.StringIO()):
+                result = train(config, root=settings.path('runs') / MEASUREMENTS.name)
+            member = Member(config.loss, (config.seed - draw) // FURTHER)
+            logits[member], val_map[member] = result.logits['test'], result.scores['val_map']
+        task = make_task(of_draw[0])
+        scores = score_ensembles(logits, val_map, task.data.labels[task.test])
+        resampled.append(scores[..., 1:])
+        for (name, average), kinds in zip(
+            product(ENSEMBLES, AVERAGES), scores[..., 0].reshape(-1, len(KINDS)), strict=True
+        ):
+            lines.append([task.data.name, draw, name, average, *kinds])
+    columns = ['dataset', 'draw', 'ensemble', 'average', *KINDS]
+    return pd.DataFrame(lines, columns=columns), np.mean(resampled, axis=0, dtype=np.float32)
+
+
+def estimate_gain(
+    lines: pd.DataFrame, images: np.ndarray, ensemble: str, average: str, over: str
+) -> Effect:
+    """What an ensemble gains on a set of photos, with its uncertainty over draws of the labels and
+    test images.
+
+    Args:
+        lines, images: of the set, as from `measure_ensembles`.
+        ensemble: one of `ENSEMBLES`.
+        average: one of `AVERAGES`.
+        over: `ALONE` or `BEST`.
+    """
+    own = lines[(lines.ensemble == ensemble) & (lines.average == average)]
+    resampled = images[list(ENSEMBLES).index(ensemble), list(AVERAGES).index(average)].astype(float)
+    error = (resampled[0] - resampled[KINDS.index(over)]).std(ddof=1)
+    return estimate_effect((own[TOGETHER] - own[over]).to_numpy(), None, float(error))
+
+
+def estimate_gains(lines: pd.DataFrame, images: dict[str, np.ndarray]) -> pd.DataFrame:
+    """What every ensemble gains on every set of photos.
+
+    Args:
+        lines, images: as from `MEASUREMENTS.read`.
+
+    Returns:
+        DataFrame of `Effect`s by over, average and ensemble, a column for each set and 'mean'.
+    """
+    index = pd.MultiIndex.from_product(
+        [(ALONE, BEST), AVERAGES, ENSEMBLES], names=['over', 'average', 'ensemble']
+    )
+    sets = [name for name in DATASETS if name in images]
+    table = pd.DataFrame(index=index, columns=[*sets, 'mean'], dtype=object)
+    for over, average, ensemble in index:
+        effects = [
+            estimate_gain(lines[lines.dataset == name], images[name], ensemble, average, over)
+            for name in sets
+        ]
+        table.loc[over, average, ensemble] = [*effects, pool_effects(effects)]
+    return table
+
+
+def _list_gains(table: pd.DataFrame) -> list[list[str]]:
+    return [
+        ['average of', *table.columns],
+        *([name, *map(str, row)] for name, *row in table.itertuples()),
+    ]
+
+
+def write_ensembles() -> list[Path]:
+    """Write `ensembles.md` in the setting `outputs`, from what was measured.
+
+    Returns:
+        The files that changed; none while nothing is measured.
+
+    Raises:
+        SpmlError: if a file cannot be written.
+    """
+    lines, images = MEASUREMENTS.read()
+    if not len(lines):
+        return []
+    gains = estimate_gains(lines, images)
+    done = [name for name in DATASETS if name in images]
+    page = render_template(
+        'ensembles.md',
+        protocol=site.describe_protocol(SUITE, done, len(DRAWS)),
+        further=FURTHER,
+        copies=COPIES,
+        sets=len(done),
+        losses={loss: describe_method(loss)['name'] for loss in LOSSES},
+        gains=gains['mean'],
+        tables={
+            (over, average): _list_gains(gains.loc[over, average])
+            for over, average in product((ALONE, BEST), AVERAGES)
+        },
+        missing=[name for name in DATASETS if name not in done],
+    )
+    return site.write_changed({settings.path('outputs') / 'ensembles.md': page})
+
+
+EXPERIMENT = Experiment(
+    make_measuring_sweep(MEASUREMENTS, DATASETS, plan_members, measure_ensembles),
+    lambda known, measured: write_ensembles(),
+)

@@ -1,0 +1,453 @@
+"""Do the gains of methods hold on another backbone? Each is searched anew on it."""
+
+# The board has one backbone. What its rows gain could be due to what that network's features hold,
+# so twelve methods are searched and run on the features of a larger one, each with as many draws,
+# and compared with the board's runs of the same seeds.
+
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from scipy.stats import rankdata
+
+from ... import drawing
+from ...base import settings
+from ...base.errors import one_of
+from ...runs.config import Config
+from ...statistics import (
+    RESAMPLED,
+    Effect,
+    Scores,
+    estimate_effect,
+    format_signed,
+    image_error,
+    image_sd,
+    pool_effects,
+    rank_correlation,
+    seed_interval,
+)
+from ...sweeps.queue import key
+from ...sweeps.search import Row, candidates, look_up_scores
+from .. import gains, site
+from ..rendering import render_template
+from .core import Experiment, make_staged_sweep, plan_chosen_runs
+from .more_photos import name_method
+
+SUITE = 'photos'
+DATASETS = ('voc12_animals', 'coco18', 'cub_crops')
+FIRST, SECOND = BACKBONES = ('efficientnet_lite0', 'efficientnet_lite2')
+SEEDS = range(5)  # of final runs; of those of the board, the first
+AN = ('an', 'linear')
+# those of the front whose heads train in seconds (LAC's takes minutes), but LL-Ct for both of its
+# variants; Two-way with single labels, as all others
+METHODS = (
+    *map(Row, ('wan', 'ls', 'epr', 'role', 'em', 'em_apl')),
+    *map(Row, ('llr', 'llct', 'opml', 'opml_sp', 'two_way', 'hml')),
+)
+BASELINES = (Row('an', 'linear'), Row('an', 'cosine'))
+
+
+class Place(NamedTuple):
+    """A method on the features of a backbone."""
+
+    dataset: str
+    backbone: str
+    loss: str
+    head: str
+
+
+def plan_searches(datasets: Iterable[str] = ()) -> dict[Place, list[Config]]:
+    """The searches, one for each `Place`; those on the first backbone are the board's.
+
+    Args:
+        datasets: some of `DATASETS`; none: all of them.
+    """
+    searches = {}
+    for dataset in datasets or DATASETS:
+        one_of(dataset, DATASETS, 'set of photos')
+        for row in (*BASELINES, *METHODS):
+            tried = candidates(row, SUITE, dataset)
+            for backbone in BACKBONES:
+                place = Place(dataset, backbone, row.loss, tried[0].head)
+                searches[place] = [config.changed(backbone=backbone) for config in tried]
+    return searches
+
+
+def plan_finals(
+    known: pd.DataFrame, datasets: Iterable[str] = (), seeds: Iterable[int] = SEEDS
+) -> dict[Place, list[Config]]:
+    """The runs with fresh seeds, as far as the searches have chosen them.
+
+    Args:
+        known: finished runs, as from `sweeps.finished` or `tables.record`.
+        datasets: some of `DATASETS`; none: all of them.
+        seeds: of observed labels and training.
+    """
+    return plan_chosen_runs(plan_searches(datasets), known, seeds)
+
+
+def _all_tried(datasets: Iterable[str]) -> list[Config]:
+    return [config for tried in plan_searches(datasets).values() for config in tried]
+
+
+def _all_finals(known: pd.DataFrame, datasets: Iterable[str]) -> list[Config]:
+    return [config for runs in plan_finals(known, datasets).values() for config in runs]
+
+
+def measure_gains(known: pd.DataFrame, seeds: Iterable[int] = SEEDS) -> pd.DataFrame:
+    """What each method gains over plain AN on the same backbone.
+
+    Args:
+        known, seeds: as in `plan_finals`.
+
+    Returns:
+        DataFrame as from `gains.gains_over_baselines`, one row per `Place` with a run of every
+        seed; and acted (as from `gains.mechanism_acted_in`) and late (share of the runs whose best
+        epoch is one of the last two).
+    """
+    seeds = list(seeds)
+    scores, about = {}, {}
+    for place, configs in plan_finals(known, seeds=seeds).items():
+        lines = look_up_scores(configs, known)
+        if lines.test_map.notna().all():
+            by_seed = pd.Series(lines.test_map.to_numpy(), index=seeds)
+            scores[place] = Scores(by_seed, key(configs[0]), dataset=place.dataset)
+            acted = gains.mechanism_acted_in(configs, known)
+            about[place] = {'acted': acted, 'late': lines.late.mean()}
+    plain = {p: p._replace(loss='an', head='linear') for p in scores}
+    baseline = {p: scores[base] for p, base in plain.items() if base in scores and base != p}
+    measured = gains.gains_over_baselines(scores, {gains.PLAIN_HEAD: baseline})
+    return measured.join(pd.DataFrame([*about.values()], columns=['acted', 'late']))
+
+
+def pair_backbones(measured: pd.DataFrame) -> pd.DataFrame:
+    """The gains on both backbones side by side.
+
+    Args:
+        measured: as from `measure_gains`.
+
+    Returns:
+        DataFrame, one row per set and method, AN on the cosine head too, with a gain on both:
+        dataset, loss, head, first and second (its gains), change (the second gain − the first), all
+        as `Effect`s, and acted (whether its mechanism did on both).
+    """
+    rows = []
+    lines = {Place(*line[: len(Place._fields)]): line for line in measured.itertuples(index=False)}
+    for place, first in lines.items():
+        second = lines.get(place._replace(backbone=SECOND))
+        if place.backbone == SECOND or (place.loss, place.head) == AN or not second:
+            continue
+        if first.effect.seeds and second.effect.seeds:
+            plain = place._replace(loss='an', head='linear')
+            change = _change(first, lines[plain], second, lines[plain._replace(backbone=SECOND)])
+            effects = (first.effect, second.effect, change)
+            names = (place.dataset, place.loss, place.head)
+            rows.append((*names, *effects, first.acted and second.acted))
+    columns = ['dataset', 'loss', 'head', 'first', 'second', 'change', 'acted']
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _change(first, first_an, second, second_an) -> Effect:
+    scores = [line.scores for line in (second, second_an, first, first_an)]
+    weights = np.array([1, -1, -1, 1])
+    differences = sum(w * each.by_seed for w, each in zip(weights, scores, strict=True))
+    names = [each.resampled for each in scores]
+    images = image_error(names, weights, image_sd(first.dataset))
+    return estimate_effect(differences, None, images)
+
+
+def _counted_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
+    "The twelve methods where their mechanism acted."
+    return pairs[pairs.acted.astype(bool) & (pairs.loss != 'an')]
+
+
+POOLED = 'all sets'
+OTHER_SEEDS = range(5, 10)  # of the board
+_REPEATS = 5000
+
+
+def correlate_orders(
+    pairs: pd.DataFrame, measured: pd.DataFrame, again: pd.DataFrame
+) -> pd.DataFrame:
+    """Whether both backbones put the methods in the same order.
+
+    Args:
+        pairs: as from `pair_backbones`.
+        measured: as from `measure_gains`.
+        again: the same with `OTHER_SEEDS`, which the board has on the first backbone.
+
+    Returns:
+        DataFrame by set of photos and, in the end, `POOLED`: methods (ranked), rho (Spearman's rank
+        correlation of the gains, the pooled one over ranks within each set), low and high (its 95 %
+        interval over seeds and test images), halves (the correlation of the first backbone's gains
+        with those of other seeds) and images (whether the test images were resampled; else the
+        interval is over seeds alone).
+    """
+    counted = _counted_pairs(pairs)
+    wide = counted.pivot(index=['loss', 'head'], columns='dataset')
+    means = {name: wide[name].map(lambda effect: effect.mean, 'ignore') for name in _SIDES}
+    halves = again[again.backbone == FIRST].pivot(
+        index=['loss', 'head'], columns='dataset', values='gain'
+    )
+    scores = measured.set_index([*Place._fields]).scores
+    random = np.random.RandomState(0)
+    drawn = {
+        dataset: _draw_gains(part, scores, random)
+        for dataset, part in counted.groupby('dataset', sort=False)
+    }
+    rows = {}
+    for name in (*drawn, POOLED):
+        sets = [*drawn] if name == POOLED else [name]
+        first, second = (means[side][sets] for side in _SIDES)
+        low, high = _interval([drawn[dataset][0] for dataset in sets])
+        rows[name] = {
+            'methods': int((first + second).notna().any(axis=1).sum()),
+            'rho': _rank_correlation(first, second),
+            'low': low,
+            'high': high,
+            'halves': _rank_correlation(first, halves.reindex_like(first)),
+            'images': all(drawn[dataset][1] for dataset in sets),
+        }
+    return pd.DataFrame.from_dict(rows, orient='index')
+
+
+_SIDES = ('first', 'second')
+
+
+def _rank_correlation(first: pd.DataFrame, second: pd.DataFrame) -> float:
+    return rank_correlation(first.to_numpy(float), second.to_numpy(float), repeats=0)[0]
+
+
+def _draw_gains(
+    part: pd.DataFrame, scores: pd.Series, random: np.random.RandomState
+) -> tuple[np.ndarray, bool]:
+    """(2, methods, `_REPEATS`) gains of a set's methods on samples of the seeds and of the test
+    images, which both backbones share; and whether there are samples of the images.
+    """
+    dataset = part.dataset.iloc[0]
+    pairs = [
+        [
+            (scores[dataset, backbone, loss, head], scores[dataset, backbone, *AN])
+            for loss, head in zip(part.loss, part['head'], strict=True)
+        ]
+        for backbone in BACKBONES
+    ]
+    by_seed = np.array([[own.by_seed - an.by_seed for own, an in each] for each in pairs])
+    count = by_seed.shape[2]
+    drawn = by_seed[:, :, random.randint(count, size=(_REPEATS, count))].mean(3)
+    file = settings.path('outputs') / RESAMPLED
+    resampled = np.load(file) if file.is_file() else {}
+    names = {each.resampled for of_backbone in pairs for pair in of_backbone for each in pair}
+    if not names <= set(resampled):
+        return drawn, False
+    images = np.array(
+        [[resampled[own.resampled] - resampled[an.resampled] for own, an in each] for each in pairs]
+    )
+    images -= images.mean(2, keepdims=True)
+    return drawn + images[:, :, random.randint(images.shape[2], size=_REPEATS)], True
+
+
+def _interval(drawn: list[np.ndarray]) -> tuple[float, float]:
+    "Of the rank correlation pooled over sets, from (2, methods, samples) gains of each."
+    ranks = [rankdata(gained, axis=1) - (gained.shape[1] + 1) / 2 for gained in drawn]
+    x, y = np.concatenate(ranks, axis=1)
+    correlations = (x * y).sum(0) / np.sqrt((x * x).sum(0) * (y * y).sum(0))
+    weights = np.full(_REPEATS, 1 / _REPEATS)
+    low, high = seed_interval(correlations, weights, len(SEEDS))
+    return float(low), float(high)
+
+
+class Signs(NamedTuple):
+    """What becomes on one backbone of the gains that another decides.
+
+    Attributes:
+        decided: how many gains have an interval without 0 on the one.
+        kept: of these, how many have the same sign on the other.
+        decided_too: how many have it, and an interval without 0.
+        turned: names of those with the other sign.
+        turned_and_decided: of these, the names of those with an interval without 0.
+    """
+
+    decided: int
+    kept: int
+    decided_too: int
+    turned: list[str]
+    turned_and_decided: list[str]
+
+
+def count_signs(pairs: pd.DataFrame, one: str = 'first', other: str = 'second') -> Signs:
+    """Whether decided gains keep their sign.
+
+    Args:
+        pairs: as from `pair_backbones`.
+        one: the column that decides.
+        other: the column that is looked at.
+    """
+    counted = _counted_pairs(pairs)
+    decided = counted[[_is_decided(effect) for effect in counted[one]]]
+    kept = [a.mean * b.mean > 0 for a, b in zip(decided[one], decided[other], strict=True)]
+    too = [_is_decided(effect) for effect in decided[other]]
+    names = [f'{_name(line)} on {line.dataset}' for line in decided.itertuples()]
+    turned = [name for name, same in zip(names, kept, strict=True) if not same]
+    reversed_ = [
+        name for name, same, sure in zip(names, kept, too, strict=True) if sure and not same
+    ]
+    both = sum(same and sure for same, sure in zip(kept, too, strict=True))
+    return Signs(len(decided), sum(kept), both, turned, reversed_)
+
+
+def _is_decided(effect: Effect) -> bool:
+    return effect.low > 0 or effect.high < 0
+
+
+def _name(line) -> str:
+    return name_method(Row(line.loss, line.head))
+
+
+def _tabulate_gains(measured: pd.DataFrame, pairs: pd.DataFrame) -> list[list[str]]:
+    """Gains on both backbones as cells of a table, in brackets where the method's mechanism did not
+    act, below AN's levels.
+    """
+    sets = list(dict.fromkeys(pairs.dataset))
+    lines = {Place(*line[: len(Place._fields)]): line for line in measured.itertuples(index=False)}
+    places = [(dataset, backbone) for dataset in sets for backbone in BACKBONES]
+    table = [
+        ['', *(f'{dataset}, {_short_name(b)}' for dataset, b in places), 'mean change'],
+        ['AN, mAP in %', *(f'{lines[Place(*place, *AN)].level:.1f}' for place in places), ''],
+    ]
+    acted = pairs[pairs.acted.astype(bool)]
+    changes = acted.set_index(['loss', 'head', 'dataset']).change
+    for row in (*BASELINES[1:], *METHODS):
+        name = (row.loss, gains.head_of_row(row))
+        cells = [_cell(lines.get(Place(*place, *name))) for place in places]
+        own = [changes[*name, dataset] for dataset in sets if (*name, dataset) in changes.index]
+        mean = str(pool_effects(own)) if len(own) == len(sets) else '–'
+        table.append([name_method(Row(*name)), *cells, mean])
+    return table
+
+
+def _cell(line) -> str:
+    if line is None or not line.effect.seeds:
+        return '–'
+    return str(line.effect) if line.acted else f'({line.effect})'
+
+
+def _short_name(backbone: str) -> str:
+    "'Lite2' for 'efficientnet_lite2'."
+    return backbone.removeprefix('efficientnet_').capitalize()
+
+
+def _tabulate_correlations(orders: pd.DataFrame, pairs: pd.DataFrame) -> list[list[str]]:
+    "Correlations as cells of a table, with the methods that gain most."
+    counted = _counted_pairs(pairs)
+    most = [f'gains most on {_short_name(backbone)}' for backbone in BACKBONES]
+    halves = f'{_short_name(FIRST)} with itself'
+    table = [['', 'methods', 'rank correlation', '95 % interval', halves, *most]]
+    for name, line in orders.iterrows():
+        part = counted[counted.dataset == name]
+        best = [_best(part, side) if len(part) else '' for side in _SIDES]
+        rho, low, high, halves = (
+            format_signed(line[each], '+.2f') for each in ('rho', 'low', 'high', 'halves')
+        )
+        table.append([name, str(line.methods), rho, f'{low} to {high}', halves, *best])
+    return table
+
+
+def _best(part: pd.DataFrame, side: str) -> str:
+    return _name(max(part.itertuples(), key=lambda line: getattr(line, side).mean))
+
+
+def _picture(pairs: pd.DataFrame) -> Figure:
+    "The gains on one backbone over those on the other, a panel per set."
+    counted = _counted_pairs(pairs)
+    sets = list(dict.fromkeys(counted.dataset))
+    looks = itertools.product(('o', '^', 's'), drawing.INK)
+    look_of = dict(zip(dict.fromkeys(counted.loss), looks, strict=False))
+    figure, axes = drawing.make_axes(1, len(sets), 3.0, 3.2)
+    for ax, dataset in zip(axes[0], sets, strict=True):
+        part = counted[counted.dataset == dataset]
+        ax.axline((0, 0), slope=1, color='#999999', linewidth=0.8)
+        ax.axhline(0, color='#dddddd', linewidth=0.8, zorder=0)
+        ax.axvline(0, color='#dddddd', linewidth=0.8, zorder=0)
+        for line in part.itertuples():
+            marker, ink = look_of[line.loss]
+            ax.errorbar(
+                line.first.mean,
+                line.second.mean,
+                line.second.half_width,
+                line.first.half_width,
+                marker,
+                color=ink,
+                label=_name(line),
+                markersize=4,
+                elinewidth=0.4,
+            )
+        ax.set_title(dataset)
+        ax.set_xlabel(f'points of mAP over AN, {_short_name(FIRST)}')
+    axes[0][0].set_ylabel(f'points of mAP over AN, {_short_name(SECOND)}')
+    drawing.draw_legend(figure)
+    return figure
+
+
+def _means(part: pd.DataFrame) -> np.ndarray:
+    "(2, methods) gains."
+    return np.array([[effect.mean for effect in part[side]] for side in _SIDES])
+
+
+def write_second_backbone(known: pd.DataFrame) -> list[Path]:
+    """Write `second_backbone.csv`, `second_backbone.md` and `second_backbone.svg` in the setting
+    `outputs`, of the sets of photos that have all runs, if there are any.
+
+    Args:
+        known: as from `tables.record`.
+
+    Returns:
+        The files that changed.
+    """
+    measured = measure_gains(known)
+    pairs = pair_backbones(measured)
+    sets = [name for name in DATASETS if (pairs.dataset == name).sum() > len(METHODS)]  # AN's too
+    if not sets:
+        return []
+    pairs = pairs[pairs.dataset.isin(sets)]
+    counted = _counted_pairs(pairs)
+    measured = measured[measured.dataset.isin(sets)]
+    orders = correlate_orders(pairs, measured, measure_gains(known, OTHER_SEEDS))
+    first, second = map(_short_name, BACKBONES)
+    page = render_template(
+        'second_backbone.md',
+        protocol=site.describe_protocol(SUITE, sets, len(SEEDS), BACKBONES),
+        first=first,
+        second=second,
+        correlations=_tabulate_correlations(orders, pairs),
+        pooled=orders.loc[POOLED],
+        means=_means(counted).mean(1),
+        change=pool_effects(list(counted.change)),
+        signs={
+            (first, second): count_signs(pairs),
+            (second, first): count_signs(pairs, 'second', 'first'),
+        },
+        gains=_tabulate_gains(measured, pairs),
+        not_acted=not pairs.acted.all(),
+        late=measured.groupby('backbone').late.mean(),
+        missing=[name for name in DATASETS if name not in sets],
+    )
+    columns = [*Place._fields, 'level', 'level_half', 'n', 'gain', 'gain_half', 'acted', 'late']
+    table = measured[columns].round(4).to_csv(index=False, lineterminator='\n')
+    folder = settings.path('outputs')
+    return site.write_changed(
+        {
+            folder / 'second_backbone.csv': table,
+            folder / 'second_backbone.md': page,
+            folder / 'second_backbone.svg': drawing.to_svg(lambda: _picture(pairs)).decode(),
+        }
+    )
+
+
+EXPERIMENT = Experiment(
+    make_staged_sweep(_all_tried, _all_finals), lambda known, measured: write_second_backbone(known)
+)

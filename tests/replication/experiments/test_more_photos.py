@@ -1,0 +1,132 @@
+"""Gains by the number of photos: equal searches at each number, slopes as polyfit gives them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from spml_nb.base import settings
+from spml_nb.replication import front, gains
+from spml_nb.replication.experiments import more_photos
+from spml_nb.replication.experiments.more_photos import DATASETS, METHODS, SEEDS
+from spml_nb.sweeps import search
+from spml_nb.sweeps.queue import key
+
+
+def level(place, seed):
+    "AN rises with photos; EM's gain falls by 3 a doubling, more so with a higher seed."
+    doublings = np.log2(place.photos / more_photos.TRAINING[place.dataset])
+    gain = {'em': 2 - (3 + 0.01 * seed) * doublings, 'wan': 1.0, 'hml': 3 + 0.2 * doublings}
+    cosine = 0.7 if place.head == 'cosine' else 0.0
+    return 50 + 3 * doublings + seed + cosine + gain.get(place.loss, 0.0)
+
+
+@pytest.fixture
+def known():
+    "All searches, of which the fourth draw is best on validation, and all final runs."
+    searches = more_photos.plan_searches()
+    lines = {
+        key(config): {'val_map': 50.0 + (draw == 3), 'test_map': 0.0, 'late': 0.0}
+        for tried in searches.values()
+        for draw, config in enumerate(tried)
+    }
+    record = pd.DataFrame.from_dict(lines, orient='index').assign(run='made')
+    finals = more_photos.plan_finals(record)
+    lines = {
+        key(config): {'val_map': 50.0, 'test_map': level(place, config.seed), 'late': 0.25}
+        for place, configs in finals.items()
+        for config in configs
+    }
+    return pd.concat([record, pd.DataFrame.from_dict(lines, orient='index').assign(run='made')])
+
+
+def test_every_method_has_the_same_search_at_every_number_of_photos():
+    searches = more_photos.plan_searches()
+    assert len(searches) == len(METHODS) * sum(len(more_photos.sizes(name)) for name in DATASETS)
+    for place, tried in searches.items():
+        assert [config.lr for config in tried] == search.suite_rates('photos')
+        assert {(c.dataset, c.train_images % more_photos.TRAINING[c.dataset]) for c in tried} == {
+            (place.dataset, place.photos % more_photos.TRAINING[place.dataset])
+        }
+        assert {config.seed for config in tried} == {search.SEARCH_SEED}
+    assert len({key(config) for tried in searches.values() for config in tried}) == 10 * len(
+        searches
+    )
+
+
+def test_each_number_of_photos_takes_the_draw_that_its_own_search_chose(known):
+    for place, configs in more_photos.plan_finals(known).items():
+        fourth = more_photos.plan_searches([place.dataset])[place][3]
+        assert [c.changed(seed=1000, label_seed=1000) for c in configs] == [fourth] * len(SEEDS)
+
+
+def test_gains_are_over_an_on_as_many_photos_and_slopes_are_those_of_a_line(known):
+    measured = more_photos.measure_gains(known)
+    em = measured[(measured.loss == 'em') & (measured.baseline == gains.PLAIN_HEAD)]
+    doublings = np.log2(em.photos / em.dataset.map(more_photos.TRAINING))
+    assert np.allclose(em.gain, 2 - 3.02 * doublings) and (em.late == 0.25).all()
+    hml = measured[(measured.loss == 'hml') & (measured.baseline == gains.SAME_HEAD)]
+    assert np.allclose(
+        hml.gain, 3 + 0.2 * np.log2(hml.photos / hml.dataset.map(more_photos.TRAINING))
+    )
+    slopes = more_photos.change_per_doubling(measured, gains.PLAIN_HEAD).set_index(
+        ['dataset', 'loss', 'head', 'labels']
+    )
+    for dataset in DATASETS:
+        part = em[em.dataset == dataset]
+        expected = np.polyfit(np.log2(part.photos), part.gain, 1)[0]
+        assert slopes.effect[dataset, 'em', 'linear', 'single'].mean == pytest.approx(expected)
+        assert slopes.effect[dataset, 'wan', 'linear', 'single'].mean == pytest.approx(0, abs=1e-9)
+    found = more_photos._directions(slopes.reset_index())
+    assert found['falling'] == ['EM'] and not found['rising']
+
+
+def test_the_page_has_a_line_per_number_and_says_what_is_missing(known, monkeypatch, tmp_path):
+    monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
+    written = more_photos.write_more_photos(known)
+    names = ['more_photos.csv', 'more_photos.md', 'more_photos.svg']
+    assert sorted(file.name for file in written) == names
+    page = (tmp_path / 'more_photos.md').read_text()
+    assert page.count('| 19,200 |') == 1 and page.count('| 814 |') == 1
+    assert (
+        'Not all is trained' not in page
+        and 'On the mean of coco18_30k and mirflickr14_10k it falls for EM' in page
+    )
+    (first, *_) = more_photos.plan_searches(['mirflickr14_10k']).values()
+    assert more_photos.write_more_photos(known.drop(key(first[0])))
+    of_coco = known[
+        known.index.isin(
+            [
+                key(config)
+                for runs in (
+                    more_photos.plan_searches(['coco18_30k']),
+                    more_photos.plan_finals(known, ['coco18_30k']),
+                )
+                for configs in runs.values()
+                for config in configs
+            ]
+        )
+    ]
+    more_photos.write_more_photos(of_coco)
+    page = (tmp_path / 'more_photos.md').read_text()
+    assert 'of mirflickr14_10k 0 of 5 numbers of photos are here' in page
+    assert 'mean' not in page.partition('## By how much')[2].partition('An epoch has')[0]
+    for other in (known.iloc[:0], known.set_index('other-' + known.index)):
+        assert more_photos.write_more_photos(other) == []
+
+
+def test_the_front_shows_few_some_and_many_photos_of_the_first_set_that_has_them(known):
+    measured = more_photos.measure_gains(known)
+    by_size = more_photos.compare_sizes(measured, front.BY_PHOTOS)
+    assert by_size['dataset'] == 'coco18_30k' and by_size['names'] == ['HML', 'EM', 'LL-R']
+    assert list(by_size['gains']) == [600, 2_400, 19_200]
+    gain = (
+        measured[measured.baseline == gains.PLAIN_HEAD]
+        .set_index(['dataset', 'photos', 'loss', 'head', 'labels'])
+        .gain
+    )
+    for n, (_, em, _) in by_size['gains'].items():
+        assert em.mean == gain['coco18_30k', n, 'em', 'linear', 'single']
+    begun = measured[(measured.dataset != 'coco18_30k') | (measured.photos != 600)]
+    assert more_photos.compare_sizes(begun, front.BY_PHOTOS)['dataset'] == 'mirflickr14_10k'
+    nothing = more_photos.measure_gains(known.iloc[:0])
+    assert more_photos.compare_sizes(nothing, front.BY_PHOTOS) == {}
