@@ -22,8 +22,8 @@ from spml_nb.replication.experiments import ablations
 from spml_nb.runs.config import resolve
 from spml_nb.sweeps.queue import key
 
-OUTPUTS = Path(__file__).resolve().parents[2] / 'outputs'
-ASSETS = Path(ablations.__file__).parents[1] / 'assets'
+OUTPUTS = Path(__file__).resolve().parents[3] / 'outputs'
+ASSETS = Path(__file__).resolve().parents[3] / 'spml_nb' / 'assets'
 ALL = arms.read_ablations()
 OF_COMPONENT = [claim for claim in claims.read_claims() if claim.of_component]
 

@@ -12,7 +12,7 @@ from spml_nb import sweeps
 from spml_nb.replication import tables
 from spml_nb.replication.experiments import choice
 
-RECORD = Path(__file__).resolve().parents[2] / 'outputs' / 'runs.csv'
+RECORD = Path(__file__).resolve().parents[3] / 'outputs' / 'runs.csv'
 
 
 def search():

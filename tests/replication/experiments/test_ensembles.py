@@ -25,7 +25,7 @@ from spml_nb.runs.record import read_record
 from spml_nb.statistics import image_draws
 from spml_nb.sweeps.queue import key
 
-OUTPUTS = Path(__file__).resolve().parents[2] / 'outputs'
+OUTPUTS = Path(__file__).resolve().parents[3] / 'outputs'
 
 
 def test_members_know_the_same_labels_and_differ_in_the_seed_of_training(monkeypatch):

@@ -24,7 +24,7 @@ from spml_nb.replication.experiments.thresholds import (
 from spml_nb.runs.record import read_record
 from spml_nb.sweeps.queue import key
 
-OUTPUTS = Path(__file__).resolve().parents[2] / 'outputs'
+OUTPUTS = Path(__file__).resolve().parents[3] / 'outputs'
 
 
 @pytest.fixture(scope='module')
