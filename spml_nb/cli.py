@@ -108,6 +108,13 @@ def _add_data(commands):
         'a part keep it',
     )
     command.add_argument(
+        '--sample',
+        nargs=2,
+        metavar=('FULL', 'N'),
+        help='copy N random test photos of your folder into a new folder FULL, where you label '
+        'them in full',
+    )
+    command.add_argument(
         '--mirror',
         help='address or folder to try first, with files as NAME/FILE (unset: SPML_NB_MIRROR)',
     )
@@ -143,13 +150,16 @@ def _data(args) -> bool | None:
             _fix(folder)
         if args.split:
             _split(folder)
+        if args.sample:
+            _sample(folder, *args.sample)
+            return None
         if args.split and not args.check:
             print_line(f'Next: spml data {shlex.quote(args.name)} --check')
             return None
         report = glance.check_folder(args.name, args.root)
         print_line(report.text)
-        if report.next_command:
-            print_line(f'Next: {report.next_command.format(shlex.quote(args.name))}')
+        for step in report.next_steps:
+            print_line(step.format(shlex.quote(args.name)))
         return not report.ready
     remedy = f'Nor is there a folder {join_items(folders)}. Miniatures need no files.'
     one_of(args.name, registry.names(), 'benchmark', remedy)
@@ -161,8 +171,29 @@ def _check_data_options(args, is_benchmark: bool):
             '--check needs the name of a data set, and --mirror that of a benchmark: '
             '`spml data ccp --check`.'
         )
-    if (args.fix or args.split) and (args.name is None or is_benchmark):
-        raise SpmlError('--fix and --split go with a folder of your own: `spml data FOLDER --fix`.')
+    if (args.fix or args.split or args.sample) and (args.name is None or is_benchmark):
+        raise SpmlError(
+            '--fix, --split and --sample go with a folder of your own: `spml data FOLDER --fix`.'
+        )
+
+
+def _sample(folder, target: str, count: str):
+    from spml_nb.data.labels import FULL_PHOTOS_GUIDE
+    from spml_nb.use import annotate
+
+    if not count.isdecimal():
+        raise SpmlError(f'--sample {target} {count}: {count!r} is no whole number of photos.')
+    sample = annotate.write_sample(folder, target, int(count))
+    print_line(f'{target}: {sample}')
+    place = shlex.quote(target)
+    print_line(
+        f'Next: label them in full, with {FULL_PHOTOS_GUIDE} (dataset = '
+        f'{os.path.abspath(target)!r}, sample = {len(sample.photos)}), or in {target}/labels.csv: '
+        '1 or 0 for each class, and a column `split` with val for half of them, which choose the '
+        'threshold, and test for the others, which measure. Then\n'
+        f'  spml calibrate RUN {place}   # the threshold\n'
+        f'  spml evaluate RUN {place}    # how good the names are'
+    )
 
 
 def _split(folder):
@@ -369,18 +400,21 @@ def _describe_naming(result, run) -> Iterator[str]:
     from spml_nb.training.thresholds import explain_narrow_naming, explain_overnaming
 
     scores, stored = result.scores, run.thresholds()
+    calibrated = run.calibration() is not None
     if named := named_on_validation(scores):
         threshold = scores['threshold']
         yield f'On validation the threshold {threshold:.4g} names {describe_named(named)}.'
     class_names = run.result()['class_names']
     if stored['named'] is not None and (
-        too_many := explain_overnaming(stored['named'], stored['labels'], len(class_names))
+        too_many := explain_overnaming(
+            stored['named'], stored['labels'], len(class_names), calibrated
+        )
     ):
         yield f'On validation {too_many}'
     if scores.get('val_truth', TRUTHS[0]) == TRUTHS[0]:
         return  # F1 says what names are worth
     photos = count_names(result.logits['val'], class_names, run.threshold())
-    if too_few := explain_narrow_naming(photos, len(class_names)):
+    if too_few := explain_narrow_naming(photos, len(class_names), calibrated):
         yield f'On validation {too_few}'
 
 
@@ -546,6 +580,7 @@ def _predict(args) -> bool:
         table = predict.name_likeliest(table, args.top)
         summary = f'named: the {args.top} likeliest labels of each image, the likeliest first'
     if args.out:
+        summary = f'{summary}\n{predict.WHAT_PROBABILITIES_ARE}'
         predict.write_csv(table, args.out)
         print_line(f'{len(table)} images: {args.out}\n{summary}')
     else:
@@ -582,12 +617,17 @@ def _describe_threshold(threshold: float | dict[str, float]) -> str:
 def _named(table) -> str:
     "How many labels are named here, and on validation photos with one label each."
     from spml_nb.training.summary import describe_named
-    from spml_nb.training.thresholds import explain_narrow_naming, explain_overnaming
+    from spml_nb.training.thresholds import (
+        explain_everywhere,
+        explain_narrow_naming,
+        explain_overnaming,
+    )
 
     count = table.iloc[:, -1].map(lambda labels: labels.count('|') + 1 if labels else 0)
     here = {'labels_a_photo': count.mean(), 'without_label': (count == 0).mean()}
     text = f'named: {describe_named(here)}'
-    if isinstance(table.attrs['threshold'], dict):
+    per_class = isinstance(table.attrs['threshold'], dict)
+    if per_class:
         probabilities = table.iloc[:, 1:-1].to_numpy(float)
         overall = (probabilities >= table.attrs['one_threshold']).sum(1)
         for_all = {'labels_a_photo': overall.mean(), 'without_label': (overall == 0).mean()}
@@ -595,10 +635,14 @@ def _named(table) -> str:
     if on_validation := table.attrs.get('on_validation'):
         text = f'{text}; on validation {describe_named(on_validation)}'
     classes = table.shape[1] - 2
-    too_many = explain_overnaming(count.mean(), table.attrs.get('labels_a_photo'), classes)
+    calibrated = table.attrs.get('calibrated', False)
+    labels = table.attrs.get('labels_a_photo')
+    too_many = explain_overnaming(count.mean(), labels, classes, calibrated)
     named = table.iloc[:, -1][count > 0].str.split('|').explode()
-    too_few = explain_narrow_naming(named.value_counts().to_dict(), classes)
-    return '\n'.join(line for line in (text, too_many, too_few) if line)
+    photos = named.value_counts().to_dict()
+    too_few = explain_narrow_naming(photos, classes, calibrated)
+    everywhere = explain_everywhere(photos, len(table), per_class)
+    return '\n'.join(line for line in (text, too_many, too_few, everywhere) if line)
 
 
 def _add_export(commands):
@@ -728,7 +772,10 @@ def _review(args):
 
     folder = first_existing_folder(candidate_folders(args.folder))
     opened = review.open_review(folder, args.run)
-    _run_server(review.make_review_app(opened), 'localhost', args.port)
+    next_command = review.retraining_command(folder, args.run)
+    _run_server(review.make_review_app(opened, next_command), 'localhost', args.port)
+    print_line(opened.describe_answers())
+    print_line(f'Next: {next_command}')
 
 
 def _add_evaluate(commands):
@@ -738,6 +785,12 @@ def _add_evaluate(commands):
         description=_evaluate.__doc__,
     )
     command.add_argument('run', help=_MODEL, completes='run')
+    command.add_argument(
+        'other',
+        nargs='?',
+        help='another model, to be compared with the first on the same photos (unset: none)',
+        completes='run',
+    )
     command.add_argument(
         'folder', help='photos with known labels, or the name of a data set', completes='file'
     )
@@ -759,10 +812,20 @@ def _add_evaluate(commands):
 
 def _evaluate(args):
     """Score a model on a folder with images/ and labels.csv: counts, precision, recall and mAP,
-    with intervals.
+    with intervals; of two models, how far one is above the other. Photos that chose a threshold
+    with `spml calibrate` flatter it: let half of them choose and the other half measure, by val and
+    test in a column `split`, or label another sample.
     """
     from spml_nb.use import scoring
 
+    if args.other is not None:
+        if args.within is not None:
+            raise SpmlError('--within goes with one model: `spml evaluate RUN FOLDER --within 5`.')
+        models = (args.run, args.other)
+        print_line(
+            str(scoring.compare_models(models, args.folder, args.part, per_class=args.per_class))
+        )
+        return
     scores = scoring.evaluate_model(args.run, args.folder, args.part, per_class=args.per_class)
     print_line(str(scores))
     if args.within is not None:
@@ -790,19 +853,23 @@ def _add_calibrate(commands):
 
 def _calibrate(args):
     """Set the threshold of a finished run to the one with the best F1 on fully labelled photos, or
-    with a recall, and say what that gains, and whether a threshold for each class is better. It is
-    kept with the run, and predict, evaluate and export use it.
+    with a recall, and say what that gains over the threshold of the training, and whether one for
+    each class is better. It is kept with the run, and predict, evaluate and export use it, unless
+    it gains nothing. Where a column `split` marks photos as val, these alone choose, and those
+    marked test remain for `spml evaluate`: scores of photos that chose are too good.
     """
     from spml_nb.runs.folder import CALIBRATION, open_run
     from spml_nb.use import calibrate
 
-    print(calibrate.calibrate(args.run, args.folder, recall=args.recall))
+    calibration = calibrate.calibrate(args.run, args.folder, recall=args.recall)
+    print_line(str(calibration))
     folder = open_run(args.run).folder
-    print(f'to go back: remove {folder / CALIBRATION}')
+    if calibration.taken:
+        print_line(f'to go back: remove {folder / CALIBRATION}')
     page = os.path.abspath(f'{folder.name}.html')  # where `spml report` writes by itself
     if os.path.isfile(page):
         command = f'rm {shlex.quote(page)} && spml report {shlex.quote(args.run)}'
-        print_line(f'{page} still has the threshold of before. To write it anew: {command}')
+        print_line(f'{page} may have another threshold. To write it anew: {command}')
 
 
 # ---- sweeps

@@ -9,7 +9,7 @@ __all__ = ['Loss', 'an_loss', 'asymmetric_loss', 'bce_loss', 'dw_loss', 'entropy
            'lac_loss', 'plc_loss', 'large_loss', 'large_loss_mask', 'correct_labels', 'high_rank_loss', 'opml_loss',
            'soft_opml_loss', 'role_loss', 'joint_loss', 'multi_similarity_loss', 'softmax_two_way_loss', 'two_way_loss',
            'hill_loss', 'splc_loss', 'missing_positives', 'boosted_logits', 'crisp_loss', 'class_priors', 'nnpu_loss',
-           'epr_count_loss', 'pseudo_scores_loss', 'outside_labels']
+           'epr_count_loss', 'pseudo_scores_loss', 'outside_labels', 'group_consistency_loss']
 
 # %% ../nbs/losses.ipynb #c699318b
 import inspect
@@ -43,6 +43,7 @@ from .methods.em_apl import apl_select, em_apl_loss, em_loss
 from .methods.epr_count import epr_count_loss
 from .methods.gr import gr_loss
 from .methods.hill import hill_loss
+from .methods.group_consistency import group_consistency_loss
 from .methods.hml import gradient_balance, hml_loss, hyperspherical_logits
 from .methods.lac import lac_loss, plc_loss
 from .methods.large_loss import large_loss, large_loss_mask
@@ -103,6 +104,7 @@ _all_ = [
     'epr_count_loss',
     'pseudo_scores_loss',
     'outside_labels',
+    'group_consistency_loss',
 ]
 
 # %% ../nbs/losses.ipynb #ca02e7fd

@@ -574,7 +574,82 @@ def make_sun(folder):
     return names, one_hot(classes, names), SPLIT, [file[1:] for file in files]
 
 
+L48_SPECIES = ['norcar', 'amerob', 'blujay', 'mouchi', 'houwre']
+# {recording: (target, on the checklist, in range)}; one code that is no class
+L48_RECORDINGS = {
+    3: ('norcar', ['norcar', 'amerob', 'blujay'], ['norcar', 'amerob', 'blujay', 'houwre']),
+    7: ('mouchi', ['mouchi', 'blujay', 'other1'], ['mouchi', 'blujay', 'norcar', 'other1']),
+    12: ('amerob', ['amerob', 'norcar'], ['amerob', 'norcar', 'blujay']),  # validates
+    8000: ('blujay', ['blujay', 'mouchi'], ['blujay', 'mouchi', 'amerob']),
+}
+L48_CLIPS = [  # (recording, its boxes: species and status)
+    (3, [('norcar', 'active'), ('amerob', 'passive')]),
+    (3, [('norcar', 'active'), ('Unknown bird', 'active')]),
+    (3, [('amerob', 'active')]),
+    (3, []),
+    (8000, [('blujay', 'active'), ('blujay', 'passive'), ('mouchi', 'active')]),
+    (8000, [('mouchi', 'active')]),
+    (8000, [('blujay', 'active'), ('Unknown bird', 'passive')]),
+    (8000, []),
+    (7, [('mouchi', 'active'), ('blujay', 'active')]),
+    (7, [('mouchi', 'ignore')]),
+    (7, [('mouchi', 'active')]),
+    (12, [('amerob', 'active'), ('norcar', 'active')]),
+    (12, [('norcar', 'active')]),
+    (12, []),
+    (12, [('amerob', 'active'), ('norcar', 'ignore')]),
+]
+
+
+def make_l48(folder):
+    labels = np.full((len(L48_CLIPS), len(L48_SPECIES)), -1, np.int8)
+    clips, members, files = [], {}, []
+    for k, (recording, boxes) in enumerate(L48_CLIPS):
+        _, _, in_range = L48_RECORDINGS[recording]
+        present = sorted({name for name, status in boxes if status != 'ignore'} - {'Unknown bird'})
+        is_open = not present or ('Unknown bird', 'active') in boxes
+        is_open = is_open or ('Unknown bird', 'passive') in boxes
+        for c, name in enumerate(L48_SPECIES):
+            if name in present:
+                labels[k, c] = 1
+            elif is_open and name in in_range:
+                labels[k, c] = 0
+        order = sum(number == recording for number, _ in L48_CLIPS[:k])
+        files.append(f'images/{recording}/{order}.jpg')
+        members[f'ml48s/{files[-1]}'] = jpeg(labels[k])
+        states = {
+            f'{state}_species_codes': [L48_SPECIES[c] for c in np.flatnonzero(labels[k] == value)]
+            for state, value in (('present', 1), ('unknown', 0), ('absent', -1))
+        }
+        marks = [
+            {'id': i, 'species_code': name, 'status': status, 'bbox': [0.1, 0.2, 0.3, 0.4]}
+            for i, (name, status) in enumerate(boxes)
+        ]
+        place = {'id': 100 + k, 'asset_id': recording, 'clip_order': order, 'file_path': files[-1]}
+        clips.append({**place, 'width': 56, 'height': 48, **states, 'boxes': marks})
+    assets = [
+        {
+            'id': number,
+            'split': 'test' if number >= 8000 else 'train',
+            'target_species_code': target,
+            'possible_species_codes': in_range,
+            'observed_species_codes': on_list,
+        }
+        for number, (target, on_list, in_range) in L48_RECORDINGS.items()
+    ]
+    taxa = text(['sci_name,species_code', *(f'"Avis, {name}",{name}' for name in L48_SPECIES)])
+    members |= {
+        'ml48s/assets.json': json.dumps(assets).encode(),
+        'ml48s/clips.json': json.dumps(clips).encode(),
+        'ml48s/taxa.csv': taxa,
+    }
+    tar_of(folder / 'ml48s.tar.gz', members)
+    parts = {3: 'train', 7: 'train', 12: 'val', 8000: 'test'}
+    return L48_SPECIES, labels, [parts[number] for number, _ in L48_CLIPS], files
+
+
 MAKERS = {
+    'l48': make_l48,
     'nus': make_nus,
     'vaw': make_vaw,
     'wider': make_wider,

@@ -682,7 +682,7 @@ def test_a_run_that_names_hardly_a_class_says_so_where_no_f1_does(
     monkeypatch.setattr(
         thresholds,
         'explain_narrow_naming',
-        lambda photos, classes: asked.append((photos, classes)) or 'hardly any',
+        lambda photos, classes, _: asked.append((photos, classes)) or 'hardly any',
     )
     words = ['train', *fields(dataset=photo_folder, backbone='mini', regime='linear', epochs=1)]
     assert main(words) == 0
@@ -876,8 +876,12 @@ def test_a_folder_of_ones_own_is_compared_by_one_command(monkeypatch, photo_fold
 def test_a_folder_of_ones_own_is_checked(capsys, photo_folder):
     assert main(['data', str(photo_folder), '--check']) == main(['data', str(photo_folder)]) == 0
     told = capsys.readouterr().out
-    assert '60 images' in told and '(labels: full)' in told and 'Positives of each class' in told
-    assert told.endswith(f'Next: spml data {photo_folder} --split\n')  # no column says what is what
+    assert (
+        '60 images' in told
+        and 'every label that the table knows' in told
+        and 'Positives of each class' in told
+    )
+    assert told.endswith(f': spml data {photo_folder} --split\n')  # no column says what is what
     table = photo_folder / 'labels.csv'
     split = [('train', 'train', 'val', 'test')[k % 4] for k in range(60)]
     pd.read_csv(table).assign(split=split).to_csv(table, index=False)

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from conftest import draw_photo_folder
 from faulty import (
@@ -436,26 +435,6 @@ def test_a_damaged_checkpoint_is_named_and_the_remedy_helps(config, whole, damag
         refused(lambda: training.train(config), file, 'Remove')
     shutil.rmtree(folder_of(config))
     assert once_more(config) == whole
-
-
-def test_a_begun_run_does_not_go_on_with_other_data(own):
-    class Stop(Exception):
-        pass
-
-    def stop(curves):
-        raise Stop
-
-    config = Config(dataset=str(own), backbone='mini', regime='linear', epochs=2)
-    with pytest.raises(Stop):
-        training.train(config, on_epoch=stop)
-    table = pd.read_csv(own / 'labels.csv')
-    table.loc[0, 'labels'] = 'blue'
-    table.to_csv(own / 'labels.csv', index=False)
-    refused(
-        lambda: training.train(config),
-        'begun on data that have changed since',
-        'Remove that folder',
-    )
 
 
 @pytest.mark.parametrize('damage', [cut, emptied, junk])

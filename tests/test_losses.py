@@ -95,6 +95,7 @@ LOSSES = {
     'nnpu clamp': lambda s, z: L.nnpu_loss(s, z, k=2.9, correction='clamp', beta=0.1),
     'nnpu unbiased': lambda s, z: L.nnpu_loss(s, z, k=2.9, beta=math.inf),
     'epr_count': lambda s, z: L.epr_count_loss(s, z, torch.full((len(s),), 2.9)),
+    'group_consistency': lambda s, z: L.group_consistency_loss(s, torch.full_like(s, 0.3)),
     'pseudo_scores': lambda s, z: L.pseudo_scores_loss(s, z, s.detach().sigmoid(), threshold=0.6),
     'hml': lambda s, z: L.hml_loss(s.tanh(), z),
     'hml positives': lambda s, z: L.hml_loss(s.tanh(), z, margin_on='positives'),
@@ -315,6 +316,7 @@ TAKES = {name: {'labels': getattr(L, name)} for name in FUNCTIONS} | {
         'scores': lambda s, m: L.pseudo_scores_loss(s, torch.zeros_like(s), m),
     },
     'outside_labels': {'scores': lambda s, m: L.outside_labels(torch.zeros_like(s), m)},
+    'group_consistency_loss': {'means': L.group_consistency_loss},
     'role_loss': {
         'labels': lambda s, m: L.role_loss(s, s, m),
         'estimates': lambda s, m: L.role_loss(s, m, torch.zeros_like(s)),
@@ -575,7 +577,7 @@ def test_bce_says_so_when_targets_of_0_and_1_leave_it_nothing_to_push_down():
         expected = torch.nn.functional.binary_cross_entropy_with_logits(s, targets)
         torch.testing.assert_close(L.bce_loss(s, labels), expected)
         create('bce', labels, epochs=1)
-        for name in ('epr', 'role', 'epr_count', 'pseudo_scores', 'an'):
+        for name in ('epr', 'role', 'epr_count', 'pseudo_scores', 'group_consistency', 'an'):
             create(name, targets, epochs=1)
         for call in (
             L.epr_loss,

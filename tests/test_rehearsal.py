@@ -26,7 +26,9 @@ from spml_nb.training import checkpoint
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.filterwarnings('ignore:.*(never used|no training image has it|No positive)'),
+    pytest.mark.filterwarnings(
+        'ignore:.*(never used|no training image has it|No positive|selects from epoch)'
+    ),
 ]
 
 TRAIN, TEST = 5, 2  # photos; one of five validates
@@ -154,8 +156,9 @@ def trained(in_process, monkeypatch):
     return configs
 
 
-# the label-wise head and RegNetY take many minutes on a CPU: their papers are for a larger machine
-@pytest.mark.parametrize('paper', ['hml', 'opml'])
+# the label-wise head and RegNetY take many minutes on a CPU: LAC and Two-way are for a larger
+# machine
+@pytest.mark.parametrize('paper', ['hml', 'opml', 'em_apl'])
 def test_every_row_of_the_main_table_goes_from_the_official_files_to_its_cell(
     paper, official_data, trained, monkeypatch
 ):

@@ -24,6 +24,7 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.methods import core
 from spml_nb.models.backbones import EFFICIENTNET_LITE
 from spml_nb.replication.method_gains import read_boards
+from spml_nb.use import annotate
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / 'nbs' / 'tutorials'
@@ -371,6 +372,25 @@ def test_the_answers_of_the_program_are_in_the_table_and_train(labelled):
     )
     line = labelled['scores'].loc['mAP']
     assert line.low < line.value < line.high
+
+
+@pytest.mark.filterwarnings('ignore')
+def test_a_folder_that_is_to_be_labelled_in_full_trains_nothing_and_says_what_is_next(tmp_path):
+    folder = draw_set(tmp_path / 'photos', 'positives')
+    full = tmp_path / 'FULL'
+    annotate.write_sample(folder, full, 12)
+    before = (full / 'labels.csv').read_bytes()
+    for is_answered in (False, True):
+        place = tmp_path / str(is_answered)
+        place.mkdir()
+        names = run('label_photos', place, dataset=str(full), sample=12, backbone='mini')
+        assert not names['ready'] and f'`spml calibrate RUN {full}`' in names['next_step']
+        said = 'all are labelled' if is_answered else '12 wait for an answer'
+        assert said in names['next_step']
+        if not is_answered:
+            assert (full / 'labels.csv').read_bytes() == before
+            for image in names['sheet'].waiting(full=True):
+                names['sheet'].answer(image, [])
 
 
 def test_the_models_first_guess_is_number_one(labelled):

@@ -2,6 +2,7 @@
 asks for them.
 """
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -50,6 +51,14 @@ def draw_photos(folder):
         )
     pd.DataFrame(rows).to_csv(folder / 'labels.csv', index=False)
     return folder
+
+
+def change_threshold(run, threshold):
+    "Give a run another threshold of the training. Returns: its folder."
+    result = json.loads((run / 'result.json').read_text())
+    result['scores']['threshold'] = threshold
+    (run / 'result.json').write_text(json.dumps(result))
+    return run
 
 
 CONFIGS = {

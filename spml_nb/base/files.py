@@ -6,6 +6,7 @@ import glob
 import os
 import re
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -170,6 +171,34 @@ def refuse_existing(file: Path | str) -> None:
             f'{file} is there already, and nothing is overwritten. Name another, or move it away '
             'first.'
         )
+
+
+@contextlib.contextmanager
+def new_folder(folder: Path, remedy: str = '') -> Iterator[Path]:
+    """Give a temporary folder, which gets its name at the end of the block if nothing went wrong.
+
+    Args:
+        folder: Its final name, as `refuse_existing` wants it.
+        remedy: What else may help where it cannot be written.
+
+    Raises:
+        SpmlError: As `refuse_existing`, and if it cannot be written.
+    """
+    refuse_existing(folder)
+    folder = folder.absolute()
+    temporary = folder.with_name(f'.{folder.name}-{secrets.token_hex(4)}.tmp')
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        if folder.is_dir():
+            folder.rmdir()  # it is empty
+        os.replace(temporary, folder)
+    except OSError as error:
+        raise SpmlError(
+            f'{folder} could not be written: {error}. Free space or name another folder{remedy}.'
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def remove_leftovers(folder: Path, seconds: float = 3600) -> None:

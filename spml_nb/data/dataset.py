@@ -209,6 +209,25 @@ def hash_photos(files: Iterable[Path]) -> list[str]:
         return [digest for part in hashed for digest in part]
 
 
+def find_copies(files: list[Path], others: list[Path]) -> np.ndarray:
+    """Which files are there among others, byte for byte, whatever their names.
+
+    Of the others only those that have the size of a file are read.
+
+    Returns:
+        (N,) bool, one for each of `files`; False for what cannot be read.
+    """
+    sizes = {*_sizes(files)}
+    alike = [file for file, size in zip(others, _sizes(others), strict=True) if size in sizes]
+    there = {*hash_photos(alike)} - {''}
+    return np.array([digest in there for digest in hash_photos(files)], bool)
+
+
+def _sizes(files):
+    "Bytes of each file, -1 for one that is gone."
+    return [os.path.getsize(file) if os.path.isfile(file) else -1 for file in files]
+
+
 def _hash_photo(file):
     try:
         stat = os.stat(file)

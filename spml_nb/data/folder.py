@@ -55,6 +55,7 @@ class Listing:
         split: N words, 'train', 'val' or 'test'; None where the table has none.
         originals: N files, each with a box or None, that `official.shrink` makes the images of;
             None if they are there.
+        groups: N names of what images share; None where they share nothing.
     """
 
     images: list[str]
@@ -62,6 +63,7 @@ class Listing:
     class_names: list[str]
     split: list[str] | None = None
     originals: list | None = None
+    groups: list[str] | None = None
 
 
 # ---- the table
@@ -464,7 +466,10 @@ def _check_split(words, images, file, scored):
             f'{file}: unknown split {others[0]!r} in row {row + 1} (image {images[row]!r}); '
             f'allowed: {", ".join(PARTS)}.{meant}'
         )
-    needed = {'train': '', 'test': ': then 20 % of all rows test and 20 % of the rest validate'}
+    needed = {
+        'train': ' to train on them. As they are, spml evaluate RUN FOLDER scores a run on them',
+        'test': ': then 20 % of all rows test and 20 % of the rest validate',
+    }
     for part, remedy in needed.items():
         if part not in words and not scored:
             raise SpmlError(
@@ -627,10 +632,10 @@ def read_folder(
         raise SpmlError(f'{file} has a header and no rows. Add a row for each photo.')
     names = table['image'].tolist()
     words = table['split'].tolist() if 'split' in table else None
-    groups = None if by_row else read_groups(table)
+    groups = read_groups(table)
     paths, (split, drawn), (labels, class_names) = _each(
         lambda: locate_photos(names, images, file),
-        lambda: _read_split(words, names, file, scored, by_row, groups),
+        lambda: _read_split(words, names, file, scored, by_row, None if by_row else groups),
         lambda: parse_label_table(table, file),
     )
     if not class_names:

@@ -56,9 +56,10 @@ def describe_observed(data: Dataset) -> str:
     y = data.labels[np.isin(data.split, PARTS[:2])]
     z = observe(y, positives=1, negatives=0, unknown='ignore')
     all_positives = (y > 0).sum(1).mean()
+    unknown = ', and the rest as unknown' if (y == 0).any() else ''
     text = (
-        f'A run will see all labels that the table knows, {all_positives:.1f} positives of a photo '
-        '(labels: full)'
+        f'A run will see every label that the table knows, {all_positives:.1f} positives of a '
+        f'photo{unknown}'
     )
     if (z == y).all():
         return f'{text}.'
@@ -178,12 +179,13 @@ class FolderCheck:
         text: For a person.
         ready: Whether a run could be trained on it as it is: every photo can be used, something is
             to be learned, and no photo is in two parts.
-        next_command: What to do then, with {} for the folder; '' where the folder is not ready.
+        next_steps: What to do then, a line each, with {0} for the folder; none where it is not
+            ready.
     """
 
     text: str
     ready: bool
-    next_command: str = ''
+    next_steps: tuple[str, ...] = ()
 
 
 def check_folder(folder: str | Path, root: str | Path | None = None) -> FolderCheck:
@@ -223,14 +225,26 @@ def check_folder(folder: str | Path, root: str | Path | None = None) -> FolderCh
     ]
     is_learnable = bool((data.labels[data.rows('train')] > 0).any())
     ready = is_learnable and not looked.unusable and not crossing
-    return FolderCheck('\n'.join(lines), ready, _next_command(data) if ready else '')
+    return FolderCheck('\n'.join(lines), ready, tuple(_next_steps(data)) if ready else ())
 
 
-def _next_command(data):
+def _next_steps(data):
     if 'test' in data.drawn:
-        return 'spml data {} --split'
+        if (data.labels != 0).all():  # a sample to measure by, or photos to train on
+            yield 'Next, to score a run on these photos: spml evaluate RUN {0}'
+            yield 'Next, to choose the threshold of a run by them: spml calibrate RUN {0}'
+            yield 'Next, to train on them: spml data {0} --split'
+        else:
+            yield 'Next: spml data {0} --split'
+        return
     is_complete = (data.labels[data.rows('train')] != 0).all()
-    return f'spml compare {{}} {"bce asl two_way" if is_complete else "an em hml"} --seeds 3'
+    methods = 'bce asl two_way' if is_complete else 'an em hml'
+    command = f'spml compare {{0}} {methods} --seeds 3'
+    yield f'Next: {command}'
+    counts = _count_positives(data)
+    if limit := _limit_for_rare(counts):
+        rare = join_items(counts.index[counts < limit], 12)
+        yield f'or, with a model that never names {rare}: {command} --min-positives {limit}'
 
 
 def _copies(data, groups):
@@ -315,21 +329,27 @@ def _rare(data):
     )
 
 
-def _remedy_for_rare(data, counts):
-    """The largest limit that leaves at least half of the classes: with fewer, the photos would be
-    about something else.
+def _limit_for_rare(counts):
+    """The positives that a class may be asked to have: the largest limit that leaves at least half
+    of the classes, as with fewer the photos would be about something else. 0 where all have them,
+    None where no limit does.
     """
     half = max(len(counts) / 2, 2)
     limit = next((k for k in FEWEST_POSITIVES if (counts >= k).sum() >= half), None)
+    return 0 if limit and (counts >= limit).all() else limit
+
+
+def _remedy_for_rare(data, counts):
+    limit = _limit_for_rare(counts)
     if limit is None:
         lowest = FEWEST_POSITIVES[-1]
         return (
             'Add photos, or give classes that mean nearly the same one name. Leaving out rare ones '
             f'is no remedy: {(counts >= lowest).sum():,} of {len(counts):,} have {lowest} or more.'
         )
-    stay = (counts >= limit).sum()
-    if stay == len(counts):
+    if not limit:
         return 'Add photos.'
+    stay = (counts >= limit).sum()
     kept = (data.labels[:, np.isin(data.class_names, counts.index[:stay])] > 0).any(1).sum()
     return (
         f'Add photos; or leave out those with fewer than {limit} by `spml compare --min-positives '
@@ -410,22 +430,41 @@ def _unmeasured(counts):
         yield explain_missing_scores(truth, ' and '.join(blind))
 
 
-def _shipped(data):
-    "A line about the model of the package that knows the most classes, if it knows most of them."
-    known = {}
-    for file in (files('spml_nb') / 'assets' / 'weights').iterdir():
-        config = file / 'config.json'
-        if config.is_file() and file.name != data.name:
+@dataclass(frozen=True)
+class ShippedModel:
+    """A model that comes with the package.
+
+    Args:
+        folder: Its folder, called as the model is.
+        known: How many classes of a data set it knows.
+    """
+
+    folder: Path
+    known: int
+
+
+def find_shipped_model(data: Dataset) -> ShippedModel | None:
+    "Find the model of the package that knows the most classes, if it knows most of them."
+    models = []
+    for folder in sorted(Path(str(files('spml_nb') / 'assets' / 'weights')).iterdir()):
+        config = folder / 'config.json'
+        if config.is_file() and folder.name != data.name:
             names = json.loads(config.read_text(encoding='utf-8'))['id2label'].values()
-            known[file] = len({*names}.intersection(data.class_names))
-    model = max(sorted(known, key=lambda file: file.name), key=known.__getitem__, default=None)
-    if model is None or 2 * known[model] <= len(data.class_names):
+            models.append(ShippedModel(folder, len({*names}.intersection(data.class_names))))
+    best = max(models, key=lambda model: model.known, default=None)
+    return best if best and 2 * best.known > len(data.class_names) else None
+
+
+def _shipped(data):
+    model = find_shipped_model(data)
+    if model is None:
         return
+    name = model.folder.name
     yield (
-        f'{model.name}, a model of the package, knows {known[model]} of the '
-        f'{len(data.class_names)} classes: `spml predict {model.name} FOLDER/images` names them '
-        'without training. Which is better, it or a RUN of yours, `spml evaluate` says of each on '
-        f'the same photos, labelled in full. Its limits: {model / "README.md"}'
+        f'{name}, a model of the package, knows {model.known} of the {len(data.class_names)} '
+        f'classes: `spml predict {name} FOLDER/images` names them without training. Which is '
+        'better, it or a RUN of yours, `spml evaluate` says of each on the same photos, labelled '
+        f'in full. Its limits: {model.folder / "README.md"}'
     )
 
 

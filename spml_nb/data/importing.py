@@ -2,7 +2,6 @@
 
 import os
 import re
-import secrets
 import shutil
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pandas as pd
 from ..base import progress
 from ..base.errors import SpmlError, one_of
 from ..base.escaping import escape_for_spreadsheet
-from ..base.files import refuse_existing
+from ..base.files import new_folder
 from .dataset import PARTS, join_items
 from .folder import normalize_name, usable_class_names
 from .formats import COMPLETE, POSITIVES_ONLY, Photo, Source, choose_layout
@@ -37,8 +36,9 @@ def read_source(place: Path, layout: str = '', images: Path | None = None) -> So
         raise SpmlError(f'{place} is not there. Name a file with labels, or the folder around it.')
     if images is not None and not images.is_dir():
         raise SpmlError(f'--images {images} is no folder. Name that of the photos.')
-    chosen, documents = choose_layout(place.absolute(), layout)
-    source = Source(place.absolute(), images and images.absolute())
+    absolute = _without_dots(place)
+    chosen, documents = choose_layout(absolute, layout)
+    source = Source(absolute, images and _without_dots(images))
     source.title = chosen.title
     chosen.read(documents, source)
     if not any(photo.present for photo in source.photos.values()):
@@ -54,6 +54,15 @@ def read_source(place: Path, layout: str = '', images: Path | None = None) -> So
     _leave_out_undecodable(source)
     _rename_classes(source)
     return source
+
+
+def _without_dots(path: Path) -> Path:
+    """An absolute path without `..`, so that what lies below it is seen to. Only links before a
+    `..` are followed, as the system does: a link to labels stands for labels where it lies.
+    """
+    parts = path.absolute().parts
+    start = max((k for k, part in enumerate(parts, 1) if part == '..'), default=0)
+    return Path(*parts[:start]).resolve().joinpath(*parts[start:]) if start else path.absolute()
 
 
 def _leave_out_undecodable(source):
@@ -182,32 +191,19 @@ def write_folder(source: Source, folder: Path, meaning: str, copy: bool = False)
     Raises:
         SpmlError: If the folder is not new, lies in the source, or cannot be written.
     """
-    refuse_existing(folder)
-    if folder.absolute().is_relative_to(source.place):
+    if _without_dots(folder).is_relative_to(source.place):
         raise SpmlError(
             f'{folder} lies in the source {source.place}, which is not changed. Name a folder '
             'elsewhere.'
         )
     table = label_table(source, meaning)
-    folder.absolute().parent.mkdir(parents=True, exist_ok=True)
-    temporary = folder.absolute().with_name(f'.{folder.name}-{secrets.token_hex(4)}.tmp')
-    try:
+    with new_folder(folder, '; where no links can be made, copy the photos: `--copy`') as temporary:
         images = temporary / 'images'
         pairs = zip(table.index, table['image'], strict=True)
         for key, name in progress.progress_bar(pairs, len(table), 'photos'):
             (images / name).parent.mkdir(parents=True, exist_ok=True)
             _bring(source.photos[key].content, images / name, copy)
         (temporary / 'labels.csv').write_text(as_csv(table), encoding='utf-8', newline='')
-        if folder.is_dir():
-            folder.rmdir()  # it is empty
-        os.replace(temporary, folder)
-    except OSError as error:
-        raise SpmlError(
-            f'{folder} could not be written: {error}. Free space or name another folder; where no '
-            'links can be made, copy the photos: `--copy`.'
-        ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return table
 
 

@@ -523,6 +523,7 @@ VIEWS = {
     'flip': weak_view,
     'strong': strong_view,
     'strong_bare': partial(strong_view, jitter_p=0.0, grey_p=0.0),
+    'strong_unmirrored': partial(strong_view, p=0.0),
     'strong_code': strong_view_code,
     'shift': partial(weak_view, p=0.0, pixels=3),
     'strong_shift': partial(strong_view, p=0.0, pixels=3),

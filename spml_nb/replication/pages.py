@@ -521,10 +521,10 @@ def _board(measured: pd.DataFrame) -> dict:
     groups = board.group_by_sets(rows)
     most = max(len(group['sets']) for group in groups)
     single = [group for group in groups if group['sets'] and not group['all_labels']]
-    unlisted = [group for group in single if len(group['sets']) <= most / 2]
+    listed = [group for group in single if len(group['sets']) >= most - 1]
+    unlisted = [group for group in single if len(group['sets']) < most - 1]
     return {
-        'groups': groups,
-        'most': most,
+        'listed': listed,
         'unlisted': sum(len(group['rows']) for group in unlisted),
         'summary': board.summarize_board(measured),
         'leading': find_leaders(method_levels(measured), method_micro_f1(measured)),

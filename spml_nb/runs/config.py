@@ -31,6 +31,8 @@ VIEW_SETS = {
     'flip_bare': {'plain': 'plain', 'weak': 'flip', 'strong': 'strong_bare'},
     # the same, LAC's strong view step by step as in its code
     'flip_code': {'plain': 'plain', 'weak': 'flip', 'strong': 'strong_code'},
+    # what means something else in the mirror, such as spectrograms, writing and road signs
+    'unmirrored': {'plain': 'plain', 'weak': 'plain', 'strong': 'strong_unmirrored'},
     # drawn digits, which must not be mirrored
     'shift': {'plain': 'plain', 'weak': 'shift', 'strong': 'strong_shift'},
     # drawn digits whose hue is a label
@@ -99,7 +101,8 @@ class Config:
     exclude: tuple = config_field(default=(), meaning='leave out these classes')
     labels: str | None = config_field(
         default=None,
-        meaning='observed: single, full, partial-0.3, …; unset: full for a folder, else single',
+        meaning='observed: single, full, partial-0.3, …; unset: full for a folder, target for l48, '
+        'else single',
     )
     label_seed: int = config_field(
         default=1200, meaning='of the draw of observed labels', at_least=0, below=2**32
@@ -207,7 +210,7 @@ class Config:
     )
     views: str | None = config_field(
         default=None,
-        meaning='unset: flip, or for miniatures shift (strong views: shift_hue)',
+        meaning='unset: flip; for miniatures shift (strong views: shift_hue), for l48 unmirrored',
         choices=VIEW_SETS,
     )
     hold_out: bool = config_field(
@@ -407,12 +410,13 @@ def default_labels(dataset: str) -> str:
     """What a run observes unless `labels` says otherwise.
 
     Returns:
-        'single' for a named set, as in the papers; 'full', all that the table knows, for a folder
-        of one's own.
+        'single' for a named set, as in the papers, 'target' for L48; 'full', all that the table
+        knows, for a folder of one's own.
     """
     from spml_nb.data.loading import names
+    from spml_nb.data.official.registry import DEFAULT_LABELS
 
-    return 'single' if dataset in names() else 'full'
+    return DEFAULT_LABELS.get(dataset, 'single') if dataset in names() else 'full'
 
 
 def resolve(config: Config) -> Config:
@@ -429,6 +433,7 @@ def resolve(config: Config) -> Config:
     # here, so that tables of runs need no torch
     from spml_nb.data.dataset import FAMILIES, MINIATURES
     from spml_nb.data.loading import names
+    from spml_nb.data.official.registry import DEFAULT_VIEWS
     from spml_nb.methods.core import find, resolve_hparams
 
     method = find(config.loss)
@@ -437,7 +442,7 @@ def resolve(config: Config) -> Config:
     if is_miniature:
         views = 'shift_hue' if 'strong' in method.views else 'shift'
     else:
-        views = 'flip'
+        views = DEFAULT_VIEWS.get(config.dataset, 'flip')
     defaults = {
         **_protocol(config.regime, backbone),
         **method.recipe,
@@ -581,15 +586,23 @@ def science_key(config: Config, data: str | None = None) -> str:
 
     name = Path(config.dataset).name
     if config.dataset not in names():
-        data = data or _fingerprint(
-            stamp_folder(config.dataset, config.root),
-            config.dataset,
-            config.root,
-            config.min_positives,
-            config.exclude,
-        )
-        config = config.changed(dataset=f'{name}@{data}')
+        config = config.changed(dataset=f'{name}@{data or fingerprint_folder(config)}')
     return f"{config.loss}-{name}-{config_hash(config, without=('device', 'root'))}"
+
+
+def fingerprint_folder(config: Config) -> str:
+    """The fingerprint of a folder of photos as it is now; quick when asked again.
+
+    Raises:
+        SpmlError: if the folder cannot be read.
+    """
+    return _fingerprint(
+        stamp_folder(config.dataset, config.root),
+        config.dataset,
+        config.root,
+        config.min_positives,
+        config.exclude,
+    )
 
 
 def stamp_folder(dataset: str, root: str | None = None) -> tuple[tuple[int, int], ...]:

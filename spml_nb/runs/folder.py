@@ -4,6 +4,7 @@
 # completely or not at all, and only `DONE` means that a run is finished: with a result or, in a
 # sweep, with the note that its loss diverged.
 
+import contextlib
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from glob import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -23,7 +25,7 @@ from ..base.commit import find_commit
 from ..base.errors import SpmlError
 from ..base.escaping import escape_bytes
 from ..base.files import hold_lock, remove_leftovers, require_regular_file, write_atomically
-from .config import Config, complete_fields, config_hash, config_to_dict
+from .config import Config, complete_fields, config_hash, config_to_dict, fingerprint_folder
 
 CALIBRATION = 'calibration.json'
 WITHOUT_WEIGHTS = 'without_weights'  # a file in a run that `spml sweep --unpack` has brought
@@ -68,6 +70,19 @@ class Run:
                 "again."
             )
         return result
+
+    def fingerprint(self) -> str | None:
+        """That of the photos and labels on which the run was trained or begun; None where it does
+        not say.
+
+        Raises:
+            SpmlError: if the run is done, and its result damaged.
+        """
+        if self.done:
+            return read_json(self.folder / 'result.json').get('data')
+        with contextlib.suppress(SpmlError):  # whoever goes on with it is told that it is damaged
+            return (self.restore('last.pt') or {}).get('data')
+        return None
 
     def calibration(self) -> dict | None:
         """Where the threshold comes from, if it was set after the training.
@@ -247,6 +262,37 @@ def read_json(file: Path, needed: tuple[str, ...] = ()) -> dict:
         ) from error
 
 
+def locate_run(config: Config, root: Path | None = None, data: str = '') -> Run:
+    """Find the folder of a configuration for the photos and labels that it has now.
+
+    The name of a run does not count what is in a folder of photos. Where a run on other labels,
+    photos or parts has the name already, it keeps it, with its calibration and all that was written
+    about it; the run on those of now stands beside it, and its name ends in their fingerprint.
+
+    Args:
+        config: resolved.
+        root: the folder of runs; unset: the setting `runs`.
+        data: the fingerprint of photos and labels; unset: a folder is read for it.
+
+    Returns:
+        The run, begun or not.
+
+    Raises:
+        SpmlError: if the folder has to be read and cannot be, or a finished run is damaged.
+    """
+    from ..data.loading import names
+
+    run = Run(config, root)
+    alike = run.folder.parent.glob(f'{escape(run.folder.name)}*')
+    if config.dataset in names() or not any(map(Path.is_dir, alike)):
+        return run  # without a look at the photos
+    data = data or fingerprint_folder(config)
+    beside = run.folder.with_name(f'{run.folder.name}-{data[:6]}')
+    if beside.is_dir() or run.fingerprint() not in (None, data):
+        run.folder = beside
+    return run
+
+
 def open_run(folder: str | Path) -> Run:
     """Find a run by its folder.
 
@@ -264,8 +310,8 @@ def open_run(folder: str | Path) -> Run:
     if place is None:
         raise SpmlError(
             f"no run {str(folder)!r}: looked for config.json in {' and '.join(map(str, places))}. "
-            '`spml runs` lists the runs here; models in the package: coco18, mirflickr14, '
-            'voc12_animals.'
+            '`spml runs` lists the runs here. coco18, mirflickr14 and voc12_animals, which come '
+            'with the package, are no runs: `spml predict`, `serve` and `evaluate` take them.'
         )
     fields = complete_fields(read_json(place / 'config.json', ('dataset',)))  # of an older version
     run = Run(Config(**fields), place.resolve().parent)

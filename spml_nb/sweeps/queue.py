@@ -31,7 +31,7 @@ from ..data.official import registry
 from ..data.side import pin_side_file
 from ..runs import record
 from ..runs.config import Config, config_to_dict, resolve, science_key, stamp_folder
-from ..runs.folder import Run, hash_file, provenance, read_json
+from ..runs.folder import Run, hash_file, locate_run, provenance, read_json
 from . import estimate
 
 
@@ -48,7 +48,7 @@ def attempt_run(config: Config) -> str:
         '', or the message of what stopped it.
     """
     try:
-        run = Run(resolve(config))
+        run = locate_run(resolve(config))
         run.folder.parent.mkdir(parents=True, exist_ok=True)
         log = run.folder.parent / f'{run.folder.name}.log'
         with (
@@ -258,8 +258,19 @@ def plan_runs(configs: Iterable[Config], runs: pd.DataFrame | None = None) -> pd
     return table.assign(expected=expected, timed=timed & expected.notna())
 
 
+def find_earlier_runs(configs: Iterable[Config]) -> list[str]:
+    """Runs on labels, photos or parts that the folder had before, beside which those of now stand.
+
+    Returns:
+        Their names in the setting `runs`.
+    """
+    plain = [(Run(run.config, run.folder.parent).folder, run.folder) for run in _runs(configs)]
+    return [before.name for before, now in plain if before != now and before.is_dir()]
+
+
 def find_stale_runs(configs: Iterable[Config]) -> list[str]:
-    """Runs that are done, but with other photos or labels than the folder has now.
+    """Runs that are done, but with other weights or photos than there are now under the same names
+    and of the same sizes, which the name of a run cannot tell apart.
 
     Returns:
         Their names in the setting `runs`.
@@ -277,7 +288,7 @@ def _runs(configs: Iterable[Config]) -> list[Run]:
     root = settings.path('runs')
     device = str(settings.device())  # read once for all
     configs = (config.changed(device=config.device or device) for config in configs)
-    runs = (Run(canonical_config(config), root) for config in configs)
+    runs = (locate_run(canonical_config(config), root) for config in configs)
     return list({run.folder.name: run for run in runs}.values())
 
 
@@ -595,7 +606,7 @@ def run(
     except KeyboardInterrupt:
         tell('interrupted: the same command goes on from here.')
     table = table.drop(columns=['expected', 'timed']).assign(
-        state=_states([Run(config) for config in table.config]),
+        state=_states([locate_run(config) for config in table.config]),
         message=[messages.get(name, '') for name in table.run],
     )
     left = table.state != 'done'

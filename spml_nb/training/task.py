@@ -8,6 +8,7 @@ from .. import data as datasets
 from ..base.errors import SpmlError
 from ..data import labels, side
 from ..data.official.boxes import box_weights
+from ..data.official.l48 import observe_recordings
 from ..runs.config import Config, default_labels
 
 
@@ -61,17 +62,11 @@ def make_task(config: Config) -> Task:
     train, val, test = (data.rows(part) for part in ('train', 'val', 'test'))
     drawn = np.sort(np.concatenate([train, val]))
     kind_of_labels = config.labels or default_labels(config.dataset)
-    setting = labels.parse_label_setting(kind_of_labels)
-    kind_of_weights = setting.get('weights')
-    if kind_of_weights in labels.BOX_WEIGHTINGS:
-        weights = box_weights(config.dataset, data, kind_of_weights, config.root)
-        setting['weights'] = weights[drawn]
-    observed = np.zeros_like(data.labels)
-    observed[drawn] = labels.observe(
-        data.labels[drawn], **setting, seed=config.label_seed, unknown='ignore'
-    )
+    observed = _observe(data, drawn, kind_of_labels, config)
     if not config.hold_out:
         train, val = drawn, val[:0]
+    if kind_of_labels in labels.RECORDING_SETTINGS:
+        train = train[observed[train].any(1)]  # as the benchmark does
     clean, val = _clean_half(val, config)
     observed[clean] = data.labels[clean]
     # as many steps an epoch whatever part of the images is trained on
@@ -111,6 +106,24 @@ def make_task(config: Config) -> Task:
         epoch_length=epoch_length,
         side=side_information,
     )
+
+
+def _observe(
+    data: datasets.Dataset, drawn: np.ndarray, kind_of_labels: str, config: Config
+) -> np.ndarray:
+    "(N, C) observed labels of the rows in `drawn`; those of other rows are not to be used."
+    setting = labels.parse_label_setting(kind_of_labels)
+    kind_of_weights = setting.get('weights')
+    if kind_of_weights in labels.RECORDING_SETTINGS:
+        return observe_recordings(config.dataset, data, kind_of_weights, config.root)
+    if kind_of_weights in labels.BOX_WEIGHTINGS:
+        weights = box_weights(config.dataset, data, kind_of_weights, config.root)
+        setting['weights'] = weights[drawn]
+    observed = np.zeros_like(data.labels)
+    observed[drawn] = labels.observe(
+        data.labels[drawn], **setting, seed=config.label_seed, unknown='ignore'
+    )
+    return observed
 
 
 def _clean_half(val: np.ndarray, config: Config) -> tuple[np.ndarray, np.ndarray]:

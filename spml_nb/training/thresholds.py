@@ -116,13 +116,16 @@ MANY = 2  # names for each label that is there: at most half of them can be righ
 FEWEST_MANY = 4  # names a photo, up to which nobody is warned where the labels are not known
 
 
-def explain_overnaming(named: float, labels: float | None, classes: int) -> str:
+def explain_overnaming(
+    named: float, labels: float | None, classes: int, calibrated: bool = False
+) -> str:
     """Say so where a threshold names nearly everything.
 
     Args:
         named: Names that a photo gets, on average.
         labels: Labels that it has, on average; None where that is not known.
         classes: How many there are.
+        calibrated: Whether photos labelled in full have chosen the threshold already.
 
     Returns:
         Two sentences, the second with the remedy; '' where nothing is unusual.
@@ -135,10 +138,16 @@ def explain_overnaming(named: float, labels: float | None, classes: int) -> str:
         if named <= max(classes / 2, FEWEST_MANY):
             return ''
         what = f'of {classes} classes, which is hardly what photos show'
+    remedy = (
+        ''
+        if calibrated
+        else (
+            f', or let {FULL_PHOTOS} photos labelled in full choose it: `spml calibrate RUN FOLDER`'
+        )
+    )
     return (
         f'{named:.2f} labels are named on a photo, {what}. Take a higher threshold '
-        f'(`spml predict --threshold`), or let {FULL_PHOTOS} photos labelled in full choose it: '
-        '`spml calibrate RUN FOLDER`.'
+        f'(`spml predict --threshold`){remedy}.'
     )
 
 
@@ -148,12 +157,13 @@ COMMONEST, NEARLY_ALL = 0.6, 0.9
 FEWEST_NAMES = 10  # below, a share says little
 
 
-def explain_narrow_naming(photos: dict[str, int], classes: int) -> str:
+def explain_narrow_naming(photos: dict[str, int], classes: int, calibrated: bool = False) -> str:
     """Say so where hardly any class but one is named.
 
     Args:
         photos: How many photos each class is named on; a class on none may be left out.
         classes: How many there are.
+        calibrated: Whether photos labelled in full have chosen the threshold already.
 
     Returns:
         Two sentences, the second with the remedy; '' where nothing is unusual, as where one class
@@ -167,9 +177,51 @@ def explain_narrow_naming(photos: dict[str, int], classes: int) -> str:
     never = classes - sum(count > 0 for count in photos.values())
     if share < (COMMONEST if 2 * never >= classes else NEARLY_ALL):
         return ''
+    remedy = (
+        ''
+        if calibrated
+        else (
+            f', and let {FULL_PHOTOS} photos labelled in full choose the threshold '
+            f'({FULL_PHOTOS_GUIDE}): `spml calibrate RUN FOLDER`'
+        )
+    )
     return (
         f'{commonest} is {100 * share:.0f} % of the names, and {never} of {classes} classes are '
         'named on no photo. If the photos show more than that: train with more photos of the '
-        'other classes, and where no photos labelled in full have chosen the threshold yet, let '
-        f'{FULL_PHOTOS} do it ({FULL_PHOTOS_GUIDE}): `spml calibrate RUN FOLDER`.'
+        f'other classes{remedy}.'
     )
+
+
+NEARLY_EVERYWHERE = 0.9  # of the photos; and of those named, how many may fewer have it
+
+
+def explain_everywhere(photos: dict[str, int], count: int, per_class: bool = False) -> str:
+    """Say so where a class is named on nearly all photos, however many others are named as well.
+
+    Args:
+        photos: How many photos each class is named on; a class on none may be left out.
+        count: Of photos.
+        per_class: Whether each class is named from a threshold of its own on already.
+
+    Returns:
+        A sentence or two; '' where no class is, and for few photos.
+    """
+    everywhere = [name for name, n in photos.items() if n >= NEARLY_EVERYWHERE * count]
+    if count < FEWEST_NAMES or not everywhere:
+        return ''
+    named = ', '.join(
+        f'{name} is named on {photos[name]:,} of {count:,} photos' for name in everywhere
+    )
+    remedy = '' if per_class else ' `--per-class` names each class from a threshold of its own on.'
+    return f'{named}. Look whether they show it.{remedy}'
+
+
+def is_overused(photos: int, named: int, present: int) -> bool:
+    """Whether a class is named on nearly all photos, and clearly fewer are known to have it.
+
+    Args:
+        photos: How many there are.
+        named: How many get the name.
+        present: How many of all are known to have it.
+    """
+    return named >= NEARLY_EVERYWHERE * photos and present < NEARLY_EVERYWHERE * named

@@ -18,12 +18,13 @@ from .. import methods, models
 from ..base import files, progress
 from ..base.devices import copy_to_device
 from ..base.errors import SpmlError, warn
+from ..data.folder import explain_split
 from ..data.glance import count_shared_photos, describe_shared_photos
 from ..data.labels import FULL_PHOTOS, FULL_PHOTOS_GUIDE
 from ..methods.core import ViewOutputs, forward_views
 from ..models.heads import Outputs
 from ..runs.config import Config, resolve
-from ..runs.folder import Result, Run, add_session, provenance, read_result
+from ..runs.folder import Result, Run, add_session, locate_run, provenance, read_result
 from . import checkpoint
 from .batches import FeatureSource, feature_source, hash_weights, image_source
 from .group import Group
@@ -480,8 +481,8 @@ def train(
     Source: the protocol of Cole et al. (2021).
     """
     config = resolve(config)
-    run = Run(config, root)
     task = task or make_task(config)
+    run = locate_run(config, root, task.data.fingerprint)
     group = Group(config.device)
     with run.lock() if group.first else nullcontext():
         group.wait()  # the others look when the first holds the folder
@@ -489,11 +490,23 @@ def train(
             return _finished(run, checkpoint.checkpoint_origin(config, task), task)
         trainer = Trainer(config, run, task, on_epoch, on_step)
         if group.first:
+            _tell_of_earlier(run, task)
             run.start()
         trainer.fit()
         finish_run(trainer)
     group.wait()
     return read_result(run)
+
+
+def _tell_of_earlier(run: Run, task: Task):
+    "Say why a run has not the name that its configuration gives it."
+    earlier = Run(run.config, run.folder.parent)
+    if earlier.folder == run.folder or not (before := earlier.fingerprint()):
+        return
+    files.print_line(
+        f'{earlier.folder.name} is of before photos, labels or split changed, and stays as it is; '
+        f'this run is {run.folder.name}. {explain_split(task.data, before)}'.rstrip()
+    )
 
 
 def _finished(run: Run, origin: dict, task: Task) -> Result:

@@ -3,9 +3,10 @@
 import hashlib
 import posixpath
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from scipy.special import expit, logit
 
 from ..base import settings
 from ..base.errors import SpmlError
-from ..base.files import hold_lock, write_atomically
+from ..base.files import hold_lock, new_folder, refuse_existing, write_atomically
 from ..data.dataset import join_items
 from ..data.folder import (
+    candidate_folders,
+    first_existing_folder,
     images_folder,
     parse_label_table,
     read_groups,
@@ -26,6 +29,7 @@ from ..data.folder import (
     usable_class_names,
 )
 from ..data.labels import split_rows
+from ..data.loading import load
 from ..runs.config import Config
 from ..training.task import Task
 from ..training.trainer import train
@@ -103,6 +107,77 @@ def draw_sample(photos: Iterable[str], count: int, seed: int = 0) -> list[str]:
         )
     start = f'{seed}/' if seed else ''
     return sorted(pool, key=lambda name: hashlib.sha256((start + name).encode()).digest())[:count]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Photos that are to be labelled in full.
+
+    Attributes:
+        photos: names, as the table has them.
+        pool: how many they were drawn from.
+        marked: whether a column `split` says which photos test; else they are chosen by name, as
+            for a training.
+    """
+
+    photos: list[str]
+    pool: int
+    marked: bool
+
+    def __str__(self) -> str:
+        where = f'the {self.pool:,} test photos that are not labelled in full'
+        if not self.marked:
+            where += (
+                ' (chosen by name, as for a training; if you want `spml data FOLDER --split`, give '
+                'it first and draw again)'
+            )
+        took = 'all' if len(self.photos) == self.pool else 'drawn at random'
+        return f'{len(self.photos):,} photos, {took} of {where}'
+
+
+def write_sample(folder: str | Path, target: str | Path, count: int) -> Sample:
+    """Copy photos that are to be labelled in full, to set the threshold of a model by them and to
+    measure it on them.
+
+    They are drawn by `draw_sample` from the photos that test, which no model is trained on. Photos
+    that have all their labels already are left out.
+
+    Args:
+        folder: with images/ and labels.csv.
+        target: a new folder, which gets images/ and labels.csv: a column a class, in which what the
+            table knows of these photos stays known.
+        count: how many; of a smaller pool all are taken.
+
+    Raises:
+        SpmlError: as `load`; for a count below 1, a target that is there already or cannot be
+            written, and where no photo is left to be labelled.
+    """
+    if count < 1:
+        raise SpmlError(f'{count} photos; allowed: a whole number from 1 upwards, such as 50.')
+    target = settings.expand_home(target)
+    refuse_existing(target)  # before the work
+    folder = first_existing_folder(candidate_folders(folder))
+    data = load(folder, scored=True)
+    names = read_label_table(folder / 'labels.csv')['image'].map(posixpath.normpath).tolist()
+    pool = data.rows('test')
+    pool = pool[(data.labels[pool] == 0).any(1)]
+    if not len(pool):
+        raise SpmlError(
+            f'{folder} has no test photo of which a label is unknown, so there is nothing to '
+            'label. `spml evaluate RUN FOLDER` scores its test photos as they are.'
+        )
+    row_of = {names[row]: row for row in pool}
+    drawn = draw_sample(row_of, min(count, len(pool)))
+    rows = [row_of[name] for name in drawn]
+    cells = np.array(['', '1', '0'], object)[data.labels[rows]]  # -1 is the last of the three
+    table = pd.DataFrame(cells, pd.Index(drawn, name='image'), data.class_names)
+    with new_folder(target) as temporary:
+        for row, name in zip(rows, drawn, strict=True):
+            copy = temporary / 'images' / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(data.images[row], copy)
+        table.to_csv(temporary / 'labels.csv', lineterminator='\n')
+    return Sample(drawn, len(pool), 'test' not in data.drawn)
 
 
 class Sheet:

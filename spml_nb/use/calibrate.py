@@ -20,6 +20,7 @@ from ..training.thresholds import (
     check_recall,
     class_thresholds,
     explain_overnaming,
+    is_overused,
     recall_threshold,
 )
 from .export import find_exported
@@ -39,21 +40,25 @@ class Calibration:
     """Thresholds that were set after the training, and what they do on the photos that set them.
 
     Attributes:
-        threshold, before: probabilities from which on a label is named, now and earlier.
+        threshold, before: probabilities from which on a label is named, the best here and that of
+            the training.
         class_thresholds: one for each class.
         dataset, data: name and fingerprint of the folder with the photos.
         photos: how many set it.
+        photo_hashes: their checksums, by which they are known again in other folders.
         labels_a_photo: how many labels these have on average; None where not all are known.
         named, named_before: how many labels the model gives a photo on average.
         f1, f1_before: micro-F1 in [0, 1] on these photos; None where not all labels are known.
         gain, gain_per_class: points of micro-F1 on photos that did not choose the thresholds, by
-            cross-validation, and half the 95 % interval over photos: of the threshold over the
-            earlier one, and of one for each class over the one for all. None where a recall chose
+            cross-validation, and half the 95 % interval over photos: of the threshold over that of
+            the training, and of one for each class over the one for all. None where a recall chose
             or not all labels are known, the second also below `FULL_PHOTOS` photos.
         recall: what was asked for; None for the best F1.
         foreign: names of the folder's table that are no classes of the model.
         missing: classes of the model that the table lacks.
-        always: {class that is named on every photo: how many have it}, where not all have.
+        overused: {class that is named on nearly all photos, though clearly fewer have it: on how
+            many it is named, how many have it, and on how many it is named from its own threshold
+            on, None where it has none}.
     """
 
     threshold: float
@@ -62,6 +67,7 @@ class Calibration:
     dataset: str
     data: str
     photos: int
+    photo_hashes: list[str]
     named: float
     named_before: float
     classes: int
@@ -73,25 +79,31 @@ class Calibration:
     recall: float | None
     foreign: list[str]
     missing: list[str]
-    always: dict[str, int]
+    overused: dict[str, tuple[int, int, int | None]]
+
+    @property
+    def taken(self) -> bool:
+        "Whether the threshold is in use: where it gains nothing, that of the training is."
+        return _is_gain(self.gain)
 
     def __str__(self) -> str:
         kind = 'fully labelled' if self.f1 is not None else 'labelled'
         there = '' if self.f1 is None else f'labels a photo there: {self.labels_a_photo:.2f}; '
         lines = [
-            f'threshold {self.threshold:.4g} (before: {self.before:.4g}), from {self.photos:,} '
-            f'{kind} photos of {self.dataset}',
-            f'{there}named: {self.named:.2f} (before: {self.named_before:.2f})',
+            f'threshold {self.threshold:.4g} (of the training: {self.before:.4g}), from '
+            f'{self.photos:,} {kind} photos of {self.dataset}',
+            f'{there}named: {self.named:.2f} (of the training: {self.named_before:.2f})',
         ]
         if self.recall is not None:
             lines.append(f'chosen for a recall of {100 * self.recall:.4g} % of the known labels')
         if self.f1 is not None and self.f1_before is not None:
             lines.append(
-                f'micro-F1 there: {100 * self.f1:.1f} % (before: {100 * self.f1_before:.1f} %); as '
-                'it was chosen on these photos, expect less on others'
+                f'micro-F1 there: {100 * self.f1:.1f} % (of the training: '
+                f'{100 * self.f1_before:.1f} %); as it was chosen on these photos, expect less on '
+                'others'
             )
         if self.gain is not None:
-            lines += [_describe_gain(*self.gain), self._offer()]
+            lines += [_describe_gain(*self.gain), self._offer() if self.taken else self._keep()]
         if self.foreign:
             lines.append(f'noted: the model has no class {join_items(self.foreign)}; not used')
         if self.missing:
@@ -99,10 +111,23 @@ class Calibration:
             lines.append(
                 f'noted: the table has no class {join_items(self.missing)}; taken as {taken_as}'
             )
-        for name, count in self.always.items():
-            lines.append(f'{name} is named on all {self.photos} photos; {count} have it')
-        too_many = explain_overnaming(self.named, self.labels_a_photo, self.classes)
+        lines += [self._describe_overused(name) for name in self.overused]
+        named = self.named if self.taken else self.named_before
+        too_many = explain_overnaming(named, self.labels_a_photo, self.classes, calibrated=True)
         return '\n'.join([*lines, *filter(None, [too_many])])
+
+    def _keep(self) -> str:
+        return (
+            f'not taken: the threshold of the training, {self.before:.4g}, is in use. '
+            f'`spml predict --threshold {self.threshold:.4g}` takes the other one all the same'
+        )
+
+    def _describe_overused(self, name: str) -> str:
+        named, present, by_own = self.overused[name]
+        text = f'{name} is named on {named} of {self.photos} photos; {present} have it'
+        if by_own is None or is_overused(self.photos, by_own, present):
+            return f'{text}. More training photos without it teach the difference'
+        return f'{text}. From its own threshold on (--per-class) it is named on {by_own}'
 
     def _offer(self) -> str:
         "Whether to name each class from a threshold of its own on."
@@ -126,15 +151,20 @@ class Calibration:
         )
 
 
+def _is_gain(gain: tuple[float, float] | None) -> bool:
+    "None where it cannot be measured, so that what was asked for is taken."
+    return gain is None or gain[0] > 0
+
+
 def _describe_gain(mean: float, half: float) -> str:
     verdict = ''
-    if mean + half < 0:
-        verdict = ': worse, go back'
+    if mean <= 0:
+        verdict = ': worse' if mean + half < 0 else ': none'
     elif mean <= half:
         verdict = ', which may be none'
     return (
-        f'gain over before on photos that did not choose it (cross-validation): {mean:+z.1f} ± '
-        f'{half:.1f} points of micro-F1{verdict}'
+        'gain over the threshold of the training on photos that did not choose this one '
+        f'(cross-validation): {mean:+z.1f} ± {half:.1f} points of micro-F1{verdict}'
     )
 
 
@@ -149,8 +179,10 @@ def calibrate(
 
     Where photos have one known label each, training cannot tell from which probability on a label
     is to be named: whatever is named beside it may be right. Of the folder that the run was trained
-    on, only validation photos count: the others were trained on, or measure the model. To go back,
-    remove `calibration.json` from the run's folder; nothing else of the run changes.
+    on, and of a table that marks some as `val`, only validation photos count: the others were
+    trained on, or measure the model. A threshold that is no better than that of the training, by
+    cross-validation, is not taken: that of the training is in use then. To go back, remove
+    `calibration.json` from the run's folder; nothing else of the run changes.
 
     Args:
         run: its folder, or its name in the setting `runs`.
@@ -162,7 +194,7 @@ def calibrate(
         device: unset: the setting `device`.
 
     Returns:
-        What was stored.
+        What was found, which is stored where it is `taken`.
 
     Raises:
         SpmlError: for what is no finished run; for a recall that is no share; where no photo is
@@ -174,14 +206,14 @@ def calibrate(
     if find_exported(run) is not None:
         raise SpmlError(
             f'{run} is an exported model, and its threshold stays as it is. Calibrate the run, and '
-            'export it again.'
+            'export it again; or take another for once: `spml predict --threshold`.'
         )
     opened = open_run(run)
     with warnings.catch_warnings():
         # nothing is learnt from these photos
         warnings.filterwarnings('ignore', '.*because no (training )?image has it')
         data = load(folder, scored=True)
-    before = opened.threshold()
+    before = float(opened.result()['scores']['threshold'])
     model = open_model(run, device)
     labels = _labels_for(model.class_names, data, folder)
     rows = _usable_rows(opened, data, folder, labels, recall)
@@ -201,6 +233,9 @@ def calibrate(
     gain, gain_per_class = None, None
     if is_complete and recall is None and len(p) > 1:
         gain, gain_per_class = _cross_validate(p, labels, before)
+    in_use, own = threshold, of_classes
+    if not _is_gain(gain):
+        in_use, own = before, opened.result().get('thresholds', {}).get('class_thresholds')
     calibration = Calibration(
         threshold=threshold,
         before=before,
@@ -208,6 +243,7 @@ def calibrate(
         dataset=data.name,
         data=data.fingerprint,
         photos=len(p),
+        photo_hashes=[data.photo_hashes[row] for row in rows],
         named=float((p >= threshold).sum(1).mean()),
         named_before=float((p >= before).sum(1).mean()),
         classes=len(of_classes),
@@ -219,12 +255,15 @@ def calibrate(
         recall=recall,
         foreign=[name for name in data.class_names if name not in model.class_names],
         missing=[name for name in model.class_names if name not in data.class_names],
-        always=_always_named(p >= threshold, labels, model.class_names) if is_complete else {},
+        overused=_find_overused(p, labels, model.class_names, in_use, own) if is_complete else {},
     )
     if len(rows) < FEW_CALIBRATION_PHOTOS and recall is None:
         _warn_of_few(p, labels)
-    text = json.dumps(asdict(calibration), indent=1, ensure_ascii=False)
-    write_atomically(opened.folder / CALIBRATION, text)
+    file = opened.folder / CALIBRATION
+    if calibration.taken:
+        write_atomically(file, json.dumps(asdict(calibration), indent=1, ensure_ascii=False))
+    else:
+        file.unlink(missing_ok=True)
     return calibration
 
 
@@ -235,7 +274,7 @@ def _cross_validate(
 
     Args:
         p, labels: (N, C), at least two photos, every label known.
-        before: the threshold in use.
+        before: the threshold of the training.
 
     Returns:
         `Calibration.gain` and `Calibration.gain_per_class`.
@@ -265,13 +304,21 @@ def _cross_validate(
     return gain(by_one, earlier), gain(by_class, by_one)
 
 
-def _always_named(named: np.ndarray, labels: np.ndarray, names: list[str]) -> dict[str, int]:
-    have, get = (labels > 0).sum(0).tolist(), named.sum(0).tolist()
-    return {
-        name: count
-        for name, count, times in zip(names, have, get, strict=True)
-        if count < times == len(labels)
-    }
+def _find_overused(
+    p: np.ndarray,
+    labels: np.ndarray,
+    names: list[str],
+    threshold: float,
+    of_classes: list[float] | None,
+) -> dict[str, tuple[int, int, int | None]]:
+    "`Calibration.overused`, of (N, C) probabilities and complete labels."
+    overused = {}
+    for c, name in enumerate(names):
+        named, present = int((p[:, c] >= threshold).sum()), int((labels[:, c] > 0).sum())
+        if is_overused(len(p), named, present):
+            by_own = None if of_classes is None else int((p[:, c] >= of_classes[c]).sum())
+            overused[name] = (named, present, by_own)
+    return overused
 
 
 def _labels_for(names: list[str], data: Dataset, folder: str | Path) -> np.ndarray:
@@ -301,7 +348,9 @@ def _usable_rows(
         trained_on == first_existing_folder(candidate_folders(folder)).absolute()
         or result.get('data') == data.fingerprint
     )
-    allowed = data.split == 'val' if is_same else np.ones(len(data), bool)
+    is_val = data.split == 'val'
+    has_parts = is_same or ('val' not in data.drawn and bool(is_val.any()))
+    allowed = is_val if has_parts else np.ones(len(data), bool)
     usable = allowed & (labels != 0).all(1)
     if recall is not None and not usable.any():
         usable = allowed & (labels > 0).any(1)
@@ -312,7 +361,7 @@ def _usable_rows(
     remark = f'; its table says nothing of {join_items(silent)}' if len(silent) else ''
     raise SpmlError(
         f'{data.name!r} has no photo of which all {labels.shape[1]} labels are known'
-        f'{among if is_same else ""}{remark}. How to label some in full: {FULL_PHOTOS_GUIDE}'
+        f'{among if has_parts else ""}{remark}. How to label some in full: {FULL_PHOTOS_GUIDE}'
     )
 
 

@@ -23,7 +23,7 @@ from ..runs.folder import Run, as_json, open_run, read_result
 from ..training.evaluation import load_run_data
 from .export import METADATA_KEY, WEIGHTS, find_exported, load_network, write_safetensors
 from .predictor import describe_preprocessing
-from .scoring import LabelScores, format_scores, score_labels
+from .scoring import LabelScores, count_chosen, format_scores, score_labels
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ def score_test_photos(
         data.labels[data.rows('test')],
         data.class_names,
         threshold,
+        calibrated=not {'threshold_from', 'calibration'}.isdisjoint(description),
     )
 
 
@@ -141,6 +142,7 @@ def describe_data(run: Run, data: Dataset) -> dict:
     val_truth = run.result()['scores'].get('val_truth', label_values.TRUTHS[0])
     return {
         'parts': parts,
+        'chose': count_chosen(run, data, data.rows('test')),
         'partly_labelled': (data.labels == 0).any(),
         'bare': (positives == 0).sum(),
         'shown': SHOWN_LABELS.get(

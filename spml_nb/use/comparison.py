@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import shlex
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -42,7 +43,7 @@ from ..base.files import write_atomically
 from ..data import loading
 from ..data.dataset import Dataset, join_items
 from ..data.folder import candidate_folders, first_existing_folder
-from ..data.glance import count_parts, describe_shared_photos
+from ..data.glance import count_parts, describe_shared_photos, find_shipped_model
 from ..data.labels import (
     FULL_PHOTOS,
     describe_truth,
@@ -55,12 +56,13 @@ from ..drawing import make_axes, to_svg
 from ..methods.core import find, names
 from ..metrics import average_precision, find_map_definition
 from ..runs.config import Config, class_names
-from ..runs.folder import Run, read_result
+from ..runs.folder import Run, locate_run, read_result
 from ..sweeps.estimate import time_photos
 from ..sweeps.queue import (
     STARTUP,
     canonical_config,
     check_launch,
+    find_earlier_runs,
     find_stale_runs,
     finished,
     format_duration,
@@ -287,7 +289,7 @@ def score_method_line(
     naming: dict[int, Naming] = {}
     guess = 50.0 if any_blind_val else math.nan
     for config in configs:
-        run = Run(canonical_config(config))
+        run = locate_run(canonical_config(config))
         if config.seed in runs.index and run.done:
             logits = read_result(run).logits
             definition = run.config.map_definition
@@ -498,35 +500,47 @@ def _advice(
     gains = {} if complete else read_experience()['methods']
     taken = _choose([best.loss, *near], gains, complete)
     observed = best.val_measure == 'observed AUC'
-    reason = _explain_gains(taken, [best.loss, *near], gains) if near and taken in gains else ''
-    candidates = [by_loss[loss] for loss in (best.loss, *near)]
+    verdict = _take(best, taken, near if rivals else None, by_loss[best.loss], gains)
     # where negatives are known, F1 has chosen thresholds, and tells whether names are right
-    if observed and (wider := _find_wider(by_loss[taken], candidates)):
-        reason = _explain_wider(wider, by_loss[taken])
+    wider = _find_wider(by_loss[taken], by_loss, rivals) if observed else None
+    if wider:
+        verdict = _take_wider(wider, by_loss[taken], wider.row.loss in (best.loss, *near))
         taken = wider.row.loss
+        near |= {loss: over for loss, over in rivals.items() if loss == taken}
     chosen = table[table.loss == taken].iloc[0]
-    said = _caveats(chosen, by_loss[taken], complete)
-    said.append(_taking(best, taken, near if rivals else None, by_loss[best.loss]))
+    said = [*_near_guessing(chosen, by_loss[taken]), verdict]
+    if near:
+        said.append(_describe_validation(best, near, by_loss[best.loss]))
     naming = _naming(by_loss[taken], observed)
-    said += [*filter(None, [reason]), *naming]
+    said += naming
     if chosen.loss != base.row.loss:
         said.append(_gain(chosen, base, by_loss[chosen.loss], len(lines) - 1))
     elif chosen.seeds == 1:
         said.append('How sure: one seed decides nothing.')
+    if complete:
+        said.append(
+            'No training label is unknown, so methods for missing labels have no advantage over '
+            f'{" or ".join(PLAIN)}.'
+        )
     if near:
         said.append(f'To know better: {_settling(near, best, complete, bool(naming))}')
     if observed and len(lines) > 1:
         said.append(_deciding_measure())
     if equal:
         said.append(f"The same runs here: {', '.join(equal)}.")
-    if chosen.run:
-        run = shlex.quote(chosen.run)
-        said += [
-            f'The model: {settings.path("runs") / chosen.run}',
-            f'Its mistakes, as a page: spml report {run}',
-            f'For new photos: spml predict {run} PHOTOS',
-        ]
-    return '\n'.join(said)
+    return '\n'.join([*said, *_uses(chosen.run)])
+
+
+def _uses(name: str) -> list[str]:
+    "Where a run lies and what to do with it; nothing where it is gone."
+    if not name:
+        return []
+    run = shlex.quote(name)
+    return [
+        f'The model: {settings.path("runs") / name}',
+        f'Its mistakes, as a page: spml report {run}',
+        f'For new photos: spml predict {run} PHOTOS',
+    ]
 
 
 def _choose(losses: Sequence[str], gains: dict[str, float], complete: bool) -> str:
@@ -538,23 +552,10 @@ def _choose(losses: Sequence[str], gains: dict[str, float], complete: bool) -> s
     return max(losses, key=lambda loss: gains.get(loss, -math.inf))
 
 
-def _caveats(chosen: pd.Series, line: MethodLine, complete: bool) -> list[str]:
-    "Sentences to read before the one that names what to take."
-    sentences = []
-    if not math.isnan(line.guess):
-        sentences += _near_guessing(chosen, line)
-    if complete:
-        sentences.append(
-            'No training label is unknown, so methods for missing labels have no advantage over '
-            f'{" or ".join(PLAIN)}.'
-        )
-    return sentences
-
-
 def _near_guessing(chosen: pd.Series, line: MethodLine) -> list[str]:
     score = line.over(part='validation')
     half = 0.0 if math.isnan(score.half_width) else score.half_width  # one seed has none
-    if score.mean - max(half, CLOSE) > line.guess:
+    if math.isnan(line.guess) or score.mean - max(half, CLOSE) > line.guess:
         return []
     interval = f' ± {half:.1f}' if half else ''
     return [
@@ -564,12 +565,18 @@ def _near_guessing(chosen: pd.Series, line: MethodLine) -> list[str]:
     ]
 
 
-def _find_wider(chosen: MethodLine, candidates: Iterable[MethodLine]) -> MethodLine | None:
-    "The candidate to take instead of a method that names hardly any class but one."
+def _find_wider(
+    chosen: MethodLine, by_loss: dict[str, MethodLine], rivals: dict[str, Effect]
+) -> MethodLine | None:
+    """The method to take instead of one that names hardly any class but one. It may be behind the
+    best on validation, as long as that is not surely by more than `CLOSE`: such a lead is small
+    beside classes that are named on no photo.
+    """
     own = chosen.best_naming
     if own is None or not own.narrowness:
         return None
-    widest = max(candidates, key=_count_named)
+    behind = [loss for loss, over in rivals.items() if over.high < -CLOSE]
+    widest = max((line for loss, line in by_loss.items() if loss not in behind), key=_count_named)
     return widest if _count_named(widest) >= WIDER * own.classes else None
 
 
@@ -613,12 +620,15 @@ def _deciding_measure() -> str:
     )
 
 
-def _taking(best: pd.Series, taken: str, near: dict[str, Effect] | None, line: MethodLine) -> str:
+def _take(
+    best: pd.Series,
+    taken: str,
+    near: dict[str, Effect] | None,
+    line: MethodLine,
+    gains: dict[str, float],
+) -> str:
     "The sentence that names what to take."
-    score = (
-        f'{best.validation:.1f} % {best.val_measure} against '
-        f'{describe_truth(line.runs.val_truth.iloc[0])}'
-    )
+    score = _score_of(best, line)
     if near is None:
         return (
             f'Only {best.loss} has finished, so there is nothing to compare: on validation, '
@@ -626,14 +636,27 @@ def _taking(best: pd.Series, taken: str, near: dict[str, Effect] | None, line: M
         )
     if not near:
         return f'Take {best.loss}: it is the best on validation, {score}.'
+    equals = f'{", ".join([best.loss, *near][:-1])} and {[*near][-1]}'
+    reason = f'{taken} is the best of them on validation'
+    if taken in gains:
+        reason = _explain_gains(taken, [best.loss, *near], gains)
+    elif taken != best.loss:
+        reason = f'{taken} is the plainest of them'
+    return f'Take {taken}: {equals} are equal as far as this can tell, and {reason}.'
+
+
+def _score_of(best: pd.Series, line: MethodLine) -> str:
+    truth = describe_truth(line.runs.val_truth.iloc[0])
+    return f'{best.validation:.1f} % {best.val_measure} against {truth}'
+
+
+def _describe_validation(best: pd.Series, near: dict[str, Effect], line: MethodLine) -> str:
+    "How far apart the methods are between which something else has chosen."
     rivals = ', '.join(
-        f'{loss} ({_with_half(f"{abs(over.mean):.1f}", over.half_width)} points lower)'
+        f'{loss} {_with_half(f"{abs(over.mean):.1f}", over.half_width)} points lower'
         for loss, over in near.items()
     )
-    return (
-        f'Take {taken}: {best.loss} is the best on validation, {score}, but that does not tell it '
-        f'apart from {rivals}.'
-    )
+    return f'On validation: {best.loss} {_score_of(best, line)}; {rivals}.'
 
 
 def _explain_gains(chosen: str, losses: Sequence[str], gains: dict[str, float]) -> str:
@@ -646,17 +669,20 @@ def _explain_gains(chosen: str, losses: Sequence[str], gains: dict[str, float]) 
     beside = f' ({", ".join(others)})' if others else ''
     gained = '' if chosen == 'an' else f', {format_signed(gains[chosen])} points of mAP over AN'
     return (
-        f"Of these, {chosen} did best on the project's {read_experience()['sets']} sets of photos"
-        f'{gained}{beside}.'
+        f"{chosen} did best on the project's {read_experience()['sets']} sets of photos"
+        f'{gained}{beside}'
     )
 
 
-def _explain_wider(wider: MethodLine, narrow: MethodLine) -> str:
+def _take_wider(wider: MethodLine, narrow: MethodLine, is_near: bool) -> str:
     "Why a method that names more is taken instead of another, and how to have that one."
     loss = narrow.row.loss
+    lead = (
+        'equal otherwise as far as this can tell' if is_near else 'whose lead may be under a point'
+    )
     return (
-        f'Of these, {wider.row.loss} names {_count_named(wider)} classes on the validation photos, '
-        f'{loss} only {_count_named(narrow)}. To take {loss} all the same, label some '
+        f'Take {wider.row.loss}: it names {_count_named(wider)} classes on the validation photos, '
+        f'{loss}, {lead}, only {_count_named(narrow)}.\nTo take {loss} all the same, label some '
         f'{FULL_PHOTOS} photos in full and let them choose its threshold: '
         f'`spml calibrate {shlex.quote(narrow.best_run)} FOLDER`.'
     )
@@ -671,10 +697,11 @@ def _gain(chosen: pd.Series, base: MethodLine, line: MethodLine, others: int) ->
         sure = ', with one seed, which decides nothing'
     else:
         gain += f' ± {chosen.over_half:.1f}'
-        among = f' when {others} methods are compared' if others > 1 else ''
         sure = ''
         if chosen.p >= LEVEL:
-            sure = f'; chance alone does as much in {100 * chosen.p:.0f} % of cases{among}'
+            sure = ', which may be chance'
+            if chosen.over_half < abs(chosen.over):  # one method alone would not get it by chance
+                sure += f', as {others} methods are compared'
     return (
         f'How sure: on the test images, against {kind}, it is {gain} points of '
         f'{chosen.test_measure} {where} {base.row.loss}{sure}.'
@@ -702,6 +729,9 @@ def _settling(near: dict[str, Effect], best: pd.Series, complete: bool, naming: 
     )
 
 
+TITLE_WIDTH = 70  # characters that fit above two panels
+
+
 def draw_comparison(table: pd.DataFrame, title: str) -> bytes:
     """Draw a comparison.
 
@@ -716,7 +746,9 @@ def draw_comparison(table: pd.DataFrame, title: str) -> bytes:
 
 
 def _picture(table: pd.DataFrame, title: str) -> Figure:
-    figure, ((scores, gains),) = make_axes(1, 2, 3.0, 0.6 + 0.22 * len(table))
+    lines = textwrap.wrap(title, TITLE_WIDTH)
+    height = 0.6 + 0.22 * len(table) + 0.17 * (len(lines) - 1)
+    figure, ((scores, gains),) = make_axes(1, 2, 3.0, height)
     y = np.arange(len(table))[::-1]
     for ax, name, half, label in (
         (scores, 'test', 'half', f'test {table.test_measure[0]} (%)'),
@@ -731,7 +763,7 @@ def _picture(table: pd.DataFrame, title: str) -> Figure:
         )
         ax.grid(axis='x', alpha=0.3)
     gains.axvline(0, color='#999999', linewidth=0.8)
-    figure.suptitle(title, parse_math=False)
+    figure.suptitle('\n'.join(lines), parse_math=False)
     return figure
 
 
@@ -797,6 +829,13 @@ def compare(
     data = loading.load(folder, min_positives=min_positives, exclude=excluded)
     tell(_opening(data, rows))
     left = _left(rows, suite, folder, range(seeds))
+    earlier = find_earlier_runs(_may_train(rows, suite, folder, range(seeds)))
+    if earlier and len(left):
+        tell(
+            f'{len(earlier)} runs were trained before photos, labels or split changed. They stay '
+            'as they are, under their names; a run of now with the same settings gets a name that '
+            f'ends in -{data.fingerprint[:6]}.'
+        )
     tell(describe_time_left(left, jobs, _time_features(left, data, finished())))
     if dry_run:
         return left
@@ -853,16 +892,20 @@ def _is_complete(data: Dataset, rows: Sequence[Row]) -> bool:
 
 def _left(rows: Sequence[Row], suite: str, folder: str, seeds: Sequence[int]) -> pd.DataFrame:
     """What is to be trained. Refused where a run, any that a search may come to, had other photos
-    or labels.
+    under the same names and of the same sizes.
     """
-    tried = [config for row in rows for config in candidates(row, suite, folder)]
-    later = [replace(config, seed=seed, label_seed=seed) for config in tried for seed in seeds]
-    if old := find_stale_runs(tried + later):
+    if old := find_stale_runs(_may_train(rows, suite, folder, seeds)):
         raise SpmlError(
-            f'{len(old)} runs of {folder} were trained before its photos, labels or split changed. '
-            f"Remove them from {settings.path('runs')} to compare anew: {join_items(old, 99)}."
+            f'{len(old)} runs of {folder} were trained before its photos were changed in place. '
+            f"Move them out of {settings.path('runs')} to compare anew: {join_items(old, 99)}."
         )
     return plan_comparison(rows, suite, folder, seeds, finished())
+
+
+def _may_train(rows: Sequence[Row], suite: str, folder: str, seeds: Sequence[int]) -> list[Config]:
+    "Every configuration that a search may come to."
+    tried = [config for row in rows for config in candidates(row, suite, folder)]
+    return tried + [replace(each, seed=seed, label_seed=seed) for each in tried for seed in seeds]
 
 
 def _rows(
@@ -940,12 +983,22 @@ def write_comparison(
     ]
     asked = hashlib.sha256(
         '\n'.join(
-            [folder, rows[0].labels, suite, str(rows[0].min_positives), *rows[0].exclude]
+            [
+                *(folder, data.fingerprint, rows[0].labels, suite, str(rows[0].min_positives)),
+                *rows[0].exclude,
+            ]
         ).encode()
     ).hexdigest()
     place = settings.path('runs') / 'compare' / f'{Path(folder).name}-{asked[:6]}'
     shown = _format_table(table, len(data.class_names))
     above = [shown.to_string(index=False), _explain_table(table, truths), *filter(None, gaps)]
+    shipped = find_shipped_model(data)
+    if shipped and table.run.any():
+        said += (
+            f'\n{shipped.folder.name}, a model of the package, knows {shipped.known} of these '
+            f'classes: spml evaluate {shipped.folder.name} FULL, and the same with your run, say '
+            'which is better on photos labelled in full.'
+        )
     text = '\n'.join([*above, '', said])
     title = (
         f'{data.name}, test {table.test_measure[0]} against {describe_truth(truth)}, '
@@ -979,7 +1032,6 @@ def _format_table(table: pd.DataFrame, classes: int) -> pd.DataFrame:
     if base := _base_of(table):
         gains = pd.Series(map(_with_half, table.over.map(format_signed), table.over_half))
         shown[f'over {base}'] = gains.where(table.loss != base, '')
-        shown['chance'] = table.p.map(_format_p)
     if table.names.notna().any():
         shown['names'] = table.names.map(_format_or_blank('{:.2f}'))
         shown['classes'] = table.classes.map(_format_or_blank(f'{{:.0f}} of {classes}'))
@@ -994,12 +1046,6 @@ def _format_or_blank(form: str) -> Callable[[float], str]:
 
 def _with_half(value: str, half: float) -> str:
     return value if math.isnan(half) else f'{value} ± {half:.1f}'
-
-
-def _format_p(p: float) -> str:
-    if math.isnan(p):
-        return ''
-    return '<0.1 %' if p < 1e-3 else f'{100 * p:.1f} %'
 
 
 _MEANINGS = {
@@ -1037,11 +1083,6 @@ def _explain_table(table: pd.DataFrame, truths: dict[str, str]) -> str:
         lines.append(
             f'over {base}: by how many points test is above that of {base}; where ± is larger, '
             'that may be chance.'
-        )
-    if table.p.notna().any():
-        lines.append(
-            'chance: how often methods that are equally good come out that far apart; the more '
-            'methods are compared, the higher it is set (correction of Holm).'
         )
     if table.names.notna().any():
         lines.append(

@@ -13,6 +13,11 @@ from ..training.network import open_network
 from .export import find_exported, load_exported
 from .predictor import BATCH, Images, Predictor, as_predictor
 
+WHAT_PROBABILITIES_ARE = (
+    'A probability orders the photos of a class and is compared with the threshold; it is not the '
+    'chance that the name is right.'
+)
+
 
 def open_model(run: str | Path, device: str | None = None) -> Predictor:
     """A trained model, ready for use.
@@ -66,7 +71,8 @@ def predict(
         run's own for all classes. `attrs['on_validation']` says what that names on validation where
         only some labels are known, as `spml_nb.training.summary.named_on_validation` has it, None
         where another one names; `attrs['labels_a_photo']` how many labels a photo had where the
-        threshold was chosen, None where that is not known.
+        threshold was chosen, None where that is not known; `attrs['calibrated']` whether labelled
+        photos chose it after the training.
 
     Raises:
         SpmlError: for a run that is not there, not finished or damaged, or gives no finite numbers;

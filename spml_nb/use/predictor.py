@@ -385,7 +385,13 @@ class Predictor:
         is_own = threshold is None and not per_class  # which is what was counted on validation
         table.attrs['on_validation'] = self.description.get('on_validation') if is_own else None
         table.attrs['labels_a_photo'] = self.description.get('labels_a_photo')
+        table.attrs['calibrated'] = self.is_calibrated
         return table
+
+    @property
+    def is_calibrated(self) -> bool:
+        "Whether labelled photos have chosen the threshold, or made probabilities, afterwards."
+        return not {'threshold_from', 'calibration'}.isdisjoint(self.description)
 
     def choose_threshold(
         self, threshold: float | None = None, per_class: bool = False

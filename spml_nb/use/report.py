@@ -23,7 +23,8 @@ from ..training.evaluation import load_run_data
 from ..training.network import describe_network
 from ..training.summary import OBSERVED_AUC, observed_auc_of
 from .annotate import find_doubtful_labels
-from .card import FEW_TEST_PHOTOS, describe_data, score_test_photos, training_command
+from .card import CARD, FEW_TEST_PHOTOS, describe_data, score_test_photos, training_command
+from .export import find_exported
 from .scoring import LabelScores, format_scores
 
 SHOWN_PHOTOS = 12  # worst mistakes, and as many labels that are probably missing
@@ -66,13 +67,27 @@ def write_report(run: str | Path, file: str | Path = '') -> Path:
 
     Raises:
         SpmlError: for a run that is not there, not finished or damaged, or has no test photos; for
-            a file that is there already, or cannot be written.
+            an exported model; for a file that is there already, or cannot be written.
     """
+    _refuse_exported(run)
     opened = open_run(run)
     file = Path(file or f'{opened.folder.name}.html')
     files.refuse_existing(file)
     files.write_atomically(file, _render_report(opened))
     return file
+
+
+def _refuse_exported(model: str | Path) -> None:
+    "A model without its run has no curves, and its test photos are not known."
+    file = find_exported(model)
+    if file is None:
+        return
+    card = file.with_name(CARD)
+    says = f' What is known of it says its card: {card}.' if card.is_file() else ''
+    raise SpmlError(
+        f'{model} is a model without its run, and a report needs the run; `spml runs` lists '
+        f'yours.{says} How good it is on photos labelled in full: `spml evaluate {model} FULL`.'
+    )
 
 
 def _render_report(run: Run) -> str:
@@ -100,6 +115,7 @@ def _render_report(run: Run) -> str:
         'few': FEW_TEST_PHOTOS,
         'scores': None,
         'per_class': None,
+        'sample': run.calibration(),
     }
     if data is not None:
         fields |= describe_data(run, data)
@@ -179,17 +195,17 @@ def _choose_pictures(result: Result, data: Dataset, threshold: float) -> dict:
         mistakes.append(_picture(data, rows[row], c, probability, remark))
     parts = [part for part in result.logits if part == 'test' or result.config.hold_out]
     held_out = np.concatenate([data.rows(part) for part in parts])
-    logits = np.concatenate([result.logits[part] for part in parts]).astype(float)
+    p = expit(np.concatenate([result.logits[part] for part in parts]).astype(float))
     labels = data.labels[held_out]
-    _, missing = find_doubtful_labels(expit(logits), labels)
+    _, missing = find_doubtful_labels(p, labels)
     is_unknown = labels[missing['row'], missing['class']] == 0
     likely = missing[is_unknown & (missing.probability >= 0.5)]
     first = likely.groupby('class', sort=False).head(MOST_OF_A_CLASS).head(SHOWN_PHOTOS)
     return {
         'mistakes': mistakes,
         'missing': [
-            _picture(data, held_out[row], c, probability, 'not in the table')
-            for row, c, probability in first.itertuples(index=False)
+            _picture(data, held_out[row], c, p[row, c], 'not in the table')
+            for row, c, _ in first.itertuples(index=False)
         ],
         'unknown': int((labels == 0).sum()),
         'held_out': len(held_out),

@@ -1,7 +1,9 @@
 """A page that asks about labels which are probably missing or wrong, and keeps each answer."""
 
 import io
+import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -21,7 +23,7 @@ from starlette.routing import Route
 from ..base.errors import SpmlError
 from ..base.files import hold_lock, print_line, write_atomically
 from ..data.editing import back_up, write_label
-from ..data.folder import read_label_table
+from ..data.folder import candidate_folders, first_existing_folder, read_label_table
 from ..runs.folder import as_json, open_run, read_json
 from ..training.plots import open_thumbnail
 from ..training.task import make_task
@@ -75,6 +77,17 @@ class Review:
             question['answer'] = word
             write_questions(self.folder, self.questions)
 
+    def describe_answers(self) -> str:
+        """How many there are, and where they are kept."""
+        answers = [question['answer'] for question in self.questions]
+        text = f'{len(answers) - answers.count(""):,} of {len(answers):,} answered; every '
+        if 'positives' not in read_label_table(self.table):
+            return f'{text}answer is in the table'
+        return (
+            f'{text}"yes" is in the table; where it had no label, a "no" is in review.json alone, '
+            'which asks it no more: a column `positives` has no place for what is absent'
+        )
+
 
 def write_questions(folder: Path, questions: list[dict]) -> None:
     """Write review.json, whole or not at all."""
@@ -120,6 +133,23 @@ def open_review(folder: Path, run: str, tell: Callable[[str], None] = print_line
     return Review(folder)
 
 
+def retraining_command(folder: Path, run: str) -> str:
+    """The command that trains a run again on the labels that a folder has now.
+
+    The same settings and seed: what then differs comes from the labels alone.
+
+    Args:
+        folder: of photos, absolute.
+        run: as in `open_review`.
+    """
+    words = ['spml', 'train', '--like', Path(run).name]
+    with suppress(SpmlError):  # a review goes on without its run
+        config = open_run(run).config
+        if first_existing_folder(candidate_folders(config.dataset, config.root)) != folder:
+            words += ['-p', 'dataset', str(folder)]  # a copy, so that both labels are kept
+    return shlex.join(words)
+
+
 def _choose_doubts(
     probability: np.ndarray, observed: np.ndarray
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -133,8 +163,11 @@ def _choose_doubts(
     return missing, wrong[['row', 'class', 'probability']]
 
 
-def make_review_app(review: Review) -> Starlette:
+def make_review_app(review: Review, next_command: str = '') -> Starlette:
     """The review as an ASGI application for this machine alone.
+
+    Args:
+        next_command: what the page names once all is answered, as from `retraining_command`.
 
     `GET /` is the page, `GET /questions` the list, `GET /photos/3` the photo of a question, and
     `PUT /answers/3/yes` answers it. Pages of other addresses cannot answer: browsers ask before a
@@ -147,7 +180,8 @@ def make_review_app(review: Review) -> Starlette:
 
     async def list_questions(request: Request) -> JSONResponse:
         kept = 'positives' not in read_label_table(review.table)
-        return JSONResponse({'questions': review.questions, 'no_is_kept': kept})
+        answer = {'questions': review.questions, 'no_is_kept': kept, 'next': next_command}
+        return JSONResponse(answer)
 
     async def show_photo(request: Request) -> Response:
         question = _find(review, request)

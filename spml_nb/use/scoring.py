@@ -1,7 +1,9 @@
 """How well a trained model names known labels: counts, precision, recall, mAP, intervals."""
 
 import math
-from dataclasses import dataclass
+import os
+import warnings
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,15 @@ from scipy.stats import binomtest
 from .. import metrics
 from ..base.errors import SpmlError, parse_number, warn
 from ..data import labels as label_values
-from ..data.dataset import Dataset, default_part, join_items
+from ..data.dataset import Dataset, default_part, find_copies, join_items
 from ..data.folder import explain_split
 from ..data.loading import load
+from ..runs.folder import Run, open_run
 from ..statistics import image_draws, resampled_map
-from ..training.thresholds import explain_narrow_naming, explain_overnaming
+from ..training.thresholds import explain_narrow_naming, explain_overnaming, is_overused
+from .export import find_exported
 from .predict import open_model
-from .predictor import limits_of, predict_rows
+from .predictor import Predictor, limits_of, predict_rows
 
 REPEATS = 400  # bootstrap samples of the photos
 # photos that are labelled before anybody may stop: the width of an interval of fewer is itself a
@@ -49,6 +53,9 @@ class LabelScores:
         threshold: a probability, or {class: probability}.
         heading: what was scored, in words.
         absent: classes of the model that the data do not have.
+        calibrated: whether labelled photos chose the threshold after the training.
+        samples: DataFrame with the columns of `total` in percent: of these photos, and of each of
+            `REPEATS` bootstrap samples of them, which are the same for each model.
     """
 
     total: pd.DataFrame
@@ -62,6 +69,8 @@ class LabelScores:
     without_label: float
     heading: str = ''
     absent: tuple = ()
+    calibrated: bool = False
+    samples: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def observed_only(self) -> bool:
@@ -104,27 +113,45 @@ class LabelScores:
         "Says so where nearly everything is named; '' where nothing is unusual."
         some_unknown = self.left_out or self.classes.at_least.any()
         labels = None if some_unknown else self.classes.present.sum() / self.photos
-        return explain_overnaming(self.labels_a_photo, labels, len(self.classes))
+        return explain_overnaming(self.labels_a_photo, labels, len(self.classes), self.calibrated)
 
     @property
     def narrow_naming(self) -> str:
-        """Says so where hardly any class but one is named, and not every label is known, whose
-        shares the table would show; '' where nothing is unusual.
+        """Says so where hardly any class but one is named, or one on nearly all photos, and not
+        every label is known, whose shares the table would show; '' where nothing is unusual.
         """
         if not (self.left_out or self.classes.at_least.any()):
             return ''
         photos = {str(name): int(count) for name, count in self.classes.named.items()}
-        return explain_narrow_naming(photos, len(self.classes))
+        narrow = explain_narrow_naming(photos, len(self.classes), self.calibrated)
+        if narrow:
+            return narrow
+        overused = [
+            f'{name} is named on {row.named:,} of {self.photos:,} photos, and {row.present:,} are '
+            'known to have it'
+            for name, row in self.classes.iterrows()
+            if is_overused(self.photos, row.named, row.present)
+        ]
+        if not overused or 2 * len(overused) > len(self.classes):  # `overnaming` says that
+            return ''
+        return (
+            f'{"; ".join(overused)}. If not nearly every photo shows it: see what a threshold of '
+            'its own names (`spml predict --per-class`), or train with more photos without it.'
+        )
+
+    @property
+    def limit(self) -> str:
+        "From which probability a label is named."
+        if isinstance(self.threshold, dict):
+            return 'from the threshold of its class on'
+        return f'from a probability of {self.threshold:.4g} on (threshold)'
 
     def __str__(self) -> str:
         kind = f'against {label_values.describe_truth(self.truth, self.left_out)}'
         if self.observed_only:
             kind = 'of which only some labels are known'
-        limit = 'the threshold of its class on'
-        if not isinstance(self.threshold, dict):
-            limit = f'a probability of {self.threshold:.4g} on (threshold)'
         lines = [
-            f'{self.heading}{self.photos:,} photos, {kind}; a label is named from {limit}',
+            f'{self.heading}{self.photos:,} photos, {kind}; a label is named {self.limit}',
             f'named: {self.labels_a_photo:.2f} labels a photo, none on '
             f'{self.without_label:.1f} % of the photos',
         ]
@@ -217,16 +244,15 @@ def bootstrap_deviations(photos: int) -> float:
     return float(stdtrit(photos - 1, 0.975)) * math.sqrt(photos / (photos - 1))
 
 
-def _total(
+def _score_samples(
     right: np.ndarray,
     named: np.ndarray,
     present: np.ndarray,
     draws: np.ndarray,
     maps: np.ndarray | None,
-    photos: int,
 ) -> pd.DataFrame:
-    """`LabelScores.total`, from (N, C) masks. maps: (1 + R,), the mAP of the photos and of each
-    draw; None where it cannot be measured. photos: how many of them count.
+    """`LabelScores.samples`, from (N, C) masks. maps: (1 + R,), the mAP of the photos and of each
+    draw; None where it cannot be measured.
     """
     hits, guesses, truths = (
         np.append(mask.sum(), draws @ mask.sum(1)) for mask in (right, named, present)
@@ -234,16 +260,16 @@ def _total(
     precision = _shares(hits, guesses)
     recall = _shares(hits, truths)
     if maps is None:
-        scores = pd.DataFrame({'recall': recall, 'precision at least': precision})
-    else:
-        f1 = _shares(2 * hits, guesses + truths)
-        scores = pd.DataFrame(
-            {'mAP': maps, 'micro-F1': f1, 'precision': precision, 'recall': recall}
-        )
-    value = scores.iloc[0]
-    half = bootstrap_deviations(photos) * scores[1:].std(ddof=0)
-    low, high = (value - half).clip(0, 100), (value + half).clip(0, 100)
-    return pd.DataFrame({'value': value, 'low': low, 'high': high})
+        return pd.DataFrame({'recall': recall, 'precision at least': precision})
+    f1 = _shares(2 * hits, guesses + truths)
+    return pd.DataFrame({'mAP': maps, 'micro-F1': f1, 'precision': precision, 'recall': recall})
+
+
+def _interval(samples: pd.DataFrame, photos: int) -> pd.DataFrame:
+    "Value, low and high of each column of samples. photos: how many count."
+    value = samples.iloc[0]
+    half = bootstrap_deviations(photos) * samples[1:].std(ddof=0)
+    return pd.DataFrame({'value': value, 'low': value - half, 'high': value + half})
 
 
 def score_labels(
@@ -253,6 +279,7 @@ def score_labels(
     threshold: float | dict[str, float],
     heading: str = '',
     absent: tuple[str, ...] = (),
+    calibrated: bool = False,
 ) -> LabelScores:
     """Compare what a model says with what is known.
 
@@ -267,7 +294,7 @@ def score_labels(
         labels: (N, C) in {1, 0, −1}, 0 for unknown.
         names: C classes.
         threshold: from which probability on a label is named, or {class: probability}.
-        heading, absent: as in `LabelScores`.
+        heading, absent, calibrated: as in `LabelScores`.
 
     Returns:
         Scores. A class without a known positive, or in which nothing can be wrong, has no AP and no
@@ -306,18 +333,12 @@ def score_labels(
     if measurable.any():
         maps = _resample_map(probabilities[:, measurable], targets[:, measurable], draws)
         right, named, present = (mask[:, ~at_least] for mask in (right, named, present))
-        total = _total(
-            right,
-            named,
-            present,
-            draws,
-            np.append(ap[measurable].mean(), maps),
-            len(targets) - unused,
-        )
+        maps = np.append(ap[measurable].mean(), maps)
+        samples = _score_samples(right, named, present, draws, maps)
     else:
-        total = _total(right, named, present, draws, None, len(targets) - unused)
+        samples = _score_samples(right, named, present, draws, None)
     return LabelScores(
-        total=total,
+        total=_interval(samples, len(targets) - unused).clip(0, 100),
         classes=classes,
         photos=len(targets),
         unused=unused,
@@ -328,6 +349,8 @@ def score_labels(
         without_label=float(100 * (~reached.any(1)).mean()),
         heading=heading,
         absent=absent,
+        calibrated=calibrated,
+        samples=samples,
     )
 
 
@@ -423,14 +446,23 @@ def _is_own(description: dict, data: Dataset) -> bool:
     )
 
 
-def _describe_training(description: dict, data: Dataset, rows: np.ndarray) -> str:
+def _describe_training(description: dict, run: Run | None, data: Dataset, rows: np.ndarray) -> str:
     """For the heading: what is known of a model's training on rows. Warns of test photos that it
-    was not tested on.
+    was not tested on. run: None for an exported model.
     """
     if not _is_own(description, data):
-        return ' (whether the model was trained on some of them is not known)'
+        count = None if run is None else _count_trained(run, data, rows)
+        if count is None:
+            return (
+                'whether the model was trained on some of them is not known: it learned from '
+                f'photos of {description["dataset"]!r}, and if these are from there too, the '
+                'scores are too good'
+            )
+        if not count:
+            return 'the model was trained on none of them'
+        return f'{count:,} of them trained the model or chose it, so the scores are too good'
     if (data.split[rows] != 'test').any():
-        return ' (trained or chosen on photos of these names)'
+        return 'trained or chosen on photos of these names'
     tested: Any = description.get('tested')
     if tested not in (None, data.photos_of('test')):
         remedy = explain_split(data, tested) or (
@@ -442,6 +474,114 @@ def _describe_training(description: dict, data: Dataset, rows: np.ndarray) -> st
             f'some of them may have been trained on. {remedy}'
         )
     return ''
+
+
+def _count_trained(run: Run, data: Dataset, rows: np.ndarray) -> int | None:
+    """How many of these photos are training or validation photos of a run, byte for byte; None
+    where its photos are gone, or other ones test now.
+    """
+    try:
+        with warnings.catch_warnings(action='ignore'):
+            own = load(run.config.dataset, run.config.root, scored=True)
+    except SpmlError:
+        return None
+    in_memory = own.images_in_memory or data.images_in_memory
+    if in_memory or own.photos_of('test') != run.result().get('tested'):
+        return None
+    trained = [Path(own.images[row]) for row in np.flatnonzero(own.split != 'test')]
+    return int(find_copies([Path(data.images[row]) for row in rows], trained).sum())
+
+
+def _describe_chosen(description: dict, run: Run | None, data: Dataset, rows: np.ndarray) -> str:
+    "For the heading: how many of the rows set the threshold of a model."
+    if count := count_chosen(run, data, rows):
+        return f'{count:,} of them chose its threshold, so that precision, recall and F1 flatter it'
+    has_hashes = run is not None and 'photo_hashes' in (run.calibration() or {})
+    here = description.get('threshold_from', {}).get('data') == data.fingerprint
+    return 'its threshold was chosen on photos of this folder' if here and not has_hashes else ''
+
+
+def count_chosen(run: Run | None, data: Dataset, rows: np.ndarray) -> int:
+    """How many photos of a data set chose the threshold of a run, in whatever folder they lay then.
+
+    Args:
+        run: None for an exported model, of which it is not known.
+        rows: places in `data.images`.
+    """
+    calibration = None if run is None else run.calibration()
+    hashes = (calibration or {}).get('photo_hashes', [])  # none in those of older versions
+    return int(np.isin(np.array(data.photo_hashes)[rows], hashes).sum()) if hashes else 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    "A model that is to be scored. run: None where it is exported."
+
+    model: Predictor
+    run: Run | None
+    threshold: float | dict[str, float]
+
+    def score(self, data: Dataset, rows: np.ndarray, names: list[str], place: str) -> LabelScores:
+        "Over these classes, which the data have too. place: begins the heading."
+        description = self.model.description
+        of_model = [self.model.class_names.index(name) for name in names]
+        of_data = [data.class_names.index(name) for name in names]
+        threshold = self.threshold
+        if isinstance(threshold, dict):
+            threshold = {name: threshold[name] for name in names}
+        remarks = (
+            _describe_training(description, self.run, data, rows),
+            _describe_chosen(description, self.run, data, rows),
+        )
+        return score_labels(
+            predict_rows(self.model, data, rows)[:, of_model],
+            data.labels[np.ix_(rows, np.array(of_data))],
+            names,
+            threshold,
+            heading=f'{"; ".join(filter(None, (place, *remarks)))}: ',
+            absent=tuple(name for name in self.model.class_names if name not in names),
+            calibrated=self.model.is_calibrated,
+        )
+
+
+def _open_candidate(model: str | Path, per_class: bool, device: str | None) -> _Candidate:
+    opened = open_model(model, device)
+    run = open_run(model) if find_exported(model) is None else None
+    try:
+        threshold = opened.choose_threshold(per_class=per_class)
+    except SpmlError as error:
+        raise SpmlError(f'{model}: {error.message}') from error
+    return _Candidate(opened, run, threshold)
+
+
+def _choose_rows(
+    data: Dataset, part: str | None, candidates: list[_Candidate]
+) -> tuple[np.ndarray, str]:
+    "Rows of a part, and what the heading says of it."
+    is_own = any(_is_own(candidate.model.description, data) for candidate in candidates)
+    chosen = part or default_part(data, is_own)
+    rows = data.rows(chosen)
+    if not len(rows):
+        raise SpmlError(
+            f'{data.name!r} has no photo in the part {chosen!r}. Take all of them (--part all), or '
+            'mark rows in the column `split`.'
+        )
+    place = f'{data.name}, part {chosen}'
+    if part is None and not is_own and len(rows) < len(data):
+        place += f' ({len(rows):,} of {len(data):,} photos; --part all for all)'
+    return rows, place
+
+
+def _shared_classes(data: Dataset, candidates: list[_Candidate]) -> list[str]:
+    first, *others = [candidate.model.class_names for candidate in candidates]
+    names = [name for name in first if all(name in other for other in others)]
+    shared = [name for name in names if name in data.class_names]
+    if not shared:
+        raise SpmlError(
+            f'no class of {data.name!r} ({join_items(data.class_names)}) is one of the model '
+            f'({join_items(names)}). Rename those in labels.csv that mean the same.'
+        )
+    return shared
 
 
 def evaluate_model(
@@ -470,39 +610,94 @@ def evaluate_model(
         SpmlError: as `open_model` and `load`; where the part is empty, or no class is common to
             both.
     """
-    opened = open_model(model, device)
-    threshold = opened.choose_threshold(per_class=per_class)
+    candidate = _open_candidate(model, per_class, device)
     data = load(dataset, root, scored=True)
-    part = part or default_part(data, _is_own(opened.description, data))
-    rows = data.rows(part)
-    if not len(rows):
-        raise SpmlError(
-            f'{data.name!r} has no photo in the part {part!r}. Take all of them (--part all), or '
-            'mark rows in the column `split`.'
-        )
-    shared = [name for name in opened.class_names if name in data.class_names]
-    if not shared:
-        raise SpmlError(
-            f'no class of {data.name!r} ({join_items(data.class_names)}) is one of the model '
-            f'({join_items(opened.class_names)}). Rename those in labels.csv that mean the same.'
-        )
-    of_model = [opened.class_names.index(name) for name in shared]
-    of_data = [data.class_names.index(name) for name in shared]
-    if isinstance(threshold, dict):
-        threshold = {name: threshold[name] for name in shared}
-    remarks = _describe_training(opened.description, data, rows)
-    remarks += _chosen_here(opened.description, data)
-    return score_labels(
-        predict_rows(opened, data, rows)[:, of_model],
-        data.labels[np.ix_(rows, np.array(of_data))],
-        shared,
-        threshold,
-        heading=f'{data.name}, part {part}{remarks}: ',
-        absent=tuple(name for name in opened.class_names if name not in shared),
-    )
+    rows, place = _choose_rows(data, part, [candidate])
+    return candidate.score(data, rows, _shared_classes(data, [candidate]), place)
 
 
-def _chosen_here(description: dict, data: Dataset) -> str:
-    "A remark, where the threshold of a model was set by photos of this folder."
-    here = description.get('threshold_from', {}).get('data') == data.fingerprint
-    return ' (its threshold was chosen on photos of this folder)' if here else ''
+@dataclass(frozen=True, eq=False)
+class ModelComparison:
+    """Two models on the same photos.
+
+    Attributes:
+        models: their names.
+        scores: of each, over the classes that both and the data have.
+        difference: DataFrame of value, low and high (95 % interval over photos), in points: the
+            first model over the second, for the rows of `LabelScores.total`.
+    """
+
+    models: tuple[str, str]
+    scores: tuple[LabelScores, LabelScores]
+    difference: pd.DataFrame
+
+    def __str__(self) -> str:
+        first, second = self.models
+        of_first, of_second = (scores.total.value for scores in self.scores)
+        table = format_scores(self.difference.rename(columns={'value': 'difference'}))
+        table.insert(0, first, of_first.map('{:.1f}'.format), allow_duplicates=True)
+        table.insert(1, second, of_second.map('{:.1f}'.format), allow_duplicates=True)
+        names = self.scores[0].classes.index
+        lines = [
+            *(
+                f'{name}: {scores.heading}{scores.labels_a_photo:.2f} labels a photo are named, '
+                f'{scores.limit}'
+                for name, scores in zip(self.models, self.scores, strict=True)
+            ),
+            f'{self.scores[0].photos:,} photos, and the {len(names)} classes that both models and '
+            f'the photos have: {join_items(names, 20)}',
+            '',
+            table.to_string(),
+            '',
+            self._decide(),
+        ]
+        return '\n'.join(lines)
+
+    def _decide(self) -> str:
+        "Which model to take, by micro-F1."
+        if 'micro-F1' not in self.difference.index:
+            return 'Which is better, photos tell that are labelled in full alone.'
+        value, low, high = map(float, self.difference.loc['micro-F1', ['value', 'low', 'high']])
+        first, second = self.models if value >= 0 else self.models[::-1]
+        gap = f'{abs(value):.1f} ± {(high - low) / 2:.1f} points of micro-F1'
+        if low <= 0 <= high:
+            return f'{first} is {gap} above {second}, which may be chance: more photos would tell.'
+        return f'{first} is better than {second}, by {gap}.{self._blame_threshold()}'
+
+    def _blame_threshold(self) -> str:
+        "Where one model names better, and none orders the photos of a class better."
+        low, high = map(float, self.difference.loc['mAP', ['low', 'high']])
+        if not low <= 0 <= high:
+            return ''
+        return (
+            ' mAP, which no threshold enters, does not tell them apart, so that much of this may '
+            'be due to their thresholds: calibrate both on the same photos by `spml calibrate`.'
+        )
+
+
+def compare_models(
+    models: tuple[str | Path, str | Path],
+    dataset: str | Path,
+    part: str | None = None,
+    *,
+    per_class: bool = False,
+    root: str | None = None,
+    device: str | None = None,
+) -> ModelComparison:
+    """Score two models on the same photos and classes. What makes photos hard for one often makes
+    them hard for the other, so the difference is known better than its two sides.
+
+    Args:
+        models: two, each as in `evaluate_model`, as are the other arguments.
+
+    Raises:
+        SpmlError: as `evaluate_model`.
+    """
+    candidates = [_open_candidate(model, per_class, device) for model in models]
+    data = load(dataset, root, scored=True)
+    rows, place = _choose_rows(data, part, candidates)
+    names = _shared_classes(data, candidates)
+    first, second = (candidate.score(data, rows, names, place) for candidate in candidates)
+    difference = _interval(first.samples - second.samples, first.photos - first.unused)
+    one, other = (os.path.basename(os.path.normpath(model)) for model in models)
+    return ModelComparison((one, other), (first, second), difference)

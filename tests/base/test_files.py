@@ -16,6 +16,7 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.base.files import (
     hold_lock,
     is_locked,
+    new_folder,
     refuse_existing,
     remove_leftovers,
     write_arrays,
@@ -195,3 +196,19 @@ def test_a_leftover_of_another_user_stops_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, 'unlink', refuse)
     remove_leftovers(tmp_path, 0)
     assert (tmp_path / '.a-01234567.tmp').exists()
+
+
+def test_a_new_folder_appears_whole_or_not_at_all(tmp_path):
+    (tmp_path / 'empty').mkdir()
+    for name in ('new', 'empty'):
+        with new_folder(tmp_path / name) as temporary:
+            (temporary / 'a').mkdir()
+            assert not (tmp_path / name / 'a').exists()
+        assert (tmp_path / name / 'a').is_dir()
+    with pytest.raises(KeyError), new_folder(tmp_path / 'failed') as temporary:
+        raise KeyError
+    with pytest.raises(SpmlError, match='nothing is overwritten'), new_folder(tmp_path / 'new'):
+        pass
+    with pytest.raises(SpmlError, match='could not be written'), new_folder(tmp_path / 'full'):
+        raise OSError('no space left')
+    assert sorted(path.name for path in tmp_path.iterdir()) == ['empty', 'new']

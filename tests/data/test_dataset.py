@@ -9,7 +9,7 @@ from redrawn import as_bitmaps, redraw
 from tables import ROWS
 
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.dataset import Dataset, hash_photos
+from spml_nb.data.dataset import Dataset, find_copies, hash_photos
 from spml_nb.data.loading import load
 
 pytestmark = pytest.mark.filterwarnings(
@@ -143,3 +143,14 @@ def test_checksums_of_many_photos_come_in_the_order_of_the_files(tmp_path):
         file.write_bytes(str(k).encode())
     expected = [hashlib.sha256(str(k).encode()).hexdigest()[:16] for k in range(1100)]
     assert hash_photos(iter(files)) == expected
+
+
+def test_copies_are_known_by_their_bytes(tmp_path):
+    content = {'a': b'one', 'b': b'two', 'c': b'three', 'copy': b'two'}
+    files = {name: tmp_path / name for name in (*content, 'gone')}
+    for name, each in content.items():
+        files[name].write_bytes(each)
+    found = find_copies([files[name] for name in ('a', 'b', 'gone')], [files['c'], files['copy']])
+    assert found.tolist() == [False, True, False]
+    assert find_copies([files['gone']], [files['gone']]).tolist() == [False]
+    assert find_copies([], []).tolist() == []

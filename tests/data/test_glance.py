@@ -143,6 +143,42 @@ def test_leaving_out_rare_classes_is_offered_with_what_it_leaves_or_not_at_all(
     assert 'min-positives 20' not in text
 
 
+def test_next_carries_the_limit_that_was_just_advised(photos):
+    rare = rows_with({'rose': 25, 'bee': 12, 'leaf': 6, 'ant': 1})
+    header, *rows = rare.splitlines()
+    parts = [('train', 'train', 'val', 'test')[k % 4] for k in range(len(rows))]
+    table = [f'{row},{part}' for row, part in zip(rows, parts, strict=True)]
+    folder = photos('\n'.join([f'{header},split', *table]), n=44)
+    found = check_folder(folder)
+    assert '--min-positives 10`' in found.text
+    command = 'spml compare {0} an em hml --seeds 3'
+    assert found.next_steps == (
+        f'Next: {command}',
+        f'or, with a model that never names leaf, ant: {command} --min-positives 10',
+    )
+    cells = [f'{k}.jpg,{("rose", "bee")[k % 2]},{part}' for k, part in enumerate(parts)]
+    (folder / 'labels.csv').write_text('\n'.join([f'{header},split', *cells]))
+    assert check_folder(folder).next_steps == ('Next: spml compare {0} an em hml --seeds 3',)
+
+
+def test_photos_labelled_in_full_may_be_there_to_measure_a_run(photos):
+    full = rows_with({'rose': 6, 'bee': 6}, 'labels')
+    folder = photos(full)
+    commands = [step.rpartition(': ')[2] for step in check_folder(folder).next_steps]
+    assert commands == [
+        'spml evaluate RUN {0}',
+        'spml calibrate RUN {0}',
+        'spml data {0} --split',
+    ]
+    (folder / 'labels.csv').write_text(full.replace('labels', 'positives'))
+    assert check_folder(folder).next_steps == ('Next: spml data {0} --split',)
+
+
+def test_what_is_unknown_stays_so_and_no_other_word_says_full(photos):
+    text = check_folder(photos(rows_with({'rose': 6, 'bee': 6}))).text
+    assert '1.0 positives of a photo, and the rest as unknown.' in text and 'full)' not in text
+
+
 def test_a_class_that_is_most_of_what_is_written_down_is_said_before_all_numbers(photos):
     table = rows_with({'rose': 20, 'bee': 10, 'leaf': 10})
     folder = photos(table, n=40)

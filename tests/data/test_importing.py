@@ -1,6 +1,8 @@
 """From what was read to a new folder: what a missing name means, parts, links, and the source."""
 
+import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -142,3 +144,57 @@ def test_missing_places_are_named(tmp_path):
         read_source(tmp_path, images=tmp_path / 'pics')
     with pytest.raises(SpmlError, match='coco, |coco \\(COCO JSON\\)'):
         read_source(tmp_path)
+
+
+@pytest.mark.parametrize('layout', ['yolo', 'coco', 'voc', 'table', 'folders'])
+def test_a_path_that_goes_up_is_read_as_the_whole_one(tmp_path, monkeypatch, layout):
+    place = write_layout(tmp_path, layout)
+    (tmp_path / 'work').mkdir()
+    monkeypatch.chdir(tmp_path / 'work')
+    whole = read_source(place)
+    for way_up in (Path('..', place.name), Path('../work/..', place.name)):
+        source = read_source(way_up, images=Path('..', place.name))
+        assert source.photos == whole.photos and source.photos
+    with pytest.raises(SpmlError, match='lies in the source'):
+        write_folder(whole, Path('..', place.name, 'new'), 'complete')
+
+
+def write_layout(folder, layout):
+    "Two photos in a layout, with names that a photo or its label file leads to."
+    place = folder / 'source'
+    for name, where in (('cat', 'images'), ('dog', 'images')):
+        part = name if layout == 'folders' else where
+        (place / part).mkdir(parents=True, exist_ok=True)
+        Image.new('RGB', (8, 8)).save(place / part / f'{name}.png')
+    if layout == 'yolo':
+        (place / 'labels').mkdir()
+        for k, name in enumerate(('cat', 'dog')):
+            (place / 'labels' / f'{name}.txt').write_text(f'{k} 0.5 0.5 0.1 0.1')
+        (place / 'data.yaml').write_text('path: .\ntrain: images\nnames: [cat, dog]\n')
+    if layout == 'coco':
+        names = list(enumerate(('cat', 'dog')))
+        document = {
+            'images': [{'id': k, 'file_name': f'images/{name}.png'} for k, name in names],
+            'categories': [{'id': k, 'name': name} for k, name in names],
+            'annotations': [{'image_id': k, 'category_id': k} for k, _ in names],
+        }
+        (place / 'labels.json').write_text(json.dumps(document))
+    if layout == 'voc':
+        for name in ('cat', 'dog'):
+            (place / f'{name}.xml').write_text(
+                f'<annotation><filename>{name}.png</filename><object><name>{name}</name></object>'
+                '</annotation>'
+            )
+    if layout == 'table':
+        (place / 'table.csv').write_text('photo,labels\ncat.png,cat\ndog.png,dog\n')
+    return place
+
+
+def test_a_link_to_labels_stands_for_labels_where_it_lies(tmp_path, monkeypatch):
+    place = write_layout(tmp_path, 'coco')
+    (tmp_path / 'store').mkdir()
+    (place / 'labels.json').rename(tmp_path / 'store' / 'labels.json')
+    (place / 'labels.json').symlink_to(tmp_path / 'store' / 'labels.json')
+    (tmp_path / 'work').mkdir()
+    monkeypatch.chdir(tmp_path / 'work')
+    assert len(read_source(Path('../source/labels.json')).photos) == 2

@@ -457,6 +457,7 @@ def test_wrong_settings_name_the_allowed_forms(text):
         'single-frequent',
         'single-rare',
         'single-large',
+        'target',
     ):
         assert form in str(error.value)
 

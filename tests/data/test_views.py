@@ -56,6 +56,7 @@ def test_the_views_have_their_fixed_names():
         'shift',
         'strong',
         'strong_bare',
+        'strong_unmirrored',
         'strong_code',
         'strong_shift',
         'strong_shift_hue',

@@ -135,6 +135,7 @@ NAMES = {
     'nnpu',
     'epr_count',
     'pseudo_scores',
+    'group_consistency',
 }
 
 
@@ -731,9 +732,10 @@ def test_parameters_that_nobody_trains_are_refused():
 
 
 @pytest.mark.silent('C6')
-@pytest.mark.parametrize('side', ['count', 'scores'])
+@pytest.mark.parametrize('side', ['count', 'scores', 'group'])
 def test_side_information_that_is_missing_or_of_other_images_is_refused(side):
-    name = {'count': 'epr_count', 'scores': 'pseudo_scores'}[side]
+    methods_with = {'count': 'epr_count', 'scores': 'pseudo_scores', 'group': 'group_consistency'}
+    name = methods_with[side]
     method = fresh(name)
     method.start_stage(1)
     method.start_epoch(1)

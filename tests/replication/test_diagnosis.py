@@ -60,7 +60,7 @@ def test_labels_that_a_loss_corrects_for_good_are_those_of_the_run(photo_folder)
     assert np.array_equal(z, open_own_data(run).method.z.numpy()) and (z == 1).sum() >= len(true)
 
 
-@pytest.mark.parametrize('loss', ['epr_count', 'pseudo_scores'])
+@pytest.mark.parametrize('loss', ['epr_count', 'pseudo_scores', 'group_consistency'])
 def test_a_loss_that_reads_side_information_is_examined_with_it(photo_folder, tmp_path, loss):
     side = str(draw_side(photo_folder, tmp_path / 'side.csv'))
     run = open_run(

@@ -87,6 +87,23 @@ def test_a_run_on_photos_that_were_redrawn_in_place_is_stale(photo_folder):
     ).run.tolist() and sweeps.plan_runs([given]).state.tolist() == ['missing']
 
 
+def test_a_run_on_other_labels_is_to_be_trained_beside_the_one_that_is_there(photo_folder):
+    given = quick(photo_folder, regime='linear', epochs=1)
+    first = training.train(given).folder
+    assert queue.find_earlier_runs([given]) == []
+    table = photo_folder / 'labels.csv'
+    before = table.read_text()
+    table.write_text(before.replace('red', 'blue', 1))
+    plan = sweeps.plan_runs([given])
+    assert plan.state.tolist() == ['missing'] and queue.find_earlier_runs([given]) == [first.name]
+    assert queue.find_stale_runs([given]) == []
+    done = sweeps.run([given], tell=str)
+    assert done.state.tolist() == ['done'] and done.run.tolist() == plan.run.tolist()
+    assert (first.parent / done.run[0] / 'log.txt').is_file()
+    table.write_text(before)
+    assert sweeps.plan_runs([given]).run.tolist() == [first.name]
+
+
 def test_a_run_on_other_weights_at_the_same_place_is_not_done(place, tmp_path):
     from spml_nb.models.model import create
 

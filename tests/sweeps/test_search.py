@@ -279,7 +279,7 @@ def test_the_outcome_compares_with_an_on_the_same_head_and_with_plain_an():
 
 def test_methods_that_need_side_information_stand_on_no_board():
     aided = {name for name in methods.names() if core.find(name).side}
-    assert aided == {'epr_count', 'pseudo_scores'}
+    assert aided == {'epr_count', 'pseudo_scores', 'group_consistency'}
     for suite in sweeps.SUITES:
         assert not aided & {row.loss for row in sweeps.suite_rows(suite)}
     assert {

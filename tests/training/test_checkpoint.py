@@ -3,6 +3,7 @@ told.
 """
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -17,7 +18,8 @@ from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import load, loading
 from spml_nb.data.folder import split_by_row
-from spml_nb.runs.folder import read_json
+from spml_nb.runs.config import resolve
+from spml_nb.runs.folder import Run, read_json
 from spml_nb.training import checkpoint, trainer
 
 
@@ -51,8 +53,11 @@ def test_a_checkpoint_of_other_data_is_not_taken_up(folder):
     table = pd.read_csv(folder / 'labels.csv')
     table.loc[0, 'labels'] = 'blue'
     table.to_csv(folder / 'labels.csv', index=False)
-    with pytest.raises(SpmlError, match='was begun on data that have changed since'):
-        training.train(config(folder, regime='linear'))
+    begun = Run(resolve(config(folder, regime='linear')))
+    before = (begun.folder / 'last.pt').read_bytes()
+    beside = training.train(config(folder, regime='linear')).folder
+    assert beside.name == f'{begun.folder.name}-{load(folder).fingerprint[:6]}'
+    assert (begun.folder / 'last.pt').read_bytes() == before and not begun.done
 
 
 @pytest.mark.silent('C1')
@@ -81,7 +86,7 @@ def test_a_run_does_not_go_on_with_photos_that_were_redrawn_in_place(folder, don
 @pytest.mark.silent('C7')
 @pytest.mark.parametrize('done', [False, True])
 def test_a_run_on_the_split_by_row_says_what_has_changed_and_goes_on_with_it(
-    folder, done, monkeypatch
+    folder, done, monkeypatch, capsys
 ):
     class Stop(Exception):
         pass
@@ -97,11 +102,10 @@ def test_a_run_on_the_split_by_row_says_what_has_changed_and_goes_on_with_it(
         else:
             with pytest.raises(Stop):
                 training.train(given, on_epoch=stop)
-    with pytest.raises(
-        SpmlError,
-        match='begun on data that have changed since.*the split has changed.*split_by_row',
-    ):
-        training.train(given)
+    capsys.readouterr()
+    now = training.train(given).folder.name
+    told = capsys.readouterr().out
+    assert f'this run is {now}. ' in told and re.search('the split has changed.*split_by_row', told)
     if done:
         with pytest.raises(SpmlError, match='the split has changed.*split_by_row'):
             training.evaluate(result.folder)
@@ -109,7 +113,8 @@ def test_a_run_on_the_split_by_row_says_what_has_changed_and_goes_on_with_it(
     table.assign(split=split_by_row(load(folder)).split).to_csv(
         folder / 'labels.csv', index=False
     )  # the remedy
-    assert len(training.train(given).curves) == 2
+    kept = training.train(given)
+    assert len(kept.curves) == 2 and kept.folder == Run(resolve(given)).folder
 
 
 def test_a_run_of_before_the_photos_were_compared_is_not_compared_on_them(folder):

@@ -21,6 +21,7 @@ from spml_nb.methods.core import find
 from spml_nb.runs.config import Config
 from spml_nb.training.group import Group
 
+AIDED = ('epr_count', 'pseudo_scores', 'group_consistency')
 STATEFUL = ('role', 'em_apl', 'llcp', 'opml_sp', 'hml', 'lac', 'gr', 'crisp', 'boostlu_llcp')
 SGD = {
     'role': {'optimizer': 'sgd', 'lr': 0.02},
@@ -146,7 +147,7 @@ def pair(tmp_path_factory):
     folder = draw_photo_folder(tmp_path_factory.mktemp('data') / 'photos')
     configs = {
         loss: config(folder, loss, **SGD.get(loss, {}))
-        for loss in ('an', 'em', *STATEFUL, 'two_way', 'epr_count', 'pseudo_scores')
+        for loss in ('an', 'em', *STATEFUL, 'two_way', *AIDED)
     }
     configs |= {
         'softmax': config(folder, 'softmax', regime='finetune'),
@@ -172,8 +173,7 @@ def pair(tmp_path_factory):
         'two_way',
         'crisp',
         'boostlu_llcp',
-        'epr_count',
-        'pseudo_scores',
+        *AIDED,
     ],
 )
 def test_two_processes_train_as_one(pair, loss):
@@ -185,7 +185,7 @@ def test_two_processes_train_as_one(pair, loss):
     assert curves.val_map.tolist() == pytest.approx(alone.curves.val_map.tolist(), abs=1e-6)
 
 
-@pytest.mark.parametrize('loss', STATEFUL)
+@pytest.mark.parametrize('loss', [*STATEFUL, 'group_consistency'])
 def test_processes_agree_on_what_a_method_has_learnt(pair, loss):
     first, second = pair[1][loss][2]
     for part in ('method', 'module'):

@@ -18,8 +18,10 @@ from spml_nb.training.selection import PRIOR_COUNT
 from spml_nb.training.thresholds import (
     check_recall,
     class_thresholds,
+    explain_everywhere,
     explain_narrow_naming,
     explain_overnaming,
+    is_overused,
     recall_threshold,
 )
 
@@ -123,6 +125,13 @@ def test_naming_nearly_everything_is_said(named, labels, classes, is_said):
     text = explain_overnaming(named, labels, classes)
     assert bool(text) == is_said
     assert not is_said or f'{named:.2f}' in text
+    calibrated = explain_overnaming(named, labels, classes, calibrated=True)
+    assert ('spml calibrate' in text) == bool(calibrated) and 'calibrate' not in calibrated
+
+
+def test_a_class_is_overused_where_nearly_all_photos_get_it_and_clearly_fewer_have_it():
+    assert is_overused(54, 51, 35) and is_overused(50, 50, 41)
+    assert not is_overused(50, 50, 46) and not is_overused(50, 40, 10)
 
 
 @pytest.mark.parametrize('name', ['linear', 'frozen'])
@@ -180,5 +189,16 @@ def test_a_run_of_an_older_version_has_none(made, tmp_path):
 def test_a_model_that_names_hardly_more_than_one_class_is_said(photos, classes, said):
     text = explain_narrow_naming(photos, classes)
     assert text.startswith(said) and bool(text) == bool(said)
+    calibrated = explain_narrow_naming(photos, classes, calibrated=True)
+    assert ('spml calibrate' in text) == bool(calibrated) and 'calibrate' not in calibrated
     for command in re.findall('`spml ([^`]+)`', text):
         cli.parser().parse_args(shlex.split(command))
+
+
+def test_a_class_that_is_named_on_nearly_every_photo_is_said_whatever_else_is():
+    photos = {'people': 18, 'tree': 12, 'sky': 19}
+    text = explain_everywhere(photos, 20)
+    assert text.startswith('people is named on 18 of 20 photos, sky is named on 19 of 20 photos.')
+    assert '--per-class' in text and '--per-class' not in explain_everywhere(photos, 20, True)
+    assert explain_everywhere({'people': 17}, 20) == ''
+    assert explain_everywhere({'people': 9}, 9) == '' == explain_everywhere({}, 20)

@@ -20,6 +20,7 @@ from spml_nb.base import progress, settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import load
 from spml_nb.methods.core import promote, reduce, register_loss
+from spml_nb.runs import record
 from spml_nb.training import trainer
 from spml_nb.training.batches import hash_weights
 from spml_nb.use.export import export
@@ -148,13 +149,24 @@ def test_same_seed_same_bits_and_other_seed_other_bits(folder):
     assert not np.array_equal(first.logits['test'], other.logits['test'])
 
 
-def test_changed_data_are_noticed(folder):
-    training.train(config(folder, regime='linear'))
+def test_a_run_on_other_labels_stands_beside_the_first_and_each_is_found_again(folder, capsys):
+    before = (folder / 'labels.csv').read_text()
+    first = training.train(config(folder, regime='linear'))
+    content = {file: file.read_bytes() for file in first.folder.iterdir()}
     table = pd.read_csv(folder / 'labels.csv')
     table.loc[0, 'labels'] = 'blue'
     table.to_csv(folder / 'labels.csv', index=False)
-    with pytest.raises(SpmlError, match='have changed since'):
-        training.train(config(folder, regime='linear'))
+    capsys.readouterr()
+    second = training.train(config(folder, regime='linear'))
+    assert second.folder.name == f'{first.folder.name}-{load(folder).fingerprint[:6]}'
+    assert f'{first.folder.name} is of before' in capsys.readouterr().out
+    assert {file: file.read_bytes() for file in first.folder.iterdir()} == content
+    runs = record.load()
+    assert set(runs.run) == {first.folder.name, second.folder.name} and runs.key.is_unique
+    assert training.train(config(folder, regime='linear')).folder == second.folder
+    (folder / 'labels.csv').write_text(before)
+    assert training.train(config(folder, regime='linear')).folder == first.folder
+    assert capsys.readouterr().out.count('already done') == 2
 
 
 def test_bad_loss_names_method_epoch_and_step_and_keeps_the_checkpoint(folder):
@@ -442,7 +454,7 @@ def counted(folder, tmp_path):
     )
 
 
-@pytest.mark.parametrize('loss', ['epr_count', 'pseudo_scores'])
+@pytest.mark.parametrize('loss', ['epr_count', 'pseudo_scores', 'group_consistency'])
 def test_a_run_with_side_information_goes_on_where_it_stopped(counted, loss, monkeypatch):
     check_resumes_equally(replace(counted, loss=loss, epochs=3), monkeypatch)
 
@@ -467,8 +479,9 @@ def test_it_is_used_and_a_changed_file_is_another_run(counted, folder, tmp_path)
     )
 
 
-def test_a_done_run_needs_its_side_information_no_more(counted, folder, tmp_path):
-    result = training.train(counted)
+@pytest.mark.parametrize('loss', ['epr_count', 'group_consistency'])
+def test_a_done_run_needs_its_side_information_no_more(counted, loss, folder, tmp_path):
+    result = training.train(replace(counted, loss=loss))
     (tmp_path / 'side.csv').unlink()
     before = predict(result.folder, folder / 'images')
     after = predict(export(result.folder, tmp_path / 'model.safetensors'), folder / 'images')
@@ -478,7 +491,7 @@ def test_a_done_run_needs_its_side_information_no_more(counted, folder, tmp_path
         and before.select_dtypes(float).shape[1] == 3
     )
     row = runs.load().iloc[0]
-    assert row.side.startswith('side.csv@') and row.key.startswith('epr_count-photos-')
+    assert row.side.startswith('side.csv@') and row.key.startswith(f'{loss}-photos-')
     assert not [
         name
         for name in torch.load(result.folder / 'best.pt', weights_only=True)['method']

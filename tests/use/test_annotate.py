@@ -14,10 +14,11 @@ import pytest
 from PIL import Image
 from quick import config
 
+from spml_nb import cli, training
 from spml_nb import data as datasets
-from spml_nb import training
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.folder import read_folder
+from spml_nb.data.loading import load
 from spml_nb.training import batches
 from spml_nb.use import annotate
 from spml_nb.use.annotate import Sheet, draw_sample, parse_answer
@@ -571,3 +572,73 @@ def test_groups_stay_in_the_table(folder, header):
     assert table.group[images[:6]].tolist() == ['site 0'] * 3 + ['site 1'] * 3
     assert table.group[images[9]] == '' and table.dog[images[9]] == '1'
     assert read_folder(folder, 'photos').groups.count('site 1') == 3
+
+
+def one_label_each(made, folder, **columns):
+    "The photos with one known name each. Returns: the folder."
+    folder.mkdir()
+    (folder / 'images').symlink_to(made.folder / 'images')
+    table = pd.read_csv(made.folder / 'labels.csv')
+    names = table.pop('labels').str.split('|').str[0]
+    table[['image']].assign(positives=names, **columns).to_csv(folder / 'labels.csv', index=False)
+    return folder
+
+
+@pytest.mark.filterwarnings('ignore')
+def test_a_sample_is_drawn_from_the_test_photos_and_keeps_what_is_known(made, tmp_path, capsys):
+    parts = ['train'] * 20 + ['val'] * 8 + ['test'] * 20
+    folder = one_label_each(made, tmp_path / 'photos', split=parts)
+    full = tmp_path / 'FULL'
+    assert cli.main(['data', str(folder), '--sample', str(full), '8']) == 0
+    told = capsys.readouterr().out
+    assert '8 photos, drawn at random of the 20 test photos' in told
+    assert f'dataset = {str(full)!r}, sample = 8' in told
+    for command in (f'spml calibrate RUN {full}', f'spml evaluate RUN {full}'):
+        assert command in told
+    table = pd.read_csv(folder / 'labels.csv').set_index('image')
+    pool = table.index[28:]
+    drawn = load(full)
+    names = [str(path.relative_to(full / 'images')) for path in drawn.images]
+    assert names == annotate.draw_sample(pool, 8)
+    assert drawn.class_names == load(folder).class_names == ['blue', 'red']
+    for name, path, row in zip(names, drawn.images, drawn.labels, strict=True):
+        assert path.read_bytes() == (made.folder / 'images' / name).read_bytes()
+        assert not path.is_symlink()
+        known = [drawn.class_names[c] for c in np.flatnonzero(row)]
+        assert known == [table.positives[name]] and row.max() == 1
+    # a larger draw begins with the smaller one, and label_photos goes on with it
+    annotate.write_sample(folder, tmp_path / 'more', 12)
+    assert annotate.draw_sample(pool, 12)[:8] == names
+    sheet = annotate.Sheet(full, sample=8)
+    assert sorted(sheet.waiting(full=True)) == sorted(names)
+    assert (sheet.table().drop(columns='split') == '1').sum().sum() == 8
+
+
+@pytest.mark.filterwarnings('ignore')
+def test_a_sample_says_where_the_test_photos_come_from_and_how_many_there_are(made, tmp_path):
+    folder = one_label_each(made, tmp_path / 'photos')
+    found = annotate.write_sample(folder, tmp_path / 'all', 400)
+    tested = load(folder).rows('test')
+    assert len(found.photos) == found.pool == len(tested)  # as a training leaves them out
+    assert f'{len(tested)} photos, all of the' in str(found) and '--split' in str(found)
+
+
+@pytest.mark.filterwarnings('ignore')
+def test_a_sample_overwrites_nothing_and_refuses_what_is_none(made, tmp_path, capsys):
+    folder = one_label_each(made, tmp_path / 'photos')
+    there = tmp_path / 'there'
+    there.mkdir()
+    (there / 'note').write_text('mine')
+    new = tmp_path / 'new'
+    for target, count, said in (
+        (there, '5', 'nothing is overwritten'),
+        (new, '0', 'from 1 upwards'),
+        (new, 'half', 'no whole number'),
+    ):
+        assert cli.main(['data', str(folder), '--sample', str(target), count]) == 2
+        assert said in capsys.readouterr().err
+    with pytest.raises(SpmlError, match='no test photo of which a label is unknown'):
+        annotate.write_sample(made.folder, new, 5)
+    assert cli.main(['data', 'coco18', '--sample', str(new), '5']) == 2
+    assert not new.exists() and [file.name for file in there.iterdir()] == ['note']
+    assert not [*tmp_path.glob('.*.tmp')]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from trained import change_threshold
 
 from spml_nb import metrics, training
 from spml_nb.base.errors import SpmlError
@@ -27,8 +28,8 @@ pytestmark = pytest.mark.silent('A3')
 
 @pytest.fixture
 def run(made, tmp_path):
-    "A run of one's own, to be changed."
-    return made.copy('linear', tmp_path)
+    "A run of one's own, to be changed; the threshold of its training is far too high."
+    return change_threshold(made.copy('linear', tmp_path), 1 - 1e-7)
 
 
 def sample(made, folder, rows, **columns):
@@ -79,12 +80,13 @@ def test_the_threshold_is_the_best_of_the_sample_and_everybody_reads_it(made, ru
         and '16 fully labelled photos of few' in text
         and 'epoch and the threshold' not in text
     )
-    assert (
-        'its threshold was chosen on photos of this folder'
-        in evaluate_model(run, folder, 'all').heading
-        and 'its threshold' not in evaluate_model(run, made.folder).heading
-    )
-    assert calibrate(run, folder).before == found.threshold  # what was in use
+    assert '16 of them chose its threshold' in evaluate_model(run, folder, 'all').heading
+    tested = sum(row in rows for row in made.data.rows('test'))
+    assert 0 < tested < 16  # whatever the folder is called
+    assert f'{tested} of them chose its threshold' in evaluate_model(run, made.folder).heading
+    exported = export(run, tmp_path / 'again.safetensors')  # which photos, it does not say
+    assert 'its threshold was chosen on photos of this' in evaluate_model(exported, folder).heading
+    assert calibrate(run, folder) == found  # beside the training's, whatever was in use
     assert (run / 'result.json').read_bytes() == result
     (run / CALIBRATION).unlink()
     assert open_model(run).threshold == before
@@ -112,7 +114,7 @@ def test_a_report_of_before_is_said_to_be_old(made, run, tmp_path, capsys, monke
     page = tmp_path / f'{run.name}.html'
     assert main(['calibrate', str(run), str(sample(made, tmp_path / 'few', range(20)))]) == 0
     told = capsys.readouterr().out.splitlines()[-1]
-    assert told.startswith(f'{page} still has the threshold of before')
+    assert told.startswith(f'{page} may have another threshold')
     assert told.endswith(f'rm {page} && spml report {run}')
 
 
@@ -144,7 +146,8 @@ def test_gains_are_measured_on_photos_that_did_not_choose():
         ({'gain_per_class': (2.0, 3.0)}, '(--per-class) is not shown to be better: +2.0 ± 3.0'),
         ({'gain_per_class': (-2.0, 1.0)}, '(--per-class) is worse: -2.0 ± 1.0'),
         ({'gain_per_class': None}, f'can be said from {FULL_PHOTOS} photos on'),
-        ({'gain': (-3.0, 1.0)}, 'worse, go back'),
+        ({'gain': (-3.0, 1.0)}, '-3.0 ± 1.0 points of micro-F1: worse\nnot taken'),
+        ({'gain': (-3.0, 4.0)}, 'micro-F1: none\nnot taken'),
         ({'gain': (1.0, 2.0)}, 'which may be none'),
     ],
 )
@@ -154,7 +157,7 @@ def test_a_threshold_for_each_class_is_offered_only_where_it_is_better(
     found = calibrate(run, sample(made, tmp_path / 'few', range(20)))
     assert found.gain_per_class is None and found.gain is not None
     text = str(replace(found, **changes))
-    assert said in text and ('`spml predict`' in text) == ('is better' in said)
+    assert said in text and ('one for each is better: ' in text) == ('is better' in said)
 
 
 def test_pages_and_messages_name_one_number_of_photos_to_label_in_full():
@@ -167,16 +170,46 @@ def test_pages_and_messages_name_one_number_of_photos_to_label_in_full():
     assert len(named) == 3 and {*map(''.join, named)} == {str(FULL_PHOTOS)}
 
 
-def test_a_class_that_is_named_on_every_photo_is_said(made, run, tmp_path, monkeypatch):
+def test_a_threshold_that_gains_nothing_is_not_taken(made, run, tmp_path, capsys):
+    folder = sample(made, tmp_path / 'few', range(40))
+    found = calibrate(run, folder)
+    assert found.taken and (run / CALIBRATION).exists()
+    # the best one already: what others choose can only be worse
+    change_threshold(run, found.threshold)
+    again = calibrate(run, folder)
+    assert again.gain[0] <= 0 and not again.taken and not (run / CALIBRATION).exists()
+    assert f'the threshold of the training, {again.before:.4g}, is in use' in str(again)
+    assert open_model(run).threshold == again.before
+    assert main(['calibrate', str(run), str(folder)]) == 0
+    assert 'to go back' not in capsys.readouterr().out
+
+
+def test_a_class_that_is_named_on_nearly_every_photo_is_said(made, run, tmp_path, monkeypatch):
     folder = sample(made, tmp_path / 'few', range(20))
     monkeypatch.setattr(metrics, 'best_threshold', lambda *_, **options: 1 - 1e-9)
-    assert not calibrate(run, folder).always
+    assert not calibrate(run, folder).overused
     monkeypatch.setattr(metrics, 'best_threshold', lambda *_, **options: 1e-9)
     counts = dict(zip(made.data.class_names, (made.data.labels[:20] > 0).sum(0), strict=True))
     found = calibrate(run, folder)
-    assert found.always == {name: count for name, count in counts.items() if count < 20}
-    name, count = next(iter(found.always.items()))
-    assert f'{name} is named on all 20 photos; {count} have it' in str(found)
+    assert found.overused == {n: (20, count, 20) for n, count in counts.items() if count < 18}
+    name, (named, present, _) = next(iter(found.overused.items()))
+    assert f'{name} is named on 20 of 20 photos; {present} have it. More training' in str(found)
+    fewer = replace(found, overused={name: (19, present, 12)})
+    assert f'{name} is named on 19 of 20 photos; {present} have it. From its own' in str(fewer)
+    assert 'it is named on 12' in str(fewer)
+
+
+def test_of_a_table_with_parts_the_validation_photos_choose_and_the_test_photos_measure(
+    made, run, tmp_path
+):
+    parts = ['val', 'test'] * 12
+    folder = sample(made, tmp_path / 'halves', range(24), split=parts)
+    found = calibrate(run, folder)
+    rows = range(0, 24, 2)
+    assert found.photos == 12
+    assert found.photo_hashes == [made.data.photo_hashes[row] for row in rows]
+    marked = sample(made, tmp_path / 'test', range(24), split='test')
+    assert calibrate(run, marked).photos == 24  # nothing else could choose
 
 
 def test_a_class_that_a_complete_table_never_names_is_absent(made, run, tmp_path):

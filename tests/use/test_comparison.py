@@ -11,8 +11,11 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import style
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 from quick import shorten_photos_suite
+from redrawn import as_bitmaps, redraw
 from scipy.special import expit
 from side_files import draw_side
 
@@ -21,6 +24,7 @@ from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.labels import labels_for_scoring
 from spml_nb.data.loading import load
+from spml_nb.drawing import STYLE
 from spml_nb.methods.core import find
 from spml_nb.metrics import mean_average_precision
 from spml_nb.runs import record
@@ -103,10 +107,7 @@ def test_one_call_searches_chooses_and_says_what_to_take(one_label_each):
         and set(finals.seed) == {0, 1}
     )
     means = finals.groupby('loss').observed_val_auc.mean()
-    assert (
-        f'is the best on validation, {means.max():.1f} % observed AUC against observed labels'
-        in said
-    )
+    assert f' {means.max():.1f} % observed AUC against observed labels' in said
     best = re.search(r'For new photos: spml predict (\S+) PHOTOS', said)[1]
     taken = re.search(r'Take (\w+):', said)[1]
     theirs = finals[finals.loss == taken].set_index('run').observed_val_auc
@@ -121,7 +122,7 @@ def test_one_call_searches_chooses_and_says_what_to_take(one_label_each):
         and table.over_half['em'] >= 0
     )
     shown = said[said.index('method ') :].splitlines()[: 1 + len(table)]
-    assert shown[0].split()[:3] == ['method', 'validation', 'test'] and 'Holm' not in shown[0]
+    assert shown[0].split()[:3] == ['method', 'validation', 'test'] and 'Holm' not in said
     for line, loss in zip(shown[1:], table.index, strict=True):
         row = table.loc[loss]
         assert line.split()[:2] == [loss, f'{row.validation:.1f}']
@@ -204,19 +205,28 @@ def test_after_a_correction_of_the_table_old_runs_do_not_pass_for_new_ones(one_l
     table.loc[0, 'positives'] = 'blue'
     table.to_csv(one_label_each / 'labels.csv', index=False)
     old = [folder.parent.name for folder in settings.path('runs').glob('*/DONE')]
-    with pytest.raises(
-        SpmlError,
-        match=(
-            '4 runs of .*photos were trained before its photos, labels or split changed. Remove '
-            'them from'
-        ),
-    ) as refused:
-        compare(one_label_each, ('an',), seeds=2, tell=lambda line: None)
-    named = [name for name in old if name in str(refused.value)]
-    assert len(named) == 4  # seeds that are not chosen yet stand there with the first of the search
-    for name in named:
-        shutil.rmtree(settings.path('runs') / name)
-    assert set(compare(one_label_each, ('an',), seeds=2, tell=lambda line: None).state) == {'done'}
+    told = []
+    assert set(compare(one_label_each, ('an',), seeds=2, tell=told.append).state) == {'done'}
+    mark = load(one_label_each).fingerprint[:6]
+    assert told[1].startswith('4 runs were trained before photos, labels or split changed')
+    assert told[1].endswith(f'-{mark}.')
+    now = {folder.parent.name for folder in settings.path('runs').glob('*/DONE')} - {*old}
+    assert len(now) == len(old) == 4 and all(name.endswith(f'-{mark}') for name in now)
+    assert re.search(r'spml predict (\S+) PHOTOS', told[-1])[1] in now
+    assert len([*(settings.path('runs') / 'compare').glob('photos-*/table.csv')]) == 2
+    assert len(sweeps.finished()) == 8
+    told.clear()
+    compare(one_label_each, ('an',), seeds=2, tell=told.append)
+    assert told[1] == 'Every run is done.'
+
+
+@pytest.mark.silent('C1')
+def test_photos_that_were_changed_in_place_are_told_from_those_of_the_runs(one_label_each):
+    folder = as_bitmaps(one_label_each)
+    compare(folder, ('an',), seeds=1, tell=lambda line: None)
+    redraw(*load(folder).images[:3])
+    with pytest.raises(SpmlError, match='3 runs of .* before its photos were changed in place'):
+        compare(folder, ('an',), seeds=1, tell=lambda line: None)
 
 
 def test_where_no_training_label_is_unknown_that_is_said(photo_folder, quick):
@@ -336,7 +346,7 @@ def test_classes_that_nobody_could_learn_do_not_choose():
     assert (
         table.loss.tolist() == ['an', 'em']
         and table.validation.tolist() == [70, 60]
-        and 'an is the best on validation, 70.0 %' in said
+        and 'On validation: an 70.0 %' in said
     )
 
 
@@ -370,7 +380,8 @@ def test_methods_that_need_side_information_take_part_where_it_is_given(
         f'{len(plain)} methods, labels single.'
     )  # some losses are one loss
     file = draw_side(photo_folder, tmp_path / 'side.csv')
-    assert asked(side=str(file)) - asked() == every - plain == {'epr_count', 'pseudo_scores'}
+    aided = {'epr_count', 'pseudo_scores', 'group_consistency'}
+    assert asked(side=str(file)) - asked() == every - plain == aided
     pd.read_csv(file).loc[:, ['image', 'count']].to_csv(file, index=False)
     assert asked(side=str(file)) - asked() == {'epr_count'}
     with pytest.raises(SpmlError, match="'pseudo_scores' learns from more than labels"):
@@ -462,8 +473,8 @@ def test_validation_chooses_and_the_test_images_only_say_what_it_is_worth():
     assert (
         '+3.0 ± ' in said
         and 'points of mAP above an.' in said
-        and 'by chance' not in said
-        and 'tell it apart' not in said
+        and 'chance' not in said
+        and 'are equal' not in said
         and 'spml predict em-1' in said
     )
     own = statistics.holm([em.over(AN).p, hml.over(AN).p])
@@ -480,7 +491,10 @@ def test_where_validation_cannot_tell_what_other_photos_taught_decides():
     table, said = judge_methods([AN, em, hml])
     assert (
         table.loss[0] == 'em'
-        and said.startswith('Take hml: em is the best on validation')
+        and said.startswith(
+            'Take hml: em and hml are equal as far as this can tell, and hml did best on the '
+            "project's 6 sets of photos, +3.0 points of mAP over AN (em +2.0).\nOn validation: em "
+        )
         and 'spml predict hml-2 ' in said
     )
     assert '+3.0 points of mAP over AN' in said and 'em +2.0' in said and 'below an.' in said
@@ -560,13 +574,22 @@ def test_of_methods_that_nothing_tells_apart_one_that_names_many_classes_is_take
     if val_measure == 'mAP':  # negatives are known: F1 has chosen what is named
         assert said.startswith('Take em: ')
         return
-    assert said.startswith('Take an: em is the best on validation')
-    assert 'an names 3 classes' in said and 'em only 2' in said
+    assert said.startswith('Take an: it names 3 classes on the validation photos, em, equal ')
+    assert said.splitlines()[0].endswith(', only 2.') and said.count('\nOn validation: em ') == 1
     assert '`spml calibrate em-0 FOLDER`' in said and said.endswith('predict an-1 PHOTOS')
     alike = naming(AN, NARROW, NARROW, NARROW)
     assert judge_methods([alike, em])[1].startswith('Take em: ')
     below = naming(made_up('an', [20.0, 21.0, 20.5], [60.0, 61.0, 60.3]), RICH, RICH, RICH)
     assert judge_methods([below, em])[1].startswith('Take em: it is the best')
+    leading = naming(made_up('em', [51.2, 52.2, 51.7], [60.5, 60.2, 61.0]), *[NARROW] * 3)
+    lead = leading.over(an, 'validation')
+    assert lead.low > 0 and lead.low < comparison.CLOSE < lead.mean
+    said = judge_methods([an, leading])[1]
+    assert (
+        said.startswith('Take an: it names 3 classes')
+        and 'whose lead may be under a point, only 2' in said
+    )
+    assert f'an {lead.mean:.1f} ± {lead.half_width:.1f} points lower.' in said
     gone = dataclasses.replace(an, naming={})
     table, said = judge_methods([gone, em])
     assert said.startswith('Take em: ') and table.set_index('loss').names.isna()['an']
@@ -603,19 +626,13 @@ def test_a_gain_and_its_doubt_do_not_contradict_each_other():
     table, said = judge_methods([AN, *rivals, em])
     alone, adjusted = em.over(AN), table.set_index('loss').p['em']
     assert alone.low > 0 and alone.p < 0.05 < adjusted
-    assert (
-        f'; chance alone does as much in {100 * adjusted:.0f} % of cases when 7 methods are '
-        'compared.'
-        in said
-        and 'may be chance' not in said
-    )
+    assert ', which may be chance, as 7 methods are compared.' in said
 
 
 def test_a_difference_that_may_be_chance_is_called_so_with_the_seeds_to_add():
     table, said = judge_methods([AN, made_up('em', [52.0, 50.1, 51.4], [60.5, 60.2, 61.0])])
-    assert (
-        f'chance alone does as much in {100 * table.p[0]:.0f} % of cases' in said
-        and 'does not tell it apart from an (' in said
+    assert 'above an, which may be chance.' in said and said.startswith(
+        'Take em: em and an are equal as far as this can tell, and em '
     )
     assert 'More seeds would tell: --seeds 10.' in said and table.p[0] > 0.05
 
@@ -627,7 +644,7 @@ def test_methods_that_train_the_same_are_called_so():
     assert (
         'Take zlpr' in said
         and 'The same runs here: multi_similarity.' in said
-        and 'tell it apart from multi' not in said
+        and 'are equal' not in said
     )  # of equals the first
 
 
@@ -644,7 +661,7 @@ def test_where_no_label_is_unknown_what_single_labels_taught_does_not_choose():
         ([dataclasses.replace(em, row=Row('hml')), dataclasses.replace(em, row=Row('bce'))], 'bce'),
     ):
         said = judge_methods(lines, complete=True)[1]
-        assert f'Take {taken}: ' in said and said.startswith('No training label is unknown')
+        assert said.startswith(f'Take {taken}: ') and 'No training label is unknown' in said
         assert "project's" not in said
 
 
@@ -697,7 +714,7 @@ def test_where_the_scores_of_some_runs_are_gone_the_others_say_what_the_images_d
     )
     assert (
         'over seeds alone' not in judge_methods([AN, left])[1]
-        and 'chance alone does as much' in judge_methods([AN, left])[1]
+        and 'which may be chance' in judge_methods([AN, left])[1]
     )
     assert (
         'over seeds alone'
@@ -763,7 +780,8 @@ def test_methods_are_compared_on_the_seeds_that_all_share():
     table, said = judge_methods([LATE, only(LUCKY, 2, 1), made_up('hml', [], [])], 5)
     assert (
         table.equals(judge_methods([only(LATE, 1, 2), only(LUCKY, 1, 2)])[0])
-        and 'Take em: em is the best on validation, 55.0 %' in said
+        and said.startswith('Take em: em and an are equal')
+        and 'em 55.0 %' in said
         and said.endswith('Not through: hml.')
     )
     assert (
@@ -831,9 +849,21 @@ def test_a_rival_is_said_to_be_lower_without_a_sign():
     assert (
         table.loss[0] == 'an'
         and rival.mean < -8
-        and f'tell it apart from em ({-rival.mean:.1f} ± {rival.half_width:.1f} points lower).'
-        in said
+        and f'; em {-rival.mean:.1f} ± {rival.half_width:.1f} points lower.' in said
     )
+
+
+def test_a_title_of_any_length_fits_the_picture():
+    table = judge_methods([AN, made_up('em', [52.0, 52.1, 52.4], [63.0, 64.1, 63.2])])[0]
+    title = 'photos, test observed AUC against observed labels (unknown ones as negatives), 3 seeds'
+    for given in (title, f'{title}, 95 % intervals', 'x' * 300):
+        with style.context(['default', STYLE]):
+            figure = comparison._picture(table, given)
+            renderer = FigureCanvasAgg(figure).get_renderer()
+            figure.draw(renderer)
+            box, whole = figure._suptitle.get_window_extent(renderer), figure.bbox
+        assert box.x0 >= 0 and box.x1 <= whole.width and box.y1 <= whole.height
+        assert all(ax.bbox.y1 <= box.y0 for ax in figure.axes)
 
 
 def test_a_run_of_a_folder_with_a_space_is_quoted():

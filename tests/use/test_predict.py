@@ -18,7 +18,7 @@ import pytest
 import torch
 from patience import within
 from PIL import Image
-from trained import CLASSES, CONFIGS
+from trained import CLASSES, CONFIGS, change_threshold
 
 from spml_nb import cli, runs
 from spml_nb import data as datasets
@@ -503,3 +503,33 @@ def test_the_command_names_the_likeliest_and_leaves_out_what_is_damaged(tmp_path
     assert 'bad.png' in printed.err and 'bad.png' not in printed.out and 'good.png' in printed.out
     for wrong in (['--per-class'], ['--threshold', '0.5']):
         assert cli.main(['predict', 'coco18', str(tmp_path), '--top', '1', *wrong]) == 2
+
+
+def test_what_probabilities_are_is_said_beside_the_file_that_has_them(made, tmp_path, capsys):
+    photos = list(map(str, made.test))
+    run = str(made.run('linear').folder)
+    for words in ([], ['--top', '1'], ['--per-class']):
+        out = tmp_path / f'{len(words)}{"".join(words)}.csv'
+        assert cli.main(['predict', run, *photos, *words, '--out', str(out)]) == 0
+        assert prediction.WHAT_PROBABILITIES_ARE in capsys.readouterr().out
+    assert cli.main(['predict', run, *photos]) == 0
+    assert prediction.WHAT_PROBABILITIES_ARE not in str(capsys.readouterr())
+
+
+@pytest.mark.parametrize('is_calibrated', [False, True])
+def test_a_threshold_that_labelled_photos_chose_is_not_sent_to_them_again(
+    made, tmp_path, capsys, is_calibrated
+):
+    run = made.copy('linear', tmp_path)
+    change_threshold(run, 1e-9)
+    result = json.loads((run / 'result.json').read_text())
+    result['thresholds']['labels'] = 1.2
+    (run / 'result.json').write_text(json.dumps(result))
+    if is_calibrated:
+        calibration = {'threshold': 1e-9, 'photos': 50, 'labels_a_photo': 1.2}
+        (run / runs.folder.CALIBRATION).write_text(json.dumps(calibration))
+    assert predict(run, made.test).attrs['calibrated'] == is_calibrated
+    assert predict('coco18', made.test).attrs['calibrated']
+    assert cli.main(['predict', str(run), *map(str, made.test)]) == 0
+    told = capsys.readouterr().err
+    assert 'labels are named on a photo' in told and ('calibrate' in told) == (not is_calibrated)

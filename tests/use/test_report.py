@@ -2,6 +2,7 @@
 photos are gone.
 """
 
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -11,13 +12,16 @@ import pandas as pd
 import pytest
 from browsing import find_axe_violations, needs_browser, open_chromium, resize
 from scipy.special import expit
+from trained import change_threshold
 
 from spml_nb import cli, training
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.loading import load
 from spml_nb.runs.config import Config
-from spml_nb.runs.folder import open_run
+from spml_nb.runs.folder import CALIBRATION, open_run
 from spml_nb.use import scoring
+from spml_nb.use.calibrate import calibrate
+from spml_nb.use.card import write_model_folder
 from spml_nb.use.report import write_report
 from spml_nb.use.scoring import evaluate_model
 
@@ -121,7 +125,7 @@ def test_the_page_begins_with_what_a_model_hardly_names(partly, tmp_path, monkey
     narrow = 'red is 90 % of the names'
     page = write_report(partly.folder, tmp_path / 'page.html').read_text()
     assert narrow not in page
-    monkeypatch.setattr(scoring, 'explain_narrow_naming', lambda photos, classes: narrow)
+    monkeypatch.setattr(scoring, 'explain_narrow_naming', lambda *counts: narrow)
     page = write_report(partly.folder, tmp_path / 'other.html').read_text()
     assert narrow in page.split('<h2>')[0]
 
@@ -138,6 +142,68 @@ def test_probably_missing_labels_are_unknown_ones_of_photos_that_were_not_traine
         row = data.image_names.index(name)
         assert data.split[row] != 'train'
         assert data.labels[row, data.class_names.index(label)] == 0
+
+
+@pytest.fixture
+def calibrated(made, partly, tmp_path):
+    """A run on photos of which one name each is known, the folder of its test photos labelled in
+    full, which chose its threshold, and how many these are.
+    """
+    run = shutil.copytree(partly.folder, tmp_path / 'runs' / partly.folder.name)
+    data = load(partly.config.dataset)
+    full = tmp_path / 'full'
+    (full / 'images').mkdir(parents=True)
+    table = pd.read_csv(made.folder / 'labels.csv')
+    rows = data.rows('test')[:-1]
+    for row in rows:
+        shutil.copy(data.images[row], full / 'images' / f'{row}{data.images[row].suffix}')
+    names = [f'{row}{data.images[row].suffix}' for row in rows]
+    labels = table.labels[rows].to_numpy()
+    pd.DataFrame({'image': names, 'labels': labels}).to_csv(full / 'labels.csv', index=False)
+    change_threshold(run, 1 - 1e-7)
+    assert calibrate(run, full).taken
+    return run, full, len(rows)
+
+
+@pytest.mark.filterwarnings('ignore')
+def test_test_photos_that_chose_the_threshold_are_known_by_their_bytes(
+    calibrated, partly, tmp_path
+):
+    run, full, count = calibrated
+    words = f'{count} of the test photos chose the threshold'
+    page = write_report(run, tmp_path / 'page.html').read_text()
+    assert words in page and 'or in any choice' not in page
+    f1 = json.loads((run / CALIBRATION).read_text())['f1']
+    assert f'On the {count} photos of full, labelled in full' in page.replace('\n', ' ')
+    assert f'micro-F1 is {100 * f1:.1f} %' in page
+    card = (write_model_folder(run, tmp_path / 'card') / 'README.md').read_text()
+    assert f'{count} of them chose the threshold' in card and 'or in any choice' not in card
+    assert f'{count} of them chose its threshold' in evaluate_model(run, full).heading
+    before = write_report(partly.folder, tmp_path / 'before.html').read_text()
+    assert 'or in any choice' in before and 'chose the threshold' not in before
+
+
+def test_a_class_that_nearly_all_photos_get_is_said_first(partly, calibrated, tmp_path):
+    run = calibrated[0]
+    change = json.loads((run / CALIBRATION).read_text())
+    names = open_run(run).result()['class_names']
+    p = expit(np.load(run / 'logits.npz')['test'].astype(float))
+    lowest = p.min(0)
+    c = int(lowest.argmax())
+    (run / CALIBRATION).write_text(json.dumps(change | {'threshold': float(lowest[c])}))
+    begin = write_report(run, tmp_path / 'page.html').read_text().split('<h2>')[0]
+    text = f'{names[c]} is named on {len(p)} of {len(p)} photos'
+    everywhere = ((p >= lowest[c]).mean(0) >= 0.9).sum()
+    assert (text in begin) == (2 * everywhere <= len(names))
+
+
+def test_an_exported_model_has_no_report_and_its_card_is_named(made, tmp_path, capsys):
+    folder = write_model_folder(made.run('linear').folder, tmp_path / 'card')
+    for model, card in ((folder, folder / 'README.md'), ('coco18', 'coco18/README.md')):
+        assert cli.main(['report', str(model), str(tmp_path / 'page.html')]) == 2
+        told = capsys.readouterr().err
+        assert 'a report needs the run' in told and f'{card}.' in told
+        assert f'`spml evaluate {model} FULL`' in told
 
 
 @pytest.mark.parametrize('gone', ['photo', 'folder', 'label'])
@@ -157,7 +223,7 @@ def test_without_the_photos_the_page_has_the_rest(made, tmp_path, gone):
     page = write_report(run, tmp_path / 'after.html').read_text()
     assert 'class="notice"' in page and 'data:image/jpeg' not in page and '<svg' in page
     scores = made.run('cosine').scores
-    assert f'<td>{scores["test_map"]:.4f}'.rstrip('0') in page
+    assert f'<td>{scores["test_map"]:.1f}</td>' in page
     aps = [float(value) for (value,) in cells(page).values()]
     assert aps == pytest.approx([100 * ap for ap in scores['test_ap']])
 

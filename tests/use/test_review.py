@@ -17,8 +17,10 @@ from browsing import find_axe_violations, needs_browser, open_chromium, resize
 from PIL import Image
 
 from spml_nb.data.folder import read_folder
+from spml_nb.runs.config import Config, resolve
+from spml_nb.runs.folder import Run
 from spml_nb.use import review as reviewing
-from spml_nb.use.review import Review, make_review_app, open_review
+from spml_nb.use.review import Review, make_review_app, open_review, retraining_command
 
 CLASSES = ['cat', 'dog']
 
@@ -173,6 +175,20 @@ def test_explicit_absences_are_no_gaps():
     assert set(missing['row']) == set(range(40))
 
 
+def test_the_end_of_a_review_is_the_command_that_trains_the_same_again(folder):
+    run = Run(resolve(Config(dataset=str(folder), backbone='mini', device='cpu')))
+    run.folder.mkdir(parents=True)
+    run.start()
+    command = f'spml train --like {run.folder.name}'
+    assert retraining_command(folder, run.folder.name) == command
+    assert retraining_command(folder, str(run.folder)) == command
+    copy = shutil.copytree(folder, folder.with_name('a copy'))
+    assert retraining_command(copy, run.folder.name) == f"{command} -p dataset '{copy}'"
+    app = make_review_app(Review(folder), command)
+    assert ask(app, 'GET', '/questions').json()['next'] == command
+    assert 'seed' not in ask(app, 'GET', '/').text
+
+
 # ---- a started command
 
 
@@ -220,6 +236,15 @@ def test_a_kill_between_two_answers_loses_none(folder, server):
     assert kept == ['yes', 'no', 'yes', '', '']
     assert dogs(folder) == [1, -1, 1, 0, 0, 0]
     assert 'dog' in (folder / 'labels.csv.bak').read_text()
+
+
+@pytest.mark.slow
+def test_the_terminal_ends_with_what_comes_next(folder, server):
+    process, port = server
+    httpx.put(f'http://localhost:{port}/answers/0/yes', timeout=30)
+    process.send_signal(signal.SIGINT)
+    told = process.stdout.read().decode()
+    assert '1 of 5 answered' in told and told.endswith('Next: spml train --like RUN\n')
 
 
 @pytest.mark.parametrize('step', ['back_up', 'write_label', 'write_questions'])
@@ -276,5 +301,17 @@ def test_clicking_and_typing_through(folder, server, theme, tmp_path):
             wait_until(lambda after=after: after in remark.text)
         page.send_keys('y')
         wait_until(lambda: not photo.is_displayed())
+        assert browser.find_element('id', 'next').text == 'spml train --like RUN'
+        assert find_axe_violations(browser, passes=8) == []
     assert dogs(folder) == [1, 1, 0, -1, 1, 0]
     assert json.loads((folder / 'review.json').read_text())['questions'][2]['answer'] == 'skip'
+
+
+def test_where_answers_are_kept_is_said_as_it_is(folder):
+    review = Review(folder)
+    review.answer(0, 'yes')
+    review.answer(1, 'no')
+    assert review.describe_answers() == '2 of 5 answered; every answer is in the table'
+    rows = [f'{k}.png,cat' for k in range(6)]
+    (folder / 'labels.csv').write_text('\n'.join(['image,positives', *rows, '5.png,dog'][:7]))
+    assert 'a "no" is in review.json alone' in Review(folder).describe_answers()

@@ -2,7 +2,10 @@
 are test only, and the run's own numbers.
 """
 
+import json
+import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,10 +16,16 @@ from spml_nb import runs, training
 from spml_nb.base.errors import SpmlError
 from spml_nb.cli import main
 from spml_nb.data import load, loading
+from spml_nb.statistics import image_draws
 from spml_nb.training import evaluate as evaluate_run
 from spml_nb.use.export import export
+from spml_nb.use.predict import open_model
+from spml_nb.use.predictor import predict_rows
 from spml_nb.use.scoring import (
     FEWEST_TO_STOP,
+    REPEATS,
+    bootstrap_deviations,
+    compare_models,
     evaluate_model,
     format_scores,
     plan_sample,
@@ -300,7 +309,7 @@ def test_a_copy_under_another_name_is_known_by_its_test_photos(made, tmp_path):
     )  # other test photos
     for part in ('all', 'train', 'test'):
         assert (
-            'whether the model was trained on some of them is not known'
+            'whether the model was trained on some of them is not known: it learned from photos of '
             in evaluate_model(model, copy, part).heading
         )
 
@@ -371,6 +380,89 @@ def test_of_its_own_folder_the_test_photos_are_scored_under_any_name_and_with_th
     ):
         found = evaluate_model(older, made.folder)
     assert found.photos == len(load(made.folder).rows('test'))
+
+
+@pytest.mark.filterwarnings('ignore')
+def test_a_run_knows_by_their_bytes_which_photos_trained_it(made, tmp_path):
+    run = made.run('linear').folder
+    test = made.data.rows('test')[0]
+    trained = made.data.rows('train')[0]
+    folder = table(made, tmp_path, lambda rows: rows)
+    (folder / 'images').unlink()
+    (folder / 'images').mkdir()
+    others = [row for row in range(48) if row not in (test, trained)]
+    for rows, said in (
+        ([test], 'the model was trained on none of them'),
+        ([test, trained], '1 of them trained the model'),
+        (others[:3], ' of them trained the model'),
+    ):
+        names = [f'{row}{made.data.images[row].suffix}' for row in rows]
+        for row, name in zip(rows, names, strict=True):
+            shutil.copy(made.data.images[row], folder / 'images' / name)
+        labels = pd.read_csv(made.folder / 'labels.csv').labels[rows].to_numpy()
+        pd.DataFrame({'image': names, 'labels': labels}).to_csv(folder / 'labels.csv', index=False)
+        assert said in evaluate_model(run, folder, 'all').heading
+    assert main(['export', str(run), str(tmp_path / 'm.safetensors')]) == 0
+    exported = evaluate_model(tmp_path / 'm.safetensors', folder, 'all').heading
+    assert 'is not known' in exported
+
+
+@pytest.mark.filterwarnings('ignore')
+def test_how_many_photos_the_part_has_is_said_where_nobody_chose_it(made, tmp_path):
+    model = export(made.run('linear').folder, tmp_path / 'model.safetensors')
+    parts = ['train'] * 32 + ['test'] * 14
+    folder = table(made, tmp_path, lambda rows: rows[:46].assign(split=parts))
+    remark = '14 of 46 photos; --part all for all'
+    assert remark in evaluate_model(model, folder).heading
+    for part in ('test', 'all'):
+        assert remark not in evaluate_model(model, folder, part).heading
+    assert '--part all' not in evaluate_model(model, made.folder).heading
+
+
+def test_two_models_are_compared_on_the_same_photos(made, tmp_path, capsys):
+    first, second = made.run('cosine').folder, made.run('frozen').folder
+    found = compare_models((first, second), made.folder, 'all')
+    own = [evaluate_model(model, made.folder, 'all') for model in (first, second)]
+    for scores, alone in zip(found.scores, own, strict=True):
+        assert scores.total.equals(alone.total)
+    value = own[0].total.value - own[1].total.value
+    assert np.allclose(found.difference.value, value)
+    # by hand: the same draws of photos for both
+    rows = made.data.rows('all')
+    draws = image_draws(len(rows), REPEATS)
+    f1 = []
+    for model, scores in zip((first, second), own, strict=True):
+        p = predict_rows(open_model(model), made.data, rows)
+        named, there = p >= scores.threshold, made.data.labels[rows] > 0
+        hits, sums = draws @ (named & there).sum(1), draws @ (named.sum(1) + there.sum(1))
+        f1.append(200 * hits / sums)
+    row = found.difference.loc['micro-F1']
+    half = bootstrap_deviations(len(rows)) * (f1[0] - f1[1]).std()
+    assert np.allclose([row.low, row.high], [row.value - half, row.value + half])
+    assert main(['evaluate', str(first), str(second), str(made.folder), '--part', 'all']) == 0
+    told = capsys.readouterr().out
+    assert first.name in told and second.name in told and f'{row.low:.1f} to {row.high:.1f}' in told
+    same = compare_models((first, first), made.folder)
+    assert (same.difference == 0).all(None) and 'may be chance' in str(same)
+    ahead = same.difference.assign(value=-5.0, low=-8.0, high=-2.0)
+    better = replace(found, difference=ahead)
+    assert f'{second.name} is better than {first.name}, by 5.0 ± 3.0 points' in str(better)
+    assert 'due to their thresholds' not in str(better)
+    ahead.loc['mAP', ['low', 'high']] = [-3.0, 1.0]
+    assert 'due to their thresholds' in str(replace(found, difference=ahead))
+    assert f'from a probability of {own[0].threshold:.4g} on' in told
+    words = ['evaluate', str(first), str(second), str(made.folder), '--within', '5']
+    assert main(words) == 2 and '--within goes with one model' in capsys.readouterr().err
+
+
+def test_models_are_compared_over_the_classes_that_both_have(made, tmp_path):
+    run = made.run('linear').folder
+    with pytest.raises(SpmlError, match='no class of'):
+        compare_models((run, 'coco18'), made.folder)
+    first = [name for name in made.data.class_names if name != 'bright']
+    folder = table(made, tmp_path, lambda rows: rows.assign(labels=first[0]))
+    found = compare_models((run, run), folder, 'all')
+    assert found.scores[0].classes.index.tolist() == [first[0]]
 
 
 @pytest.mark.silent('A6')
@@ -536,6 +628,13 @@ def test_naming_hardly_more_than_one_class_is_said():
     p, labels = drawn(3)
     p[:, 0], p[:, 1:] = 0.9, 0.1
     observed = np.where(labels > 0, 1, 0).astype(np.int8)
+    p[:, 1:] = np.where(np.arange(150)[:, None] % 3 == 0, 0.9, 0.1)
+    often = score_labels(p, observed, list('abcd'), 0.5)
+    count = (observed[:, 0] > 0).sum()
+    said = f'a is named on 150 of 150 photos, and {count} are known to have it'
+    assert often.narrow_naming.startswith(said)
+    assert not score_labels(p, labels, list('abcd'), 0.5).narrow_naming
+    p[:, 1:] = 0.1
     narrow = score_labels(p, observed, list('abcd'), 0.5)
     assert narrow.narrow_naming.startswith('a is 100 % of the names, and 3 of 4 classes')
     assert narrow.narrow_naming in str(narrow)
@@ -554,3 +653,13 @@ def test_an_evaluation_may_take_the_threshold_of_each_class(made):
     p = 1 / (1 + np.exp(-run.logits['test'].astype(float)))
     expected = score_labels(p, made.data.labels[rows], made.data.class_names, limits)
     assert (per_class.classes.named == expected.classes.named).all()
+
+
+def test_a_model_without_thresholds_of_classes_is_named(made, tmp_path):
+    run = made.copy('linear', tmp_path)
+    result = json.loads((run / 'result.json').read_text())
+    del result['thresholds']
+    (run / 'result.json').write_text(json.dumps(result))
+    other = made.run('cosine').folder
+    with pytest.raises(SpmlError, match=f'^{re.escape(str(run))}: the model has one threshold'):
+        compare_models((other, run), made.folder, 'all', per_class=True)

@@ -157,6 +157,8 @@ def test_the_page_shows_what_a_photo_holds(port, theme, tmp_path):
         choose, rows, error = (browser.find_element('id', id) for id in ('file', 'rows', 'error'))
         choose.send_keys(str(tmp_path / 'photo.jpg'))
         wait_until(lambda: rows.find_elements('tag name', 'tr'))
+        scale = browser.find_element('id', 'scale').text
+        assert scale.startswith('From 0.') and 'not the chance' in scale and '%' not in rows.text
         for width in (1400, 390):
             resize(browser, width)
             assert browser.execute_script(

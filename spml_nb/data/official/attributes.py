@@ -14,7 +14,13 @@ from .. import fetch
 from ..dataset import join_items
 from ..decoding import PHOTOS, open_photo
 from ..folder import Listing, label_matrix
-from .registry import find_in_benchmark, read_annotation_json, read_with_remedy, register
+from .registry import (
+    find_in_benchmark,
+    get_fields,
+    read_annotation_json,
+    read_with_remedy,
+    register,
+)
 
 
 def _cut(photo, boxes, target):
@@ -54,14 +60,6 @@ def cut_boxes(folder: Path, boxes: dict[Path, dict[str, tuple]]) -> set[str]:
     return {entry.name for entry in os.scandir(folder / 'crops')}
 
 
-def _get(record, file, *keys):
-    "Values of a JSON object."
-    absent = [key for key in keys if not isinstance(record, dict) or key not in record]
-    if absent:
-        raise SpmlError(f'{file}: an entry has no {join_items(absent)}: not the official form.')
-    return [record[key] for key in keys]
-
-
 def read_vaw(folder: Path) -> Listing:
     """Read Visual Attributes in the Wild: each image is an object in a box; one without a pixel is
     left out.
@@ -87,8 +85,10 @@ def read_vaw(folder: Path) -> Listing:
     boxes = defaultdict(dict)
     for part in ('train_part1', 'train_part2', 'val', 'test'):
         for entry in read_annotation_json(data / f'{part}.json'):
-            image, instance, box = _get(entry, data, 'image_id', 'instance_id', 'instance_bbox')
-            lists = _get(entry, data, 'positive_attributes', 'negative_attributes')
+            image, instance, box = get_fields(
+                entry, data, 'image_id', 'instance_id', 'instance_bbox'
+            )
+            lists = get_fields(entry, data, 'positive_attributes', 'negative_attributes')
             positive, negative = map(set, lists)
             if str(image) not in photos:
                 raise SpmlError(
@@ -143,15 +143,17 @@ def read_wider(folder: Path) -> Listing:
     boxes = defaultdict(dict)
     for part in (*training, 'test'):
         file = notes / f'wider_attribute_{part}.json'
-        images, names = _get(read_annotation_json(file), file, 'images', 'attribute_id_map')
+        images, names = get_fields(read_annotation_json(file), file, 'images', 'attribute_id_map')
         class_names = [names[key] for key in sorted(names, key=int)]
-        people = [(image, person) for image in images for person in _get(image, file, 'targets')[0]]
+        people = [
+            (image, person) for image in images for person in get_fields(image, file, 'targets')[0]
+        ]
         for k, (image, person) in enumerate(people):
-            z, box = _get(person, file, 'attribute', 'bbox')
+            z, box = get_fields(person, file, 'attribute', 'bbox')
             if len(z) != len(class_names) or not set(z) <= {-1, 0, 1}:
                 raise SpmlError(f'{file}: attributes {z}; expected {len(class_names)} of 1, 0, -1.')
             if 1 in z:
-                [photo] = _get(image, file, 'file_name')
+                [photo] = get_fields(image, file, 'file_name')
                 boxes[photos / photo][f'{part}-{k:05}.jpg'] = tuple(box)
                 crop_names.append(f'{part}-{k:05}.jpg')
                 labels.append(z)
@@ -190,7 +192,7 @@ def read_vispr(folder: Path) -> Listing:
             'Bring all archives.'
         )
     keys = sorted(notes)
-    rows = [_get(read_annotation_json(notes[key]), notes[key], 'labels')[0] for key in keys]
+    rows = [get_fields(read_annotation_json(notes[key]), notes[key], 'labels')[0] for key in keys]
     attributes = {name for names in rows for name in names}
     class_names = read_with_remedy(
         folder,

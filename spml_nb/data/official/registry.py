@@ -38,6 +38,12 @@ _PUBLISHED = tomllib.loads(
 BENCHMARKS = {name: entry['title'] for name, entry in _PUBLISHED.items()}
 # sets in which a class that is not named is unknown, not absent
 PARTLY_KNOWN = [name for name, entry in _PUBLISHED.items() if entry.get('partly_known')]
+# sets that are validated and tested only on images of which every label is known
+SCORED_IF_COMPLETE = [name for name, entry in _PUBLISHED.items() if entry.get('scored_if_complete')]
+# what is observed of a set unless something else is asked for, where it is not one drawn positive
+DEFAULT_LABELS = {name: entry['labels'] for name, entry in _PUBLISHED.items() if 'labels' in entry}
+# of `spml_nb.runs.config.VIEW_SETS`, where photos may not be mirrored
+DEFAULT_VIEWS = {name: entry['views'] for name, entry in _PUBLISHED.items() if 'views' in entry}
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ class Benchmark:
         read: Function from the folder where its archives are unpacked to a `Listing`.
         counts: What must come out: any of 'images', 'train' (validation rows included), 'test',
             'classes'.
-        validation: 'drawn' (20 % of the training rows) or 'none'.
+        validation: 'drawn' (20 % of the training rows), 'listed' (as the authors chose) or 'none'.
         version: Which one, where several are in use.
         instructions: What to do about files that are brought by hand.
         small: To what size photos are made; unset, they stay as they are.
@@ -126,7 +132,7 @@ def register(name: str, read: Callable[[Path], Listing], boxes: Callable | None 
     fields['archives'] = tuple(Archive(**archive) for archive in fields['archives'])
     if 'small' in fields:
         fields['small'] = Small(**fields['small'])
-    for key in ('title', 'like', 'partly_known'):
+    for key in ('title', 'like', 'partly_known', 'scored_if_complete', 'labels', 'views'):
         fields.pop(key, None)
     REGISTRY[name] = Benchmark(name, read, boxes=boxes, **fields)
 
@@ -192,6 +198,18 @@ def read_annotation_json(file: Path, hook: Callable | None = None):
     return read_with_remedy(
         file, lambda: json.loads(file.read_text(encoding='utf-8'), object_hook=hook)
     )
+
+
+def get_fields(record: dict, file: Path, *keys: str) -> list:
+    """Get values of a JSON object, in the order of the keys.
+
+    Raises:
+        SpmlError: For one that is missing.
+    """
+    absent = [key for key in keys if not isinstance(record, dict) or key not in record]
+    if absent:
+        raise SpmlError(f'{file}: an entry has no {join_items(absent)}: not the official form.')
+    return [record[key] for key in keys]
 
 
 def read_matlab(file: Path, key: str | None = None, squeeze: bool = False) -> np.ndarray:
@@ -314,6 +332,8 @@ def listing_to_csv(listing: Listing) -> str:
     table.insert(0, 'image', listing.images)
     if listing.split is not None:
         table.insert(1, 'split', listing.split)
+    if listing.groups is not None:
+        table.insert(2, 'group', listing.groups)
     return table.to_csv(index=False, lineterminator='\n')
 
 
@@ -365,7 +385,19 @@ def table(name: str, folder: Path, validation: str | None = None) -> Dataset:
     validation = validation or fetch.read_download_note(folder / 'ready.json').get('validation')
     if validation == 'none':
         data = replace(data, split=np.where(data.split == 'val', 'train', data.split))
-    return data
+    return _keep_scored(data) if name in SCORED_IF_COMPLETE else data
+
+
+def _keep_scored(data):
+    "Leave out images for validation and testing of which a label is unknown."
+    rows = np.flatnonzero((data.split == 'train') | (data.labels != 0).all(1))
+    return replace(
+        data,
+        images=[data.images[row] for row in rows],
+        labels=data.labels[rows],
+        split=data.split[rows],
+        groups=data.groups and [data.groups[row] for row in rows],
+    )
 
 
 def _write_table(listing, folder):
@@ -575,6 +607,9 @@ def prepare(
         verify_listing(benchmark, listing, base)
         _make_images(benchmark, listing, folder / 'images', tell)
         _write_table(listing, folder)
+        if listing.groups is not None:
+            groups = pd.DataFrame({'image': listing.images, 'group': listing.groups})
+            write_atomically(folder / 'groups.csv', groups.to_csv(index=False))
         data = table(benchmark.name, folder, benchmark.validation)
         marks = {
             archive.file: base / archive.place / fetch.UNPACKED_MARK

@@ -29,6 +29,7 @@ def test_every_benchmark_is_registered_with_the_protocols_counts():
         name: (b.counts['train'], b.counts['test'], b.counts['classes'])
         for name, b in found.items()
     } == {
+        'l48': (97_641, 31_365, 100),
         'nus': (150_000, 60_260, 81),
         'vispr': (14_167, 8_000, 68),
         'vaw': (229_076, 31_819, 620),
