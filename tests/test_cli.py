@@ -878,7 +878,7 @@ def test_a_folder_of_ones_own_is_checked(capsys, photo_folder):
     told = capsys.readouterr().out
     assert (
         '60 images' in told
-        and 'every label that the table knows' in told
+        and '1.7 positives per photo' in told
         and 'Positives of each class' in told
     )
     assert told.endswith(f': spml data {photo_folder} --split\n')  # no column says what is what

@@ -1,4 +1,4 @@
-"""What every other part uses and what knows none of them: errors, settings, progress, files."""
+"""What the rest of the package builds on: errors, settings, progress, files."""
 
 import ast
 import sys
@@ -12,10 +12,9 @@ from typing import Any
 def lazily(
     package: str, file: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Make `__getattr__`, `__dir__` and `__all__` of a package whose names live in its modules, so
-    that importing the package loads none of them.
+    """Make `__getattr__`, `__dir__` and `__all__` of a package that imports its modules on demand.
 
-    Its `__init__.pyi` is the one list of the names: checkers and editors read it as a stub.
+    The names are those of its `__init__.pyi`, which type checkers and editors read as a stub.
 
     Args:
         package: `__name__` of the package.

@@ -1,19 +1,20 @@
-"""Of which commit the running code is: in a checkout, a wheel, or a copy."""
+"""The commit of the running code, whether in a checkout, a wheel or a copy."""
 
+import re
 import subprocess
 from pathlib import Path
 
-COMMIT = 'commit.txt'  # in the package, where it was built or copied out of its checkout
+COMMIT = 'commit.txt'  # in the package, if it was built or copied outside its checkout
 
 
 def find_commit() -> str | None:
-    """The commit of the package's code.
+    """Find the commit of the package's code.
 
     Returns:
-        12 digits, with '+' behind them when files differ from it; None where it cannot be found
-        out.
+        12 hex digits, followed by '+' if the working tree differs; None if there is no commit.
     """
-    # A checkout further up is another project's. A lock of git's would be left there by a kill.
+    # --git-dir: a repository further up is another project's.
+    # --no-optional-locks: if killed, git would leave its lock behind.
     command = (
         'git --git-dir=.git --no-optional-locks status --porcelain=v2 --branch '
         '--untracked-files=no -- spml_nb'
@@ -24,11 +25,9 @@ def find_commit() -> str | None:
     try:
         status = subprocess.run(command.split(), cwd=package.parent, capture_output=True, text=True)
     except OSError:
-        return None  # there is no git
-    commit, changed = None, ''
-    for line in status.stdout.splitlines():
-        if line.startswith('# branch.oid '):
-            commit = line.split()[-1][:12]
-        elif not line.startswith('#'):
-            changed = '+'
-    return commit and commit + changed
+        return None  # git is not installed
+    header = re.search('^# branch.oid ([0-9a-f]{12})', status.stdout, re.M)
+    if header is None:
+        return None
+    is_changed = re.search('^[^#]', status.stdout, re.M)
+    return header[1] + '+' if is_changed else header[1]

@@ -1,11 +1,10 @@
-"""Copies from the CPU to a device that nobody waits for."""
+"""Asynchronous copies from the CPU to a device."""
 
 import numpy as np
 import torch
 from torch import Tensor
 
-# They work through a queue of their own: a copy from pinned memory joins it, and any other waits.
-QUEUED = {'cuda'}
+QUEUED = {'cuda'}  # devices to which copies from pinned memory are asynchronous
 
 
 def is_queued(device: torch.device | str) -> bool:
@@ -14,12 +13,7 @@ def is_queued(device: torch.device | str) -> bool:
 
 
 def copy_to_device(values: np.ndarray | Tensor, device: torch.device | str) -> Tensor:
-    """Copy from the CPU to a device without waiting for what the device still has to do.
-
-    Args:
-        values: in pinned memory or not.
-        device: where to.
-    """
+    "Copy from the CPU to a device without waiting for the work that is queued there."
     values = torch.as_tensor(values)
     if not is_queued(device) or not values.is_cpu:
         return values.to(device)

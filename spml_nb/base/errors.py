@@ -1,4 +1,4 @@
-"""One exception class and two checks: an error names the value, what is allowed, and what to do."""
+"""Errors and warnings that name the value, what is allowed, and the remedy; and two checks."""
 
 import warnings
 from collections.abc import Iterable, Iterator
@@ -13,45 +13,42 @@ from .escaping import escape_for_terminal
 
 T = TypeVar('T')
 
-MAX_LENGTH = 8000  # characters of a message
+_MAX_LENGTH = 8000  # characters of a message
 
 
 def _fit_screen(message: str) -> str:
-    "The beginning of a message, and its end with the remedy, without control characters."
-    if len(message) > MAX_LENGTH:
-        start = message[: 3 * MAX_LENGTH // 4]
-        end = message[-MAX_LENGTH // 8 :]
+    "Escape control characters, and cut the middle out of a long message: its end is the remedy."
+    if len(message) > _MAX_LENGTH:
+        start = message[: 3 * _MAX_LENGTH // 4]
+        end = message[-_MAX_LENGTH // 8 :]
         message = f'{start} … ({len(message):,} characters in all) … {end}'
     return escape_for_terminal(message)
 
 
 class SpmlError(ValueError):
-    """Wrong input or a broken environment, explained to a person: what came, what is allowed, what
-    to do.
-    """
+    "Wrong input or a broken environment; the message is written for the user."
 
     def __init__(self, message: str):
         super().__init__(_fit_screen(message))
 
     @property
     def message(self) -> str:
-        "The text."
         return str(self.args[0])
 
 
 class SpmlWarning(UserWarning):
-    "Something to look at, with a remedy, while the work goes on."
+    "Something to look into, with a remedy; the work continues."
 
 
 def warn(message: str) -> None:
-    "Warn at the place that called the caller; the last sentence of the message is the remedy."
+    "Warn on behalf of the caller's caller."
     warnings.warn(message, SpmlWarning, stacklevel=3)
 
 
 @contextmanager
 def short_warnings() -> Iterator[None]:
-    "Within it, a warning of any library is printed as one line without source code, and once."
-    usual = warnings.formatwarning
+    "Print each warning, of any library, only once and as one line without source code."
+    original = warnings.formatwarning
     printed: set[str] = set()
 
     def format_once(message: Warning | str, *_: object, **__: object) -> str:
@@ -65,7 +62,7 @@ def short_warnings() -> Iterator[None]:
     try:
         yield
     finally:
-        warnings.formatwarning = usual
+        warnings.formatwarning = original
 
 
 _REPR = Repr()
@@ -75,10 +72,10 @@ _REPR.maxstring = _REPR.maxlong = _REPR.maxother = 200
 
 
 def _abbreviate(value: object) -> str:
-    "A value as in code, without the inside of a large one."
+    "The repr of a value, shortened where it is long or deep."
     try:
         return _REPR.repr(value)
-    except ValueError:  # Python refuses to write out whole numbers of thousands of digits
+    except ValueError:  # Python refuses to print integers of thousands of digits
         return 'a number of thousands of digits'
 
 
@@ -86,30 +83,30 @@ def one_of(value: T, allowed: Iterable[object], what: str, remedy: str = '') -> 
     """Return `value` if it is allowed.
 
     Args:
-        what: The noun in the message: 'loss'.
-        remedy: A sentence that ends the message.
+        what: Noun for the message, such as 'loss'.
+        remedy: Last sentence of the message.
 
     Raises:
-        SpmlError: If not; the message names the value, the allowed ones and the nearest of them.
+        SpmlError: If it is not; the message lists the allowed values and suggests the nearest.
     """
     allowed = list(allowed)
     if value in allowed:
         return value
     word = value if isinstance(value, str) else _abbreviate(value)
-    names = [str(each) for each in allowed]
+    names = [str(name) for name in allowed]
     near = get_close_matches(word[:200], names, n=1, cutoff=0.5)
-    guess = f' Did you mean {near[0]!r}?' if near else ''
-    message = f'unknown {what} {_abbreviate(value)}; allowed: {", ".join(names)}.{guess} {remedy}'
+    hint = f' Did you mean {near[0]!r}?' if near else ''
+    message = f'unknown {what} {_abbreviate(value)}; allowed: {", ".join(names)}.{hint} {remedy}'
     raise SpmlError(message.rstrip())
 
 
 def parse_number(value: object) -> float:
-    "A number, or a text that is one, as a float; NaN for anything else, booleans too."
+    "Convert a number or a numeric string to float; anything else, also a boolean, gives NaN."
     if isinstance(value, bool) or not isinstance(value, str | Real):
         return nan
     try:
         return float(value)
-    except (ValueError, OverflowError):  # a whole number may be too large for a float
+    except (ValueError, OverflowError):  # an integer may be too large for a float
         return nan
 
 
@@ -125,16 +122,16 @@ _NOUNS = {
 
 
 def require_kind(value: Any, kind: type, what: str) -> Any:
-    """Convert `value` where that loses nothing.
+    """Convert `value` to `kind` if nothing is lost.
 
-    Numeric strings count as numbers, NaN and infinity do not. A tuple may come as a list.
+    Numeric strings are numbers, NaN and infinity are not. A list may become a tuple.
 
     Args:
         kind: bool, int, float, str, dict, list or tuple.
-        what: The name in the message.
+        what: Name of the value in the message.
 
     Raises:
-        SpmlError: If it is of another kind; the message names `what`, the value and the kind.
+        SpmlError: If it cannot be converted.
     """
     if kind in (int, float):
         number = parse_number(value)

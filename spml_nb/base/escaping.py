@@ -1,4 +1,4 @@
-"""Names of classes, photos and folders come from other people: they are shown, never executed."""
+"""Escape names of classes, photos and folders for terminals, Markdown and spreadsheets."""
 
 import contextlib
 import html
@@ -14,28 +14,26 @@ _CONTROLS = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2
 
 
 def escape_for_terminal(text: str) -> str:
-    """Write out control characters and marks of direction, such as `\\x1b`, so that a terminal
-    prints a text and does not obey it. Line breaks and tabs stay.
-    """
+    "Write control characters and bidirectional marks as `\\x1b`; line breaks and tabs stay."
     return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def escape_bytes(text: str) -> str:
-    """Write out bytes that are not UTF-8, such as `\\udcff` in the name of a folder (as from
-    `os.fsdecode`), so that every file can hold a text. JSON reads them back.
+    """Write bytes that are not UTF-8 (as in file names from `os.fsdecode`) as `\\udcff`, so that
+    any text can be encoded. JSON reads them back.
     """
     return text.encode('utf-8', 'backslashreplace').decode()
 
 
 def escape_for_markdown(text: str) -> str:
-    "Make a line of Markdown that shows a text as it is, also in HTML."
+    "Make one line of Markdown that shows a text literally, also when rendered as HTML."
     one_line = re.sub(r'\s*[\r\n]\s*', ' ', escape_bytes(text))
     markup = html.escape(escape_for_terminal(one_line), quote=False)
     return re.sub(r'[\\`*|\[\]#~]', r'\\\g<0>', markup)
 
 
 def code_span(text: str) -> str:
-    "Make a line of Markdown that shows a text as code: between more backticks than it has itself."
+    "Make a Markdown code span of a text, with more backticks around it than there are in it."
     one_line = escape_for_terminal(re.sub(r'[\r\n]', ' ', escape_bytes(text)))
     fence = '`' * (1 + max(map(len, re.findall('`+', one_line)), default=0))
     blank = ' ' if one_line.startswith('`') or one_line.endswith('`') else ''
@@ -43,21 +41,21 @@ def code_span(text: str) -> str:
 
 
 def escape_for_spreadsheet(text: str, before: str = "'") -> str:
-    "Put `before` at the front of a cell that a spreadsheet would take for a formula."
+    "Prefix a cell that a spreadsheet would read as a formula."
     return f'{before}{text}' if text.lstrip().startswith(tuple('=+-@＝＋－＠')) else text
 
 
 def csv_for_spreadsheet(table: 'pd.DataFrame') -> str:
-    "Write a DataFrame, without its index, as comma-separated text in which no cell is a formula."
+    "Write a DataFrame as CSV without its index; no cell is a formula to a spreadsheet."
     cells = table.map(lambda cell: escape_for_spreadsheet(cell) if isinstance(cell, str) else cell)
     return cells.to_csv(index=False, lineterminator='\n')
 
 
 @contextlib.contextmanager
 def any_name_in_frames() -> Iterator[None]:
-    """Let pandas hold names of files that are not UTF-8, as a context or a decorator.
+    """Let pandas hold file names that are not UTF-8; a context manager and decorator.
 
-    Where pyarrow is installed, pandas keeps text in its arrays, which refuse such names.
+    With pyarrow installed, pandas stores strings in arrow arrays, which reject such names.
     """
     if find_spec('pyarrow') is None:
         yield

@@ -1,4 +1,4 @@
-"""Whole-file writes and locks: a file appears complete or not at all, by one process at a time."""
+"""Atomic writes and locks: a file appears complete or not at all, written by one process."""
 
 import contextlib
 import errno
@@ -23,25 +23,29 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-# group 1: the name that the file would have got
+# name of a temporary file; group 1: the final name
 TEMPORARY = re.compile(r'^\.(.+)-[a-z0-9_]{8}\.tmp$')
+
+
+def _temporary_files(file: Path) -> Iterator[Path]:
+    return file.parent.glob(f'.{glob.escape(file.name)}-????????.tmp')
 
 
 @contextlib.contextmanager
 def _marked_as_in_use(temporary: Path) -> Iterator[None]:
-    "A lock on a temporary file, which the system takes away when its writer is killed."
+    "Lock a temporary file; the system releases the lock if its writer is killed."
     with open(temporary, 'rb') as file:
-        with contextlib.suppress(OSError):  # some disks of a network have no locks
+        with contextlib.suppress(OSError):  # some network drives have no locks
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _remove_abandoned(file: Path) -> None:
-    "Delete what killed writers of a file have left: unlocked, and not made just now."
+    "Delete temporary files that killed writers of `file` left: unlocked and older than 2 s."
     if fcntl is None:
         return
-    for temporary in file.parent.glob(f'.{glob.escape(file.name)}-????????.tmp'):
+    for temporary in _temporary_files(file):
         with contextlib.suppress(OSError):  # still in use, another user's, or gone
             if time.time() - temporary.stat().st_mtime > 2:
                 with open(temporary, 'rb') as opened:
@@ -51,29 +55,29 @@ def _remove_abandoned(file: Path) -> None:
 
 @contextlib.contextmanager
 def replace_file(file: Path, follow: bool = False) -> Iterator[Path]:
-    """Give a temporary file, which gets its name at the end of the block if nothing went wrong.
+    """Yield a temporary file, renamed to `file` at the end of the block unless that raises.
 
     Args:
-        file: Its final name. The permissions of an old file stay.
-        follow: Write the file behind a link, for a name that a person gave. Elsewhere, as in a
-            folder of runs, the link is replaced, whatever it leads to.
+        file: The final name. An old file keeps its permissions.
+        follow: If `file` is a symbolic link, write its target (for names that users give);
+            otherwise replace the link.
 
     Raises:
-        OSError: If the disk is full or refuses.
-        SpmlError: For a pipe or a device.
+        OSError: If it cannot be written.
+        SpmlError: If `file` is a pipe or a device.
     """
     target = Path(os.path.realpath(file)) if follow else file
     mode = _mode_to_keep(target, file)
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(target)
     temporary = target.with_name(f'.{target.name}-{secrets.token_hex(4)}.tmp')
-    # an old file may be private, and stays so
+    # 0o600: the old file may be private
     temporary.touch(0o666 if mode is None else 0o600, exist_ok=False)
     try:
         with _marked_as_in_use(temporary):
             yield temporary
-        with open(temporary, 'rb+') as written:
-            os.fsync(written.fileno())
+        with open(temporary, 'rb+') as opened:
+            os.fsync(opened.fileno())
         if mode is not None:
             os.chmod(temporary, mode)
         os.replace(temporary, target)
@@ -82,7 +86,7 @@ def replace_file(file: Path, follow: bool = False) -> Iterator[Path]:
 
 
 def _mode_to_keep(target: Path, file: Path) -> int | None:
-    "The permissions of a file that is there, None for a new one, a folder or a link."
+    "Permissions of an existing file; None for a new one, a folder or a link."
     if not os.path.lexists(target):
         return None
     mode = target.lstat().st_mode
@@ -91,7 +95,7 @@ def _mode_to_keep(target: Path, file: Path) -> int | None:
     if stat.S_ISDIR(mode) or stat.S_ISLNK(mode):
         return None
     raise SpmlError(
-        f'{file} is a pipe or a device, which a whole file would replace. Give the name of a file.'
+        f'{file} is a pipe or a device, which would be replaced by a file. Name a file.'
     )
 
 
@@ -105,16 +109,14 @@ def _refused(file: Path, error: OSError) -> SpmlError:
 def write_atomically(
     file: Path, write: Callable[[Path], object] | str, follow: bool = False
 ) -> None:
-    """Put a whole file in place or leave the old one.
+    """Write a file completely, or leave the old one.
 
     Args:
-        file: As in `replace_file`.
-        write: Text, or a function that is given the temporary Path and writes it.
-        follow: As in `replace_file`.
+        file, follow: As in `replace_file`.
+        write: The text, or a function that writes to the path it is called with.
 
     Raises:
-        SpmlError: When the disk is full or refuses, with the OSError as its cause; for a pipe or a
-            device.
+        SpmlError: If it cannot be written (the cause is the OSError), or is a pipe or a device.
     """
     try:
         with replace_file(Path(file), follow) as temporary:
@@ -127,12 +129,10 @@ def write_atomically(
 
 
 def write_arrays(file: Path, arrays: dict[str, Any], follow: bool = False) -> None:
-    """Put an .npz file in place, whole or not at all: the same bytes for the same arrays.
+    """Write {name: array} as an .npz file, atomically; the same arrays give the same bytes.
 
     Args:
-        file: As in `replace_file`.
-        arrays: {name: array}.
-        follow: As in `replace_file`.
+        file, follow: As in `replace_file`.
 
     Raises:
         SpmlError: As `write_atomically`.
@@ -140,49 +140,49 @@ def write_arrays(file: Path, arrays: dict[str, Any], follow: bool = False) -> No
     import numpy as np
 
     def write(temporary: Path) -> None:
-        with open(temporary, 'wb') as out:  # to a name without .npz, numpy would add it
+        with open(temporary, 'wb') as out:  # numpy would append .npz to a name
             np.savez(out, **arrays)
 
     write_atomically(file, write, follow)
 
 
 def require_regular_file(file: Path) -> Path:
-    """Return a file that has an end: reading a pipe or a device may take for ever.
+    """Return `file` unless reading it might never end.
 
     Raises:
-        OSError: For a pipe, a device or a socket, and if it is not there.
+        OSError: If it is a pipe, a device or a socket, or missing.
     """
     mode = os.stat(file).st_mode
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # of a folder, opening it tells what is wrong
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # opening a folder has an error of its own
         return file
     raise OSError(errno.EINVAL, 'it is a pipe or a device, and no file', str(file))
 
 
 def refuse_existing(file: Path | str) -> None:
-    """Make sure that a name which a person gave for something new is free.
+    """Refuse to overwrite what a user named as new.
 
     Raises:
-        SpmlError: If something is there, other than an empty folder.
+        SpmlError: If it exists and is not an empty folder.
     """
     file = Path(file)
     is_free = not any(file.iterdir()) if file.is_dir() else not os.path.lexists(file)
     if not is_free:
         raise SpmlError(
-            f'{file} is there already, and nothing is overwritten. Name another, or move it away '
+            f'{file} exists already, and nothing is overwritten. Name another, or move it away '
             'first.'
         )
 
 
 @contextlib.contextmanager
 def new_folder(folder: Path, remedy: str = '') -> Iterator[Path]:
-    """Give a temporary folder, which gets its name at the end of the block if nothing went wrong.
+    """Yield a temporary folder, renamed to `folder` at the end of the block unless that raises.
 
     Args:
-        folder: Its final name, as `refuse_existing` wants it.
-        remedy: What else may help where it cannot be written.
+        folder: The final name, new or an empty folder.
+        remedy: Appended to the error if it cannot be written.
 
     Raises:
-        SpmlError: As `refuse_existing`, and if it cannot be written.
+        SpmlError: If it exists and is not empty, or cannot be written.
     """
     refuse_existing(folder)
     folder = folder.absolute()
@@ -202,33 +202,30 @@ def new_folder(folder: Path, remedy: str = '') -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path, seconds: float = 3600) -> None:
-    """Delete the temporary files that killed writers left behind.
+    """Delete temporary files that killed writers left behind in a folder.
 
     Args:
-        folder: Where `write_atomically` was at work.
-        seconds: How long nobody has written to them. 0 is for a caller who holds the lock; a
-            younger file may belong to a living writer.
+        seconds: Minimum age; a younger file may still be written. Callers that hold the lock of
+            the folder use 0.
     """
     for file in Path(folder).glob('.*-????????.tmp'):
-        with contextlib.suppress(OSError):  # finished just now, or another user's
+        with contextlib.suppress(OSError):  # just renamed, or another user's
             if time.time() - file.stat().st_mtime >= seconds:
                 file.unlink()
 
 
 def make_lock(path: Path) -> FileLock:
-    "The lock beside a file or folder, which need not exist; it is not yet taken."
+    "Make the lock beside a file or folder, which need not exist; it is not acquired."
     return FileLock(Path(path).with_name(f'.{Path(path).name}.lock'))
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock beside a path; False for the lock of another user, which
-    cannot be asked. No file is made.
-    """
-    beside = make_lock(path)
-    if not os.path.isfile(beside.lock_file):
-        return False
+    "Whether a process holds the lock beside a path; False if the lock file cannot be opened."
+    lock = make_lock(path)
+    if not os.path.isfile(lock.lock_file):
+        return False  # acquiring would create the file
     try:
-        with beside.acquire(timeout=0):
+        with lock.acquire(timeout=0):
             return False
     except Timeout:
         return True
@@ -237,48 +234,46 @@ def is_locked(path: Path) -> bool:
 
 
 def print_line(line: str) -> None:
-    "Print a line at once, as it is shown and not obeyed."
+    "Print a line immediately, with control characters escaped."
     print(escape_for_terminal(line), flush=True)
 
 
 @contextlib.contextmanager
 def hold_lock(path: Path, tell: Callable[[str], object] | None = print_line) -> Iterator[None]:
-    """Hold the lock beside a path, waiting for the process that has it.
+    """Hold the lock beside a path, waiting if another process holds it.
 
     Args:
         path: A file or folder, which need not exist.
-        tell: Takes one line when there is a wait; None for silence.
+        tell: Called with one line before waiting; None for silence.
 
     Raises:
-        SpmlError: If the folder around the path cannot be made or written.
+        SpmlError: If the parent folder cannot be created or written.
     """
     path = Path(path)
-    beside = make_lock(path)
+    lock = make_lock(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            beside.acquire(timeout=0)
+            lock.acquire(timeout=0)
         except Timeout:
-            # where no file can be made, as in /proc, waiting would never end
-            Path(beside.lock_file).touch()
+            # raises where no file can be created, as in /proc; waiting there would never end
+            Path(lock.lock_file).touch()
             if tell:
                 tell(f'another process is at {path.name}; waiting for it')
-            beside.acquire()
+            lock.acquire()
     except OSError as error:
         raise _refused(path, error) from error
     try:
-        for file in path.parent.iterdir():
-            match = TEMPORARY.match(file.name)
-            if match and match[1] == path.name and file.is_file():
-                with contextlib.suppress(OSError):  # another process may have removed it first
-                    file.unlink()
+        for temporary in _temporary_files(path):
+            with contextlib.suppress(OSError):  # a folder, or just removed by another process
+                temporary.unlink()
         yield
     finally:
-        beside.release()
+        lock.release()
 
 
 def markdown_table(lines: Sequence[Sequence[object]]) -> str:
-    "A Markdown table of anything that has a text; the first line is the header."
+    "Make a Markdown table; the first line is the header."
     header, *body = lines
     rows = [header, ['---'] * len(header), *body]
     return ''.join(f'| {" | ".join(map(str, row))} |\n' for row in rows)

@@ -1,4 +1,4 @@
-"""Rows and states that several processes share, as those of `DistributedDataParallel` do."""
+"""Gather rows and broadcast state among the processes of a `torch.distributed` group."""
 
 from typing import Any
 
@@ -8,47 +8,46 @@ from torch import Tensor, nn
 
 
 def count_processes() -> int:
-    "How many processes of a group train together; 1 without a group."
+    "Number of processes in the group; 1 without a group."
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 class GatherRows(torch.autograd.Function):
-    """The rows of all processes, one behind the other: `apply(share (b, ...), sizes)` gives (sum of
-    sizes, ...).
+    """Concatenate the rows of all processes: `apply(rows (b, ...), sizes)` → (sum(sizes), ...).
 
-    The gradient is that of this process's rows alone, times the number of processes; the average
-    over them undoes that.
+    Backward keeps the gradient of this process's rows, times the number of processes, because
+    `DistributedDataParallel` averages over them.
     """
 
     @staticmethod
-    def forward(ctx: Any, share: Tensor, sizes: list[int]) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, sizes: list[int]) -> Tensor:
         first = sum(sizes[: dist.get_rank()])
-        ctx.rows = slice(first, first + len(share))
+        ctx.rows = slice(first, first + len(rows))
         ctx.processes = len(sizes)
-        return gather_rows(share, sizes)
+        return gather_rows(rows, sizes)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return ctx.processes * gradient[ctx.rows], None
 
 
-def gather_rows(share: Tensor, sizes: list[int]) -> Tensor:
-    "The rows of all processes, of unequal number, padded to the largest on the way."
-    padded = share.new_zeros((max(sizes), *share.shape[1:]))
-    padded[: len(share)] = share
-    all_rows = [torch.empty_like(padded) for _ in sizes]
-    dist.all_gather(all_rows, padded.contiguous())
-    return torch.cat([rows[:n] for rows, n in zip(all_rows, sizes, strict=True)])
+def gather_rows(rows: Tensor, sizes: list[int]) -> Tensor:
+    "Concatenate the rows of all processes, of which process k has sizes[k]."
+    padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
+    padded[: len(rows)] = rows
+    gathered = [torch.empty_like(padded) for _ in sizes]
+    dist.all_gather(gathered, padded.contiguous())
+    return torch.cat([part[:n] for part, n in zip(gathered, sizes, strict=True)])
 
 
 def gather_sizes(rows: Tensor) -> list[int]:
-    "How many rows each process has."
+    "Number of rows in each process."
     size = torch.tensor([len(rows)], device=rows.device)
     return gather_rows(size, [1] * count_processes()).tolist()
 
 
 def broadcast_state(module: nn.Module, parameters: bool = True) -> None:
-    "Give every process the buffers of the first one, and its parameters where they are wanted."
+    "Copy buffers, and optionally parameters, from process 0 to all others."
     for buffer in module.buffers():
         dist.broadcast(buffer, 0)
     if parameters:

@@ -1,4 +1,4 @@
-"""A progress bar where a person looks, a line now and then in a log, and nothing for quick work."""
+"""A progress bar in a terminal or notebook, occasional lines in a log, nothing for quick work."""
 
 import sys
 import time
@@ -11,33 +11,33 @@ from tqdm.std import tqdm
 T = TypeVar('T')
 
 PATIENCE = 1.0  # seconds before a bar appears
-# seconds between two lines of a log, and how long work takes before its end is worth a line
-LINE_INTERVAL = 30.0
+LINE_INTERVAL = 30.0  # seconds between two lines of a log
 
 
 def _kernel() -> Any:
-    "The kernel that runs this, None outside a notebook."
+    "The running notebook kernel, or None."
     shell = sys.modules['IPython'].get_ipython() if 'IPython' in sys.modules else None
     return getattr(shell, 'kernel', None)
 
 
 def find_display() -> str:
-    "Where progress is shown: 'terminal', 'notebook' or 'log'."
+    "Decide where progress is shown: 'terminal', 'notebook' or 'log'."
     kernel = _kernel()
     if kernel is not None:
         return 'notebook' if getattr(kernel, '_allow_stdin', False) else 'log'
     return 'terminal' if getattr(sys.stderr, 'isatty', lambda: False)() else 'log'
 
 
-class Lines:
-    """Progress as lines on stderr, in a notebook on stdout: one every `LINE_INTERVAL` seconds, and
-    one at the end of what took that long.
+class _Lines:
+    """Progress as lines on stderr (in a notebook: stdout), one every `LINE_INTERVAL` seconds.
+
+    Work that took less than that prints nothing. The interface is that of `tqdm`.
 
     Args:
-        what: For the reader.
-        total: How many there are; None if nobody knows.
-        start: How many are done already.
-        unit: Behind the numbers; 'B' for bytes.
+        what: Title of the work.
+        total: Number of items; None if unknown.
+        start: Number of items done before.
+        unit: Name of the items; 'B' for bytes.
     """
 
     def __init__(self, what: str, total: int | None = None, start: int = 0, unit: str = ''):
@@ -50,13 +50,11 @@ class Lines:
         self.last_count: int | None = None
 
     def update(self, count: int = 1) -> None:
-        "Note that `count` more are done."
         self.n += count
         if time.monotonic() - self.last_time >= LINE_INTERVAL:
-            self.write()
+            self._write()
 
-    def write(self) -> None:
-        "Write a line."
+    def _write(self) -> None:
         self.last_time = time.monotonic()
         self.last_count = self.n
         seconds = self.last_time - self.began
@@ -79,28 +77,27 @@ class Lines:
         return tqdm.format_sizeof(n, 'B', 1000) if self.unit == 'B' else f'{n:,}'
 
     def close(self) -> None:
-        "Write the last line, unless another had the same numbers."
         if time.monotonic() - self.began >= LINE_INTERVAL and self.n != self.last_count:
-            self.write()
+            self._write()
 
 
 @contextmanager
 def progress_meter(
     what: str, total: int | None = None, *, start: int = 0, unit: str = '', show: bool = True
-) -> Iterator[Lines | tqdm]:
-    """Give something to call `update(count)` on while work is done.
+) -> Iterator[_Lines | tqdm]:
+    """Yield a progress display; call `update(count)` on it while the work is done.
 
     Args:
-        what: For the reader.
-        total: How many there will be; None if nobody knows.
-        start: How many are done already.
-        unit: Of what is counted; 'B' for bytes, shown as kB, MB, GB.
-        show: False shows nothing anywhere.
+        what: Title of the work.
+        total: Number of items; None if unknown.
+        start: Number of items done before.
+        unit: Name of the items; 'B' for bytes, shown as kB, MB, GB.
+        show: False shows nothing.
     """
     if show and find_display() == 'log':
-        progress = Lines(what, total, start, unit)
+        progress = _Lines(what, total, start, unit)
     else:
-        from tqdm.auto import tqdm  # a widget, or the terminal's bar where ipywidgets are missing
+        from tqdm.auto import tqdm  # in a notebook a widget, if ipywidgets is installed
 
         progress = tqdm(
             desc=what,
@@ -126,11 +123,10 @@ def progress_bar(
     unit: str = '',
     show: bool = True,
 ) -> Iterator[T]:
-    """Go through something and show how far that is.
+    """Iterate and show progress.
 
     Args:
-        iterable: Anything.
-        total: How many there are; unset: its length if it has one.
+        total: Number of items; by default the length of `iterable`, if it has one.
         what, unit, show: As in `progress_meter`.
     """
     if total is None and isinstance(iterable, Sized):

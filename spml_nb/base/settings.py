@@ -12,7 +12,7 @@ from .errors import SpmlError, one_of
 if TYPE_CHECKING:
     import torch
 
-DEFAULTS = {
+_DEFAULTS = {
     'data': 'data',
     'cache': '~/.cache/spml_nb',
     'runs': 'runs',
@@ -23,28 +23,28 @@ DEFAULTS = {
     'plugins': '',
 }
 PATHS = ('data', 'cache', 'runs', 'outputs')
-DECODE = ('once', 'always')  # photos: kept decoded in the cache, or decoded for every batch
+DECODE = ('once', 'always')  # keep decoded photos in the cache, or decode them for every batch
 
 
 def settings_file() -> Path | None:
-    """Find the settings.ini in force.
+    """Find settings.ini.
 
     Returns:
-        `SPML_NB_SETTINGS`, else the nearest settings.ini with a section [spml_nb] at or above the
-        current folder, else the one beside the package, else None.
+        The file in SPML_NB_SETTINGS; else the nearest settings.ini with a section [spml_nb] in the
+        current folder or above; else the one beside the package; else None.
 
     Raises:
-        SpmlError: If SPML_NB_SETTINGS names no file, or a file cannot be read.
+        SpmlError: If SPML_NB_SETTINGS is not a file, or a file cannot be read.
     """
     named = os.environ.get('SPML_NB_SETTINGS')
     if named and not Path(named).is_file():
         raise SpmlError(
-            f'SPML_NB_SETTINGS names {named!r}, which is no file. Unset it, or write that file.'
+            f'SPML_NB_SETTINGS names {named!r}, which is no file. Unset it, or create that file.'
         )
     if named:
         return Path(named).resolve()
-    here = Path.cwd().resolve()
-    for folder in (here, *here.parents, Path(__file__).resolve().parents[2]):
+    current = Path.cwd().resolve()
+    for folder in (current, *current.parents, Path(__file__).resolve().parents[2]):
         file = folder / 'settings.ini'
         if file.is_file() and re.search(rb'^(\xef\xbb\xbf)?\s*\[spml_nb\]', _content(file), re.M):
             return file
@@ -64,38 +64,38 @@ def _read_file(file: Path) -> dict[str, str]:
     try:
         text = _content(file).decode('utf-8-sig')
         if '\0' in text:
-            raise ValueError('it holds a NUL character')
+            raise ValueError('it contains a NUL character')
         parser.read_string(text, source=str(file))
     except (ConfigError, ValueError) as error:
         raise SpmlError(f'{file} cannot be read: {error}. Mend or remove it.') from error
     if 'spml_nb' not in parser:
-        raise SpmlError(f'{file} has no section [spml_nb]. Write that line above its settings.')
+        raise SpmlError(f'{file} has no section [spml_nb]. Add that line above its settings.')
     for key in parser['spml_nb']:
-        one_of(key, DEFAULTS, f'setting in {file}')
+        one_of(key, _DEFAULTS, f'setting in {file}')
     return dict(parser['spml_nb'])
 
 
 def read_settings() -> dict[str, Any]:
-    """Read all settings: the file's, with the environment's on top.
+    """Read all settings; environment variables take precedence over settings.ini.
 
     Returns:
-        dict with the keys of `DEFAULTS` as strings, and 'base', the folder that relative paths
-        start from. Empty values count as unset.
+        {key of `_DEFAULTS`: str}, and 'base', the folder of settings.ini, which relative paths
+        start from. An empty value counts as unset.
 
     Raises:
-        SpmlError: For an unreadable file, one without a section [spml_nb], or an unknown key in it.
+        SpmlError: If the file cannot be read, has no section [spml_nb], or has an unknown key.
     """
     file = settings_file()
-    written = _read_file(file) if file is not None else {}
+    from_file = _read_file(file) if file is not None else {}
     values = {
-        key: os.environ.get(f'SPML_NB_{key.upper()}') or written.get(key) or default
-        for key, default in DEFAULTS.items()
+        key: os.environ.get(f'SPML_NB_{key.upper()}') or from_file.get(key) or default
+        for key, default in _DEFAULTS.items()
     }
     return {**values, 'base': file.parent if file else Path.cwd()}
 
 
 def path(kind: str) -> Path:
-    """The folder for one kind of files, an absolute path. It is not made here.
+    """The absolute path of a folder in the settings, which may not exist yet.
 
     Args:
         kind: 'data', 'cache', 'runs' or 'outputs'.
@@ -105,22 +105,21 @@ def path(kind: str) -> Path:
 
 
 def expand_home(folder: str | Path) -> Path:
-    """Expand `~` or `~name` at the beginning of a path.
+    """Expand `~` or `~user` at the start of a path.
 
     Raises:
-        SpmlError: Where there is no such home folder.
+        SpmlError: If there is no such home folder.
     """
     try:
         return Path(folder).expanduser()
     except RuntimeError as error:
         raise SpmlError(
-            f'{str(folder)!r} begins with a home folder that is not known here. Write the whole '
-            'path.'
+            f'{str(folder)!r} begins with a home folder that does not exist. Write the full path.'
         ) from error
 
 
 def count_cores() -> int:
-    "How many processor cores this process may use."
+    "Number of CPU cores that this process may use."
     return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
 
 
@@ -128,14 +127,11 @@ def device(name: str | None = None) -> 'torch.device':
     """Choose the device to train on.
 
     Args:
-        name: 'auto', 'cpu', 'cuda', 'cuda:1' or 'mps'; unset: the setting. 'auto' is the first of
-            cuda, mps and cpu that is there.
-
-    Returns:
-        torch.device.
+        name: 'auto', 'cpu', 'cuda', 'cuda:1' or 'mps'; by default the setting `device`. 'auto' is
+            the first of cuda, mps and cpu that is available.
 
     Raises:
-        SpmlError: For one that this machine does not have, such as a number without a GPU.
+        SpmlError: If this machine does not have it.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Images, a matrix of true labels, class names and a split, checked before anything is trained."""
+"""A data set: images, a matrix of true labels, class names and a split, validated when created."""
 
 import hashlib
 import json
@@ -18,50 +18,37 @@ from ..base.escaping import escape_for_terminal
 
 PARTS = ('train', 'val', 'test')
 MINIATURES = ('mini_voc', 'mini_coco', 'mini_nus', 'mini_cub')  # drawn by `spml_nb.data.miniatures`
-FAMILIES = {  # whose published hyper-parameters a set takes
-    'mini_voc': 'voc',
-    'voc12': 'voc',
-    'voc07': 'voc',
-    'voc12_animals': 'voc',
-    'mini_coco': 'coco',
-    'coco14': 'coco',
-    'coco18': 'coco',
-    'coco18_30k': 'coco',
-    'mini_nus': 'nus',
-    'nus': 'nus',
-    'nus-official': 'nus',
-    'nus-labelled': 'nus',
-    'mirflickr14': 'nus',
-    'mirflickr14_10k': 'nus',
-    'mini_cub': 'cub',
-    'cub': 'cub',
-    'cub_crops': 'cub',
+_NUS_LIKE = ('mini_nus', 'nus', 'nus-official', 'nus-labelled', 'mirflickr14', 'mirflickr14_10k')
+FAMILIES = {  # data sets that take the published hyper-parameters of a paper's set
+    **dict.fromkeys(('mini_voc', 'voc12', 'voc07', 'voc12_animals'), 'voc'),
+    **dict.fromkeys(('mini_coco', 'coco14', 'coco18', 'coco18_30k'), 'coco'),
+    **dict.fromkeys(_NUS_LIKE, 'nus'),
+    **dict.fromkeys(('mini_cub', 'cub', 'cub_crops'), 'cub'),
 }
 
 
 def dataset_family(dataset: str) -> str:
-    "Whose published hyper-parameters a data set takes: 'voc', 'coco', 'nus', 'cub' or 'other'."
+    "The set whose published hyper-parameters apply: 'voc', 'coco', 'nus', 'cub' or 'other'."
     return FAMILIES.get(dataset, 'other')
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Images with their true labels; files are named here and opened elsewhere.
+    """Images with their true labels. Image files are not opened.
 
     Args:
-        name: What tables call it.
+        name: Name in tables and messages.
         images: N paths, or an (N, H, W, 3) uint8 array.
-        labels: (N, C) int8: 1 present, 0 unknown, -1 absent. A 0 is never a negative, whatever else
-            the matrix holds.
+        labels: (N, C) int8: 1 present, 0 unknown, -1 absent. A 0 is unknown even if there is no -1.
         class_names: C different names.
         split: (N,) array of 'train', 'val', 'test'.
-        drawn: The parts that no table names, so that their images were drawn by name; see
-            `spml_nb/data/folder.py`.
-        groups: N names of what photos share, '' for those that share nothing; None where no table
-            says so. Parts that are drawn cut no group.
+        drawn: Parts of the split that were drawn at random (by file name), because the table does
+            not assign them.
+        groups: N group names, '' for photos without one; None if the table has no groups. A drawn
+            split never separates photos of one group.
 
     Raises:
-        SpmlError: If shapes, types or values do not fit together.
+        SpmlError: If shapes, types or values do not match.
     """
 
     name: str
@@ -111,38 +98,30 @@ class Dataset:
         )
 
     def rows(self, part: str) -> np.ndarray:
-        "Row numbers, ascending, of 'train', 'val', 'test' or 'all'."
+        "Sorted row numbers of 'train', 'val', 'test' or 'all'."
         one_of(part, (*PARTS, 'all'), 'part of a data set')
         return np.arange(len(self)) if part == 'all' else np.flatnonzero(self.split == part)
 
     @property
     def images_in_memory(self) -> bool:
-        "Whether `images` holds pixels rather than paths."
+        "Whether `images` is an array of pixels, not a list of paths."
         return isinstance(self.images, np.ndarray)
 
     @cached_property
     def image_names(self) -> list[str]:
-        """N names: paths below the folder that all images share, or row numbers for images in
-        memory.
-        """
+        "N paths below the folder that all images share; row numbers for images in memory."
         if self.images_in_memory or not len(self):
             return [str(row) for row in range(len(self))]
-        folders = {os.path.dirname(path) for path in self.images}  # few, so each is looked at once
-        shared = os.path.commonpath(folders)
-        below = {folder: os.path.relpath(folder, shared) for folder in folders}
-        names = [
-            os.path.normpath(os.path.join(below[os.path.dirname(path)], os.path.basename(path)))
-            for path in self.images
-        ]
-        return [name.replace(os.sep, '/') for name in names]
+        shared = os.path.commonpath({os.path.dirname(path) for path in self.images})
+        return [os.path.relpath(path, shared).replace(os.sep, '/') for path in self.images]
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits over images (names and byte sizes, or pixels), labels, class names and
-        split.
+        """Hash (16 hex digits) of images (names and file sizes, or pixels), labels, class names
+        and split.
 
         Raises:
-            SpmlError: If a file is gone.
+            SpmlError: If a file is missing.
         """
         if self.images_in_memory:
             images = self.images.shape
@@ -164,67 +143,59 @@ class Dataset:
 
     @property
     def photo_hashes(self) -> list[str]:
-        """N checksums of the images as they are now, as from `hash_photos`, or of their pixels in
-        memory.
-        """
+        "N hashes of the files' current content (`hash_photos`), or of the pixels in memory."
         if self.images_in_memory:
             return [hashlib.sha256(pixels.tobytes()).hexdigest()[:16] for pixels in self.images]
         return hash_photos(self.images)
 
     @property
     def content(self) -> str:
-        """16 hex digits over all bytes of the images in their order, whatever their names and
-        labels.
-        """
+        "Hash (16 hex digits) of the bytes of all images in order; names and labels do not matter."
         return hashlib.sha256(json.dumps(self.photo_hashes).encode()).hexdigest()[:16]
 
     def photos_of(self, part: str) -> str:
-        """12 hex digits over the names of a part's images, in any order: which photos it holds,
-        whatever their labels.
-        """
+        "Hash (12 hex digits) of the image names of a part; order and labels do not matter."
         names = sorted(self.image_names[row] for row in self.rows(part))
         return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:12]
 
 
 def default_part(data: Dataset, trained_on: bool) -> str:
-    """Choose the images that a model is scored on unless a part is named.
+    """Choose the part that a model is scored on by default.
 
     Args:
         trained_on: Whether the model was trained on this data set.
 
     Returns:
-        'test' where the model has seen the other parts, or somebody has marked the images for
-        testing; else 'all'.
+        'test' if the model has seen the other parts, or if the test part was assigned and not
+        drawn; else 'all'.
     """
     return 'test' if trained_on or 'test' not in data.drawn else 'all'
 
 
 def hash_photos(files: Iterable[Path]) -> list[str]:
-    "16 hex digits over every byte of each file; '' for one that cannot be read."
+    "Hash each file's content (16 hex digits); '' for a file that cannot be read."
     files = list(files)
-    # a thread is handed many: most files are already known, and a hand-over costs more than a look
-    parts = [files[start : start + 512] for start in range(0, len(files), 512)]
+    # in chunks: most hashes are cached, and then a task costs more than its work
+    chunks = [files[start : start + 512] for start in range(0, len(files), 512)]
     with ThreadPoolExecutor(settings.count_cores()) as pool:
-        hashed = pool.map(lambda part: [_hash_photo(file) for file in part], parts)
-        return [digest for part in hashed for digest in part]
+        hashed = pool.map(lambda chunk: [_hash_photo(file) for file in chunk], chunks)
+        return [digest for chunk in hashed for digest in chunk]
 
 
 def find_copies(files: list[Path], others: list[Path]) -> np.ndarray:
-    """Which files are there among others, byte for byte, whatever their names.
-
-    Of the others only those that have the size of a file are read.
+    """Find the files that have a byte-for-byte copy among `others`, under any name.
 
     Returns:
-        (N,) bool, one for each of `files`; False for what cannot be read.
+        (N,) bool, one for each of `files`; False for a file that cannot be read.
     """
     sizes = {*_sizes(files)}
-    alike = [file for file, size in zip(others, _sizes(others), strict=True) if size in sizes]
-    there = {*hash_photos(alike)} - {''}
-    return np.array([digest in there for digest in hash_photos(files)], bool)
+    same_size = [file for file, size in zip(others, _sizes(others), strict=True) if size in sizes]
+    hashes = {*hash_photos(same_size)} - {''}
+    return np.array([digest in hashes for digest in hash_photos(files)], bool)
 
 
 def _sizes(files):
-    "Bytes of each file, -1 for one that is gone."
+    "Size of each file in bytes, -1 if it is missing."
     return [os.path.getsize(file) if os.path.isfile(file) else -1 for file in files]
 
 
@@ -232,27 +203,27 @@ def _hash_photo(file):
     try:
         stat = os.stat(file)
         return _hash_file(file, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-    except OSError:  # whoever opens the photo explains what is wrong
+    except OSError:  # opening the photo will explain what is wrong
         return ''
 
 
 @cache
 def _hash_file(file, *state):
-    "The checksum of a file. state: what changes when it is written, so that it is read again then."
+    "Hash a file. `state` (size, mtime, ctime) is only part of the cache's key."
     with open(file, 'rb') as photo:
         return hashlib.file_digest(photo, 'sha256').hexdigest()[:16]
 
 
 def exclude_option(names: list[str]) -> str:
-    "The option that leaves out classes, for a shell: -p exclude 'stop sign, bear'."
+    "Write the option that excludes classes, quoted for a shell: -p exclude 'stop sign, bear'."
     text = ', '.join(names)
     if text.startswith('[') or any(',' in name for name in names):
-        text = json.dumps(names, ensure_ascii=False)  # read as a YAML list
+        text = json.dumps(names, ensure_ascii=False)  # a YAML list
     return f'-p exclude {shlex.quote(text)}'
 
 
 def join_items(items: Iterable, limit: int = 10) -> str:
-    "Join items for a message: 'a, b, … (12 in all)', of which `limit` are written out."
+    "Join items for a message, at most `limit` of them: 'a, b, … (12 in all)'."
     texts = [escape_for_terminal(str(item)).replace('\n', r'\n') for item in items]
     rest = f', … ({len(texts):,} in all)' if len(texts) > limit else ''
     return ', '.join(texts[:limit]) + rest

@@ -1,4 +1,4 @@
-"""Which files are photos, and how one is opened, turned upright and refused."""
+"""Photo formats: opening files safely, converting to upright RGB, explaining what is unreadable."""
 
 import os
 import re
@@ -12,8 +12,9 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from ..base.errors import SpmlError
+from .dataset import join_items
 
-FORMATS = {  # of photos, as Pillow calls them, with the suffixes that their files have
+FORMATS = {  # Pillow's name of a format: suffixes of its files
     'JPEG': ('.jpg', '.jpeg', '.jfif', '.mpo'),
     'PNG': ('.png',),
     'GIF': ('.gif',),
@@ -35,10 +36,10 @@ PHOTOS = {suffix for suffixes in FORMATS.values() for suffix in suffixes}
 
 
 def open_photo(file: Path | BinaryIO) -> Image.Image:
-    """Open a file as a photo, whatever its suffix; it is not decoded yet.
+    """Open a file in one of `FORMATS`, whatever its suffix, without decoding it.
 
-    Pillow would hand an EPS named .jpg to Ghostscript, which runs programs; here only the decoders
-    of `FORMATS` see a file.
+    Other formats are refused for safety: Pillow would pass an EPS named .jpg to Ghostscript, which
+    runs programs.
 
     Raises:
         UnidentifiedImageError: For any other format; `explain_unreadable` names it.
@@ -50,21 +51,20 @@ HUGE = 2**26  # pixels
 
 
 def upright(image: Image.Image) -> Image.Image:
-    """Turn an opened image of any mode into RGB, the right way up, with white where it is
-    transparent.
+    """Convert an opened image of any mode to RGB, rotated as its EXIF tag says, on white.
 
-    A JPEG of more than `HUGE` pixels is decoded at half its size: what a network sees of it is the
-    same to the eye, and takes a quarter of the memory.
+    A JPEG of more than `HUGE` pixels is decoded at half its size, which saves three quarters of
+    the memory and makes no visible difference at the size of a network's input.
 
     Returns:
-        A new image, or the given one where nothing has to be done.
+        A new image, or `image` itself if nothing had to be done.
 
     Raises:
-        SpmlError: For 32-bit grey. Damaged files raise what Pillow raises.
+        SpmlError: For 32-bit grey. For damaged files Pillow raises various exceptions.
     """
     if image.width * image.height > HUGE:
         image.draft(None, (image.width // 2, image.height // 2))
-    with suppress(Exception):  # unreadable tags do not spoil a photo; bad pixels raise again below
+    with suppress(Exception):  # unreadable tags do no harm; damaged pixels raise again below
         ImageOps.exif_transpose(image, in_place=True)
     if image.mode in ('I', 'F'):
         raise SpmlError('grey values of 32 bits have no fixed range: save it with 8 or 16 bits')
@@ -73,14 +73,14 @@ def upright(image: Image.Image) -> Image.Image:
         values = np.where(values == image.info.get('transparency', -1), 65535, values)
         image = Image.fromarray((values >> 8).astype(np.uint8))
     if not image.has_transparency_data:
-        # a copy of a huge photo would take as much again
+        # convert() would copy an RGB image
         return image if image.mode == 'RGB' else image.convert('RGB')
-    image = image.convert('RGBA')  # the colour that a transparent pixel hides is never seen
+    image = image.convert('RGBA')
     return Image.alpha_composite(Image.new('RGBA', image.size, 'white'), image).convert('RGB')
 
 
 def explain_unreadable(error: Exception, file: Path) -> str:
-    "Say in a few words why a photo cannot be used, from what opening it raised."
+    "Explain in a few words why opening or decoding a photo raised this error."
     if isinstance(error, UnidentifiedImageError):
         if not os.path.getsize(file):
             return 'an empty file'
@@ -105,7 +105,7 @@ if pillow_heif is None:
 
 
 def _other_format(file):
-    "The format of a file that is no photo, by its first bytes alone; None if they do not tell."
+    "Guess the format of a file outside `FORMATS` from its first bytes; None if they do not tell."
     with open(file, 'rb') as opened:
         start = opened.read(16).ljust(16, b'\0')
     Image.init()
@@ -116,11 +116,12 @@ def _other_format(file):
 
 
 class PixelBudget:
-    """What threads may decode at a time, in pixels rather than photos: eight photos of 178
-    megapixels take 9 GB.
+    """Limit on the pixels that threads decode at the same time.
+
+    Without it, eight threads that decode photos of 178 megapixels take 9 GB.
 
     Args:
-        limit: Pixels. A photo that has more is decoded while no other is.
+        limit: Pixels. A larger photo is decoded alone.
     """
 
     def __init__(self, limit: int):
@@ -130,7 +131,7 @@ class PixelBudget:
 
     @contextmanager
     def hold(self, image: Image.Image) -> Iterator[None]:
-        "Wait until there is room for an image not decoded yet, and take it until the block ends."
+        "Reserve the pixels of an image for the block, waiting until they are available."
         pixels = min(image.width * image.height, self.limit)
         with self._changed:
             self._changed.wait_for(lambda: self.used + pixels <= self.limit)
@@ -143,24 +144,23 @@ class PixelBudget:
                 self._changed.notify_all()
 
 
-# one for all threads of the process: about 1 GiB while they are decoded, converted and turned
+# for all threads of the process: about 1 GiB, counting the copies made by conversion and rotation
 budget = PixelBudget(2**27)
 
 
 def describe_animated(files: Iterable, names: Iterable[str]) -> str:
-    """Say which files are GIFs of several pictures; '' where none is.
+    """Name the animated GIFs among files, of which only the first frame is used; '' if none.
 
     Args:
-        files: Paths; what is none counts as a photo.
-        names: Of each, for the message.
+        files: Paths; anything else, such as an array, is skipped.
+        names: Name of each file for the message.
     """
     animated = [name for file, name in zip(files, names, strict=True) if _is_animated_gif(file)]
     if not animated:
         return ''
-    shown = ', '.join(animated[:5]) + ', …' * (len(animated) > 5)
     return (
-        f'{len(animated):,} images are animated, of which the first picture is used: {shown}. Save '
-        'another as a photo to use that.'
+        f'{len(animated):,} images are animated, of which the first frame is used: '
+        f'{join_items(animated, 5)}. To use another, save it as a photo.'
     )
 
 
@@ -170,5 +170,5 @@ def _is_animated_gif(file):
     try:
         with open_photo(file) as image:
             return getattr(image, 'is_animated', False)
-    except Exception:  # whoever decodes it says what is wrong
+    except Exception:  # decoding it will explain what is wrong
         return False

@@ -1,4 +1,4 @@
-"""What a table of photos says and probably does not mean."""
+"""Warnings about a table of labels that is valid but probably wrong."""
 
 import re
 from collections import defaultdict
@@ -11,20 +11,20 @@ import numpy as np
 from .dataset import PARTS, Dataset, exclude_option, join_items
 from .folder import photos_below
 
-USUAL_COUNT = 5  # images that make a name the usual one beside a name that stands once
-PLACEHOLDERS = {'nan', 'none', 'null', 'n/a', 'na', 'unknown', 'unlabelled', 'unlabeled', '?', '-'}
-_BETWEEN = ' *[,;/+&] *| and | und '  # what people write between two names
+_USUAL_COUNT = 5  # photos of a class, from which a similar name with one photo may be a misspelling
+_PLACEHOLDERS = {'nan', 'none', 'null', 'n/a', 'na', 'unknown', 'unlabelled', 'unlabeled', '?', '-'}
+_SEPARATORS = ' *[,;/+&] *| and | und '  # regular expression
 
 
 def find_doubts(data: Dataset, folder: Path) -> list[str]:
-    """Find what a table says and probably does not mean.
+    """Find probable mistakes in the labels of a folder.
 
     Args:
         data: As from `read_folder`.
         folder: The folder images/.
 
     Returns:
-        Sentences, each with a remedy.
+        Warnings, each with a remedy.
     """
     checks = (
         _without_row(data, folder),
@@ -41,13 +41,12 @@ def find_doubts(data: Dataset, folder: Path) -> list[str]:
 
 
 def _without_row(data, folder) -> Iterator[str]:
-    there = dict.fromkeys(photos_below(folder))
-    for path in data.images:
-        there.pop(path.relative_to(folder).as_posix(), None)
-    if there:
+    listed = {path.relative_to(folder).as_posix() for path in data.images}
+    unlisted = [path for path in photos_below(folder) if path not in listed]
+    if unlisted:
         yield (
-            f'labels.csv has no row for {len(there):,} photos of images/, which are not used: '
-            f'{join_items(there)}. Add rows, or move the photos away.'
+            f'labels.csv has no row for {len(unlisted):,} photos of images/, which are not used: '
+            f'{join_items(unlisted)}. Add rows, or move the photos away.'
         )
 
 
@@ -85,7 +84,7 @@ def _parts_without_label(data):
 
 
 def _placeholders(data):
-    names = [name for name in data.class_names if name.casefold() in PLACEHOLDERS]
+    names = [name for name in data.class_names if name.casefold() in _PLACEHOLDERS]
     if names:
         yield (
             f'{join_items(map(repr, names))} counts as a class. Leave the cell empty, or exclude '
@@ -105,7 +104,7 @@ def _constant_classes(data):
 
 
 def _counts(data):
-    "{class: how many photos have it}."
+    "{class: number of positives}."
     return dict(zip(data.class_names, (data.labels > 0).sum(0).tolist(), strict=True))
 
 
@@ -116,25 +115,26 @@ def _twins(data):
     twins = [' and '.join(map(repr, names)) for names in spellings.values() if len(names) > 1]
     if twins:
         yield (
-            f'classes that differ in capitals, blanks or hyphens alone: {join_items(twins)}. Write '
-            'each class one way.'
+            f'classes that differ only in capitals, blanks or hyphens: {join_items(twins)}. Spell '
+            'each class in one way.'
         )
 
 
 def _misspelt(data):
     counts = _counts(data)
-    usual = [name for name, n in counts.items() if n >= USUAL_COUNT]
+    usual = [name for name, n in counts.items() if n >= _USUAL_COUNT]
     once = [name for name, n in counts.items() if n == 1]
-    near = []
-    for name in once[:300]:  # more would take seconds at every start
-        # size 3 is not size 4 misspelt
-        others = [u for u in usual if re.sub(r'\d', '', u) != re.sub(r'\d', '', name)]
+    digit = re.compile(r'\d')
+    suspects = []
+    for name in once[:300]:  # more would take seconds whenever the folder is loaded
+        # 'size 3' is not a misspelling of 'size 4'
+        others = [other for other in usual if digit.sub('', other) != digit.sub('', name)]
         for match in get_close_matches(name, others, 1, 0.8):
-            near.append(f'{name!r} (did you mean {match}?)')
-    if near:
+            suspects.append(f'{name!r} (did you mean {match}?)')
+    if suspects:
         yield (
-            f'names that stand once beside a near one that stands often: {join_items(near)}. Mend '
-            'the table if so.'
+            f'names of one photo that resemble a frequent name: {join_items(suspects)}. Mend the '
+            'table if so.'
         )
 
 
@@ -142,7 +142,7 @@ def _joined(data):
     names = set(data.class_names)
     by_sign, by_blank = [], []
     for name in data.class_names:
-        pieces = re.split(_BETWEEN, name)
+        pieces = re.split(_SEPARATORS, name)
         words = name.split()
         if len(pieces) > 1 and all(pieces) and names.intersection(pieces):
             by_sign.append(repr(name))

@@ -1,4 +1,4 @@
-"""Downloads that resume and are verified, and archives that are unpacked whole or not at all."""
+"""Downloads with resumption and checksums, and atomic unpacking of archives."""
 
 import contextlib
 import errno
@@ -25,12 +25,12 @@ from ..base.progress import progress_meter
 
 
 def file_size(file: Path) -> int:
-    "Count the bytes of a file, 0 where there is none."
+    "Size of a file in bytes, 0 if it does not exist."
     return os.path.getsize(file) if os.path.exists(file) else 0
 
 
 def format_bytes(count: float) -> str:
-    "Write a number of bytes for people, in powers of 1,000: '1.9 GB'."
+    "Format a number of bytes in powers of 1,000: '1.9 GB'."
     for unit in ('bytes', 'kB', 'MB', 'GB'):
         if count < 1000 or unit == 'GB':
             digits = 1 if unit != 'bytes' and count < 100 else 0
@@ -43,7 +43,7 @@ def _beside(file, ending):
 
 
 def read_download_note(file: Path) -> dict:
-    "Read a small JSON object; an empty dict if it is not there, damaged or another kind of JSON."
+    "Read a small JSON object; an empty dict if it is missing, damaged or not an object."
     try:
         content = json.loads(require_regular_file(file).read_text())
     except (OSError, ValueError, RecursionError):
@@ -55,13 +55,11 @@ def read_download_note(file: Path) -> dict:
 
 
 def file_checksums(file: Path) -> dict:
-    """Take MD5 and SHA-256 of a file, once: the record beside it is used as long as it is of that
-    very file.
+    """Compute MD5 and SHA-256 of a file; cached in FILE.ok beside it while the file is unchanged.
 
     Returns:
-        'md5' and 'sha256'; and what tells the file from others and from its own later content:
-        'name', 'bytes', 'inode', 'mtime_ns' and 'ctime_ns'. The last cannot be set: a copy of file
-        and record is read anew.
+        'md5', 'sha256', and the identity of the file: 'name', 'bytes', 'inode', 'mtime_ns' and
+        'ctime_ns'.
 
     Raises:
         SpmlError: If it cannot be read.
@@ -73,23 +71,21 @@ def file_checksums(file: Path) -> dict:
         note = read_download_note(record)
         if 'sha256' in note and identity.items() <= note.items():
             return note
-        sums = [hashlib.new(name, usedforsecurity=False) for name in ('md5', 'sha256')]
+        hashes = [hashlib.new(name, usedforsecurity=False) for name in ('md5', 'sha256')]
         with open(file, 'rb') as content:
             while block := content.read(1 << 20):
-                for each in sums:
-                    each.update(block)
+                for digest in hashes:
+                    digest.update(block)
     except OSError as error:
         raise SpmlError(f'{file} cannot be read: {error.strerror or error}.') from error
-    note = identity | {each.name: each.hexdigest() for each in sums}
-    with contextlib.suppress(SpmlError):  # it only saves time: a folder that is read-only will do
+    note = identity | {digest.name: digest.hexdigest() for digest in hashes}
+    with contextlib.suppress(SpmlError):  # it only saves time, so the folder may be read-only
         write_atomically(record, json.dumps(note))
     return note
 
 
 def _identity(file):
-    """What tells a file from others: a copy has another inode, and a change of its content another
-    time of change.
-    """
+    "Fields that differ for a copy (inode) or changed content (ctime, which cannot be set)."
     state = file.stat()
     return {
         'name': file.name,
@@ -101,7 +97,7 @@ def _identity(file):
 
 
 def matches_checksum(file: Path, *, sha256: str | None = None, md5: str | None = None) -> bool:
-    "Whether a file has the published checksums, in hex digits; False also where none is published."
+    "Whether a file has the given checksums (hex digits); False if none is given."
     published = _published(sha256, md5)
     return bool(published) and not _differences(Path(file), published)
 
@@ -112,7 +108,7 @@ def _published(sha256, md5):
 
 
 def _differences(file, published):
-    "What is wrong with the checksums of a file, in words; '' if nothing is."
+    "Describe checksums of a file that are not the published ones; '' if all are."
     sums = file_checksums(file) if published else {}
     return '; '.join(
         f'{kind} is {sums[kind]} where {value} is published'
@@ -124,22 +120,27 @@ def _differences(file, published):
 # ---- one connection
 
 
-class RefusedDownload(SpmlError):
-    "A server's answer that another try would not change."
+class _RefusedDownload(SpmlError):
+    "A failure that another try would not change."
 
 
-class DroppedConnection(Exception):
-    "A connection that failed; another try may succeed."
+class _DroppedConnection(Exception):
+    "A failure after which another try may succeed."
 
 
-RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504)  # answers after which another try may succeed
-VALIDATORS = {'etag': 'ETag', 'modified': 'Last-Modified'}  # of the content that is on the server
+_RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504)
+# HTTP headers by which a server tells versions of a file apart
+_VALIDATORS = {'etag': 'ETag', 'modified': 'Last-Modified'}
 
 
 @contextlib.contextmanager
-def _writing(place, *, reading=False):
-    """Turns an error of the disk into words. With `reading`, what a damaged archive makes of
-    reading is passed on.
+def _writing(path, *, reading=False):
+    """Explain errors of the disk.
+
+    Args:
+        path: What is written.
+        reading: Whether an archive is read in the block: damage in it raises EINVAL or EIO, which
+            pass through.
     """
     try:
         yield
@@ -149,21 +150,20 @@ def _writing(place, *, reading=False):
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         why = 'the disk is full' if is_full else error.strerror or error
         raise SpmlError(
-            f'{place} could not be written: {why}. Free space or choose another folder (--root, or '
+            f'{path} could not be written: {why}. Free space or choose another folder (--root, or '
             '`data` in settings.ini), then give the same command again.'
         ) from error
 
 
 @dataclass
 class _Transfer:
-    """One file from one address.
+    """The download of one file from one address.
 
     Args:
-        url: The address.
-        part: Where what arrives is kept until it is complete; PART.json beside it says what it is.
-        verified: Whether a checksum will tell if parts of two files were mixed.
-        bytes: About how many, or None.
-        tell: Takes lines of progress.
+        part: File for the bytes that have arrived; PART.json beside it says what they are of.
+        verified: Whether there is a checksum, which would reveal a mix of two versions.
+        bytes: Approximate size, or None.
+        tell: Called with lines of progress.
         timeout: Seconds without a byte.
     """
 
@@ -179,11 +179,16 @@ class _Transfer:
         return self.part.name.removesuffix('.part')
 
     def run(self):
-        "One connection: returns when `part` is complete; raises Dropped, Refused or SpmlError."
+        """Complete `part` in one connection.
+
+        Raises:
+            _DroppedConnection: If the connection failed.
+            SpmlError: If the server refused, or the disk is full.
+        """
         note_file = _beside(self.part, '.json')
         for file in (self.part, note_file):
             if file.is_symlink():
-                file.unlink()  # what it leads to does not belong to this download
+                file.unlink()  # its target does not belong to this download
         have = file_size(self.part)
         note = read_download_note(note_file)
         with self._open(self._headers(have, note)) as response:
@@ -191,17 +196,17 @@ class _Transfer:
             if have == total and have:
                 return
             self._refuse_without_space((total or self.bytes or 0) - have)
-            if not have:  # before the note, which must never stand beside another file's bytes
+            if not have:  # before the note is written, which must not describe other bytes
                 self.part.unlink(missing_ok=True)
             note = {'url': self.url, 'total': total}
-            for key, header in VALIDATORS.items():
+            for key, header in _VALIDATORS.items():
                 if response.headers[header]:
                     note[key] = response.headers[header]
             with _writing(self.part):
                 note_file.write_text(json.dumps(note))
             self._receive(response, have, total)
         if total is not None and file_size(self.part) != total:
-            raise DroppedConnection(
+            raise _DroppedConnection(
                 f'the connection was dropped at {file_size(self.part):,} of {total:,} bytes'
             )
 
@@ -218,43 +223,43 @@ class _Transfer:
         return headers
 
     def _open(self, headers):
-        "The response; an answer 416 counts as one."
+        "Open the connection. Status 416 (range not satisfiable) is an ordinary response."
         try:
             request = urllib.request.Request(self.url, headers=headers)
             return urllib.request.urlopen(request, timeout=self.timeout)
         except urllib.error.HTTPError as error:
             if error.code == 416:
                 return error
-            kind = DroppedConnection if error.code in RETRY_STATUSES else RefusedDownload
+            kind = _DroppedConnection if error.code in _RETRY_STATUSES else _RefusedDownload
             raise kind(f'the server answered {error.code} ({error.reason})') from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, 'reason', error)
-            hopeless = isinstance(reason, FileNotFoundError) or isinstance(error, ValueError)
-            kind = RefusedDownload if hopeless else DroppedConnection
+            is_final = isinstance(reason, FileNotFoundError) or isinstance(error, ValueError)
+            kind = _RefusedDownload if is_final else _DroppedConnection
             raise kind(str(reason) or type(reason).__name__) from error
 
     def _resume(self, response, have, note):
-        "How many bytes of `part` stay, and how many there will be, None where nobody knows."
+        "Bytes of `part` to keep, and the total size (None if unknown)."
         status = getattr(response, 'status', None) or 200
         headers = response.headers
         if status == 200:
             if headers.get_content_type() == 'text/html' and is_archive(self.name):
-                raise RefusedDownload('the server answered with a web page in place of the file')
-            return 0, _number(headers['Content-Length'])
+                raise _RefusedDownload('the server answered with a web page in place of the file')
+            return 0, _parse_count(headers['Content-Length'])
         pattern = r'bytes (?:(\d+)-\d+|\*)/(\d+|\*)'
         match = re.fullmatch(pattern, headers.get('Content-Range', ''))
-        first, total = map(_number, match.groups()) if match else (None, None)
+        first, total = map(_parse_count, match.groups()) if match else (None, None)
         if status == 416 and total == have:
             return have, have
         same_content = note.get('url') != self.url or all(
             note[key] == headers[header]
-            for key, header in VALIDATORS.items()
+            for key, header in _VALIDATORS.items()
             if note.get(key) and headers[header]
         )
         same_size = total in (None, note.get('total') or total)
         if status != 206 or first != have or not same_content or not same_size:
             self.part.unlink()
-            raise DroppedConnection('the file on the server has changed; starting again')
+            raise _DroppedConnection('the file on the server has changed; starting again')
         return have, total
 
     def _refuse_without_space(self, needed):
@@ -281,39 +286,41 @@ class _Transfer:
 
 
 def _blocks(response):
-    """What arrives, in blocks; an error of the connection gets its own type, so that it is not
-    taken for the disk's.
-    """
+    "Read a response in blocks; its errors get a type that differs from errors of the disk."
     try:
         while block := response.read(1 << 18):
             yield block
     except (OSError, http.client.HTTPException) as error:
-        raise DroppedConnection(str(error) or type(error).__name__) from error
+        raise _DroppedConnection(str(error) or type(error).__name__) from error
 
 
-def _number(text):
+def _parse_count(text):
     return int(text) if str(text).isdigit() else None
 
 
-# ---- many connections
+# ---- retries
 
 
-def _persist(transfer, tries, wait):
-    "Complete a file from one address. Raises SpmlError: refused, or no progress in `tries` tries."
+def _run_with_retries(transfer, tries, wait):
+    """Complete `transfer.part`.
+
+    Raises:
+        SpmlError: If the server refused, or `tries` connections in a row brought no progress.
+    """
     best = file_size(transfer.part)
     failed = 0
     while True:
         try:
             return transfer.run()
-        except DroppedConnection as error:
+        except _DroppedConnection as error:
             reason = error
         size = file_size(transfer.part)
         failed = 1 if size > best else failed + 1
         best = max(best, size)
         if failed >= tries:
-            raise RefusedDownload(
+            raise _RefusedDownload(
                 f'{reason}; given up after {tries} tries without progress. What has arrived '
-                f'({format_bytes(size)}) is kept: the same command goes on from there'
+                f'({format_bytes(size)}) is kept, and the same command continues from there'
             )
         pause = min(wait * 2 ** (failed - 1), 60)
         transfer.tell(
@@ -334,18 +341,17 @@ def download(
     wait: float = 1.0,
     timeout: float = 60.0,
 ) -> Path:
-    """Fetch one file, or find it whole.
+    """Download a file, unless it exists and has the right checksums.
 
-    A file that is there and verifies is not touched. One that does not verify becomes `NAME.bad`.
+    A file with a wrong checksum is renamed to NAME.bad.
 
     Args:
         urls: Addresses of the same file, tried in turn (http, https, file).
-        file: Where it goes.
-        sha256: Published checksum.
-        md5: Published checksum.
-        bytes: About how many, for the check of free space where the server does not say.
-        tell: Takes lines of progress.
-        tries: Failures in a row without progress, for each address.
+        file: The target.
+        sha256, md5: Published checksums.
+        bytes: Approximate size, to check the free space if the server does not tell it.
+        tell: Called with lines of progress.
+        tries: Maximum number of failures in a row without progress, for each address.
         wait: Seconds before the second try, doubled each time.
         timeout: Seconds without a byte.
 
@@ -353,8 +359,7 @@ def download(
         `file`.
 
     Raises:
-        SpmlError: For a wrong checksum (what came is kept as `NAME.bad`), a dropped connection, a
-            refusal, and a full disk.
+        SpmlError: If no address has the file, its checksum is wrong, or the disk is full.
     """
     file = Path(file)
     published = _published(sha256, md5)
@@ -363,17 +368,15 @@ def download(
             wrong = _differences(file, published)
             if not wrong:
                 return file
-            tell(
-                f'{file.name}: {wrong}; it is kept as {set_aside_download(file).name} and fetched '
-                'again'
-            )
+            bad = set_aside_download(file)
+            tell(f'{file.name}: {wrong}; it is kept as {bad.name} and fetched again')
         reasons = []
         for url in urls:
             part = _beside(file, '.part')
             transfer = _Transfer(url, part, bool(published), bytes, tell, timeout)
             try:
                 return _complete(transfer, file, published, tries, wait)
-            except RefusedDownload as error:
+            except _RefusedDownload as error:
                 tell(f'{file.name}: {error}')
                 reasons.append(f'{url}: {error}.')
     why = ' '.join(reasons) or 'No address is known for it.'
@@ -381,27 +384,31 @@ def download(
 
 
 def _complete(transfer, file, published, tries, wait):
-    "Fetch `file` from one address. Raises SpmlError: as `_persist`, and for a wrong checksum."
+    """Download `file` from one address and verify it.
+
+    Raises:
+        SpmlError: As `_run_with_retries`, and for a wrong checksum.
+    """
     part = transfer.part
-    # what was put together from two connections gets a second chance
+    # a resumed file with a wrong checksum is fetched a second time
     for _ in range(2 if file_size(part) else 1):
-        _persist(transfer, tries, wait)
+        _run_with_retries(transfer, tries, wait)
         wrong = _differences(part, published)
         if not wrong:
             sums = {**file_checksums(part), 'url': transfer.url}
             part.replace(file)
-            with contextlib.suppress(OSError, SpmlError):  # only saves time
+            with contextlib.suppress(OSError, SpmlError):  # it only saves time
                 write_atomically(_beside(file, '.ok'), json.dumps(sums | _identity(file)))
             for ending in ('.ok', '.json'):
                 _beside(part, ending).unlink(missing_ok=True)
             return file
         bad = set_aside_download(part, file)
         transfer.tell(f'{file.name}: {wrong}; kept as {bad.name}')
-    raise RefusedDownload(f'wrong checksum, {wrong}. What came is kept as {bad}; it is not used')
+    raise _RefusedDownload(f'wrong checksum, {wrong}. The file is kept as {bad} and not used')
 
 
 def set_aside_download(file: Path, name: Path | None = None) -> Path:
-    "Rename a file that is no good to NAME.bad, by its own name unless one is given."
+    "Rename a damaged file to NAME.bad, where NAME is that of `file` by default."
     bad = _beside(name or file, '.bad')
     file.replace(bad)
     for ending in ('.ok', '.json'):
@@ -410,15 +417,15 @@ def set_aside_download(file: Path, name: Path | None = None) -> Path:
 
 
 def list_addresses(urls, path: str, mirror: str | None = None) -> list[str]:
-    """List the addresses to try, the mirror's first.
+    """List the addresses of a file, the mirror's first.
 
     Args:
         urls: Official addresses.
         path: The file below the mirror, such as 'voc12/x.tar'.
-        mirror: An http(s) address or a folder; the environment's SPML_NB_MIRROR if unset.
+        mirror: An address or a folder; by default the environment variable SPML_NB_MIRROR.
 
     Raises:
-        SpmlError: For a mirror that is neither.
+        SpmlError: If the mirror is neither.
     """
     mirror = mirror or os.environ.get('SPML_NB_MIRROR')
     if not mirror:
@@ -437,24 +444,26 @@ def list_addresses(urls, path: str, mirror: str | None = None) -> list[str]:
 
 
 class DamagedArchive(SpmlError):
-    "An archive that is truncated, garbled or none at all."
+    "A file that is truncated, damaged or not an archive."
 
 
-SUFFIXES = ('.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz', '.zip')
-UNPACKED_MARK = '.unpacked'  # in an unpacked folder: the name and the checksums of its archive
+_SUFFIXES = ('.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz', '.zip')
+UNPACKED_MARK = '.unpacked'  # file in an unpacked folder with the archive's name and checksums
 
 
 def is_archive(name: str) -> bool:
-    "Whether `unpack_archive` can read what has this name."
-    return str(name).lower().endswith(SUFFIXES)
+    "Whether the suffix of a file is that of an archive."
+    return str(name).lower().endswith(_SUFFIXES)
 
 
 def _check_member(name, is_ordinary):
-    """Raises SpmlError: for a name that is not below the root, and for what is neither file nor
-    folder.
+    """Refuse a member with a path outside the folder, and a link or device.
+
+    Args:
+        is_ordinary: Whether it is a file or a folder.
     """
-    below = name and not name.startswith('/') and '..' not in name.split('/')
-    if not below or re.match(r'[A-Za-z]:', name) or '\\' in name or '\0' in name:
+    is_below = name and not name.startswith('/') and '..' not in name.split('/')
+    if not is_below or re.match(r'[A-Za-z]:', name) or '\\' in name or '\0' in name:
         raise SpmlError(f'the member {name!r} would be outside the folder')
     if not is_ordinary:
         raise SpmlError(f'the member {name!r} is a link or a device')
@@ -462,8 +471,7 @@ def _check_member(name, is_ordinary):
 
 def _untar(archive, folder):
     with tarfile.open(archive) as tar:
-        # Python before 3.11.4 has none
-        tar.extraction_filter = getattr(tarfile, 'data_filter', None)
+        tar.extraction_filter = getattr(tarfile, 'data_filter', None)  # new in Python 3.11.4
         for member in tar:
             _check_member(member.name, member.isdir() or member.isreg())
             tar.extract(member, folder)
@@ -471,7 +479,7 @@ def _untar(archive, folder):
         if tar.fileobj.read(512) != bytes(512):
             raise DamagedArchive('it ends early')
         while tar.fileobj.read(1 << 20):
-            pass  # to the end of a compressed stream, where its checksum stands
+            pass  # the checksum is at the end of a compressed stream
 
 
 def _unzip(archive, folder):
@@ -484,17 +492,13 @@ def _unzip(archive, folder):
 
 @contextlib.contextmanager
 def fill_folder(folder: Path):
-    """Fill a folder that is there with all its content or not at all.
+    """Yield a temporary folder, renamed to `folder` at the end of the block unless that raises.
 
-    Args:
-        folder: Its final name, not yet there or empty.
-
-    Returns:
-        A context manager that gives a temporary folder beside it, renamed at the end and removed
-        after an error.
+    Unlike `base.files.new_folder` it does not check that `folder` is new, and lets errors of a
+    damaged archive pass.
 
     Raises:
-        SpmlError: If the disk refuses.
+        SpmlError: If it cannot be written.
     """
     folder = Path(folder)
     temporary = folder.with_name(f'.{folder.name}.partial')
@@ -511,21 +515,20 @@ def fill_folder(folder: Path):
 
 
 def unpack_archive(archive: Path, root: Path, tell=print) -> Path:
-    """Unpack an archive into a folder of its own. A folder that was unpacked from this archive is
-    left as it is.
+    """Unpack an archive completely or not at all, unless it is unpacked already.
 
     Args:
         archive: tar (also gz, bz2, xz) or zip.
-        root: The folder, not yet there or empty.
-        tell: Takes a line.
+        root: A folder, new or empty.
+        tell: Called with lines of progress.
 
     Returns:
         `root`.
 
     Raises:
-        SpmlError: If root holds something else, for members outside root, links and devices, and
-            for a full disk.
-        Damaged: If the archive is truncated or none. Nothing is left of a failed try.
+        SpmlError: If root has other content, a member is outside root, a link or a device, or root
+            cannot be written.
+        DamagedArchive: If the archive is damaged.
     """
     archive, root = Path(archive), Path(root)
     with hold_lock(root, tell):
@@ -534,7 +537,7 @@ def unpack_archive(archive: Path, root: Path, tell=print) -> Path:
             return root
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
             raise SpmlError(
-                f'{root} is there already and was not unpacked from {archive.name}. Move it away, '
+                f'{root} exists already and was not unpacked from {archive.name}. Move it away, '
                 'then give the same command again.'
             )
         tell(f'{archive.name}: unpacking into {root}')
@@ -547,9 +550,9 @@ def unpack_archive(archive: Path, root: Path, tell=print) -> Path:
                 )
         except SpmlError as error:
             raise type(error)(f'{archive} is not unpacked: {error}') from error.__cause__
-        except Exception as error:  # readers raise a dozen different types for damaged archives
+        except Exception as error:  # the readers raise many types for damaged archives
             raise DamagedArchive(
-                f'{archive} is not unpacked: it is truncated or no archive '
+                f'{archive} is not unpacked: it is truncated or not an archive '
                 f'({type(error).__name__}: {error})'
             ) from error
     return root

@@ -1,4 +1,4 @@
-"""A folder with images/ and labels.csv becomes a `Dataset`; mistakes in the table are named."""
+"""Read a folder with images/ and labels.csv as a `Dataset`; errors name mistakes in the table."""
 
 import csv
 import hashlib
@@ -31,31 +31,28 @@ LAYOUT = (
     '`group` (what photos share, such as a site or a patient) may follow.'
 )
 FORM = f'A data set is a folder with images/ and labels.csv. {LAYOUT}'
-HEADERS = (
+_HEADERS = (
     "`image,positives` (some of a photo's labels are known) or `image,labels` (all of them are "
     "known)"
 )
-NAME_COLUMNS = {
-    'labels': -1,
-    'positives': 0,
-}  # columns of names, and the label of what they do not name
-RESERVED = ('image', 'labels', 'positives', 'split')  # columns that are no class
-SIGNS = {',': 'commas', ';': 'semicolons'}  # that people write instead of `|`
+NAME_COLUMNS = {'labels': -1, 'positives': 0}  # {column: label of the classes it does not name}
+RESERVED = ('image', 'labels', 'positives', 'split')  # columns that are not a class
+SIGNS = {',': 'commas', ';': 'semicolons'}  # common mistakes for the separator `|`
 CELLS = {'1': 1, '1.0': 1, '0': -1, '0.0': -1, '': 0}
 
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """What a table, or the official files of a benchmark, say about a set of images.
+    """The images, labels and split of a table, or of the official files of a benchmark.
 
     Args:
-        images: N paths below images/, in the order of the table.
+        images: N paths below images/.
         labels: (N, C) int8: 1 present, 0 unknown, -1 absent.
         class_names: C names.
-        split: N words, 'train', 'val' or 'test'; None where the table has none.
-        originals: N files, each with a box or None, that `official.shrink` makes the images of;
-            None if they are there.
-        groups: N names of what images share; None where they share nothing.
+        split: N of 'train', 'val', 'test'; None if the source has no split.
+        originals: N pairs (file, box or None), from which `official.shrink` makes the images; None
+            if the images exist.
+        groups: N group names; None if the source has no groups.
     """
 
     images: list[str]
@@ -70,7 +67,7 @@ class Listing:
 
 
 def _read_rows(file):
-    "The lines of a table as lists of str, without the blank ones."
+    "Read the rows of a table as lists of str, without blank ones."
     try:
         with open(require_regular_file(file), encoding='utf-8-sig', newline='') as lines:
             rows = list(csv.reader(lines, strict=True))
@@ -97,15 +94,15 @@ def read_label_table(file: Path) -> pd.DataFrame:
     """Read labels.csv as text.
 
     Returns:
-        DataFrame of str; the first column is `image`, and each has its own name. No row where the
-        file has none.
+        DataFrame of str with different column names, of which the first is `image`; it may have
+        no rows.
 
     Raises:
         SpmlError: If it cannot be read, or has another layout.
     """
     header, *rows = _read_rows(file)
     header = [normalize_name(name) for name in header]
-    repeated = sorted(name for name, times in Counter(header).items() if times > 1 or not name)
+    repeated = sorted(name for name, count in Counter(header).items() if count > 1 or not name)
     if repeated:
         raise SpmlError(
             f'{file}: unknown layout, columns repeated or without a name: '
@@ -136,17 +133,13 @@ def read_label_table(file: Path) -> pd.DataFrame:
 
 
 def usable_class_names(names: Iterable[str], where: str = '') -> list[str]:
-    """Bring the names of classes into the form that a table keeps.
+    """Normalize class names, and refuse those that a table cannot have as a column.
 
     Args:
-        names: As they were typed.
-        where: Opens the message.
+        where: Prefix of the error message.
 
     Returns:
-        The different ones in their order, without blanks around them, é as one character.
-
-    Raises:
-        SpmlError: For a name that the header of a table cannot have.
+        The different names, in order.
     """
     names = list(dict.fromkeys(map(normalize_name, names)))
     wrong = [name for name in names if not name or '|' in name or name.casefold() in RESERVED]
@@ -159,17 +152,17 @@ def usable_class_names(names: Iterable[str], where: str = '') -> list[str]:
 
 
 def normalize_name(name: str) -> str:
-    "Spell a name as it is seen, é as one character: so that it is one class however it was typed."
-    name = re.sub('[\u200b\u2060\ufeff\u00ad]', '', name)  # they have no width
+    "Normalize a name (Unicode NFC, no blanks around it), so that names that look equal are equal."
+    name = re.sub('[\u200b\u2060\ufeff\u00ad]', '', name)  # characters without width
     return unicodedata.normalize('NFC', re.sub(r'\s*[\r\n\t]\s*', ' ', name.strip()))
 
 
 def _advice(header):
-    "A sentence for whoever's first line is another, else nothing."
+    "A sentence for a common mistake in the first line, or ''."
     first = header[0]
     rest = [name for name in header[1:] if name not in ('split', 'group')]
     if os.path.splitext(first)[1].lower() in PHOTOS:
-        return f'The first line must name the columns: {HEADERS}. '
+        return f'The first line must name the columns: {_HEADERS}. '
     if not first:
         return (
             'The first column may be row numbers: from pandas, write the table with index=False. '
@@ -183,7 +176,7 @@ def _advice(header):
     classes = [name for name in rest if name not in NAME_COLUMNS]
     if classes and len(classes) < len(rest):
         return (
-            'Only `split` and `group` may stand beside a column of names: remove '
+            'Beside a column of names only `split` and `group` are allowed: remove '
             f'{join_items(map(repr, classes))}. '
         )
     return ''
@@ -192,12 +185,12 @@ def _advice(header):
 def label_matrix(
     rows: Iterable[Iterable], rest: int = -1, names: Sequence | None = None
 ) -> tuple[np.ndarray, Sequence]:
-    """Make a matrix of the names of each image's labels.
+    """Make a label matrix from the names of each image's classes.
 
     Args:
         rows: N collections of names.
-        rest: The label of what is not named: -1 for absent, 0 for unknown.
-        names: All C names in their order; those of the rows, sorted, if unset.
+        rest: Label of the other classes: -1 for absent, 0 for unknown.
+        names: All C names; by default those of the rows, sorted.
 
     Returns:
         (N, C) int8 of 1 and `rest`, and the C names.
@@ -219,11 +212,11 @@ def parse_label_table(table: pd.DataFrame, file: Path) -> tuple[np.ndarray, Sequ
         file: For messages.
 
     Returns:
-        (N, C) int8: 1 present, 0 unknown, -1 absent. The class names: columns in the table's order,
-        or the names in a column of names, sorted.
+        (N, C) int8: 1 present, 0 unknown, -1 absent; and the class names: the columns in order, or
+        the names in a column of names, sorted.
 
     Raises:
-        SpmlError: For cells that are no labels.
+        SpmlError: For invalid cells.
     """
     for kind, rest in NAME_COLUMNS.items():
         if kind in table:
@@ -236,9 +229,9 @@ def parse_label_table(table: pd.DataFrame, file: Path) -> tuple[np.ndarray, Sequ
 
 
 def read_groups(table: pd.DataFrame) -> list[str] | None:
-    """Read what photos share, '' for a photo that shares nothing; None without such a column.
+    """Read the column `group`, '' for a photo without a group; None if there is no such column.
 
-    Beside columns of classes, a column `group` of 1, 0 and empty cells alone is a class.
+    Beside columns of classes, a column `group` with only 1, 0 and empty cells is a class.
     """
     others = set(table) - {'image', 'split', 'group'}
     if 'group' not in table or not others:
@@ -261,15 +254,15 @@ def _read_column(table, name, file):
 
 
 def _refuse_other_signs(cells, where):
-    "Refuse a column of names whose cells are joined by another sign, or are no names."
+    "Refuse a column of names with another separator than `|`, or without names."
     cells = [cell.strip() for cell in cells if cell.strip()]
     if cells and {*CELLS, '-1'}.issuperset(cells):
         raise SpmlError(
-            f'{where} holds numbers alone. Give a column of 1 and 0 the name of its class.'
+            f'{where} contains only numbers. Give a column of 1 and 0 the name of its class.'
         )
     if cells and all(cell[0] + cell[-1] == '[]' for cell in cells):
         raise SpmlError(
-            f'{where} holds lists such as {cells[0]!r}. Write the names with `|` between them.'
+            f'{where} contains lists such as {cells[0]!r}. Write the names with `|` between them.'
         )
     sign = sign_between(cells)
     if sign in SIGNS:
@@ -281,14 +274,14 @@ def _refuse_other_signs(cells, where):
 
 
 def sign_between(cells: list[str]) -> str | None:
-    """Find the sign between names in the cells of a column.
+    """Guess the separator of names in the cells of a column.
 
     Args:
         cells: None of them empty.
 
     Returns:
-        '|' where any cell has it; else a sign that most cells have, or that joins names which
-        stand in cells of their own; else None.
+        '|' if any cell has it; else a sign of `SIGNS` that most cells have, or that joins names
+        which other cells have alone; else None.
     """
     if any('|' in cell for cell in cells):
         return '|'
@@ -296,27 +289,27 @@ def sign_between(cells: list[str]) -> str | None:
         pieces = {cell: [normalize_name(piece) for piece in cell.split(sign)] for cell in cells}
         single = {names[0] for names in pieces.values() if len(names) == 1}
         joined = [cell for cell in cells if len(pieces[cell]) > 1]
-        is_usual = 2 * len(joined) > len(cells)
-        if is_usual or any(single.issuperset(pieces[cell]) for cell in joined):
+        in_most_cells = 2 * len(joined) > len(cells)
+        if in_most_cells or any(single.issuperset(pieces[cell]) for cell in joined):
             return sign
     return None
 
 
 def _other_column(table, name):
-    "What a column that is no class probably is."
+    "A sentence about what a column that is not a class may be."
     words = {cell.strip() for cell in table[name]} - {''}
     if all(_guess_part(word) for word in words):
         return 'It looks like the parts: name the column `split`.'
     if len(table.columns.difference(['image', 'split'])) == 1:
         return (
-            f'Write these. If {name!r} holds names, call it `positives` (the rest is unknown) or '
-            '`labels` (the rest is absent).'
+            f'Write these. If {name!r} contains names, call it `positives` (the rest is unknown) '
+            'or `labels` (the rest is absent).'
         )
     return f'Write these. Remove the column only if {name!r} is no class.'
 
 
 def _guess_part(word):
-    "The part of a data set that a word stands for, or None."
+    "The part that a word such as 'training' or 'tset' means, or None."
     for part in PARTS:
         if word.lower().startswith(part):
             return part
@@ -335,7 +328,7 @@ def locate_photos(cells: list[str], folder: Path, file: Path) -> list[Path]:
         file: The table, for messages.
 
     Raises:
-        SpmlError: For photos that are not there, outside the folder, or named twice.
+        SpmlError: If photos are missing, outside the folder, or listed twice.
     """
     names = [posixpath.normpath(cell) if cell.strip() else '' for cell in cells]
     outside = [
@@ -345,8 +338,9 @@ def locate_photos(cells: list[str], folder: Path, file: Path) -> list[Path]:
     ]
     if outside:
         raise SpmlError(
-            f'{file} has images outside {folder} or without a name: {_elsewhere(outside, folder)}. '
-            'The column `image` holds paths below that folder.'
+            f'{file} has images outside {folder} or without a name: '
+            f'{_suggest_photos(outside, folder)}. The column `image` must contain paths below that '
+            'folder.'
         )
     paths = [_image_path(folder, name) for name in names]
     absent = [name for name, path in zip(names, paths, strict=True) if path is None]
@@ -354,7 +348,7 @@ def locate_photos(cells: list[str], folder: Path, file: Path) -> list[Path]:
         images = 'image' if len(absent) == 1 else 'images'
         raise SpmlError(
             f'{file} names {len(absent):,} {images} not to be found in {folder}: '
-            f'{_elsewhere(absent, folder)}. Add them, mend the names, or remove the rows.'
+            f'{_suggest_photos(absent, folder)}. Add them, mend the names, or remove the rows.'
         )
     twice = pd.Series(names)[pd.Series(map(str, paths)).duplicated()].unique()
     if len(twice):
@@ -365,9 +359,7 @@ def locate_photos(cells: list[str], folder: Path, file: Path) -> list[Path]:
 
 
 def _image_path(folder, name):
-    """The file of that name, or of its other spelling: é is one character to some systems, e and an
-    accent to others.
-    """
+    "Path of an existing file with that name, in any Unicode normalization; None if there is none."
     for spelling in (name, unicodedata.normalize('NFC', name), unicodedata.normalize('NFD', name)):
         path = folder / spelling
         if os.path.isfile(path):
@@ -376,7 +368,7 @@ def _image_path(folder, name):
 
 
 def photos_below(folder: Path) -> list[str]:
-    "List the paths below a folder of all files that a photo's suffix ends, sorted."
+    "List the photos below a folder, by their suffix: sorted relative paths."
 
     def refuse(error):
         raise _unreadable(error) from error
@@ -390,14 +382,14 @@ def photos_below(folder: Path) -> list[str]:
 
 
 def match_photos(names: Iterable[str], folder: Path) -> dict[str, str]:
-    """Find the photos that names probably mean: another case, suffix or folder.
+    """Find photos that differ from missing names in capitals, suffix or folder.
 
     Args:
-        names: Of a table, none of them found as it is.
+        names: Paths in a table that do not exist.
         folder: The folder images/.
 
     Returns:
-        {name: path below the folder}, for names that only one photo fits.
+        {name: path below the folder}, for names that match exactly one photo.
     """
     photos = defaultdict(list)
     for path in photos_below(folder):
@@ -405,21 +397,21 @@ def match_photos(names: Iterable[str], folder: Path) -> dict[str, str]:
             photos[form].append(path)
     matches = {}
     for name in names:
-        fitting = next((photos[form] for form in _spellings(name) if form in photos), [])
-        if len(fitting) == 1:
-            matches[name] = fitting[0]
+        candidates = next((photos[form] for form in _spellings(name) if form in photos), [])
+        if len(candidates) == 1:
+            matches[name] = candidates[0]
     return matches
 
 
 def _spellings(path):
-    "What two names of one photo may have in common, the surest first."
+    "Keys by which two names of one photo may match, the most specific first."
     path = path.strip().replace('\\', '/').lower()
-    last = posixpath.basename(path)
-    return path, last, posixpath.splitext(last)[0]
+    name = posixpath.basename(path)
+    return path, name, posixpath.splitext(name)[0]
 
 
-def _elsewhere(names, folder):
-    "Names in a table for a message, each with the photo that was probably meant."
+def _suggest_photos(names, folder):
+    "List names for a message, each with the photo that was probably meant."
     matches = match_photos(names, folder)
     return join_items(
         f'{name!r} (found as {matches[name]}: write that)' if name in matches else repr(name)
@@ -429,42 +421,43 @@ def _elsewhere(names, folder):
 
 # ---- the split
 
-_SEED = 7069  # of the hash: another one draws other parts
-_LEAST = {'test': 4, 'val': 3}  # training rows to draw a part from: one is left for each other
+_SEED = 7069  # of the hash that draws parts
+_MIN_ROWS = {'test': 4, 'val': 3}  # training rows needed to draw a part, so that none is empty
 
 
-def _read_split(words, images, file, scored=False, by_row=False, groups=None):
-    """The part of each image, and the parts that were drawn: validation if the table names none,
-    all if it has no split. Photos of a group are drawn together.
+def _read_split(words, images, file, draw_by=None, scored=False):
+    """The part of each image, and the parts that were drawn.
+
+    Args:
+        words: The column `split`. Validation is drawn if it has none; without a column (None), test
+            and validation are.
+        draw_by: As `names` in `_draw_part`.
     """
     split = np.full(len(images), 'train', '<U5')
     if words is not None:
         split[:] = _check_split([word.strip() for word in words], images, file, scored)
-    elif scored and len(images) < _LEAST['test']:
+    elif scored and len(images) < _MIN_ROWS['test']:
         split[:] = 'test'
     if 'val' in split or 'train' not in split:
         return split, ()
     drawn = ('test', 'val') if words is None else ('val',)
-    names = None if by_row else images
-    if groups is not None:
-        names = [group or image for group, image in zip(groups, images, strict=True)]
     for part in drawn:
-        split[_draw_part(part, split, names, file)] = part
+        split[_draw_part(part, split, draw_by, file)] = part
     return split, drawn
 
 
 def _check_split(words, images, file, scored):
-    "The words of a column `split`, which name all the parts that are needed."
-    others = [word for word in dict.fromkeys(words) if word not in PARTS]
-    if others:
-        meant = ''
-        for word in others:
+    "Return the words of a column `split` if they are valid and all necessary parts occur."
+    unknown = [word for word in dict.fromkeys(words) if word not in PARTS]
+    if unknown:
+        remedy = ''
+        for word in unknown:
             if part := _guess_part(word) if word else 'one of these':
-                meant += f' Write {part} for {word!r} ({words.count(word):,} rows).'
-        row = words.index(others[0])
+                remedy += f' Write {part} for {word!r} ({words.count(word):,} rows).'
+        row = words.index(unknown[0])
         raise SpmlError(
-            f'{file}: unknown split {others[0]!r} in row {row + 1} (image {images[row]!r}); '
-            f'allowed: {", ".join(PARTS)}.{meant}'
+            f'{file}: unknown split {unknown[0]!r} in row {row + 1} (image {images[row]!r}); '
+            f'allowed: {", ".join(PARTS)}.{remedy}'
         )
     needed = {
         'train': ' to train on them. As they are, spml evaluate RUN FOLDER scores a run on them',
@@ -480,20 +473,23 @@ def _check_split(words, images, file, scored):
 
 
 def _draw_part(part, split, names, file):
-    """The training rows that become another part: by the names of the photos or of their groups, by
-    row where these are None. Rows of one name stay together.
+    """Draw the training rows that become another part, about 20 %.
+
+    Args:
+        names: Names of the photos or of their groups, by which rows are drawn, so that a photo
+            keeps its part when rows are added; rows of one name stay together. None draws by row.
     """
     rows = np.flatnonzero(split == 'train')
-    if len(rows) < _LEAST[part]:
+    if len(rows) < _MIN_ROWS[part]:
         kind = 'train rows' if len(rows) < len(split) else 'rows'
         raise SpmlError(
-            f'{file}: {len(rows)} {kind} are too few to split; needed: {_LEAST[part]} or more. '
+            f'{file}: {len(rows)} {kind} are too few to split; needed: {_MIN_ROWS[part]} or more. '
             'Add photos, or mark train, val and test in a column `split`.'
         )
     if names is None:
         return rows[split_rows(len(rows))[1]]
     numbers = np.array([_hash_name(part, names[row]) for row in rows])
-    most = len(rows) - _LEAST[part] + 1
+    most = len(rows) - _MIN_ROWS[part] + 1
     values, counts = np.unique(numbers, return_counts=True)
     fitting = np.cumsum(counts) <= most
     if not fitting.any():
@@ -507,14 +503,14 @@ def _draw_part(part, split, names, file):
 
 
 def _hash_name(part, name):
-    "A number in [0, 1) that follows from the name of a photo alone, another one for each part."
+    "Hash the name of a photo to a number in [0, 1), independently for each part."
     name = unicodedata.normalize('NFC', posixpath.normpath(name))
     digest = hashlib.sha256(f'{_SEED} {part} {name}'.encode()).digest()
     return int.from_bytes(digest[:8], 'big') / 2**64
 
 
 def split_by_row(data: Dataset) -> Dataset:
-    """Give a data set the split that earlier versions drew: the parts of `data.drawn` by row.
+    """Redraw the parts in `data.drawn` by row instead of by name, as earlier versions did.
 
     Source:
         Cole et al. (2021).
@@ -526,15 +522,14 @@ def split_by_row(data: Dataset) -> Dataset:
 
 
 def explain_split(data: Dataset, seen: str) -> str:
-    """Explain it where a run saw the same photos and labels, with the split by row of earlier
-    versions.
+    """Explain that a run's data differ only in the split, which earlier versions drew by row.
 
     Args:
-        data: As they are now.
-        seen: The fingerprint of what the run saw, or `images_folder` its test part.
+        data: The data set now.
+        seen: `Dataset.fingerprint` or `Dataset.photos_of('test')` of what the run saw.
 
     Returns:
-        Two sentences, the second with the remedy; '' where something else differs.
+        Two sentences, the second with the remedy; '' if something else differs.
     """
     if not data.drawn:
         return ''
@@ -552,32 +547,31 @@ def explain_split(data: Dataset, seen: str) -> str:
 
 
 def assemble_dataset(name: str, listing: Listing, folder: Path, file: Path) -> Dataset:
-    """Make a `Dataset` of a listing, with validation rows drawn by row where it has none.
+    """Make a `Dataset` from a listing; parts that it does not assign are drawn by row.
 
     Args:
-        name: What tables call the data set.
-        listing: Of images below `folder`.
+        name: Name of the data set.
         folder: The folder images/.
         file: The table, for messages.
 
     Raises:
-        SpmlError: If images are missing, outside the folder or listed twice, or the split is no
-            split.
+        SpmlError: If images are missing, outside the folder or listed twice, or the split is
+            invalid.
     """
-    split, _ = _read_split(listing.split, listing.images, file, by_row=True)
+    split, _ = _read_split(listing.split, listing.images, file)
     paths = locate_photos(listing.images, folder, file)
     return Dataset(name, paths, listing.labels, listing.class_names, split)
 
 
 def images_folder(folder: Path, expected: str = '') -> Path:
-    """Find the folder images/ of a data set, with or without a table.
+    """Find the folder images/ of a data set.
 
     Args:
-        folder: Of the data set.
-        expected: Opens the message if images/ is not there.
+        folder: The data set.
+        expected: Prefix of the error message.
 
     Raises:
-        SpmlError: If it is not there, is empty, or may not be read.
+        SpmlError: If it is missing or empty, or cannot be read.
     """
     images = folder / 'images'
     try:
@@ -600,7 +594,7 @@ def _state(folder):
 
 def _unreadable(error: OSError) -> SpmlError:
     return SpmlError(
-        f'{error.filename} cannot be read: {error.strerror or error}. Give yourself the right to '
+        f'{error.filename} cannot be read: {error.strerror or error}. Give yourself permission to '
         'read it.'
     )
 
@@ -612,11 +606,10 @@ def read_folder(
 
     Args:
         folder: The folder.
-        name: What tables call the data set.
-        expected: Opens the message if there is no such folder.
-        scored: A column `split` may leave out training or test rows, and a table without it may
-            have few.
-        by_row: Draw parts by row, as those of the papers' sets are, not by the names of the photos.
+        name: Name of the data set.
+        expected: Prefix of the error message if there is no such folder.
+        scored: The data are only scored: training or test rows may be missing.
+        by_row: Draw parts by row (as for the papers' data sets), not by the names of the photos.
 
     Raises:
         SpmlError: If the folder, the table or an image is missing or malformed.
@@ -633,9 +626,12 @@ def read_folder(
     names = table['image'].tolist()
     words = table['split'].tolist() if 'split' in table else None
     groups = read_groups(table)
-    paths, (split, drawn), (labels, class_names) = _each(
+    draw_by = None
+    if not by_row:  # photos of a group are drawn together
+        draw_by = [group or name for group, name in zip(groups or names, names, strict=True)]
+    paths, (split, drawn), (labels, class_names) = _collect_errors(
         lambda: locate_photos(names, images, file),
-        lambda: _read_split(words, names, file, scored, by_row, None if by_row else groups),
+        lambda: _read_split(words, names, file, draw_by, scored),
         lambda: parse_label_table(table, file),
     )
     if not class_names:
@@ -644,42 +640,42 @@ def read_folder(
     return Dataset(name, paths, labels, class_names, split, drawn, groups)
 
 
-def _each(*readers):
-    "What each reader gives; what several of them refuse is one message."
-    results, wrong = [], []
+def _collect_errors(*readers):
+    "Call each reader and return the results; the errors of several are raised as one."
+    results, errors = [], []
     for read in readers:
         try:
             results.append(read())
         except SpmlError as error:
-            wrong.append(error)
-    if len(wrong) == 1:
-        raise wrong[0]
-    if wrong:
-        raise SpmlError(f'{len(wrong)} things are wrong. ' + ' '.join(map(str, wrong)))
+            errors.append(error)
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise SpmlError(f'{len(errors)} things are wrong. ' + ' '.join(map(str, errors)))
     return results
 
 
 def _other_table(folder):
-    "A sentence for whoever's table has another name or lies elsewhere, else nothing."
+    "A sentence about a table with another name or place, or ''."
     suffixes = ('.csv', '.tsv', '.txt', '.xls', '.xlsx', '.ods')
     files = [*folder.glob('*'), *(folder / 'images').glob('*')]
     tables = sorted(file for file in files if file.suffix.lower() in suffixes)
     if not tables:
         return ''
     is_csv = tables[0].suffix.lower() == '.csv'
-    how = 'Rename it' if is_csv else 'Save it with commas between the columns'
-    place = tables[0].relative_to(folder).as_posix()
-    return f'There is {place}. {how}, as labels.csv beside images/. '
+    remedy = 'Rename it' if is_csv else 'Save it with commas between the columns'
+    path = tables[0].relative_to(folder).as_posix()
+    return f'There is {path}. {remedy}, as labels.csv beside images/. '
 
 
 def _other_images(folder):
-    "A sentence for whoever's photos lie in another folder, else nothing."
+    "A sentence about photos outside images/, or ''."
     entries = sorted(folder.iterdir())
     folders = [path for path in entries if path.is_dir() and path.name != 'images']
-    meant = [path for path in folders if path.name.lower() == 'images']
-    meant = meant or [path for path in folders if photos_below(path)]
-    if len(meant) == 1:
-        return f'There is {meant[0].name}/. Rename it to images. '
+    candidates = [path for path in folders if path.name.lower() == 'images']
+    candidates = candidates or [path for path in folders if photos_below(path)]
+    if len(candidates) == 1:
+        return f'There is {candidates[0].name}/. Rename it to images. '
     loose = [path.name for path in entries if path.suffix.lower() in PHOTOS]
     if loose:
         return (
@@ -690,7 +686,7 @@ def _other_images(folder):
 
 
 def _class_folders(folder):
-    "A sentence for whoever sorted photos into one folder per class, else nothing."
+    "A sentence about photos that are sorted into one folder per class, or ''."
     images = folder / 'images'
     names = sorted(
         {
@@ -703,17 +699,16 @@ def _class_folders(folder):
         return ''
     return (
         f'There is one folder for each class ({join_items(names, 3)}). Keep the photos in '
-        f'images/{names[0]}/ and so on, with a table whose first line is {HEADERS}, then rows like '
-        f'`{names[0]}/photo.jpg,{names[0]}`. '
+        f'images/{names[0]}/ and so on, with a table whose first line is {_HEADERS}, then rows '
+        f'like `{names[0]}/photo.jpg,{names[0]}`. '
     )
 
 
 def candidate_folders(folder: str | Path, root: str | Path | None = None) -> list[Path]:
-    """List where a folder may be: as it is if absolute, else below `root`, the current folder, and
-    the folder of the settings file.
+    """Resolve a folder against `root`, the current folder and that of settings.ini, in this order.
 
     Returns:
-        Different absolute paths, the first choice first.
+        Different absolute paths; one, if `folder` is absolute.
     """
     bases = [Path.cwd(), Path(settings.read_settings()['base'])]
     if root is not None:
@@ -723,5 +718,5 @@ def candidate_folders(folder: str | Path, root: str | Path | None = None) -> lis
 
 
 def first_existing_folder(folders: list[Path]) -> Path:
-    "Choose the first folder that is there, else the first, of those from `candidate_folders`."
+    "Choose the first folder that exists, or else the first one."
     return next((folder for folder in folders if folder.is_dir()), folders[0])

@@ -1,4 +1,4 @@
-"""Every photo is decoded once, resized once and kept as raw pixels; epochs then only copy bytes."""
+"""A cache of decoded and resized photos: epochs only copy pixels. And a reader without cache."""
 
 import errno
 import hashlib
@@ -10,10 +10,9 @@ import shutil
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -29,9 +28,9 @@ from ..base.progress import progress_meter
 from .dataset import Dataset, join_items
 from .decoding import budget, describe_animated, explain_unreadable, open_photo, upright
 
-CACHE_VERSION = 2  # of the decoding: raise it when the same files would give other pixels
-LONGEST_SIDE = 640  # pixels of the longer side of a whole photo
-DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+CACHE_VERSION = 2  # raise it when decoding the same files would give other pixels
+LONGEST_SIDE = 640  # pixels of the longer side of a photo that keeps its proportions
+_DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DECODE_ALWAYS = (
     'To train without that cache: SPML_NB_DECODE=always, or `decode = always` in settings.ini, '
     'decodes photos for every batch, with the same results.'
@@ -40,25 +39,25 @@ _BILINEAR = Image.Resampling.BILINEAR  # with antialiasing, as Pillow does it
 
 
 def squash_image(image: Image.Image, size: int) -> np.ndarray:
-    """Turn an opened image of any mode into a square of pixels.
+    """Resize an opened image of any mode to a square, whatever its proportions.
 
     Returns:
         (size, size, 3) uint8, RGB, bilinear with antialiasing.
 
     Raises:
-        SpmlError: For 32-bit grey. Damaged files raise what Pillow raises.
+        SpmlError: As `upright`.
 
     Source:
-        The papers' 448 × 448 squash (Cole et al. 2021).
+        Cole et al. 2021 (448 × 448).
     """
     return np.asarray(upright(image).resize((size, size), _BILINEAR))
 
 
 def reduce_image(image: Image.Image, longest: int) -> np.ndarray:
-    """Turn an opened image of any mode into pixels, whole.
+    """Reduce an opened image of any mode in its proportions.
 
     Args:
-        longest: Pixels that its longer side may have. Larger images are reduced, in proportion.
+        longest: Maximum of its longer side in pixels.
 
     Returns:
         (h, w, 3) uint8, RGB.
@@ -77,7 +76,7 @@ def _reduced_size(size, longest):
 
 
 def cache_file(dataset: Dataset, size: int) -> Path:
-    "Where the decoded images of a data set in files are kept: an .npy file, which need not exist."
+    "The .npy file in the cache for the decoded images of a data set; it may not exist yet."
     key = [CACHE_VERSION, size, *dataset.photo_hashes]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
     return _cache_folder() / f'{_cache_name(dataset.name)}-{size}-{digest}.npy'
@@ -92,9 +91,7 @@ def _cache_name(dataset_name):
 
 
 def has_cache(dataset_name: str, size: int, whole: bool = False) -> bool:
-    """Whether decoded photos of a data set are kept at a size, perhaps of an earlier state of its
-    files.
-    """
+    "Whether photos of a data set are cached at a size; they may be of an older version of it."
     pattern = f'{_cache_name(dataset_name)}-{size}-*.{"whole" if whole else "npy"}'
     return any(_cache_folder().glob(pattern))
 
@@ -102,142 +99,138 @@ def has_cache(dataset_name: str, size: int, whole: bool = False) -> bool:
 # ---- a cache of decoded photos
 
 
-@dataclass
-class _Cache:
-    """A file of decoded photos, which is built where it is missing or damaged.
+def _open_or_build(file, open_file, build, tell):
+    """Open a file. If it is missing or damaged, one process builds it while others wait.
 
     Args:
-        dataset: In files.
-        file: Where they are kept.
-        size: Pixels of a side.
-        needed: How many bytes it may take.
-        open: From the file to its content; None where it is missing or damaged.
-        write: From an open file, the data set, the size and whether to show progress.
-        progress: Show a bar (on a terminal) and one line when done.
+        open_file: Function (path) → content, or None if the file is missing or damaged.
+        build: Function () that writes the file.
+        tell: As in `hold_lock`.
+    """
+    store = open_file(file)
+    if store is not None:
+        return store
+    file.parent.mkdir(parents=True, exist_ok=True)
+    files.remove_leftovers(file.parent)
+    with files.hold_lock(file, tell):
+        if open_file(file) is None:
+            build()
+        store = open_file(file)
+    if store is None:
+        raise FileNotFoundError(errno.ENOENT, 'it was removed just after it was built')
+    return store
+
+
+def _open_cache(dataset, file, size, progress, *, needed, open_file, write):
+    """Open a file of decoded photos, built if necessary.
+
+    Args:
+        needed: Approximate size of the file in bytes.
+        open_file: As in `_open_or_build`.
+        write: Function (opened file, dataset, size, progress).
     """
 
-    dataset: Dataset
-    file: Path
-    size: int
-    needed: int
-    open: Callable
-    write: Callable
-    progress: bool
-
-    def read(self):
-        "What `open` gives, built first if need be, by one process while others wait."
-        try:
-            store = self.open(self.file)
-            if store is not None:
-                return store
-            folder = self.file.parent
-            folder.mkdir(parents=True, exist_ok=True)
-            files.remove_leftovers(folder)  # of killed builders
-            with files.hold_lock(self.file, files.print_line if self.progress else None):
-                if self.open(self.file) is None:
-                    self._build()
-                store = self.open(self.file)
-            if store is None:
-                raise FileNotFoundError(errno.ENOENT, 'it was removed as soon as it was built')
-            return store
-        except OSError as error:
-            raise self._refused(error) from error
-
-    def _build(self):
+    def build():
         start = time.perf_counter()
-        with files.replace_file(self.file) as temporary, open(temporary, 'wb') as out:
-            self.write(out, self.dataset, self.size, self.progress)
+        with files.replace_file(file) as temporary, open(temporary, 'wb') as out:
+            write(out, dataset, size, progress)
         seconds = time.perf_counter() - start
-        if self.progress:
-            n = len(self.dataset)
-            space = os.path.getsize(self.file) / 2**20
+        if progress:
+            n = len(dataset)
             print(
-                f'{self.dataset.name}: {n:,} images decoded to {self.size} px in {seconds:.1f} s '
-                f'({n / seconds:,.0f} per second), {space:,.0f} MiB',
+                f'{dataset.name}: {n:,} images decoded to {size} px in {seconds:.1f} s '
+                f'({n / seconds:,.0f} per second), {os.path.getsize(file) / 2**20:,.0f} MiB',
                 flush=True,
             )
 
-    def _refused(self, error):
+    try:
+        return _open_or_build(file, open_file, build, files.print_line if progress else None)
+    except OSError as error:
         why = f'it cannot be used ({error.strerror or error}). Name'
-        if error.errno in DISK_FULL_ERRORS:
+        if error.errno in _DISK_FULL_ERRORS:
             why = 'there is not enough space. Make room there, or name'
-        return SpmlError(
-            f'the decoded images of {self.dataset.name} need {self.needed:,} bytes '
-            f'({self.needed / 2**30:.2f} GiB) in {self.file.parent}, and {why} another folder: the '
-            'line `cache` of settings.ini, or the environment variable SPML_NB_CACHE. '
+        raise SpmlError(
+            f'the decoded images of {dataset.name} need {needed:,} bytes '
+            f'({needed / 2**30:.2f} GiB) in {file.parent}, and {why} another folder: the line '
+            '`cache` of settings.ini, or the environment variable SPML_NB_CACHE. '
             f'{DECODE_ALWAYS}'
-        )
+        ) from error
 
 
 def _decoded(dataset, size, progress, shape):
-    "Pixels of each image in order; after the last one, one error with all that cannot be used."
-    bad = []
+    """Decode all images in order, in threads.
+
+    Args:
+        shape: `squash_image` or `reduce_image`.
+
+    Raises:
+        SpmlError: After the last image, if some cannot be used; it names them all.
+    """
+    unusable = []
     if animated := describe_animated(dataset.images, dataset.image_names):
         warn(f'{dataset.name}: {animated}')
     photos = iter(dataset.images)
-    counted = progress_meter(
-        f'{dataset.name}, {size} px', len(dataset), unit='images', show=progress
-    )
+    meter = progress_meter(f'{dataset.name}, {size} px', len(dataset), unit='images', show=progress)
     with (
         warnings.catch_warnings(),
         ThreadPoolExecutor(settings.count_cores()) as pool,
-        counted as bar,
+        meter as bar,
     ):
-        # A photo of 90 to 179 megapixels is legal here.
+        # Pillow warns from 90 megapixels; more than 179 are an error
         warnings.simplefilter('ignore', Image.DecompressionBombWarning)
         warnings.simplefilter('ignore', UserWarning)
 
         def submit(count):
             return [pool.submit(_decode, photo, size, shape) for photo in islice(photos, count)]
 
-        # bounded: a slow disk does not let pixels pile up
+        # bounded, so that decoded photos do not pile up before a slow disk
         waiting = deque(submit(8 * settings.count_cores()))
         for name in dataset.image_names:
             pixels = waiting.popleft().result()
             waiting += submit(1)
             if isinstance(pixels, str):
-                bad.append(f'{name} ({pixels})')
+                unusable.append(f'{name} ({pixels})')
             else:
                 yield pixels
             bar.update()
-    if bad:
+    if unusable:
         raise SpmlError(
-            f'{len(bad):,} of {len(dataset):,} images of {dataset.name} cannot be used: '
-            f'{join_items(bad, 20)}. Repair or replace them, or remove their rows from the table.'
+            f'{len(unusable):,} of {len(dataset):,} images of {dataset.name} cannot be used: '
+            f'{join_items(unusable, 20)}. Repair or replace them, or remove their rows from the '
+            'table.'
         )
 
 
 def _decode(file, size, shape):
-    "The pixels that `shape` makes of a photo, or a str saying why there are none."
+    "The pixels of a photo as `shape` makes them, or why it cannot be used (str)."
     try:
         with open_photo(file) as image, budget.hold(image):
             return shape(image, size)
-    except Exception as error:  # decoders raise a dozen different types for damaged files
+    except Exception as error:  # decoders raise many types for damaged files
         return explain_unreadable(error, file)
 
 
-# ---- photos that are decoded when they are asked for
+# ---- photos without a cache
 
 
 class PhotoReader:
-    """Photos that are decoded for every batch, on all cores and ahead of time, with the pixels that
-    a cache of them would hold.
+    """Decodes photos for every batch, in threads and ahead of time; the pixels are the cache's.
 
     Args:
-        dataset: In files.
-        size: Pixels of a side, of whole photos of the longer one.
-        whole: Photos in their own proportions, not squares.
+        dataset: Of image files.
+        size: Side in pixels; with `whole`, maximum of the longer side.
+        whole: Keep the proportions of a photo instead of making it a square.
     """
 
     def __init__(self, dataset: Dataset, size: int, whole: bool = False):
         self.dataset = dataset
         self.size = size
-        self.cut = reduce_image if whole else squash_image
+        self._transform = reduce_image if whole else squash_image
         self.shape = (len(dataset), size, size, 3)  # of squares
         self.pool = ThreadPoolExecutor(settings.count_cores())
         self.ahead: dict[int, Future] = {}
-        self.coming: deque[int] = deque()
-        self.latest = [], []
+        self._coming: deque[int] = deque()
+        self._latest_batch = [], []
         if animated := describe_animated(dataset.images, dataset.image_names):
             warn(f'{dataset.name}: {animated}')
 
@@ -246,18 +239,18 @@ class PhotoReader:
 
     @cached_property
     def content(self) -> str:
-        "What tells these pixels from others, as the name of a cache does."
+        "The hash of the photos and the size, as in the name of their cache."
         return cache_file(self.dataset, self.size).stem.rpartition('-')[2]
 
     def announce(self, rows: Iterable[int]):
-        "Say which rows will be asked for from now on, in this order."
+        "Announce the rows of the coming calls of `read`, so that they are decoded ahead."
         for future in self.ahead.values():
             future.cancel()
         self.ahead = {}
-        self.coming = deque(map(int, rows))
+        self._coming = deque(map(int, rows))
 
     def read(self, rows: Iterable[int]) -> list[np.ndarray]:
-        """Decode photos, and begin with those that are announced behind them.
+        """Decode photos, and start to decode as many announced ones.
 
         Args:
             rows: (B,) row numbers.
@@ -269,70 +262,66 @@ class PhotoReader:
             SpmlError: For the first photo that cannot be used.
         """
         rows = list(map(int, rows))
-        if rows != self.latest[0]:  # the views of a method share a batch
+        if rows != self._latest_batch[0]:  # each view of a method reads the same batch
             self._read_ahead(len(rows))
             futures = [self.ahead.pop(row, None) or self._submit(row) for row in rows]
             self._read_ahead(len(rows))
-            photos = [self._pixels(row, f.result()) for row, f in zip(rows, futures, strict=True)]
-            self.latest = rows, photos
-        return self.latest[1]
+            photos = [self._result(row, f) for row, f in zip(rows, futures, strict=True)]
+            self._latest_batch = rows, photos
+        return self._latest_batch[1]
 
     def _submit(self, row):
-        return self.pool.submit(_decode, self.dataset.images[row], self.size, self.cut)
+        return self.pool.submit(_decode, self.dataset.images[row], self.size, self._transform)
 
     def _read_ahead(self, count):
-        while self.coming and len(self.ahead) < count:
-            row = self.coming.popleft()
+        while self._coming and len(self.ahead) < count:
+            row = self._coming.popleft()
             if row not in self.ahead:
                 self.ahead[row] = self._submit(row)
 
-    def _pixels(self, row, decoded):
-        if isinstance(decoded, str):
+    def _result(self, row, future):
+        pixels = future.result()
+        if isinstance(pixels, str):
             raise SpmlError(
                 f'an image of {self.dataset.name} cannot be used: '
-                f'{self.dataset.image_names[row]} ({decoded}). Repair or replace it, or remove its '
+                f'{self.dataset.image_names[row]} ({pixels}). Repair or replace it, or remove its '
                 'row from the table.'
             )
-        return decoded
+        return pixels
 
 
 def keeps_decoded() -> bool:
-    """Whether decoded photos are kept in the cache, as the setting `decode` says.
+    """Whether the setting `decode` is 'once', so that decoded photos are cached.
 
     Raises:
-        SpmlError: For another word.
+        SpmlError: If it is neither 'once' nor 'always'.
     """
-    word = settings.read_settings()['decode']
+    decode = settings.read_settings()['decode']
     remedy = 'Set `decode` in settings.ini or SPML_NB_DECODE.'
-    return one_of(word, settings.DECODE, 'setting `decode`', remedy) == 'once'
+    return one_of(decode, settings.DECODE, 'setting `decode`', remedy) == 'once'
 
 
 # ---- photos as squares
 
 
 def open_images(dataset: Dataset, size: int, progress: bool = True) -> np.ndarray:
-    """Open all images of a data set as squares of pixels, decoded at the first call and
-    memory-mapped from then on.
+    """Open all images of a data set as squares, decoded and cached at the first call.
 
-    Several processes may call this at once: one builds, the others wait. Nothing is left
-    half-written. A file that is cut off or has a damaged header is built again; the pixels in it
-    are taken as they are.
+    Several processes may call this at the same time: one builds the cache, the others wait. A
+    cache that is truncated or has a damaged header is built again; its pixels are not verified.
 
     Args:
-        dataset: In files or in memory.
+        dataset: Of image files, or in memory.
         size: Side in pixels.
-        progress: Show a bar (on a terminal) and one line when done.
+        progress: Whether to show a progress bar, and a line at the end.
 
     Returns:
-        (N, size, size, 3) uint8, RGB, read-only. Images that are in memory at that size are
-        returned as they are.
+        (N, size, size, 3) uint8, RGB, memory-mapped read-only. Images that are in memory at that
+        size are returned unchanged.
 
     Raises:
-        SpmlError: For unusable images, all named at once; if the cache's disk is full or cannot be
-            written; for a wrong size.
-
-    Source:
-        The squash is that of Cole et al. 2021.
+        SpmlError: If images cannot be used (it names them all), the cache cannot be written, or
+            `size` is invalid.
     """
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 8192:
         raise SpmlError(
@@ -343,27 +332,26 @@ def open_images(dataset: Dataset, size: int, progress: bool = True) -> np.ndarra
             return dataset.images
         return np.stack([squash_image(Image.fromarray(pixels), size) for pixels in dataset.images])
     shape = len(dataset), size, size, 3
-    file = cache_file(dataset, size)
-    return _Cache(
+    return _open_cache(
         dataset,
-        file,
+        cache_file(dataset, size),
         size,
+        progress,
         needed=math.prod(shape),
-        open=lambda file: _opened(file, shape),
+        open_file=lambda file: _opened(file, shape),
         write=_write_squares,
-        progress=progress,
-    ).read()
+    )
 
 
 def _opened(file, shape):
-    "The memory map, or None where there is no whole file."
+    "The memory-mapped array, or None if the file is missing or damaged."
     try:
         store = np.load(file, mmap_mode='r')
     except FileNotFoundError:
         return None
     except OSError:
         raise
-    except Exception:  # a damaged header raises one of a dozen types
+    except Exception:  # a damaged header raises many types
         return None
     if not isinstance(store, np.memmap) or store.shape != shape or store.dtype != np.uint8:
         return None
@@ -382,15 +370,14 @@ def _write_squares(out, dataset, size, progress):
 
 
 def load_pixels(store: np.ndarray, index, device: torch.device | str = 'cpu') -> torch.Tensor:
-    """Put some rows of `open_images`' array on a device.
+    """Copy some images to a device; to a CUDA device asynchronously.
 
     Args:
-        store: (N, S, S, 3) uint8, or a `PhotoReader` of squares.
+        store: (N, S, S, 3) uint8 from `open_images`, or a `PhotoReader` of squares.
         index: (B,) row numbers: array, list or tensor (best on the CPU).
-        device: Where to.
 
     Returns:
-        (B, 3, S, S) uint8 in channels_last strides. The copy to a CUDA device does not block.
+        (B, 3, S, S) uint8 in channels_last strides.
 
     Raises:
         SpmlError: For rows outside the store.
@@ -400,10 +387,10 @@ def load_pixels(store: np.ndarray, index, device: torch.device | str = 'cpu') ->
     shape = len(rows), *store.shape[1:]
     pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=is_queued(device))
     if isinstance(store, PhotoReader):
-        for place, photo in zip(pixels.numpy(), store.read(rows), strict=True):
-            place[:] = photo
+        for target, photo in zip(pixels.numpy(), store.read(rows), strict=True):
+            target[:] = photo
     else:
-        # the rows are checked; any other mode would copy twice
+        # the rows are valid; with mode='raise' numpy would buffer the output
         np.take(store, rows, axis=0, out=pixels.numpy(), mode='clip')
     return pixels.permute(0, 3, 1, 2).to(device, non_blocking=is_queued(device))
 
@@ -415,15 +402,15 @@ def _check_rows(rows, n):
     return rows
 
 
-# ---- whole photos
+# ---- photos in their proportions
 
 
 class Photos:
-    """Whole photos one behind the other. Index with a row number: (h, w, 3) uint8, RGB.
+    """Photos of different sizes in one flat array; `photos[row]` is (h, w, 3) uint8, RGB.
 
     Args:
         pixels: Flat uint8 array, memory-mapped or not.
-        sizes: (N, 2) int, height and width of each.
+        sizes: (N, 2) int, height and width.
     """
 
     def __init__(self, pixels: np.ndarray, sizes: np.ndarray):
@@ -440,14 +427,11 @@ class Photos:
 
 
 def open_photos(dataset: Dataset, longest: int = LONGEST_SIDE, progress: bool = True) -> Photos:
-    """Open all images of a data set whole, decoded at the first call and memory-mapped from then
-    on.
-
-    Several processes may call this at once, and nothing is left half-written, as in `open_images`.
+    """Open all images of a data set in their proportions, decoded and cached as in `open_images`.
 
     Args:
-        dataset: In files or in memory.
-        longest: Pixels that a longer side may have; larger photos are reduced.
+        dataset: Of image files, or in memory.
+        longest: Maximum of the longer side in pixels; larger photos are reduced.
         progress: As in `open_images`.
 
     Raises:
@@ -458,19 +442,19 @@ def open_photos(dataset: Dataset, longest: int = LONGEST_SIDE, progress: bool = 
         _, height, width, _ = dataset.images.shape
         return Photos(dataset.images.reshape(-1), np.tile([height, width], (n, 1)))
     file = cache_file(dataset, longest).with_suffix('.whole')
-    return _Cache(
+    return _open_cache(
         dataset,
         file,
         longest,
-        needed=n * longest * longest * 9 // 4,  # of sides 4:3
-        open=lambda file: _opened_whole(file, n),
+        progress,
+        needed=n * longest * longest * 9 // 4,  # if all are 4:3
+        open_file=lambda file: _opened_whole(file, n),
         write=_write_photos,
-        progress=progress,
-    ).read()
+    )
 
 
 def _opened_whole(file, n):
-    "The photos, or None where there is no whole file. Its last 8·n bytes are the sizes."
+    "The photos, or None if the file is missing or damaged. Its last 8·n bytes are the sizes."
     try:
         pixels = np.memmap(file, np.uint8, 'r')
     except (FileNotFoundError, ValueError):
@@ -483,10 +467,10 @@ def _opened_whole(file, n):
 
 
 def _count_bytes(dataset, longest):
-    "Of all photos whole, by their headers; a file that is no photo is refused when it is decoded."
+    "Bytes of all decoded photos, from the headers of their files."
     count = 0
     for file in dataset.images:
-        with suppress(Exception), open_photo(file) as image:
+        with suppress(Exception), open_photo(file) as image:  # decoding will name damaged files
             width, height = _reduced_size(image.size, longest)
             count += 3 * width * height
     return count
@@ -504,14 +488,16 @@ def _write_photos(out, dataset, longest, progress):
 
 
 def whole_photos(store: Photos | PhotoReader, rows) -> tuple[Photos, np.ndarray]:
-    """Some photos whole, and their rows in what is given: of a reader, those photos alone.
+    """Get photos in their proportions from a cache or a reader.
 
     Args:
-        store: as from `open_photos`, or a `PhotoReader`.
         rows: (B,) row numbers.
 
+    Returns:
+        Photos that include these, and their row numbers in it.
+
     Raises:
-        SpmlError: For rows outside.
+        SpmlError: For rows outside the store.
     """
     if isinstance(store, Photos):
         return store, rows
@@ -521,8 +507,7 @@ def whole_photos(store: Photos | PhotoReader, rows) -> tuple[Photos, np.ndarray]
 
 
 def random_crops(photos: Photos, rows, size: int) -> torch.Tensor:
-    """Cut a random part of each photo, resized to a square. The parts are drawn from torch's global
-    generator.
+    """Crop a random part of each photo and resize it to a square; uses torch's global generator.
 
     Args:
         photos: As from `open_photos`.
@@ -536,10 +521,10 @@ def random_crops(photos: Photos, rows, size: int) -> torch.Tensor:
         SpmlError: For rows outside.
 
     Source:
-        torchvision's RandomResizedCrop (8 to 100 % of the area, sides 3:4 to 4:3); the authors'
-        code of Two-way.
+        torchvision's RandomResizedCrop (8 to 100 % of the area, sides 3:4 to 4:3), as in the
+        authors' code of Two-way.
     """
-    from torchvision.transforms import RandomResizedCrop  # slow to import, for a dry run say
+    from torchvision.transforms import RandomResizedCrop  # slow to import
 
     rows = _check_rows(rows, len(photos))
     boxes = []
@@ -556,12 +541,12 @@ def random_crops(photos: Photos, rows, size: int) -> torch.Tensor:
 
 
 def centre_crops(photos: Photos, rows, size: int) -> torch.Tensor:
-    """Cut the centre of each photo, whose shorter side is first resized to 8/7 of the square's.
+    """Resize each photo's shorter side to 8/7 · `size` (256 for 224), and crop the centre.
 
     Args:
         photos: As from `open_photos`.
         rows: (B,) row numbers.
-        size: Side in pixels, 224 for a photo resized to 256.
+        size: Side in pixels.
 
     Returns:
         (B, 3, size, size) uint8 on the CPU in channels_last strides.
@@ -570,7 +555,7 @@ def centre_crops(photos: Photos, rows, size: int) -> torch.Tensor:
         SpmlError: For rows outside.
 
     Source:
-        torchvision's Resize(256) and CenterCrop(224); the authors' code of Two-way.
+        torchvision's Resize(256) and CenterCrop(224), as in the authors' code of Two-way.
     """
     from torchvision.transforms import CenterCrop, Compose, Resize
 

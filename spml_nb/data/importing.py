@@ -1,4 +1,4 @@
-"""Labels in another layout become a folder with images/ and labels.csv; the source stays as is."""
+"""Convert labels in another layout to a new folder with images/ and labels.csv."""
 
 import os
 import re
@@ -14,29 +14,29 @@ from ..base.escaping import escape_for_spreadsheet
 from ..base.files import new_folder
 from .dataset import PARTS, join_items
 from .folder import normalize_name, usable_class_names
-from .formats import COMPLETE, POSITIVES_ONLY, Photo, Source, choose_layout
+from .formats import choose_layout
+from .layouts.source import COMPLETE, POSITIVES_ONLY, Photo, Source
 
-MEANINGS = (COMPLETE, POSITIVES_ONLY)
-BAR = '¦'  # what a `|` in the name of a class becomes: `|` stands between names
+_MEANINGS = (COMPLETE, POSITIVES_ONLY)
+_BAR = '¦'  # replaces `|` in names of classes, because `|` separates names
 
 
-def read_source(place: Path, layout: str = '', images: Path | None = None) -> Source:
-    """Read labels in any layout of `formats.LAYOUTS`, and find the photos that they are of.
+def read_source(location: Path, layout: str = '', images: Path | None = None) -> Source:
+    """Read labels in any layout of `formats.LAYOUTS`, and find their photos.
 
     Args:
-        place: A file with labels, or a folder.
-        layout: A key of LAYOUTS; unset: what the content says.
-        images: The folder of the photos; unset: `place`, or the folder around a file, or where that
-            has no photos the one above.
+        location: A file with labels, or a folder.
+        layout: A key of LAYOUTS; by default it is recognised by the content.
+        images: The folder of the photos; by default as in `Source`.
 
     Raises:
-        SpmlError: For labels that cannot be read, and where no photo has one.
+        SpmlError: If the labels cannot be read, or no photo has a label.
     """
-    if not place.exists():
-        raise SpmlError(f'{place} is not there. Name a file with labels, or the folder around it.')
+    if not location.exists():
+        raise SpmlError(f'{location} does not exist. Name a file with labels, or its folder.')
     if images is not None and not images.is_dir():
-        raise SpmlError(f'--images {images} is no folder. Name that of the photos.')
-    absolute = _without_dots(place)
+        raise SpmlError(f'--images {images} is not a folder. Name the folder of the photos.')
+    absolute = _without_dots(location)
     chosen, documents = choose_layout(absolute, layout)
     source = Source(absolute, images and _without_dots(images))
     source.title = chosen.title
@@ -44,21 +44,23 @@ def read_source(place: Path, layout: str = '', images: Path | None = None) -> So
     if not any(photo.present for photo in source.photos.values()):
         reasons = f' ({"; ".join(_counted(source.left_out))})' if source.left_out else ''
         raise SpmlError(
-            f'{place} was read as {chosen.title}, and no photo below {source.root} has a label'
+            f'{location} was read as {chosen.title}, and no photo below {source.root} has a label'
             f'{reasons}. If the photos are elsewhere: `--images FOLDER`.'
         )
-    noted = set().union(source.photos, *source.left_out.values())
-    unnamed = [path for path in source.paths if path not in noted]
-    if unnamed:
-        source.left_out['photos that no label file names'] = unnamed
+    mentioned = set().union(source.photos, *source.left_out.values())
+    unmentioned = [path for path in source.paths if path not in mentioned]
+    if unmentioned:
+        source.left_out['photos that no label file names'] = unmentioned
     _leave_out_undecodable(source)
     _rename_classes(source)
     return source
 
 
 def _without_dots(path: Path) -> Path:
-    """An absolute path without `..`, so that what lies below it is seen to. Only links before a
-    `..` are followed, as the system does: a link to labels stands for labels where it lies.
+    """Make a path absolute, without `..`.
+
+    Links before a `..` are resolved, as the operating system does; others are kept, so that a link
+    to a label file counts as a file in the folder of the link.
     """
     parts = path.absolute().parts
     start = max((k for k, part in enumerate(parts, 1) if part == '..'), default=0)
@@ -75,22 +77,23 @@ def _leave_out_undecodable(source):
 
 
 def _rename_classes(source):
-    "Spell the names of classes as a table keeps them."
+    "Normalize the names of classes as in labels.csv."
     photos = source.photos.values()
     names = {name for photo in photos for name in photo.present | photo.absent | photo.unknown}
     spelling = {}
     for name in sorted(names):
-        spelling[name] = normalize_name(name).replace('|', BAR)
+        spelling[name] = normalize_name(name).replace('|', _BAR)
         if '|' in name:
-            source.remarks[f'names of classes with `|`, written with {BAR}'].append(name)
-            if normalize_name(name).replace('|', BAR) in names:
+            source.remarks[f'names of classes with `|`, written with {_BAR}'].append(name)
+            if spelling[name] in names:
                 raise SpmlError(
-                    f'the classes {name!r} and {spelling[name]!r} would get one name: `|` stands '
-                    f'between names, and becomes {BAR}. Rename one.'
+                    f'the classes {name!r} and {spelling[name]!r} would get the same name: `|` '
+                    f'separates names, so it is replaced by {_BAR}. Rename one.'
                 )
     for photo in photos:
-        for kind in ('present', 'absent', 'unknown'):
-            setattr(photo, kind, {spelling[name] for name in getattr(photo, kind)} - {''})
+        photo.present = {spelling[name] for name in photo.present} - {''}
+        photo.absent = {spelling[name] for name in photo.absent} - {''}
+        photo.unknown = {spelling[name] for name in photo.unknown} - {''}
     present = {name for photo in photos for name in photo.present}
     unused = sorted(name for name in source.categories if spelling.get(name) not in present)
     if unused:
@@ -101,18 +104,17 @@ def _rename_classes(source):
 
 
 def label_table(source: Source, meaning: str) -> pd.DataFrame:
-    """Make labels.csv.
+    """Make the table of labels.csv.
 
-    A column `labels` or `positives` where each photo has the same kind of knowledge, else a column
-    for each class.
+    It has a column `labels` or `positives` if that can express all labels, else one per class.
 
     Args:
-        meaning: Of a name that is not given for a photo, one of `MEANINGS`.
+        meaning: Of classes that are not listed for a photo: COMPLETE or POSITIVES_ONLY.
 
     Returns:
-        DataFrame of str, sorted by the photos' names; its index are keys of `source.photos`.
+        DataFrame of str; the index are sorted keys of `source.photos`.
     """
-    one_of(meaning, MEANINGS, 'meaning of a name that is not given')
+    one_of(meaning, _MEANINGS, 'meaning of a name that is not given')
     keys = sorted(source.photos)
     if meaning == POSITIVES_ONLY:
         keys = [key for key in keys if source.photos[key].present | source.photos[key].absent]
@@ -126,8 +128,8 @@ def label_table(source: Source, meaning: str) -> pd.DataFrame:
         columns['positives'] = _join_names(labels, names)
     else:
         usable_class_names(names, 'where some names are unknown, each class gets a column, and ')
-        words = {1: '1', 0: '', -1: '0'}
-        columns |= {name: [words[z] for z in labels[:, c]] for c, name in enumerate(names)}
+        cells = {1: '1', 0: '', -1: '0'}
+        columns |= {name: [cells[z] for z in labels[:, c]] for c, name in enumerate(names)}
     if split := _split(photos):
         columns['split'] = split
     if any(photo.group for photo in photos):
@@ -136,28 +138,32 @@ def label_table(source: Source, meaning: str) -> pd.DataFrame:
 
 
 def _label_matrix(photos: list[Photo], names: list[str], rest: int):
-    "(N, C) int8; what is both present and absent is present."
+    "(N, C) int8; a class that is both present and absent counts as present."
     column = {name: c for c, name in enumerate(names)}
     labels = np.full((len(photos), len(names)), rest, np.int8)
-    for k, photo in enumerate(photos):
-        for label, group in ((0, photo.unknown), (-1, photo.absent), (1, photo.present)):
-            labels[k, [column[name] for name in group if name in column]] = label
+    for row, photo in zip(labels, photos, strict=True):
+        for label, classes in ((0, photo.unknown), (-1, photo.absent), (1, photo.present)):
+            row[[column[name] for name in classes if name in column]] = label
     return labels
 
 
 def _image_names(keys):
-    "Paths below the folder that all photos share."
+    "Paths relative to the deepest folder that all photos share."
     shared = os.path.commonpath([f'./{os.path.dirname(key)}' for key in keys])
     return [os.path.relpath(f'./{key}', shared).replace(os.sep, '/') for key in keys]
 
 
-_PLAIN = re.compile(r'[^\W\d_][\w -]*')
+_PLAIN_NAME = re.compile(r'[^\W\d_][\w -]*')
 
 
 def _join_names(labels, names):
-    "Cells of names; one ends in a bar where they could be taken for numbers, or joined otherwise."
+    """Cells of names joined by `|`.
+
+    If no cell has a `|`, and names look like numbers or have other separators, one cell gets a `|`
+    at its end, so that the table is read as intended.
+    """
     cells = ['|'.join(names[c] for c in np.flatnonzero(row > 0)) for row in labels]
-    is_clear = any('|' in cell for cell in cells) or all(map(_PLAIN.fullmatch, names))
+    is_clear = any('|' in cell for cell in cells) or all(map(_PLAIN_NAME.fullmatch, names))
     if not is_clear:
         first = next(k for k, cell in enumerate(cells) if cell)
         cells[first] += '|'
@@ -165,11 +171,10 @@ def _join_names(labels, names):
 
 
 def _split(photos):
-    "The column `split`, None where the parts of the source cannot be those of a table."
+    "The column `split`; None if the parts of the source cannot be used."
     parts = {photo.split for photo in photos} - {''}
     if parts == {'train', 'val'}:
-        words = {'train': 'train', 'val': 'test', '': 'train'}
-        return [words[photo.split] for photo in photos]
+        return ['test' if photo.split == 'val' else 'train' for photo in photos]
     if parts.issuperset(('train', 'test')):
         return [photo.split or 'train' for photo in photos]
     return None
@@ -179,22 +184,22 @@ def _split(photos):
 
 
 def write_folder(source: Source, folder: Path, meaning: str, copy: bool = False) -> pd.DataFrame:
-    """Write a new folder with images/ and labels.csv, whole or not at all.
+    """Write a new folder with images/ and labels.csv, completely or not at all.
 
     Args:
         meaning: As in `label_table`.
-        copy: Copy the photos; else they are links to those of the source.
+        copy: Copy the photos instead of linking to them.
 
     Returns:
-        As from `label_table`.
+        The table, as from `label_table`.
 
     Raises:
-        SpmlError: If the folder is not new, lies in the source, or cannot be written.
+        SpmlError: If the folder exists, is inside the source, or cannot be written.
     """
-    if _without_dots(folder).is_relative_to(source.place):
+    if _without_dots(folder).is_relative_to(source.location):
         raise SpmlError(
-            f'{folder} lies in the source {source.place}, which is not changed. Name a folder '
-            'elsewhere.'
+            f'{folder} is inside the source {source.location}, which must not change. Name a '
+            'folder elsewhere.'
         )
     table = label_table(source, meaning)
     with new_folder(folder, '; where no links can be made, copy the photos: `--copy`') as temporary:
@@ -202,12 +207,12 @@ def write_folder(source: Source, folder: Path, meaning: str, copy: bool = False)
         pairs = zip(table.index, table['image'], strict=True)
         for key, name in progress.progress_bar(pairs, len(table), 'photos'):
             (images / name).parent.mkdir(parents=True, exist_ok=True)
-            _bring(source.photos[key].content, images / name, copy)
+            _write_photo(source.photos[key].content, images / name, copy)
         (temporary / 'labels.csv').write_text(as_csv(table), encoding='utf-8', newline='')
     return table
 
 
-def _bring(content, target, copy):
+def _write_photo(content, target, copy):
     if callable(content):
         target.write_bytes(content())
     elif copy:
@@ -217,19 +222,20 @@ def _bring(content, target, copy):
 
 
 def as_csv(table: pd.DataFrame) -> str:
-    "Write labels.csv as text that a spreadsheet can open: no path, and no name, is a formula."
+    "Format labels.csv so that no cell is a formula to a spreadsheet."
     cells = table.copy()
-    for column, guard in (('image', './'), ('labels', '|'), ('positives', '|')):
-        if column in cells:  # a table of labels is read as without these
-            cells[column] = [escape_for_spreadsheet(cell, guard) for cell in cells[column]]
+    # prefixes that do not change how the table is read
+    for column, prefix in (('image', './'), ('labels', '|'), ('positives', '|')):
+        if column in cells:
+            cells[column] = [escape_for_spreadsheet(cell, prefix) for cell in cells[column]]
     return cells.to_csv(index=False, lineterminator='\n')
 
 
-# ---- what was understood
+# ---- reports
 
 
 def preview(source: Source, rows: int = 10) -> str:
-    "Say what was read, with some photos and the names that they have."
+    "Summarise a source in a line, followed by a table of some photos with their names."
     photos = source.photos
     counts = [len(photo.present) for photo in photos.values()]
     classes = {name for photo in photos.values() for name in photo.present}
@@ -249,15 +255,15 @@ def preview(source: Source, rows: int = 10) -> str:
 
 
 def summary(source: Source, table: pd.DataFrame) -> str:
-    "Say what of a source is in the table, what is not, and why."
+    "Describe which photos of a source are in the table, and which are not, and why."
     left_out = dict(source.left_out)
     dropped = sorted(set(source.photos) - set(table.index))
     if dropped:
-        left_out['photos without a name, of which nothing would be known'] = dropped
+        left_out['photos without a name, whose labels would all be unknown'] = dropped
     lines = [f'{len(table):,} photos; columns: {join_items(table.columns, 5)}']
-    bare = sum(not source.photos[key].present for key in table.index)
-    if bare:
-        lines.append(f'kept: {bare:,} photos without a name, which have none of the classes')
+    unlabelled = sum(not source.photos[key].present for key in table.index)
+    if unlabelled:
+        lines.append(f'kept: {unlabelled:,} photos without a name, which have none of the classes')
     lines += [f'left out: {line}' for line in _counted(left_out)]
     lines += [f'noted: {line}' for line in _counted(source.remarks)]
     return '\n'.join([*lines, *_explain_split(source, table)])
@@ -270,6 +276,6 @@ def _counted(kinds):
 def _explain_split(source, table):
     parts = [part for part in PARTS if any(source.photos[key].split == part for key in table.index)]
     if 'split' not in table and parts:
-        yield f'noted: the source has {join_items(parts)} alone, so no column `split` is written'
+        yield f'noted: the source has only {join_items(parts)}, so no column `split` is written'
     elif 'split' in table and 'test' not in parts:
         yield 'noted: the source has no test part: its val photos are test, and val is drawn'

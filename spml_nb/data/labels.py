@@ -20,18 +20,17 @@ from ..base.errors import SpmlError, one_of
 
 # %% ../../nbs/data/labels.ipynb #07d04cb7
 def as_numeric_matrix(values: ArrayLike, what: str = 'labels') -> np.ndarray:
-    """Read a numeric matrix from whatever holds one.
+    """Convert a matrix to numpy.
 
     Args:
-        values: (N, C) array, nested list, table, or tensor on any device.
-        what: Its name in messages.
+        values: (N, C) array, nested list, DataFrame, or tensor on any device.
+        what: Name of the matrix in messages.
 
     Returns:
-        (N, C) numpy array. Half precision becomes float32, booleans become int8, other types stay.
+        (N, C) array. Half precision becomes float32 and booleans int8; other types are kept.
 
     Raises:
-        SpmlError: For other than two dimensions, no rows or columns, entries that are no numbers,
-            and NaN (with its place).
+        SpmlError: If it does not have two dimensions, is empty, not numeric, or has a NaN.
     """
     entries: Any = values
     if hasattr(entries, 'detach'):
@@ -65,17 +64,17 @@ def as_numeric_matrix(values: ArrayLike, what: str = 'labels') -> np.ndarray:
 
 # %% ../../nbs/data/labels.ipynb #5f1d2b34
 def refuse_entries(wrong: np.ndarray, values: np.ndarray, what: str, remedy: str) -> NoReturn:
-    """Refuse a matrix because of some of its entries.
+    """Raise an error about invalid entries of a matrix.
 
     Args:
         wrong: (N, C) bool, at least one True.
         values: (N, C), the entries.
-        what: Its name in the message.
-        remedy: The closing sentence.
+        what: Name of the matrix in the message.
+        remedy: Last sentence of the message.
 
     Raises:
-        SpmlError: Always. It names the first wrong value, its row and column (from 0), and how many
-            there are.
+        SpmlError: Always; it names the first invalid value, its row and column (from 0), and the
+            number of invalid entries.
     """
     row, column = np.argwhere(wrong)[0]
     more = f' ({wrong.sum():,} such entries)' if wrong.sum() > 1 else ''
@@ -88,21 +87,20 @@ UNKNOWN = (None, 'ignore', 'negative')
 
 
 def to_full_labels(labels: ArrayLike, unknown: str | None = None) -> NDArray[np.int8]:
-    """Bring true labels into the one convention: the full-label setting.
+    """Convert true labels to 1 (positive), 0 (unknown) and −1 (negative).
 
     Args:
         labels: (N, C) with values in {0, 1}, {−1, 1} or {−1, 0, 1}.
-        unknown: What a 0 means: unknown ('ignore'), negative ('negative'), or unknown only if a −1
-            is present (None, for files that do not say). With None a single −1 anywhere makes every
-            0 unknown, so convert a whole matrix and not parts of it. The labels of a `Dataset` are
-            in the one convention already: 'ignore'.
+        unknown: Meaning of a 0: unknown ('ignore', as in a `Dataset`), negative ('negative'), or
+            unknown only if there is a −1 (None). With None a single −1 makes every 0 unknown, so
+            convert all rows of a file at once.
 
     Returns:
         (N, C) int8 in {1, 0, −1}.
 
     Raises:
-        SpmlError: For other values (with their place), for what is no matrix or empty, and for
-            another `unknown`.
+        SpmlError: For other values, a matrix that `as_numeric_matrix` refuses, or an invalid
+            `unknown`.
     """
     labels = as_numeric_matrix(labels)
     one_of(unknown, UNKNOWN, 'reading of 0 among the labels')
@@ -122,27 +120,26 @@ def to_full_labels(labels: ArrayLike, unknown: str | None = None) -> NDArray[np.
 def _draw(
     truth: NDArray[np.int8], positives: int | None, negatives: int | None, seed: int
 ) -> NDArray[np.int8]:
-    """z of Cole et al.'s draw: at most `positives` +1 and `negatives` −1 in each row of `truth`;
-    None keeps all.
-    """
+    "Keep at most `positives` +1 and `negatives` −1 per row (None: all), drawn as by Cole et al."
     random = np.random.RandomState(seed)
     z = np.zeros(truth.shape, np.int8)
     for true_row, row in zip(truth, z, strict=True):
-        for value, most in ((1, positives), (-1, negatives)):
+        for value, count in ((1, positives), (-1, negatives)):
             columns = np.flatnonzero(true_row == value)
             random.shuffle(columns)
-            row[columns[:most]] = value
+            row[columns[:count]] = value
     return z
 
 # %% ../../nbs/data/labels.ipynb #ad5bf7c9
-def _is_whole(value: object) -> TypeGuard[int]:
+def _is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _count(value: int | str, what: str) -> int | None:
+def _parse_count(value: int | str, what: str) -> int | None:
+    "The count, or None for 'all'."
     if isinstance(value, str) and value == 'all':
         return None
-    if not _is_whole(value) or value < 0:
+    if not _is_integer(value) or value < 0:
         raise SpmlError(
             f"{what}={value!r}; allowed: 'all', or a whole number from 0 upwards of {what} to keep "
             'of each image.'
@@ -150,13 +147,13 @@ def _count(value: int | str, what: str) -> int | None:
     return value
 
 
-def _seed(value: int) -> int:
-    if not _is_whole(value) or not 0 <= value < 2**32:
+def _check_seed(value: int) -> int:
+    if not _is_integer(value) or not 0 <= value < 2**32:
         raise SpmlError(f'seed={value!r}; allowed: a whole number from 0 to 2**32 − 1.')
     return value
 
 
-def _fraction(value: float, what: str) -> float:
+def _check_fraction(value: float, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < 1:
         raise SpmlError(
             f'{what}={value!r}; allowed: a number strictly between 0 and 1, such as 0.2.'
@@ -164,7 +161,7 @@ def _fraction(value: float, what: str) -> float:
     return value
 
 # %% ../../nbs/data/labels.ipynb #c29865c4
-def _refuse_more_than_one(
+def _check_single_positive(
     positives: int | str, negatives: int | str | None, keep: float | None
 ) -> None:
     if keep is not None or (positives, negatives) != (1, 0):
@@ -176,7 +173,7 @@ def _refuse_more_than_one(
 
 
 def _as_weights(weights: str | ArrayLike, truth: np.ndarray) -> np.ndarray:
-    "(N, C) weights of the classes."
+    "(N, C) or (1, C) weights."
     if isinstance(weights, str):
         one_of(weights, ('frequent', 'rare'), 'weights')
         count = (truth == 1).sum(0)[None]
@@ -193,13 +190,13 @@ def _as_weights(weights: str | ArrayLike, truth: np.ndarray) -> np.ndarray:
 
 
 def _draw_weighted(positive: np.ndarray, weights: np.ndarray, seed: int) -> NDArray[np.int8]:
-    "z with one +1 in each row of `positive` that has any, drawn by weight."
-    stretches = np.where(positive, weights, 0.0)
-    stretches = np.where(stretches.any(1, keepdims=True), stretches, positive)
-    ends = stretches.cumsum(1)
+    "Draw one +1 by weight in each row of `positive` that has any."
+    lengths = np.where(positive, weights, 0.0)
+    lengths = np.where(lengths.any(1, keepdims=True), lengths, positive)
+    ends = lengths.cumsum(1)
     point = np.random.RandomState(seed).random_sample((len(ends), 1)) * ends[:, -1:]
-    beyond = ends > point
-    return (beyond.cumsum(1) == 1).astype(np.int8)  # the first stretch that ends beyond the point
+    is_beyond = ends > point
+    return (is_beyond.cumsum(1) == 1).astype(np.int8)  # the first interval that ends beyond it
 
 # %% ../../nbs/data/labels.ipynb #19e3d449
 def observe(
@@ -212,57 +209,54 @@ def observe(
     seed: int = 1200,
     unknown: str | None = None,
 ) -> NDArray[np.int8]:
-    """Draw observed labels: what a method is told of the true labels.
+    """Draw the observed labels, on which a method is trained, from the true labels.
 
     Args:
-        labels: (N, C) true labels, read by `to_full_labels` with `unknown`; rows in file order.
-            True unknowns stay unknown and are never drawn.
-        positives: How many positives of each image to keep: a count (fewer where there are fewer)
-            or 'all'.
-        negatives: The same for negatives. None means 'all', and none together with `keep`.
-        keep: Fraction in (0, 1) of all positives to keep instead; everything else becomes unknown.
-        weights: 'frequent', 'rare' or (N, C) numbers from 0 upwards: the one positive of each image
-            is drawn with a probability proportional to its weight, not evenly. It goes with
-            positives=1, negatives=0.
+        labels: (N, C) true labels as for `to_full_labels`, rows in file order. Unknown labels stay
+            unknown.
+        positives: Maximum number of positives to keep of each image, or 'all'.
+        negatives: The same for negatives. None means 'all'; with `keep`, 0.
+        keep: Fraction in (0, 1) of all positives to keep; all other labels become unknown.
+        weights: 'frequent', 'rare' or (N, C) numbers ≥ 0: the positive of each image is drawn with
+            a probability proportional to its weight. Only with positives=1 and negatives=0.
         seed: Seed of the draw, 0 … 2³²−1.
-        unknown: What a 0 of `labels` means, as in `to_full_labels`.
+        unknown: Meaning of a 0 in `labels`, as in `to_full_labels`.
 
     Returns:
         (N, C) int8: 1 observed positive, 0 unknown, −1 observed negative. A row without positives
         stays without.
 
     Raises:
-        SpmlError: For a wrong count, fraction, seed or weight, for `keep` or `weights` with counts
-            that contradict them, and for labels that `to_full_labels` refuses.
+        SpmlError: For an invalid count, fraction, seed or weight, counts that contradict `keep` or
+            `weights`, or labels that `to_full_labels` refuses.
 
     Source:
         The draw of Cole et al. (2021), reproduced exactly; `keep`: HML, Fig. 4.
     """
     truth = to_full_labels(labels, unknown)
-    seed = _seed(seed)
-    most_positives = _count(positives, 'positives')
-    most_negatives = _count('all' if negatives is None else negatives, 'negatives')
+    seed = _check_seed(seed)
+    max_positives = _parse_count(positives, 'positives')
+    max_negatives = _parse_count('all' if negatives is None else negatives, 'negatives')
     if weights is not None:
-        _refuse_more_than_one(positives, negatives, keep)
+        _check_single_positive(positives, negatives, keep)
         return _draw_weighted(truth == 1, _as_weights(weights, truth), seed)
     if keep is not None:
-        if most_positives is not None or (negatives is not None and most_negatives != 0):
+        if max_positives is not None or (negatives is not None and max_negatives != 0):
             raise SpmlError(
                 f'keep={keep!r} keeps a fraction of all positives and no negatives; it contradicts '
                 f'positives={positives!r}, negatives={negatives!r}. Give either keep, or the two '
                 'counts.'
             )
-        drawn = np.random.RandomState(seed).random_sample(truth.shape) < _fraction(keep, 'keep')
+        keep = _check_fraction(keep, 'keep')
+        drawn = np.random.RandomState(seed).random_sample(truth.shape) < keep
         return ((truth == 1) & drawn).astype(np.int8)
-    if most_positives is None and most_negatives is None:
+    if max_positives is None and max_negatives is None:
         return truth
-    return _draw(truth, most_positives, most_negatives, seed)
+    return _draw(truth, max_positives, max_negatives, seed)
 
 # %% ../../nbs/data/labels.ipynb #fd24bcf3
-# weights that only boxes give; `spml_nb.data.official.boxes` makes them
-BOX_WEIGHTINGS = ('large', 'central')
-# what is known of a recording before anybody annotates it; `spml_nb.data.official.l48` reads it
-RECORDING_SETTINGS = ('target', 'checklist', 'geo')
+BOX_WEIGHTINGS = ('large', 'central')  # by `spml_nb.data.official.boxes`
+RECORDING_SETTINGS = ('target', 'checklist', 'geo')  # by `spml_nb.data.official.l48`
 SETTINGS = (
     'full',
     'single',
@@ -280,7 +274,7 @@ SETTINGS = (
 
 
 def parse_label_setting(text: str) -> dict[str, Any]:
-    """Turn a setting's name into keyword arguments of `observe`.
+    """Parse the name of a label setting to keyword arguments of `observe`.
 
     Args:
         text: 'full', 'single', 'single+negatives', 'single+3-negatives', 'partial-0.3',
@@ -290,11 +284,11 @@ def parse_label_setting(text: str) -> dict[str, Any]:
 
     Returns:
         Arguments for `observe(labels, **parse_label_setting(text))`. Weights in `BOX_WEIGHTINGS`
-        are to be replaced by numbers first; with those in `RECORDING_SETTINGS` nothing is drawn,
-        and `observe` refuses them.
+        must first be replaced by numbers. `observe` refuses `RECORDING_SETTINGS`, which are not
+        drawn.
 
     Raises:
-        SpmlError: For any other text, naming these forms.
+        SpmlError: For any other text.
 
     Source:
         single: Cole et al. (2021); single+negatives: OPML, Table II; partial: HML, Fig. 4.
@@ -326,43 +320,40 @@ def split_rows(
 
     Args:
         n: Number of images.
-        fraction: Share of them for validation, in (0, 1).
+        fraction: Validation fraction, in (0, 1).
         seed: Seed of the random order, 0 … 2³²−1.
 
     Returns:
-        (train, val): two sorted int64 arrays of row numbers that share no row and cover all. val
-        has round(fraction·n) rows.
+        (train, val): sorted int64 row numbers; val has round(fraction·n).
 
     Raises:
-        SpmlError: For wrong arguments, or if one of the two would be empty.
+        SpmlError: For invalid arguments, or if train or val would be empty.
 
     Source:
         Cole et al. (2021).
     """
-    if not _is_whole(n) or n < 2:
+    if not _is_integer(n) or n < 2:
         raise SpmlError(f'n={n!r}; allowed: a whole number of images from 2 upwards.')
-    size = round(_fraction(fraction, 'fraction') * n)
+    size = round(_check_fraction(fraction, 'fraction') * n)
     if not 0 < size < n:
         raise SpmlError(
             f'fraction={fraction!r} of n={n} images leaves {n - size} for training and {size} for '
             'validation; both need at least one. Choose a fraction nearer to one half.'
         )
-    order = np.random.RandomState(_seed(seed)).permutation(n)
+    order = np.random.RandomState(_check_seed(seed)).permutation(n)
     return np.sort(order[:-size]), np.sort(order[-size:])
 
 # %% ../../nbs/data/labels.ipynb #903fbaea
 def describe_labels(labels: ArrayLike) -> dict[str, float]:
-    """Describe a label matrix as a table of data sets does.
-
-    Only positives are counted, so observed labels can be described as well as true ones.
+    """Compute the statistics of true or observed labels that papers report.
 
     Args:
-        labels: (N, C) as `to_full_labels` reads them.
+        labels: (N, C) as for `to_full_labels`.
 
     Returns:
         'images' and 'classes' (counts), 'positives_per_image' (mean), 'images_without_positives'
-        (count), and 'class_frequency_min', 'class_frequency_median', 'class_frequency_max': shares
-        of the images that have the class, over classes.
+        (count), and 'class_frequency_min', 'class_frequency_median', 'class_frequency_max': over
+        classes, of the fraction of images with the class.
 
     Raises:
         SpmlError: For labels that `to_full_labels` refuses.
@@ -384,7 +375,7 @@ def describe_labels(labels: ArrayLike) -> dict[str, float]:
 
 # %% ../../nbs/data/labels.ipynb #a4e6c2f8
 class Truth(StrEnum):
-    "How much is known of the labels that scores are measured against."
+    "How complete the labels are that scores are measured against."
 
     COMPLETE = 'complete'
     PARTLY_KNOWN = 'partly known'
@@ -392,23 +383,24 @@ class Truth(StrEnum):
 
 
 TRUTHS = tuple(truth.value for truth in Truth)
-FULL_PHOTOS = 50  # to label in full at first; outputs/thresholds.md has what they gain
-FULL_PHOTOS_GUIDE = 'nbs/tutorials/label_photos.ipynb'  # how many, which, how, and where to
+FULL_PHOTOS = 50  # recommended number to label in full; for the gain see outputs/thresholds.md
+FULL_PHOTOS_GUIDE = 'nbs/tutorials/label_photos.ipynb'
 
 
 def labels_for_scoring(labels: ArrayLike) -> tuple[NDArray[np.int8], str]:
-    """Choose what the scores of some images are measured against, and say how true that is.
+    """Choose the targets of scores, and tell how complete they are.
+
+    If most images with unknown labels have only positives, these images count only in classes
+    without unknown labels, because other images alone would provide the negatives.
 
     Args:
         labels: (N, C) in {1, 0, −1}, such as a part of a `Dataset`'s; 0 is unknown.
 
     Returns:
-        (targets, truth). truth is 'complete' (nothing is unknown), 'partly known' (unknown entries
-        are to be left out) or 'observed only' (something is unknown, and no class has both a
-        positive and a negative that count). targets is (N, C) int8, in the last case with every
-        unknown as a negative; give metrics `unknown='ignore'` with them. Where positives alone are
-        known of most images that have unknown labels, these images count only in classes that are
-        known everywhere: beside the negatives of other images their positives would rank too high.
+        targets: (N, C) int8, for metrics with `unknown='ignore'`.
+        truth: 'complete' (no label is unknown), 'partly known' (0 in the targets must be left out)
+            or 'observed only' (no class has both positives and negatives that count, so targets
+            have unknown labels as negatives).
 
     Raises:
         SpmlError: For labels that `to_full_labels` refuses.
@@ -418,44 +410,44 @@ def labels_for_scoring(labels: ArrayLike) -> tuple[NDArray[np.int8], str]:
     if not unknown.any():
         return targets, Truth.COMPLETE.value
     counted = targets
-    positives_only = unknown.any(1) & ~(targets < 0).any(1)
-    if 2 * positives_only.sum() > unknown.any(1).sum():
-        counted = np.where(positives_only[:, None] & unknown.any(0), np.int8(0), targets)
-    measurable = (counted == 1).any(0) & (counted == -1).any(0)
-    if measurable.any():
+    has_only_positives = unknown.any(1) & ~(targets < 0).any(1)
+    if 2 * has_only_positives.sum() > unknown.any(1).sum():
+        counted = np.where(has_only_positives[:, None] & unknown.any(0), np.int8(0), targets)
+    is_measurable = (counted == 1).any(0) & (counted == -1).any(0)
+    if is_measurable.any():
         return counted, Truth.PARTLY_KNOWN.value
     return to_full_labels(targets, 'negative'), Truth.OBSERVED_ONLY.value
 
 
 def describe_truth(truth: str, left_out: int | None = None) -> str:
-    """Say in words what scores were measured against.
+    """Describe the labels that scores were measured against.
 
     Args:
         truth: As from `labels_for_scoring`.
-        left_out: How many entries of the targets are unknown; None if nobody counted.
+        left_out: Number of unknown targets, if known.
 
     Returns:
         'all labels', 'known labels (3 unknown ones left out)' or 'observed labels (unknown ones as
         negatives)'.
     """
     number = '' if left_out is None else f'{left_out:,} '
-    words: dict[str, str] = {
+    descriptions: dict[str, str] = {
         Truth.COMPLETE: 'all labels',
         Truth.PARTLY_KNOWN: f'known labels ({number}unknown ones left out)',
         Truth.OBSERVED_ONLY: 'observed labels (unknown ones as negatives)',
     }
-    return words[truth]
+    return descriptions[truth]
 
 
 def explain_missing_scores(truth: str, part: str) -> str:
-    """Say which scores cannot be had, and why.
+    """Explain why true scores are missing if there are only observed labels.
 
     Args:
         truth: As from `labels_for_scoring`.
-        part: 'train', 'val' or 'test'; or several of them, as 'val and test'.
+        part: Name of the part, or of several: 'val and test'.
 
     Returns:
-        Three sentences; '' if nothing is missing.
+        Three sentences; '' if no score is missing.
     """
     if truth != Truth.OBSERVED_ONLY:
         return ''

@@ -1,4 +1,4 @@
-"""One function loads every data set, by its name or by its folder."""
+"""Load any data set by its name or its folder."""
 
 import os
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from .folder import candidate_folders, first_existing_folder, read_folder
 from .formats import refuse_other_layout
 from .official.registry import BENCHMARKS, benchmark_folder, table
 
-MOST_EXCLUDED = 10  # classes that a warning lists
+_MAX_EXCLUDED = 10  # classes that a warning lists in the option `exclude`
 
 
 def names() -> list[str]:
@@ -24,13 +24,13 @@ def names() -> list[str]:
 
 
 def own_folder(dataset: str) -> bool:
-    "Whether a data set is a folder of one's own that is there, not the name of a set."
+    "Whether `dataset` is an existing folder of the user and not a name in `names()`."
     return dataset not in names() and first_existing_folder(candidate_folders(dataset)).is_dir()
 
 
 @lru_cache(maxsize=4)
 def _drawn(name):
-    "A miniature, drawn once per process; nobody may write into it."
+    "A miniature, drawn once per process and read-only."
     from .miniatures import draw
 
     images, labels, class_names, split = draw(name)
@@ -40,20 +40,16 @@ def _drawn(name):
 
 
 def _is_benchmark(folder):
-    """Whether a folder, named by its path, is that of a set of the papers: its parts are those of
-    the set.
-    """
+    "Whether a folder, given by its path, is that of a benchmark, whose parts are drawn by row."
     if folder.name not in BENCHMARKS:
         return False
-    return (folder / 'ready.json').is_file() or folder.resolve() == benchmark_folder(
-        folder.name
-    ).resolve()
+    is_ready = (folder / 'ready.json').is_file()
+    return is_ready or folder.resolve() == benchmark_folder(folder.name).resolve()
 
 
-def _load_all(name, root, scored):
-    "The Dataset before any class is left out."
+def _load_all_classes(name, root, scored):
     if not isinstance(name, str | os.PathLike) or not str(name):
-        raise SpmlError(f'a data set is named by a word or a folder, not by {name!r}.')
+        raise SpmlError(f'a data set is a name or a folder, not {name!r}.')
     if isinstance(name, str) and name in MINIATURES:
         return _drawn(name)
     if isinstance(name, str) and name in BENCHMARKS:
@@ -81,29 +77,26 @@ def load(
     exclude: str | Iterable[str] = (),
     scored: bool = False,
 ) -> Dataset:
-    """Read a data set by name, or from a folder with images/ and labels.csv.
+    """Load a data set by name, or from a folder with images/ and labels.csv.
 
-    Classes without a positive, anywhere or in training, are kept with a warning, as is what
-    `find_doubts` finds in a folder.
+    Warns of classes without a positive (in training), and of probable mistakes in a folder's table.
 
     Args:
-        name_or_folder: One of `names()`, or a folder. A Path is always a folder. A relative one is
-            looked for below `root`, then below the current folder, then below the settings file's.
-        root: Where named benchmarks lie; the setting `data` by default.
-        min_positives: Leave out classes with fewer positives over all images.
-        exclude: Names of classes to leave out.
-        scored: A folder is only scored, not trained on, so its column `split` needs no training
-            row.
+        name_or_folder: One of `names()`, or a folder; a Path is always a folder. A relative one is
+            looked for below `root`, the current folder, and the folder of settings.ini.
+        root: Folder of the benchmarks; by default the setting `data`.
+        min_positives: Exclude classes with fewer positives over all images.
+        exclude: Names of classes to exclude.
+        scored: The folder is only scored, not trained on, so it needs no training row.
 
     Raises:
-        SpmlError: For an unknown name, for a folder, table or image that is missing or malformed,
-            for an unknown class, and if no class is left.
+        SpmlError: If the name or an excluded class is unknown, a folder, table or image is missing
+            or malformed, or no class remains.
 
     Source:
-        The split of Cole et al. 2021 for named sets (20 % of the training rows validate), drawn
-        with seed 1200.
+        The split of Cole et al. 2021 for benchmarks: 20 % of the training rows validate, seed 1200.
     """
-    data = _load_all(name_or_folder, root, scored)
+    data = _load_all_classes(name_or_folder, root, scored)
     exclude = [exclude] if isinstance(exclude, str) else list(exclude)
     data = _choose_classes(data, min_positives, exclude)
     if not scored:
@@ -139,7 +132,7 @@ def _warn_of_unlearnable(data):
     for message, classes in messages.items():
         if classes.any():
             names = np.array(data.class_names)[classes].tolist()
-            option = exclude_option(names if len(names) <= MOST_EXCLUDED else ['NAME', 'NAME'])
+            option = exclude_option(names if len(names) <= _MAX_EXCLUDED else ['NAME', 'NAME'])
             warn(
                 f'{data.name}: a class {message}: {join_items(names)}. It is kept and counts in '
                 'the mean AP where photos have it, but not in the choice of the epoch. Add photos '

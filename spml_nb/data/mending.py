@@ -1,8 +1,9 @@
-"""Mistakes in labels.csv whose remedy its error messages know are mended."""
+"""Automatic repair of mistakes in labels.csv that have one certain remedy."""
 
 import csv
 import io
 import posixpath
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,42 +11,42 @@ from ..base.errors import SpmlError
 from .dataset import PARTS, join_items
 from .editing import back_up, write_rows
 from .folder import RESERVED, images_folder, match_photos, normalize_name
-from .formats import read_text
+from .layouts.files import read_text
 
 
 @dataclass
 class Table:
-    """The cells of labels.csv, and what has been changed in them.
+    """The cells of labels.csv, to be changed in place.
 
     Attributes:
         header: Names of the columns.
-        rows: Of as many cells as the header, where nothing is wrong.
-        changes: What has been done, a sentence each.
+        rows: Lists of cells; malformed rows have more or fewer than the header.
+        changes: A sentence for each kind of change.
     """
 
     header: list[str]
     rows: list[list[str]]
     changes: list[str] = field(default_factory=list)
 
-    def note(self, what: str, items: list[str]):
+    def note(self, change: str, items: list[str]):
         if items:
-            self.changes.append(f'{what} ({len(items):,}): {join_items(items, 20)}')
+            self.changes.append(f'{change} ({len(items):,}): {join_items(items, 20)}')
 
     def column(self, name: str) -> list[tuple[list[str], int]]:
-        "(row, place of the cell in it) of each row that has as many cells as the header."
+        "(row, column number) of each row that has as many cells as the header."
         if name not in self.header:
             return []
-        place = self.header.index(name)
-        return [(row, place) for row in self.rows if len(row) == len(self.header)]
+        column = self.header.index(name)
+        return [(row, column) for row in self.rows if len(row) == len(self.header)]
 
 
 @dataclass(frozen=True)
 class Mending:
-    """What was mended.
+    """The result of `mend_table`.
 
     Attributes:
-        changes: A sentence each.
-        backup: The old table; None where nothing was changed.
+        changes: A sentence for each kind of change.
+        backup: The old table; None if nothing was changed.
     """
 
     changes: list[str]
@@ -53,24 +54,24 @@ class Mending:
 
 
 def mend_table(folder: Path) -> Mending:
-    """Mend what is certain in a folder's labels.csv, and keep the old table beside it.
+    """Repair what is certain in a folder's labels.csv, and keep the old table beside it.
 
-    The encoding, the sign between columns, small letters of `image`, `labels`, `positives` and
-    `split`, blanks around names of photos, names that only one photo fits, words for the parts, and
-    rows that are there twice and say the same. All other mistakes stay, for a person.
+    Repaired are the encoding, the separator of columns, capitals in `image`, `labels`, `positives`
+    and `split`, blanks around names of photos, names that match only one photo, words for the
+    parts, and duplicate rows.
 
     Raises:
-        SpmlError: If the folder or its table is not there, or cannot be read or written.
+        SpmlError: If the folder or its table is missing, or cannot be read or written.
     """
     images = images_folder(folder)
     file = folder / 'labels.csv'
     if not file.is_file():
-        raise SpmlError(f'{file} is not there, so there is nothing to mend. Add the table first.')
+        raise SpmlError(f'{file} does not exist, so there is nothing to mend. Add the table first.')
     table = _read_table(file)
     _mend_header(table)
     _mend_photo_names(table, images)
     _mend_parts(table)
-    _drop_doubled_rows(table)
+    _drop_duplicate_rows(table)
     if not table.changes:
         return Mending([], None)
     backup = back_up(file)
@@ -103,63 +104,63 @@ def _read_table(file):
 
 def _mend_header(table):
     changed = []
-    for place, name in enumerate(table.header):
-        small = normalize_name(name).casefold()
-        if small in RESERVED and normalize_name(name) != small and small not in table.header:
-            table.header[place] = small
-            changed.append(f'{name!r} → {small!r}')
+    for column, name in enumerate(table.header):
+        lowered = normalize_name(name).casefold()
+        if lowered in RESERVED and normalize_name(name) != lowered and lowered not in table.header:
+            table.header[column] = lowered
+            changed.append(f'{name!r} → {lowered!r}')
     table.note('columns in small letters', changed)
 
 
 def _mend_photo_names(table, images):
     cells = table.column('image')
     changed = []
-    for row, place in cells:
-        stripped = row[place].strip()
-        if stripped != row[place] and not (images / row[place]).is_file():
-            changed.append(f'{row[place]!r} → {stripped!r}')
-            row[place] = stripped
+    for row, column in cells:
+        stripped = row[column].strip()
+        if stripped != row[column] and not (images / row[column]).is_file():
+            changed.append(f'{row[column]!r} → {stripped!r}')
+            row[column] = stripped
     table.note('blanks around names of photos removed', changed)
-    there = {row[place] for row, place in cells if (images / row[place]).is_file()}
-    absent = {row[place] for row, place in cells} - there - {''}
-    matches = match_photos(absent, images)
-    taken = {posixpath.normpath(name) for name in there}
-    meant = list(matches.values())
+    existing = {row[column] for row, column in cells if (images / row[column]).is_file()}
+    missing = {row[column] for row, column in cells} - existing - {''}
+    matches = match_photos(missing, images)
+    taken = {posixpath.normpath(name) for name in existing}
+    times_matched = Counter(matches.values())
     changed = []
-    for row, place in cells:
-        name = row[place]
+    for row, column in cells:
+        name = row[column]
         match = matches.get(name)
         if match is None:
             continue
         same_path = match.lower() == posixpath.normpath(name.replace('\\', '/')).lower()
-        if same_path or (match not in taken and meant.count(match) == 1):
-            row[place] = match
+        if same_path or (match not in taken and times_matched[match] == 1):
+            row[column] = match
             changed.append(f'{name!r} → {match!r}')
     table.note('names of photos as they are found', changed)
 
 
 def _mend_parts(table):
     changed = []
-    for row, place in table.column('split'):
-        word = row[place].strip()
+    for row, column in table.column('split'):
+        word = row[column].strip()
         part = next((part for part in PARTS if word.lower().startswith(part)), word)
         if part != word:
-            row[place] = part
+            row[column] = part
             changed.append(f'{word!r} → {part!r}')
     table.note('parts in the column `split`', changed)
 
 
-def _drop_doubled_rows(table):
-    "Rows of one photo that say the same; where they differ, a person has to look."
-    rows_of = {}
-    for row, place in table.column('image'):
-        name = posixpath.normpath(row[place].strip())
-        others = [cell.strip() for k, cell in enumerate(row) if k != place]
-        rows_of.setdefault(name, []).append((row, others))
-    dropped, names = [], []
-    for name, (first, *others) in rows_of.items():
-        if name != '.' and others and all(cells == first[1] for _, cells in others):
-            dropped += [row for row, _ in others]
+def _drop_duplicate_rows(table):
+    "Drop repeated rows of a photo if all of its rows are equal."
+    rows_of = defaultdict(list)
+    for row, column in table.column('image'):
+        name = posixpath.normpath(row[column].strip())
+        labels = [cell.strip() for k, cell in enumerate(row) if k != column]
+        rows_of[name].append((row, labels))
+    dropped, names = set(), []
+    for name, ((_, labels), *repeated) in rows_of.items():
+        if name != '.' and repeated and all(other == labels for _, other in repeated):
+            dropped.update(id(row) for row, _ in repeated)
             names.append(name)
-    table.rows = [row for row in table.rows if not any(row is other for other in dropped)]
-    table.note('rows that were there twice and said the same', names)
+    table.rows = [row for row in table.rows if id(row) not in dropped]
+    table.note('duplicate rows removed', names)

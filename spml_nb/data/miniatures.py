@@ -8,6 +8,7 @@ __all__ = ['SIZE', 'MASK', 'POOLS', 'SHAPES', 'SYMBOLS', 'HUES', 'COLOURS', 'GRO
 
 # %% ../../nbs/data/miniatures.ipynb #c311046a
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,13 +26,10 @@ POOLS = {'pretrain': 0.40, 'train': 0.35, 'test': 0.25}
 
 @cache
 def digit_pools() -> dict[str, np.ndarray]:
-    """Divide the rows of `sklearn.datasets.load_digits()` among the pools.
+    """Split the 1,797 digits of `sklearn.datasets.load_digits()` into disjoint pools.
 
     Returns:
-        {pool: (n,) int64 sorted row numbers}, disjoint, 40/35/25 % of the 1,797 digits.
-
-    Source:
-        scikit-learn.
+        {pool: (n,) int64 sorted row numbers}, with the fractions of `POOLS`.
     """
     order = np.random.RandomState(1200).permutation(len(load_digits().target))
     cuts = np.round(np.cumsum(list(POOLS.values())) * len(order)).astype(int)
@@ -107,13 +105,13 @@ def _ink(distance, sharpness=8):
 # %% ../../nbs/data/miniatures.ipynb #db11e761
 @cache
 def symbol_masks(pool: str) -> tuple[torch.Tensor, np.ndarray]:
-    """List every mask that a pool may draw: its digits, and 24 variants of each shape.
+    """Get all masks of a pool: its digits, and 24 variants of each shape.
 
     Args:
         pool: 'pretrain', 'train' or 'test'.
 
     Returns:
-        (M, 24, 24) float32 in [0, 1], and (M,) int64 index into `SYMBOLS`.
+        (M, 24, 24) float32 in [0, 1], and (M,) int64 indices into `SYMBOLS`.
     """
     digits = load_digits()
     rows = digit_pools()[pool]
@@ -144,26 +142,32 @@ def _frame(x, y, half_width, half_height, angle):
     return np.stack([np.stack(row, -1) for row in rows], -2)
 
 
-def _places(theta):
-    "Frames (n, 2, 3) to what grid_sample reads for each pixel, (n, 40, 40, 2)."
+def _sampling_grid(theta):
+    "Grid (n, SIZE, SIZE, 2) for grid_sample from frames (n, 2, 3)."
     p = torch.linspace(-1, 1, SIZE) * (SIZE - 1) / SIZE
     across, down, shift = theta[:, None, None].unbind(-1)
     return p[:, None] * across + p[:, None, None] * down + shift
 
 
 def _paint(canvas, rows, masks, frame, colour):
-    """Blend masks (n, 24, 24) of a colour (n, 3) or texture (n, 3, 24, 24), in frames (n, 3, 3),
-    onto canvas[rows].
+    """Blend n masks onto canvas[rows].
+
+    Args:
+        canvas: (N, 3, SIZE, SIZE).
+        rows: (n,) int.
+        masks: (n, MASK, MASK).
+        frame: (n, 3, 3), from `_frame`.
+        colour: (n, 3), or textures (n, 3, MASK, MASK).
     """
     theta = torch.from_numpy(frame[:, :2].astype(np.float32))
     colour = torch.as_tensor(colour, dtype=torch.float32)
     is_texture = colour.ndim == 4
-    for k in range(0, len(masks), 256):  # blocks that fit the processor's cache
+    for k in range(0, len(masks), 256):  # blocks that fit into the CPU's cache
         block = slice(k, k + 256)
         source = masks[block, None]
         if is_texture:
             source = torch.cat([source, colour[block]], 1)
-        drawn = grid_sample(source, _places(theta[block]), align_corners=False)
+        drawn = grid_sample(source, _sampling_grid(theta[block]), align_corners=False)
         shade = drawn[:, 1:] if is_texture else colour[block, :, None, None]
         canvas[rows[block]] += drawn[:, :1] * (shade - canvas[rows[block]])
 
@@ -177,8 +181,9 @@ HUES = {  # degrees
 
 
 def _rgb(hue, saturation, value):
-    "HSV (hue in degrees, arrays of one shape) to RGB, (..., 3) in [0, 1]."
-    hue, saturation, value = (np.asarray(each)[..., None] for each in (hue, saturation, value))
+    "Convert HSV (hue in degrees) to RGB, (..., 3) in [0, 1]."
+    channels = (hue, saturation, value)
+    hue, saturation, value = (np.asarray(channel)[..., None] for channel in channels)
     k = (np.array([5, 3, 1]) + hue / 60) % 6
     return value * (1 - saturation * np.clip(np.minimum(k, 4 - k), 0, 1))
 
@@ -221,7 +226,7 @@ def _clutter(canvas, random):
 
 
 def _finish(canvas, random):
-    "Exposure, contrast and pixel noise, then bytes (N, 40, 40, 3)."
+    "Vary exposure and contrast, add noise, and convert to uint8 (N, SIZE, SIZE, 3)."
     n = len(canvas)
     gain = torch.from_numpy(random.uniform(0.8, 1.15, (n, 1, 1, 1)).astype(np.float32))
     lift = torch.from_numpy(random.uniform(-0.07, 0.07, (n, 1, 1, 1)).astype(np.float32))
@@ -231,8 +236,15 @@ def _finish(canvas, random):
 
 # %% ../../nbs/data/miniatures.ipynb #257de04e
 def _arrange(count, most, typical, random):
-    """count (N,) objects an image of typical half extent (N,) -> x, y, half extent, each (N, most),
-    largest first.
+    """Choose positions and sizes of objects with little overlap, largest first.
+
+    Args:
+        count: (N,) objects in each image.
+        most: Maximum of `count`.
+        typical: (N,) typical half extent of an object.
+
+    Returns:
+        x, y and half extent, each (N, most).
     """
     n = len(count)
     half = -np.sort(-typical[:, None] * np.exp(random.uniform(-0.38, 0.38, (n, most))), 1)
@@ -247,8 +259,13 @@ def _arrange(count, most, typical, random):
 
 
 def _paint_symbols(canvas, symbol, hue, count, typical, pool, random):
-    """Paint count[i] objects on image i; symbol, hue: (N, most) indices into SYMBOLS and HUES (-1:
-    any hue).
+    """Paint objects on each image.
+
+    Args:
+        symbol: (N, most) indices into `SYMBOLS`.
+        hue: (N, most) indices into `HUES`, -1 for any hue.
+        count, typical: As in `_arrange`.
+        pool: Of the digits.
     """
     masks, kinds = symbol_masks(pool)
     members = [np.flatnonzero(kinds == s) for s in range(len(SYMBOLS))]
@@ -334,7 +351,7 @@ GROUPS = {
 # fmt: on
 ATTRIBUTES = [f'{group}: {value}' for group, values in GROUPS.items() for value in values]
 _SIZES = np.array([len(values) for values in GROUPS.values()])
-# the number of each group's first attribute
+# index of each group's first attribute
 _FIRST = dict(zip(GROUPS, (np.cumsum(_SIZES) - _SIZES).tolist(), strict=True))
 # fmt: off
 REGIONS = (
@@ -345,9 +362,7 @@ REGIONS = (
 
 # %% ../../nbs/data/miniatures.ipynb #0587090c
 def _choose(weights, k, random):
-    """k different columns of each row, drawn in proportion to weights (N, C): (N, k), by the
-    Gumbel-top-k trick.
-    """
+    "Draw k different columns (N, k) by weights (N, C), with the Gumbel-top-k trick."
     keys = np.log(weights) - np.log(-np.log(random.random_sample(weights.shape)))
     return np.argsort(-keys, 1, kind='stable')[:, :k]
 
@@ -358,9 +373,7 @@ def _zipf(n, exponent, random):
 
 @cache
 def _families():
-    """Weights of each group's values, and of the colours, in each of the eight families: dict ->
-    (8, values).
-    """
+    "{group, or 'colours': (8, number of values) weights of the values in eight families of birds}."
     random = np.random.RandomState(312)
     colours = tuple(COLOURS)
     sizes = {group: len(values) for group, values in GROUPS.items() if values != colours}
@@ -374,8 +387,11 @@ def _families():
 
 
 def _bird_attributes(n, random):
-    """n birds: {group: (n,) values}, {region: (n, 3) colours, -1 for none}, attributes (n, 312)
-    bool.
+    """Draw the attributes of n birds.
+
+    Returns:
+        {group: (n,) index of the value}, {region: (n, 3) indices into `COLOURS`, -1 for none}, and
+        (n, 312) bool.
     """
     family = random.randint(0, 8, n)
     weights = _families()
@@ -518,10 +534,10 @@ _PIECES = {
 # %% ../../nbs/data/miniatures.ipynb #86f1ae7f
 @cache
 def _part_masks():
-    "name -> (variants, 24, 24) float32 tensor."
+    "{part: (variants, MASK, MASK) float32}."
     u, v = _grid(MASK)
-    variants = {'bill': _BILLS, 'wing': _WINGS, 'head pattern': _HEADS, 'pattern': _PATTERNS}
-    distances = {name: [f(u, v) for f in each.values()] for name, each in variants.items()}
+    shapes = {'bill': _BILLS, 'wing': _WINGS, 'head pattern': _HEADS, 'pattern': _PATTERNS}
+    distances = {name: [f(u, v) for f in variants.values()] for name, variants in shapes.items()}
     distances |= {name: [f(u, v)] for name, f in _PIECES.items()}
     distances['upper tail'] = [np.maximum(f(u, v), v) for f in _TAILS.values()]
     distances['under tail'] = [np.maximum(f(u, v), -v) for f in _TAILS.values()]
@@ -531,8 +547,11 @@ def _part_masks():
 
 # %% ../../nbs/data/miniatures.ipynb #8c0d28fe
 def _texture(colours, pattern, masks, random):
-    """colours (n, 3) numbers -> (n, 3, 24, 24): the first colour, the second in the pattern, the
-    third at a random end.
+    """Make textures (n, 3, MASK, MASK) of a first colour, a second in a pattern, a third at an end.
+
+    Args:
+        colours: (n, 3) indices into `COLOURS`, -1 for none.
+        pattern: (n,) indices into `_PATTERNS`.
     """
     n = len(colours)
     shade = torch.from_numpy(random.uniform(0.85, 1.15, (n, 1, 1)).astype(np.float32))
@@ -550,7 +569,7 @@ def _texture(colours, pattern, masks, random):
 
 # %% ../../nbs/data/miniatures.ipynb #97d19fbf
 def _bird_frames(values, random):
-    "Frames of every part (n, 3, 3), for birds with these attribute values."
+    "{part: (n, 3, 3) frames} of birds with these attribute values."
     n = len(values['shape'])
     body = _BODIES[values['shape']].T * np.exp(random.uniform(-0.08, 0.08, (6, n)))
     length, height, tilt, head, neck, leg = body
@@ -612,25 +631,30 @@ def _paint_birds(canvas, values, colours, random):
     part('eye', 'eye', colour=eye)
 
 # %% ../../nbs/data/miniatures.ipynb #60bf0d02
-# name -> (symbol, hue) of each class (hue -1: any), the shares of images with 0, 1, 2, ... classes,
-# the exponent of the long tail, and the share of tags that are dropped
-_SETS = {
-    'mini_voc': ([(s, -1) for s in range(20)], (0, 0.66, 0.24, 0.08, 0.02), 0.8, 0.0),
-    'mini_coco': (
+class _Scenes(NamedTuple):
+    classes: list[tuple[int, int]]  # (symbol, hue), hue -1 for any
+    shares: tuple[float, ...]  # of images with 0, 1, 2, … classes
+    exponent: float  # of the long tail
+    dropped: float = 0.0  # fraction of labels that are missing
+
+
+_SCENES = {
+    'mini_voc': _Scenes([(s, -1) for s in range(20)], (0, 0.66, 0.24, 0.08, 0.02), 0.8),
+    'mini_coco': _Scenes(
         [(s, h) for s in range(10) for h in range(8)],
         (0, 0.25, 0.23, 0.20, 0.13, 0.08, 0.06, 0.05),
         0.6,
-        0.0,
     ),
-    'mini_nus': (
+    'mini_nus': _Scenes(
         [(s, h) for s in range(27) for h in (0, 3, 5)],
         (0.12, 0.22, 0.20, 0.17, 0.13, 0.09, 0.07),
         0.6,
         0.25,
     ),
-    'mini_cub': (None, None, None, 0.3),
 }
-_SWAPPED = 0.15  # share of mini_cub's attributes that are reported as another of their group
+# of mini_cub's attributes: the fraction that is missing, and that is reported as another value
+_MISSING = 0.3
+_SWAPPED = 0.15
 
 
 def miniature_class_names(name: str) -> list[str]:
@@ -640,31 +664,32 @@ def miniature_class_names(name: str) -> list[str]:
         name: One of `NAMES`.
 
     Returns:
-        As many names as its namesake has: '3', 'red 3', 'blue star', 'wing color: brown'.
+        Such as '3', 'red 3', 'blue star' or 'wing color: brown'.
 
     Raises:
         SpmlError: For an unknown name.
     """
-    pairs = _SETS[one_of(name, NAMES, 'miniature')][0]
-    if pairs is None:
+    if one_of(name, NAMES, 'miniature') == 'mini_cub':
         return list(ATTRIBUTES)
-    return [SYMBOLS[s] if h < 0 else f'{list(HUES)[h]} {SYMBOLS[s]}' for s, h in pairs]
+    hues = list(HUES)
+    classes = _SCENES[name].classes
+    return [SYMBOLS[s] if h < 0 else f'{hues[h]} {SYMBOLS[s]}' for s, h in classes]
 
 # %% ../../nbs/data/miniatures.ipynb #b623f3cc
 def _draw_scenes(name, n, pool, random):
-    pairs, shares, exponent, dropped = _SETS[name]
-    # of the set: the same scenes whatever the seed
+    classes, shares, exponent, dropped = _SCENES[name]
+    # the same kinds of scenes for any seed
     of_set = np.random.RandomState(1200 + NAMES.index(name))
-    favoured = np.where(of_set.random_sample((8, len(pairs))) < 0.2, 10.0, 1.0)
-    kinds = _zipf(len(pairs), exponent, of_set) * favoured
+    favoured = np.where(of_set.random_sample((8, len(classes))) < 0.2, 10.0, 1.0)
+    weights = _zipf(len(classes), exponent, of_set) * favoured
     count = np.searchsorted(np.cumsum(shares)[:-1], random.random_sample(n), 'right')
-    chosen = _choose(kinds[random.randint(0, 8, n)], len(shares) - 1, random)
+    chosen = _choose(weights[random.randint(0, 8, n)], len(shares) - 1, random)
     present = np.arange(chosen.shape[1]) < count[:, None]
-    tagged = present & (random.random_sample(present.shape) >= dropped)
-    labels = np.full((n, len(pairs)), -1, np.int8)
-    row, slot = np.nonzero(tagged)
+    labelled = present & (random.random_sample(present.shape) >= dropped)
+    labels = np.full((n, len(classes)), -1, np.int8)
+    row, slot = np.nonzero(labelled)
     labels[row, chosen[row, slot]] = 1
-    symbol, hue = np.array(pairs)[chosen].transpose(2, 0, 1)
+    symbol, hue = np.array(classes)[chosen].transpose(2, 0, 1)
     canvas = _backgrounds(n, random)
     _clutter(canvas, random)
     typical = 0.56 / np.maximum(count, 1) ** 0.33
@@ -673,10 +698,8 @@ def _draw_scenes(name, n, pool, random):
 
 
 def _report(has, random):
-    """What annotators report of attributes (n, 312) bool: .3 go missing, .15 of the rest are
-    swapped within their group.
-    """
-    row, column = np.nonzero(has & (random.random_sample(has.shape) >= _SETS['mini_cub'][3]))
+    "Labels of annotators who miss attributes (n, 312) bool, and swap values within a group."
+    row, column = np.nonzero(has & (random.random_sample(has.shape) >= _MISSING))
     group = np.repeat(np.arange(28), _SIZES)[column]
     first = np.array(list(_FIRST.values()))[group]
     size = _SIZES[group]
@@ -716,9 +739,9 @@ def draw(
 
     Args:
         name: One of `NAMES`.
-        train: Images for training and validation together (validation: 20 %).
-        test: Test images.
-        seed: Another seed draws another sample of the same kind of images.
+        train: Number of training and validation images (validation: 20 %).
+        test: Number of test images.
+        seed: Seed of the sample.
 
     Returns:
         images: (N, 40, 40, 3) uint8 RGB, test rows last.
@@ -727,12 +750,12 @@ def draw(
         split: (N,) array of 'train', 'val', 'test'.
 
     Raises:
-        SpmlError: For an unknown name, a seed that is none, and fewer than 5 training images or 1
-            test image.
+        SpmlError: For an unknown name, an invalid seed, and fewer than 5 training images or 1 test
+            image.
 
     Source:
-        Own drawings; class counts and positives per image follow Table 4 of Zhou et al. 2022's
-        supplement.
+        Own drawings; numbers of classes and of positives per image follow Table 4 in the supplement
+        of Zhou et al. 2022.
     """
     classes = miniature_class_names(name)
     if train < 5 or test < 1:
@@ -757,18 +780,17 @@ def draw_objects(
     """Draw single objects for pre-training a backbone: three quarters symbols, one quarter birds.
 
     Args:
-        n: Images.
-        seed: Seed of the drawing.
-        pool: Whose digits are drawn, 'pretrain', 'train' or 'test'.
+        n: Number of images.
+        pool: Pool of the digits, a key of `POOLS`.
 
     Returns:
         images: (n, 40, 40, 3) uint8.
-        targets: 'symbol', (n,) int64, index into `SYMBOLS`, or len(SYMBOLS) for a bird; 'hue', (n,)
-            int64, index into `HUES`, -1 for a bird; 'attributes', (n, 312) bool, what a bird has
-            (all False for symbols).
+        targets: 'symbol': (n,) int64 indices into `SYMBOLS`, len(SYMBOLS) for a bird; 'hue': (n,)
+            int64 indices into `HUES`, -1 for a bird; 'attributes': (n, 312) bool, all False for a
+            symbol.
 
     Raises:
-        SpmlError: For another pool, and for n below 1.
+        SpmlError: For an unknown pool, or n below 1.
     """
     one_of(pool, POOLS, 'pool of digits')
     if n < 1:

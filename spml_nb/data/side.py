@@ -1,4 +1,4 @@
-"""What is known of an image besides its labels: a model's scores, a count of positives, a group."""
+"""Side information of images for methods that use it: scores, a count of positives, a group."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ from .dataset import Dataset, join_items
 from .folder import candidate_folders
 
 KINDS = ('scores', 'count', 'group')
-FORM = (
+_FORM = (
     'A .csv has the column `image` first, then any of `count`, `group` and a column of scores for '
     'each class. A .npz has the array `images` and any of `count`, `group` and `scores` with '
     '`class_names`.'
@@ -20,11 +20,11 @@ FORM = (
 
 
 def pin_side_file(file: str) -> str:
-    """Pin a file to its content: 'PATH@' and 16 hexadecimal digits.
+    """Pin a file to its current content, as 'PATH@HASH' with 16 hex digits.
 
     Args:
-        file: A path, absolute or below the current folder or that of the settings file; or what
-            this has returned.
+        file: A path, absolute or relative to the current folder or to that of settings.ini. A
+            pinned file is returned unchanged.
 
     Raises:
         SpmlError: If there is no such file.
@@ -40,18 +40,18 @@ def pin_side_file(file: str) -> str:
 
 
 def _read_file(file: Path) -> dict[str, np.ndarray]:
-    "The arrays of a file by name: `images`, and kinds of side information."
+    "Read {name: array}: `images`, some of `KINDS`, and `class_names` with `scores`."
     if file.suffix not in ('.csv', '.npz'):
-        raise SpmlError(f'{file} is neither .csv nor .npz. {FORM}')
+        raise SpmlError(f'{file} is neither .csv nor .npz. {_FORM}')
     try:
         arrays = _read_csv(file) if file.suffix == '.csv' else dict(np.load(file))
-    except Exception as error:  # readers raise a dozen different types for damaged files
+    except Exception as error:  # the readers raise many types for damaged files
         raise SpmlError(
-            f'{file} cannot be read as side information ({type(error).__name__}: {error}). {FORM}'
+            f'{file} cannot be read as side information ({type(error).__name__}: {error}). {_FORM}'
         ) from error
     if 'images' not in arrays or not set(KINDS) & set(arrays):
         raise SpmlError(
-            f'{file} holds no side information of images, but {join_items(arrays)}. {FORM}'
+            f'{file} holds no side information of images, but {join_items(arrays)}. {_FORM}'
         )
     n = len(arrays['images'])
     classes = len(arrays.get('class_names', ()))
@@ -77,10 +77,13 @@ def _read_csv(file):
 
 
 def side_kinds(file: str) -> set[str]:
-    """The `KINDS` in a file, which is named as for `pin_side_file`; none for ''.
+    """Which of `KINDS` a file contains.
+
+    Args:
+        file: As for `pin_side_file`, or ''.
 
     Raises:
-        SpmlError: If it is not there or cannot be read.
+        SpmlError: If it is missing or cannot be read.
     """
     if not file:
         return set()
@@ -88,20 +91,19 @@ def side_kinds(file: str) -> set[str]:
 
 
 def read_side(file: str, data: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Read what a file says about some images.
+    """Read the side information of some images.
 
     Args:
-        file: As for `pin_side_file`; a fingerprint in it has to be that of the content.
-        data: The data set.
-        rows: (n,) numbers of its images.
+        file: As for `pin_side_file`; if pinned, the content must not have changed.
+        rows: (n,) row numbers of `data`.
 
     Returns:
-        {'scores': (n, C) float32 in [0, 1], 'count': (n,) float32 in [0, C], 'group': (n,) int64
-        from 0}, those that are in the file.
+        Those in the file of {'scores': (n, C) float32 in [0, 1], 'count': (n,) float32 in [0, C],
+        'group': (n,) int64 from 0}.
 
     Raises:
-        SpmlError: For a file that is missing, malformed or has changed, an image that has no row or
-            two, a class without a column, and a value that is missing or out of range.
+        SpmlError: If the file is missing, malformed or has changed, an image has no row or several,
+            a class has no column, or a value is missing or out of range.
     """
     path, _, digest = pin_side_file(file).rpartition('@')
     if pin_side_file(path).rpartition('@')[2] != digest:
@@ -112,7 +114,7 @@ def read_side(file: str, data: Dataset, rows: np.ndarray) -> dict[str, np.ndarra
     arrays = _read_file(Path(path))
     names = [data.image_names[row] for row in rows]
     spellings = [_spellings(data, row) for row in rows]
-    lines = _find_rows(arrays['images'], spellings, names, path)
+    lines = _find_lines(arrays['images'], spellings, names, path)
     result = {}
     if 'scores' in arrays:
         columns = _find_columns(arrays['class_names'], data.class_names, path)
@@ -128,9 +130,7 @@ def read_side(file: str, data: Dataset, rows: np.ndarray) -> dict[str, np.ndarra
 
 
 def _spellings(data, row):
-    """What an image may be called: its name in the data set, or with more of the folders that it
-    lies in.
-    """
+    "Names for an image: from the absolute path down to its name in the data set."
     name = data.image_names[row]
     if data.images_in_memory:
         return [name]
@@ -138,27 +138,27 @@ def _spellings(data, row):
     return ['/'.join(folders[k:]) for k in range(1, len(folders) - name.count('/'))]
 
 
-def _find_rows(images, spellings, names, file):
-    "The row of each image, which may be spelt in several ways."
-    row_of = {str(name): row for row, name in enumerate(images)}
-    if len(row_of) < len(images):
+def _find_lines(images, spellings, names, file):
+    "Find the line of each image in a file, by any of its spellings."
+    line_of = {str(name): line for line, name in enumerate(images)}
+    if len(line_of) < len(images):
         series = pd.Series(images)
         raise SpmlError(
             f'{file}: more than one row for the images {join_items(series[series.duplicated()])}. '
             'Keep one of each.'
         )
-    rows, missing = [], []
-    for name, ways in zip(names, spellings, strict=True):
-        row = next((row_of[way] for way in ways if way in row_of), None)
-        if row is None:
+    lines, missing = [], []
+    for name, candidates in zip(names, spellings, strict=True):
+        line = next((line_of[spelling] for spelling in candidates if spelling in line_of), None)
+        if line is None:
             missing.append(name)
-        rows.append(row)
+        lines.append(line)
     if missing:
         raise SpmlError(
             f'{file} has no row for {len(missing):,} of {len(names):,} training images: '
             f'{join_items(missing)}. Add them, named as in the table of the data set.'
         )
-    return rows
+    return lines
 
 
 def _find_columns(columns, class_names, file):
@@ -166,7 +166,7 @@ def _find_columns(columns, class_names, file):
     if missing := [name for name in class_names if name not in column_of]:
         raise SpmlError(
             f'{file} has no scores for the classes {join_items(missing)}; its columns are '
-            f'{join_items(column_of)}. Add them: 0.5 says that nothing is known.'
+            f'{join_items(column_of)}. Add them; 0.5 stands for unknown.'
         )
     return [column_of[name] for name in class_names]
 
@@ -191,7 +191,6 @@ def _number_groups(values, names, file):
     wrong = pd.isna(values) | (values.astype(str) == '')
     if wrong.any():
         raise SpmlError(
-            f'{file}: no group for the images {join_items(np.array(names)[wrong])}. Name one for '
-            'each.'
+            f'{file}: no group for the images {join_items(np.array(names)[wrong])}. Give each one.'
         )
     return np.unique(values, return_inverse=True)[1].astype(np.int64)

@@ -25,14 +25,11 @@ def _rows(values, images):
 
 
 def mirror(images: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
-    """Swap left and right where `which` says so.
+    """Flip images horizontally.
 
     Args:
         images: (B, 3, H, W).
-        which: (B,) bool.
-
-    Returns:
-        The same shape and type.
+        which: (B,) bool, the images to flip.
 
     Source:
         Cole et al. 2021.
@@ -41,15 +38,12 @@ def mirror(images: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
 
 
 def translate(images: torch.Tensor, down: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Move each image by whole pixels; the border's pixels are repeated into the gap.
+    """Shift images by pixels; the gap is filled with the pixels at the border.
 
     Args:
         images: (B, 3, H, W).
         down: (B,) int, in pixels, negative for up.
         right: (B,) int, in pixels, negative for left.
-
-    Returns:
-        The same shape and type.
     """
     height, width = images.shape[2:]
     rows = copy_to_device(_shifted(height, down), images.device)
@@ -60,7 +54,7 @@ def translate(images: torch.Tensor, down: torch.Tensor, right: torch.Tensor) -> 
 
 
 def _shifted(n, by):
-    "(B, n): for each place the one that it takes its pixels from."
+    "(B, n) source index of each of n rows or columns."
     return (torch.arange(n) - by[:, None]).clamp(0, n - 1)
 
 # %% ../../nbs/data/views.ipynb #ab318544
@@ -75,13 +69,9 @@ def cut_out(
 
     Args:
         images: (B, 3, H, W) uint8.
-        y: (B,) int, row of its centre.
-        x: (B,) int, column of its centre.
+        y, x: (B,) int, row and column of its centre.
         colour: (B, 3) uint8.
-        fraction: Its sides as a part of H and W.
-
-    Returns:
-        The same shape and type.
+        fraction: Its sides as a fraction of H and W.
 
     Source:
         Cutout, DeVries and Taylor 2017.
@@ -100,21 +90,22 @@ def _paint(images, y, x, sides, colour):
 
 
 def _covered(n, centre, side):
-    "(B, n) bool: which places lie within a side, a number or (B, 1), around the centre."
+    "(B, n) bool: the rows or columns around `centre` (B,); `side` is a number or (B, 1)."
     offset = torch.arange(n) - centre[:, None] + side // 2
     return (offset >= 0) & (offset < side)
 
 # %% ../../nbs/data/views.ipynb #7f27411d
 def _moved_pixels(images, move, fill=0):
-    """Move pixels as `move` does, a function of torchvision that takes each from the nearest place.
+    """Move pixels by a geometric function of torchvision with nearest-neighbour interpolation.
 
-    From which place is asked on the CPU. On a GPU torchvision would wait: it copies numbers there.
+    `move` is applied to the pixels' numbers on the CPU, because on a GPU torchvision copies
+    parameters to the device and waits.
     """
     height, width = images.shape[2:]
     numbers = torch.arange(1, height * width + 1, dtype=torch.float32).view(1, 1, height, width)
     sources = copy_to_device(move(numbers).flatten().long(), images.device)
     pixels = images.permute(0, 2, 3, 1).flatten(1, 2)
-    pixels = pad(pixels, (0, 0, 1, 0), value=fill)  # place 0, where there is none
+    pixels = pad(pixels, (0, 0, 1, 0), value=fill)  # pixel 0 is outside the image
     moved = pixels.index_select(1, sources)
     return moved.unflatten(1, (height, width)).permute(0, 3, 1, 2)
 
@@ -155,7 +146,7 @@ def _translate_y(images, m, fill=0):
     return _affine(images, translate=(0, int(150 / 331 * images.shape[2] * m)), fill=fill)
 
 
-# m in [-1, 1] for the operations that have a sign, in [0, 1] for the others
+# m in [-1, 1] for signed operations, in [0, 1] for the others
 SIGNED = {
     'shear_x': _shear_x,
     'shear_y': _shear_y,
@@ -175,24 +166,20 @@ UNSIGNED = {
     'equalize': lambda images, m: F.equalize(images),
 }
 OPERATIONS = SIGNED | UNSIGNED
-# the last three of them turn one hue into another, because they change red, green and blue each on
-# its own
+# number of last operations that change the hue: they treat red, green and blue independently
 CHANGE_HUE = 3
 
 # %% ../../nbs/data/views.ipynb #68999595
 def rand_augment(
     images: torch.Tensor, operations: torch.Tensor, signs: torch.Tensor, magnitude: int = 9
 ) -> torch.Tensor:
-    """Apply drawn operations, one after another.
+    """Apply N operations to each image, one after another.
 
     Args:
         images: (B, 3, H, W) uint8.
-        operations: (N, B) int on the CPU, rows of `OPERATIONS`.
-        signs: (N, B) of 1 and -1 on the CPU, for the operations that have a sign.
+        operations: (N, B) int on the CPU, indices into `OPERATIONS`.
+        signs: (N, B) of 1 and -1 on the CPU, used by `SIGNED` operations.
         magnitude: 0 … 30.
-
-    Returns:
-        The same shape and type.
 
     Source:
         RandAugment, Cubuk et al. 2020; LAC §4.1.
@@ -205,7 +192,7 @@ def rand_augment(
 
 
 def _by_group(images, functions, drawn, level, highest):
-    "functions[drawn] of each image, at strength level / highest; drawn, level: (B,) on the CPU."
+    "Apply functions[drawn] to each image with m = level / highest; drawn, level: (B,) on the CPU."
     changed = torch.empty_like(images)
     for k, m in torch.stack([drawn, level], 1).unique(dim=0).tolist():
         rows = copy_to_device(((drawn == k) & (level == m)).nonzero()[:, 0], images.device)
@@ -216,20 +203,14 @@ def _by_group(images, functions, drawn, level, highest):
 def colour_jitter(
     images: torch.Tensor, brightness: torch.Tensor, contrast: torch.Tensor, saturation: torch.Tensor
 ) -> torch.Tensor:
-    """Change brightness, then contrast, then saturation. Each image has its own factors, all ≥ 0; 1
-    changes nothing.
+    """Change brightness, then contrast, then saturation.
 
     Args:
         images: (B, 3, H, W) float in [0, 1].
-        brightness: (B,) float.
-        contrast: (B,) float.
-        saturation: (B,) float.
-
-    Returns:
-        The same shape, in [0, 1].
+        brightness, contrast, saturation: (B,) factors ≥ 0.
 
     Source:
-        The authors' code of LAC has jitter and grey, its paper does not; torchvision's formulas.
+        torchvision's formulas. The authors' code of LAC has jitter and grey, its paper does not.
     """
     images = (images * _rows(brightness, images)).clamp_(max=1)
     images = _blend(images, _grey(images).mean((2, 3), keepdim=True), contrast)
@@ -247,13 +228,7 @@ def _blend(images, reference, factor):
 
 # %% ../../nbs/data/views.ipynb #7ccc3fbc
 def plain_view(images: torch.Tensor) -> torch.Tensor:
-    """Turn bytes into floats, nothing else.
-
-    Args:
-        images: (B, 3, H, W) uint8.
-
-    Returns:
-        (B, 3, H, W) float32 in [0, 1].
+    """Convert (B, 3, H, W) uint8 images to float32 in [0, 1].
 
     Raises:
         SpmlError: For another shape or type.
@@ -261,12 +236,12 @@ def plain_view(images: torch.Tensor) -> torch.Tensor:
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
         raise SpmlError(
             f'a view takes (B, 3, H, W) uint8 images, not {tuple(images.shape)} {images.dtype}. '
-            'Use `batch` on the array of `open_images`.'
+            'Use `load_pixels` on the array of `open_images`.'
         )
     return images.float().div_(255)
 
 
-def _moved(images, p, pixels):
+def _move_at_random(images, p, pixels):
     n = len(images)
     if p:
         images = mirror(images, torch.rand(n) < p)
@@ -276,7 +251,7 @@ def _moved(images, p, pixels):
 
 
 def weak_view(images: torch.Tensor, p: float = 0.5, pixels: int = 0) -> torch.Tensor:
-    """Mirror or shift at random.
+    """Mirror and shift at random.
 
     Args:
         images: (B, 3, H, W) uint8.
@@ -292,7 +267,7 @@ def weak_view(images: torch.Tensor, p: float = 0.5, pixels: int = 0) -> torch.Te
     Source:
         LAC §4.1 (flip only); Cole et al. 2021.
     """
-    return plain_view(_moved(images, p, pixels))
+    return plain_view(_move_at_random(images, p, pixels))
 
 # %% ../../nbs/data/views.ipynb #e9841ca9
 def strong_view(
@@ -307,19 +282,19 @@ def strong_view(
     grey_p: float = 0.2,
     keep_hue: bool = False,
 ) -> torch.Tensor:
-    """Move, cut out, RandAugment, jitter, and sometimes turn grey.
+    """Flip or shift, Cutout, RandAugment, colour jitter, and sometimes grey.
 
     Args:
         images: (B, 3, H, W) uint8.
         p: Probability of mirroring.
         pixels: The largest shift in each direction.
-        cutout: Sides of the hole as a part of the image's.
+        cutout: Sides of the hole as a fraction of the image's.
         operations: RandAugment's N.
         magnitude: RandAugment's M, of 30.
-        jitter: Factors of colour come from [1 - jitter, 1 + jitter].
+        jitter: Colour factors are drawn from [1 - jitter, 1 + jitter].
         jitter_p: Probability of jitter.
         grey_p: Probability of grey.
-        keep_hue: Use none of RandAugment's operations that change a hue, and no grey.
+        keep_hue: Exclude grey and RandAugment's operations that change the hue.
 
     Returns:
         (B, 3, H, W) float32 in [0, 1].
@@ -331,7 +306,7 @@ def strong_view(
         LAC §4.1 for Cutout and RandAugment; the authors' code for the flip, 0.5, jitter and grey.
     """
     n, _, height, width = images.shape
-    images = _moved(images, p, pixels)
+    images = _move_at_random(images, p, pixels)
     colour = torch.randint(0, 256, (n, 3), dtype=torch.uint8)
     y = torch.randint(height, (n,))
     x = torch.randint(width, (n,))
@@ -345,21 +320,21 @@ def strong_view(
     return colour_jitter(plain_view(images), *factors)
 
 # %% ../../nbs/data/views.ipynb #07542eae
-_UNCOVERED = 128  # the grey of pixels that an operation uncovers
-# m in [-1, 1] for the operations that have a sign, in [0, 1] for the others
+_FILL = 128  # grey of uncovered pixels
+# m in [-1, 1] for signed operations, in [0, 1] for the others
 CODE_SIGNED = {
-    'shear_x': partial(_shear_x, fill=_UNCOVERED),
-    'shear_y': partial(_shear_y, fill=_UNCOVERED),
-    'translate_x': partial(_translate_x, fill=_UNCOVERED),
-    'translate_y': partial(_translate_y, fill=_UNCOVERED),
+    'shear_x': partial(_shear_x, fill=_FILL),
+    'shear_y': partial(_shear_y, fill=_FILL),
+    'translate_x': partial(_translate_x, fill=_FILL),
+    'translate_y': partial(_translate_y, fill=_FILL),
     **{name: SIGNED[name] for name in ('brightness', 'color', 'contrast', 'sharpness')},
 }
 CODE_UNSIGNED = {
-    'rotate': partial(_rotate, fill=_UNCOVERED),
+    'rotate': partial(_rotate, fill=_FILL),
     'solarize': lambda images, m: F.solarize(images, 256 * (1 - m)),
     **{name: UNSIGNED[name] for name in ('posterize', 'autocontrast', 'equalize')},
     'invert': lambda images, m: F.invert(images),
-    'cutout': UNSIGNED['identity'],  # painted afterwards, as each image has a place of its own
+    'cutout': UNSIGNED['identity'],  # painted by `rand_augment_code`
 }
 CODE_OPERATIONS = CODE_SIGNED | CODE_UNSIGNED
 
@@ -371,18 +346,14 @@ def rand_augment_code(
     y: torch.Tensor,
     x: torch.Tensor,
 ) -> torch.Tensor:
-    """Apply drawn operations of LAC's code, one after another.
+    """Apply N operations of LAC's code to each image, one after another.
 
     Args:
         images: (B, 3, H, W) uint8.
-        operations: (N, B) int on the CPU, rows of `CODE_OPERATIONS`; their number for none.
-        steps: (N, B) int on the CPU, 1 … 9 ninths of an operation's range, with a sign for those
-            that have one.
-        y: (N, B) int, row of the centre of the small Cutout.
-        x: (N, B) int, its column.
-
-    Returns:
-        The same shape and type.
+        operations: (N, B) int on the CPU, indices into `CODE_OPERATIONS`; their number for none.
+        steps: (N, B) int on the CPU, ±1 … ±9 ninths of an operation's range; only `CODE_SIGNED`
+            operations use the sign.
+        y, x: (N, B) int, row and column of the centre of the operation Cutout.
 
     Source:
         LAC's code and the package randaugment 1.0.2.
@@ -412,15 +383,16 @@ def strong_view_code(
     jitter_p: float = 0.8,
     grey_p: float = 0.2,
 ) -> torch.Tensor:
-    """Flip, cut out, RandAugment, jitter, and sometimes turn grey, as LAC's code does.
+    """Flip, Cutout, RandAugment, colour jitter, and sometimes grey, as in LAC's code.
 
     Args:
         images: (B, 3, H, W) uint8.
         p: Probability of mirroring.
-        cutout: Sides of the hole as a part of the image's.
+        cutout: Sides of the hole as a fraction of the image's.
         applied_p: Probability that each of two drawn operations is applied.
-        jitter: Factors of brightness, contrast and saturation come from [1 - jitter, 1 + jitter].
-        hue: Hues are turned by -hue to hue of the circle.
+        jitter: Factors of brightness, contrast and saturation are drawn from [1 - jitter,
+            1 + jitter].
+        hue: Hues are shifted by -hue to hue of the colour circle.
         jitter_p: Probability of jitter.
         grey_p: Probability of grey.
 
@@ -467,15 +439,12 @@ LIGHT_SCALE = torch.tensor([0.2175, 0.0188, 0.0045])
 def jitter_in_order(
     images: torch.Tensor, factors: torch.Tensor, order: torch.Tensor
 ) -> torch.Tensor:
-    """Change brightness, contrast and saturation, in an order of its own for each image.
+    """Change brightness, contrast and saturation, in a different order for each image.
 
     Args:
         images: (B, 3, H, W) float in [0, 1].
         factors: (3, B) ≥ 0, of brightness, contrast and saturation.
-        order: (3, B) int; row k says what comes k-th (0, 1, 2 in the order of `factors`).
-
-    Returns:
-        The same shape, in [0, 1].
+        order: (3, B) int; row k has the index into `factors` that is applied k-th.
 
     Source:
         torchvision's ColorJitter.
@@ -492,16 +461,16 @@ def jitter_in_order(
 def crop_colours(
     images: torch.Tensor, p: float = 0.5, jitter: float = 0.4, lighting: float = 0.1
 ) -> torch.Tensor:
-    """Do what Two-way's training view does after the crop: flip, colour jitter, PCA lighting.
+    """Augment crops as Two-way does in training: flip, colour jitter, PCA lighting.
 
     Args:
         images: (B, 3, H, W) uint8.
         p: Probability of mirroring.
-        jitter: Factors of colour come from [1 - jitter, 1 + jitter].
+        jitter: Colour factors are drawn from [1 - jitter, 1 + jitter].
         lighting: Standard deviation along the principal axes.
 
     Returns:
-        (B, 3, H, W) float32, by a few hundredths outside [0, 1] at most.
+        (B, 3, H, W) float32, at most a few hundredths outside [0, 1].
 
     Raises:
         SpmlError: For another shape or type.
@@ -534,14 +503,11 @@ VIEWS = {
 
 
 def find_view(name: str):
-    """Find an augmentation by its name.
-
-    Args:
-        name: A key of `VIEWS`.
+    """Find a view by its name, a key of `VIEWS`.
 
     Returns:
-        A function from (B, 3, H, W) uint8 to (B, 3, H, W) float32 in [0, 1] ('crop': a few
-        hundredths beyond at most) on the same device, channels_last if its input is.
+        Function from (B, 3, H, W) uint8 to (B, 3, H, W) float32 in [0, 1] ('crop': at most a few
+        hundredths outside) on the same device, channels_last if its input is.
 
     Raises:
         SpmlError: For an unknown name.

@@ -51,7 +51,7 @@ def test_a_pipe_is_refused_and_stays(tmp_path):
     os.mkfifo(tmp_path / 'pipe')
     (tmp_path / 'link').symlink_to(tmp_path / 'pipe')
     for name, follow in (('pipe', False), ('pipe', True), ('link', True)):
-        with pytest.raises(SpmlError, match=f'{name} is a pipe or a device.*name of a file'):
+        with pytest.raises(SpmlError, match=f'{name} is a pipe or a device.*Name a file'):
             write_atomically(tmp_path / name, 'x', follow)
     assert (tmp_path / 'pipe').is_fifo() and len(list(tmp_path.iterdir())) == 2
     write_atomically(tmp_path / 'link', 'x')  # that nobody named: the link is replaced

@@ -105,7 +105,7 @@ def test_an_installed_package_is_known_without_a_setting(tmp_path):
     'name, content, told',
     [
         ('not_there', None, "'not_there', which the setting `plugins` names.*No module named"),
-        ('broken', '1 / 0', "'broken'.*ZeroDivisionError: division by zero.*take its name out"),
+        ('broken', '1 / 0', "'broken'.*ZeroDivisionError: division by zero.*remove its name"),
         ('twice', METHOD.replace("'hesitant'", "'em'"), "'twice'.*'em' is registered already"),
     ],
 )

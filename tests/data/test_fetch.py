@@ -113,7 +113,7 @@ def test_a_dropped_connection_is_taken_up_where_it_broke(source, tmp_path, lengt
 
 def test_after_so_many_tries_it_says_so_and_the_next_command_goes_on(source, tmp_path):
     with serve(source, drop={'a.bin': [300_000, *[0] * 5]}) as server:
-        with refused('dropped at 300,000 of 700,000 bytes', '5 tries', 'goes on from there'):
+        with refused('dropped at 300,000 of 700,000 bytes', '5 tries', 'continues from there'):
             download([server.url + '/a.bin'], tmp_path / 'a.bin', **quiet)
         assert (
             left(tmp_path) == ['a.bin.part', 'a.bin.part.json', 'source'] and len(server.log) == 5

@@ -507,11 +507,11 @@ REFUSED = {  # name: (table, what the message says, files, what is done to the f
     ),
     'lists of Python': (
         rows('"[\'a\', \'b\']"'),
-        ['holds lists such as', 'Write the names with `|`'],
+        ['contains lists such as', 'Write the names with `|`'],
     ),
     'numbers in a column of names': (
         rows('1', '0', '-1'),
-        ['`labels` holds numbers alone', 'the name of its class'],
+        ['`labels` contains only numbers', 'the name of its class'],
     ),
     'names in a column tags': (
         rows('a|b', header='image,tags'),
@@ -523,7 +523,7 @@ REFUSED = {  # name: (table, what the message says, files, what is done to the f
     ),
     'names in a column label': (
         rows('cat', header='image,label'),
-        ["If 'label' holds names, call it `positives`"],
+        ["If 'label' contains names, call it `positives`"],
     ),
     'a caption among class columns': (
         rows('1,0,a red hat', header='image,cat,dog,caption'),

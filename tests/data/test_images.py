@@ -166,7 +166,7 @@ def test_a_cache_of_pixels_without_transparency_is_not_read(photos, monkeypatch)
 def test_nothing_that_opens_photos_starts_ghostscript(tmp_path, monkeypatch):
     from PIL import EpsImagePlugin
 
-    from spml_nb.data.glance import inspect_photos
+    from spml_nb.data.lookalikes import inspect_photos
     from spml_nb.use.predictor import read_images
 
     started, file = [], tmp_path / 'x.jpg'
@@ -210,7 +210,7 @@ class Counted:
 @pytest.mark.parametrize('how', ['training', 'whole', 'look', 'prediction'])
 def test_no_more_pixels_are_decoded_at_a_time_than_there_is_room_for(tmp_path, monkeypatch, how):
     "One photo has more than that by itself, and is decoded alone."
-    from spml_nb.data import glance
+    from spml_nb.data import lookalikes
     from spml_nb.use.predictor import read_images
 
     monkeypatch.setattr(settings, 'count_cores', lambda: 8)
@@ -219,13 +219,13 @@ def test_no_more_pixels_are_decoded_at_a_time_than_there_is_room_for(tmp_path, m
     files = [tmp_path / f'{k}.png' for k in range(len(sizes))]
     for file, (width, height) in zip(files, sizes, strict=True):
         Image.fromarray(noise(width, height)).save(file)
-    counted = Counted(monkeypatch, images, glance)
+    counted = Counted(monkeypatch, images, lookalikes)
     if how == 'training':
         open_images(dataset(files), 8, progress=False)
     if how == 'whole':
         open_photos(dataset(files), progress=False)
     if how == 'look':
-        glance.inspect_photos(files)
+        lookalikes.inspect_photos(files)
     if how == 'prediction':
         (
             read_images([*map(str, files[:10])], files[:10], 8, 'squash'),

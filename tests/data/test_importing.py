@@ -99,10 +99,10 @@ def test_photos_are_linked_or_copied(table, tmp_path, copy):
 
 def test_nothing_is_overwritten_and_nothing_half_written_stays(table, tmp_path, monkeypatch):
     source = table(rows('cat', 'dog'))
-    with pytest.raises(SpmlError, match='lies in the source'):
+    with pytest.raises(SpmlError, match='is inside the source'):
         write_folder(source, tmp_path / 'source' / 'new', 'complete')
     write_folder(source, tmp_path / 'new', 'complete')
-    with pytest.raises(SpmlError, match='is there already'):
+    with pytest.raises(SpmlError, match='exists already'):
         write_folder(source, tmp_path / 'new', 'complete')
 
     def refuse(*_, **__):
@@ -155,7 +155,7 @@ def test_a_path_that_goes_up_is_read_as_the_whole_one(tmp_path, monkeypatch, lay
     for way_up in (Path('..', place.name), Path('../work/..', place.name)):
         source = read_source(way_up, images=Path('..', place.name))
         assert source.photos == whole.photos and source.photos
-    with pytest.raises(SpmlError, match='lies in the source'):
+    with pytest.raises(SpmlError, match='is inside the source'):
         write_folder(whole, Path('..', place.name, 'new'), 'complete')
 
 

@@ -127,7 +127,7 @@ def test_an_unknown_word_lists_the_names_and_a_path_the_places(folder, tmp_path,
     refused('no/where', 'no folder no/where', tmp_path / 'no' / 'where')
     refused(tmp_path / 'gone', tmp_path / 'gone')
     for wrong in ('', None, 3):
-        refused(wrong, 'named by a word or a folder')
+        refused(wrong, 'is a name or a folder', repr(wrong))
 
 
 @pytest.mark.parametrize('name', BENCHMARKS)

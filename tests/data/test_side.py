@@ -162,7 +162,7 @@ def test_a_mistake_in_arrays_is_refused_by_name(data, photo_folder, tmp_path, ki
 @pytest.mark.parametrize(
     'name, content, words',
     [
-        ('none.csv', None, 'is not there'),
+        ('none.csv', None, 'none.csv is not there'),
         ('side.txt', 'image,count', 'neither .csv nor .npz'),
         ('side.npz', 'no archive', 'cannot be read as side'),
         ('side.csv', '', 'cannot be read as side'),

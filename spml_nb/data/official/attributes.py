@@ -1,31 +1,34 @@
-"""Three sets of attributes of the two-way paper; two label boxes, which are cut out."""
+"""The attribute sets of the Two-way paper: VAW and WIDER (crops of labelled boxes), and VISPR."""
 
 import math
 import os
 from collections import defaultdict
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from ...base import progress
 from ...base.errors import SpmlError
 from .. import fetch
-from ..dataset import join_items
+from ..dataset import PARTS, join_items
 from ..decoding import PHOTOS, open_photo
 from ..folder import Listing, label_matrix
 from .registry import (
     find_in_benchmark,
     get_fields,
     read_annotation_json,
-    read_with_remedy,
+    reading,
     register,
 )
 
 
 def _cut(photo, boxes, target):
-    "Cut boxes {name: (x, y, width, height)} in pixels out of one photo."
-    image = read_with_remedy(photo, lambda: open_photo(photo).convert('RGB'))
+    "Write crops {name: (x, y, width, height) in pixels} of one photo."
+    with reading(photo):
+        image = open_photo(photo).convert('RGB')
     for name, (x, y, width, height) in boxes.items():
         left = max(math.floor(x), 0)
         top = max(math.floor(y), 0)
@@ -37,20 +40,20 @@ def _cut(photo, boxes, target):
 
 
 def cut_boxes(folder: Path, boxes: dict[Path, dict[str, tuple]]) -> set[str]:
-    """Cut boxes out as images of their own, in folder/crops. What was cut before is not cut again.
+    """Crop boxes to images in folder/crops, unless that folder exists.
 
     Args:
         folder: The folder images/.
         boxes: {photo: {name of the crop: (x, y, width, height) in pixels}}.
 
     Returns:
-        Names of the crops. A box without a pixel inside its photo has none.
+        Names of the crops; a box outside its photo has none.
 
     Raises:
-        SpmlError: For a photo that is missing or damaged, and for a full disk.
+        SpmlError: If a photo is missing or damaged, or a crop cannot be written.
 
     Source:
-        Own choice; the Two-way paper does not tell its cropping.
+        Own choice, because the Two-way paper does not describe its cropping.
     """
     if not (folder / 'crops').is_dir():
         with fetch.fill_folder(folder / 'crops') as temporary, ThreadPoolExecutor() as pool:
@@ -60,11 +63,33 @@ def cut_boxes(folder: Path, boxes: dict[Path, dict[str, tuple]]) -> set[str]:
     return {entry.name for entry in os.scandir(folder / 'crops')}
 
 
-def read_vaw(folder: Path) -> Listing:
-    """Read Visual Attributes in the Wild: each image is an object in a box; one without a pixel is
-    left out.
+class _Crop(NamedTuple):
+    photo: Path
+    box: list[float]  # x, y, width, height in pixels
+    name: str  # of its file
+    labels: Sequence[int]
+    part: str
 
-    Labels are 1 and -1 as annotated, 0 where nothing is said or both are.
+
+def _listing_of_crops(folder, crops, class_names):
+    "Cut out the crops; those without a pixel are left out."
+    boxes = defaultdict(dict)
+    for crop in crops:
+        boxes[crop.photo][crop.name] = tuple(crop.box)
+    written = cut_boxes(folder, boxes)
+    crops = [crop for crop in crops if crop.name in written]
+    return Listing(
+        [f'crops/{crop.name}' for crop in crops],
+        np.array([crop.labels for crop in crops], np.int8),
+        class_names,
+        ['test' if crop.part == 'test' else 'train' for crop in crops],
+    )
+
+
+def _read_vaw(folder: Path) -> Listing:
+    """Read Visual Attributes in the Wild: each image is the crop of an object.
+
+    Labels are 1 and -1 as annotated, and 0 if missing or contradictory.
 
     Args:
         folder: The folder images/, with vaw/, VG_100K/ and VG_100K_2/.
@@ -81,49 +106,41 @@ def read_vaw(folder: Path) -> Listing:
         for archive in ('VG_100K', 'VG_100K_2')
         for file in find_in_benchmark(folder, archive).rglob('*.jpg')
     }
-    crop_names, labels, split = [], [], []
-    boxes = defaultdict(dict)
+    crops = []
     for part in ('train_part1', 'train_part2', 'val', 'test'):
         for entry in read_annotation_json(data / f'{part}.json'):
             image, instance, box = get_fields(
                 entry, data, 'image_id', 'instance_id', 'instance_bbox'
             )
-            lists = get_fields(entry, data, 'positive_attributes', 'negative_attributes')
-            positive, negative = map(set, lists)
             if str(image) not in photos:
                 raise SpmlError(
                     f'{folder} has no photo {image}.jpg, which {data.name} names. Bring both '
                     'archives of Visual Genome.'
                 )
-            unlisted = sorted((positive | negative) - column.keys())
-            if unlisted:
-                raise SpmlError(
-                    f'{data}: object {instance} has attributes that attribute_index.json does not '
-                    f'list: {join_items(map(repr, unlisted))}.'
-                )
-            row = np.zeros(len(class_names), np.int8)
-            row[[column[name] for name in positive - negative]] = 1
-            row[[column[name] for name in negative - positive]] = -1
-            boxes[photos[str(image)]][f'{instance}.jpg'] = tuple(box)
-            crop_names.append(f'{instance}.jpg')
-            labels.append(row)
-            split.append('test' if part == 'test' else 'train')
-    return _cropped(folder, boxes, crop_names, np.array(labels), class_names, split)
+            labels = _vaw_labels(entry, instance, data, column)
+            crops.append(_Crop(photos[str(image)], box, f'{instance}.jpg', labels, part))
+    return _listing_of_crops(folder, crops, class_names)
 
 
-def _cropped(folder, boxes, crop_names, labels, class_names, split):
-    "A Listing of the crops that have a pixel."
-    cut = cut_boxes(folder, boxes)
-    rows = [row for row, name in enumerate(crop_names) if name in cut]
-    images = [f'crops/{crop_names[row]}' for row in rows]
-    return Listing(images, labels[rows], class_names, [split[row] for row in rows])
+def _vaw_labels(entry, instance, data, column):
+    lists = get_fields(entry, data, 'positive_attributes', 'negative_attributes')
+    positive, negative = map(set, lists)
+    unlisted = sorted((positive | negative) - column.keys())
+    if unlisted:
+        raise SpmlError(
+            f'{data}: object {instance} has attributes that attribute_index.json does not '
+            f'list: {join_items(map(repr, unlisted))}.'
+        )
+    labels = np.zeros(len(column), np.int8)
+    labels[[column[name] for name in positive - negative]] = 1
+    labels[[column[name] for name in negative - positive]] = -1
+    return labels
 
 
-def read_wider(folder: Path) -> Listing:
-    """Read WIDER Attribute: each image is a person in a box.
+def _read_wider(folder: Path) -> Listing:
+    """Read WIDER Attribute: each image is the crop of a person.
 
-    People without a positive attribute or a pixel are left out. A label is 0 where the attribute is
-    unspecified.
+    People without a positive attribute are left out. Unspecified attributes are 0.
 
     Args:
         folder: The folder images/, with wider_attribute_image/ and wider_attribute_annotation/.
@@ -139,8 +156,7 @@ def read_wider(folder: Path) -> Listing:
     )
     joined = (notes / 'wider_attribute_trainval.json').exists()
     training = ['trainval'] if joined else ['train', 'val']
-    crop_names, labels, split = [], [], []
-    boxes = defaultdict(dict)
+    crops = []
     for part in (*training, 'test'):
         file = notes / f'wider_attribute_{part}.json'
         images, names = get_fields(read_annotation_json(file), file, 'images', 'attribute_id_map')
@@ -154,17 +170,11 @@ def read_wider(folder: Path) -> Listing:
                 raise SpmlError(f'{file}: attributes {z}; expected {len(class_names)} of 1, 0, -1.')
             if 1 in z:
                 [photo] = get_fields(image, file, 'file_name')
-                boxes[photos / photo][f'{part}-{k:05}.jpg'] = tuple(box)
-                crop_names.append(f'{part}-{k:05}.jpg')
-                labels.append(z)
-                split.append('test' if part == 'test' else 'train')
-    return _cropped(folder, boxes, crop_names, np.array(labels, np.int8), class_names, split)
+                crops.append(_Crop(photos / photo, box, f'{part}-{k:05}.jpg', z, part))
+    return _listing_of_crops(folder, crops, class_names)
 
 
-_PARTS = ('train', 'val', 'test')
-
-
-def read_vispr(folder: Path) -> Listing:
+def _read_vispr(folder: Path) -> Listing:
     """Read VISPR: photos with the privacy attributes that they reveal.
 
     Attributes are in the order of their numbers (a0_safe, a1_…).
@@ -178,34 +188,31 @@ def read_vispr(folder: Path) -> Listing:
     """
     photos, notes = {}, {}
     for file in sorted(folder.rglob('*')):
-        for k, part in enumerate(_PARTS):
+        for part in PARTS:
             if f'{part}2017' in file.relative_to(folder).parts:
                 if file.suffix.lower() in PHOTOS:
-                    photos[k, file.stem] = file
+                    photos[part, file.stem] = file
                 elif file.suffix == '.json':
-                    notes[k, file.stem] = file
+                    notes[part, file.stem] = file
     unpaired = sorted(photos.keys() ^ notes.keys())
     if unpaired or not notes:
-        names = [f'{_PARTS[k]}/{name}' for k, name in unpaired]
+        names = [f'{part}/{name}' for part, name in unpaired]
         raise SpmlError(
             f'{folder}: photos without annotation or the other way round: {join_items(names)}. '
             'Bring all archives.'
         )
-    keys = sorted(notes)
+    keys = sorted(notes, key=lambda key: (PARTS.index(key[0]), key[1]))
     rows = [get_fields(read_annotation_json(notes[key]), notes[key], 'labels')[0] for key in keys]
     attributes = {name for names in rows for name in names}
-    class_names = read_with_remedy(
-        folder,
-        lambda: sorted(attributes, key=lambda name: int(name[1:].split('_')[0])),
-        ' as attributes named a0_safe, a1_…',
-    )
+    with reading(folder, ' as attributes named a0_safe, a1_…'):
+        class_names = sorted(attributes, key=lambda name: int(name[1:].split('_')[0]))
     return Listing(
         [photos[key].relative_to(folder).as_posix() for key in keys],
         *label_matrix(rows, names=class_names),
-        ['test' if _PARTS[k] == 'test' else 'train' for k, _ in keys],
+        ['test' if part == 'test' else 'train' for part, _ in keys],
     )
 
 
-register('vaw', read_vaw)
-register('wider', read_wider)
-register('vispr', read_vispr)
+register('vaw', _read_vaw)
+register('wider', _read_wider)
+register('vispr', _read_vispr)

@@ -1,4 +1,4 @@
-"""Weights for drawing single labels: large or central objects are drawn more often."""
+"""Weights for drawing single labels in favour of large or central objects."""
 
 from functools import lru_cache
 from math import hypot
@@ -13,17 +13,17 @@ from .registry import BENCHMARKS, benchmark_folder, find
 
 
 def box_area(left: float, top: float, right: float, bottom: float) -> float:
-    "The share of the photo that a box covers; its ends are shares of the photo's sides."
+    "Fraction of the photo that a box covers; coordinates are fractions of the photo's sides."
     return (right - left) * (bottom - top)
 
 
 def box_centrality(left: float, top: float, right: float, bottom: float) -> float:
-    "1 for a box in the middle of the photo, 0 where its centre is a corner; ends as in `box_area`."
+    "1 for a box at the centre of the photo, 0 at a corner; coordinates as in `box_area`."
     return max(0.0, 1 - hypot(left + right - 1, top + bottom - 1) / 2**0.5)
 
 
 def weigh_boxes(data: Dataset, boxes: dict[str, list[tuple]], kind: str) -> np.ndarray:
-    """Weigh each class in each photo by its best box.
+    """Weigh each class in each photo by its largest or most central box.
 
     Args:
         data: N photos in files.
@@ -31,7 +31,7 @@ def weigh_boxes(data: Dataset, boxes: dict[str, list[tuple]], kind: str) -> np.n
         kind: 'large' or 'central'.
 
     Returns:
-        (N, C) from 0 to 1; 0 for a class without a box.
+        (N, C) in [0, 1]; 0 for a class without a box.
     """
     weight = {'large': box_area, 'central': box_centrality}[one_of(kind, BOX_WEIGHTINGS, 'weights')]
     column = {name: c for c, name in enumerate(data.class_names)}
@@ -48,16 +48,16 @@ def box_weights(name: str, data: Dataset, kind: str, root: str | Path | None = N
     """Weigh a benchmark's labels by its official boxes.
 
     Args:
-        name: Of the data set, as in `load`.
-        data: What was loaded, with all or some of its classes.
+        name: Name of the data set, as in `load`.
+        data: The data set, with all or some of its classes.
         kind: 'large' or 'central'.
-        root: Where named data sets lie; the setting `data` if unset.
+        root: Folder of the benchmarks; by default the setting `data`.
 
     Returns:
         (N, C), as from `weigh_boxes`.
 
     Raises:
-        SpmlError: For a data set that has no boxes, or whose annotations are not there.
+        SpmlError: If the data set has no boxes, or its annotations are missing.
     """
     with_boxes = [benchmark for benchmark in BENCHMARKS if find(benchmark).boxes]
     if name not in with_boxes:
@@ -66,10 +66,10 @@ def box_weights(name: str, data: Dataset, kind: str, root: str | Path | None = N
             f'{join_items(with_boxes)}. Give labels: single, single-frequent or single-rare.'
         )
     boxes = _boxes(name, benchmark_folder(name, root) / 'images')
-    without = sum(Path(file).name not in boxes for file in data.images)
-    if without:
+    missing = sum(Path(file).name not in boxes for file in data.images)
+    if missing:
         raise SpmlError(
-            f'{without:,} of the {len(data):,} photos of {name!r} have no boxes below '
+            f'{missing:,} of the {len(data):,} photos of {name!r} have no boxes below '
             f'{benchmark_folder(name, root)}. Remove its folder images/ and give `spml data '
             f'{name}`.'
         )

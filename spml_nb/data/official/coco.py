@@ -1,4 +1,4 @@
-"""The official annotations of COCO 2014, with images and categories in the protocol's order."""
+"""The official annotations of COCO 2014, with images and categories in the order of Cole et al."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing, label_matrix
-from .registry import find_in_benchmark, read_annotation_json, read_with_remedy, register
+from .registry import find_in_benchmark, read_annotation_json, reading, register
 
 
 def _without_polygon(entry):
@@ -14,17 +14,17 @@ def _without_polygon(entry):
 
 
 def _parts(folder, read):
-    "What `read` makes of the instances file of each part; polygons are dropped while it is parsed."
+    "Yield `read(content)` for the instances file of each part, without polygons."
     for part in ('train', 'val'):
         file = find_in_benchmark(folder, f'annotations/annotations/instances_{part}2014.json')
         content = read_annotation_json(file, _without_polygon)
-        yield read_with_remedy(
-            file, lambda content=content: read(content), ' as an instances file of COCO'
-        )
+        with reading(file, ' as an instances file of COCO'):
+            result = read(content)
+        yield result
 
 
 def _labels(content):
-    "(names sorted, (N, C) labels, class names) of the images that have a box."
+    "(sorted file names, (N, C) labels, class names) of the images with a box."
     files = {image['id']: image['file_name'] for image in content['images']}
     categories = {category['id']: category['name'] for category in content['categories']}
     present = {}
@@ -35,7 +35,7 @@ def _labels(content):
     return names, labels, [categories[number] for number in numbers]
 
 
-def read_coco14(folder: Path) -> Listing:
+def _read_coco14(folder: Path) -> Listing:
     """Read COCO 2014: train2014 is split, val2014 is the test set.
 
     Source:
@@ -52,8 +52,8 @@ def read_coco14(folder: Path) -> Listing:
     )
 
 
-def coco_boxes(folder: Path) -> dict[str, list[tuple]]:
-    "Read where the objects are, crowds included, as `Benchmark.boxes` says."
+def _read_boxes(folder: Path) -> dict[str, list[tuple]]:
+    "Read the boxes of all objects, crowds included, as described in `Benchmark`."
     train, test = _parts(folder, _boxes)
     return train | test
 
@@ -72,4 +72,4 @@ def _boxes(content):
     return boxes
 
 
-register('coco14', read_coco14, boxes=coco_boxes)
+register('coco14', _read_coco14, boxes=_read_boxes)

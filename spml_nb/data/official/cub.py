@@ -6,21 +6,20 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing
-from .registry import find_in_benchmark, read_listing_lines, read_with_remedy, register
+from .registry import find_in_benchmark, read_listing_lines, reading, register
 
 
 def _integers(file, *columns):
-    "Columns of a text file, (n, len(columns))."
-    return read_with_remedy(
-        file, lambda: np.loadtxt(file, dtype=np.int64, usecols=columns, ndmin=2)
-    )
+    "Read some columns of a text file, (n, len(columns))."
+    with reading(file):
+        return np.loadtxt(file, dtype=np.int64, usecols=columns, ndmin=2)
 
 
 def _numbered(file):
-    "{number: rest of the line}, in the file's order."
+    "Read {number: rest of the line}, in the order of the file."
     pairs = (line.split(maxsplit=1) for line in read_listing_lines(file))
-    form = ' as a number and a name in each line'
-    return read_with_remedy(file, lambda: {int(number): rest for number, rest in pairs}, form)
+    with reading(file, ' as a number and a name in each line'):
+        return {int(number): rest for number, rest in pairs}
 
 
 def read_cub(folder: Path) -> Listing:
@@ -38,12 +37,12 @@ def read_cub(folder: Path) -> Listing:
     )
     train = dict(_integers(find_in_benchmark(base, 'train_test_split.txt'), 0, 1).tolist())
     rows = _integers(find_in_benchmark(base, 'attributes/image_attribute_labels.txt'), 0, 1, 2)
-    fits = (
+    is_consistent = (
         set(train) == set(images)
         and set(np.unique(rows[:, 0])) <= set(images)
         and set(np.unique(rows[:, 1])) <= set(attributes)
     )
-    if not fits:
+    if not is_consistent:
         raise SpmlError(
             f'{base}: images.txt, train_test_split.txt and image_attribute_labels.txt number '
             'different images or attributes.'
@@ -53,7 +52,7 @@ def read_cub(folder: Path) -> Listing:
     labels = np.full((len(images), len(attributes)), -1, np.int8)
     for image, attribute in rows[rows[:, 2] == 1, :2].tolist():
         labels[row_of[image], column_of[attribute]] = 1
-    order = sorted(images, key=lambda image: not train[image])  # the sort is stable
+    order = sorted(images, key=lambda image: not train[image])  # stable
     return Listing(
         [f'archive/CUB_200_2011/images/{images[image]}' for image in order],
         labels[[row_of[image] for image in order]],

@@ -1,4 +1,4 @@
-"""Merlin L48: spectrograms of birds, of which one species is known without any annotation."""
+"""Merlin L48: spectrograms of birds, with one positive from the metadata of the recording."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -15,28 +15,27 @@ from .registry import (
     find_in_benchmark,
     get_fields,
     read_annotation_json,
-    read_with_remedy,
+    reading,
     register,
 )
 
-# the list of a recording whose complement is absent from it
+# field of a recording with the species that may occur; all others are absent
 _POSSIBLE = {'checklist': 'observed_species_codes', 'geo': 'possible_species_codes'}
 
 
 def _find_layout(folder):
-    "The folder with assets.json, wherever the archive has it."
+    "The folder with assets.json."
     return find_in_benchmark(folder, 'ml48s/ml48s/assets.json', 'ml48s/assets.json').parent
 
 
 def _read_recordings(base):
-    "{id: entry} of assets.json."
+    "{id: recording} of assets.json."
     file = base / 'assets.json'
     entries = read_annotation_json(file)
     return {get_fields(entry, file, 'id')[0]: entry for entry in entries}
 
 
-def _find_recording(recordings, number, base, *keys):
-    "Values of a recording that a clip names."
+def _get_recording_fields(recordings, number, base, *keys):
     file = base / 'assets.json'
     if number not in recordings:
         raise SpmlError(f'{file} has no recording {number!r}, which clips.json names.')
@@ -44,37 +43,34 @@ def _find_recording(recordings, number, base, *keys):
 
 
 def _drop_unused(entry):
-    "A clip without boxes and absent species, which are most of the file."
+    "Drop boxes and absent species, which are most of the file."
     return {key: entry[key] for key in entry if key not in ('boxes', 'absent_species_codes')}
 
 
 def _read_validation():
-    "The ids of the recordings that the authors validate on."
+    "Ids of the authors' validation recordings."
     text = (files('spml_nb') / 'assets' / 'l48_validation.txt').read_text(encoding='utf-8')
     return set(map(int, text.split()))
 
 
-def read_l48(folder: Path) -> Listing:
-    """Read L48: three seconds of sound in each image, a recording in each group.
+def _read_l48(folder: Path) -> Listing:
+    """Read L48: an image is a clip of three seconds, a group is a recording.
 
-    `spml data l48` writes the groups into groups.csv too, a file of side information. A species
-    is present where a box has it, unknown where annotation leaves it open, else absent.
+    A species is present if it has a box, unknown if the annotation says so, else absent. Classes
+    are species codes in the order of taxa.csv. Groups are also written to groups.csv, a file of
+    side information.
 
-    Classes are the species' codes in the order of taxa.csv, which all files of the set use;
-    validation images are those of the recordings that the authors validate on: ten draws a species
-    with replacement, so 945 recordings, not 1,000. As in the benchmark, only images of which every
-    label is known are loaded for validation and testing; labels.csv has the others too, and
-    `load` of the folder in place of the name scores every known label.
+    Validation images are those of the authors' 945 validation recordings (ten draws per species
+    with replacement). As in the benchmark, `load('l48')` validates and tests only on images with
+    complete labels; `load` of the folder includes the others of labels.csv.
 
     Source:
         Sun, Maji and Van Horn 2025.
     """
     base = _find_layout(folder)
     taxa = find_in_benchmark(base, 'taxa.csv')
-    form = ' as a table with a column species_code'
-    class_names = read_with_remedy(
-        taxa, lambda: pd.read_csv(taxa, dtype=str)['species_code'].tolist(), form
-    )
+    with reading(taxa, ' as a table with a column species_code'):
+        class_names = pd.read_csv(taxa, dtype=str)['species_code'].tolist()
     column = {name: c for c, name in enumerate(class_names)}
     recordings, validation = _read_recordings(base), _read_validation()
     file = find_in_benchmark(base, 'clips.json')
@@ -88,7 +84,7 @@ def read_l48(folder: Path) -> Listing:
             raise SpmlError(f'{taxa} lacks the species {join_items(unlisted)} of {image}.')
         for value, names in zip((1, 0), codes, strict=True):
             row[[column[name] for name in names]] = value
-        [part] = _find_recording(recordings, number, base, 'split')
+        [part] = _get_recording_fields(recordings, number, base, 'split')
         one_of(part, ('train', 'test'), f'split of recording {number} in assets.json')
         images.append((base / image).relative_to(folder).as_posix())
         split.append('val' if part == 'train' and number in validation else part)
@@ -99,23 +95,23 @@ def read_l48(folder: Path) -> Listing:
 def observe_recordings(
     name: str, data: Dataset, setting: str, root: str | Path | None = None
 ) -> np.ndarray:
-    """Observe what is known of clips by the recordings that they are from.
+    """Observe labels that follow from the metadata of recordings.
 
-    The target species of a recording is present in the clips where it was confirmed, and unknown in
-    the others. Species that are not on the checklist of whoever recorded ('checklist'), or do not
-    live at that place and time ('geo'), are absent, even where annotation leaves them open.
+    The target species of a recording is positive in clips where it was confirmed, else unknown.
+    Species that are not on the observer's checklist ('checklist'), or do not occur at that place
+    and time ('geo'), are negative, even if the annotation says unknown.
 
     Args:
-        name: Of the data set, as in `load`.
-        data: What was loaded, with all or some of its classes.
+        name: Name of the data set, as in `load`.
+        data: The data set, with all or some of its classes.
         setting: One of `RECORDING_SETTINGS`.
-        root: Where named data sets lie; the setting `data` if unset.
+        root: Folder of the benchmarks; by default the setting `data`.
 
     Returns:
         (N, C) int8: 1 observed positive, 0 unknown, −1 observed negative.
 
     Raises:
-        SpmlError: For another data set, and for annotations that are not there.
+        SpmlError: If the data set is another one, or its annotations are missing.
 
     Source:
         Sun, Maji and Van Horn 2025.
@@ -129,9 +125,11 @@ def observe_recordings(
     base = _find_layout(benchmark_folder(name, root) / 'images')
     recordings = _read_recordings(base)
     z = np.zeros_like(data.labels)
+    keys = ['target_species_code']
+    if setting in _POSSIBLE:
+        keys.append(_POSSIBLE[setting])
     for number, rows in pd.Series(data.groups).groupby(data.groups).indices.items():
-        keys = ['target_species_code', *filter(None, [_POSSIBLE.get(setting)])]
-        target, *possible = _find_recording(recordings, int(number), base, *keys)
+        target, *possible = _get_recording_fields(recordings, int(number), base, *keys)
         if possible:
             z[rows] = np.where(np.isin(data.class_names, possible[0]), 0, -1)
         confirmed = data.labels[rows] > 0
@@ -140,4 +138,4 @@ def observe_recordings(
     return z
 
 
-register('l48', read_l48)
+register('l48', _read_l48)

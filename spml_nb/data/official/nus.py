@@ -1,4 +1,4 @@
-"""NUS-WIDE in its three versions, all of which are in use."""
+"""NUS-WIDE in the three versions that papers use."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing
-from .registry import find_in_benchmark, read_listing_lines, read_with_remedy, register
+from .registry import find_in_benchmark, read_listing_lines, reading, register
 
 
 def _zeros_and_ones(file, n):
-    form = ' as a 0 or 1 in each line'
-    values = read_with_remedy(file, lambda: np.array(read_listing_lines(file), dtype=np.int8), form)
+    with reading(file, ' as a 0 or 1 in each line'):
+        values = np.array(read_listing_lines(file), dtype=np.int8)
     if len(values) != n or not np.isin(values, (0, 1)).all():
         raise SpmlError(
             f'{file} has {len(values):,} lines of {sorted(set(values.tolist()))}; expected {n:,} '
@@ -20,10 +20,10 @@ def _zeros_and_ones(file, n):
     return values
 
 
-def read_nus(folder: Path) -> Listing:
-    """Read NUS-WIDE in the official form, whichever version the lists are of.
+def _read_nus(folder: Path) -> Listing:
+    """Read NUS-WIDE in the official form; the version is that of the lists.
 
-    Concepts are sorted by name, which is their official order.
+    Concepts are in their official order, sorted by name.
 
     Source:
         Chua et al. 2009.
@@ -57,6 +57,6 @@ def read_nus(folder: Path) -> Listing:
     return Listing(images, np.concatenate(matrices).astype(np.int8), concepts, split)
 
 
-register('nus', read_nus)  # Cole et al. 2021
-register('nus-official', read_nus)  # Chua et al. 2009
-register('nus-labelled', read_nus)  # Ben-Baruch et al. 2021
+register('nus', _read_nus)  # Cole et al. 2021
+register('nus-official', _read_nus)  # Chua et al. 2009
+register('nus-labelled', _read_nus)  # Ben-Baruch et al. 2021

@@ -1,4 +1,4 @@
-"""The list of benchmarks, and what prepares them: fetch, unpack, read, verify, write."""
+"""The benchmarks, and how one is prepared: download, unpack, read, verify, write the table."""
 
 import hashlib
 import importlib
@@ -6,8 +6,9 @@ import json
 import pkgutil
 import shutil
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
@@ -36,31 +37,29 @@ _PUBLISHED = tomllib.loads(
     (files('spml_nb') / 'assets' / 'benchmarks.toml').read_text(encoding='utf-8')
 )
 BENCHMARKS = {name: entry['title'] for name, entry in _PUBLISHED.items()}
-# sets in which a class that is not named is unknown, not absent
+# sets in which classes that are not listed are unknown, not absent
 PARTLY_KNOWN = [name for name, entry in _PUBLISHED.items() if entry.get('partly_known')]
-# sets that are validated and tested only on images of which every label is known
-SCORED_IF_COMPLETE = [name for name, entry in _PUBLISHED.items() if entry.get('scored_if_complete')]
-# what is observed of a set unless something else is asked for, where it is not one drawn positive
+# sets of which only images with complete labels are used for validation and testing
+_SCORED_IF_COMPLETE = [
+    name for name, entry in _PUBLISHED.items() if entry.get('scored_if_complete')
+]
+# default label settings other than 'single'
 DEFAULT_LABELS = {name: entry['labels'] for name, entry in _PUBLISHED.items() if 'labels' in entry}
-# of `spml_nb.runs.config.VIEW_SETS`, where photos may not be mirrored
+# default keys of `spml_nb.runs.config.VIEW_SETS` of sets whose photos must not be mirrored
 DEFAULT_VIEWS = {name: entry['views'] for name, entry in _PUBLISHED.items() if 'views' in entry}
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A file of a benchmark; one that is no archive becomes images/<folder>/<file>.
-
-    In place of images/ it is originals/ where photos are made small.
+    """A file of a benchmark, unpacked to (or, if it is not an archive, copied into) a folder.
 
     Args:
         file: Its name in downloads/.
-        urls: Official addresses; none if it must be brought by hand.
-        folder: Where below images/ it is unpacked, a folder of its own; its name before the first
-            dot if unset.
-        bytes: About how many.
-        md5: Published checksum, if there is one.
-        sha256: The same.
-        optional: Whether it may be missing if it is brought by hand.
+        urls: Official addresses; none if it must be downloaded by hand.
+        folder: The folder below `Benchmark.unpacked`; by default the name before its first dot.
+        bytes: Approximate size.
+        md5, sha256: Published checksums, if any.
+        optional: Whether it may be missing.
     """
 
     file: str
@@ -72,27 +71,27 @@ class Archive:
     optional: bool = False
 
     @property
-    def place(self) -> str:
-        "The folder below images/."
+    def subfolder(self) -> str:
+        "The folder below `Benchmark.unpacked`."
         return self.folder or self.file.split('.')[0]
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A data set of the papers; what is published about each is in assets/benchmarks.toml.
+    """A data set of the papers, as described in assets/benchmarks.toml.
 
     Args:
         name: A key of `BENCHMARKS`.
-        read: Function from the folder where its archives are unpacked to a `Listing`.
-        counts: What must come out: any of 'images', 'train' (validation rows included), 'test',
+        read: Function from the folder of unpacked archives to a `Listing`.
+        counts: Expected numbers: any of 'images', 'train' (with validation rows), 'test',
             'classes'.
         validation: 'drawn' (20 % of the training rows), 'listed' (as the authors chose) or 'none'.
-        version: Which one, where several are in use.
-        instructions: What to do about files that are brought by hand.
-        small: To what size photos are made; unset, they stay as they are.
-        digest: What `hash_listing` must give, if it is published.
+        version: Which version, if several are in use.
+        instructions: How to get files that must be downloaded by hand.
+        small: Size to which photos are reduced; by default they are not.
+        digest: Expected value of `hash_listing`, if published.
         boxes: Function from the folder images/ to {file name of a photo: [(class, left, top, right,
-            bottom), …]}, in shares of its width and height; none if the archives have no boxes.
+            bottom), …]} in fractions of its width and height; None if there are no boxes.
     """
 
     name: str
@@ -108,12 +107,12 @@ class Benchmark:
     boxes: Callable[[Path], dict[str, list]] | None = None
 
     def help(self, folder: Path) -> str:
-        "The instructions, with the places below the set's folder filled in."
+        "The instructions, with paths below the set's folder filled in."
         places = {'downloads': folder / 'downloads', 'images': folder / 'images'}
         return self.instructions.format(version=self.version, **(self.counts | places))
 
     def unpacked(self, folder: Path) -> Path:
-        "Where the archives are unpacked."
+        "The folder in which archives are unpacked."
         return folder / ('originals' if self.small else 'images')
 
 
@@ -143,7 +142,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Benchmark:
-    """Find a benchmark by name, after importing the modules that register readers.
+    """Find a benchmark by name, importing the modules that register readers.
 
     Raises:
         SpmlError: For an unknown name.
@@ -156,10 +155,10 @@ def find(name: str) -> Benchmark:
 
 
 def find_in_benchmark(folder: Path, *candidates: str) -> Path:
-    """Find the first of several paths below a folder that is there.
+    """Return the first of several paths below a folder that exists.
 
     Raises:
-        SpmlError: If none is there, naming what was expected.
+        SpmlError: If none exists.
     """
     for candidate in candidates:
         if (folder / candidate).exists():
@@ -170,45 +169,41 @@ def find_in_benchmark(folder: Path, *candidates: str) -> Path:
     )
 
 
-def read_with_remedy(file: Path, read: Callable, form: str = ''):
-    """Read a file, with the same error for whatever is wrong with it.
+@contextmanager
+def reading(file: Path, form: str = '') -> Iterator[None]:
+    """Turn any exception in the block into an error that names the file.
 
     Args:
-        file: For the message.
-        read: Function without arguments that reads it.
-        form: What it should be, such as ' as a MATLAB file'.
-
-    Raises:
-        SpmlError: For any error of `read`.
+        form: The expected form, such as ' as a MATLAB file'.
     """
     try:
-        return read()
+        yield
     except Exception as error:
         raise SpmlError(f'{file} cannot be read{form}: {error}. Bring it again.') from error
 
 
 def read_listing_lines(file: Path) -> list[str]:
-    "Read the lines of a text file in UTF-8 that are not blank, without blanks at their ends."
-    text = read_with_remedy(file, lambda: Path(file).read_text(encoding='utf-8'))
+    "Read the non-blank lines of a UTF-8 file, without blanks at their ends."
+    with reading(file):
+        text = Path(file).read_text(encoding='utf-8')
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
 def read_annotation_json(file: Path, hook: Callable | None = None):
-    "Read a JSON file; `hook` is given each object and returns what takes its place."
-    return read_with_remedy(
-        file, lambda: json.loads(file.read_text(encoding='utf-8'), object_hook=hook)
-    )
+    "Read a JSON file; `hook` maps each object to its replacement."
+    with reading(file):
+        return json.loads(file.read_text(encoding='utf-8'), object_hook=hook)
 
 
 def get_fields(record: dict, file: Path, *keys: str) -> list:
-    """Get values of a JSON object, in the order of the keys.
+    """Get the values of some keys of a JSON object.
 
     Raises:
-        SpmlError: For one that is missing.
+        SpmlError: If a key is missing.
     """
-    absent = [key for key in keys if not isinstance(record, dict) or key not in record]
-    if absent:
-        raise SpmlError(f'{file}: an entry has no {join_items(absent)}: not the official form.')
+    missing = [key for key in keys if not isinstance(record, dict) or key not in record]
+    if missing:
+        raise SpmlError(f'{file}: an entry has no {join_items(missing)}: not the official form.')
     return [record[key] for key in keys]
 
 
@@ -216,16 +211,17 @@ def read_matlab(file: Path, key: str | None = None, squeeze: bool = False) -> np
     """Read one array of a MATLAB file.
 
     Args:
-        file: Of a version before 7.3.
-        key: The array's name; unset, the only one there is.
+        file: In a format before version 7.3.
+        key: Name of the array; by default the only one.
         squeeze: Drop axes of length one.
 
     Raises:
-        SpmlError: If it cannot be read, or holds other arrays.
+        SpmlError: If it cannot be read, or contains other arrays.
     """
     from scipy.io import loadmat
 
-    arrays = read_with_remedy(file, lambda: loadmat(file, squeeze_me=squeeze), ' as a MATLAB file')
+    with reading(file, ' as a MATLAB file'):
+        arrays = loadmat(file, squeeze_me=squeeze)
     content = {name: value for name, value in arrays.items() if not name.startswith('__')}
     if key is None and len(content) == 1:
         return next(iter(content.values()))
@@ -237,7 +233,7 @@ def read_matlab(file: Path, key: str | None = None, squeeze: bool = False) -> np
 
 
 def hash_listing(listing: Listing) -> str:
-    "Take a checksum of names, classes, split and labels: 64 hexadecimal digits."
+    "SHA-256 (64 hex digits) of image names, classes, split and labels."
     text = json.dumps([listing.images, listing.class_names, listing.split])
     return hashlib.sha256(text.encode() + listing.labels.tobytes()).hexdigest()
 
@@ -262,13 +258,13 @@ def _counts(listing):
 
 
 def verify_listing(benchmark: Benchmark, listing: Listing, images: Path):
-    """Compare what was read below `images` with the protocol.
+    """Compare a listing with the published counts and checksum.
+
+    Args:
+        images: The folder that was read, for the message.
 
     Raises:
-        SpmlError: For other counts, names or labels.
-
-    Source:
-        The counts of the papers.
+        SpmlError: If they differ, or images are listed twice.
     """
     counts = _counts(listing)
     wrong = [
@@ -276,9 +272,9 @@ def verify_listing(benchmark: Benchmark, listing: Listing, images: Path):
         for what, count in benchmark.counts.items()
         if counts[what] != count
     ]
-    different = len(set(listing.images))
-    if different != len(listing.images):
-        wrong.append(f'only {different:,} different images among these')
+    n_different = len(set(listing.images))
+    if n_different != len(listing.images):
+        wrong.append(f'only {n_different:,} different images among these')
     if not wrong and benchmark.digest and hash_listing(listing) != benchmark.digest:
         wrong.append('names, labels or split that differ from the published ones')
     if wrong:
@@ -288,8 +284,8 @@ def verify_listing(benchmark: Benchmark, listing: Listing, images: Path):
         )
 
 
-def _fault(file):
-    "What is wrong with an image, '' if nothing is."
+def _find_fault(file):
+    "Why an image cannot be decoded; '' if it can."
     try:
         with open_photo(file) as image:
             image.draft('RGB', (1, 1))
@@ -300,14 +296,14 @@ def _fault(file):
 
 
 def _make_images(benchmark, listing, images, tell):
-    "Make the photos small, if the set wants that, and decode every one."
+    "Reduce the photos if the benchmark requires it, and check that each can be decoded."
     doing = 'making small' if benchmark.small else 'decoding'
     tell(f'{benchmark.name}: {doing} {len(listing.images):,} images')
     if benchmark.small:
         shrink(listing, images, benchmark.small)
+    photos = [images / name for name in listing.images]
     with ThreadPoolExecutor() as pool:
-        faults = list(pool.map(_fault, (images / name for name in listing.images)))
-    faults = [fault for fault in faults if fault]
+        faults = list(filter(None, pool.map(_find_fault, photos)))
     if faults:
         raise SpmlError(
             f'{benchmark.name}: {len(faults):,} images below {images} are missing or damaged: '
@@ -315,7 +311,7 @@ def _make_images(benchmark, listing, images, tell):
         )
 
 
-MOST_CELLS = 30_000_000  # of labels.csv; a larger table becomes labels.npz
+MOST_CELLS = 30_000_000  # of labels.csv; a larger table is written to labels.npz
 
 
 def listing_to_csv(listing: Listing) -> str:
@@ -364,12 +360,12 @@ def _load_matrix(file):
 
 
 def table(name: str, folder: Path, validation: str | None = None) -> Dataset:
-    """Read the table of a benchmark; `spml_nb.data.load` calls this.
+    """Read the table of a benchmark that has been prepared.
 
     Args:
-        name: Of a benchmark.
+        name: A key of `BENCHMARKS`.
         folder: With images/ and labels.csv or labels.npz.
-        validation: 'drawn' or 'none'; as ready.json says if unset.
+        validation: As in `Benchmark`; by default as in ready.json.
 
     Raises:
         SpmlError: If something is missing or malformed.
@@ -385,11 +381,11 @@ def table(name: str, folder: Path, validation: str | None = None) -> Dataset:
     validation = validation or fetch.read_download_note(folder / 'ready.json').get('validation')
     if validation == 'none':
         data = replace(data, split=np.where(data.split == 'val', 'train', data.split))
-    return _keep_scored(data) if name in SCORED_IF_COMPLETE else data
+    return _keep_scored(data) if name in _SCORED_IF_COMPLETE else data
 
 
 def _keep_scored(data):
-    "Leave out images for validation and testing of which a label is unknown."
+    "Leave out validation and test images with unknown labels."
     rows = np.flatnonzero((data.split == 'train') | (data.labels != 0).all(1))
     return replace(
         data,
@@ -401,8 +397,10 @@ def _keep_scored(data):
 
 
 def _write_table(listing, folder):
-    """Write the table unless it is there; one that differs, which may hold somebody's corrections,
-    is never overwritten.
+    """Write the table unless it exists.
+
+    Raises:
+        SpmlError: If it exists and differs, because it may contain corrections by the user.
     """
     is_large = listing.labels.size > MOST_CELLS
     file = folder / ('labels.npz' if is_large else 'labels.csv')
@@ -423,10 +421,10 @@ def _same_table(file, listing):
 
 
 def benchmark_folder(name: str, root: Path | None = None) -> Path:
-    "Where a benchmark lies or will lie: below `root`, the setting `data` if that is unset."
-    return (
-        settings.path('data') if root is None else first_existing_folder(candidate_folders(root))
-    ) / name
+    "The folder of a benchmark, which may not exist, below `root` or the setting `data`."
+    if root is None:
+        return settings.path('data') / name
+    return first_existing_folder(candidate_folders(root)) / name
 
 
 def _as_benchmark(name):
@@ -434,14 +432,14 @@ def _as_benchmark(name):
 
 
 def _is_unpacked(archive, base):
-    place = base / archive.place
+    target = base / archive.subfolder
     if not fetch.is_archive(archive.file):
-        return (place / archive.file).is_file()
-    return place.is_dir() and any(place.iterdir())
+        return (target / archive.file).is_file()
+    return target.is_dir() and any(target.iterdir())
 
 
-def _absent(benchmark, folder):
-    "Archives that are needed and not unpacked."
+def _missing_archives(benchmark, folder):
+    "Required archives that are not unpacked."
     base = benchmark.unpacked(folder)
     return [
         archive
@@ -451,21 +449,22 @@ def _absent(benchmark, folder):
 
 
 def check(name: str | Benchmark, root: Path | None = None) -> list[str]:
-    """Find what a benchmark lacks.
+    """List what a benchmark lacks to be ready.
 
     Args:
         name: One of `names()`, or a Benchmark.
-        root: The folder of data sets; the setting `data` if unset.
+        root: Folder of the benchmarks; by default the setting `data`.
 
     Returns:
-        Sentences, none if it is ready.
+        Sentences; none if it is ready.
     """
     benchmark = _as_benchmark(name)
     folder = benchmark_folder(benchmark.name, root)
     ready = fetch.read_download_note(folder / 'ready.json')
     missing = []
     if not (ready and benchmark.small):
-        missing += [_missing(archive, folder) for archive in _absent(benchmark, folder)]
+        archives = _missing_archives(benchmark, folder)
+        missing += [_describe_missing(archive, folder) for archive in archives]
     if not ready:
         missing.append(f'{folder} has not been verified: give `spml data {benchmark.name}`.')
     if missing:
@@ -482,25 +481,27 @@ def check(name: str | Benchmark, root: Path | None = None) -> list[str]:
     ]
 
 
-def _missing(archive, folder):
+def _describe_missing(archive, folder):
     file = folder / 'downloads' / archive.file
     size = f' ({fetch.format_bytes(archive.bytes)})' if archive.bytes else ''
     if file.is_file():
-        return f'{archive.file} is there, but not unpacked.'
+        return f'{archive.file} is downloaded, but not unpacked.'
     if arrived := fetch.file_size(file.with_name(file.name + '.part')):
-        return f'{archive.file}{size} is half there: {fetch.format_bytes(arrived)}.'
+        return f'{archive.file}{size} is downloaded in part: {fetch.format_bytes(arrived)}.'
     remedy = f'from {archive.urls[0]}' if archive.urls else f'put it into {file.parent}'
-    return f'{archive.file}{size} is not there; {remedy}.'
+    return f'{archive.file}{size} is missing; {remedy}.'
 
 
-def _refuse_early(benchmark, folder, tell):
-    """Before gigabytes are fetched: files that only a person can bring, what somebody made, and the
-    terms of use.
+def _check_before_download(benchmark, folder, tell):
+    """Refuse what would fail after the download, and tell the sources and terms of use.
+
+    Raises:
+        SpmlError: If files must be downloaded by hand, or the folder has files of the user.
     """
-    absent = _absent(benchmark, folder)
+    missing = _missing_archives(benchmark, folder)
     by_hand = [
         archive.file
-        for archive in absent
+        for archive in missing
         if not archive.urls and not (folder / 'downloads' / archive.file).is_file()
     ]
     if by_hand:
@@ -508,38 +509,38 @@ def _refuse_early(benchmark, folder, tell):
             f'{benchmark.name}: {join_items(by_hand)} must be brought by hand. '
             f'{benchmark.help(folder)}'
         )
-    ours = [folder / 'labels.csv']
+    outputs = [folder / 'labels.csv']
     if benchmark.small and not benchmark.unpacked(folder).is_dir():
-        ours.append(folder / 'images')
-    foreign = [file for file in ours if file.exists()]
-    if foreign and absent and not (folder / 'ready.json').exists():
+        outputs.append(folder / 'images')
+    foreign = [file for file in outputs if file.exists()]
+    if foreign and missing and not (folder / 'ready.json').exists():
         raise SpmlError(
             f'{foreign[0]} was not written by this command, and it is not overwritten. Use it '
             f'as it is, or move {folder} away.'
         )
-    sources = dict.fromkeys(archive.urls[0].rsplit('/', 1)[0] for archive in absent if archive.urls)
+    downloads = [archive for archive in missing if archive.urls]
+    sources = dict.fromkeys(archive.urls[0].rsplit('/', 1)[0] for archive in downloads)
     if sources:
         tell(f'{benchmark.name}: from {join_items(sources)}')
-    if absent and benchmark.licence:
+    if missing and benchmark.licence:
         tell(f'{benchmark.name}: terms of use: {benchmark.licence}')
 
 
-def _bring(archive, benchmark, folder, mirror, tell):
-    "One archive from its address to where it is unpacked."
+def _download_and_unpack(archive, benchmark, folder, mirror, tell):
     base = benchmark.unpacked(folder)
     if _is_unpacked(archive, base):
         return
     file = folder / 'downloads' / archive.file
     if archive.optional and not archive.urls and not file.is_file():
         return
-    place = base / archive.place
-    packed = fetch.is_archive(archive.file)
-    if not (packed or benchmark.small or file.is_file()):
-        file = place / archive.file
+    target = base / archive.subfolder
+    is_packed = fetch.is_archive(archive.file)
+    if not (is_packed or benchmark.small or file.is_file()):
+        file = target / archive.file
     official = fetch.list_addresses(archive.urls, f'{benchmark.name}/{archive.file}', mirror)
     try:
         fetch.download(
-            [*_nearby(archive, folder), *official],
+            [*_addresses_on_disk(archive, folder), *official],
             file,
             md5=archive.md5,
             sha256=archive.sha256,
@@ -549,21 +550,19 @@ def _bring(archive, benchmark, folder, mirror, tell):
     except SpmlError as error:
         raise SpmlError(f'{error} {benchmark.help(folder)}'.rstrip()) from error.__cause__
     try:
-        if packed:
-            fetch.unpack_archive(file, place, tell)
-        elif place != file.parent:
-            write_atomically(place / file.name, lambda target: shutil.copyfile(file, target))
+        if is_packed:
+            fetch.unpack_archive(file, target, tell)
+        elif target != file.parent:
+            write_atomically(target / file.name, lambda copy: shutil.copyfile(file, copy))
     except fetch.DamagedArchive as error:
         raise SpmlError(
             f'{error}. It is kept as {fetch.set_aside_download(file).name}; give the command again '
-            'to fetch it anew.'
+            'to download it again.'
         ) from error
 
 
-def _nearby(archive, folder):
-    """Addresses of the same archive in other data sets' folders, where a checksum tells that it is
-    the same.
-    """
+def _addresses_on_disk(archive, folder):
+    "Addresses of copies of an archive, verified by checksum, in the folders of other benchmarks."
     return [
         other.resolve().as_uri()
         for other in sorted(folder.parent.glob(f'*/downloads/{archive.file}'))
@@ -575,22 +574,21 @@ def _nearby(archive, folder):
 def prepare(
     name: str | Benchmark, root: Path | None = None, mirror: str | None = None, tell=print
 ) -> Path:
-    """Make a benchmark ready for `spml_nb.data.load`: fetch, unpack, read, verify, write the table.
+    """Prepare a benchmark for `spml_nb.data.load`.
 
-    What is there and verifies is neither fetched nor written again. Nothing half-done is left that
-    looks done.
+    Steps that were completed before are skipped. ready.json is written last.
 
     Args:
         name: One of `names()`, or a Benchmark.
-        root: The folder of data sets; the setting `data` if unset.
+        root: Folder of the benchmarks; by default the setting `data`.
         mirror: As in `fetch.list_addresses`.
-        tell: Takes lines of progress.
+        tell: Called with lines of progress.
 
     Returns:
         Its folder.
 
     Raises:
-        SpmlError: For whatever is missing, damaged, or not as the protocol says.
+        SpmlError: If something is missing, damaged, or not as published.
     """
     benchmark = _as_benchmark(name)
     folder = benchmark_folder(benchmark.name, root)
@@ -598,9 +596,9 @@ def prepare(
         if not check(benchmark, folder.parent):
             tell(f'{benchmark.name} is ready: {folder}')
             return folder
-        _refuse_early(benchmark, folder, tell)
+        _check_before_download(benchmark, folder, tell)
         for archive in benchmark.archives:
-            _bring(archive, benchmark, folder, mirror, tell)
+            _download_and_unpack(archive, benchmark, folder, mirror, tell)
         tell(f'{benchmark.name}: reading the official files')
         base = benchmark.unpacked(folder)
         listing = benchmark.read(base)
@@ -611,44 +609,41 @@ def prepare(
             groups = pd.DataFrame({'image': listing.images, 'group': listing.groups})
             write_atomically(folder / 'groups.csv', groups.to_csv(index=False))
         data = table(benchmark.name, folder, benchmark.validation)
-        marks = {
-            archive.file: base / archive.place / fetch.UNPACKED_MARK
-            for archive in benchmark.archives
-        }
-        note = {
-            'name': benchmark.name,
-            'version': benchmark.version,
-            'validation': benchmark.validation,
-            'fingerprint': data.fingerprint,
-            **_counts(listing),
-            'archives': {
-                file: fetch.read_download_note(mark).get('sha256') for file, mark in marks.items()
-            },
-        }
-        write_atomically(folder / 'ready.json', json.dumps(note, indent=1))
+        _mark_as_ready(benchmark, folder, listing, data)
         if benchmark.small:
             shutil.rmtree(base)
         tell(f'{data!r}\nready: {folder}')
     return folder
 
 
+def _mark_as_ready(benchmark, folder, listing, data):
+    base = benchmark.unpacked(folder)
+    archives = {}
+    for archive in benchmark.archives:
+        mark = fetch.read_download_note(base / archive.subfolder / fetch.UNPACKED_MARK)
+        archives[archive.file] = mark.get('sha256')
+    note = {
+        'name': benchmark.name,
+        'version': benchmark.version,
+        'validation': benchmark.validation,
+        'fingerprint': data.fingerprint,
+        **_counts(listing),
+        'archives': archives,
+    }
+    write_atomically(folder / 'ready.json', json.dumps(note, indent=1))
+
+
 def overview(root: Path | None = None) -> str:
-    "List all benchmarks, a line each: name, title, size of the download, and whether it is ready."
+    "Make a table of all benchmarks: name, title, size of the download, and state."
     rows = []
     for benchmark in map(find, BENCHMARKS):
         size = sum(archive.bytes or 0 for archive in benchmark.archives)
         sources = [fetch.format_bytes(size)] if size else []
         if any(not archive.urls and not archive.optional for archive in benchmark.archives):
             sources.append('by hand')
-        ready = (benchmark_folder(benchmark.name, root) / 'ready.json').is_file()
-        rows.append(
-            {
-                'name': benchmark.name,
-                'title': BENCHMARKS[benchmark.name],
-                'download': ', '.join(sources),
-                'state': 'ready' if ready else 'not there',
-            }
-        )
-    table = pd.DataFrame(rows)
-    padded = table.apply(lambda cells: cells.str.ljust(cells.str.len().max()))
-    return '\n'.join('  '.join(row).rstrip() for row in padded.to_numpy())
+        is_ready = (benchmark_folder(benchmark.name, root) / 'ready.json').is_file()
+        state = 'ready' if is_ready else 'missing'
+        rows.append((benchmark.name, BENCHMARKS[benchmark.name], ', '.join(sources), state))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
+    return '\n'.join('  '.join(row).rstrip() for row in padded)

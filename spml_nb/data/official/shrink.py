@@ -1,4 +1,4 @@
-"""Shrinks large photos to small JPEGs, so that a set fits on any disk and is decoded quickly."""
+"""Reduce large photos to small JPEGs, which take less disk space and time to decode."""
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -17,18 +17,18 @@ QUALITY = 76  # of the JPEGs
 
 @dataclass(frozen=True)
 class Small:
-    """The size that photos are made.
+    """The size of reduced photos.
 
     Args:
-        side: Pixels of the shorter side, if it is longer than that.
-        square: Whether every photo becomes a square of that side instead.
+        side: Maximum of the shorter side in pixels.
+        square: Make every photo a square of that side instead.
     """
 
     side: int
     square: bool = False
 
     def size(self, width: int, height: int) -> tuple[int, int]:
-        "The new width and height of a photo, or of its box."
+        "The reduced width and height."
         if self.square:
             return self.side, self.side
         factor = min(1, self.side / min(width, height))
@@ -36,16 +36,15 @@ class Small:
 
 
 def shrink(listing: Listing, folder: Path, small: Small):
-    """Make the images of a listing from their originals, as JPEGs of quality 76.
+    """Write the images of a listing as JPEGs, cropped and reduced from their originals.
 
     Args:
-        listing: With `originals`: a file each, and the box (left, top, right, bottom, in pixels)
-            that is kept, or None.
-        folder: Where the images come; what is there is removed.
-        small: Their size.
+        listing: `originals` are pairs of a file and a box (left, top, right, bottom in pixels), or
+            None for the full photo.
+        folder: The target, which is replaced.
 
     Raises:
-        SpmlError: For an original that is missing or no whole photo, and if the disk refuses.
+        SpmlError: If an original is missing or damaged, or an image cannot be written.
     """
 
     def make(name, original):
@@ -57,7 +56,7 @@ def shrink(listing: Listing, folder: Path, small: Small):
         except Exception as error:  # Pillow's plugins raise many types
             raise SpmlError(
                 f'{file} cannot be read as a photo: {error or type(error).__name__}. Remove the '
-                'archive it came from and what was unpacked of it, and give the command again.'
+                'archive and the folder into which it was unpacked, and give the command again.'
             ) from error
         photo.save(temporary / name, 'JPEG', quality=QUALITY)
 

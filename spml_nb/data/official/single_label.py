@@ -1,8 +1,8 @@
-"""Single-label sets for Two-way's transfer of frozen features."""
+"""Single-label sets, to which Two-way transfers frozen features."""
 
-# Torchvision reads what it can read as the archives unpack: ImageNet and Caltech-101 (folders of
-# classes), Aircraft, DTD and Food-101. Of the others it asks for a layout that joins several
-# archives (Cars, Pets), for the official bytes (Flowers), or has no official split (SUN).
+# Torchvision reads the sets that it can read in the layout of their archives: ImageNet and
+# Caltech-101 (class folders), Aircraft, DTD and Food-101. For others it expects a layout that joins
+# archives (Cars, Pets), verifies the official bytes (Flowers), or has no official split (SUN).
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,24 +13,24 @@ from ...base.errors import SpmlError
 from .. import fetch
 from ..dataset import join_items
 from ..folder import Listing
-from .registry import find_in_benchmark, read_listing_lines, read_matlab, read_with_remedy, register
+from .registry import find_in_benchmark, read_listing_lines, read_matlab, reading, register
 
 
 def _torchvision():
-    "Its data sets, imported where one is read: that takes seconds, and `spml data` only lists."
+    "torchvision.datasets; importing it takes seconds, which `spml data` does not need."
     from torchvision import datasets
 
     return datasets
 
 
 def _single(rows, source, keys, class_names=None):
-    """A Listing with one positive per image.
+    """Make a Listing with one positive per image.
 
     Args:
         rows: {part: [(image, key of its class)]}.
-        source: Where the keys come from, for the message.
-        keys: Of the classes, in their order.
-        class_names: The keys themselves if unset.
+        source: The file with the keys, for the message.
+        keys: Keys of the classes, in order.
+        class_names: By default the keys.
     """
     images, classes, split = [], [], []
     for part, pairs in rows.items():
@@ -51,7 +51,7 @@ def _single(rows, source, keys, class_names=None):
 
 
 def _same_classes(parts, source):
-    "The classes, of which {part: classes} must be the same."
+    "Return the classes if all parts of {part: classes} have the same ones."
     train, *others = parts.values()
     for other in others:
         if different := sorted(set(train) ^ set(other)):
@@ -61,11 +61,10 @@ def _same_classes(parts, source):
     return train
 
 
-def _class_folders(place, folder):
-    "{class: its images, as paths below `folder`} of a folder of class folders, sorted."
-    data = read_with_remedy(
-        place, lambda: _torchvision().ImageFolder(place), ' as one folder a class'
-    )
+def _class_folders(root, folder):
+    "{class: images, as paths below `folder`} of a folder with one folder per class, sorted."
+    with reading(root, ' as one folder per class'):
+        data = _torchvision().ImageFolder(root)
     images = {name: [] for name in data.classes}
     for file, label in data.samples:
         images[data.classes[label]].append(Path(file).relative_to(folder).as_posix())
@@ -73,7 +72,7 @@ def _class_folders(place, folder):
 
 
 def _by_class(parts, source):
-    "A Listing from {part: {class: its images}}, classes sorted."
+    "Make a Listing from {part: {class: images}}."
     class_names = _same_classes(parts, source)
     rows = {
         part: [(image, name) for name in class_names for image in images[name]]
@@ -83,10 +82,11 @@ def _by_class(parts, source):
 
 
 def _of_torchvision(kind, root, folder, parts):
-    "A Listing from a class of torchvision, which keeps the files of a part in private lists."
+    "Make a Listing from a torchvision data set, which has files and labels in private lists."
     rows, classes = {}, {}
     for part in parts:
-        data = read_with_remedy(root, lambda part=part: kind(root, split=part))
+        with reading(root):
+            data = kind(root, split=part)
         images = [Path(file).relative_to(folder).as_posix() for file in data._image_files]
         rows[part] = list(zip(images, data._labels, strict=True))
         classes[part] = data.classes
@@ -94,13 +94,13 @@ def _of_torchvision(kind, root, folder, parts):
     return _single(rows, root, range(len(class_names)), class_names)
 
 
-def read_imagenet(folder: Path) -> Listing:
-    """Read ImageNet, or any folders of the same form: train/CLASS/*.JPEG and val/CLASS/*.JPEG.
+def _read_imagenet(folder: Path) -> Listing:
+    """Read ImageNet, or other folders of the form train/CLASS/*.JPEG and val/CLASS/*.JPEG.
 
     Classes are sorted by name (WordNet numbers); val/ is the test set.
 
     Raises:
-        SpmlError: For other classes in val than in train.
+        SpmlError: If train and val have different classes.
 
     Source:
         Russakovsky et al. 2015.
@@ -109,10 +109,10 @@ def read_imagenet(folder: Path) -> Listing:
         'train': find_in_benchmark(folder, 'train/train', 'train'),
         'test': find_in_benchmark(folder, 'val/val', 'val'),
     }
-    return _by_class({part: _class_folders(place, folder) for part, place in parts.items()}, folder)
+    return _by_class({part: _class_folders(root, folder) for part, root in parts.items()}, folder)
 
 
-def read_aircraft(folder: Path) -> Listing:
+def _read_aircraft(folder: Path) -> Listing:
     """Read FGVC-Aircraft with its 100 variants and the official split.
 
     Source:
@@ -122,18 +122,17 @@ def read_aircraft(folder: Path) -> Listing:
     return _of_torchvision(_torchvision().FGVCAircraft, root, folder, ('train', 'val', 'test'))
 
 
-def read_caltech101(folder: Path) -> Listing:
-    """Read Caltech-101 with its background class: 30 drawn images of each class train, the rest
-    test.
+def _read_caltech101(folder: Path) -> Listing:
+    """Read Caltech-101 with its background class: 30 random images per class train, others test.
 
-    The archive of photos inside the archive is unpacked beside it.
+    Unpacks the archive that is inside the archive.
 
     Raises:
-        SpmlError: For other files, and for a class of 30 images or fewer.
+        SpmlError: For another layout, or a class of 30 images or fewer.
 
     Source:
-        Fei-Fei et al. 2004; 30 of each class: Kornblith et al. 2019; the draw (RandomState(1200),
-        class after class): own choice.
+        Fei-Fei et al. 2004; 30 images per class: Kornblith et al. 2019; the draw (RandomState(1200)
+        for all classes in turn): own choice.
     """
     if not (folder / 'photos').is_dir():
         name = '101_ObjectCategories.tar.gz'
@@ -155,7 +154,7 @@ def read_caltech101(folder: Path) -> Listing:
     return _by_class({'train': train, 'test': test}, folder)
 
 
-def read_cars(folder: Path) -> Listing:
+def _read_cars(folder: Path) -> Listing:
     """Read Stanford Cars with its 196 models and the official split.
 
     Source:
@@ -179,7 +178,7 @@ def read_cars(folder: Path) -> Listing:
     return _single(rows, devkit, range(1, len(class_names) + 1), [str(n) for n in class_names])
 
 
-def read_cub_species(folder: Path) -> Listing:
+def _read_cub_species(folder: Path) -> Listing:
     """Read CUB-200-2011 with its 200 species and the official split.
 
     Source:
@@ -203,7 +202,7 @@ def read_cub_species(folder: Path) -> Listing:
     return _single(rows, base / 'image_class_labels.txt', names, names.values())
 
 
-def read_dtd(folder: Path) -> Listing:
+def _read_dtd(folder: Path) -> Listing:
     """Read Describable Textures with its 47 classes and the first of ten official splits.
 
     Source:
@@ -213,7 +212,7 @@ def read_dtd(folder: Path) -> Listing:
     return _of_torchvision(_torchvision().DTD, folder, folder, ('train', 'val', 'test'))
 
 
-def read_flowers(folder: Path) -> Listing:
+def _read_flowers(folder: Path) -> Listing:
     """Read Oxford Flowers with its 102 classes and the official split.
 
     The official files number the classes, torchvision names them.
@@ -231,7 +230,7 @@ def read_flowers(folder: Path) -> Listing:
     return _single(rows, source, range(1, 103), _torchvision().Flowers102.classes)
 
 
-def read_food101(folder: Path) -> Listing:
+def _read_food101(folder: Path) -> Listing:
     """Read Food-101 with the official split, the classes of each part sorted.
 
     Source:
@@ -239,14 +238,14 @@ def read_food101(folder: Path) -> Listing:
     """
     root = find_in_benchmark(folder, 'food-101/food-101', 'food-101').parent
     listing = _of_torchvision(_torchvision().Food101, root, folder, ('train', 'test'))
-    # within a part torchvision keeps the order of the official files, which is not that of classes
+    # torchvision keeps the order of the official files, which are not sorted by class
     is_test = np.array(listing.split) == 'test'
     order = np.lexsort((listing.labels.argmax(1), is_test))
     images = [listing.images[row] for row in order]
     return replace(listing, images=images, labels=listing.labels[order])
 
 
-def read_pets(folder: Path) -> Listing:
+def _read_pets(folder: Path) -> Listing:
     """Read Oxford-IIIT Pets with its 37 breeds and the official split.
 
     Source:
@@ -267,7 +266,7 @@ def read_pets(folder: Path) -> Listing:
     return _single(rows, notes, numbers, [breeds[k] for k in numbers])
 
 
-def read_sun(folder: Path) -> Listing:
+def _read_sun(folder: Path) -> Listing:
     """Read SUN397 scenes with the first of ten official splits.
 
     Source:
@@ -278,7 +277,7 @@ def read_sun(folder: Path) -> Listing:
     names = lists / 'ClassName.txt'
     if not names.exists():
         names = base / 'ClassName.txt'
-    # a line is /a/abbey: a folder of the first letter, and the class, which may have a / itself
+    # a line such as /a/abbey: the first letter, and the class, which may contain a /
     class_names = [line.strip()[3:] for line in read_listing_lines(names)]
     below = base.relative_to(folder).as_posix()
     rows = {}
@@ -288,13 +287,13 @@ def read_sun(folder: Path) -> Listing:
     return _single(rows, lists, class_names)
 
 
-register('imagenet', read_imagenet)
-register('aircraft', read_aircraft)
-register('caltech101', read_caltech101)
-register('cars', read_cars)
-register('cub-species', read_cub_species)
-register('dtd', read_dtd)
-register('flowers', read_flowers)
-register('food101', read_food101)
-register('pets', read_pets)
-register('sun', read_sun)
+register('imagenet', _read_imagenet)
+register('aircraft', _read_aircraft)
+register('caltech101', _read_caltech101)
+register('cars', _read_cars)
+register('cub-species', _read_cub_species)
+register('dtd', _read_dtd)
+register('flowers', _read_flowers)
+register('food101', _read_food101)
+register('pets', _read_pets)
+register('sun', _read_sun)

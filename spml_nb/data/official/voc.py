@@ -1,4 +1,4 @@
-"""The official layouts of VOC 2012 and VOC 2007, read as the papers read them."""
+"""The official layouts of VOC 2012 and VOC 2007, with the papers' splits."""
 
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing
-from .registry import find_in_benchmark, read_listing_lines, read_with_remedy, register
+from .registry import find_in_benchmark, read_listing_lines, reading, register
 
 VOC_CLASSES = (
     'aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike '
@@ -17,7 +17,7 @@ VOC_CLASSES = (
 
 
 def _read_part(base, part):
-    "Names of the images of a part, sorted, and their (N, 20) labels."
+    "Sorted names of the images of a part, and their (N, 20) labels."
     values = {}
     for name in VOC_CLASSES:
         rows = [
@@ -41,15 +41,15 @@ def _read_part(base, part):
     return images, np.where(np.transpose(columns), 1, -1).astype(np.int8)
 
 
-def read_voc(folder: Path, year: int, train: tuple[str, str], test: tuple[str, str]) -> Listing:
+def _read_voc(folder: Path, year: int, train: tuple[str, str], test: tuple[str, str]) -> Listing:
     """Read VOC of a year.
 
     Args:
         folder: The folder images/.
         year: 2012 or 2007.
-        train: The folder of the archive, and the part in it that is split into training and
-            validation.
-        test: The same for the test set.
+        train: Folder of the archive and its official part ('train', 'trainval', …) used for
+            training and validation.
+        test: The same for testing.
     """
     images, labels, split = [], [], []
     for (archive, part), word in ((train, 'train'), (test, 'test')):
@@ -62,14 +62,13 @@ def read_voc(folder: Path, year: int, train: tuple[str, str], test: tuple[str, s
     return Listing(images, np.concatenate(labels), VOC_CLASSES, split)
 
 
-def voc_boxes(folder: Path) -> dict[str, list[tuple]]:
-    "Read where the objects are, as `Benchmark.boxes` says; difficult ones are left out."
-    return {
-        f'{file.stem}.jpg': read_with_remedy(
-            file, lambda file=file: _objects(ElementTree.parse(file))
-        )
-        for file in sorted(folder.glob('*/VOCdevkit/VOC*/Annotations/*.xml'))
-    }
+def _read_boxes(folder: Path) -> dict[str, list[tuple]]:
+    "Read the boxes of objects that are not difficult, as described in `Benchmark`."
+    boxes = {}
+    for file in sorted(folder.glob('*/VOCdevkit/VOC*/Annotations/*.xml')):
+        with reading(file):
+            boxes[f'{file.stem}.jpg'] = _objects(ElementTree.parse(file))
+    return boxes
 
 
 def _objects(tree):
@@ -85,8 +84,8 @@ def _objects(tree):
 
 
 # Cole et al. 2021
-read_voc12 = partial(read_voc, year=2012, train=('trainval', 'train'), test=('trainval', 'val'))
+_read_voc12 = partial(_read_voc, year=2012, train=('trainval', 'train'), test=('trainval', 'val'))
 # Two-way, section 4
-read_voc07 = partial(read_voc, year=2007, train=('trainval', 'trainval'), test=('test', 'test'))
-register('voc12', read_voc12, boxes=voc_boxes)
-register('voc07', read_voc07, boxes=voc_boxes)
+_read_voc07 = partial(_read_voc, year=2007, train=('trainval', 'trainval'), test=('test', 'test'))
+register('voc12', _read_voc12, boxes=_read_boxes)
+register('voc07', _read_voc07, boxes=_read_boxes)

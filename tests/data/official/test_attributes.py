@@ -11,7 +11,8 @@ from serving import drawing, jpeg
 from spml_nb import data as datasets
 from spml_nb import metrics
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.official.attributes import cut_boxes, read_vaw, read_vispr, read_wider
+from spml_nb.data.official.attributes import cut_boxes
+from spml_nb.data.official.registry import find
 
 pytestmark = pytest.mark.filterwarnings(
     'ignore:.*(never used|no training image has it|No positive)'
@@ -91,17 +92,17 @@ def test_what_vaw_says_both_ways_is_unknown_and_other_words_are_refused(unpacked
             positive_attributes=['red', 'tall'], negative_attributes=['tall', 'wet']
         ),
     )
-    listing = read_vaw(folder)
+    listing = find('vaw').read(folder)
     assert listing.labels[10].tolist() == [0, 1, 0, 0, -1]
     change(file, lambda found: found[0].update(positive_attributes=['reddish']))
     with pytest.raises(SpmlError, match="9010.*'reddish'"):
-        read_vaw(folder)
+        find('vaw').read(folder)
     change(file, lambda found: found[0].pop('positive_attributes'))
     with pytest.raises(SpmlError, match='positive_attributes'):
-        read_vaw(folder)
+        find('vaw').read(folder)
     change(file, lambda found: found[0].update(positive_attributes=[], image_id=4711))
     with pytest.raises(SpmlError, match='4711.jpg'):
-        read_vaw(folder)
+        find('vaw').read(folder)
 
 
 def test_wider_refuses_other_values(unpacked):
@@ -111,7 +112,7 @@ def test_wider_refuses_other_values(unpacked):
         lambda found: found['images'][0]['targets'][0]['attribute'].__setitem__(0, 7),
     )
     with pytest.raises(SpmlError, match='wider_attribute_test.json'):
-        read_wider(folder)
+        find('wider').read(folder)
 
 
 def test_wider_reads_train_and_val_apart_as_well(unpacked):
@@ -124,7 +125,7 @@ def test_wider_reads_train_and_val_apart_as_well(unpacked):
         )
     file.unlink()
     shutil.rmtree(folder / 'crops')
-    listing = read_wider(folder)
+    listing = find('wider').read(folder)
     assert (
         np.array_equal(listing.labels, labels)
         and listing.split == split
@@ -136,4 +137,4 @@ def test_vispr_needs_an_annotation_for_each_photo(unpacked):
     folder, _ = unpacked('vispr')
     next(folder.rglob('2017_00000009.json')).unlink()
     with pytest.raises(SpmlError, match='val/2017_00000009'):
-        read_vispr(folder)
+        find('vispr').read(folder)

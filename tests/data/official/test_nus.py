@@ -5,7 +5,6 @@ import json
 import pytest
 
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.official.nus import read_nus
 from spml_nb.data.official.registry import find, prepare
 
 pytestmark = pytest.mark.filterwarnings(
@@ -43,4 +42,4 @@ def test_labels_that_do_not_fit_the_list_are_refused(unpacked):
     for content in ('1\n0\n', '1\n0\n2\n0\n', '1\nx\n0\n0\n'):
         file.write_text(content)
         with pytest.raises(SpmlError, match='Labels_zebra_Test.txt'):
-            read_nus(folder)
+            find('nus').read(folder)

@@ -116,16 +116,16 @@ def test_check_says_what_is_missing_at_every_step(voc12, tmp_path):
         status={'VOCtrainval_11-May-2012.tar': [None, 404]},
     ) as server:
         benchmark = local('voc12', folder, server.url, counts=COUNTS12)
-        assert 'is not there; from http' in told() and 'has not been verified' in told()
+        assert 'is missing; from http' in told() and 'has not been verified' in told()
         with refused('404'):
             prepare(benchmark, tmp_path, **TELL)
-        assert 'is half there: 30.0 kB' in told()
+        assert '30.0 kB' in told()
         fetch.download(
             [f'{server.url}/VOCtrainval_11-May-2012.tar'],
             tmp_path / 'voc12' / 'downloads' / 'VOCtrainval_11-May-2012.tar',
             **TELL,
         )
-        assert 'is there, but not unpacked' in told()
+        assert 'not unpacked' in told()
         prepare(benchmark, tmp_path, **TELL)
         assert told() == ''
         (
@@ -194,7 +194,7 @@ def test_a_damaged_archive_is_set_aside_and_fetched_anew(tmp_path):
         benchmark = local('ccp', tmp_path / 'served', server.url, counts={'images': 1})
         with refused('is not unpacked', 'clothing-co-parsing.zip.bad'):
             prepare(benchmark, tmp_path, **TELL)
-        assert 'is not there' in check(benchmark, tmp_path)[0]
+        assert 'is missing' in check(benchmark, tmp_path)[0]
         file.write_bytes(whole)
         with refused('too few to split'):
             prepare(
@@ -391,7 +391,7 @@ def test_the_command_lists_checks_prepares_and_ends_bad_input_in_one_line(
         )
         assert (
             cli.main(['data', 'voc12', '--root', root, '--check']) == 1
-            and 'is not there' in capsys.readouterr().out
+            and 'is missing' in capsys.readouterr().out
         )
         assert cli.main(['data', 'voc12', '--root', root]) == 0
         assert 'ready: ' in capsys.readouterr().out.splitlines()[-1]

@@ -6,7 +6,6 @@ import torchvision.datasets as theirs
 from small_copies import pairs
 
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.official import single_label
 from spml_nb.data.official.registry import find
 
 pytestmark = pytest.mark.filterwarnings(
@@ -37,12 +36,12 @@ def test_imagenet_refuses_folders_that_differ(unpacked):
     folder, _ = unpacked('imagenet')
     (folder / 'val' / 'n99999999').mkdir()
     with pytest.raises(SpmlError, match='n99999999'):
-        single_label.read_imagenet(folder)
+        find('imagenet').read(folder)
 
 
 def test_caltech_trains_on_30_images_of_each_class_drawn_once(unpacked):
     folder, (names, _, _, _) = unpacked('caltech101')
-    first, again = single_label.read_caltech101(folder), single_label.read_caltech101(folder)
+    first, again = find('caltech101').read(folder), find('caltech101').read(folder)
     assert first.images == again.images and len(set(first.images)) == 64
     for k in range(2):
         assert (first.labels[:60, k] > 0).sum() == 30
@@ -51,7 +50,7 @@ def test_caltech_trains_on_30_images_of_each_class_drawn_once(unpacked):
     for file in [*(folder / 'photos/101_ObjectCategories/Faces_easy').iterdir()][:2]:
         file.unlink()
     with pytest.raises(SpmlError, match="'Faces_easy' has 30 images"):
-        single_label.read_caltech101(folder)
+        find('caltech101').read(folder)
 
 
 def ours_and_theirs(images, labels):

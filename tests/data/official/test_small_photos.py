@@ -255,7 +255,7 @@ def test_the_larger_set_goes_on_where_the_small_one_ends(tmp_path, larger):
     LAYOUTS[larger](tmp_path, rows, lambda k: b'')
     originals = tmp_path / 'originals'
     for archive in find(larger).archives:
-        place = originals / archive.place
+        place = originals / archive.subfolder
         place.mkdir(parents=True, exist_ok=True)
         if archive.file.endswith('.zip'):
             shutil.unpack_archive(tmp_path / archive.file, place)
@@ -326,7 +326,7 @@ def test_the_themes_are_the_published_ones(photos_at_hand, monkeypatch):
         ['words'],
         [row['split'] for row in rows],
     )
-    monkeypatch.setattr(small_photos, 'read_corel5k', lambda folder: listing)
+    monkeypatch.setattr(small_photos, '_read_corel5k', lambda folder: listing)
     benchmark = find('corel5k_themes')
     registry.verify_listing(benchmark, benchmark.read(Path()), Path())
 

@@ -1,0 +1,37 @@
+"""Pascal VOC XML."""
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from ...base.errors import SpmlError
+from .files import read_text
+from .source import PART_NAMES, Source
+
+
+def read_voc(documents: dict[Path, ElementTree.Element], source: Source):
+    "Read one .xml per photo. A class with only difficult objects is unknown."
+    splits = {}
+    for text in source.root.rglob('ImageSets/Main/*.txt'):
+        if text.stem in PART_NAMES:
+            for line in read_text(text)[0].splitlines():
+                splits[line.strip()] = PART_NAMES[text.stem]
+    for file, root in documents.items():
+        present, difficult = set(), set()
+        for k, entry in enumerate(root.iter('object')):
+            name = (entry.findtext('name') or '').strip()
+            if not name:
+                raise SpmlError(
+                    f'{file}: object {k + 1} has no <name>; expected: the name of its class. '
+                    'Write it, or remove the object.'
+                )
+            is_difficult = (entry.findtext('difficult') or '').strip() == '1'
+            (difficult if is_difficult else present).add(name)
+        reference = (root.findtext('filename') or '').strip() or file.stem
+        path = source.find(reference, file.parent)
+        if path is None:
+            continue
+        photo = source.photo(path, splits.get(file.stem, ''))
+        photo.present |= present
+        photo.unknown |= difficult - photo.present
+        if difficult - present:
+            source.remarks['photos with difficult objects of a class alone: unknown'].append(path)
